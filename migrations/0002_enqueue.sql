@@ -1,0 +1,86 @@
+-- pgqueue 0002: enqueue with a unique key.
+-- compatible: yes
+--
+-- Jobs without a unique key are inserted by the producers' own single statement (or by anyone's INSERT). This function
+-- serves those with one: at most one job of (task, unique_key) is in QUEUE, waiting or running.
+--
+-- mode keep      the job that is there stays as it is
+--      replace   a waiting job takes the new payload, priority and attributes, and keeps its time and place
+--      debounce  the same, and its run_after is set anew (pushed back)
+-- A job that is already running can't take a new payload, and must not swallow it: under replace and debounce it gives up
+-- its unique key, and the new job is enqueued behind it.
+--
+-- Safe because: the QUEUE row is locked before anything is decided, and the scheduler skips locked rows; a ready work
+-- item is deleted (the job goes back to pending), so no claim can read the old payload; a work item that another session
+-- has locked is being claimed or settled, and counts as running. It waits for no lock on work items (settle locks those
+-- first), so the two can't deadlock. Served by queue_unique, the primary keys, and work_queue_id.
+create function enqueue_unique(p_jobs jsonb)
+  returns table (ordinal integer, job_id uuid, outcome text)
+  language plpgsql volatile security definer
+  set search_path from current
+as $$
+#variable_conflict use_column
+declare
+  j record;
+  v_existing uuid;
+  v_running boolean;
+  v_after timestamptz;
+begin
+  for j in
+    select x.* from jsonb_to_recordset(p_jobs) as x (
+      n integer, id uuid, queue text, task text, key text, priority integer, attributes jsonb, run_after timestamptz,
+      delay_ms bigint, expires_at timestamptz, timeout_ms bigint, max_tries smallint, max_crashes smallint, retry jsonb,
+      unique_key text, mode text, payload jsonb, payload_version integer, trace jsonb)
+    order by x.task, x.unique_key, x.n -- one order for all producers: no deadlock between two batches
+  loop
+    v_after := coalesce(j.run_after, clock_timestamp() + j.delay_ms * interval '1 millisecond');
+    if v_after <= clock_timestamp() then v_after := null; end if;
+    for attempt in 1..20 loop
+      insert into queue (id, queue, task, key, priority, attributes, run_after, expires_at, timeout, max_tries,
+                         max_crashes, retry, unique_key, payload, payload_version, trace)
+      values (coalesce(j.id, uuid_v7()), coalesce(j.queue, 'default'), j.task, coalesce(j.key, ''), coalesce(j.priority, 0),
+              coalesce(j.attributes, '{}'), v_after, j.expires_at, j.timeout_ms * interval '1 millisecond',
+              coalesce(j.max_tries, 20), coalesce(j.max_crashes, 3), j.retry, j.unique_key, coalesce(j.payload, '{}'),
+              coalesce(j.payload_version, 1), j.trace)
+      on conflict do nothing
+      returning id into v_existing;
+      if found then
+        return query select j.n, v_existing, 'enqueued'::text;
+        exit;
+      end if;
+      if exists (select from queue where id = j.id) then
+        return query select j.n, j.id, 'repeated'::text;
+        exit;
+      end if;
+      if j.mode = 'keep' then
+        select id into v_existing from queue where task = j.task and unique_key = j.unique_key;
+        continue when not found;
+        return query select j.n, v_existing, 'kept'::text;
+        exit;
+      end if;
+      select id into v_existing from queue where task = j.task and unique_key = j.unique_key for update;
+      continue when not found;
+      delete from work_queue
+      where position = any (array(
+        select position from work_queue where id = v_existing and lock_key is null for update skip locked));
+      select exists (select from work_queue where id = v_existing) into v_running;
+      if v_running then
+        update queue set unique_key = null where id = v_existing;
+        continue;
+      end if;
+      update queue
+      set payload = coalesce(j.payload, '{}'), payload_version = coalesce(j.payload_version, 1),
+          attributes = coalesce(j.attributes, '{}'), priority = coalesce(j.priority, 0), trace = coalesce(j.trace, trace),
+          expires_at = j.expires_at,
+          run_after = case when j.mode = 'debounce' then v_after else run_after end
+      where id = v_existing;
+      return query select j.n, v_existing, case when j.mode = 'debounce' then 'debounced' else 'replaced' end;
+      exit;
+    end loop;
+    if v_existing is null then
+      raise exception 'unique key % of task % changes hands too fast', j.unique_key, j.task using errcode = '40001';
+    end if;
+    v_existing := null;
+  end loop;
+end
+$$;

@@ -1,0 +1,153 @@
+-- pgqueue 0005: settle, the end of an attempt.
+-- compatible: yes
+--
+-- outcome done       data = the result              → HISTORY
+--         retry      data = the error, delay_ms     → delayed, or DEAD_LETTER (max_tries) when its tries are used up
+--         dead       data = the error               → DEAD_LETTER (gave_up)
+--         snooze     delay_ms; counts no try        → delayed
+--         cancelled  data = null                    → HISTORY
+-- A job whose cancellation was asked for while it ran is not retried: it ends as cancelled.
+--
+-- Returns what became of each accepted settlement: done, cancelled, retry, snooze, dead. An id that is missing was stale:
+-- its lease had been lost, and nothing was changed. With p_repeat (the reply of an earlier call with the same tokens was
+-- lost) a settlement that this token made before is returned as 'repeated'.
+--
+-- Safe because: one statement. The work item goes only if its token matches, and what happens to the job follows from the
+-- rows that went (a retry in two statements lets the scheduler skip a job whose item is still there: lost for ever).
+-- Work items are locked before jobs, as everywhere. Served by work_queue_id and queue's primary key.
+create function settle(p_ids uuid[], p_tokens uuid[], p_outcomes text[], p_delays_ms float8[], p_data text[], p_repeat boolean default false)
+  returns table (job_id uuid, verdict text)
+  language plpgsql volatile security definer
+  set search_path from current
+  set plan_cache_mode = force_generic_plan
+  set enable_seqscan = off
+  set enable_bitmapscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
+as $$
+#variable_conflict use_column
+declare
+  v_now timestamptz := clock_timestamp();
+  v_accepted uuid[];
+begin
+  if exists (select from unnest(p_outcomes) o where o is null or o not in ('done', 'retry', 'dead', 'snooze', 'cancelled')) then
+    raise exception 'unknown outcome in %', p_outcomes using errcode = '22023';
+  end if;
+  return query
+  with input as materialized (
+    select x.id, x.token, x.outcome, coalesce(x.delay_ms, 0) as delay_ms, x.data::jsonb as data
+    from unnest(p_ids, p_tokens, p_outcomes, p_delays_ms, p_data) as x (id, token, outcome, delay_ms, data)
+  ),
+  gone as (
+    delete from work_queue w using input i
+    where w.id = i.id and w.lock_token = i.token
+    returning w.id, w.lock_key, w.lock_token, w.started, w.cancelled is not null as stop, i.outcome, i.delay_ms, i.data
+  ),
+  ended as (
+    delete from queue q using gone g
+    where q.id = g.id
+      and (g.outcome in ('done', 'dead', 'cancelled') or (g.outcome in ('retry', 'snooze') and g.stop)
+           or (g.outcome = 'retry' and q.tries + 1 >= q.max_tries))
+    returning q.*, g.lock_key, g.lock_token, g.started, g.data, g.stop, g.outcome,
+      case when g.outcome = 'dead' then 'gave_up' when g.outcome = 'retry' and not g.stop then 'max_tries' end as reason,
+      case when g.outcome in ('retry', 'dead') then with_error(q.errors, g.data, g.lock_key, q.tries + 1, v_now) else q.errors end as all_errors
+  ),
+  again as (
+    update queue q
+    set run_after = v_now + g.delay_ms * interval '1 millisecond', last_token = g.lock_token,
+        tries = q.tries + (g.outcome = 'retry')::integer,
+        errors = case when g.outcome = 'retry' then with_error(q.errors, g.data, g.lock_key, q.tries + 1, v_now) else q.errors end
+    from gone g
+    where q.id = g.id and not g.stop
+      and (g.outcome = 'snooze' or (g.outcome = 'retry' and q.tries + 1 < q.max_tries))
+    returning q.id, g.outcome
+  ),
+  kept as (
+    insert into history (id, queue, task, key, priority, outcome, tries, crashes, created, started, finished, payload_version,
+                         node, token, unique_key, attributes, payload, result, errors, trace)
+    select e.id, e.queue, e.task, e.key, e.priority, case when e.outcome = 'done' then 'done' else 'cancelled' end,
+           e.tries + (e.outcome = 'retry')::integer, e.crashes, e.created, e.started, v_now, e.payload_version, e.lock_key,
+           e.lock_token, e.unique_key, e.attributes, e.payload, case when e.outcome = 'done' then e.data end, e.all_errors, e.trace
+    from ended e
+    where e.reason is null
+      and coalesce((select c.retention from queue_config c where c.queue = e.queue), interval '7 days') > interval '0'
+  ),
+  buried as (
+    insert into dead_letter (id, queue, task, key, priority, reason, tries, max_tries, crashes, max_crashes, created, died,
+                             timeout, payload_version, node, token, unique_key, attributes, payload, retry, trace, errors)
+    select e.id, e.queue, e.task, e.key, e.priority, e.reason, e.tries + 1, e.max_tries, e.crashes, e.max_crashes, e.created,
+           v_now, e.timeout, e.payload_version, e.lock_key, e.lock_token, e.unique_key, e.attributes, e.payload, e.retry,
+           e.trace, e.all_errors
+    from ended e
+    where e.reason is not null
+  )
+  select e.id, case when e.reason is not null then 'dead' when e.outcome = 'done' then 'done' else 'cancelled' end from ended e
+  union all
+  select a.id, a.outcome from again a;
+  if p_repeat then
+    return query
+      select x.id, 'repeated'::text
+      from unnest(p_ids, p_tokens) as x (id, token)
+      where exists (select from history h where h.id = x.id and h.token = x.token)
+         or exists (select from dead_letter d where d.id = x.id and d.token = x.token)
+         or exists (select from queue q where q.id = x.id and q.last_token = x.token);
+  end if;
+end
+$$;
+
+-- Appends one attempt's error; keeps the newest 100.
+create function with_error(p_errors jsonb, p_error jsonb, p_node text, p_try integer, p_at timestamptz) returns jsonb
+  language sql stable
+  set search_path from current
+as $$
+  select (case when jsonb_array_length(coalesce(p_errors, '[]')) >= 100 then p_errors - 0 else coalesce(p_errors, '[]') end)
+    || jsonb_build_array(
+         (case when jsonb_typeof(p_error) = 'object' then p_error else jsonb_build_object('message', p_error) end)
+         || jsonb_build_object('node', p_node, 'try', p_try, 'at', p_at))
+$$;
+
+-- For workers in any language: one job done, with a result. False: the lease was lost, and nothing was changed.
+create function ack(p_id uuid, p_token uuid, p_result jsonb default null) returns boolean
+  language sql volatile security definer
+  set search_path from current
+as $$
+  select exists (select from settle(array[p_id], array[p_token], array['done'], array[null::float8], array[p_result::text]))
+$$;
+
+-- One job failed. Without a delay, the job's own retry policy counts, or 1 s doubling up to 1 h. Returns retry, dead or
+-- cancelled; null: the lease was lost, and nothing was changed.
+create function nack(p_id uuid, p_token uuid, p_error text, p_delay interval default null) returns text
+  language plpgsql volatile security definer
+  set search_path from current
+as $$
+declare
+  v_retry jsonb;
+  v_tries integer;
+  v_verdict text;
+begin
+  select q.retry, q.tries into v_retry, v_tries from queue q where q.id = p_id;
+  select s.verdict into v_verdict
+  from settle(
+    array[p_id], array[p_token], array['retry'],
+    array[coalesce(extract(epoch from p_delay)::float8 * 1000, backoff_ms(v_retry, v_tries + 1))],
+    array[jsonb_build_object('message', p_error)::text]) s;
+  return v_verdict;
+end
+$$;
+
+-- The delay before the next attempt, by a job's own retry policy: {"kind": "fixed" | "linear" | "exponential", "baseMs",
+-- "factor", "maxMs", "jitter": 0..1}. p_try counts from 1. The same arithmetic as retryDelayMs in @pgqueue/core.
+create function backoff_ms(p_retry jsonb, p_try integer) returns double precision
+  language sql volatile
+  set search_path from current
+as $$
+  select greatest(0, raw * (1 - jitter * random()))
+  from (
+    select least(coalesce((p_retry ->> 'maxMs')::float8, 3600000), case coalesce(p_retry ->> 'kind', 'exponential')
+             when 'fixed' then base
+             when 'linear' then base * p_try
+             else base * power(coalesce((p_retry ->> 'factor')::float8, 2), least(p_try - 1, 60)) end) as raw,
+           coalesce((p_retry ->> 'jitter')::float8, 0.2) as jitter
+    from (select coalesce((p_retry ->> 'baseMs')::float8, 1000) as base) b
+  ) r
+$$;

@@ -1,0 +1,58 @@
+-- pgqueue: roles of least privilege, made on request (pgqueue migrate --roles). Repeatable. Not a numbered migration:
+-- creating roles needs CREATEROLE, which not every installation has.
+--
+-- <schema>_producer  enqueues, and nothing else          <schema>_viewer    reads everything but payloads and results
+-- <schema>_worker    claims, extends, settles            <schema>_operator  reads all, and what the command line does
+-- <schema>_scheduler dispatches, promotes, sweeps
+do $roles$
+declare
+  s text := current_schema();
+  r text;
+  f record;
+  producer text[] := array['enqueue_unique', 'uuid_v7'];
+  worker text[] := array['claim', 'settle', 'ack', 'nack', 'extend', 'release', 'report_progress', 'reap', 'register_node',
+                         'heartbeat_node', 'leave_node', 'queue_length', 'peek', 'backoff_ms', 'with_error', 'uuid_v7'];
+  scheduler text[] := array['lead', 'resign', 'tick_overview', 'candidates', 'dispatch', 'promote', 'reap', 'lose_nodes', 'expire',
+                            'fire_schedule', 'maintain_history', 'uuid_v7'];
+  operator text[] := array['cancel', 'amend', 'erase', 'redrive', 'reset_node', 'enqueue_unique', 'queue_length', 'peek', 'uuid_v7',
+                           'reap', 'maintain_history'];
+begin
+  foreach r in array array['producer', 'scheduler', 'worker', 'viewer', 'operator'] loop
+    if not exists (select from pg_roles where rolname = s || '_' || r) then
+      execute format('create role %I nologin', s || '_' || r);
+    end if;
+    execute format('revoke all on all tables in schema %I from %I', s, s || '_' || r);
+    execute format('revoke all on all functions in schema %I from %I', s, s || '_' || r);
+    execute format('grant usage on schema %I to %I', s, s || '_' || r);
+    execute format('grant select on migration to %I', s || '_' || r);
+  end loop;
+  for f in
+    select p.oid::regprocedure as signature, p.proname::text as name
+    from pg_proc p where p.pronamespace = s::regnamespace
+  loop
+    if f.name = any (producer) then execute format('grant execute on function %s to %I', f.signature, s || '_producer'); end if;
+    if f.name = any (worker) then execute format('grant execute on function %s to %I', f.signature, s || '_worker'); end if;
+    if f.name = any (scheduler) then execute format('grant execute on function %s to %I', f.signature, s || '_scheduler'); end if;
+    if f.name = any (operator) then execute format('grant execute on function %s to %I', f.signature, s || '_operator'); end if;
+  end loop;
+
+  -- a producer may insert jobs as they are when new, and read back what an idempotent insert needs
+  execute format('grant insert (id, queue, task, key, priority, attributes, run_after, expires_at, timeout, max_tries, max_crashes,
+                                retry, unique_key, payload, payload_version, trace) on queue to %I', s || '_producer');
+  execute format('grant select (id) on queue to %I', s || '_producer');
+
+  execute format('grant select on schedule, policy_state, scheduler_lease, node, queue_config to %I', s || '_scheduler');
+  execute format('grant select on queue_config, node to %I', s || '_worker');
+
+  execute format('grant select on job, queue_status, work_queue, node, queue_config, policy_state, scheduler_lease, schedule_slot to %I', s || '_viewer');
+  execute format('grant select (id, seq, run_after, expires_at, created, timeout, priority, payload_version, tries, max_tries, crashes,
+                                max_crashes, queue, task, key, unique_key) on queue to %I', s || '_viewer');
+  execute format('grant select (name, cron, timezone, task, paused, next_slot, last_slot) on schedule to %I', s || '_viewer');
+
+  execute format('grant select on all tables in schema %I to %I', s, s || '_operator');
+  execute format('grant insert, update, delete on queue_config, schedule to %I', s || '_operator');
+  execute format('grant delete on dead_letter to %I', s || '_operator');
+  execute format('grant insert (id, queue, task, key, priority, attributes, run_after, expires_at, timeout, max_tries, max_crashes,
+                                retry, unique_key, payload, payload_version, trace) on queue to %I', s || '_operator');
+end
+$roles$;

@@ -1,0 +1,123 @@
+import type { JobStatus } from './job/job.ts';
+
+/** What happens in a producer, scheduler or worker, as data: ids and figures, never payloads. */
+export type PgQueueEvent =
+  | { readonly type: 'enqueued'; readonly count: number; readonly task: string }
+  | { readonly type: 'leader.elected'; readonly scheduler: string; readonly epoch: number }
+  | { readonly type: 'leader.lost'; readonly scheduler: string; readonly epoch: number }
+  | {
+      readonly type: 'tick';
+      readonly dispatched: number;
+      readonly held: Readonly<Record<string, number>>;
+      readonly durationMs: number;
+    }
+  | { readonly type: 'policy.failed'; readonly policy: string; readonly error: unknown }
+  | { readonly type: 'node.lost'; readonly node: string; readonly jobs: number }
+  | { readonly type: 'leases.reaped'; readonly jobs: number }
+  | { readonly type: 'schedule.fired'; readonly schedule: string; readonly job: string }
+  | { readonly type: 'schedule.failed'; readonly schedule: string; readonly error: unknown }
+  | { readonly type: 'node.registered'; readonly node: string; readonly incarnation: string }
+  | { readonly type: 'node.ended'; readonly node: string; readonly incarnation: string }
+  | { readonly type: 'node.draining'; readonly node: string; readonly running: number }
+  | {
+      readonly type: 'job.started';
+      readonly job: string;
+      readonly task: string;
+      readonly key: string;
+      readonly waitedMs: number;
+    }
+  | {
+      readonly type: 'job.settled';
+      readonly job: string;
+      readonly task: string;
+      readonly verdict: 'done' | 'retry' | 'snooze' | 'dead' | 'cancelled';
+      readonly durationMs: number;
+      readonly error?: unknown;
+    }
+  | {
+      readonly type: 'job.stale';
+      readonly job: string;
+      readonly task: string;
+      readonly during: 'settle' | 'extend' | 'heartbeat';
+    }
+  | {
+      readonly type: 'job.timeout';
+      readonly job: string;
+      readonly task: string;
+      readonly timeoutMs: number;
+    }
+  | {
+      readonly type: 'job.invalid';
+      readonly job: string;
+      readonly task: string;
+      readonly problems: readonly string[];
+    }
+  | {
+      readonly type: 'database.error';
+      readonly during: string;
+      readonly error: unknown;
+      readonly retryMs?: number;
+    };
+
+/** Gets every event of a process, synchronously; must not throw (what it throws is dropped). */
+export type Observer = (event: PgQueueEvent) => void;
+
+/** The part of a pino logger that {@link logObserver} needs. */
+export interface Logger {
+  debug(data: object, message: string): void;
+  info(data: object, message: string): void;
+  warn(data: object, message: string): void;
+  error(data: object, message: string): void;
+}
+
+const levels: Readonly<Record<PgQueueEvent['type'], 'debug' | 'info' | 'warn' | 'error'>> = {
+  enqueued: 'debug',
+  'leader.elected': 'info',
+  'leader.lost': 'warn',
+  tick: 'debug',
+  'policy.failed': 'error',
+  'node.lost': 'warn',
+  'leases.reaped': 'warn',
+  'schedule.fired': 'info',
+  'schedule.failed': 'error',
+  'node.registered': 'info',
+  'node.ended': 'warn',
+  'node.draining': 'info',
+  'job.started': 'debug',
+  'job.settled': 'debug',
+  'job.stale': 'warn',
+  'job.timeout': 'warn',
+  'job.invalid': 'warn',
+  'database.error': 'warn',
+};
+
+/** Turns events into log lines: the one place where pgqueue logs. A settled job that failed is a warning, a dead one an error. */
+export function logObserver(logger: Logger): Observer {
+  return ({ type, ...data }) => {
+    const level =
+      type === 'job.settled' ? settledLevel(data as { readonly verdict: string }) : levels[type];
+    const { error, ...rest } = data as { readonly error?: unknown };
+    logger[level](error === undefined ? rest : { ...rest, err: error }, type);
+  };
+}
+
+/** Several observers as one; what one throws does not reach the others. */
+export function allObservers(...observers: readonly (Observer | undefined)[]): Observer {
+  return (event) => {
+    for (const observer of observers) {
+      try {
+        observer?.(event);
+      } catch {
+        // an observer is the user's code: its failure must not stop a scheduler or a worker
+      }
+    }
+  };
+}
+
+function settledLevel({ verdict }: { readonly verdict: string }): 'debug' | 'warn' | 'error' {
+  if (verdict === 'dead') return 'error';
+  return verdict === 'retry' ? 'warn' : 'debug';
+}
+
+/** Terminal statuses: a job that has one never leaves it, but for a redrive of a dead one. */
+export const terminalStatuses: readonly JobStatus[] = ['done', 'cancelled', 'expired', 'dead'];

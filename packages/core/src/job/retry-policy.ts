@@ -1,0 +1,96 @@
+import type { Duration } from '../duration.ts';
+import { parseDuration } from '../duration.ts';
+
+/** When a failed job is tried again, and how often. What is left out comes from the task, then from {@link defaultRetry}. */
+export interface RetryOptions {
+  /** Attempts that may run to an error before the job is dead, 1 to 1000. Default 20. */
+  readonly maxTries?: number;
+  /** Leases that may be lost with their node (crash, hang) before the job is dead, 1 to 1000. Default 3. */
+  readonly maxCrashes?: number;
+  /** How the delay grows: the same each time, base × try, or base × factor^(try − 1). Default exponential. */
+  readonly backoff?: 'fixed' | 'linear' | 'exponential';
+  /** The first delay. Default 1 s. */
+  readonly base?: Duration;
+  /** Growth of the exponential backoff, at least 1. Default 2. */
+  readonly factor?: number;
+  /** The longest delay. Default 1 h. */
+  readonly max?: Duration;
+  /** The share of the delay that is random, 0 to 1: 0.2 takes off up to a fifth. Default 0.2. */
+  readonly jitter?: number;
+}
+
+/** A backoff as it is stored with a job (column `retry`) and understood by the SQL function `backoff_ms`. */
+export interface Backoff {
+  readonly kind: 'fixed' | 'linear' | 'exponential';
+  readonly baseMs: number;
+  readonly factor: number;
+  readonly maxMs: number;
+  readonly jitter: number;
+}
+
+export const defaultMaxTries = 20;
+export const defaultMaxCrashes = 3;
+
+/** 1 s, doubling, up to 1 h, less up to a fifth: 20 tries last about 9 hours. */
+export const defaultBackoff: Backoff = {
+  kind: 'exponential',
+  baseMs: 1_000,
+  factor: 2,
+  maxMs: 3_600_000,
+  jitter: 0.2,
+};
+
+/** The backoff that some options ask for. */
+export function backoffOf(retry: RetryOptions, fallback: Backoff = defaultBackoff): Backoff {
+  return {
+    kind: retry.backoff ?? fallback.kind,
+    baseMs: parseDuration(retry.base) ?? fallback.baseMs,
+    factor: retry.factor ?? fallback.factor,
+    maxMs: parseDuration(retry.max) ?? fallback.maxMs,
+    jitter: retry.jitter ?? fallback.jitter,
+  };
+}
+
+/**
+ * Milliseconds until the next attempt.
+ * @param tryNumber the attempt that just failed, from 1
+ * @param random 0 ≤ random < 1
+ */
+export function retryDelayMs(backoff: Backoff, tryNumber: number, random: number): number {
+  const grown = {
+    fixed: backoff.baseMs,
+    linear: backoff.baseMs * tryNumber,
+    exponential: backoff.baseMs * backoff.factor ** Math.min(tryNumber - 1, 60),
+  }[backoff.kind];
+  return Math.max(0, Math.min(backoff.maxMs, grown) * (1 - backoff.jitter * random));
+}
+
+/** What is wrong with some retry options; empty where nothing is. */
+export function retryProblems(retry: RetryOptions): readonly string[] {
+  const problems: string[] = [];
+  const whole = (name: 'maxTries' | 'maxCrashes'): void => {
+    const value = retry[name];
+    if (value !== undefined && !(Number.isInteger(value) && value >= 1 && value <= 1_000)) {
+      problems.push(`retry.${name} must be a whole number from 1 to 1000, not ${String(value)}`);
+    }
+  };
+  whole('maxTries');
+  whole('maxCrashes');
+  if (retry.backoff !== undefined && !['fixed', 'linear', 'exponential'].includes(retry.backoff)) {
+    problems.push(
+      `retry.backoff must be fixed, linear or exponential, not ${String(retry.backoff)}`,
+    );
+  }
+  for (const name of ['base', 'max'] as const) {
+    if (retry[name] !== undefined && parseDuration(retry[name]) === undefined) {
+      problems.push(`retry.${name} must be a duration, not ${String(retry[name])}`);
+    }
+  }
+  if (retry.factor !== undefined && !(retry.factor >= 1 && retry.factor <= 1_000)) {
+    problems.push(`retry.factor must be from 1 to 1000, not ${String(retry.factor)}`);
+  }
+  if (retry.jitter !== undefined && !(retry.jitter >= 0 && retry.jitter <= 1)) {
+    problems.push(`retry.jitter must be from 0 to 1, not ${String(retry.jitter)}`);
+  }
+  return problems;
+}

@@ -1,0 +1,98 @@
+import { PgQueueError } from '@pgqueue/core';
+import { Kysely, PostgresDialect } from 'kysely';
+import pg from 'pg';
+import type { Executor } from './executor.ts';
+import { fromPg } from './executor.ts';
+import type { Tables } from './rows.ts';
+import { checkSchemaName, defaultSchema } from './schema.ts';
+
+/** How to reach an installation. Give a connection string, or a pool of your own (which stays yours to end). */
+export interface DatabaseOptions {
+  readonly connectionString?: string;
+  readonly pool?: pg.Pool;
+  /** Default `pgqueue`. */
+  readonly schema?: string;
+  /** Connections at most, where pgqueue makes the pool. Default 10. */
+  readonly connectionsMax?: number;
+  /** Shown in pg_stat_activity. */
+  readonly applicationName?: string;
+  /** A statement that takes longer fails, and its connection is destroyed. Default 30 s. */
+  readonly queryTimeoutMs?: number;
+  /** An idle connection that broke; the pool replaces it. */
+  readonly onError?: (error: Error) => void;
+}
+
+/** One installation, reached through one pool. */
+export interface Database extends Executor {
+  readonly schema: string;
+  readonly pool: pg.Pool;
+  /** For cold, filtered reads; its tables are those of the schema. */
+  readonly kysely: Kysely<Tables>;
+  /** Runs `work` in one transaction: commits what it resolves to, rolls back when it throws. */
+  readonly transaction: <Result>(
+    work: (client: pg.PoolClient) => Promise<Result>,
+  ) => Promise<Result>;
+  /** Ends the pool, unless it was given. */
+  readonly close: () => Promise<void>;
+}
+
+/** Opens no connection yet. @throws {PgQueueError} `configuration` */
+export function openDatabase(options: DatabaseOptions): Database {
+  const schema = checkSchemaName(options.schema ?? defaultSchema);
+  const pool = options.pool ?? makePool(options);
+  return {
+    ...fromPg(pool),
+    schema,
+    pool,
+    kysely: new Kysely<Tables>({ dialect: new PostgresDialect({ pool }) }).withSchema(schema),
+    transaction: (work) => inTransaction(pool, work),
+    close: async () => {
+      if (options.pool === undefined && !pool.ended) await pool.end();
+    },
+  };
+}
+
+function makePool(options: DatabaseOptions): pg.Pool {
+  if (options.connectionString === undefined) {
+    throw new PgQueueError(
+      'configuration',
+      'no database is named: give connectionString, or a pool of your own',
+    );
+  }
+  const onError = options.onError ?? ((): void => {});
+  const pool = new pg.Pool({
+    connectionString: options.connectionString,
+    max: options.connectionsMax ?? 10,
+    application_name: options.applicationName ?? 'pgqueue',
+    query_timeout: options.queryTimeoutMs ?? 30_000,
+    connectionTimeoutMillis: 10_000,
+    idleTimeoutMillis: 30_000,
+    keepAlive: true,
+  });
+  pool.on('error', onError);
+  // A backend that dies between two queries of a transaction raises the error on the client, not on the pool: without a
+  // listener there, it ends the process.
+  pool.on('connect', (client) => client.on('error', onError));
+  return pool;
+}
+
+async function inTransaction<Result>(
+  pool: pg.Pool,
+  work: (client: pg.PoolClient) => Promise<Result>,
+): Promise<Result> {
+  const client = await pool.connect();
+  let broken: Error | undefined;
+  try {
+    await client.query('begin');
+    const result = await work(client);
+    await client.query('commit');
+    return result;
+  } catch (error) {
+    await client.query('rollback').catch((failure: unknown) => {
+      broken = failure instanceof Error ? failure : new Error(String(failure));
+    });
+    throw error;
+  } finally {
+    client.release(broken);
+  }
+}

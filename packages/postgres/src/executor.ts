@@ -1,0 +1,20 @@
+/**
+ * Anything that can run one SQL statement with `$1` parameters: a pool, a client, or a transaction of some library (see the
+ * adapters). Parameters are texts, numbers, booleans, null, and arrays of them; values that a driver might encode in its own way
+ * (JSON, dates) are passed as texts and cast in the statement.
+ */
+export interface Executor {
+  readonly query: <Row>(text: string, values: readonly unknown[]) => Promise<readonly Row[]>;
+}
+
+/** The part of `pg`'s Pool, Client and PoolClient that is used. */
+export interface PgQueryable {
+  query(text: string, values?: any[]): Promise<{ readonly rows: any[] }>;
+}
+
+/** An executor over a `pg` Pool, Client or PoolClient. */
+export function fromPg(queryable: PgQueryable): Executor {
+  return {
+    query: async (text, values) => (await queryable.query(text, values as any[])).rows,
+  };
+}

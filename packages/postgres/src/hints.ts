@@ -1,0 +1,55 @@
+import type { Executor } from './executor.ts';
+
+/** The channels of a schema. `queue`: jobs were enqueued; `work`: a batch was written (payload: pool); `done`: slots are free;
+ * `cancel`: running jobs are to be cancelled. */
+export type HintChannel = 'queue' | 'work' | 'done' | 'cancel';
+
+export function channelName(schema: string, channel: HintChannel): string {
+  return `${schema}:${channel}`;
+}
+
+export interface Hints {
+  /** Asks for a hint soon; at most one per interval is sent, from outside any transaction. Never throws, never waits. */
+  readonly send: () => void;
+  readonly stop: () => Promise<void>;
+}
+
+/**
+ * Sends hints on one channel, at most one per `intervalMs`: a NOTIFY in every enqueue or settle would serialise their
+ * commits. The first goes out at once.
+ */
+export function createHints(
+  executor: Executor,
+  schema: string,
+  channel: HintChannel,
+  intervalMs = 5,
+): Hints {
+  const name = channelName(schema, channel);
+  let timer: NodeJS.Timeout | undefined;
+  let again = false;
+  let sending: Promise<unknown> = Promise.resolve();
+
+  const now = (): void => {
+    again = false;
+    sending = executor
+      .query("select set_config('synchronous_commit', 'off', true), pg_notify($1, '')", [name])
+      .catch(() => []); // a hint that is lost costs one polling interval
+    timer = setTimeout(() => {
+      timer = undefined;
+      if (again) now();
+    }, intervalMs);
+    timer.unref();
+  };
+
+  return {
+    send: () => {
+      again = true;
+      if (timer === undefined) now();
+    },
+    stop: async () => {
+      clearTimeout(timer);
+      timer = undefined;
+      await sending;
+    },
+  };
+}

@@ -1,0 +1,39 @@
+export type { Database, DatabaseOptions } from './database.ts';
+export { openDatabase } from './database.ts';
+export type { Executor, PgQueryable } from './executor.ts';
+export { fromPg } from './executor.ts';
+export type { HintChannel, Hints } from './hints.ts';
+export { channelName, createHints } from './hints.ts';
+export type { Listener, ListenerOptions } from './listener.ts';
+export { startListener } from './listener.ts';
+export type { MigrateOptions, Migration } from './migrator.ts';
+export { migrate, migrationStatus } from './migrator.ts';
+export { isTransient, leadershipLostState, nodeEndedState, sqlState } from './pg-errors.ts';
+export type * from './rows.ts';
+export { checkSchemaName, checkSchemaVersion, defaultSchema, schemaVersion } from './schema.ts';
+export type { ClaimInput } from './statements/claim.ts';
+export { claim } from './statements/claim.ts';
+export type { DispatchInput } from './statements/dispatch.ts';
+export { dispatch, loadPolicyState } from './statements/dispatch.ts';
+export type { Leadership } from './statements/lead.ts';
+export { lead, resign } from './statements/lead.ts';
+export type { Lease } from './statements/lease.ts';
+export { extend, reap, release, reportProgress } from './statements/lease.ts';
+export type { Heartbeat, NodeRegistered, NodeRegistration, NodeReset } from './statements/node.ts';
+export { heartbeatNode, leaveNode, registerNode, resetNode } from './statements/node.ts';
+export type { Amendment } from './statements/operate.ts';
+export { amend, cancel, erase, redrive } from './statements/operate.ts';
+export type { Settlement, Verdict } from './statements/settle.ts';
+export { settle } from './statements/settle.ts';
+export type { DueSchedule, Leader } from './statements/sweeps.ts';
+export {
+  dueSchedules,
+  expire,
+  fireSchedule,
+  loseNodes,
+  maintainHistory,
+  promote,
+} from './statements/sweeps.ts';
+export type { Target } from './statements/target.ts';
+export type { CandidateRow, TickInput, TickOverview } from './statements/tick.ts';
+export { readTick } from './statements/tick.ts';

@@ -1,0 +1,182 @@
+import { createHash } from 'node:crypto';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { PgQueueError } from '@pgqueue/core';
+import type { Database, DatabaseOptions } from './database.ts';
+import { openDatabase } from './database.ts';
+import { sqlState } from './pg-errors.ts';
+
+/** One file of `migrations/`, and when it was applied (null: not yet). */
+export interface Migration {
+  readonly version: number;
+  readonly name: string;
+  /** Whether packages that don't know it can go on working. */
+  readonly compatible: boolean;
+  readonly applied: Date | null;
+}
+
+export interface MigrateOptions extends DatabaseOptions {
+  /** Also create the roles of least privilege, and grant them their rights. Needs CREATEROLE. */
+  readonly roles?: boolean;
+  /** Told of each migration after it was committed. */
+  readonly onApplied?: (migration: Migration) => void;
+}
+
+interface MigrationFile {
+  readonly version: number;
+  readonly name: string;
+  readonly sql: string;
+  readonly checksum: string;
+  readonly compatible: boolean;
+}
+
+/**
+ * Brings a schema to the newest version: forward only, one transaction a migration, each under an advisory lock, so that
+ * several migrators may start at once and one that was stopped goes on where it was. Works through PgBouncer.
+ * @throws {PgQueueError} `schema_version` where an applied migration is not the one of this package
+ */
+export async function migrate(options: MigrateOptions): Promise<readonly Migration[]> {
+  const database = openDatabase({
+    applicationName: 'pgqueue migrate',
+    queryTimeoutMs: 600_000,
+    ...options,
+  });
+  try {
+    for (const file of migrationFiles()) {
+      const applied = await apply(database, file);
+      if (applied !== undefined) options.onApplied?.(applied);
+    }
+    await closeToPublic(database);
+    if (options.roles === true) await createRoles(database);
+    return await migrationsOf(database);
+  } finally {
+    await database.close();
+  }
+}
+
+/** Every migration of this package, and whether it is applied. Creates nothing. */
+export async function migrationStatus(options: DatabaseOptions): Promise<readonly Migration[]> {
+  const database = openDatabase({ applicationName: 'pgqueue migrate', ...options });
+  try {
+    return await migrationsOf(database);
+  } finally {
+    await database.close();
+  }
+}
+
+async function migrationsOf(database: Database): Promise<readonly Migration[]> {
+  const rows = await database
+    .query<{ version: number; applied: Date; checksum: string; name: string; compatible: boolean }>(
+      `select version, name, checksum, compatible, applied from ${database.schema}.migration order by version`,
+      [],
+    )
+    .catch((error: unknown) => {
+      if (sqlState(error) === '42P01' || sqlState(error) === '3F000') return [];
+      throw error;
+    });
+  const applied = new Map(rows.map((row) => [row.version, row]));
+  const known = migrationFiles().map(({ version, name, compatible }) => ({
+    version,
+    name,
+    compatible,
+    applied: applied.get(version)?.applied ?? null,
+  }));
+  const newer = rows.filter((row) => !known.some(({ version }) => version === row.version));
+  return [...known, ...newer];
+}
+
+async function apply(database: Database, file: MigrationFile): Promise<Migration | undefined> {
+  const { schema } = database;
+  return database.transaction(async (client) => {
+    await client.query('select pg_advisory_xact_lock(hashtextextended($1, 0))', [
+      `pgqueue migrate ${schema}`,
+    ]);
+    const present = await client.query('select to_regclass($1) is not null as present', [
+      `${schema}.migration`,
+    ]);
+    if (present.rows[0].present === false) {
+      await client.query(`create schema if not exists ${schema}`);
+      await client.query(`create table ${schema}.migration (
+        version integer primary key, name text not null, checksum text not null, compatible boolean not null,
+        applied timestamptz not null default clock_timestamp())`);
+    }
+    const found = await client.query(
+      `select checksum from ${schema}.migration where version = $1`,
+      [file.version],
+    );
+    if (found.rows.length > 0) {
+      if (found.rows[0].checksum !== file.checksum) {
+        throw new PgQueueError(
+          'schema_version',
+          `migration ${file.name} was applied to schema "${schema}" with another text: a published migration never changes; restore the file, or the schema`,
+          { data: { schema, version: file.version } },
+        );
+      }
+      return undefined;
+    }
+    await client.query(`set local search_path to ${schema}, pg_temp`);
+    await client.query(file.sql);
+    const inserted = await client.query(
+      `insert into ${schema}.migration (version, name, checksum, compatible) values ($1, $2, $3, $4) returning applied`,
+      [file.version, file.name, file.checksum, file.compatible],
+    );
+    const { version, name, compatible } = file;
+    return { version, name, compatible, applied: inserted.rows[0].applied };
+  });
+}
+
+/** Functions are executable by everyone when they are created; nothing here is for everyone. */
+async function closeToPublic({ schema, transaction }: Database): Promise<void> {
+  await transaction(async (client) => {
+    for (const what of [
+      'schema',
+      'all tables in schema',
+      'all functions in schema',
+      'all sequences in schema',
+    ]) {
+      await client.query(`revoke all on ${what} ${schema} from public`);
+    }
+  });
+}
+
+async function createRoles({ schema, transaction }: Database): Promise<void> {
+  const sql = readFileSync(new URL('roles.sql', migrationsDirectory()), 'utf8');
+  await transaction(async (client) => {
+    // roles belong to the whole cluster: two installations must not create or grant them at the same moment
+    await client.query("select pg_advisory_xact_lock(hashtextextended('pgqueue roles', 0))");
+    await client.query(`set local search_path to ${schema}, pg_temp`);
+    await client.query(sql);
+  });
+}
+
+function migrationFiles(): readonly MigrationFile[] {
+  const directory = migrationsDirectory();
+  return readdirSync(directory)
+    .filter((name) => /^\d{4}_.*\.sql$/.test(name))
+    .toSorted()
+    .map((name) => {
+      const sql = readFileSync(new URL(name, directory), 'utf8');
+      const compatible = /^-- compatible: (yes|no)/m.exec(sql)?.[1];
+      if (compatible === undefined) {
+        throw new PgQueueError(
+          'invariant',
+          `migration ${name} does not say whether it is compatible`,
+        );
+      }
+      return {
+        version: Number(name.slice(0, 4)),
+        name,
+        sql,
+        checksum: createHash('sha256').update(sql).digest('hex'),
+        compatible: compatible === 'yes',
+      };
+    });
+}
+
+/** In a published package they lie beside `dist`; in the repository, at its top. */
+function migrationsDirectory(): URL {
+  const packed = new URL('../migrations/', import.meta.url);
+  return existsSync(fileURLToPath(packed))
+    ? packed
+    : new URL('../../../migrations/', import.meta.url);
+}

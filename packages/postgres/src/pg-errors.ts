@@ -1,0 +1,35 @@
+/** The SQLSTATE of a database error of any driver, or undefined. */
+export function sqlState(error: unknown): string | undefined {
+  for (
+    let current: unknown = error, depth = 0;
+    depth < 4 && typeof current === 'object' && current !== null;
+    depth += 1
+  ) {
+    const code = (current as { readonly code?: unknown }).code;
+    if (typeof code === 'string' && /^[0-9A-Z]{5}$/.test(code)) return code;
+    current = (current as { readonly cause?: unknown }).cause;
+  }
+  return undefined;
+}
+
+/** Raised by the SQL functions. */
+export const nodeEndedState = 'PQ001';
+export const leadershipLostState = 'PQ002';
+
+/**
+ * Whether repeating the statement later may succeed: the connection broke, the server restarts, recovers, is read-only or out
+ * of some resource, or another transaction was in the way. The outcome of what was sent is unknown.
+ */
+export function isTransient(error: unknown): boolean {
+  const state = sqlState(error);
+  if (state !== undefined) {
+    return /^(?:08|53|57P|40|55P03|25006|57014|XX000)/.test(state);
+  }
+  const text =
+    error instanceof Error
+      ? `${(error as { code?: unknown }).code ?? ''} ${error.message}`
+      : String(error);
+  return /ECONN|EPIPE|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|ENOTFOUND|EAI_AGAIN|terminated|timeout|closed|not queryable/i.test(
+    text,
+  );
+}

@@ -1,0 +1,218 @@
+import type { Attributes, Backoff, JobStatus, TraceContext } from '@pgqueue/core';
+import type { ColumnType, Generated } from 'kysely';
+
+/** A bigint: `pg` reads it as text unless told otherwise, so statements cast it where a number is wanted. */
+type BigInt8 = ColumnType<string, never, never>;
+type Stored<Value> = ColumnType<Value, Value | undefined, Value>;
+
+/** One attempt's error as it is kept in `errors`. */
+export interface AttemptError {
+  readonly kind?: 'error' | 'timeout' | 'crash' | 'invalid';
+  readonly name?: string;
+  readonly message: string;
+  readonly stack?: string;
+  readonly node: string | null;
+  readonly try: number;
+  readonly at: string;
+}
+
+export interface QueueTable {
+  id: Stored<string>;
+  seq: BigInt8;
+  queue: Stored<string>;
+  task: string;
+  key: Stored<string>;
+  priority: Stored<number>;
+  attributes: Stored<Attributes>;
+  tries: Generated<number>;
+  max_tries: Stored<number>;
+  crashes: Generated<number>;
+  max_crashes: Stored<number>;
+  run_after: Date | null;
+  expires_at: Date | null;
+  created: Generated<Date>;
+  timeout: unknown;
+  unique_key: string | null;
+  payload: Stored<unknown>;
+  payload_version: Stored<number>;
+  retry: Backoff | null;
+  trace: TraceContext | null;
+  errors: AttemptError[] | null;
+  last_token: string | null;
+}
+
+export interface WorkQueueTable {
+  position: BigInt8;
+  batch: BigInt8;
+  id: string;
+  version: number;
+  pool: string;
+  task: string;
+  lock_key: string | null;
+  lock_token: string | null;
+  lock_timeout: Date | null;
+  started: Date | null;
+  cancelled: Date | null;
+  progress: unknown;
+}
+
+export interface HistoryTable {
+  id: string;
+  queue: string;
+  task: string;
+  key: string;
+  priority: number;
+  outcome: 'done' | 'cancelled' | 'expired';
+  tries: number;
+  crashes: number;
+  created: Date;
+  started: Date | null;
+  finished: Date;
+  payload_version: number;
+  node: string | null;
+  token: string | null;
+  unique_key: string | null;
+  attributes: Attributes;
+  payload: unknown;
+  result: unknown;
+  errors: AttemptError[] | null;
+  trace: TraceContext | null;
+}
+
+export interface DeadLetterTable {
+  id: string;
+  queue: string;
+  task: string;
+  key: string;
+  priority: number;
+  reason: 'max_tries' | 'crash_limit' | 'gave_up';
+  tries: number;
+  max_tries: number;
+  crashes: number;
+  max_crashes: number;
+  created: Date;
+  died: Date;
+  timeout: unknown;
+  payload_version: number;
+  node: string | null;
+  token: string | null;
+  unique_key: string | null;
+  attributes: Attributes;
+  payload: unknown;
+  retry: Backoff | null;
+  trace: TraceContext | null;
+  errors: AttemptError[];
+}
+
+/** What a node can run, by task. */
+export type NodeTasks = Readonly<
+  Record<string, { readonly min: number; readonly max: number; readonly timeoutMs: number | null }>
+>;
+
+export interface NodeTable {
+  id: string;
+  incarnation: string;
+  state: 'alive' | 'draining' | 'left' | 'lost';
+  pool: string;
+  slots: number;
+  running: number;
+  tasks: NodeTasks;
+  heartbeat: Date;
+  heartbeat_ms: number;
+  lost_after_ms: number;
+  started: Date;
+  software: string;
+}
+
+export interface QueueConfigTable {
+  queue: string;
+  paused: Stored<boolean>;
+  pool: Stored<string>;
+  retention: ColumnType<unknown, string | undefined, string>;
+  updated: Generated<Date>;
+}
+
+export interface ScheduleTable {
+  name: string;
+  cron: string;
+  timezone: Stored<string>;
+  task: string;
+  payload: Stored<unknown>;
+  options: Stored<unknown>;
+  paused: Stored<boolean>;
+  next_slot: Date | null;
+  last_slot: Date | null;
+  updated: Generated<Date>;
+}
+
+export interface JobView {
+  id: string;
+  status: JobStatus;
+  queue: string;
+  task: string;
+  key: string;
+  priority: number;
+  attributes: Attributes;
+  tries: number;
+  max_tries: number | null;
+  crashes: number;
+  max_crashes: number | null;
+  run_after: Date | null;
+  expires_at: Date | null;
+  timeout: unknown;
+  unique_key: string | null;
+  payload_version: number;
+  trace: TraceContext | null;
+  created: Date;
+  batch: string | null;
+  position: string | null;
+  pool: string | null;
+  node: string | null;
+  started: Date | null;
+  lock_timeout: Date | null;
+  cancelled: Date | null;
+  progress: unknown;
+  finished: Date | null;
+  reason: string | null;
+  last_error: AttemptError | null;
+  errors: AttemptError[] | null;
+}
+
+export interface QueueStatusView {
+  queue: string;
+  paused: boolean;
+  pool: string;
+  delayed: string;
+  pending: string;
+  ready: string;
+  running: string;
+  dead: string;
+  oldest_s: number | null;
+  claim_age_s: number | null;
+  retry_rate: number | null;
+  done_5m: string;
+  dead_5m: string;
+}
+
+/** The schema, as kysely sees it. */
+export interface Tables {
+  queue: QueueTable;
+  work_queue: WorkQueueTable;
+  history: HistoryTable;
+  dead_letter: DeadLetterTable;
+  node: NodeTable;
+  queue_config: QueueConfigTable;
+  policy_state: { policy: string; epoch: BigInt8; state: unknown; saved: Date };
+  scheduler_lease: { leader: string | null; epoch: BigInt8; expires: Date };
+  schedule: ScheduleTable;
+  schedule_slot: { schedule: string; slot: Date; job: string };
+  migration: {
+    version: number;
+    name: string;
+    checksum: string;
+    compatible: boolean;
+    applied: Date;
+  };
+  job: JobView;
+  queue_status: QueueStatusView;
+}

@@ -1,0 +1,59 @@
+import { PgQueueError } from '@pgqueue/core';
+import type { Executor } from './executor.ts';
+import { sqlState } from './pg-errors.ts';
+
+/** The migration that this package's statements need, and the newest one that it knows. */
+export const schemaVersion = { needs: 9, knows: 9 } as const;
+
+export const defaultSchema = 'pgqueue';
+
+/**
+ * Checks a schema's name, once, before it becomes part of any statement. Everything else is a parameter.
+ * @throws {PgQueueError} `configuration`
+ */
+export function checkSchemaName(schema: string): string {
+  if (!/^[a-z_][a-z0-9_]{0,40}$/.test(schema) || schema.startsWith('pg_')) {
+    throw new PgQueueError(
+      'configuration',
+      `schema ${JSON.stringify(schema)} is no usable name: give 1 to 41 of a-z, 0-9 and _, not beginning with a digit or pg_`,
+    );
+  }
+  return schema;
+}
+
+/**
+ * Refuses a schema that is missing, older than this package needs, or newer with changes that it can't work with.
+ * @throws {PgQueueError} `schema_version`, saying which of the two to upgrade
+ */
+export async function checkSchemaVersion(executor: Executor, schema: string): Promise<void> {
+  const refuse = (message: string, data: object = {}): never => {
+    throw new PgQueueError('schema_version', message, { data: { schema, ...data } });
+  };
+  let found: { readonly version: number | null; readonly breaking: number | null } | undefined;
+  try {
+    [found] = await executor.query<{ version: number | null; breaking: number | null }>(
+      `select max(version) as version, max(version) filter (where not compatible) as breaking from ${schema}.migration`,
+      [],
+    );
+  } catch (error) {
+    if (sqlState(error) === '42P01' || sqlState(error) === '3F000') {
+      refuse(
+        `there is no pgqueue in schema "${schema}" of this database: run "pgqueue migrate" first`,
+      );
+    }
+    throw error;
+  }
+  const version = found?.version ?? 0;
+  if (version < schemaVersion.needs) {
+    refuse(
+      `schema "${schema}" is at version ${version}, this package needs ${schemaVersion.needs}: run "pgqueue migrate" of the new version first`,
+      { version },
+    );
+  }
+  if ((found?.breaking ?? 0) > schemaVersion.knows) {
+    refuse(
+      `schema "${schema}" is at version ${version}, this package knows ${schemaVersion.knows} and can't work with the changes since: upgrade the @pgqueue packages`,
+      { version },
+    );
+  }
+}

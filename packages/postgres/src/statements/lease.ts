@@ -1,0 +1,53 @@
+import type { Target } from './target.ts';
+
+export interface Lease {
+  readonly id: string;
+  readonly token: string;
+}
+
+/** Moves the ends of leases to `ms` from now; the ids that are missing from the answer were lost. Value: cancellation asked for. */
+export async function extend(
+  target: Target,
+  leases: readonly (Lease & { readonly ms: number })[],
+): Promise<ReadonlyMap<string, { readonly cancelled: boolean }>> {
+  const rows = await target.query<{ job_id: string; cancelled: boolean }>(
+    `select job_id, cancelled from ${target.schema}.extend($1::uuid[], $2::uuid[], $3::float8[])`,
+    [leases.map(({ id }) => id), leases.map(({ token }) => token), leases.map(({ ms }) => ms)],
+  );
+  return new Map(rows.map(({ job_id, cancelled }) => [job_id, { cancelled }]));
+}
+
+/** Gives leases back unrun, uncounted; resolves to the ids that were still held. */
+export async function release(
+  target: Target,
+  leases: readonly Lease[],
+): Promise<ReadonlySet<string>> {
+  if (leases.length === 0) return new Set();
+  const rows = await target.query<{ id: string }>(
+    `select release as id from ${target.schema}.release($1::uuid[], $2::uuid[])`,
+    [leases.map(({ id }) => id), leases.map(({ token }) => token)],
+  );
+  return new Set(rows.map(({ id }) => id));
+}
+
+/** Shows progress of a running job (JSON text, up to 8 KiB). False: the lease was lost. */
+export async function reportProgress(
+  target: Target,
+  lease: Lease,
+  progress: string,
+): Promise<boolean> {
+  const rows = await target.query<{ held: boolean }>(
+    `select ${target.schema}.report_progress($1, $2, $3::jsonb) as held`,
+    [lease.id, lease.token, progress],
+  );
+  return rows[0]?.held === true;
+}
+
+/** Takes over expired leases: their jobs are ready again, or dead at their crash limit. Anyone may call it. */
+export async function reap(target: Target, max = 1_000): Promise<number> {
+  const rows = await target.query<{ jobs: number }>(
+    `select count(*)::integer as jobs from ${target.schema}.reap($1)`,
+    [max],
+  );
+  return rows[0]?.jobs ?? 0;
+}

@@ -1,0 +1,124 @@
+import type { NodeTasks } from '../rows.ts';
+import type { Lease } from './lease.ts';
+import type { Target } from './target.ts';
+
+export interface NodeRegistration {
+  readonly node: string;
+  readonly incarnation: string;
+  readonly tasks: NodeTasks;
+  readonly slots: number;
+  readonly pool: string;
+  readonly heartbeatMs: number;
+  readonly lostAfterMs: number;
+  /** Name and version of what runs there, for people. */
+  readonly software: string;
+  /** The heartbeat (as text) of the other incarnation that an earlier, refused call saw. */
+  readonly seen: string | null;
+}
+
+export type NodeRegistered =
+  | { readonly accepted: true }
+  | {
+      readonly accepted: false;
+      readonly otherHeartbeat: string;
+      readonly otherHeartbeatMs: number;
+    };
+
+/** Begins an incarnation: the SQL function `register_node` (migration 0007 says when it is refused). */
+export async function registerNode(
+  target: Target,
+  input: NodeRegistration,
+): Promise<NodeRegistered> {
+  const [row] = await target.query<{
+    accepted: boolean;
+    other_heartbeat: string | null;
+    other_heartbeat_ms: number | null;
+  }>(
+    `select accepted, other_heartbeat::text as other_heartbeat, other_heartbeat_ms
+     from ${target.schema}.register_node($1, $2::jsonb, $3, $4, $5, $6, $7, $8::uuid, $9::timestamptz)`,
+    [
+      input.node,
+      JSON.stringify(input.tasks),
+      input.slots,
+      input.pool,
+      input.heartbeatMs,
+      input.lostAfterMs,
+      input.software,
+      input.incarnation,
+      input.seen,
+    ],
+  );
+  if (row?.accepted === true) return { accepted: true };
+  return {
+    accepted: false,
+    otherHeartbeat: row?.other_heartbeat ?? '',
+    otherHeartbeatMs: row?.other_heartbeat_ms ?? 5_000,
+  };
+}
+
+export interface Heartbeat {
+  /** False: the node was reset, lost or replaced; it holds nothing any more, and must register anew. */
+  readonly alive: boolean;
+  /** Running jobs of this node that are to be cancelled. */
+  readonly cancelled: readonly string[];
+  /** Those of the named leases that it no longer holds. */
+  readonly lost: readonly string[];
+}
+
+/** Says that the node lives, and hears what became of its leases. */
+export async function heartbeatNode(
+  target: Target,
+  input: {
+    readonly node: string;
+    readonly incarnation: string;
+    readonly draining: boolean;
+    readonly leases: readonly Lease[];
+  },
+): Promise<Heartbeat> {
+  const { node, incarnation, draining, leases } = input;
+  const [row] = await target.query<Heartbeat>(
+    `select alive, cancelled::text[], lost::text[] from ${target.schema}.heartbeat_node($1, $2, $3, $4, $5::uuid[], $6::uuid[])`,
+    [
+      node,
+      incarnation,
+      leases.length,
+      draining,
+      leases.map(({ id }) => id),
+      leases.map(({ token }) => token),
+    ],
+  );
+  return row ?? { alive: false, cancelled: [], lost: leases.map(({ id }) => id) };
+}
+
+/** Ends an incarnation in order; what it still holds is released, uncounted. */
+export async function leaveNode(
+  target: Target,
+  node: string,
+  incarnation: string,
+): Promise<boolean> {
+  const [row] = await target.query<{ left: boolean }>(
+    `select ${target.schema}.leave_node($1, $2::uuid) as "left"`,
+    [node, incarnation],
+  );
+  return row?.left === true;
+}
+
+export interface NodeReset {
+  /** Jobs that are ready for other nodes. */
+  readonly ready: number;
+  /** Jobs that reached their crash limit by it. */
+  readonly dead: number;
+  readonly cancelled: number;
+}
+
+/** Takes back everything that a dead node holds, and ends its incarnation: what it says later is refused. */
+export async function resetNode(target: Target, node: string): Promise<NodeReset> {
+  const [row] = await target.query<NodeReset>(
+    `select count(*) filter (where verdict = 'ready')::integer as ready,
+            count(*) filter (where verdict = 'dead')::integer as dead,
+            count(*) filter (where verdict = 'cancelled')::integer as cancelled
+     from ${target.schema}.reset_node($1)`,
+    [node],
+  );
+  return row ?? { ready: 0, dead: 0, cancelled: 0 };
+}

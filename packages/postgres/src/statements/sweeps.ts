@@ -1,0 +1,90 @@
+import type { Target } from './target.ts';
+
+/** Who sweeps: every one of these throws PQ002, and writes nothing, when it no longer leads. */
+export interface Leader {
+  readonly leader: string;
+  readonly epoch: number;
+}
+
+/** Delayed jobs whose time has come become pending. `nextDueMs`: until the next one is due; null: none is delayed. */
+export async function promote(
+  target: Target,
+  { leader, epoch }: Leader,
+  max: number,
+): Promise<{ readonly promoted: number; readonly nextDueMs: number | null }> {
+  const [row] = await target.query<{ promoted: number; nextDueMs: number | null }>(
+    `select promoted, next_due_ms as "nextDueMs" from ${target.schema}.promote($1, $2, $3)`,
+    [leader, epoch, max],
+  );
+  return row ?? { promoted: 0, nextDueMs: null };
+}
+
+/** Jobs that were not started by their `expires_at` end as expired. */
+export async function expire(
+  target: Target,
+  { leader, epoch }: Leader,
+  max: number,
+): Promise<number> {
+  const [row] = await target.query<{ expired: number }>(
+    `select ${target.schema}.expire($1, $2, $3) as expired`,
+    [leader, epoch, max],
+  );
+  return row?.expired ?? 0;
+}
+
+/** Nodes whose heartbeat stopped lose their items. */
+export async function loseNodes(
+  target: Target,
+  { leader, epoch }: Leader,
+): Promise<readonly { readonly node: string; readonly jobs: number }[]> {
+  return target.query<{ node: string; jobs: number }>(
+    `select node_id as node, jobs::integer as jobs from ${target.schema}.lose_nodes($1, $2)`,
+    [leader, epoch],
+  );
+}
+
+/** Makes coming partitions of history, drops old ones, deletes the rows of queues that keep less. */
+export async function maintainHistory(
+  target: Target,
+): Promise<{ readonly created: number; readonly dropped: number; readonly deleted: number }> {
+  const [row] = await target.query<{ created: number; dropped: number; deleted: number }>(
+    `select created, dropped, deleted from ${target.schema}.maintain_history()`,
+    [],
+  );
+  return row ?? { created: 0, dropped: 0, deleted: 0 };
+}
+
+export interface DueSchedule {
+  readonly name: string;
+  readonly cron: string;
+  readonly timezone: string;
+  /** Unix ms; null: not planned yet. */
+  readonly nextSlotMs: number | null;
+  readonly nowMs: number;
+}
+
+/** Schedules that are due, or not planned yet. */
+export async function dueSchedules(target: Target): Promise<readonly DueSchedule[]> {
+  return target.query<DueSchedule>(
+    `select name, cron, timezone, extract(epoch from next_slot)::float8 * 1000 as "nextSlotMs",
+            extract(epoch from clock_timestamp())::float8 * 1000 as "nowMs"
+     from ${target.schema}.schedule
+     where not paused and (next_slot is null or next_slot <= clock_timestamp()) order by name limit 1000`,
+    [],
+  );
+}
+
+/** Enqueues one slot of a schedule, once whoever tries, and stores the next. `slotMs` null only plans. Resolves to the job's id. */
+export async function fireSchedule(
+  target: Target,
+  { leader, epoch }: Leader,
+  fire: { readonly name: string; readonly slotMs: number | null; readonly nextMs: number | null },
+): Promise<string | null> {
+  const at = (ms: number | null): string | null =>
+    ms === null ? null : new Date(ms).toISOString();
+  const [row] = await target.query<{ job: string | null }>(
+    `select ${target.schema}.fire_schedule($1, $2, $3, $4::timestamptz, $5::timestamptz) as job`,
+    [leader, epoch, fire.name, at(fire.slotMs), at(fire.nextMs)],
+  );
+  return row?.job ?? null;
+}

