@@ -9,12 +9,13 @@ export interface Executor {
 
 /** The part of `pg`'s Pool, Client and PoolClient that is used. */
 export interface PgQueryable {
-  query(text: string, values?: any[]): Promise<{ readonly rows: any[] }>;
+  query(text: string, values?: unknown[]): Promise<{ readonly rows: unknown[] }>;
 }
 
 /** An executor over a `pg` Pool, Client or PoolClient. */
 export function fromPg(queryable: PgQueryable): Executor {
   return {
-    query: async (text, values) => (await queryable.query(text, values as any[])).rows,
+    query: async <Row>(text: string, values: readonly unknown[]) =>
+      (await queryable.query(text, [...values])).rows as Row[],
   };
 }

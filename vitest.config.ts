@@ -1,0 +1,58 @@
+import { defineConfig } from 'vitest/config';
+
+// Workspace packages resolve to their source, so that no test needs a build. The condition is also
+// given to Node itself, for processes that a test starts.
+const source = '@pgqueue/source';
+
+const shared = {
+  resolve: { conditions: [source] },
+  ssr: { resolve: { conditions: [source, 'module', 'node', 'development|production'] } },
+};
+
+const common = {
+  pool: 'forks' as const,
+  execArgv: [`--conditions=${source}`],
+  setupFiles: ['test/support/leaks.ts'],
+  testTimeout: 20_000,
+  hookTimeout: 60_000,
+};
+
+export default defineConfig({
+  test: {
+    maxWorkers: 2,
+    projects: [
+      {
+        ...shared,
+        test: { ...common, name: 'unit', include: ['packages/*/src/**/*.test.ts'] },
+      },
+      {
+        ...shared,
+        test: {
+          ...common,
+          name: 'repo',
+          include: ['test/tidy/**/*.test.ts', 'test/types/**/*.test.ts'],
+          testTimeout: 60_000,
+        },
+      },
+      {
+        ...shared,
+        test: {
+          ...common,
+          name: 'database',
+          include: ['test/integration/**/*.test.ts'],
+          globalSetup: ['test/support/global-setup.ts'],
+          testTimeout: 30_000,
+        },
+      },
+      {
+        ...shared,
+        test: {
+          ...common,
+          name: 'docker',
+          include: ['test/docker/**/*.test.ts'],
+          testTimeout: 600_000,
+        },
+      },
+    ],
+  },
+});
