@@ -65,10 +65,6 @@ export function startLoop({ step, failed }: LoopOptions): Loop {
 }
 
 /** Bounded exponential backoff with full jitter, for retries of loops: 100 ms doubling up to `maxMs`. */
-export function retryPauseMs(
-  failures: number,
-  maxMs = 5_000,
-  random: () => number = Math.random,
-): number {
+export function retryPauseMs(failures: number, maxMs = 5_000, random: () => number = Math.random): number {
   return Math.min(maxMs, 100 * 2 ** Math.min(failures - 1, 20)) * (0.5 + random() / 2);
 }
