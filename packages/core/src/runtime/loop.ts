@@ -33,6 +33,7 @@ export function startLoop({ step, failed }: LoopOptions): Loop {
 
   const run = async (): Promise<void> => {
     let failures = 0;
+    await Promise.resolve(); // the caller has its loop in hand before the first step may want to wake it
     while (!stopping.signal.aborted) {
       let delayMs: number;
       woken = false;
