@@ -4,10 +4,12 @@ import type { Executor } from './executor.ts';
  * `cancel`: running jobs are to be cancelled. */
 export type HintChannel = 'queue' | 'work' | 'done' | 'cancel';
 
+/** The NOTIFY channel of a schema's hints of one kind. */
 export function channelName(schema: string, channel: HintChannel): string {
   return `${schema}:${channel}`;
 }
 
+/** A sender of hints, made by {@link createHints}. */
 export interface Hints {
   /** Asks for a hint soon; at most one per interval is sent, from outside any transaction. Never throws, never waits. */
   readonly send: () => void;

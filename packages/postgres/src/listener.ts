@@ -1,6 +1,7 @@
 import { retryPauseMs } from '@pgqueue/core';
 import pg from 'pg';
 
+/** Where to listen, for what, and whom to tell. */
 export interface ListenerOptions {
   /** A direct connection: LISTEN hears nothing through PgBouncer in transaction mode. */
   readonly connectionString: string;
@@ -12,6 +13,7 @@ export interface ListenerOptions {
   readonly heartbeatMs?: number;
 }
 
+/** A running listener; `stop` closes its connection. */
 export interface Listener {
   readonly stop: () => Promise<void>;
 }

@@ -12,8 +12,9 @@ export function sqlState(error: unknown): string | undefined {
   return undefined;
 }
 
-/** Raised by the SQL functions. */
+/** Raised by the SQL functions of nodes: this incarnation was reset, lost or replaced. */
 export const nodeEndedState = 'PQ001';
+/** Raised by the SQL functions of the scheduler: it no longer leads in this epoch. */
 export const leadershipLostState = 'PQ002';
 
 /**

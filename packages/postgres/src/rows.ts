@@ -16,6 +16,7 @@ export interface AttemptError {
   readonly at: string;
 }
 
+/** A waiting, ready or running job; it leaves the table when it ends. */
 export interface QueueTable {
   id: Stored<string>;
   seq: BigInt8;
@@ -41,6 +42,7 @@ export interface QueueTable {
   last_token: string | null;
 }
 
+/** A work item: the job has been scheduled, and is ready (no lock) or running. */
 export interface WorkQueueTable {
   position: BigInt8;
   batch: BigInt8;
@@ -56,6 +58,7 @@ export interface WorkQueueTable {
   progress: unknown;
 }
 
+/** A job that ended as done, cancelled or expired; partitioned by `finished`. */
 export interface HistoryTable {
   id: string;
   queue: string;
@@ -79,6 +82,7 @@ export interface HistoryTable {
   trace: TraceContext | null;
 }
 
+/** A job that will not run again by itself, with the error of every attempt. */
 export interface DeadLetterTable {
   id: string;
   queue: string;
@@ -109,6 +113,7 @@ export type NodeTasks = Readonly<
   Record<string, { readonly min: number; readonly max: number; readonly timeoutMs: number | null }>
 >;
 
+/** A worker node: its present or last incarnation. */
 export interface NodeTable {
   id: string;
   incarnation: string;
@@ -124,6 +129,7 @@ export interface NodeTable {
   software: string;
 }
 
+/** What was set for a queue; a queue without a row has the defaults. */
 export interface QueueConfigTable {
   queue: string;
   paused: Stored<boolean>;
@@ -132,6 +138,7 @@ export interface QueueConfigTable {
   updated: Generated<Date>;
 }
 
+/** A recurring job: a cron expression in a time zone. One slot is enqueued once, whoever leads. */
 export interface ScheduleTable {
   name: string;
   cron: string;
@@ -145,6 +152,7 @@ export interface ScheduleTable {
   updated: Generated<Date>;
 }
 
+/** One job, wherever it stands, with its one status. No payload. */
 export interface JobView {
   id: string;
   status: JobStatus;
@@ -178,6 +186,7 @@ export interface JobView {
   errors: AttemptError[] | null;
 }
 
+/** One queue in numbers. Ages in seconds; counts are bigints as text. */
 export interface QueueStatusView {
   queue: string;
   paused: boolean;

@@ -5,6 +5,7 @@ import { sqlState } from './pg-errors.ts';
 /** The migration that this package's statements need, and the newest one that it knows. */
 export const schemaVersion = { needs: 9, knows: 9 } as const;
 
+/** The schema that pgqueue lives in unless told otherwise. */
 export const defaultSchema = 'pgqueue';
 
 /**

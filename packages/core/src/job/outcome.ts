@@ -39,6 +39,7 @@ export function cancelled(): Outcome {
   return { [brand]: true, kind: 'cancelled' };
 }
 
+/** Whether a value is one of the outcomes above, rather than a plain result. */
 export function isOutcome(value: unknown): value is Outcome {
   return typeof value === 'object' && value !== null && brand in value;
 }

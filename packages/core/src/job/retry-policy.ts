@@ -1,7 +1,7 @@
 import type { Duration } from '../duration.ts';
 import { parseDuration } from '../duration.ts';
 
-/** When a failed job is tried again, and how often. What is left out comes from the task, then from {@link defaultRetry}. */
+/** When a failed job is tried again, and how often. What is left out comes from the task, then from {@link defaultBackoff}. */
 export interface RetryOptions {
   /** Attempts that may run to an error before the job is dead, 1 to 1000. Default 20. */
   readonly maxTries?: number;
@@ -28,7 +28,9 @@ export interface Backoff {
   readonly jitter: number;
 }
 
+/** Attempts that may run to an error, where neither task nor enqueue says otherwise. */
 export const defaultMaxTries = 20;
+/** Leases that may be lost with their node, where neither task nor enqueue says otherwise. */
 export const defaultMaxCrashes = 3;
 
 /** 1 s, doubling, up to 1 h, less up to a fifth: 20 tries last about 9 hours. */

@@ -19,6 +19,7 @@ export interface TaskDefaults<Input> {
 /** Turns a payload of one version into one of the next. Must be pure: it may run at any time, on any node. */
 export type Upcaster = (payload: unknown) => unknown;
 
+/** What {@link defineTask} takes: name, payload schema, and defaults for its jobs. */
 export interface TaskDefinition<Schema extends StandardSchemaV1> extends TaskDefaults<
   StandardSchemaV1.InferInput<Schema>
 > {
@@ -48,10 +49,12 @@ export interface Task<Input = unknown, Output = unknown> {
   readonly upcast: (payload: unknown, version: number) => unknown;
 }
 
+/** A payload that fits its schema, or what is wrong with it. */
 export type Parsed<Output> =
   | { readonly ok: true; readonly payload: Output }
   | { readonly ok: false; readonly problems: readonly string[] };
 
+/** The payload that a task's enqueue takes: `TaskInput<typeof sendEmail>`. */
 export type TaskInput<T> = T extends Task<infer Input, never> ? Input : never;
 
 /** What a running handler can do and know. */
@@ -93,6 +96,7 @@ export interface JobLogger {
 /** Why `ctx.signal` aborted: `signal.reason.code`. */
 export type AbortReason = 'lease_lost' | 'cancelled' | 'timeout' | 'shutdown';
 
+/** The code of a task: gets the checked payload; what it returns is the result of the job, or an {@link Outcome}. It may run more than once. */
 export type Handler<Output, Result> = (
   payload: Output,
   context: JobContext,
@@ -183,6 +187,7 @@ export function implement<Input, Output, Result>(
   return { kind: 'pgqueue.handler', task, handler };
 }
 
+/** Whether a value was made by {@link implement}. */
 export function isTaskHandler(value: unknown): value is TaskHandler {
   return (
     typeof value === 'object' &&

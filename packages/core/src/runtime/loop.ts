@@ -8,6 +8,7 @@ export interface Loop {
   readonly stop: () => Promise<void>;
 }
 
+/** What a loop does, and how it goes on when that fails. */
 export interface LoopOptions {
   /** Does the work; resolves to the milliseconds until the next step (0: at once). */
   readonly step: (signal: AbortSignal) => Promise<number>;
@@ -15,6 +16,7 @@ export interface LoopOptions {
   readonly failed: (error: unknown, failures: number) => number;
 }
 
+/** Starts a loop; its first step runs at once. */
 export function startLoop({ step, failed }: LoopOptions): Loop {
   const stopping = new AbortController();
   let woken = false;

@@ -2,6 +2,7 @@ import type { Attributes, Backoff, ClaimedJob, TraceContext } from '@pgqueue/cor
 import type { Target } from './target.ts';
 import { relaxed } from './target.ts';
 
+/** Who claims, and how much. */
 export interface ClaimInput {
   readonly node: string;
   readonly incarnation: string;

@@ -1,5 +1,6 @@
 import type { Target } from './target.ts';
 
+/** One plan: the jobs to schedule, and the state of the policy that chose them. */
 export interface DispatchInput {
   readonly leader: string;
   readonly epoch: number;

@@ -1,5 +1,6 @@
 import type { Target } from './target.ts';
 
+/** Who leads now, and for how long. */
 export interface Leadership {
   readonly leads: boolean;
   /** Of the present leader, whoever that is. */

@@ -1,5 +1,6 @@
 import type { Target } from './target.ts';
 
+/** A job's id and the token that it is held under: both must match for anything to change. */
 export interface Lease {
   readonly id: string;
   readonly token: string;

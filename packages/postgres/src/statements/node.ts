@@ -2,6 +2,7 @@ import type { NodeTasks } from '../rows.ts';
 import type { Lease } from './lease.ts';
 import type { Target } from './target.ts';
 
+/** What a node says of itself when it starts. */
 export interface NodeRegistration {
   readonly node: string;
   readonly incarnation: string;
@@ -16,6 +17,7 @@ export interface NodeRegistration {
   readonly seen: string | null;
 }
 
+/** Whether the node may begin; if not, the signs of life of the one that has its id. */
 export type NodeRegistered =
   | { readonly accepted: true }
   | {
@@ -56,6 +58,7 @@ export async function registerNode(
   };
 }
 
+/** What a node hears in answer to its heartbeat. */
 export interface Heartbeat {
   /** False: the node was reset, lost or replaced; it holds nothing any more, and must register anew. */
   readonly alive: boolean;
@@ -103,6 +106,7 @@ export async function leaveNode(
   return row?.left === true;
 }
 
+/** What became of the jobs that a reset node held. */
 export interface NodeReset {
   /** Jobs that are ready for other nodes. */
   readonly ready: number;

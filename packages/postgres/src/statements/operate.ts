@@ -12,6 +12,7 @@ export async function cancel(
   return new Map(rows.map(({ job_id, verdict }) => [job_id, verdict]));
 }
 
+/** What to change of waiting jobs; what is left out stays. */
 export interface Amendment {
   readonly priority?: number;
   /** A new time, or `now`: run as soon as there is a slot. */

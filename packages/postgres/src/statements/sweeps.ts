@@ -54,6 +54,7 @@ export async function maintainHistory(
   return row ?? { created: 0, dropped: 0, deleted: 0 };
 }
 
+/** A schedule that wants a slot enqueued, or its next one planned. */
 export interface DueSchedule {
   readonly name: string;
   readonly cron: string;

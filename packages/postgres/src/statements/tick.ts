@@ -2,6 +2,7 @@ import type { Attributes } from '@pgqueue/core';
 import type { NodeTasks } from '../rows.ts';
 import type { Target } from './target.ts';
 
+/** Where a tick looks for candidates, and for how many. */
 export interface TickInput {
   /** By queue: the key that was served last; the keys behind it come first. */
   readonly cursors: Readonly<Record<string, string>>;

@@ -11,9 +11,12 @@ import pg from 'pg';
 import { containerEngineAnswers, startContainer } from './server-container.ts';
 import { debianServer, startDebian, startEmbedded } from './server-local.ts';
 
+/** Where a test server comes from: given by URL, a container, the embedded binaries, or Debian packages. */
 export type ServerKind = 'url' | 'container' | 'embedded' | 'debian';
+/** The major versions of PostgreSQL that the tests run on. */
 export type ServerMajor = 15 | 18;
 
+/** A running server, for tests only: no durability, trust authentication. */
 export interface TestServer {
   readonly kind: ServerKind;
   /** Connection string of a superuser, to the database `postgres`. */
@@ -24,6 +27,7 @@ export interface TestServer {
   stop(): Promise<void>;
 }
 
+/** Which server to bring up. */
 export interface StartServerOptions {
   /** 18 unless given. A server given by URL or image has the version it has. */
   readonly major?: ServerMajor;
