@@ -20,7 +20,7 @@ function installInputs() {
     return existsSync(folder) ? readdirSync(folder).map((name) => join(parent, name)) : [];
   });
   return ['pnpm-lock.yaml', 'pnpm-workspace.yaml', '.npmrc', 'package.json']
-    .concat(members.map((member) => join(member, 'package.json')))
+    .concat([...members, 'docs'].map((member) => join(member, 'package.json')))
     .toSorted()
     .filter((file) => existsSync(join(root, file)));
 }

