@@ -9,12 +9,12 @@ declare
   s text := current_schema();
   r text;
   f record;
-  producer text[] := array['enqueue_unique', 'uuid_v7'];
+  producer text[] := array['enqueue_unique', 'ended_jobs', 'uuid_v7'];
   worker text[] := array['claim', 'settle', 'ack', 'nack', 'extend', 'release', 'report_progress', 'reap', 'register_node',
                          'heartbeat_node', 'leave_node', 'queue_length', 'peek', 'backoff_ms', 'with_error', 'uuid_v7'];
   scheduler text[] := array['lead', 'resign', 'tick_overview', 'candidates', 'dispatch', 'promote', 'reap', 'lose_nodes', 'expire',
                             'fire_schedule', 'maintain_history', 'uuid_v7'];
-  operator text[] := array['cancel', 'amend', 'erase', 'redrive', 'reset_node', 'enqueue_unique', 'queue_length', 'peek', 'uuid_v7',
+  operator text[] := array['cancel', 'amend', 'erase', 'redrive', 'reset_node', 'enqueue_unique', 'ended_jobs', 'queue_length', 'peek', 'uuid_v7',
                            'reap', 'maintain_history'];
 begin
   foreach r in array array['producer', 'scheduler', 'worker', 'viewer', 'operator'] loop
@@ -47,6 +47,10 @@ begin
   execute format('grant select on job, queue_status, work_queue, node, queue_config, policy_state, scheduler_lease, schedule_slot to %I', s || '_viewer');
   execute format('grant select (id, seq, run_after, expires_at, created, timeout, priority, payload_version, tries, max_tries, crashes,
                                 max_crashes, queue, task, key, unique_key) on queue to %I', s || '_viewer');
+  -- the listings of jobs walk along the tables' own indexes
+  execute format('grant select (id, queue, task, key, outcome, finished) on history to %I', s || '_viewer');
+  execute format('grant select (id, queue, task, key, reason, tries, crashes, created, died, node, unique_key, errors)
+                  on dead_letter to %I', s || '_viewer');
   execute format('grant select (name, cron, timezone, task, paused, next_slot, last_slot) on schedule to %I', s || '_viewer');
 
   execute format('grant select on all tables in schema %I to %I', s, s || '_operator');

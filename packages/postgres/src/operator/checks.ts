@@ -1,0 +1,142 @@
+import { schemaVersion } from '../schema.ts';
+import { invariants } from './invariants.ts';
+
+export type Severity = 'error' | 'warning';
+
+/** One question that the doctor asks. `find` selects the `id` (text) of each thing that is wrong. */
+export interface Check {
+  readonly name: string;
+  readonly says: string;
+  readonly severity: Severity;
+  /** How it is mended: by `doctor({ mend: true })` where there is a mend of this name, else by the reader. */
+  readonly remedy: string;
+  readonly find: (schema: string) => string;
+}
+
+const ofInvariants: Readonly<Record<(typeof invariants)[number]['name'], string>> = {
+  orphan_items: 'removes the work items; nothing can be run for them',
+  items_of_delayed_jobs: 'takes back those that are ready; a running job counts as due',
+  items_that_differ: 'takes back those that are ready: they are scheduled anew',
+  jobs_in_two_places:
+    'a job that is done leaves QUEUE and DEAD_LETTER, unless it runs; one that waits or runs leaves DEAD_LETTER',
+  leases_of_ended_nodes: 'takes the leases back, as "pgqueue nodes reset" does',
+};
+
+/** The indexes that migrations make, by table: fewer are slow or wrong, more make every claim pay. */
+const indexes = {
+  queue: ['queue_pkey', 'queue_waiting', 'queue_due', 'queue_expiring', 'queue_unique'],
+  work_queue: ['work_queue_pkey', 'work_queue_id'],
+  history: ['history_id', 'history_finished'],
+  dead_letter: ['dead_letter_pkey', 'dead_letter_died'],
+} as const;
+
+const indexRows = Object.entries(indexes)
+  .flatMap(([table, names]) => names.map((name) => `('${table}', '${name}')`))
+  .join(', ');
+
+const health: readonly Check[] = [
+  {
+    name: 'expired_leases',
+    says: 'no lease ran out more than a minute ago',
+    severity: 'error',
+    remedy: 'takes them over; find out why no scheduler and no worker did',
+    find: (schema) =>
+      `select w.id::text as id from ${schema}.work_queue w where w.lock_timeout < clock_timestamp() - interval '1 minute'`,
+  },
+  {
+    name: 'history_partitions',
+    says: "history has tomorrow's partition, and its default partition is empty",
+    severity: 'error',
+    remedy: 'makes the partitions and moves the rows; a leading scheduler does so by itself',
+    find: (schema) =>
+      `select name as id from (values ('history_' || to_char((now() at time zone 'UTC')::date + 1, 'YYYYMMDD'))) v (name)
+       where to_regclass('${schema}.' || name) is null
+       union all
+       (select 'history_default' where exists (select from ${schema}.history_default))`,
+  },
+  {
+    name: 'invalid_indexes',
+    says: 'every index is valid',
+    severity: 'error',
+    remedy: 'run "reindex index concurrently" on each',
+    find: (schema) =>
+      `select c.relname::text as id from pg_index i join pg_class c on c.oid = i.indexrelid
+       where c.relnamespace = '${schema}'::regnamespace and not (i.indisvalid and i.indisready)`,
+  },
+  {
+    name: 'missing_indexes',
+    says: 'every index of the migrations exists',
+    severity: 'error',
+    remedy: 'create them as the files in migrations/ say',
+    find: (schema) =>
+      `select x.name::text as id from (values ${indexRows}) x (on_table, name)
+       where not exists (
+         select from pg_index i join pg_class c on c.oid = i.indexrelid join pg_class t on t.oid = i.indrelid
+         where t.relnamespace = '${schema}'::regnamespace and t.relname = x.on_table and c.relname = x.name)`,
+  },
+  {
+    name: 'unexpected_indexes',
+    says: 'QUEUE and WORK_QUEUE have no further indexes',
+    severity: 'warning',
+    remedy: 'drop them, or expect slower claims: an index on a lease column ends HOT updates',
+    find: (schema) =>
+      `select c.relname::text as id
+       from pg_index i join pg_class c on c.oid = i.indexrelid join pg_class t on t.oid = i.indrelid
+       where t.relnamespace = '${schema}'::regnamespace and t.relname in ('queue', 'work_queue')
+         and (t.relname::text, c.relname::text) not in (values ${indexRows})`,
+  },
+  {
+    name: 'open_to_public',
+    says: 'PUBLIC can execute no function, and read no table',
+    severity: 'error',
+    remedy: 'revokes those rights from PUBLIC',
+    find: (schema) =>
+      `select p.oid::regprocedure::text as id from pg_proc p
+       where p.pronamespace = '${schema}'::regnamespace and has_function_privilege('public', p.oid, 'execute')
+       union all
+       select c.oid::regclass::text from pg_class c
+       where c.relnamespace = '${schema}'::regnamespace and c.relkind in ('r', 'p', 'v')
+         and has_table_privilege('public', c.oid, 'select, insert, update, delete')`,
+  },
+  {
+    name: 'schema_version',
+    says: 'every migration of this package is applied, and none that it does not know',
+    severity: 'warning',
+    remedy: 'run "pgqueue migrate", or upgrade the packages that are behind',
+    find: (schema) =>
+      `select 'version ' || max(version) as id from ${schema}.migration having max(version) <> ${schemaVersion.knows}`,
+  },
+  {
+    name: 'no_leader',
+    says: 'a scheduler leads while jobs wait',
+    severity: 'error',
+    remedy: 'start one: "pgqueue scheduler"',
+    find: (schema) =>
+      `select coalesce(l.leader, 'nobody') as id from ${schema}.scheduler_lease l
+       where l.expires < clock_timestamp() - interval '1 minute'
+         and exists (select from ${schema}.queue q
+                     where q.created < clock_timestamp() - interval '1 minute'
+                       and (q.run_after is null or q.run_after < clock_timestamp() - interval '1 minute'))`,
+  },
+  {
+    name: 'overdue_schedules',
+    says: 'no schedule is overdue by more than a minute',
+    severity: 'error',
+    remedy: 'a leading scheduler fires them: look at its log',
+    find: (schema) =>
+      `select s.name::text as id from ${schema}.schedule s
+       where not s.paused and coalesce(s.next_slot, s.updated) < clock_timestamp() - interval '1 minute'`,
+  },
+];
+
+/** Everything that the doctor asks, invariants first. */
+export const checks: readonly Check[] = [
+  ...invariants.map(({ name, says, find }): Check => ({
+    name,
+    says,
+    severity: 'error',
+    remedy: ofInvariants[name],
+    find,
+  })),
+  ...health,
+];

@@ -1,0 +1,111 @@
+import { isUuid, PgQueueError } from '@pgqueue/core';
+import type { Database } from '../database.ts';
+import type { JobDetails, JobListOptions, JobSummary } from '../queries/jobs.ts';
+import { listJobs, readJob } from '../queries/jobs.ts';
+import type { Page } from '../queries/page.ts';
+import type { Amendment } from '../statements/operate.ts';
+import { amend, cancel, erase, redrive } from '../statements/operate.ts';
+import { wakeSchedulers } from './wake.ts';
+
+/** What became of each job that was named, in the order of the naming. */
+export type Verdicts<Verdict extends string> = readonly {
+  readonly id: string;
+  readonly verdict: Verdict;
+}[];
+
+export interface JobsOperator {
+  /** Undefined: it never was, was erased, or its history has been dropped. */
+  readonly get: (id: string) => Promise<JobDetails | undefined>;
+  /** Newest first, in pages. */
+  readonly list: (options?: JobListOptions) => Promise<Page<JobSummary>>;
+  /**
+   * Waiting jobs end at once; the signal of a running one aborts soon (`signalled`), and it ends as cancelled unless it gets
+   * done before. `busy`: it changed hands at every one of some tries; ask again. `missing`: it has ended, or never was.
+   */
+  readonly cancel: (
+    ids: readonly string[],
+  ) => Promise<Verdicts<'cancelled' | 'signalled' | 'busy' | 'missing'>>;
+  /** Waiting jobs become due now, whatever they wait for. `unchanged`: it runs, has ended, or never was. */
+  readonly runNow: (ids: readonly string[]) => Promise<Verdicts<'changed' | 'unchanged'>>;
+  /** Due now if they wait; back into QUEUE if they are dead. */
+  readonly retry: (ids: readonly string[]) => Promise<Verdicts<'changed' | 'redriven' | 'unchanged'>>;
+  /** Reprioritises or delays waiting jobs. */
+  readonly amend: (
+    ids: readonly string[],
+    amendment: Amendment,
+  ) => Promise<Verdicts<'changed' | 'unchanged'>>;
+  /** Removes jobs without a trace, wherever they stand. `unchanged`: it runs (cancel it first), or never was. */
+  readonly erase: (ids: readonly string[]) => Promise<Verdicts<'erased' | 'unchanged'>>;
+}
+
+const chunkMax = 1_000;
+const cancelTriesMax = 5;
+const cancelPauseMs = 20;
+
+export function operateJobs(database: Database): JobsOperator {
+  const change = async (
+    ids: readonly string[],
+    amendment: Amendment,
+  ): Promise<Verdicts<'changed' | 'unchanged'>> => {
+    const changed = await inChunks(ids, (chunk) => amend(database, chunk, amendment));
+    if (changed.size > 0) await wakeSchedulers(database);
+    return ids.map((id) => ({ id, verdict: changed.has(id) ? 'changed' : 'unchanged' }));
+  };
+  const runNow: JobsOperator['runNow'] = (ids) => change(ids, { runAfter: 'now' });
+  return {
+    get: (id) => readJob(database, id),
+    list: (options) => listJobs(database, options),
+    cancel: (ids) => cancelAll(database, ids),
+    runNow,
+    retry: async (ids) => {
+      const back = await inChunks(ids, (chunk) => redrive(database, chunk));
+      const others = await runNow(ids.filter((id) => !back.has(id)));
+      const verdicts = new Map(others.map(({ id, verdict }) => [id, verdict]));
+      if (back.size > 0) await wakeSchedulers(database);
+      return ids.map((id) => ({ id, verdict: verdicts.get(id) ?? 'redriven' }));
+    },
+    amend: change,
+    erase: async (ids) => {
+      const erased = await inChunks(ids, (chunk) => erase(database, chunk));
+      return ids.map((id) => ({ id, verdict: erased.has(id) ? 'erased' : 'unchanged' }));
+    },
+  };
+}
+
+/** A busy job is being claimed or settled, which takes milliseconds: a few tries are enough, and more would hide a fault. */
+async function cancelAll(database: Database, ids: readonly string[]): ReturnType<JobsOperator['cancel']> {
+  checkIds(ids);
+  const verdicts = new Map<string, 'cancelled' | 'signalled' | 'busy'>();
+  let open = ids;
+  for (let attempt = 1; open.length > 0 && attempt <= cancelTriesMax; attempt += 1) {
+    if (attempt > 1) await new Promise((resolve) => setTimeout(resolve, cancelPauseMs * attempt));
+    for (let from = 0; from < open.length; from += chunkMax) {
+      const answer = await cancel(database, open.slice(from, from + chunkMax));
+      for (const [id, verdict] of answer) verdicts.set(id, verdict);
+      // one that was busy, and is not in a later answer, has ended meanwhile
+      for (const id of open.slice(from, from + chunkMax)) if (!answer.has(id)) verdicts.delete(id);
+    }
+    open = open.filter((id) => verdicts.get(id) === 'busy');
+  }
+  return ids.map((id) => ({ id, verdict: verdicts.get(id) ?? 'missing' }));
+}
+
+async function inChunks(
+  ids: readonly string[],
+  work: (chunk: readonly string[]) => Promise<ReadonlySet<string>>,
+): Promise<ReadonlySet<string>> {
+  checkIds(ids);
+  const all = new Set<string>();
+  for (let from = 0; from < ids.length; from += chunkMax) {
+    for (const id of await work(ids.slice(from, from + chunkMax))) all.add(id);
+  }
+  return all;
+}
+
+/** @throws {PgQueueError} `configuration` */
+export function checkIds(ids: readonly string[]): void {
+  const wrong = ids.filter((id) => !isUuid(id));
+  if (wrong.length === 0) return;
+  const shown = wrong.slice(0, 3).map((id) => JSON.stringify(id));
+  throw new PgQueueError('configuration', `job ids are UUIDs, not ${shown.join(', ')}`);
+}

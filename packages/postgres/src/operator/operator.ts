@@ -1,0 +1,171 @@
+import { durationMs, PgQueueError, throwProblems, toJobRow } from '@pgqueue/core';
+import type { Duration, JobOptions } from '@pgqueue/core';
+import type { Database, DatabaseOptions } from '../database.ts';
+import { openDatabase } from '../database.ts';
+import type { NodeInfo } from '../queries/nodes.ts';
+import { isKnownNode, listNodes } from '../queries/nodes.ts';
+import type { QueueInfo } from '../queries/queues.ts';
+import { configureQueue, listQueues } from '../queries/queues.ts';
+import type { ScheduleInfo } from '../queries/schedules.ts';
+import { listSchedules } from '../queries/schedules.ts';
+import { checkSchemaVersion } from '../schema.ts';
+import type { NodeReset } from '../statements/node.ts';
+import { resetNode } from '../statements/node.ts';
+import { pauseSchedule, removeSchedule, setSchedule } from '../statements/schedules.ts';
+import type { DeadOperator } from './dead.ts';
+import { operateDead } from './dead.ts';
+import type { Diagnosis } from './doctor.ts';
+import { diagnose } from './doctor.ts';
+import type { Explanation } from './explain.ts';
+import { explain } from './explain.ts';
+import type { JobsOperator } from './jobs.ts';
+import { operateJobs } from './jobs.ts';
+import type { Status } from './status.ts';
+import { readStatus } from './status.ts';
+import { wakeSchedulers } from './wake.ts';
+
+/** A recurring job. `options` count for each job that it enqueues. */
+export interface ScheduleDefinition {
+  readonly name: string;
+  /** Five fields, or six with seconds first. */
+  readonly cron: string;
+  /** An IANA name. Default UTC. */
+  readonly timezone?: string;
+  readonly task: string;
+  readonly payload?: unknown;
+  readonly options?: Pick<JobOptions, 'queue' | 'key' | 'priority' | 'attributes' | 'timeout' | 'retry'> & {
+    readonly payloadVersion?: number;
+  };
+}
+
+/** What an operator does: the command line and dashboards are made of this. */
+export interface Operator {
+  readonly jobs: JobsOperator;
+  readonly dead: DeadOperator;
+  readonly queues: {
+    readonly list: () => Promise<readonly QueueInfo[]>;
+    /** No more of its jobs are scheduled; those that are ready or running go on. */
+    readonly pause: (queue: string) => Promise<void>;
+    readonly resume: (queue: string) => Promise<void>;
+    readonly set: (
+      queue: string,
+      settings: { readonly pool?: string; readonly retention?: Duration },
+    ) => Promise<void>;
+  };
+  readonly nodes: {
+    readonly list: () => Promise<readonly NodeInfo[]>;
+    /**
+     * Takes back everything that a node holds, long timeouts or not, and ends its incarnation: what the old process says
+     * later is refused. @throws {PgQueueError} `not_found` where neither a row nor a lease has this id
+     */
+    readonly reset: (node: string) => Promise<NodeReset>;
+  };
+  readonly schedules: {
+    readonly list: () => Promise<readonly ScheduleInfo[]>;
+    /** The cron expression itself is checked by whoever can read it: the command line and the scheduler. */
+    readonly set: (definition: ScheduleDefinition) => Promise<'created' | 'changed'>;
+    /** @throws {PgQueueError} `not_found`, as the next two */
+    readonly pause: (name: string) => Promise<void>;
+    readonly resume: (name: string) => Promise<void>;
+    readonly remove: (name: string) => Promise<void>;
+  };
+  readonly status: () => Promise<Status>;
+  /** @throws {PgQueueError} `not_found` */
+  readonly explain: (id: string) => Promise<Explanation>;
+  readonly doctor: (options?: { readonly mend?: boolean }) => Promise<Diagnosis>;
+  /** @throws {PgQueueError} `schema_version` where these packages can't work with the schema that is there */
+  readonly check: () => Promise<void>;
+  readonly close: () => Promise<void>;
+}
+
+/** Opens no connection yet. @throws {PgQueueError} `configuration` */
+export function createOperator(options: DatabaseOptions): Operator {
+  const database = openDatabase({ applicationName: 'pgqueue operator', ...options });
+  return {
+    jobs: operateJobs(database),
+    dead: operateDead(database),
+    queues: operateQueues(database),
+    nodes: {
+      list: () => listNodes(database),
+      reset: async (node) => {
+        if (await isKnownNode(database, node)) return resetNode(database, node);
+        throw new PgQueueError(
+          'not_found',
+          `there is no node ${JSON.stringify(node)}, and nothing is leased by one: "pgqueue nodes list" shows them all`,
+          { data: { node } },
+        );
+      },
+    },
+    schedules: operateSchedules(database),
+    status: () => readStatus(database),
+    explain: (id) => explain(database, id),
+    doctor: (options) => diagnose(database, options),
+    check: () => checkSchemaVersion(database, database.schema),
+    close: database.close,
+  };
+}
+
+function operateQueues(database: Database): Operator['queues'] {
+  return {
+    list: () => listQueues(database),
+    pause: (queue) => configureQueue(database, queue, { paused: true }),
+    resume: async (queue) => {
+      await configureQueue(database, queue, { paused: false });
+      await wakeSchedulers(database);
+    },
+    set: (queue, { pool, retention }) =>
+      configureQueue(database, queue, {
+        ...(pool === undefined ? {} : { pool }),
+        ...(retention === undefined ? {} : { retentionMs: durationMs(retention, 'retention') }),
+      }),
+  };
+}
+
+function operateSchedules(database: Database): Operator['schedules'] {
+  const known = (found: boolean, name: string): void => {
+    if (found) return;
+    throw new PgQueueError('not_found', `there is no schedule ${JSON.stringify(name)}`, {
+      data: { name },
+    });
+  };
+  return {
+    list: () => listSchedules(database),
+    set: async (definition) => {
+      const result = await setSchedule(database, await toScheduleRow(definition));
+      await wakeSchedulers(database);
+      return result;
+    },
+    pause: async (name) => known(await pauseSchedule(database, name, true), name),
+    resume: async (name) => {
+      known(await pauseSchedule(database, name, false), name);
+      await wakeSchedulers(database);
+    },
+    remove: async (name) => known(await removeSchedule(database, name), name),
+  };
+}
+
+/** Checks what a schedule would enqueue as if it were enqueued now, so that it can't fail at every slot. */
+async function toScheduleRow(definition: ScheduleDefinition): Promise<Parameters<typeof setSchedule>[1]> {
+  const { name, cron, timezone = 'UTC', task, payload = {}, options = {} } = definition;
+  const { payloadVersion = 1, ...jobOptions } = options;
+  throwProblems('configuration', `schedule ${JSON.stringify(name)}`, [
+    ...(name.length >= 1 && name.length <= 200 ? [] : ['name must have 1 to 200 characters']),
+    ...(cron.trim() === '' ? ['cron must not be empty'] : []),
+    ...(Number.isInteger(payloadVersion) && payloadVersion >= 1
+      ? []
+      : ['payloadVersion must be a whole number from 1']),
+  ]);
+  const check = (): Promise<readonly string[]> => Promise.resolve([]);
+  const job = await toJobRow({ task, payloadVersion, payload, options: jobOptions, check }, () => '');
+  const { queue, key, priority, attributes, timeoutMs, maxTries, maxCrashes, retry } = job;
+  const stored = { queue, key, priority, attributes, timeoutMs, maxTries, maxCrashes, retry };
+  const given = Object.entries({ ...stored, payloadVersion }).filter(([, value]) => value !== null);
+  return {
+    name,
+    cron,
+    timezone,
+    task,
+    payload: job.payload,
+    options: JSON.stringify(Object.fromEntries(given)),
+  };
+}

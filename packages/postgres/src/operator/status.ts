@@ -1,0 +1,114 @@
+import type { Database } from '../database.ts';
+import { listNodes } from '../queries/nodes.ts';
+import type { QueueInfo } from '../queries/queues.ts';
+import { listQueues } from '../queries/queues.ts';
+import type { LeaderInfo, OldestSnapshot, UnservedJobs } from '../queries/system.ts';
+import { readLeader, readOldestSnapshot, readSchemaVersion, readUnserved } from '../queries/system.ts';
+
+export type Warning =
+  | { readonly kind: 'no_leader'; readonly message: string }
+  | { readonly kind: 'no_capable_node'; readonly message: string; readonly unserved: UnservedJobs }
+  | { readonly kind: 'old_snapshot'; readonly message: string; readonly snapshot: OldestSnapshot };
+
+export interface Status {
+  readonly schema: string;
+  readonly schemaVersion: number;
+  readonly leader: LeaderInfo;
+  readonly queues: readonly QueueInfo[];
+  /** Over all queues. */
+  readonly totals: {
+    readonly delayed: number;
+    readonly pending: number;
+    readonly ready: number;
+    readonly running: number;
+    readonly dead: number;
+    /** Jobs done a second, over the last five minutes. */
+    readonly donePerSecond: number;
+  };
+  readonly nodes: {
+    readonly alive: number;
+    readonly draining: number;
+    readonly lost: number;
+    readonly left: number;
+    /** Alive or draining, but with a late heartbeat. */
+    readonly overdue: number;
+    /** Of nodes that are alive. */
+    readonly slots: number;
+    readonly leases: number;
+  };
+  /** The session of this database that holds vacuum back most; a queue suffers from an old one sooner than other tables. */
+  readonly oldestSnapshot: OldestSnapshot | null;
+  readonly warnings: readonly Warning[];
+}
+
+const oldSnapshotMs = 60_000;
+const windowSeconds = 300;
+
+/** How the installation does. Counts every waiting job: ask seconds apart, not milliseconds. */
+export async function readStatus(database: Database): Promise<Status> {
+  const [schemaVersion, leader, queues, nodes, oldestSnapshot, unserved] = await Promise.all([
+    readSchemaVersion(database),
+    readLeader(database),
+    listQueues(database),
+    listNodes(database),
+    readOldestSnapshot(database),
+    readUnserved(database),
+  ]);
+  const sum = (of: (queue: QueueInfo) => number): number =>
+    queues.reduce((total, queue) => total + of(queue), 0);
+  const inState = (state: string): number => nodes.filter((node) => node.state === state).length;
+  return {
+    schema: database.schema,
+    schemaVersion,
+    leader,
+    queues,
+    totals: {
+      delayed: sum(({ delayed }) => delayed),
+      pending: sum(({ pending }) => pending),
+      ready: sum(({ ready }) => ready),
+      running: sum(({ running }) => running),
+      dead: sum(({ dead }) => dead),
+      donePerSecond: sum(({ done5m }) => done5m) / windowSeconds,
+    },
+    nodes: {
+      alive: inState('alive'),
+      draining: inState('draining'),
+      lost: inState('lost'),
+      left: inState('left'),
+      overdue: nodes.filter(({ overdue }) => overdue).length,
+      slots: nodes.reduce((all, { state, slots }) => all + (state === 'alive' ? slots : 0), 0),
+      leases: nodes.reduce((all, { leases }) => all + leases, 0),
+    },
+    oldestSnapshot,
+    warnings: warningsOf(leader, unserved, oldestSnapshot),
+  };
+}
+
+function warningsOf(
+  { leader }: LeaderInfo,
+  unserved: readonly UnservedJobs[],
+  snapshot: OldestSnapshot | null,
+): readonly Warning[] {
+  const warnings: Warning[] = [];
+  if (leader === null) {
+    warnings.push({
+      kind: 'no_leader',
+      message: 'no scheduler leads: jobs that run go on, no new ones start; start "pgqueue scheduler"',
+    });
+  }
+  for (const group of unserved) {
+    warnings.push({
+      kind: 'no_capable_node',
+      message: `${group.jobs} jobs of queue ${group.queue} wait, but no live node of pool ${group.pool} runs task ${group.task} with payloads of version ${group.payloadVersion}`,
+      unserved: group,
+    });
+  }
+  if (snapshot !== null && (snapshot.ageMs ?? 0) > oldSnapshotMs) {
+    warnings.push({
+      kind: 'old_snapshot',
+      message: `session ${snapshot.pid} (${snapshot.application || 'no application name'}) has held a snapshot for ${Math.round((snapshot.ageMs ?? 0) / 1_000)} s: VACUUM can't remove what ended since`,
+      snapshot,
+    });
+  }
+  return warnings;
+}

@@ -1,0 +1,36 @@
+import { PgQueueError } from '@pgqueue/core';
+
+/** One page of a listing. `next` is what to give as `after` for the next one; null: this was the last. */
+export interface Page<Item> {
+  readonly items: readonly Item[];
+  readonly next: string | null;
+}
+
+export const pageMax = 1_000;
+
+/** @throws {PgQueueError} `configuration` */
+export function checkLimit(limit: number): number {
+  if (Number.isInteger(limit) && limit >= 1 && limit <= pageMax) return limit;
+  throw new PgQueueError('configuration', `limit must be a whole number from 1 to ${pageMax}, not ${limit}`);
+}
+
+/** Of `limit` + 1 rows that were asked for, the last one only says that there are more. */
+export function pageOf<Row, Item>(
+  rows: readonly Row[],
+  limit: number,
+  { toItem, cursor }: { readonly toItem: (row: Row) => Item; readonly cursor: (row: Row) => string },
+): Page<Item> {
+  const shown = rows.slice(0, limit);
+  const last = shown.at(-1);
+  return {
+    items: shown.map(toItem),
+    next: rows.length > limit && last !== undefined ? cursor(last) : null,
+  };
+}
+
+export function badCursor(after: string): PgQueueError {
+  return new PgQueueError(
+    'configuration',
+    `after: ${JSON.stringify(after)} is no cursor; give the "next" of the page before`,
+  );
+}

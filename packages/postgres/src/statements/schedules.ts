@@ -1,0 +1,53 @@
+import type { Target } from './target.ts';
+
+/** A schedule as its row wants it. `payload` and `options` are JSON texts; `fire_schedule` (migration 0008) reads the options. */
+export interface ScheduleRow {
+  readonly name: string;
+  readonly cron: string;
+  readonly timezone: string;
+  readonly task: string;
+  readonly payload: string;
+  readonly options: string;
+}
+
+/** Makes or changes a schedule. With a new time it is planned anew by the leader; its pause stays as it is. */
+export async function setSchedule(
+  target: Target,
+  row: ScheduleRow,
+): Promise<'created' | 'changed'> {
+  const [written] = await target.query<{ created: boolean }>(
+    `insert into ${target.schema}.schedule as s (name, cron, timezone, task, payload, options)
+     values ($1, $2, $3, $4, $5::jsonb, $6::jsonb)
+     on conflict (name) do update
+     set cron = excluded.cron, timezone = excluded.timezone, task = excluded.task, payload = excluded.payload,
+         options = excluded.options, updated = clock_timestamp(),
+         next_slot = case when (s.cron, s.timezone) = (excluded.cron, excluded.timezone) then s.next_slot end
+     returning xmax = 0 as created`,
+    [row.name, row.cron, row.timezone, row.task, row.payload, row.options],
+  );
+  return written?.created === true ? 'created' : 'changed';
+}
+
+/** While paused no slot is enqueued; slots that pass meanwhile are not made up for. False: there is no such schedule. */
+export async function pauseSchedule(
+  target: Target,
+  name: string,
+  paused: boolean,
+): Promise<boolean> {
+  const rows = await target.query(
+    `update ${target.schema}.schedule
+     set paused = $2, next_slot = case when paused and not $2 then null else next_slot end, updated = clock_timestamp()
+     where name = $1 returning 1`,
+    [name, paused],
+  );
+  return rows.length > 0;
+}
+
+/** Removes a schedule and its slots; jobs that it enqueued stay. False: there is no such schedule. */
+export async function removeSchedule(target: Target, name: string): Promise<boolean> {
+  const rows = await target.query(
+    `delete from ${target.schema}.schedule where name = $1 returning 1`,
+    [name],
+  );
+  return rows.length > 0;
+}

@@ -1,0 +1,105 @@
+import { createOperator, openDatabase } from '@pgqueue/postgres';
+import type { Database, Operator } from '@pgqueue/postgres';
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import type { TestDatabase } from '../support/database.ts';
+import { createTestDatabase } from '../support/database.ts';
+import { lease, seedOf } from '../support/seed.ts';
+
+let own: TestDatabase;
+let database: Database;
+let operator: Operator;
+const { insert, item, node, reset, sql } = seedOf(() => database);
+
+beforeAll(async () => {
+  own = await createTestDatabase();
+  database = openDatabase({ connectionString: own.url, connectionsMax: 4 });
+  operator = createOperator({ pool: database.pool });
+});
+afterAll(async () => {
+  await operator.close();
+  await database.close();
+  await own.drop();
+});
+beforeEach(reset);
+
+describe('nodes', () => {
+  test('lists them, resets by id, and knows who was never there', async () => {
+    await node('worker-1');
+    await node('worker-2', { heartbeat: '2026-01-01T00:00:00Z' });
+    const id = await insert();
+    await item(id, lease('worker-1'));
+    expect(await operator.nodes.list()).toMatchObject([
+      { id: 'worker-1', state: 'alive', overdue: false, leases: 1, slots: 2, pool: 'default' },
+      { id: 'worker-2', state: 'alive', overdue: true, leases: 0 },
+    ]);
+    expect(await operator.nodes.reset('worker-1')).toEqual({ ready: 1, dead: 0, cancelled: 0 });
+    expect((await operator.nodes.list())[0]).toMatchObject({ state: 'lost', leases: 0 });
+    await expect(operator.nodes.reset('nobody')).rejects.toMatchObject({ code: 'not_found' });
+    await operator.jobs.erase([id]);
+    await item(await insert(), lease('rowless'));
+    expect(await operator.nodes.reset('rowless')).toMatchObject({ ready: 1 });
+  });
+});
+
+describe('queues', () => {
+  test('pause, resume and settings need no job, and leave what is not named', async () => {
+    await operator.queues.pause('mail');
+    await operator.queues.set('mail', { pool: 'slow', retention: '2d' });
+    expect(await operator.queues.list()).toEqual([
+      expect.objectContaining({
+        queue: 'mail',
+        paused: true,
+        pool: 'slow',
+        retentionMs: 172_800_000,
+        pending: 0,
+      }),
+    ]);
+    await operator.queues.resume('mail');
+    await operator.queues.set('mail', { retention: 0 });
+    await insert({ queue: 'mail', created: '2026-01-01T00:00:00Z' });
+    await insert({ queue: 'other' });
+    const [mail, other] = await operator.queues.list();
+    expect(mail).toMatchObject({ paused: false, pool: 'slow', retentionMs: 0, pending: 1 });
+    expect(mail?.oldestMs).toBeGreaterThan(1e9);
+    expect(other).toMatchObject({ queue: 'other', pool: 'default', retentionMs: 604_800_000 });
+    await expect(operator.queues.pause('')).rejects.toMatchObject({ code: 'configuration' });
+  });
+});
+
+describe('schedules', () => {
+  test('are set, changed, paused and removed', async () => {
+    const options = { queue: 'mail', timeout: '30s', retry: { maxTries: 3 } } as const;
+    const nightly = {
+      name: 'nightly',
+      cron: '0 3 * * *',
+      timezone: 'Europe/Berlin',
+      task: 'report',
+      options,
+    };
+    expect(await operator.schedules.set({ ...nightly, payload: { a: 1 } })).toBe('created');
+    await sql(`update pgqueue.schedule set next_slot = '2999-01-01T00:00:00Z'`);
+    expect(await operator.schedules.set({ ...nightly, payload: [1] })).toBe('changed');
+    const [stored] = await operator.schedules.list();
+    expect(stored).toMatchObject({
+      name: 'nightly',
+      timezone: 'Europe/Berlin',
+      payload: [1],
+      options: { queue: 'mail', timeoutMs: 30_000, maxTries: 3, maxCrashes: 3, payloadVersion: 1 },
+      paused: false,
+      nextSlot: new Date('2999-01-01T00:00:00Z'),
+    });
+    await operator.schedules.set({ ...nightly, cron: '0 4 * * *' });
+    expect((await operator.schedules.list())[0]?.nextSlot).toBeNull();
+    await operator.schedules.pause('nightly');
+    expect((await operator.schedules.list())[0]?.paused).toBe(true);
+    await operator.schedules.resume('nightly');
+    await operator.schedules.remove('nightly');
+    expect(await operator.schedules.list()).toEqual([]);
+    for (const verb of ['pause', 'resume', 'remove'] as const) {
+      await expect(operator.schedules[verb]('nightly')).rejects.toMatchObject({ code: 'not_found' });
+    }
+    await expect(
+      operator.schedules.set({ ...nightly, options: { timeout: 'soon' as '1s' } }),
+    ).rejects.toMatchObject({ code: 'invalid_job' });
+  });
+});
