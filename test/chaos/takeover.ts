@@ -1,0 +1,172 @@
+// Two schedulers, either of them killed with -9 at any moment and started again, while jobs are enqueued and worked.
+import { createOperator, openDatabase } from '@pgqueue/postgres';
+import type { Database } from '@pgqueue/postgres';
+import { createProducer } from '@pgqueue/producer';
+import type { Actor } from '../support/actors.ts';
+import { startActor, until } from '../support/actors.ts';
+import { quick } from '../support/actors/tasks.ts';
+
+export interface TakeoverOptions {
+  readonly url: string;
+  readonly seconds: number;
+  /** Replays the same choices: whom to kill, and when. */
+  readonly seed: number;
+}
+
+export interface TakeoverReport {
+  readonly enqueued: number;
+  /** Terminal rows by job: all must be 1. */
+  readonly lost: number;
+  readonly twice: number;
+  readonly kills: number;
+  readonly elections: number;
+  readonly takeoverMaxMs: number;
+  readonly doctorRuns: number;
+  readonly findings: readonly string[];
+}
+
+/** Numbers from 0 to 1 that a seed repeats (a 32-bit linear congruential generator; nothing here needs a better one). */
+function seeded(seed: number): () => number {
+  let state = seed >>> 0;
+  return () => {
+    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
+    return state / 2 ** 32;
+  };
+}
+
+async function leaderOf(
+  database: Database,
+): Promise<{ readonly leader: string | null; readonly epoch: number }> {
+  const [row] = await database.query<{ leader: string | null; epoch: number }>(
+    'select case when expires > clock_timestamp() then leader end as leader, epoch::float8 as epoch from pgqueue.scheduler_lease',
+    [],
+  );
+  return row ?? { leader: null, epoch: 0 };
+}
+
+/** Enqueues batches until told to stop; resolves to the ids that were acknowledged. */
+async function produce(url: string, stopped: AbortSignal): Promise<readonly string[]> {
+  const producer = createProducer({ connectionString: url });
+  const ids: string[] = [];
+  try {
+    for (let n = 0; !stopped.aborted; n += 1) {
+      const batch = Array.from({ length: 20 }, (_, i) =>
+        quick.job({ n: n * 20 + i, tenant: `tenant-${i % 4}` }),
+      );
+      const enqueued = await producer.enqueueMany(batch);
+      ids.push(...enqueued.map(({ id }) => id));
+      await new Promise((resolve) => setTimeout(resolve, 40));
+    }
+  } finally {
+    await producer.close();
+  }
+  return ids;
+}
+
+/** Runs the doctor every second; resolves to everything it found. */
+async function examine(
+  url: string,
+  stopped: AbortSignal,
+): Promise<{ readonly runs: number; readonly findings: readonly string[] }> {
+  const operator = createOperator({ connectionString: url });
+  const findings: string[] = [];
+  let runs = 0;
+  try {
+    while (!stopped.aborted) {
+      const { findings: found } = await operator.doctor();
+      runs += 1;
+      findings.push(...found.map(({ check, count }) => `${check}: ${count}`));
+      await new Promise((resolve) => setTimeout(resolve, 1_000));
+    }
+  } finally {
+    await operator.close();
+  }
+  return { runs, findings };
+}
+
+interface Kills {
+  readonly kills: number;
+  readonly takeoverMaxMs: number;
+}
+
+/** Kills one of the two, the leader or the standby, and starts it again; never both at once. */
+async function killSchedulers(
+  database: Database,
+  { url, seconds, seed }: TakeoverOptions,
+  schedulers: Map<string, Actor>,
+): Promise<Kills> {
+  const random = seeded(seed);
+  const deadline = performance.now() + seconds * 1_000;
+  let kills = 0;
+  let takeoverMaxMs = 0;
+  while (performance.now() < deadline) {
+    await new Promise((resolve) => setTimeout(resolve, 300 + random() * 1_500));
+    const names = [...schedulers.keys()];
+    const name = names[Math.floor(random() * names.length)] ?? '';
+    const before = await leaderOf(database);
+    schedulers.get(name)?.signal('SIGKILL');
+    kills += 1;
+    if (before.leader?.startsWith(name) === true) {
+      const tookMs = await until(
+        'the standby to lead',
+        async () => (await leaderOf(database)).epoch > before.epoch,
+      );
+      takeoverMaxMs = Math.max(takeoverMaxMs, tookMs);
+    }
+    schedulers.set(name, await startActor('scheduler', { url, name }));
+  }
+  return { kills, takeoverMaxMs };
+}
+
+async function terminalRows(
+  database: Database,
+  ids: readonly string[],
+): Promise<{ readonly lost: number; readonly twice: number }> {
+  const [row] = await database.query<{ lost: number; twice: number }>(
+    `select count(*) filter (where t.n = 0)::integer as lost, count(*) filter (where t.n > 1)::integer as twice
+     from unnest($1::uuid[]) as x (id), lateral (
+       select (select count(*) from pgqueue.history h where h.id = x.id)
+            + (select count(*) from pgqueue.dead_letter d where d.id = x.id) as n) t`,
+    [ids],
+  );
+  return row ?? { lost: -1, twice: -1 };
+}
+
+export async function takeoverRun(options: TakeoverOptions): Promise<TakeoverReport> {
+  const { url } = options;
+  const database = openDatabase({ connectionString: url });
+  const schedulers = new Map<string, Actor>();
+  const workers: Actor[] = [];
+  const enough = new AbortController();
+  const over = new AbortController();
+  try {
+    for (const name of ['left', 'right']) schedulers.set(name, await startActor('scheduler', { url, name }));
+    for (const name of ['node-1', 'node-2']) workers.push(await startActor('worker', { url, name }));
+    const producing = produce(url, enough.signal);
+    const examining = examine(url, over.signal);
+    const { kills, takeoverMaxMs } = await killSchedulers(database, options, schedulers);
+    enough.abort();
+    const ids = await producing;
+    const open = (): Promise<readonly { readonly open: boolean }[]> =>
+      database.query<{ open: boolean }>('select exists (select from pgqueue.queue) as open', []);
+    await until('every job to end', async () => (await open())[0]?.open === false, 60_000);
+    over.abort();
+    const { runs, findings } = await examining;
+    const { epoch } = await leaderOf(database);
+    const rows = await terminalRows(database, ids);
+    return {
+      enqueued: ids.length,
+      ...rows,
+      kills,
+      elections: epoch,
+      takeoverMaxMs,
+      doctorRuns: runs,
+      findings,
+    };
+  } finally {
+    enough.abort();
+    over.abort();
+    await Promise.all([...schedulers.values(), ...workers].map((actor) => actor.stop()));
+    await database.close();
+  }
+}

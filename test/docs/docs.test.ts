@@ -1,0 +1,88 @@
+import { execFile } from 'node:child_process';
+import { existsSync, globSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { afterAll, describe, expect, test } from 'vitest';
+import { createTestDatabase } from '../support/database.ts';
+import { blocksOf, useOf } from './blocks.ts';
+import { runDocument } from './runner.ts';
+
+const root = new URL('../..', import.meta.url).pathname;
+const documents = ['README.md', ...globSync('docs/**/*.md', { cwd: root })].filter(
+  (name) =>
+    !name.startsWith('docs/api/') && !name.startsWith('docs/decisions/') && existsSync(join(root, name)),
+);
+
+const folders: string[] = [];
+
+describe.each(documents)('%s', (name) => {
+  const blocks = blocksOf(readFileSync(join(root, name), 'utf8'));
+
+  test('its examples run, in their order', { timeout: 120_000 }, async () => {
+    const uses = blocks.map(useOf);
+    if (uses.every(({ kind }) => kind === 'illustration')) return;
+    const database = await createTestDatabase();
+    const document = runDocument(name, database.url);
+    try {
+      for (const block of blocks) await expect(document.step(block)).resolves.toBeUndefined();
+      if (uses.some((use) => use.kind === 'file' && use.name.endsWith('.ts'))) folders.push(document.folder);
+    } finally {
+      await document.stop();
+      await database.drop();
+    }
+  });
+
+  test('its links lead somewhere', () => {
+    const text = readFileSync(join(root, name), 'utf8');
+    const links = [...text.matchAll(/\]\(([^)#\s]+)(?:#[^)]*)?\)/g)].map(([, target = '']) => target);
+    const missing = links.filter(
+      (target) => !/^[a-z]+:/.test(target) && !existsSync(join(root, name, '..', target)),
+    );
+    expect(missing).toEqual([]);
+  });
+});
+
+test('a block that fails, or prints something else, fails the test', async () => {
+  const database = await createTestDatabase();
+  const document = runDocument('seeded', database.url);
+  try {
+    const [fails, prints, other] = blocksOf(
+      '```sh\nexit 3\n```\n```sh\necho one\n```\n```output\ntwo\n```\n',
+    );
+    if (fails === undefined || prints === undefined || other === undefined) throw new Error('three blocks');
+    await expect(document.step(fails)).rejects.toThrow('ended with 3');
+    await document.step(prints);
+    await expect(document.step(other)).rejects.toThrow('expected');
+  } finally {
+    await document.stop();
+    await database.drop();
+  }
+});
+
+test('an excerpt that its file does not contain fails the test', async () => {
+  const document = runDocument('excerpt', 'postgres://nowhere');
+  const [same, changed] = blocksOf(
+    '```json from package.json\n"name": "pgqueue",\n```\n```json from package.json\n"name": "other",\n```\n',
+  );
+  if (same === undefined || changed === undefined) throw new Error('two blocks');
+  await document.step(same);
+  await expect(document.step(changed)).rejects.toThrow('no longer in package.json');
+});
+
+afterAll(async () => {
+  // types of the examples, all documents in one compiler run
+  if (folders.length === 0) return;
+  const config = join(root, 'test/docs/scratch/tsconfig.json');
+  writeFileSync(
+    config,
+    JSON.stringify({
+      extends: '../../tsconfig.json',
+      compilerOptions: { rootDir: '../../..' },
+      include: folders.map((folder) => `${folder}/*.ts`),
+      references: [],
+    }),
+  );
+  await promisify(execFile)('tsc', ['-p', config, '--noEmit']).catch((error: { readonly stdout: string }) => {
+    throw new Error(`the examples do not compile:\n${error.stdout}`);
+  });
+}, 120_000);

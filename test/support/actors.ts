@@ -1,0 +1,67 @@
+import { fork } from 'node:child_process';
+import type { ChildProcess } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
+import type { Said } from './actors/messages.ts';
+
+/** A scheduler or worker in a process of its own, that a test can freeze and kill. */
+export interface Actor {
+  readonly name: string;
+  readonly process: ChildProcess;
+  readonly heard: readonly Said[];
+  readonly tell: (word: 'stop' | 'finish') => void;
+  readonly signal: (signal: NodeJS.Signals) => void;
+  /** Stops it in order; kills it where it does not end within five seconds. */
+  readonly stop: () => Promise<void>;
+}
+
+export interface ActorOptions {
+  readonly url: string;
+  readonly name: string;
+  readonly env?: Readonly<Record<string, string>>;
+}
+
+export async function startActor(kind: 'scheduler' | 'worker', options: ActorOptions): Promise<Actor> {
+  const { url, name, env = {} } = options;
+  const file = fileURLToPath(new URL(`actors/${kind}.ts`, import.meta.url));
+  const child = fork(file, [], {
+    env: { ...process.env, ...env, PGQUEUE_TEST_URL: url, PGQUEUE_TEST_NAME: name },
+    execArgv: ['--conditions=@pgqueue/source'],
+    stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
+  });
+  const heard: Said[] = [];
+  child.on('message', (message) => heard.push(message as Said));
+  const exited = new Promise<void>((resolve) => child.once('exit', () => resolve()));
+  const actor: Actor = {
+    name,
+    process: child,
+    heard,
+    tell: (word) => void (child.connected && child.send(word)),
+    signal: (signal) => void child.kill(signal),
+    stop: async () => {
+      child.kill('SIGCONT');
+      if (child.connected) child.send('stop');
+      const deadline = setTimeout(() => child.kill('SIGKILL'), 5_000);
+      await exited;
+      clearTimeout(deadline);
+    },
+  };
+  await until(`${name} to be ready`, () => {
+    if (child.exitCode !== null) throw new Error(`${name} ended with ${child.exitCode}`);
+    return heard.some(({ type }) => type === 'ready');
+  });
+  return actor;
+}
+
+/** Polls a condition; throws, saying what it waited for, when it does not hold in time. */
+export async function until(
+  what: string,
+  condition: () => boolean | Promise<boolean>,
+  timeoutMs = 15_000,
+): Promise<number> {
+  const began = performance.now();
+  while (!(await condition())) {
+    if (performance.now() - began > timeoutMs) throw new Error(`waited ${timeoutMs} ms in vain for ${what}`);
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
+  return performance.now() - began;
+}

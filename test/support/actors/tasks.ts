@@ -1,0 +1,11 @@
+import { defineTask } from '@pgqueue/core';
+import { z } from 'zod';
+
+/** Starts and waits, on nodes that hold; done at once on others. An hour of timeout, so that only its node's death ends it. */
+export const hold = defineTask({ name: 'hold', payload: z.object({ n: z.int() }), timeout: '1h' });
+
+export const quick = defineTask({
+  name: 'quick',
+  payload: z.object({ n: z.int(), tenant: z.string() }),
+  key: ({ tenant }) => tenant,
+});
