@@ -15,6 +15,7 @@ export type DeadSelection =
       readonly all?: boolean;
     });
 
+/** How far a bulk redrive or purge has come. */
 export interface DeadProgress {
   /** Looked at so far. */
   readonly seen: number;
@@ -23,6 +24,7 @@ export interface DeadProgress {
   readonly total: number;
 }
 
+/** How to work through many dead jobs. */
 export interface BulkOptions {
   /** After each chunk, which is committed by then: what is stopped can be repeated. */
   readonly onProgress?: (progress: DeadProgress) => void;
@@ -30,6 +32,7 @@ export interface BulkOptions {
   readonly chunk?: number;
 }
 
+/** What became of the dead jobs that were selected. */
 export interface BulkResult {
   readonly total: number;
   readonly done: number;
@@ -37,6 +40,7 @@ export interface BulkResult {
   readonly skipped: number;
 }
 
+/** What an operator can do with dead jobs. */
 export interface DeadOperator {
   /** Those that died last come first, in pages. */
   readonly list: (options?: DeadListOptions) => Promise<Page<DeadJob>>;

@@ -6,6 +6,7 @@ import type { Breach } from './invariants.ts';
 import { breaches } from './invariants.ts';
 import { mend, mends } from './mends.ts';
 
+/** One check that found something. */
 export interface Finding {
   readonly check: string;
   /** What should hold, and doesn't. */
@@ -21,6 +22,7 @@ export interface Finding {
   readonly mended: { readonly left: number; readonly error: string | null } | null;
 }
 
+/** What the doctor looked for, and found. */
 export interface Diagnosis {
   /** Every check that was made, by name. */
   readonly checked: readonly string[];

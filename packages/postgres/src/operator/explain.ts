@@ -39,6 +39,7 @@ export type Reason =
   | { readonly kind: 'dead'; readonly reason: string; readonly error: string | null }
   | { readonly kind: 'ended'; readonly outcome: string; readonly at: Date | null };
 
+/** Why a job stands where it does. */
 export interface Explanation {
   readonly job: JobSummary;
   /** What it waits for, the first to be mended first; for a job that has ended, what became of it. */

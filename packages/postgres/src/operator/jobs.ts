@@ -13,6 +13,7 @@ export type Verdicts<Verdict extends string> = readonly {
   readonly verdict: Verdict;
 }[];
 
+/** What an operator can do with jobs. */
 export interface JobsOperator {
   /** Undefined: it never was, was erased, or its history has been dropped. */
   readonly get: (id: string) => Promise<JobDetails | undefined>;

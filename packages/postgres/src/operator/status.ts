@@ -5,11 +5,13 @@ import { listQueues } from '../queries/queues.ts';
 import type { LeaderInfo, OldestSnapshot, UnservedJobs } from '../queries/system.ts';
 import { readLeader, readOldestSnapshot, readSchemaVersion, readUnserved } from '../queries/system.ts';
 
+/** Something that keeps jobs from running, or the database from being cleaned up. */
 export type Warning =
   | { readonly kind: 'no_leader'; readonly message: string }
   | { readonly kind: 'no_capable_node'; readonly message: string; readonly unserved: UnservedJobs }
   | { readonly kind: 'old_snapshot'; readonly message: string; readonly snapshot: OldestSnapshot };
 
+/** The whole installation at one look. */
 export interface Status {
   readonly schema: string;
   readonly schemaVersion: number;

@@ -6,8 +6,10 @@ import type { AttemptError, DeadLetterTable, Tables } from '../rows.ts';
 import type { Page } from './page.ts';
 import { badCursor, checkLimit, pageOf } from './page.ts';
 
+/** Why a job is dead: it ran out of tries, out of crashes, or its handler gave up. */
 export type DeadReason = DeadLetterTable['reason'];
 
+/** A dead job as lists show it. */
 export interface DeadJob {
   readonly id: string;
   readonly queue: string;
@@ -25,6 +27,7 @@ export interface DeadJob {
   readonly lastError: AttemptError | null;
 }
 
+/** Which dead jobs are meant: those that fit everything given. */
 export interface DeadFilter {
   readonly queue?: string;
   readonly task?: string;
@@ -33,6 +36,7 @@ export interface DeadFilter {
   readonly olderThanMs?: number;
 }
 
+/** Which page of which dead jobs. */
 export interface DeadListOptions extends DeadFilter {
   /** The `next` of the page before. */
   readonly after?: string;

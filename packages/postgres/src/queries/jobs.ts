@@ -54,6 +54,7 @@ export interface JobDetails extends JobSummary {
   readonly errors: readonly AttemptError[];
 }
 
+/** Which jobs are meant: those that fit everything given. */
 export interface JobFilter {
   readonly status?: JobStatus;
   readonly queue?: string;
@@ -61,6 +62,7 @@ export interface JobFilter {
   readonly key?: string;
 }
 
+/** Which page of which jobs. */
 export interface JobListOptions extends JobFilter {
   /** The `next` of the page before. */
   readonly after?: string;

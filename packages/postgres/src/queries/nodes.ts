@@ -2,6 +2,7 @@ import { sql } from 'kysely';
 import type { Database } from '../database.ts';
 import type { NodeTable, NodeTasks } from '../rows.ts';
 
+/** A worker node as an operator sees it. */
 export interface NodeInfo {
   readonly id: string;
   readonly state: NodeTable['state'];

@@ -2,6 +2,7 @@ import { PgQueueError } from '@pgqueue/core';
 import { sql } from 'kysely';
 import type { Database } from '../database.ts';
 
+/** A queue: its settings, and its jobs in numbers. */
 export interface QueueInfo {
   readonly queue: string;
   readonly paused: boolean;

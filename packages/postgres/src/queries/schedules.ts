@@ -1,6 +1,7 @@
 import { sql } from 'kysely';
 import type { Database } from '../database.ts';
 
+/** A recurring job, with its last and its next slot. */
 export interface ScheduleInfo {
   readonly name: string;
   readonly cron: string;

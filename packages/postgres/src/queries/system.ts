@@ -1,5 +1,6 @@
 import type { Database } from '../database.ts';
 
+/** The scheduler that leads now. */
 export interface LeaderInfo {
   /** Null: nobody leads. */
   readonly leader: string | null;
