@@ -1,0 +1,129 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { roundRobin } from './round-robin.ts';
+import { canRun, openSlots } from './slots.ts';
+import type { Candidate, Snapshot } from './snapshot.ts';
+
+const range = fc.constantFrom({ min: 1, max: 1 }, { min: 1, max: 3 }, { min: 2, max: 3 });
+
+describe('round-robin, by example', () => {
+  test('turns over pools and queues, each beginning behind the one served last', () => {
+    const policy = roundRobin();
+    const job = (queue: string, seq: number): Candidate => ({
+      id: `${queue}${seq}`,
+      queue,
+      key: '',
+      seq,
+      priority: 0,
+      task: 't',
+      version: 1,
+      createdMs: 0,
+      attributes: {},
+    });
+    const candidates = ['a', 'b', 'c'].flatMap((queue) => [job(queue, 1), job(queue, 2)]);
+    const groups = [{ tasks: { t: { min: 1, max: 1 } }, slots: 2, depth: 2 }];
+    const snapshot: Snapshot = {
+      nowMs: 0,
+      candidates,
+      keys: ['a', 'b', 'c'].map((queue) => ({ queue, key: '', ring: 1 })),
+      queues: {},
+      pools: { default: { groups, ready: [] } },
+      batchMax: 10,
+    };
+    const first = policy.plan(snapshot, policy.initial);
+    expect(first.dispatch.map(({ id }) => id)).toEqual(['a1', 'b1']);
+    expect(first.held).toEqual({ no_free_slot: 4 });
+    expect(policy.plan(snapshot, first.state).dispatch.map(({ id }) => id)).toEqual(['c1', 'a1']);
+  });
+
+  test('a page of keys with nothing to run moves the cursor to its end', () => {
+    const policy = roundRobin();
+    const keys = ['k', 'm', 'z'].map((key) => ({ queue: 'q', key, ring: 0 }));
+    const groups = [{ tasks: { t: { min: 1, max: 1 } }, slots: 2, depth: 2 }];
+    const snapshot: Snapshot = {
+      nowMs: 0,
+      candidates: [],
+      keys,
+      queues: {},
+      pools: { default: { groups, ready: [] } },
+      batchMax: 9,
+    };
+    expect(policy.plan(snapshot, policy.initial).state.keys).toEqual({ q: 'z' });
+  });
+});
+
+describe('slots', () => {
+  test('ready jobs that only busy nodes can run leave the places of idle ones', () => {
+    const groups = [
+      { tasks: { mail: { min: 1, max: 1 } }, slots: 5, depth: 5 },
+      { tasks: { video: { min: 1, max: 2 } }, slots: 5, depth: 2 },
+      { tasks: { mail: { min: 1, max: 1 }, video: { min: 1, max: 1 } }, slots: 1, depth: 1 },
+    ];
+    const slots = openSlots({
+      pools: { default: { groups, ready: [{ task: 'video', version: 2, count: 2 }] } },
+    });
+    const kinds = [
+      ['video', 2],
+      ['video', 1],
+      ['video', 1],
+      ['mail', 1],
+      ['mail', 2],
+    ] as const;
+    expect(kinds.map(([task, version]) => slots.take('default', { task, version }))).toEqual([
+      'no_free_slot',
+      'fits',
+      'no_free_slot',
+      'fits',
+      'no_capable_node',
+    ]);
+    expect(slots.left('default')).toBe(4);
+    expect(slots.fit('elsewhere', { task: 'mail', version: 1 })).toBe('no_capable_node');
+  });
+
+  test('are exact: as many jobs fit as the best assignment of jobs to groups has', () => {
+    const arb = fc.record({
+      groups: fc.array(
+        fc.record({
+          tasks: fc.dictionary(fc.constantFrom('t', 'u', 'v'), range),
+          depth: fc.integer({ min: 0, max: 3 }),
+        }),
+        { maxLength: 4 },
+      ),
+      jobs: fc.array(
+        fc.record({ task: fc.constantFrom('t', 'u', 'v'), version: fc.integer({ min: 1, max: 3 }) }),
+        { maxLength: 10 },
+      ),
+    });
+    fc.assert(
+      fc.property(arb, ({ groups, jobs }) => {
+        const slots = openSlots({
+          pools: { p: { groups: groups.map((group) => ({ ...group, slots: group.depth })), ready: [] } },
+        });
+        const places: (number | undefined)[] = groups.flatMap(({ depth }) =>
+          Array.from({ length: depth }, () => undefined),
+        );
+        const groupOf = groups.flatMap(({ depth }, index) => Array.from({ length: depth }, () => index));
+        const place = (job: number, tried: Set<number>): boolean =>
+          groupOf.some((group, at) => {
+            const [node, kind] = [groups[group], jobs[job]];
+            if (
+              tried.has(at) ||
+              node === undefined ||
+              kind === undefined ||
+              !canRun(node, kind.task, kind.version)
+            )
+              return false;
+            tried.add(at);
+            const other = places[at];
+            if (other !== undefined && !place(other, tried)) return false;
+            places[at] = job;
+            return true;
+          });
+        jobs.forEach((job, index) => {
+          expect(slots.take('p', job) === 'fits').toBe(place(index, new Set()));
+        });
+      }),
+      { numRuns: 300, seed: 7 },
+    );
+  });
+});
