@@ -21,13 +21,19 @@ begin
 end
 $$;
 
+-- Gives the lease up; a standby that listens takes over at once.
 create function resign(p_leader text, p_epoch bigint) returns boolean
-  language sql volatile security definer
+  language plpgsql volatile security definer
   set search_path from current
 as $$
-  with gone as (
-    update scheduler_lease set leader = null, expires = '-infinity' where leader = p_leader and epoch = p_epoch returning 1)
-  select exists (select from gone)
+begin
+  update scheduler_lease set leader = null, expires = '-infinity' where leader = p_leader and epoch = p_epoch;
+  if not found then
+    return false;
+  end if;
+  perform pg_notify(current_schema() || ':leader', '');
+  return true;
+end
 $$;
 
 -- Holds the lease row until commit: a standby that takes over waits for this transaction, and sees all of it. A leader
@@ -46,23 +52,55 @@ begin
 end
 $$;
 
--- What a tick needs beside its candidates, as one JSON value.
+-- What a tick needs beside its candidates, as one JSON value. Live nodes with the leases they hold, ready items by what it
+-- takes to run them, and whether a sweep of leases or nodes would find anything (so that idle sweeps cost no query).
 create function tick_overview() returns jsonb
   language sql volatile security definer
   set search_path from current
 as $$
+  with working as materialized (
+    select n.id, n.pool, n.slots, n.tasks, n.state, n.heartbeat > clock_timestamp() - n.lost_after_ms * interval '1 millisecond' as beats
+    from node n where n.state in ('alive', 'draining')
+  ),
+  items as materialized (
+    select w.pool, w.lock_key, case when w.lock_key is null then w.task end as task,
+           case when w.lock_key is null then w.version end as version, count(*) as n, min(w.lock_timeout) as lock_timeout
+    from work_queue w group by 1, 2, 3, 4
+  )
   select jsonb_build_object(
     'now', extract(epoch from clock_timestamp()) * 1000,
     'nodes', coalesce((
-      select jsonb_agg(jsonb_build_object('id', n.id, 'pool', n.pool, 'slots', n.slots, 'tasks', n.tasks) order by n.id)
-      from node n
-      where n.state = 'alive' and n.heartbeat > clock_timestamp() - n.lost_after_ms * interval '1 millisecond'), '[]'),
-    'pools', coalesce((
-      select jsonb_object_agg(w.pool, jsonb_build_object('ready', w.ready, 'running', w.running, 'lastPosition', w.last))
-      from (select pool, count(*) filter (where lock_key is null) as ready, count(lock_key) as running, max(position) as last
-            from work_queue group by pool) w), '{}'),
+      select jsonb_agg(jsonb_build_object('id', n.id, 'pool', n.pool, 'slots', n.slots, 'tasks', n.tasks, 'running',
+                                          coalesce((select sum(i.n) from items i where i.lock_key = n.id), 0)) order by n.id)
+      from working n where n.state = 'alive' and n.beats), '[]'),
+    'ready', coalesce((
+      select jsonb_agg(jsonb_build_object('pool', i.pool, 'task', i.task, 'version', i.version, 'count', i.n))
+      from items i where i.lock_key is null), '[]'),
     'queues', coalesce((
-      select jsonb_object_agg(c.queue, jsonb_build_object('paused', c.paused, 'pool', c.pool)) from queue_config c), '{}'))
+      select jsonb_object_agg(c.queue, jsonb_build_object('paused', c.paused, 'pool', c.pool)) from queue_config c), '{}'),
+    'expiredLeases', exists (select from items i where i.lock_timeout <= clock_timestamp()),
+    'lostNodes', exists (select from working n where not n.beats)
+      or exists (select from items i where i.lock_key is not null and i.lock_key not in (select n.id from working n)))
+$$;
+
+-- When the sweeps of waiting jobs and of schedules are next due, in milliseconds; null: not at all. A schedule that is not
+-- planned yet is due now. Served by queue_due and queue_expiring.
+create function tick_due() returns jsonb
+  language sql volatile security definer
+  set search_path from current
+  set enable_seqscan = off
+as $$
+  select jsonb_build_object(
+    'promoteMs', (
+      select extract(epoch from q.run_after - clock_timestamp())::float8 * 1000 from queue q
+      where q.run_after is not null order by q.run_after limit 1),
+    'expireMs', (
+      select extract(epoch from q.expires_at - clock_timestamp())::float8 * 1000 from queue q
+      where q.expires_at is not null and (select w.id from work_queue w where w.id = q.id and w.lock_key is not null) is null
+      order by q.expires_at limit 1),
+    'cronMs', (
+      select extract(epoch from min(coalesce(s.next_slot, clock_timestamp())) - clock_timestamp())::float8 * 1000
+      from schedule s where not s.paused))
 $$;
 
 -- The first few waiting jobs of the next keys of every queue that is not paused, so that a million jobs of one key cannot

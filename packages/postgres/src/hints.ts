@@ -1,8 +1,8 @@
 import type { Executor } from './executor.ts';
 
 /** The channels of a schema. `queue`: jobs were enqueued; `work`: a batch was written (payload: pool); `done`: slots are free;
- * `cancel`: running jobs are to be cancelled. */
-export type HintChannel = 'queue' | 'work' | 'done' | 'cancel';
+ * `cancel`: running jobs are to be cancelled; `leader`: the leading scheduler has resigned. */
+export type HintChannel = 'queue' | 'work' | 'done' | 'cancel' | 'leader';
 
 /** The NOTIFY channel of a schema's hints of one kind. */
 export function channelName(schema: string, channel: HintChannel): string {

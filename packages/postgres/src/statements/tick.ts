@@ -14,24 +14,40 @@ export interface TickInput {
   readonly keys: number;
   /** Jobs looked at in a key that has a start. */
   readonly lookahead: number;
+  /** Whether to ask, too, when sweeps are due. */
+  readonly due: boolean;
 }
 
-/** What a tick needs beside its candidates. Times are the database's, in Unix milliseconds. */
+/** What a tick needs beside its candidates. `now` is the database's clock, in Unix milliseconds. */
 export interface TickOverview {
   readonly now: number;
+  /** Live ones that take work, and how many leases each holds. */
   readonly nodes: readonly {
     readonly id: string;
     readonly pool: string;
     readonly slots: number;
+    readonly running: number;
     readonly tasks: NodeTasks;
   }[];
-  readonly pools: Readonly<
-    Record<
-      string,
-      { readonly ready: number; readonly running: number; readonly lastPosition: number }
-    >
-  >;
+  /** Work items without a lease. */
+  readonly ready: readonly {
+    readonly pool: string;
+    readonly task: string;
+    readonly version: number;
+    readonly count: number;
+  }[];
+  /** Those that differ from the defaults. */
   readonly queues: Readonly<Record<string, { readonly paused: boolean; readonly pool: string }>>;
+  /** Whether {@link reap} and {@link loseNodes} would find anything. */
+  readonly expiredLeases: boolean;
+  readonly lostNodes: boolean;
+}
+
+/** Milliseconds until something is due (negative: overdue); null: nothing is. */
+export interface TickDue {
+  readonly promoteMs: number | null;
+  readonly expireMs: number | null;
+  readonly cronMs: number | null;
 }
 
 /** A key that was looked at, and one of its waiting jobs; id is null where all its jobs are scheduled already. */
@@ -49,16 +65,23 @@ export interface CandidateRow {
   readonly attributes: Attributes;
 }
 
-/** The snapshot of a tick, in one round trip: SQL functions `tick_overview` and `candidates` (migration 0003). */
-export async function readTick(
-  target: Target,
-  input: TickInput,
-): Promise<{ readonly overview: TickOverview; readonly candidates: readonly CandidateRow[] }> {
+export interface TickRead {
+  readonly overview: TickOverview;
+  readonly due: TickDue | null;
+  readonly candidates: readonly CandidateRow[];
+}
+
+/** The snapshot of a tick, in one round trip: SQL functions `tick_overview`, `tick_due` and `candidates` (migration 0003). */
+export async function readTick(target: Target, input: TickInput): Promise<TickRead> {
   const { schema } = target;
-  const rows = await target.query<CandidateRow & { readonly overview: TickOverview | null }>(
-    `select case when c.n is null or c.n = 1 then o end as overview, c.queue, c.key, c.ring, c.id, c.seq::float8 as seq,
-            c.priority, c.task, c.version, extract(epoch from c.created)::float8 * 1000 as "createdMs", c.attributes
+  const rows = await target.query<
+    CandidateRow & { readonly overview: TickOverview | null; readonly due: TickDue | null }
+  >(
+    `select case when c.n is null or c.n = 1 then o end as overview, case when c.n is null or c.n = 1 then d end as due,
+            c.queue, c.key, c.ring, c.id, c.seq::float8 as seq, c.priority, c.task, c.version,
+            extract(epoch from c.created)::float8 * 1000 as "createdMs", c.attributes
      from ${schema}.tick_overview() o
+     cross join (select case when $6 then ${schema}.tick_due() end as d) due
      left join ${schema}.candidates($1::jsonb, $2::jsonb, $3, $4, $5) c on true
      order by c.n`,
     [
@@ -67,10 +90,12 @@ export async function readTick(
       input.want,
       input.keys,
       input.lookahead,
+      input.due,
     ],
   );
-  const overview = rows[0]?.overview;
-  if (overview === undefined || overview === null)
+  const [first] = rows;
+  if (first === undefined || first.overview === null)
     throw new Error("a tick's snapshot came back without its overview");
-  return { overview, candidates: rows.filter(({ key }) => key !== null) };
+  const candidates = rows.filter(({ key }) => key !== null);
+  return { overview: first.overview, due: first.due, candidates };
 }
