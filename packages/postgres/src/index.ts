@@ -32,6 +32,8 @@ export type { ClaimInput } from './statements/claim.ts';
 export { claim } from './statements/claim.ts';
 export type { DispatchInput } from './statements/dispatch.ts';
 export { dispatch, loadPolicyState } from './statements/dispatch.ts';
+export type { EnqueueInput } from './statements/enqueue.ts';
+export { enqueueJobs } from './statements/enqueue.ts';
 export type { Leadership } from './statements/lead.ts';
 export { lead, resign } from './statements/lead.ts';
 export type { Lease } from './statements/lease.ts';
@@ -52,5 +54,5 @@ export {
   promote,
 } from './statements/sweeps.ts';
 export type { Target } from './statements/target.ts';
-export type { CandidateRow, TickInput, TickOverview } from './statements/tick.ts';
+export type { CandidateRow, TickDue, TickInput, TickOverview, TickRead } from './statements/tick.ts';
 export { readTick } from './statements/tick.ts';
