@@ -1,8 +1,8 @@
 // Runs the test projects and adds them up:
 //   node scripts/test.mjs [--containers] [vitest arguments, e.g. a file filter]
-// Unit and repository tests once, then the database tests on PostgreSQL 18, and on 15 where Debian's
-// server is installed. `--containers` runs the database tests in a container (it fails without an
-// engine) and the docker tests. Ends with one line: `N passed, N failed`.
+// Unit and repository tests once; then the database tests on PostgreSQL 18, with those of the packed
+// packages, and on 15 where Debian's server is installed. `--containers` runs the database tests in a
+// container (it fails without an engine) and the docker tests. Ends with one line: `N passed, N failed`.
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -18,7 +18,10 @@ const reports = mkdtempSync(join(tmpdir(), 'pgqueue-report-'));
 function plan(containers) {
   if (containers) {
     const env = { PGQUEUE_TEST_SERVER: 'container' };
-    return [{ title: 'in containers', projects: ['database', 'docker'], env }];
+    return [
+      { title: 'docker: the image and the compose topology', projects: ['docker'] },
+      { title: 'database, in a container', projects: ['database'], env },
+    ];
   }
   const plain = { title: 'unit, repository', projects: ['unit', 'repo'] };
   // A server given by the caller has the version it has.
@@ -30,9 +33,10 @@ function plan(containers) {
   if (process.env['PGQUEUE_TEST_MAJOR'] === undefined && debian) majors.push('15');
   return [
     plain,
-    ...majors.map((major) => ({
+    ...majors.map((major, index) => ({
       title: `database, PostgreSQL ${major}`,
-      projects: ['database'],
+      // what is packed does not depend on the server: once is enough
+      projects: index === 0 ? ['database', 'packed'] : ['database'],
       env: { PGQUEUE_TEST_MAJOR: major },
     })),
   ];

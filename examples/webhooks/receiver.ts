@@ -4,6 +4,7 @@ import type { IncomingMessage } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 import { onStop, tell } from './messages.ts';
+import type { ReceiverReport } from './messages.ts';
 import { isSigned } from './signature.ts';
 
 const failingShare = 0.05;
@@ -36,24 +37,29 @@ async function answer(request: IncomingMessage): Promise<number> {
   return 204;
 }
 
+function report(): ReceiverReport {
+  const duplicates = [...times.values()].filter((count) => count > 1).length;
+  return { requests, accepted: times.size, duplicates, failures, forged };
+}
+
 const server = createServer((request, response) => {
+  if (request.method === 'GET') {
+    response.setHeader('content-type', 'application/json').end(JSON.stringify(report()));
+    return;
+  }
   void answer(request).then(
     (status) => response.writeHead(status).end(),
     () => response.destroy(),
   );
 });
 
-server.listen(0, '127.0.0.1', () => {
-  tell({ kind: 'ready', detail: `http://127.0.0.1:${(server.address() as AddressInfo).port}` });
+const host = process.env['DEMO_HOST'] ?? '127.0.0.1';
+server.listen(Number(process.env['DEMO_PORT'] ?? 0), host, () => {
+  tell({ kind: 'ready', detail: `http://${host}:${(server.address() as AddressInfo).port}` });
 });
 
 process.on('message', (request) => {
-  if (request !== 'report') return;
-  const duplicates = [...times.values()].filter((count) => count > 1).length;
-  tell({
-    kind: 'receiver',
-    report: { requests, accepted: times.size, duplicates, failures, forged },
-  });
+  if (request === 'report') tell({ kind: 'receiver', report: report() });
 });
 
 onStop(async () => {
