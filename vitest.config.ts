@@ -39,7 +39,17 @@ export default defineConfig({
         test: {
           ...common,
           name: 'database',
-          include: ['test/integration/**/*.test.ts'],
+          include: ['test/integration/**/*.test.ts', 'test/docs/**/*.test.ts'],
+          globalSetup: ['test/support/global-setup.ts'],
+          testTimeout: 30_000,
+        },
+      },
+      {
+        ...shared,
+        test: {
+          ...common,
+          name: 'packed',
+          include: ['test/packed/**/*.test.ts'],
           globalSetup: ['test/support/global-setup.ts'],
           testTimeout: 30_000,
         },

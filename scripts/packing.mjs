@@ -1,7 +1,7 @@
 // Around the packing of a package, in its folder:
 //   prepack  builds it, drops what an earlier build left of sources that are gone (tsc never deletes), and
 //            brings the migrations, which live at the top of the repository, into @pgqueue/postgres
-//   postpack takes the copy away: in the repository it would hide the migrations that it was made from
+//   postpack takes the copy away: a build in the repository would see it instead of the migrations
 import { spawnSync } from 'node:child_process';
 import { cpSync, existsSync, readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';

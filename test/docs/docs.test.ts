@@ -8,7 +8,7 @@ import { blocksOf, useOf } from './blocks.ts';
 import { runDocument } from './runner.ts';
 
 const root = new URL('../..', import.meta.url).pathname;
-const documents = ['README.md', ...globSync('docs/**/*.md', { cwd: root })].filter(
+const documents = ['README.md', ...globSync(['docs/**/*.md', 'packages/*/README.md'], { cwd: root })].filter(
   (name) =>
     !name.startsWith('docs/api/') && !name.startsWith('docs/decisions/') && existsSync(join(root, name)),
 );

@@ -173,10 +173,14 @@ function migrationFiles(): readonly MigrationFile[] {
     });
 }
 
-/** In a published package they lie beside `dist`; in the repository, at its top. */
+/**
+ * In a published package they lie beside `dist`; in the repository, at its top. What runs from source never looks at the copy
+ * that packing makes for a moment.
+ */
 function migrationsDirectory(): URL {
   const packed = new URL('../migrations/', import.meta.url);
-  return existsSync(fileURLToPath(packed))
+  const fromSource = import.meta.url.endsWith('.ts');
+  return !fromSource && existsSync(fileURLToPath(packed))
     ? packed
     : new URL('../../../migrations/', import.meta.url);
 }

@@ -1,0 +1,210 @@
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  readdirSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { publint } from 'publint';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { catalogEntries } from '../../scripts/check-dependencies.mjs';
+import type { TestDatabase } from '../support/database.ts';
+import { createTestDatabase } from '../support/database.ts';
+import type { Tarball } from './tarballs.ts';
+import { entryPoints, packages, packAll, root, run } from './tarballs.ts';
+
+const folder = mkdtempSync(join(tmpdir(), 'pgqueue-packed-'));
+const project = join(folder, 'project');
+let database: TestDatabase;
+let tarballs: readonly Tarball[];
+
+beforeAll(async () => {
+  [database, tarballs] = await Promise.all([createTestDatabase(), packAll(folder)]);
+}, 180_000);
+
+afterAll(async () => {
+  rmSync(folder, { recursive: true, force: true });
+  await database.drop();
+});
+
+function tarballOf(name: string): Tarball {
+  const found = tarballs.find((tarball) => tarball.name === `@pgqueue/${name}`);
+  if (found === undefined) throw new Error(`no tarball of ${name}`);
+  return found;
+}
+
+describe.each(packages)('the tarball of %s', (name) => {
+  test('holds code, sources, licence and readme, and nothing else', () => {
+    const { files } = tarballOf(name);
+    expect(files).toEqual(expect.arrayContaining(['LICENSE', 'README.md', 'package.json']));
+    const others = files.filter(
+      (file) => !/^(?:dist|src|migrations)\/|^(?:LICENSE|README\.md|package\.json)$/.test(file),
+    );
+    expect(others).toEqual([]);
+    expect(files.filter((file) => /\.test\.|scratch|tsbuildinfo|node_modules/.test(file))).toEqual([]);
+  });
+
+  test('was built from its sources, all and only them, and its source maps find them', () => {
+    const { files, folder: unpacked } = tarballOf(name);
+    const sources = files.filter((file) => /^src\/.*\.ts$/.test(file));
+    const stems = sources.map((file) => file.slice('src/'.length, -'.ts'.length));
+    const built = files.filter((file) => file.startsWith('dist/'));
+    const expected = stems.flatMap((stem) =>
+      ['.d.ts', '.d.ts.map', '.js', '.js.map'].map((end) => `dist/${stem}${end}`),
+    );
+    expect(built).toEqual(expected.toSorted());
+    const lost = built
+      .filter((file) => file.endsWith('.map'))
+      .flatMap((file) => {
+        const { sources: named } = JSON.parse(readFileSync(join(unpacked, file), 'utf8')) as {
+          readonly sources: string[];
+        };
+        return named.map((source) => join(unpacked, dirname(file), source));
+      })
+      .filter((source) => !existsSync(source));
+    expect(lost).toEqual([]);
+  });
+
+  test('has a manifest for users, not for the workspace', () => {
+    const { files, manifest, folder: unpacked } = tarballOf(name);
+    expect(readFileSync(join(unpacked, 'package.json'), 'utf8')).not.toMatch(
+      /workspace:|catalog:|@pgqueue\/source/,
+    );
+    const targets = Object.values(manifest.exports).flatMap((target) =>
+      typeof target === 'string' ? [target] : Object.values(target),
+    );
+    expect(targets.filter((target) => !files.includes(target.replace('./', '')))).toEqual([]);
+    const ours = Object.entries(manifest.dependencies ?? {}).filter(([to]) => to.startsWith('@pgqueue/'));
+    expect(ours.filter(([, range]) => range !== manifest.version)).toEqual([]);
+  });
+
+  test('is clean for publint', async () => {
+    const archive = readFileSync(tarballOf(name).file);
+    const tarball = archive.buffer.slice(archive.byteOffset, archive.byteOffset + archive.byteLength);
+    const { messages } = await publint({ pack: { tarball }, strict: true });
+    expect(messages.filter(({ code }) => code !== 'USE_TYPE')).toEqual([]);
+  });
+
+  test('is clean for arethetypeswrong', async () => {
+    // the profile leaves out what can't read ESM at all; a problem elsewhere ends the command with 1
+    const { stdout } = await run('attw', [tarballOf(name).file, '--profile', 'esm-only'], folder);
+    expect(stdout).toContain(`"@pgqueue/${name}"`);
+  });
+});
+
+test('the migrations of the repository ship with @pgqueue/postgres, and only there', () => {
+  const shipped = tarballs.flatMap(({ files }) => files).filter((file) => file.startsWith('migrations/'));
+  expect(shipped).toEqual(
+    readdirSync(join(root, 'migrations'))
+      .map((file) => `migrations/${file}`)
+      .toSorted(),
+  );
+  expect(existsSync(join(root, 'packages/postgres/migrations')), 'the copy is taken away again').toBe(false);
+});
+
+describe('an empty project with the tarballs', () => {
+  beforeAll(async () => {
+    mkdirSync(project);
+    cpSync(join(root, 'test/packed/project'), project, { recursive: true });
+    writeFileSync(join(project, 'package.json'), JSON.stringify(projectManifest(), undefined, 2));
+    const quiet = ['--no-audit', '--no-fund', '--prefer-offline', '--omit=optional', '--loglevel=error'];
+    await run('npm', ['install', ...quiet], project);
+  }, 180_000);
+
+  /** As a strict user would, who checks declarations too unless told otherwise. Resolves to what the compiler says. */
+  async function compile(wanted: {
+    readonly files?: readonly string[];
+    /** Modules to import, in a file that does nothing else. */
+    readonly imports?: readonly string[];
+    readonly outDir?: string;
+    readonly skipLibCheck?: boolean;
+  }): Promise<string> {
+    const { files = [], imports = [], outDir, skipLibCheck = false } = wanted;
+    const lines = imports.map((name, index) => `import * as n${index} from '${name}';\nvoid n${index};\n`);
+    writeFileSync(join(project, 'imports.ts'), `${lines.join('')}export {};\n`);
+    const config = {
+      compilerOptions: {
+        module: 'nodenext',
+        target: 'es2024',
+        lib: ['es2024'],
+        types: ['node'],
+        strict: true,
+        exactOptionalPropertyTypes: true,
+        noUncheckedIndexedAccess: true,
+        skipLibCheck,
+        ...(outDir === undefined ? { noEmit: true } : { outDir }),
+      },
+      files: [...files, 'imports.ts'],
+    };
+    writeFileSync(join(project, 'tsconfig.json'), JSON.stringify(config));
+    return (await run('tsc', ['-p', '.'], project)).stdout;
+  }
+
+  /** What the user asks for: our tarballs, also where one of them asks for another, and some packages of the registry. */
+  function projectManifest(): object {
+    const catalog = catalogEntries(readFileSync(join(root, 'pnpm-workspace.yaml'), 'utf8'));
+    const version = (wanted: string): string => {
+      const found = catalog.find((entry) => entry.section === 'catalog' && entry.name === wanted);
+      if (found === undefined) throw new Error(`the catalog has no ${wanted}`);
+      return found.version;
+    };
+    const users = ['pg', 'zod', '@types/node', 'drizzle-orm'].map((name) => [name, version(name)] as const);
+    const ours = tarballs.map(({ name, file }) => [name, `file:${file}`] as const);
+    return {
+      name: 'user',
+      private: true,
+      type: 'module',
+      dependencies: Object.fromEntries([...users, ...ours]),
+      overrides: Object.fromEntries(ours.map(([name]) => [name, `$${name}`])),
+    };
+  }
+
+  test('every entry point can be imported, without an optional peer but Drizzle', async () => {
+    const code = `for (const name of ${JSON.stringify(entryPoints(tarballs))}) {
+      const found = Object.keys(await import(name));
+      if (found.length === 0) throw new Error(name + ' exports nothing');
+      console.log(name);
+    }`;
+    const { stdout } = await run(process.execPath, ['--input-type=module', '--eval', code], project);
+    expect(stdout.trim().split('\n')).toEqual(entryPoints(tarballs));
+  });
+
+  test('the declarations of every entry point compile, and what they refer to', async () => {
+    const [drizzle, others] = [true, false].map((wanted) =>
+      entryPoints(tarballs).filter((name) => name.endsWith('/drizzle') === wanted),
+    );
+    expect(await compile({ imports: others ?? [] })).toBe('');
+    // the declarations of Drizzle itself do not
+    expect(await compile({ imports: drizzle ?? [], skipLibCheck: true })).toBe('');
+  });
+
+  test(
+    'a program of a user compiles, and runs from migration to settled job',
+    { timeout: 60_000 },
+    async () => {
+      await compile({ files: ['program.ts'], outDir: 'out' });
+      const { stdout } = await run(process.execPath, ['out/program.js'], project, {
+        DATABASE_URL: database.url,
+      });
+      const migrations = readdirSync(join(root, 'migrations')).filter((file) => /^\d/.test(file)).length;
+      expect(JSON.parse(stdout)).toEqual({
+        migrations,
+        outcome: 'enqueued',
+        greeting: 'hello packed',
+        status: 'done',
+      });
+    },
+  );
+
+  test('the command is installed, and knows its version and its migrations', async () => {
+    const { stdout } = await run('npx', ['--no-install', 'pgqueue', '--version'], project);
+    expect(stdout.trim()).toBe(tarballOf('cli').manifest.version);
+    const migrate = ['--no-install', 'pgqueue', 'migrate', '--schema', 'by_command'];
+    await run('npx', migrate, project, { PGQUEUE_DATABASE_URL: database.url });
+  });
+});
