@@ -1,5 +1,18 @@
--- pgqueue 0002: enqueue with a unique key.
+-- pgqueue 0002: enqueue.
 -- compatible: yes
+
+-- Which of these jobs have ended, as far as history is kept. Makes an id of the caller's making, and a retry after a lost reply,
+-- safe to repeat even when the job is done already. Served by history_id and dead_letter's primary key.
+create function ended_jobs(p_ids uuid[]) returns table (id uuid)
+  language sql stable security definer
+  set search_path from current
+as $$
+  select h.id from history h where h.id = any (p_ids)
+  union
+  select d.id from dead_letter d where d.id = any (p_ids)
+$$;
+
+-- Enqueue with a unique key.
 --
 -- Jobs without a unique key are inserted by the producers' own single statement (or by anyone's INSERT). This function
 -- serves those with one: at most one job of (task, unique_key) is in QUEUE, waiting or running.
@@ -30,9 +43,13 @@ begin
     select x.* from jsonb_to_recordset(p_jobs) as x (
       n integer, id uuid, queue text, task text, key text, priority integer, attributes jsonb, run_after timestamptz,
       delay_ms bigint, expires_at timestamptz, timeout_ms bigint, max_tries smallint, max_crashes smallint, retry jsonb,
-      unique_key text, mode text, payload jsonb, payload_version integer, trace jsonb)
+      unique_key text, mode text, payload jsonb, payload_version integer, trace jsonb, again boolean)
     order by x.task, x.unique_key, x.n -- one order for all producers: no deadlock between two batches
   loop
+    if j.again and exists (select from ended_jobs(array[j.id])) then
+      return query select j.n, j.id, 'repeated'::text;
+      continue;
+    end if;
     v_after := coalesce(j.run_after, clock_timestamp() + j.delay_ms * interval '1 millisecond');
     if v_after <= clock_timestamp() then v_after := null; end if;
     for attempt in 1..20 loop
@@ -49,7 +66,8 @@ begin
         exit;
       end if;
       if exists (select from queue where id = j.id) then
-        return query select j.n, j.id, 'repeated'::text;
+        v_existing := j.id;
+        return query select j.n, v_existing, 'repeated'::text;
         exit;
       end if;
       if j.mode = 'keep' then

@@ -5,15 +5,19 @@
  * @param random 10 random bytes
  */
 export function uuidV7(unixMs: number, random: Uint8Array): string {
-  const bytes = new Uint8Array(16);
-  const view = new DataView(bytes.buffer);
-  view.setUint16(0, Math.floor(unixMs / 0x1_0000_0000));
-  view.setUint32(2, unixMs % 0x1_0000_0000);
-  bytes.set(random.subarray(0, 10), 6);
-  view.setUint8(6, (view.getUint8(6) & 0x0f) | 0x70);
-  view.setUint8(8, (view.getUint8(8) & 0x3f) | 0x80);
-  const hex = Array.from(bytes, (byte) => byte.toString(16).padStart(2, '0')).join('');
-  return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-${hex.slice(12, 16)}-${hex.slice(16, 20)}-${hex.slice(20)}`;
+  const high = Math.floor(unixMs / 0x1_0000);
+  const time = high.toString(16).padStart(8, '0') + hex((unixMs >>> 8) & 0xff) + hex(unixMs & 0xff);
+  const at = (index: number): number => random[index] ?? 0;
+  const version = hex((at(0) & 0x0f) | 0x70) + hex(at(1));
+  const variant = hex((at(2) & 0x3f) | 0x80) + hex(at(3));
+  const rest = hex(at(4)) + hex(at(5)) + hex(at(6)) + hex(at(7)) + hex(at(8)) + hex(at(9));
+  return `${time.slice(0, 8)}-${time.slice(8)}-${version}-${variant}-${rest}`;
+}
+
+const hexOf: readonly string[] = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, '0'));
+
+function hex(byte: number): string {
+  return hexOf[byte] ?? '';
 }
 
 /** Whether a text is a UUID in its usual form, of any version. */

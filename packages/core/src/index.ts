@@ -37,7 +37,7 @@ export {
   retryDelayMs,
   retryProblems,
 } from './job/retry-policy.ts';
-export { jobLimits, toJobRow } from './job/validate.ts';
+export { isTraceparent, jobLimits, toJobRow } from './job/validate.ts';
 export type { Duration } from './duration.ts';
 export { durationMs, parseDuration } from './duration.ts';
 export type { ErrorCode } from './errors.ts';
@@ -47,3 +47,21 @@ export { allObservers, logObserver, terminalStatuses } from './events.ts';
 export { isUuid, uuidV7 } from './ids.ts';
 export type { Loop, LoopOptions } from './runtime/loop.ts';
 export { retryPauseMs, startLoop } from './runtime/loop.ts';
+export type { HoldReason, Plan, PlannedJob } from './policy/plan.ts';
+export { planProblems } from './policy/plan.ts';
+export type { Policy } from './policy/policy.ts';
+export type { RoundRobinState } from './policy/round-robin.ts';
+export { roundRobin } from './policy/round-robin.ts';
+export type { Fit, JobKind, Slots } from './policy/slots.ts';
+export { canRun, openSlots } from './policy/slots.ts';
+export type {
+  Candidate,
+  KeySeen,
+  NodeGroup,
+  PoolSeen,
+  QueueSeen,
+  ReadyItems,
+  Snapshot,
+  VersionRange,
+} from './policy/snapshot.ts';
+export { compareInKey, compareText, defaultPool, own, poolOf } from './policy/snapshot.ts';

@@ -79,9 +79,7 @@ export function retryProblems(retry: RetryOptions): readonly string[] {
   whole('maxTries');
   whole('maxCrashes');
   if (retry.backoff !== undefined && !['fixed', 'linear', 'exponential'].includes(retry.backoff)) {
-    problems.push(
-      `retry.backoff must be fixed, linear or exponential, not ${String(retry.backoff)}`,
-    );
+    problems.push(`retry.backoff must be fixed, linear or exponential, not ${retry.backoff}`);
   }
   for (const name of ['base', 'max'] as const) {
     if (retry[name] !== undefined && parseDuration(retry[name]) === undefined) {

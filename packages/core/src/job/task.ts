@@ -1,7 +1,7 @@
 import type { StandardSchemaV1 } from '@standard-schema/spec';
 import type { Duration } from '../duration.ts';
 import { parseDuration } from '../duration.ts';
-import { throwProblems } from '../errors.ts';
+import { PgQueueError, throwProblems } from '../errors.ts';
 import type { Attributes, ClaimedJob, JobOptions, NewJob } from './job.ts';
 import type { RetryOptions } from './retry-policy.ts';
 import { retryProblems } from './retry-policy.ts';
@@ -45,7 +45,7 @@ export interface Task<Input = unknown, Output = unknown> {
   readonly job: (payload: Input, options?: JobOptions) => NewJob;
   /** Checks a payload of the current version; resolves to the handler's payload, or to what is wrong. */
   readonly parse: (payload: unknown) => Promise<Parsed<Output>>;
-  /** Brings a stored payload to the current version. Throws what an upcaster throws. */
+  /** Brings a stored payload to the current version. Throws what an upcaster throws, and `invalid_job` for a version that it can't. */
   readonly upcast: (payload: unknown, version: number) => unknown;
 }
 
@@ -55,7 +55,7 @@ export type Parsed<Output> =
   | { readonly ok: false; readonly problems: readonly string[] };
 
 /** The payload that a task's enqueue takes: `TaskInput<typeof sendEmail>`. */
-export type TaskInput<T> = T extends Task<infer Input, never> ? Input : never;
+export type TaskInput<T> = T extends Task<infer Input> ? Input : never;
 
 /** What a running handler can do and know. */
 export interface JobContext {
@@ -71,9 +71,7 @@ export interface JobContext {
    * Runs `work` in one transaction with the settlement of this job: its writes and *done* commit together, exactly once.
    * Throws, and rolls back, when the lease was lost. Afterwards the attempt is over: the handler's return value is ignored.
    */
-  readonly transaction: <Result>(
-    work: (client: TransactionClient) => Promise<Result>,
-  ) => Promise<Result>;
+  readonly transaction: <Result>(work: (client: TransactionClient) => Promise<Result>) => Promise<Result>;
 }
 
 /** The part of a `pg` client that a handler's transaction needs; rows are as loosely typed as `pg`'s own. */
@@ -97,10 +95,7 @@ export interface JobLogger {
 export type AbortReason = 'lease_lost' | 'cancelled' | 'timeout' | 'shutdown';
 
 /** The code of a task: gets the checked payload; what it returns is the result of the job, or an {@link Outcome}. It may run more than once. */
-export type Handler<Output, Result> = (
-  payload: Output,
-  context: JobContext,
-) => Promise<Result> | Result;
+export type Handler<Output, Result> = (payload: Output, context: JobContext) => Promise<Result> | Result;
 
 /** A task with the code that runs it. Made by {@link implement}; given to `createWorker`. */
 export interface TaskHandler {
@@ -152,6 +147,10 @@ export function defineTask<Schema extends StandardSchemaV1>(
     ...(timeout === undefined ? {} : { timeout }),
     ...(retry === undefined ? {} : { retry }),
   });
+  const unknownVersion = (from: number): PgQueueError =>
+    new PgQueueError('invalid_job', `task "${name}" knows no payload of version ${from}`, {
+      data: { task: name, payloadVersion: from },
+    });
   return {
     name,
     version,
@@ -160,23 +159,40 @@ export function defineTask<Schema extends StandardSchemaV1>(
     defaults,
     parse,
     job: (payload, options = {}) => {
-      const base = ofPayload(payload);
-      const merged =
-        options.retry === undefined ? {} : { retry: { ...base.retry, ...options.retry } };
+      const { base, problems } = derived(ofPayload, payload);
+      const merged = options.retry === undefined ? {} : { retry: { ...base.retry, ...options.retry } };
       return {
         task: name,
         payloadVersion: version,
         payload,
         options: { ...base, ...options, ...merged },
-        check,
+        check: problems.length === 0 ? check : async (stored) => [...(await check(stored)), ...problems],
       };
     },
     upcast: (payload, from) => {
       let current = payload;
-      for (let step = from; step < version; step += 1) current = upcasters[step]?.(current);
+      for (let step = from; step < version; step += 1) {
+        const upcaster = upcasters[step];
+        if (upcaster === undefined) throw unknownVersion(from);
+        current = upcaster(current);
+      }
+      if (from > version) throw unknownVersion(from);
       return current;
     },
   };
+}
+
+/** A payload of the wrong shape can make `key` or `attributes` throw: that is a problem of the job, told with the others. */
+function derived<Input>(
+  ofPayload: (payload: Input) => JobOptions,
+  payload: Input,
+): { readonly base: JobOptions; readonly problems: readonly string[] } {
+  try {
+    return { base: ofPayload(payload), problems: [] };
+  } catch (error) {
+    const why = error instanceof Error ? error.message : String(error);
+    return { base: {}, problems: [`key or attributes can't be derived from the payload: ${why}`] };
+  }
 }
 
 /** Joins a task with its handler. A handler for another payload does not compile. */
@@ -190,9 +206,7 @@ export function implement<Input, Output, Result>(
 /** Whether a value was made by {@link implement}. */
 export function isTaskHandler(value: unknown): value is TaskHandler {
   return (
-    typeof value === 'object' &&
-    value !== null &&
-    (value as { kind?: unknown }).kind === 'pgqueue.handler'
+    typeof value === 'object' && value !== null && (value as { kind?: unknown }).kind === 'pgqueue.handler'
   );
 }
 
@@ -207,26 +221,24 @@ function definitionProblems<Schema extends StandardSchemaV1>(
   if (typeof definition.payload?.['~standard']?.validate !== 'function') {
     problems.push('payload must be a Standard Schema (zod, valibot, arktype, …)');
   }
-  if (!Number.isInteger(version) || version < 1)
+  if (!Number.isInteger(version) || version < 1) {
     problems.push(`version must be a whole number from 1, not ${version}`);
+  }
   const versions = Object.keys(upcasters)
     .map(Number)
     .sort((a, b) => a - b);
-  versions.forEach((from, index) => {
-    if (from !== version - versions.length + index) {
-      problems.push(
-        `upcasters must reach from some version to ${version - 1} without a gap; found ${versions.join(', ')}`,
-      );
-    }
-  });
+  const first = version - versions.length;
+  if (versions.length > 0 && (first < 1 || versions.some((from, index) => from !== first + index))) {
+    problems.push(
+      `upcasters must reach from some version of 1 or more to ${version - 1} without a gap; found ${versions.join(', ')}`,
+    );
+  }
   if (timeout !== undefined && !((parseDuration(timeout) ?? 0) > 0))
     problems.push(`timeout must be a positive duration, not ${timeout}`);
   return [...problems, ...retryProblems(definition.retry ?? {})];
 }
 
 function issueText(issue: StandardSchemaV1.Issue): string {
-  const path = (issue.path ?? [])
-    .map((part) => String(typeof part === 'object' ? part.key : part))
-    .join('.');
+  const path = (issue.path ?? []).map((part) => String(typeof part === 'object' ? part.key : part)).join('.');
   return path === '' ? issue.message : `${path}: ${issue.message}`;
 }

@@ -1,8 +1,11 @@
+import type { Duration } from '../duration.ts';
 import { parseDuration } from '../duration.ts';
 import { throwProblems } from '../errors.ts';
 import { isUuid } from '../ids.ts';
 import type { JobOptions, JobRow, NewJob } from './job.ts';
 import { backoffOf, defaultMaxCrashes, defaultMaxTries, retryProblems } from './retry-policy.ts';
+
+const int32Max = 2_147_483_647;
 
 /** Bounds on one job. The database repeats them as CHECK constraints. */
 export const jobLimits = {
@@ -12,52 +15,64 @@ export const jobLimits = {
   taskLengthMax: 200,
   keyLengthMax: 200,
   uniqueKeyLengthMax: 500,
+  traceStateLengthMax: 512,
   /** Jobs in one call of enqueueMany. */
   batchMax: 50_000,
+  /** JSON of all payloads in one call of enqueueMany. */
+  batchBytesMax: 67_108_864,
 } as const;
 
 /**
- * A job as its QUEUE row wants it. Pure but for the payload's schema: no I/O.
+ * A job as its QUEUE row wants it. Pure but for the payload's schema: no I/O. The schema sees the payload as the handler's node
+ * will: after a round trip through JSON, so that a Date, a Map or NaN where the schema wants one fails here and not there.
  * @param makeId gives the id where the caller gave none
  * @throws {PgQueueError} `invalid_job`, with everything that is wrong with the job at once
  */
 export async function toJobRow(job: NewJob, makeId: () => string): Promise<JobRow> {
   const { options } = job;
-  const problems = [...(await job.check(job.payload)), ...optionProblems(job.task, options)];
-  const payload = jsonText(
-    job.payload === undefined ? {} : job.payload,
-    'payload',
-    jobLimits.payloadBytesMax,
-    problems,
-  );
+  const problems = [...optionProblems(job.task, options)];
+  if (!(Number.isInteger(job.payloadVersion) && job.payloadVersion >= 1 && job.payloadVersion <= int32Max)) {
+    problems.push(`payloadVersion must be a whole number from 1, not ${String(job.payloadVersion)}`);
+  }
+  const given = job.payload === undefined ? {} : job.payload;
+  const payload = jsonText(given, 'payload', jobLimits.payloadBytesMax, problems);
+  problems.unshift(...(await payloadProblems(job, payload)));
   jsonText(options.attributes ?? {}, 'attributes', jobLimits.attributesBytesMax, problems);
-  throwProblems(
-    'invalid_job',
-    `job of task ${JSON.stringify(job.task)} can't be enqueued`,
-    problems,
-  );
-  const unique =
-    typeof options.uniqueKey === 'string' ? { key: options.uniqueKey } : options.uniqueKey;
+  throwProblems('invalid_job', `job of task ${JSON.stringify(job.task)} can't be enqueued`, problems);
+  const unique = typeof options.uniqueKey === 'string' ? { key: options.uniqueKey } : options.uniqueKey;
   return {
-    id: options.id ?? makeId(),
+    id: options.id?.toLowerCase() ?? makeId(),
     queue: options.queue ?? 'default',
     task: job.task,
     key: options.key ?? '',
     priority: options.priority ?? 0,
     attributes: options.attributes ?? {},
     runAfter: options.runAfter ?? null,
-    delayMs: parseDuration(options.delay) ?? null,
+    delayMs: wholeMs(options.delay),
     expiresAt: options.expiresAt ?? null,
-    timeoutMs: parseDuration(options.timeout) ?? null,
+    timeoutMs: wholeMs(options.timeout),
     maxTries: options.retry?.maxTries ?? defaultMaxTries,
     maxCrashes: options.retry?.maxCrashes ?? defaultMaxCrashes,
     retry: options.retry === undefined ? null : backoffOf(options.retry),
-    unique:
-      unique === undefined ? null : { key: unique.key, onConflict: unique.onConflict ?? 'keep' },
+    unique: unique === undefined ? null : { key: unique.key, onConflict: unique.onConflict ?? 'keep' },
     payload: payload ?? '{}',
     payloadVersion: job.payloadVersion,
     trace: options.trace ?? null,
   };
+}
+
+async function payloadProblems(job: NewJob, payload: string | undefined): Promise<readonly string[]> {
+  try {
+    return await job.check(payload === undefined ? job.payload : JSON.parse(payload));
+  } catch (error) {
+    return [`the payload's schema threw: ${error instanceof Error ? error.message : String(error)}`];
+  }
+}
+
+/** Up to the next whole millisecond: columns of the database hold no parts of one. */
+function wholeMs(duration: Duration | undefined): number | null {
+  const ms = parseDuration(duration);
+  return ms === undefined ? null : Math.ceil(ms);
 }
 
 function optionProblems(task: string, options: JobOptions): readonly string[] {
@@ -67,39 +82,27 @@ function optionProblems(task: string, options: JobOptions): readonly string[] {
     if (typeof value !== 'string' || value.length < min || value.length > max) {
       problems.push(`${name} must be a text of ${min} to ${max} characters`);
     } else if (value.includes('\u0000') || !value.isWellFormed()) {
-      problems.push(
-        `${name} must not contain NUL or lone surrogates, which PostgreSQL can't store`,
-      );
+      problems.push(`${name} must not contain NUL or lone surrogates, which PostgreSQL can't store`);
     }
   };
   text('task', task, 1, jobLimits.taskLengthMax);
   text('queue', options.queue, 1, jobLimits.queueLengthMax);
   text('key', options.key, 0, jobLimits.keyLengthMax);
   const unique = options.uniqueKey;
-  text(
-    'uniqueKey',
-    typeof unique === 'object' ? unique.key : unique,
-    1,
-    jobLimits.uniqueKeyLengthMax,
-  );
-  if (
-    typeof unique === 'object' &&
-    !['keep', 'replace', 'debounce'].includes(unique.onConflict ?? 'keep')
-  ) {
-    problems.push(
-      `uniqueKey.onConflict must be keep, replace or debounce, not ${String(unique.onConflict)}`,
-    );
+  text('uniqueKey', typeof unique === 'object' ? unique.key : unique, 1, jobLimits.uniqueKeyLengthMax);
+  if (typeof unique === 'object' && !['keep', 'replace', 'debounce'].includes(unique.onConflict ?? 'keep')) {
+    problems.push(`uniqueKey.onConflict must be keep, replace or debounce, not ${String(unique.onConflict)}`);
   }
   if (options.id !== undefined && !isUuid(options.id))
     problems.push(`id must be a UUID, not ${JSON.stringify(options.id)}`);
   const priority = options.priority ?? 0;
-  if (!Number.isInteger(priority) || Math.abs(priority) > 2_147_483_647) {
+  if (!Number.isInteger(priority) || Math.abs(priority) > int32Max) {
     problems.push(`priority must be a whole number of 32 bits, not ${String(priority)}`);
   }
   for (const name of ['runAfter', 'expiresAt'] as const) {
     const value = options[name];
-    if (value !== undefined && !(value instanceof Date && Number.isFinite(value.getTime())))
-      problems.push(`${name} must be a valid Date`);
+    if (value !== undefined && !(value instanceof Date && isStorable(value)))
+      problems.push(`${name} must be a valid Date of the years 1 to 9999`);
   }
   if (options.runAfter !== undefined && options.delay !== undefined)
     problems.push('give runAfter or delay, not both');
@@ -108,30 +111,42 @@ function optionProblems(task: string, options: JobOptions): readonly string[] {
   if (options.timeout !== undefined && !((parseDuration(options.timeout) ?? 0) > 0)) {
     problems.push(`timeout must be a positive duration, not ${String(options.timeout)}`);
   }
-  const flat = Object.entries(options.attributes ?? {}).every(
-    ([, value]) => value === null || ['string', 'number', 'boolean'].includes(typeof value),
-  );
-  if (!flat) problems.push('attributes must be flat: texts, numbers, booleans and null only');
-  const trace = options.trace?.traceparent;
-  if (trace !== undefined && !/^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$/.test(trace)) {
-    problems.push('trace.traceparent must be a W3C traceparent');
+  problems.push(...attributeProblems(options.attributes));
+  if (options.trace !== undefined) {
+    text('trace.tracestate', options.trace.tracestate, 0, jobLimits.traceStateLengthMax);
+    if (!isTraceparent(options.trace.traceparent))
+      problems.push('trace.traceparent must be a W3C traceparent');
   }
   return [...problems, ...retryProblems(options.retry ?? {})];
 }
 
+/** Whether a text is a `traceparent` of W3C Trace Context. */
+export function isTraceparent(text: unknown): text is string {
+  return typeof text === 'string' && /^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$/.test(text);
+}
+
+function isStorable(date: Date): boolean {
+  const year = date.getUTCFullYear(); // NaN where the date is invalid
+  return year >= 1 && year <= 9_999;
+}
+
+function attributeProblems(attributes: unknown): readonly string[] {
+  if (attributes === undefined) return [];
+  if (typeof attributes !== 'object' || attributes === null || Array.isArray(attributes))
+    return ['attributes must be an object'];
+  const flat = Object.values(attributes).every(
+    (value) => value === null || ['string', 'boolean'].includes(typeof value) || Number.isFinite(value),
+  );
+  return flat ? [] : ['attributes must be flat: texts, finite numbers, booleans and null only'];
+}
+
 /** JSON text that PostgreSQL's jsonb takes; says what is wrong with it otherwise. */
-function jsonText(
-  value: unknown,
-  name: string,
-  bytesMax: number,
-  problems: string[],
-): string | undefined {
+function jsonText(value: unknown, name: string, bytesMax: number, problems: string[]): string | undefined {
   let refused: string | undefined;
   let text: string | undefined;
   try {
     text = JSON.stringify(value, (key, inner: unknown) => {
-      if (key === '__proto__' || key === 'constructor')
-        refused = `${name} must not have a key ${key}`;
+      if (key === '__proto__' || key === 'constructor') refused = `${name} must not have a key ${key}`;
       if (typeof inner === 'string' && (inner.includes('\u0000') || !inner.isWellFormed())) {
         refused = `${name} must not contain NUL or lone surrogates, which PostgreSQL's jsonb can't store`;
       }

@@ -1,0 +1,2 @@
+export type { KnexLike } from '@pgqueue/postgres/knex';
+export { fromKnex } from '@pgqueue/postgres/knex';

@@ -1,0 +1,2 @@
+export type { PgQueryable } from '@pgqueue/postgres/pg';
+export { fromPg } from '@pgqueue/postgres/pg';

@@ -1,0 +1,86 @@
+import type { Enqueued, JobOptions, JobRow, NewJob, Observer, Task } from '@pgqueue/core';
+import { PgQueueError } from '@pgqueue/core';
+import type { TraceSource } from './rows.ts';
+import { toRow, toRows } from './rows.ts';
+
+/** Enqueues jobs. Everything about a job is checked before any I/O: `PgQueueError` with code `invalid_job` and all problems. */
+export interface Enqueuer {
+  /**
+   * One job of a task. `options` override what the task says.
+   * @throws {PgQueueError} `invalid_job`, `schema_version`
+   */
+  enqueue<Input>(task: Task<Input>, payload: NoInfer<Input>, options?: JobOptions): Promise<Enqueued>;
+  /**
+   * Many jobs with one statement, all or none; resolves to what became of each, in the same order. Up to 50,000 jobs and 64 MiB
+   * of payloads. Within a key and priority they run in the order given; those with a unique key come after the others.
+   * @throws {PgQueueError} `invalid_job`, naming the jobs by their index
+   */
+  enqueueMany(jobs: readonly NewJob[]): Promise<readonly Enqueued[]>;
+  /** One job of a task that is known here by its name only: no schema checks the payload until a worker has it. */
+  enqueueByName(
+    name: string,
+    payload?: unknown,
+    options?: JobOptions & { readonly payloadVersion?: number },
+  ): Promise<Enqueued>;
+}
+
+/** Enqueues rows somewhere. `again`: some of their ids may have been enqueued before. */
+export type Write = (rows: readonly JobRow[], again: boolean) => Promise<readonly Enqueued[]>;
+
+export interface EnqueuerParts {
+  readonly write: Write;
+  /** Says that there is something to schedule. */
+  readonly hint: (() => void) | undefined;
+  readonly trace: TraceSource | undefined;
+  readonly observe: Observer;
+  /** Holds what has not been answered yet. */
+  readonly underWay: Set<Promise<unknown>>;
+  readonly isClosed: () => boolean;
+}
+
+/** Checks jobs, writes them, and tells of them. */
+export function createEnqueuer(parts: EnqueuerParts): Enqueuer {
+  const { trace, underWay } = parts;
+
+  const send = async (rows: readonly JobRow[], again: boolean): Promise<readonly Enqueued[]> => {
+    if (parts.isClosed()) throw new PgQueueError('configuration', 'this producer was closed');
+    if (rows.length === 0) return [];
+    const writing = parts.write(rows, again);
+    underWay.add(writing);
+    try {
+      const enqueued = await writing;
+      if (enqueued.some(({ outcome }) => outcome !== 'kept')) parts.hint?.();
+      tell(parts.observe, rows, enqueued);
+      return enqueued;
+    } finally {
+      underWay.delete(writing);
+    }
+  };
+
+  const one = async (job: NewJob): Promise<Enqueued> => {
+    const [enqueued] = await send([await toRow(job, trace)], job.options.id !== undefined);
+    if (enqueued === undefined) throw new PgQueueError('invariant', 'an enqueue got no answer');
+    return enqueued;
+  };
+
+  return {
+    enqueue: async (task, payload, options) => one(task.job(payload, options)),
+    enqueueMany: async (jobs) => {
+      const again = jobs.some(({ options }) => options.id !== undefined);
+      return send(await toRows(jobs, trace), again);
+    },
+    enqueueByName: async (name, payload, { payloadVersion = 1, ...options } = {}) =>
+      one({ task: name, payload, payloadVersion, options, check: unchecked }),
+  };
+}
+
+function tell(observe: Observer, rows: readonly JobRow[], enqueued: readonly Enqueued[]): void {
+  const counts = new Map<string, number>();
+  for (const [index, { outcome }] of enqueued.entries()) {
+    const task = rows[index]?.task;
+    if (outcome === 'enqueued' && task !== undefined) counts.set(task, (counts.get(task) ?? 0) + 1);
+  }
+  for (const [task, count] of counts) observe({ type: 'enqueued', count, task });
+}
+
+const unchecked = (): Promise<readonly string[]> => Promise.resolve([]);

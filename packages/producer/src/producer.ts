@@ -1,0 +1,130 @@
+import type { Observer } from '@pgqueue/core';
+import { allObservers, PgQueueError } from '@pgqueue/core';
+import type { Database, DatabaseOptions, Executor, PgQueryable } from '@pgqueue/postgres';
+import {
+  checkSchemaName,
+  checkSchemaVersion,
+  createHints,
+  defaultSchema,
+  enqueueJobs,
+  openDatabase,
+} from '@pgqueue/postgres';
+import type { Enqueuer, Write } from './enqueuer.ts';
+import { createEnqueuer } from './enqueuer.ts';
+import { createLateHints } from './late-hints.ts';
+import { repeatable } from './repeat.ts';
+import type { TraceSource } from './rows.ts';
+
+/**
+ * With neither `connectionString` nor `pool` the producer has no connection of its own: it enqueues through `with` only, and
+ * sends no hints.
+ */
+export interface ProducerOptions extends DatabaseOptions {
+  /** Whether to wake the scheduler after an enqueue, from outside any transaction. Without, it polls. Default true. */
+  readonly notify?: boolean;
+  readonly observe?: Observer;
+  /**
+   * Called for each job without a `trace` of its own; gives the trace context that its handler shall continue. With
+   * OpenTelemetry's API:
+   *
+   * ```ts
+   * trace: () => { const carrier = {}; propagation.inject(context.active(), carrier); return carrier; }
+   * ```
+   *
+   * What is no W3C trace context, or throws, is left out: telemetry stops no job.
+   */
+  readonly trace?: TraceSource;
+}
+
+export interface Producer extends Enqueuer {
+  /**
+   * Enqueues within a transaction of yours: the jobs commit and roll back with it. Takes a `pg` client, or any other library's
+   * transaction through its adapter (`@pgqueue/producer/kysely` and so on). Nothing is retried here; an error has aborted the
+   * transaction, but for `invalid_job`, which comes before any statement.
+   */
+  with(tx: Executor | PgQueryable): Enqueuer;
+  /** Waits for what is under way, then ends the pool, unless it was given. May be called again. */
+  close(): Promise<void>;
+}
+
+/**
+ * A producer. Opens no connection yet; before its first enqueue it checks once that the schema is one it can use.
+ * Outside of a caller's transaction an enqueue that meets a transient error (a broken connection, a restart) is repeated for
+ * some seconds: its ids make that safe.
+ * @throws {PgQueueError} `configuration`
+ */
+export function createProducer(options: ProducerOptions): Producer {
+  const { notify = true, trace } = options;
+  const observe = allObservers(options.observe);
+  const schema = checkSchemaName(options.schema ?? defaultSchema);
+  const database = ownDatabase(options, observe);
+  const hints = database === undefined || !notify ? undefined : createHints(database, schema, 'queue');
+  const lateHints = hints === undefined ? undefined : createLateHints(hints);
+  const underWay = new Set<Promise<unknown>>();
+  let closing: Promise<void> | undefined;
+  let verified = false;
+  const common = { trace, observe, underWay, isClosed: () => closing !== undefined };
+
+  const verify = async (executor: Executor): Promise<void> => {
+    if (verified) return;
+    await checkSchemaVersion(executor, schema);
+    verified = true;
+  };
+
+  const outside: Write = async (rows, again) => {
+    if (database === undefined) throw noDatabase();
+    return repeatable({
+      observe,
+      work: async (repeated) => {
+        await verify(database);
+        return enqueueJobs(database, rows, { again: again || repeated });
+      },
+    });
+  };
+
+  const inside =
+    (executor: Executor): Write =>
+    async (rows, again) => {
+      await verify(executor);
+      return enqueueJobs({ ...executor, schema }, rows, { again });
+    };
+
+  const close = async (): Promise<void> => {
+    await Promise.allSettled(underWay);
+    lateHints?.stop();
+    await hints?.stop();
+    await database?.close();
+  };
+
+  return {
+    ...createEnqueuer({ ...common, write: outside, hint: hints?.send }),
+    with: (tx) => createEnqueuer({ ...common, write: inside(toExecutor(tx)), hint: lateHints?.send }),
+    close: () => (closing ??= close()),
+  };
+}
+
+function ownDatabase(options: ProducerOptions, observe: Observer): Database | undefined {
+  if (options.connectionString === undefined && options.pool === undefined) return undefined;
+  return openDatabase({
+    applicationName: 'pgqueue producer',
+    onError: (error) => observe({ type: 'database.error', during: 'idle', error }),
+    ...options,
+  });
+}
+
+function noDatabase(): PgQueueError {
+  return new PgQueueError(
+    'configuration',
+    'this producer has no database of its own: give connectionString or pool, or enqueue through with(transaction)',
+  );
+}
+
+/** `pg` answers with an object that has rows, an executor with the rows. */
+function toExecutor(tx: Executor | PgQueryable): Executor {
+  return {
+    query: async <Row>(text: string, values: readonly unknown[]) => {
+      const result: unknown = await tx.query(text, [...values]);
+      return (Array.isArray(result) ? result : (result as { readonly rows: unknown }).rows) as Row[];
+    },
+  };
+}

@@ -1,0 +1,76 @@
+import { randomBytes } from 'node:crypto';
+import type { JobRow, NewJob, TraceContext } from '@pgqueue/core';
+import { isTraceparent, jobLimits, PgQueueError, toJobRow, uuidV7 } from '@pgqueue/core';
+
+/** Gives the trace context of what runs now; what it throws is dropped. */
+export type TraceSource = () => Partial<TraceContext> | undefined;
+
+/** Problems of this many jobs are told at most. */
+const toldMax = 10;
+
+/** One job as its row. @throws {PgQueueError} `invalid_job` */
+export async function toRow(job: NewJob, trace: TraceSource | undefined): Promise<JobRow> {
+  return toJobRow(traced(job, trace), makeId);
+}
+
+/**
+ * A batch as its rows: all of them, or none.
+ * @throws {PgQueueError} `invalid_job`; names the jobs by their index, with everything that is wrong with each
+ */
+export async function toRows(
+  jobs: readonly NewJob[],
+  trace: TraceSource | undefined,
+): Promise<readonly JobRow[]> {
+  const { batchMax, batchBytesMax } = jobLimits;
+  if (jobs.length > batchMax) {
+    throw new PgQueueError(
+      'invalid_job',
+      `${jobs.length} jobs in one batch, more than ${batchMax}: split it`,
+    );
+  }
+  const rows: JobRow[] = [];
+  const wrong: { readonly index: number; readonly task: string; readonly problems: unknown }[] = [];
+  const messages: string[] = [];
+  let bytes = 0;
+  for (const [index, job] of jobs.entries()) {
+    try {
+      const row = await toRow(job, trace);
+      bytes += row.payload.length;
+      rows.push(row);
+    } catch (error) {
+      if (!(error instanceof PgQueueError) || error.code !== 'invalid_job') throw error;
+      const { message, data } = error;
+      wrong.push({ index, task: job.task, problems: data['problems'] });
+      messages.push(`jobs[${index}]: ${message}`);
+      if (wrong.length === toldMax) break;
+    }
+  }
+  if (wrong.length > 0) {
+    throw new PgQueueError('invalid_job', messages.join('\n'), {
+      data: { index: wrong[0]?.index, jobs: wrong },
+    });
+  }
+  if (bytes > batchBytesMax) {
+    throw new PgQueueError(
+      'invalid_job',
+      `${bytes} bytes of payloads in one batch, more than ${batchBytesMax}: split it`,
+    );
+  }
+  return rows;
+}
+
+function makeId(): string {
+  return uuidV7(Date.now(), randomBytes(10));
+}
+
+function traced(job: NewJob, trace: TraceSource | undefined): NewJob {
+  if (trace === undefined || job.options.trace !== undefined) return job;
+  try {
+    const { traceparent, tracestate } = trace() ?? {};
+    if (!isTraceparent(traceparent)) return job;
+    const context = { traceparent, ...(typeof tracestate === 'string' ? { tracestate } : {}) };
+    return { ...job, options: { ...job.options, trace: context } };
+  } catch {
+    return job; // telemetry that fails must not stop work
+  }
+}

@@ -1,0 +1,117 @@
+import { fromDrizzle } from '@pgqueue/producer/drizzle';
+import { fromKnex } from '@pgqueue/producer/knex';
+import { fromKysely } from '@pgqueue/producer/kysely';
+import { fromPg } from '@pgqueue/producer/pg';
+import { fromPostgresJs } from '@pgqueue/producer/postgres-js';
+import { drizzle as drizzlePg } from 'drizzle-orm/node-postgres';
+import { pgTable, serial, text } from 'drizzle-orm/pg-core';
+import { drizzle as drizzlePostgresJs } from 'drizzle-orm/postgres-js';
+import knex from 'knex';
+import { CamelCasePlugin, Kysely, PostgresDialect } from 'kysely';
+import type { Generated } from 'kysely';
+import pg from 'pg';
+import postgres from 'postgres';
+import type { Library, NamedLibrary } from './adapters-library.ts';
+
+interface Tables {
+  readonly invoice: { readonly id: Generated<number>; readonly note: string };
+}
+
+const invoice = pgTable('invoice', { id: serial().primaryKey(), note: text().notNull() });
+
+const openPg = async (connectionString: string): Promise<Library> => {
+  const client = new pg.Client({ connectionString });
+  await client.connect();
+  return {
+    transaction: async (work) => {
+      await client.query('begin');
+      try {
+        const write = (note: string): Promise<unknown> =>
+          client.query('insert into invoice (note) values ($1)', [note]);
+        const result = await work({ executor: fromPg(client), write });
+        await client.query('commit');
+        return result;
+      } catch (error) {
+        await client.query('rollback');
+        throw error;
+      }
+    },
+    close: () => client.end(),
+  };
+};
+
+const openKysely = (connectionString: string): Promise<Library> => {
+  const kysely = new Kysely<Tables>({
+    dialect: new PostgresDialect({ pool: new pg.Pool({ connectionString }) }),
+    plugins: [new CamelCasePlugin()],
+  });
+  return Promise.resolve({
+    transaction: (work) =>
+      kysely.transaction().execute((trx) =>
+        work({
+          executor: fromKysely(trx),
+          write: (note) => trx.insertInto('invoice').values({ note }).execute(),
+        }),
+      ),
+    close: () => kysely.destroy(),
+  });
+};
+
+const openDrizzleOnNodePostgres = (connectionString: string): Promise<Library> => {
+  const pool = new pg.Pool({ connectionString });
+  const db = drizzlePg(pool);
+  return Promise.resolve({
+    transaction: (work) =>
+      db.transaction((tx) =>
+        work({ executor: fromDrizzle(tx), write: (note) => tx.insert(invoice).values({ note }) }),
+      ),
+    close: () => pool.end(),
+  });
+};
+
+const openDrizzleOnPostgresJs = (connectionString: string): Promise<Library> => {
+  const sql = postgres(connectionString, { max: 2 });
+  const db = drizzlePostgresJs(sql);
+  return Promise.resolve({
+    transaction: (work) =>
+      db.transaction((tx) =>
+        work({ executor: fromDrizzle(tx), write: (note) => tx.insert(invoice).values({ note }) }),
+      ),
+    close: () => sql.end(),
+  });
+};
+
+const openKnex = (connection: string): Promise<Library> => {
+  const db = knex({ client: 'pg', connection, pool: { min: 0, max: 2 } });
+  return Promise.resolve({
+    transaction: (work) =>
+      db.transaction((trx) =>
+        work({ executor: fromKnex(trx), write: async (note) => trx('invoice').insert({ note }) }),
+      ),
+    close: () => db.destroy(),
+  });
+};
+
+const openPostgresJs = (url: string): Promise<Library> => {
+  const sql = postgres(url, { max: 2 });
+  return Promise.resolve({
+    // its type says what `begin` does to arrays of promises, which a result of ours never is
+    transaction: <Result>(work: Parameters<Library['transaction']>[0]) =>
+      sql.begin((tx) =>
+        work({
+          executor: fromPostgresJs(tx),
+          write: async (note) => tx`insert into invoice ${tx({ note })}`,
+        }),
+      ) as Promise<Result>,
+    close: () => sql.end(),
+  });
+};
+
+export const builders: readonly NamedLibrary[] = [
+  { name: 'pg, a Client', open: openPg },
+  { name: 'kysely, with a plug-in that renames columns', open: openKysely },
+  { name: 'drizzle on node-postgres', open: openDrizzleOnNodePostgres },
+  { name: 'drizzle on postgres.js', open: openDrizzleOnPostgresJs },
+  { name: 'knex', open: openKnex },
+  { name: 'postgres.js', open: openPostgresJs },
+];
