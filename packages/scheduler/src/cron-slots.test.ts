@@ -1,0 +1,71 @@
+import { describe, expect, test } from 'vitest';
+import { latestSlot, nextSlot, scheduleProblems } from './cron-slots.ts';
+
+const berlin = 'Europe/Berlin';
+const at = (text: string): number => new Date(text).getTime();
+
+function slots(cron: string, from: string, count: number): readonly string[] {
+  const found: string[] = [];
+  let after: number | null = at(from);
+  while (after !== null && found.length < count) {
+    after = nextSlot(cron, berlin, after);
+    if (after !== null) found.push(new Date(after).toISOString().slice(0, 16));
+  }
+  return found;
+}
+
+describe('daylight saving', () => {
+  test('a slot in the hour that is skipped comes right after it, once', () => {
+    expect(slots('30 2 * * *', '2027-03-27T12:00Z', 2)).toEqual(['2027-03-28T01:00', '2027-03-29T00:30']);
+  });
+
+  test('a slot in the hour that comes twice comes once', () => {
+    expect(slots('30 2 * * *', '2027-10-30T12:00Z', 2)).toEqual(['2027-10-31T00:30', '2027-11-01T01:30']);
+  });
+
+  test('an expression that repeats within the hour goes on through both', () => {
+    expect(slots('*/30 * * * *', '2027-10-30T23:45Z', 5)).toEqual([
+      '2027-10-31T00:00',
+      '2027-10-31T00:30',
+      '2027-10-31T01:00',
+      '2027-10-31T01:30',
+      '2027-10-31T02:00',
+    ]);
+    expect(slots('*/30 * * * *', '2027-03-28T00:15Z', 3)).toEqual([
+      '2027-03-28T00:30',
+      '2027-03-28T01:00',
+      '2027-03-28T01:30',
+    ]);
+  });
+});
+
+describe('the latest slot', () => {
+  test.each([
+    ['* * * * * *', '2026-01-01T00:00:00Z', '2026-03-01T00:00:00.900Z', '2026-03-01T00:00:00Z'],
+    ['0 3 * * *', '2026-01-01T02:00Z', '2026-01-09T01:59Z', '2026-01-08T02:00Z'],
+    ['0 3 * * *', '2026-01-09T02:00Z', '2026-01-09T02:00Z', '2026-01-09T02:00Z'],
+    ['30 2 * * *', '2027-03-20T01:30Z', '2027-03-28T12:00Z', '2027-03-28T01:00Z'],
+  ])('%s from %s to %s', (cron, from, to, expected) => {
+    const found = latestSlot(cron, berlin, { fromMs: at(from), toMs: at(to) });
+    expect(found).toBe(at(expected));
+  });
+
+  test('none, where none was missed', () => {
+    expect(
+      latestSlot('0 3 * * *', berlin, { fromMs: at('2026-01-09T03:00Z'), toMs: at('2026-01-09T12:00Z') }),
+    ).toBe(null);
+    expect(nextSlot('0 0 30 2 *', 'UTC', at('2026-01-01'))).toBe(null);
+  });
+});
+
+test('what is wrong with a schedule is said', () => {
+  expect(scheduleProblems('*/5 * * * *', 'America/New_York')).toEqual([]);
+  for (const [cron, zone] of [
+    ['often', 'UTC'],
+    ['99 * * * *', 'UTC'],
+    ['', 'UTC'],
+    ['* * * * *', 'Moon/Sea'],
+  ] as const) {
+    expect(scheduleProblems(cron, zone)).toEqual([expect.stringContaining(JSON.stringify(cron))]);
+  }
+});

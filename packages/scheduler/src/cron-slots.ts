@@ -1,0 +1,48 @@
+import { Cron } from 'croner';
+
+/** What is wrong with a cron expression or its time zone; empty where nothing is. */
+export function scheduleProblems(cron: string, timezone = 'UTC'): readonly string[] {
+  try {
+    open(cron, timezone).nextRun(new Date(0));
+    return [];
+  } catch (error) {
+    return [
+      `cron ${JSON.stringify(cron)} in time zone ${JSON.stringify(timezone)}: ${error instanceof Error ? error.message : String(error)}`,
+    ];
+  }
+}
+
+/**
+ * The first slot after a time (both Unix ms), or null where there is none any more. A slot in the hour that daylight saving
+ * skips moves to the first moment after it; one in the hour that comes twice is taken the first time only, unless the
+ * expression repeats within the hour.
+ * @throws {Error} where the expression or the time zone is invalid
+ */
+export function nextSlot(cron: string, timezone: string, afterMs: number): number | null {
+  return open(cron, timezone).nextRun(new Date(afterMs))?.getTime() ?? null;
+}
+
+/** The latest slot from `fromMs` to `toMs`, both included: of several that a downtime missed, the one that is made up for. */
+export function latestSlot(
+  cron: string,
+  timezone: string,
+  { fromMs, toMs }: { readonly fromMs: number; readonly toMs: number },
+): number | null {
+  const expression = open(cron, timezone);
+  const after = (ms: number): number => expression.nextRun(new Date(ms))?.getTime() ?? Infinity;
+  // the next slot never goes back as time goes on: halve the span until its last slot is found
+  let [low, high] = [fromMs - 1, toMs];
+  let found = after(low);
+  if (found > toMs) return null;
+  while (high - low > 500) {
+    const middle = Math.floor((low + high) / 2);
+    const slot = after(middle);
+    if (slot > toMs) high = middle;
+    else [low, found] = [slot, slot];
+  }
+  return found;
+}
+
+function open(cron: string, timezone: string): Cron {
+  return new Cron(cron, { timezone, paused: true });
+}

@@ -1,0 +1,41 @@
+import type { Observer } from '@pgqueue/core';
+import type { Database, DueSchedule, Leader } from '@pgqueue/postgres';
+import { dueSchedules, fireSchedule, isTransient, leadershipLostState, sqlState } from '@pgqueue/postgres';
+import { latestSlot, nextSlot } from './cron-slots.ts';
+
+/** A schedule that can't be read is looked at again after this time; one that was changed, at once. */
+const brokenMs = 3_600_000;
+/** Stands for "never again" (an expression with a year that has passed). */
+const never = Date.UTC(9999, 11, 31);
+
+/**
+ * Enqueues the due slot of each schedule, and plans the next one. A slot becomes one job whoever leads: its row is unique. After a
+ * downtime only the latest missed slot is made up for. A schedule that fails does not stop the others.
+ * Resolves to how many jobs it enqueued.
+ */
+export async function fireDue(database: Database, leader: Leader, observe: Observer): Promise<number> {
+  let fired = 0;
+  for (const schedule of await dueSchedules(database)) {
+    try {
+      const job = await fireSchedule(database, leader, plan(schedule));
+      if (job === null) continue;
+      fired += 1;
+      observe({ type: 'schedule.fired', schedule: schedule.name, job });
+    } catch (error) {
+      if (sqlState(error) === leadershipLostState || isTransient(error)) throw error;
+      observe({ type: 'schedule.failed', schedule: schedule.name, error });
+      const later = { name: schedule.name, slotMs: null, nextMs: schedule.nowMs + brokenMs };
+      await fireSchedule(database, leader, later);
+    }
+  }
+  return fired;
+}
+
+function plan({ name, cron, timezone, nextSlotMs, nowMs }: DueSchedule): {
+  readonly name: string;
+  readonly slotMs: number | null;
+  readonly nextMs: number;
+} {
+  const slotMs = nextSlotMs === null ? null : latestSlot(cron, timezone, { fromMs: nextSlotMs, toMs: nowMs });
+  return { name, slotMs, nextMs: nextSlot(cron, timezone, nowMs) ?? never };
+}

@@ -1,0 +1,110 @@
+import type { JobKind, NodeGroup, PoolSeen } from '@pgqueue/core';
+import { canRun } from '@pgqueue/core';
+import type { TickOverview } from '@pgqueue/postgres';
+
+/** How fast work items are taken, by what it takes to run them: measured between ticks, smoothed. */
+export interface Consumption {
+  /** Begins from what a tick saw; `planned` jobs were dispatched after it. */
+  readonly sample: (overview: TickOverview) => void;
+  readonly dispatched: (jobs: readonly (JobKind & { readonly pool: string })[]) => void;
+  /** Work items a second. */
+  readonly rates: () => readonly (JobKind & { readonly pool: string; readonly perSecond: number })[];
+  /** What was written is unknown: forgets the last sample, keeps the rates. */
+  readonly forget: () => void;
+}
+
+interface Flow extends JobKind {
+  readonly pool: string;
+  waiting: number;
+  perSecond: number;
+}
+
+const smoothingMs = 300;
+
+export function measureConsumption(): Consumption {
+  const flows = new Map<string, Flow>();
+  let sampledAt: number | undefined;
+
+  const flowOf = ({ pool, task, version }: JobKind & { readonly pool: string }): Flow => {
+    const name = JSON.stringify([pool, task, version]);
+    const flow = flows.get(name) ?? { pool, task, version, waiting: 0, perSecond: 0 };
+    flows.set(name, flow);
+    return flow;
+  };
+
+  return {
+    sample: ({ now, ready }) => {
+      const elapsedMs = sampledAt === undefined ? 0 : now - sampledAt;
+      const counts = new Map(ready.map((item) => [flowOf(item), item.count]));
+      for (const [name, flow] of flows) {
+        const count = counts.get(flow) ?? 0;
+        // the database's clock may have been set back: such a sample says nothing
+        if (elapsedMs > 0) {
+          const weight = 1 - Math.exp(-elapsedMs / smoothingMs);
+          const perSecond = (Math.max(0, flow.waiting - count) * 1_000) / elapsedMs;
+          flow.perSecond += (perSecond - flow.perSecond) * weight;
+        }
+        flow.waiting = count;
+        if (count === 0 && flow.perSecond < 0.01) flows.delete(name);
+      }
+      sampledAt = now;
+    },
+    dispatched: (jobs) => {
+      for (const job of jobs) flowOf(job).waiting += 1;
+    },
+    rates: () => [...flows.values()],
+    forget: () => {
+      sampledAt = undefined;
+    },
+  };
+}
+
+/**
+ * How many work items each group of nodes should have waiting: its free slots, and what it takes within the horizon. More would
+ * commit to an order too early (a late urgent job waits behind them), fewer would leave slots idle between ticks.
+ */
+export function poolsSeen(
+  overview: TickOverview,
+  rates: ReturnType<Consumption['rates']>,
+  horizonMs: number,
+): Readonly<Record<string, PoolSeen>> {
+  const pools = Map.groupBy(overview.nodes, ({ pool }) => pool);
+  const ready = Map.groupBy(overview.ready, ({ pool }) => pool);
+  return Object.fromEntries(
+    [...pools].map(([pool, nodes]) => {
+      const groups = [...Map.groupBy(nodes, capability).values()].flatMap((alike): NodeGroup[] => {
+        const [first] = alike;
+        if (first === undefined) return [];
+        const slots = alike.reduce((sum, node) => sum + node.slots, 0);
+        const free = alike.reduce((sum, node) => sum + Math.max(0, node.slots - node.running), 0);
+        return [{ tasks: first.tasks, slots, depth: free }];
+      });
+      const extra = groups.map(() => 0);
+      for (const rate of rates) {
+        if (rate.pool !== pool) continue;
+        const able = groups.map((group) => canRun(group, rate.task, rate.version));
+        const slots = groups.reduce((sum, group, at) => sum + (able[at] ? group.slots : 0), 0);
+        groups.forEach((group, at) => {
+          if (able[at] && slots > 0)
+            extra[at] = (extra[at] ?? 0) + (((rate.perSecond * horizonMs) / 1_000) * group.slots) / slots;
+        });
+      }
+      return [
+        pool,
+        {
+          groups: groups.map((group, at) => ({
+            ...group,
+            depth: group.depth + Math.floor(extra[at] ?? 0),
+          })),
+          ready: (ready.get(pool) ?? []).map(({ task, version, count }) => ({ task, version, count })),
+        },
+      ] as const;
+    }),
+  );
+}
+
+/** The same text for nodes that can run the same; their timeouts may differ. */
+export function capability(node: TickOverview['nodes'][number]): string {
+  const ranges = Object.entries(node.tasks).map(([task, { min, max }]) => [task, min, max]);
+  return JSON.stringify(ranges.toSorted(([a], [b]) => (String(a) < String(b) ? -1 : 1)));
+}

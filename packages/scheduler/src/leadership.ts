@@ -1,0 +1,96 @@
+import { randomUUID } from 'node:crypto';
+import type { Observer } from '@pgqueue/core';
+import { retryPauseMs, startLoop } from '@pgqueue/core';
+import type { Database, Leader } from '@pgqueue/postgres';
+import { lead, resign } from '@pgqueue/postgres';
+
+/**
+ * Who leads is one row with an epoch. A scheduler leads while it renews that row in time; each write of a tick or a sweep
+ * names leader and epoch, and the database refuses it from anyone else, so that no scheduler needs to be right about whether it
+ * leads. It gives up early nevertheless, by its own monotonic clock, counted from before it asked: work in vain helps nobody.
+ */
+export interface Leadership {
+  /** The present reign; undefined while another scheduler leads, or none is known to. */
+  readonly reign: () => Leader | undefined;
+  /** A write in this epoch was refused: another has taken over. */
+  readonly lost: (epoch: number) => void;
+  /** The leader may have resigned: asks at once. */
+  readonly wake: () => void;
+  /** Stops renewing, and resigns. */
+  readonly stop: () => Promise<void>;
+}
+
+export interface LeadershipOptions {
+  readonly database: Database;
+  readonly name: string;
+  readonly leaseMs: number;
+  readonly observe: Observer;
+  readonly onElected: () => void;
+}
+
+export function startLeadership(options: LeadershipOptions): Leadership {
+  const { database, name, leaseMs, observe, onElected } = options;
+  // unique for each start: a restarted scheduler is another leader, and never continues an epoch that it knows nothing of
+  const leader = `${name}-${randomUUID().slice(0, 8)}`;
+  let reign: Leader | undefined;
+  let expiry: NodeJS.Timeout | undefined;
+
+  const end = (): void => {
+    clearTimeout(expiry);
+    if (reign === undefined) return;
+    const { epoch } = reign;
+    reign = undefined;
+    observe({ type: 'leader.lost', scheduler: leader, epoch });
+  };
+
+  const renew = async (): Promise<number> => {
+    const askedAt = performance.now();
+    const answer = await lead(database, leader, leaseMs);
+    if (!answer.leads) {
+      end();
+      return Math.min(leaseMs / 2, Math.max(0, answer.expiresInMs) + 10);
+    }
+    const leftMs = askedAt + leaseMs - performance.now();
+    if (leftMs <= 0) {
+      end();
+      return 0;
+    }
+    if (reign?.epoch !== answer.epoch) {
+      end();
+      reign = { leader, epoch: answer.epoch };
+      observe({ type: 'leader.elected', scheduler: leader, epoch: answer.epoch });
+      onElected();
+    }
+    clearTimeout(expiry);
+    expiry = setTimeout(end, leftMs);
+    return leaseMs / 3;
+  };
+
+  const loop = startLoop({
+    step: renew,
+    failed: (error, failures) => {
+      const retryMs = retryPauseMs(failures, leaseMs / 3);
+      observe({ type: 'database.error', during: 'lead', error, retryMs });
+      return retryMs;
+    },
+  });
+
+  return {
+    reign: () => reign,
+    lost: (epoch) => {
+      if (reign?.epoch !== epoch) return;
+      end();
+      loop.wake();
+    },
+    wake: loop.wake,
+    stop: async () => {
+      await loop.stop();
+      const last = reign;
+      end();
+      if (last === undefined) return;
+      await resign(database, last.leader, last.epoch).catch((error: unknown) => {
+        observe({ type: 'database.error', during: 'resign', error });
+      });
+    },
+  };
+}

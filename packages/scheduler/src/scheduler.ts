@@ -1,0 +1,177 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import type { Loop } from '@pgqueue/core';
+import { retryPauseMs, startLoop } from '@pgqueue/core';
+import type { Database, Leader, Listener } from '@pgqueue/postgres';
+import {
+  channelName,
+  checkSchemaVersion,
+  isTransient,
+  leadershipLostState,
+  openDatabase,
+  sqlState,
+  startListener,
+} from '@pgqueue/postgres';
+import type { Dispatcher } from './dispatcher.ts';
+import { createDispatcher } from './dispatcher.ts';
+import type { Leadership } from './leadership.ts';
+import { startLeadership } from './leadership.ts';
+import type { SchedulerOptions, Settings } from './options.ts';
+import { toSettings } from './options.ts';
+import type { Sweeps } from './sweeps.ts';
+import { startSweeps } from './sweeps.ts';
+
+export interface Scheduler {
+  /**
+   * Checks the schema's version, then runs as leader or standby until it is stopped. While the database can't be reached, it
+   * says so (`database.error`) and tries again.
+   * @throws {PgQueueError} `schema_version`; and what the database says where trying again is no use (a wrong password)
+   */
+  readonly start: () => Promise<void>;
+  /** Ends the tick under way, resigns so that a standby takes over at once, and closes its connections. */
+  readonly stop: () => Promise<void>;
+  readonly leads: boolean;
+  /** Of its present reign; null on standby. */
+  readonly epoch: number | null;
+}
+
+const idleMs = 3_600_000;
+
+/** Opens no connection yet. @throws {PgQueueError} `configuration` */
+export function createScheduler(options: SchedulerOptions): Scheduler {
+  const settings = toSettings(options);
+  const database = openDatabase({
+    applicationName: 'pgqueue scheduler',
+    connectionsMax: 4,
+    onError: (error) => settings.observe({ type: 'database.error', during: 'idle', error }),
+    ...options,
+  });
+  const stopping = new AbortController();
+  let running: Running | undefined;
+  let starting: Promise<void> | undefined;
+  let stopped: Promise<void> | undefined;
+
+  const start = async (): Promise<void> => {
+    await reach(database, settings, stopping.signal);
+    if (!stopping.signal.aborted) running = run(database, settings, options.connectionString);
+  };
+  return {
+    start: () => (starting ??= start()),
+    stop: () => {
+      stopping.abort();
+      return (stopped ??= (async () => {
+        await starting?.catch(() => {});
+        await running?.stop();
+        await database.close();
+      })());
+    },
+    get leads() {
+      return running?.leadership().reign() !== undefined;
+    },
+    get epoch() {
+      return running?.leadership().reign()?.epoch ?? null;
+    },
+  };
+}
+
+/** Resolves when the database is there and has a schema that fits, or when `signal` aborts. */
+async function reach(database: Database, settings: Settings, signal: AbortSignal): Promise<void> {
+  for (let failures = 1; !signal.aborted; failures += 1) {
+    try {
+      return await checkSchemaVersion(database, database.schema);
+    } catch (error) {
+      if (!isTransient(error)) throw error;
+      const retryMs = retryPauseMs(failures);
+      settings.observe({ type: 'database.error', during: 'start', error, retryMs });
+      await delay(retryMs, undefined, { signal }).catch(() => {});
+    }
+  }
+}
+
+interface Running {
+  readonly leadership: () => Leadership;
+  readonly stop: () => Promise<void>;
+}
+
+function run(database: Database, settings: Settings, connectionString?: string): Running {
+  let hearing = false;
+  // First of all: the loops below ask it at once, while it calls them only when the database has answered.
+  const leadership: Leadership = startLeadership({
+    database,
+    ...settings,
+    onElected: () => {
+      sweeps.elected();
+      ticks.wake();
+    },
+  });
+  const sweeps: Sweeps = startSweeps({
+    database,
+    settings,
+    ...leadership,
+    onWork: () => ticks.wake(),
+  });
+  const dispatcher = createDispatcher({
+    database,
+    settings,
+    hearing: () => hearing,
+    onSeen: sweeps.seen,
+  });
+  const ticks: Loop = startTicks({ leadership, dispatcher, settings });
+  const onHint = (channel: string): void => {
+    hearing = true;
+    if (channel === channelName(database.schema, 'leader')) leadership.wake();
+    else if (leadership.reign() !== undefined) ticks.wake();
+  };
+  const onError = (error: unknown): void => {
+    hearing = false;
+    settings.observe({ type: 'database.error', during: 'listen', error });
+  };
+  const listener: Listener | undefined =
+    settings.listen && connectionString !== undefined
+      ? startListener({
+          connectionString,
+          channels: (['queue', 'done', 'leader'] as const).map((channel) =>
+            channelName(database.schema, channel),
+          ),
+          onHint,
+          onError,
+          applicationName: 'pgqueue scheduler listener',
+        })
+      : undefined;
+
+  return {
+    leadership: () => leadership,
+    stop: async () => {
+      await Promise.all([ticks.stop(), sweeps.stop()]);
+      await leadership.stop();
+      await listener?.stop();
+    },
+  };
+}
+
+function startTicks({
+  leadership,
+  dispatcher,
+  settings,
+}: {
+  readonly leadership: Leadership;
+  readonly dispatcher: Dispatcher;
+  readonly settings: Settings;
+}): Loop {
+  let leader: Leader | undefined;
+  return startLoop({
+    step: () => {
+      leader = leadership.reign();
+      return leader === undefined ? Promise.resolve(idleMs) : dispatcher.tick(leader);
+    },
+    failed: (error, failures) => {
+      if (sqlState(error) === leadershipLostState) {
+        if (leader !== undefined) leadership.lost(leader.epoch);
+        // it may have been elected anew while this tick was under way
+        return leadership.reign() === undefined ? idleMs : 0;
+      }
+      const retryMs = retryPauseMs(failures);
+      settings.observe({ type: 'database.error', during: 'tick', error, retryMs });
+      return retryMs;
+    },
+  });
+}

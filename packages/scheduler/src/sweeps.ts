@@ -1,0 +1,192 @@
+import type { Loop } from '@pgqueue/core';
+import { retryPauseMs, startLoop } from '@pgqueue/core';
+import type { Database, Leader, TickDue, TickRead } from '@pgqueue/postgres';
+import {
+  expire,
+  leadershipLostState,
+  loseNodes,
+  maintainHistory,
+  promote,
+  reap,
+  sqlState,
+} from '@pgqueue/postgres';
+import { fireDue } from './cron.ts';
+import type { Settings } from './options.ts';
+
+/** Beside the ticks, on a connection of its own: what becomes due by time. */
+export interface Sweeps {
+  /** What a tick saw: sets when each sweep runs next, so that an idle scheduler spends no query on them. */
+  readonly seen: (overview: TickRead['overview'], due: TickDue | null) => void;
+  /** A new reign has begun. */
+  readonly elected: () => void;
+  readonly stop: () => Promise<void>;
+}
+
+export interface SweepsOptions {
+  readonly database: Database;
+  readonly settings: Settings;
+  readonly reign: () => Leader | undefined;
+  readonly lost: (epoch: number) => void;
+  /** Jobs became pending, or work items were taken back. */
+  readonly onWork: () => void;
+}
+
+type Kind = 'promote' | 'cron' | 'expire' | 'loseNodes' | 'reap' | 'history';
+
+/** Rows that one sweep changes at most, in one transaction; a full one goes on at once. */
+const sweepMax = 1_000;
+/** How soon a sweep may follow itself. Promoting and cron are at their time; the others are never urgent. */
+const everyMs: Readonly<Record<Kind, number>> = {
+  promote: 0,
+  cron: 50,
+  expire: 1_000,
+  loseNodes: 1_000,
+  reap: 1_000,
+  history: 3_600_000,
+};
+const kinds = Object.keys(everyMs) as readonly Kind[];
+const idleMs = 3_600_000;
+
+export function startSweeps(options: SweepsOptions): Sweeps {
+  const { observe } = options.settings;
+  const agenda = createAgenda();
+  const run = async (kind: Kind, leader: Leader): Promise<void> => {
+    agenda.begin(kind);
+    try {
+      agenda.done(kind, await sweepers[kind]({ ...options, observe, leader }));
+    } catch (error) {
+      if (sqlState(error) === leadershipLostState) return options.lost(leader.epoch);
+      observe({ type: 'database.error', during: kind, error, retryMs: agenda.failed(kind) });
+    }
+  };
+  const loop: Loop = startLoop({
+    step: async (signal) => {
+      for (const kind of kinds) {
+        const leader = options.reign();
+        if (leader === undefined || signal.aborted) return idleMs;
+        if (agenda.due(kind)) await run(kind, leader);
+      }
+      return agenda.waitMs();
+    },
+    failed: (error, count) => {
+      observe({ type: 'database.error', during: 'sweep', error });
+      return retryPauseMs(count);
+    },
+  });
+  return {
+    seen: (overview, due) => {
+      const before = agenda.waitMs();
+      agenda.set('reap', overview.expiredLeases ? 0 : null);
+      agenda.set('loseNodes', overview.lostNodes ? 0 : null);
+      if (due !== null) {
+        agenda.set('promote', due.promoteMs);
+        agenda.set('expire', due.expireMs);
+        agenda.set('cron', due.cronMs);
+      }
+      if (agenda.waitMs() < before) loop.wake();
+    },
+    elected: () => {
+      agenda.clear();
+      agenda.set('history', 0);
+      loop.wake();
+    },
+    stop: loop.stop,
+  };
+}
+
+/** When each sweep is due, by the monotonic clock. */
+interface Agenda {
+  /** In so many milliseconds, but not sooner than its pause allows; null: not at all. */
+  readonly set: (kind: Kind, inMs: number | null) => void;
+  readonly due: (kind: Kind) => boolean;
+  readonly begin: (kind: Kind) => void;
+  /** `again`: as for set; 0 at once, whatever its pause; undefined: the ticks will say. */
+  readonly done: (kind: Kind, again: number | null | undefined) => void;
+  /** Milliseconds until it is tried again. */
+  readonly failed: (kind: Kind) => number;
+  /** Until the next is due. */
+  readonly waitMs: () => number;
+  readonly clear: () => void;
+}
+
+function createAgenda(): Agenda {
+  const dueAt = new Map<Kind, number>();
+  const lastAt = new Map<Kind, number>();
+  const failures = new Map<Kind, number>();
+  const set: Agenda['set'] = (kind, inMs) => {
+    // a sweep that failed keeps its pause, whatever the ticks say
+    if (failures.has(kind)) return;
+    if (inMs === null) {
+      dueAt.delete(kind);
+      return;
+    }
+    const earliest = (lastAt.get(kind) ?? -Infinity) + everyMs[kind];
+    dueAt.set(kind, Math.max(earliest, performance.now() + inMs));
+  };
+  return {
+    set,
+    due: (kind) => (dueAt.get(kind) ?? Infinity) <= performance.now(),
+    begin: (kind) => {
+      dueAt.delete(kind);
+      lastAt.set(kind, performance.now());
+    },
+    done: (kind, again) => {
+      failures.delete(kind);
+      if (again !== undefined) set(kind, again);
+      if (again === 0) dueAt.set(kind, performance.now());
+    },
+    failed: (kind) => {
+      const count = (failures.get(kind) ?? 0) + 1;
+      failures.set(kind, count);
+      const retryMs = retryPauseMs(count);
+      dueAt.set(kind, performance.now() + retryMs);
+      return retryMs;
+    },
+    waitMs: () => Math.ceil(Math.min(idleMs, Math.max(0, Math.min(...dueAt.values()) - performance.now()))),
+    clear: () => {
+      for (const map of [dueAt, lastAt, failures]) map.clear();
+    },
+  };
+}
+
+interface Sweep {
+  readonly database: Database;
+  readonly observe: Settings['observe'];
+  readonly leader: Leader;
+  readonly onWork: () => void;
+}
+
+/** Each resolves to when it is due again (0: it was full), null for not at all, or undefined: the ticks will say. */
+const sweepers: Readonly<Record<Kind, (sweep: Sweep) => Promise<number | null | undefined>>> = {
+  promote: async ({ database, leader, onWork }) => {
+    const { promoted, nextDueMs } = await promote(database, leader, sweepMax);
+    if (promoted > 0) onWork();
+    // what is overdue and was not promoted is locked by someone
+    if (promoted === 0 && nextDueMs !== null) return Math.max(100, nextDueMs);
+    return nextDueMs === null ? null : Math.max(0, nextDueMs);
+  },
+  cron: async ({ database, leader, observe, onWork }) => {
+    if ((await fireDue(database, leader, observe)) > 0) onWork();
+    return undefined;
+  },
+  expire: async ({ database, leader }) =>
+    (await expire(database, leader, sweepMax)) >= sweepMax ? 0 : undefined,
+  loseNodes: async ({ database, leader, observe, onWork }) => {
+    const lost = await loseNodes(database, leader);
+    for (const { node, jobs } of lost) observe({ type: 'node.lost', node, jobs });
+    if (lost.length > 0) onWork();
+    return undefined;
+  },
+  reap: async ({ database, observe, onWork }) => {
+    const jobs = await reap(database, sweepMax);
+    if (jobs > 0) {
+      observe({ type: 'leases.reaped', jobs });
+      onWork();
+    }
+    return jobs >= sweepMax ? 0 : undefined;
+  },
+  history: async ({ database }) => {
+    const { deleted } = await maintainHistory(database);
+    return deleted >= 10_000 ? 1_000 : everyMs.history;
+  },
+};
