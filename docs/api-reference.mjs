@@ -110,9 +110,9 @@ function index(entries, project) {
     const page = `${name.replace('@pgqueue/', '').replaceAll('/', '.')}.md`;
     const module = project.children?.find((child) => child.name === name);
     const values = module?.children
-      ?.filter((child) => !child.kindOf(types))
+      ?.filter((child) => !(child.isReference() ? child.getTargetReflectionDeep() : child).kindOf(types))
       .map((child) => `\`${child.name}\``);
-    return `| [${name}](${page}) | ${name.split('/').length > 2 ? values?.join(', ') ?? '' : description} |`;
+    return `| [${name}](${page}) | ${name.split('/').length > 2 ? (values?.join(', ') ?? '') : description} |`;
   });
   return `# API reference
 

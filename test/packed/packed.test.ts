@@ -20,16 +20,14 @@ import { entryPoints, packages, packAll, root, run } from './tarballs.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'pgqueue-packed-'));
 const project = join(folder, 'project');
-let database: TestDatabase;
 let tarballs: readonly Tarball[];
 
 beforeAll(async () => {
-  [database, tarballs] = await Promise.all([createTestDatabase(), packAll(folder)]);
+  tarballs = await packAll(folder);
 }, 180_000);
 
-afterAll(async () => {
+afterAll(() => {
   rmSync(folder, { recursive: true, force: true });
-  await database.drop();
 });
 
 function tarballOf(name: string): Tarball {
@@ -108,13 +106,18 @@ test('the migrations of the repository ship with @pgqueue/postgres, and only the
 });
 
 describe('an empty project with the tarballs', () => {
+  let database: TestDatabase;
+
   beforeAll(async () => {
+    database = await createTestDatabase();
     mkdirSync(project);
     cpSync(join(root, 'test/packed/project'), project, { recursive: true });
     writeFileSync(join(project, 'package.json'), JSON.stringify(projectManifest(), undefined, 2));
     const quiet = ['--no-audit', '--no-fund', '--prefer-offline', '--omit=optional', '--loglevel=error'];
     await run('npm', ['install', ...quiet], project);
   }, 180_000);
+
+  afterAll(() => database.drop());
 
   /** As a strict user would, who checks declarations too unless told otherwise. Resolves to what the compiler says. */
   async function compile(wanted: {

@@ -20,6 +20,7 @@ import { toSettings } from './options.ts';
 import type { Sweeps } from './sweeps.ts';
 import { startSweeps } from './sweeps.ts';
 
+/** A scheduler, made by {@link createScheduler}: it leads, or stands by until the leader is gone. */
 export interface Scheduler {
   /**
    * Checks the schema's version, then runs as leader or standby until it is stopped. While the database can't be reached, it

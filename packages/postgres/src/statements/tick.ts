@@ -65,6 +65,7 @@ export interface CandidateRow {
   readonly attributes: Attributes;
 }
 
+/** A tick's snapshot: what the database knows, and the candidates. */
 export interface TickRead {
   readonly overview: TickOverview;
   readonly due: TickDue | null;
