@@ -86,11 +86,13 @@ export function retryProblems(retry: RetryOptions): readonly string[] {
       problems.push(`retry.${name} must be a duration, not ${String(retry[name])}`);
     }
   }
-  if (retry.factor !== undefined && !(retry.factor >= 1 && retry.factor <= 1_000)) {
-    problems.push(`retry.factor must be from 1 to 1000, not ${String(retry.factor)}`);
-  }
-  if (retry.jitter !== undefined && !(retry.jitter >= 0 && retry.jitter <= 1)) {
-    problems.push(`retry.jitter must be from 0 to 1, not ${String(retry.jitter)}`);
-  }
+  const inRange = (name: 'factor' | 'jitter', min: number, max: number): void => {
+    const value: unknown = retry[name];
+    if (value !== undefined && !(typeof value === 'number' && value >= min && value <= max)) {
+      problems.push(`retry.${name} must be a number from ${min} to ${max}, not ${JSON.stringify(value)}`);
+    }
+  };
+  inRange('factor', 1, 1_000);
+  inRange('jitter', 0, 1);
   return problems;
 }

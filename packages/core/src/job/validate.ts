@@ -2,7 +2,7 @@ import type { Duration } from '../duration.ts';
 import { parseDuration } from '../duration.ts';
 import { throwProblems } from '../errors.ts';
 import { isUuid } from '../ids.ts';
-import type { JobOptions, JobRow, NewJob } from './job.ts';
+import type { JobOptions, JobRow, NewJob, TraceContext } from './job.ts';
 import { backoffOf, defaultMaxCrashes, defaultMaxTries, retryProblems } from './retry-policy.ts';
 
 const int32Max = 2_147_483_647;
@@ -89,8 +89,9 @@ function optionProblems(task: string, options: JobOptions): readonly string[] {
   text('queue', options.queue, 1, jobLimits.queueLengthMax);
   text('key', options.key, 0, jobLimits.keyLengthMax);
   const unique = options.uniqueKey;
-  text('uniqueKey', typeof unique === 'object' ? unique.key : unique, 1, jobLimits.uniqueKeyLengthMax);
-  if (typeof unique === 'object' && !['keep', 'replace', 'debounce'].includes(unique.onConflict ?? 'keep')) {
+  if (unique !== undefined)
+    text('uniqueKey', isObject(unique) ? (unique.key ?? null) : unique, 1, jobLimits.uniqueKeyLengthMax);
+  if (isObject(unique) && !['keep', 'replace', 'debounce'].includes(unique.onConflict ?? 'keep')) {
     problems.push(`uniqueKey.onConflict must be keep, replace or debounce, not ${String(unique.onConflict)}`);
   }
   if (options.id !== undefined && !isUuid(options.id))
@@ -113,16 +114,24 @@ function optionProblems(task: string, options: JobOptions): readonly string[] {
   }
   problems.push(...attributeProblems(options.attributes));
   if (options.trace !== undefined) {
-    text('trace.tracestate', options.trace.tracestate, 0, jobLimits.traceStateLengthMax);
-    if (!isTraceparent(options.trace.traceparent))
-      problems.push('trace.traceparent must be a W3C traceparent');
+    const trace: Partial<TraceContext> = isObject(options.trace) ? options.trace : {};
+    text('trace.tracestate', trace.tracestate, 0, jobLimits.traceStateLengthMax);
+    if (!isTraceparent(trace.traceparent)) problems.push('trace.traceparent must be a W3C traceparent');
   }
-  return [...problems, ...retryProblems(options.retry ?? {})];
+  if (options.retry !== undefined) {
+    problems.push(...(isObject(options.retry) ? retryProblems(options.retry) : ['retry must be an object']));
+  }
+  return problems;
 }
 
 /** Whether a text is a `traceparent` of W3C Trace Context. */
 export function isTraceparent(text: unknown): text is string {
   return typeof text === 'string' && /^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$/.test(text);
+}
+
+/** Types say so, but callers without types exist. */
+function isObject<Value>(value: Value): value is Value & object {
+  return typeof value === 'object' && value !== null;
 }
 
 function isStorable(date: Date): boolean {
