@@ -25,11 +25,7 @@ async function order(
     await client.query('begin');
     const id = randomUUID();
     const cents = Math.ceil(Math.random() * 10_000);
-    await client.query('insert into shop_order (id, tenant, cents) values ($1, $2, $3)', [
-      id,
-      tenant,
-      cents,
-    ]);
+    await client.query('insert into shop_order (id, tenant, cents) values ($1, $2, $3)', [id, tenant, cents]);
     await producer.with(client).enqueue(deliverWebhook, {
       event: id,
       tenant,

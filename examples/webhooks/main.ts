@@ -1,7 +1,7 @@
 // npm run demo: real processes, real HTTP, and a bad day. Ends with 1 if anything is lost.
 import { setTimeout as delay } from 'node:timers/promises';
-import { migrate, openDatabase, resetNode } from '@pgqueue/postgres';
-import type { Database } from '@pgqueue/postgres';
+import { migrate, openDatabase, resetNode, settle } from '@pgqueue/postgres';
+import type { Database, Settlement } from '@pgqueue/postgres';
 import { startServer } from '@pgqueue/postgres/testing';
 import pg from 'pg';
 import type { Message, ReceiverReport } from './messages.ts';
@@ -18,10 +18,11 @@ interface Heard {
   electedAt: number;
   firstBatchAt: number;
   killedAt: number;
-  stale: number;
-  enqueued:
-    | { readonly committed: Readonly<Record<string, number>>; readonly rolledBack: number }
-    | undefined;
+  staleTried: number;
+  staleRefused: number;
+  /** Attempts that the frozen node gave up when it came back. */
+  leasesLost: number;
+  enqueued: { readonly committed: Readonly<Record<string, number>>; readonly rolledBack: number } | undefined;
   receiver: ReceiverReport | undefined;
 }
 
@@ -36,7 +37,7 @@ function listenTo(heard: Heard): (name: string, message: Message) => void {
       if (heard.killedAt > 0) heard.electedAt = at;
     }
     if (event.type === 'tick' && heard.electedAt > 0) heard.firstBatchAt ||= at;
-    if (event.type === 'job.stale' && event.during === 'settle') heard.stale += 1;
+    if (event.type === 'job.stale') heard.leasesLost += 1;
   };
 }
 
@@ -58,6 +59,15 @@ interface Scene {
   readonly heard: Heard;
   readonly schedulers: readonly Actor[];
   readonly workers: readonly Actor[];
+}
+
+/** What a node would say if it could still speak: every job that it holds is done. */
+async function lateWords(database: Database, node: string): Promise<readonly Settlement[]> {
+  const leases = await database.query<{ id: string; token: string }>(
+    'select id, lock_token as token from pgqueue.work_queue where lock_key = $1',
+    [node],
+  );
+  return leases.map((lease) => ({ ...lease, outcome: 'done', delayMs: null, data: '"too late"' }));
 }
 
 async function held(database: Database, node: string): Promise<number> {
@@ -82,6 +92,7 @@ async function disaster({ database, heard, schedulers, workers }: Scene): Promis
   );
   frozen.process.kill('SIGSTOP');
   killed.process.kill('SIGKILL');
+  const late = [...(await lateWords(database, frozen.name)), ...(await lateWords(database, killed.name))];
   const atFrozen = await resetNode(database, frozen.name);
   const atKilled = await resetNode(database, killed.name);
   console.log(
@@ -90,6 +101,10 @@ async function disaster({ database, heard, schedulers, workers }: Scene): Promis
   console.log(
     `      ${frozen.name} frozen, node reset: ${atFrozen.ready} jobs; it will come back and try to settle them`,
   );
+
+  const accepted = await settle(database, late);
+  heard.staleTried = late.length;
+  heard.staleRefused = late.length - accepted.size;
 
   heard.killedAt = Date.now();
   leader.process.kill('SIGKILL');
@@ -137,8 +152,7 @@ async function play(stage: Stage, connectionString: string, heard: Heard): Promi
         disasterOver.catch(() => {}); // awaited below
       }
       const { rows } = await pool.query('select exists (select from pgqueue.queue) as waiting');
-      if (heard.enqueued !== undefined && disasterOver !== undefined && rows[0].waiting === false)
-        break;
+      if (heard.enqueued !== undefined && disasterOver !== undefined && rows[0].waiting === false) break;
     }
     await disasterOver;
     receiver.process.send('report');
@@ -160,7 +174,9 @@ async function finish(pool: pg.Pool, heard: Heard, seconds: number): Promise<num
       tenants,
       rolledBack: enqueued.rolledBack,
       phantoms: left,
-      staleRefused: heard.stale,
+      staleTried: heard.staleTried,
+      staleRefused: heard.staleRefused,
+      leasesLost: heard.leasesLost,
       takeoverMs: heard.firstBatchAt - heard.killedAt,
       seconds,
       receiver,
@@ -174,7 +190,8 @@ async function finish(pool: pg.Pool, heard: Heard, seconds: number): Promise<num
       'the app and its table disagree',
     receiver.accepted < delivered && 'a delivery was reported that the receiver never saw',
     left > 0 && 'a rolled-back transaction left a job',
-    heard.stale === 0 && 'no stale settle was tried, so the demo showed nothing of the fence',
+    heard.staleTried === 0 && 'no stale settle was tried, so the demo showed nothing of the fence',
+    heard.staleRefused < heard.staleTried && 'a stale settle was accepted',
   ].filter((problem) => problem !== false);
   for (const problem of problems) console.error(`FAILED: ${problem}`);
   return problems.length === 0 ? 0 : 1;
@@ -186,7 +203,9 @@ const heard: Heard = {
   electedAt: 0,
   firstBatchAt: 0,
   killedAt: 0,
-  stale: 0,
+  staleTried: 0,
+  staleRefused: 0,
+  leasesLost: 0,
   enqueued: undefined,
   receiver: undefined,
 };

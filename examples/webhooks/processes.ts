@@ -12,11 +12,7 @@ export interface Actor {
 }
 
 export interface Stage {
-  readonly start: (
-    file: string,
-    name: string,
-    env: Readonly<Record<string, string>>,
-  ) => Promise<Actor>;
+  readonly start: (file: string, name: string, env: Readonly<Record<string, string>>) => Promise<Actor>;
   /** Starts without waiting: for one that ends by itself. */
   readonly run: (file: string, name: string, env: Readonly<Record<string, string>>) => Actor;
   readonly stop: (actor: Actor) => Promise<void>;
@@ -43,12 +39,9 @@ export function createStage(hear: (name: string, message: Message) => void): Sta
     const actor = run(file, name, env);
     const detail = await new Promise<string>((resolve, reject) => {
       actor.process.on('message', (message) => {
-        if ((message as Message).kind === 'ready')
-          resolve((message as { readonly detail: string }).detail);
+        if ((message as Message).kind === 'ready') resolve((message as { readonly detail: string }).detail);
       });
-      actor.process.on('exit', (code) =>
-        reject(new Error(`${name} ended with ${code} before it was ready`)),
-      );
+      actor.process.on('exit', (code) => reject(new Error(`${name} ended with ${code} before it was ready`)));
     });
     return Object.assign(actor, { detail });
   };

@@ -55,9 +55,7 @@ export async function progressLine(
     select o.tenant, count(*)::integer - count(q.id)::integer as ended, count(q.id)::integer as waiting
     from shop_order o left join pgqueue.queue q on q.payload ->> 'event' = o.id::text
     group by o.tenant order by o.tenant`);
-  const tenants = rows.map(
-    ({ tenant, ended, waiting }) => `${tenant} ${ended} done, ${waiting} waiting`,
-  );
+  const tenants = rows.map(({ tenant, ended, waiting }) => `${tenant} ${ended} done, ${waiting} waiting`);
   return {
     line: `${seconds.toFixed(0).padStart(3)} s  ${tenants.join('  |  ')}`,
     ended: rows.reduce((sum, row) => sum + row.ended, 0),
@@ -68,7 +66,9 @@ export interface Report {
   readonly tenants: readonly TenantFigures[];
   readonly rolledBack: number;
   readonly phantoms: number;
+  readonly staleTried: number;
   readonly staleRefused: number;
+  readonly leasesLost: number;
   readonly takeoverMs: number;
   readonly seconds: number;
   readonly receiver: ReceiverReport;
@@ -91,8 +91,7 @@ export function reportText(report: Report): string {
     if (name !== 'waitP50Ms' && name !== 'waitP99Ms') return String(value);
     return value === null ? '–' : `${Math.round(Number(value))} ms`;
   };
-  const line = (cells: readonly string[]): string =>
-    cells.map((text) => text.padStart(11)).join('');
+  const line = (cells: readonly string[]): string => cells.map((text) => text.padStart(11)).join('');
   const sum = (name: 'enqueued' | 'delivered' | 'retried' | 'dead' | 'lost'): number =>
     report.tenants.reduce((total, figures) => total + figures[name], 0);
   const { receiver } = report;
@@ -102,15 +101,13 @@ export function reportText(report: Report): string {
     ...report.tenants.map((figures) => line(columns.map(([name]) => cell(figures, name)))),
     line([
       'all',
-      ...(['enqueued', 'delivered', 'retried', 'dead', 'lost'] as const).map((name) =>
-        String(sum(name)),
-      ),
+      ...(['enqueued', 'delivered', 'retried', 'dead', 'lost'] as const).map((name) => String(sum(name))),
     ]),
     '',
     `business transactions rolled back   ${report.rolledBack} (webhooks left behind by them: ${report.phantoms})`,
     `requests at the receiver            ${receiver.requests}, of which it failed ${receiver.failures}; forged ${receiver.forged}`,
     `events accepted there               ${receiver.accepted}; more than once ${receiver.duplicates} (at least once: a killed worker's deliveries are repeated)`,
-    `stale settles refused               ${report.staleRefused} (of the node that was frozen, reset, and came back)`,
+    `stale settles refused               ${report.staleRefused} of ${report.staleTried} (with the tokens that the reset nodes held); the node that came back gave up ${report.leasesLost}`,
     `scheduler takeover                  ${(report.takeoverMs / 1_000).toFixed(1)} s from kill -9 to the standby's first batch`,
     `lost                                ${sum('lost')}`,
     `took                                ${report.seconds.toFixed(1)} s`,
