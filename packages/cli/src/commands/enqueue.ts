@@ -1,0 +1,134 @@
+import type { Attributes, Backoff, Duration, JobOptions, RetryOptions } from '@pgqueue/core';
+import { InvalidArgumentError, Option } from 'commander';
+import type { Command } from 'commander';
+import { contextOf, databaseOptions } from '../context.ts';
+import type { Moment } from '../parse.ts';
+import { dateOf, duration, json, jsonObject, moment, uuid, whole } from '../parse.ts';
+import { examples } from './help.ts';
+
+interface EnqueueOptions {
+  readonly payload?: unknown;
+  readonly payloadVersion?: number;
+  readonly id?: string;
+  readonly queue?: string;
+  readonly key?: string;
+  readonly priority?: number;
+  readonly attributes?: Attributes;
+  readonly runAfter?: Moment;
+  readonly expiresAt?: Moment;
+  readonly timeout?: number;
+  readonly maxTries?: number;
+  readonly maxCrashes?: number;
+  readonly backoff?: Backoff['kind'];
+  readonly backoffBase?: number;
+  readonly backoffMax?: number;
+  readonly uniqueKey?: string;
+  readonly onConflict?: 'keep' | 'replace' | 'debounce';
+  readonly traceparent?: string;
+}
+
+export function addEnqueue(program: Command): void {
+  const command = program
+    .command('enqueue')
+    .summary('enqueue one job')
+    .description('Enqueues one job of a task by its name. The payload is checked by the worker, not here.')
+    .argument('<task>', 'its name')
+    .option('--payload <json>', 'what the handler gets; default {}', json)
+    .option('--payload-version <n>', 'the version of its shape; default 1', whole(1, 2_147_483_647))
+    .option('--queue <queue>', 'the line it waits in; default "default"')
+    .option('--key <key>', 'its fairness key (a tenant, a customer)')
+    .option(
+      '--priority <n>',
+      'smaller runs first, within its key; default 0',
+      whole(-2_147_483_648, 2_147_483_647),
+    )
+    .option('--attributes <json>', 'small flat JSON for gates and orders', jsonObject)
+    .option('--run-after <time>', 'not before: a time with its zone, or a duration from now', moment)
+    .option('--expires-at <time>', 'not started by then: ends as expired', moment)
+    .option('--timeout <duration>', 'how long one attempt may take', positive)
+    .option('--max-tries <n>', 'attempts that may fail; default 20', whole(1, 1_000))
+    .option('--max-crashes <n>', 'leases that may be lost with their node; default 3', whole(1, 1_000))
+    .addOption(
+      new Option('--backoff <kind>', 'how the delay grows').choices(['fixed', 'linear', 'exponential']),
+    )
+    .option('--backoff-base <duration>', 'the first delay; default 1s', duration)
+    .option('--backoff-max <duration>', 'the longest delay; default 1h', duration)
+    .option('--unique-key <key>', 'at most one unfinished job of the task has it')
+    .addOption(
+      new Option('--on-conflict <what>', 'when one has it already; default keep').choices([
+        'keep',
+        'replace',
+        'debounce',
+      ]),
+    )
+    .option('--id <uuid>', 'an id of your own: enqueuing it again changes nothing', uuid)
+    .option('--traceparent <text>', 'W3C trace context for the handler to continue')
+    .action((task: string, options: EnqueueOptions, self: Command) => enqueue(task, options, self));
+  examples(command, [
+    ['enqueue hello', 'as soon as there is a slot'],
+    [
+      `enqueue send-email --payload '{"to":"ada@example.org"}' --key tenant-7`,
+      "with a payload, in its tenant's turn",
+    ],
+    [
+      'enqueue report --run-after 15m --unique-key daily --on-conflict debounce',
+      'once, 15 minutes after the last time this was said',
+    ],
+  ]);
+}
+
+async function enqueue(task: string, options: EnqueueOptions, self: Command): Promise<void> {
+  const orphan = options.onConflict !== undefined && options.uniqueKey === undefined;
+  if (orphan) self.error('error: --on-conflict says what to do about --unique-key: give that too');
+  const context = contextOf(self);
+  const { createProducer } = await import('@pgqueue/producer');
+  const producer = createProducer({ ...databaseOptions(context, 'enqueue'), connectionsMax: 2 });
+  try {
+    const { payload = {}, payloadVersion } = options;
+    const enqueued = await producer.enqueueByName(task, payload, {
+      ...jobOptions(options),
+      ...(payloadVersion === undefined ? {} : { payloadVersion }),
+    });
+    context.output.answer(enqueued, () => `${enqueued.id}  ${enqueued.outcome}`);
+  } finally {
+    await producer.close();
+  }
+}
+
+/** Only what was given: the rest is left to the defaults. */
+function jobOptions(options: EnqueueOptions): JobOptions {
+  const { runAfter, expiresAt, uniqueKey: key, onConflict, traceparent } = options;
+  const retry = defined<RetryOptions>({
+    maxTries: options.maxTries,
+    maxCrashes: options.maxCrashes,
+    backoff: options.backoff,
+    base: options.backoffBase,
+    max: options.backoffMax,
+  });
+  return defined<JobOptions>({
+    id: options.id,
+    queue: options.queue,
+    key: options.key,
+    priority: options.priority,
+    attributes: options.attributes,
+    timeout: options.timeout satisfies Duration | undefined,
+    runAfter: runAfter?.kind === 'at' ? runAfter.date : undefined,
+    delay: runAfter?.kind === 'in' ? runAfter.ms : undefined,
+    expiresAt: expiresAt === undefined ? undefined : dateOf(expiresAt),
+    retry: Object.keys(retry).length === 0 ? undefined : retry,
+    uniqueKey: key === undefined ? undefined : { key, onConflict: onConflict ?? 'keep' },
+    trace: traceparent === undefined ? undefined : { traceparent },
+  });
+}
+
+function defined<Type extends object>(values: {
+  readonly [Name in keyof Type]?: Type[Name] | undefined;
+}): Type {
+  return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined)) as Type;
+}
+
+function positive(text: string): number {
+  const ms = duration(text);
+  if (ms > 0) return ms;
+  throw new InvalidArgumentError('It must be longer than nothing.');
+}

@@ -1,0 +1,215 @@
+import { jobStatuses } from '@pgqueue/core';
+import type { JobStatus } from '@pgqueue/core';
+import type { JobDetails, JobSummary, Verdicts } from '@pgqueue/postgres';
+import { Argument, Option } from 'commander';
+import type { Command } from 'commander';
+import { withOperator } from '../context.ts';
+import type { ExitCode } from '../errors.ts';
+import { UsageError } from '../errors.ts';
+import { age, brief, printable } from '../output/format.ts';
+import type { Output } from '../output/output.ts';
+import { facts } from '../output/table.ts';
+import type { Moment } from '../parse.ts';
+import { dateOf, moment, uuid, uuids, whole } from '../parse.ts';
+import { examples } from './help.ts';
+
+export function addJobs(program: Command): void {
+  const jobs = program.command('jobs').description('Lists, shows and changes jobs.');
+  addList(jobs);
+  addShow(jobs);
+  addRetry(jobs);
+  addCancel(jobs);
+  addDelete(jobs);
+  addAmend(jobs);
+  examples(jobs, [
+    ['jobs list --status running', 'what runs now'],
+    ['jobs show 0198…', 'one job with its payload, result and errors'],
+  ]);
+}
+
+interface ListOptions {
+  readonly status?: JobStatus;
+  readonly queue?: string;
+  readonly task?: string;
+  readonly key?: string;
+  readonly after?: string;
+  readonly limit: number;
+}
+
+function addList(jobs: Command): void {
+  const command = jobs
+    .command('list')
+    .description('Lists jobs in pages, newest first.')
+    .addOption(new Option('--status <status>', 'only those').choices(jobStatuses))
+    .option('--queue <queue>', 'only of this queue')
+    .option('--task <task>', 'only of this task')
+    .option('--key <key>', 'only of this key')
+    .option('--limit <n>', 'how many, up to 1000', whole(1, 1_000), 50)
+    .option('--after <id>', 'the page behind this job (the last one shown)', uuid)
+    .action((options: ListOptions, self: Command) =>
+      withOperator(self, async (operator, output) => {
+        const { status, queue, task, key, after, limit } = options;
+        const page = await operator.jobs.list({
+          limit,
+          ...(status === undefined ? {} : { status }),
+          ...(queue === undefined ? {} : { queue }),
+          ...(task === undefined ? {} : { task }),
+          ...(key === undefined ? {} : { key }),
+          ...(after === undefined ? {} : { after }),
+        });
+        output.answer({ jobs: page.items, next: page.next }, () => listText(page, output));
+      }),
+    );
+  examples(command, [
+    ['jobs list --queue mail --key tenant-7', 'all that one tenant has there'],
+    ['jobs list --status dead --limit 1000 --json', 'for a program; "next" is the next --after'],
+  ]);
+}
+
+function listText(
+  { items, next }: { readonly items: readonly JobSummary[]; readonly next: string | null },
+  output: Output,
+): string {
+  if (items.length === 0) return 'no jobs';
+  const rows = items.map((job) => [
+    job.id,
+    job.status,
+    job.queue,
+    job.task,
+    job.key,
+    job.priority,
+    job.maxTries === null ? job.tries : `${job.tries}/${job.maxTries}`,
+    age(job.ageMs),
+    job.node,
+    job.lastError === null ? '' : brief(job.lastError.message, 40),
+  ]);
+  const heads = ['id', 'status', 'queue', 'task', 'key', 'priority', 'tries', 'age', 'node', 'last error'];
+  const more = next === null ? [] : [`more: --after ${next}`];
+  return [output.table(heads, rows), ...more].join('\n');
+}
+
+function addShow(jobs: Command): void {
+  const command = jobs
+    .command('show')
+    .description('Shows one job: where it stands, its payload, its result and its errors.')
+    .addArgument(new Argument('<job>', 'its id').argParser(uuid))
+    .action((id: string, _options: unknown, self: Command) =>
+      withOperator(self, async (operator, output) => {
+        const job = await operator.jobs.get(id);
+        if (job === undefined) {
+          output.note(`there is no job ${id}: it never was, was deleted, or its history has been dropped`);
+          return 1;
+        }
+        output.answer(job, () => showText(job));
+        return 0;
+      }),
+    );
+  examples(command, [
+    ['jobs show 0198a3c2-…', 'as text'],
+    ['jobs show 0198a3c2-… --json', 'as JSON'],
+  ]);
+}
+
+function showText(job: JobDetails): string {
+  const { payload, result, errors, progress, lastError: _last, trace, ...rest } = job;
+  const scalars = Object.entries({ ...rest, traceparent: trace?.traceparent ?? null })
+    .filter(([, value]) => value !== null)
+    .map(([name, value]): [string, string] => {
+      if (value instanceof Date) return [name, value.toISOString()];
+      if (name.endsWith('Ms')) return [name.slice(0, -2), age(Number(value))];
+      return [name, typeof value === 'object' ? JSON.stringify(value) : String(value)];
+    });
+  const documents = Object.entries({ payload, progress, result }).filter(([, value]) => value !== null);
+  return [
+    facts(scalars),
+    ...documents.map(([name, value]) => `\n${name}\n${printable(JSON.stringify(value, null, 2))}`),
+    ...(errors.length === 0 ? [] : ['\nerrors']),
+    ...errors.map(({ at, node, try: attempt, message }) =>
+      printable(`  try ${attempt}  ${at}  ${node ?? '-'}  ${brief(message, 200)}`),
+    ),
+  ].join('\n');
+}
+
+function idsArgument(): Argument {
+  return new Argument('<job...>', 'one or more ids').argParser(uuids);
+}
+
+function addRetry(jobs: Command): void {
+  const command = jobs
+    .command('retry')
+    .description(
+      'Makes waiting jobs due now, and puts dead ones back into QUEUE. Running jobs are left alone.',
+    )
+    .addArgument(idsArgument())
+    .action((ids: readonly string[], _options: unknown, self: Command) =>
+      withOperator(self, async (operator, output) =>
+        sayVerdicts(output, await operator.jobs.retry(ids), ['unchanged']),
+      ),
+    );
+  examples(command, [['jobs retry 0198a3c2-…', 'does not wait for its backoff']]);
+}
+
+function addCancel(jobs: Command): void {
+  const command = jobs
+    .command('cancel')
+    .description('Ends waiting jobs; asks running ones to stop, by their signal (signalled).')
+    .addArgument(idsArgument())
+    .action((ids: readonly string[], _options: unknown, self: Command) =>
+      withOperator(self, async (operator, output) =>
+        sayVerdicts(output, await operator.jobs.cancel(ids), ['busy', 'missing']),
+      ),
+    );
+  examples(command, [['jobs cancel 0198a3c2-… 0198a3c3-…', 'two at once']]);
+}
+
+function addDelete(jobs: Command): void {
+  const command = jobs
+    .command('delete')
+    .description(
+      'Removes jobs without a trace, wherever they stand. Running ones are left alone: cancel them first.',
+    )
+    .addArgument(idsArgument())
+    .action((ids: readonly string[], _options: unknown, self: Command) =>
+      withOperator(self, async (operator, output) =>
+        sayVerdicts(output, await operator.jobs.erase(ids), ['unchanged']),
+      ),
+    );
+  examples(command, [['jobs delete 0198a3c2-…', 'also out of HISTORY and DEAD_LETTER']]);
+}
+
+function addAmend(jobs: Command): void {
+  const command = jobs
+    .command('amend')
+    .description('Reprioritises or delays waiting jobs. Running ones are left alone.')
+    .addArgument(idsArgument())
+    .option('--priority <n>', 'smaller runs first', whole(-2_147_483_648, 2_147_483_647))
+    .option('--run-after <time>', 'not before: a time, a duration from now, or "now"', (text) =>
+      text === 'now' ? text : moment(text),
+    )
+    .action(
+      (
+        ids: readonly string[],
+        { priority, runAfter }: { priority?: number; runAfter?: Moment | 'now' },
+        self: Command,
+      ) => {
+        if (priority === undefined && runAfter === undefined)
+          throw new UsageError('give --priority, --run-after, or both');
+        return withOperator(self, async (operator, output) => {
+          const verdicts = await operator.jobs.amend(ids, {
+            ...(priority === undefined ? {} : { priority }),
+            ...(runAfter === undefined ? {} : { runAfter: runAfter === 'now' ? runAfter : dateOf(runAfter) }),
+          });
+          return sayVerdicts(output, verdicts, ['unchanged']);
+        });
+      },
+    );
+  examples(command, [
+    ['jobs amend 0198a3c2-… --priority -10', 'goes before others of its key'],
+    ['jobs amend 0198a3c2-… --run-after 2h', 'waits two hours from now'],
+  ]);
+}
+
+function sayVerdicts(output: Output, verdicts: Verdicts<string>, failures: readonly string[]): ExitCode {
+  output.answer({ jobs: verdicts }, () => verdicts.map(({ id, verdict }) => `${id}  ${verdict}`).join('\n'));
+  return verdicts.some(({ verdict }) => failures.includes(verdict)) ? 1 : 0;
+}

@@ -1,0 +1,69 @@
+import { migrate, migrationStatus } from '@pgqueue/postgres';
+import type { Migration } from '@pgqueue/postgres';
+import type { Command } from 'commander';
+import { contextOf, databaseOptions } from '../context.ts';
+import { Exit } from '../errors.ts';
+import type { Output } from '../output/output.ts';
+import { plural } from '../output/format.ts';
+import { examples } from './help.ts';
+
+export function addMigrate(program: Command): void {
+  const command = program
+    .command('migrate')
+    .summary('bring the schema to the newest version')
+    .description(
+      'Brings the schema to the newest version, or creates it. Forward only, one transaction a migration; several may start at once.',
+    )
+    .option('--status', 'only show what is applied; exit 1 if something is not')
+    .option('--roles', 'also create the roles of least privilege (needs CREATEROLE)')
+    .action(async ({ status, roles }: { status?: boolean; roles?: boolean }, self: Command) => {
+      const context = contextOf(self);
+      const options = databaseOptions(context, 'migrate');
+      if (status === true) return showStatus(context.output, await migrationStatus(options));
+      const applied: Migration[] = [];
+      await migrate({
+        ...options,
+        roles: roles === true,
+        onApplied: (migration) => {
+          applied.push(migration);
+          context.output.progress(`applied ${migration.name}`);
+        },
+      });
+      const { schema } = context.settings;
+      context.output.answer({ schema, applied, roles: roles === true }, () =>
+        [
+          ...applied.map(({ name }) => `applied ${name}`),
+          applied.length === 0
+            ? `schema "${schema}" is up to date`
+            : `schema "${schema}": ${plural(applied.length, 'migration')} applied`,
+          ...(roles === true
+            ? [`roles ${schema}_producer, _scheduler, _worker, _viewer, _operator have their rights`]
+            : []),
+        ].join('\n'),
+      );
+    });
+  examples(command, [
+    ['migrate', 'creates schema "pgqueue", or brings it up to date'],
+    ['migrate --status', 'shows each migration, and when it was applied'],
+    ['migrate --schema jobs --roles', 'another schema, with roles jobs_producer, jobs_worker, …'],
+  ]);
+}
+
+function showStatus(output: Output, migrations: readonly Migration[]): void {
+  const missing = migrations.filter(({ applied }) => applied === null).length;
+  output.answer({ migrations, missing }, () =>
+    [
+      output.table(
+        ['version', 'name', 'compatible', 'applied'],
+        migrations.map(({ version, name, compatible, applied }) => [
+          version,
+          name,
+          compatible ? 'yes' : 'no',
+          applied?.toISOString() ?? 'not yet',
+        ]),
+      ),
+      ...(missing === 0 ? [] : [`${plural(missing, 'migration')} to apply: run "pgqueue migrate"`]),
+    ].join('\n'),
+  );
+  if (missing > 0) throw new Exit(1);
+}

@@ -1,0 +1,55 @@
+import { hostname } from 'node:os';
+import { logObserver } from '@pgqueue/core';
+import { Option } from 'commander';
+import type { Command } from 'commander';
+import { contextOf } from '../context.ts';
+import { duration } from '../parse.ts';
+import { createLogger, logLevels } from '../roles/logger.ts';
+import { runRole } from '../roles/run.ts';
+import { examples } from './help.ts';
+
+interface SchedulerCommandOptions {
+  readonly name?: string;
+  readonly lease: number;
+  readonly listen: boolean;
+  readonly logLevel: string;
+}
+
+export function addScheduler(program: Command): void {
+  const command = program
+    .command('scheduler')
+    .summary('run a scheduler, as leader or standby')
+    .description(
+      'Runs a scheduler until SIGTERM or SIGINT. One leads; start a second one anywhere as a standby. Logs are JSON lines on stderr.',
+    )
+    .option('--name <name>', 'for people; default host name and process id')
+    .addOption(
+      new Option('--lease <duration>', 'a leader that says nothing for so long is replaced')
+        .argParser(duration)
+        .default(5_000, '5s'),
+    )
+    .option('--no-listen', 'only poll: LISTEN hears nothing through PgBouncer in transaction mode')
+    .addOption(new Option('--log-level <level>', 'what is logged').choices(logLevels).default('info'))
+    .action(async (options: SchedulerCommandOptions, self: Command) => {
+      const context = contextOf(self);
+      const { name = `${hostname()}-${process.pid}`, lease, listen, logLevel } = options;
+      const logger = createLogger({ level: logLevel, role: 'scheduler', redact: context.redact });
+      const { createScheduler } = await import('@pgqueue/scheduler');
+      const scheduler = createScheduler({
+        ...context.settings,
+        name,
+        listen,
+        leaseMs: lease,
+        observe: logObserver(logger),
+      });
+      await runRole(scheduler, {
+        output: context.output,
+        ready: { role: 'scheduler', name },
+        text: `scheduler ${name}`,
+      });
+    });
+  examples(command, [
+    ['scheduler', 'leads, or stands by'],
+    ['scheduler --no-listen --database-url postgres://app@pgbouncer:6432/app', 'through PgBouncer'],
+  ]);
+}

@@ -1,0 +1,143 @@
+import type { ScheduleInfo } from '@pgqueue/postgres';
+import type { Command } from 'commander';
+import { withOperator } from '../context.ts';
+import { UsageError } from '../errors.ts';
+import { age, brief } from '../output/format.ts';
+import type { Output } from '../output/output.ts';
+import { duration, json, whole } from '../parse.ts';
+import { examples } from './help.ts';
+
+interface SetOptions {
+  readonly cron: string;
+  readonly timezone: string;
+  readonly task: string;
+  readonly payload?: unknown;
+  readonly payloadVersion?: number;
+  readonly queue?: string;
+  readonly key?: string;
+  readonly priority?: number;
+  readonly timeout?: number;
+  readonly maxTries?: number;
+}
+
+export function addSchedules(program: Command): void {
+  const schedules = program.command('schedules').description('Lists and changes recurring jobs.');
+  addList(schedules);
+  addSet(schedules);
+  addVerb(schedules, 'pause', {
+    does: 'Enqueues no more slots. Those that pass meanwhile are not made up for.',
+    said: 'is paused',
+  });
+  addVerb(schedules, 'resume', { does: 'Goes on with the next slot.', said: 'goes on' });
+  addVerb(schedules, 'remove', {
+    does: 'Removes a schedule. Jobs that it has enqueued stay.',
+    said: 'is removed',
+  });
+  examples(schedules, [
+    ['schedules list', 'what recurs, and when next'],
+    [
+      `schedules set nightly --cron '0 3 * * *' --timezone Europe/Berlin --task report`,
+      'at three in the morning there',
+    ],
+  ]);
+}
+
+function addList(schedules: Command): void {
+  const command = schedules
+    .command('list')
+    .description('Lists every schedule.')
+    .action((_options: unknown, self: Command) =>
+      withOperator(self, async (operator, output) => {
+        const list = await operator.schedules.list();
+        output.answer({ schedules: list }, () => listText(list, output));
+      }),
+    );
+  examples(command, [['schedules list --json', 'with payloads and options']]);
+}
+
+function listText(list: readonly ScheduleInfo[], output: Output): string {
+  if (list.length === 0) return 'no schedules';
+  const next = ({ paused, nextInMs }: ScheduleInfo): string => {
+    if (paused) return 'paused';
+    if (nextInMs === null) return 'not planned yet';
+    return nextInMs < 0 ? `${age(-nextInMs)} overdue` : `in ${age(nextInMs)}`;
+  };
+  return output.table(
+    ['schedule', 'cron', 'timezone', 'task', 'payload', 'next', 'last'],
+    list.map((schedule) => [
+      schedule.name,
+      schedule.cron,
+      schedule.timezone,
+      schedule.task,
+      brief(JSON.stringify(schedule.payload), 40),
+      next(schedule),
+      schedule.lastSlot?.toISOString() ?? 'never',
+    ]),
+  );
+}
+
+function addSet(schedules: Command): void {
+  const command = schedules
+    .command('set')
+    .description(
+      'Makes a schedule, or changes the one of this name as a whole. One job a slot, whoever leads.',
+    )
+    .argument('<name>', 'its name')
+    .requiredOption('--cron <expression>', 'five fields, or six with seconds first')
+    .option('--timezone <name>', 'an IANA name, such as Europe/Berlin', 'UTC')
+    .requiredOption('--task <task>', 'what it enqueues')
+    .option('--payload <json>', 'what the handler gets', json)
+    .option('--payload-version <n>', 'the version of its shape', whole(1, 2_147_483_647))
+    .option('--queue <queue>', 'the line its jobs wait in')
+    .option('--key <key>', 'their fairness key')
+    .option('--priority <n>', 'smaller runs first', whole(-2_147_483_648, 2_147_483_647))
+    .option('--timeout <duration>', 'how long one attempt may take', duration)
+    .option('--max-tries <n>', 'attempts that may fail', whole(1, 1_000))
+    .action(async (name: string, options: SetOptions, self: Command) => {
+      const { cron, timezone, task, payload = {}, maxTries, ...rest } = options;
+      const { payloadVersion, queue, key, priority, timeout } = rest;
+      const { scheduleProblems } = await import('@pgqueue/scheduler');
+      const problems = scheduleProblems(cron, timezone);
+      if (problems.length > 0) throw new UsageError(problems.join('; '));
+      await withOperator(self, async (operator, output) => {
+        const outcome = await operator.schedules.set({
+          name,
+          cron,
+          timezone,
+          task,
+          payload,
+          options: {
+            ...(payloadVersion === undefined ? {} : { payloadVersion }),
+            ...(queue === undefined ? {} : { queue }),
+            ...(key === undefined ? {} : { key }),
+            ...(priority === undefined ? {} : { priority }),
+            ...(timeout === undefined ? {} : { timeout }),
+            ...(maxTries === undefined ? {} : { retry: { maxTries } }),
+          },
+        });
+        output.answer({ schedule: name, outcome }, () => `schedule ${name} is ${outcome}`);
+      });
+    });
+  examples(command, [
+    [`schedules set nightly --cron '0 3 * * *' --task report`, 'every day at 3:00 UTC'],
+    [`schedules set sync --cron '*/30 * * * * *' --task sync --payload '{"full":false}'`, 'every 30 seconds'],
+  ]);
+}
+
+function addVerb(
+  schedules: Command,
+  verb: 'pause' | 'resume' | 'remove',
+  { does, said }: { readonly does: string; readonly said: string },
+): void {
+  const command = schedules
+    .command(verb)
+    .description(does)
+    .argument('<name>', 'its name')
+    .action((name: string, _options: unknown, self: Command) =>
+      withOperator(self, async (operator, output) => {
+        await operator.schedules[verb](name);
+        output.answer({ schedule: name, outcome: `${verb}d` }, () => `schedule ${name} ${said}`);
+      }),
+    );
+  examples(command, [[`schedules ${verb} nightly`, 'by its name']]);
+}

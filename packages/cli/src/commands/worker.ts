@@ -1,0 +1,84 @@
+import { logObserver } from '@pgqueue/core';
+import type { Logger, TaskHandler } from '@pgqueue/core';
+import type { Worker } from '@pgqueue/worker';
+import { Option } from 'commander';
+import type { Command } from 'commander';
+import { contextOf } from '../context.ts';
+import { plural } from '../output/format.ts';
+import { duration, whole } from '../parse.ts';
+import { createLogger, logLevels } from '../roles/logger.ts';
+import { runRole } from '../roles/run.ts';
+import type { Settings } from '../settings.ts';
+import { loadTasks } from '../tasks-file.ts';
+import { examples } from './help.ts';
+
+interface WorkerCommandOptions {
+  readonly tasks: string;
+  readonly node?: string;
+  readonly concurrency: number;
+  readonly pool: string;
+  readonly drain: number;
+  readonly listen: boolean;
+  readonly logLevel: string;
+}
+
+export function addWorker(program: Command): void {
+  const command = program
+    .command('worker')
+    .summary('run a worker node')
+    .description(
+      'Runs a worker node until SIGTERM or SIGINT; then it claims no more, lets what runs finish, and leaves. Logs are JSON lines on stderr.',
+    )
+    .requiredOption('--tasks <file>', 'a module (.js, .mjs, .ts) that exports task handlers')
+    .option('--node <id>', 'its id, one live node each; default made of host, process and chance')
+    .option('--concurrency <n>', 'jobs at a time', whole(1, 10_000), 10)
+    .option('--pool <pool>', 'the group of nodes it belongs to', 'default')
+    .addOption(
+      new Option('--drain <duration>', 'how long running jobs may take to finish')
+        .argParser(duration)
+        .default(30_000, '30s'),
+    )
+    .option('--no-listen', 'only poll: LISTEN hears nothing through PgBouncer in transaction mode')
+    .addOption(new Option('--log-level <level>', 'what is logged').choices(logLevels).default('info'))
+    .action(async (options: WorkerCommandOptions, self: Command) => {
+      const loaded = await loadTasks(options.tasks);
+      const context = contextOf(self, loaded.kind === 'problem' ? [loaded.problem] : []);
+      const tasks = loaded.kind === 'tasks' ? loaded.tasks : [];
+      const { logLevel: level } = options;
+      const logger = createLogger({ level, role: 'worker', redact: context.redact });
+      const worker = await makeWorker(context.settings, options, { tasks, logger });
+      await runRole(worker, {
+        output: context.output,
+        ready: { role: 'worker', node: worker.node, tasks: tasks.map(({ task }) => task.name) },
+        text: `worker ${worker.node} (${plural(tasks.length, 'task')}, ${plural(options.concurrency, 'slot')})`,
+      });
+    });
+  examples(command, [
+    ['worker --tasks ./tasks.ts', 'ten jobs at a time, of every task in the file'],
+    [
+      'worker --tasks dist/reports.js --pool slow --concurrency 2 --node reports-1',
+      'for the queues of pool "slow"',
+    ],
+  ]);
+}
+
+type NodeOptions = Pick<WorkerCommandOptions, 'node' | 'concurrency' | 'pool' | 'drain' | 'listen'>;
+
+export async function makeWorker(
+  settings: Settings,
+  { node, concurrency, pool, drain, listen }: NodeOptions,
+  { tasks, logger }: { readonly tasks: readonly TaskHandler[]; readonly logger: Logger },
+): Promise<Worker> {
+  const { createWorker } = await import('@pgqueue/worker');
+  return createWorker({
+    ...settings,
+    tasks,
+    ...(node === undefined ? {} : { node }),
+    concurrency,
+    pool,
+    drainMs: drain,
+    listen,
+    observe: logObserver(logger),
+    logger,
+  });
+}

@@ -1,0 +1,16 @@
+/** The one place where the command line reads the environment. */
+export interface Env {
+  readonly databaseUrl: string | undefined;
+  /** The variable that it came from. */
+  readonly databaseUrlFrom: 'PGQUEUE_DATABASE_URL' | 'DATABASE_URL';
+  readonly noColor: boolean;
+}
+
+export function readEnv(env: Readonly<Record<string, string | undefined>> = process.env): Env {
+  const own = env['PGQUEUE_DATABASE_URL'];
+  return {
+    databaseUrl: own || env['DATABASE_URL'] || undefined,
+    databaseUrlFrom: own ? 'PGQUEUE_DATABASE_URL' : 'DATABASE_URL',
+    noColor: (env['NO_COLOR'] ?? '') !== '' || env['TERM'] === 'dumb',
+  };
+}

@@ -1,0 +1,74 @@
+import type { ErrorCode } from '@pgqueue/core';
+import { PgQueueError } from '@pgqueue/core';
+import { isTransient, sqlState } from '@pgqueue/postgres';
+import { CommanderError } from 'commander';
+
+/** What a command ends with: 0 done, 1 failed, 2 wrong usage, 78 wrong configuration. */
+export type ExitCode = 0 | 1 | 2 | 78;
+
+/** The command has said what is wrong, and only the code is left to give. */
+export class Exit extends Error {
+  override readonly name: string = 'Exit';
+  readonly code: ExitCode;
+
+  constructor(code: ExitCode) {
+    super(`exit ${code}`);
+    this.code = code;
+  }
+}
+
+/** Options that can't be combined, found after parsing. */
+export class UsageError extends Error {
+  override readonly name: string = 'UsageError';
+}
+
+export interface Failure {
+  readonly exit: ExitCode;
+  readonly code: string;
+  /** Undefined: it has been said. */
+  readonly message: string | undefined;
+}
+
+/** What an error means to the one who typed the command. */
+export function failureOf(error: unknown): Failure {
+  if (error instanceof Exit) return { exit: error.code, code: 'exit', message: undefined };
+  if (error instanceof CommanderError)
+    return { exit: error.exitCode === 0 ? 0 : 2, code: 'usage', message: undefined };
+  if (error instanceof UsageError) return { exit: 2, code: 'usage', message: error.message };
+  if (error instanceof PgQueueError) return ofPgQueue(error);
+  return { exit: 1, code: sqlState(error) ?? 'failed', message: databaseMessage(error) };
+}
+
+function ofPgQueue({ code, message }: PgQueueError): Failure {
+  const exits: Readonly<Partial<Record<ErrorCode, ExitCode>>> = {
+    configuration: 78,
+    schema_version: 78,
+    invalid_job: 2,
+  };
+  return { exit: exits[code] ?? 1, code, message };
+}
+
+function databaseMessage(error: unknown): string {
+  const text = describe(error);
+  switch (sqlState(error)) {
+    case '3D000':
+      return `${text}: create it ("createdb"), or name another in --database-url`;
+    case '28P01':
+    case '28000':
+      return `${text}: check user and password in --database-url or PGQUEUE_DATABASE_URL`;
+    case '42501':
+      return `${text}: this command wants more rights; connect as a member of the role <schema>_operator, or as the owner of the schema`;
+    case undefined:
+      return isTransient(error)
+        ? `can't reach PostgreSQL: ${text}; is it running, and is --database-url (or PGQUEUE_DATABASE_URL) right?`
+        : text;
+    default:
+      return text;
+  }
+}
+
+/** Node joins the failures of a host's several addresses into an error without a message. */
+function describe(error: unknown): string {
+  if (error instanceof AggregateError && error.message === '') return error.errors.map(describe).join('; ');
+  return error instanceof Error ? error.message || error.name : String(error);
+}

@@ -1,0 +1,2 @@
+export type { ExitCode } from './errors.ts';
+export { runCli } from './program.ts';

@@ -1,0 +1,39 @@
+/** A length of time in its two largest units: `3m 12s`, `1d 4h`, `250ms`. */
+export function age(ms: number | null): string {
+  if (ms === null) return '-';
+  if (ms < 0) return `-${age(-ms)}`;
+  if (ms < 1_000) return `${Math.round(ms)}ms`;
+  const seconds = Math.floor(ms / 1_000);
+  const [days, hours, minutes] = [
+    Math.floor(seconds / 86_400),
+    Math.floor(seconds / 3_600) % 24,
+    Math.floor(seconds / 60) % 60,
+  ];
+  if (days > 0) return hours > 0 ? `${days}d ${hours}h` : `${days}d`;
+  if (hours > 0) return minutes > 0 ? `${hours}h ${minutes}m` : `${hours}h`;
+  if (minutes > 0) return seconds % 60 > 0 ? `${minutes}m ${seconds % 60}s` : `${minutes}m`;
+  return `${seconds}s`;
+}
+
+export function percent(share: number | null): string {
+  return share === null ? '-' : `${Math.round(share * 100)}%`;
+}
+
+/** One line of at most `max` characters. */
+export function brief(text: string, max = 60): string {
+  const line = text.replaceAll(/\s+/g, ' ').trim();
+  return line.length <= max ? line : `${line.slice(0, max - 1)}…`;
+}
+
+/** What came from a job must not steer the reader's terminal. */
+export function printable(text: string): string {
+  // oxlint-disable-next-line no-control-regex -- control characters are what this is about
+  return text.replaceAll(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/g, (control) => {
+    const code = control.codePointAt(0) ?? 0;
+    return `\\x${code.toString(16).padStart(2, '0')}`;
+  });
+}
+
+export function plural(count: number, one: string, many = `${one}s`): string {
+  return `${count} ${count === 1 ? one : many}`;
+}

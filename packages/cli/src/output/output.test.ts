@@ -1,0 +1,76 @@
+import { expect, test } from 'vitest';
+import { age, brief, percent, plural, printable } from './format.ts';
+import { createOutput } from './output.ts';
+import { redactor } from './redact.ts';
+import { facts, table } from './table.ts';
+
+test.each([
+  [null, '-'],
+  [0, '0ms'],
+  [412.4, '412ms'],
+  [59_999, '59s'],
+  [192_000, '3m 12s'],
+  [180_000, '3m'],
+  [7_260_000, '2h 1m'],
+  [86_400_000 + 4 * 3_600_000, '1d 4h'],
+  [604_800_000, '7d'],
+  [-2_000, '-2s'],
+])('an age of %s ms is %s', (ms, text) => {
+  expect(age(ms)).toBe(text);
+});
+
+test('what came from a job can not steer the terminal', () => {
+  expect(printable('a\u001b[31mb\u0007\u009b\tc\n')).toBe('a\\x1b[31mb\\x07\\x9b\tc\n');
+  expect(brief('one\n  two', 10)).toBe('one two');
+  expect(brief('x'.repeat(20), 5)).toBe('xxxx…');
+  expect([percent(null), percent(0.126), plural(1, 'job'), plural(2, 'job')]).toEqual([
+    '-',
+    '13%',
+    '1 job',
+    '2 jobs',
+  ]);
+});
+
+test('passwords go out of connection strings, whatever is in them', () => {
+  const redact = redactor('postgres://app:p%40ss%2Fw0rd@db.example:5432/app');
+  expect(redact('at postgres://app:p%40ss%2Fw0rd@db.example:5432/app failed')).toBe(
+    'at postgres://app:***@db.example:5432/app failed',
+  );
+  expect(redact('postgresql://u:a:b@c@host/x')).toBe('postgresql://u:***@host/x');
+  expect(redact('?password=hunter2&x=1')).toBe('?password=***&x=1');
+  expect(redact('it was p@ss/w0rd, or p%40ss%2Fw0rd')).toBe('it was ***, or ***');
+  expect(redactor('postgres://postgres:postgres@h/postgres')('the postgres user')).toBe('the postgres user');
+  expect(redactor('no url')('https://example.org:80/@x')).toBe('https://example.org:80/@x');
+});
+
+test('tables are plain for pipes, and drawn for terminals', () => {
+  const rows = [
+    ['a', 1],
+    ['long', null],
+  ];
+  expect(table(['name', 'n'], rows, { lines: false })).toBe('NAME  N\na     1\nlong  -');
+  expect(table(['name', 'n'], rows, { lines: true })).toContain('│');
+  expect(
+    facts([
+      ['a', 1],
+      ['bcd', null],
+    ]),
+  ).toBe('a    1\nbcd  -');
+});
+
+test('progress is shown on a terminal only, and wiped before anything else is said', () => {
+  const said = (isTTY: boolean): string => {
+    let text = '';
+    const stream = { isTTY, write: (chunk: string) => ((text += chunk), true) };
+    const streams = { stdout: stream, stderr: stream } as unknown as Parameters<
+      typeof createOutput
+    >[0]['streams'];
+    const output = createOutput({ json: false, lines: false, redact: (line) => line, streams });
+    output.progress('1 of 2');
+    output.answer({}, () => 'done');
+    output.answer({}, () => 'again');
+    return text;
+  };
+  expect(said(true)).toBe('\r\u001b[K1 of 2\r\u001b[Kdone\nagain\n');
+  expect(said(false)).toBe('done\nagain\n');
+});

@@ -1,0 +1,58 @@
+import { table } from './table.ts';
+import type { Cell } from './table.ts';
+import type { Redact } from './redact.ts';
+
+/** Where a command says things. Everything passes through the redaction. */
+export interface Output {
+  readonly json: boolean;
+  /** The answer of the command: one JSON document, or a text for people. */
+  readonly answer: (value: unknown, text: () => string) => void;
+  /** One item of a stream: a JSON line, or a line for people. */
+  readonly line: (value: unknown, text: () => string) => void;
+  /** For people only, on stderr. */
+  readonly note: (text: string) => void;
+  /** How far a long piece of work is, on stderr, where that is a terminal. */
+  readonly progress: (text: string) => void;
+  readonly table: (heads: readonly string[], rows: readonly (readonly Cell[])[]) => string;
+}
+
+export interface Streams {
+  readonly stdout: NodeJS.WriteStream;
+  readonly stderr: NodeJS.WriteStream;
+}
+
+export function createOutput(options: {
+  readonly json: boolean;
+  readonly redact: Redact;
+  readonly lines: boolean;
+  readonly streams: Streams;
+}): Output {
+  const { json, redact, lines, streams } = options;
+  const { stdout, stderr } = streams;
+  let open = false;
+  const endProgress = (): void => {
+    if (open) stderr.write('\r\u001b[K');
+    open = false;
+  };
+  return {
+    json,
+    answer: (value, text) => {
+      endProgress();
+      stdout.write(`${redact(json ? JSON.stringify(value, null, 2) : text())}\n`);
+    },
+    line: (value, text) => {
+      endProgress();
+      stdout.write(`${redact(json ? JSON.stringify(value) : text())}\n`);
+    },
+    note: (text) => {
+      endProgress();
+      stderr.write(`${redact(text)}\n`);
+    },
+    progress: (text) => {
+      if (!stderr.isTTY) return;
+      open = true;
+      stderr.write(`\r\u001b[K${redact(text)}`);
+    },
+    table: (heads, rows) => table(heads, rows, { lines: lines && stdout.isTTY }),
+  };
+}

@@ -1,0 +1,35 @@
+/** Takes passwords out of a text: those of connection strings in it, and those of the connection string that is in use. */
+export type Redact = (text: string) => string;
+
+/**
+ * @param connectionString its password is taken out wherever it occurs, unless it is short or also a name in the address
+ *   (`postgres:postgres@`), where taking it out would hide more than it protects
+ */
+export function redactor(connectionString?: string): Redact {
+  const secrets = connectionString === undefined ? [] : secretsOf(connectionString);
+  return (text) => {
+    let clean = text
+      .replaceAll(/(\bpostgres(?:ql)?:\/\/[^\s:/@'"]*):[^\s'"]*@/gi, '$1:***@')
+      .replaceAll(/\b(password|sslpassword)=[^\s&'"]+/gi, '$1=***');
+    for (const secret of secrets) clean = clean.replaceAll(secret, '***');
+    return clean;
+  };
+}
+
+function secretsOf(connectionString: string): readonly string[] {
+  if (!URL.canParse(connectionString)) return [];
+  const url = new URL(connectionString);
+  const names = new Set([url.username, url.hostname, url.pathname.slice(1)]);
+  const given = [url.password, url.searchParams.get('password') ?? ''];
+  return given
+    .flatMap((secret) => [secret, decoded(secret)])
+    .filter((secret) => secret.length >= 6 && !names.has(secret));
+}
+
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}

@@ -1,0 +1,37 @@
+import Table from 'cli-table3';
+import { printable } from './format.ts';
+
+export type Cell = string | number | null;
+
+/** Columns under their names. On a terminal with lines around them; else plain, for grep and awk. */
+export function table(
+  heads: readonly string[],
+  rows: readonly (readonly Cell[])[],
+  { lines }: { readonly lines: boolean },
+): string {
+  const cells = rows.map((row) => row.map((cell) => printable(String(cell ?? '-'))));
+  if (!lines) return plain([heads.map((head) => head.toUpperCase()), ...cells]);
+  const drawn = new Table({ head: [...heads], style: { head: ['bold'], border: ['grey'], compact: true } });
+  for (const row of cells) drawn.push(row);
+  return drawn.toString();
+}
+
+/** Names and values, one a line. */
+export function facts(pairs: readonly (readonly [string, Cell])[]): string {
+  const width = Math.max(...pairs.map(([name]) => name.length));
+  return pairs.map(([name, value]) => `${name.padEnd(width)}  ${printable(String(value ?? '-'))}`).join('\n');
+}
+
+function plain(rows: readonly (readonly string[])[]): string {
+  const widths = (rows[0] ?? []).map((_, column) =>
+    Math.max(...rows.map((row) => (row[column] ?? '').length)),
+  );
+  return rows
+    .map((row) =>
+      row
+        .map((cell, column) => cell.padEnd(widths[column] ?? 0))
+        .join('  ')
+        .trimEnd(),
+    )
+    .join('\n');
+}

@@ -1,0 +1,66 @@
+import { isUuid, parseDuration } from '@pgqueue/core';
+import { InvalidArgumentError } from 'commander';
+
+/** Parsers of arguments and options: what they refuse is wrong usage. */
+
+export function whole(min: number, max: number): (text: string) => number {
+  return (text) => {
+    const value = Number(text);
+    if (/^-?\d+$/.test(text) && value >= min && value <= max) return value;
+    throw new InvalidArgumentError(`It must be a whole number from ${min} to ${max}.`);
+  };
+}
+
+export function uuid(text: string): string {
+  if (isUuid(text)) return text.toLowerCase();
+  throw new InvalidArgumentError('A job id is a UUID.');
+}
+
+export function uuids(text: string, before: readonly string[] = []): readonly string[] {
+  return [...before, uuid(text)];
+}
+
+/** Milliseconds. */
+export function duration(text: string): number {
+  const ms = parseDuration(text);
+  if (ms !== undefined) return ms;
+  throw new InvalidArgumentError('It must be a duration, such as 500ms, 30s, 5m, 2h or 7d.');
+}
+
+export type Moment =
+  | { readonly kind: 'at'; readonly date: Date }
+  | { readonly kind: 'in'; readonly ms: number };
+
+/** A time (ISO 8601, with its zone), or a duration from now. */
+export function moment(text: string): Moment {
+  const ms = parseDuration(text);
+  if (ms !== undefined) return { kind: 'in', ms };
+  const date = new Date(text);
+  const isIso = /^\d{4}-\d{2}-\d{2}T[\d:.]+(?:Z|[+-]\d{2}:?\d{2})$/.test(text);
+  if (isIso && Number.isFinite(date.getTime())) return { kind: 'at', date };
+  throw new InvalidArgumentError(
+    'It must be a time with its zone, such as 2030-01-31T08:00:00Z, or a duration from now, such as 15m.',
+  );
+}
+
+/** By this machine's clock, for what only takes a time. */
+export function dateOf(given: Moment): Date {
+  return given.kind === 'at' ? given.date : new Date(Date.now() + given.ms);
+}
+
+export function json(text: string): unknown {
+  try {
+    return JSON.parse(text) as unknown;
+  } catch (error) {
+    throw new InvalidArgumentError(
+      `It must be JSON (${error instanceof Error ? error.message : String(error)}).`,
+    );
+  }
+}
+
+export function jsonObject(text: string): Readonly<Record<string, unknown>> {
+  const value = json(text);
+  if (typeof value === 'object' && value !== null && !Array.isArray(value))
+    return value as Record<string, unknown>;
+  throw new InvalidArgumentError('It must be a JSON object.');
+}

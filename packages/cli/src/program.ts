@@ -1,0 +1,78 @@
+import { readFileSync } from 'node:fs';
+import { Command } from 'commander';
+import { addDead } from './commands/dead.ts';
+import { addDev } from './commands/dev.ts';
+import { addDoctor } from './commands/doctor.ts';
+import { addEnqueue } from './commands/enqueue.ts';
+import { addExplain } from './commands/explain.ts';
+import { examples } from './commands/help.ts';
+import { addJobs } from './commands/jobs.ts';
+import { addMigrate } from './commands/migrate.ts';
+import { addNodes } from './commands/nodes.ts';
+import { addQueues } from './commands/queues.ts';
+import { addScheduler } from './commands/scheduler.ts';
+import { addSchedules } from './commands/schedules.ts';
+import { addStatus } from './commands/status.ts';
+import { addWorker } from './commands/worker.ts';
+import { readEnv } from './env.ts';
+import type { ExitCode } from './errors.ts';
+import { failureOf } from './errors.ts';
+import { redactor } from './output/redact.ts';
+import type { Redact } from './output/redact.ts';
+import type { GlobalOptions } from './settings.ts';
+
+/** Runs one command line (without `node` and the script). Resolves to the exit code; writes to stdout and stderr. */
+export async function runCli(args: readonly string[]): Promise<ExitCode> {
+  const redact = redactor(urlIn(args) ?? readEnv().databaseUrl);
+  const program = buildProgram(redact);
+  try {
+    await program.parseAsync([...args], { from: 'user' });
+    return 0;
+  } catch (error) {
+    const { exit, code, message } = failureOf(error);
+    if (message !== undefined) {
+      const isJson = program.opts<GlobalOptions>().json === true;
+      const text = isJson ? JSON.stringify({ error: { code, message } }) : `pgqueue: ${message}`;
+      process.stderr.write(`${redact(text)}\n`);
+    }
+    return exit;
+  }
+}
+
+function buildProgram(redact: Redact): Command {
+  const program = new Command('pgqueue')
+    .description(
+      'A Postgres job queue in two tiers: fair, exact about limits, and able to say why a job is not running.',
+    )
+    .version(version(), '-V, --version', 'show the version')
+    .option('--json', 'answer with one JSON document, or JSON lines for streams')
+    .option('--database-url <url>', 'connection string; else PGQUEUE_DATABASE_URL, then DATABASE_URL')
+    .option('--schema <name>', 'the schema of the installation; default pgqueue')
+    .showHelpAfterError('(--help shows what there is)')
+    .showSuggestionAfterError()
+    .configureHelp({ showGlobalOptions: true })
+    .configureOutput({
+      writeOut: (text) => void process.stdout.write(text),
+      writeErr: (text) => void process.stderr.write(redact(text)),
+    })
+    .exitOverride();
+  for (const add of [addDev, addMigrate, addDoctor, addStatus, addScheduler, addWorker]) add(program);
+  for (const add of [addEnqueue, addJobs, addDead, addExplain, addQueues, addNodes, addSchedules])
+    add(program);
+  examples(program, [
+    ['dev', 'a database, a scheduler and a worker for your laptop, in one process'],
+    ['migrate && pgqueue status', 'a first installation'],
+  ]);
+  return program;
+}
+
+/** The connection string given on the command line, before anything is parsed: also a wrong usage must not show it. */
+function urlIn(args: readonly string[]): string | undefined {
+  const at = args.findIndex((arg) => arg === '--database-url' || arg.startsWith('--database-url='));
+  return at < 0 ? undefined : args[at]?.split('=').slice(1).join('=') || args[at + 1];
+}
+
+function version(): string {
+  const text = readFileSync(new URL('../package.json', import.meta.url), 'utf8');
+  return (JSON.parse(text) as { readonly version: string }).version;
+}

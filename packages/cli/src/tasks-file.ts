@@ -1,0 +1,43 @@
+import { statSync } from 'node:fs';
+import { resolve } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import type { TaskHandler } from '@pgqueue/core';
+import { isTaskHandler } from '@pgqueue/core';
+
+export type TasksFile =
+  | { readonly kind: 'tasks'; readonly tasks: readonly TaskHandler[] }
+  | { readonly kind: 'problem'; readonly problem: string };
+
+/**
+ * Imports a module (.js, .mjs, .ts, .mts) and takes every handler that it exports, alone or in an array (`tasks`). What is
+ * wrong comes back as a text, so that it can be told together with other problems of the configuration.
+ */
+export async function loadTasks(file: string): Promise<TasksFile> {
+  const problem = (text: string): TasksFile => ({ kind: 'problem', problem: `--tasks ${file}: ${text}` });
+  const path = resolve(file);
+  if (!/\.[cm]?[jt]s$/.test(path)) return problem('is no module: give a .js, .mjs, .ts or .mts file');
+  if (statSync(path, { throwIfNoEntry: false })?.isFile() !== true) return problem('there is no such file');
+  let exported: Readonly<Record<string, unknown>>;
+  try {
+    exported = (await import(pathToFileURL(path).href)) as Readonly<Record<string, unknown>>;
+  } catch (error) {
+    return problem(
+      `can't be imported: ${error instanceof Error ? `${error.name}: ${error.message}` : String(error)}`,
+    );
+  }
+  const tasks = [...new Set(Object.values(exported).flatMap(handlersIn))];
+  if (tasks.length === 0) {
+    return problem(
+      `exports no task handlers (it exports ${Object.keys(exported).join(', ') || 'nothing'}); export what implement(task, handler) returns, or an array of them named tasks`,
+    );
+  }
+  const names = tasks.map(({ task }) => task.name);
+  const twice = names.filter((name, index) => names.indexOf(name) !== index);
+  if (twice.length > 0) return problem(`has two handlers of task ${[...new Set(twice)].join(', ')}`);
+  return { kind: 'tasks', tasks };
+}
+
+function handlersIn(value: unknown): readonly TaskHandler[] {
+  if (isTaskHandler(value)) return [value];
+  return Array.isArray(value) ? value.filter(isTaskHandler) : [];
+}

@@ -1,0 +1,194 @@
+import { openDatabase } from '@pgqueue/postgres';
+import type { Database } from '@pgqueue/postgres';
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { cliOf } from '../support/cli.ts';
+import type { CliResult } from '../support/cli.ts';
+import type { TestDatabase } from '../support/database.ts';
+import { createTestDatabase } from '../support/database.ts';
+import { seedOf } from '../support/seed.ts';
+
+let own: TestDatabase;
+let database: Database;
+const { die, insert, reset, run, sql } = seedOf(() => database);
+const { ask, pgqueue } = cliOf(() => own.url);
+
+beforeAll(async () => {
+  own = await createTestDatabase();
+  database = openDatabase({ connectionString: own.url, connectionsMax: 2 });
+});
+afterAll(async () => {
+  await database.close();
+  await own.drop();
+});
+beforeEach(reset);
+
+describe('changing', () => {
+  test('enqueue takes every option of a job', async () => {
+    const id = '01990000-0000-7000-8000-00000000000b';
+    const options = {
+      '--payload': '{"to": "ada"}',
+      '--payload-version': '2',
+      '--queue': 'mail',
+      '--key': 'tenant',
+      '--priority': '-5',
+      '--attributes': '{"plan":"pro"}',
+      '--run-after': '2999-01-01T00:00:00Z',
+      '--expires-at': '2999-02-01T00:00:00+01:00',
+      '--timeout': '90s',
+      '--max-tries': '7',
+      '--max-crashes': '2',
+      '--backoff': 'linear',
+      '--backoff-base': '5s',
+      '--unique-key': 'u',
+      '--id': id,
+      '--traceparent': `00-${'a'.repeat(32)}-${'b'.repeat(16)}-01`,
+    };
+    const first = await pgqueue('enqueue', 'send-email', ...Object.entries(options).flat());
+    expect(first).toMatchObject({ code: 0, stdout: `${id}  enqueued\n` });
+    const [row] = await sql(
+      'select *, extract(epoch from timeout)::int as seconds from pgqueue.queue where id = $1',
+      [id],
+    );
+    expect(row).toMatchObject({
+      task: 'send-email',
+      payload: { to: 'ada' },
+      payload_version: 2,
+      queue: 'mail',
+      key: 'tenant',
+      priority: -5,
+      attributes: { plan: 'pro' },
+      run_after: new Date('2999-01-01T00:00:00Z'),
+      expires_at: new Date('2999-01-31T23:00:00Z'),
+      seconds: 90,
+      max_tries: 7,
+      max_crashes: 2,
+      retry: expect.objectContaining({ kind: 'linear', baseMs: 5_000 }),
+      unique_key: 'u',
+      trace: { traceparent: expect.stringContaining('-bbbb') },
+    });
+    const kept = await pgqueue('enqueue', 'send-email', '--unique-key', 'u', '--json');
+    expect(JSON.parse(kept.stdout)).toEqual({ id, outcome: 'kept' });
+    const plain = await pgqueue('enqueue', 'hello', '--run-after', '1h', '--json');
+    const [later] = await sql(
+      `select run_after > now() + interval '59 minutes' as later, payload from pgqueue.queue where id = $1`,
+      [JSON.parse(plain.stdout).id],
+    );
+    expect(later).toEqual({ later: true, payload: {} });
+  });
+
+  test('jobs amend, retry, cancel and delete', async () => {
+    const [a, b] = [await insert(), await insert({ run_after: '2999-01-01T00:00:00Z' })];
+    const amended = await pgqueue(
+      'jobs',
+      'amend',
+      a,
+      b,
+      '--priority',
+      '-3',
+      '--run-after',
+      '2999-03-01T00:00:00Z',
+      '--json',
+    );
+    expect(JSON.parse(amended.stdout).jobs).toEqual([a, b].map((id) => ({ id, verdict: 'changed' })));
+    expect(await sql('select distinct priority, run_after from pgqueue.queue')).toEqual([
+      { priority: -3, run_after: new Date('2999-03-01T00:00:00Z') },
+    ]);
+    expect(await pgqueue('jobs', 'retry', b)).toMatchObject({ code: 0, stdout: `${b}  changed\n` });
+    expect(await sql('select run_after from pgqueue.queue where id = $1', [b])).toEqual([
+      { run_after: null },
+    ]);
+    expect(await pgqueue('jobs', 'cancel', a)).toMatchObject({ code: 0, stdout: `${a}  cancelled\n` });
+    const deleted = await pgqueue('jobs', 'delete', a, b);
+    expect(deleted).toMatchObject({ code: 0, stdout: `${a}  erased\n${b}  erased\n` });
+    expect(await sql('select from pgqueue.job')).toEqual([]);
+    const running = await insert();
+    await run('n', [running]);
+    expect(await pgqueue('jobs', 'delete', running)).toMatchObject({
+      code: 1,
+      stdout: `${running}  unchanged\n`,
+    });
+  });
+
+  test('dead list, redrive and purge', async () => {
+    const ids = [await die({ queue: 'a' }), await die({ queue: 'a' }), await die({ queue: 'b' })];
+    const { text, json } = await ask('dead', 'list', '--queue', 'a', '--limit', '1');
+    expect(text).toMatch(
+      new RegExp(
+        `^ID +QUEUE .*\\n${ids[1]} +a +hello +gave_up +1 +0 .* no\\nmore: --after \\d+_${ids[1]}\\n$`,
+      ),
+    );
+    const next = await pgqueue('dead', 'list', '--queue', 'a', '--after', json.next, '--json');
+    expect(JSON.parse(next.stdout)).toMatchObject({ jobs: [{ id: ids[0] }], next: null });
+    expect(await pgqueue('dead', 'redrive', '--queue', 'a')).toMatchObject({
+      code: 0,
+      stdout: '2 jobs redriven\n',
+      stderr: '',
+    });
+    const purged = await pgqueue('dead', 'purge', '--all', '--json');
+    expect(JSON.parse(purged.stdout)).toEqual({ purged: 1, skipped: 0, total: 1 });
+    expect((await pgqueue('dead', 'list')).stdout).toBe('no dead letters\n');
+  });
+
+  test('queues pause, set, list and resume', async () => {
+    expect(await pgqueue('queues', 'pause', 'mail')).toMatchObject({
+      code: 0,
+      stdout: 'queue mail is paused\n',
+    });
+    const set = await pgqueue('queues', 'set', 'mail', '--pool', 'slow', '--retention', '2d', '--json');
+    expect(JSON.parse(set.stdout)).toEqual({ queue: 'mail', pool: 'slow', retention: 172_800_000 });
+    const { text, json } = await ask('queues', 'list');
+    expect(text).toMatch(/^QUEUE +PAUSED .*\nmail +yes +slow +2d +0 /);
+    expect(json.queues).toMatchObject([{ queue: 'mail', paused: true, pool: 'slow' }]);
+    expect((await pgqueue('queues', 'resume', 'mail', '--json')).stdout).toContain('"paused": false');
+  });
+
+  test('schedules set, list, pause, resume and remove', async () => {
+    const set = [
+      'schedules',
+      'set',
+      'nightly',
+      '--cron',
+      '0 3 * * *',
+      '--timezone',
+      'Europe/Berlin',
+      '--task',
+      'report',
+    ];
+    expect((await pgqueue(...set, '--payload', '{"a":1}', '--max-tries', '3')).stdout).toBe(
+      'schedule nightly is created\n',
+    );
+    expect(JSON.parse((await pgqueue(...set, '--json')).stdout)).toEqual({
+      schedule: 'nightly',
+      outcome: 'changed',
+    });
+    const { text, json } = await ask('schedules', 'list');
+    expect(text).toMatch(/\nnightly +0 3 \* \* \* +Europe\/Berlin +report +\{\} +not planned yet +never\n$/);
+    expect(json.schedules).toMatchObject([{ name: 'nightly', cron: '0 3 * * *' }]);
+    expect((await pgqueue('schedules', 'pause', 'nightly')).stdout).toBe('schedule nightly is paused\n');
+    expect((await pgqueue('schedules', 'resume', 'nightly')).stdout).toBe('schedule nightly goes on\n');
+    expect((await pgqueue('schedules', 'remove', 'nightly', '--json')).stdout).toContain('"removed"');
+  });
+
+  test('migrate makes a schema, says so, and its roles on request', async () => {
+    const there = (...more: readonly string[]): Promise<CliResult> =>
+      pgqueue('migrate', '--schema', 'second', ...more);
+    const before = await there('--status');
+    expect(before).toMatchObject({
+      code: 1,
+      stdout: expect.stringMatching(/^1 +0001_tables\.sql +no +not yet$/m),
+    });
+    expect(before.stdout).toContain('run "pgqueue migrate"');
+    const made = await there();
+    expect(made).toMatchObject({
+      code: 0,
+      stdout: expect.stringMatching(/^applied 0001_tables\.sql\n[^]*migrations applied\n$/),
+    });
+    const again = await there('--json');
+    expect(JSON.parse(again.stdout)).toEqual({ schema: 'second', applied: [], roles: false });
+    const after = await there('--status', '--json');
+    expect(after.code).toBe(0);
+    expect(JSON.parse(after.stdout).missing).toBe(0);
+    expect((await pgqueue('status', '--schema', 'second')).code).toBe(0);
+    await sql('drop schema second cascade');
+  });
+});

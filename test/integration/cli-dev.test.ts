@@ -1,0 +1,69 @@
+import { chmodSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { connect } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { until } from '../support/actors.ts';
+import { cliOf, startCli } from '../support/cli.ts';
+import type { CliProcess } from '../support/cli.ts';
+
+let folder: string;
+let url = '';
+const { pgqueue } = cliOf(() => url);
+
+beforeAll(() => {
+  folder = mkdtempSync(join(tmpdir(), 'pgqueue-dev-test-'));
+  chmodSync(folder, 0o755); // as root, the server runs as another user
+});
+afterAll(() => {
+  rmSync(folder, { recursive: true, force: true });
+});
+
+async function startDev(): Promise<CliProcess> {
+  const dev = startCli(['dev', '--data', join(folder, 'data'), '--json']);
+  await dev.says('"event":"ready"');
+  url = JSON.parse(dev.output().stdout).databaseUrl;
+  return dev;
+}
+
+/** Processes that name the data folder on their command line. */
+function processesOf(data: string): readonly string[] {
+  return readdirSync('/proc')
+    .filter((name) => /^\d+$/.test(name) && Number(name) !== process.pid)
+    .filter((pid) => {
+      try {
+        return readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes(data);
+      } catch {
+        return false; // it has ended meanwhile
+      }
+    });
+}
+
+function answers(): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connect({ host: '127.0.0.1', port: Number(new URL(url).port) });
+    socket.once('connect', () => resolve(true)).once('error', () => resolve(false));
+    socket.once('connect', () => socket.destroy());
+  });
+}
+
+test('dev brings everything, keeps the data, and leaves no process behind', async () => {
+  const dev = await startDev();
+  const { stdout } = await pgqueue('enqueue', 'hello', '--payload', '{"n":1}', '--json');
+  const { id } = JSON.parse(stdout);
+  const show = async (): Promise<ReturnType<typeof JSON.parse>> =>
+    JSON.parse((await pgqueue('jobs', 'show', id, '--json')).stdout);
+  await until('hello to be done', async () => (await show()).status === 'done');
+  expect(await show()).toMatchObject({ result: { hello: { n: 1 }, from: id } });
+  dev.process.kill('SIGINT');
+  expect(await dev.ended).toMatchObject({ code: 0, stdout: expect.stringContaining('"event":"stopped"') });
+  expect(await answers()).toBe(false);
+  expect(processesOf(folder)).toEqual([]);
+
+  const again = await startDev();
+  expect((await show()).status).toBe('done');
+  again.process.kill('SIGKILL');
+  await again.ended;
+  await until('the database to follow it', () => processesOf(folder).length === 0);
+  expect(await answers()).toBe(false);
+});
