@@ -89,7 +89,7 @@ interface Kills {
   readonly takeoverMaxMs: number;
 }
 
-/** Kills one of the two, the leader or the standby, and starts it again; never both at once. */
+/** Kills one of the two, more often the leader, and starts it again; never both at once. */
 async function killSchedulers(
   database: Database,
   { url, seconds, seed }: TakeoverOptions,
@@ -101,9 +101,10 @@ async function killSchedulers(
   let takeoverMaxMs = 0;
   while (performance.now() < deadline) {
     await new Promise((resolve) => setTimeout(resolve, 300 + random() * 1_500));
-    const names = [...schedulers.keys()];
-    const name = names[Math.floor(random() * names.length)] ?? '';
     const before = await leaderOf(database);
+    const wantsLeader = random() < 0.7;
+    const name =
+      [...schedulers.keys()].find((one) => before.leader?.startsWith(one) === wantsLeader) ?? 'left';
     schedulers.get(name)?.signal('SIGKILL');
     kills += 1;
     if (before.leader?.startsWith(name) === true) {
