@@ -7,7 +7,8 @@
 -- Safe because: the items are locked (SKIP LOCKED) before they are leased; lock_timeout is the database's clock, read
 -- once at the start; a node that was reset, lost or replaced is refused by its incarnation. A job that was replaced,
 -- cancelled or delayed has no ready item any more, so an old payload can't be read here.
--- Where slots stay free, expired leases are reaped first (this is how a node steals), then claimed like any other.
+-- Where slots stay free and all was looked at (p_from 0), expired leases are reaped, then claimed like any other: this is how
+-- a node steals. Looking for them costs a walk over all items, which a claim from a low-water mark spares.
 -- Served by work_queue's primary key from p_from on (the caller's low-water mark), and queue's primary key.
 create function claim(p_node text, p_incarnation uuid, p_max integer, p_token uuid default gen_random_uuid(), p_from bigint default 0)
   returns table ("position" bigint, id uuid, token uuid, queue text, task text, key text, priority integer, attributes jsonb,
@@ -16,6 +17,7 @@ create function claim(p_node text, p_incarnation uuid, p_max integer, p_token uu
   language plpgsql volatile security definer
   set search_path from current
   set plan_cache_mode = force_generic_plan
+  set jit = off
   set enable_seqscan = off
   set enable_bitmapscan = off
   set enable_hashjoin = off
@@ -59,9 +61,28 @@ begin
       from leased l order by l.position;
     get diagnostics v_got = row_count;
     v_left := v_left - v_got;
-    exit when v_left <= 0 or not exists (select from work_queue w where w.position >= 0 and w.lock_timeout <= v_now);
+    exit when v_left <= 0 or p_from > 0 or not exists (select from work_queue w where w.position >= 0 and w.lock_timeout <= v_now);
     exit when not exists (select from reap(v_left));
     v_from := 0;
   end loop;
+end
+$$;
+
+-- For a node whose claim got no reply: gives back what that claim leased, uncounted; returns how many. Locks the node's row, so
+-- that a claim which is still under way ends first.
+create function release_claim(p_node text, p_token uuid) returns integer
+  language plpgsql volatile security definer
+  set search_path from current
+  set enable_seqscan = off
+as $$
+declare
+  v_count integer;
+begin
+  perform from node n where n.id = p_node for update;
+  select count(*) into v_count
+  from (select array_agg(w.id) as ids, array_agg(w.lock_token) as tokens
+        from work_queue w where w.position >= 0 and w.lock_key = p_node and w.lock_token = p_token having count(*) > 0) held,
+    lateral release(held.ids, held.tokens);
+  return v_count;
 end
 $$;

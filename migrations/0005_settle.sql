@@ -15,20 +15,22 @@
 -- Safe because: one statement. The work item goes only if its token matches, and what happens to the job follows from the
 -- rows that went (a retry in two statements lets the scheduler skip a job whose item is still there: lost for ever).
 -- Work items are locked before jobs, as everywhere. Served by work_queue_id and queue's primary key.
+-- Plans: each table is also asked for `id = any (p_ids)`, and nested loops are off. So the only plan is an index lookup of
+-- these ids, hashed against the input; with nested loops, a planner that believed in one row read all jobs for each of them.
 create function settle(p_ids uuid[], p_tokens uuid[], p_outcomes text[], p_delays_ms float8[], p_data text[], p_repeat boolean default false)
   returns table (job_id uuid, verdict text)
   language plpgsql volatile security definer
   set search_path from current
   set plan_cache_mode = force_generic_plan
+  set jit = off
   set enable_seqscan = off
   set enable_bitmapscan = off
-  set enable_hashjoin = off
+  set enable_nestloop = off
   set enable_mergejoin = off
 as $$
 #variable_conflict use_column
 declare
   v_now timestamptz := clock_timestamp();
-  v_accepted uuid[];
 begin
   if exists (select from unnest(p_outcomes) o where o is null or o not in ('done', 'retry', 'dead', 'snooze', 'cancelled')) then
     raise exception 'unknown outcome in %', p_outcomes using errcode = '22023';
@@ -40,12 +42,12 @@ begin
   ),
   gone as (
     delete from work_queue w using input i
-    where w.id = i.id and w.lock_token = i.token
+    where w.id = any (p_ids) and w.id = i.id and w.lock_token = i.token
     returning w.id, w.lock_key, w.lock_token, w.started, w.cancelled is not null as stop, i.outcome, i.delay_ms, i.data
   ),
   ended as (
     delete from queue q using gone g
-    where q.id = g.id
+    where q.id = any (p_ids) and q.id = g.id
       and (g.outcome in ('done', 'dead', 'cancelled') or (g.outcome in ('retry', 'snooze') and g.stop)
            or (g.outcome = 'retry' and q.tries + 1 >= q.max_tries))
     returning q.*, g.lock_key, g.lock_token, g.started, g.data, g.stop, g.outcome,
@@ -58,7 +60,7 @@ begin
         tries = q.tries + (g.outcome = 'retry')::integer,
         errors = case when g.outcome = 'retry' then with_error(q.errors, g.data, g.lock_key, q.tries + 1, v_now) else q.errors end
     from gone g
-    where q.id = g.id and not g.stop
+    where q.id = any (p_ids) and q.id = g.id and not g.stop
       and (g.outcome = 'snooze' or (g.outcome = 'retry' and q.tries + 1 < q.max_tries))
     returning q.id, g.outcome
   ),
@@ -88,9 +90,10 @@ begin
     return query
       select x.id, 'repeated'::text
       from unnest(p_ids, p_tokens) as x (id, token)
-      where exists (select from history h where h.id = x.id and h.token = x.token)
-         or exists (select from dead_letter d where d.id = x.id and d.token = x.token)
-         or exists (select from queue q where q.id = x.id and q.last_token = x.token);
+      -- scalar subqueries can only be looked up; EXISTS under OR is hashed, from a scan of everything
+      where (select h.id from history h where h.id = x.id and h.token = x.token limit 1) is not null
+         or (select d.id from dead_letter d where d.id = x.id and d.token = x.token) is not null
+         or (select q.id from queue q where q.id = x.id and q.last_token = x.token) is not null;
   end if;
 end
 $$;

@@ -2,14 +2,16 @@
 -- compatible: yes
 
 -- Moves the timeouts: each lease ends p_ms from now. A lease that has run out but that nobody has taken can be extended;
--- an id that is missing from the answer was lost. Served by work_queue_id.
+-- an id that is missing from the answer was lost. Served by work_queue_id; 0005 says why nested loops are off.
 create function extend(p_ids uuid[], p_tokens uuid[], p_ms float8[])
   returns table (job_id uuid, lease_ms double precision, cancelled boolean)
   language plpgsql volatile security definer
   set search_path from current
   set plan_cache_mode = force_generic_plan
+  set jit = off
   set enable_seqscan = off
-  set enable_hashjoin = off
+  set enable_bitmapscan = off
+  set enable_nestloop = off
   set enable_mergejoin = off
 as $$
 #variable_conflict use_column
@@ -22,7 +24,7 @@ begin
   return query
     update work_queue w set lock_timeout = v_now + x.ms * interval '1 millisecond'
     from unnest(p_ids, p_tokens, p_ms) as x (id, token, ms)
-    where w.id = x.id and w.lock_token = x.token
+    where w.id = any (p_ids) and w.id = x.id and w.lock_token = x.token
     returning w.id, x.ms, w.cancelled is not null;
 end
 $$;
@@ -39,8 +41,10 @@ create function release(p_ids uuid[], p_tokens uuid[]) returns setof uuid
   language plpgsql volatile security definer
   set search_path from current
   set plan_cache_mode = force_generic_plan
+  set jit = off
   set enable_seqscan = off
-  set enable_hashjoin = off
+  set enable_bitmapscan = off
+  set enable_nestloop = off
   set enable_mergejoin = off
 as $$
 #variable_conflict use_column
@@ -49,7 +53,7 @@ begin
     update work_queue w
     set lock_key = null, lock_token = null, lock_timeout = null, started = null, progress = null
     from unnest(p_ids, p_tokens) as x (id, token)
-    where w.id = x.id and w.lock_token = x.token
+    where w.id = any (p_ids) and w.id = x.id and w.lock_token = x.token
     returning w.id;
   if found then
     perform pg_notify(current_schema() || ':work', '');
@@ -85,13 +89,16 @@ create function crash(p_positions bigint[], p_why text)
   returns table (job_id uuid, verdict text)
   language plpgsql volatile security definer
   set search_path from current
+  set jit = off
   set enable_seqscan = off
-  set enable_hashjoin = off
+  set enable_bitmapscan = off
+  set enable_nestloop = off
   set enable_mergejoin = off
 as $$
 #variable_conflict use_column
 declare
   v_now timestamptz := clock_timestamp();
+  v_ids uuid[] := array(select w.id from work_queue w where w.position = any (p_positions) and w.lock_key is not null);
 begin
   return query
   with lost as materialized (
@@ -103,12 +110,12 @@ begin
     set crashes = q.crashes + 1,
         errors = with_error(q.errors, jsonb_build_object('kind', 'crash', 'message', p_why), l.lock_key, q.tries + 1, v_now)
     from lost l
-    where q.id = l.id and not l.stop and q.crashes + 1 < q.max_crashes
+    where q.id = any (v_ids) and q.id = l.id and not l.stop and q.crashes + 1 < q.max_crashes
     returning q.id
   ),
   ended as (
     delete from queue q using lost l
-    where q.id = l.id and (l.stop or q.crashes + 1 >= q.max_crashes)
+    where q.id = any (v_ids) and q.id = l.id and (l.stop or q.crashes + 1 >= q.max_crashes)
     returning q.*, l.lock_key, l.lock_token, l.started, l.stop,
       with_error(q.errors, jsonb_build_object('kind', 'crash', 'message', p_why), l.lock_key, q.tries + 1, v_now) as all_errors
   ),
@@ -116,12 +123,12 @@ begin
     update work_queue w
     set lock_key = null, lock_token = null, lock_timeout = null, started = null, progress = null
     from lost l
-    where w.position = l.position and l.id in (select c.id from counted c)
+    where w.position = any (p_positions) and w.position = l.position and l.id in (select c.id from counted c)
     returning w.id
   ),
   removed as (
     delete from work_queue w using lost l
-    where w.position = l.position and l.id not in (select c.id from counted c)
+    where w.position = any (p_positions) and w.position = l.position and l.id not in (select c.id from counted c)
     returning w.id
   ),
   kept as (
@@ -152,6 +159,7 @@ create function reap(p_max integer default 1000)
   returns table (job_id uuid, verdict text)
   language plpgsql volatile security definer
   set search_path from current
+  set jit = off
   set enable_seqscan = off
 as $$
 #variable_conflict use_column

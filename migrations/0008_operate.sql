@@ -16,7 +16,7 @@ begin
   where position = any (array(
     select w.position from work_queue w where w.id = any (p_ids) and w.lock_key is null for update skip locked));
   return array(
-    select q.id from queue q where q.id = any (p_ids) and not exists (select from work_queue w where w.id = q.id));
+    select q.id from queue q where q.id = any (p_ids) and (select w.id from work_queue w where w.id = q.id) is null);
 end
 $$;
 
@@ -50,7 +50,7 @@ begin
   return query
     select q.id, 'busy'::text from queue q
     where q.id = any (p_ids)
-      and not exists (select from work_queue w where w.id = q.id and w.cancelled is not null);
+      and (select w.id from work_queue w where w.id = q.id and w.cancelled is not null) is null;
   if found or exists (select from work_queue w where w.id = any (p_ids) and w.cancelled is not null) then
     perform pg_notify(current_schema() || ':cancel', '');
   end if;
@@ -121,6 +121,7 @@ $$;
 create function expire(p_leader text, p_epoch bigint, p_max integer) returns integer
   language plpgsql volatile security definer
   set search_path from current
+  set jit = off
   set enable_seqscan = off
 as $$
 declare

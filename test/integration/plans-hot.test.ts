@@ -1,0 +1,155 @@
+import { randomUUID } from 'node:crypto';
+import pg from 'pg';
+import { expect, test } from 'vitest';
+import { createTestDatabase } from '../support/database.ts';
+import { load, openExplained, planProblems, tokenOfLoad } from './plans-support.ts';
+
+/**
+ * After VACUUM has seen a momentarily empty table, the planner believes in a row or none. Each hot statement must keep to its index
+ * then, too: so the same statements are explained on empty tables, on large ones with statistics of one row, and on large ones.
+ */
+const states: Readonly<Record<string, (client: pg.Client) => Promise<void>>> = {
+  empty: vacuum,
+  stale: async (client) => {
+    await load(client, 20);
+    await vacuum(client);
+    await load(client, 200_000);
+  },
+  'stale, seen empty': async (client) => {
+    await vacuum(client);
+    await load(client, 100_000);
+  },
+  large: async (client) => {
+    await load(client, 200_000);
+    await vacuum(client);
+  },
+};
+
+const tables = ['queue', 'work_queue', 'history_default', 'dead_letter'] as const;
+
+async function vacuum(client: pg.Client): Promise<void> {
+  for (const table of tables) await client.query(`vacuum analyze pgqueue.${table}`);
+}
+
+const leader = ['leader', 1] as const;
+const node = randomUUID();
+
+/** Each once on what the earlier ones left. Ids come from the tables, so that the statements have work to do. */
+const statements: Readonly<Record<string, readonly [string, readonly unknown[]]>> = {
+  tick_due: ['select pgqueue.tick_due()', []],
+  promote: ['select * from pgqueue.promote($1, $2, 500)', leader],
+  expire: ['select pgqueue.expire($1, $2, 500)', leader],
+  candidates: [
+    `select * from pgqueue.candidates('{"q0": "k5"}', '{"q0": {"k3": [0, 5000]}}', 500, 200, 100)`,
+    [],
+  ],
+  dispatch: [
+    `select * from pgqueue.dispatch($1, $2, $3::uuid[], array_fill('default'::text, array[cardinality($3::uuid[])]), 'p', '{}', true)`,
+    [...leader, 'pending'],
+  ],
+  reap: ['select * from pgqueue.reap(100)', []],
+  claim: ['select * from pgqueue.claim($1, $2, 100, $3)', ['node', node, tokenOfLoad]],
+  extend: [
+    `select * from pgqueue.extend($1::uuid[], array_fill($2::uuid, array[cardinality($1::uuid[])]), array_fill(1000::float8, array[cardinality($1::uuid[])]))`,
+    ['leased', tokenOfLoad],
+  ],
+  heartbeat: [
+    `select * from pgqueue.heartbeat_node('node', $1, 1, false, $2::uuid[], array_fill($3::uuid, array[cardinality($2::uuid[])]))`,
+    [node, 'leased', tokenOfLoad],
+  ],
+  settle: [
+    `select * from pgqueue.settle($1::uuid[], array_fill($2::uuid, array[cardinality($1::uuid[])]),
+       (array_fill('done'::text, array[20]) || array_fill('retry'::text, array[20]) || array_fill('dead'::text, array[20])
+        || array_fill('snooze'::text, array[20]) || array_fill('cancelled'::text, array[20]))[1:cardinality($1::uuid[])],
+       array_fill(10::float8, array[cardinality($1::uuid[])]), array_fill('{"message": "x"}'::text, array[cardinality($1::uuid[])]), true)`,
+    ['leased', tokenOfLoad],
+  ],
+  release: [
+    `select * from pgqueue.release($1::uuid[], array_fill($2::uuid, array[cardinality($1::uuid[])]))`,
+    ['leased', tokenOfLoad],
+  ],
+};
+
+/** Scans of all work items that are meant: the table is short, and no index may serve them (claims are HOT updates). */
+const meant = [/lock_timeout <= /, /lock_key = p_node/, /r\.lock_key is null and r\.pool/];
+
+async function ids(client: pg.Client, which: unknown): Promise<readonly string[]> {
+  const where = which === 'leased' ? `lock_key = 'node' order by id` : `lock_key is null order by id`;
+  const { rows } = await client.query<{ id: string }>(
+    which === 'pending'
+      ? `select q.id from pgqueue.queue q where run_after is null and not exists (select from pgqueue.work_queue w where w.id = q.id) order by q.id limit 500`
+      : `select id from pgqueue.work_queue where ${where} limit 100`,
+  );
+  // on empty tables too, there is something to look for
+  return rows.length === 0 ? [randomUUID()] : rows.map(({ id }) => id);
+}
+
+async function problemsOf(url: string, mode: string): Promise<Record<string, readonly string[]>> {
+  const { client, take } = await openExplained(url, mode);
+  try {
+    await client.query('begin');
+    const found: Record<string, readonly string[]> = {};
+    for (const [name, [text, values]] of Object.entries(statements)) {
+      const given: unknown[] = [];
+      for (const value of values) {
+        given.push(value === 'pending' || value === 'leased' ? await ids(client, value) : value);
+      }
+      take();
+      await client.query(text, given);
+      const plans = take();
+      expect(plans.length, `plans of ${name}`).toBeGreaterThan(0);
+      const problems = plans
+        .flatMap(planProblems)
+        .filter((problem) => !meant.some((scan) => scan.test(problem)));
+      if (problems.length > 0) found[name] = problems;
+    }
+    await client.query('rollback');
+    return found;
+  } finally {
+    await client.end();
+  }
+}
+
+test.each(Object.keys(states))('every hot statement keeps to its index: tables %s', async (state) => {
+  const database = await createTestDatabase();
+  const helper = new pg.Client({ connectionString: database.url });
+  await helper.connect();
+  try {
+    for (const table of tables)
+      await helper.query(`alter table pgqueue.${table} set (autovacuum_enabled = false)`);
+    await states[state]?.(helper);
+    await helper.query(
+      `update pgqueue.scheduler_lease set leader = 'leader', epoch = 1, expires = 'infinity'`,
+    );
+    await helper.query(
+      `select pgqueue.register_node('node', '{"t": {"min": 1, "max": 1}}', 1000, p_incarnation => $1)`,
+      [node],
+    );
+    expect(await problemsOf(database.url, 'auto')).toEqual({});
+    expect(await problemsOf(database.url, 'force_generic_plan')).toEqual({});
+  } finally {
+    await helper.end();
+    await database.drop();
+  }
+});
+
+test('the check finds a plan that reads everything', async () => {
+  const database = await createTestDatabase();
+  const { client, take } = await openExplained(database.url, 'auto');
+  await client.query(`select q.id from pgqueue.queue q where q.task = 'x'`);
+  await client.query(`set enable_seqscan = off`);
+  await client.query(`select q.id from pgqueue.queue q where q.task = 'x' order by q.id`);
+  const problems = take().flatMap(planProblems);
+  await client.query(`set jit_above_cost = 0`);
+  const { rows } = await client.query<{ jit: boolean }>(`select pg_jit_available() as jit`);
+  take();
+  await client.query(`select count(*) from pgqueue.queue q where q.id = '${node}'`);
+  const compiled = take().flatMap(planProblems);
+  await client.end();
+  await database.drop();
+  expect(compiled).toHaveLength(rows[0]?.jit === true ? 1 : 0);
+  expect(problems).toEqual([
+    expect.stringMatching(/^Seq Scan on queue/),
+    expect.stringMatching(/^whole Index Scan on queue/),
+  ]);
+});

@@ -1,0 +1,103 @@
+import { randomUUID } from 'node:crypto';
+import pg from 'pg';
+
+/** A node of PostgreSQL's EXPLAIN (FORMAT JSON), as far as it is looked at. */
+interface PlanNode {
+  readonly 'Node Type': string;
+  readonly 'Relation Name'?: string;
+  readonly 'Index Cond'?: string;
+  readonly 'Index Name'?: string;
+  readonly Plans?: readonly PlanNode[];
+}
+
+export interface Plan {
+  readonly query: string;
+  readonly root: PlanNode;
+  /** Whether it was compiled: at every call, for nothing (migration 0003). */
+  readonly compiled: boolean;
+}
+
+/** A session in which every statement, those inside functions too, sends its plan to the client. */
+export async function openExplained(
+  url: string,
+  planCacheMode: string,
+): Promise<{ readonly client: pg.Client; readonly take: () => readonly Plan[] }> {
+  const client = new pg.Client({ connectionString: url });
+  const plans: Plan[] = [];
+  client.on('notice', ({ message }) => {
+    const json = message === undefined ? -1 : message.indexOf('{');
+    if (message === undefined || !message.startsWith('duration:') || json === -1) return;
+    const explained = JSON.parse(message.slice(json)) as {
+      readonly 'Query Text': string;
+      readonly Plan: PlanNode;
+      readonly JIT?: object;
+    };
+    const { 'Query Text': query, Plan: root, JIT } = explained;
+    plans.push({ query, root, compiled: JIT !== undefined });
+  });
+  await client.connect();
+  await client.query(`load 'auto_explain'`);
+  for (const [name, value] of [
+    ['auto_explain.log_min_duration', '0'],
+    ['auto_explain.log_nested_statements', 'on'],
+    ['auto_explain.log_analyze', 'off'],
+    ['auto_explain.log_format', 'json'],
+    ['plan_cache_mode', planCacheMode],
+    ['search_path', 'pgqueue'],
+    ['client_min_messages', 'log'],
+  ]) {
+    await client.query('select set_config($1, $2, false)', [name, value]);
+  }
+  plans.length = 0;
+  return { client, take: () => plans.splice(0) };
+}
+
+const tables = /^(?:queue|work_queue|history\w*|dead_letter)$/;
+
+/**
+ * What in a plan could get slow as tables grow: a scan of everything, by sequence or along an index, or a join that begins with
+ * one. A hash join is no problem by itself: where its tables are asked for given ids only, it is the one join whose cost is linear
+ * whatever the planner believes (a nested loop may turn the wrong way round, and read the table once for each id).
+ */
+export function planProblems({ query, root, compiled }: Plan): readonly string[] {
+  const problems = compiled ? [`compiled: ${query.trim().slice(0, 200)}`] : [];
+  const visit = (node: PlanNode, parent: PlanNode | undefined): boolean => {
+    const own = tables.test(node['Relation Name'] ?? '');
+    const below = (node.Plans ?? []).map((child) => visit(child, node));
+    const scans = own || below.includes(true);
+    const type = node['Node Type'];
+    const where = `${type} on ${node['Relation Name'] ?? node['Index Name'] ?? 'a join'} in: ${query.trim().slice(0, 200)}`;
+    if (own && type === 'Seq Scan') problems.push(where);
+    if (scans && type === 'Merge Join') problems.push(where);
+    // an index read from end to end is no better, unless it only looks at the first entries
+    const whole = own && type.startsWith('Index') && node['Index Cond'] === undefined;
+    if (whole && !(parent !== undefined && ['Limit', 'LockRows'].includes(parent['Node Type']))) {
+      problems.push(`whole ${where}`);
+    }
+    return scans;
+  };
+  visit(root, undefined);
+  return problems;
+}
+
+/** Delayed, pending, ready and running jobs in the shares of a busy queue. */
+export async function load(client: pg.Client, jobs: number): Promise<void> {
+  await client.query(
+    `insert into pgqueue.queue (task, queue, key, priority, run_after, expires_at, unique_key)
+     select 't', 'q' || n % 3, 'k' || n % 1000, n % 3, case when n % 10 = 0 then clock_timestamp() + (n - $1 / 2) * interval '1 ms' end,
+            case when n % 100 = 1 then clock_timestamp() + (n - $1 / 2) * interval '1 ms' end, case when n % 5 = 0 then 'u' || gen_random_uuid() end
+     from generate_series(1, $1::integer) n`,
+    [jobs],
+  );
+  await client.query(
+    `insert into pgqueue.work_queue (batch, id, version, pool, task, lock_key, lock_token, lock_timeout, started)
+     select 1, q.id, 1, 'default', 't', case when held then 'node' end, case when held then $1::uuid end,
+            case when held then clock_timestamp() + (n - 500) * interval '1 s' end, case when held then clock_timestamp() end
+     from (select q.id, row_number() over (order by q.seq) as n, q.seq % 2 = 0 as held
+           from pgqueue.queue q where q.run_after is null and q.expires_at is null limit $2::integer / 20) q
+     on conflict do nothing`,
+    [tokenOfLoad, jobs],
+  );
+}
+
+export const tokenOfLoad: string = randomUUID();
