@@ -69,6 +69,19 @@ test('an excerpt that its file does not contain fails the test', async () => {
   await expect(document.step(changed)).rejects.toThrow('no longer in package.json');
 });
 
+test('a background process that fails later fails the test', async () => {
+  const document = runDocument('background', 'postgres://nowhere');
+  const [starts, next] = blocksOf('```sh background\necho up\nexit 4\n```\n```sh\ntrue\n```\n');
+  if (starts === undefined || next === undefined) throw new Error('two blocks');
+  try {
+    await document.step(starts);
+    const outcome = (): Promise<string> => document.step(next).then(() => 'fine', String);
+    await expect.poll(outcome, { timeout: 5_000 }).toContain('ended with 4');
+  } finally {
+    await document.stop();
+  }
+});
+
 afterAll(async () => {
   // types of the examples, all documents in one compiler run
   if (folders.length === 0) return;

@@ -21,6 +21,11 @@ interface Ended {
   readonly code: number | null;
 }
 
+interface Background {
+  readonly child: ChildProcess;
+  readonly said: () => string;
+}
+
 export function runDocument(name: string, databaseUrl: string): DocumentRun {
   const folder = join(root, 'test/docs/scratch', name.replaceAll(/[^a-z0-9]+/gi, '-'));
   rmSync(folder, { recursive: true, force: true });
@@ -39,7 +44,7 @@ export function runDocument(name: string, databaseUrl: string): DocumentRun {
     NODE_OPTIONS: '--conditions=@pgqueue/source',
     PATH: `${folder}/bin:${root}/node_modules/.bin:${process.env['PATH'] ?? ''}`,
   };
-  const running: ChildProcess[] = [];
+  const running: Background[] = [];
   let last: Ended = { output: '', code: 0 };
 
   const start = (command: string, args: readonly string[]): ChildProcess =>
@@ -51,8 +56,7 @@ export function runDocument(name: string, databaseUrl: string): DocumentRun {
     if (command === undefined) return;
     const child = start(command[0] ?? '', command.slice(1));
     if ('background' in use && use.background) {
-      running.push(child);
-      await firstOutput(child);
+      running.push(await firstOutput(child));
       return;
     }
     last = await ended(child);
@@ -62,13 +66,17 @@ export function runDocument(name: string, databaseUrl: string): DocumentRun {
   return {
     folder,
     step: async (block) => {
+      for (const { child, said } of running) {
+        if (child.exitCode !== null && child.exitCode !== 0)
+          throw new Error(`a process in the background ended with ${child.exitCode}:\n${said()}`);
+      }
       const use = useOf(block);
       if (use.kind === 'output') expectOutput(block, last.output);
       else if (use.kind === 'excerpt') expectExcerpt(block, use.of);
       else await act(use, block);
     },
     stop: async () => {
-      await Promise.all(running.map(stopGroup));
+      await Promise.all(running.map(({ child }) => stopGroup(child)));
     },
   };
 }
@@ -125,7 +133,7 @@ async function ended(child: ChildProcess): Promise<Ended> {
 }
 
 /** A process in the background is on its way when it has said something. */
-async function firstOutput(child: ChildProcess): Promise<void> {
+async function firstOutput(child: ChildProcess): Promise<Background> {
   let output = '';
   await new Promise<void>((resolve, reject) => {
     const deadline = setTimeout(() => reject(new Error('it said nothing')), stepMs);
@@ -141,6 +149,7 @@ async function firstOutput(child: ChildProcess): Promise<void> {
       reject(new Error(`it ended with ${code}: ${output}`));
     });
   });
+  return { child, said: () => output };
 }
 
 async function stopGroup(child: ChildProcess): Promise<void> {
