@@ -23,6 +23,7 @@ beforeAll(async () => {
   topology = await openTopology(project, {
     PGQUEUE_IMAGE: image,
     POSTGRES_IMAGE: process.env['PGQUEUE_TEST_IMAGE'] ?? 'postgres:18',
+    PGQUEUE_TEST_NET: String(process.pid % 256),
     DEMO_SECONDS: '20',
   });
   await timed('build', () => topology.compose('build', 'migrate'));

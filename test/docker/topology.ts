@@ -6,7 +6,10 @@ import { fileURLToPath } from 'node:url';
 import { getContainerRuntimeClient } from 'testcontainers';
 import type { ContainerRuntimeClient } from 'testcontainers';
 
-const file = fileURLToPath(new URL('../../docker/compose.yaml', import.meta.url));
+const files = ['../../docker/compose.yaml', 'addresses.yaml'].flatMap((name) => [
+  '-f',
+  fileURLToPath(new URL(name, import.meta.url)),
+]);
 const pollMs = 100;
 
 export interface State {
@@ -61,7 +64,7 @@ export async function openTopology(
   };
   return {
     compose: (...args) =>
-      run(command, [...prefix, '-p', project, '-f', file, ...args], { ...process.env, ...env }),
+      run(command, [...prefix, '-p', project, ...files, ...args], { ...process.env, ...env }),
     state,
     exec,
     logs: async (service) => {
