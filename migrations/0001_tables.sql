@@ -75,7 +75,7 @@ create table work_queue (
   progress     jsonb,
   constraint work_queue_lease_whole check (
     (lock_key is null) = (lock_token is null) and (lock_key is null) = (lock_timeout is null)
-    and (lock_key is null) = (started is null) and (lock_key is not null or progress is null))
+    and (lock_key is null) = (started is null) and (lock_key is not null or (progress is null and cancelled is null)))
 ) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000,
         autovacuum_vacuum_cost_delay = 0);
 comment on table work_queue is 'One row per scheduled job. No foreign key to queue: it costs a quarter of the throughput; pgqueue doctor checks instead.';
@@ -181,8 +181,8 @@ create table schedule (
   name        text collate "C" primary key check (length(name) between 1 and 200),
   cron        text        not null,
   timezone    text        not null default 'UTC',
-  task        text        not null,
-  payload     jsonb       not null default '{}',
+  task        text        not null check (length(task) between 1 and 200),
+  payload     jsonb       not null default '{}' check (pg_column_size(payload) <= 262144),
   options     jsonb       not null default '{}' check (jsonb_typeof(options) = 'object'),
   paused      boolean     not null default false,
   next_slot   timestamptz,

@@ -14,6 +14,9 @@ as $$
 declare
   v_now timestamptz := clock_timestamp();
 begin
+  if p_leader is null or p_lease_ms is null or p_lease_ms < 1 then
+    raise exception 'a leader has a name, and its lease a length' using errcode = '22023';
+  end if;
   update scheduler_lease l
   set epoch = l.epoch + (case when l.leader is not distinct from p_leader and l.expires > v_now then 0 else 1 end),
       leader = p_leader, expires = v_now + p_lease_ms * interval '1 millisecond'
@@ -195,7 +198,8 @@ $$;
 
 -- Writes one plan: work items in the plan's order, and the policy's state, under the leader's epoch. Returns the ids
 -- that were scheduled; the others were taken, locked, moved or ended since the snapshot.
--- A job's row is locked before its work item is written (SKIP LOCKED: never waits behind an application's transaction).
+-- A job's row is locked before its work item is written (SKIP LOCKED: never waits behind an application's transaction). A job that
+-- has an item already is left out before the insert would meet it: there it would wait for a settlement, which waits for this lock.
 -- Commits asynchronously: a crash of Postgres that loses it only puts the jobs back to pending.
 create function dispatch(p_leader text, p_epoch bigint, p_ids uuid[], p_pools text[], p_policy text, p_state jsonb, p_notify boolean)
   returns setof uuid
@@ -224,7 +228,9 @@ begin
       from unnest(p_ids, p_pools) with ordinality as x (id, pool, n),
         lateral (
           select q.id, q.payload_version, q.task from queue q
-          where q.id = x.id and q.run_after is null and (q.expires_at is null or q.expires_at > clock_timestamp())
+          -- not "run_after is null": that invites the index of all waiting jobs, read whole for each id while it is thought empty
+          where q.id = x.id and coalesce(q.run_after, '-infinity') = '-infinity' and (q.expires_at is null or q.expires_at > clock_timestamp())
+            and (select w.id from work_queue w where w.id = q.id) is null
           for update skip locked) q
       order by x.n
       on conflict (id) do nothing
@@ -246,12 +252,13 @@ create function promote(p_leader text, p_epoch bigint, p_max integer)
 as $$
 #variable_conflict use_column
 declare
+  v_now timestamptz := clock_timestamp(); -- the function itself is volatile: compared with it, every delayed job would be read
   v_count integer;
 begin
   perform assert_leader(p_leader, p_epoch);
   update queue set run_after = null
   where id = any (array(
-    select q.id from queue q where q.run_after <= clock_timestamp()
+    select q.id from queue q where q.run_after <= v_now
     order by q.run_after limit p_max for update skip locked));
   get diagnostics v_count = row_count;
   return query

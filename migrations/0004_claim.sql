@@ -32,6 +32,9 @@ declare
   v_got integer;
   v_from bigint := p_from;
 begin
+  if p_max is null or p_max < 0 then
+    raise exception 'claim takes a number of jobs, not %', p_max using errcode = '22023';
+  end if;
   select n.pool, n.tasks into v_pool, v_tasks
   from node n where n.id = p_node and n.incarnation = p_incarnation and n.state in ('alive', 'draining')
   for key share; -- a reset of this node waits for this claim, and then takes back what it leased

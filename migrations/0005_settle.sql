@@ -10,7 +10,8 @@
 --
 -- Returns what became of each accepted settlement: done, cancelled, retry, snooze, dead. An id that is missing was stale:
 -- its lease had been lost, and nothing was changed. With p_repeat (the reply of an earlier call with the same tokens was
--- lost) a settlement that this token made before is returned as 'repeated'.
+-- lost) a settlement that this token made before is returned as 'repeated', as far as its trace is kept: with retention 0, a job
+-- that is done leaves none, and looks stale. An item whose job is gone (removed by hand) is taken away, and looks stale too.
 --
 -- Safe because: one statement. The work item goes only if its token matches, and what happens to the job follows from the
 -- rows that went (a retry in two statements lets the scheduler skip a job whose item is still there: lost for ever).
@@ -31,13 +32,19 @@ as $$
 #variable_conflict use_column
 declare
   v_now timestamptz := clock_timestamp();
+  v_ids uuid[];
+  v_verdicts text[];
 begin
   if exists (select from unnest(p_outcomes) o where o is null or o not in ('done', 'retry', 'dead', 'snooze', 'cancelled')) then
     raise exception 'unknown outcome in %', p_outcomes using errcode = '22023';
   end if;
-  return query
+  -- a shorter list would be filled up with nulls: an item removed, and nothing done to its job
+  if cardinality(p_ids) <> any (array[coalesce(cardinality(p_tokens), -1), coalesce(cardinality(p_outcomes), -1),
+                                       coalesce(cardinality(p_delays_ms), -1), coalesce(cardinality(p_data), -1)]) then
+    raise exception 'ids, tokens, outcomes, delays and data must be lists of one length' using errcode = '22023';
+  end if;
   with input as materialized (
-    select x.id, x.token, x.outcome, coalesce(x.delay_ms, 0) as delay_ms, x.data::jsonb as data
+    select x.id, x.token, x.outcome, least(greatest(coalesce(x.delay_ms, 0), 0), 3.2e11) as delay_ms, x.data::jsonb as data
     from unnest(p_ids, p_tokens, p_outcomes, p_delays_ms, p_data) as x (id, token, outcome, delay_ms, data)
   ),
   gone as (
@@ -45,9 +52,16 @@ begin
     where w.id = any (p_ids) and w.id = i.id and w.lock_token = i.token
     returning w.id, w.lock_key, w.lock_token, w.started, w.cancelled is not null as stop, i.outcome, i.delay_ms, i.data
   ),
+  -- Where some jobs end and others go back, that is two passes over QUEUE: so their locks are taken first, in the order of ids
+  -- that everyone keeps.
+  locked as materialized (
+    select q.id from queue q
+    where p_outcomes && array['retry', 'snooze'] and q.id = any (p_ids) and q.id in (select g.id from gone g)
+    order by q.id for update
+  ),
   ended as (
     delete from queue q using gone g
-    where q.id = any (p_ids) and q.id = g.id
+    where q.id = any (p_ids) and q.id = g.id and (select count(*) from locked) >= 0
       and (g.outcome in ('done', 'dead', 'cancelled') or (g.outcome in ('retry', 'snooze') and g.stop)
            or (g.outcome = 'retry' and q.tries + 1 >= q.max_tries))
     returning q.*, g.lock_key, g.lock_token, g.started, g.data, g.stop, g.outcome,
@@ -60,7 +74,7 @@ begin
         tries = q.tries + (g.outcome = 'retry')::integer,
         errors = case when g.outcome = 'retry' then with_error(q.errors, g.data, g.lock_key, q.tries + 1, v_now) else q.errors end
     from gone g
-    where q.id = any (p_ids) and q.id = g.id and not g.stop
+    where q.id = any (p_ids) and q.id = g.id and not g.stop and (select count(*) from locked) >= 0
       and (g.outcome = 'snooze' or (g.outcome = 'retry' and q.tries + 1 < q.max_tries))
     returning q.id, g.outcome
   ),
@@ -82,18 +96,27 @@ begin
            e.trace, e.all_errors
     from ended e
     where e.reason is not null
-  )
+    -- whoever enqueues the id of a dead job once more has a newer job: its death must not fail for the older one's
+    on conflict (id) do update
+      set (id, queue, task, key, priority, reason, tries, max_tries, crashes, max_crashes, created, died, timeout, payload_version, node,
+           token, unique_key, attributes, payload, retry, trace, errors) = (select excluded.*)
+  ),
+  verdicts (id, verdict) as (
   select e.id, case when e.reason is not null then 'dead' when e.outcome = 'done' then 'done' else 'cancelled' end from ended e
   union all
-  select a.id, a.outcome from again a;
+  select a.id, a.outcome from again a
+  )
+  select array_agg(v.id), array_agg(v.verdict) into v_ids, v_verdicts from verdicts v;
+  return query select x.id, x.verdict from unnest(v_ids, v_verdicts) as x (id, verdict);
   if p_repeat then
     return query
       select x.id, 'repeated'::text
       from unnest(p_ids, p_tokens) as x (id, token)
       -- scalar subqueries can only be looked up; EXISTS under OR is hashed, from a scan of everything
-      where (select h.id from history h where h.id = x.id and h.token = x.token limit 1) is not null
-         or (select d.id from dead_letter d where d.id = x.id and d.token = x.token) is not null
-         or (select q.id from queue q where q.id = x.id and q.last_token = x.token) is not null;
+      where x.id <> all (coalesce(v_ids, '{}')) -- not those of this very call
+        and ((select h.id from history h where h.id = x.id and h.token = x.token limit 1) is not null
+             or (select d.id from dead_letter d where d.id = x.id and d.token = x.token) is not null
+             or (select q.id from queue q where q.id = x.id and q.last_token = x.token) is not null);
   end if;
 end
 $$;

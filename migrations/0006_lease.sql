@@ -36,7 +36,8 @@ as $$
   select exists (select from extend(array[p_id], array[p_token], array[extract(epoch from p_by)::float8 * 1000]))
 $$;
 
--- Gives leases back unrun: the items are ready again, at their old place, and nothing is counted.
+-- Gives leases back unrun: the items are ready again, at their old place, and nothing is counted. A job whose cancellation had
+-- been asked for ends as cancelled instead: no other node should begin it.
 create function release(p_ids uuid[], p_tokens uuid[]) returns setof uuid
   language plpgsql volatile security definer
   set search_path from current
@@ -53,10 +54,17 @@ begin
     update work_queue w
     set lock_key = null, lock_token = null, lock_timeout = null, started = null, progress = null
     from unnest(p_ids, p_tokens) as x (id, token)
-    where w.id = any (p_ids) and w.id = x.id and w.lock_token = x.token
+    where w.id = any (p_ids) and w.id = x.id and w.lock_token = x.token and w.cancelled is null
     returning w.id;
   if found then
     perform pg_notify(current_schema() || ':work', '');
+  end if;
+  -- a cancellation is never taken back, so what the statement above passed over is here
+  if exists (select from work_queue w where w.id = any (p_ids) and w.cancelled is not null) then
+    return query
+      select s.job_id
+      from settle(p_ids, p_tokens, array_fill('cancelled'::text, array[cardinality(p_ids)]),
+                  array_fill(null::float8, array[cardinality(p_ids)]), array_fill(null::text, array[cardinality(p_ids)])) s;
   end if;
 end
 $$;
@@ -85,7 +93,9 @@ $$;
 -- Ends the leases of the given items, whose holder is gone (the caller has locked the rows). The job's crashes go up by
 -- one; below its limit the item is ready again at its old place, at its limit the job is dead (crash_limit); a job whose
 -- cancellation had been asked for ends as cancelled.
-create function crash(p_positions bigint[], p_why text)
+-- The jobs are locked before any is changed, in the order of ids that everyone keeps. Without p_wait, those that another session has
+-- locked (an application's transaction, which may be long) are left for the next sweep, so that it never stands still.
+create function crash(p_positions bigint[], p_why text, p_wait boolean)
   returns table (job_id uuid, verdict text)
   language plpgsql volatile security definer
   set search_path from current
@@ -100,10 +110,16 @@ declare
   v_now timestamptz := clock_timestamp();
   v_ids uuid[] := array(select w.id from work_queue w where w.position = any (p_positions) and w.lock_key is not null);
 begin
+  if p_wait then
+    perform from queue q where q.id = any (v_ids) order by q.id for update;
+  else
+    v_ids := array(select q.id from queue q where q.id = any (v_ids) for update skip locked)
+      || array(select x.id from unnest(v_ids) x (id) where (select q.id from queue q where q.id = x.id) is null);
+  end if;
   return query
   with lost as materialized (
     select w.position, w.id, w.lock_key, w.lock_token, w.started, w.cancelled is not null as stop
-    from work_queue w where w.position = any (p_positions) and w.lock_key is not null
+    from work_queue w where w.position = any (p_positions) and w.id = any (v_ids) and w.lock_key is not null
   ),
   counted as (
     update queue q
@@ -146,6 +162,9 @@ begin
            e.created, v_now, e.timeout, e.payload_version, e.lock_key, e.lock_token, e.unique_key, e.attributes, e.payload,
            e.retry, e.trace, e.all_errors
     from ended e where not e.stop
+    on conflict (id) do update
+      set (id, queue, task, key, priority, reason, tries, max_tries, crashes, max_crashes, created, died, timeout, payload_version, node,
+           token, unique_key, attributes, payload, retry, trace, errors) = (select excluded.*)
   )
   select f.id, 'ready'::text from freed f
   union all
@@ -154,7 +173,8 @@ end
 $$;
 
 -- Takes over expired leases, oldest items first. Any node and the scheduler call it: no one's life depends on another's.
--- SKIP LOCKED: an item that is being settled or extended at this moment is not expired.
+-- SKIP LOCKED: an item that is being settled or extended at this moment is not expired; one whose job is locked waits for the
+-- next sweep.
 create function reap(p_max integer default 1000)
   returns table (job_id uuid, verdict text)
   language plpgsql volatile security definer
@@ -168,7 +188,7 @@ begin
     select c.job_id, c.verdict
     from crash(array(
       select w.position from work_queue w
-      where w.lock_timeout <= clock_timestamp() order by w.position limit p_max for update skip locked), 'lease expired') c;
+      where w.lock_timeout <= clock_timestamp() order by w.position limit p_max for update skip locked), 'lease expired', false) c;
   if found then
     perform pg_notify(current_schema() || ':work', '');
   end if;

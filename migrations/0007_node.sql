@@ -2,20 +2,26 @@
 -- compatible: yes
 
 -- Takes back everything that a node holds (crash: see 0006) and ends its incarnation, so that it can claim nothing more.
--- Locks the node's row first: a claim under way (which holds it FOR KEY SHARE) ends before its items are looked for.
-create function end_node(p_node text, p_state text, p_why text)
+-- Locks the node's row first: a claim under way (which holds it FOR KEY SHARE) ends before its items are looked for. Items are
+-- locked in the order of ids, as settle does. Without p_wait, what other sessions have locked is left for the next sweep, which
+-- finds it by its holder, who lives no more.
+create function end_node(p_node text, p_state text, p_why text, p_wait boolean default true)
   returns table (job_id uuid, verdict text)
   language plpgsql volatile security definer
   set search_path from current
 as $$
 #variable_conflict use_column
+declare
+  v_positions bigint[];
 begin
   perform from node n where n.id = p_node for update;
   update node set state = p_state, incarnation = gen_random_uuid(), running = 0 where id = p_node;
-  return query
-    select c.job_id, c.verdict
-    from crash(array(
-      select w.position from work_queue w where w.lock_key = p_node order by w.position for update), p_why) c;
+  if p_wait then
+    v_positions := array(select w.position from work_queue w where w.lock_key = p_node order by w.id for update);
+  else
+    v_positions := array(select w.position from work_queue w where w.lock_key = p_node for update skip locked);
+  end if;
+  return query select c.job_id, c.verdict from crash(v_positions, p_why, p_wait) c;
   if found then
     perform pg_notify(current_schema() || ':work', '');
   end if;
@@ -48,10 +54,13 @@ declare
   v_now timestamptz;
   v_other node;
 begin
-  insert into node (id, incarnation, state, slots, tasks, heartbeat, heartbeat_ms, lost_after_ms, started)
-  values (p_node, p_incarnation, 'left', 0, '{}', '-infinity', 5000, 30000, clock_timestamp())
-  on conflict (id) do nothing;
-  select * into v_other from node n where n.id = p_node for update;
+  loop -- the row may be swept away between the two
+    insert into node (id, incarnation, state, slots, tasks, heartbeat, heartbeat_ms, lost_after_ms, started)
+    values (p_node, p_incarnation, 'left', 0, '{}', '-infinity', 5000, 30000, clock_timestamp())
+    on conflict (id) do nothing;
+    select * into v_other from node n where n.id = p_node for update;
+    exit when found;
+  end loop;
   v_now := clock_timestamp();
   if v_other.state in ('alive', 'draining') and v_other.incarnation <> p_incarnation
      and v_other.heartbeat > v_now - v_other.lost_after_ms * interval '1 millisecond'
@@ -113,7 +122,8 @@ begin
 end
 $$;
 
--- Nodes whose heartbeat stopped lose their items; so does a holder that has no row at all. The scheduler's sweep.
+-- Nodes whose heartbeat stopped lose their items; so does a holder that has no row at all. The scheduler's sweep: it waits for no
+-- lock of an application, since its own on the leader's lease would make the standby wait, too.
 create function lose_nodes(p_leader text, p_epoch bigint)
   returns table (node_id text, jobs bigint)
   language plpgsql volatile security definer
@@ -122,6 +132,8 @@ as $$
 #variable_conflict use_column
 declare
   v_node text;
+  v_alive boolean;
+  v_jobs bigint;
 begin
   perform assert_leader(p_leader, p_epoch);
   for v_node in
@@ -137,7 +149,11 @@ begin
     where n.id = v_node and n.state in ('alive', 'draining')
       and n.heartbeat > clock_timestamp() - n.lost_after_ms * interval '1 millisecond' for update;
     continue when found;
-    return query select v_node, count(*) from end_node(v_node, 'lost', 'node lost');
+    v_alive := exists (select from node n where n.id = v_node and n.state in ('alive', 'draining'));
+    select count(*) into v_jobs from end_node(v_node, 'lost', 'node lost', false);
+    if v_alive or v_jobs > 0 then
+      return query select v_node, v_jobs;
+    end if;
   end loop;
   delete from node n where n.state in ('left', 'lost') and n.heartbeat < clock_timestamp() - interval '1 day';
 end

@@ -3,7 +3,8 @@
 --
 -- All of these lock the QUEUE rows first, in the order of their ids; the scheduler skips locked rows, so no new work item
 -- can appear. Then, in a new statement (and so with a new snapshot), ready work items are deleted, skipping those that are
--- being claimed or settled at this moment. What still has a work item after that is running, or about to end.
+-- that are being claimed or settled at this moment. What still has a work item after that is running, or about to end.
+-- The new snapshot is what READ COMMITTED gives, and no other level.
 
 -- Locks waiting jobs and takes back their ready work items; returns the jobs that now have none.
 create function recall(p_ids uuid[]) returns uuid[]
@@ -11,6 +12,7 @@ create function recall(p_ids uuid[]) returns uuid[]
   set search_path from current
 as $$
 begin
+  perform assert_read_committed();
   perform from queue q where q.id = any (p_ids) order by q.id for update;
   delete from work_queue
   where position = any (array(
@@ -41,17 +43,16 @@ begin
       from gone g
       where coalesce((select c.retention from queue_config c where c.queue = g.queue), interval '7 days') > interval '0')
     select g.id, 'cancelled'::text from gone g;
+  update work_queue w set cancelled = coalesce(w.cancelled, clock_timestamp())
+  where w.position = any (array(
+    select r.position from work_queue r
+    where r.id = any (p_ids) and r.lock_key is not null for update skip locked));
   return query
-    update work_queue w set cancelled = coalesce(w.cancelled, clock_timestamp())
-    where w.position = any (array(
-      select r.position from work_queue r
-      where r.id = any (p_ids) and r.lock_key is not null for update skip locked))
-    returning w.id, 'signalled'::text;
-  return query
-    select q.id, 'busy'::text from queue q
-    where q.id = any (p_ids)
-      and (select w.id from work_queue w where w.id = q.id and w.cancelled is not null) is null;
-  if found or exists (select from work_queue w where w.id = any (p_ids) and w.cancelled is not null) then
+    select q.id,
+           case when (select w.id from work_queue w where w.id = q.id and w.cancelled is not null) is null then 'busy'
+                else 'signalled' end
+    from queue q where q.id = any (p_ids);
+  if exists (select from work_queue w where w.id = any (p_ids) and w.cancelled is not null) then
     perform pg_notify(current_schema() || ':cancel', '');
   end if;
 end
@@ -125,6 +126,7 @@ create function expire(p_leader text, p_epoch bigint, p_max integer) returns int
   set enable_seqscan = off
 as $$
 declare
+  v_now timestamptz := clock_timestamp(); -- the function itself is volatile: compared with it, every job that expires would be read
   v_ids uuid[];
   v_waiting uuid[];
   v_count integer;
@@ -132,7 +134,7 @@ begin
   perform assert_leader(p_leader, p_epoch);
   v_ids := array(
     select q.id from queue q
-    where q.expires_at <= clock_timestamp()
+    where q.expires_at <= v_now
       and (select w.id from work_queue w where w.id = q.id and w.lock_key is not null) is null
     order by q.expires_at limit p_max for update skip locked);
   if cardinality(v_ids) = 0 then
@@ -178,9 +180,9 @@ begin
   end if;
   insert into queue (id, queue, task, key, priority, attributes, timeout, max_tries, max_crashes, retry, payload, payload_version)
   values (v_job, coalesce(s.options ->> 'queue', 'default'), s.task, coalesce(s.options ->> 'key', ''),
-          coalesce((s.options ->> 'priority')::integer, 0), coalesce(s.options -> 'attributes', '{}'),
+          coalesce((s.options ->> 'priority')::integer, 0), coalesce(nullif(s.options -> 'attributes', 'null'), '{}'),
           (s.options ->> 'timeoutMs')::float8 * interval '1 millisecond', coalesce((s.options ->> 'maxTries')::smallint, 20),
-          coalesce((s.options ->> 'maxCrashes')::smallint, 3), s.options -> 'retry', s.payload,
+          coalesce((s.options ->> 'maxCrashes')::smallint, 3), nullif(s.options -> 'retry', 'null'), s.payload,
           coalesce((s.options ->> 'payloadVersion')::integer, 1));
   delete from schedule_slot where schedule = p_schedule and slot < p_slot - interval '7 days';
   return v_job;

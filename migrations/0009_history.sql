@@ -1,53 +1,80 @@
 -- pgqueue 0009: history by day, and the views.
 -- compatible: yes
 
--- Makes the partitions of today and the next days, drops those whose every row is older than any queue keeps, and deletes
--- the rows of queues that keep less. Called by the scheduler; it needs no rights on the tables for it.
+-- Makes the partitions of today and the next days (in UTC), drops those whose every row is older than any queue keeps, and deletes
+-- the rows of queues that keep less than the longest. Where all keep the same, dropping is all: rows stay up to a day longer.
+-- Called by the scheduler; it needs no rights on the tables for it. One call at a time: another does nothing.
+--
+-- Attaching and dropping take locks that wait for every transaction which has read or written history, while every settlement
+-- waits behind them. So neither waits for long: where a transaction is in the way, the next call does it. They come last, since
+-- their locks are held until the end.
 create function maintain_history(p_days integer default 3, p_max_deletes integer default 10000)
   returns table (created integer, dropped integer, deleted integer)
   language plpgsql volatile security definer
   set search_path from current
+  set lock_timeout = '300ms'
 as $$
 #variable_conflict use_column
 declare
-  v_day date;
+  v_now timestamptz := clock_timestamp();
+  v_today date := (v_now at time zone 'UTC')::date;
   v_name text;
-  v_keep interval;
+  v_from text;
+  v_to text;
+  v_longest interval;
+  v_shortest interval;
   v_created integer := 0;
   v_dropped integer := 0;
   v_deleted integer := 0;
   part record;
 begin
-  perform pg_advisory_xact_lock(hashtextextended(current_schema() || ':history', 0));
-  for v_day in select d::date from generate_series((now() at time zone 'UTC')::date, (now() at time zone 'UTC')::date + p_days, interval '1 day') d loop
-    v_name := 'history_' || to_char(v_day, 'YYYYMMDD');
-    continue when to_regclass(quote_ident(current_schema()) || '.' || v_name) is not null;
-    execute format('create table %I (like history including defaults including constraints)', v_name);
-    -- what fell into the default partition meanwhile moves over, or the new one could not be attached
-    execute format('with moved as (delete from history_default where finished >= %L and finished < %L returning *)
-                    insert into %I select * from moved',
-                   v_day::timestamp at time zone 'UTC', (v_day + 1)::timestamp at time zone 'UTC', v_name);
-    execute format('alter table history attach partition %I for values from (%L) to (%L)', v_name,
-                   v_day::timestamp at time zone 'UTC', (v_day + 1)::timestamp at time zone 'UTC');
-    v_created := v_created + 1;
-  end loop;
-  select greatest(interval '7 days', max(retention)) into v_keep from queue_config;
-  for part in
-    select c.relname, to_date(right(c.relname, 8), 'YYYYMMDD') as day
-    from pg_inherits i join pg_class c on c.oid = i.inhrelid
-    where i.inhparent = 'history'::regclass and c.relname ~ '^history_[0-9]{8}$'
-  loop
-    if (part.day + 1)::timestamp at time zone 'UTC' < now() - v_keep then
-      execute format('drop table %I', part.relname);
-      v_dropped := v_dropped + 1;
-    end if;
-  end loop;
-  with old as materialized (
-    select h.id, h.finished from history h
-    where h.finished < now() - coalesce((select c.retention from queue_config c where c.queue = h.queue), interval '7 days')
-    order by h.finished limit p_max_deletes)
-  delete from history h using old o where h.id = o.id and h.finished = o.finished;
-  get diagnostics v_deleted = row_count;
+  if not pg_try_advisory_xact_lock(hashtextextended(current_schema() || ':history', 0)) then
+    return query select 0, 0, 0;
+    return;
+  end if;
+  select greatest(interval '7 days', max(c.retention)), least(interval '7 days', min(c.retention))
+  into v_longest, v_shortest from queue_config c;
+  if v_shortest < v_longest then
+    with old as materialized (
+      select h.id, h.finished from history h
+      where h.finished < v_now - v_shortest
+        and coalesce((select c.retention from queue_config c where c.queue = h.queue), interval '7 days') < v_longest
+        and h.finished < v_now - coalesce((select c.retention from queue_config c where c.queue = h.queue), interval '7 days')
+      order by h.finished limit p_max_deletes for update skip locked)
+    delete from history h using old o where h.id = o.id and h.finished = o.finished;
+    get diagnostics v_deleted = row_count;
+  end if;
+  begin
+    for ahead in 0..p_days loop
+      v_name := 'history_' || to_char(v_today + ahead, 'YYYYMMDD');
+      continue when to_regclass(quote_ident(current_schema()) || '.' || v_name) is not null;
+      -- written out: as text, a time would depend on the session's DateStyle
+      v_from := to_char(v_today + ahead, 'YYYY-MM-DD') || ' 00:00:00+00';
+      v_to := to_char(v_today + ahead + 1, 'YYYY-MM-DD') || ' 00:00:00+00';
+      execute format('create table %I (like history including defaults including constraints)', v_name);
+      -- what fell into the default partition meanwhile moves over, or the new one could not be attached
+      execute format('with moved as (delete from history_default where finished >= %L and finished < %L returning *)
+                      insert into %I select * from moved', v_from, v_to, v_name);
+      execute format('alter table history attach partition %I for values from (%L) to (%L)', v_name, v_from, v_to);
+      v_created := v_created + 1;
+    end loop;
+  exception when lock_not_available then
+    v_created := 0;
+  end;
+  begin
+    for part in
+      select c.relname, to_date(right(c.relname, 8), 'YYYYMMDD') as day
+      from pg_inherits i join pg_class c on c.oid = i.inhrelid
+      where i.inhparent = 'history'::regclass and c.relname ~ '^history_[0-9]{8}$'
+    loop
+      if (part.day + 1)::timestamp at time zone 'UTC' < v_now - v_longest then
+        execute format('drop table %I', part.relname);
+        v_dropped := v_dropped + 1;
+      end if;
+    end loop;
+  exception when lock_not_available then
+    v_dropped := 0;
+  end;
   return query select v_created, v_dropped, v_deleted;
 end
 $$;
@@ -75,7 +102,7 @@ create view job as
 
 -- The three numbers of a queue's health, and its depth. oldest_s: age of the oldest job that could run and doesn't;
 -- claim_age_s: how long the oldest lease has been held; retry_rate: failed attempts as a share of the attempts of all jobs
--- that ended in the last five minutes.
+-- that ended in the last five minutes (by the statement's time: an index can't be searched for a volatile one).
 create view queue_status as
   with waiting as (
     select q.queue, count(*) filter (where q.run_after is not null) as delayed,
@@ -91,9 +118,9 @@ create view queue_status as
            count(*) filter (where e.outcome = 'done') as done_5m, count(*) filter (where e.outcome = 'dead') as dead_5m
     from (
       select h.queue, h.outcome, h.tries as failed, h.tries + (h.outcome = 'done')::integer as attempts
-      from history h where h.finished > clock_timestamp() - interval '5 minutes'
+      from history h where h.finished > statement_timestamp() - interval '5 minutes'
       union all
-      select d.queue, 'dead', d.tries, d.tries from dead_letter d where d.died > clock_timestamp() - interval '5 minutes'
+      select d.queue, 'dead', d.tries, d.tries from dead_letter d where d.died > statement_timestamp() - interval '5 minutes'
     ) e group by e.queue
   ),
   dead as (select d.queue, count(*) as dead from dead_letter d group by d.queue)
@@ -121,4 +148,17 @@ as $$
   select q.id, q.task, q.key, q.priority, q.payload, q.created, q.run_after
   from queue q where q.queue = p_queue and (select w.id from work_queue w where w.id = q.id and w.lock_key is not null) is null
   order by q.priority, q.seq limit p_max
+$$;
+
+-- Every job that waits, page by page in the order of ids: a job keeps its id, so none is shown twice or missed by the cursor.
+create function scan(p_queue text default null, p_after uuid default null, p_max integer default 100)
+  returns table (id uuid, queue text, task text, key text, priority integer, created timestamptz, run_after timestamptz)
+  language sql stable security definer
+  set search_path from current
+as $$
+  select q.id, q.queue, q.task, q.key, q.priority, q.created, q.run_after
+  from queue q
+  where (p_after is null or q.id > p_after) and (p_queue is null or q.queue = p_queue)
+    and (select w.id from work_queue w where w.id = q.id and w.lock_key is not null) is null
+  order by q.id limit p_max
 $$;

@@ -10,11 +10,11 @@ declare
   r text;
   f record;
   producer text[] := array['enqueue_unique', 'ended_jobs', 'uuid_v7'];
-  worker text[] := array['claim', 'settle', 'ack', 'nack', 'extend', 'release', 'report_progress', 'reap', 'register_node',
-                         'heartbeat_node', 'leave_node', 'queue_length', 'peek', 'backoff_ms', 'with_error', 'uuid_v7'];
+  worker text[] := array['claim', 'release_claim', 'settle', 'ack', 'nack', 'extend', 'release', 'report_progress', 'reap', 'register_node',
+                         'heartbeat_node', 'leave_node', 'queue_length', 'peek', 'scan', 'backoff_ms', 'uuid_v7'];
   scheduler text[] := array['lead', 'resign', 'tick_overview', 'tick_due', 'candidates', 'dispatch', 'promote', 'reap', 'lose_nodes', 'expire',
                             'fire_schedule', 'maintain_history', 'uuid_v7'];
-  operator text[] := array['cancel', 'amend', 'erase', 'redrive', 'reset_node', 'enqueue_unique', 'ended_jobs', 'queue_length', 'peek', 'uuid_v7',
+  operator text[] := array['cancel', 'amend', 'erase', 'redrive', 'reset_node', 'enqueue_unique', 'ended_jobs', 'queue_length', 'peek', 'scan', 'uuid_v7',
                            'reap', 'maintain_history'];
 begin
   foreach r in array array['producer', 'scheduler', 'worker', 'viewer', 'operator'] loop

@@ -3,6 +3,7 @@ import { Kysely, PostgresDialect } from 'kysely';
 import pg from 'pg';
 import type { Executor } from './executor.ts';
 import { fromPg } from './executor.ts';
+import { isQueryTimeout } from './pg-errors.ts';
 import type { Tables } from './rows.ts';
 import { checkSchemaName, defaultSchema } from './schema.ts';
 
@@ -28,10 +29,8 @@ export interface Database extends Executor {
   readonly pool: pg.Pool;
   /** For cold, filtered reads; its tables are those of the schema. */
   readonly kysely: Kysely<Tables>;
-  /** Runs `work` in one transaction: commits what it resolves to, rolls back when it throws. */
-  readonly transaction: <Result>(
-    work: (client: pg.PoolClient) => Promise<Result>,
-  ) => Promise<Result>;
+  /** Runs `work` in one transaction (read committed): commits what it resolves to, rolls back when it throws. */
+  readonly transaction: <Result>(work: (client: pg.PoolClient) => Promise<Result>) => Promise<Result>;
   /** Ends the pool, unless it was given. */
   readonly close: () => Promise<void>;
 }
@@ -82,17 +81,27 @@ async function inTransaction<Result>(
 ): Promise<Result> {
   const client = await pool.connect();
   let broken: Error | undefined;
+  const onError = (error: Error): void => {
+    broken = error; // also in a pool that was given: without a listener it would end the process
+  };
+  client.on('error', onError);
   try {
-    await client.query('begin');
+    // whatever the database's default is: some functions refuse stricter levels, and a migrator would not see the other's work
+    await client.query('begin isolation level read committed');
     const result = await work(client);
     await client.query('commit');
     return result;
   } catch (error) {
-    await client.query('rollback').catch((failure: unknown) => {
-      broken = failure instanceof Error ? failure : new Error(String(failure));
-    });
+    if (isQueryTimeout(error)) {
+      broken = error as Error; // a rollback would wait as long again
+    } else {
+      await client.query('rollback').catch((failure: unknown) => {
+        broken = failure instanceof Error ? failure : new Error(String(failure));
+      });
+    }
     throw error;
   } finally {
+    client.off('error', onError);
     client.release(broken);
   }
 }

@@ -4,6 +4,7 @@ import { fileURLToPath } from 'node:url';
 import { PgQueueError } from '@pgqueue/core';
 import type { Database, DatabaseOptions } from './database.ts';
 import { openDatabase } from './database.ts';
+import type { PgQueryable } from './executor.ts';
 import { sqlState } from './pg-errors.ts';
 
 /** One file of `migrations/`, and when it was applied (null: not yet). */
@@ -46,7 +47,7 @@ export async function migrate(options: MigrateOptions): Promise<readonly Migrati
       const applied = await apply(database, file);
       if (applied !== undefined) options.onApplied?.(applied);
     }
-    await closeToPublic(database);
+    await database.transaction((client) => closeToPublic(database.schema, client));
     if (options.roles === true) await createRoles(database);
     return await migrationsOf(database);
   } finally {
@@ -91,19 +92,27 @@ async function apply(database: Database, file: MigrationFile): Promise<Migration
     await client.query('select pg_advisory_xact_lock(hashtextextended($1, 0))', [
       `pgqueue migrate ${schema}`,
     ]);
-    const present = await client.query('select to_regclass($1) is not null as present', [
-      `${schema}.migration`,
-    ]);
+    const present = await client.query(
+      `select to_regclass($1) is not null as present,
+              exists (select from pg_class c join pg_namespace n on n.oid = c.relnamespace where n.nspname = $2) as used`,
+      [`${schema}.migration`, schema],
+    );
     if (present.rows[0].present === false) {
+      if (present.rows[0].used === true) {
+        throw new PgQueueError(
+          'configuration',
+          `schema "${schema}" has tables of something else: give pgqueue a schema of its own, its rights are taken from PUBLIC`,
+          { data: { schema } },
+        );
+      }
       await client.query(`create schema if not exists ${schema}`);
       await client.query(`create table ${schema}.migration (
         version integer primary key, name text not null, checksum text not null, compatible boolean not null,
         applied timestamptz not null default clock_timestamp())`);
     }
-    const found = await client.query(
-      `select checksum from ${schema}.migration where version = $1`,
-      [file.version],
-    );
+    const found = await client.query(`select checksum from ${schema}.migration where version = $1`, [
+      file.version,
+    ]);
     if (found.rows.length > 0) {
       if (found.rows[0].checksum !== file.checksum) {
         throw new PgQueueError(
@@ -116,27 +125,20 @@ async function apply(database: Database, file: MigrationFile): Promise<Migration
     }
     await client.query(`set local search_path to ${schema}, pg_temp`);
     await client.query(file.sql);
-    const inserted = await client.query(
+    const inserted = await client.query<{ applied: Date }>(
       `insert into ${schema}.migration (version, name, checksum, compatible) values ($1, $2, $3, $4) returning applied`,
       [file.version, file.name, file.checksum, file.compatible],
     );
+    await closeToPublic(schema, client); // in the same transaction: no function is ever open
     const { version, name, compatible } = file;
-    return { version, name, compatible, applied: inserted.rows[0].applied };
+    return { version, name, compatible, applied: inserted.rows[0]?.applied ?? null };
   });
 }
 
 /** Functions are executable by everyone when they are created; nothing here is for everyone. */
-async function closeToPublic({ schema, transaction }: Database): Promise<void> {
-  await transaction(async (client) => {
-    for (const what of [
-      'schema',
-      'all tables in schema',
-      'all functions in schema',
-      'all sequences in schema',
-    ]) {
-      await client.query(`revoke all on ${what} ${schema} from public`);
-    }
-  });
+async function closeToPublic(schema: string, client: PgQueryable): Promise<void> {
+  const kinds = ['schema', 'all tables in schema', 'all routines in schema', 'all sequences in schema'];
+  for (const kind of kinds) await client.query(`revoke all on ${kind} ${schema} from public`);
 }
 
 async function createRoles({ schema, transaction }: Database): Promise<void> {
@@ -158,10 +160,7 @@ function migrationFiles(): readonly MigrationFile[] {
       const sql = readFileSync(new URL(name, directory), 'utf8');
       const compatible = /^-- compatible: (yes|no)/m.exec(sql)?.[1];
       if (compatible === undefined) {
-        throw new PgQueueError(
-          'invariant',
-          `migration ${name} does not say whether it is compatible`,
-        );
+        throw new PgQueueError('invariant', `migration ${name} does not say whether it is compatible`);
       }
       return {
         version: Number(name.slice(0, 4)),

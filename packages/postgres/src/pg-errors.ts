@@ -6,7 +6,8 @@ export function sqlState(error: unknown): string | undefined {
     depth += 1
   ) {
     const code = (current as { readonly code?: unknown }).code;
-    if (typeof code === 'string' && /^[0-9A-Z]{5}$/.test(code)) return code;
+    // no SQLSTATE begins with E; EPIPE, of the operating system, has five letters too
+    if (typeof code === 'string' && /^(?!E)[0-9A-Z]{5}$/.test(code)) return code;
     current = (current as { readonly cause?: unknown }).cause;
   }
   return undefined;
@@ -16,6 +17,11 @@ export function sqlState(error: unknown): string | undefined {
 export const nodeEndedState = 'PQ001';
 /** Raised by the SQL functions of the scheduler: it no longer leads in this epoch. */
 export const leadershipLostState = 'PQ002';
+
+/** Whether an answer did not come within `queryTimeoutMs`: the connection may be wedged, and nothing more can be asked of it. */
+export function isQueryTimeout(error: unknown): boolean {
+  return error instanceof Error && error.message === 'Query read timeout';
+}
 
 /**
  * Whether repeating the statement later may succeed: the connection broke, the server restarts, recovers, is read-only or out
@@ -28,7 +34,7 @@ export function isTransient(error: unknown): boolean {
   }
   const text =
     error instanceof Error
-      ? `${(error as { code?: unknown }).code ?? ''} ${error.message}`
+      ? `${(error as { readonly code?: string }).code ?? ''} ${error.message}`
       : String(error);
   return /ECONN|EPIPE|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|ENOTFOUND|EAI_AGAIN|terminated|timeout|closed|not queryable/i.test(
     text,

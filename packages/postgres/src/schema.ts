@@ -8,11 +8,28 @@ export const schemaVersion = { needs: 9, knows: 9 } as const;
 /** The schema that pgqueue lives in unless told otherwise. */
 export const defaultSchema = 'pgqueue';
 
+/** Words that SQL keeps to itself: a schema of such a name would have to be quoted everywhere. */
+const reserved: ReadonlySet<string> = new Set(
+  `all analyse analyze and any array as asc asymmetric authorization binary both case cast check collate collation column
+  concurrently constraint create cross current_catalog current_date current_role current_schema current_time
+  current_timestamp current_user default deferrable desc distinct do else end except false fetch for foreign freeze from
+  full grant group having ilike in initially inner intersect into is isnull join lateral leading left like limit localtime
+  localtimestamp natural not notnull null offset on only or order outer overlaps placing primary references returning
+  right select session_user similar some symmetric system_user table tablesample then to trailing true union unique user
+  using variadic verbose when where window with`.split(/\s+/),
+);
+
 /**
  * Checks a schema's name, once, before it becomes part of any statement. Everything else is a parameter.
  * @throws {PgQueueError} `configuration`
  */
 export function checkSchemaName(schema: string): string {
+  if (reserved.has(schema) || schema === 'public' || schema === 'information_schema') {
+    throw new PgQueueError(
+      'configuration',
+      `schema "${schema}" is no usable name: it is a word of SQL's, or a schema that others share; give pgqueue one of its own`,
+    );
+  }
   if (!/^[a-z_][a-z0-9_]{0,40}$/.test(schema) || schema.startsWith('pg_')) {
     throw new PgQueueError(
       'configuration',
@@ -38,9 +55,7 @@ export async function checkSchemaVersion(executor: Executor, schema: string): Pr
     );
   } catch (error) {
     if (sqlState(error) === '42P01' || sqlState(error) === '3F000') {
-      refuse(
-        `there is no pgqueue in schema "${schema}" of this database: run "pgqueue migrate" first`,
-      );
+      refuse(`there is no pgqueue in schema "${schema}" of this database: run "pgqueue migrate" first`);
     }
     throw error;
   }
