@@ -70,8 +70,16 @@ const statements: Readonly<Record<string, readonly [string, readonly unknown[]]>
   ],
 };
 
-/** Scans of all work items that are meant: the table is short, and no index may serve them (claims are HOT updates). */
-const meant = [/lock_timeout <= /, /lock_key = p_node/, /r\.lock_key is null and r\.pool/];
+/**
+ * Whole scans that are meant: of all work items (the table is short, and no index may serve them: claims are HOT updates), and of
+ * the jobs that expire soonest, past those that run already.
+ */
+const meant = [
+  /by queue_expiring in: /,
+  /lock_timeout <= /,
+  /lock_key = p_node/,
+  /r\.lock_key is null and r\.pool/,
+];
 
 async function ids(client: pg.Client, which: unknown): Promise<readonly string[]> {
   const where = which === 'leased' ? `lock_key = 'node' order by id` : `lock_key is null order by id`;

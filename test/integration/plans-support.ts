@@ -7,6 +7,7 @@ interface PlanNode {
   readonly 'Relation Name'?: string;
   readonly 'Index Cond'?: string;
   readonly 'Index Name'?: string;
+  readonly Filter?: string;
   readonly Plans?: readonly PlanNode[];
 }
 
@@ -66,12 +67,15 @@ export function planProblems({ query, root, compiled }: Plan): readonly string[]
     const below = (node.Plans ?? []).map((child) => visit(child, node));
     const scans = own || below.includes(true);
     const type = node['Node Type'];
-    const where = `${type} on ${node['Relation Name'] ?? node['Index Name'] ?? 'a join'} in: ${query.trim().slice(0, 200)}`;
+    const where = `${type} on ${node['Relation Name'] ?? 'a join'} by ${node['Index Name'] ?? 'none'} in: ${query.trim().slice(0, 200)}`;
     if (own && type === 'Seq Scan') problems.push(where);
     if (scans && type === 'Merge Join') problems.push(where);
-    // an index read from end to end is no better, unless it only looks at the first entries
+    // an index read from end to end is no better, unless it only looks at the first entries: those, not the first that fit
     const whole = own && type.startsWith('Index') && node['Index Cond'] === undefined;
-    if (whole && !(parent !== undefined && ['Limit', 'LockRows'].includes(parent['Node Type']))) {
+    const first = ['Limit', 'LockRows'].includes(parent?.['Node Type'] ?? '') && node.Filter === undefined;
+    // an empty list of ids "implies" whatever a partial index asks for; nothing is read
+    const nothing = /= ANY \('\{\}'/.test(node.Filter ?? '');
+    if (whole && !first && !nothing) {
       problems.push(`whole ${where}`);
     }
     return scans;
