@@ -4,9 +4,13 @@ import { defineConfig } from 'vitest/config';
 // given to Node itself, for processes that a test starts.
 const source = '@pgqueue/source';
 
+const conditions = [source, 'module', 'node', 'development|production'];
+
 const shared = {
   resolve: { conditions: [source] },
-  ssr: { resolve: { conditions: [source, 'module', 'node', 'development|production'] } },
+  ssr: { resolve: { conditions } },
+  // where vitest runs the global setup
+  environments: { __vitest__: { resolve: { conditions } } },
 };
 
 const common = {
