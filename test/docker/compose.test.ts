@@ -23,7 +23,6 @@ beforeAll(async () => {
   topology = await openTopology(project, {
     PGQUEUE_IMAGE: image,
     POSTGRES_IMAGE: process.env['PGQUEUE_TEST_IMAGE'] ?? 'postgres:18',
-    PGQUEUE_TEST_NET: String(process.pid % 256),
     DEMO_SECONDS: '20',
   });
   await timed('build', () => topology.compose('build', 'migrate'));
@@ -34,7 +33,7 @@ beforeAll(async () => {
 }, 15 * minutes);
 
 afterAll(async () => {
-  await topology.compose('down', '-v', '-t', '5');
+  await topology.close();
   console.log(figures.join('\n'));
 }, 2 * minutes);
 

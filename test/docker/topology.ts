@@ -39,6 +39,8 @@ export interface Topology {
   readonly imageBytes: (name: string) => Promise<number>;
   /** How many containers of the project there are, running or not. */
   readonly containers: () => Promise<number>;
+  /** Takes everything down that is there. */
+  readonly close: () => Promise<void>;
 }
 
 /** @throws where no container engine answers, or there is no compose */
@@ -48,6 +50,19 @@ export async function openTopology(
 ): Promise<Topology> {
   const client = await getContainerRuntimeClient();
   const [command, ...prefix] = composeCommand();
+  const net = `10.213.${process.pid % 256}`;
+  const network = await client.container.dockerode.createNetwork({
+    Name: project,
+    IPAM: { Config: [{ Subnet: `${net}.0/24` }] },
+  });
+  const environment = {
+    ...process.env,
+    ...env,
+    PGQUEUE_TEST_NET: net,
+    PGQUEUE_TEST_NETWORK: project,
+  };
+  const compose: Topology['compose'] = (...args) =>
+    run(command, [...prefix, '-p', project, ...files, ...args], environment);
   const exec: Topology['exec'] = async (service, ...command) => {
     const container = await find(client, project, service);
     return client.container.exec(container, [...command], { log: false });
@@ -63,8 +78,7 @@ export async function openTopology(
     };
   };
   return {
-    compose: (...args) =>
-      run(command, [...prefix, '-p', project, ...files, ...args], { ...process.env, ...env }),
+    compose,
     state,
     exec,
     logs: async (service) => {
@@ -84,6 +98,10 @@ export async function openTopology(
     },
     imageBytes: async (name) => (await client.container.dockerode.getImage(name).inspect()).Size,
     containers: async () => (await list(client, [`com.docker.compose.project=${project}`])).length,
+    close: async () => {
+      await compose('down', '-v', '-t', '5');
+      await network.remove();
+    },
   };
 }
 
