@@ -1,8 +1,8 @@
 // Runs the test projects and adds them up:
 //   node scripts/test.mjs [--containers] [vitest arguments, e.g. a file filter]
 // Unit and repository tests once; then the database tests on PostgreSQL 18, with those of the packed
-// packages, and on 15 where Debian's server is installed. `--containers` runs the database tests in a
-// container (it fails without an engine) and the docker tests. Ends with one line: `N passed, N failed`.
+// packages, and on 15 where Debian's server is installed. `--containers` runs the docker tests, then the
+// database tests in a container; it fails without an engine. Ends with one line: `N passed, N failed`.
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
