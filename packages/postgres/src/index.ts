@@ -26,6 +26,8 @@ export type { Page } from './queries/page.ts';
 export type { QueueInfo } from './queries/queues.ts';
 export type { ScheduleInfo } from './queries/schedules.ts';
 export type { LeaderInfo, OldestSnapshot, UnservedJobs } from './queries/system.ts';
+export type { PeekedJob, ScanOptions, WaitingJob } from './queries/waiting.ts';
+export { peekJobs, queueLength, scanJobs } from './queries/waiting.ts';
 export type * from './rows.ts';
 export { checkSchemaName, checkSchemaVersion, defaultSchema, schemaVersion } from './schema.ts';
 export type { ClaimInput } from './statements/claim.ts';
@@ -42,6 +44,7 @@ export type { Heartbeat, NodeRegistered, NodeRegistration, NodeReset } from './s
 export { heartbeatNode, leaveNode, registerNode, resetNode } from './statements/node.ts';
 export type { Amendment } from './statements/operate.ts';
 export { amend, cancel, erase, redrive } from './statements/operate.ts';
+export { releaseClaim } from './statements/release-claim.ts';
 export type { Settlement, Verdict } from './statements/settle.ts';
 export { settle } from './statements/settle.ts';
 export type { DueSchedule, Leader } from './statements/sweeps.ts';

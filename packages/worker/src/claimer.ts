@@ -1,87 +1,62 @@
-import { randomUUID } from 'node:crypto';
 import type { ClaimedJob, Loop, Observer } from '@pgqueue/core';
-import { retryPauseMs, startLoop } from '@pgqueue/core';
-import type { Database } from '@pgqueue/postgres';
-import { claim, nodeEndedState, sqlState } from '@pgqueue/postgres';
+import { PgQueueError, retryPauseMs, startLoop } from '@pgqueue/core';
+import type { Claims } from './claims.ts';
+import { createLowWater, createPace } from './pace.ts';
 
 export interface ClaimerParts {
-  readonly database: Database;
-  readonly node: string;
-  readonly incarnation: () => string;
+  readonly claims: Claims;
+  readonly concurrency: number;
   readonly freeSlots: () => number;
   /** Takes the jobs over; does not wait for them. */
-  readonly run: (jobs: readonly ClaimedJob[], claimedAt: number) => void;
-  readonly onEnded: () => Promise<void>;
-  readonly listening: boolean;
+  readonly take: (jobs: readonly ClaimedJob[], claimedAt: number) => void;
+  readonly hearing: () => boolean;
   readonly observe: Observer;
 }
 
-export interface Claimer extends Loop {
-  /** A slot is free: claims at once where there was more than the slots could take. */
+export interface Claimer {
+  /** A slot is free: claims at once where the last claim left work behind. */
   readonly slotFreed: () => void;
-  /** Work may have become ready; `released`: behind the low-water mark too. */
+  /** Work may have become ready; `released`: behind the low-water mark, too. */
   readonly hint: (released: boolean) => void;
+  /** Resolves after the claim under way, whose jobs are still handed over. */
+  readonly stop: () => Promise<void>;
 }
 
-/** How long an idle claimer waits: it doubles from the first to the last. A listening one is woken by hints. */
-const idleMs = { first: 20, lastListening: 2_000, lastPolling: 250 } as const;
-/** Released items fall behind the low-water mark; so now and then the claimer looks at all. */
-const rescanMs = 1_000;
+/** A freed slot, or a registration, ends this wait. */
+const parkedMs = 1_000;
+/** While most slots are busy, those that become free within so long are filled by one claim. */
+const gatherMs = 5;
+const gatherShare = 0.25;
 
-/**
- * Claims up to the free slots with one statement, from the low-water mark on: new work items always have higher positions, and
- * the scan need not pass what was deleted below it.
- */
+/** Keeps the slots full with one statement at a time. */
 export function startClaimer(parts: ClaimerParts): Claimer {
-  const { database, node, observe } = parts;
-  const lastMs = parts.listening ? idleMs.lastListening : idleMs.lastPolling;
-  let lowWater = 0;
-  let scannedAt = -Infinity;
-  let pauseMs: number = idleMs.first;
-  let more = false;
-
-  const claimFrom = async (from: number, max: number): Promise<number> => {
-    const claimedAt = performance.now();
-    if (from === 0) scannedAt = claimedAt;
-    const jobs = await claim(database, {
-      node,
-      incarnation: parts.incarnation(),
-      max,
-      token: randomUUID(),
-      from,
-    });
-    lowWater = Math.max(lowWater, (jobs.at(-1)?.position ?? 0) + 1);
-    if (jobs.length > 0) parts.run(jobs, claimedAt);
-    return jobs.length;
-  };
+  const { claims, concurrency, observe, hearing } = parts;
+  const pace = createPace();
+  const lowWater = createLowWater();
+  let more = true;
+  let claimedAt = -Infinity;
 
   const step = async (): Promise<number> => {
     const free = parts.freeSlots();
-    more = true;
-    if (free <= 0) return lastMs; // a freed slot wakes it
-    const due = performance.now() - scannedAt >= rescanMs;
-    let got = await claimFrom(due ? 0 : lowWater, free);
-    if (got < free && !due && performance.now() - scannedAt >= rescanMs)
-      got += await claimFrom(0, free - got);
-    more = got >= free;
-    if (got > 0) pauseMs = idleMs.first;
-    if (more) return 0;
-    const waitMs = pauseMs;
-    pauseMs = Math.min(lastMs, pauseMs * 2);
-    return waitMs;
+    if (free <= 0) return parkedMs;
+    const nowMs = performance.now();
+    const waitMs = claimedAt + gatherMs - nowMs;
+    if (waitMs > 0 && free <= (concurrency - 1) * gatherShare) return waitMs;
+    claimedAt = nowMs;
+    const claimed = await claims({ max: free, from: lowWater.from(nowMs) });
+    const positions = claimed.jobs.map(({ position }) => position);
+    lowWater.saw(positions, free);
+    more = positions.length >= free;
+    if (positions.length > 0) parts.take(claimed.jobs, claimed.claimedAt);
+    return pace.next({ got: positions.length, asked: free, nowMs, hearing: hearing() });
   };
 
-  const loop = startLoop({
-    step: async () => {
-      try {
-        return await step();
-      } catch (error) {
-        if (sqlState(error) !== nodeEndedState) throw error;
-        await parts.onEnded();
-        return 0;
-      }
-    },
+  const loop: Loop = startLoop({
+    step,
     failed: (error, failures) => {
+      more = true;
+      lowWater.drop();
+      if (error instanceof PgQueueError && error.code === 'node_ended') return parkedMs;
       const retryMs = retryPauseMs(failures);
       observe({ type: 'database.error', during: 'claim', error, retryMs });
       return retryMs;
@@ -89,14 +64,15 @@ export function startClaimer(parts: ClaimerParts): Claimer {
   });
 
   return {
-    ...loop,
     slotFreed: () => {
       if (more) loop.wake();
     },
     hint: (released) => {
-      if (released) scannedAt = -Infinity;
-      pauseMs = idleMs.first;
+      more = true;
+      if (released) lowWater.drop();
+      pace.hurry();
       loop.wake();
     },
+    stop: loop.stop,
   };
 }

@@ -1,128 +1,165 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import type { JobContext, JobLogger, TransactionClient } from '@pgqueue/core';
+import type { JobContext, JobLogger, Observer, TransactionClient } from '@pgqueue/core';
 import { durationMs, PgQueueError, retryPauseMs } from '@pgqueue/core';
-import type { Database, Settlement } from '@pgqueue/postgres';
-import { extend, isTransient, reportProgress, settle } from '@pgqueue/postgres';
-import type { Attempt, Attempts } from './attempts.ts';
-import { AbortedError } from './attempts.ts';
+import type { Settlement, Target } from '@pgqueue/postgres';
+import { extend, fromPg, isTransient, reportProgress, settle } from '@pgqueue/postgres';
+import type { Attempt } from './attempt.ts';
+import { AbortedError } from './attempt.ts';
+import { lose } from './held.ts';
+import { jsonText } from './json.ts';
 import type { WorkerLogger } from './options.ts';
-import { jsonText } from './settlements.ts';
+import type { Transactions } from './transaction.ts';
 
 export interface ContextParts {
   /** For leases: its connections are never given to handlers. */
-  readonly control: Database;
-  /** For handlers' transactions. */
-  readonly handlers: () => Database;
-  readonly attempts: Attempts;
+  readonly database: Target;
+  readonly transactions: Transactions;
   readonly logger: WorkerLogger | undefined;
+  readonly observe: Observer;
+  /** A handler's own transaction has settled it as done. */
+  readonly onCommitted: (attempt: Attempt) => void;
 }
 
-/** What a handler gets beside its payload. */
+/** What a handler gets beside its payload; what most handlers don't ask for is made when they do. */
 export function contextOf(parts: ContextParts, attempt: Attempt): JobContext {
-  const { payload: _payload, token, position: _position, ...job } = attempt.job;
+  let job: JobContext['job'] | undefined;
+  let log: JobLogger | undefined;
   return {
-    job,
-    signal: attempt.signal,
-    log: loggerOf(parts.logger, attempt),
-    extend: async (by) => extendLease(parts, attempt, durationMs(by, 'extend')),
-    progress: async (value) => {
-      const text = jsonText(value) ?? 'null';
-      const held = await persistently(attempt, () =>
-        reportProgress(parts.control, { id: job.id, token }, text),
-      );
-      if (!held) parts.attempts.lose(job.id, 'extend');
-      return held;
+    get job() {
+      return (job ??= jobOf(attempt));
     },
-    transaction: async (work) => inTransaction(parts, attempt, work),
+    get log() {
+      return (log ??= loggerOf(parts.logger, attempt));
+    },
+    get signal() {
+      return attempt.signal;
+    },
+    extend: async (by) => extendLease(parts, attempt, durationMs(by, 'extend')),
+    progress: async (value) => showProgress(parts, attempt, jsonText(value)),
+    transaction: async (work) => settleWith(parts, attempt, work),
   };
 }
 
-async function extendLease(
-  { control, attempts }: ContextParts,
-  attempt: Attempt,
-  ms: number,
-): Promise<boolean> {
+function jobOf(attempt: Attempt): JobContext['job'] {
+  const { payload: _payload, token: _token, position: _position, ...job } = attempt.job;
+  return job;
+}
+
+async function extendLease(parts: ContextParts, attempt: Attempt, ms: number): Promise<boolean> {
   const { id, token } = attempt.job;
   if (ms <= 0) throw new PgQueueError('configuration', 'extend: give a duration longer than 0');
-  let asked = performance.now();
-  const answer = await persistently(attempt, () => {
-    asked = performance.now();
-    return extend(control, [{ id, token, ms }]);
+  let sentAt = performance.now();
+  const answer = await whileHeld(attempt, () => {
+    sentAt = performance.now();
+    return extend(parts.database, [{ id, token, ms }]);
   });
+  if (answer === undefined) return false;
   const extended = answer.get(id);
   if (extended === undefined) {
-    attempts.lose(id, 'extend');
+    if (attempt.live) lose(attempt, { ...parts, during: 'extend' });
     return false;
   }
-  attempt.leaseUntil(asked + ms);
+  attempt.extended(sentAt, ms);
   if (extended.cancelled) attempt.abort('cancelled');
   return true;
 }
 
-/** Repeats what met a transient error, as long as the attempt goes on. */
-async function persistently<Result>(attempt: Attempt, work: () => Promise<Result>): Promise<Result> {
-  for (let failures = 1; ; failures += 1) {
+async function showProgress(parts: ContextParts, attempt: Attempt, progress: string): Promise<boolean> {
+  const held = await whileHeld(attempt, () => reportProgress(parts.database, attempt.job, progress));
+  if (held === false && attempt.live) lose(attempt, { ...parts, during: 'extend' });
+  return held === true;
+}
+
+/** Repeats what met a transient error for as long as the lease is held; undefined: it is not any more. */
+async function whileHeld<Result>(attempt: Attempt, work: () => Promise<Result>): Promise<Result | undefined> {
+  for (let failures = 1; !attempt.over; failures += 1) {
     try {
       return await work();
     } catch (error) {
-      if (!isTransient(error) || attempt.signal.aborted) throw error;
-      await delay(retryPauseMs(failures, 1_000), undefined, { signal: attempt.signal }).catch(() => {});
+      if (!isTransient(error)) throw error;
+      await delay(retryPauseMs(failures, 1_000));
     }
   }
+  return undefined;
 }
 
-async function inTransaction<Result>(
-  { handlers, control, attempts }: ContextParts,
+/** Done and the handler's writes commit together. A transaction that fails leaves the attempt as it was. */
+async function settleWith<Result>(
+  parts: ContextParts,
   attempt: Attempt,
   work: (client: TransactionClient) => Promise<Result>,
 ): Promise<Result> {
   const { id, token } = attempt.job;
   const done: Settlement = { id, token, outcome: 'done', delayMs: null, data: null };
-  const lost = (): never => {
-    attempts.lose(id, 'settle');
+  if (!attempt.live) throw attemptOver(attempt);
+  const ran = await parts.transactions.run(work, async (client) => {
+    if (!attempt.beginCommit()) throw attemptOver(attempt);
+    const verdicts = await settle({ ...fromPg(queryable(client)), schema: parts.database.schema }, [done]);
+    if (verdicts.has(id)) return;
+    lose(attempt, { ...parts, during: 'settle' });
     throw new AbortedError('lease_lost');
-  };
-  let committed: { readonly value: Result } | undefined;
-  try {
-    const result = await handlers().transaction(async (client) => {
-      const value = await work(client);
-      const target = {
-        schema: control.schema,
-        query: async <Row>(text: string, values: readonly unknown[]) =>
-          (await client.query(text, [...values])).rows as Row[],
-      };
-      const verdicts = await settle(target, [{ ...done, data: jsonText(value) }]);
-      if (!verdicts.has(id)) return lost();
-      committed = { value };
-      return committed;
-    });
-    attempt.takeSettlement();
-    return result.value;
-  } catch (error) {
-    // the reply to COMMIT may have been lost: the token tells whether it was accepted
-    if (committed !== undefined && (await wasAccepted(control, attempt, done))) {
-      attempt.takeSettlement();
-      return committed.value;
-    }
-    throw error;
+  });
+  const fate = ran.kind === 'unknown' ? await fateOf(parts, attempt, done) : ran.kind;
+  if (fate === 'lost') {
+    lose(attempt, { ...parts, during: 'settle' });
+    throw new AbortedError('lease_lost');
   }
+  if (fate === 'committed' && ran.kind !== 'rolled_back') {
+    if (attempt.finish()) parts.onCommitted(attempt);
+    return ran.value;
+  }
+  attempt.abandonCommit();
+  throw ran.kind === 'committed' ? attemptOver(attempt) : ran.error;
 }
 
 /**
- * Whether a settlement whose COMMIT got no answer was accepted. A lease that is still held says no (settling it here would end
- * the job without the handler's writes); one that is gone was settled by its token, or lost.
+ * Whether a COMMIT that got no answer happened. A lease that is still held says no (to settle it here would end the job without
+ * the handler's writes); one that is gone was settled by its token, or lost.
  */
-async function wasAccepted(control: Database, attempt: Attempt, done: Settlement): Promise<boolean> {
-  return persistently(attempt, async () => {
-    const ms = attempt.job.leaseMs;
-    if ((await extend(control, [{ id: done.id, token: done.token, ms }])).has(done.id)) return false;
-    return (await settle(control, [done], true)).get(done.id) === 'repeated';
-  });
+async function fateOf(
+  { database, observe }: ContextParts,
+  attempt: Attempt,
+  done: Settlement,
+): Promise<'committed' | 'rolled_back' | 'lost'> {
+  const { id, token } = done;
+  for (let failures = 1; ; failures += 1) {
+    try {
+      const leftMs = Math.max(1, attempt.endsAt - performance.now());
+      if ((await extend(database, [{ id, token, ms: leftMs }])).has(id)) return 'rolled_back';
+      return (await settle(database, [done], true)).get(id) === 'repeated' ? 'committed' : 'lost';
+    } catch (error) {
+      if (!isTransient(error) || performance.now() > attempt.endsAt) return 'lost';
+      const retryMs = retryPauseMs(failures, 1_000);
+      observe({ type: 'database.error', during: 'commit', error, retryMs });
+      await delay(retryMs);
+    }
+  }
+}
+
+function attemptOver(attempt: Attempt): Error {
+  if (attempt.aborted !== undefined) return new AbortedError(attempt.aborted);
+  return new Error('this attempt is over: ctx.transaction settles a job once');
+}
+
+function queryable(client: TransactionClient): Parameters<typeof fromPg>[0] {
+  return {
+    query: async (text, values = []) => {
+      const { rows } = await client.query(text, values);
+      return { rows: rows as unknown[] };
+    },
+  };
 }
 
 function loggerOf(logger: WorkerLogger | undefined, { job }: Attempt): JobLogger {
   if (logger === undefined) return silent;
-  return logger.child?.({ job: job.id, task: job.task, try: job.tries + 1 }) ?? logger;
+  const bindings = { job: job.id, task: job.task, try: job.tries + 1 };
+  if (logger.child !== undefined) return logger.child(bindings);
+  return {
+    debug: (data, message) => logger.debug({ ...bindings, ...data }, message),
+    info: (data, message) => logger.info({ ...bindings, ...data }, message),
+    warn: (data, message) => logger.warn({ ...bindings, ...data }, message),
+    error: (data, message) => logger.error({ ...bindings, ...data }, message),
+  };
 }
 
 const silent: JobLogger = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {} };

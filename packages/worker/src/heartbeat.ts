@@ -1,57 +1,70 @@
 import type { Loop, Observer } from '@pgqueue/core';
-import { retryPauseMs, startLoop } from '@pgqueue/core';
-import type { Database, Lease } from '@pgqueue/postgres';
+import { PgQueueError, retryPauseMs, startLoop } from '@pgqueue/core';
+import type { Target } from '@pgqueue/postgres';
 import { heartbeatNode } from '@pgqueue/postgres';
+import type { Holding } from './held.ts';
+import { applyHeartbeat, liveOf } from './held.ts';
+import type { NodeSettings } from './options.ts';
+import type { Registry } from './registry.ts';
 
 export interface HeartbeatParts {
-  readonly database: Database;
-  readonly node: string;
-  readonly heartbeatMs: number;
-  readonly lostAfterMs: number;
-  readonly incarnation: () => string;
-  readonly draining: () => boolean;
-  readonly leases: () => readonly Lease[];
-  readonly onCancelled: (id: string) => void;
-  readonly onLost: (id: string) => void;
-  /** The incarnation has ended: everything it held is gone. Resolves when the node is registered anew. */
-  readonly onEnded: () => Promise<void>;
-  /** No heartbeat got through for so long that others may have taken everything. */
-  readonly onSilent: () => void;
-  readonly observe: Observer;
+  /** A few connections of its own, with a timeout that is short enough for another try. */
+  readonly database: Target;
+  readonly settings: NodeSettings & { readonly observe: Observer };
+  readonly registry: Registry;
+  readonly holding: Holding;
+  readonly draining: AbortSignal;
+  /** It is registered anew, and can claim again. */
+  readonly onRegistered: () => void;
+  /** It can't go on: another node has taken its id. */
+  readonly onFatal: (error: unknown) => void;
 }
 
-/** Says that the node lives, on connections that no handler can take; hears of cancellations and lost leases. */
+/**
+ * Says that the node lives, and hears of cancellations and lost leases. A node whose incarnation has been ended registers
+ * anew. While the database can't be reached the handlers go on: their leases are theirs until they hear otherwise, or until
+ * their timeouts end.
+ */
 export function startHeartbeat(parts: HeartbeatParts): Loop {
-  const { database, node, heartbeatMs, observe } = parts;
-  let heardAt = performance.now();
+  const { database, settings, registry, holding, draining } = parts;
+  const { node, heartbeatMs, observe } = settings;
 
   const beat = async (): Promise<number> => {
-    const sentAt = performance.now();
-    const answer = await heartbeatNode(database, {
-      node,
-      incarnation: parts.incarnation(),
-      draining: parts.draining(),
-      leases: parts.leases(),
-    });
-    heardAt = sentAt;
-    if (!answer.alive) {
-      observe({ type: 'node.ended', node, incarnation: parts.incarnation() });
-      await parts.onEnded();
+    const incarnation = registry.incarnation();
+    if (incarnation === undefined) {
+      if (draining.aborted) return heartbeatMs;
+      await registry.register(draining);
+      parts.onRegistered();
       return heartbeatMs;
     }
-    for (const id of answer.lost) parts.onLost(id);
-    for (const id of answer.cancelled) parts.onCancelled(id);
-    return heartbeatMs;
+    const asked = liveOf(holding);
+    const leases = asked.map(({ lease }) => lease);
+    const answer = await heartbeatNode(database, { node, incarnation, draining: draining.aborted, leases });
+    if (answer.alive) {
+      applyHeartbeat(asked, answer, observe);
+      return heartbeatMs;
+    }
+    if (registry.end(incarnation)) loseAll(holding, observe);
+    return 0;
   };
 
   return startLoop({
     step: beat,
     failed: (error, failures) => {
+      if (draining.aborted && registry.incarnation() === undefined) return heartbeatMs;
+      if (error instanceof PgQueueError) {
+        parts.onFatal(error);
+        return heartbeatMs;
+      }
       const retryMs = retryPauseMs(failures, heartbeatMs);
       observe({ type: 'database.error', during: 'heartbeat', error, retryMs });
-      if (performance.now() - heardAt > parts.lostAfterMs - Math.min(1_000, parts.lostAfterMs / 10))
-        parts.onSilent();
       return retryMs;
     },
   });
+}
+
+/** The node's incarnation was ended: all that it held is others'. */
+export function loseAll(holding: Holding, observe: Observer): void {
+  const held = liveOf(holding);
+  applyHeartbeat(held, { lost: held.map(({ lease }) => lease.id), cancelled: [] }, observe);
 }

@@ -1,4 +1,4 @@
 export type { Worker } from './worker.ts';
 export { createWorker } from './worker.ts';
-export type { WorkerLogger, WorkerOptions } from './options.ts';
-export { AbortedError } from './attempts.ts';
+export type { NodeOptions, WorkerLogger, WorkerOptions } from './options.ts';
+export { AbortedError } from './attempt.ts';

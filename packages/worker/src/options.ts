@@ -1,28 +1,35 @@
 import { hostname } from 'node:os';
 import { randomBytes } from 'node:crypto';
 import type { JobLogger, Observer, TaskHandler } from '@pgqueue/core';
-import { throwProblems } from '@pgqueue/core';
+import { allObservers, isTaskHandler, throwProblems } from '@pgqueue/core';
 import type { DatabaseOptions, NodeTasks } from '@pgqueue/postgres';
 
-/** What {@link createWorker} takes. Milliseconds where a name ends in Ms. */
-export interface WorkerOptions extends Omit<DatabaseOptions, 'pool'> {
-  /** What this node can run: tasks with their handlers, each task once. */
-  readonly tasks: readonly TaskHandler[];
+/**
+ * What every node can say of itself. A connection string is needed: a node makes its own connections, so that handlers who
+ * hold all of theirs cannot keep it from renewing and settling.
+ */
+export interface NodeOptions extends Omit<DatabaseOptions, 'pool'> {
   /** The node id, by which it can be reset; no two live nodes share one. Default: host name, process id and chance. */
   readonly node?: string;
   /** The pool whose queues it serves. Default `default`. */
   readonly pool?: string;
-  /** Handlers at a time, 1 to 10,000. Default 10. */
-  readonly concurrency?: number;
-  /** How often the node says that it lives. Default 5 s. */
+  /** How often the node says that it lives. Default 5000. */
   readonly heartbeatMs?: number;
-  /** Without a heartbeat for so long it counts as lost, and its jobs go to others. At least two heartbeats. Default 30 s. */
+  /** Without a heartbeat for so long it counts as lost, and its jobs go to others. At least two heartbeats. Default 30000. */
   readonly lostAfterMs?: number;
   /** Whether to LISTEN for hints, on a connection of its own; false behind PgBouncer in transaction mode. Default true. */
   readonly listen?: boolean;
-  /** How long a stop waits for running handlers before it aborts their signals. Default 30 s. */
-  readonly drainMs?: number;
   readonly observe?: Observer;
+}
+
+/** What {@link createWorker} takes. Milliseconds where a name ends in Ms. */
+export interface WorkerOptions extends NodeOptions {
+  /** What this node can run: tasks with their handlers, each task once. */
+  readonly tasks: readonly TaskHandler[];
+  /** Handlers at a time, 1 to 10,000. Default 10. */
+  readonly concurrency?: number;
+  /** How long a stop waits for running handlers before it aborts their signals. Default 30000. */
+  readonly drainMs?: number;
   /** Where `ctx.log` goes: a pino logger, or anything of its shape. Default: nowhere. */
   readonly logger?: WorkerLogger;
 }
@@ -32,59 +39,78 @@ export interface WorkerLogger extends JobLogger {
   child?(bindings: object): JobLogger;
 }
 
-/** The options with every default applied. */
-export interface WorkerSettings {
-  readonly tasks: ReadonlyMap<string, TaskHandler>;
-  readonly nodeTasks: NodeTasks;
+/** A node's options with every default applied. */
+export interface NodeSettings {
+  readonly connectionString: string;
   readonly node: string;
   readonly pool: string;
-  readonly concurrency: number;
+  readonly slots: number;
+  readonly tasks: NodeTasks;
   readonly heartbeatMs: number;
   readonly lostAfterMs: number;
   readonly listen: boolean;
+  readonly observe: Observer;
+}
+
+export interface WorkerSettings extends NodeSettings {
+  readonly handlers: ReadonlyMap<string, TaskHandler>;
   readonly drainMs: number;
+  readonly logger: WorkerLogger | undefined;
 }
 
 /** @throws {PgQueueError} `configuration`, with everything that is wrong at once */
 export function workerSettings(options: WorkerOptions): WorkerSettings {
-  const problems: string[] = [];
-  const whole = (name: string, value: number, min: number, max: number): void => {
-    if (!Number.isInteger(value) || value < min || value > max) {
-      problems.push(`${name} must be a whole number from ${min} to ${max}, not ${value}`);
-    }
-  };
-  const { heartbeatMs = 5_000, lostAfterMs = Math.max(30_000, 2 * heartbeatMs), pool = 'default' } = options;
-  const { concurrency = 10, drainMs = 30_000, node = defaultNode() } = options;
-  whole('concurrency', concurrency, 1, 10_000);
-  whole('heartbeatMs', heartbeatMs, 50, 3_600_000);
-  whole('lostAfterMs', lostAfterMs, 100, 86_400_000);
-  whole('drainMs', drainMs, 0, 86_400_000);
-  if (lostAfterMs < 2 * heartbeatMs) problems.push('lostAfterMs must be at least two heartbeatMs');
-  if (node.length < 1 || node.length > 200) problems.push('node must have 1 to 200 characters');
-  if (pool.length < 1 || pool.length > 100) problems.push('pool must have 1 to 100 characters');
-  if (options.tasks.length === 0) problems.push('tasks is empty: a worker without tasks can run nothing');
-  const names = options.tasks.map(({ task }) => task.name);
+  const { concurrency = 10, drainMs = 30_000, logger } = options;
+  const tasks = options.tasks.filter((task) => isTaskHandler(task));
+  const names = tasks.map(({ task }) => task.name);
   const twice = new Set(names.filter((name, index) => names.indexOf(name) !== index));
-  for (const name of twice) problems.push(`task ${name} has more than one handler`);
-  const { listen = true } = options;
-  if (options.connectionString === undefined)
-    problems.push('connectionString is missing: a worker makes its own connections');
-  throwProblems('configuration', 'worker', problems);
-  return {
-    tasks: new Map(options.tasks.map((handler) => [handler.task.name, handler])),
-    nodeTasks: tasksOfNode(options.tasks),
-    node,
-    pool,
-    concurrency,
-    heartbeatMs,
-    lostAfterMs,
-    listen,
-    drainMs,
-  };
+  const node = nodeSettings(options, { slots: concurrency, tasks: tasksOfNode(tasks) });
+  throwProblems('configuration', 'the worker', [
+    ...node.problems,
+    ...whole({ name: 'concurrency', value: concurrency, min: 1, max: 10_000 }),
+    ...whole({ name: 'drainMs', value: drainMs, min: 0, max: 86_400_000 }),
+    ...(tasks.length === options.tasks.length ? [] : ['tasks must be made by implement(task, handler)']),
+    ...(options.tasks.length === 0 ? ['tasks is empty: a worker without tasks can run nothing'] : []),
+    ...[...twice].map((name) => `task ${name} has more than one handler`),
+  ]);
+  const handlers = new Map(tasks.map((handler) => [handler.task.name, handler]));
+  return { ...node.settings, handlers, drainMs, logger };
+}
+
+/** The settings of a node, and what is wrong with them: the caller throws, with what else it has found. */
+export function nodeSettings(
+  options: NodeOptions,
+  { slots, tasks }: { readonly slots: number; readonly tasks: NodeTasks },
+): { readonly settings: NodeSettings; readonly problems: readonly string[] } {
+  const { connectionString = '', listen = true, pool = 'default', node = defaultNode() } = options;
+  const { heartbeatMs = 5_000, lostAfterMs = Math.max(30_000, 2 * heartbeatMs) } = options;
+  const problems = [
+    ...whole({ name: 'heartbeatMs', value: heartbeatMs, min: 50, max: 3_600_000 }),
+    ...whole({ name: 'lostAfterMs', value: lostAfterMs, min: 100, max: 86_400_000 }),
+    ...(lostAfterMs < 2 * heartbeatMs ? ['lostAfterMs must be at least two heartbeatMs'] : []),
+    ...(node.length < 1 || node.length > 200 ? ['node must have 1 to 200 characters'] : []),
+    ...(pool.length < 1 || pool.length > 100 ? ['pool must have 1 to 100 characters'] : []),
+    ...(connectionString === '' ? ['connectionString is missing: a node makes its own connections'] : []),
+  ];
+  const observe = allObservers(options.observe);
+  const settings = { connectionString, node, pool, slots, tasks, heartbeatMs, lostAfterMs, listen, observe };
+  return { settings, problems };
+}
+
+interface Whole {
+  readonly name: string;
+  readonly value: number;
+  readonly min: number;
+  readonly max: number;
+}
+
+export function whole({ name, value, min, max }: Whole): readonly string[] {
+  const fits = Number.isInteger(value) && value >= min && value <= max;
+  return fits ? [] : [`${name} must be a whole number from ${min} to ${max}, not ${value}`];
 }
 
 /** What a node says of itself: the payload versions and the timeout of each of its tasks. */
-export function tasksOfNode(handlers: readonly TaskHandler[]): NodeTasks {
+function tasksOfNode(handlers: readonly TaskHandler[]): NodeTasks {
   return Object.fromEntries(
     handlers.map(({ task }) => [
       task.name,
@@ -94,6 +120,6 @@ export function tasksOfNode(handlers: readonly TaskHandler[]): NodeTasks {
 }
 
 /** Unique, and telling where to look. */
-export function defaultNode(): string {
+function defaultNode(): string {
   return `${hostname().slice(0, 150)}-${process.pid}-${randomBytes(3).toString('hex')}`;
 }

@@ -1,50 +1,81 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
-import type { Observer } from '@pgqueue/core';
-import { PgQueueError } from '@pgqueue/core';
-import type { Database, NodeTasks } from '@pgqueue/postgres';
-import { registerNode } from '@pgqueue/postgres';
+import { PgQueueError, retryPauseMs } from '@pgqueue/core';
+import type { Target } from '@pgqueue/postgres';
+import { isTransient, leaveNode, registerNode } from '@pgqueue/postgres';
+import type { NodeSettings } from './options.ts';
 
-export interface Registration {
-  readonly database: Database;
-  readonly node: string;
-  readonly tasks: NodeTasks;
-  readonly slots: number;
-  readonly pool: string;
-  readonly heartbeatMs: number;
-  readonly lostAfterMs: number;
-  readonly observe: Observer;
+/** A node's one life after another. */
+export interface Registry {
+  /** The present incarnation; undefined before the first, and between two. */
+  readonly incarnation: () => string | undefined;
+  /**
+   * Begins an incarnation. While another one may be alive under this id, watches its heartbeat: when that moves, two live nodes
+   * share an id, and this one gives up; when it stands still for two of its intervals, the other is dead, and replaced.
+   * @throws {PgQueueError} `node_id_in_use`; what `signal` says when it aborts
+   */
+  readonly register: (signal: AbortSignal) => Promise<void>;
+  /** Others have ended this incarnation; false: it was known already. */
+  readonly end: (incarnation: string) => boolean;
+  /** Ends it in order: what it still holds is released, uncounted. */
+  readonly leave: () => Promise<void>;
 }
 
-/**
- * Begins an incarnation, and resolves to it. Where another one may be alive under this id, it watches that one's heartbeat:
- * when it moves, two live nodes share an id, and this one gives up; when it stands still for more than two of its intervals,
- * the other one is dead, and what it held is taken back.
- * @throws {PgQueueError} `node_id_in_use`
- */
-export async function register(registration: Registration, signal: AbortSignal): Promise<string> {
-  const { database, node, observe } = registration;
-  const incarnation = randomUUID();
-  let seen: string | null = null;
-  for (;;) {
-    const answer = await registerNode(database, {
-      ...registration,
-      incarnation,
-      software: `pgqueue node ${process.version}`,
-      seen,
-    });
-    if (answer.accepted) {
-      observe({ type: 'node.registered', node, incarnation });
-      return incarnation;
+export function createRegistry(database: Target, settings: NodeSettings): Registry {
+  const { node, observe } = settings;
+  let current: string | undefined;
+
+  const register: Registry['register'] = async (signal) => {
+    const incarnation = randomUUID(); // the same for each call: one whose reply was lost is accepted again
+    let seen: string | null = null;
+    for (let failures = 0; ;) {
+      signal.throwIfAborted();
+      let pauseMs: number;
+      try {
+        const answer = await registerNode(database, { ...settings, incarnation, software, seen });
+        if (answer.accepted) break;
+        if (seen !== null && seen !== answer.otherHeartbeat) throw inUse(node);
+        seen = answer.otherHeartbeat;
+        failures = 0;
+        pauseMs = Math.max(25, answer.otherHeartbeatMs / 2);
+      } catch (error) {
+        if (!isTransient(error)) throw error;
+        failures += 1;
+        pauseMs = retryPauseMs(failures);
+        observe({ type: 'database.error', during: 'register', error, retryMs: pauseMs });
+      }
+      await delay(pauseMs, undefined, { signal });
     }
-    if (seen !== null && seen !== answer.otherHeartbeat) {
-      throw new PgQueueError(
-        'node_id_in_use',
-        `another live node has the id "${node}": give each node its own id, or stop the other one`,
-        { data: { node } },
-      );
-    }
-    seen = answer.otherHeartbeat;
-    await delay(Math.max(50, answer.otherHeartbeatMs / 2), undefined, { signal });
-  }
+    current = incarnation;
+    observe({ type: 'node.registered', node, incarnation });
+  };
+
+  return {
+    incarnation: () => current,
+    register,
+    end: (incarnation) => {
+      if (current !== incarnation) return false;
+      current = undefined;
+      observe({ type: 'node.ended', node, incarnation });
+      return true;
+    },
+    leave: async () => {
+      const last = current;
+      current = undefined;
+      if (last === undefined) return;
+      await leaveNode(database, node, last).catch((error: unknown) => {
+        observe({ type: 'database.error', during: 'leave', error });
+      });
+    },
+  };
+}
+
+const software = `@pgqueue/worker, node ${process.version}`;
+
+function inUse(node: string): PgQueueError {
+  return new PgQueueError(
+    'node_id_in_use',
+    `another live node has the id "${node}": give each node its own id, or stop the other one`,
+    { data: { node } },
+  );
 }

@@ -1,49 +1,51 @@
-import { setTimeout as delay } from 'node:timers/promises';
-import type { ClaimedJob, Loop, Observer } from '@pgqueue/core';
-import { allObservers, PgQueueError, retryPauseMs } from '@pgqueue/core';
-import type { Database, Hints, Listener } from '@pgqueue/postgres';
-import {
-  channelName,
-  checkSchemaVersion,
-  createHints,
-  isTransient,
-  leaveNode,
-  openDatabase,
-  startListener,
-} from '@pgqueue/postgres';
+import type { ClaimedJob } from '@pgqueue/core';
+import { PgQueueError } from '@pgqueue/core';
+import type { Database, Hints } from '@pgqueue/postgres';
+import { createHints, openDatabase } from '@pgqueue/postgres';
 import pLimit from 'p-limit';
 import type { LimitFunction } from 'p-limit';
-import type { Attempts } from './attempts.ts';
-import { createAttempts } from './attempts.ts';
+import { within } from './alarm.ts';
+import type { Attempt } from './attempt.ts';
 import type { Claimer } from './claimer.ts';
 import { startClaimer } from './claimer.ts';
+import { createClaims } from './claims.ts';
+import { drain } from './drain.ts';
+import type { Executor } from './executor.ts';
 import { createExecutor } from './executor.ts';
-import { startHeartbeat } from './heartbeat.ts';
+import type { Membership } from './membership.ts';
+import { createMembership } from './membership.ts';
 import type { WorkerOptions, WorkerSettings } from './options.ts';
 import { workerSettings } from './options.ts';
-import { register } from './registry.ts';
 import type { Settler } from './settler.ts';
 import { createSettler } from './settler.ts';
+import type { Transactions } from './transaction.ts';
+import { createTransactions } from './transaction.ts';
 
 /** One worker node. */
 export interface Worker {
   readonly node: string;
-  /** Jobs whose attempt is not over. */
+  /** Slots in use: handlers that have not returned. */
   readonly running: number;
   /**
-   * Registers the node and begins to claim. A database that can't be reached is tried again until `stop`.
+   * Checks the schema's version, registers the node and begins to claim. A database that can't be reached is tried again until
+   * `stop`; so is a node id whose last holder may be alive, for as long as that takes to find out.
    * @throws {PgQueueError} `schema_version`, `node_id_in_use`
    */
   start(): Promise<void>;
   /**
-   * Ends in order: claims no more, waits for running handlers up to `drainMs`, aborts the signals of the others, gives back
-   * what did not end (uncounted), and leaves. May be called again, and at any time.
+   * Ends in order: claims no more, gives back what has not started, waits for running handlers up to `drainMs`, aborts the
+   * signals of the others, gives back what does not end by that, uncounted, and leaves. May be called again, and at any time.
    */
   stop(options?: { readonly drainMs?: number }): Promise<void>;
+  /** Resolves when it was stopped; rejects when it had to end by itself: `node_id_in_use`, another live node has taken its id. */
+  readonly ended: Promise<void>;
 }
 
-/** How long handlers may take to end after their signal aborted because of a shutdown. */
-const shutdownGraceMs = 1_000;
+const closeMs = 3_000;
+/** The claimer waits while so many ends of attempts are not told yet: the database is slow, or away. */
+const unsettledMax = 2_000;
+/** Hints to the scheduler that slots are free: one at most in so long. */
+const hintsMs = 10;
 
 /** A worker node; opens no connection before `start`. @throws {PgQueueError} `configuration`, with all that is wrong */
 export function createWorker(options: WorkerOptions): Worker {
@@ -51,51 +53,69 @@ export function createWorker(options: WorkerOptions): Worker {
 }
 
 class WorkerNode implements Worker {
+  readonly ended: Promise<void>;
   readonly #settings: WorkerSettings;
-  readonly #observe: Observer;
-  readonly #control: Database;
-  readonly #handlers: Database;
-  readonly #attempts: Attempts;
+  readonly #membership: Membership;
+  readonly #handlerDatabase: Database;
+  readonly #transactions: Transactions;
   readonly #settler: Settler;
-  readonly #done: Hints;
+  readonly #hints: Hints;
+  readonly #executor: Executor;
+  readonly #attempts = new Set<Attempt>();
   readonly #slots: LimitFunction;
-  readonly #execute: (job: ClaimedJob, claimedAt: number) => Promise<void>;
-  readonly #stopping = new AbortController();
-  readonly #connectionString: string | undefined;
-  #incarnation = '';
+  readonly #end = Promise.withResolvers<void>();
   #claimer: Claimer | undefined;
-  #heartbeat: Loop | undefined;
-  #listener: Listener | undefined;
-  #reborn: Promise<void> | undefined;
+  #joined: Promise<void> | undefined;
   #started: Promise<void> | undefined;
   #stopped: Promise<void> | undefined;
 
   constructor(options: WorkerOptions) {
-    this.#settings = workerSettings(options);
-    this.#observe = allObservers(options.observe);
-    this.#connectionString = options.connectionString;
-    const { concurrency } = this.#settings;
-    const onError = (error: Error): void => this.#observe({ type: 'database.error', during: 'idle', error });
-    const { tasks: _tasks, pool: _pool, ...database } = options;
-    const common = { applicationName: `pgqueue worker ${this.#settings.node}`, onError, ...database };
-    // leases have connections of their own: handlers that hold all of theirs cannot starve them
-    this.#control = openDatabase({ ...common, connectionsMax: 4 });
-    this.#handlers = openDatabase({
-      ...common,
-      connectionsMax: options.connectionsMax ?? Math.min(concurrency, 20),
+    const settings = workerSettings(options);
+    const { observe, handlers, logger } = settings;
+    const { connectionString, schema, applicationName, queryTimeoutMs } = options;
+    const databaseOptions = Object.fromEntries(
+      Object.entries({ connectionString, schema, applicationName, queryTimeoutMs }).filter(
+        ([, value]) => value !== undefined,
+      ),
+    );
+    this.#settings = settings;
+    this.ended = this.#end.promise;
+    this.ended.catch(() => {}); // who does not ask is told by an event
+    this.#slots = pLimit(settings.slots);
+    this.#handlerDatabase = openDatabase({
+      applicationName: `pgqueue ${settings.node} handlers`,
+      ...databaseOptions,
+      connectionsMax: options.connectionsMax ?? 10,
+      onError: options.onError ?? ((error) => observe({ type: 'database.error', during: 'idle', error })),
     });
-    this.#attempts = createAttempts(this.#observe);
-    this.#done = createHints(this.#control, this.#control.schema, 'done');
-    this.#settler = createSettler(this.#control, this.#observe, this.#done.send);
-    this.#slots = pLimit(concurrency);
-    this.#execute = createExecutor({
-      control: this.#control,
-      handlers: () => this.#handlers,
+    this.#transactions = createTransactions(this.#handlerDatabase.pool);
+    this.#membership = createMembership({
+      settings,
+      databaseOptions,
+      holding: this.#attempts,
+      onWork: (released) => this.#claimer?.hint(released),
+      onFatal: (error) => this.#fail(error),
+    });
+    const { database } = this.#membership;
+    this.#hints = createHints(database, database.schema, 'done', hintsMs);
+    this.#settler = createSettler({
+      database,
+      observe,
+      onAccepted: () => {
+        this.#hints.send();
+        this.#claimer?.slotFreed(); // it may have waited for the settler
+      },
+    });
+    const transactions = this.#transactions;
+    const settler = this.#settler;
+    this.#executor = createExecutor({
       attempts: this.#attempts,
-      logger: options.logger,
-      settings: this.#settings,
-      settler: this.#settler,
-      observe: this.#observe,
+      database,
+      transactions,
+      logger,
+      observe,
+      handlers,
+      settler,
     });
   }
 
@@ -104,154 +124,79 @@ class WorkerNode implements Worker {
   }
 
   get running(): number {
-    return this.#attempts.size();
+    return this.#slots.activeCount + this.#slots.pendingCount;
   }
 
   start(): Promise<void> {
     if (this.#stopped !== undefined) {
       return Promise.reject(new PgQueueError('configuration', 'this worker was stopped: create another one'));
     }
-    this.#started ??= this.#start();
-    return this.#started;
+    return (this.#started ??= this.#start());
   }
 
   stop({ drainMs = this.#settings.drainMs }: { readonly drainMs?: number } = {}): Promise<void> {
-    this.#stopped ??= this.#stop(drainMs);
-    return this.#stopped;
+    return (this.#stopped ??= this.#stop(drainMs));
   }
 
   async #start(): Promise<void> {
+    const { observe, node, slots: concurrency } = this.#settings;
+    const { database, incarnation, ended, hearing, draining, start } = this.#membership;
     try {
-      await this.#persistently('start', () => checkSchemaVersion(this.#control, this.#control.schema));
-      await this.#register();
+      this.#joined = start();
+      await this.#joined;
     } catch (error) {
-      if (this.#stopping.signal.aborted) return;
+      if (draining.aborted) return;
       await this.stop({ drainMs: 0 });
       throw error;
     }
-    if (this.#stopping.signal.aborted) return;
-    const { node, heartbeatMs, lostAfterMs, listen } = this.#settings;
-    this.#heartbeat = startHeartbeat({
-      database: this.#control,
-      node,
-      heartbeatMs,
-      lostAfterMs,
-      incarnation: () => this.#incarnation,
-      draining: () => this.#stopping.signal.aborted,
-      leases: this.#attempts.leases,
-      onCancelled: this.#attempts.cancel,
-      onLost: (id) => this.#attempts.lose(id, 'heartbeat'),
-      onEnded: () => this.#rebirth(),
-      onSilent: this.#attempts.loseAll,
-      observe: this.#observe,
-    });
+    if (draining.aborted) return;
     this.#claimer = startClaimer({
-      database: this.#control,
-      node,
-      incarnation: () => this.#incarnation,
+      claims: createClaims({ database, node, incarnation, ended }),
+      concurrency,
       freeSlots: () => this.#freeSlots(),
-      run: (jobs, claimedAt) => this.#run(jobs, claimedAt),
-      onEnded: () => this.#rebirth(),
-      listening: listen,
-      observe: this.#observe,
+      take: (jobs, claimedAt) => this.#take(jobs, claimedAt),
+      hearing,
+      observe,
     });
-    if (listen) this.#listen();
   }
 
   #freeSlots(): number {
-    if (this.#stopping.signal.aborted) return 0;
-    return this.#settings.concurrency - this.#slots.activeCount - this.#slots.pendingCount;
+    const { incarnation, draining } = this.#membership;
+    if (draining.aborted || incarnation() === undefined) return 0;
+    if (this.#settler.pending() > unsettledMax) return 0;
+    return this.#settings.slots - this.running;
   }
 
-  #run(jobs: readonly ClaimedJob[], claimedAt: number): void {
+  #take(jobs: readonly ClaimedJob[], claimedAt: number): void {
+    if (this.#membership.draining.aborted) {
+      this.#settler.release(jobs); // claimed while the stop began, and not started
+      return;
+    }
     for (const job of jobs) {
-      void this.#slots(() => this.#execute(job, claimedAt)).then(() => this.#claimer?.slotFreed());
+      void this.#slots(this.#executor.run, job, claimedAt).then(() => this.#claimer?.slotFreed());
     }
   }
 
-  async #register(): Promise<void> {
-    const { node, nodeTasks: tasks, concurrency: slots, pool, heartbeatMs, lostAfterMs } = this.#settings;
-    const registration = {
-      node,
-      tasks,
-      slots,
-      pool,
-      heartbeatMs,
-      lostAfterMs,
-      observe: this.#observe,
-      database: this.#control,
-    };
-    this.#incarnation = await this.#persistently('register', () =>
-      register(registration, this.#stopping.signal),
-    );
-  }
-
-  /** This incarnation was ended by others: what it held is theirs. Begins another one. */
-  #rebirth(): Promise<void> {
-    this.#reborn ??= (async (): Promise<void> => {
-      this.#attempts.loseAll();
-      if (!this.#stopping.signal.aborted) await this.#register();
-    })().finally(() => {
-      this.#reborn = undefined;
-    });
-    return this.#reborn;
-  }
-
-  #listen(): void {
-    const { schema } = this.#control;
-    const work = channelName(schema, 'work');
-    const cancelled = channelName(schema, 'cancel');
-    this.#listener = startListener({
-      connectionString: this.#connectionString ?? '',
-      applicationName: `pgqueue worker ${this.node}`,
-      channels: [work, cancelled],
-      onHint: (channel, pool) => {
-        if (channel === cancelled) this.#heartbeat?.wake();
-        else if (pool === '' || pool === this.#settings.pool) this.#claimer?.hint(pool === '');
-      },
-      onError: (error) => this.#observe({ type: 'database.error', during: 'listen', error }),
-    });
-  }
-
-  /** Repeats what met a transient error, until it works or the worker is stopped. */
-  async #persistently<Result>(during: string, work: () => Promise<Result>): Promise<Result> {
-    for (let failures = 1; ; failures += 1) {
-      try {
-        return await work();
-      } catch (error) {
-        if (!isTransient(error) || this.#stopping.signal.aborted) throw error;
-        const retryMs = retryPauseMs(failures);
-        this.#observe({ type: 'database.error', during, error, retryMs });
-        await delay(retryMs, undefined, { signal: this.#stopping.signal }).catch(() => {});
-      }
-    }
+  #fail(error: unknown): void {
+    this.#settings.observe({ type: 'database.error', during: 'register', error });
+    this.#end.reject(error);
+    void this.stop({ drainMs: 0 });
   }
 
   async #stop(drainMs: number): Promise<void> {
-    this.#stopping.abort();
-    if (this.#claimer !== undefined) await this.#claimer.stop();
-    this.#observe({ type: 'node.draining', node: this.node, running: this.running });
-    this.#heartbeat?.wake(); // tells the scheduler that these slots are gone
-    await within(drainMs, this.#attempts.drained());
-    if (this.running > 0) {
-      this.#attempts.abortAll('shutdown');
-      await within(shutdownGraceMs, this.#attempts.drained());
-    }
-    this.#settler.abandon();
-    await this.#heartbeat?.stop();
-    await this.#listener?.stop();
-    if (this.#incarnation !== '') {
-      await leaveNode(this.#control, this.node, this.#incarnation).catch((error: unknown) => {
-        this.#observe({ type: 'database.error', during: 'leave', error });
-      });
-    }
-    await this.#done.stop();
-    await Promise.all([this.#control.close(), this.#handlers.close()]);
+    const { observe, node } = this.#settings;
+    this.#membership.drain();
+    const claimed = this.#claimer?.stop();
+    await within(closeMs, this.#joined ?? Promise.resolve());
+    observe({ type: 'node.draining', node, running: this.running });
+    const { database } = this.#membership;
+    const parts = { executor: this.#executor, settler: this.#settler, database };
+    await drain(parts, drainMs);
+    await within(closeMs, Promise.resolve(claimed));
+    await within(closeMs, this.#settler.idle()); // of the last claim, given back
+    await this.#hints.stop();
+    this.#transactions.destroy();
+    await Promise.all([this.#membership.leave(), within(closeMs, this.#handlerDatabase.close())]);
+    this.#end.resolve();
   }
-}
-
-async function within(ms: number, promise: Promise<void>): Promise<void> {
-  const over = new AbortController();
-  await Promise.race([promise, delay(ms, undefined, { signal: over.signal }).catch(() => {})]);
-  over.abort();
 }

@@ -1,0 +1,13 @@
+import type { Target } from './target.ts';
+
+/**
+ * Gives back what a claim leased whose reply was lost: the SQL function `release_claim` (migration 0004). Resolves to the
+ * number of jobs; 0 where the claim had not happened.
+ */
+export async function releaseClaim(target: Target, node: string, token: string): Promise<number> {
+  const [row] = await target.query<{ jobs: number }>(
+    `select ${target.schema}.release_claim($1, $2::uuid) as jobs`,
+    [node, token],
+  );
+  return row?.jobs ?? 0;
+}

@@ -1,0 +1,137 @@
+import type { AbortReason, ClaimedJob } from '@pgqueue/core';
+import type { Alarm } from './alarm.ts';
+import { createAlarm } from './alarm.ts';
+import type { Held } from './held.ts';
+
+/** What handlers see as `signal.reason`. */
+export class AbortedError extends Error {
+  override readonly name: string = 'AbortedError';
+  readonly code: AbortReason;
+
+  constructor(code: AbortReason) {
+    super(`the attempt was aborted: ${code}`);
+    this.code = code;
+  }
+}
+
+/** A handler is stopped this long before its lease ends, so that its settlement still lands in time. */
+export function marginMs(leaseMs: number): number {
+  return Math.min(1_000, Math.max(0, leaseMs) / 10);
+}
+
+export interface AttemptEvents {
+  /** Its lease is about to end. */
+  readonly timeout: (attempt: Attempt) => void;
+  readonly over: () => void;
+}
+
+/**
+ * One lease under which a handler runs. `running` until it is over, once: settled, lost, timed out or given back. While a
+ * handler's own transaction settles it, it is `committing`, and nobody else ends it. The handler may run on after it is over.
+ */
+export class Attempt implements Held {
+  readonly job: ClaimedJob;
+  readonly startedAt: number = performance.now();
+  readonly #alarm: Alarm;
+  readonly #onOver: () => void;
+  #phase: 'running' | 'committing' | 'over' = 'running';
+  #aborted: AbortedError | undefined;
+  #controller: AbortController | undefined;
+  #endsAt: number;
+  #timeoutMs: number;
+
+  /** @param claimedAt when the claim was sent, by the node's monotonic clock: the lease can't have begun before */
+  constructor(job: ClaimedJob, claimedAt: number, on: AttemptEvents) {
+    this.job = job;
+    this.#onOver = on.over;
+    this.#timeoutMs = job.leaseMs;
+    this.#endsAt = claimedAt + job.leaseMs;
+    this.#alarm = createAlarm(() => {
+      if (this.#phase === 'running') on.timeout(this);
+    });
+    this.#arm();
+  }
+
+  get lease(): ClaimedJob {
+    return this.job;
+  }
+
+  get task(): string {
+    return this.job.task;
+  }
+
+  get live(): boolean {
+    return this.#phase === 'running';
+  }
+
+  get over(): boolean {
+    return this.#phase === 'over';
+  }
+
+  /** How long this attempt may take: what it was leased for, or last extended by. */
+  get timeoutMs(): number {
+    return this.#timeoutMs;
+  }
+
+  /** When its lease ends, by the node's monotonic clock. */
+  get endsAt(): number {
+    return this.#endsAt;
+  }
+
+  /** Why its signal aborted. */
+  get aborted(): AbortReason | undefined {
+    return this.#aborted?.code;
+  }
+
+  /** Made when it is asked for: most handlers never do. */
+  get signal(): AbortSignal {
+    if (this.#controller === undefined) {
+      this.#controller = new AbortController();
+      if (this.#aborted !== undefined) this.#controller.abort(this.#aborted);
+    }
+    return this.#controller.signal;
+  }
+
+  /** Tells the handler. A lost lease ends the attempt, too: there is nothing left to settle. The first reason counts. */
+  abort(reason: AbortReason): void {
+    if (reason === 'lease_lost') this.finish();
+    if (this.#aborted !== undefined) return;
+    this.#aborted = new AbortedError(reason);
+    this.#controller?.abort(this.#aborted);
+  }
+
+  /** The lease was extended by so much, asked for at `sentAt`. */
+  extended(sentAt: number, ms: number): void {
+    this.#timeoutMs = ms;
+    this.#endsAt = sentAt + ms;
+    if (this.#phase === 'running') this.#arm();
+  }
+
+  /** True once: whoever gets it says how the attempt ended. */
+  finish(): boolean {
+    if (this.#phase === 'over') return false;
+    this.#phase = 'over';
+    this.#alarm.clear();
+    this.#onOver();
+    return true;
+  }
+
+  /** The handler's own transaction is about to settle it. False: it is over. */
+  beginCommit(): boolean {
+    if (this.#phase !== 'running') return false;
+    this.#phase = 'committing';
+    this.#alarm.clear();
+    return true;
+  }
+
+  /** That transaction was rolled back: the attempt goes on. */
+  abandonCommit(): void {
+    if (this.#phase !== 'committing') return;
+    this.#phase = 'running';
+    this.#arm();
+  }
+
+  #arm(): void {
+    this.#alarm.set(this.#endsAt - performance.now() - marginMs(this.#timeoutMs));
+  }
+}

@@ -1,0 +1,145 @@
+import type { Loop } from '@pgqueue/core';
+import { retryPauseMs } from '@pgqueue/core';
+import type { Database, DatabaseOptions, Listener } from '@pgqueue/postgres';
+import { channelName, checkSchemaVersion, isTransient, openDatabase, startListener } from '@pgqueue/postgres';
+import { setTimeout as delay } from 'node:timers/promises';
+import { within } from './alarm.ts';
+import { loseAll, startHeartbeat } from './heartbeat.ts';
+import type { Holding } from './held.ts';
+import type { NodeSettings } from './options.ts';
+import { createRegistry } from './registry.ts';
+
+/** What makes a process a node: its incarnation, its heartbeat, and the hints it hears. Workers and pullers have one. */
+export interface Membership {
+  /** Claims, settles, extends. */
+  readonly database: Database;
+  readonly incarnation: () => string | undefined;
+  /** A claim was refused: this incarnation was reset, lost or replaced. */
+  readonly ended: (incarnation: string) => void;
+  /** Whether hints are heard at present; without, the claimer must look more often. */
+  readonly hearing: () => boolean;
+  /** @throws {PgQueueError} `schema_version`, `node_id_in_use` */
+  readonly start: () => Promise<void>;
+  /** From now on the node tells the scheduler that its slots are gone. */
+  readonly drain: () => void;
+  readonly draining: AbortSignal;
+  /** Stops beating, releases what it holds, closes. */
+  readonly leave: () => Promise<void>;
+}
+
+export interface MembershipParts {
+  readonly settings: NodeSettings;
+  readonly databaseOptions: Omit<DatabaseOptions, 'pool'>;
+  readonly holding: Holding;
+  /** Work may have become ready; `released`: anywhere, not only at the end. */
+  readonly onWork: (released: boolean) => void;
+  /** It can't go on: another node has taken its id. */
+  readonly onFatal: (error: unknown) => void;
+}
+
+const closeMs = 3_000;
+
+/** Opens no connection before `start`. */
+export function createMembership(parts: MembershipParts): Membership {
+  const { settings, databaseOptions, holding } = parts;
+  const { observe, node, heartbeatMs } = settings;
+  const onError = (error: Error): void => observe({ type: 'database.error', during: 'idle', error });
+  const common = {
+    ...databaseOptions,
+    applicationName: databaseOptions.applicationName ?? `pgqueue ${node}`,
+    onError,
+  };
+  const database = openDatabase({ ...common, connectionsMax: 4 });
+  // whatever else this process asks of the database, its sign of life does not wait behind it
+  const vital = openDatabase({
+    ...common,
+    connectionsMax: 2,
+    queryTimeoutMs: Math.max(1_000, Math.min(databaseOptions.queryTimeoutMs ?? 30_000, heartbeatMs)),
+  });
+  const registry = createRegistry(vital, settings);
+  const draining = new AbortController();
+  let heartbeat: Loop | undefined;
+  let ears: Ears | undefined;
+
+  const start = async (): Promise<void> => {
+    await reach(vital, settings, draining.signal);
+    await registry.register(draining.signal);
+    heartbeat = startHeartbeat({
+      database: vital,
+      settings,
+      registry,
+      holding,
+      draining: draining.signal,
+      onRegistered: () => parts.onWork(true),
+      onFatal: parts.onFatal,
+    });
+    ears = openEars(parts, database.schema, () => heartbeat?.wake());
+  };
+
+  return {
+    database,
+    incarnation: registry.incarnation,
+    ended: (incarnation) => {
+      if (!registry.end(incarnation)) return;
+      loseAll(holding, observe);
+      heartbeat?.wake();
+    },
+    hearing: () => ears?.hearing() ?? false,
+    start,
+    draining: draining.signal,
+    drain: () => {
+      draining.abort();
+      heartbeat?.wake();
+    },
+    leave: async () => {
+      draining.abort();
+      await within(closeMs, Promise.all([heartbeat?.stop(), ears?.stop()]));
+      await within(closeMs, registry.leave());
+      await within(closeMs, Promise.all([database.close(), vital.close()]));
+    },
+  };
+}
+
+interface Ears {
+  readonly hearing: () => boolean;
+  readonly stop: () => Promise<void>;
+}
+
+function openEars({ settings, holding, onWork }: MembershipParts, schema: string, beat: () => void): Ears {
+  const { observe, connectionString, node, pool } = settings;
+  if (!settings.listen) return { hearing: () => false, stop: () => Promise.resolve() };
+  let hearing = false;
+  const work = channelName(schema, 'work');
+  const cancel = channelName(schema, 'cancel');
+  const listener: Listener = startListener({
+    connectionString,
+    applicationName: `pgqueue ${node} listener`,
+    channels: [work, cancel],
+    onHint: (channel, forPool) => {
+      hearing = true;
+      if (channel === cancel) {
+        if (holding.size > 0) beat(); // the heartbeat's answer says whose
+      } else if (forPool === '' || forPool === pool) onWork(forPool === '');
+    },
+    onError: (error) => {
+      hearing = false;
+      observe({ type: 'database.error', during: 'listen', error });
+    },
+  });
+  return { hearing: () => hearing, stop: listener.stop };
+}
+
+/** Resolves when the database is there and has a schema that fits. */
+async function reach(database: Database, { observe }: NodeSettings, signal: AbortSignal): Promise<void> {
+  for (let failures = 1; ; failures += 1) {
+    signal.throwIfAborted();
+    try {
+      return await checkSchemaVersion(database, database.schema);
+    } catch (error) {
+      if (!isTransient(error)) throw error;
+      const retryMs = retryPauseMs(failures);
+      observe({ type: 'database.error', during: 'start', error, retryMs });
+      await delay(retryMs, undefined, { signal });
+    }
+  }
+}

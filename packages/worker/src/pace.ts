@@ -1,0 +1,75 @@
+/** How long a claimer that found less than it has room for waits before it looks again. */
+export interface Pace {
+  /** After a claim of `got` of `asked` jobs. Milliseconds; 0: at once. */
+  readonly next: (claim: {
+    readonly got: number;
+    readonly asked: number;
+    readonly nowMs: number;
+    readonly hearing: boolean;
+  }) => number;
+  /** Work has been heard of. */
+  readonly hurry: () => void;
+}
+
+const firstMs = 50;
+/** Hints wake it, so polling is only for those that are lost. */
+const lastHearingMs = 2_000;
+/** Without hints it looks often for a while after the last job. */
+const lastBusyMs = 100;
+const lastIdleMs = 500;
+const busyMs = 2_000;
+
+/** The wait doubles while nothing is found. */
+export function createPace(): Pace {
+  let waitMs = firstMs;
+  let foundAt = -Infinity;
+  return {
+    next: ({ got, asked, nowMs, hearing }) => {
+      if (got > 0) {
+        foundAt = nowMs;
+        waitMs = firstMs;
+      }
+      if (got >= asked) return 0;
+      const busy = nowMs - foundAt < busyMs;
+      const lastMs = hearing ? lastHearingMs : busy ? lastBusyMs : lastIdleMs;
+      const nextMs = Math.min(waitMs, lastMs);
+      waitMs = Math.min(lastMs, waitMs * 2);
+      return nextMs;
+    },
+    hurry: () => {
+      waitMs = firstMs;
+    },
+  };
+}
+
+/** Where claims begin to look, so that they don't pass again what was deleted; and when they look at all. */
+export interface LowWater {
+  readonly from: (nowMs: number) => number;
+  /** Something may be ready behind it: the next claim looks at all. */
+  readonly drop: () => void;
+  /** What a claim of `asked` jobs brought. */
+  readonly saw: (positions: readonly number[], asked: number) => void;
+}
+
+/** Released items, and late commits, fall behind the mark. */
+const rescanMs = 1_000;
+
+export function createLowWater(): LowWater {
+  let mark = 0;
+  let rescanAt = -Infinity;
+  return {
+    from: (nowMs) => {
+      if (nowMs < rescanAt) return mark;
+      rescanAt = nowMs + rescanMs;
+      return 0;
+    },
+    drop: () => {
+      rescanAt = -Infinity;
+    },
+    saw: (positions, asked) => {
+      const behind = (positions.at(-1) ?? -1) + 1;
+      // a claim that was filled may have left ready items right behind its last one, even where the mark was further on
+      mark = positions.length >= asked ? behind : Math.max(mark, behind);
+    },
+  };
+}

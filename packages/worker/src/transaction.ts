@@ -1,0 +1,81 @@
+import type { TransactionClient } from '@pgqueue/core';
+import type { Database } from '@pgqueue/postgres';
+
+type Client = Parameters<Parameters<Database['transaction']>[0]>[0];
+
+/** Transactions of handlers, on connections that nothing else uses. */
+export interface Transactions {
+  /**
+   * Begins, does `work`, then `seal`, and commits; rolls back when either throws. `sealed` of the answer: whether the COMMIT had
+   * been sent when it failed, so that nobody knows yet whether it happened.
+   */
+  readonly run: <Result>(
+    work: (client: TransactionClient) => Promise<Result>,
+    seal: (client: TransactionClient) => Promise<void>,
+  ) => Promise<Ran<Result>>;
+  /** Destroys the connections of handlers who do not end, so that the pool can. */
+  readonly destroy: () => void;
+}
+
+export type Ran<Result> =
+  | { readonly kind: 'committed'; readonly value: Result }
+  | { readonly kind: 'rolled_back'; readonly error: unknown }
+  | { readonly kind: 'unknown'; readonly value: Result; readonly error: unknown };
+
+export function createTransactions(pool: Database['pool']): Transactions {
+  const open = new Set<Client>();
+
+  const giveBack = (client: Client, broken: boolean): void => {
+    if (open.delete(client)) client.release(broken);
+  };
+
+  const run: Transactions['run'] = async (work, seal) => {
+    const client = await pool.connect();
+    open.add(client);
+    const facade = guarded(client);
+    let broken = false;
+    let sealed: { readonly value: Awaited<ReturnType<typeof work>> } | undefined;
+    try {
+      await client.query('begin');
+      const value = await work(facade.client);
+      facade.close();
+      await seal(client);
+      sealed = { value };
+      await client.query('commit');
+      return { kind: 'committed', value };
+    } catch (error) {
+      facade.close();
+      await client.query('rollback').catch(() => {
+        broken = true;
+      });
+      if (sealed === undefined) return { kind: 'rolled_back', error };
+      broken = true;
+      return { kind: 'unknown', value: sealed.value, error };
+    } finally {
+      giveBack(client, broken);
+    }
+  };
+
+  return {
+    run,
+    destroy: () => {
+      for (const client of open) giveBack(client, true);
+    },
+  };
+}
+
+/** A handler that keeps its client must not write into the transaction of the next one. */
+function guarded(client: Client): { readonly client: TransactionClient; readonly close: () => void } {
+  let closed = false;
+  return {
+    client: {
+      query: (text, values = []) =>
+        closed
+          ? Promise.reject(new Error('this transaction has ended: its client can no longer be used'))
+          : client.query(text, [...values]),
+    },
+    close: () => {
+      closed = true;
+    },
+  };
+}

@@ -1,0 +1,69 @@
+import { defineTask, implement } from '@pgqueue/core';
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
+import { z } from 'zod';
+import type { CutProxy } from '../support/cut-proxy.ts';
+import { startCutProxy } from '../support/cut-proxy.ts';
+import type { TestWorker, WorkerBench } from '../support/worker-bench.ts';
+import { openWorkerBench, until } from '../support/worker-bench.ts';
+
+let bench: WorkerBench;
+let proxy: CutProxy;
+beforeAll(async () => {
+  bench = await openWorkerBench();
+  await bench.sql('create table effect (job uuid)');
+});
+beforeEach(async () => {
+  proxy = await startCutProxy(bench.test.url);
+});
+afterEach(async () => {
+  await bench.clear();
+  await proxy.close();
+});
+afterAll(() => bench.close());
+
+const task = defineTask({ name: 'task', payload: z.object({}), timeout: '1h' });
+
+/** One job that is done under a worker that loses one reply. */
+async function doneThough(part: string, handler: Parameters<typeof implement<object, object, unknown>>[1]) {
+  const { id } = await bench.producer.enqueue(task, {});
+  await bench.dispatch();
+  proxy.cutReplyOf(part); // the job is there: the first claim takes it
+  const worker = await bench.worker([implement(task, handler)], {
+    connectionString: proxy.url,
+    listen: false,
+  });
+  await until('the cut', () => proxy.cuts() === 1);
+  await until('job to be done', async () => (await bench.job(id)).status === 'done');
+  await until('the slot to be free', () => worker.running === 0);
+  return { id, worker };
+}
+
+function expectOneEnd(worker: TestWorker, id: string): void {
+  expect(worker.of('job.settled')).toMatchObject([{ job: id, verdict: 'done' }]);
+  expect(worker.of('job.stale')).toEqual([]);
+  expect(worker.of('database.error').length).toBeGreaterThan(0);
+}
+
+test('a settle whose reply is lost is repeated, and known as its own', async () => {
+  const { id, worker } = await doneThough('.settle(', () => 'result');
+  await until('the event', () => worker.of('job.settled').length > 0);
+  expectOneEnd(worker, id);
+  expect(await bench.job(id)).toMatchObject({ result: 'result', tries: 0, crashes: 0 });
+});
+
+test('jobs of a claim whose reply is lost are given back, and run: their hour is not waited for', async () => {
+  const { id, worker } = await doneThough('.claim(', () => 'result');
+  await until('the event', () => worker.of('job.settled').length > 0);
+  expectOneEnd(worker, id);
+  expect(await bench.job(id)).toMatchObject({ tries: 0, crashes: 0 });
+});
+
+test('a COMMIT of ctx.transaction whose reply is lost is looked up, and happened once', async () => {
+  const { id, worker } = await doneThough('commit\u0000', (_payload, { job, transaction }) =>
+    transaction((client) => client.query('insert into effect values ($1)', [job.id])),
+  );
+  expect(await bench.sql('select job from effect')).toEqual([{ job: id }]);
+  expect(worker.of('job.settled')).toMatchObject([{ job: id, verdict: 'done' }]);
+  expect(worker.of('job.stale')).toEqual([]);
+  expect(await bench.job(id)).toMatchObject({ tries: 0 });
+});

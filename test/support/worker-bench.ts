@@ -1,0 +1,101 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import type { PgQueueEvent, TaskHandler } from '@pgqueue/core';
+import type { Database, JobDetails } from '@pgqueue/postgres';
+import { createOperator, openDatabase } from '@pgqueue/postgres';
+import { createProducer } from '@pgqueue/producer';
+import type { Producer } from '@pgqueue/producer';
+import { createWorker } from '@pgqueue/worker';
+import type { Worker, WorkerOptions } from '@pgqueue/worker';
+import type { TestDatabase } from './database.ts';
+import { createTestDatabase } from './database.ts';
+import { dispatchAll } from './dispatch-all.ts';
+
+/** A worker under test, and what it told its observer. */
+export interface TestWorker extends Worker {
+  readonly events: readonly PgQueueEvent[];
+  readonly of: <Type extends PgQueueEvent['type']>(
+    type: Type,
+  ) => readonly Extract<PgQueueEvent, { readonly type: Type }>[];
+}
+
+export interface WorkerBench {
+  readonly test: TestDatabase;
+  readonly database: Database;
+  readonly producer: Producer;
+  /** Starts a worker that is stopped with the bench. */
+  readonly worker: (tasks: readonly TaskHandler[], options?: Partial<WorkerOptions>) => Promise<TestWorker>;
+  readonly dispatch: () => Promise<number>;
+  readonly job: (id: string) => Promise<JobDetails>;
+  readonly sql: (text: string, values?: readonly unknown[]) => Promise<readonly Record<string, unknown>[]>;
+  /** Stops the workers and empties the tables, between tests. */
+  readonly clear: () => Promise<void>;
+  readonly close: () => Promise<void>;
+}
+
+/** Waits until `probe` gives something, checking often; fails after `timeoutMs`. */
+export async function until<Found>(
+  what: string,
+  probe: () => Promise<Found | undefined | false> | Found | undefined | false,
+  timeoutMs = 5_000,
+): Promise<Found> {
+  const deadline = performance.now() + timeoutMs;
+  for (;;) {
+    const found = await probe();
+    if (found !== undefined && found !== false) return found;
+    if (performance.now() > deadline) throw new Error(`not within ${timeoutMs} ms: ${what}`);
+    await delay(5);
+  }
+}
+
+export async function openWorkerBench(): Promise<WorkerBench> {
+  const test = await createTestDatabase();
+  const database = openDatabase({ connectionString: test.url, connectionsMax: 4 });
+  const producer = createProducer({ connectionString: test.url, notify: false });
+  const { jobs } = createOperator({ connectionString: test.url, pool: database.pool });
+  const running: Worker[] = [];
+  const stopAll = async (): Promise<void> => {
+    await Promise.all(running.splice(0).map((worker) => worker.stop({ drainMs: 0 })));
+  };
+  const sql: WorkerBench['sql'] = (text, values = []) => database.query(text, values);
+  return {
+    test,
+    database,
+    producer,
+    sql,
+    worker: async (tasks, options = {}) => {
+      const events: PgQueueEvent[] = [];
+      const worker = createWorker({
+        connectionString: test.url,
+        tasks,
+        heartbeatMs: 200,
+        lostAfterMs: 2_000,
+        observe: (event) => events.push(event),
+        ...options,
+      });
+      running.push(worker);
+      await worker.start();
+      return Object.defineProperties(Object.create(worker), {
+        events: { value: events },
+        node: { value: worker.node },
+        running: { get: () => worker.running },
+        start: { value: () => worker.start() },
+        stop: { value: (how?: { readonly drainMs?: number }) => worker.stop(how) },
+        of: { value: (type: string) => events.filter((event) => event.type === type) },
+      }) as TestWorker;
+    },
+    dispatch: () => dispatchAll(database),
+    job: (id) => until(`job ${id} to exist`, () => jobs.get(id)),
+    clear: async () => {
+      await stopAll();
+      await sql(
+        `truncate pgqueue.queue, pgqueue.work_queue, pgqueue.history, pgqueue.dead_letter, pgqueue.node`,
+      );
+    },
+    close: async () => {
+      await stopAll();
+      await producer.close();
+      await database.close();
+      await test.drop();
+    },
+  };
+}
