@@ -162,7 +162,8 @@ end
 $$;
 
 -- The delay before the next attempt, by a job's own retry policy: {"kind": "fixed" | "linear" | "exponential", "baseMs",
--- "factor", "maxMs", "jitter": 0..1}. p_try counts from 1. The same arithmetic as retryDelayMs in @pgqueue/core.
+-- "factor", "maxMs", "jitter": 0..1}. p_try counts from 1. The same arithmetic as retryDelayMs in @pgqueue/core, kept within what
+-- PostgreSQL does not refuse as an overflow or an underflow: a job whose policy is odd must fail like others.
 create function backoff_ms(p_retry jsonb, p_try integer) returns double precision
   language sql volatile
   set search_path from current
@@ -172,8 +173,8 @@ as $$
     select least(coalesce((p_retry ->> 'maxMs')::float8, 3600000), case coalesce(p_retry ->> 'kind', 'exponential')
              when 'fixed' then base
              when 'linear' then base * p_try
-             else base * power(coalesce((p_retry ->> 'factor')::float8, 2), least(p_try - 1, 60)) end) as raw,
-           coalesce((p_retry ->> 'jitter')::float8, 0.2) as jitter
+             else base * power(greatest(1, least(1000, coalesce((p_retry ->> 'factor')::float8, 2))), least(p_try - 1, 60)) end) as raw,
+           round(coalesce((p_retry ->> 'jitter')::numeric, 0.2), 6)::float8 as jitter
     from (select coalesce((p_retry ->> 'baseMs')::float8, 1000) as base) b
   ) r
 $$;
