@@ -17,7 +17,7 @@ export interface HeartbeatParts {
   /** It is registered anew, and can claim again. */
   readonly onRegistered: () => void;
   /** It can't go on: another node has taken its id. */
-  readonly onFatal: (error: unknown) => void;
+  readonly onFatal: (error: PgQueueError) => void;
 }
 
 /**

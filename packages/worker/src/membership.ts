@@ -1,4 +1,4 @@
-import type { Loop } from '@pgqueue/core';
+import type { Loop, PgQueueError } from '@pgqueue/core';
 import { retryPauseMs } from '@pgqueue/core';
 import type { Database, DatabaseOptions, Listener } from '@pgqueue/postgres';
 import { channelName, checkSchemaVersion, isTransient, openDatabase, startListener } from '@pgqueue/postgres';
@@ -34,7 +34,7 @@ export interface MembershipParts {
   /** Work may have become ready; `released`: anywhere, not only at the end. */
   readonly onWork: (released: boolean) => void;
   /** It can't go on: another node has taken its id. */
-  readonly onFatal: (error: unknown) => void;
+  readonly onFatal: (error: PgQueueError) => void;
 }
 
 const closeMs = 3_000;

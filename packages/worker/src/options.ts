@@ -97,6 +97,13 @@ export function nodeSettings(
   return { settings, problems };
 }
 
+/** Of a node's options, how its own connections are made. */
+export function connectionOptions(options: NodeOptions): Omit<DatabaseOptions, 'pool'> {
+  const { connectionString, schema, applicationName, queryTimeoutMs } = options;
+  const given = { connectionString, schema, applicationName, queryTimeoutMs };
+  return Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined));
+}
+
 interface Whole {
   readonly name: string;
   readonly value: number;

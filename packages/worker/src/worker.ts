@@ -15,7 +15,7 @@ import { createExecutor } from './executor.ts';
 import type { Membership } from './membership.ts';
 import { createMembership } from './membership.ts';
 import type { WorkerOptions, WorkerSettings } from './options.ts';
-import { workerSettings } from './options.ts';
+import { connectionOptions, workerSettings } from './options.ts';
 import type { Settler } from './settler.ts';
 import { createSettler } from './settler.ts';
 import type { Transactions } from './transaction.ts';
@@ -72,12 +72,7 @@ class WorkerNode implements Worker {
   constructor(options: WorkerOptions) {
     const settings = workerSettings(options);
     const { observe, handlers, logger } = settings;
-    const { connectionString, schema, applicationName, queryTimeoutMs } = options;
-    const databaseOptions = Object.fromEntries(
-      Object.entries({ connectionString, schema, applicationName, queryTimeoutMs }).filter(
-        ([, value]) => value !== undefined,
-      ),
-    );
+    const databaseOptions = connectionOptions(options);
     this.#settings = settings;
     this.ended = this.#end.promise;
     this.ended.catch(() => {}); // who does not ask is told by an event

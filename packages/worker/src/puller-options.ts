@@ -1,0 +1,48 @@
+import { throwProblems } from '@pgqueue/core';
+import type { NodeTasks } from '@pgqueue/postgres';
+import type { NodeOptions, NodeSettings } from './options.ts';
+import { nodeSettings, whole } from './options.ts';
+
+/** What a puller takes jobs of: a task's name, for every version of its payload; or the task, or what it would say. */
+export type PulledTask =
+  | string
+  | {
+      readonly name: string;
+      /** The newest payload version. Default: any. */
+      readonly version?: number;
+      /** The oldest. Default 1. */
+      readonly minVersion?: number;
+      readonly timeoutMs?: number | null;
+    };
+
+/** What {@link createPuller} takes. */
+export interface PullerOptions extends NodeOptions {
+  readonly tasks: readonly PulledTask[];
+  /** Jobs that it may hold at once, 1 to 100,000: the scheduler makes work ready for so many. Default 100. */
+  readonly slots?: number;
+}
+
+/** @throws {PgQueueError} `configuration`, with everything that is wrong at once */
+export function pullerSettings(options: PullerOptions): NodeSettings {
+  const { slots = 100 } = options;
+  const tasks: NodeTasks = Object.fromEntries(
+    options.tasks.map((task) => {
+      const {
+        name,
+        version = versionMax,
+        minVersion = 1,
+        timeoutMs = null,
+      } = typeof task === 'string' ? { name: task } : task;
+      return [name, { min: minVersion, max: version, timeoutMs }];
+    }),
+  );
+  const { settings, problems } = nodeSettings(options, { slots, tasks });
+  throwProblems('configuration', 'the puller', [
+    ...problems,
+    ...whole({ name: 'slots', value: slots, min: 1, max: 100_000 }),
+    ...(options.tasks.length === 0 ? ['tasks is empty: there is nothing to pull'] : []),
+  ]);
+  return settings;
+}
+
+const versionMax = 2_147_483_647;
