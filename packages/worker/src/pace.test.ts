@@ -1,0 +1,65 @@
+import { describe, expect, test } from 'vitest';
+import { createLowWater, createPace } from './pace.ts';
+
+describe('pace', () => {
+  const idle = (hearing: boolean, from = 0, count = 10): readonly number[] => {
+    const pace = createPace();
+    let nowMs = from;
+    return Array.from({ length: count }, () => {
+      const waitMs = pace.next({ got: 0, asked: 5, nowMs, hearing });
+      nowMs += waitMs;
+      return waitMs;
+    });
+  };
+
+  test('waits ever longer while nothing is found', () => {
+    expect(idle(true)).toEqual([50, 100, 200, 400, 800, 1_600, 2_000, 2_000, 2_000, 2_000]);
+    expect(idle(false).slice(0, 5)).toEqual([50, 100, 200, 400, 500]);
+  });
+
+  test('without hints looks at least every 100 ms for 2 s after the last job', () => {
+    const pace = createPace();
+    pace.next({ got: 1, asked: 5, nowMs: 0, hearing: false });
+    const waits = Array.from({ length: 30 }, (_, n) =>
+      pace.next({ got: 0, asked: 5, nowMs: n * 100, hearing: false }),
+    );
+    expect(Math.max(...waits.slice(0, 20))).toBe(100);
+    expect(waits.at(-1)).toBe(500);
+  });
+
+  test('goes on at once after a full claim, and starts anew after any', () => {
+    const pace = createPace();
+    for (let n = 0; n < 8; n += 1) pace.next({ got: 0, asked: 5, nowMs: 0, hearing: true });
+    expect(pace.next({ got: 5, asked: 5, nowMs: 0, hearing: true })).toBe(0);
+    expect(pace.next({ got: 0, asked: 5, nowMs: 0, hearing: true })).toBe(50);
+    expect(pace.next({ got: 0, asked: 5, nowMs: 0, hearing: true })).toBe(100);
+    pace.hurry();
+    expect(pace.next({ got: 0, asked: 5, nowMs: 0, hearing: true })).toBe(50);
+  });
+});
+
+describe('low water', () => {
+  test('lets each claim begin behind the last, and looks at all once a second, or when told', () => {
+    const mark = createLowWater();
+    expect(mark.from(0)).toBe(0);
+    mark.saw([4, 5, 6], 3);
+    expect(mark.from(10)).toBe(7);
+    expect(mark.from(999)).toBe(7);
+    expect(mark.from(1_000)).toBe(0);
+    expect(mark.from(1_001)).toBe(7);
+    mark.drop();
+    expect(mark.from(1_002)).toBe(0);
+  });
+
+  test('falls back when a claim from the start was filled by older items', () => {
+    const mark = createLowWater();
+    mark.saw([100], 5);
+    mark.saw([2, 3], 2);
+    mark.from(0);
+    expect(mark.from(1)).toBe(4);
+    mark.saw([], 5);
+    expect(mark.from(2)).toBe(4);
+    mark.saw([1], 5);
+    expect(mark.from(3)).toBe(4);
+  });
+});
