@@ -19,7 +19,11 @@ declare
 begin
   foreach r in array array['producer', 'scheduler', 'worker', 'viewer', 'operator'] loop
     if not exists (select from pg_roles where rolname = s || '_' || r) then
-      execute format('create role %I nologin', s || '_' || r);
+      begin
+        execute format('create role %I nologin', s || '_' || r);
+      exception when duplicate_object or unique_violation then
+        null; -- roles belong to the whole cluster: an installation in another database has just made it
+      end;
     end if;
     execute format('revoke all on all tables in schema %I from %I', s, s || '_' || r);
     execute format('revoke all on all functions in schema %I from %I', s, s || '_' || r);

@@ -47,7 +47,10 @@ export async function migrate(options: MigrateOptions): Promise<readonly Migrati
       const applied = await apply(database, file);
       if (applied !== undefined) options.onApplied?.(applied);
     }
-    await database.transaction((client) => closeToPublic(database.schema, client));
+    await database.transaction(async (client) => {
+      await lockSchema(database.schema, client);
+      await closeToPublic(database.schema, client);
+    });
     if (options.roles === true) await createRoles(database);
     return await migrationsOf(database);
   } finally {
@@ -89,9 +92,7 @@ async function migrationsOf(database: Database): Promise<readonly Migration[]> {
 async function apply(database: Database, file: MigrationFile): Promise<Migration | undefined> {
   const { schema } = database;
   return database.transaction(async (client) => {
-    await client.query('select pg_advisory_xact_lock(hashtextextended($1, 0))', [
-      `pgqueue migrate ${schema}`,
-    ]);
+    await lockSchema(schema, client);
     const present = await client.query(
       `select to_regclass($1) is not null as present,
               exists (select from pg_class c join pg_namespace n on n.oid = c.relnamespace where n.nspname = $2) as used`,
@@ -135,6 +136,11 @@ async function apply(database: Database, file: MigrationFile): Promise<Migration
   });
 }
 
+/** One migrator at a time; also for rights, which can't be changed by two at once. */
+async function lockSchema(schema: string, client: PgQueryable): Promise<void> {
+  await client.query('select pg_advisory_xact_lock(hashtextextended($1, 0))', [`pgqueue migrate ${schema}`]);
+}
+
 /** Functions are executable by everyone when they are created; nothing here is for everyone. */
 async function closeToPublic(schema: string, client: PgQueryable): Promise<void> {
   const kinds = ['schema', 'all tables in schema', 'all routines in schema', 'all sequences in schema'];
@@ -144,8 +150,7 @@ async function closeToPublic(schema: string, client: PgQueryable): Promise<void>
 async function createRoles({ schema, transaction }: Database): Promise<void> {
   const sql = readFileSync(new URL('roles.sql', migrationsDirectory()), 'utf8');
   await transaction(async (client) => {
-    // roles belong to the whole cluster: two installations must not create or grant them at the same moment
-    await client.query("select pg_advisory_xact_lock(hashtextextended('pgqueue roles', 0))");
+    await lockSchema(schema, client);
     await client.query(`set local search_path to ${schema}, pg_temp`);
     await client.query(sql);
   });
