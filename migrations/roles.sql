@@ -48,7 +48,9 @@ begin
   execute format('grant select on schedule, policy_state, scheduler_lease, node, queue_config to %I', s || '_scheduler');
   execute format('grant select on queue_config, node to %I', s || '_worker');
 
-  execute format('grant select on job, queue_status, work_queue, node, queue_config, policy_state, scheduler_lease, schedule_slot to %I', s || '_viewer');
+  execute format('grant select on job, queue_status, node, queue_config, policy_state, scheduler_lease, schedule_slot to %I', s || '_viewer');
+  -- all but the tokens: who knows one can settle in its holder's place
+  execute format('grant select (position, batch, id, version, pool, task, lock_key, lock_timeout, started, cancelled, progress) on work_queue to %I', s || '_viewer');
   execute format('grant select (id, seq, run_after, expires_at, created, timeout, priority, payload_version, tries, max_tries, crashes,
                                 max_crashes, queue, task, key, unique_key) on queue to %I', s || '_viewer');
   -- the listings of jobs walk along the tables' own indexes
