@@ -14,7 +14,7 @@ cursor = connection.cursor(cursor_factory=RealDictCursor)
 node, tasks = f"python-{uuid.uuid4()}", {"shout": {"min": 1, "max": 1, "timeoutMs": 60_000}}
 cursor.execute("select incarnation from pgqueue.register_node(%s, %s, 10)", (node, json.dumps(tasks)))
 me = (node, cursor.fetchone()["incarnation"])
-print("ready", node, flush=True)
+print(f"ready {node}", flush=True)
 while not stopping:
     cursor.execute("select alive from pgqueue.heartbeat_node(%s, %s)", me)
     cursor.execute("select id, token, payload from pgqueue.claim(%s, %s, 1)", me)

@@ -94,6 +94,26 @@ test('a lost lease rolls back: the other holder writes alone', async () => {
   expect(await effects()).toEqual([{ job: id, note: 'second' }]);
 });
 
+test('a lease that was lost unheard of is found by the settlement in the transaction: rolled back', async () => {
+  const lost = Promise.withResolvers<void>();
+  let heard: unknown;
+  const { worker, id } = await one(
+    async (ctx) => {
+      await lost.promise;
+      await write(ctx).catch((error: unknown) => (heard = (error as { code: unknown }).code));
+    },
+    { heartbeatMs: 60_000, lostAfterMs: 120_000 },
+  );
+  await until('the job to run', () => worker.running === 1);
+  await bench.sql(`update pgqueue.work_queue set lock_key = 'thief', lock_token = gen_random_uuid()`);
+  lost.resolve();
+  await until('the answer', () => heard !== undefined);
+  expect(heard).toBe('lease_lost');
+  expect(await effects()).toEqual([]);
+  expect(await bench.job(id)).toMatchObject({ status: 'running', node: 'thief' });
+  expect(worker.of('job.stale')).toMatchObject([{ job: id, during: 'settle' }]);
+});
+
 test('a connection that breaks within the transaction leaves nothing, and the attempt goes on', async () => {
   const { id } = await one(async (ctx) => {
     const broken = ctx.transaction(async (client) => {
