@@ -43,7 +43,8 @@ $$;
 -- Safe because: the QUEUE row is locked before anything is decided, and the scheduler skips locked rows; a ready work
 -- item is deleted (the job goes back to pending), so no claim can read the old payload; a work item that another session
 -- has locked is being claimed or settled, and counts as running. It waits for no lock on work items (settle locks those
--- first), and locks jobs in the order of their ids before it changes any, as settle does: so the two can't deadlock. Until its
+-- first), and locks jobs in the order of their ids before it changes any, as settle does: so the two can't deadlock; batches of the
+-- same keys take turns by advisory locks of the transaction, so neither can they. Until its
 -- transaction ends, though, the jobs that it changed can't be settled: keep that transaction short.
 -- Served by queue_unique, the primary keys, and work_queue_id.
 create function enqueue_unique(p_jobs jsonb)
@@ -68,6 +69,12 @@ begin
   end if;
   if exists (select from jsonb_to_recordset(p_jobs) as x (mode text) where x.mode <> 'keep') then
     perform assert_read_committed();
+    -- one batch at a time over the same unique keys: the jobs that it finds are locked by id, those that it makes by unique key,
+    -- and two batches that see different ones would wait for each other. Few locks, however large the batch.
+    perform pg_advisory_xact_lock(b.bucket) from (
+      select distinct hashtextextended(current_schema() || ':unique', abs(hashtext(x.task || ':' || x.unique_key) % 1024)) as bucket
+      from jsonb_to_recordset(p_jobs) as x (task text, unique_key text, mode text)
+      where x.mode <> 'keep' order by bucket) b;
     perform from queue where id = any (array(
       select (select q.id from queue q where q.task = x.task and q.unique_key = x.unique_key)
       from jsonb_to_recordset(p_jobs) as x (task text, unique_key text, mode text) where x.mode <> 'keep'))

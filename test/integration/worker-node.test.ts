@@ -1,6 +1,5 @@
 import { defineTask, implement } from '@pgqueue/core';
 import type { TaskHandler } from '@pgqueue/core';
-import { resetNode } from '@pgqueue/postgres';
 import { createWorker } from '@pgqueue/worker';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { z } from 'zod';
@@ -123,8 +122,11 @@ describe('a node', () => {
 
   test('ends by itself when another process has taken its id', async () => {
     const worker = await bench.worker([quick], { node: 'a', heartbeatMs: 500 });
-    await resetNode(bench.database, 'a');
-    await bench.sql(`select pgqueue.register_node('a', '{}', p_heartbeat_ms => 100)`);
+    // both at once: the node must not come back between them
+    await bench.database.transaction(async (client) => {
+      await client.query(`select pgqueue.reset_node('a')`);
+      await client.query(`select pgqueue.register_node('a', '{}', p_heartbeat_ms => 100)`);
+    });
     const beats = setInterval(() => {
       void bench.sql(`update pgqueue.node set heartbeat = clock_timestamp()`);
     }, 20);
