@@ -35,11 +35,7 @@ describe('boundaries', () => {
   });
 
   test.each([
-    [
-      'producer',
-      `import type { Worker } from '@pgqueue/worker';`,
-      'may not import @pgqueue/worker',
-    ],
+    ['producer', `import type { Worker } from '@pgqueue/worker';`, 'may not import @pgqueue/worker'],
     ['worker', `export const x = import('@pgqueue/scheduler');`, 'may not import @pgqueue/sched'],
     ['worker', `export type X = import('@pgqueue/producer').X;`, 'may not import @pgqueue/prod'],
     ['postgres', `export * from '../../core/src/job/job.ts';`, 'leaves packages/postgres/src'],

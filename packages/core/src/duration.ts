@@ -16,12 +16,9 @@ export const longestMs: number = 3_650 * 86_400_000;
 
 /** Milliseconds of a duration, or undefined where it is none (negative, not finite, over ten years, unknown unit). */
 export function parseDuration(duration: unknown): number | undefined {
-  const found =
-    typeof duration === 'string' ? /^(\d+(?:\.\d+)?)(ms|s|m|h|d)$/.exec(duration.trim()) : null;
+  const found = typeof duration === 'string' ? /^(\d+(?:\.\d+)?)(ms|s|m|h|d)$/.exec(duration.trim()) : null;
   const ms =
-    typeof duration === 'number'
-      ? duration
-      : Number(found?.[1]) * (unitMs[found?.[2] ?? ''] ?? Number.NaN);
+    typeof duration === 'number' ? duration : Number(found?.[1]) * (unitMs[found?.[2] ?? ''] ?? Number.NaN);
   return Number.isFinite(ms) && ms >= 0 && ms <= longestMs ? ms : undefined;
 }
 

@@ -94,8 +94,7 @@ const levels: Readonly<Record<PgQueueEvent['type'], 'debug' | 'info' | 'warn' | 
 /** Turns events into log lines: the one place where pgqueue logs. A settled job that failed is a warning, a dead one an error. */
 export function logObserver(logger: Logger): Observer {
   return ({ type, ...data }) => {
-    const level =
-      type === 'job.settled' ? settledLevel(data as { readonly verdict: string }) : levels[type];
+    const level = type === 'job.settled' ? settledLevel(data as { readonly verdict: string }) : levels[type];
     const { error, ...rest } = data as { readonly error?: unknown };
     logger[level](error === undefined ? rest : { ...rest, err: error }, type);
   };

@@ -2,13 +2,7 @@ import type { Duration } from '../duration.ts';
 import type { Backoff, RetryOptions } from './retry-policy.ts';
 
 /** A value that survives JSON unchanged. */
-export type Json =
-  | string
-  | number
-  | boolean
-  | null
-  | readonly Json[]
-  | { readonly [name: string]: Json };
+export type Json = string | number | boolean | null | readonly Json[] | { readonly [name: string]: Json };
 
 /** Small flat JSON on a job that gates and orders may read. */
 export type Attributes = Readonly<Record<string, string | number | boolean | null>>;

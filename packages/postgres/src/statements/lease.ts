@@ -19,10 +19,7 @@ export async function extend(
 }
 
 /** Gives leases back unrun, uncounted; resolves to the ids that were still held. */
-export async function release(
-  target: Target,
-  leases: readonly Lease[],
-): Promise<ReadonlySet<string>> {
+export async function release(target: Target, leases: readonly Lease[]): Promise<ReadonlySet<string>> {
   if (leases.length === 0) return new Set();
   const rows = await target.query<{ id: string }>(
     `select release as id from ${target.schema}.release($1::uuid[], $2::uuid[])`,
@@ -32,11 +29,7 @@ export async function release(
 }
 
 /** Shows progress of a running job (JSON text, up to 8 KiB). False: the lease was lost. */
-export async function reportProgress(
-  target: Target,
-  lease: Lease,
-  progress: string,
-): Promise<boolean> {
+export async function reportProgress(target: Target, lease: Lease, progress: string): Promise<boolean> {
   const rows = await target.query<{ held: boolean }>(
     `select ${target.schema}.report_progress($1, $2, $3::jsonb) as held`,
     [lease.id, lease.token, progress],

@@ -27,10 +27,7 @@ export type NodeRegistered =
     };
 
 /** Begins an incarnation: the SQL function `register_node` (migration 0007 says when it is refused). */
-export async function registerNode(
-  target: Target,
-  input: NodeRegistration,
-): Promise<NodeRegistered> {
+export async function registerNode(target: Target, input: NodeRegistration): Promise<NodeRegistered> {
   const [row] = await target.query<{
     accepted: boolean;
     other_heartbeat: string | null;
@@ -94,11 +91,7 @@ export async function heartbeatNode(
 }
 
 /** Ends an incarnation in order; what it still holds is released, uncounted. */
-export async function leaveNode(
-  target: Target,
-  node: string,
-  incarnation: string,
-): Promise<boolean> {
+export async function leaveNode(target: Target, node: string, incarnation: string): Promise<boolean> {
   const [row] = await target.query<{ left: boolean }>(
     `select ${target.schema}.leave_node($1, $2::uuid) as "left"`,
     [node, incarnation],

@@ -44,10 +44,7 @@ export async function erase(target: Target, ids: readonly string[]): Promise<Rea
 }
 
 /** Puts dead jobs back into QUEUE with fresh limits. Missing: not dead, or their unique key is taken by a newer job. */
-export async function redrive(
-  target: Target,
-  ids: readonly string[],
-): Promise<ReadonlySet<string>> {
+export async function redrive(target: Target, ids: readonly string[]): Promise<ReadonlySet<string>> {
   const rows = await target.query<{ id: string }>(
     `select redrive as id from ${target.schema}.redrive($1::uuid[])`,
     [ids],

@@ -11,10 +11,7 @@ export interface ScheduleRow {
 }
 
 /** Makes or changes a schedule. With a new time it is planned anew by the leader; its pause stays as it is. */
-export async function setSchedule(
-  target: Target,
-  row: ScheduleRow,
-): Promise<'created' | 'changed'> {
+export async function setSchedule(target: Target, row: ScheduleRow): Promise<'created' | 'changed'> {
   const [written] = await target.query<{ created: boolean }>(
     `insert into ${target.schema}.schedule as s (name, cron, timezone, task, payload, options)
      values ($1, $2, $3, $4, $5::jsonb, $6::jsonb)
@@ -29,11 +26,7 @@ export async function setSchedule(
 }
 
 /** While paused no slot is enqueued; slots that pass meanwhile are not made up for. False: there is no such schedule. */
-export async function pauseSchedule(
-  target: Target,
-  name: string,
-  paused: boolean,
-): Promise<boolean> {
+export async function pauseSchedule(target: Target, name: string, paused: boolean): Promise<boolean> {
   const rows = await target.query(
     `update ${target.schema}.schedule
      set paused = $2, next_slot = case when paused and not $2 then null else next_slot end, updated = clock_timestamp()
@@ -45,9 +38,8 @@ export async function pauseSchedule(
 
 /** Removes a schedule and its slots; jobs that it enqueued stay. False: there is no such schedule. */
 export async function removeSchedule(target: Target, name: string): Promise<boolean> {
-  const rows = await target.query(
-    `delete from ${target.schema}.schedule where name = $1 returning 1`,
-    [name],
-  );
+  const rows = await target.query(`delete from ${target.schema}.schedule where name = $1 returning 1`, [
+    name,
+  ]);
   return rows.length > 0;
 }

@@ -20,11 +20,7 @@ export async function promote(
 }
 
 /** Jobs that were not started by their `expires_at` end as expired. */
-export async function expire(
-  target: Target,
-  { leader, epoch }: Leader,
-  max: number,
-): Promise<number> {
+export async function expire(target: Target, { leader, epoch }: Leader, max: number): Promise<number> {
   const [row] = await target.query<{ expired: number }>(
     `select ${target.schema}.expire($1, $2, $3) as expired`,
     [leader, epoch, max],
@@ -81,8 +77,7 @@ export async function fireSchedule(
   { leader, epoch }: Leader,
   fire: { readonly name: string; readonly slotMs: number | null; readonly nextMs: number | null },
 ): Promise<string | null> {
-  const at = (ms: number | null): string | null =>
-    ms === null ? null : new Date(ms).toISOString();
+  const at = (ms: number | null): string | null => (ms === null ? null : new Date(ms).toISOString());
   const [row] = await target.query<{ job: string | null }>(
     `select ${target.schema}.fire_schedule($1, $2, $3, $4::timestamptz, $5::timestamptz) as job`,
     [leader, epoch, fire.name, at(fire.slotMs), at(fire.nextMs)],
