@@ -1,4 +1,4 @@
-import { retryPauseMs } from '@pgqueue/core';
+import { retryPauseMs, startLoop } from '@pgqueue/core';
 import pg from 'pg';
 
 /** Where to listen, for what, and whom to tell. */
@@ -25,74 +25,60 @@ export interface Listener {
  */
 export function startListener(options: ListenerOptions): Listener {
   const { channels, onHint, onError, heartbeatMs = 15_000 } = options;
-  const stopping = new AbortController();
-  let wake: (() => void) | undefined;
+  let client: pg.Client | undefined;
+  let failure: Error | undefined;
 
-  const pause = (ms: number): Promise<void> =>
-    new Promise((resolve) => {
-      if (stopping.signal.aborted) return resolve();
-      const timer = setTimeout(resolve, ms);
-      wake = (): void => {
-        clearTimeout(timer);
-        resolve();
-      };
-    });
+  const failed = (error: Error): void => {
+    failure ??= error;
+    loop.wake();
+  };
 
-  const listenOnce = async (connected: () => void): Promise<void> => {
-    const client = new pg.Client({
-      connectionString: options.connectionString,
-      application_name: options.applicationName ?? 'pgqueue listener',
-      connectionTimeoutMillis: 10_000,
-      query_timeout: 10_000,
-      keepAlive: true,
-    });
-    let failure: unknown;
-    client.on('error', (error) => {
-      failure = error;
-      wake?.();
-    });
-    client.on('end', () => {
-      failure ??= new Error('the LISTEN connection ended');
-      wake?.();
-    });
+  const connect = async (): Promise<void> => {
+    client = newClient(options);
+    client.on('error', failed);
+    client.on('end', () => failed(new Error('the LISTEN connection ended')));
     client.on('notification', ({ channel, payload }) => onHint(channel, payload ?? ''));
-    try {
-      await client.connect();
-      for (const channel of channels) await client.query(`listen ${pg.escapeIdentifier(channel)}`);
-      connected();
-      for (const channel of channels) onHint(channel, '');
-      while (!stopping.signal.aborted && failure === undefined) {
-        await pause(heartbeatMs);
-        if (!stopping.signal.aborted && failure === undefined) await client.query('select 1');
-      }
+    await client.connect();
+    for (const channel of channels) await client.query(`listen ${pg.escapeIdentifier(channel)}`);
+    for (const channel of channels) onHint(channel, '');
+  };
+
+  const disconnect = async (): Promise<void> => {
+    const last = client;
+    client = undefined;
+    failure = undefined;
+    // what the old connection still has to say is not the new one's failure
+    last?.removeAllListeners().on('error', () => {});
+    await last?.end().catch(() => {});
+  };
+
+  const loop = startLoop({
+    step: async () => {
       if (failure !== undefined) throw failure;
-    } finally {
-      await client.end().catch(() => {});
-    }
-  };
-
-  const run = async (): Promise<void> => {
-    let failures = 0;
-    while (!stopping.signal.aborted) {
-      try {
-        await listenOnce(() => {
-          failures = 0;
-        });
-      } catch (error) {
-        failures += 1;
-        if (stopping.signal.aborted) return;
-        onError(error);
-        await pause(retryPauseMs(failures));
-      }
-    }
-  };
-
-  const running = run();
+      if (client === undefined) await connect();
+      else await client.query('select 1');
+      return heartbeatMs;
+    },
+    failed: (error, failures) => {
+      onError(error);
+      void disconnect();
+      return retryPauseMs(failures);
+    },
+  });
   return {
     stop: async () => {
-      stopping.abort();
-      wake?.();
-      await running;
+      await loop.stop();
+      await disconnect();
     },
   };
+}
+
+function newClient({ connectionString, applicationName }: ListenerOptions): pg.Client {
+  return new pg.Client({
+    connectionString,
+    application_name: applicationName ?? 'pgqueue listener',
+    connectionTimeoutMillis: 10_000,
+    query_timeout: 10_000,
+    keepAlive: true,
+  });
 }
