@@ -151,7 +151,7 @@ describe('pools', () => {
       const database = open();
       const failed = database.transaction(async (client) => {
         await client.query('select 1');
-        expect(await terminate('victim')).toBe(1);
+        expect(await terminate('victim', 'idle in transaction')).toBe(1);
         await until(
           'the client to hear of it',
           async () =>
