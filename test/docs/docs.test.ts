@@ -4,6 +4,9 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, describe, expect, test } from 'vitest';
 import { createTestDatabase } from '../support/database.ts';
+import type { Tool } from '../support/tools.ts';
+import { lacks } from '../support/tools.ts';
+import type { Block } from './blocks.ts';
 import { blocksOf, useOf } from './blocks.ts';
 import { runDocument } from './runner.ts';
 
@@ -15,22 +18,39 @@ const documents = ['README.md', ...globSync(['docs/**/*.md', 'packages/*/README.
 
 const folders: string[] = [];
 
+/** The programs of the system that a document's examples call. */
+function toolsOf(blocks: readonly Block[]): readonly Tool[] {
+  const uses = blocks.map((block) => ({ use: useOf(block), text: block.text }));
+  const sql = uses.some(
+    ({ use, text }) => use.kind === 'sql' || (use.kind === 'shell' && text.includes('psql')),
+  );
+  const python = uses.some(
+    ({ use }) => use.kind === 'python' || (use.kind === 'file' && use.name.endsWith('.py')),
+  );
+  return [...(sql ? (['psql'] as const) : []), ...(python ? (['psycopg2'] as const) : [])];
+}
+
 describe.each(documents)('%s', (name) => {
   const blocks = blocksOf(readFileSync(join(root, name), 'utf8'));
 
-  test('its examples run, in their order', { timeout: 120_000 }, async () => {
-    const uses = blocks.map(useOf);
-    if (uses.every(({ kind }) => kind === 'illustration')) return;
-    const database = await createTestDatabase();
-    const document = runDocument(name, database.url);
-    try {
-      for (const block of blocks) await expect(document.step(block)).resolves.toBeUndefined();
-      if (uses.some((use) => use.kind === 'file' && use.name.endsWith('.ts'))) folders.push(document.folder);
-    } finally {
-      await document.stop();
-      await database.drop();
-    }
-  });
+  test.skipIf(toolsOf(blocks).some(lacks))(
+    'its examples run, in their order',
+    { timeout: 120_000 },
+    async () => {
+      const uses = blocks.map(useOf);
+      if (uses.every(({ kind }) => kind === 'illustration')) return;
+      const database = await createTestDatabase();
+      const document = runDocument(name, database.url);
+      try {
+        for (const block of blocks) await expect(document.step(block)).resolves.toBeUndefined();
+        if (uses.some((use) => use.kind === 'file' && use.name.endsWith('.ts')))
+          folders.push(document.folder);
+      } finally {
+        await document.stop();
+        await database.drop();
+      }
+    },
+  );
 
   test('its links lead somewhere', () => {
     const text = readFileSync(join(root, name), 'utf8');

@@ -13,6 +13,7 @@ import type { CliProcess } from '../support/cli.ts';
 import type { TestDatabase } from '../support/database.ts';
 import { createTestDatabase } from '../support/database.ts';
 import { seedOf } from '../support/seed.ts';
+import { lacks } from '../support/tools.ts';
 
 const tasks = fileURLToPath(new URL('../support/cli-tasks.ts', import.meta.url));
 let own: TestDatabase;
@@ -75,11 +76,9 @@ describe('worker', () => {
       'debug',
     );
     await worker.says('worker w1 (3 tasks, 2 slots) ready');
-    await promisify(execFile)('psql', [
-      own.url,
-      '-c',
-      `insert into pgqueue.queue(task,payload) values('hello','{}')`,
-    ]);
+    const plain = `insert into pgqueue.queue(task,payload) values('hello','{}')`;
+    if (lacks('psql')) await sql(plain);
+    else await promisify(execFile)('psql', [own.url, '-c', plain]);
     const id = await onlyJob();
     await reaches(id, 'done');
     const [{ result }] = await sql('select result from pgqueue.history where id = $1', [id]);

@@ -30,8 +30,11 @@ import { z } from 'zod';
 import type { TestDatabase } from '../support/database.ts';
 import { createTestDatabase } from '../support/database.ts';
 import type { PgBouncer } from '../support/pgbouncer.ts';
-import { hasPgBouncer, startPgBouncer } from '../support/pgbouncer.ts';
+import { startPgBouncer } from '../support/pgbouncer.ts';
+import { lacks } from '../support/tools.ts';
 import { until } from './scheduler-support.ts';
+
+const noPgBouncer = lacks('pgbouncer');
 
 const poolSize = 2;
 const clients = 20;
@@ -42,7 +45,7 @@ let bouncer: PgBouncer;
 let databases: readonly Database[];
 
 beforeAll(async () => {
-  if (!hasPgBouncer) return;
+  if (noPgBouncer) return;
   own = await createTestDatabase();
   bouncer = await startPgBouncer(own.url, poolSize);
   await migrate({ connectionString: bouncer.url, schema });
@@ -51,7 +54,7 @@ beforeAll(async () => {
   );
 });
 afterAll(async () => {
-  if (!hasPgBouncer) return;
+  if (noPgBouncer) return;
   await Promise.all(databases.map((database) => database.close()));
   await bouncer.stop();
   await own.drop();
@@ -122,7 +125,7 @@ async function sessionState(): Promise<readonly unknown[]> {
   return [...byPid.values()];
 }
 
-describe.skipIf(!hasPgBouncer)('through PgBouncer in transaction mode', () => {
+describe.skipIf(noPgBouncer)('through PgBouncer in transaction mode', () => {
   test('20 clients enqueue, claim, beat, extend and settle over 2 connections; nobody keeps anything of a session', async () => {
     const [first] = databases;
     if (first === undefined) throw new Error('no database');

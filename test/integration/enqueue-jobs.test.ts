@@ -1,5 +1,4 @@
 import { execFile } from 'node:child_process';
-import { existsSync } from 'node:fs';
 import { promisify } from 'node:util';
 import { defineTask } from '@pgqueue/core';
 import type { Executor } from '@pgqueue/postgres';
@@ -12,6 +11,7 @@ import { z } from 'zod';
 import type { TestDatabase } from '../support/database.ts';
 import { createTestDatabase } from '../support/database.ts';
 import { seedOf } from '../support/seed.ts';
+import { lacks } from '../support/tools.ts';
 
 const count = defineTask({
   name: 'count',
@@ -245,11 +245,9 @@ test('the rights of a producer are enough for all of it, and for nothing else', 
   }
 });
 
-const psql = '/usr/bin/psql';
-
-test.skipIf(!existsSync(psql))('psql needs only a task and a payload', async () => {
+test.skipIf(lacks('psql'))('psql needs only a task and a payload', async () => {
   const statement = `insert into pgqueue.queue(task,payload) values('hello','{}')`;
-  const { stdout } = await promisify(execFile)(psql, [own.url, '-X', '-c', statement]);
+  const { stdout } = await promisify(execFile)('psql', [own.url, '-X', '-c', statement]);
   expect(stdout.trim()).toBe('INSERT 0 1');
   const [row] = await sql('select status, id, priority from pgqueue.job');
   expect(row).toMatchObject({ status: 'pending', priority: 0 });

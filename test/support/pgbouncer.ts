@@ -1,6 +1,6 @@
 import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { chownSync, existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { chownSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -8,9 +8,6 @@ import { setTimeout as delay } from 'node:timers/promises';
 import pg from 'pg';
 
 const binary = '/usr/sbin/pgbouncer';
-
-/** Whether Debian's pgbouncer is installed. */
-export const hasPgBouncer: boolean = existsSync(binary);
 
 export interface PgBouncer {
   /** The same database, by way of the pooler. */
