@@ -4,7 +4,7 @@ const probes = {
   psql: ['psql', '--version'],
   pgbouncer: ['/usr/sbin/pgbouncer', '--version'],
   // Debian's own Python, which has python3-psycopg2; another one in PATH has not
-  psycopg2: ['/usr/bin/python3', '-c', 'import psycopg2'],
+  psycopg2: ['/usr/bin/python3', '-c', 'import psycopg2.extras'],
 } as const;
 
 /** A program of the system that some tests use, beside Node and PostgreSQL. */
