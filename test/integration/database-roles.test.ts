@@ -7,6 +7,8 @@ import { ownersAlone, rights, roles, statements } from './database-roles.ts';
 
 // a schema of its own: its roles belong to the whole server
 const schema = 'database_roles_test';
+// some servers ask for one
+const password = 'of-the-test';
 type Rows = readonly Readonly<Record<string, unknown>>[];
 
 let own: TestDatabase;
@@ -21,8 +23,10 @@ beforeAll(async () => {
   await owner.connect();
   await owner.query(`set search_path to ${schema}`);
   for (const role of roles)
-    await owner.query(`create role ${schema}_${role}_login login in role ${schema}_${role}`);
-  await owner.query(`create role ${schema}_stranger login`);
+    await owner.query(
+      `create role ${schema}_${role}_login login password '${password}' in role ${schema}_${role}`,
+    );
+  await owner.query(`create role ${schema}_stranger login password '${password}'`);
 });
 afterAll(async () => {
   await owner.query(`drop schema ${schema} cascade`);
@@ -39,6 +43,7 @@ afterAll(async () => {
 async function as(login: string, ...texts: readonly string[]): Promise<Rows> {
   const url = new URL(own.url);
   url.username = `${schema}_${login}`;
+  url.password = password;
   const client = new pg.Client({ connectionString: url.href });
   await client.connect();
   try {
