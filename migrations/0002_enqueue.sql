@@ -44,7 +44,8 @@ $$;
 -- item is deleted (the job goes back to pending), so no claim can read the old payload; a work item that another session
 -- has locked is being claimed or settled, and counts as running. It waits for no lock on work items (settle locks those
 -- first), and locks jobs in the order of their ids before it changes any, as settle does: so the two can't deadlock; batches of the
--- same keys take turns by advisory locks of the transaction, so neither can they. Until its
+-- same keys take turns by advisory locks of the transaction (1,024 of them for all keys, so now and then others wait too), so
+-- neither can they; two transactions that call this more than once each can, as with any upsert. Until its
 -- transaction ends, though, the jobs that it changed can't be settled: keep that transaction short.
 -- Served by queue_unique, the primary keys, and work_queue_id.
 create function enqueue_unique(p_jobs jsonb)

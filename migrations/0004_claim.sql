@@ -54,6 +54,8 @@ begin
             select r.position from work_queue r
             where r.position >= v_from and r.lock_key is null and r.pool = v_pool
               and r.version between (v_tasks -> r.task ->> 'min')::integer and (v_tasks -> r.task ->> 'max')::integer
+              -- an item whose job is gone, or has expired, must not take the place of one that can run
+              and (select j.id from queue j where j.id = r.id and (j.expires_at is null or j.expires_at > v_now)) is not null
             order by r.position limit v_left for update skip locked))
           and q.id = w.id and (q.expires_at is null or q.expires_at > v_now)
         returning w.position, w.id, w.lock_timeout, q.queue, q.task, q.key, q.priority, q.attributes, q.payload,

@@ -44,7 +44,7 @@ begin
     raise exception 'ids, tokens, outcomes, delays and data must be lists of one length' using errcode = '22023';
   end if;
   with input as materialized (
-    select x.id, x.token, x.outcome, least(greatest(coalesce(x.delay_ms, 0), 0), 3.2e11) as delay_ms, x.data::jsonb as data
+    select x.id, x.token, x.outcome, least(greatest(coalesce(nullif(x.delay_ms, 'NaN'), 0), 0), 3.2e11) as delay_ms, x.data::jsonb as data
     from unnest(p_ids, p_tokens, p_outcomes, p_delays_ms, p_data) as x (id, token, outcome, delay_ms, data)
   ),
   gone as (

@@ -81,11 +81,11 @@ end
 $$;
 
 -- Says that the node lives. alive false: it was reset, lost or replaced, holds nothing any more, and must register anew.
--- lost: those of the named leases that it no longer holds; cancelled: its running jobs that are to be cancelled.
+-- lost: those of the named leases that it no longer holds, by their place from 1; cancelled: its running jobs that are to be cancelled.
 create function heartbeat_node(
     p_node text, p_incarnation uuid, p_running integer default 0, p_draining boolean default false,
     p_ids uuid[] default '{}', p_tokens uuid[] default '{}')
-  returns table (alive boolean, cancelled uuid[], lost uuid[])
+  returns table (alive boolean, cancelled uuid[], lost integer[])
   language plpgsql volatile security definer
   set search_path from current
 as $$
@@ -95,13 +95,13 @@ begin
   set heartbeat = clock_timestamp(), running = p_running, state = case when p_draining then 'draining' else 'alive' end
   where id = p_node and incarnation = p_incarnation and state in ('alive', 'draining');
   if not found then
-    return query select false, '{}'::uuid[], p_ids;
+    return query select false, '{}'::uuid[], array(select generate_series(1, cardinality(p_ids)));
     return;
   end if;
   return query
     select true,
       array(select w.id from work_queue w where w.lock_key = p_node and w.cancelled is not null),
-      array(select x.id from unnest(p_ids, p_tokens) as x (id, token)
+      array(select x.n::integer from unnest(p_ids, p_tokens) with ordinality as x (id, token, n)
             where (select w.position from work_queue w where w.id = x.id and w.lock_token = x.token) is null);
 end
 $$;

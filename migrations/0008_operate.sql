@@ -156,7 +156,8 @@ end
 $$;
 
 -- One cron slot becomes one job, whoever leads and however often it is tried; the next slot is stored with it.
-create function fire_schedule(p_leader text, p_epoch bigint, p_schedule text, p_slot timestamptz, p_next timestamptz)
+create function fire_schedule(
+    p_leader text, p_epoch bigint, p_schedule text, p_cron text, p_timezone text, p_slot timestamptz, p_next timestamptz)
   returns uuid
   language plpgsql volatile security definer
   set search_path from current
@@ -167,7 +168,8 @@ declare
 begin
   perform assert_leader(p_leader, p_epoch);
   select * into s from schedule where name = p_schedule for update;
-  if not found then
+  -- what was planned from is not what is there any more: the next look plans anew
+  if not found or s.paused or s.cron <> p_cron or s.timezone <> p_timezone then
     return null;
   end if;
   update schedule set next_slot = p_next, last_slot = coalesce(p_slot, last_slot) where name = p_schedule;

@@ -129,7 +129,7 @@ describe('incarnations', () => {
         draining: false,
         leases: [lease],
       }),
-    ).toEqual({ alive: false, cancelled: [], lost: [lease.id] });
+    ).toEqual({ alive: false, cancelled: [], lost: [lease] });
     const [elsewhere] = await ground.claim(await ground.node('other'));
     expect(elsewhere).toMatchObject({ id: lease.id, crashes: 1, tries: 0 });
     await ground.sound();
@@ -194,10 +194,10 @@ describe('incarnations', () => {
     await ground.sql('select * from pgqueue.cancel(array[$1::uuid])', [cancelled.id]);
     const lost = { id: held.id, token: randomUUID() };
     const beat = { node: node.id, incarnation: node.incarnation, draining: true };
-    expect(await heartbeatNode(ground.database, { ...beat, leases: [cancelled, lost] })).toEqual({
+    expect(await heartbeatNode(ground.database, { ...beat, leases: [cancelled, lost, held] })).toEqual({
       alive: true,
       cancelled: [cancelled.id],
-      lost: [held.id],
+      lost: [lost], // the older lease of a job, not the one that is held
     });
     expect(await ground.one('select state from pgqueue.node')).toBe('draining');
     const progress = await reportProgress(ground.database, held, JSON.stringify('x'.repeat(9_000))).catch(

@@ -256,10 +256,13 @@ describe('the sweeps of the scheduler', () => {
     await ground.sql(
       `insert into pgqueue.schedule (name, cron, task, options) values ('s', '* * * * *', 'hello', '{"retry": null, "attributes": null, "priority": 3}')`,
     );
-    const slot = { name: 's', slotMs: 1_800_000_000_000, nextMs: 1_800_000_060_000 };
+    const read = { name: 's', cron: '* * * * *', timezone: 'UTC' };
+    const slot = { ...read, slotMs: 1_800_000_000_000, nextMs: 1_800_000_060_000 };
     const id = await fireSchedule(ground.database, ground.leader(), slot);
     expect(await ground.job(String(id))).toMatchObject({ task: 'hello', priority: 3, status: 'pending' });
     expect(await fireSchedule(ground.database, ground.leader(), slot)).toBeNull();
+    const changed = { ...slot, cron: '*/5 * * * *', slotMs: slot.nextMs, nextMs: slot.nextMs + 60_000 };
+    expect(await fireSchedule(ground.database, ground.leader(), changed)).toBeNull(); // since it was read
     await expect(fireSchedule(ground.database, { leader: 'leader', epoch: 0 }, slot)).rejects.toMatchObject({
       code: 'PQ002',
     });

@@ -50,6 +50,14 @@ const code = ({ signal }: PulledJob): unknown =>
   (signal.reason as { readonly code: unknown } | undefined)?.code;
 
 describe('claim', () => {
+  test('claims that overlap take no more than the slots together', async () => {
+    await enqueue(6);
+    const pull = puller({ slots: 2 });
+    const claims = await Promise.all([1, 2, 3].map(() => pull.claim({ max: 2 })));
+    expect(claims.flat()).toHaveLength(2);
+    expect(pull.held).toBe(2);
+  });
+
   test('takes up to max jobs in dispatch order, with their payloads', async () => {
     const ids = await enqueue(5);
     const pull = puller();

@@ -24,7 +24,7 @@ export async function fireDue(database: Database, leader: Leader, observe: Obser
     } catch (error) {
       if (sqlState(error) === leadershipLostState || isTransient(error)) throw error;
       observe({ type: 'schedule.failed', schedule: schedule.name, error });
-      const later = { name: schedule.name, slotMs: null, nextMs: schedule.nowMs + brokenMs };
+      const later = { ...schedule, slotMs: null, nextMs: schedule.nowMs + brokenMs };
       await fireSchedule(database, leader, later);
     }
   }
@@ -33,9 +33,11 @@ export async function fireDue(database: Database, leader: Leader, observe: Obser
 
 function plan({ name, cron, timezone, nextSlotMs, nowMs }: DueSchedule): {
   readonly name: string;
+  readonly cron: string;
+  readonly timezone: string;
   readonly slotMs: number | null;
   readonly nextMs: number;
 } {
   const slotMs = nextSlotMs === null ? null : latestSlot(cron, timezone, { fromMs: nextSlotMs, toMs: nowMs });
-  return { name, slotMs, nextMs: nextSlot(cron, timezone, nowMs) ?? never };
+  return { name, cron, timezone, slotMs, nextMs: nextSlot(cron, timezone, nowMs) ?? never };
 }

@@ -87,8 +87,12 @@ test("a heartbeat's answer does not reach a newer lease of the same job, nor one
   const asked = [old];
   old.finish();
   const newer = attempt(100, 'new');
-  applyHeartbeat(asked, { lost: ['id'], cancelled: [] }, observe);
+  applyHeartbeat(asked, { lost: [old.lease], cancelled: [] }, observe);
   expect([newer.live, observed]).toEqual([true, []]);
+  // both are asked about, under one job: only the older is lost
+  const stale = attempt(100, 'stale');
+  applyHeartbeat([stale, newer], { lost: [stale.lease], cancelled: [] }, observe);
+  expect([stale.aborted, newer.aborted]).toEqual(['lease_lost', undefined]);
   applyHeartbeat([newer], { lost: [], cancelled: ['id'] }, observe);
   expect(newer.aborted).toBe('cancelled');
   newer.finish();

@@ -66,5 +66,5 @@ export function startHeartbeat(parts: HeartbeatParts): Loop {
 /** The node's incarnation was ended: all that it held is others'. */
 export function loseAll(holding: Holding, observe: Observer): void {
   const held = liveOf(holding);
-  applyHeartbeat(held, { lost: held.map(({ lease }) => lease.id), cancelled: [] }, observe);
+  applyHeartbeat(held, { lost: held.map(({ lease }) => lease), cancelled: [] }, observe);
 }

@@ -24,13 +24,17 @@ export function applyHeartbeat(
   observe: Observer,
 ): void {
   if (answer.lost.length === 0 && answer.cancelled.length === 0) return;
-  const lost = new Set(answer.lost);
+  const lost = new Set(answer.lost.map(nameOf));
   const cancelled = new Set(answer.cancelled);
   for (const held of asked) {
     if (!held.live) continue;
-    if (lost.has(held.lease.id)) lose(held, { during: 'heartbeat', observe });
+    if (lost.has(nameOf(held.lease))) lose(held, { during: 'heartbeat', observe });
     else if (cancelled.has(held.lease.id)) held.abort('cancelled');
   }
+}
+
+function nameOf({ id, token }: Lease): string {
+  return `${id} ${token}`;
 }
 
 /** A lease that others have taken: nothing that its holder says counts any more. */

@@ -60,10 +60,12 @@ export function createMembership(parts: MembershipParts): Membership {
   const draining = new AbortController();
   let heartbeat: Loop | undefined;
   let ears: Ears | undefined;
+  let starting: Promise<void> | undefined;
 
-  const start = async (): Promise<void> => {
+  const begin = async (): Promise<void> => {
     await reach(vital, settings, draining.signal);
     await registry.register(draining.signal);
+    draining.signal.throwIfAborted(); // it was stopped meanwhile: leave() sees to the row
     heartbeat = startHeartbeat({
       database: vital,
       settings,
@@ -74,6 +76,11 @@ export function createMembership(parts: MembershipParts): Membership {
       onFatal: parts.onFatal,
     });
     ears = openEars(parts, database.schema, () => heartbeat?.wake());
+  };
+
+  const start = (): Promise<void> => {
+    starting = begin();
+    return starting;
   };
 
   return {
@@ -93,6 +100,7 @@ export function createMembership(parts: MembershipParts): Membership {
     },
     leave: async () => {
       draining.abort();
+      await within(closeMs, Promise.allSettled([starting]));
       await within(closeMs, Promise.all([heartbeat?.stop(), ears?.stop()]));
       await within(closeMs, registry.leave());
       await within(closeMs, Promise.all([database.close(), vital.close()]));

@@ -1,5 +1,4 @@
-import { setTimeout as delay } from 'node:timers/promises';
-import type { Duration } from '@pgqueue/core';
+import type { ClaimedJob, Duration } from '@pgqueue/core';
 import { backoffOf, durationMs, errorData, PgQueueError, retryDelayMs, retryPauseMs } from '@pgqueue/core';
 import type { Page, PeekedJob, ScanOptions, Settlement, Verdict, WaitingJob } from '@pgqueue/postgres';
 import {
@@ -16,6 +15,7 @@ import { createClaims } from './claims.ts';
 import { jsonText } from './json.ts';
 import { createMembership } from './membership.ts';
 import { createLowWater, createPace } from './pace.ts';
+import { persistently } from './persistently.ts';
 import type { PulledJob } from './pulled.ts';
 import { PulledLease } from './pulled.ts';
 import type { PullerOptions } from './puller-options.ts';
@@ -77,6 +77,7 @@ class PullerNode implements Puller {
   readonly #hints: ReturnType<typeof createHints>;
   readonly #lowWater = createLowWater();
   readonly #waits = new Set<() => void>();
+  #asked = 0;
   #started: Promise<void> | undefined;
   #closed: Promise<void> | undefined;
   #fatal: PgQueueError | undefined;
@@ -197,9 +198,10 @@ class PullerNode implements Puller {
     for (const lease of this.#leases) {
       if (lease.lost) this.#leases.delete(lease);
     }
-    const free = Math.min(max, this.#slots - this.#leases.size);
+    const free = Math.min(max, this.#slots - this.#leases.size - this.#asked);
     if (free <= 0) return [];
-    const { jobs } = await this.#claims({ max: free, from: this.#lowWater.from(performance.now()) });
+    const jobs = await this.#ask(free);
+    if (this.#closed !== undefined) throw closed(this.node); // leaving releases them
     this.#lowWater.saw(
       jobs.map(({ position }) => position),
       free,
@@ -207,6 +209,16 @@ class PullerNode implements Puller {
     const leases = jobs.map((job) => new PulledLease(job));
     for (const lease of leases) this.#leases.add(lease);
     return leases.map(({ job }) => job);
+  }
+
+  /** Slots that are asked for are taken: claims may overlap. */
+  async #ask(free: number): Promise<readonly ClaimedJob[]> {
+    this.#asked += free;
+    try {
+      return (await this.#claims({ max: free, from: this.#lowWater.from(performance.now()) })).jobs;
+    } finally {
+      this.#asked -= free;
+    }
   }
 
   async #settle(
@@ -282,18 +294,4 @@ function list(jobs: Jobs): readonly PulledJob[] {
 
 function closed(node: string): PgQueueError {
   return new PgQueueError('node_ended', `puller ${node} was closed: create another one`);
-}
-
-const triesMax = 8;
-
-/** Repeats what met a transient error, for some seconds; `again`: an earlier try may have been accepted. */
-async function persistently<Answer>(work: (again: boolean) => Promise<Answer>): Promise<Answer> {
-  for (let failures = 1; ; failures += 1) {
-    try {
-      return await work(failures > 1);
-    } catch (error) {
-      if (!isTransient(error) || failures >= triesMax) throw error;
-      await delay(retryPauseMs(failures, 2_000));
-    }
-  }
 }

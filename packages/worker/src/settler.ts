@@ -57,8 +57,8 @@ export function createSettler({ database, observe, onAccepted }: SettlerOptions)
     running = true;
     await new Promise((resolve) => setImmediate(resolve)); // handlers that end together are settled together
     while (waiting.length > 0) {
-      const batch = waiting.length <= batchMax ? waiting : waiting.slice(0, batchMax);
-      waiting = waiting.length <= batchMax ? [] : waiting.slice(batchMax);
+      const batch = nextBatch(waiting);
+      waiting = batch.length === waiting.length ? [] : waiting.slice(batch.length);
       underWay = batch.length;
       await sender(batch);
       underWay = 0;
@@ -88,6 +88,16 @@ export function createSettler({ database, observe, onAccepted }: SettlerOptions)
       running || releasing > 0 ? new Promise((resolve) => void whenIdle.push(resolve)) : Promise.resolve(),
     abandon: () => abandoned.abort(),
   };
+}
+
+/** Each job once: the answer is by job, and one may be settled under the lease that it lost, too. */
+function nextBatch(waiting: readonly Waiting[]): readonly Waiting[] {
+  const ids = new Set<string>();
+  for (const { settlement } of waiting) {
+    if (ids.has(settlement.id) || ids.size === batchMax) break;
+    ids.add(settlement.id);
+  }
+  return waiting.slice(0, ids.size);
 }
 
 type Send = (batch: readonly Waiting[]) => Promise<void>;

@@ -14,6 +14,16 @@ describe('the delay', () => {
     expect([1, 2, 3, 4].map((n) => retryDelayMs({ ...certain, kind }, n, 0.5))).toEqual(delays);
   });
 
+  test.each([
+    [{}, 2_000],
+    [{ kind: 'fixed', baseMs: 700 }, 700],
+    [{ kind: 'odd' }, 2_000],
+    [{ kind: 'linear', baseMs: 'soon', maxMs: -1 }, 2_000],
+    [{ factor: Number.NaN, jitter: 9 }, 2_000],
+  ])('of what plain SQL may bring, %j, is a sound one', (odd, ms) => {
+    expect(retryDelayMs(odd as Partial<Backoff>, 2, 0)).toBe(ms);
+  });
+
   test('jitter only ever shortens, by up to its share', () => {
     expect(retryDelayMs({ ...certain, jitter: 0.2 }, 1, 0)).toBe(1_000);
     expect(retryDelayMs({ ...certain, jitter: 0.2 }, 1, 0.5)).toBe(900);

@@ -53,12 +53,29 @@ export function backoffOf(retry: RetryOptions, fallback: Backoff = defaultBackof
   };
 }
 
+/** A backoff whose every part is usable: jobs from plain SQL may bring any JSON object. */
+function soundBackoff(given: Partial<Backoff>): Backoff {
+  const amount = (name: 'baseMs' | 'factor' | 'maxMs' | 'jitter'): number => {
+    const value: unknown = given[name];
+    return typeof value === 'number' && Number.isFinite(value) && value >= 0 ? value : defaultBackoff[name];
+  };
+  const kind = given.kind === 'fixed' || given.kind === 'linear' ? given.kind : 'exponential';
+  return {
+    kind,
+    baseMs: amount('baseMs'),
+    factor: amount('factor'),
+    maxMs: amount('maxMs'),
+    jitter: Math.min(1, amount('jitter')),
+  };
+}
+
 /**
- * Milliseconds until the next attempt.
+ * Milliseconds until the next attempt. What is missing in the backoff, or is no use, is as in {@link defaultBackoff}.
  * @param tryNumber the attempt that just failed, from 1
  * @param random 0 ≤ random < 1
  */
-export function retryDelayMs(backoff: Backoff, tryNumber: number, random: number): number {
+export function retryDelayMs(given: Partial<Backoff>, tryNumber: number, random: number): number {
+  const backoff = soundBackoff(given);
   const grown = {
     fixed: backoff.baseMs,
     linear: backoff.baseMs * tryNumber,

@@ -62,7 +62,7 @@ export interface Heartbeat {
   /** Running jobs of this node that are to be cancelled. */
   readonly cancelled: readonly string[];
   /** Those of the named leases that it no longer holds. */
-  readonly lost: readonly string[];
+  readonly lost: readonly Lease[];
 }
 
 /** Says that the node lives, and hears what became of its leases. */
@@ -76,8 +76,8 @@ export async function heartbeatNode(
   },
 ): Promise<Heartbeat> {
   const { node, incarnation, draining, leases } = input;
-  const [row] = await target.query<Heartbeat>(
-    `select alive, cancelled::text[], lost::text[] from ${target.schema}.heartbeat_node($1, $2, $3, $4, $5::uuid[], $6::uuid[])`,
+  const [row] = await target.query<Omit<Heartbeat, 'lost'> & { readonly lost: readonly number[] }>(
+    `select alive, cancelled::text[], lost from ${target.schema}.heartbeat_node($1, $2, $3, $4, $5::uuid[], $6::uuid[])`,
     [
       node,
       incarnation,
@@ -87,7 +87,9 @@ export async function heartbeatNode(
       leases.map(({ token }) => token),
     ],
   );
-  return row ?? { alive: false, cancelled: [], lost: leases.map(({ id }) => id) };
+  if (row === undefined) return { alive: false, cancelled: [], lost: leases };
+  // by their place: a node may hold a job under the lease that it lost, and under a new one
+  return { ...row, lost: leases.filter((_lease, index) => row.lost.includes(index + 1)) };
 }
 
 /** Ends an incarnation in order; what it still holds is released, uncounted. */

@@ -71,16 +71,22 @@ export async function dueSchedules(target: Target): Promise<readonly DueSchedule
   );
 }
 
-/** Enqueues one slot of a schedule, once whoever tries, and stores the next. `slotMs` null only plans. Resolves to the job's id. */
+/**
+ * Enqueues one slot of a schedule, once whoever tries, and stores the next. `slotMs` null only plans. Resolves to the job's id.
+ * Does nothing where the schedule was changed or paused since it was read.
+ */
 export async function fireSchedule(
   target: Target,
   { leader, epoch }: Leader,
-  fire: { readonly name: string; readonly slotMs: number | null; readonly nextMs: number | null },
+  fire: Pick<DueSchedule, 'name' | 'cron' | 'timezone'> & {
+    readonly slotMs: number | null;
+    readonly nextMs: number | null;
+  },
 ): Promise<string | null> {
   const at = (ms: number | null): string | null => (ms === null ? null : new Date(ms).toISOString());
   const [row] = await target.query<{ job: string | null }>(
-    `select ${target.schema}.fire_schedule($1, $2, $3, $4::timestamptz, $5::timestamptz) as job`,
-    [leader, epoch, fire.name, at(fire.slotMs), at(fire.nextMs)],
+    `select ${target.schema}.fire_schedule($1, $2, $3, $4, $5, $6::timestamptz, $7::timestamptz) as job`,
+    [leader, epoch, fire.name, fire.cron, fire.timezone, at(fire.slotMs), at(fire.nextMs)],
   );
   return row?.job ?? null;
 }
