@@ -30,10 +30,6 @@ export const mends: Readonly<Record<string, (schema: string) => readonly string[
      where exists (select from ${schema}.queue q where q.id = d.id) or ${isDone(schema, 'd.id')}`,
   ],
   leases_of_ended_nodes: (schema) => [
-    // a node that registers at this moment waits, or is seen by the next statement
-    `select n.id from ${schema}.node n
-     where n.state not in ('alive', 'draining')
-       and exists (select from ${schema}.work_queue w where w.lock_key = n.id) order by n.id for update`,
     `select r.* from (
        select distinct w.lock_key from ${schema}.work_queue w
        where w.lock_key is not null
