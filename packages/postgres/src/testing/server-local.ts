@@ -2,7 +2,7 @@
 import { execFile, execFileSync, spawn } from 'node:child_process';
 import type { ChildProcess, StdioOptions } from 'node:child_process';
 import { once } from 'node:events';
-import { chownSync, cpSync, existsSync, mkdirSync, mkdtempSync, statSync } from 'node:fs';
+import { chownSync, cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, statSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { createServer } from 'node:net';
@@ -82,6 +82,7 @@ interface Start {
 }
 
 async function startOnPort({ kind, folder, identity, port, kept }: Start): Promise<RunningServer> {
+  if (kept !== undefined) refuseServed(kept);
   const base = mkdtempSync(join(tmpdir(), `pgqueue-${kind}-`));
   const data = kept ?? join(base, 'data');
   const reaper = startReaper(base, data);
@@ -103,6 +104,24 @@ async function startOnPort({ kind, folder, identity, port, kept }: Start): Promi
   } catch (error) {
     await reaper.stop();
     throw error;
+  }
+}
+
+/** Before there is a reaper: it would stop the server whose folder this is. */
+function refuseServed(data: string): void {
+  const lock = join(data, 'postmaster.pid');
+  if (!existsSync(lock)) return;
+  const pid = Number.parseInt(readFileSync(lock, 'utf8'), 10);
+  if (isAlive(pid)) {
+    throw new Error(`a PostgreSQL (process ${pid}) uses ${data} already: stop it, or choose another folder`);
+  }
+}
+
+function isAlive(pid: number): boolean {
+  try {
+    return process.kill(pid, 0);
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === 'EPERM';
   }
 }
 
