@@ -1,5 +1,4 @@
 import { randomUUID } from 'node:crypto';
-import { setTimeout as delay } from 'node:timers/promises';
 import type { PgQueueEvent } from '@pgqueue/core';
 import type { Database } from '@pgqueue/postgres';
 import { claim, openDatabase, registerNode, settle } from '@pgqueue/postgres';
@@ -9,20 +8,7 @@ import { expect } from 'vitest';
 import type { TestDatabase } from '../support/database.ts';
 import { createTestDatabase } from '../support/database.ts';
 
-/** Waits until `probe` gives something, checking often; fails after `timeoutMs`. */
-export async function until<Found>(
-  what: string,
-  probe: () => Promise<Found | undefined | false> | Found | undefined | false,
-  timeoutMs = 5_000,
-): Promise<Found> {
-  const deadline = performance.now() + timeoutMs;
-  for (;;) {
-    const found = await probe();
-    if (found !== undefined && found !== false) return found;
-    if (performance.now() > deadline) throw new Error(`not within ${timeoutMs} ms: ${what}`);
-    await delay(5);
-  }
-}
+export { until } from '../support/until.ts';
 
 export interface Bench {
   readonly test: TestDatabase;

@@ -1,4 +1,3 @@
-import { setTimeout as delay } from 'node:timers/promises';
 import type { PgQueueEvent, TaskHandler } from '@pgqueue/core';
 import type { Database, JobDetails } from '@pgqueue/postgres';
 import { createOperator, openDatabase } from '@pgqueue/postgres';
@@ -9,6 +8,9 @@ import type { Worker, WorkerOptions } from '@pgqueue/worker';
 import type { TestDatabase } from './database.ts';
 import { createTestDatabase } from './database.ts';
 import { dispatchAll } from './dispatch-all.ts';
+import { until } from './until.ts';
+
+export { until } from './until.ts';
 
 /** A worker under test, and what it told its observer. */
 export interface TestWorker extends Worker {
@@ -30,21 +32,6 @@ export interface WorkerBench {
   /** Stops the workers and empties the tables, between tests. */
   readonly clear: () => Promise<void>;
   readonly close: () => Promise<void>;
-}
-
-/** Waits until `probe` gives something, checking often; fails after `timeoutMs`. */
-export async function until<Found>(
-  what: string,
-  probe: () => Promise<Found | undefined | false> | Found | undefined | false,
-  timeoutMs = 5_000,
-): Promise<Found> {
-  const deadline = performance.now() + timeoutMs;
-  for (;;) {
-    const found = await probe();
-    if (found !== undefined && found !== false) return found;
-    if (performance.now() > deadline) throw new Error(`not within ${timeoutMs} ms: ${what}`);
-    await delay(5);
-  }
 }
 
 export async function openWorkerBench(): Promise<WorkerBench> {
