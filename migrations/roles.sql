@@ -12,7 +12,7 @@ declare
   producer text[] := array['enqueue_unique', 'ended_jobs', 'uuid_v7'];
   worker text[] := array['claim', 'release_claim', 'settle', 'ack', 'nack', 'extend', 'release', 'report_progress', 'reap', 'register_node',
                          'heartbeat_node', 'leave_node', 'queue_length', 'peek', 'scan', 'backoff_ms', 'uuid_v7'];
-  scheduler text[] := array['lead', 'resign', 'tick_overview', 'tick_due', 'candidates', 'dispatch', 'promote', 'reap', 'lose_nodes', 'expire',
+  scheduler text[] := array['lead', 'resign', 'tick_overview', 'tick_due', 'candidates', 'tick_state', 'look', 'item_facts', 'set_feed', 'take_back', 'dispatch', 'promote', 'reap', 'lose_nodes', 'expire',
                             'fire_schedule', 'maintain_history', 'uuid_v7'];
   operator text[] := array['cancel', 'amend', 'erase', 'redrive', 'reset_node', 'enqueue_unique', 'ended_jobs', 'queue_length', 'peek', 'scan', 'uuid_v7',
                            'reap', 'maintain_history'];
@@ -50,7 +50,7 @@ begin
 
   execute format('grant select on job, queue_status, node, queue_config, policy_state, scheduler_lease, schedule_slot to %I', s || '_viewer');
   -- all but the tokens: who knows one can settle in its holder's place
-  execute format('grant select (position, batch, id, version, pool, task, lock_key, lock_timeout, started, cancelled, progress) on work_queue to %I', s || '_viewer');
+  execute format('grant select (position, batch, id, version, pool, task, lock_key, lock_timeout, started, cancelled, progress, dispatched, bundle) on work_queue to %I', s || '_viewer');
   execute format('grant select (id, seq, run_after, expires_at, created, timeout, priority, payload_version, tries, max_tries, crashes,
                                 max_crashes, queue, task, key, unique_key) on queue to %I', s || '_viewer');
   -- the listings of jobs walk along the tables' own indexes

@@ -47,21 +47,55 @@ export { allObservers, logObserver, terminalStatuses } from './events.ts';
 export { isUuid, uuidV7 } from './ids.ts';
 export type { Loop, LoopOptions } from './runtime/loop.ts';
 export { retryPauseMs, startLoop } from './runtime/loop.ts';
-export type { HoldReason, Plan, PlannedJob } from './policy/plan.ts';
+export type { Coalesce, PolicyOptions } from './policy/compose.ts';
+export { policy } from './policy/compose.ts';
+export type { Gate, OpenGate, Verdict } from './policy/gate.ts';
+export { pausedQueues, standardGates } from './policy/gates/standard.ts';
+export type { OpenGates } from './policy/open-gates.ts';
+export { openGates } from './policy/open-gates.ts';
+export type { Heads, OpenOrder, Order } from './policy/order.ts';
+export type { Heap } from './policy/orders/heap.ts';
+export { createHeap } from './policy/orders/heap.ts';
+export type { Ranking } from './policy/orders/ranked.ts';
+export { fifo, ranked, turns } from './policy/orders/ranked.ts';
+export type { HeldCounts, Plan, PlannedJob, PolicyFault } from './policy/plan.ts';
 export { planProblems } from './policy/plan.ts';
-export type { Policy } from './policy/policy.ts';
-export type { RoundRobinState } from './policy/round-robin.ts';
-export { roundRobin } from './policy/round-robin.ts';
+export type {
+  Explanation,
+  Hold,
+  Needs,
+  Policy,
+  PolicyState,
+  Preparation,
+  SavedPart,
+  Written,
+} from './policy/policy.ts';
 export type { Fit, JobKind, Slots } from './policy/slots.ts';
 export { canRun, openSlots } from './policy/slots.ts';
 export type {
+  AttemptEnd,
   Candidate,
-  KeySeen,
+  DatabaseHealth,
+  InFlight,
+  JobFacts,
+  Lane,
   NodeGroup,
   PoolSeen,
+  Prepared,
   QueueSeen,
+  Rate,
   ReadyItems,
+  Settlement,
   Snapshot,
   VersionRange,
 } from './policy/snapshot.ts';
-export { compareInKey, compareText, defaultPool, own, poolOf } from './policy/snapshot.ts';
+export {
+  compareInKey,
+  compareText,
+  defaultPool,
+  defaultQueue,
+  laneName,
+  own,
+  poolOf,
+  queueOf,
+} from './policy/snapshot.ts';

@@ -1,39 +1,60 @@
-import type { Fit } from './slots.ts';
+import type { PolicyState } from './policy.ts';
 import { openSlots } from './slots.ts';
 import type { Candidate, Snapshot } from './snapshot.ts';
-
-/** Why a candidate is not in the plan; a policy may have reasons of its own. */
-export type HoldReason = Exclude<Fit, 'fits'> | 'batch_full' | (string & {});
 
 /** A job to dispatch, and where. */
 export interface PlannedJob {
   readonly id: string;
   /** The pool whose nodes are to run it. */
   readonly pool: string;
+  /** The id of the first of the jobs that one handler call takes together; such jobs follow one another. */
+  readonly bundle?: string;
 }
 
+/** Something of a policy that failed during a plan, and was worked around. */
+export interface PolicyFault {
+  /** The gate or order. */
+  readonly part: string;
+  readonly error: unknown;
+}
+
+/** Held jobs of the snapshot, by queue and reason: the name of a gate, or `no_free_slot`, `no_capable_node`, `batch_full`. */
+export type HeldCounts = Readonly<Record<string, Readonly<Record<string, number>>>>;
+
 /** A policy's answer to a snapshot. */
-export interface Plan<State> {
+export interface Plan {
   /** In the order in which the jobs are to be claimed. */
   readonly dispatch: readonly PlannedJob[];
-  /** How many of the candidates are held, by reason. */
-  readonly held: Readonly<Record<string, number>>;
-  /** The state for the next plan: plain JSON. */
-  readonly state: State;
+  readonly held: HeldCounts;
+  /** The state for the next plan; a part that did not change is the same object. */
+  readonly state: PolicyState;
+  /** Scheduled jobs without a lease that are to be taken back: they are planned anew at once, together with what outranks them. */
+  readonly recall?: readonly string[];
+  /** The earliest time at which something held may go, by time alone. */
+  readonly nextMs?: number | null;
+  /** Of each job that was looked at and held, the reason. Lanes that are held as a whole are not listed. */
+  readonly reasons?: ReadonlyMap<string, string>;
+  /** Lanes (by {@link laneName}) that can't be judged before they are read anew. */
+  readonly stale?: readonly string[];
+  readonly faults?: readonly PolicyFault[];
+  readonly forecast?: Readonly<Record<string, number>>;
 }
 
 /** What is wrong with a plan, at most the first few problems; empty for one that may be written. */
-export function planProblems(snapshot: Snapshot, plan: Plan<unknown>): readonly string[] {
-  const problems: string[] = [];
+export function planProblems(snapshot: Snapshot, plan: Plan): readonly string[] {
   if (!Array.isArray(plan?.dispatch)) return ['the policy did not return a plan'];
-  const dispatch: readonly PlannedJob[] = plan.dispatch;
-  if (plan.state === undefined) problems.push('the plan has no state');
+  const problems: string[] = [];
+  const dispatch: Plan['dispatch'] = plan.dispatch;
+  if (plan.state === undefined || plan.state === null || typeof plan.state !== 'object') {
+    problems.push('the plan has no state');
+  }
   if (dispatch.length > snapshot.batchMax) {
     problems.push(`${dispatch.length} jobs, where ${snapshot.batchMax} are allowed`);
   }
-  const waiting = new Map<string, Candidate>(snapshot.candidates.map((job) => [job.id, job]));
+  const waiting = new Map<string, Candidate>();
+  for (const lane of snapshot.lanes) for (const job of lane.jobs) waiting.set(job.id, job);
   const slots = openSlots(snapshot);
-  for (const { id, pool } of dispatch) {
+  for (const { id, pool, bundle } of dispatch) {
     if (problems.length >= 5) break;
     const job = waiting.get(id);
     if (job === undefined) {
@@ -41,6 +62,7 @@ export function planProblems(snapshot: Snapshot, plan: Plan<unknown>): readonly 
       continue;
     }
     waiting.delete(id);
+    if (bundle !== undefined && bundle !== id) continue;
     const fit = slots.take(pool, job);
     if (fit !== 'fits') problems.push(`job ${id} has no place in pool ${pool}: ${fit}`);
   }

@@ -1,19 +1,79 @@
+import type { Json } from '../job/job.ts';
 import type { Plan } from './plan.ts';
-import type { Snapshot } from './snapshot.ts';
+import type { JobFacts, Lane, Snapshot } from './snapshot.ts';
+
+/** The state of a policy: one part for each gate or order that keeps any, by its name. Plain JSON. */
+export type PolicyState = Readonly<Record<string, Json>>;
+
+/** One part as it was saved: with the batch, at this time of the database's clock. */
+export interface SavedPart {
+  readonly state: Json;
+  readonly savedMs: number;
+}
+
+/** What became of a plan: its jobs that were written, and the database's time at which they were. */
+export interface Written {
+  readonly atMs: number;
+  readonly ids: ReadonlySet<string>;
+}
+
+/** What a gate, order or policy needs of the snapshot beside the rest: reading it has a cost. */
+export interface Needs {
+  /** Snapshot.settled. */
+  readonly settlements?: boolean;
+  /** Snapshot.health. */
+  readonly health?: boolean;
+}
+
+/** Data from outside, fetched beside the ticks: the plan stays synchronous, and reads what was fetched last. */
+export interface Preparation {
+  /** Under this name the value is in Snapshot.prepared. */
+  readonly name: string;
+  readonly everyMs: number;
+  /** A fetch that takes longer is aborted, reported, and counts as failed; the last value stays. */
+  readonly deadlineMs: number;
+  readonly fetch: (signal: AbortSignal) => Promise<Json>;
+}
+
+/** Why a rule holds a job. */
+export interface Hold {
+  /** The name of the gate. */
+  readonly gate: string;
+  /** In words, with numbers: `tenant acme has 5 of 5 running`. */
+  readonly message: string;
+  /** When that may change by time alone; null: not by time. */
+  readonly untilMs: number | null;
+}
+
+/** A policy's answer about one waiting job. */
+export interface Explanation {
+  /** Every rule that holds it at present, in the order in which they are asked. Empty: it waits for its turn only. */
+  readonly holds: readonly Hold[];
+  /** Jobs of the snapshot that would go before it if all rules let them; null: the policy can't say. */
+  readonly ahead: number | null;
+}
 
 /**
  * Decides which waiting jobs are dispatched next. Synchronous and deterministic: no clock, no randomness, no I/O; all it may
- * know is in the snapshot and its state. The same snapshot in another order gives the same plan. One that throws, or returns a
- * plan that can't be written, is reported (event `policy.failed`), and that tick falls back to {@link roundRobin}.
+ * know is in the snapshot and its state. The same snapshot in another order gives the same plan. Most are made by
+ * `policy({ gates, order })`; one that is written as a whole must keep to the limits of queue_config itself
+ * (`standardGates`), and is checked for it. One that throws, takes too long, or returns a plan that can't be written is reported
+ * (event `policy.failed`, and `status`), and that tick falls back to FIFO per key within the same limits.
  */
-export interface Policy<State = unknown> {
-  /** Its state is saved under this name. */
+export interface Policy {
   readonly name: string;
-  /** The state of the very first plan: plain JSON. */
-  readonly initial: State;
+  /** The state of the very first plan. */
+  readonly initial: PolicyState;
   /** Makes a state of what the last leader saved, which an older release may have written. Default: takes it as it is. */
-  restore?(saved: unknown): State;
-  /** By queue, the key that was served last: the next snapshot looks at the keys behind it first. */
-  cursors(state: State): Readonly<Record<string, string>>;
-  plan(snapshot: Snapshot, state: State): Plan<State>;
+  readonly restore?: (saved: Readonly<Record<string, SavedPart>>) => PolicyState;
+  readonly plan: (snapshot: Snapshot, state: PolicyState) => Plan;
+  /** The plan's state, once it is known what was written. Default: as it is. */
+  readonly written?: (state: PolicyState, written: Written) => PolicyState;
+  readonly explain?: (snapshot: Snapshot, state: PolicyState, job: JobFacts, lane: Lane) => Explanation;
+  readonly needs?: Needs;
+  readonly prepare?: readonly Preparation[];
+  /** Parts that may be saved up to a second late (fairness), while the others are saved with each batch (rates). */
+  readonly softParts?: readonly string[];
+  /** Whether it asks {@link standardGates} itself. Only `policy()` sets it. */
+  readonly guarded?: boolean;
 }

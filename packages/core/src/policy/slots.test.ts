@@ -1,56 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { roundRobin } from './round-robin.ts';
 import { canRun, openSlots } from './slots.ts';
-import type { Candidate, Snapshot } from './snapshot.ts';
 
 const range = fc.constantFrom({ min: 1, max: 1 }, { min: 1, max: 3 }, { min: 2, max: 3 });
-
-describe('round-robin, by example', () => {
-  test('turns over pools and queues, each beginning behind the one served last', () => {
-    const policy = roundRobin();
-    const job = (queue: string, seq: number): Candidate => ({
-      id: `${queue}${seq}`,
-      queue,
-      key: '',
-      seq,
-      priority: 0,
-      task: 't',
-      version: 1,
-      createdMs: 0,
-      attributes: {},
-    });
-    const candidates = ['a', 'b', 'c'].flatMap((queue) => [job(queue, 1), job(queue, 2)]);
-    const groups = [{ tasks: { t: { min: 1, max: 1 } }, slots: 2, depth: 2 }];
-    const snapshot: Snapshot = {
-      nowMs: 0,
-      candidates,
-      keys: ['a', 'b', 'c'].map((queue) => ({ queue, key: '', ring: 1 })),
-      queues: {},
-      pools: { default: { groups, ready: [] } },
-      batchMax: 10,
-    };
-    const first = policy.plan(snapshot, policy.initial);
-    expect(first.dispatch.map(({ id }) => id)).toEqual(['a1', 'b1']);
-    expect(first.held).toEqual({ no_free_slot: 4 });
-    expect(policy.plan(snapshot, first.state).dispatch.map(({ id }) => id)).toEqual(['c1', 'a1']);
-  });
-
-  test('a page of keys with nothing to run moves the cursor to its end', () => {
-    const policy = roundRobin();
-    const keys = ['k', 'm', 'z'].map((key) => ({ queue: 'q', key, ring: 0 }));
-    const groups = [{ tasks: { t: { min: 1, max: 1 } }, slots: 2, depth: 2 }];
-    const snapshot: Snapshot = {
-      nowMs: 0,
-      candidates: [],
-      keys,
-      queues: {},
-      pools: { default: { groups, ready: [] } },
-      batchMax: 9,
-    };
-    expect(policy.plan(snapshot, policy.initial).state.keys).toEqual({ q: 'z' });
-  });
-});
 
 describe('slots', () => {
   test('ready jobs that only busy nodes can run leave the places of idle ones', () => {

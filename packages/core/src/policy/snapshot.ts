@@ -1,26 +1,64 @@
-import type { Attributes } from '../job/job.ts';
+import type { Attributes, Json } from '../job/job.ts';
 
-/** A waiting job without a work item: what a tick may dispatch. */
-export interface Candidate {
+/** What gates and orders may read of a job, whether it waits, is scheduled, or has just ended an attempt. */
+export interface JobFacts {
   readonly id: string;
   readonly queue: string;
   readonly key: string;
+  readonly task: string;
+  /** Of its payload. */
+  readonly version: number;
+  /** Smaller first, within its key. */
+  readonly priority: number;
   /** The order of enqueuing, over all queues. */
   readonly seq: number;
-  /** Smaller first. */
-  readonly priority: number;
-  readonly task: string;
-  readonly version: number;
+  /** Unix milliseconds, like all times here. */
   readonly createdMs: number;
+  /** If it was not started by then, it ends as expired. */
+  readonly expiresMs: number | null;
   readonly attributes: Attributes;
+  /** Attempts that ran to an error. */
+  readonly tries: number;
 }
 
-/** A key that the tick looked at, whether or not it has a candidate. */
-export interface KeySeen {
+/** A waiting job without a work item: what a tick may dispatch. */
+export type Candidate = JobFacts;
+
+/** A queue's key with waiting jobs: the unit that orders choose from. Within it, jobs go by priority, then by `seq`. */
+export interface Lane {
   readonly queue: string;
   readonly key: string;
-  /** 0: behind the cursor; 1: up to it. */
-  readonly ring: number;
+  /** The first few, in their order; where the first ones were held for long, some behind those. */
+  readonly jobs: readonly Candidate[];
+  /** Whether more wait behind those. */
+  readonly more: boolean;
+  /** A job of this key waits for its retry or the end of its snooze: when the first of them is due. Null: none does. */
+  readonly retryDueMs: number | null;
+  /** Whether this was read together with `inFlight`; what is not fresh may lie some ticks back. */
+  readonly fresh: boolean;
+}
+
+/** A job with a work item. */
+export interface InFlight extends JobFacts {
+  readonly pool: string;
+  /** `ready`: no node has leased it yet. */
+  readonly state: 'ready' | 'running';
+  readonly node: string | null;
+  readonly dispatchedMs: number;
+  /** Jobs that one handler call takes together share it: the id of the first. Null: it runs alone. */
+  readonly bundle: string | null;
+}
+
+/** How an attempt ended, or that a work item was taken back unrun. */
+export type AttemptEnd = 'done' | 'retry' | 'dead' | 'snooze' | 'cancelled' | 'crash' | 'recalled';
+
+/** An attempt that ended since the last plan. */
+export interface Settlement {
+  readonly job: JobFacts;
+  readonly outcome: AttemptEnd;
+  /** From the start of its lease to its end; 0 where it never ran. */
+  readonly busyMs: number;
+  readonly endedMs: number;
 }
 
 /** Payload versions that can be run, from `min` to `max`. */
@@ -51,10 +89,42 @@ export interface PoolSeen {
   readonly ready: readonly ReadyItems[];
 }
 
-/** The settings of a queue that has candidates. */
+/** A rate: `perSecond` jobs on average, at most `burst` at once. Over any window of w seconds: at most perSecond × w + burst. */
+export interface Rate {
+  readonly perSecond: number;
+  readonly burst: number;
+}
+
+/** The settings of a queue, as they stand in queue_config at the moment of the snapshot. */
 export interface QueueSeen {
   readonly pool: string;
   readonly paused: boolean;
+  /** Jobs of the queue in flight at most; null: no limit. */
+  readonly concurrency: number | null;
+  /** The same for each of its keys. */
+  readonly keyConcurrency: number | null;
+  readonly rate: Rate | null;
+  /** The same for each of its keys. */
+  readonly keyRate: Rate | null;
+  /** Its share beside other queues, above 0; 1 where none is set. */
+  readonly weight: number;
+}
+
+/** How the database itself does; null fields could not be read. */
+export interface DatabaseHealth {
+  readonly readMs: number;
+  /** Age of the oldest snapshot that holds vacuum back; 0: none does. */
+  readonly oldestSnapshotMs: number | null;
+  /** Dead rows in QUEUE and WORK_QUEUE, by PostgreSQL's own statistics. */
+  readonly deadRows: number | null;
+  /** How far the slowest standby is behind; 0: there is none, or it is not. */
+  readonly replicationLagMs: number | null;
+}
+
+/** What an asynchronous `prepare` fetched last. */
+export interface Prepared {
+  readonly value: Json;
+  readonly atMs: number;
 }
 
 /**
@@ -64,12 +134,19 @@ export interface QueueSeen {
 export interface Snapshot {
   /** The database's clock, Unix milliseconds: the only time a policy knows. */
   readonly nowMs: number;
-  /** The first few of each key in `keys`; paused queues are not among them. In no particular order. */
-  readonly candidates: readonly Candidate[];
-  readonly keys: readonly KeySeen[];
-  /** Queues that differ from the default (pool `default`, not paused). */
+  /** In no particular order. */
+  readonly lanes: readonly Lane[];
+  /** Every work item there is: exact, since only the scheduler makes them. */
+  readonly inFlight: readonly InFlight[];
+  /** Attempts that ended since the last plan; empty unless something needs them ({@link Needs}). */
+  readonly settled: readonly Settlement[];
+  /** Queues that differ from the defaults. */
   readonly queues: Readonly<Record<string, QueueSeen>>;
   readonly pools: Readonly<Record<string, PoolSeen>>;
+  /** Null unless something needs it, and before it was read first. */
+  readonly health: DatabaseHealth | null;
+  /** By the name of the gate or order that prepared it; absent until its first fetch succeeded. */
+  readonly prepared: Readonly<Record<string, Prepared>>;
   /** Jobs in one plan at most. */
   readonly batchMax: number;
 }
@@ -77,14 +154,35 @@ export interface Snapshot {
 /** The pool of a queue for which none is set. */
 export const defaultPool = 'default';
 
+/** The settings of a queue for which none were set. */
+export const defaultQueue: QueueSeen = {
+  pool: defaultPool,
+  paused: false,
+  concurrency: null,
+  keyConcurrency: null,
+  rate: null,
+  keyRate: null,
+  weight: 1,
+};
+
 /** The own property of that name, or undefined: never something that the record inherits. */
 export function own<Value>(record: Readonly<Record<string, Value>>, name: string): Value | undefined {
   return Object.hasOwn(record, name) ? record[name] : undefined;
 }
 
+/** The settings of a queue, the defaults where none were set. */
+export function queueOf(snapshot: Pick<Snapshot, 'queues'>, queue: string): QueueSeen {
+  return own(snapshot.queues, queue) ?? defaultQueue;
+}
+
 /** The pool that serves a queue. */
 export function poolOf(snapshot: Pick<Snapshot, 'queues'>, queue: string): string {
-  return own(snapshot.queues, queue)?.pool ?? defaultPool;
+  return queueOf(snapshot, queue).pool;
+}
+
+/** One text for a queue's key, different for each. */
+export function laneName({ queue, key }: { readonly queue: string; readonly key: string }): string {
+  return `${queue.length}:${queue}${key}`;
 }
 
 /** By code point, as PostgreSQL's collation "C" does in UTF-8: `<` compares UTF-16 units, which differs above U+D800. */
@@ -105,6 +203,6 @@ function rank(unit: number): number {
 }
 
 /** The order within a key: by priority, then as they were enqueued. */
-export function compareInKey(a: Candidate, b: Candidate): number {
+export function compareInKey(a: JobFacts, b: JobFacts): number {
   return a.priority - b.priority || a.seq - b.seq;
 }

@@ -1,0 +1,121 @@
+import type { Json } from '../job/job.ts';
+import type { Gate } from './gate.ts';
+import { standardGates } from './gates/standard.ts';
+import type { Order } from './order.ts';
+import { turns } from './orders/ranked.ts';
+import { explainWith } from './explain.ts';
+import type { Plan, PolicyFault } from './plan.ts';
+import { planWith } from './plan-with.ts';
+import type { Policy, PolicyState, Preparation, SavedPart } from './policy.ts';
+import type { Candidate, Snapshot } from './snapshot.ts';
+import { throwProblems } from '../errors.ts';
+
+/** Waiting jobs of one task and key are handed to a handler as one batch. The task must be implemented with `implementBatch`. */
+export interface Coalesce {
+  readonly when: (job: Candidate) => boolean;
+  /** Jobs in one batch at most, 2 to 1000. As many as wait go at once. */
+  readonly max: number;
+  /** A batch that is not full goes when its first job has waited so long; it counts from when that was enqueued. */
+  readonly ageMs: number;
+}
+
+export interface PolicyOptions {
+  /** For people. Default: the order's name. */
+  readonly name?: string;
+  /** Asked in this order, behind {@link standardGates}; the first that holds a job is named as the reason. */
+  readonly gates?: readonly Gate[];
+  readonly order: Order;
+  readonly coalesce?: readonly Coalesce[];
+  /** Take back scheduled jobs that no node has leased yet when a job comes that outranks them (Order.outranks). Default false. */
+  readonly recall?: boolean;
+}
+
+/** The parts of a composed policy. */
+export interface Parts {
+  readonly gates: readonly Gate[];
+  readonly order: Order;
+  readonly coalesce: readonly Coalesce[];
+  readonly recall: boolean;
+}
+
+/**
+ * Composes gates and an order into a policy. The limits of queue_config always count, too.
+ * @throws {PgQueueError} `configuration`, with all problems at once
+ */
+export function policy(options: PolicyOptions): Policy {
+  const { order, coalesce = [], recall = false } = options;
+  const gates = [...standardGates(), ...(options.gates ?? []), ...(order.gates ?? [])];
+  const parts: Parts = { gates, order, coalesce, recall };
+  const all = [...gates, order];
+  throwProblems('configuration', `policy ${options.name ?? order.name}`, partProblems(parts));
+  return {
+    name: options.name ?? order.name,
+    initial: Object.fromEntries(
+      all.flatMap(({ name, initial }) => (initial === undefined ? [] : [[name, initial] as const])),
+    ),
+    restore: (saved) => restoreParts(all, saved),
+    plan: (snapshot, state) => planParts(parts, snapshot, state),
+    written: (state, written) => {
+      const changed: Record<string, Json> = { ...state };
+      for (const part of all) {
+        const own = state[part.name];
+        if (part.written !== undefined && own !== undefined) changed[part.name] = part.written(own, written);
+      }
+      return changed;
+    },
+    explain: (snapshot, state, job, lane) => explainWith(parts, { snapshot, state, job, lane }),
+    needs: {
+      settlements: all.some(({ needs }) => needs?.settlements === true),
+      health: all.some(({ needs }) => needs?.health === true),
+    },
+    prepare: all.flatMap(({ name, prepare }): Preparation[] =>
+      prepare === undefined ? [] : [{ name, ...prepare }],
+    ),
+    softParts: all.filter(({ soft }) => soft === true).map(({ name }) => name),
+    guarded: true,
+  };
+}
+
+/** An order that fails is replaced for this plan; the gates stay. */
+function planParts(parts: Parts, snapshot: Snapshot, state: PolicyState): Plan {
+  const faults: PolicyFault[] = [];
+  try {
+    return planWith(parts, snapshot, { state, faults });
+  } catch (error) {
+    faults.push({ part: parts.order.name, error });
+    return planWith({ ...parts, order: turns() }, snapshot, { state, faults });
+  }
+}
+
+function restoreParts(
+  parts: readonly (Gate | Order)[],
+  saved: Readonly<Record<string, SavedPart>>,
+): PolicyState {
+  const state: Record<string, Json> = {};
+  for (const part of parts) {
+    if (part.initial === undefined) continue;
+    const was = Object.hasOwn(saved, part.name) ? saved[part.name] : undefined;
+    state[part.name] =
+      was === undefined ? part.initial : (part.restore?.(was.state, was.savedMs) ?? was.state);
+  }
+  return state;
+}
+
+function partProblems({ gates, order, coalesce }: Parts): readonly string[] {
+  const names = [...gates, order].map(({ name }) => name);
+  const twice = names.filter((name, index) => names.indexOf(name) !== index);
+  return [
+    ...[...new Set(twice)].map(
+      (name) => `two of its gates or orders are called ${JSON.stringify(name)}: give one another name`,
+    ),
+    ...(names.every((name) => name.length >= 1 && name.length <= 100)
+      ? []
+      : ['the name of a gate or order has 1 to 100 characters']),
+    ...coalesce.flatMap(({ max, ageMs }) => [
+      ...(Number.isInteger(max) && max >= 2 && max <= 1_000
+        ? []
+        : ['coalesce.max must be a whole number from 2 to 1000']),
+      ...(ageMs >= 0 && Number.isFinite(ageMs) ? [] : ['coalesce.ageMs must be 0 or more']),
+    ]),
+  ];
+}

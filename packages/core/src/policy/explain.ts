@@ -1,0 +1,58 @@
+import type { Parts } from './compose.ts';
+import { createHeads } from './heads.ts';
+import { openGates } from './open-gates.ts';
+import type { Explanation, Hold, PolicyState } from './policy.ts';
+import { openSlots } from './slots.ts';
+import type { JobFacts, Lane, Snapshot } from './snapshot.ts';
+import { own, poolOf } from './snapshot.ts';
+
+/** Asks the parts of a policy about one job, with the same code that plans. */
+export function explainWith(
+  parts: Parts,
+  asked: {
+    readonly snapshot: Snapshot;
+    readonly state: PolicyState;
+    readonly job: JobFacts;
+    /** The job's lane; the job need not be among its first few. */
+    readonly lane: Lane;
+  },
+): Explanation {
+  const { snapshot, state, job, lane } = asked;
+  const gates = openGates(parts.gates, snapshot, { state, faults: [] });
+  return { holds: [...places(snapshot, job), ...gates.why(job, lane)], ahead: countAhead(parts, asked) };
+}
+
+function places(snapshot: Snapshot, job: JobFacts): readonly Hold[] {
+  const pool = poolOf(snapshot, job.queue);
+  const fit = openSlots(snapshot).fit(pool, job);
+  if (fit === 'fits') return [];
+  if (fit === 'no_capable_node') {
+    const message = `no live node of pool ${pool} runs task ${job.task} with payloads of version ${job.version}`;
+    return [{ gate: fit, message, untilMs: null }];
+  }
+  const groups = own(snapshot.pools, pool)?.groups ?? [];
+  const slots = groups.reduce((sum, group) => sum + group.slots, 0);
+  const taken = snapshot.inFlight.filter((item) => item.pool === pool);
+  const running = taken.filter(({ state }) => state === 'running').length;
+  const message = `${running} jobs run in the ${slots} slots of pool ${pool}, ${taken.length - running} more are ready`;
+  return [{ gate: fit, message, untilMs: null }];
+}
+
+/** Lets the order choose, with no rule in its way, until the job's turn comes. */
+function countAhead({ order }: Parts, asked: Parameters<typeof explainWith>[1]): number | null {
+  const { snapshot, state, job } = asked;
+  const heads = createHeads();
+  try {
+    const open = order.open(snapshot, state[order.name] ?? order.initial ?? null, heads);
+    for (let ahead = 0; ; ahead += 1) {
+      const lane = open.next();
+      const head = lane === undefined ? undefined : heads.of(lane);
+      if (lane === undefined || head === undefined) return null;
+      if (head.id === job.id) return ahead;
+      heads.take(lane, head);
+      open.taken(lane, head);
+    }
+  } catch {
+    return null;
+  }
+}

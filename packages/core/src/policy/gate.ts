@@ -1,0 +1,48 @@
+import type { Json } from '../job/job.ts';
+import type { Hold, Needs, Preparation, Written } from './policy.ts';
+import type { Candidate, Lane, Snapshot } from './snapshot.ts';
+
+/** `hold_lane`: neither this job nor any other of its lane can go in this plan. */
+export type Verdict = 'admit' | 'hold' | 'hold_lane';
+
+/**
+ * A scheduling rule that can hold a job back. It is asked about a job right before that would be dispatched, and told of every job
+ * that is. Where several gates are composed, a job goes if all of them admit it.
+ */
+export interface Gate<State extends Json = Json> {
+  /** Different for each gate of a policy; its reason in `status`, and the name of its state. */
+  readonly name: string;
+  /** Only where it keeps state. */
+  readonly initial?: State;
+  /** Default: takes the saved state as it is. */
+  restore?(saved: Json, savedMs: number): State;
+  /** Begins a plan. `state`: `initial`, or what the last plan left. */
+  open(snapshot: Snapshot, state: State): OpenGate<State>;
+  /** The state of a plan, once it is known what of it was written, and when. */
+  written?(state: State, written: Written): State;
+  /**
+   * What happens where it throws. `hold`: the job that it was asked about is held, with the failure as its reason (limits, which
+   * must never be exceeded). `ignore`: it is left out of this plan. Either way the failure is reported. Default `ignore`.
+   */
+  readonly onError?: 'hold' | 'ignore';
+  readonly needs?: Needs;
+  readonly prepare?: Omit<Preparation, 'name'>;
+  /** Its state may be saved up to a second late. */
+  readonly soft?: boolean;
+}
+
+/** A gate during one plan. */
+export interface OpenGate<State extends Json = Json> {
+  /** Changes nothing. `member`: the job would join a bundle whose first job was admitted, and takes no slot of its own. */
+  readonly admits: (job: Candidate, lane: Lane, member: boolean) => Verdict;
+  /** The job goes. */
+  readonly take?: (job: Candidate, lane: Lane, member: boolean) => void;
+  /** Of a job that it does not admit. Called for few. */
+  readonly why: (job: Candidate, lane: Lane) => Omit<Hold, 'gate'>;
+  /** The earliest time at which something that it held may go, by time alone: the next plan is made then. */
+  readonly nextMs?: () => number | null;
+  /** Lanes that it held because they are not fresh: they are read anew, and planned at once. */
+  readonly unread?: () => readonly Lane[];
+  /** After the plan. */
+  readonly state?: () => State;
+}

@@ -1,0 +1,51 @@
+import type { Heads } from './order.ts';
+import type { Candidate, Lane } from './snapshot.ts';
+
+/** Where each lane stands during one plan. */
+export interface MovingHeads extends Heads {
+  readonly take: (lane: Lane, job: Candidate) => void;
+  /** Leaves the head out of this plan. */
+  readonly pass: (lane: Lane) => void;
+  /** Leaves the rest of the lane out of this plan. */
+  readonly close: (lane: Lane) => void;
+  /** The head and what is behind it. */
+  readonly rest: (lane: Lane) => readonly Candidate[];
+  readonly left: (lane: Lane) => number;
+}
+
+export function createHeads(): MovingHeads {
+  const places = new Map<Lane, number>();
+  // jobs that went from behind the head: the others of a bundle
+  const gone = new Set<Candidate>();
+  const of = (lane: Lane): Candidate | undefined => {
+    let place = places.get(lane) ?? 0;
+    let job = lane.jobs[place];
+    if (job === undefined || gone.size === 0) return job;
+    while (job !== undefined && gone.has(job)) {
+      place += 1;
+      job = lane.jobs[place];
+    }
+    places.set(lane, place);
+    return job;
+  };
+  const pass = (lane: Lane): void => {
+    if (of(lane) !== undefined) places.set(lane, (places.get(lane) ?? 0) + 1);
+  };
+  const rest = (lane: Lane): readonly Candidate[] => {
+    const jobs = lane.jobs.slice(places.get(lane) ?? 0);
+    return gone.size === 0 ? jobs : jobs.filter((job) => !gone.has(job));
+  };
+  return {
+    of,
+    pass,
+    take: (lane, job) => {
+      if (of(lane) === job) pass(lane);
+      else gone.add(job);
+    },
+    close: (lane) => {
+      places.set(lane, lane.jobs.length);
+    },
+    rest,
+    left: (lane) => (gone.size === 0 ? lane.jobs.length - (places.get(lane) ?? 0) : rest(lane).length),
+  };
+}

@@ -1,0 +1,179 @@
+import type { Json } from '../job/job.ts';
+import type { Coalesce, Parts } from './compose.ts';
+import type { OpenGate } from './gate.ts';
+import { createHeads } from './heads.ts';
+import { countHeld } from './held.ts';
+import type { OpenGates } from './open-gates.ts';
+import { openGates } from './open-gates.ts';
+import type { OpenOrder } from './order.ts';
+import type { Plan, PlannedJob, PolicyFault } from './plan.ts';
+import type { PolicyState } from './policy.ts';
+import { findOutranked } from './recall.ts';
+import type { Slots } from './slots.ts';
+import { openSlots } from './slots.ts';
+import type { Candidate, Lane, Snapshot } from './snapshot.ts';
+import { laneName, own, poolOf } from './snapshot.ts';
+
+/** A plan in the making: everything that it uses up as it goes. */
+interface Making {
+  readonly parts: Parts;
+  readonly snapshot: Snapshot;
+  readonly slots: Slots;
+  readonly gates: OpenGates;
+  readonly heads: ReturnType<typeof createHeads>;
+  readonly order: OpenOrder;
+  readonly dispatch: PlannedJob[];
+  readonly held: ReturnType<typeof countHeld>;
+  /** Pools whose first job that could go did not outrank what they have ready. */
+  readonly recallAsked: Set<string>;
+  nextMs: number | null;
+}
+
+/** One plan of a policy made of parts. @throws what its order throws */
+export function planWith(
+  parts: Parts,
+  snapshot: Snapshot,
+  { state, faults }: { readonly state: PolicyState; readonly faults: PolicyFault[] },
+): Plan {
+  const heads = createHeads();
+  const known = new Set(snapshot.lanes);
+  const { order: part } = parts;
+  const making: Making = {
+    parts,
+    snapshot,
+    slots: openSlots(snapshot),
+    gates: openGates(parts.gates, snapshot, { state, faults }),
+    heads,
+    order: part.open(snapshot, state[part.name] ?? part.initial ?? null, heads),
+    dispatch: [],
+    held: countHeld(snapshot),
+    recallAsked: new Set(),
+    nextMs: null,
+  };
+  for (;;) {
+    if (making.dispatch.length >= snapshot.batchMax) {
+      making.held.rest('batch_full', heads);
+      break;
+    }
+    const lane = making.order.next();
+    const job = lane === undefined ? undefined : heads.of(lane);
+    if (lane === undefined || job === undefined) break;
+    if (!known.has(lane)) throw new Error(`order ${part.name} chose a lane that is not in the snapshot`);
+    const recall = consider(making, lane, job);
+    if (recall !== undefined) return { dispatch: [], held: {}, state, recall };
+  }
+  return finish(making, state, faults);
+}
+
+/** Takes the head of a lane, or passes it. Returns what is to be recalled first, if anything. */
+function consider(making: Making, lane: Lane, job: Candidate): readonly string[] | undefined {
+  const { slots, gates, heads, order, held, snapshot } = making;
+  const pool = poolOf(snapshot, lane.queue);
+  const asksRecall = making.parts.recall && !making.recallAsked.has(pool);
+  if (slots.left(pool) === 0 && !asksRecall && own(snapshot.pools, pool) !== undefined) {
+    return closeLane(making, lane, 'no_free_slot');
+  }
+  const fit = slots.fit(pool, job);
+  if (fit === 'no_capable_node' || (fit === 'no_free_slot' && !asksRecall)) {
+    held.job(job, fit);
+    heads.pass(lane);
+    order.passed(lane, job);
+    return undefined;
+  }
+  const { verdict, gate } = gates.judge(job, lane, false);
+  if (verdict === 'hold_lane') return closeLane(making, lane, gate);
+  const bundle = verdict === 'admit' ? gather(making, lane, job) : undefined;
+  if (verdict === 'hold' || bundle === 'coalescing') {
+    held.job(job, verdict === 'hold' ? gate : 'coalescing');
+    heads.pass(lane);
+    order.passed(lane, job);
+    return undefined;
+  }
+  if (asksRecall) {
+    making.recallAsked.add(pool);
+    const outranked = findOutranked(making.parts.order, snapshot, { job, pool });
+    if (outranked.length > 0) return outranked;
+    if (fit === 'no_free_slot') return undefined;
+  }
+  take(making, { lane, job, pool, members: bundle ?? [] });
+  return undefined;
+}
+
+function closeLane(making: Making, lane: Lane, reason: string): undefined {
+  const { heads, held, order } = making;
+  const head = heads.of(lane);
+  held.lane(lane, reason, heads.left(lane));
+  heads.close(lane);
+  if (head !== undefined) order.passed(lane, head);
+  return undefined;
+}
+
+/** The jobs that join the head's bundle; `coalescing`: it waits for more of them. Undefined: it goes alone. */
+function gather(making: Making, lane: Lane, job: Candidate): readonly Candidate[] | 'coalescing' | undefined {
+  const rule = making.parts.coalesce.find(({ when }) => when(job));
+  if (rule === undefined) return undefined;
+  const alike = making.heads
+    .rest(lane)
+    .filter((other) => other !== job && other.task === job.task && other.version === job.version)
+    .slice(0, Math.min(rule.max, making.snapshot.batchMax - making.dispatch.length) - 1);
+  if (alike.length + 1 < rule.max && !due(making, rule, job)) return 'coalescing';
+  return alike;
+}
+
+function due(making: Making, { ageMs }: Coalesce, job: Candidate): boolean {
+  const dueMs = job.createdMs + ageMs;
+  if (dueMs <= making.snapshot.nowMs) return true;
+  making.nextMs = Math.min(making.nextMs ?? Infinity, dueMs);
+  return false;
+}
+
+function take(
+  making: Making,
+  goes: {
+    readonly lane: Lane;
+    readonly job: Candidate;
+    readonly pool: string;
+    readonly members: readonly Candidate[];
+  },
+): void {
+  const { slots, gates, heads, order, dispatch } = making;
+  const { lane, job, pool, members } = goes;
+  slots.take(pool, job);
+  gates.take(job, lane, false);
+  heads.take(lane, job);
+  const bundle = members.length > 0 ? { bundle: job.id } : {};
+  dispatch.push({ id: job.id, pool, ...bundle });
+  order.taken(lane, job);
+  for (const member of members) {
+    if (gates.judge(member, lane, true).verdict !== 'admit') break;
+    gates.take(member, lane, true);
+    heads.take(lane, member);
+    dispatch.push({ id: member.id, pool, ...bundle });
+    order.taken(lane, member);
+  }
+}
+
+function finish(making: Making, before: PolicyState, faults: readonly PolicyFault[]): Plan {
+  const { gates, order, parts, dispatch, held } = making;
+  const state: Record<string, Json> = { ...before, ...gates.states() };
+  const ordered = order.state?.();
+  if (ordered !== undefined) state[parts.order.name] = ordered;
+  const times = [making.nextMs, ...gates.open.map((gate) => gate.nextMs?.() ?? null)].filter(
+    (time) => time !== null,
+  );
+  const forecast = order.forecast?.();
+  return {
+    dispatch,
+    held: held.counts(),
+    state,
+    nextMs: times.length === 0 ? null : Math.min(...times),
+    reasons: held.reasons,
+    stale: [...new Set(gates.open.flatMap(unreadOf))],
+    faults,
+    ...(forecast === undefined ? {} : { forecast }),
+  };
+}
+
+function unreadOf(gate: OpenGate): readonly string[] {
+  return gate.unread?.().map(laneName) ?? [];
+}
