@@ -34,7 +34,7 @@ export default defineConfig({
         test: {
           ...common,
           name: 'repo',
-          include: ['test/tidy/**/*.test.ts', 'test/types/**/*.test.ts'],
+          include: ['test/tidy/**/*.test.ts', 'test/types/**/*.test.ts', 'test/proofs/**/*.test.ts'],
           testTimeout: 60_000,
         },
       },

@@ -18,12 +18,14 @@ export interface ActorOptions {
   readonly url: string;
   readonly name: string;
   readonly env?: Readonly<Record<string, string>>;
+  /** The program. Default: the one in actors/ of that kind. */
+  readonly file?: URL;
 }
 
 export async function startActor(kind: 'scheduler' | 'worker', options: ActorOptions): Promise<Actor> {
   const { url, name, env = {} } = options;
-  const file = fileURLToPath(new URL(`actors/${kind}.ts`, import.meta.url));
-  const child = fork(file, [], {
+  const { file = new URL(`actors/${kind}.ts`, import.meta.url) } = options;
+  const child = fork(fileURLToPath(file), [], {
     env: { ...process.env, ...env, PGQUEUE_TEST_URL: url, PGQUEUE_TEST_NAME: name },
     execArgv: ['--conditions=@pgqueue/source'],
     stdio: ['ignore', 'inherit', 'inherit', 'ipc'],

@@ -1,0 +1,156 @@
+// A small tenant beside a flood: how long its jobs take, and who gets how much of the workers' time.
+import { until } from '../support/actors.ts';
+import { median, timeShares } from './checks.ts';
+import type { Fleet } from './fleet.ts';
+import { doneJobs, load, openFleet } from './fleet.ts';
+import { databaseNow } from './recorder.ts';
+
+export interface FloodOptions {
+  readonly url: string;
+  /** Jobs of tenant A, enqueued before B's. */
+  readonly flood: number;
+  /** How often B enqueues its 100 jobs, alone and beside A's. */
+  readonly rounds: number;
+  readonly policy?: string;
+}
+
+/** From B's enqueue to the end of its last job, in milliseconds, round by round. */
+export interface FloodReport {
+  readonly aloneMs: readonly number[];
+  readonly besideMs: readonly number[];
+  /** Of the medians. */
+  readonly ratio: number;
+  /** Jobs of A that ended while B's rounds ran, per second: the flood did flow. */
+  readonly floodPerSecond: number;
+  /** A's jobs that still waited when the last round had ended: more than 0, or B was alone at the end. */
+  readonly floodLeft: number;
+}
+
+const slots = 20;
+const jobsOfB = 100;
+
+/** One round of B: enqueues, waits until all of it has ended. */
+async function roundOfB({ database }: Fleet): Promise<number> {
+  const begunMs = await load(database, { count: jobsOfB, key: 'b', tenant: 'b' });
+  await until(
+    "B's jobs to end",
+    async () => {
+      const [row] = await database.query<{ waits: boolean }>(
+        `select exists (select from pgqueue.queue where queue = 'default' and key = 'b' and run_after is null) as waits`,
+        [],
+      );
+      return row?.waits === false;
+    },
+    120_000,
+  );
+  const [row] = await database.query<{ last: number; n: number }>(
+    `select extract(epoch from max(finished))::float8 * 1000 as last, count(*)::integer as n from pgqueue.history
+     where key = 'b' and finished >= to_timestamp($1::float8 / 1000)`,
+    [begunMs],
+  );
+  if (row?.n !== jobsOfB) throw new Error(`${row?.n} of B's ${jobsOfB} jobs are done`);
+  return row.last - begunMs;
+}
+
+async function waiting({ database }: Fleet, key: string): Promise<number> {
+  const [row] = await database.query<{ n: number }>(
+    `select count(*)::integer as n from pgqueue.queue where queue = 'default' and key = $1 and run_after is null`,
+    [key],
+  );
+  return row?.n ?? 0;
+}
+
+async function rounds(fleet: Fleet, count: number): Promise<readonly number[]> {
+  const times: number[] = [];
+  for (let n = 0; n < count; n += 1) times.push(await roundOfB(fleet));
+  return times;
+}
+
+/** Tenant A floods, then B enqueues 100 jobs of 1 ms, with 20 slots; and B alone with half of them. */
+export async function floodRun({
+  url,
+  flood,
+  rounds: count,
+  policy = 'fair',
+}: FloodOptions): Promise<FloodReport> {
+  const fleet = openFleet(url);
+  try {
+    await fleet.startSchedulers(['scheduler'], { policy });
+    await fleet.startWorkers(['half'], { concurrency: slots / 2 });
+    await rounds(fleet, 2); // both processes have compiled what they run
+    const aloneMs = await rounds(fleet, count);
+    await fleet.stopWorkers();
+    await fleet.startWorkers(['full'], { concurrency: slots });
+    await load(fleet.database, { count: flood, key: 'a', tenant: 'a' });
+    const before = { left: await waiting(fleet, 'a'), atMs: await databaseNow(fleet.database) };
+    const besideMs = await rounds(fleet, count);
+    const floodLeft = await waiting(fleet, 'a');
+    const seconds = ((await databaseNow(fleet.database)) - before.atMs) / 1_000;
+    return {
+      aloneMs,
+      besideMs,
+      ratio: median(besideMs) / median(aloneMs),
+      floodPerSecond: (before.left - floodLeft) / seconds,
+      floodLeft,
+    };
+  } finally {
+    await fleet.stop();
+  }
+}
+
+export interface SharesOptions {
+  readonly url: string;
+  readonly seconds: number;
+  /** B's weight where A's is 1. The policy `fair-time-<weight>` knows it, too. */
+  readonly weight: 1 | 3;
+}
+
+export interface SharesReport {
+  /** B's share of the workers' time, leases from begin to end by the database's clock. */
+  readonly share: number;
+  readonly fair: number;
+  /** How far off, relative to the fair share of whoever has the smaller one. */
+  readonly error: number;
+  readonly jobs: Readonly<Record<string, number>>;
+}
+
+/** A's jobs take 50 ms, B's 1 ms, both have plenty: time is shared by weight, however many jobs that makes. */
+export async function sharesRun({ url, seconds, weight }: SharesOptions): Promise<SharesReport> {
+  const fleet = openFleet(url);
+  try {
+    await load(fleet.database, { count: slots * seconds * 40, key: 'a', tenant: 'a', ms: 50 });
+    await load(fleet.database, { count: 6_000 * (seconds + 5), key: 'b', tenant: 'b', ms: 1 });
+    await fleet.startSchedulers(['scheduler'], { policy: `fair-time-${weight}` });
+    await fleet.startWorkers(['node'], { concurrency: slots });
+    const begunMs = await databaseNow(fleet.database);
+    // the first seconds teach the estimates what a job of each tenant takes
+    const fromMs = begunMs + 2_000;
+    const toMs = fromMs + seconds * 1_000;
+    await until(
+      'the window to pass',
+      async () => (await databaseNow(fleet.database)) > toMs + 500,
+      (seconds + 10) * 1_000,
+    );
+    for (const key of ['a', 'b']) {
+      if ((await waiting(fleet, key)) === 0) throw new Error(`${key} ran out of jobs: nothing to share`);
+    }
+    const done = (await doneJobs(fleet.database, fromMs)).filter(({ startedMs }) => startedMs < toMs);
+    const stretches = done.map(({ tenant, startedMs, finishedMs }) => ({
+      group: tenant,
+      beginMs: startedMs,
+      endMs: finishedMs,
+    }));
+    const share = timeShares(stretches, { fromMs, toMs }).get('b') ?? 0;
+    const fair = weight / (1 + weight);
+    return {
+      share,
+      fair,
+      error: Math.abs(share - fair) / Math.min(fair, 1 - fair),
+      jobs: Object.fromEntries(
+        [...Map.groupBy(done, ({ tenant }) => tenant)].map(([tenant, own]) => [tenant, own.length]),
+      ),
+    };
+  } finally {
+    await fleet.stop();
+  }
+}

@@ -1,0 +1,55 @@
+// The long forms of the proofs: npm run proof:fairness, proof:limits -- --seconds 300 --seed 1, …
+import { parseArgs } from 'node:util';
+import { migrate } from '@pgqueue/postgres';
+import { startServer } from '@pgqueue/postgres/testing';
+import { floodRun, sharesRun } from './fairness.ts';
+
+interface Wanted {
+  readonly url: string;
+  readonly seconds: number;
+  readonly seed: number;
+}
+
+interface Verdict {
+  readonly holds: boolean;
+  readonly report: unknown;
+}
+
+const proofs: Readonly<Record<string, (wanted: Wanted) => Promise<Verdict>>> = {
+  flood: async ({ url }) => {
+    const report = await floodRun({ url, flood: 100_000, rounds: 7 });
+    return { holds: report.ratio <= 2 && report.floodLeft > 0, report };
+  },
+  shares: async ({ url, seconds }) => {
+    const report = await sharesRun({ url, seconds, weight: 1 });
+    return { holds: report.error <= 0.05, report };
+  },
+  'shares-weighted': async ({ url, seconds }) => {
+    const report = await sharesRun({ url, seconds, weight: 3 });
+    return { holds: report.error <= 0.05, report };
+  },
+};
+
+/** Each on a server of its own. */
+async function prove(name: string, wanted: Omit<Wanted, 'url'>): Promise<boolean> {
+  const proof = proofs[name];
+  if (proof === undefined) throw new Error(`no proof ${name}: ${Object.keys(proofs).join(', ')}`);
+  const server = await startServer();
+  try {
+    await migrate({ connectionString: server.adminUrl });
+    const { holds, report } = await proof({ ...wanted, url: server.adminUrl });
+    console.log(JSON.stringify({ proof: name, holds, postgres: server.major, ...wanted, report }));
+    return holds;
+  } finally {
+    await server.stop();
+  }
+}
+
+const { values, positionals } = parseArgs({
+  allowPositionals: true,
+  options: { seconds: { type: 'string', default: '60' }, seed: { type: 'string', default: '1' } },
+});
+const wanted = { seconds: Number(values.seconds), seed: Number(values.seed) };
+for (const name of positionals) {
+  if (!(await prove(name, wanted))) process.exitCode = 1;
+}

@@ -1,0 +1,88 @@
+// Test-only triggers that write down every moment of every work item, in the same transactions, so that nothing can be missed
+// by whoever looks from outside.
+import type { Database } from '@pgqueue/postgres';
+
+/** One life of a work item, from its dispatch to its end; times in Unix milliseconds of the database's clock. */
+export interface RecordedItem {
+  readonly id: string;
+  readonly position: number;
+  readonly queue: string;
+  readonly key: string;
+  readonly task: string;
+  readonly priority: number;
+  readonly seq: number;
+  /** Its attribute `tenant`; `''` without. */
+  readonly tenant: string;
+  readonly tries: number;
+  /** When the row was written, before its transaction committed. */
+  readonly insertedMs: number;
+  /** The time that the database gave for the dispatch: column `dispatched`. */
+  readonly dispatchedMs: number;
+  /** Its first lease. */
+  readonly leasedMs: number | null;
+  /** Leases it had: more than one after a crash or a steal. */
+  readonly leases: number;
+  /** Right before the commit that removed it. */
+  readonly endedMs: number | null;
+}
+
+/**
+ * The stretch that is recorded is the widest: from the insert itself (its commit comes later) to the end of the removing transaction (a
+ * constraint trigger that is deferred runs right before the commit).
+ */
+const ddl = `
+  create schema proof;
+  create table proof.item (
+    position bigint primary key, id uuid not null, queue text not null, key text not null, task text not null, priority integer not null,
+    seq bigint not null, tenant text not null, tries integer not null, inserted timestamptz not null, dispatched timestamptz not null,
+    leased timestamptz, leases integer not null default 0, ended timestamptz);
+  create function proof.on_insert() returns trigger language plpgsql as $$
+  begin
+    insert into proof.item (position, id, queue, key, task, priority, seq, tenant, tries, inserted, dispatched)
+    select new.position, q.id, q.queue, q.key, q.task, q.priority, q.seq, coalesce(q.attributes ->> 'tenant', ''), q.tries,
+           clock_timestamp(), new.dispatched
+    from pgqueue.queue q where q.id = new.id;
+    return null;
+  end $$;
+  create function proof.on_lease() returns trigger language plpgsql as $$
+  begin
+    update proof.item set leased = coalesce(leased, clock_timestamp()), leases = leases + 1 where position = new.position;
+    return null;
+  end $$;
+  create function proof.on_delete() returns trigger language plpgsql as $$
+  begin
+    update proof.item set ended = clock_timestamp() where position = old.position;
+    return null;
+  end $$;
+  create trigger proof_insert after insert on pgqueue.work_queue for each row execute function proof.on_insert();
+  create trigger proof_lease after update on pgqueue.work_queue for each row
+    when (new.lock_token is not null and new.lock_token is distinct from old.lock_token) execute function proof.on_lease();
+  create constraint trigger proof_delete after delete on pgqueue.work_queue deferrable initially deferred
+    for each row execute function proof.on_delete();
+`;
+
+export async function record(database: Database): Promise<void> {
+  await database.pool.query(ddl);
+}
+
+/** Everything that was recorded, in the order of dispatch. */
+export function recordedItems(database: Database): Promise<readonly RecordedItem[]> {
+  return database.query<RecordedItem>(
+    `select id, position::float8 as position, queue, key, task, priority, seq::float8 as seq, tenant, tries, leases,
+            extract(epoch from inserted)::float8 * 1000 as "insertedMs",
+            extract(epoch from dispatched)::float8 * 1000 as "dispatchedMs",
+            extract(epoch from leased)::float8 * 1000 as "leasedMs",
+            extract(epoch from ended)::float8 * 1000 as "endedMs"
+     from proof.item order by position`,
+    [],
+  );
+}
+
+/** The database's clock, Unix milliseconds. */
+export async function databaseNow(database: Database): Promise<number> {
+  const [row] = await database.query<{ now: number }>(
+    'select extract(epoch from clock_timestamp())::float8 * 1000 as now',
+    [],
+  );
+  return row?.now ?? NaN;
+}
