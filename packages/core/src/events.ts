@@ -11,7 +11,34 @@ export type PgQueueEvent =
       readonly held: Readonly<Record<string, number>>;
       readonly durationMs: number;
     }
-  | { readonly type: 'policy.failed'; readonly policy: string; readonly error: unknown }
+  | {
+      readonly type: 'policy.failed';
+      readonly policy: string;
+      /** The gate or order that failed, or the function of the policy. */
+      readonly part: string;
+      readonly error: unknown;
+      /** It took longer than it may, and is left out for so long. */
+      readonly suspendedMs?: number;
+    }
+  | {
+      readonly type: 'policy.prepare_failed';
+      readonly policy: string;
+      readonly part: string;
+      readonly error: unknown;
+      readonly retryMs: number;
+    }
+  | {
+      readonly type: 'shadow.compared';
+      readonly policy: string;
+      readonly shadow: string;
+      /** Since the scheduler leads: snapshots that both planned, and those that the shadow had no time for. */
+      readonly snapshots: number;
+      readonly skipped: number;
+      /** Jobs that both would have dispatched, and only one of them. */
+      readonly both: number;
+      readonly liveOnly: number;
+      readonly shadowOnly: number;
+    }
   | { readonly type: 'node.lost'; readonly node: string; readonly jobs: number }
   | { readonly type: 'leases.reaped'; readonly jobs: number }
   | { readonly type: 'schedule.fired'; readonly schedule: string; readonly job: string }
@@ -76,6 +103,8 @@ const levels: Readonly<Record<PgQueueEvent['type'], 'debug' | 'info' | 'warn' | 
   'leader.lost': 'warn',
   tick: 'debug',
   'policy.failed': 'error',
+  'policy.prepare_failed': 'warn',
+  'shadow.compared': 'debug',
   'node.lost': 'warn',
   'leases.reaped': 'warn',
   'schedule.fired': 'info',

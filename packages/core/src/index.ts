@@ -68,6 +68,7 @@ export type {
   PolicyState,
   Preparation,
   SavedPart,
+  Watch,
   Written,
 } from './policy/policy.ts';
 export type { Fit, JobKind, Slots } from './policy/slots.ts';

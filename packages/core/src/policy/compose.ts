@@ -6,7 +6,7 @@ import { turns } from './orders/ranked.ts';
 import { explainWith } from './explain.ts';
 import type { Plan, PolicyFault } from './plan.ts';
 import { planWith } from './plan-with.ts';
-import type { Policy, PolicyState, Preparation, SavedPart } from './policy.ts';
+import type { Policy, PolicyState, Preparation, SavedPart, Watch } from './policy.ts';
 import type { Candidate, Snapshot } from './snapshot.ts';
 import { throwProblems } from '../errors.ts';
 
@@ -46,15 +46,24 @@ export function policy(options: PolicyOptions): Policy {
   const { order, coalesce = [], recall = false } = options;
   const gates = [...standardGates(), ...(options.gates ?? []), ...(order.gates ?? [])];
   const parts: Parts = { gates, order, coalesce, recall };
-  const all = [...gates, order];
   throwProblems('configuration', `policy ${options.name ?? order.name}`, partProblems(parts));
+  const limits = gates.filter(({ onError }) => onError === 'hold');
+  const instead: Parts = { gates: limits, order: turns(), coalesce: [], recall: false };
   return {
-    name: options.name ?? order.name,
+    ...whole(options.name ?? order.name, parts),
+    fallback: whole(`${options.name ?? order.name}: fallback`, instead),
+  };
+}
+
+function whole(name: string, parts: Parts): Policy {
+  const all = [...parts.gates, parts.order];
+  return {
+    name,
     initial: Object.fromEntries(
       all.flatMap(({ name, initial }) => (initial === undefined ? [] : [[name, initial] as const])),
     ),
     restore: (saved) => restoreParts(all, saved),
-    plan: (snapshot, state) => planParts(parts, snapshot, state),
+    plan: (snapshot, state, watch) => planParts(parts, snapshot, { state, watch }),
     written: (state, written) => {
       const changed: Record<string, Json> = { ...state };
       for (const part of all) {
@@ -77,13 +86,17 @@ export function policy(options: PolicyOptions): Policy {
 }
 
 /** An order that fails is replaced for this plan; the gates stay. */
-function planParts(parts: Parts, snapshot: Snapshot, state: PolicyState): Plan {
+function planParts(
+  parts: Parts,
+  snapshot: Snapshot,
+  options: { readonly state: PolicyState; readonly watch: Watch | undefined },
+): Plan {
   const faults: PolicyFault[] = [];
   try {
-    return planWith(parts, snapshot, { state, faults });
+    return planWith(parts, snapshot, { ...options, faults });
   } catch (error) {
     faults.push({ part: parts.order.name, error });
-    return planWith({ ...parts, order: turns() }, snapshot, { state, faults });
+    return planWith({ ...parts, order: turns() }, snapshot, { ...options, faults });
   }
 }
 

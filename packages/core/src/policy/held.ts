@@ -1,7 +1,7 @@
 import type { MovingHeads } from './heads.ts';
 import type { HeldCounts } from './plan.ts';
 import type { Candidate, Lane, Snapshot } from './snapshot.ts';
-import { compareText } from './snapshot.ts';
+import { compareText, laneName } from './snapshot.ts';
 
 /** Counts what a plan holds, by queue and reason. */
 export interface Held {
@@ -11,11 +11,14 @@ export interface Held {
   readonly rest: (reason: string, heads: MovingHeads) => void;
   readonly counts: () => HeldCounts;
   readonly reasons: ReadonlyMap<string, string>;
+  /** By {@link laneName}. */
+  readonly lanes: ReadonlyMap<string, string>;
 }
 
 export function countHeld(snapshot: Snapshot): Held {
   const counts = new Map<string, Map<string, number>>();
   const reasons = new Map<string, string>();
+  const lanes = new Map<string, string>();
   const add = (queue: string, reason: string, jobs: number): void => {
     if (jobs === 0) return;
     const own = counts.get(queue) ?? new Map<string, number>();
@@ -26,12 +29,17 @@ export function countHeld(snapshot: Snapshot): Held {
       reasons.set(id, reason);
       add(queue, reason, 1);
     },
-    lane: ({ queue }, reason, jobs) => add(queue, reason, jobs),
+    lane: (lane, reason, jobs) => {
+      // with no free slot every lane is held, and none of them says anything about itself
+      if (reason !== 'no_free_slot') lanes.set(laneName(lane), reason);
+      add(lane.queue, reason, jobs);
+    },
     rest: (reason, heads) => {
       for (const lane of snapshot.lanes) add(lane.queue, reason, heads.left(lane));
     },
     counts: () => byName(counts, (own) => byName(own, (count) => count)),
     reasons,
+    lanes,
   };
 }
 

@@ -1,13 +1,12 @@
 import type { Json } from '../job/job.ts';
 import type { Coalesce, Parts } from './compose.ts';
-import type { OpenGate } from './gate.ts';
 import { createHeads } from './heads.ts';
 import { countHeld } from './held.ts';
 import type { OpenGates } from './open-gates.ts';
 import { openGates } from './open-gates.ts';
 import type { OpenOrder } from './order.ts';
 import type { Plan, PlannedJob, PolicyFault } from './plan.ts';
-import type { PolicyState } from './policy.ts';
+import type { PolicyState, Watch } from './policy.ts';
 import { findOutranked } from './recall.ts';
 import type { Slots } from './slots.ts';
 import { openSlots } from './slots.ts';
@@ -22,10 +21,13 @@ interface Making {
   readonly gates: OpenGates;
   readonly heads: ReturnType<typeof createHeads>;
   readonly order: OpenOrder;
+  readonly watch: Watch | undefined;
   readonly dispatch: PlannedJob[];
   readonly held: ReturnType<typeof countHeld>;
   /** Pools whose first job that could go did not outrank what they have ready. */
   readonly recallAsked: Set<string>;
+  /** Lanes of which a bundle needs to see more jobs. */
+  readonly deepen: Map<string, number>;
   nextMs: number | null;
 }
 
@@ -33,26 +35,38 @@ interface Making {
 export function planWith(
   parts: Parts,
   snapshot: Snapshot,
-  { state, faults }: { readonly state: PolicyState; readonly faults: PolicyFault[] },
+  options: {
+    readonly state: PolicyState;
+    readonly faults: PolicyFault[];
+    readonly watch?: Watch | undefined;
+  },
 ): Plan {
+  const { state, faults, watch } = options;
   const heads = createHeads();
   const known = new Set(snapshot.lanes);
   const { order: part } = parts;
+  if (watch !== undefined) [watch.part, watch.job] = [part.name, null];
   const making: Making = {
     parts,
     snapshot,
     slots: openSlots(snapshot),
-    gates: openGates(parts.gates, snapshot, { state, faults }),
+    gates: openGates(parts.gates, snapshot, options),
     heads,
     order: part.open(snapshot, state[part.name] ?? part.initial ?? null, heads),
+    watch,
     dispatch: [],
     held: countHeld(snapshot),
     recallAsked: new Set(),
+    deepen: new Map(),
     nextMs: null,
   };
   for (;;) {
     if (making.dispatch.length >= snapshot.batchMax) {
       making.held.rest('batch_full', heads);
+      break;
+    }
+    if (watch?.late() === true) {
+      making.held.rest('out_of_time', heads);
       break;
     }
     const lane = making.order.next();
@@ -115,9 +129,17 @@ function gather(making: Making, lane: Lane, job: Candidate): readonly Candidate[
   const alike = making.heads
     .rest(lane)
     .filter((other) => other !== job && other.task === job.task && other.version === job.version)
-    .slice(0, Math.min(rule.max, making.snapshot.batchMax - making.dispatch.length) - 1);
-  if (alike.length + 1 < rule.max && !due(making, rule, job)) return 'coalescing';
-  return alike;
+    .slice(0, rule.max - 1);
+  if (alike.length + 1 < rule.max) {
+    if (lane.more && lane.jobs.length < rule.max) {
+      making.deepen.set(laneName(lane), rule.max);
+      return 'coalescing';
+    }
+    if (!due(making, rule, job)) return 'coalescing';
+  }
+  const room = making.snapshot.batchMax - making.dispatch.length - 1;
+  if (alike.length > room && making.dispatch.length > 0) return 'coalescing';
+  return alike.slice(0, room);
 }
 
 function due(making: Making, { ageMs }: Coalesce, job: Candidate): boolean {
@@ -158,9 +180,7 @@ function finish(making: Making, before: PolicyState, faults: readonly PolicyFaul
   const state: Record<string, Json> = { ...before, ...gates.states() };
   const ordered = order.state?.();
   if (ordered !== undefined) state[parts.order.name] = ordered;
-  const times = [making.nextMs, ...gates.open.map((gate) => gate.nextMs?.() ?? null)].filter(
-    (time) => time !== null,
-  );
+  const times = [making.nextMs, gates.nextMs()].filter((time) => time !== null);
   const forecast = order.forecast?.();
   return {
     dispatch,
@@ -168,12 +188,10 @@ function finish(making: Making, before: PolicyState, faults: readonly PolicyFaul
     state,
     nextMs: times.length === 0 ? null : Math.min(...times),
     reasons: held.reasons,
-    stale: [...new Set(gates.open.flatMap(unreadOf))],
+    laneReasons: held.lanes,
+    deepen: making.deepen,
+    stale: [...new Set(gates.unread().map(laneName))],
     faults,
     ...(forecast === undefined ? {} : { forecast }),
   };
-}
-
-function unreadOf(gate: OpenGate): readonly string[] {
-  return gate.unread?.().map(laneName) ?? [];
 }

@@ -34,8 +34,12 @@ export interface Plan {
   readonly nextMs?: number | null;
   /** Of each job that was looked at and held, the reason. Lanes that are held as a whole are not listed. */
   readonly reasons?: ReadonlyMap<string, string>;
+  /** Of lanes that are held as a whole (by {@link laneName}): the gate. */
+  readonly laneReasons?: ReadonlyMap<string, string>;
   /** Lanes (by {@link laneName}) that can't be judged before they are read anew. */
   readonly stale?: readonly string[];
+  /** Lanes (by {@link laneName}) of which more jobs must be seen, and how many: for a bundle. */
+  readonly deepen?: ReadonlyMap<string, number>;
   readonly faults?: readonly PolicyFault[];
   readonly forecast?: Readonly<Record<string, number>>;
 }

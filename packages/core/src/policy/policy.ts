@@ -35,6 +35,17 @@ export interface Preparation {
   readonly fetch: (signal: AbortSignal) => Promise<Json>;
 }
 
+/** A scheduler's eye on a plan in the making. Without one, a plan depends on its snapshot and state alone. */
+export interface Watch {
+  /** The gate or order that is being asked, and about which job: what is named where it does not come back. */
+  part: string;
+  job: string | null;
+  /** Whether it is not asked (about this job) any more, because it did not come back; then it counts as failed. */
+  readonly avoids: (part: string, job: string | null) => boolean;
+  /** Whether the plan has to do with what it has so far: the rest of its time is for ending it. */
+  readonly late: () => boolean;
+}
+
 /** Why a rule holds a job. */
 export interface Hold {
   /** The name of the gate. */
@@ -66,7 +77,8 @@ export interface Policy {
   readonly initial: PolicyState;
   /** Makes a state of what the last leader saved, which an older release may have written. Default: takes it as it is. */
   readonly restore?: (saved: Readonly<Record<string, SavedPart>>) => PolicyState;
-  readonly plan: (snapshot: Snapshot, state: PolicyState) => Plan;
+  /** `watch`: given by a scheduler, for policies made of parts. */
+  readonly plan: (snapshot: Snapshot, state: PolicyState, watch?: Watch) => Plan;
   /** The plan's state, once it is known what was written. Default: as it is. */
   readonly written?: (state: PolicyState, written: Written) => PolicyState;
   readonly explain?: (snapshot: Snapshot, state: PolicyState, job: JobFacts, lane: Lane) => Explanation;
@@ -76,4 +88,6 @@ export interface Policy {
   readonly softParts?: readonly string[];
   /** Whether it asks {@link standardGates} itself. Only `policy()` sets it. */
   readonly guarded?: boolean;
+  /** Plans in its place while it fails: within those of its gates that are limits (onError `hold`), with their state; FIFO per key. */
+  readonly fallback?: Policy;
 }
