@@ -176,21 +176,22 @@ begin
     select u.queue, u.key, u.n from upto u where u.queue <> all (v_paused) and u.n <= p_keys
   ),
   named as materialized (
-    select distinct x.queue, x.key from (
-      select a.queue, a.key from unnest(p_lane_queues, p_lane_keys) as a (queue, key)
-      union all
-      (select q.queue, q.key from queue q
-       where q.id between p_from and p_to and q.queue <> all (v_paused)
-         and coalesce(q.run_after, '-infinity') = '-infinity' order by q.id desc limit 2000)) x
+    select x.queue, x.key from unnest(p_lane_queues, p_lane_keys) as x (queue, key)
+    union all
+    (select q.queue, q.key from queue q
+     where q.id between p_from and p_to and q.queue <> all (v_paused)
+       and coalesce(q.run_after, '-infinity') = '-infinity' order by q.id desc limit 2000)
   ),
   depth as materialized (
     select greatest(1, ceil(p_want::float8 / greatest(1, count(*))))::integer as of_lane from page
   ),
   lanes as materialized (
-    select p.queue, p.key, true as paged, p.n, (select of_lane from depth) as wanted from page p
-    union all
-    select x.queue, x.key, false, null, greatest(p_depth, (select of_lane from depth)) from named x
-    where (select p.n from page p where p.queue = x.queue and p.key = x.key) is null
+    select x.queue, x.key, bool_or(x.paged) as paged, min(x.n) as n, max(x.wanted) as wanted
+    from (
+      select p.queue, p.key, true as paged, p.n, (select of_lane from depth) as wanted from page p
+      union all
+      select named.queue, named.key, false, null, greatest(p_depth, (select of_lane from depth)) from named) x
+    group by 1, 2
   ),
   begun as materialized (
     select l.queue, l.key, l.paged, l.n, s.priority, s.seq,
@@ -222,7 +223,7 @@ $$;
 
 -- Writes one plan: work items in the plan's order, and the parts of the policy's state that changed, under the leader's epoch.
 -- Returns the database's time of it all, and the ids with their positions; jobs that are missing were taken, locked, moved, changed or
--- ended since they were read. p_versions: each row's xmin as it was read, so that a limit is never counted by what a job no longer is.
+-- ended since they were read. p_versions: each row's xmin as it was read, so that no limit is counted by what a job no longer is; null: unchecked.
 -- p_settled: the rows of settlement that the plan has taken into account.
 --
 -- Exact: only the leader writes work items, and one whose write has an unknown outcome gives up its epoch before it plans again. So
@@ -267,7 +268,7 @@ begin
         lateral (
           select q.id, q.payload_version, q.task from queue q
           -- not "run_after is null": that invites the index of all waiting jobs, read whole for each id while it is thought empty
-          where q.id = x.id and q.xmin = x.version and coalesce(q.run_after, '-infinity') = '-infinity'
+          where q.id = x.id and (x.version is null or q.xmin = x.version) and coalesce(q.run_after, '-infinity') = '-infinity'
             and (q.expires_at is null or q.expires_at > v_now)
             and (select w.id from work_queue w where w.id = q.id) is null
           for update skip locked) q

@@ -139,8 +139,8 @@ describe.skipIf(noPgBouncer)('through PgBouncer in transaction mode', () => {
     expect(leads).toBe(true);
     const ids = (await first.query<{ id: string }>(`select id from ${schema}.queue`, [])).map(({ id }) => id);
     const jobs = ids.map((id) => ({ id, pool: 'default' }));
-    const plan = { leader: 'l', epoch, jobs, policy: 'p', state: { n: 1 }, notify: true };
-    expect((await dispatch(first, plan)).size).toBe(20 * clients);
+    const plan = { leader: 'l', epoch, jobs, parts: { p: { n: 1 } }, settled: [], notify: true };
+    expect((await dispatch(first, plan)).positions.size).toBe(20 * clients);
     const shares = await Promise.all(databases.map((database, index) => work(database, `n${index}`)));
     expect(shares.reduce((sum, share) => sum + share, 0)).toBe(20 * clients);
     expect(await breaches(first)).toEqual([]);
@@ -190,12 +190,12 @@ describe.skipIf(noPgBouncer)('through PgBouncer in transaction mode', () => {
     const plan = {
       leader: 'l',
       epoch,
-      jobs: [{ id, pool: 'default' }],
-      policy: 'p',
-      state: null,
+      jobs: [{ id, pool: 'default', rowVersion: null, bundle: null }],
+      parts: null,
+      settled: [],
       notify: false,
     };
-    expect(await dispatch(first, plan)).toEqual(new Set([id]));
+    expect([...(await dispatch(first, plan)).positions.keys()]).toEqual([id]);
     const incarnation = await join(second, 'last');
     const [job] = await claim(second, { node: 'last', incarnation, max: 5, token: randomUUID() });
     const lease = { id, token: job?.token ?? '' };

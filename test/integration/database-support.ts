@@ -124,9 +124,11 @@ function actsOf(database: Database, { one }: Looks, leader: () => Leader): Acts 
     const text = `insert into pgqueue.queue (${names.join(', ')}) values (${marks.join(', ')}) returning id`;
     return String(await one(text, Object.values(all)));
   };
-  const plan = { policy: 'none', state: null, notify: false };
-  const dispatchAll: Ground['dispatch'] = (ids) =>
-    dispatch(database, { ...leader(), ...plan, jobs: ids.map((id) => ({ id, pool: 'default' })) });
+  const plan = { parts: null, settled: [], notify: false };
+  const dispatchAll: Ground['dispatch'] = async (ids) => {
+    const jobs = ids.map((id) => ({ id, pool: 'default', rowVersion: null, bundle: null }));
+    return new Set((await dispatch(database, { ...leader(), ...plan, jobs })).positions.keys());
+  };
   const claimSome: Ground['claim'] = ({ id, incarnation }, max = 100, token = randomUUID()) =>
     claim(database, { node: id, incarnation, max, token });
   return {

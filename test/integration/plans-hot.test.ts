@@ -43,10 +43,19 @@ const statements: Readonly<Record<string, readonly [string, readonly unknown[]]>
     `select * from pgqueue.candidates('{"q0": "k5"}', '{"q0": {"k3": [0, 5000]}}', 500, 200, 100)`,
     [],
   ],
+  tick_state: ['select pgqueue.tick_state(true)', []],
+  look: [
+    `select * from pgqueue.look('q0', 'k5', 200, 500, '{"q0": {"k3": [0, 5000]}}', 100, array['q0', 'q1'], array['k1', 'k2'], 20,
+       '00000000-0000-7000-8000-000000000000', 'ffffffff-ffff-7fff-bfff-ffffffffffff')`,
+    [],
+  ],
+  item_facts: ['select * from pgqueue.item_facts(array(select generate_series(1, 500)::bigint))', []],
   dispatch: [
-    `select * from pgqueue.dispatch($1, $2, $3::uuid[], array_fill('default'::text, array[cardinality($3::uuid[])]), 'p', '{}', true)`,
+    `select * from pgqueue.dispatch($1, $2, $3::uuid[], array_fill('default'::text, array[cardinality($3::uuid[])]),
+       array_fill(null::xid, array[cardinality($3::uuid[])]), array_fill(null::uuid, array[cardinality($3::uuid[])]), '{"p": {}}', '{1}', true)`,
     [...leader, 'pending'],
   ],
+  take_back: ['select * from pgqueue.take_back($1, $2, $3::uuid[])', [...leader, 'ready']],
   reap: ['select * from pgqueue.reap(100)', []],
   claim: ['select * from pgqueue.claim($1, $2, 100, $3)', ['node', node, tokenOfLoad]],
   extend: [
@@ -75,11 +84,15 @@ const statements: Readonly<Record<string, readonly [string, readonly unknown[]]>
  * the jobs that expire soonest, past those that run already.
  */
 const meant = [
+  /with working as materialized/,
   /by queue_expiring in: /,
   /lock_timeout <= /,
   /lock_key = p_node/,
   /r\.lock_key is null and r\.pool/,
 ];
+
+/** Stand for ids of such jobs or items. */
+const rowsOf: ReadonlySet<unknown> = new Set(['pending', 'leased', 'ready']);
 
 async function ids(client: pg.Client, which: unknown): Promise<readonly string[]> {
   const where = which === 'leased' ? `lock_key = 'node' order by id` : `lock_key is null order by id`;
@@ -100,7 +113,7 @@ async function problemsOf(url: string, mode: string): Promise<Record<string, rea
     for (const [name, [text, values]] of Object.entries(statements)) {
       const given: unknown[] = [];
       for (const value of values) {
-        given.push(value === 'pending' || value === 'leased' ? await ids(client, value) : value);
+        given.push(rowsOf.has(value) ? await ids(client, value) : value);
       }
       take();
       await client.query(text, given);

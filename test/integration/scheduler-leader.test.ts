@@ -79,9 +79,9 @@ test('a leader that was deposed writes nothing, goes back to standby, and may le
   const refused: unknown = await dispatch(bench.database, {
     leader: row?.leader ?? '',
     epoch,
-    jobs: jobs.map(({ id }) => ({ id, pool: 'default' })),
-    policy: 'round-robin',
-    state: { written: 'by a deposed leader' },
+    jobs: jobs.map(({ id }) => ({ id, pool: 'default', rowVersion: null, bundle: null })),
+    parts: { fair: { written: 'by a deposed leader' } },
+    settled: [],
     notify: false,
   }).catch((error: unknown) => error);
   expect(sqlState(refused)).toBe(leadershipLostState);

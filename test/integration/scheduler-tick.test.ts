@@ -1,4 +1,4 @@
-import type { Policy } from '@pgqueue/core';
+import type { Lane, Policy } from '@pgqueue/core';
 import { roundRobin } from '@pgqueue/core';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import type { Bench } from './scheduler-support.ts';
@@ -118,6 +118,8 @@ test('5,000 jobs that nobody can run do not hide those behind them, nor keep the
   expect(perSecond).toBeLessThan(25);
 });
 
+const waiting = (lanes: readonly Lane[]) => lanes.flatMap(({ jobs }) => jobs);
+
 test.each<[string, Policy['plan']]>([
   [
     'throws',
@@ -128,16 +130,16 @@ test.each<[string, Policy['plan']]>([
   ['returns unknown jobs', (_, state) => ({ dispatch: [{ id: 'x', pool: 'default' }], held: {}, state })],
   [
     'returns a job twice',
-    ({ candidates }, state) => ({
-      dispatch: [...candidates, ...candidates].map(({ id }) => ({ id, pool: 'default' })),
+    ({ lanes }, state) => ({
+      dispatch: [...waiting(lanes), ...waiting(lanes)].map(({ id }) => ({ id, pool: 'default' })),
       held: {},
       state,
     }),
   ],
   [
     'returns more than the slots',
-    ({ candidates }, state) => ({
-      dispatch: candidates.map(({ id }) => ({ id, pool: 'default' })),
+    ({ lanes }, state) => ({
+      dispatch: waiting(lanes).map(({ id }) => ({ id, pool: 'default' })),
       held: {},
       state,
     }),
@@ -148,7 +150,7 @@ test.each<[string, Policy['plan']]>([
   await bench.enqueue({ count: 20, key: 'a' });
   await bench.enqueue({ count: 20, key: 'b' });
   const scheduler = await bench.scheduler({
-    policy: { name: 'bad', initial: {}, cursors: () => ({}), plan },
+    policy: { name: 'bad', initial: {}, plan },
   });
   const items = await itemsReach(4);
   expect(items.map(({ key }) => key)).toEqual(['a', 'b', 'a', 'b']);

@@ -9,23 +9,23 @@ export async function dispatchAll(database: Database, pool = 'default'): Promise
   let dispatched = 0;
   for (;;) {
     const { epoch } = await lead(database, leader, 60_000);
-    const { candidates } = await readTick(database, {
-      cursors: {},
-      starts: {},
-      want: chunkMax,
+    const { rows } = await readTick(database, {
+      after: { queue: '', key: '' },
       keys: chunkMax,
+      want: chunkMax,
+      starts: {},
       lookahead: 1,
+      lanes: [],
+      depth: 1,
+      created: null,
+      settled: false,
       due: false,
     });
-    const jobs = candidates.flatMap(({ id }) => (id === null ? [] : [{ id, pool }]));
-    const written = await dispatch(database, {
-      leader,
-      epoch,
-      jobs,
-      policy: 'test',
-      state: null,
-      notify: true,
-    });
+    const jobs = rows.flatMap(({ id, rowVersion }) =>
+      id === null ? [] : [{ id, pool, rowVersion, bundle: null }],
+    );
+    const plan = { leader, epoch, jobs, parts: null, settled: [], notify: true };
+    const { positions: written } = await dispatch(database, plan);
     dispatched += written.size;
     if (written.size === 0) return dispatched;
   }

@@ -10,20 +10,26 @@ export type { MigrateOptions, Migration } from './migrator.ts';
 export { migrate, migrationStatus } from './migrator.ts';
 export type { BulkOptions, BulkResult, DeadOperator, DeadProgress, DeadSelection } from './operator/dead.ts';
 export type { Diagnosis, Finding } from './operator/doctor.ts';
-export type { Explanation, Reason } from './operator/explain.ts';
-export { reasonText } from './operator/explain.ts';
+export { answerWithinMs, askLeader } from './operator/ask.ts';
+export type { Estimate } from './operator/estimate.ts';
+export type { Ask, JobExplanation } from './operator/explain.ts';
+export { explainJob } from './operator/explain.ts';
 export type { Breach, Invariant } from './operator/invariants.ts';
 export { breaches, invariants } from './operator/invariants.ts';
 export type { JobsOperator, Verdicts } from './operator/jobs.ts';
 export type { Operator, ScheduleDefinition } from './operator/operator.ts';
 export { createOperator } from './operator/operator.ts';
-export type { Status, Warning } from './operator/status.ts';
-export { isTransient, leadershipLostState, nodeEndedState, sqlState } from './pg-errors.ts';
+export type { Reason } from './operator/reasons.ts';
+export { rateText, reasonText } from './operator/reasons.ts';
+export type { QueueStatus, Status, Warning } from './operator/status.ts';
+export { isTransient, leadershipLostState, nodeEndedState, sqlState, wasRolledBack } from './pg-errors.ts';
 export type { DeadFilter, DeadJob, DeadListOptions, DeadReason } from './queries/dead.ts';
 export type { JobDetails, JobFilter, JobListOptions, JobSummary } from './queries/jobs.ts';
 export type { NodeInfo } from './queries/nodes.ts';
 export type { Page } from './queries/page.ts';
+export type { QueueLimits, QueueSettings, RateSetting } from './queries/queue-settings.ts';
 export type { QueueInfo } from './queries/queues.ts';
+export type { StoredReport } from './queries/report.ts';
 export type { ScheduleInfo } from './queries/schedules.ts';
 export type { LeaderInfo, OldestSnapshot, UnservedJobs } from './queries/system.ts';
 export type { PeekedJob, ScanOptions, WaitingJob } from './queries/waiting.ts';
@@ -32,19 +38,28 @@ export type * from './rows.ts';
 export { checkSchemaName, checkSchemaVersion, defaultSchema, schemaVersion } from './schema.ts';
 export type { ClaimInput } from './statements/claim.ts';
 export { claim } from './statements/claim.ts';
-export type { DispatchInput } from './statements/dispatch.ts';
-export { dispatch, loadPolicyState } from './statements/dispatch.ts';
+export type { Dispatched, DispatchInput } from './statements/dispatch.ts';
+export { dispatch, loadPolicyState, setFeed, takeBack } from './statements/dispatch.ts';
 export type { EnqueueInput } from './statements/enqueue.ts';
 export { enqueueJobs } from './statements/enqueue.ts';
 export type { Leadership } from './statements/lead.ts';
 export { lead, resign } from './statements/lead.ts';
 export type { Lease } from './statements/lease.ts';
-export { extend, reap, release, reportProgress } from './statements/lease.ts';
+export { extend, reap, release, reportProgress, reportProgressOfAll } from './statements/lease.ts';
 export type { Heartbeat, NodeRegistered, NodeRegistration, NodeReset } from './statements/node.ts';
 export { heartbeatNode, leaveNode, registerNode, resetNode } from './statements/node.ts';
 export type { Amendment } from './statements/operate.ts';
 export { amend, cancel, erase, redrive } from './statements/operate.ts';
 export { releaseClaim } from './statements/release-claim.ts';
+export type {
+  Flow,
+  LeaderAnswer,
+  OpenExplain,
+  ReportedFault,
+  SchedulerReport,
+  WaitingFacts,
+} from './statements/report.ts';
+export { answerExplain, readWaitingJob, writeReport } from './statements/report.ts';
 export type { Settlement, Verdict } from './statements/settle.ts';
 export { settle } from './statements/settle.ts';
 export type { DueSchedule, Leader } from './statements/sweeps.ts';
@@ -57,5 +72,14 @@ export {
   promote,
 } from './statements/sweeps.ts';
 export type { Target } from './statements/target.ts';
-export type { CandidateRow, TickDue, TickInput, TickOverview, TickRead } from './statements/tick.ts';
-export { readTick } from './statements/tick.ts';
+export type {
+  ItemFacts,
+  LaneId,
+  LaneRow,
+  SettledBatch,
+  TickDue,
+  TickInput,
+  TickRead,
+  TickState,
+} from './statements/tick.ts';
+export { readItemFacts, readTick } from './statements/tick.ts';

@@ -24,6 +24,15 @@ export function isQueryTimeout(error: unknown): boolean {
 }
 
 /**
+ * Whether the server itself refused the statement, and so certainly kept nothing of it. Not where the session ended with it: it may
+ * have committed before.
+ */
+export function wasRolledBack(error: unknown): boolean {
+  const state = sqlState(error);
+  return state !== undefined && !/^(?:08|57P)/.test(state);
+}
+
+/**
  * Whether repeating the statement later may succeed: the connection broke, the server restarts, recovers, is read-only or out
  * of some resource, or another transaction was in the way. The outcome of what was sent is unknown.
  */

@@ -1,8 +1,8 @@
-import type { TickOverview } from '@pgqueue/postgres';
 import { expect, test } from 'vitest';
+import type { Load } from './depth.ts';
 import { measureConsumption, poolsSeen } from './depth.ts';
 
-const node = (id: string, slots: number, running: number, task = 't'): TickOverview['nodes'][number] => ({
+const node = (id: string, slots: number, running: number, task = 't'): Load['nodes'][number] => ({
   id,
   pool: 'default',
   slots,
@@ -10,13 +10,10 @@ const node = (id: string, slots: number, running: number, task = 't'): TickOverv
   tasks: { [task]: { min: 1, max: 1, timeoutMs: null } },
 });
 
-const overview = (over: Partial<TickOverview>): TickOverview => ({
+const overview = (over: Partial<Load>): Load => ({
   now: 0,
   nodes: [],
   ready: [],
-  queues: {},
-  expiredLeases: false,
-  lostNodes: false,
   ...over,
 });
 

@@ -1,11 +1,18 @@
 import type { JobKind, NodeGroup, PoolSeen } from '@pgqueue/core';
 import { canRun } from '@pgqueue/core';
-import type { TickOverview } from '@pgqueue/postgres';
+import type { TickState } from '@pgqueue/postgres';
+
+/** The nodes that take work with the jobs that each runs, and the work items without a lease by what it takes to run them. */
+export interface Load {
+  readonly now: number;
+  readonly nodes: readonly (TickState['nodes'][number] & { readonly running: number })[];
+  readonly ready: readonly (JobKind & { readonly pool: string; readonly count: number })[];
+}
 
 /** How fast work items are taken, by what it takes to run them: measured between ticks, smoothed. */
 export interface Consumption {
   /** Begins from what a tick saw; `planned` jobs were dispatched after it. */
-  readonly sample: (overview: TickOverview) => void;
+  readonly sample: (load: Load) => void;
   readonly dispatched: (jobs: readonly (JobKind & { readonly pool: string })[]) => void;
   /** Work items a second. */
   readonly rates: () => readonly (JobKind & { readonly pool: string; readonly perSecond: number })[];
@@ -64,12 +71,12 @@ export function measureConsumption(): Consumption {
  * commit to an order too early (a late urgent job waits behind them), fewer would leave slots idle between ticks.
  */
 export function poolsSeen(
-  overview: TickOverview,
+  load: Load,
   rates: ReturnType<Consumption['rates']>,
   horizonMs: number,
 ): Readonly<Record<string, PoolSeen>> {
-  const pools = Map.groupBy(overview.nodes, ({ pool }) => pool);
-  const ready = Map.groupBy(overview.ready, ({ pool }) => pool);
+  const pools = Map.groupBy(load.nodes, ({ pool }) => pool);
+  const ready = Map.groupBy(load.ready, ({ pool }) => pool);
   return Object.fromEntries(
     [...pools].map(([pool, nodes]) => {
       const groups = [...Map.groupBy(nodes, capability).values()].flatMap((alike): NodeGroup[] => {
@@ -104,7 +111,7 @@ export function poolsSeen(
 }
 
 /** The same text for nodes that can run the same; their timeouts may differ. */
-export function capability(node: TickOverview['nodes'][number]): string {
+export function capability(node: TickState['nodes'][number]): string {
   const ranges = Object.entries(node.tasks).map(([task, { min, max }]) => [task, min, max]);
   return JSON.stringify(ranges.toSorted(([a], [b]) => (String(a) < String(b) ? -1 : 1)));
 }

@@ -1,191 +1,301 @@
+import type { HeldCounts, InFlight, Settlement, Snapshot } from '@pgqueue/core';
+import { laneName } from '@pgqueue/core';
 import type { Database, Leader, TickDue, TickRead } from '@pgqueue/postgres';
-import { dispatch, loadPolicyState, readTick } from '@pgqueue/postgres';
-import type { Consumption } from './depth.ts';
+import {
+  dispatch,
+  loadPolicyState,
+  readItemFacts,
+  readTick,
+  setFeed,
+  takeBack,
+  wasRolledBack,
+} from '@pgqueue/postgres';
+import type { Consumption, Load } from './depth.ts';
 import { capability, measureConsumption } from './depth.ts';
+import type { Ledger } from './ledger.ts';
+import { createLedger } from './ledger.ts';
 import type { Settings } from './options.ts';
-import type { Planner } from './planner.ts';
-import { createPlanner } from './planner.ts';
+import { createPace } from './pace.ts';
+import type { Planned, Planner } from './planner.ts';
 import type { SkipAhead } from './skip-ahead.ts';
 import { createSkipAhead } from './skip-ahead.ts';
-import type { Seen } from './tick.ts';
-import { ask, cutOff, heldReasons, see, slotsAfter } from './tick.ts';
+import { ask, cutOff, heldReasons, loadOf, roomAfter, roomOf, toSnapshot } from './tick.ts';
+import type { View } from './view.ts';
+import { createView } from './view.ts';
 
 export interface Dispatcher {
   /** One tick: reads, plans, writes. Resolves to the milliseconds until the next. */
   readonly tick: (leader: Leader) => Promise<number>;
+  /** The snapshot of the last tick of this reign. */
+  readonly last: () => Snapshot | undefined;
 }
 
 export interface DispatcherOptions {
   readonly database: Database;
   readonly settings: Settings;
+  readonly planner: Planner;
+  /** What is fetched beside the ticks. */
+  readonly beside: () => Pick<Snapshot, 'health' | 'prepared'>;
   /** Whether hints are heard at present; without, a tick that found nothing must come again sooner. */
   readonly hearing: () => boolean;
   /** What the sweeps have to do, as far as this tick could see. */
-  readonly onSeen: (overview: TickRead['overview'], due: TickDue | null) => void;
+  readonly onSeen: (state: TickRead['state'], due: TickDue | null) => void;
+  readonly onTick: (tick: TickReport) => void;
+  /** A write may have happened, or may still happen: nothing must be planned in this epoch any more. */
+  readonly onUnknown: (leader: Leader) => void;
 }
 
-/** Ticks in a row that may follow at once although they dispatched nothing: they walk through pages of held jobs. */
-const fruitlessMax = 32;
-/** How often a tick asks, too, when sweeps are due. */
-const dueEveryMs = 50;
-/** Without hints, a tick comes at least every 100 ms for so long after the last job. */
-const busyMs = 2_000;
+/** What came of one tick. */
+export interface TickReport {
+  readonly held: HeldCounts;
+  readonly forecast: Readonly<Record<string, number>>;
+  readonly snapshot: Snapshot;
+  readonly dispatched: readonly InFlight[];
+  readonly durationMs: number;
+}
 
-/** Owns all that a leader remembers between ticks; nothing of it must be right for what it writes to be right. */
+/** Settlements that wait to be removed: as many, or so long, and they are written without a plan. */
+const unsavedMax = 100;
+const unsavedMs = 1_000;
+
+/** Owns all that a leader remembers between ticks. */
 interface Memory {
-  readonly planner: Planner;
+  readonly view: View;
+  readonly ledger: Ledger;
   readonly consumption: Consumption;
   readonly skipAhead: SkipAhead;
+  /** Ended attempts that no plan has seen yet. */
+  settled: readonly Settlement[];
   epoch: number | undefined;
+  feeds: boolean;
   room: number;
-  queues: number;
+  nowMs: number;
+  writtenAt: number;
   capabilities: string;
-  cursors: string;
+  after: string;
+  last: Snapshot | undefined;
 }
 
 export function createDispatcher(options: DispatcherOptions): Dispatcher {
-  const { database, settings, onSeen } = options;
-  const { policy, batchMax, observe } = settings;
+  const { settings, planner } = options;
   const pace = createPace(options);
   const memory: Memory = {
-    planner: createPlanner(policy, observe),
+    view: createView(),
+    ledger: createLedger(),
     consumption: measureConsumption(),
     skipAhead: createSkipAhead(),
+    settled: [],
     epoch: undefined,
-    room: batchMax,
-    queues: 1,
+    feeds: false,
+    room: settings.batchMax,
+    nowMs: 0,
+    writtenAt: 0,
     capabilities: '',
-    cursors: '',
+    after: '',
+    last: undefined,
   };
-  const { planner, consumption, skipAhead } = memory;
 
   const tick = async (leader: Leader): Promise<number> => {
     const startedAt = performance.now();
-    await begin(database, settings, memory, leader);
-    const asked = ask(memory.room, memory.queues, batchMax);
-    const read = await readTick(database, {
-      ...asked,
-      ...skipAhead.starts(startedAt),
-      cursors: planner.cursors(),
-      due: pace.asksDue(),
+    if (memory.epoch !== leader.epoch) await begin(options, memory, leader);
+    const asked = ask(memory.room, settings.batchMax);
+    const { read, load } = await look(options, memory, { ...asked, startedAt, due: pace.asksDue() });
+    options.onSeen(read.state, read.due);
+    const snapshot = toSnapshot(read, load, { ...memory, ...options.beside(), ...settings });
+    memory.last = snapshot;
+    const planned = planner.plan(snapshot);
+    memory.skipAhead.note({
+      candidates: read.rows,
+      misfit: ({ id }) => misfit(id === null ? undefined : planned.reasons?.get(id)),
+      nowMs: startedAt,
     });
-    onSeen(read.overview, read.due);
-    consumption.sample(read.overview);
-    const seen = see(read, asked, { ...settings, consumption });
-    rememberNodes(memory, read);
-    skipAhead.note({ ...seen, candidates: read.candidates, nowMs: startedAt });
-    const plan = planner.plan(seen.snapshot);
-    const written = await write(database, settings, { memory, leader, seen, plan });
-    [memory.room, memory.queues] = [seen.room, Math.max(1, seen.queues)];
-    observe({
+    const hasRoom = roomAfter(snapshot, planned.dispatch, memory.view);
+    const written = await write(options, memory, { leader, snapshot, planned });
+    memory.room = roomOf(snapshot);
+    const { held, forecast = {} } = planned;
+    const durationMs = performance.now() - startedAt;
+    settings.observe({
       type: 'tick',
-      dispatched: written,
-      held: heldReasons(plan.held, read.overview.queues),
-      durationMs: performance.now() - startedAt,
+      dispatched: written.length,
+      held: heldReasons(held, snapshot.queues),
+      durationMs,
     });
-    const walking = skipAhead.walking();
-    const progress = cursorsMoved(memory) || written > 0 || walking;
-    const after = slotsAfter(seen.snapshot, plan.dispatch);
-    const more =
-      plan.dispatch.length >= batchMax ||
-      (seen.room > 0 && walking) ||
-      (progress && cutOff(seen, asked, after, read.candidates));
-    return pace.next({ jobs: written, more });
+    options.onTick({ snapshot, held, forecast, dispatched: written, durationMs });
+    return pace.next({
+      jobs: written.length,
+      atOnce: asksAgain(memory, planned),
+      more: mayHaveMore(settings, memory, { planned, read, keys: asked.keys, hasRoom, written }),
+      nextMs: planned.nextMs === null ? null : planned.nextMs - snapshot.nowMs,
+    });
   };
-  return { tick };
+  return { tick, last: () => memory.last };
 }
 
-/** The first tick of a reign begins from what the last leader saved. */
+/** The first tick of a reign begins from what the last leader saved, and from the work items that are there. */
 async function begin(
-  database: Database,
-  { policy, batchMax }: Settings,
+  { database, planner, settings }: DispatcherOptions,
   memory: Memory,
   leader: Leader,
 ): Promise<void> {
-  if (memory.epoch === leader.epoch) return;
-  memory.planner.restore(await loadPolicyState(database, policy.name));
-  memory.skipAhead.reset();
-  memory.consumption.forget();
-  [memory.room, memory.queues] = [batchMax, 1];
+  const { view, ledger, consumption, skipAhead } = memory;
+  memory.feeds = planner.needs.settlements === true;
+  await setFeed(database, leader, memory.feeds);
+  planner.restore(await loadPolicyState(database));
+  for (const part of [view, ledger, skipAhead]) part.reset();
+  consumption.forget();
+  memory.settled = [];
+  memory.last = undefined;
+  memory.room = settings.batchMax;
   memory.epoch = leader.epoch;
 }
 
-async function write(
-  database: Database,
-  { policy }: Settings,
-  tick: {
-    readonly memory: Memory;
-    readonly leader: Leader;
-    readonly seen: Seen;
-    readonly plan: ReturnType<Planner['plan']>;
-  },
-): Promise<number> {
-  const { memory, leader, seen, plan } = tick;
-  if (plan.dispatch.length === 0) return 0;
-  try {
-    const { dispatch: jobs, state } = plan;
-    const input = { ...leader, jobs, policy: policy.name, state, notify: true };
-    const written = await dispatch(database, input);
-    if (state !== null) memory.planner.saved();
-    const waiting = new Map(seen.snapshot.candidates.map((job) => [job.id, job]));
-    memory.consumption.dispatched(
-      jobs.flatMap(({ id, pool }) => {
-        const job = written.has(id) ? waiting.get(id) : undefined;
-        return job === undefined ? [] : [{ pool, task: job.task, version: job.version }];
-      }),
-    );
-    return written.size;
-  } catch (error) {
-    memory.consumption.forget();
-    throw error;
+/** Reads a snapshot, and brings what is remembered to it. */
+async function look(
+  { database }: DispatcherOptions,
+  memory: Memory,
+  { want, keys, startedAt, due }: { want: number; keys: number; startedAt: number; due: boolean },
+): Promise<{ readonly read: TickRead; readonly load: Load }> {
+  const { view, ledger, consumption, skipAhead } = memory;
+  const walks = skipAhead.starts(startedAt);
+  const read = await readTick(database, {
+    want,
+    keys,
+    ...walks,
+    ...view.ask(memory.nowMs, skipAhead.lanes()),
+    settled: memory.feeds,
+    due,
+  });
+  const { state, rows } = read;
+  memory.nowMs = state.now;
+  const unknown = ledger.see(state.items, memory.feeds);
+  if (unknown.length > 0) ledger.learn(await readItemFacts(database, unknown), state.items);
+  if (memory.feeds) {
+    const whole = state.settled.length < 500;
+    memory.settled = [...memory.settled, ...ledger.settled(state.settled, whole, state.now)];
   }
+  view.see(rows, keys);
+  const load = loadOf(read, ledger.inFlight());
+  consumption.sample(load);
+  rememberNodes(memory, read);
+  return { read, load };
 }
 
 /** Jobs that no node could run may have a place now. */
-function rememberNodes(memory: Memory, { overview }: TickRead): void {
-  const able = overview.nodes.map((node) => `${node.pool} ${capability(node)}`).toSorted();
+function rememberNodes(memory: Memory, { state }: TickRead): void {
+  const able = state.nodes.map((node) => `${node.pool} ${capability(node)}`).toSorted();
   const capabilities = [...new Set(able)].join('\n');
   if (capabilities !== memory.capabilities) memory.skipAhead.reset();
   memory.capabilities = capabilities;
 }
 
-function cursorsMoved(memory: Memory): boolean {
-  const cursors = JSON.stringify(memory.planner.cursors());
-  const moved = cursors !== memory.cursors;
-  memory.cursors = cursors;
-  return moved;
+function misfit(reason: string | undefined): 'lasting' | 'passing' | undefined {
+  if (reason === undefined) return undefined;
+  return reason === 'no_capable_node' ? 'lasting' : 'passing';
 }
 
-interface Pace {
-  readonly asksDue: () => boolean;
-  readonly next: (tick: { readonly jobs: number; readonly more: boolean }) => number;
+async function write(
+  { database, planner, onUnknown }: DispatcherOptions,
+  memory: Memory,
+  {
+    leader,
+    snapshot,
+    planned,
+  }: { readonly leader: Leader; readonly snapshot: Snapshot; readonly planned: Planned },
+): Promise<readonly InFlight[]> {
+  const { view, ledger, consumption } = memory;
+  if (planned.recall.length > 0) {
+    planner.dropped();
+    await recall(database, memory, { leader, ids: planned.recall, nowMs: snapshot.nowMs });
+    return [];
+  }
+  const settled = ledger.unsaved();
+  const waitedMs = snapshot.nowMs - memory.writtenAt;
+  const overdue = settled.length >= unsavedMax || (memory.settled.length > 0 && waitedMs > unsavedMs);
+  if (planned.dispatch.length === 0 && !overdue) {
+    // what a policy keeps moves on only together with what is written
+    planner.dropped();
+    return [];
+  }
+  const jobs = planned.dispatch.map(({ id, pool, bundle }) => ({
+    id,
+    pool,
+    rowVersion: view.find(id)?.rowVersion ?? null,
+    bundle: bundle ?? null,
+  }));
+  try {
+    const { atMs, positions } = await dispatch(database, {
+      ...leader,
+      jobs,
+      parts: planned.parts,
+      settled,
+      notify: true,
+    });
+    memory.writtenAt = atMs;
+    memory.settled = [];
+    ledger.saved(settled);
+    planner.written({ atMs, ids: new Set(positions.keys()) });
+    const items = jobs.flatMap(({ id, pool, bundle }): InFlight[] => {
+      const [job, position] = [view.find(id), positions.get(id)];
+      if (job === undefined || position === undefined) return [];
+      const item: InFlight = { ...job, pool, bundle, dispatchedMs: atMs, state: 'ready', node: null };
+      ledger.wrote(item, position);
+      return [item];
+    });
+    view.wrote(
+      jobs.map(({ id }) => id),
+      positions,
+    );
+    consumption.dispatched(items.filter(({ id, bundle }) => bundle === null || bundle === id));
+    return items;
+  } catch (error) {
+    memory.epoch = undefined;
+    planner.dropped();
+    if (!wasRolledBack(error)) onUnknown(leader);
+    throw error;
+  }
 }
 
-/** How long to wait: not at all while there is more, little while busy, ever longer while idle. */
-function createPace({ settings, hearing }: DispatcherOptions): Pace {
-  const { min, max } = settings.pollMs;
-  let delayMs = min;
-  let fruitless = 0;
-  let busyAt = -Infinity;
-  let askedAt = -Infinity;
-  let asked = false;
+/** Their jobs wait again, and are planned at once together with what outranks them. */
+async function recall(
+  database: Database,
+  memory: Memory,
+  {
+    leader,
+    ids,
+    nowMs,
+  }: { readonly leader: Leader; readonly ids: readonly string[]; readonly nowMs: number },
+): Promise<void> {
+  const back = await takeBack(database, leader, ids);
+  const items = memory.ledger.tookBack(back);
+  const recalled = items.map((job): Settlement => ({ job, outcome: 'recalled', busyMs: 0, endedMs: nowMs }));
+  if (memory.feeds) memory.settled = [...memory.settled, ...recalled];
+  memory.view.want(items.map((item) => [laneName(item), items.length] as const));
+}
 
-  const longest = (): number => {
-    if (hearing()) return max;
-    return Math.min(max, performance.now() - busyAt < busyMs ? 100 : 500);
-  };
-  return {
-    asksDue: () => {
-      asked = performance.now() - askedAt >= dueEveryMs;
-      if (asked) askedAt = performance.now();
-      return asked;
-    },
-    next: ({ jobs, more }) => {
-      if (jobs > 0) busyAt = performance.now();
-      fruitless = jobs > 0 ? 0 : fruitless + 1;
-      if (more && fruitless < fruitlessMax) return 0;
-      delayMs = jobs > 0 || more ? min : Math.min(longest(), delayMs * 2);
-      return asked ? delayMs : Math.min(delayMs, dueEveryMs);
-    },
-  };
+/** Lanes wait to be read before they can be judged. */
+function asksAgain({ view }: Memory, planned: Planned): boolean {
+  view.want((planned.stale ?? []).map((lane) => [lane, 1] as const));
+  view.want(planned.deepen ?? []);
+  return planned.recall.length > 0 || (planned.stale ?? []).length > 0 || (planned.deepen?.size ?? 0) > 0;
+}
+
+function mayHaveMore(
+  { batchMax }: Settings,
+  memory: Memory,
+  tick: {
+    readonly planned: Planned;
+    readonly read: TickRead;
+    readonly keys: number;
+    readonly hasRoom: (queue: string) => boolean;
+    readonly written: readonly InFlight[];
+  },
+): boolean {
+  const { planned, read, keys, hasRoom, written } = tick;
+  const walking = memory.skipAhead.walking();
+  const after = JSON.stringify(read.rows.findLast(({ paged }) => paged)?.key ?? '');
+  const moved = after !== memory.after;
+  memory.after = after;
+  if (planned.dispatch.length >= batchMax || (memory.room > 0 && walking)) return true;
+  const progress = moved || written.length > 0 || walking;
+  return progress && cutOff(read.rows, keys, hasRoom);
 }

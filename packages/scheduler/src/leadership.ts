@@ -14,6 +14,11 @@ export interface Leadership {
   readonly reign: () => Leader | undefined;
   /** A write in this epoch was refused: another has taken over. */
   readonly lost: (epoch: number) => void;
+  /**
+   * A write of this epoch has an unknown outcome: ends the reign, so that nothing more can come of it. Resigning waits for a write
+   * that is still under way; where it can't be done, the lease must run out.
+   */
+  readonly renounce: (epoch: number) => void;
   /** The leader may have resigned: asks at once. */
   readonly wake: () => void;
   /** Stops renewing, and resigns. */
@@ -31,7 +36,8 @@ export interface LeadershipOptions {
 export function startLeadership(options: LeadershipOptions): Leadership {
   const { database, name, leaseMs, observe, onElected } = options;
   // unique for each start: a restarted scheduler is another leader, and never continues an epoch that it knows nothing of
-  const leader = `${name}-${randomUUID().slice(0, 8)}`;
+  const newLeader = (): string => `${name}-${randomUUID().slice(0, 8)}`;
+  let leader = newLeader();
   let reign: Leader | undefined;
   let expiry: NodeJS.Timeout | undefined;
 
@@ -81,6 +87,16 @@ export function startLeadership(options: LeadershipOptions): Leadership {
       if (reign?.epoch !== epoch) return;
       end();
       loop.wake();
+    },
+    renounce: (epoch) => {
+      if (reign?.epoch !== epoch) return;
+      const last = reign;
+      end();
+      // under its old name it would only renew the lease, and keep the epoch
+      leader = newLeader();
+      resign(database, last.leader, last.epoch).then(loop.wake, (error: unknown) => {
+        observe({ type: 'database.error', during: 'resign', error });
+      });
     },
     wake: loop.wake,
     stop: async () => {

@@ -1,10 +1,10 @@
 import { hostname } from 'node:os';
 import type { Observer, Policy } from '@pgqueue/core';
-import { allObservers, roundRobin, throwProblems } from '@pgqueue/core';
+import { allObservers, policy, throwProblems, turns } from '@pgqueue/core';
 import type { DatabaseOptions } from '@pgqueue/postgres';
 
 export interface SchedulerOptions extends DatabaseOptions {
-  /** Who goes first, and who is held. Default {@link roundRobin}. */
+  /** Who goes first, and who is held. Default: {@link defaultPolicy}. */
   readonly policy?: Policy;
   /** Whether to hear hints by LISTEN, which needs a connection string to the server itself. Default: where one is given. */
   readonly listen?: boolean;
@@ -36,7 +36,7 @@ export interface Settings {
 export function toSettings(options: SchedulerOptions): Settings {
   const listen = options.listen ?? options.connectionString !== undefined;
   const settings: Settings = {
-    policy: options.policy ?? roundRobin(),
+    policy: options.policy ?? policy({ order: turns() }),
     listen,
     name: options.name ?? `${hostname()}-${process.pid}`,
     leaseMs: options.leaseMs ?? 5_000,

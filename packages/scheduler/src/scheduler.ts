@@ -17,6 +17,7 @@ import type { Leadership } from './leadership.ts';
 import { startLeadership } from './leadership.ts';
 import type { SchedulerOptions, Settings } from './options.ts';
 import { toSettings } from './options.ts';
+import { createPlanner } from './planner.ts';
 import type { Sweeps } from './sweeps.ts';
 import { startSweeps } from './sweeps.ts';
 
@@ -110,11 +111,16 @@ function run(database: Database, settings: Settings, connectionString?: string):
     ...leadership,
     onWork: () => ticks.wake(),
   });
+  const planner = createPlanner(settings);
   const dispatcher = createDispatcher({
     database,
     settings,
+    planner,
+    beside: () => ({ health: null, prepared: {} }),
     hearing: () => hearing,
     onSeen: sweeps.seen,
+    onTick: () => {},
+    onUnknown: ({ epoch }) => leadership.renounce(epoch),
   });
   const ticks: Loop = startTicks({ leadership, dispatcher, settings });
   const onHint = (channel: string): void => {

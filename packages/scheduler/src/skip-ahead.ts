@@ -1,4 +1,5 @@
-import type { CandidateRow, TickInput } from '@pgqueue/postgres';
+import { laneName } from '@pgqueue/core';
+import type { LaneId, LaneRow, TickInput } from '@pgqueue/postgres';
 
 /**
  * A tick sees the first few jobs of each key. Where those find no place (no live node knows their task, or only busy ones do),
@@ -10,11 +11,12 @@ import type { CandidateRow, TickInput } from '@pgqueue/postgres';
 export interface SkipAhead {
   /** What the next tick asks for. */
   readonly starts: (nowMs: number) => Pick<TickInput, 'starts' | 'lookahead'>;
-  /** What it saw. `misfit`: why a job has no place now, or undefined. `ofKey`: the rows asked of a key without a start. */
+  /** Lanes that must be among those that the next tick looks at: their walks go on. */
+  readonly lanes: () => readonly LaneId[];
+  /** What it saw. `misfit`: why a job was held, or undefined. */
   readonly note: (seen: {
-    readonly candidates: readonly CandidateRow[];
-    readonly misfit: (job: CandidateRow) => Misfit | undefined;
-    readonly ofKey: number;
+    readonly candidates: readonly LaneRow[];
+    readonly misfit: (job: LaneRow) => Misfit | undefined;
     readonly nowMs: number;
   }) => void;
   /** Whether some walk is under way: the next tick will see something new. */
@@ -65,18 +67,19 @@ export function createSkipAhead(): SkipAhead {
       return { starts: Object.fromEntries(starts), lookahead: walks.lookahead };
     },
     note: (seen) => {
-      const lanes = Map.groupBy(seen.candidates, ({ queue, key }) => JSON.stringify([queue, key]));
+      const lanes = Map.groupBy(seen.candidates, laneName);
       for (const [name, lane] of lanes) {
         const rows = lane.filter(({ id }) => id !== null);
         const walk = walks.chosen.get(name);
-        if (walk === undefined) lookAtFront(walks, name, rows, seen);
-        else goOn(walk, rows, { ...seen, limit: Math.max(seen.ofKey, walks.lookahead) });
+        if (walk === undefined) lookAtFront(walks, name, rows, { ...seen, wanted: wantedOf(lane) });
+        else goOn(walk, rows, seen, lane);
       }
       for (const [name, walk] of walks.chosen) {
         walk.missed = lanes.has(name) ? 0 : walk.missed + 1;
         if (walk.missed >= missedMax) walks.all.delete(name);
       }
     },
+    lanes: () => [...walks.chosen.values()],
     walking: () => [...walks.all.values()].some(({ arrivedMs }) => arrivedMs === undefined),
     reset: () => {
       walks.all.clear();
@@ -105,7 +108,16 @@ function choose(walks: Walks, rows: number): void {
 
 type Seen = Parameters<SkipAhead['note']>[0];
 
-function lookAtFront({ all }: Walks, name: string, rows: readonly CandidateRow[], seen: Seen): void {
+function wantedOf(lane: readonly LaneRow[]): number {
+  return lane[0]?.wanted ?? 1;
+}
+
+function lookAtFront(
+  { all }: Walks,
+  name: string,
+  rows: readonly LaneRow[],
+  seen: Seen & { readonly wanted: number },
+): void {
   const { prefix, passing, arrived } = leading(rows, seen);
   const walk = all.get(name);
   if (walk !== undefined) {
@@ -114,26 +126,26 @@ function lookAtFront({ all }: Walks, name: string, rows: readonly CandidateRow[]
     return;
   }
   const last = prefix.at(-1);
-  if (last === undefined || rows.length < seen.ofKey || all.size >= walksMax) return;
+  if (last === undefined || rows.length < seen.wanted || all.size >= walksMax) return;
   const { queue, key, priority, seq } = last;
   const arrivedMs = arrived ? seen.nowMs : undefined;
   const start = [priority, seq] as const;
   all.set(name, { queue, key, beganMs: seen.nowMs, start, arrivedMs, passing, missed: 0 });
 }
 
-function goOn(walk: Walk, rows: readonly CandidateRow[], seen: Seen & { limit: number }): void {
+function goOn(walk: Walk, rows: readonly LaneRow[], seen: Seen, lane: readonly LaneRow[]): void {
   const { prefix, passing, arrived } = leading(rows, seen);
   const last = prefix.at(-1);
   if (last !== undefined) walk.start = [last.priority, last.seq];
   walk.passing ||= passing;
-  if (arrived || rows.length < seen.limit) walk.arrivedMs ??= seen.nowMs;
+  if (arrived || rows.length < wantedOf(lane)) walk.arrivedMs ??= seen.nowMs;
 }
 
 /** The jobs without a place before the first that has one. */
 function leading(
-  rows: readonly CandidateRow[],
+  rows: readonly LaneRow[],
   { misfit }: Seen,
-): { readonly prefix: readonly CandidateRow[]; readonly passing: boolean; readonly arrived: boolean } {
+): { readonly prefix: readonly LaneRow[]; readonly passing: boolean; readonly arrived: boolean } {
   const fits = rows.findIndex((job) => misfit(job) === undefined);
   const prefix = rows.slice(0, fits === -1 ? rows.length : fits);
   return { prefix, passing: prefix.some((job) => misfit(job) === 'passing'), arrived: fits !== -1 };

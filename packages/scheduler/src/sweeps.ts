@@ -16,7 +16,7 @@ import type { Settings } from './options.ts';
 /** Beside the ticks, on a connection of its own: what becomes due by time. */
 export interface Sweeps {
   /** What a tick saw: sets when each sweep runs next, so that an idle scheduler spends no query on them. */
-  readonly seen: (overview: TickRead['overview'], due: TickDue | null) => void;
+  readonly seen: (state: TickRead['state'], due: TickDue | null) => void;
   /** A new reign has begun. */
   readonly elected: () => void;
   readonly stop: () => Promise<void>;
@@ -74,10 +74,10 @@ export function startSweeps(options: SweepsOptions): Sweeps {
     },
   });
   return {
-    seen: (overview, due) => {
+    seen: (state, due) => {
       const before = agenda.waitMs();
-      agenda.set('reap', overview.expiredLeases ? 0 : null);
-      agenda.set('loseNodes', overview.lostNodes ? 0 : null);
+      agenda.set('reap', state.expiredLeases ? 0 : null);
+      agenda.set('loseNodes', state.lostNodes ? 0 : null);
       if (due !== null) {
         agenda.set('promote', due.promoteMs);
         agenda.set('expire', due.expireMs);

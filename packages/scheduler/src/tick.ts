@@ -1,9 +1,10 @@
-import type { Candidate, Slots, Snapshot } from '@pgqueue/core';
-import { openSlots, own, poolOf } from '@pgqueue/core';
-import type { CandidateRow, TickRead } from '@pgqueue/postgres';
-import type { Consumption } from './depth.ts';
+import type { HeldCounts, InFlight, Prepared, DatabaseHealth, Settlement, Snapshot } from '@pgqueue/core';
+import { laneName, openSlots, own, poolOf } from '@pgqueue/core';
+import type { LaneRow, TickRead } from '@pgqueue/postgres';
+import type { Consumption, Load } from './depth.ts';
 import { poolsSeen } from './depth.ts';
-import type { Misfit } from './skip-ahead.ts';
+import type { Ledger } from './ledger.ts';
+import type { View } from './view.ts';
 
 /** What one tick asks the database for. */
 export interface Ask {
@@ -11,108 +12,113 @@ export interface Ask {
   readonly keys: number;
 }
 
-/** Keys and jobs that a tick looks at when it expects to have no room: enough to fill what has become free meanwhile. */
+/** Jobs that a tick looks at when it expects to have no room: enough to fill what has become free meanwhile. */
 const wantMin = 64;
-/** Keys that a tick looks at, over all queues: each costs an index lookup or two. */
+/** Lanes of one page: each costs an index lookup or two. */
+const keysMin = 128;
 const keysMax = 500;
 
-/** As much as the last tick had room for, and a little more; the keys are shared out over the queues it saw. */
-export function ask(room: number, queues: number, batchMax: number): Ask {
+/** As much as the last tick had room for, and a little more. */
+export function ask(room: number, batchMax: number): Ask {
   const want = Math.min(batchMax, Math.max(wantMin, Math.ceil(room * 1.2)));
-  return { want, keys: Math.max(4, Math.ceil(Math.min(want, keysMax) / Math.max(1, queues))) };
+  return { want, keys: Math.min(keysMax, Math.max(keysMin, want)) };
 }
 
-export interface Seen {
-  readonly snapshot: Snapshot;
-  /** The places before the plan. */
-  readonly slots: Slots;
-  /** Places of all pools together. */
-  readonly room: number;
-  readonly queues: number;
-  /** Rows that each key was asked for, where it had no start. */
-  readonly ofKey: number;
-  /** Why a job has no place although its pool has some. */
-  readonly misfit: (job: CandidateRow) => Misfit | undefined;
+/** The nodes' load, as the depth of a pool is measured by: the jobs of one bundle take one slot. */
+export function loadOf({ state }: TickRead, inFlight: readonly InFlight[]): Load {
+  const running = new Map<string, number>();
+  const ready = new Map<string, Load['ready'][number] & { count: number }>();
+  const bundles = new Set<string>();
+  for (const { pool, node, task, version, bundle } of inFlight) {
+    if (bundle !== null) {
+      const part = JSON.stringify([bundle, node]);
+      if (bundles.has(part)) continue;
+      bundles.add(part);
+    }
+    if (node !== null) {
+      running.set(node, (running.get(node) ?? 0) + 1);
+      continue;
+    }
+    const kind = JSON.stringify([pool, task, version]);
+    const counted = ready.get(kind);
+    if (counted === undefined) ready.set(kind, { pool, task, version, count: 1 });
+    else counted.count += 1;
+  }
+  const nodes = state.nodes.map((node) => ({ ...node, running: running.get(node.id) ?? 0 }));
+  return { now: state.now, nodes, ready: [...ready.values()] };
 }
 
-export function see(
-  read: TickRead,
-  asked: Ask,
-  options: {
-    readonly consumption: Consumption;
-    readonly horizonMs: number;
-    readonly batchMax: number;
-  },
-): Seen {
-  const { overview } = read;
-  const rows = read.candidates;
-  const keys = new Map(
-    rows.map(({ queue, key, ring }) => [JSON.stringify([queue, key]), { queue, key, ring }]),
-  );
-  const snapshot: Snapshot = {
-    nowMs: overview.now,
-    candidates: rows.flatMap(toCandidate),
-    keys: [...keys.values()],
-    queues: overview.queues,
-    pools: poolsSeen(overview, options.consumption.rates(), options.horizonMs),
-    batchMax: options.batchMax,
-  };
-  const slots = openSlots(snapshot);
+/** What a snapshot is made of, beside what was read. */
+export interface SnapshotParts {
+  readonly view: View;
+  readonly ledger: Ledger;
+  readonly consumption: Consumption;
+  readonly settled: readonly Settlement[];
+  readonly health: DatabaseHealth | null;
+  readonly prepared: Readonly<Record<string, Prepared>>;
+  readonly horizonMs: number;
+  readonly batchMax: number;
+}
+
+export function toSnapshot(read: TickRead, load: Load, parts: SnapshotParts): Snapshot {
   return {
-    snapshot,
-    slots,
-    room: Object.keys(snapshot.pools).reduce((sum, pool) => sum + slots.left(pool), 0),
-    queues: new Set(rows.map(({ queue }) => queue)).size,
-    ofKey: Math.max(1, Math.ceil(asked.want / Math.max(1, keys.size))),
-    misfit: (job) => {
-      const pool = poolOf(snapshot, job.queue);
-      if (slots.left(pool) === 0) return undefined;
-      const fit = slots.fit(pool, job);
-      if (fit === 'fits') return undefined;
-      return fit === 'no_capable_node' ? 'lasting' : 'passing';
-    },
+    nowMs: read.state.now,
+    lanes: parts.view.lanes(),
+    inFlight: parts.ledger.inFlight(),
+    settled: parts.settled,
+    queues: read.state.queues,
+    pools: poolsSeen(load, parts.consumption.rates(), parts.horizonMs),
+    health: parts.health,
+    prepared: parts.prepared,
+    batchMax: parts.batchMax,
   };
+}
+
+/** Places of all pools together. */
+export function roomOf(snapshot: Snapshot): number {
+  const slots = openSlots(snapshot);
+  return Object.keys(snapshot.pools).reduce((sum, pool) => sum + slots.left(pool), 0);
+}
+
+/** Whether a queue's pool has places left when a plan has been made. */
+export function roomAfter(
+  snapshot: Snapshot,
+  dispatch: readonly { readonly id: string; readonly pool: string; readonly bundle?: string }[],
+  view: View,
+): (queue: string) => boolean {
+  const slots = openSlots(snapshot);
+  for (const { id, pool, bundle } of dispatch) {
+    const job = view.find(id);
+    if (job !== undefined && (bundle === undefined || bundle === id)) slots.take(pool, job);
+  }
+  return (queue) => slots.left(poolOf(snapshot, queue)) > 0;
 }
 
 /**
- * Whether the tick may have left jobs unseen that have a place: the page was cut off, in keys or within a key, in a queue whose
+ * Whether the tick may have left jobs unseen that have a place: the page was cut off, in lanes or within a lane, in a queue whose
  * pool has places left after the plan.
  */
-export function cutOff(seen: Seen, asked: Ask, after: Slots, rows: readonly CandidateRow[]): boolean {
-  const lanes = Map.groupBy(rows, ({ queue }) => queue);
-  return [...lanes].some(([queue, jobs]) => {
-    if (after.left(poolOf(seen.snapshot, queue)) === 0) return false;
-    const counts = new Map<string, number>();
-    for (const { key, id } of jobs) counts.set(key, (counts.get(key) ?? 0) + (id === null ? 0 : 1));
-    return counts.size >= asked.keys || [...counts.values()].some((count) => count >= seen.ofKey);
-  });
-}
-
-/** The places that are left when a plan has been made. */
-export function slotsAfter(
-  snapshot: Snapshot,
-  dispatched: readonly { readonly id: string; readonly pool: string }[],
-): Slots {
-  const slots = openSlots(snapshot);
-  const jobs = new Map(snapshot.candidates.map((job) => [job.id, job]));
-  for (const { id, pool } of dispatched) {
-    const job = jobs.get(id);
-    if (job !== undefined) slots.take(pool, job);
+export function cutOff(rows: readonly LaneRow[], keys: number, hasRoom: (queue: string) => boolean): boolean {
+  const lanes = new Map<string, { queue: string; paged: boolean; jobs: number; wanted: number }>();
+  for (const row of rows) {
+    const { queue, paged, wanted, id } = row;
+    const lane = lanes.get(laneName(row)) ?? { queue, paged, jobs: 0, wanted };
+    if (id !== null) lane.jobs += 1;
+    lanes.set(laneName(row), lane);
   }
-  return slots;
+  const all = [...lanes.values()];
+  if (all.filter(({ paged }) => paged).length >= keys && all.some(({ queue }) => hasRoom(queue))) return true;
+  return all.some(({ queue, jobs, wanted }) => jobs >= wanted && hasRoom(queue));
 }
 
-/** Paused queues are not looked at, so their jobs are counted as queues: `paused_queue`. */
-export function heldReasons(
-  held: Readonly<Record<string, number>>,
-  queues: TickRead['overview']['queues'],
-): Readonly<Record<string, number>> {
+/** Jobs held, over all queues, by reason. Paused queues are not looked at, so they are counted as queues: `paused_queue`. */
+export function heldReasons(held: HeldCounts, queues: Snapshot['queues']): Readonly<Record<string, number>> {
+  const counts: Record<string, number> = {};
+  for (const reasons of Object.values(held)) {
+    for (const [reason, jobs] of Object.entries(reasons)) counts[reason] = (own(counts, reason) ?? 0) + jobs;
+  }
   const paused = Object.values(queues).filter((queue) => queue.paused).length;
-  return paused === 0 || own(held, 'paused_queue') !== undefined ? held : { ...held, paused_queue: paused };
-}
-
-function toCandidate(row: CandidateRow): readonly Candidate[] {
-  const { id, queue, key, seq, priority, task, version, createdMs, attributes } = row;
-  if (id === null) return [];
-  return [{ id, queue, key, seq, priority, task, version, createdMs, attributes }];
+  return paused === 0 || own(counts, 'paused_queue') !== undefined
+    ? counts
+    : { ...counts, paused_queue: paused };
 }

@@ -1,46 +1,68 @@
-import type { Attributes } from '@pgqueue/core';
+import type { Attributes, QueueSeen } from '@pgqueue/core';
 import type { NodeTasks } from '../rows.ts';
 import type { Target } from './target.ts';
 
-/** Where a tick looks for candidates, and for how many. */
+/** A queue's key. */
+export interface LaneId {
+  readonly queue: string;
+  readonly key: string;
+}
+
+/** Where a tick looks for waiting jobs, and for how many. */
 export interface TickInput {
-  /** By queue: the key that was served last; the keys behind it come first. */
-  readonly cursors: Readonly<Record<string, string>>;
-  /** By queue and key: the (priority, seq) behind which that key's scan begins. */
-  readonly starts: Readonly<Record<string, Readonly<Record<string, readonly [number, number]>>>>;
-  /** Jobs wanted altogether, shared out over the keys found. */
-  readonly want: number;
-  /** Keys at most, by queue. */
+  /** The page of lanes begins behind this one, and wraps around. */
+  readonly after: LaneId;
+  /** Lanes in the page. */
   readonly keys: number;
-  /** Jobs looked at in a key that has a start. */
+  /** Jobs wanted altogether, shared out over the page. */
+  readonly want: number;
+  /** By queue and key: the (priority, seq) behind which that lane's scan begins. */
+  readonly starts: Readonly<Record<string, Readonly<Record<string, readonly [number, number]>>>>;
+  /** Jobs looked at in a lane that has a start. */
   readonly lookahead: number;
+  /** Lanes to look at beside the page. */
+  readonly lanes: readonly LaneId[];
+  /** Jobs looked at in those. */
+  readonly depth: number;
+  /** Lanes, too, in which a job waits whose id was made in this span of Unix milliseconds; null: none. */
+  readonly created: { readonly fromMs: number; readonly toMs: number } | null;
+  /** Whether to read the ended attempts. */
+  readonly settled: boolean;
   /** Whether to ask, too, when sweeps are due. */
   readonly due: boolean;
 }
 
-/** What a tick needs beside its candidates. `now` is the database's clock, in Unix milliseconds. */
-export interface TickOverview {
+/** What a tick needs beside its lanes. Times are the database's clock, in Unix milliseconds. */
+export interface TickState {
   readonly now: number;
-  /** Live ones that take work, and how many leases each holds. */
+  /** Live ones that take work. */
   readonly nodes: readonly {
     readonly id: string;
     readonly pool: string;
     readonly slots: number;
-    readonly running: number;
     readonly tasks: NodeTasks;
   }[];
-  /** Work items without a lease. */
-  readonly ready: readonly {
+  /** Every work item, by pool and by the node that leased it (null: none). */
+  readonly items: readonly {
     readonly pool: string;
-    readonly task: string;
-    readonly version: number;
-    readonly count: number;
+    readonly node: string | null;
+    readonly positions: readonly number[];
   }[];
   /** Those that differ from the defaults. */
-  readonly queues: Readonly<Record<string, { readonly paused: boolean; readonly pool: string }>>;
+  readonly queues: Readonly<Record<string, QueueSeen>>;
+  readonly settled: readonly SettledBatch[];
   /** Whether {@link reap} and {@link loseNodes} would find anything. */
   readonly expiredLeases: boolean;
   readonly lostNodes: boolean;
+}
+
+/** Attempts that ended together; the lists belong together. */
+export interface SettledBatch {
+  readonly n: number;
+  readonly atMs: number;
+  readonly positions: readonly number[];
+  readonly verdicts: readonly ('done' | 'retry' | 'dead' | 'snooze' | 'cancelled' | 'crash')[];
+  readonly busyMs: readonly number[];
 }
 
 /** Milliseconds until something is due (negative: overdue); null: nothing is. */
@@ -50,53 +72,107 @@ export interface TickDue {
   readonly cronMs: number | null;
 }
 
-/** A key that was looked at, and one of its waiting jobs; id is null where all its jobs are scheduled already. */
-export interface CandidateRow {
-  readonly queue: string;
-  readonly key: string;
-  /** 0: behind the cursor; 1: up to it. */
-  readonly ring: number;
+/** A lane that was looked at, and one of its waiting jobs; id is null where nothing of it waits without a work item. */
+export interface LaneRow extends LaneId {
+  /** Whether it belongs to the page; the page's lanes come first, in order. */
+  readonly paged: boolean;
+  /** How many jobs were looked for in the lane. */
+  readonly wanted: number;
+  /** When the first job of the lane that waits for its retry or the end of its snooze is due; null: none does. */
+  readonly retryDueMs: number | null;
   readonly id: string | null;
   readonly seq: number;
   readonly priority: number;
   readonly task: string;
   readonly version: number;
+  /** Changes with every change of the job. */
+  readonly rowVersion: string;
   readonly createdMs: number;
+  readonly expiresMs: number | null;
+  readonly tries: number;
   readonly attributes: Attributes;
 }
 
-/** A tick's snapshot: what the database knows, and the candidates. */
+/** A tick's snapshot: what the database knows, all of it at one moment. */
 export interface TickRead {
-  readonly overview: TickOverview;
+  readonly state: TickState;
   readonly due: TickDue | null;
-  readonly candidates: readonly CandidateRow[];
+  readonly rows: readonly LaneRow[];
 }
 
-/** The snapshot of a tick, in one round trip: SQL functions `tick_overview`, `tick_due` and `candidates` (migration 0003). */
+/** The snapshot of a tick, in one statement: SQL functions `tick_state`, `tick_due` and `look` (migration 0010). */
 export async function readTick(target: Target, input: TickInput): Promise<TickRead> {
   const { schema } = target;
   const rows = await target.query<
-    CandidateRow & { readonly overview: TickOverview | null; readonly due: TickDue | null }
+    LaneRow & { readonly state: TickState | null; readonly due: TickDue | null }
   >(
-    `select case when c.n is null or c.n = 1 then o end as overview, case when c.n is null or c.n = 1 then d end as due,
-            c.queue, c.key, c.ring, c.id, c.seq::float8 as seq, c.priority, c.task, c.version,
-            extract(epoch from c.created)::float8 * 1000 as "createdMs", c.attributes
-     from ${schema}.tick_overview() o
-     cross join (select case when $6 then ${schema}.tick_due() end as d) due
-     left join ${schema}.candidates($1::jsonb, $2::jsonb, $3, $4, $5) c on true
-     order by c.n`,
+    `select case when l.n is null or l.n = 1 then s end as state, case when l.n is null or l.n = 1 then d end as due,
+            l.queue, l.key, l.paged, l.wanted, l.retry_due_ms as "retryDueMs", l.id, l.seq::float8 as seq, l.priority, l.task,
+            l.version, l.row_version as "rowVersion", l.created_ms as "createdMs", l.expires_ms as "expiresMs", l.tries,
+            l.attributes
+     from ${schema}.tick_state($1) s
+     cross join (select case when $2 then ${schema}.tick_due() end as d) due
+     left join ${schema}.look($3, $4, $5, $6, $7::jsonb, $8, $9::text[], $10::text[], $11, $12::uuid, $13::uuid) l on true
+     order by l.n`,
     [
-      JSON.stringify(input.cursors),
-      JSON.stringify(input.starts),
-      input.want,
-      input.keys,
-      input.lookahead,
+      input.settled,
       input.due,
+      input.after.queue,
+      input.after.key,
+      input.keys,
+      input.want,
+      JSON.stringify(input.starts),
+      input.lookahead,
+      input.lanes.map(({ queue }) => queue),
+      input.lanes.map(({ key }) => key),
+      input.depth,
+      ...idSpan(input.created),
     ],
   );
   const [first] = rows;
-  if (first === undefined || first.overview === null)
-    throw new Error("a tick's snapshot came back without its overview");
-  const candidates = rows.filter(({ key }) => key !== null);
-  return { overview: first.overview, due: first.due, candidates };
+  if (first === undefined || first.state === null) {
+    throw new Error("a tick's snapshot came back without its state");
+  }
+  return { state: first.state, due: first.due, rows: rows.filter(({ key }) => key !== null) };
+}
+
+/** The first and the last UUID v7 of a span; for null, a span in which none lies. */
+function idSpan(created: TickInput['created']): readonly [string, string] {
+  const bound = (ms: number, fill: string): string => {
+    const time = Math.max(0, Math.floor(ms)).toString(16).padStart(12, '0').slice(-12);
+    const digits = time + fill.repeat(20);
+    return digits.replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, '$1-$2-$3-$4-$5');
+  };
+  if (created === null) return [bound(1, '0'), bound(0, '0')];
+  return [bound(created.fromMs, '0'), bound(created.toMs, 'f')];
+}
+
+/** A work item and what its job is: what a scheduler must know of items that it did not write itself. */
+export interface ItemFacts extends LaneId {
+  readonly position: number;
+  readonly pool: string;
+  readonly bundle: string | null;
+  readonly dispatchedMs: number | null;
+  readonly id: string;
+  readonly task: string;
+  readonly version: number;
+  readonly priority: number;
+  readonly seq: number;
+  readonly createdMs: number;
+  readonly expiresMs: number | null;
+  readonly attributes: Attributes;
+  readonly tries: number;
+}
+
+/** Those of the given items that are still there. */
+export async function readItemFacts(
+  target: Target,
+  positions: readonly number[],
+): Promise<readonly ItemFacts[]> {
+  return target.query<ItemFacts>(
+    `select position::float8 as position, pool, bundle, dispatched_ms as "dispatchedMs", id, queue, key, task, version, priority,
+            seq::float8 as seq, created_ms as "createdMs", expires_ms as "expiresMs", attributes, tries
+     from ${target.schema}.item_facts($1::bigint[])`,
+    [positions],
+  );
 }

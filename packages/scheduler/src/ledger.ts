@@ -1,0 +1,122 @@
+import type { InFlight, JobFacts, Settlement } from '@pgqueue/core';
+import type { ItemFacts, SettledBatch, TickState } from '@pgqueue/postgres';
+
+/**
+ * What every work item is. The leader is the only one that makes work items, so it knows them; each tick's snapshot says which are
+ * still there, and who holds them. Only after a change of leader must it ask what they are.
+ */
+export interface Ledger {
+  /** Brings it to a snapshot. `settlements`: whether those will be asked for. Returns the positions of items that it knows nothing of: see {@link Ledger.learn}. */
+  readonly see: (items: TickState['items'], settlements: boolean) => readonly number[];
+  readonly learn: (facts: readonly ItemFacts[], items: TickState['items']) => void;
+  /** This leader wrote an item. */
+  readonly wrote: (item: Omit<InFlight, 'state' | 'node'>, position: number) => void;
+  /** These items are no more: their jobs wait again. */
+  readonly tookBack: (ids: ReadonlySet<string>) => readonly InFlight[];
+  readonly inFlight: () => readonly InFlight[];
+  /** Ended attempts of a snapshot, after {@link Ledger.see}; those of items that it never knew are left out. */
+  readonly settled: (
+    batches: readonly SettledBatch[],
+    whole: boolean,
+    nowMs: number,
+  ) => readonly Settlement[];
+  /** Batches that were taken into account and are still there: they go with the next write. */
+  readonly unsaved: () => readonly number[];
+  readonly saved: (batches: readonly number[]) => void;
+  readonly reset: () => void;
+}
+
+/** Items that ended are remembered until their settlement was read: at most so many. */
+const endedMax = 50_000;
+
+export function createLedger(): Ledger {
+  let items = new Map<number, InFlight>();
+  const ended = new Map<number, InFlight>();
+  const counted = new Set<number>();
+
+  const see: Ledger['see'] = (groups, settlements) => {
+    const unknown: number[] = [];
+    const next = new Map<number, InFlight>();
+    for (const { node, positions } of groups) {
+      for (const position of positions) {
+        const item = items.get(position);
+        if (item === undefined) unknown.push(position);
+        else next.set(position, item.node === node ? item : held(item, node));
+      }
+    }
+    if (settlements) for (const [position, item] of items) if (!next.has(position)) ended.set(position, item);
+    items = next;
+    return unknown;
+  };
+
+  return {
+    see,
+    learn: (facts, groups) => {
+      const nodes = new Map(
+        groups.flatMap(({ node, positions }) => positions.map((position) => [position, node] as const)),
+      );
+      for (const { position, dispatchedMs, ...item } of facts) {
+        const node = nodes.get(position) ?? null;
+        items.set(
+          position,
+          held({ ...item, dispatchedMs: dispatchedMs ?? 0, state: 'ready', node: null }, node),
+        );
+      }
+    },
+    wrote: (item, position) => {
+      items.set(position, { ...item, state: 'ready', node: null });
+    },
+    tookBack: (ids) => {
+      const found = [...items].filter(([, { id }]) => ids.has(id));
+      for (const [position] of found) items.delete(position);
+      return found.map(([, item]) => item);
+    },
+    inFlight: () => [...items.values()],
+    settled: (batches, whole, nowMs) => {
+      const found: Settlement[] = [];
+      for (const batch of batches) {
+        if (counted.has(batch.n)) continue;
+        counted.add(batch.n);
+        settlementsOf(batch, (position) => items.get(position) ?? ended.get(position), found);
+        for (const position of batch.positions) ended.delete(position);
+      }
+      // all that ended by a settlement has been told: the rest was cancelled, or taken away, before it ran
+      if (whole) {
+        for (const job of ended.values())
+          found.push({ job, outcome: 'cancelled', busyMs: 0, endedMs: nowMs });
+        ended.clear();
+      }
+      for (const position of ended.keys()) {
+        if (ended.size <= endedMax) break;
+        ended.delete(position);
+      }
+      return found;
+    },
+    unsaved: () => [...counted],
+    saved: (batches) => {
+      for (const n of batches) counted.delete(n);
+    },
+    reset: () => {
+      items = new Map();
+      ended.clear();
+      counted.clear();
+    },
+  };
+}
+
+function held(item: InFlight, node: string | null): InFlight {
+  return { ...item, node, state: node === null ? 'ready' : 'running' };
+}
+
+function settlementsOf(
+  { positions, verdicts, busyMs, atMs }: SettledBatch,
+  find: (position: number) => JobFacts | undefined,
+  found: Settlement[],
+): void {
+  positions.forEach((position, index) => {
+    const job = find(position);
+    const outcome = verdicts[index];
+    if (job === undefined || outcome === undefined) return;
+    found.push({ job, outcome, busyMs: Math.max(0, busyMs[index] ?? 0), endedMs: atMs });
+  });
+}
