@@ -26,10 +26,6 @@ export interface View {
   readonly wrote: (planned: Iterable<string>, written: ReadonlyMap<string, number>) => void;
   /** Lanes, by name, of which so many jobs must be read at the next tick. */
   readonly want: (lanes: Iterable<readonly [string, number]>) => void;
-  /** Whether all lanes fitted into the last page. */
-  readonly whole: () => boolean;
-  /** Whether a lane waits to be read out of turn. */
-  readonly hungry: () => boolean;
   readonly reset: () => void;
 }
 
@@ -51,101 +47,129 @@ const commitMs = 200;
 
 const start: LaneId = { queue: '', key: '' };
 
+/** What is known, and what is to be read out of turn. */
+interface Memory {
+  readonly known: Map<string, Known>;
+  readonly byId: Map<string, KnownJob>;
+  /** By lane name: how many of its jobs. */
+  readonly wanted: Map<string, number>;
+  after: LaneId;
+  whole: boolean;
+  probedMs: number | null;
+}
+
 export function createView(): View {
-  const known = new Map<string, Known>();
-  const byId = new Map<string, KnownJob>();
-  const wanted = new Map<string, number>();
-  let after = start;
-  let whole = true;
-  let probedMs: number | null = null;
-
-  const forget = (name: string): void => {
-    for (const { id } of known.get(name)?.jobs ?? []) byId.delete(id);
-    known.delete(name);
+  const memory: Memory = {
+    known: new Map(),
+    byId: new Map(),
+    wanted: new Map(),
+    after: start,
+    whole: true,
+    probedMs: null,
   };
-  const put = (name: string, entry: Omit<Known, 'lane'>, fresh: boolean): void => {
-    const { queue, key, jobs, more, retryDueMs } = entry;
-    known.set(name, { ...entry, lane: { queue, key, jobs, more, retryDueMs, fresh } });
-    for (const job of jobs) byId.set(job.id, job);
-  };
-  const age = (): void => {
-    for (const [name, entry] of known) if (entry.lane.fresh) put(name, entry, false);
-  };
-
+  const { known, byId, wanted } = memory;
   return {
     ask: (nowMs, extra) => {
-      const named = new Map(extra.map((lane) => [laneName(lane), lane]));
-      let depth = depthMin;
-      for (const [name, jobs] of wanted) {
-        const lane = known.get(name);
-        if (named.size >= namedMax) break;
-        wanted.delete(name);
-        if (lane === undefined) continue;
-        named.set(name, { queue: lane.queue, key: lane.key });
-        depth = Math.max(depth, jobs);
-      }
+      const { after, whole, probedMs } = memory;
+      memory.probedMs = nowMs;
       const created =
         whole || probedMs === null ? null : { fromMs: probedMs - commitMs, toMs: nowMs + commitMs };
-      probedMs = nowMs;
-      return { after, lanes: [...named.values()], depth, created };
+      return { after, created, ...takeWanted(memory, extra) };
     },
-    see: (rows, keys) => {
-      const lanes = Map.groupBy(rows, laneName);
-      const paged = [...lanes.values()].filter(([row]) => row?.paged === true);
-      whole = paged.length < keys;
-      if (whole) {
-        for (const name of known.keys()) if (!lanes.has(name)) forget(name);
-      } else {
-        age();
-      }
-      for (const [name, own] of lanes) {
-        forget(name);
-        const [first] = own;
-        const jobs = own.flatMap(toJob);
-        const more = jobs.length >= (first?.wanted ?? 1);
-        const { queue, key, retryDueMs } = first ?? { ...start, retryDueMs: null };
-        if (jobs.length > 0) put(name, { queue, key, jobs, more, retryDueMs }, true);
-      }
-      const last = paged.at(-1)?.[0];
-      after = whole || last === undefined ? start : { queue: last.queue, key: last.key };
-      for (const name of known.keys()) {
-        if (known.size <= lanesMax) break;
-        forget(name);
-      }
-    },
+    see: (rows, keys) => see(memory, rows, keys),
     lanes: () => [...known.values()].map(({ lane }) => lane),
     find: (id) => byId.get(id),
     wrote: (planned, written) => {
-      const touched = new Map<string, boolean>();
-      for (const id of planned) {
-        const job = byId.get(id);
-        if (job === undefined) continue;
-        const name = laneName(job);
-        touched.set(name, touched.get(name) === true || !written.has(id));
-        byId.delete(id);
-      }
-      for (const [name, refused] of touched) {
-        const entry = known.get(name);
-        if (entry === undefined) continue;
-        const jobs = entry.jobs.filter(({ id }) => byId.has(id));
-        if (jobs.length === 0 && !entry.more && !refused) forget(name);
-        else put(name, { ...entry, jobs }, entry.lane.fresh);
-        if (refused || (jobs.length === 0 && entry.more))
-          wanted.set(name, Math.max(depthMin, entry.jobs.length));
-      }
+      for (const [name, refused] of leave(memory, planned, written)) settle(memory, name, refused);
     },
     want: (lanes) => {
       for (const [name, jobs] of lanes) wanted.set(name, Math.max(jobs, wanted.get(name) ?? 0));
     },
-    whole: () => whole,
-    hungry: () => wanted.size > 0,
     reset: () => {
-      known.clear();
-      byId.clear();
-      wanted.clear();
-      [after, whole, probedMs] = [start, true, null];
+      for (const map of [known, byId, wanted]) map.clear();
+      [memory.after, memory.whole, memory.probedMs] = [start, true, null];
     },
   };
+}
+
+function forget({ known, byId }: Memory, name: string): void {
+  for (const { id } of known.get(name)?.jobs ?? []) byId.delete(id);
+  known.delete(name);
+}
+
+function put({ known, byId }: Memory, entry: Omit<Known, 'lane'>, fresh: boolean): void {
+  const { queue, key, jobs, more, retryDueMs } = entry;
+  known.set(laneName(entry), { ...entry, lane: { queue, key, jobs, more, retryDueMs, fresh } });
+  for (const job of jobs) byId.set(job.id, job);
+}
+
+function takeWanted(
+  { known, wanted }: Memory,
+  extra: readonly LaneId[],
+): { readonly lanes: readonly LaneId[]; readonly depth: number } {
+  const named = new Map(extra.map((lane) => [laneName(lane), lane]));
+  let depth = depthMin;
+  for (const [name, jobs] of wanted) {
+    if (named.size >= namedMax) break;
+    wanted.delete(name);
+    const lane = known.get(name);
+    if (lane === undefined) continue;
+    named.set(name, { queue: lane.queue, key: lane.key });
+    depth = Math.max(depth, jobs);
+  }
+  return { lanes: [...named.values()], depth };
+}
+
+function see(memory: Memory, rows: readonly LaneRow[], keys: number): void {
+  const { known } = memory;
+  const lanes = Map.groupBy(rows, laneName);
+  const paged = [...lanes.values()].filter(([row]) => row?.paged === true);
+  memory.whole = paged.length < keys;
+  for (const [name, entry] of known) {
+    if (lanes.has(name) || memory.whole) forget(memory, name);
+    else if (entry.lane.fresh) put(memory, entry, false);
+  }
+  for (const own of lanes.values()) {
+    const [first] = own;
+    const jobs = own.flatMap(toJob);
+    if (first === undefined || jobs.length === 0) continue;
+    const { queue, key, retryDueMs, wanted } = first;
+    put(memory, { queue, key, jobs, more: jobs.length >= wanted, retryDueMs }, true);
+  }
+  const last = paged.at(-1)?.[0];
+  memory.after = memory.whole || last === undefined ? start : { queue: last.queue, key: last.key };
+  for (const name of known.keys()) {
+    if (known.size <= lanesMax) break;
+    forget(memory, name);
+  }
+}
+
+/** Takes the planned jobs out. Returns their lanes, and whether one of its jobs was refused. */
+function leave(
+  { byId }: Memory,
+  planned: Iterable<string>,
+  written: ReadonlyMap<string, number>,
+): ReadonlyMap<string, boolean> {
+  const touched = new Map<string, boolean>();
+  for (const id of planned) {
+    const job = byId.get(id);
+    if (job === undefined) continue;
+    const name = laneName(job);
+    touched.set(name, touched.get(name) === true || !written.has(id));
+    byId.delete(id);
+  }
+  return touched;
+}
+
+/** A lane of which jobs have left. */
+function settle(memory: Memory, name: string, refused: boolean): void {
+  const entry = memory.known.get(name);
+  if (entry === undefined) return;
+  const jobs = entry.jobs.filter(({ id }) => memory.byId.has(id));
+  const usedUp = jobs.length === 0 && entry.more;
+  if (jobs.length === 0 && !entry.more && !refused) forget(memory, name);
+  else put(memory, { ...entry, jobs }, entry.lane.fresh);
+  if (refused || usedUp) memory.wanted.set(name, Math.max(depthMin, entry.jobs.length));
 }
 
 function toJob(row: LaneRow): readonly KnownJob[] {

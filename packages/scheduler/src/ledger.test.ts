@@ -1,0 +1,83 @@
+import type { InFlight } from '@pgqueue/core';
+import type { ItemFacts, SettledBatch } from '@pgqueue/postgres';
+import { expect, test } from 'vitest';
+import { createLedger } from './ledger.ts';
+
+const facts = {
+  queue: 'q',
+  key: 'k',
+  task: 't',
+  version: 1,
+  priority: 0,
+  seq: 1,
+  createdMs: 0,
+  expiresMs: null,
+  attributes: {},
+  tries: 0,
+  pool: 'default',
+  bundle: null,
+  dispatchedMs: 5,
+};
+const item = (id: string): Omit<InFlight, 'state' | 'node'> => ({ ...facts, id });
+const items = (ready: readonly number[], running: readonly number[] = []) => [
+  { pool: 'default', node: null, positions: ready },
+  { pool: 'default', node: 'n', positions: running },
+];
+const batch = (
+  n: number,
+  positions: readonly number[],
+  verdict: SettledBatch['verdicts'][number],
+): SettledBatch => ({
+  n,
+  atMs: 100,
+  positions,
+  verdicts: positions.map(() => verdict),
+  busyMs: positions.map(() => 30),
+});
+
+test('it knows what it wrote, follows who holds it, and asks for what it did not write', () => {
+  const ledger = createLedger();
+  ledger.wrote(item('a'), 1);
+  ledger.wrote(item('b'), 2);
+  expect(ledger.see(items([1], [2, 3]), false)).toEqual([3]);
+  const stranger: ItemFacts = { ...facts, id: 'c', position: 3 };
+  ledger.learn([stranger], items([1], [2, 3]));
+  expect(ledger.inFlight().map(({ id, state, node }) => [id, state, node])).toEqual([
+    ['a', 'ready', null],
+    ['b', 'running', 'n'],
+    ['c', 'running', 'n'],
+  ]);
+  expect(ledger.see(items([2]), false)).toEqual([]);
+  expect(ledger.inFlight().map(({ id, state }) => [id, state])).toEqual([['b', 'ready']]);
+});
+
+test('an ended attempt is told once, with what its job was; what went without one was never run', () => {
+  const ledger = createLedger();
+  for (const [id, position] of [
+    ['a', 1],
+    ['b', 2],
+    ['c', 3],
+  ] as const)
+    ledger.wrote(item(id), position);
+  ledger.see(items([], [3]), true);
+  const told = (batches: readonly SettledBatch[], whole: boolean) =>
+    ledger.settled(batches, whole, 200).map(({ job, outcome, busyMs }) => [job.id, outcome, busyMs]);
+  expect(told([batch(7, [1], 'done')], false)).toEqual([['a', 'done', 30]]);
+  expect(told([batch(7, [1], 'done'), batch(8, [3, 99], 'crash')], true)).toEqual([
+    ['c', 'crash', 30],
+    ['b', 'cancelled', 0],
+  ]);
+  expect(ledger.unsaved()).toEqual([7, 8]);
+  ledger.saved([7]);
+  expect(ledger.unsaved()).toEqual([8]);
+  expect(ledger.inFlight().map(({ id }) => id)).toEqual(['c']);
+});
+
+test('items that were taken back are gone at once, and are not told as cancelled', () => {
+  const ledger = createLedger();
+  ledger.wrote(item('a'), 1);
+  ledger.wrote(item('b'), 2);
+  expect(ledger.tookBack(new Set(['b', 'z'])).map(({ id }) => id)).toEqual(['b']);
+  expect(ledger.see(items([1]), true)).toEqual([]);
+  expect(ledger.settled([], true, 9)).toEqual([]);
+});

@@ -1,0 +1,89 @@
+import type { LaneRow } from '@pgqueue/postgres';
+import { expect, test } from 'vitest';
+import type { View } from './view.ts';
+import { createView } from './view.ts';
+
+const row = (key: string, seq: number | null, over: Partial<LaneRow> = {}): LaneRow => ({
+  queue: 'q',
+  key,
+  paged: true,
+  wanted: 2,
+  retryDueMs: null,
+  id: seq === null ? null : `${key}${seq}`,
+  seq: seq ?? 0,
+  priority: 0,
+  task: 't',
+  version: 1,
+  rowVersion: '7',
+  createdMs: 0,
+  expiresMs: null,
+  tries: 0,
+  attributes: {},
+  ...over,
+});
+
+const shown = (view: View) =>
+  view
+    .lanes()
+    .map(({ key, jobs, more, fresh }) => `${key}:${jobs.length}${more ? '+' : ''}${fresh ? '' : ' old'}`);
+const none = new Map<string, number>();
+
+test('lanes that fit into a page are all there is', () => {
+  const view = createView();
+  view.see([row('a', 1), row('a', 2), row('b', 3), row('c', null)], 10);
+  expect(shown(view)).toEqual(['a:2+', 'b:1']);
+  expect(view.ask(1, [])).toEqual({ after: { queue: '', key: '' }, lanes: [], depth: 4, created: null });
+  view.see([row('b', 3)], 10);
+  expect(shown(view)).toEqual(['b:1']);
+  expect(view.find('a1')).toBeUndefined();
+  expect(view.find('b3')?.rowVersion).toBe('7');
+});
+
+test('beyond a page, the others stay as they were read, and the page moves on', () => {
+  const view = createView();
+  view.see([row('a', 1), row('b', 2)], 2);
+  expect(view.ask(1_000, [])).toMatchObject({ after: { queue: 'q', key: 'b' }, created: null });
+  view.see([row('c', 3), row('d', 4)], 2);
+  expect(shown(view)).toEqual(['a:1 old', 'b:1 old', 'c:1', 'd:1']);
+  expect(view.ask(2_000, [])).toMatchObject({
+    after: { queue: 'q', key: 'd' },
+    created: { fromMs: 800, toMs: 2_200 },
+  });
+  view.see([row('e', 5), row('a', null), row('b', 6, { paged: false })], 2);
+  expect(shown(view)).toEqual(['c:1 old', 'd:1 old', 'e:1', 'b:1']);
+});
+
+test('a lane is read out of turn when its known jobs are used up, when a job was refused, or when a plan asks', () => {
+  const view = createView();
+  view.see([row('a', 1), row('a', 2), row('b', 3), row('b', 4), row('c', 5), row('d', 6), row('d', 7)], 4);
+  view.wrote(
+    ['a1', 'a2', 'b3', 'c5', 'd6'],
+    new Map([
+      ['a1', 1],
+      ['a2', 2],
+      ['c5', 3],
+      ['d6', 4],
+    ]),
+  );
+  expect(shown(view)).toEqual(['a:0+', 'b:1+', 'd:1+']);
+  view.want([['1:qd', 50]]);
+  const { lanes, depth } = view.ask(1, [{ queue: 'q', key: 'z' }]);
+  expect(lanes.map(({ key }) => key)).toEqual(['z', 'a', 'b', 'd']);
+  expect(depth).toBe(50);
+  expect(view.ask(2, []).lanes).toEqual([]);
+  view.see([row('a', null, { paged: false }), ...['x', 'y', 'z', 'zz'].map((key) => row(key, 9))], 4);
+  expect(shown(view)).toEqual(['b:1+ old', 'd:1+ old', 'x:1', 'y:1', 'z:1', 'zz:1']);
+});
+
+test('of more lanes than are remembered, those read longest ago are forgotten', () => {
+  const view = createView();
+  const page = (from: number): LaneRow[] =>
+    Array.from({ length: 500 }, (_, at) => row(`k${String(from + at).padStart(6, '0')}`, from + at));
+  for (let from = 0; from < 20_500; from += 500) view.see(page(from), 500);
+  expect(view.lanes()).toHaveLength(20_000);
+  expect(view.find('k0000000')).toBeUndefined();
+  expect(view.find('k000500500')).toBeDefined();
+  view.wrote(['k000500500'], none);
+  view.reset();
+  expect(view.lanes()).toEqual([]);
+});
