@@ -13,9 +13,10 @@ declare
   worker text[] := array['claim', 'release_claim', 'settle', 'ack', 'nack', 'extend', 'release', 'report_progress', 'reap', 'register_node',
                          'heartbeat_node', 'leave_node', 'queue_length', 'peek', 'scan', 'backoff_ms', 'uuid_v7'];
   scheduler text[] := array['lead', 'resign', 'tick_overview', 'tick_due', 'candidates', 'tick_state', 'look', 'item_facts', 'set_feed', 'take_back', 'dispatch', 'promote', 'reap', 'lose_nodes', 'expire',
-                            'fire_schedule', 'maintain_history', 'uuid_v7'];
+                            'fire_schedule', 'maintain_history', 'report', 'open_explains', 'answer_explain', 'waiting_job', 'ask_explain', 'take_explain', 'wait_facts', 'uuid_v7'];
+  viewer text[] := array['ask_explain', 'take_explain', 'wait_facts'];
   operator text[] := array['cancel', 'amend', 'erase', 'redrive', 'reset_node', 'enqueue_unique', 'ended_jobs', 'queue_length', 'peek', 'scan', 'uuid_v7',
-                           'reap', 'maintain_history'];
+                           'reap', 'maintain_history', 'ask_explain', 'take_explain', 'wait_facts'];
 begin
   foreach r in array array['producer', 'scheduler', 'worker', 'viewer', 'operator'] loop
     if not exists (select from pg_roles where rolname = s || '_' || r) then
@@ -37,6 +38,7 @@ begin
     if f.name = any (producer) then execute format('grant execute on function %s to %I', f.signature, s || '_producer'); end if;
     if f.name = any (worker) then execute format('grant execute on function %s to %I', f.signature, s || '_worker'); end if;
     if f.name = any (scheduler) then execute format('grant execute on function %s to %I', f.signature, s || '_scheduler'); end if;
+    if f.name = any (viewer) then execute format('grant execute on function %s to %I', f.signature, s || '_viewer'); end if;
     if f.name = any (operator) then execute format('grant execute on function %s to %I', f.signature, s || '_operator'); end if;
   end loop;
 
@@ -45,10 +47,10 @@ begin
                                 retry, unique_key, payload, payload_version, trace) on queue to %I', s || '_producer');
   execute format('grant select (id) on queue to %I', s || '_producer');
 
-  execute format('grant select on schedule, policy_state, scheduler_lease, node, queue_config to %I', s || '_scheduler');
+  execute format('grant select on schedule, policy_state, scheduler_lease, node, queue_config, job to %I', s || '_scheduler');
   execute format('grant select on queue_config, node to %I', s || '_worker');
 
-  execute format('grant select on job, queue_status, node, queue_config, policy_state, scheduler_lease, schedule_slot to %I', s || '_viewer');
+  execute format('grant select on job, queue_status, node, queue_config, policy_state, scheduler_lease, schedule_slot, scheduler_report, queue_held to %I', s || '_viewer');
   -- all but the tokens: who knows one can settle in its holder's place
   execute format('grant select (position, batch, id, version, pool, task, lock_key, lock_timeout, started, cancelled, progress, dispatched, bundle) on work_queue to %I', s || '_viewer');
   execute format('grant select (id, seq, run_after, expires_at, created, timeout, priority, payload_version, tries, max_tries, crashes,

@@ -142,6 +142,30 @@ describe('changing', () => {
     expect((await pgqueue('queues', 'resume', 'mail', '--json')).stdout).toContain('"paused": false');
   });
 
+  test('queues set gives limits, shows them, and takes them away', async () => {
+    const limits = '--concurrency 5 --key-concurrency 1 --rate 100/s --burst 10 --key-rate 5/m --weight 2';
+    const set = await pgqueue('queues', 'set', 'mail', ...limits.split(' '), '--json');
+    expect(JSON.parse(set.stdout)).toEqual({
+      queue: 'mail',
+      concurrency: 5,
+      keyConcurrency: 1,
+      rate: { perSecond: 100, burst: 10 },
+      keyRate: { perSecond: 5 / 60 },
+      weight: 2,
+    });
+    const { text, json } = await ask('queues', 'list');
+    expect(text).toMatch(
+      / concurrency 5, key concurrency 1, rate 100\/s burst 10, key rate 5\/m burst 1, weight 2\n$/,
+    );
+    expect(json.queues).toMatchObject([{ concurrency: 5, keyRate: { burst: 1 }, weight: 2 }]);
+    const gone = ['--no-concurrency', '--no-key-concurrency', '--no-rate', '--no-key-rate', '--no-weight'];
+    expect(await pgqueue('queues', 'set', 'mail', ...gone)).toMatchObject({ code: 0, stderr: '' });
+    const after = await pgqueue('queues', 'list', '--json');
+    expect(JSON.parse(after.stdout).queues).toMatchObject([
+      { concurrency: null, keyConcurrency: null, rate: null, keyRate: null, weight: 1 },
+    ]);
+  });
+
   test('schedules set, list, pause, resume and remove', async () => {
     const set = [
       'schedules',

@@ -41,6 +41,36 @@ describe('looking', () => {
     });
   });
 
+  test('status shows why jobs are held, and what fails in the policy', async () => {
+    await insert({ queue: 'mail' });
+    await sql(`select * from pgqueue.lead('s', 60000)`);
+    await sql(`select pgqueue.report('s', 1, $1)`, [
+      JSON.stringify({
+        policy: 'fair',
+        held: { mail: { no_free_slot: 3, key_concurrency: 120 } },
+        ticks: { count: 9, p50Ms: 1.5, p99Ms: 9.25, lastBatch: 4, dispatched: 20 },
+        lanes: 7,
+        inFlight: 5,
+        faults: [{ part: 'tenants', message: 'no\u001b[2Jregion', count: 1, firstAgoMs: 5, lastAgoMs: 5 }],
+        forecast: { deadline_missed: 2 },
+        shadow: null,
+      }),
+    ]);
+    const { text, json } = await ask('status');
+    expect(text).toMatch(/^policy +fair, report of \d+m?s ago$/m);
+    expect(text).toMatch(/^ticks +9, p50 1\.5 ms, p99 9\.3 ms, last batch 4, 20 dispatched$/m);
+    expect(text).toMatch(/^lanes +7 known, 5 jobs in flight$/m);
+    expect(text).toMatch(/^forecast +deadline_missed 2$/m);
+    expect(text).toMatch(/^mail .* key_concurrency 120, no_free_slot 3$/m);
+    expect(text).toMatch(/^WARN +policy fair: tenants failed once, first \d+ s ago: no\\x1b\[2Jregion$/m);
+    expect(json).toMatchObject({
+      scheduler: { policy: 'fair', stale: false },
+      queues: [{ held: { key_concurrency: 120 } }],
+    });
+    await sql(`update pgqueue.scheduler_report set epoch = 7`);
+    expect((await pgqueue('status')).stdout).toMatch(/^policy +fair, report of .* ago \(stale\)$/m);
+  });
+
   test('jobs list and show', async () => {
     const id = await insert({
       key: 'tenant',
@@ -94,6 +124,7 @@ describe('looking', () => {
     expect(text).toContain('- no scheduler leads');
     expect(text).toContain('- no node lives in pool default: start a worker');
     expect(text).toContain('0 jobs of key "tenant" come first');
+    expect(text).not.toContain('estimate');
     expect(json.reasons.map(({ kind }: { kind: string }) => kind)).toEqual([
       'queue_paused',
       'no_leader',

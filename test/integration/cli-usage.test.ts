@@ -67,6 +67,14 @@ describe('wrong usage is 2', () => {
     [['dead', 'redrive'], /say which/],
     [['dead', 'purge', id, '--all'], /not two of them/],
     [['queues', 'set', 'mail'], /--pool, --retention/],
+    [
+      'queues set mail --concurrency x --rate 5 --key-rate 1/s --key-burst 0 --burst 2 --weight 0'.split(' '),
+      /--concurrency must be a whole number.*--rate must be jobs in a time.*--key-burst must be.*--weight must be/,
+    ],
+    [
+      ['queues', 'set', 'mail', '--burst', '2', '--no-key-rate', '--key-burst', '2'],
+      /--burst needs --rate; --key-burst needs/,
+    ],
     [['enqueue', 'hello', '--payload', '{'], /It must be JSON/],
     [['enqueue', 'hello', '--on-conflict', 'keep'], /--unique-key/],
     [['enqueue', 'hello', '--attributes', '{"a":{}}', '--database-url', nowhere], /flat/],

@@ -15,8 +15,9 @@ export const rights: Readonly<
   },
   scheduler: {
     functions:
-      'candidates dispatch expire fire_schedule lead lose_nodes maintain_history promote reap resign tick_due tick_overview uuid_v7',
+      'answer_explain ask_explain candidates dispatch expire fire_schedule item_facts lead look lose_nodes maintain_history open_explains promote reap report resign set_feed take_back take_explain tick_due tick_overview tick_state uuid_v7 wait_facts waiting_job',
     tables: {
+      job: 'select',
       migration: 'select',
       node: 'select',
       policy_state: 'select',
@@ -31,7 +32,7 @@ export const rights: Readonly<
     tables: { migration: 'select', node: 'select', queue_config: 'select' },
   },
   viewer: {
-    functions: '',
+    functions: 'ask_explain take_explain wait_facts',
     tables: {
       dead_letter: 'select(crashes created died errors id key node queue reason task tries unique_key)',
       history: 'select(finished id key outcome queue task)',
@@ -42,19 +43,22 @@ export const rights: Readonly<
       queue:
         'select(crashes created expires_at id key max_crashes max_tries payload_version priority queue run_after seq task timeout tries unique_key)',
       queue_config: 'select',
+      queue_held: 'select',
       queue_status: 'select',
       schedule: 'select(cron last_slot name next_slot paused task timezone)',
       schedule_slot: 'select',
       scheduler_lease: 'select',
+      scheduler_report: 'select',
       work_queue:
-        'select(batch cancelled id lock_key lock_timeout pool position progress started task version)',
+        'select(batch bundle cancelled dispatched id lock_key lock_timeout pool position progress started task version)',
     },
   },
   operator: {
     functions:
-      'amend cancel ended_jobs enqueue_unique erase maintain_history peek queue_length reap redrive reset_node scan uuid_v7',
+      'amend ask_explain cancel ended_jobs enqueue_unique erase maintain_history peek queue_length reap redrive reset_node scan take_explain uuid_v7 wait_facts',
     tables: {
       dead_letter: 'delete select',
+      explain_request: 'select',
       history: 'select',
       history_default: 'select',
       job: 'select',
@@ -63,16 +67,20 @@ export const rights: Readonly<
       policy_state: 'select',
       queue: `insert(${enqueued}) select`,
       queue_config: 'delete insert select update',
+      queue_held: 'select',
       queue_status: 'select',
       schedule: 'delete insert select update',
       schedule_slot: 'select',
       scheduler_lease: 'select',
+      scheduler_report: 'select',
+      settlement: 'select',
       work_queue: 'select',
     },
   },
 };
 /** Parts of the others, which check nothing themselves. */
-export const ownersAlone = 'assert_leader assert_read_committed crash end_node recall with_error';
+export const ownersAlone =
+  'assert_leader assert_read_committed crash end_node forget_explains recall with_error';
 
 const id = "'00000000-0000-7000-8000-000000000001'::uuid";
 const ids = `array[${id}]`;
@@ -101,6 +109,8 @@ export const statements: Readonly<
       'select * from history',
       'select * from dead_letter',
       `select * from cancel(${ids})`,
+      `select ask_explain(${id})`,
+      `select wait_facts(${id}, 1)`,
       `select recall(${ids})`,
       `select * from claim('n', ${id}, 1)`,
       `insert into work_queue (batch, id, version, pool, task) values (1, ${id}, 1, 'p', 't')`,
@@ -119,6 +129,13 @@ export const statements: Readonly<
       'select * from scheduler_lease',
       'select * from schedule',
       `select * from lead('l', 1000), lateral promote('l', epoch, 1)`,
+      `select * from lead('l', 1000), lateral report('l', epoch, '{}')`,
+      `select * from lead('l', 1000), lateral answer_explain('l', epoch, 1, '{}')`,
+      'select open_explains(0)',
+      `select waiting_job(${id})`,
+      `select wait_facts(${id}, 1)`,
+      `select ask_explain(${id})`,
+      'select id, status from job',
       `select * from lead('l', 1000), lateral dispatch('l', epoch, '{}', '{}', 'p', '{}', false)`,
     ],
     cannot: [
@@ -126,6 +143,9 @@ export const statements: Readonly<
       'delete from work_queue',
       `insert into work_queue (batch, id, version, pool, task) values (1, ${id}, 1, 'p', 't')`,
       'update scheduler_lease set epoch = 9',
+      'select * from explain_request',
+      'update scheduler_report set epoch = 9',
+      'select forget_explains()',
       'select * from history',
       'select * from dead_letter',
       `select * from cancel(${ids})`,
@@ -162,6 +182,9 @@ export const statements: Readonly<
       `select reset_node('n')`,
       `select redrive(${ids})`,
       `select * from lead('l', 1)`,
+      `select report('l', 1, '{}')`,
+      `select ask_explain(${id})`,
+      `select wait_facts(${id}, 1)`,
       `select * from dispatch('l', 1, ${ids}, array['p'], null, null, false)`,
       `update node set incarnation = ${id}`,
     ],
@@ -178,6 +201,11 @@ export const statements: Readonly<
       'select * from scheduler_lease',
       'select name, cron from schedule',
       'select * from queue_config',
+      'select * from scheduler_report',
+      'select * from queue_held',
+      `select ask_explain(${id})`,
+      `select take_explain(1, ${id})`,
+      `select wait_facts(${id}, 1)`,
     ],
     cannot: [
       'select payload from queue',
@@ -187,6 +215,10 @@ export const statements: Readonly<
       'select lock_token from work_queue',
       'select payload from schedule',
       'select * from peek()',
+      'select * from explain_request',
+      `select waiting_job(${id})`,
+      `select answer_explain('l', 1, 1, '{}')`,
+      `select report('l', 1, '{}')`,
       'update queue_config set paused = true',
       `insert into queue (task) values ('hello')`,
       'delete from dead_letter',
@@ -208,6 +240,11 @@ export const statements: Readonly<
       'delete from dead_letter',
       `insert into queue (task) values ('hello')`,
       'select * from maintain_history()',
+      `update queue_config set concurrency = 5, rate = 1, rate_burst = 1`,
+      `select ask_explain(${id})`,
+      `select take_explain(1, ${id})`,
+      `select wait_facts(${id}, 1)`,
+      'select * from explain_request',
     ],
     cannot: [
       'delete from queue',
@@ -216,6 +253,9 @@ export const statements: Readonly<
       'update work_queue set lock_timeout = now()',
       'delete from history',
       'insert into migration values (99, 1, 1, true)',
+      `select answer_explain('l', 1, 1, '{}')`,
+      `select report('l', 1, '{}')`,
+      'delete from explain_request',
       'update scheduler_lease set epoch = 9',
       'update node set state = 1',
       `select * from claim('n', ${id}, 1)`,

@@ -66,6 +66,88 @@ describe('queues', () => {
   });
 });
 
+describe('limits', () => {
+  const none = { concurrency: null, keyConcurrency: null, rate: null, keyRate: null, weight: 1 };
+
+  test('are set, shown, kept by what does not name them, and cleared by null', async () => {
+    await operator.queues.set('mail', {
+      concurrency: 5,
+      keyConcurrency: 0,
+      rate: { perSecond: 100, burst: 10 },
+      keyRate: { perSecond: 2.5 },
+      weight: 0.5,
+    });
+    const set = {
+      concurrency: 5,
+      keyConcurrency: 0,
+      rate: { perSecond: 100, burst: 10 },
+      keyRate: { perSecond: 2.5, burst: 2.5 },
+      weight: 0.5,
+    };
+    await operator.queues.pause('mail');
+    await insert({ queue: 'other' });
+    const [mail, other] = await operator.queues.list();
+    expect(mail).toMatchObject({ ...set, paused: true });
+    expect(other).toMatchObject({ ...none, paused: false });
+    await operator.queues.set('mail', { rate: null, keyRate: { perSecond: 0.1 } });
+    expect((await operator.queues.list())[0]).toMatchObject({
+      ...set,
+      rate: null,
+      keyRate: { perSecond: 0.1, burst: 1 },
+    });
+    await operator.queues.set('mail', { ...none, weight: null, pool: null, retention: null });
+    expect((await operator.queues.list())[0]).toMatchObject({
+      ...none,
+      pool: 'default',
+      retentionMs: 604_800_000,
+    });
+  });
+
+  test('tell all that is wrong with them at once, and change nothing then', async () => {
+    const wrong = {
+      pool: '',
+      retention: 'soon' as '1s',
+      concurrency: 1.5,
+      keyConcurrency: -1,
+      rate: { perSecond: 0 },
+      keyRate: { perSecond: Infinity, burst: 0.5 },
+      weight: 0,
+    };
+    const error: unknown = await operator.queues
+      .set('', wrong)
+      .catch((reason: unknown) => (reason as { readonly data: unknown }).data);
+    expect(error).toEqual({
+      problems: [
+        'queue must be a text of 1 to 100 characters',
+        'pool must be a text of 1 to 100 characters',
+        'retention must be a duration, such as "30d", up to 3650d',
+        'concurrency must be a whole number from 0 to 2147483647, or null for no limit',
+        'keyConcurrency must be a whole number from 0 to 2147483647, or null for no limit',
+        'rate.perSecond must be a number above 0',
+        'keyRate.perSecond must be a number above 0',
+        'keyRate.burst must be a number from 1',
+        'weight must be a number above 0',
+      ],
+    });
+    expect(await operator.queues.list()).toEqual([]);
+  });
+
+  test('wake the scheduler', async () => {
+    const listener = await database.pool.connect();
+    try {
+      const heard = new Promise((resolve) => {
+        listener.once('notification', resolve);
+      });
+      await listener.query('listen "pgqueue:queue"');
+      await operator.queues.set('mail', { concurrency: 1 });
+      expect(await heard).toMatchObject({ channel: 'pgqueue:queue' });
+    } finally {
+      await listener.query('unlisten *');
+      listener.release();
+    }
+  });
+});
+
 describe('schedules', () => {
   test('are set, changed, paused and removed', async () => {
     const options = { queue: 'mail', timeout: '30s', retry: { maxTries: 3 } } as const;

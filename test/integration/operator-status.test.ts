@@ -1,4 +1,4 @@
-import { createOperator, openDatabase } from '@pgqueue/postgres';
+import { createOperator, openDatabase, reasonText } from '@pgqueue/postgres';
 import type { Database, Operator } from '@pgqueue/postgres';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import type { TestDatabase } from '../support/database.ts';
@@ -52,6 +52,7 @@ describe('status', () => {
       queues: [],
       totals: { pending: 0, donePerSecond: 0 },
       nodes: { alive: 0, slots: 0 },
+      scheduler: null,
       warnings: [{ kind: 'no_leader' }],
     });
   });
@@ -91,6 +92,58 @@ describe('status', () => {
     expect((await operator.status()).warnings).toEqual([]);
   });
 
+  test("the leader's report: held jobs by queue and reason, ticks, and faults of the policy as warnings", async () => {
+    await enqueue(`('hello', 'mail'), ('hello', 'other')`, 'task, queue');
+    await node();
+    await sql(`select * from pgqueue.lead('s', 60000)`);
+    const written = await sql(`select pgqueue.report('s', 1, $1)`, [
+      JSON.stringify({
+        policy: 'fair',
+        held: { mail: { no_free_slot: 3, key_concurrency: 120 } },
+        ticks: { count: 9, p50Ms: 1.5, p99Ms: 9.25, lastBatch: 4, dispatched: 20 },
+        lanes: 7,
+        inFlight: 5,
+        faults: [{ part: 'tenants', message: 'no region', count: 12, firstAgoMs: 60_000, lastAgoMs: 10 }],
+        forecast: { deadline_missed: 2 },
+        shadow: null,
+      }),
+    ]);
+    expect(written).toHaveLength(1);
+    const { scheduler, queues, warnings } = await operator.status();
+    expect(scheduler).toMatchObject({ leader: 's', epoch: 1, stale: false, policy: 'fair', lanes: 7 });
+    expect(scheduler?.ageMs).toBeLessThan(10_000);
+    expect(queues.map(({ queue, held }) => [queue, held && Object.entries(held)])).toEqual([
+      [
+        'mail',
+        [
+          ['key_concurrency', 120],
+          ['no_free_slot', 3],
+        ],
+      ],
+      ['other', []],
+    ]);
+    expect(warnings).toMatchObject([
+      { kind: 'policy_fault', policy: 'fair', fault: { part: 'tenants', count: 12 } },
+    ]);
+    expect(warnings[0]?.message).toBe('policy fair: tenants failed 12 times, first 60 s ago: no region');
+    expect(await sql('select queue, reason, jobs from pgqueue.queue_held order by jobs')).toEqual([
+      { queue: 'mail', reason: 'no_free_slot', jobs: '3' },
+      { queue: 'mail', reason: 'key_concurrency', jobs: '120' },
+    ]);
+
+    await sql(`update pgqueue.scheduler_report set written = now() - interval '2 minutes'`);
+    const silent = await operator.status();
+    expect(silent.scheduler).toMatchObject({ stale: true });
+    expect(silent.queues[0]?.held).toBeNull();
+    expect(silent.warnings).toMatchObject([
+      { kind: 'silent_leader', message: expect.stringContaining('120 s') },
+    ]);
+    await sql(`update pgqueue.scheduler_lease set expires = now()`);
+    await sql(`select * from pgqueue.lead('s2', 60000)`);
+    const replaced = await operator.status();
+    expect([replaced.scheduler?.stale, replaced.warnings]).toEqual([true, []]);
+  });
+
   test('names the session that holds the oldest snapshot', async () => {
     const holder = await database.pool.connect();
     try {
@@ -116,20 +169,22 @@ describe('status', () => {
 });
 
 describe('explain', () => {
+  // nobody answers for the leader here: explain-leader.test.ts is about that
+  const unasked = { waitMs: 0 };
   const kinds = async (id: string): Promise<readonly string[]> =>
-    (await operator.explain(id)).reasons.map(({ kind }) => kind);
+    (await operator.explain(id, unasked)).reasons.map(({ kind }) => kind);
 
   test('says what a job waits for, step by step, until it runs and ends', async () => {
     const first = await enqueue();
     const id = await enqueue();
     await operator.queues.pause('default');
     expect(await kinds(id)).toEqual(['queue_paused', 'no_leader', 'no_capable_node', 'in_line']);
-    expect((await operator.explain(id)).ahead).toBe(1);
+    expect((await operator.explain(id, unasked)).ahead).toBe(1);
     await operator.queues.resume('default');
     await sql(`select * from pgqueue.lead('s', 60000)`);
-    expect(await kinds(id)).toEqual(['no_capable_node', 'in_line']);
+    expect(await kinds(id)).toEqual(['policy_unknown', 'no_capable_node', 'in_line']);
     const incarnation = await node();
-    expect(await kinds(id)).toEqual(['in_line']);
+    expect(await kinds(id)).toEqual(['policy_unknown', 'in_line']);
     await schedule([first, id]);
     expect(await kinds(id)).toEqual(['ready']);
     await sql('select * from pgqueue.claim($1, $2, 1)', ['n', incarnation]);
@@ -151,11 +206,55 @@ describe('explain', () => {
   });
 
   test('places a job within its key, by priority and then age', async () => {
-    const ahead = async (id: string): Promise<number | null> => (await operator.explain(id)).ahead;
+    const ahead = async (id: string): Promise<number | null> => (await operator.explain(id, unasked)).ahead;
     const low = await enqueue(`('hello', 'k', 5)`, 'task, key, priority');
     const late = await enqueue(`('hello', 'k', 1)`, 'task, key, priority');
     await enqueue(`('hello', 'another', -9)`, 'task, key, priority');
     expect([await ahead(low), await ahead(late)]).toEqual([1, 0]);
+  });
+
+  test('limits that are reached, and rates that may hold it, are told without a leader', async () => {
+    const jobs = `('hello', 'mail', 'acme'), ('hello', 'mail', 'acme'), ('hello', 'mail', 'acme'), ('hello', 'mail', 'globex')`;
+    await enqueue(jobs, 'task, queue, key');
+    const ids = (await sql('select id, key from pgqueue.queue order by seq')).map((row) => row.id);
+    await operator.queues.set('mail', {
+      concurrency: 3,
+      keyConcurrency: 2,
+      rate: { perSecond: 100, burst: 10 },
+      keyRate: { perSecond: 5 / 60 },
+    });
+    await node(9);
+    await schedule(ids.slice(0, 2));
+    await sql(`update pgqueue.work_queue set bundle = $1`, [ids[0]]);
+    const limits = async (id: string): Promise<readonly string[]> =>
+      (await operator.explain(id, unasked)).reasons
+        .filter(({ kind }) => kind === 'limit' || kind === 'rate')
+        .map((reason) => reasonText(reason, String));
+    const rates = [
+      'rate of queue mail is 100/s burst 10: only the leader knows whether it holds the job',
+      'key_rate of queue mail is 5/m burst 1: only the leader knows whether it holds the job',
+    ];
+    // two jobs that one handler call takes together count once
+    expect(await limits(ids[2])).toEqual(rates);
+    await sql(`update pgqueue.work_queue set bundle = null`);
+    expect(await limits(ids[2])).toEqual([
+      'key_concurrency of queue mail: 2 of 2 in flight for key "acme"',
+      ...rates,
+    ]);
+    await operator.queues.set('mail', { concurrency: 2, rate: null, keyRate: null });
+    expect(await limits(ids[3])).toEqual(['concurrency of queue mail: 2 of 2 in flight']);
+    await operator.queues.set('mail', { concurrency: null, keyConcurrency: null });
+    expect(await limits(ids[2])).toEqual([]);
+  });
+
+  test('a leader that does not answer is waited for, no longer than asked', async () => {
+    const id = await enqueue();
+    await sql(`select * from pgqueue.lead('s', 60000)`);
+    const startedAt = performance.now();
+    const { reasons, policy, start } = await operator.explain(id, { waitMs: 150 });
+    expect(performance.now() - startedAt).toBeGreaterThan(140);
+    expect(reasons[0]).toEqual({ kind: 'policy_unknown' });
+    expect([policy, start]).toEqual([null, null]);
   });
 
   test('a delayed job, a dead one, and none', async () => {

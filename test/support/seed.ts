@@ -82,7 +82,7 @@ export function seedOf(database: () => Database): Seed {
     },
     reset: async () => {
       await sql(`truncate pgqueue.queue, pgqueue.work_queue, pgqueue.history, pgqueue.dead_letter, pgqueue.node,
-                 pgqueue.schedule, pgqueue.queue_config cascade`);
+                 pgqueue.schedule, pgqueue.queue_config, pgqueue.scheduler_report, pgqueue.explain_request cascade`);
       await sql(`update pgqueue.scheduler_lease set leader = null, expires = '-infinity', epoch = 0`);
     },
   };

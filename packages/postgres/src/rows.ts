@@ -56,6 +56,8 @@ export interface WorkQueueTable {
   started: Date | null;
   cancelled: Date | null;
   progress: unknown;
+  dispatched: Generated<Date | null>;
+  bundle: string | null;
 }
 
 /** A job that ended as done, cancelled or expired; partitioned by `finished`. */
@@ -108,9 +110,17 @@ export interface DeadLetterTable {
   errors: AttemptError[];
 }
 
-/** What a node can run, by task. */
+/** What a node can run, by task: payload versions, the timeout where a job has none, and whether it takes bundles whole. */
 export type NodeTasks = Readonly<
-  Record<string, { readonly min: number; readonly max: number; readonly timeoutMs: number | null }>
+  Record<
+    string,
+    {
+      readonly min: number;
+      readonly max: number;
+      readonly timeoutMs: number | null;
+      readonly batch?: boolean;
+    }
+  >
 >;
 
 /** A worker node: its present or last incarnation. */
@@ -135,6 +145,13 @@ export interface QueueConfigTable {
   paused: Stored<boolean>;
   pool: Stored<string>;
   retention: ColumnType<unknown, string | undefined, string>;
+  concurrency: number | null;
+  key_concurrency: number | null;
+  rate: number | null;
+  rate_burst: number | null;
+  key_rate: number | null;
+  key_rate_burst: number | null;
+  weight: Stored<number>;
   updated: Generated<Date>;
 }
 
@@ -213,6 +230,7 @@ export interface Tables {
   queue_config: QueueConfigTable;
   policy_state: { policy: string; epoch: BigInt8; state: unknown; saved: Date };
   scheduler_lease: { leader: string | null; epoch: BigInt8; expires: Date };
+  scheduler_report: { leader: string; epoch: BigInt8; written: Date; report: unknown };
   schedule: ScheduleTable;
   schedule_slot: { schedule: string; slot: Date; job: string };
   migration: {
@@ -224,4 +242,5 @@ export interface Tables {
   };
   job: JobView;
   queue_status: QueueStatusView;
+  queue_held: { queue: string; reason: string; jobs: string; at: Date };
 }

@@ -1,19 +1,21 @@
+import type { QueueLimits } from '@pgqueue/postgres';
+import { rateText } from '@pgqueue/postgres';
 import type { Command } from 'commander';
 import { withOperator } from '../context.ts';
-import { UsageError } from '../errors.ts';
 import { age, percent } from '../output/format.ts';
-import { duration } from '../parse.ts';
 import { examples } from './help.ts';
+import { addQueueSet } from './queue-set.ts';
 
 export function addQueues(program: Command): void {
   const queues = program.command('queues').description('Lists and configures queues.');
   addList(queues);
   addPause(queues, 'pause');
   addPause(queues, 'resume');
-  addSet(queues);
+  addQueueSet(queues);
   examples(queues, [
     ['queues list', 'depth and settings'],
     ['queues pause mail', 'starts no more of its jobs'],
+    ['queues set mail --concurrency 20', 'limits how many run'],
   ]);
 }
 
@@ -36,6 +38,7 @@ function addList(queues: Command): void {
           'dead',
           'oldest',
           'retry rate',
+          'limits',
         ];
         output.answer({ queues: list }, () =>
           list.length === 0
@@ -54,6 +57,7 @@ function addList(queues: Command): void {
                   queue.dead,
                   age(queue.oldestMs),
                   percent(queue.retryRate),
+                  limitsText(queue),
                 ]),
               ),
         );
@@ -81,28 +85,15 @@ function addPause(queues: Command, verb: 'pause' | 'resume'): void {
   examples(command, [[`queues ${verb} mail`, 'takes effect with the next tick']]);
 }
 
-function addSet(queues: Command): void {
-  const command = queues
-    .command('set')
-    .description('Changes the settings of a queue; what is not given stays as it is.')
-    .argument('<queue>', 'its name')
-    .option('--pool <pool>', 'the group of nodes that serves it')
-    .option('--retention <duration>', 'how long its HISTORY is kept; 0s keeps none', duration)
-    .action((queue: string, options: { pool?: string; retention?: number }, self: Command) => {
-      const { pool, retention } = options;
-      if (pool === undefined && retention === undefined)
-        throw new UsageError('give --pool, --retention, or both');
-      return withOperator(self, async (operator, output) => {
-        const settings = {
-          ...(pool === undefined ? {} : { pool }),
-          ...(retention === undefined ? {} : { retention }),
-        };
-        await operator.queues.set(queue, settings);
-        output.answer({ queue, ...settings }, () => `queue ${queue} is set`);
-      });
-    });
-  examples(command, [
-    ['queues set reports --pool slow', 'served by nodes started with --pool slow'],
-    ['queues set mail --retention 30d', 'keeps its history for a month'],
-  ]);
+/** `concurrency 5, rate 100/s burst 10`; null: nothing is set. */
+function limitsText(queue: QueueLimits): string | null {
+  const { concurrency, keyConcurrency, rate, keyRate, weight } = queue;
+  const parts = [
+    concurrency === null ? [] : [`concurrency ${concurrency}`],
+    keyConcurrency === null ? [] : [`key concurrency ${keyConcurrency}`],
+    rate === null ? [] : [`rate ${rateText(rate)}`],
+    keyRate === null ? [] : [`key rate ${rateText(keyRate)}`],
+    weight === 1 ? [] : [`weight ${weight}`],
+  ].flat();
+  return parts.length === 0 ? null : parts.join(', ');
 }

@@ -1,7 +1,7 @@
-import type { Status } from '@pgqueue/postgres';
+import type { QueueStatus, Status, StoredReport } from '@pgqueue/postgres';
 import type { Command } from 'commander';
 import { withOperator } from '../context.ts';
-import { age, percent } from '../output/format.ts';
+import { age, percent, printable } from '../output/format.ts';
 import type { Output } from '../output/output.ts';
 import { facts } from '../output/table.ts';
 import { examples } from './help.ts';
@@ -39,6 +39,7 @@ function statusText(status: Status, output: Output): string {
       'nodes',
       `${nodes.alive} alive, ${nodes.draining} draining, ${nodes.lost} lost, ${nodes.left} left; ${nodes.leases} of ${nodes.slots} slots in use`,
     ],
+    ...schedulerFacts(status.scheduler),
     ['done', `${totals.donePerSecond.toFixed(1)}/s over the last 5 minutes`],
     [
       'oldest snapshot',
@@ -59,6 +60,7 @@ function statusText(status: Status, output: Output): string {
       'claim age',
       'retry rate',
       'done 5m',
+      'held',
     ],
     status.queues.map((queue) => [
       queue.paused ? `${queue.queue} (paused)` : queue.queue,
@@ -71,8 +73,37 @@ function statusText(status: Status, output: Output): string {
       age(queue.claimAgeMs),
       percent(queue.retryRate),
       queue.done5m,
+      heldText(queue.held),
     ]),
   );
-  const warnings = status.warnings.map(({ message }) => `WARN  ${message}`);
+  const warnings = status.warnings.map(({ message }) => `WARN  ${printable(message)}`);
   return [overview, '', status.queues.length === 0 ? 'no queues yet' : queues, ...warnings].join('\n');
+}
+
+function schedulerFacts(report: StoredReport | null): readonly (readonly [string, string])[] {
+  if (report === null) return [];
+  const { ticks, forecast, shadow } = report;
+  const duration = (ms: number | null): string => (ms === null ? '-' : `${ms.toFixed(1)} ms`);
+  return [
+    ['policy', `${report.policy}, report of ${age(report.ageMs)} ago${report.stale ? ' (stale)' : ''}`],
+    [
+      'ticks',
+      `${ticks.count}, p50 ${duration(ticks.p50Ms)}, p99 ${duration(ticks.p99Ms)}, last batch ${ticks.lastBatch}, ${ticks.dispatched} dispatched`,
+    ],
+    ['lanes', `${report.lanes} known, ${report.inFlight} jobs in flight`],
+    ...(forecast === null || Object.keys(forecast).length === 0
+      ? []
+      : [['forecast', countsText(forecast)] as const]),
+    ...(shadow === null || shadow === undefined ? [] : [['shadow', JSON.stringify(shadow)] as const]),
+  ];
+}
+
+function heldText(held: QueueStatus['held']): string | null {
+  return held === null || Object.keys(held).length === 0 ? null : countsText(held);
+}
+
+function countsText(counts: Readonly<Record<string, number>>): string {
+  return Object.entries(counts)
+    .map(([name, count]) => `${name} ${count}`)
+    .join(', ');
 }

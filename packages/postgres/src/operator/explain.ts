@@ -1,63 +1,73 @@
-import { PgQueueError, unreachable } from '@pgqueue/core';
+import { PgQueueError } from '@pgqueue/core';
+import type { Hold } from '@pgqueue/core';
 import type { Database } from '../database.ts';
 import type { WaitFacts } from '../queries/explain.ts';
-import { aheadMax, readWaitFacts } from '../queries/explain.ts';
+import { readWaitFacts } from '../queries/explain.ts';
 import type { JobSummary } from '../queries/jobs.ts';
 import { readSummary } from '../queries/jobs.ts';
-
-/** One thing that a job waits for, or that says what became of it. */
-export type Reason =
-  | { readonly kind: 'delayed'; readonly until: Date | null; readonly ms: number; readonly tries: number }
-  | { readonly kind: 'queue_paused'; readonly queue: string }
-  | { readonly kind: 'no_leader' }
-  | {
-      readonly kind: 'no_capable_node';
-      readonly pool: string;
-      readonly task: string;
-      readonly payloadVersion: number;
-      /** Live nodes of the pool, none of which can run it. */
-      readonly nodes: number;
-    }
-  | {
-      readonly kind: 'no_free_slots';
-      readonly pool: string;
-      readonly slots: number;
-      readonly running: number;
-      readonly ready: number;
-    }
-  | { readonly kind: 'in_line'; readonly key: string; readonly ahead: number }
-  | { readonly kind: 'ready'; readonly pool: string; readonly itemsAhead: number }
-  | {
-      readonly kind: 'running';
-      readonly node: string;
-      readonly sinceMs: number;
-      readonly leaseEndsInMs: number;
-    }
-  | { readonly kind: 'node_silent'; readonly node: string; readonly ms: number | null }
-  | { readonly kind: 'cancel_asked' }
-  | { readonly kind: 'expiring' }
-  | { readonly kind: 'dead'; readonly reason: string; readonly error: string | null }
-  | { readonly kind: 'ended'; readonly outcome: string; readonly at: Date | null };
+import type { LeaderAnswer } from '../statements/report.ts';
+import type { Estimate } from './estimate.ts';
+import { estimateStart } from './estimate.ts';
+import type { Reason } from './reasons.ts';
 
 /** Why a job stands where it does. */
-export interface Explanation {
+export interface JobExplanation {
   readonly job: JobSummary;
   /** What it waits for, the first to be mended first; for a job that has ended, what became of it. */
   readonly reasons: readonly Reason[];
   /** Due jobs of its queue and key that come first; null where it does not wait for a turn. At most 100,000 are counted. */
   readonly ahead: number | null;
+  /** Jobs of all keys that the order would let go first, of those that the leader knows; null: it did not say, or can't. */
+  readonly aheadInOrder: number | null;
+  /** When it may start; null where it does not wait for a turn, or the leader did not answer. */
+  readonly start: Estimate | null;
+  /** Whose answer this is, and the time of the snapshot that was looked at; null: the leader was not asked, or gave none. */
+  readonly policy: { readonly name: string; readonly at: Date } | null;
 }
 
-/** Why a job is not running, or what it does. @throws {PgQueueError} `not_found` */
-export async function explain(database: Database, id: string): Promise<Explanation> {
+/** Asks the leader about a waiting job; undefined: no answer. */
+export type Ask = (id: string) => Promise<LeaderAnswer | undefined>;
+
+/**
+ * Why a job is not running, or what it does. A job that waits for its turn is asked about; when no answer comes, the rest is what the
+ * database alone can say. @throws {PgQueueError} `not_found`
+ */
+export async function explainJob(database: Database, id: string, ask: Ask): Promise<JobExplanation> {
+  const first = await readSummary(database, id);
+  if (first === undefined) throw jobNotFound(id);
+  if (first.status !== 'pending') return compose(database, first, undefined);
+  const answer = await ask(first.id);
+  // it may have gone on meanwhile: what it does now counts
   const job = await readSummary(database, id);
   if (job === undefined) throw jobNotFound(id);
-  const facts = job.finished === null ? await readWaitFacts(database, id) : undefined;
+  return compose(database, job, job.status === 'pending' && answer?.waits === true ? answer : undefined);
+}
+
+async function compose(
+  database: Database,
+  seen: JobSummary,
+  answer: LeaderAnswer | undefined,
+): Promise<JobExplanation> {
+  const facts = seen.finished === null ? await readWaitFacts(database, seen.id) : undefined;
+  // it has ended since it was read
+  const job = seen.finished === null && facts === undefined ? await readSummary(database, seen.id) : seen;
+  if (job === undefined) throw jobNotFound(seen.id);
+  if (facts === undefined) return { job, reasons: endedReasons(job), ...nothingAhead };
   return {
     job,
-    reasons: facts === undefined ? endedReasons(job) : waitReasons(job, facts),
-    ahead: facts?.jobsAhead ?? null,
+    reasons: waitReasons(job, facts, answer),
+    ahead: facts.jobsAhead,
+    aheadInOrder: answer?.ahead ?? null,
+    start: answer === undefined ? null : estimate(job, facts, answer),
+    policy: answer === undefined ? null : { name: answer.policy, at: new Date(answer.atMs) },
   };
+}
+
+const nothingAhead = { ahead: null, aheadInOrder: null, start: null, policy: null } as const;
+
+function estimate({ key, queue }: JobSummary, facts: WaitFacts, answer: LeaderAnswer): Estimate {
+  const { atMs: nowMs, holds, ahead: aheadInOrder, flow } = answer;
+  return estimateStart({ key, queue, nowMs, holds, aheadInOrder, flow, ahead: facts.jobsAhead ?? 0 });
 }
 
 export function jobNotFound(id: string): PgQueueError {
@@ -74,7 +84,7 @@ function endedReasons(job: JobSummary): readonly Reason[] {
 }
 
 /** The rule, without a database: what holds a job that has not ended. */
-export function waitReasons(job: JobSummary, facts: WaitFacts): readonly Reason[] {
+export function waitReasons(job: JobSummary, facts: WaitFacts, answer?: LeaderAnswer): readonly Reason[] {
   if (facts.startedAgoMs !== null) return runningReasons(job, facts);
   const reasons: Reason[] = [];
   if (facts.expired) reasons.push({ kind: 'expiring' });
@@ -85,15 +95,84 @@ export function waitReasons(job: JobSummary, facts: WaitFacts): readonly Reason[
   const isReady = job.position !== null;
   if (facts.paused && !isReady) reasons.push({ kind: 'queue_paused', queue: job.queue });
   if (facts.leader === null && !isReady) reasons.push({ kind: 'no_leader' });
+  if (job.status === 'pending') reasons.push(...policyReasons(job, facts, answer));
   const { pool, nodes, capable, slots, running, ready, itemsAhead } = facts;
   if (capable === 0) {
     const { task, payloadVersion } = job;
     reasons.push({ kind: 'no_capable_node', pool, task, payloadVersion, nodes });
-  } else if (running >= slots) {
+  } else if (running >= slots || holdsBy(answer, 'no_free_slot')) {
     reasons.push({ kind: 'no_free_slots', pool, slots, running, ready });
   }
   if (isReady) reasons.push({ kind: 'ready', pool, itemsAhead });
-  else if (facts.jobsAhead !== null) reasons.push({ kind: 'in_line', key: job.key, ahead: facts.jobsAhead });
+  else if (facts.jobsAhead !== null) {
+    const { key } = job;
+    const aheadInOrder = answer?.ahead ?? null;
+    reasons.push({ kind: 'in_line', key, ahead: facts.jobsAhead, aheadInOrder });
+  }
+  return reasons;
+}
+
+/** Rules that the database's own facts tell better: with what mends them. */
+const toldByFacts: ReadonlySet<string> = new Set(['paused_queue', 'no_capable_node', 'no_free_slot']);
+
+function holdsBy(answer: LeaderAnswer | undefined, gate: string): boolean {
+  return answer?.holds.some((hold) => hold.gate === gate) === true;
+}
+
+function policyReasons(
+  job: JobSummary,
+  facts: WaitFacts,
+  answer: LeaderAnswer | undefined,
+): readonly Reason[] {
+  if (answer === undefined) {
+    return [
+      ...(facts.leader === null ? [] : [{ kind: 'policy_unknown' } as const]),
+      ...limitReasons(job, facts),
+    ];
+  }
+  const told = ({ gate }: Hold): boolean =>
+    toldByFacts.has(gate) &&
+    (gate !== 'paused_queue' || facts.paused) &&
+    (gate !== 'no_capable_node' || facts.capable === 0) &&
+    (gate !== 'no_free_slot' || facts.capable > 0);
+  return [
+    ...(answer.failed === null
+      ? []
+      : [{ kind: 'policy_failed', policy: answer.policy, message: answer.failed } as const]),
+    ...answer.holds
+      .filter((hold) => !told(hold))
+      .map(({ gate, message, untilMs }): Reason => {
+        return { kind: 'held', gate, message, until: untilMs === null ? null : new Date(untilMs) };
+      }),
+  ];
+}
+
+/** The limits of queue_config, counted from the work items: what can be said without a leader. */
+function limitReasons({ queue, key }: JobSummary, facts: WaitFacts): readonly Reason[] {
+  const { concurrency, keyConcurrency, queueInFlight, keyInFlight, rate, keyRate } = facts;
+  const reasons: Reason[] = [];
+  if (concurrency !== null && queueInFlight >= concurrency) {
+    reasons.push({
+      kind: 'limit',
+      limit: 'concurrency',
+      queue,
+      key,
+      inFlight: queueInFlight,
+      max: concurrency,
+    });
+  }
+  if (keyConcurrency !== null && keyInFlight >= keyConcurrency) {
+    reasons.push({
+      kind: 'limit',
+      limit: 'key_concurrency',
+      queue,
+      key,
+      inFlight: keyInFlight,
+      max: keyConcurrency,
+    });
+  }
+  if (rate !== null) reasons.push({ kind: 'rate', limit: 'rate', queue, rate });
+  if (keyRate !== null) reasons.push({ kind: 'rate', limit: 'key_rate', queue, rate: keyRate });
   return reasons;
 }
 
@@ -116,42 +195,3 @@ function runningReasons(job: JobSummary, facts: WaitFacts): readonly Reason[] {
 }
 
 const silentMs = 15_000;
-
-/** A reason in words. `age` writes a length of time. */
-export function reasonText(reason: Reason, age: (ms: number) => string): string {
-  switch (reason.kind) {
-    case 'delayed': {
-      const why =
-        reason.tries > 0 ? ` after ${reason.tries} failed ${reason.tries === 1 ? 'try' : 'tries'}` : '';
-      return `delayed${why}: due in ${age(reason.ms)}, at ${reason.until?.toISOString() ?? 'an unknown time'}`;
-    }
-    case 'queue_paused':
-      return `queue ${reason.queue} is paused: "pgqueue queues resume ${reason.queue}"`;
-    case 'no_leader':
-      return 'no scheduler leads: start one with "pgqueue scheduler"';
-    case 'no_capable_node':
-      return reason.nodes === 0
-        ? `no node lives in pool ${reason.pool}: start a worker`
-        : `none of the ${reason.nodes} live nodes of pool ${reason.pool} runs task ${reason.task} with payloads of version ${reason.payloadVersion}`;
-    case 'no_free_slots':
-      return `no free slots: ${reason.running} jobs run in the ${reason.slots} slots of pool ${reason.pool} that can take it, ${reason.ready} more are ready`;
-    case 'in_line':
-      return `waits for its turn: ${reason.ahead >= aheadMax ? `${aheadMax} or more` : reason.ahead} jobs of key ${JSON.stringify(reason.key)} come first`;
-    case 'ready':
-      return `scheduled: the next free node of pool ${reason.pool} takes it, after ${reason.itemsAhead} others`;
-    case 'running':
-      return `runs on ${reason.node} for ${age(reason.sinceMs)}; its lease ${reason.leaseEndsInMs < 0 ? 'ended' : 'ends'} ${reason.leaseEndsInMs < 0 ? `${age(-reason.leaseEndsInMs)} ago` : `in ${age(reason.leaseEndsInMs)}`}`;
-    case 'node_silent':
-      return `node ${reason.node} gives no sign of life${reason.ms === null ? '' : ` for ${age(reason.ms)}`}: "pgqueue nodes reset ${reason.node}" takes its jobs back at once`;
-    case 'cancel_asked':
-      return 'its cancellation was asked for; its node is told with the next heartbeat';
-    case 'expiring':
-      return 'its expires_at has passed: the scheduler ends it as expired';
-    case 'dead':
-      return `dead (${reason.reason})${reason.error === null ? '' : `: ${reason.error}`}; "pgqueue dead redrive" puts it back`;
-    case 'ended':
-      return `${reason.outcome} at ${reason.at?.toISOString() ?? 'an unknown time'}`;
-    default:
-      return unreachable(reason);
-  }
-}

@@ -1,11 +1,13 @@
-import { durationMs, PgQueueError, throwProblems, toJobRow } from '@pgqueue/core';
-import type { Duration, JobOptions } from '@pgqueue/core';
+import { PgQueueError, throwProblems, toJobRow } from '@pgqueue/core';
+import type { JobOptions } from '@pgqueue/core';
 import type { Database, DatabaseOptions } from '../database.ts';
 import { openDatabase } from '../database.ts';
 import type { NodeInfo } from '../queries/nodes.ts';
 import { isKnownNode, listNodes } from '../queries/nodes.ts';
+import type { QueueSettings } from '../queries/queue-settings.ts';
+import { configureQueue } from '../queries/queue-settings.ts';
 import type { QueueInfo } from '../queries/queues.ts';
-import { configureQueue, listQueues } from '../queries/queues.ts';
+import { listQueues } from '../queries/queues.ts';
 import type { ScheduleInfo } from '../queries/schedules.ts';
 import { listSchedules } from '../queries/schedules.ts';
 import { checkSchemaVersion } from '../schema.ts';
@@ -16,8 +18,9 @@ import type { DeadOperator } from './dead.ts';
 import { operateDead } from './dead.ts';
 import type { Diagnosis } from './doctor.ts';
 import { diagnose } from './doctor.ts';
-import type { Explanation } from './explain.ts';
-import { explain } from './explain.ts';
+import { answerWithinMs, askLeader } from './ask.ts';
+import type { JobExplanation } from './explain.ts';
+import { explainJob } from './explain.ts';
 import type { JobsOperator } from './jobs.ts';
 import { operateJobs } from './jobs.ts';
 import type { Status } from './status.ts';
@@ -47,10 +50,11 @@ export interface Operator {
     /** No more of its jobs are scheduled; those that are ready or running go on. */
     readonly pause: (queue: string) => Promise<void>;
     readonly resume: (queue: string) => Promise<void>;
-    readonly set: (
-      queue: string,
-      settings: { readonly pool?: string; readonly retention?: Duration },
-    ) => Promise<void>;
+    /**
+     * Changes settings, limits among them; they count from the scheduler's next tick on, which this wakes.
+     * @throws {PgQueueError} `configuration`, with all problems at once
+     */
+    readonly set: (queue: string, settings: QueueSettings) => Promise<void>;
   };
   readonly nodes: {
     readonly list: () => Promise<readonly NodeInfo[]>;
@@ -70,8 +74,12 @@ export interface Operator {
     readonly remove: (name: string) => Promise<void>;
   };
   readonly status: () => Promise<Status>;
-  /** @throws {PgQueueError} `not_found` */
-  readonly explain: (id: string) => Promise<Explanation>;
+  /**
+   * Why a job is not running, or what it does. Of one that waits for its turn the leading scheduler is asked, and waited for
+   * `waitMs` (default 2000; 0: not asked); without its answer, the rest is what the database alone can say.
+   * @throws {PgQueueError} `not_found`
+   */
+  readonly explain: (id: string, options?: { readonly waitMs?: number }) => Promise<JobExplanation>;
   readonly doctor: (options?: { readonly mend?: boolean }) => Promise<Diagnosis>;
   /** @throws {PgQueueError} `schema_version` where these packages can't work with the schema that is there */
   readonly check: () => Promise<void>;
@@ -98,7 +106,8 @@ export function createOperator(options: DatabaseOptions): Operator {
     },
     schedules: operateSchedules(database),
     status: () => readStatus(database),
-    explain: (id) => explain(database, id),
+    explain: (id, { waitMs = answerWithinMs } = {}) =>
+      explainJob(database, id, (job) => askLeader(database, job, waitMs)),
     doctor: (options) => diagnose(database, options),
     check: () => checkSchemaVersion(database, database.schema),
     close: database.close,
@@ -106,18 +115,15 @@ export function createOperator(options: DatabaseOptions): Operator {
 }
 
 function operateQueues(database: Database): Operator['queues'] {
+  const set = async (queue: string, settings: QueueSettings): Promise<void> => {
+    await configureQueue(database, queue, settings);
+    await wakeSchedulers(database);
+  };
   return {
     list: () => listQueues(database),
-    pause: (queue) => configureQueue(database, queue, { paused: true }),
-    resume: async (queue) => {
-      await configureQueue(database, queue, { paused: false });
-      await wakeSchedulers(database);
-    },
-    set: (queue, { pool, retention }) =>
-      configureQueue(database, queue, {
-        ...(pool === undefined ? {} : { pool }),
-        ...(retention === undefined ? {} : { retentionMs: durationMs(retention, 'retention') }),
-      }),
+    pause: (queue) => set(queue, { paused: true }),
+    resume: (queue) => set(queue, { paused: false }),
+    set,
   };
 }
 

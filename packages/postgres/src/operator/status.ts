@@ -1,22 +1,42 @@
+import { own } from '@pgqueue/core';
 import type { Database } from '../database.ts';
 import { listNodes } from '../queries/nodes.ts';
 import type { QueueInfo } from '../queries/queues.ts';
 import { listQueues } from '../queries/queues.ts';
+import type { StoredReport } from '../queries/report.ts';
+import { readReport } from '../queries/report.ts';
 import type { LeaderInfo, OldestSnapshot, UnservedJobs } from '../queries/system.ts';
 import { readLeader, readOldestSnapshot, readSchemaVersion, readUnserved } from '../queries/system.ts';
+import type { ReportedFault } from '../statements/report.ts';
 
 /** Something that keeps jobs from running, or the database from being cleaned up. */
 export type Warning =
   | { readonly kind: 'no_leader'; readonly message: string }
   | { readonly kind: 'no_capable_node'; readonly message: string; readonly unserved: UnservedJobs }
-  | { readonly kind: 'old_snapshot'; readonly message: string; readonly snapshot: OldestSnapshot };
+  | { readonly kind: 'old_snapshot'; readonly message: string; readonly snapshot: OldestSnapshot }
+  | {
+      /** A gate, an order or the policy itself fails: ticks go on without it, or hold what it should decide. */
+      readonly kind: 'policy_fault';
+      readonly message: string;
+      readonly policy: string;
+      readonly fault: ReportedFault;
+    }
+  | { readonly kind: 'silent_leader'; readonly message: string };
+
+/** A queue, and why its jobs are held. */
+export interface QueueStatus extends QueueInfo {
+  /** Jobs of the leader's last snapshot by reason, the most frequent first; null where no report says. */
+  readonly held: Readonly<Record<string, number>> | null;
+}
 
 /** The whole installation at one look. */
 export interface Status {
   readonly schema: string;
   readonly schemaVersion: number;
   readonly leader: LeaderInfo;
-  readonly queues: readonly QueueInfo[];
+  /** What the leading scheduler knows: its ticks, why jobs are held, faults of its policy. Null: it has not said anything yet. */
+  readonly scheduler: StoredReport | null;
+  readonly queues: readonly QueueStatus[];
   /** Over all queues. */
   readonly totals: {
     readonly delayed: number;
@@ -48,9 +68,10 @@ const windowSeconds = 300;
 
 /** How the installation does. Counts every waiting job: ask seconds apart, not milliseconds. */
 export async function readStatus(database: Database): Promise<Status> {
-  const [schemaVersion, leader, queues, nodes, oldestSnapshot, unserved] = await Promise.all([
+  const [schemaVersion, leader, scheduler, queues, nodes, oldestSnapshot, unserved] = await Promise.all([
     readSchemaVersion(database),
     readLeader(database),
+    readReport(database),
     listQueues(database),
     listNodes(database),
     readOldestSnapshot(database),
@@ -63,7 +84,8 @@ export async function readStatus(database: Database): Promise<Status> {
     schema: database.schema,
     schemaVersion,
     leader,
-    queues,
+    scheduler,
+    queues: queues.map((queue) => ({ ...queue, held: heldIn(scheduler, queue.queue) })),
     totals: {
       delayed: sum(({ delayed }) => delayed),
       pending: sum(({ pending }) => pending),
@@ -82,8 +104,35 @@ export async function readStatus(database: Database): Promise<Status> {
       leases: nodes.reduce((all, { leases }) => all + leases, 0),
     },
     oldestSnapshot,
-    warnings: warningsOf(leader, unserved, oldestSnapshot),
+    warnings: [...warningsOf(leader, unserved, oldestSnapshot), ...reportWarnings(leader, scheduler)],
   };
+}
+
+function heldIn(report: StoredReport | null, queue: string): QueueStatus['held'] {
+  if (report === null || report.stale) return null;
+  const held = Object.entries(own(report.held, queue) ?? {});
+  return Object.fromEntries(held.toSorted(([, a], [, b]) => b - a));
+}
+
+function reportWarnings({ leader }: LeaderInfo, report: StoredReport | null): readonly Warning[] {
+  if (report === null || leader === null) return [];
+  if (report.stale) {
+    // a new leader has not reported yet; one that was silent for so long may have stopped to tick
+    if (report.leader !== leader) return [];
+    const message = `scheduler ${leader} leads, but has reported nothing for ${seconds(report.ageMs)}: does it still tick?`;
+    return [{ kind: 'silent_leader', message }];
+  }
+  const { policy } = report;
+  return report.faults.map((fault) => {
+    const times = fault.count === 1 ? 'once' : `${fault.count} times`;
+    const since = seconds(report.ageMs + fault.firstAgoMs);
+    const message = `policy ${policy}: ${fault.part} failed ${times}, first ${since} ago: ${fault.message}`;
+    return { kind: 'policy_fault', message, policy, fault };
+  });
+}
+
+function seconds(ms: number): string {
+  return `${Math.round(ms / 1_000)} s`;
 }
 
 function warningsOf(

@@ -1,9 +1,10 @@
-import { PgQueueError } from '@pgqueue/core';
+import type { Rate } from '@pgqueue/core';
 import { sql } from 'kysely';
 import type { Database } from '../database.ts';
+import type { QueueLimits } from './queue-settings.ts';
 
 /** A queue: its settings, and its jobs in numbers. */
-export interface QueueInfo {
+export interface QueueInfo extends QueueLimits {
   readonly queue: string;
   readonly paused: boolean;
   readonly pool: string;
@@ -30,11 +31,20 @@ export async function listQueues({ kysely }: Database): Promise<readonly QueueIn
     .selectFrom('queue_status as s')
     .leftJoin('queue_config as c', 'c.queue', 's.queue')
     .selectAll('s')
-    .select(
+    .select([
+      'c.concurrency',
+      'c.key_concurrency',
+      'c.rate',
+      'c.rate_burst',
+      'c.key_rate',
+      'c.key_rate_burst',
+    ])
+    .select([
+      sql<number>`coalesce(c.weight, 1)`.as('weight'),
       sql<number>`extract(epoch from coalesce(c.retention, interval '7 days'))::float8 * 1000`.as(
         'retention_ms',
       ),
-    )
+    ])
     .orderBy('s.queue')
     .execute();
   const ms = (seconds: number | null): number | null => (seconds === null ? null : seconds * 1_000);
@@ -43,6 +53,11 @@ export async function listQueues({ kysely }: Database): Promise<readonly QueueIn
     paused: row.paused,
     pool: row.pool,
     retentionMs: row.retention_ms,
+    concurrency: row.concurrency,
+    keyConcurrency: row.key_concurrency,
+    rate: rateOf(row.rate, row.rate_burst),
+    keyRate: rateOf(row.key_rate, row.key_rate_burst),
+    weight: row.weight,
     delayed: Number(row.delayed),
     pending: Number(row.pending),
     ready: Number(row.ready),
@@ -56,37 +71,6 @@ export async function listQueues({ kysely }: Database): Promise<readonly QueueIn
   }));
 }
 
-export interface QueueSettings {
-  readonly paused?: boolean;
-  /** The group of nodes that serves it. Work items that exist already stay with the pool they were given. */
-  readonly pool?: string;
-  /** How long its HISTORY is kept; 0 keeps none. */
-  readonly retentionMs?: number;
-}
-
-/** Changes what is given and leaves the rest; the queue needs no job to exist. @throws {PgQueueError} `configuration` */
-export async function configureQueue(
-  { kysely }: Database,
-  queue: string,
-  { paused, pool, retentionMs }: QueueSettings,
-): Promise<void> {
-  checkName('queue', queue);
-  if (pool !== undefined) checkName('pool', pool);
-  const given = {
-    ...(paused === undefined ? {} : { paused }),
-    ...(pool === undefined ? {} : { pool }),
-    ...(retentionMs === undefined ? {} : { retention: `${retentionMs} milliseconds` }),
-  };
-  await kysely
-    .insertInto('queue_config')
-    .values({ queue, ...given })
-    .onConflict((conflict) =>
-      conflict.column('queue').doUpdateSet({ queue, ...given, updated: sql<Date>`clock_timestamp()` }),
-    )
-    .execute();
-}
-
-function checkName(what: string, name: string): void {
-  if (name.length >= 1 && name.length <= 100 && !name.includes('\u0000')) return;
-  throw new PgQueueError('configuration', `${what} must be a text of 1 to 100 characters`);
+function rateOf(perSecond: number | null, burst: number | null): Rate | null {
+  return perSecond === null || burst === null ? null : { perSecond, burst };
 }

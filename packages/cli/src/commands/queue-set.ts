@@ -1,0 +1,126 @@
+import { parseDuration } from '@pgqueue/core';
+import type { QueueSettings, RateSetting } from '@pgqueue/postgres';
+import type { Command } from 'commander';
+import { withOperator } from '../context.ts';
+import { UsageError } from '../errors.ts';
+import { examples } from './help.ts';
+
+/** As they are given: texts, so that all problems can be told at once; false: `--no-…`. */
+interface SetOptions {
+  readonly pool?: string;
+  readonly retention?: string;
+  readonly concurrency?: string | false;
+  readonly keyConcurrency?: string | false;
+  readonly rate?: string | false;
+  readonly burst?: string;
+  readonly keyRate?: string | false;
+  readonly keyBurst?: string;
+  readonly weight?: string | false;
+}
+
+export function addQueueSet(queues: Command): void {
+  const command = queues
+    .command('set')
+    .description(
+      'Changes the settings of a queue; what is not given stays as it is. Limits count from the next tick on.',
+    )
+    .argument('<queue>', 'its name')
+    .option('--pool <pool>', 'the group of nodes that serves it')
+    .option('--retention <duration>', 'how long its HISTORY is kept; 0s keeps none')
+    .option('--concurrency <n>', 'how many of its jobs may be in flight (ready or running)')
+    .option('--no-concurrency', 'takes that limit away')
+    .option('--key-concurrency <n>', 'the same for each of its keys')
+    .option('--no-key-concurrency', 'takes that limit away')
+    .option('--rate <rate>', 'how many of its jobs start in a time: 100/s, 5/m, 20/h')
+    .option('--burst <n>', 'with --rate: how many may go at once (default: those of a second)')
+    .option('--no-rate', 'takes that limit away')
+    .option('--key-rate <rate>', 'the same for each of its keys')
+    .option('--key-burst <n>', 'with --key-rate: how many may go at once')
+    .option('--no-key-rate', 'takes that limit away')
+    .option('--weight <weight>', 'its share beside other queues, where the policy knows shares')
+    .option('--no-weight', 'gives it weight 1 again')
+    .action((queue: string, options: SetOptions, self: Command) => {
+      const settings = settingsOf(options);
+      return withOperator(self, async (operator, output) => {
+        await operator.queues.set(queue, settings);
+        output.answer({ queue, ...settings }, () => `queue ${queue} is set`);
+      });
+    });
+  examples(command, [
+    ['queues set reports --pool slow', 'served by nodes started with --pool slow'],
+    ['queues set mail --retention 30d', 'keeps its history for a month'],
+    ['queues set mail --key-concurrency 1 --rate 100/s --burst 10', 'limits, from the next tick on'],
+    ['queues set mail --no-rate', 'takes one away'],
+  ]);
+}
+
+/** @throws {UsageError} with all problems at once */
+function settingsOf(options: SetOptions): QueueSettings {
+  const { pool, retention, concurrency, keyConcurrency, rate, keyRate, weight } = options;
+  const problems: string[] = [];
+  const read = reader(problems);
+  const retentionMs = retention === undefined ? undefined : parseDuration(retention);
+  if (retention !== undefined && retentionMs === undefined) {
+    problems.push('--retention must be a duration, such as 500ms, 30s, 5m, 2h or 7d');
+  }
+  const given: QueueSettings = {
+    ...(pool === undefined ? {} : { pool }),
+    ...(retentionMs === undefined ? {} : { retention: retentionMs }),
+    ...(concurrency === undefined ? {} : { concurrency: read.count('--concurrency', concurrency) }),
+    ...(keyConcurrency === undefined
+      ? {}
+      : { keyConcurrency: read.count('--key-concurrency', keyConcurrency) }),
+    ...(rate === undefined ? {} : { rate: read.rate('--rate', rate, options.burst) }),
+    ...(keyRate === undefined ? {} : { keyRate: read.rate('--key-rate', keyRate, options.keyBurst) }),
+    ...(weight === undefined ? {} : { weight: read.number('--weight', weight, 0) }),
+  };
+  if (options.burst !== undefined && typeof rate !== 'string') problems.push('--burst needs --rate');
+  if (options.keyBurst !== undefined && typeof keyRate !== 'string')
+    problems.push('--key-burst needs --key-rate');
+  if (problems.length === 0 && Object.keys(given).length === 0)
+    problems.push(
+      'give at least one of --pool, --retention, --concurrency, --key-concurrency, --rate, --key-rate, --weight',
+    );
+  if (problems.length > 0) throw new UsageError(problems.join('; '));
+  return given;
+}
+
+interface Reader {
+  readonly count: (name: string, text: string | false) => number | null;
+  readonly number: (name: string, text: string | false, above: number) => number | null;
+  readonly rate: (name: string, text: string | false, burst: string | undefined) => RateSetting | null;
+}
+
+/** What can't be read is null, and a problem. */
+function reader(problems: string[]): Reader {
+  const wrong = (problem: string): null => {
+    problems.push(problem);
+    return null;
+  };
+  const count: Reader['count'] = (name, text) => {
+    if (text === false) return null;
+    return /^\d{1,9}$/.test(text) ? Number(text) : wrong(`${name} must be a whole number from 0`);
+  };
+  const number: Reader['number'] = (name, text, above) => {
+    if (text === false) return null;
+    const value = Number(text);
+    const isNumber = text.trim() !== '' && Number.isFinite(value) && value > above;
+    return isNumber ? value : wrong(`${name} must be a number above ${above}`);
+  };
+  const rate: Reader['rate'] = (name, text, burstText) => {
+    const burst = burstText === undefined ? null : burstOf(name.replace('rate', 'burst'), burstText);
+    if (text === false) return null;
+    const [, jobs, unit = ''] = /^(\d+(?:\.\d+)?)\/([smhd])$/.exec(text) ?? [];
+    const perSecond = Number(jobs) / (unitSeconds[unit] ?? Number.NaN);
+    if (!(perSecond > 0)) return wrong(`${name} must be jobs in a time, such as 100/s, 5/m, 20/h or 50/d`);
+    return { perSecond, ...(burst === null ? {} : { burst }) };
+  };
+  const burstOf = (name: string, text: string): number | null => {
+    const value = Number(text);
+    const isBurst = text.trim() !== '' && Number.isFinite(value) && value >= 1;
+    return isBurst ? value : wrong(`${name} must be a number from 1`);
+  };
+  return { count, number, rate };
+}
+
+const unitSeconds: Readonly<Record<string, number>> = { s: 1, m: 60, h: 3_600, d: 86_400 };

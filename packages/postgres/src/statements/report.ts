@@ -1,0 +1,113 @@
+import type { HeldCounts, Hold, JobFacts } from '@pgqueue/core';
+import type { Leader } from './sweeps.ts';
+import type { Target } from './target.ts';
+
+/** Something of the policy that failed, lately. */
+export interface ReportedFault {
+  /** A gate, an order, or the policy itself. */
+  readonly part: string;
+  readonly message: string;
+  readonly count: number;
+  /** Before the report was written. */
+  readonly firstAgoMs: number;
+  readonly lastAgoMs: number;
+}
+
+/** What the leader knows and nobody else: its own words in `scheduler_report`, plain JSON. */
+export interface SchedulerReport {
+  readonly policy: string;
+  /** Held jobs of its last snapshot, by queue and reason. */
+  readonly held: HeldCounts;
+  readonly ticks: {
+    /** Since it leads. */
+    readonly count: number;
+    /** Of the last few hundred. Null: there was none. */
+    readonly p50Ms: number | null;
+    readonly p99Ms: number | null;
+    /** Jobs in the last batch that had any. */
+    readonly lastBatch: number;
+    readonly dispatched: number;
+  };
+  /** Keys of queues with waiting jobs that it knows of. */
+  readonly lanes: number;
+  /** Work items. */
+  readonly inFlight: number;
+  readonly faults: readonly ReportedFault[];
+  /** What the order forecasts (deadlines that will be missed), by name. */
+  readonly forecast: Readonly<Record<string, number>> | null;
+  /** How a second policy that runs beside it differs. */
+  readonly shadow: unknown;
+}
+
+/** Replaces the leader's report. @throws PQ002 when this scheduler no longer leads in this epoch */
+export async function writeReport(
+  { query, schema }: Target,
+  { leader, epoch }: Leader,
+  report: SchedulerReport,
+): Promise<void> {
+  await query(`select ${schema}.report($1, $2, $3::jsonb)`, [leader, epoch, JSON.stringify(report)]);
+}
+
+/** A question to the leader: why a job waits. A tick reads the open ones (`open_explains`). */
+export interface OpenExplain {
+  readonly n: number;
+  readonly job: string;
+}
+
+/** What the leader says about a job. Plain JSON: it goes through `explain_request`. */
+export interface LeaderAnswer {
+  /** False: by now the job does not wait; the rest says nothing then. */
+  readonly waits: boolean;
+  readonly policy: string;
+  /** The time of the snapshot that it looked at, by the database's clock. */
+  readonly atMs: number;
+  /** Every rule that holds the job. */
+  readonly holds: readonly Hold[];
+  /** Jobs that the order would let go first, of those that the leader knows; null: it can't say. */
+  readonly ahead: number | null;
+  readonly flow: Flow;
+  /** The policy failed when it was asked, with this message. */
+  readonly failed: string | null;
+}
+
+/** Jobs dispatched lately: what an estimate rests on. */
+export interface Flow {
+  readonly windowMs: number;
+  /** Of the job's key; null: there are too many keys to count them all. */
+  readonly key: number | null;
+  readonly queue: number;
+  readonly all: number;
+}
+
+/** False: nobody waits for this answer any more. @throws PQ002 when this scheduler no longer leads in this epoch */
+export async function answerExplain(
+  { query, schema }: Target,
+  { leader, epoch }: Leader,
+  { n, answer }: { readonly n: number; readonly answer: LeaderAnswer },
+): Promise<boolean> {
+  const [row] = await query<{ answered: boolean }>(
+    `select ${schema}.answer_explain($1, $2, $3, $4::jsonb) as answered`,
+    [leader, epoch, n, JSON.stringify(answer)],
+  );
+  return row?.answered === true;
+}
+
+/** A waiting job, and when the first job of its key that waits for a retry or the end of a snooze is due. */
+export interface WaitingFacts {
+  readonly job: JobFacts;
+  readonly retryDueMs: number | null;
+}
+
+/** Undefined: it does not wait, or not yet. */
+export async function readWaitingJob(
+  { query, schema }: Target,
+  id: string,
+): Promise<WaitingFacts | undefined> {
+  const [row] = await query<{ facts: (JobFacts & { readonly retryDueMs: number | null }) | null }>(
+    `select ${schema}.waiting_job($1::uuid) as facts`,
+    [id],
+  );
+  if (row === undefined || row.facts === null) return undefined;
+  const { retryDueMs, ...job } = row.facts;
+  return { job, retryDueMs };
+}
