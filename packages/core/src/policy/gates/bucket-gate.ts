@@ -1,0 +1,253 @@
+import type { Json } from '../../job/job.ts';
+import type { Gate, OpenGate, Verdict } from '../gate.ts';
+import type { Written } from '../policy.ts';
+import type { Candidate, JobFacts, Rate, Snapshot } from '../snapshot.ts';
+import { own } from '../snapshot.ts';
+import type { Bucket, Buckets } from './buckets.ts';
+import { charge, forgettable, fullBucket, levelAt, present, readyMs, savedBuckets } from './buckets.ts';
+import type { Costs } from './group.ts';
+import { sayError, sayMs, sayNumber } from './words.ts';
+
+/** What makes a rate limit, for one plan. */
+export interface BucketRules {
+  readonly groupOf: (job: JobFacts) => string | null;
+  readonly costsOf: (job: JobFacts) => Costs;
+  /** Of one name of the costs; null: no limit. */
+  readonly rateOf: (value: string, job: JobFacts, name: string) => Rate | null;
+  readonly label: (job: JobFacts, value: string) => string;
+  readonly held: Exclude<Verdict, 'admit'>;
+}
+
+/** What one job of a plan took: of which bucket, how much. */
+type Charge = readonly [bucket: string, amount: number];
+
+/**
+ * The charges of each plan by job, beside its state, not in it: they would make every saved state some ids longer. A state that
+ * comes without them (a new leader's) was saved with its batch: it counts as written in full, which is never too little.
+ */
+const chargesOf = new WeakMap<object, ReadonlyMap<string, readonly Charge[]>>();
+
+/** The parts of a gate that keeps token buckets as its state. `rules`: null where nothing has a rate at present. */
+export function bucketGate(
+  name: string,
+  rules: (snapshot: Snapshot) => BucketRules | null,
+): Gate & Required<Pick<Gate, 'initial' | 'written' | 'restore'>> {
+  return {
+    name,
+    onError: 'hold',
+    initial: {},
+    restore: (saved, savedMs) => {
+      const buckets = Object.entries(savedBuckets(saved));
+      return Object.fromEntries(buckets.map(([key, bucket]) => [key, settled(bucket, savedMs)]));
+    },
+    open: (snapshot, state) => {
+      const found = rules(snapshot);
+      return found === null ? noRates : openBuckets(found, snapshot.nowMs, state as Buckets);
+    },
+    written: (state, written) => writeBuckets(state as Buckets, written),
+  };
+}
+
+const noRates: OpenGate = { admits: () => 'admit', why: () => ({ message: 'it may go', untilMs: null }) };
+
+/** After what was spent of it was written. */
+function settled(bucket: Bucket, atMs: number): Bucket {
+  const spent = bucket[4] ?? 0;
+  return spent === 0 ? bucket : charge(bucket, atMs, spent);
+}
+
+/** Anchored at the time of the write, by the clock that the rate is measured with: no token is lost between two plans. */
+function writeBuckets(state: Buckets, { atMs, ids }: Written): Json {
+  const charges = chargesOf.get(state);
+  const entries = Object.entries(state);
+  if (!entries.some(([, bucket]) => (bucket[4] ?? 0) > 0)) return state;
+  const took = new Map<string, number>();
+  for (const [id, ofJob] of charges ?? []) {
+    if (!ids.has(id)) continue;
+    for (const [key, amount] of ofJob) took.set(key, (took.get(key) ?? 0) + amount);
+  }
+  const after = (key: string, bucket: Bucket): Bucket => {
+    const [level, sinceMs, perSecond, burst, planned = 0] = bucket;
+    if (planned === 0) return bucket;
+    const spent = charges === undefined ? planned : (took.get(key) ?? 0);
+    // of which nothing was written: it stays as it was
+    return spent === 0 ? [level, sinceMs, perSecond, burst] : charge(bucket, atMs, spent);
+  };
+  return Object.fromEntries(entries.map(([key, bucket]) => [key, after(key, bucket)]));
+}
+
+/** The buckets during one plan. */
+interface Open {
+  readonly rules: BucketRules;
+  readonly nowMs: number;
+  readonly before: Buckets;
+  /** Those that were looked at, with what this plan spent. */
+  readonly seen: Map<string, Bucket>;
+  readonly spent: Map<string, number>;
+  readonly charges: Map<string, readonly Charge[]>;
+  /** The job that was asked about last: a user's function is not asked again when it goes. */
+  asked: Asked | undefined;
+  /** By bucket: the least that a held job takes of it. */
+  readonly held: Map<string, number>;
+}
+
+/** A job and what it takes. */
+interface Asked {
+  readonly job: Candidate;
+  readonly value: string | null;
+  readonly costs: Costs;
+}
+
+/** Where a job does not fit. */
+interface Short {
+  readonly key: string;
+  readonly value: string;
+  readonly name: string;
+  readonly amount: number;
+  readonly left: number;
+  readonly rate: Rate;
+  readonly readyMs: number | null;
+}
+
+function openBuckets(rules: BucketRules, nowMs: number, before: Buckets): OpenGate {
+  const open: Open = {
+    rules,
+    nowMs,
+    before,
+    seen: new Map(),
+    spent: new Map(),
+    charges: new Map(),
+    asked: undefined,
+    held: new Map(),
+  };
+  return {
+    admits: (job) => {
+      const short = findShort(open, job);
+      if (short === undefined) return 'admit';
+      open.held.set(short.key, Math.min(short.amount, open.held.get(short.key) ?? Infinity));
+      return rules.held;
+    },
+    take: (job) => spend(open, job),
+    why: (job) => {
+      try {
+        const short = findShort(open, job);
+        return { message: explain(open, job, short), untilMs: short?.readyMs ?? null };
+      } catch (error) {
+        return { message: sayError(error), untilMs: null };
+      }
+    },
+    nextMs: () => nextMs(open),
+    state: () => stateOf(open),
+  };
+}
+
+function look(open: Open, job: Candidate): Asked {
+  const value = open.rules.groupOf(job);
+  const asked = { job, value, costs: value === null ? [] : open.rules.costsOf(job) };
+  open.asked = asked;
+  return asked;
+}
+
+/** Of the buckets from which a job takes, the one that holds enough last of all. @throws {Error} what the rules throw */
+function findShort(open: Open, job: Candidate): Short | undefined {
+  const { rules, nowMs, spent } = open;
+  const { value, costs } = look(open, job);
+  if (value === null) return undefined;
+  let worst: Short | undefined;
+  for (const [name, amount] of costs) {
+    const rate = rules.rateOf(value, job, name);
+    if (rate === null || amount === 0) continue;
+    const key = bucketName(value, name);
+    const bucket = bucketFor(open, key, rate);
+    const gone = spent.get(key) ?? 0;
+    const left = levelAt(bucket, nowMs) - gone;
+    if (left >= amount) continue;
+    const short = {
+      key,
+      value,
+      name,
+      amount,
+      left,
+      rate,
+      readyMs: readyMs(charge(bucket, nowMs, gone), amount),
+    };
+    if (worst === undefined || later(short.readyMs, worst.readyMs)) worst = short;
+  }
+  return worst;
+}
+
+/** After all that the plan spent. */
+function nextMs({ held, seen, spent, nowMs }: Open): number | null {
+  let first = Infinity;
+  for (const [key, amount] of held) {
+    const bucket = seen.get(key);
+    if (bucket === undefined) continue;
+    first = Math.min(first, readyMs(charge(bucket, nowMs, spent.get(key) ?? 0), amount) ?? Infinity);
+  }
+  return first === Infinity ? null : first;
+}
+
+function later(a: number | null, b: number | null): boolean {
+  return b !== null && (a === null || a > b);
+}
+
+function bucketFor({ seen, before, nowMs }: Open, key: string, rate: Rate): Bucket {
+  const known = seen.get(key);
+  if (known !== undefined) return known;
+  const was = own(before, key);
+  const bucket = was === undefined ? fullBucket(rate, nowMs) : present(was, rate, nowMs);
+  seen.set(key, bucket);
+  return bucket;
+}
+
+function bucketName(value: string, name: string): string {
+  return name === '' ? value : `${name.length}:${name}${value}`;
+}
+
+function spend(open: Open, job: Candidate): void {
+  const { rules, spent, charges } = open;
+  const { value, costs } = open.asked?.job === job ? open.asked : look(open, job);
+  if (value === null) return;
+  const ofJob: Charge[] = [];
+  for (const [name, amount] of costs) {
+    const rate = rules.rateOf(value, job, name);
+    if (rate === null || amount === 0) continue;
+    const key = bucketName(value, name);
+    bucketFor(open, key, rate);
+    spent.set(key, (spent.get(key) ?? 0) + amount);
+    ofJob.push([key, amount]);
+  }
+  if (ofJob.length > 0) charges.set(job.id, ofJob);
+}
+
+/** With what this plan spent, and without the buckets that are full. The same object where nothing changed. */
+function stateOf({ before, seen, spent, charges, nowMs }: Open): Json {
+  const changed = [...seen].some(([key, bucket]) => {
+    const was = own(before, key);
+    return was !== undefined && was !== bucket;
+  });
+  if (spent.size === 0 && !changed) return before;
+  const after = new Map<string, Bucket>();
+  for (const [key, was] of Object.entries(before)) {
+    const bucket = seen.get(key) ?? was;
+    if (!forgettable(bucket, nowMs) || spent.has(key)) after.set(key, bucket);
+  }
+  for (const [key, amount] of spent) {
+    const [level, sinceMs, perSecond, burst] = seen.get(key) ?? [0, nowMs, 0, 0];
+    after.set(key, [level, sinceMs, perSecond, burst, amount]);
+  }
+  const state: Buckets = Object.fromEntries(after);
+  chargesOf.set(state, charges);
+  return state;
+}
+
+function explain({ rules, nowMs }: Open, job: Candidate, short: Short | undefined): string {
+  if (short === undefined) return 'it may go';
+  const { value, name, amount, left, rate, readyMs: atMs } = short;
+  const what = name === '' ? '' : ` ${name}`;
+  const limit = `${sayNumber(rate.perSecond)}${what} a second with a burst of ${sayNumber(rate.burst)}`;
+  const numbers = `${rules.label(job, value)} is at its rate of ${limit}: ${sayNumber(Math.max(0, left))} left`;
+  const takes = amount === 1 && name === '' ? '' : `, this job takes ${sayNumber(amount)}`;
+  if (amount > rate.burst) return `${numbers}${takes}, so it can't go with this burst`;
+  return `${numbers}${takes}${atMs === null ? '' : `; enough in ${sayMs(Math.max(0, atMs - nowMs))}`}`;
+}

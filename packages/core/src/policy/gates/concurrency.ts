@@ -1,0 +1,45 @@
+import type { Gate } from '../gate.ts';
+import type { JobFacts, Snapshot } from '../snapshot.ts';
+import type { Cost, GroupBy, Limit } from './group.ts';
+import { amountProblems, checkGate, costsOf, groupOf } from './group.ts';
+import { openTallies } from './tallies.ts';
+import { sayGroup } from './words.ts';
+
+export interface ConcurrencyOptions {
+  /** What is limited, as reasons call it: `tenant` gives `tenant acme has 5 of 5 in flight`. */
+  readonly name: string;
+  /** Each of its values has a limit of its own, over all queues. Default: all jobs count together. */
+  readonly by?: GroupBy;
+  /** The most that may be in flight of each value; null: no limit. Asked once a plan. */
+  readonly limit: Limit | ((value: string, snapshot: Snapshot) => Limit | null);
+  /** What a job takes of it while it is in flight. Default: 1. Must not depend on what changes meanwhile. */
+  readonly cost?: (job: JobFacts) => Cost;
+  /** A promise that `by` and `cost` depend on the job's queue and key only: then the rest of a key need not be asked about. */
+  readonly lane?: boolean;
+}
+
+/**
+ * Limits how many jobs, or how much of what they take, are in flight at once: scheduled, or running. Exact: a plan counts every
+ * work item there is, and what it takes itself. Jobs that one handler call takes together count once for each value, with
+ * the most that one of them takes.
+ *
+ * Where `by` or `cost` fails, nothing goes beyond the limit for it: a waiting job is held; one in flight counts for every value, or, where
+ * its cost is not known, fills its value until it ends.
+ * @throws {PgQueueError} `configuration`
+ */
+export function concurrency(options: ConcurrencyOptions): Gate {
+  const { name, by, limit, cost, lane = false } = options;
+  if (typeof limit !== 'function') checkGate(name, amountProblems('limit', limit, { cost }));
+  return {
+    name,
+    onError: 'hold',
+    open: (snapshot) =>
+      openTallies(snapshot, {
+        groupOf: (job) => (by === undefined ? '' : groupOf(by, job)),
+        costsOf: (job) => costsOf(cost, job),
+        limitOf: (value) => (typeof limit === 'function' ? limit(value, snapshot) : limit),
+        label: (_job, value) => sayGroup(name, by === undefined ? undefined : value),
+        held: lane ? 'hold_lane' : 'hold',
+      }),
+  };
+}

@@ -1,0 +1,52 @@
+import type { Gate } from '../gate.ts';
+import type { JobFacts, Rate, Snapshot } from '../snapshot.ts';
+import { bucketGate } from './bucket-gate.ts';
+import type { Cost, GroupBy, Limit } from './group.ts';
+import { amountProblems, checkGate, costsOf, groupOf, limitFor } from './group.ts';
+import { sayGroup } from './words.ts';
+
+/** A limit, or one for each value; null: none. Asked when a job of the value is looked at, several times a plan. */
+export type LimitBy = Limit | ((value: string, snapshot: Snapshot) => Limit | null);
+
+export interface RateOptions {
+  /** What is limited, as reasons call it: `api acme is at its rate of 5 a second …`. */
+  readonly name: string;
+  /** Each of its values has a rate of its own, over all queues. Default: all jobs count together. */
+  readonly by?: GroupBy;
+  /** Jobs, or what they take, a second on average. */
+  readonly perSecond: LimitBy;
+  /** The most at once. To use the whole rate, it has to hold what comes in between two ticks: a tenth of a second's worth, or more. */
+  readonly burst: LimitBy;
+  /** What a job takes of it. Default: 1. */
+  readonly cost?: (job: JobFacts) => Cost;
+  /** A promise that `by` and `cost` depend on the job's queue and key only: then the rest of a key need not be asked about. */
+  readonly lane?: boolean;
+}
+
+/**
+ * Limits how many jobs are dispatched in the course of time: a token bucket for each value. Exact: over any window of w seconds by the
+ * database's clock, jobs of at most `perSecond × w + burst` are dispatched, through restarts and changes of the leader, too. A
+ * job that takes more than the burst never goes; one that takes much may wait long where others that take little never let the bucket
+ * fill. Jobs for which `by` or `cost` fails are held.
+ * @throws {PgQueueError} `configuration`
+ */
+export function rate(options: RateOptions): Gate {
+  const { name, by, perSecond, burst, cost, lane = false } = options;
+  checkGate(name, [
+    ...(typeof perSecond === 'function' ? [] : amountProblems('perSecond', perSecond, { above: 0, cost })),
+    ...(typeof burst === 'function' ? [] : amountProblems('burst', burst, { above: 0, cost })),
+  ]);
+  const of = (limit: LimitBy, value: string, snapshot: Snapshot): Limit | null =>
+    typeof limit === 'function' ? limit(value, snapshot) : limit;
+  return bucketGate(name, (snapshot) => ({
+    groupOf: (job) => (by === undefined ? '' : groupOf(by, job)),
+    costsOf: (job) => costsOf(cost, job),
+    rateOf: (value, _job, dimension): Rate | null => {
+      const [most, atOnce] = [of(perSecond, value, snapshot), of(burst, value, snapshot)];
+      if (most === null || atOnce === null) return null;
+      return { perSecond: limitFor(most, dimension), burst: limitFor(atOnce, dimension) };
+    },
+    label: (_job, value) => sayGroup(name, by === undefined ? undefined : value),
+    held: lane ? 'hold_lane' : 'hold',
+  }));
+}
