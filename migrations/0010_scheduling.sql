@@ -199,7 +199,7 @@ begin
     from lanes l cross join lateral (
       select (p_starts -> l.queue -> l.key ->> 0)::integer as priority, (p_starts -> l.queue -> l.key ->> 1)::bigint as seq) s
   )
-  select row_number() over (order by l.n), l.queue, l.key, l.paged, l.wanted,
+  select row_number() over (order by l.n, l.queue, l.key, h.priority, h.seq), l.queue, l.key, l.paged, l.wanted,
          (select extract(epoch from r.run_after)::float8 * 1000 from queue r
           where r.run_after is not null and r.last_token is not null and r.queue = l.queue and r.key = l.key
           order by r.queue, r.key, r.run_after limit 1),
@@ -216,8 +216,7 @@ begin
       and (select w.id from work_queue w where w.id = q.id) is null
     order by q.queue, q.key, q.priority, q.seq
     limit l.wanted
-  ) h on true
-  order by 1;
+  ) h on true;
 end
 $$;
 

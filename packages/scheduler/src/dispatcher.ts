@@ -1,99 +1,54 @@
-import type { HeldCounts, InFlight, Settlement, Snapshot } from '@pgqueue/core';
-import { laneName } from '@pgqueue/core';
-import type { Database, Leader, TickDue, TickRead } from '@pgqueue/postgres';
-import {
-  dispatch,
-  loadPolicyState,
-  readItemFacts,
-  readTick,
-  setFeed,
-  takeBack,
-  wasRolledBack,
-} from '@pgqueue/postgres';
-import type { Consumption, Load } from './depth.ts';
-import { capability, measureConsumption } from './depth.ts';
-import type { Ledger } from './ledger.ts';
-import { createLedger } from './ledger.ts';
+import type { HeldCounts, InFlight, Snapshot } from '@pgqueue/core';
+import type { Leader, TickDue, TickRead } from '@pgqueue/postgres';
+import { loadPolicyState, readItemFacts, readTick, setFeed } from '@pgqueue/postgres';
+import type { Load } from './depth.ts';
+import { capability } from './depth.ts';
+import type { Memory } from './memory.ts';
+import { createMemory } from './memory.ts';
 import type { Settings } from './options.ts';
 import { createPace } from './pace.ts';
-import type { Planned, Planner } from './planner.ts';
-import type { SkipAhead } from './skip-ahead.ts';
-import { createSkipAhead } from './skip-ahead.ts';
+import type { SafePlan } from './planner.ts';
 import { ask, cutOff, heldReasons, loadOf, roomAfter, roomOf, toSnapshot } from './tick.ts';
-import type { View } from './view.ts';
-import { createView } from './view.ts';
+import type { Writing } from './write-plan.ts';
+import { writePlan } from './write-plan.ts';
 
 export interface Dispatcher {
   /** One tick: reads, plans, writes. Resolves to the milliseconds until the next. */
   readonly tick: (leader: Leader) => Promise<number>;
-  /** The snapshot of the last tick of this reign. */
-  readonly last: () => Snapshot | undefined;
 }
 
-export interface DispatcherOptions {
-  readonly database: Database;
+export interface DispatcherOptions extends Writing {
   readonly settings: Settings;
-  readonly planner: Planner;
   /** What is fetched beside the ticks. */
-  readonly beside: () => Pick<Snapshot, 'health' | 'prepared'>;
+  readonly beside: (nowMs: number) => Pick<Snapshot, 'health' | 'prepared'>;
   /** Whether hints are heard at present; without, a tick that found nothing must come again sooner. */
   readonly hearing: () => boolean;
   /** What the sweeps have to do, as far as this tick could see. */
   readonly onSeen: (state: TickRead['state'], due: TickDue | null) => void;
   readonly onTick: (tick: TickReport) => void;
-  /** A write may have happened, or may still happen: nothing must be planned in this epoch any more. */
-  readonly onUnknown: (leader: Leader) => void;
+  /** Where to look for open questions why a job waits. */
+  readonly questionsAfter: () => number;
 }
 
 /** What came of one tick. */
 export interface TickReport {
+  readonly leader: Leader;
   readonly held: HeldCounts;
-  readonly forecast: Readonly<Record<string, number>>;
+  readonly forecast: SafePlan['forecast'];
   readonly snapshot: Snapshot;
   readonly dispatched: readonly InFlight[];
   readonly durationMs: number;
+  /** Why a job waits: asked by others. */
+  readonly questions: TickRead['questions'];
 }
 
-/** Settlements that wait to be removed: as many, or so long, and they are written without a plan. */
-const unsavedMax = 100;
-const unsavedMs = 1_000;
-
-/** Owns all that a leader remembers between ticks. */
-interface Memory {
-  readonly view: View;
-  readonly ledger: Ledger;
-  readonly consumption: Consumption;
-  readonly skipAhead: SkipAhead;
-  /** Ended attempts that no plan has seen yet. */
-  settled: readonly Settlement[];
-  epoch: number | undefined;
-  feeds: boolean;
-  room: number;
-  nowMs: number;
-  writtenAt: number;
-  capabilities: string;
-  after: string;
-  last: Snapshot | undefined;
-}
+/** Hints, and the timers of workers, are no finer than this. */
+const horizonMinMs = 10;
 
 export function createDispatcher(options: DispatcherOptions): Dispatcher {
   const { settings, planner } = options;
   const pace = createPace(options);
-  const memory: Memory = {
-    view: createView(),
-    ledger: createLedger(),
-    consumption: measureConsumption(),
-    skipAhead: createSkipAhead(),
-    settled: [],
-    epoch: undefined,
-    feeds: false,
-    room: settings.batchMax,
-    nowMs: 0,
-    writtenAt: 0,
-    capabilities: '',
-    after: '',
-    last: undefined,
-  };
+  const memory = createMemory(settings.batchMax);
 
   const tick = async (leader: Leader): Promise<number> => {
     const startedAt = performance.now();
@@ -101,8 +56,12 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     const asked = ask(memory.room, settings.batchMax);
     const { read, load } = await look(options, memory, { ...asked, startedAt, due: pace.asksDue() });
     options.onSeen(read.state, read.due);
-    const snapshot = toSnapshot(read, load, { ...memory, ...options.beside(), ...settings });
-    memory.last = snapshot;
+    const snapshot = toSnapshot(read, load, {
+      ...memory,
+      ...options.beside(read.state.now),
+      batchMax: settings.batchMax,
+      horizonMs: horizonOf(options, memory),
+    });
     const planned = planner.plan(snapshot);
     memory.skipAhead.note({
       candidates: read.rows,
@@ -110,17 +69,19 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
       nowMs: startedAt,
     });
     const hasRoom = roomAfter(snapshot, planned.dispatch, memory.view);
-    const written = await write(options, memory, { leader, snapshot, planned });
+    const written = await writePlan(options, memory, { leader, snapshot, planned });
     memory.room = roomOf(snapshot);
-    const { held, forecast = {} } = planned;
+    const { held, forecast } = planned;
     const durationMs = performance.now() - startedAt;
+    if (written.length > 0) memory.tickMs += (durationMs - memory.tickMs) * 0.2;
     settings.observe({
       type: 'tick',
       dispatched: written.length,
       held: heldReasons(held, snapshot.queues),
       durationMs,
     });
-    options.onTick({ snapshot, held, forecast, dispatched: written, durationMs });
+    const { questions } = read;
+    options.onTick({ leader, snapshot, held, forecast, dispatched: written, durationMs, questions });
     return pace.next({
       jobs: written.length,
       atOnce: asksAgain(memory, planned),
@@ -128,7 +89,7 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
       nextMs: planned.nextMs === null ? null : planned.nextMs - snapshot.nowMs,
     });
   };
-  return { tick, last: () => memory.last };
+  return { tick };
 }
 
 /** The first tick of a reign begins from what the last leader saved, and from the work items that are there. */
@@ -144,14 +105,13 @@ async function begin(
   for (const part of [view, ledger, skipAhead]) part.reset();
   consumption.forget();
   memory.settled = [];
-  memory.last = undefined;
   memory.room = settings.batchMax;
   memory.epoch = leader.epoch;
 }
 
 /** Reads a snapshot, and brings what is remembered to it. */
 async function look(
-  { database }: DispatcherOptions,
+  { database, questionsAfter }: DispatcherOptions,
   memory: Memory,
   { want, keys, startedAt, due }: { want: number; keys: number; startedAt: number; due: boolean },
 ): Promise<{ readonly read: TickRead; readonly load: Load }> {
@@ -164,6 +124,7 @@ async function look(
     ...view.ask(memory.nowMs, skipAhead.lanes()),
     settled: memory.feeds,
     due,
+    questionsAfter: questionsAfter(),
   });
   const { state, rows } = read;
   memory.nowMs = state.now;
@@ -180,6 +141,14 @@ async function look(
   return { read, load };
 }
 
+/**
+ * Work items are made for as long as it takes until the next ones are there: a few ticks. More would be a line that a newcomer, another
+ * key's first job, has to wait behind.
+ */
+function horizonOf({ settings, hearing }: DispatcherOptions, { tickMs }: Memory): number {
+  return hearing() ? Math.min(settings.horizonMs, Math.max(horizonMinMs, 3 * tickMs)) : settings.horizonMs;
+}
+
 /** Jobs that no node could run may have a place now. */
 function rememberNodes(memory: Memory, { state }: TickRead): void {
   const able = state.nodes.map((node) => `${node.pool} ${capability(node)}`).toSorted();
@@ -193,87 +162,8 @@ function misfit(reason: string | undefined): 'lasting' | 'passing' | undefined {
   return reason === 'no_capable_node' ? 'lasting' : 'passing';
 }
 
-async function write(
-  { database, planner, onUnknown }: DispatcherOptions,
-  memory: Memory,
-  {
-    leader,
-    snapshot,
-    planned,
-  }: { readonly leader: Leader; readonly snapshot: Snapshot; readonly planned: Planned },
-): Promise<readonly InFlight[]> {
-  const { view, ledger, consumption } = memory;
-  if (planned.recall.length > 0) {
-    planner.dropped();
-    await recall(database, memory, { leader, ids: planned.recall, nowMs: snapshot.nowMs });
-    return [];
-  }
-  const settled = ledger.unsaved();
-  const waitedMs = snapshot.nowMs - memory.writtenAt;
-  const overdue = settled.length >= unsavedMax || (memory.settled.length > 0 && waitedMs > unsavedMs);
-  if (planned.dispatch.length === 0 && !overdue) {
-    // what a policy keeps moves on only together with what is written
-    planner.dropped();
-    return [];
-  }
-  const jobs = planned.dispatch.map(({ id, pool, bundle }) => ({
-    id,
-    pool,
-    rowVersion: view.find(id)?.rowVersion ?? null,
-    bundle: bundle ?? null,
-  }));
-  try {
-    const { atMs, positions } = await dispatch(database, {
-      ...leader,
-      jobs,
-      parts: planned.parts,
-      settled,
-      notify: true,
-    });
-    memory.writtenAt = atMs;
-    memory.settled = [];
-    ledger.saved(settled);
-    planner.written({ atMs, ids: new Set(positions.keys()) });
-    const items = jobs.flatMap(({ id, pool, bundle }): InFlight[] => {
-      const [job, position] = [view.find(id), positions.get(id)];
-      if (job === undefined || position === undefined) return [];
-      const item: InFlight = { ...job, pool, bundle, dispatchedMs: atMs, state: 'ready', node: null };
-      ledger.wrote(item, position);
-      return [item];
-    });
-    view.wrote(
-      jobs.map(({ id }) => id),
-      positions,
-    );
-    consumption.dispatched(items.filter(({ id, bundle }) => bundle === null || bundle === id));
-    return items;
-  } catch (error) {
-    memory.epoch = undefined;
-    planner.dropped();
-    if (!wasRolledBack(error)) onUnknown(leader);
-    throw error;
-  }
-}
-
-/** Their jobs wait again, and are planned at once together with what outranks them. */
-async function recall(
-  database: Database,
-  memory: Memory,
-  {
-    leader,
-    ids,
-    nowMs,
-  }: { readonly leader: Leader; readonly ids: readonly string[]; readonly nowMs: number },
-): Promise<void> {
-  const back = await takeBack(database, leader, ids);
-  const items = memory.ledger.tookBack(back);
-  const recalled = items.map((job): Settlement => ({ job, outcome: 'recalled', busyMs: 0, endedMs: nowMs }));
-  if (memory.feeds) memory.settled = [...memory.settled, ...recalled];
-  memory.view.want(items.map((item) => [laneName(item), items.length] as const));
-}
-
 /** Lanes wait to be read before they can be judged. */
-function asksAgain({ view }: Memory, planned: Planned): boolean {
+function asksAgain({ view }: Memory, planned: SafePlan): boolean {
   view.want((planned.stale ?? []).map((lane) => [lane, 1] as const));
   view.want(planned.deepen ?? []);
   return planned.recall.length > 0 || (planned.stale ?? []).length > 0 || (planned.deepen?.size ?? 0) > 0;
@@ -283,7 +173,7 @@ function mayHaveMore(
   { batchMax }: Settings,
   memory: Memory,
   tick: {
-    readonly planned: Planned;
+    readonly planned: SafePlan;
     readonly read: TickRead;
     readonly keys: number;
     readonly hasRoom: (queue: string) => boolean;

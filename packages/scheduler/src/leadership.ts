@@ -31,6 +31,7 @@ export interface LeadershipOptions {
   readonly leaseMs: number;
   readonly observe: Observer;
   readonly onElected: () => void;
+  readonly onLost?: () => void;
 }
 
 export function startLeadership(options: LeadershipOptions): Leadership {
@@ -47,6 +48,7 @@ export function startLeadership(options: LeadershipOptions): Leadership {
     const { epoch } = reign;
     reign = undefined;
     observe({ type: 'leader.lost', scheduler: leader, epoch });
+    options.onLost?.();
   };
 
   const renew = async (): Promise<number> => {
@@ -94,9 +96,7 @@ export function startLeadership(options: LeadershipOptions): Leadership {
       end();
       // under its old name it would only renew the lease, and keep the epoch
       leader = newLeader();
-      resign(database, last.leader, last.epoch).then(loop.wake, (error: unknown) => {
-        observe({ type: 'database.error', during: 'resign', error });
-      });
+      void giveUp(options, last).then(loop.wake);
     },
     wake: loop.wake,
     stop: async () => {
@@ -104,9 +104,13 @@ export function startLeadership(options: LeadershipOptions): Leadership {
       const last = reign;
       end();
       if (last === undefined) return;
-      await resign(database, last.leader, last.epoch).catch((error: unknown) => {
-        observe({ type: 'database.error', during: 'resign', error });
-      });
+      await giveUp(options, last);
     },
   };
+}
+
+async function giveUp({ database, observe }: LeadershipOptions, { leader, epoch }: Leader): Promise<void> {
+  await resign(database, leader, epoch).catch((error: unknown) => {
+    observe({ type: 'database.error', during: 'resign', error });
+  });
 }

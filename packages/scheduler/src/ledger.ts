@@ -73,24 +73,9 @@ export function createLedger(): Ledger {
     },
     inFlight: () => [...items.values()],
     settled: (batches, whole, nowMs) => {
-      const found: Settlement[] = [];
-      for (const batch of batches) {
-        if (counted.has(batch.n)) continue;
-        counted.add(batch.n);
-        settlementsOf(batch, (position) => items.get(position) ?? ended.get(position), found);
-        for (const position of batch.positions) ended.delete(position);
-      }
-      // all that ended by a settlement has been told: the rest was cancelled, or taken away, before it ran
-      if (whole) {
-        for (const job of ended.values())
-          found.push({ job, outcome: 'cancelled', busyMs: 0, endedMs: nowMs });
-        ended.clear();
-      }
-      for (const position of ended.keys()) {
-        if (ended.size <= endedMax) break;
-        ended.delete(position);
-      }
-      return found;
+      const fresh = batches.filter(({ n }) => !counted.has(n));
+      for (const { n } of fresh) counted.add(n);
+      return toldBy(fresh, { items, ended, whole, nowMs });
     },
     unsaved: () => [...counted],
     saved: (batches) => {
@@ -102,6 +87,37 @@ export function createLedger(): Ledger {
       counted.clear();
     },
   };
+}
+
+function toldBy(
+  batches: readonly SettledBatch[],
+  {
+    items,
+    ended,
+    whole,
+    nowMs,
+  }: {
+    readonly items: ReadonlyMap<number, InFlight>;
+    readonly ended: Map<number, InFlight>;
+    readonly whole: boolean;
+    readonly nowMs: number;
+  },
+): readonly Settlement[] {
+  const found: Settlement[] = [];
+  for (const batch of batches) {
+    settlementsOf(batch, (position) => items.get(position) ?? ended.get(position), found);
+    for (const position of batch.positions) ended.delete(position);
+  }
+  // all that ended by a settlement has been told: the rest was cancelled, or taken away, before it ran
+  if (whole) {
+    for (const job of ended.values()) found.push({ job, outcome: 'cancelled', busyMs: 0, endedMs: nowMs });
+    ended.clear();
+  }
+  for (const position of ended.keys()) {
+    if (ended.size <= endedMax) break;
+    ended.delete(position);
+  }
+  return found;
 }
 
 function held(item: InFlight, node: string | null): InFlight {

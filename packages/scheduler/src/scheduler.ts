@@ -1,10 +1,12 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Loop } from '@pgqueue/core';
 import { retryPauseMs, startLoop } from '@pgqueue/core';
-import type { Database, Leader, Listener } from '@pgqueue/postgres';
+import type { Database, JobExplanation, Leader, Listener } from '@pgqueue/postgres';
 import {
+  askLeader,
   channelName,
   checkSchemaVersion,
+  explainJob,
   isTransient,
   leadershipLostState,
   openDatabase,
@@ -20,6 +22,7 @@ import { toSettings } from './options.ts';
 import { createPlanner } from './planner.ts';
 import type { Sweeps } from './sweeps.ts';
 import { startSweeps } from './sweeps.ts';
+import { startTelling } from './telling.ts';
 
 /** A scheduler, made by {@link createScheduler}: it leads, or stands by until the leader is gone. */
 export interface Scheduler {
@@ -31,6 +34,11 @@ export interface Scheduler {
   readonly start: () => Promise<void>;
   /** Ends the tick under way, resigns so that a standby takes over at once, and closes its connections. */
   readonly stop: () => Promise<void>;
+  /**
+   * Why a job is not running, or what it does: asks whoever leads, as `operator.explain` does.
+   * @throws {PgQueueError} `not_found`
+   */
+  readonly explain: (job: string) => Promise<JobExplanation>;
   readonly leads: boolean;
   /** Of its present reign; null on standby. */
   readonly epoch: number | null;
@@ -66,6 +74,7 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
         await database.close();
       })());
     },
+    explain: (job) => explainJob(database, job, (id) => askLeader(database, id)),
     get leads() {
       return running?.leadership().reign() !== undefined;
     },
@@ -101,58 +110,76 @@ function run(database: Database, settings: Settings, connectionString?: string):
     database,
     ...settings,
     onElected: () => {
+      planner.start();
+      telling.elected();
       sweeps.elected();
       ticks.wake();
     },
+    onLost: () => void planner.stop(),
   });
-  const sweeps: Sweeps = startSweeps({
-    database,
-    settings,
-    ...leadership,
-    onWork: () => ticks.wake(),
-  });
-  const planner = createPlanner(settings);
+  const sweeps: Sweeps = startSweeps({ database, settings, ...leadership, onWork: () => ticks.wake() });
+  const planner = createPlanner({ ...settings, onPrepared: () => ticks.wake() });
+  const telling = startTelling(database, settings, planner);
   const dispatcher = createDispatcher({
     database,
     settings,
     planner,
-    beside: () => ({ health: null, prepared: {} }),
+    beside: (nowMs) => ({ health: null, prepared: planner.prepared(nowMs) }),
+    questionsAfter: telling.questionsAfter,
     hearing: () => hearing,
     onSeen: sweeps.seen,
-    onTick: () => {},
+    onTick: telling.tick,
     onUnknown: ({ epoch }) => leadership.renounce(epoch),
   });
   const ticks: Loop = startTicks({ leadership, dispatcher, settings });
-  const onHint = (channel: string): void => {
-    hearing = true;
-    if (channel === channelName(database.schema, 'leader')) leadership.wake();
-    else if (leadership.reign() !== undefined) ticks.wake();
-  };
-  const onError = (error: unknown): void => {
-    hearing = false;
-    settings.observe({ type: 'database.error', during: 'listen', error });
-  };
-  const listener: Listener | undefined =
-    settings.listen && connectionString !== undefined
-      ? startListener({
-          connectionString,
-          channels: (['queue', 'done', 'leader'] as const).map((channel) =>
-            channelName(database.schema, channel),
-          ),
-          onHint,
-          onError,
-          applicationName: 'pgqueue scheduler listener',
-        })
-      : undefined;
+  const listener = listen(database, settings, {
+    connectionString,
+    onHint: (channel) => {
+      hearing = true;
+      if (channel === channelName(database.schema, 'leader')) leadership.wake();
+      else if (leadership.reign() !== undefined) ticks.wake();
+    },
+    onSilence: () => {
+      hearing = false;
+    },
+  });
 
   return {
     leadership: () => leadership,
     stop: async () => {
       await Promise.all([ticks.stop(), sweeps.stop()]);
+      await telling.stop();
       await leadership.stop();
       await listener?.stop();
+      await planner.stop();
     },
   };
+}
+
+function listen(
+  database: Database,
+  settings: Settings,
+  {
+    connectionString,
+    onHint,
+    onSilence,
+  }: {
+    readonly connectionString: string | undefined;
+    readonly onHint: (channel: string) => void;
+    readonly onSilence: () => void;
+  },
+): Listener | undefined {
+  if (!settings.listen || connectionString === undefined) return undefined;
+  return startListener({
+    connectionString,
+    channels: (['queue', 'done', 'leader'] as const).map((channel) => channelName(database.schema, channel)),
+    onHint,
+    onError: (error) => {
+      onSilence();
+      settings.observe({ type: 'database.error', during: 'listen', error });
+    },
+    applicationName: 'pgqueue scheduler listener',
+  });
 }
 
 function startTicks({

@@ -1,4 +1,3 @@
-import type { ClaimedJob } from '@pgqueue/core';
 import { PgQueueError } from '@pgqueue/core';
 import type { Database, Hints } from '@pgqueue/postgres';
 import { createHints, openDatabase } from '@pgqueue/postgres';
@@ -6,6 +5,7 @@ import pLimit from 'p-limit';
 import type { LimitFunction } from 'p-limit';
 import { within } from './alarm.ts';
 import type { Attempt } from './attempt.ts';
+import type { Unit } from './bundles.ts';
 import type { Claimer } from './claimer.ts';
 import { startClaimer } from './claimer.ts';
 import { createClaims } from './claims.ts';
@@ -24,7 +24,7 @@ import { createTransactions } from './transaction.ts';
 /** One worker node. */
 export interface Worker {
   readonly node: string;
-  /** Slots in use: handlers that have not returned. */
+  /** Slots in use: handlers that have not returned; one with a batch uses one. */
   readonly running: number;
   /**
    * Checks the schema's version, registers the node and begins to claim. A database that can't be reached is tried again until
@@ -45,7 +45,7 @@ const closeMs = 3_000;
 /** The claimer waits while so many ends of attempts are not told yet: the database is slow, or away. */
 const unsettledMax = 2_000;
 /** Hints to the scheduler that slots are free: one at most in so long. */
-const hintsMs = 10;
+const hintsMs = 2;
 
 /** A worker node; opens no connection before `start`. @throws {PgQueueError} `configuration`, with all that is wrong */
 export function createWorker(options: WorkerOptions): Worker {
@@ -111,6 +111,7 @@ class WorkerNode implements Worker {
       observe,
       handlers,
       settler,
+      onNext: () => this.#claimer?.hint(true),
     });
   }
 
@@ -149,7 +150,7 @@ class WorkerNode implements Worker {
       claims: createClaims({ database, node, incarnation, ended }),
       concurrency,
       freeSlots: () => this.#freeSlots(),
-      take: (jobs, claimedAt) => this.#take(jobs, claimedAt),
+      take: (units, claimedAt) => this.#take(units, claimedAt),
       hearing,
       observe,
     });
@@ -162,13 +163,13 @@ class WorkerNode implements Worker {
     return this.#settings.slots - this.running;
   }
 
-  #take(jobs: readonly ClaimedJob[], claimedAt: number): void {
+  #take(units: readonly Unit[], claimedAt: number): void {
     if (this.#membership.draining.aborted) {
-      this.#settler.release(jobs); // claimed while the stop began, and not started
+      this.#settler.release(units.flat()); // claimed while the stop began, and not started
       return;
     }
-    for (const job of jobs) {
-      void this.#slots(this.#executor.run, job, claimedAt).then(() => this.#claimer?.slotFreed());
+    for (const unit of units) {
+      void this.#slots(this.#executor.run, unit, claimedAt).then(() => this.#claimer?.slotFreed());
     }
   }
 

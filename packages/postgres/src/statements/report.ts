@@ -2,15 +2,17 @@ import type { HeldCounts, Hold, JobFacts } from '@pgqueue/core';
 import type { Leader } from './sweeps.ts';
 import type { Target } from './target.ts';
 
-/** Something of the policy that failed, lately. */
+/** Something of a policy that failed lately. Times are the database's clock, in Unix milliseconds. */
 export interface ReportedFault {
-  /** A gate, an order, or the policy itself. */
+  readonly policy: string;
+  /** A gate or an order; or a function of the policy: `plan`, `written`, `restore`, `explain`. */
   readonly part: string;
   readonly message: string;
   readonly count: number;
-  /** Before the report was written. */
-  readonly firstAgoMs: number;
-  readonly lastAgoMs: number;
+  readonly firstMs: number;
+  readonly atMs: number;
+  /** Until then it is left out, since it took longer than it may; null: it is not. */
+  readonly suspendedUntilMs: number | null;
 }
 
 /** What the leader knows and nobody else: its own words in `scheduler_report`, plain JSON. */
@@ -92,9 +94,12 @@ export async function answerExplain(
   return row?.answered === true;
 }
 
-/** A waiting job, and when the first job of its key that waits for a retry or the end of a snooze is due. */
+/** A waiting job, and how its key stands. */
 export interface WaitingFacts {
   readonly job: JobFacts;
+  /** No other job of its key that waits without a work item comes before it. */
+  readonly isFirst: boolean;
+  /** When the first job of its key that waits for a retry or the end of a snooze is due; null: none does. */
   readonly retryDueMs: number | null;
 }
 
@@ -103,11 +108,11 @@ export async function readWaitingJob(
   { query, schema }: Target,
   id: string,
 ): Promise<WaitingFacts | undefined> {
-  const [row] = await query<{ facts: (JobFacts & { readonly retryDueMs: number | null }) | null }>(
+  const [row] = await query<{ facts: (JobFacts & Omit<WaitingFacts, 'job'>) | null }>(
     `select ${schema}.waiting_job($1::uuid) as facts`,
     [id],
   );
   if (row === undefined || row.facts === null) return undefined;
-  const { retryDueMs, ...job } = row.facts;
-  return { job, retryDueMs };
+  const { isFirst, retryDueMs, ...job } = row.facts;
+  return { job, isFirst, retryDueMs };
 }

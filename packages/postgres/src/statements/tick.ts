@@ -1,5 +1,6 @@
 import type { Attributes, QueueSeen } from '@pgqueue/core';
 import type { NodeTasks } from '../rows.ts';
+import type { OpenExplain } from './report.ts';
 import type { Target } from './target.ts';
 
 /** A queue's key. */
@@ -30,6 +31,8 @@ export interface TickInput {
   readonly settled: boolean;
   /** Whether to ask, too, when sweeps are due. */
   readonly due: boolean;
+  /** Whether to look, too, for questions why a job waits: behind this number. Default: not. */
+  readonly questionsAfter?: number;
 }
 
 /** What a tick needs beside its lanes. Times are the database's clock, in Unix milliseconds. */
@@ -98,20 +101,27 @@ export interface TickRead {
   readonly state: TickState;
   readonly due: TickDue | null;
   readonly rows: readonly LaneRow[];
+  /** Open questions why a job waits. */
+  readonly questions: readonly OpenExplain[];
 }
 
-/** The snapshot of a tick, in one statement: SQL functions `tick_state`, `tick_due` and `look` (migration 0010). */
+/** The snapshot of a tick, in one statement: SQL functions `tick_state`, `tick_due` and `look` (migration 0010), `open_explains` (0012). */
 export async function readTick(target: Target, input: TickInput): Promise<TickRead> {
   const { schema } = target;
   const rows = await target.query<
-    LaneRow & { readonly state: TickState | null; readonly due: TickDue | null }
+    LaneRow & {
+      readonly state: TickState | null;
+      readonly due: TickDue | null;
+      readonly questions: readonly OpenExplain[] | null;
+    }
   >(
     `select case when l.n is null or l.n = 1 then s end as state, case when l.n is null or l.n = 1 then d end as due,
-            l.queue, l.key, l.paged, l.wanted, l.retry_due_ms as "retryDueMs", l.id, l.seq::float8 as seq, l.priority, l.task,
+            case when l.n is null or l.n = 1 then e end as questions, l.queue, l.key, l.paged, l.wanted, l.retry_due_ms as "retryDueMs", l.id, l.seq::float8 as seq, l.priority, l.task,
             l.version, l.row_version as "rowVersion", l.created_ms as "createdMs", l.expires_ms as "expiresMs", l.tries,
             l.attributes
      from ${schema}.tick_state($1) s
      cross join (select case when $2 then ${schema}.tick_due() end as d) due
+     cross join (select case when $14::bigint is not null then ${schema}.open_explains($14) end as e) questions
      left join ${schema}.look($3, $4, $5, $6, $7::jsonb, $8, $9::text[], $10::text[], $11, $12::uuid, $13::uuid) l on true
      order by l.n`,
     [
@@ -127,13 +137,15 @@ export async function readTick(target: Target, input: TickInput): Promise<TickRe
       input.lanes.map(({ key }) => key),
       input.depth,
       ...idSpan(input.created),
+      input.questionsAfter ?? null,
     ],
   );
   const [first] = rows;
   if (first === undefined || first.state === null) {
     throw new Error("a tick's snapshot came back without its state");
   }
-  return { state: first.state, due: first.due, rows: rows.filter(({ key }) => key !== null) };
+  const { state, due, questions } = first;
+  return { state, due, questions: questions ?? [], rows: rows.filter(({ key }) => key !== null) };
 }
 
 /** The first and the last UUID v7 of a span; for null, a span in which none lies. */

@@ -1,0 +1,91 @@
+import type { Explanation, InFlight, JobFacts, Lane, PoolSeen, Snapshot } from '@pgqueue/core';
+import { compareInKey, laneName } from '@pgqueue/core';
+import type { LeaderAnswer, Target, WaitingFacts } from '@pgqueue/postgres';
+import { readWaitingJob } from '@pgqueue/postgres';
+import type { FlowMeter } from './flow.ts';
+
+/** What a tick left: what it saw, and what it then wrote. */
+export interface Left {
+  readonly snapshot: Snapshot;
+  readonly dispatched: readonly InFlight[];
+}
+
+export interface ExplainOptions {
+  readonly database: Target;
+  readonly policy: string;
+  /** The policy's own answer; null: it has none, or it failed. */
+  readonly explain: (snapshot: Snapshot, job: JobFacts, lane: Lane) => Explanation | null;
+  readonly flow: Pick<FlowMeter, 'of'>;
+}
+
+/** Answers for one job by what the last tick left: the same code that plans is asked about it. */
+export async function explainNow(
+  { database, policy, explain, flow }: ExplainOptions,
+  id: string,
+  left: () => Left,
+): Promise<LeaderAnswer> {
+  const facts = await readWaitingJob(database, id);
+  // only now: a tick may have come between
+  const { snapshot, laneOf } = afterTick(left(), facts);
+  const answer = { policy, atMs: snapshot.nowMs, holds: [], ahead: null, failed: null };
+  const none = { windowMs: 0, key: 0, queue: 0, all: 0 };
+  if (facts === undefined || laneOf === undefined) return { ...answer, waits: false, flow: none };
+  const explained = explain(snapshot, facts.job, laneOf);
+  return {
+    ...answer,
+    waits: true,
+    flow: flow.of(facts.job),
+    ...(explained ?? { failed: 'it gives no explanation, or failed when it was asked: see status' }),
+  };
+}
+
+/**
+ * The snapshot as it stands after what the tick wrote, and the job's lane in it: with the job, also where that lies behind the first
+ * few. Counted as fresh: when its key's first retry is due has just been read.
+ */
+export function afterTick(
+  { snapshot, dispatched }: Left,
+  facts: WaitingFacts | undefined,
+): { readonly snapshot: Snapshot; readonly laneOf: Lane | undefined } {
+  const gone = new Set(dispatched.map(({ id }) => id));
+  const touched = new Set(dispatched.map(laneName));
+  const own = facts === undefined ? undefined : laneName(facts.job);
+  let laneOf: Lane | undefined;
+  const lanes = snapshot.lanes.map((lane) => {
+    const name = laneName(lane);
+    const left = touched.has(name) ? { ...lane, jobs: lane.jobs.filter(({ id }) => !gone.has(id)) } : lane;
+    if (facts === undefined || name !== own) return left;
+    laneOf = withJob(left, facts);
+    return laneOf;
+  });
+  if (facts !== undefined && laneOf === undefined) {
+    const { queue, key } = facts.job;
+    laneOf = withJob({ queue, key, jobs: [], more: true, retryDueMs: null, fresh: true }, facts);
+    lanes.push(laneOf);
+  }
+  const inFlight = [...snapshot.inFlight, ...dispatched];
+  return { snapshot: { ...snapshot, lanes, inFlight, pools: withReady(snapshot, dispatched) }, laneOf };
+}
+
+function withJob(lane: Lane, { job, isFirst, retryDueMs }: WaitingFacts): Lane {
+  const others = lane.jobs.filter(({ id }) => id !== job.id);
+  const jobs = [...others, job].toSorted(compareInKey);
+  // those before it that are not known here are missing from the lane's beginning
+  const skipped = jobs[0]?.id === job.id ? !isFirst : lane.skipped === true;
+  return { ...lane, jobs, skipped, retryDueMs, fresh: true };
+}
+
+/** Jobs that one handler call takes together take one place. */
+function withReady({ pools }: Snapshot, dispatched: readonly InFlight[]): Snapshot['pools'] {
+  if (dispatched.length === 0) return pools;
+  const added = Map.groupBy(
+    dispatched.filter(({ id, bundle }) => bundle === null || bundle === id),
+    ({ pool }) => pool,
+  );
+  return Object.fromEntries(
+    Object.entries(pools).map(([name, pool]): [string, PoolSeen] => {
+      const items = (added.get(name) ?? []).map(({ task, version }) => ({ task, version, count: 1 }));
+      return [name, { ...pool, ready: [...pool.ready, ...items] }];
+    }),
+  );
+}

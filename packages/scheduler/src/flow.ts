@@ -1,0 +1,83 @@
+import { laneName } from '@pgqueue/core';
+import type { Flow, LaneId } from '@pgqueue/postgres';
+
+/** How many jobs of each key were dispatched lately: the evidence of an estimate. */
+export interface FlowMeter {
+  readonly dispatched: (jobs: readonly LaneId[]) => void;
+  readonly of: (lane: LaneId) => Flow;
+  readonly reset: () => void;
+}
+
+/** Half a minute, in spans of five seconds. */
+const windowMs = 30_000;
+const spanMs = 5_000;
+/** Lanes that one span counts: memory is bounded, whatever comes. */
+const lanesMax = 10_000;
+
+interface Span {
+  readonly beganMs: number;
+  all: number;
+  readonly queues: Map<string, number>;
+  readonly lanes: Map<string, number>;
+  /** There were more lanes than it counts. */
+  cut: boolean;
+}
+
+export function createFlowMeter(clock: () => number = () => performance.now()): FlowMeter {
+  let beganMs = clock();
+  let spans: Span[] = [];
+
+  /** Leaves out spans that ended before the window. */
+  const prune = (nowMs: number): void => {
+    if (spans.some((span) => nowMs - span.beganMs >= windowMs + spanMs)) {
+      spans = spans.filter((span) => nowMs - span.beganMs < windowMs + spanMs);
+    }
+  };
+  const current = (): Span => {
+    const nowMs = clock();
+    prune(nowMs);
+    const last = spans.at(-1);
+    if (last !== undefined && nowMs - last.beganMs < spanMs) return last;
+    const span: Span = { beganMs: nowMs, all: 0, queues: new Map(), lanes: new Map(), cut: false };
+    spans.push(span);
+    return span;
+  };
+
+  return {
+    dispatched: (jobs) => {
+      if (jobs.length === 0) return;
+      const span = current();
+      span.all += jobs.length;
+      for (const job of jobs) {
+        add(span.queues, job.queue);
+        if (!add(span.lanes, laneName(job))) span.cut = true;
+      }
+    },
+    of: (lane) => {
+      const [name, nowMs] = [laneName(lane), clock()];
+      prune(nowMs);
+      const sum = (of: (span: Span) => number): number => spans.reduce((total, span) => total + of(span), 0);
+      // of a span with too many lanes only what it counted is known
+      const known = spans.every((span) => !span.cut || span.lanes.has(name));
+      return {
+        // the oldest span counts as a whole
+        windowMs: Math.min(nowMs - beganMs, Math.max(windowMs, nowMs - (spans[0]?.beganMs ?? nowMs))),
+        key: known ? sum(({ lanes }) => lanes.get(name) ?? 0) : null,
+        queue: sum(({ queues }) => queues.get(lane.queue) ?? 0),
+        all: sum(({ all }) => all),
+      };
+    },
+    reset: () => {
+      beganMs = clock();
+      spans = [];
+    },
+  };
+}
+
+/** False: there is no room for another. */
+function add(counts: Map<string, number>, name: string): boolean {
+  const before = counts.get(name);
+  if (before === undefined && counts.size >= lanesMax) return false;
+  counts.set(name, (before ?? 0) + 1);
+  return true;
+}

@@ -1,0 +1,46 @@
+import type { Settlement } from '@pgqueue/core';
+import type { Consumption } from './depth.ts';
+import { measureConsumption } from './depth.ts';
+import type { Ledger } from './ledger.ts';
+import { createLedger } from './ledger.ts';
+import type { SkipAhead } from './skip-ahead.ts';
+import { createSkipAhead } from './skip-ahead.ts';
+import type { View } from './view.ts';
+import { createView } from './view.ts';
+
+/** Owns all that a leader remembers between ticks. */
+export interface Memory {
+  readonly view: View;
+  readonly ledger: Ledger;
+  readonly consumption: Consumption;
+  readonly skipAhead: SkipAhead;
+  /** Ended attempts that no plan has seen yet. */
+  settled: readonly Settlement[];
+  epoch: number | undefined;
+  feeds: boolean;
+  room: number;
+  /** How long ticks that dispatched take, smoothed. */
+  tickMs: number;
+  nowMs: number;
+  writtenAt: number;
+  capabilities: string;
+  after: string;
+}
+
+export function createMemory(batchMax: number): Memory {
+  return {
+    view: createView(),
+    ledger: createLedger(),
+    consumption: measureConsumption(),
+    skipAhead: createSkipAhead(),
+    settled: [],
+    epoch: undefined,
+    feeds: false,
+    room: batchMax,
+    tickMs: 20,
+    nowMs: 0,
+    writtenAt: 0,
+    capabilities: '',
+    after: '',
+  };
+}

@@ -1,0 +1,47 @@
+import type { Database } from '@pgqueue/postgres';
+import { createAnswers } from './answers.ts';
+import type { TickReport } from './dispatcher.ts';
+import { createFlowMeter } from './flow.ts';
+import type { Settings } from './options.ts';
+import type { Planner } from './planner.ts';
+import { createReporter } from './report.ts';
+
+/** What a leader tells others: its report for status, and answers to why a job waits. */
+export interface Telling {
+  /** Where the next tick begins to look for open questions why a job waits. */
+  readonly questionsAfter: () => number;
+  readonly tick: (tick: TickReport) => void;
+  /** A new reign has begun. */
+  readonly elected: () => void;
+  readonly stop: () => Promise<void>;
+}
+
+export function startTelling(database: Database, settings: Settings, planner: Planner): Telling {
+  const { observe } = settings;
+  const policy = settings.policy.name;
+  const flow = createFlowMeter();
+  const reporter = createReporter({ database, policy, observe });
+  const answers = createAnswers({ database, policy, explain: planner.explain, flow, observe });
+  return {
+    questionsAfter: answers.after,
+    tick: ({ leader, questions, snapshot, dispatched, held, forecast, durationMs }) => {
+      flow.dispatched(dispatched);
+      answers.seen(leader, questions, { snapshot, dispatched });
+      reporter.tick({
+        leader,
+        held,
+        forecast,
+        durationMs,
+        dispatched: dispatched.length,
+        lanes: snapshot.lanes.length,
+        inFlight: snapshot.inFlight.length + dispatched.length,
+        faults: planner.faults(),
+        shadow: planner.shadow(),
+      });
+    },
+    elected: flow.reset,
+    stop: async () => {
+      await Promise.all([reporter.stop(), answers.stop()]);
+    },
+  };
+}

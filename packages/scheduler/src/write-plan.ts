@@ -1,0 +1,97 @@
+import type { InFlight, Settlement, Snapshot } from '@pgqueue/core';
+import { laneName } from '@pgqueue/core';
+import type { Database, Leader } from '@pgqueue/postgres';
+import { dispatch, takeBack, wasRolledBack } from '@pgqueue/postgres';
+import type { Memory } from './memory.ts';
+import type { Planner, SafePlan } from './planner.ts';
+
+export interface Writing {
+  readonly database: Database;
+  readonly planner: Planner;
+  /** A write may have happened, or may still happen: nothing must be planned in this epoch any more. */
+  readonly onUnknown: (leader: Leader) => void;
+}
+
+/** Settlements that wait to be removed: as many, or so long, and they are written without a plan. */
+const unsavedMax = 100;
+const unsavedMs = 1_000;
+
+/** Writes a plan, and brings what is remembered to it. Resolves to the work items that it made. */
+export async function writePlan(
+  { database, planner, onUnknown }: Writing,
+  memory: Memory,
+  {
+    leader,
+    snapshot,
+    planned,
+  }: { readonly leader: Leader; readonly snapshot: Snapshot; readonly planned: SafePlan },
+): Promise<readonly InFlight[]> {
+  const { view, ledger, consumption } = memory;
+  if (planned.recall.length > 0) {
+    planner.dropped();
+    await recall(database, memory, { leader, ids: planned.recall, nowMs: snapshot.nowMs });
+    return [];
+  }
+  const settled = ledger.unsaved();
+  const waitedMs = snapshot.nowMs - memory.writtenAt;
+  const overdue = settled.length >= unsavedMax || (memory.settled.length > 0 && waitedMs > unsavedMs);
+  if (planned.dispatch.length === 0 && !overdue) {
+    // what a policy keeps moves on only together with what is written
+    planner.dropped();
+    return [];
+  }
+  const jobs = planned.dispatch.map(({ id, pool, bundle }) => ({
+    id,
+    pool,
+    rowVersion: view.find(id)?.rowVersion ?? null,
+    bundle: bundle ?? null,
+  }));
+  try {
+    const { atMs, positions } = await dispatch(database, {
+      ...leader,
+      jobs,
+      parts: planned.parts,
+      settled,
+      notify: true,
+    });
+    memory.writtenAt = atMs;
+    memory.settled = [];
+    ledger.saved(settled);
+    planner.written({ atMs, ids: new Set(positions.keys()) });
+    const items = jobs.flatMap(({ id, pool, bundle }): InFlight[] => {
+      const [job, position] = [view.find(id), positions.get(id)];
+      if (job === undefined || position === undefined) return [];
+      const item: InFlight = { ...job, pool, bundle, dispatchedMs: atMs, state: 'ready', node: null };
+      ledger.wrote(item, position);
+      return [item];
+    });
+    view.wrote(
+      jobs.map(({ id }) => id),
+      positions,
+    );
+    consumption.dispatched(items.filter(({ id, bundle }) => bundle === null || bundle === id));
+    return items;
+  } catch (error) {
+    memory.epoch = undefined;
+    planner.dropped();
+    if (!wasRolledBack(error)) onUnknown(leader);
+    throw error;
+  }
+}
+
+/** Their jobs wait again, and are planned at once together with what outranks them. */
+async function recall(
+  database: Database,
+  memory: Memory,
+  {
+    leader,
+    ids,
+    nowMs,
+  }: { readonly leader: Leader; readonly ids: readonly string[]; readonly nowMs: number },
+): Promise<void> {
+  const back = await takeBack(database, leader, ids);
+  const items = memory.ledger.tookBack(back);
+  const recalled = items.map((job): Settlement => ({ job, outcome: 'recalled', busyMs: 0, endedMs: nowMs }));
+  if (memory.feeds) memory.settled = [...memory.settled, ...recalled];
+  memory.view.want(items.map((item) => [laneName(item), items.length] as const));
+}
