@@ -7,12 +7,20 @@ export type {
   Task,
   TaskDefaults,
   TaskDefinition,
-  TaskHandler,
   TaskInput,
   TransactionClient,
   Upcaster,
 } from './job/task.ts';
-export { defineTask, implement, isTaskHandler } from './job/task.ts';
+export { defineTask } from './job/task.ts';
+export type {
+  BatchContext,
+  BatchHandler,
+  BatchJob,
+  BatchTaskHandler,
+  SingleTaskHandler,
+  TaskHandler,
+} from './job/handler.ts';
+export { implement, implementBatch, isTaskHandler } from './job/handler.ts';
 export type {
   Attributes,
   ClaimedJob,

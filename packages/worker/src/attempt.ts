@@ -23,6 +23,8 @@ export interface AttemptEvents {
   /** Its lease is about to end. */
   readonly timeout: (attempt: Attempt) => void;
   readonly over: () => void;
+  /** Its signal aborts. */
+  readonly aborted?: () => void;
 }
 
 /**
@@ -34,6 +36,7 @@ export class Attempt implements Held {
   readonly startedAt: number = performance.now();
   readonly #alarm: Alarm;
   readonly #onOver: () => void;
+  readonly #onAborted: (() => void) | undefined;
   #phase: 'running' | 'committing' | 'over' = 'running';
   #aborted: AbortedError | undefined;
   #controller: AbortController | undefined;
@@ -44,6 +47,7 @@ export class Attempt implements Held {
   constructor(job: ClaimedJob, claimedAt: number, on: AttemptEvents) {
     this.job = job;
     this.#onOver = on.over;
+    this.#onAborted = on.aborted;
     this.#timeoutMs = job.leaseMs;
     this.#endsAt = claimedAt + job.leaseMs;
     this.#alarm = createAlarm(() => {
@@ -98,6 +102,7 @@ export class Attempt implements Held {
     if (this.#aborted !== undefined) return;
     this.#aborted = new AbortedError(reason);
     this.#controller?.abort(this.#aborted);
+    this.#onAborted?.();
   }
 
   /** The lease was extended by so much, asked for at `sentAt`. */

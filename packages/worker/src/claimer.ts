@@ -1,5 +1,7 @@
-import type { ClaimedJob, Loop, Observer } from '@pgqueue/core';
+import type { Loop, Observer } from '@pgqueue/core';
 import { PgQueueError, retryPauseMs, startLoop } from '@pgqueue/core';
+import type { Unit } from './bundles.ts';
+import { unitsOf } from './bundles.ts';
 import type { Claims } from './claims.ts';
 import { createLowWater, createPace } from './pace.ts';
 
@@ -7,8 +9,8 @@ export interface ClaimerParts {
   readonly claims: Claims;
   readonly concurrency: number;
   readonly freeSlots: () => number;
-  /** Takes the jobs over; does not wait for them. */
-  readonly take: (jobs: readonly ClaimedJob[], claimedAt: number) => void;
+  /** Takes the jobs over, by what uses one slot; does not wait for them. */
+  readonly take: (units: readonly Unit[], claimedAt: number) => void;
   readonly hearing: () => boolean;
   readonly observe: Observer;
 }
@@ -44,11 +46,12 @@ export function startClaimer(parts: ClaimerParts): Claimer {
     if (waitMs > 0 && free <= (concurrency - 1) * gatherShare) return waitMs;
     claimedAt = nowMs;
     const claimed = await claims({ max: free, from: lowWater.from(nowMs) });
-    const positions = claimed.jobs.map(({ position }) => position);
-    lowWater.saw(positions, free);
-    more = positions.length >= free;
-    if (positions.length > 0) parts.take(claimed.jobs, claimed.claimedAt);
-    return pace.next({ got: positions.length, asked: free, nowMs, hearing: hearing() });
+    const units = unitsOf(claimed.jobs);
+    const got = units.length;
+    lowWater.saw({ last: claimed.jobs.at(-1)?.position, filled: got >= free });
+    more = got >= free;
+    if (got > 0) parts.take(units, claimed.claimedAt);
+    return pace.next({ got, asked: free, nowMs, hearing: hearing() });
   };
 
   const loop: Loop = startLoop({

@@ -1,18 +1,22 @@
 import type { ClaimedJob, Observer } from '@pgqueue/core';
 import { Attempt } from './attempt.ts';
-import type { ContextParts } from './context.ts';
-import { contextOf } from './context.ts';
-import type { Ending } from './ending.ts';
+import { runBatch } from './batch.ts';
+import type { Unit } from './bundles.ts';
 import { conclude } from './ending.ts';
+import type { LeaseParts } from './leases.ts';
 import type { WorkerSettings } from './options.ts';
-import type { Settled, Settler } from './settler.ts';
+import type { AttemptEnding, RunParts } from './run.ts';
+import type { Ended, Settled, Settler } from './settler.ts';
+import { runSingly } from './single.ts';
 
-export interface ExecutorParts extends Omit<ContextParts, 'onCommitted'> {
+export interface ExecutorParts extends Omit<LeaseParts, 'onCommitted'> {
   readonly handlers: WorkerSettings['handlers'];
   /** Where those are kept whose handlers run. */
   readonly attempts: Set<Attempt>;
   readonly settler: Settler;
   readonly observe: Observer;
+  /** A job of a bundle that this node does not take whole has ended: the next of it can be claimed. */
+  readonly onNext: () => void;
 }
 
 /** Runs claimed jobs, each to its one end. */
@@ -21,7 +25,7 @@ export interface Executor {
    * Resolves when the handler has really returned, so that its slot is not given away twice. What the queue is told does not
    * wait for that: a job past its timeout is settled at once, and what its handler does later is ignored.
    */
-  readonly run: (job: ClaimedJob, claimedAt: number) => Promise<void>;
+  readonly run: (unit: Unit, claimedAt: number) => Promise<void>;
   /** Those whose handlers run. */
   readonly attempts: ReadonlySet<Attempt>;
   /** Resolves when every attempt is over, though handlers that ignore their signal may still run. */
@@ -29,7 +33,7 @@ export interface Executor {
 }
 
 export function createExecutor(parts: ExecutorParts): Executor {
-  const { observe, settler, attempts } = parts;
+  const { observe, attempts, handlers } = parts;
   let whenQuiet: (() => void)[] = [];
 
   const isQuiet = (): boolean => [...attempts].every(({ over }) => over);
@@ -39,84 +43,70 @@ export function createExecutor(parts: ExecutorParts): Executor {
     whenQuiet = [];
   };
 
-  const end = (attempt: Attempt, ending: Ending): void => {
-    if (!attempt.finish()) return;
-    const { job, aborted } = attempt;
-    const retry = parts.handlers.get(job.task)?.task.defaults.retry ?? {};
-    const conclusion = conclude({ job, ending, retry, aborted, random: Math.random() });
-    if (conclusion.kind === 'release') settler.release([job]);
-    else {
-      const { settlement, error } = conclusion;
-      const durationMs = performance.now() - attempt.startedAt;
-      settler.settle(settlement, (settled) => {
-        tell(parts, attempt, {
-          settled: settled === 'repeated' ? settlement.outcome : settled,
-          durationMs,
-          error,
-        });
-      });
-    }
-  };
-
-  const onTimeout = (attempt: Attempt): void => {
-    const { job, timeoutMs } = attempt;
-    observe({ type: 'job.timeout', job: job.id, task: job.task, timeoutMs });
-    attempt.abort('timeout');
-    end(attempt, { kind: 'timeout', timeoutMs });
-  };
-
-  const context: ContextParts = {
+  const runParts: RunParts = {
     ...parts,
     onCommitted: (attempt) => {
       const durationMs = performance.now() - attempt.startedAt;
       tell(parts, attempt, { settled: 'done', durationMs });
     },
-  };
-
-  const run: Executor['run'] = async (job, claimedAt) => {
-    const attempt = new Attempt(job, claimedAt, { timeout: onTimeout, over: checkQuiet });
-    attempts.add(attempt);
-    const waitedMs = Math.max(0, Date.now() - job.created.getTime());
-    observe({ type: 'job.started', job: job.id, task: job.task, key: job.key, waitedMs });
-    const ending = await handle(context, parts, attempt);
-    if (ending.kind === 'invalid') {
-      observe({ type: 'job.invalid', job: job.id, task: job.task, problems: ending.problems });
-    }
-    end(attempt, ending);
-    attempts.delete(attempt);
+    begin: (job, claimedAt, on) => {
+      const attempt = new Attempt(job, claimedAt, { ...on, over: checkQuiet });
+      attempts.add(attempt);
+      const waitedMs = Math.max(0, Date.now() - job.created.getTime());
+      observe({ type: 'job.started', job: job.id, task: job.task, key: job.key, waitedMs });
+      return attempt;
+    },
+    end: (endings) => endAll(parts, endings),
+    leave: (attempt) => void attempts.delete(attempt),
   };
 
   return {
-    run,
+    run: (unit, claimedAt) => {
+      const found = handlers.get(unit[0].task);
+      if (found?.kind === 'pgqueue.batch_handler') return runBatch(runParts, found, { unit, claimedAt });
+      return runSingly(runParts, found, { unit, claimedAt });
+    },
     attempts,
     quiet: () => (isQuiet() ? Promise.resolve() : new Promise((resolve) => void whenQuiet.push(resolve))),
   };
 }
 
-/** The payload on its way to the handler, and what the handler made of it; never throws. */
-async function handle(context: ContextParts, { handlers }: ExecutorParts, attempt: Attempt): Promise<Ending> {
-  const { job } = attempt;
-  const found = handlers.get(job.task);
-  if (found === undefined) return { kind: 'invalid', problems: [`this node has no task ${job.task}`] };
-  const { task, handler } = found;
-  let payload: unknown;
-  try {
-    payload = task.upcast(job.payload, job.payloadVersion);
-  } catch (error) {
-    const why = error instanceof Error ? error.message : String(error);
-    return { kind: 'invalid', problems: [`it can't be brought to version ${task.version}: ${why}`] };
+function endAll(parts: ExecutorParts, endings: readonly AttemptEnding[]): void {
+  const { observe, settler, handlers } = parts;
+  const settled: Ended[] = [];
+  const released: ClaimedJob[] = [];
+  for (const { attempt, ending } of endings) {
+    const { job } = attempt;
+    if (ending.kind === 'invalid') {
+      observe({ type: 'job.invalid', job: job.id, task: job.task, problems: ending.problems });
+    }
+    if (!attempt.finish()) continue;
+    const retry = handlers.get(job.task)?.task.defaults.retry ?? {};
+    const conclusion = conclude({
+      job,
+      ending,
+      retry,
+      aborted: attempt.aborted,
+      random: Math.random(),
+    });
+    if (conclusion.kind === 'release') {
+      released.push(job);
+      continue;
+    }
+    const { settlement, error } = conclusion;
+    const durationMs = performance.now() - attempt.startedAt;
+    const onSettled = (told: Settled): void => {
+      const verdict = told === 'repeated' ? settlement.outcome : told;
+      tell(parts, attempt, { settled: verdict, durationMs, error });
+    };
+    settled.push({ settlement, onSettled });
   }
-  try {
-    const parsed = await task.parse(payload);
-    if (!parsed.ok) return { kind: 'invalid', problems: parsed.problems };
-    return { kind: 'returned', value: await handler(parsed.payload, contextOf(context, attempt)) };
-  } catch (error) {
-    return { kind: 'threw', error };
-  }
+  settler.settle(settled);
+  settler.release(released);
 }
 
 function tell(
-  { observe }: ExecutorParts,
+  { observe, handlers, onNext }: ExecutorParts,
   attempt: Attempt,
   end: {
     readonly settled: Exclude<Settled, 'repeated'>;
@@ -124,7 +114,7 @@ function tell(
     readonly error?: unknown;
   },
 ): void {
-  const { id, task } = attempt.job;
+  const { id, task, bundle } = attempt.job;
   const { settled, durationMs, error } = end;
   if (settled === 'failed') return;
   if (settled === 'stale') {
@@ -134,4 +124,5 @@ function tell(
   }
   const why = error === undefined ? {} : { error };
   observe({ type: 'job.settled', job: id, task, verdict: settled, durationMs, ...why });
+  if (bundle !== null && handlers.get(task)?.kind === 'pgqueue.handler') onNext();
 }

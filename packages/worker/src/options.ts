@@ -26,7 +26,7 @@ export interface NodeOptions extends Omit<DatabaseOptions, 'pool'> {
 export interface WorkerOptions extends NodeOptions {
   /** What this node can run: tasks with their handlers, each task once. */
   readonly tasks: readonly TaskHandler[];
-  /** Handlers at a time, 1 to 10,000. Default 10. */
+  /** Handlers at a time, 1 to 10,000; one that takes a batch counts once. Default 10. */
   readonly concurrency?: number;
   /** How long a stop waits for running handlers before it aborts their signals. Default 30000. */
   readonly drainMs?: number;
@@ -69,7 +69,9 @@ export function workerSettings(options: WorkerOptions): WorkerSettings {
     ...node.problems,
     ...whole({ name: 'concurrency', value: concurrency, min: 1, max: 10_000 }),
     ...whole({ name: 'drainMs', value: drainMs, min: 0, max: 86_400_000 }),
-    ...(tasks.length === options.tasks.length ? [] : ['tasks must be made by implement(task, handler)']),
+    ...(tasks.length === options.tasks.length
+      ? []
+      : ['tasks must be made by implement(task, handler) or implementBatch(task, handler)']),
     ...(options.tasks.length === 0 ? ['tasks is empty: a worker without tasks can run nothing'] : []),
     ...[...twice].map((name) => `task ${name} has more than one handler`),
   ]);
@@ -116,12 +118,17 @@ export function whole({ name, value, min, max }: Whole): readonly string[] {
   return fits ? [] : [`${name} must be a whole number from ${min} to ${max}, not ${value}`];
 }
 
-/** What a node says of itself: the payload versions and the timeout of each of its tasks. */
+/** What a node says of itself: of each of its tasks the payload versions, the timeout, and whether its handler takes bundles. */
 function tasksOfNode(handlers: readonly TaskHandler[]): NodeTasks {
   return Object.fromEntries(
-    handlers.map(({ task }) => [
+    handlers.map(({ kind, task }) => [
       task.name,
-      { min: task.minVersion, max: task.version, timeoutMs: task.timeoutMs },
+      {
+        min: task.minVersion,
+        max: task.version,
+        timeoutMs: task.timeoutMs,
+        ...(kind === 'pgqueue.batch_handler' ? { batch: true } : {}),
+      },
     ]),
   );
 }

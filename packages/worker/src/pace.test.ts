@@ -42,7 +42,7 @@ describe('low water', () => {
   test('lets each claim begin behind the last, and looks at all once a second, or when told', () => {
     const mark = createLowWater();
     expect(mark.from(0)).toBe(0);
-    mark.saw([4, 5, 6], 3);
+    mark.saw({ last: 6, filled: true });
     expect(mark.from(10)).toBe(7);
     expect(mark.from(999)).toBe(7);
     expect(mark.from(1_000)).toBe(0);
@@ -53,13 +53,13 @@ describe('low water', () => {
 
   test('falls back when a claim from the start was filled by older items', () => {
     const mark = createLowWater();
-    mark.saw([100], 5);
-    mark.saw([2, 3], 2);
+    mark.saw({ last: 100, filled: false });
+    mark.saw({ last: 3, filled: true });
     mark.from(0);
     expect(mark.from(1)).toBe(4);
-    mark.saw([], 5);
+    mark.saw({ last: undefined, filled: false });
     expect(mark.from(2)).toBe(4);
-    mark.saw([1], 5);
+    mark.saw({ last: 1, filled: false });
     expect(mark.from(3)).toBe(4);
   });
 });

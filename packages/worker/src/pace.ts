@@ -47,8 +47,8 @@ export interface LowWater {
   readonly from: (nowMs: number) => number;
   /** Something may be ready behind it: the next claim looks at all. */
   readonly drop: () => void;
-  /** What a claim of `asked` jobs brought. */
-  readonly saw: (positions: readonly number[], asked: number) => void;
+  /** What a claim brought: its last job's position, and whether it got all that it asked for. */
+  readonly saw: (claim: { readonly last: number | undefined; readonly filled: boolean }) => void;
 }
 
 /** Released items, and late commits, fall behind the mark. */
@@ -66,10 +66,10 @@ export function createLowWater(): LowWater {
     drop: () => {
       rescanAt = -Infinity;
     },
-    saw: (positions, asked) => {
-      const behind = (positions.at(-1) ?? -1) + 1;
+    saw: ({ last = -1, filled }) => {
+      const behind = last + 1;
       // a claim that was filled may have left ready items right behind its last one, even where the mark was further on
-      mark = positions.length >= asked ? behind : Math.max(mark, behind);
+      mark = filled ? behind : Math.max(mark, behind);
     },
   };
 }

@@ -13,6 +13,11 @@ export type PulledTask =
       /** The oldest. Default 1. */
       readonly minVersion?: number;
       readonly timeoutMs?: number | null;
+      /**
+       * Whether it takes bundles whole, in one slot: `claim` may then return more jobs than it was asked for. Otherwise it gets the
+       * jobs of a bundle one after another. Default false.
+       */
+      readonly batch?: boolean;
     };
 
 /** What {@link createPuller} takes. */
@@ -32,8 +37,9 @@ export function pullerSettings(options: PullerOptions): NodeSettings {
         version = versionMax,
         minVersion = 1,
         timeoutMs = null,
+        batch = false,
       } = typeof task === 'string' ? { name: task } : task;
-      return [name, { min: minVersion, max: version, timeoutMs }];
+      return [name, { min: minVersion, max: version, timeoutMs, ...(batch ? { batch } : {}) }];
     }),
   );
   const { settings, problems } = nodeSettings(options, { slots, tasks });

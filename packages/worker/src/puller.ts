@@ -11,6 +11,7 @@ import {
   scanJobs,
   settle,
 } from '@pgqueue/postgres';
+import { unitsOf } from './bundles.ts';
 import { createClaims } from './claims.ts';
 import { jsonText } from './json.ts';
 import { createMembership } from './membership.ts';
@@ -41,7 +42,8 @@ export interface Puller {
   /** Jobs that it holds. */
   readonly held: number;
   /**
-   * Leases up to `max` jobs (default 1), waiting up to `waitMs` (default 0) for the first. The first call registers the node.
+   * Leases up to `max` jobs (default 1; a bundle that it takes whole counts as one), waiting up to `waitMs` (default 0) for the first.
+   * The first call registers the node.
    * @throws {PgQueueError} `schema_version`, `node_id_in_use`
    */
   claim(wanted?: { readonly max?: number; readonly waitMs?: number }): Promise<readonly PulledJob[]>;
@@ -198,14 +200,12 @@ class PullerNode implements Puller {
     for (const lease of this.#leases) {
       if (lease.lost) this.#leases.delete(lease);
     }
-    const free = Math.min(max, this.#slots - this.#leases.size - this.#asked);
+    const used = unitsOf([...this.#leases].map(({ job }) => job)).length;
+    const free = Math.min(max, this.#slots - used - this.#asked);
     if (free <= 0) return [];
     const jobs = await this.#ask(free);
     if (this.#closed !== undefined) throw closed(this.node); // leaving releases them
-    this.#lowWater.saw(
-      jobs.map(({ position }) => position),
-      free,
-    );
+    this.#lowWater.saw({ last: jobs.at(-1)?.position, filled: unitsOf(jobs).length >= free });
     const leases = jobs.map((job) => new PulledLease(job));
     for (const lease of leases) this.#leases.add(lease);
     return leases.map(({ job }) => job);
@@ -257,6 +257,7 @@ class PullerNode implements Puller {
       lease.abort('lease_lost');
       this.#leases.delete(lease);
     }
+    if (jobs.some(({ bundle }) => bundle !== null)) this.#lowWater.drop(); // the next of it is free
     return {
       accepted: jobs.filter(({ id }) => isAccepted(id)).map(({ id }) => id),
       stale: stale.map(({ id }) => id),

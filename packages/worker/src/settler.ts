@@ -12,7 +12,8 @@ export type Settled = Verdict | 'stale' | 'failed';
 
 /** Settles attempts, many with one statement: whatever gathers while one is under way goes with the next. */
 export interface Settler {
-  readonly settle: (settlement: Settlement, onSettled: (settled: Settled) => void) => void;
+  /** Those that are given together, the jobs of a batch, go in one statement. */
+  readonly settle: (together: readonly Ended[]) => void;
   /** Gives leases back unrun. Where that fails they wait for the node to leave, or for their end. */
   readonly release: (leases: readonly Lease[]) => void;
   /** Settlements that wait or are under way; the claimer takes no more jobs while there are many. */
@@ -23,7 +24,8 @@ export interface Settler {
   readonly abandon: () => void;
 }
 
-interface Waiting {
+/** An attempt that ended, and who is to hear what became of it. */
+export interface Ended {
   readonly settlement: Settlement;
   readonly onSettled: (settled: Settled) => void;
 }
@@ -40,8 +42,8 @@ const batchMax = 1_000;
 
 export function createSettler({ database, observe, onAccepted }: SettlerOptions): Settler {
   const abandoned = new AbortController();
-  let waiting: Waiting[] = [];
-  let underWay = 0;
+  let waiting: (readonly Ended[])[] = [];
+  let pending = 0;
   let running = false;
   let releasing = 0;
   let whenIdle: (() => void)[] = [];
@@ -57,11 +59,10 @@ export function createSettler({ database, observe, onAccepted }: SettlerOptions)
     running = true;
     await new Promise((resolve) => setImmediate(resolve)); // handlers that end together are settled together
     while (waiting.length > 0) {
-      const batch = nextBatch(waiting);
-      waiting = batch.length === waiting.length ? [] : waiting.slice(batch.length);
-      underWay = batch.length;
+      const { batch, rest } = nextBatch(waiting);
+      waiting = rest;
       await sender(batch);
-      underWay = 0;
+      pending -= batch.length;
       onAccepted();
     }
     running = false;
@@ -69,8 +70,10 @@ export function createSettler({ database, observe, onAccepted }: SettlerOptions)
   };
 
   return {
-    settle: (settlement, onSettled) => {
-      waiting.push({ settlement, onSettled });
+    settle: (together) => {
+      if (together.length === 0) return;
+      waiting.push(together);
+      pending += together.length;
       if (!running) void run();
     },
     release: (leases) => {
@@ -83,7 +86,7 @@ export function createSettler({ database, observe, onAccepted }: SettlerOptions)
           checkIdle();
         });
     },
-    pending: () => waiting.length + underWay,
+    pending: () => pending,
     idle: () =>
       running || releasing > 0 ? new Promise((resolve) => void whenIdle.push(resolve)) : Promise.resolve(),
     abandon: () => abandoned.abort(),
@@ -91,16 +94,26 @@ export function createSettler({ database, observe, onAccepted }: SettlerOptions)
 }
 
 /** Each job once: the answer is by job, and one may be settled under the lease that it lost, too. */
-function nextBatch(waiting: readonly Waiting[]): readonly Waiting[] {
+function nextBatch(waiting: (readonly Ended[])[]): {
+  readonly batch: readonly Ended[];
+  readonly rest: (readonly Ended[])[];
+} {
   const ids = new Set<string>();
-  for (const { settlement } of waiting) {
-    if (ids.has(settlement.id) || ids.size === batchMax) break;
-    ids.add(settlement.id);
+  const batch: Ended[] = [];
+  for (const [index, together] of waiting.entries()) {
+    const full = batch.length > 0 && batch.length + together.length > batchMax;
+    if (full || together.some(({ settlement }) => ids.has(settlement.id))) {
+      return { batch, rest: waiting.slice(index) };
+    }
+    for (const ended of together) {
+      ids.add(ended.settlement.id);
+      batch.push(ended);
+    }
   }
-  return waiting.slice(0, ids.size);
+  return { batch, rest: [] };
 }
 
-type Send = (batch: readonly Waiting[]) => Promise<void>;
+type Send = (batch: readonly Ended[]) => Promise<void>;
 
 /** Sends a batch until the database has answered; never throws. */
 function createSender(database: Target, observe: Observer, abandoned: AbortSignal): Send {
@@ -132,7 +145,7 @@ function createSender(database: Target, observe: Observer, abandoned: AbortSigna
   };
 
   /** One settlement that the database refuses must not take the others with it; it becomes the error of its attempt. */
-  const refused = async (batch: readonly Waiting[], error: unknown): Promise<void> => {
+  const refused = async (batch: readonly Ended[], error: unknown): Promise<void> => {
     const [only] = batch;
     if (batch.length > 1) {
       for (const one of batch) await send([one]);

@@ -133,4 +133,6 @@ export interface ClaimedJob {
   readonly trace: TraceContext | null;
   readonly created: Date;
   readonly leaseMs: number;
+  /** Jobs that one handler call takes together share it: the id of the first. Null: it was scheduled alone. */
+  readonly bundle: string | null;
 }

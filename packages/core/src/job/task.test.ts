@@ -1,7 +1,8 @@
 import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import type { TaskDefinition } from './task.ts';
-import { defineTask, implement, isTaskHandler } from './task.ts';
+import { implement, implementBatch, isTaskHandler } from './handler.ts';
+import { defineTask } from './task.ts';
 
 const payload = z.object({ to: z.string() });
 const upcaster = (from: number) => (value: unknown) => ({ ...(value as object), [`from${from}`]: true });
@@ -116,7 +117,8 @@ describe('a job', () => {
 });
 
 test('a handler is known by its kind', () => {
-  const handler = implement(defineTask({ name: 'mail', payload }), () => undefined);
-  expect(isTaskHandler(handler)).toBe(true);
+  const mail = defineTask({ name: 'mail', payload });
+  expect(isTaskHandler(implement(mail, () => undefined))).toBe(true);
+  expect(isTaskHandler(implementBatch(mail, () => undefined))).toBe(true);
   expect([null, undefined, {}, () => {}, 'pgqueue.handler'].some(isTaskHandler)).toBe(false);
 });

@@ -97,16 +97,6 @@ export type AbortReason = 'lease_lost' | 'cancelled' | 'timeout' | 'shutdown';
 /** The code of a task: gets the checked payload; what it returns is the result of the job, or an {@link Outcome}. It may run more than once. */
 export type Handler<Output, Result> = (payload: Output, context: JobContext) => Promise<Result> | Result;
 
-/** A task with the code that runs it. Made by {@link implement}; given to `createWorker`. */
-export interface TaskHandler {
-  readonly kind: 'pgqueue.handler';
-  // each handler has its own payload: what they have in common is only known when one is run
-  // oxlint-disable-next-line typescript/no-explicit-any
-  readonly task: Task<any, any>;
-  // oxlint-disable-next-line typescript/no-explicit-any
-  readonly handler: Handler<any, unknown>;
-}
-
 /**
  * Defines a task: what producers enqueue and workers implement. Types flow from the schema to both.
  * @throws {PgQueueError} `configuration`, with everything that is wrong at once
@@ -193,21 +183,6 @@ function derived<Input>(
     const why = error instanceof Error ? error.message : String(error);
     return { base: {}, problems: [`key or attributes can't be derived from the payload: ${why}`] };
   }
-}
-
-/** Joins a task with its handler. A handler for another payload does not compile. */
-export function implement<Input, Output, Result>(
-  task: Task<Input, Output>,
-  handler: Handler<Output, Result>,
-): TaskHandler {
-  return { kind: 'pgqueue.handler', task, handler };
-}
-
-/** Whether a value was made by {@link implement}. */
-export function isTaskHandler(value: unknown): value is TaskHandler {
-  return (
-    typeof value === 'object' && value !== null && (value as { kind?: unknown }).kind === 'pgqueue.handler'
-  );
 }
 
 function definitionProblems<Schema extends StandardSchemaV1>(

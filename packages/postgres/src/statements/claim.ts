@@ -6,7 +6,7 @@ import { relaxed } from './target.ts';
 export interface ClaimInput {
   readonly node: string;
   readonly incarnation: string;
-  /** How many jobs at most: the node's free slots. */
+  /** The node's free slots: so many jobs at most, where a bundle counts as one. */
   readonly max: number;
   /** Drawn by the node, new for each claim: with a job's id it names one lease. */
   readonly token: string;
@@ -32,10 +32,11 @@ interface ClaimRow {
   readonly trace: TraceContext | null;
   readonly created: Date;
   readonly lease_ms: number;
+  readonly bundle: string | null;
 }
 
 /**
- * Takes leases in dispatch order: the SQL function `claim` (migration 0004 says why it is safe). Commits asynchronously: a
+ * Takes leases in dispatch order: the SQL function `claim` (migration 0011 says why it is safe). Commits asynchronously: a
  * lease lost in a crash of Postgres is an item that is ready again.
  * @throws PQ001 when the node was reset, lost or replaced
  */
@@ -43,7 +44,7 @@ export async function claim(target: Target, input: ClaimInput): Promise<readonly
   const text = relaxed(`${target.schema}.claim($1, $2, $3, $4, $5)`).replace(
     'f.*',
     `f."position"::float8 as "position", f.id, f.token, f.queue, f.task, f.key, f.priority, f.attributes, f.payload,
-     f.payload_version, f.tries, f.max_tries, f.crashes, f.retry, f.trace, f.created, f.lease_ms`,
+     f.payload_version, f.tries, f.max_tries, f.crashes, f.retry, f.trace, f.created, f.lease_ms, f.bundle`,
   );
   const { node, incarnation, max, token, from = 0 } = input;
   const rows = await target.query<ClaimRow>(text, [node, incarnation, max, token, from]);

@@ -30,11 +30,21 @@ export async function release(target: Target, leases: readonly Lease[]): Promise
 
 /** Shows progress of a running job (JSON text, up to 8 KiB). False: the lease was lost. */
 export async function reportProgress(target: Target, lease: Lease, progress: string): Promise<boolean> {
-  const rows = await target.query<{ held: boolean }>(
-    `select ${target.schema}.report_progress($1, $2, $3::jsonb) as held`,
-    [lease.id, lease.token, progress],
+  return (await reportProgressOfAll(target, [lease], progress)).has(lease.id);
+}
+
+/** The same of several jobs at once; the ids that are missing from the answer were lost. Locked by id, as everywhere. */
+export async function reportProgressOfAll(
+  target: Target,
+  leases: readonly Lease[],
+  progress: string,
+): Promise<ReadonlySet<string>> {
+  const rows = await target.query<{ id: string }>(
+    `select x.id from (select * from unnest($1::uuid[], $2::uuid[]) as x (id, token) order by id) x
+     where ${target.schema}.report_progress(x.id, x.token, $3::jsonb)`,
+    [leases.map(({ id }) => id), leases.map(({ token }) => token), progress],
   );
-  return rows[0]?.held === true;
+  return new Set(rows.map(({ id }) => id));
 }
 
 /** Takes over expired leases: their jobs are ready again, or dead at their crash limit. Anyone may call it. */

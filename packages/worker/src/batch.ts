@@ -1,0 +1,66 @@
+import type { BatchTaskHandler } from '@pgqueue/core';
+import type { Attempt } from './attempt.ts';
+import { batchContextOf, batchJob, createBatchSignal } from './batch-context.ts';
+import { batchEndings } from './batch-ending.ts';
+import type { Unit } from './bundles.ts';
+import type { AttemptEnding, RunParts } from './run.ts';
+import { checkPayload, timeOut } from './run.ts';
+
+/** A job whose payload fits. */
+interface Fit {
+  readonly attempt: Attempt;
+  readonly payload: unknown;
+}
+
+/**
+ * Runs the jobs of a unit with one handler call; each has an attempt of its own, and each ends once. One whose payload does not fit
+ * ends by itself, before the handler; one whose lease was lost by then is not handed to it. The first that meets its timeout
+ * takes the others with it: they were leased together, until the shortest of their timeouts.
+ */
+export async function runBatch(
+  parts: RunParts,
+  { task, handler }: BatchTaskHandler,
+  { unit, claimedAt }: { readonly unit: Unit; readonly claimedAt: number },
+): Promise<void> {
+  let handed: readonly Attempt[] = [];
+  const whole = createBatchSignal(() => handed);
+  const timeout = (): void => timeOut(parts, attempts);
+  const attempts: readonly Attempt[] = unit.map((job) =>
+    parts.begin(job, claimedAt, { timeout, aborted: whole.check }),
+  );
+  const checks = await Promise.all(
+    attempts.map(async (attempt) => ({ attempt, checked: await checkPayload(task, attempt.job) })),
+  );
+  const fit: Fit[] = [];
+  const unfit: AttemptEnding[] = [];
+  for (const { attempt, checked } of checks) {
+    if (checked.kind !== 'payload') unfit.push({ attempt, ending: checked });
+    else if (!attempt.over) fit.push({ attempt, payload: checked.payload });
+  }
+  parts.end(unfit);
+  if (fit.length > 0) {
+    handed = fit.map(({ attempt }) => attempt);
+    whole.check();
+    const jobs = fit.map(({ attempt, payload }) => batchJob(attempt, payload));
+    const batch = { attempts: handed, jobs, signal: whole.signal };
+    parts.end(await endingsOf(handed, () => handler(jobs, batchContextOf(parts, batch))));
+  }
+  for (const attempt of attempts) parts.leave(attempt);
+}
+
+/** What the handler made of it; never throws. */
+async function endingsOf(
+  attempts: readonly Attempt[],
+  call: () => unknown,
+): Promise<readonly AttemptEnding[]> {
+  try {
+    const ids = attempts.map(({ job }) => job.id);
+    const endings = await batchEndings(ids, await call());
+    return attempts.map((attempt, index) => ({
+      attempt,
+      ending: endings[index] ?? { kind: 'returned', value: undefined },
+    }));
+  } catch (error) {
+    return attempts.map((attempt) => ({ attempt, ending: { kind: 'threw', error } }));
+  }
+}

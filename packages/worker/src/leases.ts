@@ -1,0 +1,172 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import type { JobLogger, Observer, TransactionClient } from '@pgqueue/core';
+import { PgQueueError, retryPauseMs } from '@pgqueue/core';
+import type { Settlement, Target } from '@pgqueue/postgres';
+import { extend, fromPg, isTransient, reportProgressOfAll, settle } from '@pgqueue/postgres';
+import type { Attempt } from './attempt.ts';
+import { AbortedError } from './attempt.ts';
+import { lose } from './held.ts';
+import type { WorkerLogger } from './options.ts';
+import type { Transactions } from './transaction.ts';
+
+export interface LeaseParts {
+  /** For leases: its connections are never given to handlers. */
+  readonly database: Target;
+  readonly transactions: Transactions;
+  readonly logger: WorkerLogger | undefined;
+  readonly observe: Observer;
+  /** A handler's own transaction has settled it as done. */
+  readonly onCommitted: (attempt: Attempt) => void;
+}
+
+/** What one handler call holds: the attempt of a job, or those of a batch. */
+export type Attempts = readonly Attempt[];
+
+/** Moves the ends of the leases to `ms` from now. Those that were lost are told; false: all of them were. */
+export async function extendLeases(parts: LeaseParts, attempts: Attempts, ms: number): Promise<boolean> {
+  if (ms <= 0) throw new PgQueueError('configuration', 'extend: give a duration longer than 0');
+  let sentAt = performance.now();
+  const answer = await whileHeld(attempts, (held) => {
+    sentAt = performance.now();
+    return extend(
+      parts.database,
+      held.map(({ job: { id, token } }) => ({ id, token, ms })),
+    );
+  });
+  if (answer === undefined) return false;
+  const { asked, given } = answer;
+  for (const attempt of asked) {
+    const extended = given.get(attempt.job.id);
+    if (extended === undefined) {
+      if (attempt.live) lose(attempt, { ...parts, during: 'extend' });
+      continue;
+    }
+    attempt.extended(sentAt, ms);
+    if (extended.cancelled) attempt.abort('cancelled');
+  }
+  return given.size > 0;
+}
+
+/** Shows progress of each job. Those whose leases were lost are told; false: all of them were. */
+export async function showProgress(
+  parts: LeaseParts,
+  attempts: Attempts,
+  progress: string,
+): Promise<boolean> {
+  const answer = await whileHeld(attempts, (held) => {
+    const leases = held.map(({ lease }) => lease);
+    return reportProgressOfAll(parts.database, leases, progress);
+  });
+  if (answer === undefined) return false;
+  for (const attempt of answer.asked) {
+    if (attempt.live && !answer.given.has(attempt.job.id)) lose(attempt, { ...parts, during: 'extend' });
+  }
+  return answer.given.size > 0;
+}
+
+/** Repeats what met a transient error for as long as some lease is held; undefined: none is any more. */
+async function whileHeld<Given>(
+  attempts: Attempts,
+  work: (held: Attempts) => Promise<Given>,
+): Promise<{ readonly asked: Attempts; readonly given: Given } | undefined> {
+  for (let failures = 1; ; failures += 1) {
+    const asked = attempts.filter(({ over }) => !over);
+    if (asked.length === 0) return undefined;
+    try {
+      return { asked, given: await work(asked) };
+    } catch (error) {
+      if (!isTransient(error)) throw error;
+      await delay(retryPauseMs(failures, 1_000));
+    }
+  }
+}
+
+/** Done and the handler's writes commit together, for all of these jobs or none. A transaction that fails leaves them as they were. */
+export async function settleWith<Result>(
+  parts: LeaseParts,
+  attempts: Attempts,
+  work: (client: TransactionClient) => Promise<Result>,
+): Promise<Result> {
+  const done = attempts.map(({ job: { id, token } }): Settlement => {
+    return { id, token, outcome: 'done', delayMs: null, data: null };
+  });
+  throwOver(attempts);
+  const ran = await parts.transactions.run(work, async (client) => {
+    throwOver(attempts);
+    for (const attempt of attempts) attempt.beginCommit();
+    const verdicts = await settle({ ...fromPg(queryable(client)), schema: parts.database.schema }, done);
+    const lost = attempts.filter(({ job }) => !verdicts.has(job.id));
+    for (const attempt of lost) lose(attempt, { ...parts, during: 'settle' });
+    if (lost.length > 0) throw new AbortedError('lease_lost');
+  });
+  const fate = ran.kind === 'unknown' ? await fateOf(parts, attempts, done) : ran.kind;
+  if (fate === 'lost') {
+    for (const attempt of attempts) lose(attempt, { ...parts, during: 'settle' });
+    throw new AbortedError('lease_lost');
+  }
+  if (fate === 'committed' && ran.kind !== 'rolled_back') {
+    for (const attempt of attempts) if (attempt.finish()) parts.onCommitted(attempt);
+    return ran.value;
+  }
+  for (const attempt of attempts) attempt.abandonCommit();
+  throw ran.kind === 'committed' ? overError(attempts) : ran.error;
+}
+
+/**
+ * Whether a COMMIT that got no answer happened, for all of its jobs or none. A lease that is still held says no (to settle it here
+ * would end the job without the handler's writes); where all are gone they were settled by their tokens, or lost.
+ */
+async function fateOf(
+  { database, observe }: LeaseParts,
+  attempts: Attempts,
+  done: readonly Settlement[],
+): Promise<'committed' | 'rolled_back' | 'lost'> {
+  const endsAt = Math.min(...attempts.map((attempt) => attempt.endsAt));
+  for (let failures = 1; ; failures += 1) {
+    try {
+      const ms = Math.max(1, endsAt - performance.now());
+      const leases = done.map(({ id, token }) => ({ id, token, ms }));
+      if ((await extend(database, leases)).size > 0) return 'rolled_back';
+      const verdicts = await settle(database, done, true);
+      return [...verdicts.values()].includes('repeated') ? 'committed' : 'lost';
+    } catch (error) {
+      if (!isTransient(error) || performance.now() > endsAt) return 'lost';
+      const retryMs = retryPauseMs(failures, 1_000);
+      observe({ type: 'database.error', during: 'commit', error, retryMs });
+      await delay(retryMs);
+    }
+  }
+}
+
+function throwOver(attempts: Attempts): void {
+  if (attempts.some(({ live }) => !live)) throw overError(attempts);
+}
+
+function overError(attempts: Attempts): Error {
+  const aborted = attempts.find((attempt) => !attempt.live && attempt.aborted !== undefined)?.aborted;
+  if (aborted !== undefined) return new AbortedError(aborted);
+  return new Error('this attempt is over: ctx.transaction settles a job once');
+}
+
+function queryable(client: TransactionClient): Parameters<typeof fromPg>[0] {
+  return {
+    query: async (text, values = []) => {
+      const { rows } = await client.query(text, values);
+      return { rows: rows as unknown[] };
+    },
+  };
+}
+
+/** A logger that says in each line what it is about. */
+export function loggerWith(logger: WorkerLogger | undefined, bindings: object): JobLogger {
+  if (logger === undefined) return silent;
+  if (logger.child !== undefined) return logger.child(bindings);
+  return {
+    debug: (data, message) => logger.debug({ ...bindings, ...data }, message),
+    info: (data, message) => logger.info({ ...bindings, ...data }, message),
+    warn: (data, message) => logger.warn({ ...bindings, ...data }, message),
+    error: (data, message) => logger.error({ ...bindings, ...data }, message),
+  };
+}
+
+const silent: JobLogger = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {} };

@@ -1,0 +1,57 @@
+import type { ClaimedJob, Task } from '@pgqueue/core';
+import type { Attempt, AttemptEvents } from './attempt.ts';
+import type { Ending } from './ending.ts';
+import type { LeaseParts } from './leases.ts';
+
+/** How an attempt ended; those of a batch are told together. */
+export interface AttemptEnding {
+  readonly attempt: Attempt;
+  readonly ending: Ending;
+}
+
+/** What runs of handlers have in common. */
+export interface RunParts extends LeaseParts {
+  /** Begins an attempt, which counts among those that run until it leaves. */
+  readonly begin: (job: ClaimedJob, claimedAt: number, on: Omit<AttemptEvents, 'over'>) => Attempt;
+  /** Ends those attempts that are not over yet. */
+  readonly end: (endings: readonly AttemptEnding[]) => void;
+  /** Its handler has returned. */
+  readonly leave: (attempt: Attempt) => void;
+}
+
+/** Aborts and ends attempts whose leases are about to end; what their handlers do later is ignored. */
+export function timeOut({ observe, end }: RunParts, attempts: readonly Attempt[]): void {
+  const live = attempts.filter((attempt) => attempt.live);
+  for (const attempt of live) {
+    const { job, timeoutMs } = attempt;
+    observe({ type: 'job.timeout', job: job.id, task: job.task, timeoutMs });
+    attempt.abort('timeout');
+  }
+  end(live.map((attempt) => ({ attempt, ending: { kind: 'timeout', timeoutMs: attempt.timeoutMs } })));
+}
+
+/** A payload on its way to the handler, or how the attempt ends without one. */
+export type Checked =
+  | { readonly kind: 'payload'; readonly payload: unknown }
+  | Extract<Ending, { readonly kind: 'invalid' | 'threw' }>;
+
+/** Brings a payload to the current version, and checks it; never throws. */
+export async function checkPayload(
+  task: Task,
+  job: Pick<ClaimedJob, 'payload' | 'payloadVersion'>,
+): Promise<Checked> {
+  let payload: unknown;
+  try {
+    payload = task.upcast(job.payload, job.payloadVersion);
+  } catch (error) {
+    const why = error instanceof Error ? error.message : String(error);
+    return { kind: 'invalid', problems: [`it can't be brought to version ${task.version}: ${why}`] };
+  }
+  try {
+    const parsed = await task.parse(payload);
+    if (parsed.ok) return { kind: 'payload', payload: parsed.payload };
+    return { kind: 'invalid', problems: parsed.problems };
+  } catch (error) {
+    return { kind: 'threw', error };
+  }
+}

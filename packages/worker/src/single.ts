@@ -1,0 +1,40 @@
+import type { SingleTaskHandler } from '@pgqueue/core';
+import type { Attempt } from './attempt.ts';
+import type { Unit } from './bundles.ts';
+import { contextOf } from './context.ts';
+import type { Ending } from './ending.ts';
+import type { RunParts } from './run.ts';
+import { checkPayload, timeOut } from './run.ts';
+
+/**
+ * Runs the jobs of a unit one after another in their one slot. Mostly that is one: the database gives a node the jobs of a bundle one
+ * by one where the task's handler takes no batches.
+ */
+export async function runSingly(
+  parts: RunParts,
+  found: SingleTaskHandler | undefined,
+  { unit, claimedAt }: { readonly unit: Unit; readonly claimedAt: number },
+): Promise<void> {
+  for (const job of unit) {
+    const attempt = parts.begin(job, claimedAt, { timeout: (ended) => timeOut(parts, [ended]) });
+    parts.end([{ attempt, ending: await handle(parts, found, attempt) }]);
+    parts.leave(attempt);
+  }
+}
+
+/** The payload on its way to the handler, and what the handler made of it; never throws. */
+async function handle(
+  parts: RunParts,
+  found: SingleTaskHandler | undefined,
+  attempt: Attempt,
+): Promise<Ending> {
+  const { job } = attempt;
+  if (found === undefined) return { kind: 'invalid', problems: [`this node has no task ${job.task}`] };
+  const checked = await checkPayload(found.task, job);
+  if (checked.kind !== 'payload') return checked;
+  try {
+    return { kind: 'returned', value: await found.handler(checked.payload, contextOf(parts, attempt)) };
+  } catch (error) {
+    return { kind: 'threw', error };
+  }
+}
