@@ -119,8 +119,9 @@ as $$
     select r.n from explain_request r where r.asked < clock_timestamp() - interval '1 minute' for update skip locked))
 $$;
 
--- What the scheduler needs to know of one waiting job, to answer for it: its facts, and when the first job of its key that waits for
--- a retry or the end of a snooze is due. Null: it does not wait, or not yet. Served by queue's primary key and queue_retrying.
+-- What the scheduler needs to know of one waiting job, to answer for it: its facts, whether it is the first of its key that waits, and
+-- when the first job of its key that waits for a retry or the end of a snooze is due. Null: it does not wait, or not yet. Served
+-- by queue's primary key, queue_waiting and queue_retrying.
 create function waiting_job(p_job uuid) returns jsonb
   language sql stable security definer
   set search_path from current
@@ -131,6 +132,10 @@ as $$
     'id', q.id, 'queue', q.queue, 'key', q.key, 'task', q.task, 'version', q.payload_version, 'priority', q.priority, 'seq', q.seq,
     'createdMs', extract(epoch from q.created)::float8 * 1000, 'expiresMs', extract(epoch from q.expires_at)::float8 * 1000,
     'attributes', q.attributes, 'tries', q.tries,
+    'isFirst', (
+      select f.id from queue f
+      where f.run_after is null and f.queue = q.queue and f.key = q.key and (select w.id from work_queue w where w.id = f.id) is null
+      order by f.queue, f.key, f.priority, f.seq limit 1) = q.id,
     'retryDueMs', (
       select extract(epoch from r.run_after)::float8 * 1000 from queue r
       where r.run_after is not null and r.last_token is not null and r.queue = q.queue and r.key = q.key

@@ -51,7 +51,17 @@ describe('looking', () => {
         ticks: { count: 9, p50Ms: 1.5, p99Ms: 9.25, lastBatch: 4, dispatched: 20 },
         lanes: 7,
         inFlight: 5,
-        faults: [{ part: 'tenants', message: 'no\u001b[2Jregion', count: 1, firstAgoMs: 5, lastAgoMs: 5 }],
+        faults: [
+          {
+            policy: 'fair',
+            part: 'tenants',
+            message: 'no\u001b[2Jregion',
+            count: 1,
+            firstMs: Date.now() - 5_000,
+            atMs: Date.now() - 5_000,
+            suspendedUntilMs: null,
+          },
+        ],
         forecast: { deadline_missed: 2 },
         shadow: null,
       }),

@@ -96,6 +96,16 @@ describe('status', () => {
     await enqueue(`('hello', 'mail'), ('hello', 'other')`, 'task, queue');
     await node();
     await sql(`select * from pgqueue.lead('s', 60000)`);
+    const atMs = Date.now() - 60_000;
+    const fault = {
+      policy: 'fair',
+      part: 'tenants',
+      message: 'no region',
+      count: 12,
+      firstMs: atMs,
+      atMs,
+      suspendedUntilMs: null,
+    };
     const written = await sql(`select pgqueue.report('s', 1, $1)`, [
       JSON.stringify({
         policy: 'fair',
@@ -103,7 +113,7 @@ describe('status', () => {
         ticks: { count: 9, p50Ms: 1.5, p99Ms: 9.25, lastBatch: 4, dispatched: 20 },
         lanes: 7,
         inFlight: 5,
-        faults: [{ part: 'tenants', message: 'no region', count: 12, firstAgoMs: 60_000, lastAgoMs: 10 }],
+        faults: [fault, { ...fault, part: 'plan', count: 1, suspendedUntilMs: Date.now() + 30_000 }],
         forecast: { deadline_missed: 2 },
         shadow: null,
       }),
@@ -123,9 +133,13 @@ describe('status', () => {
       ['other', []],
     ]);
     expect(warnings).toMatchObject([
-      { kind: 'policy_fault', policy: 'fair', fault: { part: 'tenants', count: 12 } },
+      { kind: 'policy_fault', fault: { policy: 'fair', part: 'tenants', count: 12 } },
+      { kind: 'policy_fault', fault: { part: 'plan', count: 1 } },
     ]);
     expect(warnings[0]?.message).toBe('policy fair: tenants failed 12 times, first 60 s ago: no region');
+    expect(warnings[1]?.message).toMatch(
+      /^policy fair: plan failed once, first 60 s ago, and is left out for another (?:30|29) s: no region$/,
+    );
     expect(await sql('select queue, reason, jobs from pgqueue.queue_held order by jobs')).toEqual([
       { queue: 'mail', reason: 'no_free_slot', jobs: '3' },
       { queue: 'mail', reason: 'key_concurrency', jobs: '120' },

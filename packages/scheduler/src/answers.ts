@@ -1,6 +1,6 @@
 import type { Observer } from '@pgqueue/core';
 import type { Database, Leader, OpenExplain } from '@pgqueue/postgres';
-import { answerExplain, leadershipLostState, sqlState } from '@pgqueue/postgres';
+import { answerExplain, leadershipLostState, questionsMax, readQuestions, sqlState } from '@pgqueue/postgres';
 import type { ExplainOptions, Left } from './explain-now.ts';
 import { explainNow } from './explain-now.ts';
 
@@ -29,11 +29,7 @@ const outOfOrder = 100;
 
 export function createAnswers(options: AnswersOptions): Answers {
   const { database, observe } = options;
-  const waiting: OpenExplain[] = [];
-  /** Numbers that were taken on, as far back as it is looked. */
-  let taken = new Set<number>();
-  let highest = 0;
-  let epoch: number | undefined;
+  const inbox = createInbox();
   let last: Moment | undefined;
   let answering: Promise<void> | undefined;
   let stopped = false;
@@ -42,15 +38,16 @@ export function createAnswers(options: AnswersOptions): Answers {
     try {
       const answered = await explainNow(options, job, () => (last ?? now).left);
       await answerExplain(database, now.leader, { n, answer: answered });
+      if (inbox.mayHaveMore()) inbox.put(await readQuestions(database, inbox.after()));
     } catch (error) {
       // whoever asked waits no longer than two seconds; the next leader is asked anew
-      if (sqlState(error) === leadershipLostState) waiting.length = 0;
+      if (sqlState(error) === leadershipLostState) inbox.clear();
       else observe({ type: 'database.error', during: 'explain', error });
     }
   };
   /** One after another, until none waits. */
   const go = (): void => {
-    const next = stopped || last === undefined ? undefined : waiting.shift();
+    const next = stopped || last === undefined ? undefined : inbox.take();
     if (next === undefined || last === undefined) {
       [answering, last] = [undefined, undefined];
       return;
@@ -59,26 +56,61 @@ export function createAnswers(options: AnswersOptions): Answers {
   };
 
   return {
-    after: () => Math.max(0, highest - outOfOrder),
+    after: inbox.after,
     seen: (leader, open, left) => {
-      if (epoch !== leader.epoch) {
-        [epoch, taken, highest] = [leader.epoch, new Set(), 0];
-        waiting.length = 0;
-      }
-      for (const question of open) {
-        if (taken.has(question.n)) continue;
-        taken.add(question.n);
-        highest = Math.max(highest, question.n);
-        waiting.push(question);
-      }
-      if (taken.size > 2 * outOfOrder) taken = new Set([...taken].filter((n) => n >= highest - outOfOrder));
+      inbox.reign(leader.epoch);
+      inbox.put(open);
       // kept only while it is needed: a snapshot is large
-      if (waiting.length > 0 || answering !== undefined) last = { leader, left };
+      if (inbox.size() > 0 || answering !== undefined) last = { leader, left };
       if (answering === undefined) go();
     },
     stop: async () => {
       stopped = true;
       await answering;
+    },
+  };
+}
+
+/** Questions that wait for their answer, each once. */
+interface Inbox {
+  readonly reign: (epoch: number) => void;
+  readonly put: (open: readonly OpenExplain[]) => void;
+  readonly take: () => OpenExplain | undefined;
+  readonly size: () => number;
+  /** The last read was full, and all of it has been taken. */
+  readonly mayHaveMore: () => boolean;
+  readonly after: () => number;
+  readonly clear: () => void;
+}
+
+function createInbox(): Inbox {
+  let waiting: OpenExplain[] = [];
+  /** Numbers that were put in, as far back as it is looked. */
+  let known = new Set<number>();
+  let highest = 0;
+  let full = false;
+  let of: number | undefined;
+  return {
+    reign: (epoch) => {
+      if (of === epoch) return;
+      [of, waiting, known, highest, full] = [epoch, [], new Set(), 0, false];
+    },
+    put: (open) => {
+      full = open.length >= questionsMax;
+      for (const question of open) {
+        if (known.has(question.n)) continue;
+        known.add(question.n);
+        highest = Math.max(highest, question.n);
+        waiting.push(question);
+      }
+      if (known.size > 2 * outOfOrder) known = new Set([...known].filter((n) => n >= highest - outOfOrder));
+    },
+    take: () => waiting.shift(),
+    size: () => waiting.length,
+    mayHaveMore: () => full && waiting.length === 0,
+    after: () => Math.max(0, highest - outOfOrder),
+    clear: () => {
+      waiting = [];
     },
   };
 }

@@ -18,7 +18,6 @@ export type Warning =
       /** A gate, an order or the policy itself fails: ticks go on without it, or hold what it should decide. */
       readonly kind: 'policy_fault';
       readonly message: string;
-      readonly policy: string;
       readonly fault: ReportedFault;
     }
   | { readonly kind: 'silent_leader'; readonly message: string };
@@ -122,12 +121,14 @@ function reportWarnings({ leader }: LeaderInfo, report: StoredReport | null): re
     const message = `scheduler ${leader} leads, but has reported nothing for ${seconds(report.ageMs)}: does it still tick?`;
     return [{ kind: 'silent_leader', message }];
   }
-  const { policy } = report;
   return report.faults.map((fault) => {
-    const times = fault.count === 1 ? 'once' : `${fault.count} times`;
-    const since = seconds(report.ageMs + fault.firstAgoMs);
-    const message = `policy ${policy}: ${fault.part} failed ${times}, first ${since} ago: ${fault.message}`;
-    return { kind: 'policy_fault', message, policy, fault };
+    const { policy, part, count, message: error, suspendedUntilMs } = fault;
+    const times = count === 1 ? 'once' : `${count} times`;
+    const since = seconds(report.nowMs - fault.firstMs);
+    const left = suspendedUntilMs === null ? 0 : suspendedUntilMs - report.nowMs;
+    const out = left > 0 ? `, and is left out for another ${seconds(left)}` : '';
+    const message = `policy ${policy}: ${part} failed ${times}, first ${since} ago${out}: ${error}`;
+    return { kind: 'policy_fault', message, fault };
   });
 }
 

@@ -6,6 +6,8 @@ export interface StoredReport extends SchedulerReport {
   readonly leader: string;
   readonly epoch: number;
   readonly ageMs: number;
+  /** The database's clock, when it was read. */
+  readonly nowMs: number;
   /** Not of the scheduler that leads now, or so old that it ticks no more: it says nothing about the present. */
   readonly stale: boolean;
 }
@@ -19,15 +21,17 @@ export async function readReport({ query, schema }: Database): Promise<StoredRep
     leader: string;
     epoch: number;
     ageMs: number;
+    nowMs: number;
     leads: boolean;
     report: SchedulerReport;
   }>(
     `select r.leader, r.epoch::float8 as epoch, extract(epoch from clock_timestamp() - r.written)::float8 * 1000 as "ageMs",
+            extract(epoch from clock_timestamp())::float8 * 1000 as "nowMs",
             l.leader is not distinct from r.leader and l.epoch = r.epoch and l.expires > clock_timestamp() as leads, r.report
      from ${schema}.scheduler_report r, ${schema}.scheduler_lease l`,
     [],
   );
   if (row === undefined) return null;
-  const { leader, epoch, ageMs, leads, report } = row;
-  return { ...report, leader, epoch, ageMs, stale: !leads || ageMs > staleMs };
+  const { leader, epoch, ageMs, nowMs, leads, report } = row;
+  return { ...report, leader, epoch, ageMs, nowMs, stale: !leads || ageMs > staleMs };
 }

@@ -56,6 +56,21 @@ export interface OpenExplain {
   readonly job: string;
 }
 
+/** The oldest open questions behind a number, at most as many as one read gives ({@link questionsMax}). */
+export async function readQuestions(
+  { query, schema }: Target,
+  after: number,
+): Promise<readonly OpenExplain[]> {
+  const [row] = await query<{ open: readonly OpenExplain[] | null }>(
+    `select ${schema}.open_explains($1) as open`,
+    [after],
+  );
+  return row?.open ?? [];
+}
+
+/** Where a read gives so many, there may be more. */
+export const questionsMax = 20;
+
 /** What the leader says about a job. Plain JSON: it goes through `explain_request`. */
 export interface LeaderAnswer {
   /** False: by now the job does not wait; the rest says nothing then. */

@@ -1,0 +1,144 @@
+import { policy, turns } from '@pgqueue/core';
+import { createOperator } from '@pgqueue/postgres';
+import type { Operator } from '@pgqueue/postgres';
+import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
+import type { Bench } from './scheduler-support.ts';
+import { openBench, until } from './scheduler-support.ts';
+
+let bench: Bench;
+let operator: Operator;
+beforeAll(async () => {
+  bench = await openBench();
+  operator = createOperator({ pool: bench.database.pool });
+});
+afterEach(() => bench.clear());
+afterAll(async () => {
+  await operator.close();
+  await bench.close();
+});
+
+async function ids(where = 'true'): Promise<readonly string[]> {
+  const rows = await bench.database.query<{ id: string }>(
+    `select id from pgqueue.queue where ${where} order by seq`,
+    [],
+  );
+  return rows.map(({ id }) => id);
+}
+
+async function last(): Promise<string> {
+  return (await ids()).at(-1) ?? '';
+}
+
+test('places a waiting job in its key and in the order, and says what it may start by', async () => {
+  const node = await bench.node({ slots: 2 });
+  await bench.enqueue({ count: 6, key: 'acme' });
+  await bench.enqueue({ count: 2, key: 'globex' });
+  const scheduler = await bench.scheduler({ horizonMs: 0 });
+  await until('one of each key is scheduled', async () => (await bench.items()).length === 2);
+  const explained = await operator.explain(await last());
+  expect(explained.job.key).toBe('globex');
+  expect(explained.reasons).toMatchObject([
+    { kind: 'no_free_slots', slots: 2, running: 0, ready: 2 },
+    { kind: 'in_line', key: 'globex', ahead: 1, aheadInOrder: 1 },
+  ]);
+  expect(explained).toMatchObject({ ahead: 1, aheadInOrder: 1, policy: { name: 'turns' } });
+  expect(explained.start?.at).toBeInstanceOf(Date);
+  expect(explained.start?.evidence).toEqual([
+    expect.stringMatching(/^key "globex" got \d+\.\d jobs\/s over the last \d+ s, 1 job comes first$/),
+  ]);
+
+  const behind = (await ids(`key = 'acme'`)).at(-1) ?? '';
+  expect(await operator.explain(behind)).toMatchObject({ ahead: 5, aheadInOrder: 5 });
+  expect((await scheduler.explain(behind)).reasons).toEqual((await operator.explain(behind)).reasons);
+
+  const [first] = await node.claim(1);
+  expect((await operator.explain(first?.id ?? '')).reasons[0]?.kind).toBe('running');
+  expect((await bench.database.query('select from pgqueue.explain_request', [])).length).toBe(0);
+});
+
+test('without NOTIFY the answer comes with the next poll', async () => {
+  await bench.scheduler({ listen: false });
+  await bench.enqueue({ count: 1 });
+  const startedAt = performance.now();
+  const { policy: asked, reasons } = await operator.explain(await last());
+  expect(asked?.name).toBe('turns');
+  expect(reasons.map(({ kind }) => kind)).toEqual(['no_capable_node', 'in_line']);
+  expect(performance.now() - startedAt).toBeLessThan(1_500);
+});
+
+test('many ask at once, and each gets the answer for its own job', async () => {
+  await bench.scheduler();
+  await bench.enqueue({ count: 60, key: 'acme' });
+  const jobs = await ids();
+  const explained = await Promise.all(jobs.map((id) => operator.explain(id)));
+  expect(explained.map(({ job, ahead, policy: asked }) => [job.id, ahead, asked?.name])).toEqual(
+    jobs.map((id, n) => [id, n, 'turns']),
+  );
+});
+
+test('where the policy fails when it is asked, its limits are told, and the fault is in the status', async () => {
+  await bench.node();
+  const broken = policy({ name: 'broken', order: turns() });
+  await bench.scheduler({
+    policy: {
+      ...broken,
+      explain: () => {
+        throw new Error('no idea');
+      },
+    },
+  });
+  await operator.queues.set('default', { concurrency: 0 });
+  await bench.enqueue({ count: 1 });
+  const { reasons } = await operator.explain(await last());
+  expect(reasons).toMatchObject([
+    { kind: 'held', gate: 'queue_concurrency', message: 'queue default has 0 of 0 in flight' },
+    { kind: 'in_line' },
+  ]);
+  await until('the fault is in the status', async () => {
+    const { warnings } = await operator.status();
+    return warnings.some(({ kind, message }) => kind === 'policy_fault' && message.includes('no idea'));
+  });
+});
+
+test('limits that change while it runs count from the next tick on', async () => {
+  await bench.node({ slots: 10 });
+  await operator.queues.set('default', { concurrency: 0 });
+  await bench.scheduler();
+  await bench.enqueue({ count: 9, key: 'acme' });
+  const id = await last();
+  expect((await operator.explain(id)).reasons).toMatchObject([
+    { kind: 'held', gate: 'queue_concurrency', until: null },
+    { kind: 'in_line', ahead: 8 },
+  ]);
+  for (const [limits, items] of [
+    [{ concurrency: 2 }, 2],
+    [{ concurrency: 5, keyConcurrency: 3 }, 3],
+    [{ keyConcurrency: null }, 5],
+    [{ concurrency: null }, 9],
+  ] as const) {
+    await operator.queues.set('default', limits);
+    await until(`${items} items`, async () => (await bench.items()).length === items);
+  }
+});
+
+test('status has what the leader last said', async () => {
+  await bench.node({ slots: 4 });
+  await bench.scheduler({ horizonMs: 0 });
+  await operator.queues.set('mail', { keyConcurrency: 1 });
+  await bench.enqueue({ count: 5, queue: 'mail', key: 'acme' });
+  await bench.hint();
+  const status = await until('a report of the held jobs', async () => {
+    const found = await operator.status();
+    return found.queues[0]?.held?.['key_concurrency'] === undefined ? undefined : found;
+  });
+  expect(status.queues).toMatchObject([{ queue: 'mail', held: { key_concurrency: expect.any(Number) } }]);
+  expect(status.scheduler).toMatchObject({
+    policy: 'turns',
+    stale: false,
+    lanes: 1,
+    inFlight: 1,
+    faults: [],
+    ticks: { dispatched: 1, lastBatch: 1, p50Ms: expect.any(Number) },
+  });
+  expect(status.warnings).toEqual([]);
+});
