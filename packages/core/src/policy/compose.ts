@@ -72,7 +72,7 @@ function whole(name: string, parts: Parts): Policy {
       }
       return changed;
     },
-    explain: (snapshot, state, job, lane) => explainWith(parts, { snapshot, state, job, lane }),
+    explain: (snapshot, state, job, lane, watch) => explainWith(parts, { snapshot, state, job, lane, watch }),
     needs: {
       settlements: all.some(({ needs }) => needs?.settlements === true),
       health: all.some(({ needs }) => needs?.health === true),
@@ -92,10 +92,14 @@ function planParts(
   options: { readonly state: PolicyState; readonly watch: Watch | undefined },
 ): Plan {
   const faults: PolicyFault[] = [];
+  const { order } = parts;
+  if (options.watch?.avoids(order.name, null) === true) {
+    return planWith({ ...parts, order: turns() }, snapshot, { ...options, faults });
+  }
   try {
     return planWith(parts, snapshot, { ...options, faults });
   } catch (error) {
-    faults.push({ part: parts.order.name, error });
+    faults.push({ part: order.name, error });
     return planWith({ ...parts, order: turns() }, snapshot, { ...options, faults });
   }
 }

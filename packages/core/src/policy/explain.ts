@@ -1,7 +1,7 @@
 import type { Parts } from './compose.ts';
 import { createHeads } from './heads.ts';
 import { openGates } from './open-gates.ts';
-import type { Explanation, Hold, PolicyState } from './policy.ts';
+import type { Explanation, Hold, PolicyState, Watch } from './policy.ts';
 import { openSlots } from './slots.ts';
 import type { JobFacts, Lane, Snapshot } from './snapshot.ts';
 import { own, poolOf } from './snapshot.ts';
@@ -15,10 +15,12 @@ export function explainWith(
     readonly job: JobFacts;
     /** The job's lane; the job need not be among its first few. */
     readonly lane: Lane;
+    readonly watch?: Watch | undefined;
   },
 ): Explanation {
-  const { snapshot, state, job, lane } = asked;
-  const gates = openGates(parts.gates, snapshot, { state, faults: [] });
+  const { snapshot, state, job, lane, watch } = asked;
+  if (watch !== undefined) watch.part = parts.order.name;
+  const gates = openGates(parts.gates, snapshot, { state, faults: [], watch });
   return { holds: [...places(snapshot, job), ...gates.why(job, lane)], ahead: countAhead(parts, asked) };
 }
 
@@ -40,7 +42,8 @@ function places(snapshot: Snapshot, job: JobFacts): readonly Hold[] {
 
 /** Lets the order choose, with no rule in its way, until the job's turn comes. */
 function countAhead({ order }: Parts, asked: Parameters<typeof explainWith>[1]): number | null {
-  const { snapshot, state, job } = asked;
+  const { snapshot, state, job, watch } = asked;
+  if (watch?.avoids(order.name, null) === true) return null;
   const heads = createHeads();
   try {
     const open = order.open(snapshot, state[order.name] ?? order.initial ?? null, heads);

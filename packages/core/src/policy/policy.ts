@@ -81,7 +81,13 @@ export interface Policy {
   readonly plan: (snapshot: Snapshot, state: PolicyState, watch?: Watch) => Plan;
   /** The plan's state, once it is known what was written. Default: as it is. */
   readonly written?: (state: PolicyState, written: Written) => PolicyState;
-  readonly explain?: (snapshot: Snapshot, state: PolicyState, job: JobFacts, lane: Lane) => Explanation;
+  readonly explain?: (
+    snapshot: Snapshot,
+    state: PolicyState,
+    job: JobFacts,
+    lane: Lane,
+    watch?: Watch,
+  ) => Explanation;
   readonly needs?: Needs;
   readonly prepare?: readonly Preparation[];
   /** Parts that may be saved up to a second late (fairness), while the others are saved with each batch (rates). */

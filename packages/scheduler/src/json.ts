@@ -1,0 +1,70 @@
+import { types } from 'node:util';
+
+/** A part of a policy's state, as JSON, may be about so long. */
+export const partLengthMax = 8_000_000;
+const depthMax = 100;
+const tooLong = `longer than ${partLengthMax} characters`;
+
+/**
+ * Why a value is no plain JSON, or undefined: what is saved must come back the same. JSON.stringify would turn NaN into null, drop
+ * functions, ask `toJSON`. Run it within a budget: the value may be a proxy.
+ */
+export function jsonProblem(value: unknown): string | undefined {
+  const walk: Walk = { path: [], length: 0 };
+  const problem = findProblem(value, walk);
+  if (problem === undefined) return undefined;
+  return walk.path.length === 0 ? problem : `at ${walk.path.slice(0, 8).join('.').slice(0, 200)}: ${problem}`;
+}
+
+interface Walk {
+  readonly path: (string | number)[];
+  length: number;
+}
+
+function findProblem(value: unknown, walk: Walk): string | undefined {
+  walk.length += 4;
+  if (walk.length > partLengthMax) return tooLong;
+  if (typeof value === 'string') return textProblem(value, walk);
+  if (value === null || typeof value === 'boolean') return undefined;
+  if (typeof value === 'object') return objectProblem(value, walk);
+  if (typeof value !== 'number') return `${typeof value} is no JSON`;
+  return Number.isFinite(value) ? undefined : `${value} is no JSON`;
+}
+
+function objectProblem(value: object, walk: Walk): string | undefined {
+  if (types.isProxy(value)) return 'a proxy is no JSON';
+  if (walk.path.length >= depthMax) return `deeper than ${depthMax} levels`;
+  const list = Array.isArray(value);
+  const prototype: unknown = Object.getPrototypeOf(value);
+  if (!list && prototype !== null && Object.getPrototypeOf(prototype) !== null) {
+    return `${types.isPromise(value) ? 'a promise' : 'an object of a class'} is no JSON`;
+  }
+  return list ? listProblem(value, walk) : recordProblem(value as Readonly<Record<string, unknown>>, walk);
+}
+
+function textProblem(text: string, walk: Walk): string | undefined {
+  walk.length += text.length;
+  if (walk.length > partLengthMax) return tooLong;
+  if (text.isWellFormed() && !text.includes('\u0000')) return undefined;
+  return 'a text that PostgreSQL refuses: with U+0000, or half a surrogate pair';
+}
+
+function listProblem(list: readonly unknown[], walk: Walk): string | undefined {
+  for (let index = 0; index < list.length; index += 1) {
+    walk.path.push(index);
+    const problem = findProblem(list[index], walk);
+    if (problem !== undefined) return problem;
+    walk.path.pop();
+  }
+  return undefined;
+}
+
+function recordProblem(record: Readonly<Record<string, unknown>>, walk: Walk): string | undefined {
+  for (const name of Object.keys(record)) {
+    walk.path.push(name);
+    const problem = textProblem(name, walk) ?? findProblem(record[name], walk);
+    if (problem !== undefined) return problem;
+    walk.path.pop();
+  }
+  return undefined;
+}
