@@ -15,6 +15,8 @@ export interface BucketRules {
   /** Of one name of the costs; null: no limit. */
   readonly rateOf: (value: string, job: JobFacts, name: string) => Rate | null;
   readonly label: (job: JobFacts, value: string) => string;
+  /** Of a job that is held; default: the rate, and what is left of it. */
+  readonly explain?: () => string;
   readonly held: Exclude<Verdict, 'admit'>;
 }
 
@@ -243,6 +245,7 @@ function stateOf({ before, seen, spent, charges, nowMs }: Open): Json {
 
 function explain({ rules, nowMs }: Open, job: Candidate, short: Short | undefined): string {
   if (short === undefined) return 'it may go';
+  if (rules.explain !== undefined) return rules.explain();
   const { value, name, amount, left, rate, readyMs: atMs } = short;
   const what = name === '' ? '' : ` ${name}`;
   const limit = `${sayNumber(rate.perSecond)}${what} a second with a burst of ${sayNumber(rate.burst)}`;

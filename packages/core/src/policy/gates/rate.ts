@@ -44,7 +44,8 @@ export function rate(options: RateOptions): Gate {
     rateOf: (value, _job, dimension): Rate | null => {
       const [most, atOnce] = [of(perSecond, value, snapshot), of(burst, value, snapshot)];
       if (most === null || atOnce === null) return null;
-      return { perSecond: limitFor(most, dimension), burst: limitFor(atOnce, dimension) };
+      const found = { perSecond: limitFor(most, dimension), burst: limitFor(atOnce, dimension) };
+      return found.perSecond === Infinity || found.burst === Infinity ? null : found;
     },
     label: (_job, value) => sayGroup(name, by === undefined ? undefined : value),
     held: lane ? 'hold_lane' : 'hold',

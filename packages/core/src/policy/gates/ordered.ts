@@ -1,0 +1,98 @@
+import { unreachable } from '../../errors.ts';
+import type { Gate, OpenGate } from '../gate.ts';
+import type { Hold } from '../policy.ts';
+import type { Candidate, InFlight, JobFacts, Lane, Snapshot } from '../snapshot.ts';
+import { laneName } from '../snapshot.ts';
+import { sayGroup, sayTime } from './words.ts';
+
+export interface OrderedOptions {
+  /** Default `ordered`. */
+  readonly name?: string;
+  /** Which keys are ordered, by one of their jobs: must depend on its queue and key only. Default: all. */
+  readonly when?: (job: JobFacts) => boolean;
+}
+
+/**
+ * Ordered keys: the jobs of a key run strictly one after the other, through completion. A job goes only if no other one of its key
+ * is in flight, or waits for its retry or the end of a snooze: those hold the line. A job that is dead, cancelled or expired lets
+ * the next one go. Among waiting jobs the order is that of their key: by priority, then as they were enqueued. One job of an ordered key
+ * goes in one plan, and alone: never in a bundle, whose jobs could end differently.
+ *
+ * Jobs that are enqueued in transactions at the same time have no order before they commit.
+ */
+export function ordered({ name = 'ordered', when = () => true }: OrderedOptions = {}): Gate {
+  return { name, onError: 'hold', open: (snapshot) => openOrdered(snapshot, when) };
+}
+
+/** What of an ordered lane stands in the way of a job. */
+type Obstacle =
+  | { readonly kind: 'unread' }
+  | { readonly kind: 'in_flight'; readonly item: InFlight }
+  | { readonly kind: 'retry'; readonly dueMs: number }
+  | { readonly kind: 'planned' }
+  | { readonly kind: 'behind'; readonly first: Candidate | undefined };
+
+function openOrdered(snapshot: Snapshot, when: (job: JobFacts) => boolean): OpenGate {
+  let inFlight: ReadonlyMap<string, InFlight> | undefined;
+  const planned = new Set<string>();
+  const unread = new Set<Lane>();
+  let nextMs: number | null = null;
+
+  const find = (job: Candidate, lane: Lane): Obstacle | undefined => {
+    const name = laneName(job);
+    if (planned.has(name)) return { kind: 'planned' };
+    inFlight ??= new Map(snapshot.inFlight.map((item) => [laneName(item), item]));
+    const item = inFlight.get(name);
+    if (item !== undefined) return { kind: 'in_flight', item };
+    if (!lane.fresh) return { kind: 'unread' };
+    if (lane.retryDueMs !== null) return { kind: 'retry', dueMs: lane.retryDueMs };
+    const first = lane.skipped === true ? undefined : lane.jobs[0];
+    return first?.id === job.id ? undefined : { kind: 'behind', first };
+  };
+
+  return {
+    admits: (job, lane, member) => {
+      if (!when(job)) return 'admit';
+      if (member) return 'hold';
+      const obstacle = find(job, lane);
+      if (obstacle === undefined) return 'admit';
+      if (obstacle.kind === 'unread') unread.add(lane);
+      // what is due already is only to be seen
+      if (obstacle.kind === 'retry' && obstacle.dueMs > snapshot.nowMs) {
+        nextMs = Math.min(nextMs ?? Infinity, obstacle.dueMs);
+      }
+      return 'hold_lane';
+    },
+    take: (job) => {
+      planned.add(laneName(job));
+    },
+    why: (job, lane) => explain(job, find(job, lane)),
+    nextMs: () => nextMs,
+    unread: () => [...unread],
+  };
+}
+
+function explain(job: Candidate, obstacle: Obstacle | undefined): Omit<Hold, 'gate'> {
+  const line = `${sayGroup('key', job.key)} of queue ${job.queue} is ordered:`;
+  if (obstacle === undefined) return { message: 'it may go', untilMs: null };
+  switch (obstacle.kind) {
+    case 'unread':
+      return { message: `${line} its jobs are about to be read anew`, untilMs: null };
+    case 'in_flight': {
+      const { id, state } = obstacle.item;
+      return { message: `${line} its job ${id} is ${state}`, untilMs: null };
+    }
+    case 'retry': {
+      const message = `${line} one of its jobs waits until ${sayTime(obstacle.dueMs)} to run again`;
+      return { message, untilMs: obstacle.dueMs };
+    }
+    case 'planned':
+      return { message: `${line} another job of it has just gone`, untilMs: null };
+    case 'behind': {
+      const first = obstacle.first === undefined ? 'another job of it' : `its job ${obstacle.first.id}`;
+      return { message: `${line} ${first} goes first`, untilMs: null };
+    }
+    default:
+      return unreachable(obstacle);
+  }
+}

@@ -1,0 +1,112 @@
+import type { Gate, JobFacts, Verdict } from '@pgqueue/core';
+import { throwProblems } from '@pgqueue/core';
+import { latestSlot, nextSlot, scheduleProblems } from '../cron-slots.ts';
+
+export interface MaintenanceWindowOptions {
+  /** As reasons call it. */
+  readonly name: string;
+  /** When windows begin: a cron expression. */
+  readonly cron: string;
+  /** Of the cron expression, such as `Europe/Berlin`. Default `UTC`. */
+  readonly timezone?: string;
+  /** How long each lasts: true milliseconds, also where the clock is set forward or back meanwhile. Windows that overlap are one. */
+  readonly durationMs: number;
+  /** Whether jobs go outside of the windows only, or within them only. */
+  readonly mode: 'closed_during' | 'open_during';
+  /** Jobs that it concerns. Default: all. */
+  readonly when?: (job: JobFacts) => boolean;
+  /** A promise that `when` depends on the job's queue and key only: then the rest of a key need not be asked about. */
+  readonly lane?: boolean;
+}
+
+/** A stretch of time in which nothing changes: within a window, or between two. */
+interface Stretch {
+  readonly fromMs: number;
+  /** Null: it goes on for ever. */
+  readonly toMs: number | null;
+  readonly inside: boolean;
+}
+
+/**
+ * Holds jobs during windows of time, or outside of them: by the database's clock, beginning when a cron expression of a time zone says.
+ * A window in the hour that daylight saving skips begins right after it; one in the hour that comes twice begins the first time.
+ * @throws {PgQueueError} `configuration`
+ */
+export function maintenanceWindow(options: MaintenanceWindowOptions): Gate {
+  const { name, cron, timezone = 'UTC', durationMs, mode, when, lane = when === undefined } = options;
+  throwProblems('configuration', `gate ${name}`, [
+    ...scheduleProblems(cron, timezone),
+    ...(durationMs >= 1_000 && Number.isFinite(durationMs) ? [] : ['durationMs must be 1000 or more']),
+  ]);
+  const held: Verdict = lane ? 'hold_lane' : 'hold';
+  // what follows from the time alone may be remembered
+  let known: Stretch | undefined;
+  const at = (nowMs: number): Stretch => {
+    const holds = known !== undefined && nowMs >= known.fromMs && nowMs < (known.toMs ?? Infinity);
+    known = holds && known !== undefined ? known : stretchAt(nowMs, { cron, timezone, durationMs });
+    return known;
+  };
+  return {
+    name,
+    open: ({ nowMs }) => {
+      let asked: Stretch | undefined;
+      const isHeld = (job: JobFacts): boolean => {
+        if (when?.(job) === false) return false;
+        asked ??= at(nowMs);
+        return asked.inside === (mode === 'closed_during');
+      };
+      let holds = false;
+      return {
+        admits: (job) => {
+          if (!isHeld(job)) return 'admit';
+          holds = true;
+          return held;
+        },
+        why: (job) => {
+          if (!isHeld(job)) return { message: 'it may go', untilMs: null };
+          const { toMs } = at(nowMs);
+          return { message: `${name} ${sayStretch(mode, toMs, timezone)}`, untilMs: toMs };
+        },
+        nextMs: () => (holds ? (asked?.toMs ?? null) : null),
+      };
+    },
+  };
+}
+
+interface Windows {
+  readonly cron: string;
+  readonly timezone: string;
+  readonly durationMs: number;
+}
+
+/** Windows that follow one another without a gap are one; at most so many are put together. */
+const chainMax = 10;
+
+function stretchAt(nowMs: number, { cron, timezone, durationMs }: Windows): Stretch {
+  const begun = latestSlot(cron, timezone, { fromMs: Math.floor(nowMs - durationMs) + 1, toMs: nowMs });
+  if (begun === null) return { fromMs: nowMs, toMs: nextSlot(cron, timezone, nowMs), inside: false };
+  let endMs = begun + durationMs;
+  for (let joined = 1; joined < chainMax; joined += 1) {
+    const next = latestSlot(cron, timezone, { fromMs: endMs - durationMs + 1, toMs: endMs });
+    if (next === null) break;
+    endMs = next + durationMs;
+  }
+  return { fromMs: nowMs, toMs: endMs, inside: true };
+}
+
+function sayStretch(mode: MaintenanceWindowOptions['mode'], toMs: number | null, timezone: string): string {
+  if (mode === 'closed_during')
+    return `is under way until ${sayTime(toMs, timezone)}: nothing goes meanwhile`;
+  return toMs === null ? 'never opens again' : `opens at ${sayTime(toMs, timezone)}: nothing goes before`;
+}
+
+/** In the time zone of the window, as those who set it up think: `2027-03-28 03:00:00 Europe/Berlin`. */
+function sayTime(ms: number | null, timezone: string): string {
+  if (ms === null) return 'further notice';
+  const parts = new Intl.DateTimeFormat('sv-SE', {
+    timeZone: timezone,
+    dateStyle: 'short',
+    timeStyle: 'medium',
+  });
+  return `${parts.format(ms)} ${timezone}`;
+}
