@@ -1,4 +1,6 @@
 export { latestSlot, nextSlot, scheduleProblems } from './cron-slots.ts';
+export type { MaintenanceWindowOptions } from './gates/maintenance.ts';
+export { maintenanceWindow } from './gates/maintenance.ts';
 export type { SchedulerOptions } from './options.ts';
 export type { Scheduler } from './scheduler.ts';
 export { createScheduler } from './scheduler.ts';
