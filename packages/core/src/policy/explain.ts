@@ -1,3 +1,4 @@
+import { coalescingHold } from './coalescing.ts';
 import type { Parts } from './compose.ts';
 import { createHeads } from './heads.ts';
 import { openGates } from './open-gates.ts';
@@ -21,7 +22,10 @@ export function explainWith(
   const { snapshot, state, job, lane, watch } = asked;
   if (watch !== undefined) watch.part = parts.order.name;
   const gates = openGates(parts.gates, snapshot, { state, faults: [], watch });
-  return { holds: [...places(snapshot, job), ...gates.why(job, lane)], ahead: countAhead(parts, asked) };
+  const { nowMs } = snapshot;
+  const coalesces = coalescingHold(parts.coalesce, { job, lane, nowMs }) ?? [];
+  const holds = [...places(snapshot, job), ...gates.why(job, lane)].concat(coalesces);
+  return { holds, ahead: countAhead(parts, asked) };
 }
 
 function places(snapshot: Snapshot, job: JobFacts): readonly Hold[] {
