@@ -2,6 +2,7 @@
 import { createOperator } from '@pgqueue/postgres';
 import { until } from '../support/actors.ts';
 import type { ProofConfig } from './actors/config.ts';
+import { limitOfProof } from './actors/config.ts';
 import type { Mischief } from './chaos.ts';
 import { mischief, reignOf } from './chaos.ts';
 import { mostAtOnce, overlapping, seeded } from './checks.ts';
@@ -36,12 +37,11 @@ export interface LimitsReport {
   readonly mischief: Mischief;
 }
 
-export const limit = 5;
 const tenants = ['north', 'east', 'south', 'west'];
 const queues = ['mails', 'reports', 'hooks'];
 
 /** Sees each tenant's stretches from dispatch to end. */
-export function breachesOf(items: readonly RecordedItem[], most: number = limit): readonly string[] {
+export function breachesOf(items: readonly RecordedItem[], most: number = limitOfProof): readonly string[] {
   return crowds(items)
     .filter(({ count }) => count > most)
     .map(({ group, count, atMs }) => `${group}: ${count} at ${new Date(atMs).toISOString()}`);

@@ -6,6 +6,8 @@ export interface ProofConfig {
   readonly horizonMs?: number;
   /** Schedulers: whether every tick is told to the proof. */
   readonly ticks?: boolean;
+  /** Schedulers: whether they say how much memory they use, every 100 ms. */
+  readonly memory?: boolean;
   /** Workers. */
   readonly concurrency?: number;
 }
@@ -13,3 +15,9 @@ export interface ProofConfig {
 export function proofConfig(): ProofConfig {
   return JSON.parse(process.env['PGQUEUE_PROOF'] ?? '{}') as ProofConfig;
 }
+
+/** Of each tenant, over all queues. */
+export const limitOfProof = 5;
+
+/** Of all jobs together. */
+export const rateOfProof = { perSecond: 100, burst: 10 } as const;

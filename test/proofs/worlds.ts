@@ -1,0 +1,278 @@
+// Small worlds for the properties: any arrivals, durations, limits, rates and crashes, on a real database with real workers.
+import { randomUUID } from 'node:crypto';
+import type { Policy } from '@pgqueue/core';
+import { concurrency, implement, policy, rate, turns } from '@pgqueue/core';
+import type { Database } from '@pgqueue/postgres';
+import { openDatabase, resetNode } from '@pgqueue/postgres';
+import type { Scheduler } from '@pgqueue/scheduler';
+import { createScheduler } from '@pgqueue/scheduler';
+import type { Worker } from '@pgqueue/worker';
+import { createWorker } from '@pgqueue/worker';
+import fc from 'fast-check';
+import { setTimeout as delay } from 'node:timers/promises';
+import { until } from '../support/until.ts';
+import { work } from './actors/tasks.ts';
+import { mostAtOnce, outOfOrder, overlapping, worstWindow } from './checks.ts';
+import { countRows, hint, load } from './fleet.ts';
+import { longestIdle } from './idle.ts';
+import type { RecordedItem } from './recorder.ts';
+import { databaseNow, recordedItems } from './recorder.ts';
+
+/** Some jobs of one key, enqueued by one statement. */
+export interface Arrival {
+  readonly atMs: number;
+  readonly count: number;
+  readonly tenant: number;
+  readonly key: number;
+  readonly queue: number;
+  readonly priority: number;
+  readonly ms: number;
+  readonly fails: number;
+}
+
+/** `reset`: a node loses all it holds, as if it had crashed. `handover`: the leader stops, another begins. */
+export interface Upset {
+  readonly atMs: number;
+  readonly kind: 'reset' | 'handover';
+}
+
+export interface World {
+  readonly limit: number;
+  readonly rate: { readonly perSecond: number; readonly burst: number } | null;
+  readonly keyConcurrency: number | null;
+  readonly slots: number;
+  readonly arrivals: readonly Arrival[];
+  readonly upsets: readonly Upset[];
+}
+
+/** Arrivals lie within the first second; a key belongs to one tenant, as orders within a key are judged by that. */
+export const worlds: fc.Arbitrary<World> = fc.record({
+  limit: fc.integer({ min: 1, max: 4 }),
+  rate: fc.option(
+    fc.record({ perSecond: fc.integer({ min: 60, max: 400 }), burst: fc.integer({ min: 1, max: 20 }) }),
+  ),
+  keyConcurrency: fc.option(fc.integer({ min: 1, max: 3 })),
+  slots: fc.integer({ min: 2, max: 8 }),
+  arrivals: fc.array(
+    fc.record({
+      atMs: fc.integer({ min: 0, max: 1_000 }),
+      count: fc.integer({ min: 1, max: 60 }),
+      tenant: fc.integer({ min: 0, max: 2 }),
+      key: fc.integer({ min: 0, max: 1 }),
+      queue: fc.integer({ min: 0, max: 1 }),
+      priority: fc.integer({ min: 0, max: 1 }),
+      ms: fc.integer({ min: 0, max: 12 }),
+      fails: fc.integer({ min: 0, max: 1 }),
+    }),
+    { minLength: 3, maxLength: 12 },
+  ),
+  upsets: fc.array(
+    fc.record({
+      atMs: fc.integer({ min: 0, max: 1_000 }),
+      kind: fc.constantFrom('reset' as const, 'handover' as const),
+    }),
+    { maxLength: 2 },
+  ),
+});
+
+/** What must be empty, or small. */
+export interface WorldReport {
+  readonly breaches: readonly string[];
+  /** Milliseconds for which a slot was free while something could go; null where a rate holds jobs, too. */
+  readonly idleMs: number | null;
+  readonly jobs: number;
+}
+
+/** Late by so much a snapshot may be behind a commit. */
+const graceMs = 100;
+const allMs = 20_000;
+
+function policyOf({ limit, rate: most }: World): Policy {
+  const tenant = concurrency({ name: 'tenant', by: ({ attributes }) => attributes['tenant'], limit });
+  const gates = most === null ? [tenant] : [tenant, rate({ name: 'api', ...most })];
+  return policy({ gates, order: turns() });
+}
+
+/** Everything that runs in one world. */
+class Stage {
+  readonly world: World;
+  readonly database: Database;
+  readonly #url: string;
+  #scheduler: Scheduler | undefined;
+  #worker: Worker | undefined;
+  readonly pauses: { readonly fromMs: number; readonly toMs: number }[] = [];
+
+  constructor(url: string, world: World) {
+    this.#url = url;
+    this.world = world;
+    this.database = openDatabase({ connectionString: url, connectionsMax: 4 });
+  }
+
+  async start(): Promise<void> {
+    await this.database.query(
+      `truncate pgqueue.queue, pgqueue.work_queue, pgqueue.history, pgqueue.node, pgqueue.queue_config,
+                pgqueue.policy_state, proof.item`,
+      [],
+    );
+    const { keyConcurrency, slots } = this.world;
+    for (const queue of ['queue-0', 'queue-1']) {
+      await this.database.query(`insert into pgqueue.queue_config (queue, key_concurrency) values ($1, $2)`, [
+        queue,
+        keyConcurrency,
+      ]);
+    }
+    await this.#lead();
+    this.#worker = createWorker({
+      connectionString: this.#url,
+      node: `node-${randomUUID().slice(0, 8)}`,
+      concurrency: slots,
+      heartbeatMs: 100,
+      lostAfterMs: 2_000,
+      tasks: [
+        implement(work, async ({ ms, fails }, { job }) => {
+          await delay(ms);
+          if (job.tries < fails) throw new Error('fails once');
+        }),
+      ],
+    });
+    await this.#worker.start();
+  }
+
+  async #lead(): Promise<void> {
+    const scheduler = createScheduler({
+      connectionString: this.#url,
+      leaseMs: 1_000,
+      policy: policyOf(this.world),
+    });
+    this.#scheduler = scheduler;
+    await scheduler.start();
+    await until('it to lead', () => scheduler.leads);
+  }
+
+  async upset({ kind }: Upset): Promise<void> {
+    const fromMs = await databaseNow(this.database);
+    if (kind === 'handover') {
+      await this.#scheduler?.stop();
+      await this.#lead();
+    } else if (this.#worker !== undefined) {
+      await resetNode(this.database, this.#worker.node);
+    }
+    // a node that was reset hears so by its heartbeat
+    this.pauses.push({ fromMs, toMs: (await databaseNow(this.database)) + 400 });
+  }
+
+  async enqueue(arrival: Arrival): Promise<void> {
+    const { count, tenant, key, queue, priority, ms, fails } = arrival;
+    await load(this.database, {
+      count,
+      queue: `queue-${queue}`,
+      key: `${tenant}-${key}`,
+      tenant: `tenant-${tenant}`,
+      priority,
+      ms,
+      fails,
+    });
+  }
+
+  async stop(): Promise<void> {
+    await Promise.all([this.#scheduler?.stop(), this.#worker?.stop({ drainMs: 0 })]);
+    await this.database.close();
+  }
+}
+
+/** Plays a world to its end, and judges what was recorded. The recorder's triggers must be there. */
+export async function play(url: string, world: World): Promise<WorldReport> {
+  const stage = new Stage(url, world);
+  try {
+    await stage.start();
+    const began = performance.now();
+    const script = [
+      ...world.arrivals.map((arrival) => ({ atMs: arrival.atMs, act: () => stage.enqueue(arrival) })),
+      ...world.upsets.map((upset) => ({ atMs: upset.atMs, act: () => stage.upset(upset) })),
+    ].toSorted((a, b) => a.atMs - b.atMs);
+    for (const { atMs, act } of script) {
+      await delay(Math.max(0, atMs - (performance.now() - began)));
+      await act();
+    }
+    await hint(stage.database);
+    await until(
+      'every job to end: one starves',
+      async () => (await countRows(stage.database, 'queue')) === 0,
+      allMs,
+    );
+    const jobs = world.arrivals.reduce((sum, { count }) => sum + count, 0);
+    const done = await countRows(stage.database, 'history', "outcome = 'done'");
+    const created = await createdTimes(stage.database);
+    return {
+      ...judge(world, await recordedItems(stage.database), { created, pauses: stage.pauses }),
+      jobs: done === jobs ? jobs : -1,
+    };
+  } finally {
+    await stage.stop();
+  }
+}
+
+async function createdTimes(database: Database): Promise<ReadonlyMap<string, number>> {
+  const rows = await database.query<{ id: string; ms: number }>(
+    `select id, extract(epoch from created)::float8 * 1000 as ms from pgqueue.history`,
+    [],
+  );
+  return new Map(rows.map(({ id, ms }) => [id, ms]));
+}
+
+/** What a recorded run of a world breaks. */
+export function judge(
+  world: World,
+  items: readonly RecordedItem[],
+  {
+    created,
+    pauses = [],
+  }: {
+    readonly created: ReadonlyMap<string, number>;
+    readonly pauses?: readonly { readonly fromMs: number; readonly toMs: number }[];
+  },
+): Pick<WorldReport, 'breaches' | 'idleMs'> {
+  const { limit, rate: most, keyConcurrency, slots } = world;
+  const crowds = (by: (item: RecordedItem) => string): ReturnType<typeof mostAtOnce> =>
+    mostAtOnce(items.map((item) => ({ group: by(item), beginMs: item.insertedMs, endMs: item.endedMs })));
+  const above = (name: string, by: (item: RecordedItem) => string, top: number): readonly string[] =>
+    crowds(by)
+      .filter(({ count }) => count > top)
+      .map(({ group, count }) => `${name} ${group}: ${count} of ${top}`);
+  const excess =
+    most === null
+      ? undefined
+      : worstWindow(
+          items.map(({ dispatchedMs }) => dispatchedMs),
+          most,
+        );
+  const waitingMs = ({ id, tries }: RecordedItem): number =>
+    tries > 0 ? Infinity : (created.get(id) ?? Infinity);
+  const wrong = outOfOrder(
+    items
+      .filter(({ tries }) => tries === 0)
+      .map((item) => ({ ...item, lane: `${item.queue} ${item.key}`, waitingMs: waitingMs(item) })),
+    graceMs,
+  );
+  const lived = items.map((item) => ({
+    group: item.tenant,
+    waitingMs: waitingMs(item),
+    dispatchedMs: item.insertedMs,
+    endedMs: item.endedMs,
+  }));
+  return {
+    breaches: [
+      ...above('tenant', ({ tenant }) => tenant, limit),
+      ...(keyConcurrency === null ? [] : above('key', ({ queue, key }) => `${queue} ${key}`, keyConcurrency)),
+      ...overlapping(
+        items.map(({ id, insertedMs, endedMs }) => ({ group: id, beginMs: insertedMs, endMs: endedMs })),
+      ).map((id) => `twice: ${id}`),
+      // the times are microseconds: a thousandth of a job is rounding
+      ...(excess !== undefined && excess.jobs > 1e-3
+        ? [`rate: ${excess.jobs.toFixed(3)} jobs above it`]
+        : []),
+      ...wrong.map(([earlier, later]) => `order: ${later.lane} seq ${earlier.seq} went after ${later.seq}`),
+    ],
+    idleMs: most !== null || keyConcurrency !== null ? null : longestIdle(lived, { slots, limit, pauses }).ms,
+  };
+}
