@@ -12,7 +12,7 @@ export async function batchEndings(
     const known = new Set<unknown>(ids);
     const unknown = [...byId.keys()].filter((id) => !known.has(id));
     if (unknown.length > 0) {
-      return failed(ids, `the handler's Map names ${unknown.length} that are no jobs of its batch`);
+      return failed(ids, `the handler returned a Map that names ${unknown.length} of no job of its batch`);
     }
     return ids.map((id) => byId.get(id) ?? { kind: 'returned', value: undefined });
   }
