@@ -37,6 +37,8 @@ export interface TickReport {
   readonly forecast: SafePlan['forecast'];
   readonly snapshot: Snapshot;
   readonly dispatched: readonly InFlight[];
+  /** Ended attempts that the policy's state does not have yet: they come again with the next snapshot. */
+  readonly settled: Snapshot['settled'];
   readonly durationMs: number;
   /** Why a job waits: asked by others. */
   readonly questions: TickRead['questions'];
@@ -81,7 +83,8 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
       durationMs,
     });
     const { questions } = read;
-    options.onTick({ leader, snapshot, held, forecast, dispatched: written, durationMs, questions });
+    const { settled } = memory;
+    options.onTick({ leader, snapshot, held, forecast, dispatched: written, settled, durationMs, questions });
     return pace.next({
       jobs: written.length,
       atOnce: asksAgain(memory, planned),
@@ -134,7 +137,7 @@ async function look(
     const whole = state.settled.length < 500;
     memory.settled = [...memory.settled, ...ledger.settled(state.settled, whole, state.now)];
   }
-  view.see(rows, keys);
+  view.see(rows, keys, walks.starts);
   const load = loadOf(read, ledger.inFlight());
   consumption.sample(load);
   rememberNodes(memory, read);

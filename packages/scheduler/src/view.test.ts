@@ -65,7 +65,7 @@ test('a lane is read out of turn when its known jobs are used up, when a job was
       ['d6', 4],
     ]),
   );
-  expect(shown(view)).toEqual(['a:0+', 'b:1+', 'd:1+']);
+  expect(shown(view)).toEqual(['a:0+', 'b:1+ old', 'd:1+']);
   view.want([['1:qd', 50]]);
   const { lanes, depth } = view.ask(1, [{ queue: 'q', key: 'z' }]);
   expect(lanes.map(({ key }) => key)).toEqual(['z', 'a', 'b', 'd']);
@@ -73,6 +73,18 @@ test('a lane is read out of turn when its known jobs are used up, when a job was
   expect(view.ask(2, []).lanes).toEqual([]);
   view.see([row('a', null, { paged: false }), ...['x', 'y', 'z', 'zz'].map((key) => row(key, 9))], 4);
   expect(shown(view)).toEqual(['b:1+ old', 'd:1+ old', 'x:1', 'y:1', 'z:1', 'zz:1']);
+});
+
+test('a lane that was read from further on says so', () => {
+  const view = createView();
+  view.see([row('a', 7), row('__proto__', 8), row('b', 9)], 10, { q: { a: [0, 6] }, other: { b: [0, 1] } });
+  expect(view.lanes().map(({ key, skipped }) => [key, skipped])).toEqual([
+    ['a', true],
+    ['__proto__', false],
+    ['b', false],
+  ]);
+  view.see([row('a', 1), row('b', 9)], 10);
+  expect(view.lanes().map(({ skipped }) => skipped)).toEqual([false, false]);
 });
 
 test('of more lanes than are remembered, those read longest ago are forgotten', () => {

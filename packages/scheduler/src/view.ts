@@ -1,5 +1,5 @@
 import type { Candidate, Lane } from '@pgqueue/core';
-import { laneName } from '@pgqueue/core';
+import { laneName, own } from '@pgqueue/core';
 import type { LaneId, LaneRow, TickInput } from '@pgqueue/postgres';
 
 /** A waiting job as it was read. */
@@ -19,7 +19,8 @@ export interface View {
     nowMs: number,
     lanes: readonly LaneId[],
   ) => Pick<TickInput, 'after' | 'lanes' | 'created' | 'depth'>;
-  readonly see: (rows: readonly LaneRow[], keys: number) => void;
+  /** `starts`: of lanes whose first jobs were passed over, as they were asked for. */
+  readonly see: (rows: readonly LaneRow[], keys: number, starts?: TickInput['starts']) => void;
   readonly lanes: () => readonly Lane[];
   readonly find: (id: string) => KnownJob | undefined;
   /** A plan was written: `planned` are gone from here, and lanes with jobs that were refused are read anew. */
@@ -32,6 +33,7 @@ export interface View {
 interface Known extends LaneId {
   readonly jobs: readonly KnownJob[];
   readonly more: boolean;
+  readonly skipped: boolean;
   readonly retryDueMs: number | null;
   readonly lane: Lane;
 }
@@ -76,7 +78,7 @@ export function createView(): View {
         whole || probedMs === null ? null : { fromMs: probedMs - commitMs, toMs: nowMs + commitMs };
       return { after, created, ...takeWanted(memory, extra) };
     },
-    see: (rows, keys) => see(memory, rows, keys),
+    see: (rows, keys, starts = {}) => see(memory, rows, { keys, starts }),
     lanes: () => [...known.values()].map(({ lane }) => lane),
     find: (id) => byId.get(id),
     wrote: (planned, written) => {
@@ -98,8 +100,8 @@ function forget({ known, byId }: Memory, name: string): void {
 }
 
 function put({ known, byId }: Memory, entry: Omit<Known, 'lane'>, fresh: boolean): void {
-  const { queue, key, jobs, more, retryDueMs } = entry;
-  known.set(laneName(entry), { ...entry, lane: { queue, key, jobs, more, retryDueMs, fresh } });
+  const { queue, key, jobs, more, skipped, retryDueMs } = entry;
+  known.set(laneName(entry), { ...entry, lane: { queue, key, jobs, more, skipped, retryDueMs, fresh } });
   for (const job of jobs) byId.set(job.id, job);
 }
 
@@ -120,7 +122,11 @@ function takeWanted(
   return { lanes: [...named.values()], depth };
 }
 
-function see(memory: Memory, rows: readonly LaneRow[], keys: number): void {
+function see(
+  memory: Memory,
+  rows: readonly LaneRow[],
+  { keys, starts }: { readonly keys: number; readonly starts: TickInput['starts'] },
+): void {
   const { known } = memory;
   const lanes = Map.groupBy(rows, laneName);
   const paged = [...lanes.values()].filter(([row]) => row?.paged === true);
@@ -129,12 +135,13 @@ function see(memory: Memory, rows: readonly LaneRow[], keys: number): void {
     if (lanes.has(name) || memory.whole) forget(memory, name);
     else if (entry.lane.fresh) put(memory, entry, false);
   }
-  for (const own of lanes.values()) {
-    const [first] = own;
-    const jobs = own.flatMap(toJob);
+  for (const laneRows of lanes.values()) {
+    const [first] = laneRows;
+    const jobs = laneRows.flatMap(toJob);
     if (first === undefined || jobs.length === 0) continue;
     const { queue, key, retryDueMs, wanted } = first;
-    put(memory, { queue, key, jobs, more: jobs.length >= wanted, retryDueMs }, true);
+    const skipped = own(own(starts, queue) ?? {}, key) !== undefined;
+    put(memory, { queue, key, jobs, more: jobs.length >= wanted, skipped, retryDueMs }, true);
   }
   const last = paged.at(-1)?.[0];
   memory.after = memory.whole || last === undefined ? start : { queue: last.queue, key: last.key };
@@ -168,7 +175,8 @@ function settle(memory: Memory, name: string, refused: boolean): void {
   const jobs = entry.jobs.filter(({ id }) => memory.byId.has(id));
   const usedUp = jobs.length === 0 && entry.more;
   if (jobs.length === 0 && !entry.more && !refused) forget(memory, name);
-  else put(memory, { ...entry, jobs }, entry.lane.fresh);
+  // a job that was refused still waits: what is behind it is not the first
+  else put(memory, { ...entry, jobs }, entry.lane.fresh && !refused);
   if (refused || usedUp) memory.wanted.set(name, Math.max(depthMin, entry.jobs.length));
 }
 
