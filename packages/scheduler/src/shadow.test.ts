@@ -2,7 +2,7 @@ import type { Plan, Policy } from '@pgqueue/core';
 import { defaultQueue, fifo, policy, turns } from '@pgqueue/core';
 import { expect, test } from 'vitest';
 import type { Planned } from './testing/planning.ts';
-import { aSnapshot, aWhole, inTurns, limited, plannerOf } from './testing/planning.ts';
+import { aGate, aSnapshot, aWhole, inTurns, limited, plannerOf } from './testing/planning.ts';
 
 const live = policy({ name: 'live', order: turns() });
 const withShadow = (shadow: Policy): Planned => plannerOf(live, { shadow });
@@ -46,20 +46,8 @@ test('what the shadow would do otherwise is counted, and nothing of it is dispat
 });
 
 test('differences have the reason of the policy that holds the job', () => {
-  const noB = {
-    name: 'no_b',
-    open: () => ({
-      admits: ({ key }: { key: string }) => (key === 'b' ? 'hold_lane' : 'admit') as const,
-      why: () => ({ message: 'b', untilMs: null }),
-    }),
-  } as const;
-  const odd = {
-    name: 'odd',
-    open: () => ({
-      admits: ({ seq }: { seq: number }) => (seq === 1 ? 'hold' : 'admit') as const,
-      why: () => ({ message: 'odd', untilMs: null }),
-    }),
-  } as const;
+  const odd = aGate('odd', ({ seq }) => (seq === 1 ? 'hold' : 'admit'));
+  const noB = aGate('no_b', ({ key }) => (key === 'b' ? 'hold_lane' : 'admit'));
   const { dispatched, planner } = withShadow(policy({ name: 'strict', order: turns(), gates: [odd, noB] }));
   expect(dispatched()).toEqual(inTurns);
   expect(planner.shadow()).toMatchObject({ liveOnly: { odd: 1, no_b: 2 }, shadowOnly: { later: 1 } });

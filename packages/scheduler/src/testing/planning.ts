@@ -1,4 +1,14 @@
-import type { Candidate, InFlight, Lane, PgQueueEvent, Policy, QueueSeen, Snapshot } from '@pgqueue/core';
+import type {
+  Candidate,
+  Gate,
+  InFlight,
+  Lane,
+  OpenGate,
+  PgQueueEvent,
+  Policy,
+  QueueSeen,
+  Snapshot,
+} from '@pgqueue/core';
 import { defaultPool, defaultQueue } from '@pgqueue/core';
 import type { Planner, PlannerOptions } from '../planner.ts';
 import { createPlanner } from '../planner.ts';
@@ -76,6 +86,15 @@ export const inTurns: readonly string[] = ['a1', 'b4', 'a2', 'b5'];
 /** A policy written as a whole that holds everything, but for what is given. */
 export function aWhole(own: Partial<Policy> & { readonly plan?: Policy['plan'] }): Policy {
   return { name: 'whole', initial: {}, plan: (_, state) => ({ dispatch: [], held: {}, state }), ...own };
+}
+
+/** A gate that answers by what it is given. */
+export function aGate(name: string, admits: OpenGate['admits'], own: Partial<Gate> = {}): Gate {
+  return {
+    name,
+    open: () => ({ admits, why: () => ({ message: `held by ${name}`, untilMs: null }) }),
+    ...own,
+  };
 }
 
 export interface Planned {
