@@ -21,6 +21,13 @@ const common = {
   hookTimeout: 60_000,
 };
 
+/** What they measure is time: they run one by one, when nothing else does. */
+const timed = [
+  'test/integration/fairness-*.test.ts',
+  'test/integration/limits-cycles.test.ts',
+  'test/integration/limits-rate.test.ts',
+];
+
 export default defineConfig({
   test: {
     maxWorkers: 2,
@@ -44,8 +51,21 @@ export default defineConfig({
           ...common,
           name: 'database',
           include: ['test/integration/**/*.test.ts', 'test/docs/**/*.test.ts'],
+          exclude: timed,
           globalSetup: ['test/support/global-setup.ts'],
           testTimeout: 30_000,
+        },
+      },
+      {
+        ...shared,
+        test: {
+          ...common,
+          name: 'timed',
+          include: timed,
+          globalSetup: ['test/support/global-setup.ts'],
+          testTimeout: 30_000,
+          fileParallelism: false,
+          sequence: { groupOrder: 1 },
         },
       },
       {

@@ -1,7 +1,7 @@
 // Runs the test projects and adds them up:
 //   node scripts/test.mjs [--containers] [vitest arguments, e.g. a file filter]
 // Unit and repository tests once; then the database tests on PostgreSQL 18, with those of the packed
-// packages, and on 15 where Debian's server is installed. `--containers` runs the docker tests, then the
+// packages and those that measure time, and on 15 where Debian's server is installed. `--containers` runs the docker tests, then the
 // database tests in a container; it fails without an engine. Ends with one line: `N passed, N failed`.
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
@@ -35,8 +35,8 @@ function plan(containers) {
     plain,
     ...majors.map((major, index) => ({
       title: `database, PostgreSQL ${major}`,
-      // what is packed does not depend on the server: once is enough
-      projects: index === 0 ? ['database', 'packed'] : ['database'],
+      // what is packed does not depend on the server, and time is measured on one: once is enough
+      projects: index === 0 ? ['database', 'packed', 'timed'] : ['database'],
       env: { PGQUEUE_TEST_MAJOR: major },
     })),
   ];

@@ -1,0 +1,19 @@
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { floodRun } from '../proofs/fairness.ts';
+import type { TestDatabase } from '../support/database.ts';
+import { createTestDatabase } from '../support/database.ts';
+
+let database: TestDatabase;
+
+beforeEach(async () => {
+  database = await createTestDatabase();
+});
+
+afterEach(() => database.drop());
+
+test('a hundred jobs behind a flood take at most twice as long as alone with half the slots', async () => {
+  const report = await floodRun({ url: database.url, flood: 30_000, rounds: 5 });
+  expect(report.floodLeft).toBeGreaterThan(0);
+  expect(report.floodPerSecond).toBeGreaterThan(500);
+  expect(report.ratio).toBeLessThanOrEqual(2);
+}, 90_000);

@@ -1,0 +1,22 @@
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { cyclesRun } from '../proofs/cycles.ts';
+import type { TestDatabase } from '../support/database.ts';
+import { createTestDatabase } from '../support/database.ts';
+
+let database: TestDatabase;
+
+beforeEach(async () => {
+  database = await createTestDatabase();
+});
+
+afterEach(() => database.drop());
+
+test.each([1, 8])(
+  '%i keys with a limit of 1: a hundred jobs of 5 ms a second each',
+  async (keys) => {
+    const report = await cyclesRun({ url: database.url, keys, seconds: 4 });
+    expect(report.perKey).toHaveLength(keys);
+    for (const best of report.bestPerKey) expect(best).toBeGreaterThanOrEqual(100);
+  },
+  60_000,
+);
