@@ -115,13 +115,13 @@ $$;
 -- named in p_lane_queues and p_lane_keys; and of those in which a job with an id from p_from to p_to waits (ids are made in the order
 -- of time: new work is seen at once, however many lanes there are). Every lane that was looked at gives a row, with a null id where
 -- nothing of it waits without a work item. Paused queues are passed over, unless one of their lanes is named.
--- wanted: how many jobs were looked for; p_want are shared out over the page. p_starts {"queue": {"key": [priority, seq]}} begins the
--- scan of one lane further on, p_lookahead jobs deep. paged: whether it belongs to the page, in whose order: the last of them is where the next page begins.
+-- wanted: how many jobs were looked for; p_want are shared out over the page. p_starts {"queue": {"key": [priority, seq]}}: of these lanes,
+-- as far as they are looked at, p_lookahead jobs behind that place, too (ahead). paged: whether it belongs to the page, in whose order: the last of them is where the next page begins.
 -- row_version is the row's xmin: dispatch refuses a job that was changed since.
 -- Plans: queue_waiting for the walk over lanes and the heads; work_queue_id by a scalar subquery, which can only be looked up.
 create function look(p_queue text, p_key text, p_keys integer, p_want integer, p_starts jsonb, p_lookahead integer,
                      p_lane_queues text[], p_lane_keys text[], p_depth integer, p_from uuid, p_to uuid)
-  returns table (n bigint, queue text, key text, paged boolean, wanted integer, retry_due_ms float8, id uuid, seq bigint,
+  returns table (n bigint, queue text, key text, paged boolean, ahead boolean, wanted integer, retry_due_ms float8, id uuid, seq bigint,
                  priority integer, task text, version integer, row_version text, created_ms float8, expires_ms float8,
                  tries smallint, attributes jsonb)
   language plpgsql stable security definer
@@ -193,25 +193,27 @@ begin
       select named.queue, named.key, false, null, greatest(p_depth, (select of_lane from depth)) from named) x
     group by 1, 2
   ),
-  begun as materialized (
-    select l.queue, l.key, l.paged, l.n, s.priority, s.seq,
-           case when s.seq is null then l.wanted else greatest(p_lookahead, l.wanted) end as wanted
+  parts as materialized (
+    select l.queue, l.key, l.paged, l.n, l.wanted, false as ahead, -2147483648 as priority, -1::bigint as seq from lanes l
+    union all
+    select l.queue, l.key, l.paged, l.n, p_lookahead, true, s.priority, s.seq
     from lanes l cross join lateral (
       select (p_starts -> l.queue -> l.key ->> 0)::integer as priority, (p_starts -> l.queue -> l.key ->> 1)::bigint as seq) s
+    where s.seq is not null
   )
-  select row_number() over (order by l.n, l.queue, l.key, h.priority, h.seq), l.queue, l.key, l.paged, l.wanted,
-         (select extract(epoch from r.run_after)::float8 * 1000 from queue r
-          where r.run_after is not null and r.last_token is not null and r.queue = l.queue and r.key = l.key
-          order by r.queue, r.key, r.run_after limit 1),
+  select row_number() over (order by l.n, l.queue, l.key, l.ahead, h.priority, h.seq), l.queue, l.key, l.paged, l.ahead, l.wanted,
+         case when not l.ahead then (
+           select extract(epoch from r.run_after)::float8 * 1000 from queue r
+           where r.run_after is not null and r.last_token is not null and r.queue = l.queue and r.key = l.key
+           order by r.queue, r.key, r.run_after limit 1) end,
          h.id, h.seq, h.priority, h.task, h.version, h.row_version, h.created_ms, h.expires_ms, h.tries, h.attributes
-  from begun l
+  from parts l
   left join lateral (
     select q.id, q.seq, q.priority, q.task, q.payload_version as version, q.xmin::text as row_version,
            extract(epoch from q.created)::float8 * 1000 as created_ms, extract(epoch from q.expires_at)::float8 * 1000 as expires_ms,
            q.tries, q.attributes
     from queue q
-    where q.run_after is null and q.queue = l.queue and q.key = l.key
-      and (q.priority, q.seq) > (coalesce(l.priority, -2147483648), coalesce(l.seq, -1))
+    where q.run_after is null and q.queue = l.queue and q.key = l.key and (q.priority, q.seq) > (l.priority, l.seq)
       and (q.expires_at is null or q.expires_at > clock_timestamp())
       and (select w.id from work_queue w where w.id = q.id) is null
     order by q.queue, q.key, q.priority, q.seq

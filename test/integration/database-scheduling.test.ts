@@ -70,7 +70,7 @@ describe('look', () => {
     expect((await look()).rows).toEqual([]);
   });
 
-  test('shares the jobs out over the page, looks deeper in lanes that are named, and starts further on where told', async () => {
+  test('shares the jobs out over the page, looks deeper in lanes that are named, and further on where told', async () => {
     for (const key of ['1', '2', '3', '4']) await enqueue('q', key, 6);
     const { rows } = await look({
       keys: 3,
@@ -90,8 +90,12 @@ describe('look', () => {
     ]);
     const third = counts.get('2')?.[2];
     const on = await look({ starts: { q: { 2: [0, third?.seq ?? 0] } }, lookahead: 2, want: 1 });
-    expect(on.rows.filter(({ key }) => key === '2').map(({ seq }) => seq - (third?.seq ?? 0))).toEqual([
-      1, 2,
+    expect(
+      on.rows.filter(({ key }) => key === '2').map(({ seq, ahead }) => [seq - (third?.seq ?? 0), ahead]),
+    ).toEqual([
+      [-2, false],
+      [1, true],
+      [2, true],
     ]);
   });
 

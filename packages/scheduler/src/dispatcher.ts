@@ -65,11 +65,7 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
       horizonMs: horizonOf(options, memory),
     });
     const planned = planner.plan(snapshot);
-    memory.skipAhead.note({
-      candidates: read.rows,
-      misfit: ({ id }) => misfit(id === null ? undefined : planned.reasons?.get(id)),
-      nowMs: startedAt,
-    });
+    memory.skipAhead.note({ rows: read.rows, held: (id) => planned.reasons.has(id), nowMs: startedAt });
     const hasRoom = roomAfter(snapshot, planned.dispatch, memory.view);
     const written = await writePlan(options, memory, { leader, snapshot, planned });
     memory.room = roomOf(snapshot);
@@ -137,7 +133,7 @@ async function look(
     const whole = state.settled.length < 500;
     memory.settled = [...memory.settled, ...ledger.settled(state.settled, whole, state.now)];
   }
-  view.see(rows, keys, walks.starts);
+  view.see(skipAhead.shown(rows), keys);
   const load = loadOf(read, ledger.inFlight());
   consumption.sample(load);
   rememberNodes(memory, read);
@@ -158,11 +154,6 @@ function rememberNodes(memory: Memory, { state }: TickRead): void {
   const capabilities = [...new Set(able)].join('\n');
   if (capabilities !== memory.capabilities) memory.skipAhead.reset();
   memory.capabilities = capabilities;
-}
-
-function misfit(reason: string | undefined): 'lasting' | 'passing' | undefined {
-  if (reason === undefined) return undefined;
-  return reason === 'no_capable_node' ? 'lasting' : 'passing';
 }
 
 /** Lanes wait to be read before they can be judged. */

@@ -1,12 +1,16 @@
+import fc from 'fast-check';
 import type { LaneRow } from '@pgqueue/postgres';
 import { expect, test } from 'vitest';
+import type { SkipAhead } from './skip-ahead.ts';
 import { createSkipAhead } from './skip-ahead.ts';
 
-const row = (seq: number, task: string): LaneRow => ({
+const ofLane = 10;
+const row = (seq: number, task: string, over: Partial<LaneRow> = {}): LaneRow => ({
   queue: 'q',
   key: 'k',
   paged: true,
-  wanted: 10,
+  ahead: false,
+  wanted: ofLane,
   retryDueMs: null,
   id: `job${seq}`,
   seq,
@@ -18,61 +22,67 @@ const row = (seq: number, task: string): LaneRow => ({
   expiresMs: null,
   tries: 0,
   attributes: {},
+  ...over,
 });
 
-/** A key with `held` jobs that nobody can run before one that somebody can; what the database would show of it. */
-function world(held: number): (start: readonly [number, number] | undefined, limit: number) => LaneRow[] {
-  return (start, limit) =>
-    Array.from({ length: held + 1 }, (_, seq) => row(seq, seq < held ? 'unknown' : 't'))
-      .filter(({ seq }) => start === undefined || seq > start[1])
-      .slice(0, limit);
+/** What the database shows of a lane: its first few, and those behind the start. */
+function look(skip: SkipAhead, jobs: readonly LaneRow[], tick: number): readonly LaneRow[] {
+  const { starts, lookahead } = skip.starts(tick);
+  const start = starts['q']?.['k'];
+  const behind = start === undefined ? [] : jobs.filter(({ seq }) => seq > start[1]).slice(0, lookahead);
+  return [...jobs.slice(0, ofLane), ...behind.map((job) => ({ ...job, ahead: true, wanted: lookahead }))];
 }
 
-const ofKey = 10;
-const misfit = ({ task }: LaneRow) => (task === 'unknown' ? 'lasting' : undefined);
+const unknown = (count: number): LaneRow[] => Array.from({ length: count }, (_, seq) => row(seq, 'unknown'));
+const held = (rows: readonly LaneRow[]) => {
+  const ids = new Set(rows.filter(({ task }) => task === 'unknown').map(({ id }) => id));
+  return (id: string): boolean => ids.has(id);
+};
+const startOf = (skip: SkipAhead, tick: number) => skip.starts(tick).starts['q']?.['k'];
 
-test('a walk comes to the job behind 5,000 held ones in a few ticks, and then rests', () => {
+test('a walk comes to the job behind 5,000 held ones in a few ticks, and stays there for a while', () => {
   const skip = createSkipAhead();
-  const show = world(5_000);
+  const jobs = [...unknown(5_000), row(5_000, 't'), row(5_001, 'unknown')];
   let ticks = 0;
-  let found = false;
-  while (!found && ticks < 20) {
+  let shown: readonly LaneRow[] = [];
+  while (!shown.some(({ task }) => task === 't') && ticks < 20) {
     ticks += 1;
-    const { starts, lookahead } = skip.starts(ticks);
-    const start = starts['q']?.['k'];
-    const candidates = show(start, start === undefined ? ofKey : Math.max(lookahead, ofKey));
-    found = candidates.some(({ task }) => task === 't');
-    skip.note({ candidates, misfit, nowMs: ticks });
+    const rows = look(skip, jobs, ticks);
+    shown = skip.shown(rows);
+    skip.note({ rows, held: held(rows), nowMs: ticks });
   }
-  expect(found).toBe(true);
-  expect(ticks).toBeLessThanOrEqual(9);
+  expect(ticks).toBeLessThanOrEqual(7);
   expect(skip.walking()).toBe(false);
-  expect(skip.starts(ticks + 1).starts['q']?.['k'] ?? skip.starts(ticks + 2).starts['q']?.['k']).toEqual([
-    0, 4_999,
-  ]);
+  expect(shown.filter(({ ahead }) => ahead).map(({ seq }) => seq)).toEqual([5_000]);
+  expect(startOf(skip, ticks + 1)).toEqual([0, 4_999]);
+  expect(startOf(skip, ticks + 900)).toEqual([0, 4_999]);
+  expect(startOf(skip, ticks + 2_000)).toBeUndefined();
 });
 
-test('every fourth tick looks at the front, and after a rest the walk begins anew', () => {
+test('what is in front is always shown; when it can go, the walk ends', () => {
   const skip = createSkipAhead();
-  skip.note({ candidates: world(50)(undefined, ofKey), misfit, nowMs: 0 });
-  const looks = Array.from({ length: 4 }, (_, at) => Object.keys(skip.starts(at + 1).starts).length);
-  expect(looks).toEqual([1, 1, 1, 0]);
-  skip.starts(5);
-  skip.note({ candidates: [], misfit, nowMs: 5 });
-  expect(Object.keys(skip.starts(6).starts)).toEqual(['q']);
-  skip.note({ candidates: world(50)([0, 9], 1_000), misfit, nowMs: 6 });
-  expect(Object.keys(skip.starts(7).starts)).toEqual(['q']);
-  expect(skip.starts(2_000).starts).toEqual({});
+  const jobs = unknown(50);
+  const first = look(skip, jobs, 1);
+  skip.note({ rows: first, held: held(first), nowMs: 1 });
+  const second = look(skip, jobs, 2);
+  expect(skip.shown(second).filter(({ ahead }) => !ahead)).toHaveLength(ofLane);
+  skip.note({ rows: second, held: () => false, nowMs: 2 });
+  expect(startOf(skip, 3)).toBeUndefined();
+  expect(skip.walking()).toBe(false);
 });
 
-test('a key that is gone ends its walk; so do other nodes', () => {
+test('a lane that is gone ends its walk; so do other nodes', () => {
   const skip = createSkipAhead();
-  const begin = (): void => skip.note({ candidates: world(50)(undefined, ofKey), misfit, nowMs: 0 });
+  const begin = (): void => {
+    const rows = look(skip, unknown(50), 0);
+    skip.note({ rows, held: held(rows), nowMs: 0 });
+  };
   begin();
+  expect(skip.lanes().length + [...Object.keys(skip.starts(0).starts)].length).toBeGreaterThan(0);
   expect(skip.walking()).toBe(true);
   for (let tick = 0; tick < 40; tick += 1) {
     skip.starts(tick);
-    skip.note({ candidates: [], misfit, nowMs: tick });
+    skip.note({ rows: [], held: () => true, nowMs: tick });
   }
   expect(skip.walking()).toBe(false);
   begin();
@@ -80,20 +90,77 @@ test('a key that is gone ends its walk; so do other nodes', () => {
   expect(skip.walking()).toBe(false);
 });
 
+test('a lane whose first jobs are not all held, or that shows all it has, is not walked', () => {
+  const skip = createSkipAhead();
+  const short = unknown(5);
+  skip.note({ rows: short, held: held(short), nowMs: 0 });
+  const mixed = [...unknown(9), row(9, 't')];
+  skip.note({ rows: mixed, held: held(mixed), nowMs: 0 });
+  expect(skip.walking()).toBe(false);
+});
+
 test('the rows that all walks of one tick cost are bounded', () => {
   const skip = createSkipAhead();
-  const candidates = Array.from({ length: 500 }, (_, key) => ({
-    ...row(key, 'unknown'),
-    key: `k${key}`,
-    wanted: 1,
-  }));
-  skip.note({ candidates, misfit, nowMs: 0 });
+  const rows = Array.from({ length: 500 }, (_, key) => row(key, 'unknown', { key: `k${key}`, wanted: 1 }));
+  skip.note({ rows, held: () => true, nowMs: 0 });
   const seen = new Set<string>();
   for (let tick = 1; tick <= 12; tick += 1) {
     const { starts, lookahead } = skip.starts(tick);
     const keys = Object.keys(starts['q'] ?? {});
     expect(keys.length * lookahead).toBeLessThanOrEqual(4_000);
+    expect(skip.lanes()).toHaveLength(keys.length);
     for (const key of keys) seen.add(key);
+    const behind = keys.map((key) => row(1_000, 'unknown', { key, ahead: true, wanted: lookahead }));
+    skip.note({ rows: [...rows, ...behind], held: () => true, nowMs: tick });
   }
   expect(seen.size).toBe(500);
+});
+
+/** Jobs of some kinds of which each tick holds some: whatever comes, no job is shown behind a waiting one of its own kind. */
+function keepsOrder(make: () => SkipAhead): fc.IProperty<unknown> {
+  return fc.property(
+    fc.array(fc.tuple(fc.constantFrom('a', 'b', 'c', 'd'), fc.integer({ min: 1, max: 900 })), {
+      minLength: 2,
+      maxLength: 8,
+    }),
+    fc.array(fc.uniqueArray(fc.constantFrom('a', 'b', 'c', 'd')), { minLength: 5, maxLength: 30 }),
+    (blocks, heldKinds) => {
+      const tasks = blocks.flatMap(([task, count]) => Array.from({ length: count }, () => task));
+      const skip = make();
+      let jobs = tasks.map((task, seq) => row(seq, task));
+      return heldKinds.every((kinds, tick) => {
+        const rows = look(skip, jobs, tick);
+        const shown = skip.shown(rows);
+        const going = shown.filter(({ task }) => !kinds.includes(task)).slice(0, 7);
+        skip.note({
+          rows,
+          held: (id) => shown.some((job) => job.id === id && kinds.includes(job.task)),
+          nowMs: tick,
+        });
+        const first = new Map(
+          ['a', 'b', 'c', 'd'].map((task) => [task, jobs.filter((job) => job.task === task)]),
+        );
+        const gone = new Set(going.map(({ id }) => id));
+        jobs = jobs.filter(({ id }) => !gone.has(id));
+        return [...gone].every((id) => {
+          const line = first.get(going.find((job) => job.id === id)?.task ?? '') ?? [];
+          return line
+            .slice(
+              0,
+              line.findIndex((job) => job.id === id),
+            )
+            .every((before) => gone.has(before.id));
+        });
+      });
+    },
+  );
+}
+
+test('jobs of one kind are never shown behind a waiting one of their own', () => {
+  fc.assert(keepsOrder(createSkipAhead), { numRuns: 100, seed: 7 });
+});
+
+test('the property can fail: a walk that shows all it sees', () => {
+  const careless = (): SkipAhead => ({ ...createSkipAhead(), shown: (rows) => rows });
+  expect(() => fc.assert(keepsOrder(careless), { numRuns: 100, seed: 7 })).toThrow(/Property failed/);
 });

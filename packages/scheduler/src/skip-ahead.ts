@@ -2,21 +2,24 @@ import { laneName } from '@pgqueue/core';
 import type { LaneId, LaneRow, TickInput } from '@pgqueue/postgres';
 
 /**
- * A tick sees the first few jobs of each key. Where those find no place (no live node knows their task, or only busy ones do),
- * jobs behind them that could run would never be seen. So the scan of such a key starts further on, window by window, until it
- * comes to jobs that have a place or to the key's end, and stays there. Every fourth tick looks at the front of all keys, for
- * jobs that overtook; and after a while the walk begins anew, for jobs that came to lie in the part that was skipped (their delay
- * ended): at most a tenth of the time is spent walking in vain. Other nodes, other capabilities: all walks begin anew at once.
+ * A tick sees the first few jobs of each lane. Where all of those are held (no node runs their task, a limit of theirs is reached), jobs
+ * behind them that could go would never be seen. So such a lane is looked at further on, too, window by window, until there are
+ * jobs of another kind than those in front that can go, or the lane ends. Jobs of one kind (task, version and attributes) keep
+ * their order: of a kind that was passed over, none behind is shown. After a while the walk begins anew, for jobs that came to lie in
+ * the part that was passed (their delay ended): at most a tenth of the time is spent walking in vain. Other nodes, other capabilities:
+ * all walks begin anew at once.
  */
 export interface SkipAhead {
   /** What the next tick asks for. */
   readonly starts: (nowMs: number) => Pick<TickInput, 'starts' | 'lookahead'>;
   /** Lanes that must be among those that the next tick looks at: their walks go on. */
   readonly lanes: () => readonly LaneId[];
-  /** What it saw. `misfit`: why a job was held, or undefined. */
+  /** The rows that may be planned: all but those behind a job of their own kind that is not shown. */
+  readonly shown: (rows: readonly LaneRow[]) => readonly LaneRow[];
+  /** What the tick saw. `held`: whether the plan looked at a job and held it. */
   readonly note: (seen: {
-    readonly candidates: readonly LaneRow[];
-    readonly misfit: (job: LaneRow) => Misfit | undefined;
+    readonly rows: readonly LaneRow[];
+    readonly held: (id: string) => boolean;
     readonly nowMs: number;
   }) => void;
   /** Whether some walk is under way: the next tick will see something new. */
@@ -24,18 +27,14 @@ export interface SkipAhead {
   readonly reset: () => void;
 }
 
-/** `lasting`: until other nodes come; `passing`: until a slot is free. */
-export type Misfit = 'lasting' | 'passing';
-
-interface Walk {
-  readonly queue: string;
-  readonly key: string;
+interface Walk extends LaneId {
   readonly beganMs: number;
   start: readonly [number, number];
-  /** When it first came to a job with a place, or to the end. */
+  /** Of all jobs up to the start. */
+  readonly kinds: Set<string>;
+  /** When it first came to a job that could go, or to the end. */
   arrivedMs: number | undefined;
-  passing: boolean;
-  /** Ticks in a row that asked for it and did not see its key: it is gone, or on another page. */
+  /** Ticks in a row that asked for it and did not see its lane: it is gone. */
   missed: number;
 }
 
@@ -51,41 +50,59 @@ const rowsMax = 4_000;
 const walksMax = 10_000;
 const restMs = 1_000;
 const missedMax = 20;
+/** With more, a walk ends: what it might still find is not worth the memory. */
+const kindsMax = 1_000;
 
 export function createSkipAhead(): SkipAhead {
   const walks: Walks = { all: new Map(), chosen: new Map(), lookahead: 1 };
-  let tick = 0;
   return {
     starts: (nowMs) => {
-      tick += 1;
       endWalks(walks, nowMs);
-      choose(walks, tick % 4 === 0 ? 0 : rowsMax);
+      choose(walks);
       const byQueue = Map.groupBy(walks.chosen.values(), ({ queue }) => queue);
       const starts = [...byQueue].map(
-        ([queue, keys]) => [queue, Object.fromEntries(keys.map(({ key, start }) => [key, start]))] as const,
+        ([queue, lanes]) => [queue, Object.fromEntries(lanes.map(({ key, start }) => [key, start]))] as const,
       );
       return { starts: Object.fromEntries(starts), lookahead: walks.lookahead };
     },
-    note: (seen) => {
-      const lanes = Map.groupBy(seen.candidates, laneName);
+    lanes: () => [...walks.chosen.values()],
+    shown: (rows) => (walks.chosen.size === 0 ? rows : rows.filter((row) => isShown(walks, row))),
+    note: ({ rows, held, nowMs }) => {
+      const lanes = Map.groupBy(rows, laneName);
       for (const [name, lane] of lanes) {
-        const rows = lane.filter(({ id }) => id !== null);
         const walk = walks.chosen.get(name);
-        if (walk === undefined) lookAtFront(walks, name, rows, { ...seen, wanted: wantedOf(lane) });
-        else goOn(walk, rows, seen, lane);
+        const front = lane.filter(({ ahead }) => !ahead);
+        if (walk === undefined) begin(walks, { name, front, held, nowMs });
+        else if (isHeld(front, held)) goOn(walk, { lane, held, nowMs, lookahead: walks.lookahead });
+        // what is in front can go: nothing behind it is missed
+        else walks.all.delete(name);
       }
       for (const [name, walk] of walks.chosen) {
         walk.missed = lanes.has(name) ? 0 : walk.missed + 1;
         if (walk.missed >= missedMax) walks.all.delete(name);
       }
     },
-    lanes: () => [...walks.chosen.values()],
     walking: () => [...walks.all.values()].some(({ arrivedMs }) => arrivedMs === undefined),
     reset: () => {
       walks.all.clear();
       walks.chosen = new Map();
     },
   };
+}
+
+function kindOf({ task, version, attributes }: LaneRow): string {
+  return JSON.stringify([task, version, attributes]);
+}
+
+/** Not twice, where the front has come up to the window. */
+function isShown({ chosen }: Walks, row: LaneRow): boolean {
+  if (!row.ahead) return true;
+  const walk = chosen.get(laneName(row));
+  return row.id !== null && walk !== undefined && !walk.kinds.has(kindOf(row));
+}
+
+function isHeld(rows: readonly LaneRow[], held: (id: string) => boolean): boolean {
+  return rows.every(({ id }) => id !== null && held(id));
 }
 
 function endWalks({ all }: Walks, nowMs: number): void {
@@ -95,58 +112,63 @@ function endWalks({ all }: Walks, nowMs: number): void {
   }
 }
 
-/** Shares `rows` out over the walks; where there are too many, other ones the next time. */
-function choose(walks: Walks, rows: number): void {
+/** Shares the rows out over the walks; where there are too many, other ones the next time. */
+function choose(walks: Walks): void {
   const { all } = walks;
-  walks.lookahead = Math.min(1_000, Math.max(50, Math.floor(rows / Math.max(1, all.size))));
-  walks.chosen = new Map([...all].slice(0, Math.floor(rows / walks.lookahead)));
+  walks.lookahead = Math.min(1_000, Math.max(50, Math.floor(rowsMax / Math.max(1, all.size))));
+  walks.chosen = new Map([...all].slice(0, Math.floor(rowsMax / walks.lookahead)));
   for (const [name, walk] of walks.chosen) {
     all.delete(name);
     all.set(name, walk);
   }
 }
 
-type Seen = Parameters<SkipAhead['note']>[0];
-
-function wantedOf(lane: readonly LaneRow[]): number {
-  return lane[0]?.wanted ?? 1;
-}
-
-function lookAtFront(
+function begin(
   { all }: Walks,
-  name: string,
-  rows: readonly LaneRow[],
-  seen: Seen & { readonly wanted: number },
+  seen: {
+    readonly name: string;
+    readonly front: readonly LaneRow[];
+    readonly held: (id: string) => boolean;
+    readonly nowMs: number;
+  },
 ): void {
-  const { prefix, passing, arrived } = leading(rows, seen);
-  const walk = all.get(name);
-  if (walk !== undefined) {
-    // the front is no longer held: go back to it
-    if (walk.passing && prefix.length === 0 && rows.length > 0) all.delete(name);
-    return;
-  }
-  const last = prefix.at(-1);
-  if (last === undefined || rows.length < seen.wanted || all.size >= walksMax) return;
+  const { name, front, held, nowMs } = seen;
+  const last = front.at(-1);
+  if (last === undefined || front.length < last.wanted || all.has(name) || all.size >= walksMax) return;
+  if (!isHeld(front, held)) return;
   const { queue, key, priority, seq } = last;
-  const arrivedMs = arrived ? seen.nowMs : undefined;
-  const start = [priority, seq] as const;
-  all.set(name, { queue, key, beganMs: seen.nowMs, start, arrivedMs, passing, missed: 0 });
+  const kinds = new Set(front.map(kindOf));
+  all.set(name, {
+    queue,
+    key,
+    beganMs: nowMs,
+    start: [priority, seq],
+    kinds,
+    arrivedMs: undefined,
+    missed: 0,
+  });
 }
 
-function goOn(walk: Walk, rows: readonly LaneRow[], seen: Seen, lane: readonly LaneRow[]): void {
-  const { prefix, passing, arrived } = leading(rows, seen);
-  const last = prefix.at(-1);
-  if (last !== undefined) walk.start = [last.priority, last.seq];
-  walk.passing ||= passing;
-  if (arrived || rows.length < wantedOf(lane)) walk.arrivedMs ??= seen.nowMs;
-}
-
-/** The jobs without a place before the first that has one. */
-function leading(
-  rows: readonly LaneRow[],
-  { misfit }: Seen,
-): { readonly prefix: readonly LaneRow[]; readonly passing: boolean; readonly arrived: boolean } {
-  const fits = rows.findIndex((job) => misfit(job) === undefined);
-  const prefix = rows.slice(0, fits === -1 ? rows.length : fits);
-  return { prefix, passing: prefix.some((job) => misfit(job) === 'passing'), arrived: fits !== -1 };
+function goOn(
+  walk: Walk,
+  seen: {
+    readonly lane: readonly LaneRow[];
+    readonly held: (id: string) => boolean;
+    readonly nowMs: number;
+    readonly lookahead: number;
+  },
+): void {
+  const { lane, held, nowMs, lookahead } = seen;
+  const window = lane.filter(({ ahead, id }) => ahead && id !== null);
+  for (const row of window) {
+    const kind = kindOf(row);
+    // one of another kind that can go: the walk has come to where it should be
+    if (row.id !== null && !walk.kinds.has(kind) && !held(row.id)) {
+      walk.arrivedMs ??= nowMs;
+      return;
+    }
+    walk.kinds.add(kind);
+    walk.start = [row.priority, row.seq];
+  }
+  if (window.length < lookahead || walk.kinds.size > kindsMax) walk.arrivedMs ??= nowMs;
 }

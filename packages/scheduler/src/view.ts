@@ -1,5 +1,5 @@
 import type { Candidate, Lane } from '@pgqueue/core';
-import { laneName, own } from '@pgqueue/core';
+import { laneName } from '@pgqueue/core';
 import type { LaneId, LaneRow, TickInput } from '@pgqueue/postgres';
 
 /** A waiting job as it was read. */
@@ -19,8 +19,7 @@ export interface View {
     nowMs: number,
     lanes: readonly LaneId[],
   ) => Pick<TickInput, 'after' | 'lanes' | 'created' | 'depth'>;
-  /** `starts`: of lanes whose first jobs were passed over, as they were asked for. */
-  readonly see: (rows: readonly LaneRow[], keys: number, starts?: TickInput['starts']) => void;
+  readonly see: (rows: readonly LaneRow[], keys: number) => void;
   readonly lanes: () => readonly Lane[];
   readonly find: (id: string) => KnownJob | undefined;
   /** A plan was written: `planned` are gone from here, and lanes with jobs that were refused are read anew. */
@@ -33,7 +32,6 @@ export interface View {
 interface Known extends LaneId {
   readonly jobs: readonly KnownJob[];
   readonly more: boolean;
-  readonly skipped: boolean;
   readonly retryDueMs: number | null;
   readonly lane: Lane;
 }
@@ -78,7 +76,7 @@ export function createView(): View {
         whole || probedMs === null ? null : { fromMs: probedMs - commitMs, toMs: nowMs + commitMs };
       return { after, created, ...takeWanted(memory, extra) };
     },
-    see: (rows, keys, starts = {}) => see(memory, rows, { keys, starts }),
+    see: (rows, keys) => see(memory, rows, keys),
     lanes: () => [...known.values()].map(({ lane }) => lane),
     find: (id) => byId.get(id),
     wrote: (planned, written) => {
@@ -100,8 +98,8 @@ function forget({ known, byId }: Memory, name: string): void {
 }
 
 function put({ known, byId }: Memory, entry: Omit<Known, 'lane'>, fresh: boolean): void {
-  const { queue, key, jobs, more, skipped, retryDueMs } = entry;
-  known.set(laneName(entry), { ...entry, lane: { queue, key, jobs, more, skipped, retryDueMs, fresh } });
+  const { queue, key, jobs, more, retryDueMs } = entry;
+  known.set(laneName(entry), { ...entry, lane: { queue, key, jobs, more, retryDueMs, fresh } });
   for (const job of jobs) byId.set(job.id, job);
 }
 
@@ -122,11 +120,7 @@ function takeWanted(
   return { lanes: [...named.values()], depth };
 }
 
-function see(
-  memory: Memory,
-  rows: readonly LaneRow[],
-  { keys, starts }: { readonly keys: number; readonly starts: TickInput['starts'] },
-): void {
+function see(memory: Memory, rows: readonly LaneRow[], keys: number): void {
   const { known } = memory;
   const lanes = Map.groupBy(rows, laneName);
   const paged = [...lanes.values()].filter(([row]) => row?.paged === true);
@@ -137,11 +131,11 @@ function see(
   }
   for (const laneRows of lanes.values()) {
     const [first] = laneRows;
-    const jobs = laneRows.flatMap(toJob);
+    const jobs = toJobs(laneRows);
     if (first === undefined || jobs.length === 0) continue;
     const { queue, key, retryDueMs, wanted } = first;
-    const skipped = own(own(starts, queue) ?? {}, key) !== undefined;
-    put(memory, { queue, key, jobs, more: jobs.length >= wanted, skipped, retryDueMs }, true);
+    const front = laneRows.filter(({ ahead }) => !ahead).length;
+    put(memory, { queue, key, jobs, more: front >= wanted, retryDueMs }, true);
   }
   const last = paged.at(-1)?.[0];
   memory.after = memory.whole || last === undefined ? start : { queue: last.queue, key: last.key };
@@ -178,6 +172,12 @@ function settle(memory: Memory, name: string, refused: boolean): void {
   // a job that was refused still waits: what is behind it is not the first
   else put(memory, { ...entry, jobs }, entry.lane.fresh && !refused);
   if (refused || usedUp) memory.wanted.set(name, Math.max(depthMin, entry.jobs.length));
+}
+
+/** Once each: the first jobs of a lane may have come up to those that were looked at behind them. */
+function toJobs(rows: readonly LaneRow[]): readonly KnownJob[] {
+  const jobs = rows.flatMap(toJob);
+  return rows.some(({ ahead }) => ahead) ? [...new Map(jobs.map((job) => [job.id, job])).values()] : jobs;
 }
 
 function toJob(row: LaneRow): readonly KnownJob[] {

@@ -28,12 +28,10 @@ export type Candidate = JobFacts;
 export interface Lane {
   readonly queue: string;
   readonly key: string;
-  /** The first few, in their order; where the first ones were held for long, some behind those. */
+  /** The first few, in their order; where all of those are held, some of other kinds (task, version, attributes) behind them, too. */
   readonly jobs: readonly Candidate[];
   /** Whether more wait behind those. */
   readonly more: boolean;
-  /** Whether jobs that go before these were left out, because they were held for long. Default: no, these are the first. */
-  readonly skipped?: boolean;
   /** A job of this key waits for its retry or the end of its snooze: when the first of them is due. Null: none does. */
   readonly retryDueMs: number | null;
   /** Whether this was read together with `inFlight`; what is not fresh may lie some ticks back. */

@@ -17,9 +17,9 @@ export interface TickInput {
   readonly keys: number;
   /** Jobs wanted altogether, shared out over the page. */
   readonly want: number;
-  /** By queue and key: the (priority, seq) behind which that lane's scan begins. */
+  /** By queue and key: a (priority, seq) behind which jobs of that lane are looked at, too. */
   readonly starts: Readonly<Record<string, Readonly<Record<string, readonly [number, number]>>>>;
-  /** Jobs looked at in a lane that has a start. */
+  /** How many of them. */
   readonly lookahead: number;
   /** Lanes to look at beside the page. */
   readonly lanes: readonly LaneId[];
@@ -79,7 +79,9 @@ export interface TickDue {
 export interface LaneRow extends LaneId {
   /** Whether it belongs to the page; the page's lanes come first, in order. */
   readonly paged: boolean;
-  /** How many jobs were looked for in the lane. */
+  /** Whether it lies behind a place of {@link TickInput.starts}; the first jobs of the lane come before. */
+  readonly ahead: boolean;
+  /** How many jobs were looked for there. */
   readonly wanted: number;
   /** When the first job of the lane that waits for its retry or the end of its snooze is due; null: none does. */
   readonly retryDueMs: number | null;
@@ -116,7 +118,7 @@ export async function readTick(target: Target, input: TickInput): Promise<TickRe
     }
   >(
     `select case when l.n is null or l.n = 1 then s end as state, case when l.n is null or l.n = 1 then d end as due,
-            case when l.n is null or l.n = 1 then e end as questions, l.queue, l.key, l.paged, l.wanted, l.retry_due_ms as "retryDueMs", l.id, l.seq::float8 as seq, l.priority, l.task,
+            case when l.n is null or l.n = 1 then e end as questions, l.queue, l.key, l.paged, l.ahead, l.wanted, l.retry_due_ms as "retryDueMs", l.id, l.seq::float8 as seq, l.priority, l.task,
             l.version, l.row_version as "rowVersion", l.created_ms as "createdMs", l.expires_ms as "expiresMs", l.tries,
             l.attributes
      from ${schema}.tick_state($1) s
