@@ -262,7 +262,7 @@ describe('ctx.transaction', () => {
     expect(await effects()).toEqual([ids[0], ids[2]]);
   });
 
-  test('settles some first, the rest by what is returned; each once', async () => {
+  test('settles some, and others by what is returned; each once', async () => {
     const { ids } = await batch(3, async (jobs, ctx) => {
       await write(jobs, ctx, jobs.slice(0, 1));
       await expect(write(jobs, ctx, jobs.slice(0, 1))).rejects.toThrow('once');
@@ -272,5 +272,18 @@ describe('ctx.transaction', () => {
     });
     await ended(ids, 'done', 'done', 'dead');
     expect(await effects()).toEqual(ids.slice(0, 2));
+  });
+
+  test('settles some, and then all the rest', async () => {
+    const { ids } = await batch(3, async (jobs, ctx) => {
+      await write(jobs, ctx, jobs.slice(1, 2));
+      await write(
+        jobs.filter((_job, index) => index !== 1),
+        ctx,
+      );
+      throw new Error('after the end');
+    });
+    await all(ids, 'done');
+    expect(await effects()).toEqual([ids[1], ids[0], ids[2]]);
   });
 });

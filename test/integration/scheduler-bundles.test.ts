@@ -1,0 +1,210 @@
+import { randomUUID } from 'node:crypto';
+import type { BatchContext, BatchJob } from '@pgqueue/core';
+import { defineTask, implement, implementBatch, policy, turns } from '@pgqueue/core';
+import { registerNode } from '@pgqueue/postgres';
+import { createScheduler } from '@pgqueue/scheduler';
+import { createPuller } from '@pgqueue/worker';
+import type { WorkerOptions } from '@pgqueue/worker';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { z } from 'zod';
+import type { TestWorker, WorkerBench } from '../support/worker-bench.ts';
+import { openWorkerBench, until } from '../support/worker-bench.ts';
+import { dispatchBundles, overlaps, recordLeases } from './bundles-support.ts';
+
+let bench: WorkerBench;
+const stops: (() => Promise<unknown>)[] = [];
+beforeAll(async () => {
+  bench = await openWorkerBench();
+  await bench.sql(recordLeases);
+});
+afterEach(async () => {
+  await Promise.all(stops.splice(0).map((stop) => stop()));
+  await bench.clear();
+  await bench.sql('truncate bundle_lease, pgqueue.queue_config');
+  await bench.sql(`update pgqueue.scheduler_lease set leader = null, expires = '-infinity'`);
+});
+afterAll(() => bench.close());
+
+const payload = z.object({ n: z.number() });
+const retry = { maxTries: 1_000, maxCrashes: 1_000, base: 10, backoff: 'fixed', jitter: 0 } as const;
+const send = defineTask({ name: 'send', payload, retry });
+const other = defineTask({ name: 'other', payload, retry });
+type Job = BatchJob<{ n: number }>;
+type Handler = (jobs: readonly Job[], context: BatchContext) => unknown;
+
+/** Coalesces `send`. */
+async function scheduler(max: number, ageMs: number): Promise<void> {
+  const coalesce = [{ when: ({ task }: { readonly task: string }) => task === 'send', max, ageMs }];
+  const leading = createScheduler({
+    connectionString: bench.test.url,
+    policy: policy({ order: turns(), coalesce }),
+    leaseMs: 1_000,
+    pollMs: { min: 5, max: 50 },
+  });
+  stops.push(() => leading.stop());
+  await leading.start();
+}
+
+const worker = (handler: Handler, options: Partial<WorkerOptions> = {}): Promise<TestWorker> =>
+  bench.worker([implementBatch(send, handler)], options);
+
+async function enqueue(count: number, options: { readonly key?: string } = {}): Promise<readonly string[]> {
+  const jobs = Array.from({ length: count }, (_, index) => send.job({ n: index + 1 }, options));
+  return (await bench.producer.enqueueMany(jobs)).map(({ id }) => id);
+}
+
+const done = (count: number, timeoutMs?: number): Promise<unknown> =>
+  until(
+    `${count} jobs to be done`,
+    async () => {
+      const [row] = await bench.sql(
+        `select count(*)::integer as n from pgqueue.history where outcome = 'done'`,
+      );
+      return row?.['n'] === count;
+    },
+    timeoutMs,
+  );
+
+describe('coalesced jobs', () => {
+  test('go at once as far as batches are full, the rest when its first has waited so long', async () => {
+    const sizes: number[] = [];
+    await worker((jobs) => void sizes.push(jobs.length));
+    await enqueue(8);
+    await scheduler(3, 600);
+    await done(8);
+    expect(sizes).toEqual([3, 3, 2]);
+    const waits = await bench.sql(
+      `select (extract(epoch from dispatched - created) * 1000)::integer as ms from pgqueue.history order by dispatched, id`,
+    );
+    expect(Number(waits.at(-2)?.['ms'])).toBeGreaterThanOrEqual(599);
+  });
+
+  test('are of one key and task', async () => {
+    const batches: string[][] = [];
+    await bench.worker([
+      implementBatch(send, (jobs) => void batches.push(jobs.map(({ key }) => key))),
+      implementBatch(other, (jobs) => void batches.push(jobs.map(({ task }) => task))),
+    ]);
+    const keys = ['a', 'b', 'a', 'b', 'a', 'b'];
+    const jobs = keys.flatMap((key, n) => [send.job({ n }, { key }), other.job({ n }, { key })]);
+    await bench.producer.enqueueMany(jobs);
+    await scheduler(3, 60_000);
+    await done(12);
+    expect(batches.toSorted((a, b) => (a[0] ?? '').localeCompare(b[0] ?? ''))).toEqual([
+      ['a', 'a', 'a'],
+      ['b', 'b', 'b'],
+      ...keys.map(() => ['other']),
+    ]);
+  });
+
+  test('that failed together come again, together', async () => {
+    const tries: number[][] = [];
+    await worker((jobs) => {
+      tries.push(jobs.map((job) => job.tries));
+      if (tries.length < 3) throw new Error('not yet');
+    });
+    await enqueue(4);
+    await scheduler(4, 60_000);
+    await done(4);
+    expect(tries).toEqual([0, 1, 2].map((count) => [count, count, count, count]));
+  });
+
+  test('of a node that died in the middle are run by another, as one batch', async () => {
+    const dead = { node: 'dead', incarnation: randomUUID() };
+    const tasks = { send: { min: 1, max: 1, timeoutMs: 3_600_000, batch: true } };
+    await registerNode(bench.database, {
+      ...dead,
+      tasks,
+      slots: 1,
+      pool: 'default',
+      heartbeatMs: 50,
+      lostAfterMs: 400,
+      software: 'test',
+      seen: null,
+    });
+    await enqueue(5);
+    await scheduler(5, 60_000);
+    await until('its claim', async () => {
+      const taken = await bench.sql(`select id from pgqueue.claim('dead', $1, 1)`, [dead.incarnation]);
+      return taken.length === 5;
+    });
+    const seen: object[] = [];
+    await worker((jobs) => void seen.push({ jobs: jobs.length, crashes: jobs[0]?.crashes }));
+    await done(5);
+    expect(seen).toEqual([{ jobs: 5, crashes: 1 }]);
+  });
+});
+
+test('eight nodes race for batches of keys with limit 1: no job is lost or done twice, no key runs twice at once', async () => {
+  await bench.sql(`insert into pgqueue.queue_config (queue, key_concurrency) values ('default', 1)`);
+  const keys = Array.from({ length: 12 }, (_, n) => `key ${n}`);
+  const perKey = 60;
+  const running = new Map<string, number>();
+  let most = 0;
+  let calls = 0;
+  const handler: Handler = async (jobs) => {
+    const key = jobs[0]?.key ?? '';
+    calls += 1;
+    const call = calls;
+    running.set(key, (running.get(key) ?? 0) + 1);
+    most = Math.max(most, running.get(key) ?? 0);
+    await new Promise((resolve) => setImmediate(resolve));
+    running.set(key, (running.get(key) ?? 0) - 1);
+    if (call % 7 === 0) throw new Error('all of them');
+    return jobs.map((_job, index) => (call % 5 === 0 && index % 3 === 0 ? new Error('this one') : null));
+  };
+  const nodes = Array.from({ length: 8 }, (_, n) => worker(handler, { concurrency: 1 + (n % 3) }));
+  await Promise.all(nodes);
+  for (const key of keys) await enqueue(perKey, { key });
+  await scheduler(8, 30);
+  await done(keys.length * perKey, 15_000);
+  expect(most).toBe(1);
+  expect(calls).toBeLessThan((keys.length * perKey) / 2);
+  expect(await bench.sql(overlaps)).toEqual([]);
+  expect(await bench.sql('select id from pgqueue.history group by id having count(*) > 1')).toEqual([]);
+}, 25_000);
+
+describe('a node that takes no bundles', () => {
+  test('runs the jobs of one by one, each under its own lease, without waiting for a rescan', async () => {
+    let running = 0;
+    let most = 0;
+    const order: number[] = [];
+    const ids = await enqueue(6);
+    const others = await bench.producer.enqueueMany([1, 2, 3].map((n) => other.job({ n })));
+    await dispatchBundles(bench.database, [ids, ...others.map(({ id }) => [id])]);
+    const begun = performance.now();
+    await bench.worker([
+      implement(send, async ({ n }) => {
+        order.push(n);
+        running += 1;
+        most = Math.max(most, running);
+        await new Promise((resolve) => setImmediate(resolve));
+        running -= 1;
+      }),
+      implement(other, () => undefined),
+    ]);
+    await done(9);
+    expect(most).toBe(1);
+    expect(order).toEqual(ids.map((_id, index) => index + 1));
+    expect(performance.now() - begun).toBeLessThan(3_000); // 1 s a job, where each waits for that
+  });
+
+  test('a puller gets them one by one, or whole where it asked for that', async () => {
+    const common = { connectionString: bench.test.url, listen: false }; // no hint tells it to look back
+    const single = createPuller({ ...common, tasks: ['send'], slots: 10 });
+    const whole = createPuller({ ...common, tasks: [{ name: 'send', batch: true }], slots: 2 });
+    stops.push(
+      () => single.close(),
+      () => whole.close(),
+    );
+    const ids = await enqueue(6);
+    await dispatchBundles(bench.database, [ids.slice(0, 2), ids.slice(2, 3), ids.slice(3)]);
+    const [one, alone] = await single.claim({ max: 2 });
+    expect([one?.id, one?.bundle, alone?.id, alone?.bundle]).toEqual([ids[0], ids[0], ids[2], null]);
+    const rest = await whole.claim({ max: 2 });
+    expect(rest.map(({ id }) => id)).toEqual(ids.slice(3));
+    if (one !== undefined) await single.ack(one);
+    expect((await single.claim({ max: 10 })).map(({ id }) => id)).toEqual([ids[1]]);
+    expect((await whole.ack(rest)).accepted).toHaveLength(3);
+  });
+});
