@@ -42,6 +42,8 @@ export type { Dispatched, DispatchInput } from './statements/dispatch.ts';
 export { dispatch, loadPolicyState, setFeed, takeBack } from './statements/dispatch.ts';
 export type { EnqueueInput } from './statements/enqueue.ts';
 export { enqueueJobs } from './statements/enqueue.ts';
+export type { HealthReading } from './statements/health.ts';
+export { readHealth } from './statements/health.ts';
 export type { Leadership } from './statements/lead.ts';
 export { lead, resign } from './statements/lead.ts';
 export type { Lease } from './statements/lease.ts';

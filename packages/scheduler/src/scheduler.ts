@@ -15,6 +15,7 @@ import {
 } from '@pgqueue/postgres';
 import type { Dispatcher } from './dispatcher.ts';
 import { createDispatcher } from './dispatcher.ts';
+import { createHealthWatch } from './health.ts';
 import type { Leadership } from './leadership.ts';
 import { startLeadership } from './leadership.ts';
 import type { SchedulerOptions, Settings } from './options.ts';
@@ -111,20 +112,26 @@ function run(database: Database, settings: Settings, connectionString?: string):
     ...settings,
     onElected: () => {
       planner.start();
+      health.start();
       telling.elected();
       sweeps.elected();
       ticks.wake();
     },
-    onLost: () => void planner.stop(),
+    onLost: () => void Promise.all([planner.stop(), health.stop()]),
   });
   const sweeps: Sweeps = startSweeps({ database, settings, ...leadership, onWork: () => ticks.wake() });
   const planner = createPlanner({ ...settings, onPrepared: () => ticks.wake() });
+  const health = createHealthWatch({
+    database,
+    ...settings,
+    needed: planner.needs.health === true,
+  });
   const telling = startTelling(database, settings, planner);
   const dispatcher = createDispatcher({
     database,
     settings,
     planner,
-    beside: (nowMs) => ({ health: null, prepared: planner.prepared(nowMs) }),
+    beside: (nowMs) => ({ health: health.health(), prepared: planner.prepared(nowMs) }),
     questionsAfter: telling.questionsAfter,
     hearing: () => hearing,
     onSeen: sweeps.seen,
@@ -151,7 +158,7 @@ function run(database: Database, settings: Settings, connectionString?: string):
       await telling.stop();
       await leadership.stop();
       await listener?.stop();
-      await planner.stop();
+      await Promise.all([planner.stop(), health.stop()]);
     },
   };
 }
