@@ -32,6 +32,8 @@ export interface Lane {
   readonly jobs: readonly Candidate[];
   /** Whether more wait behind those. */
   readonly more: boolean;
+  /** Whether jobs that go before these are missing: where a job far behind is explained. Default: no, these are the first. */
+  readonly skipped?: boolean;
   /** A job of this key waits for its retry or the end of its snooze: when the first of them is due. Null: none does. */
   readonly retryDueMs: number | null;
   /** Whether this was read together with `inFlight`; what is not fresh may lie some ticks back. */

@@ -91,6 +91,14 @@ describe('of an ordered key', () => {
     expect(goes({ lanes: [laneWith({}, [second, third])] }, both)).toEqual(['job2']);
   });
 
+  test('a lane whose first jobs were left out is not judged by those behind', () => {
+    const lane = laneWith({ skipped: true }, [second, third]);
+    expect(goes({ lanes: [lane] })).toEqual([]);
+    expect(why(second, lane)).toMatchObject([
+      { message: 'key a of queue steps is ordered: another job of it goes first' },
+    ]);
+  });
+
   test('jobs never go as a bundle: its jobs could end differently', () => {
     const coalescing = policy({
       gates: [gate],

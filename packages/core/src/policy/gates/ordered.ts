@@ -46,7 +46,7 @@ function openOrdered(snapshot: Snapshot, when: (job: JobFacts) => boolean): Open
     if (item !== undefined) return { kind: 'in_flight', item };
     if (!lane.fresh) return { kind: 'unread' };
     if (lane.retryDueMs !== null) return { kind: 'retry', dueMs: lane.retryDueMs };
-    const first = lane.jobs[0];
+    const first = lane.skipped === true ? undefined : lane.jobs[0];
     return first?.id === job.id ? undefined : { kind: 'behind', first };
   };
 
