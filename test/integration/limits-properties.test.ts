@@ -1,14 +1,15 @@
 import { openDatabase } from '@pgqueue/postgres';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { judge } from '../proofs/judge.ts';
 import type { RecordedItem } from '../proofs/recorder.ts';
 import { record } from '../proofs/recorder.ts';
 import type { World } from '../proofs/worlds.ts';
-import { judge, play, worlds } from '../proofs/worlds.ts';
+import { play, worlds } from '../proofs/worlds.ts';
 import type { TestDatabase } from '../support/database.ts';
 import { createTestDatabase } from '../support/database.ts';
 
-const runs = Number(process.env['PGQUEUE_TEST_WORLDS'] ?? 6);
+const runs = Number(process.env['PGQUEUE_TEST_WORLDS'] ?? 4);
 const seed = Number(process.env['PGQUEUE_TEST_SEED'] ?? 20_261);
 /** A hint that is lost costs a poll; everything else is a tick. */
 const idleMostMs = 1_000;

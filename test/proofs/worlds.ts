@@ -12,10 +12,9 @@ import fc from 'fast-check';
 import { setTimeout as delay } from 'node:timers/promises';
 import { until } from '../support/until.ts';
 import { work } from './actors/tasks.ts';
-import { mostAtOnce, outOfOrder, overlapping, worstWindow } from './checks.ts';
 import { countRows, hint, load } from './fleet.ts';
-import { longestIdle } from './idle.ts';
-import type { RecordedItem } from './recorder.ts';
+import type { WorldReport } from './judge.ts';
+import { judge } from './judge.ts';
 import { databaseNow, recordedItems } from './recorder.ts';
 
 /** Some jobs of one key, enqueued by one statement. */
@@ -50,8 +49,9 @@ export const worlds: fc.Arbitrary<World> = fc.record({
   limit: fc.integer({ min: 1, max: 4 }),
   rate: fc.option(
     fc.record({ perSecond: fc.integer({ min: 60, max: 400 }), burst: fc.integer({ min: 1, max: 20 }) }),
+    { freq: 1 },
   ),
-  keyConcurrency: fc.option(fc.integer({ min: 1, max: 3 })),
+  keyConcurrency: fc.option(fc.integer({ min: 1, max: 3 }), { freq: 1 }),
   slots: fc.integer({ min: 2, max: 8 }),
   arrivals: fc.array(
     fc.record({
@@ -75,16 +75,6 @@ export const worlds: fc.Arbitrary<World> = fc.record({
   ),
 });
 
-/** What must be empty, or small. */
-export interface WorldReport {
-  readonly breaches: readonly string[];
-  /** Milliseconds for which a slot was free while something could go; null where a rate holds jobs, too. */
-  readonly idleMs: number | null;
-  readonly jobs: number;
-}
-
-/** Late by so much a snapshot may be behind a commit. */
-const graceMs = 100;
 const allMs = 20_000;
 
 function policyOf({ limit, rate: most }: World): Policy {
@@ -218,61 +208,4 @@ async function createdTimes(database: Database): Promise<ReadonlyMap<string, num
     [],
   );
   return new Map(rows.map(({ id, ms }) => [id, ms]));
-}
-
-/** What a recorded run of a world breaks. */
-export function judge(
-  world: World,
-  items: readonly RecordedItem[],
-  {
-    created,
-    pauses = [],
-  }: {
-    readonly created: ReadonlyMap<string, number>;
-    readonly pauses?: readonly { readonly fromMs: number; readonly toMs: number }[];
-  },
-): Pick<WorldReport, 'breaches' | 'idleMs'> {
-  const { limit, rate: most, keyConcurrency, slots } = world;
-  const crowds = (by: (item: RecordedItem) => string): ReturnType<typeof mostAtOnce> =>
-    mostAtOnce(items.map((item) => ({ group: by(item), beginMs: item.insertedMs, endMs: item.endedMs })));
-  const above = (name: string, by: (item: RecordedItem) => string, top: number): readonly string[] =>
-    crowds(by)
-      .filter(({ count }) => count > top)
-      .map(({ group, count }) => `${name} ${group}: ${count} of ${top}`);
-  const excess =
-    most === null
-      ? undefined
-      : worstWindow(
-          items.map(({ dispatchedMs }) => dispatchedMs),
-          most,
-        );
-  const waitingMs = ({ id, tries }: RecordedItem): number =>
-    tries > 0 ? Infinity : (created.get(id) ?? Infinity);
-  const wrong = outOfOrder(
-    items
-      .filter(({ tries }) => tries === 0)
-      .map((item) => ({ ...item, lane: `${item.queue} ${item.key}`, waitingMs: waitingMs(item) })),
-    graceMs,
-  );
-  const lived = items.map((item) => ({
-    group: item.tenant,
-    waitingMs: waitingMs(item),
-    dispatchedMs: item.insertedMs,
-    endedMs: item.endedMs,
-  }));
-  return {
-    breaches: [
-      ...above('tenant', ({ tenant }) => tenant, limit),
-      ...(keyConcurrency === null ? [] : above('key', ({ queue, key }) => `${queue} ${key}`, keyConcurrency)),
-      ...overlapping(
-        items.map(({ id, insertedMs, endedMs }) => ({ group: id, beginMs: insertedMs, endMs: endedMs })),
-      ).map((id) => `twice: ${id}`),
-      // the times are microseconds: a thousandth of a job is rounding
-      ...(excess !== undefined && excess.jobs > 1e-3
-        ? [`rate: ${excess.jobs.toFixed(3)} jobs above it`]
-        : []),
-      ...wrong.map(([earlier, later]) => `order: ${later.lane} seq ${earlier.seq} went after ${later.seq}`),
-    ],
-    idleMs: most !== null || keyConcurrency !== null ? null : longestIdle(lived, { slots, limit, pauses }).ms,
-  };
 }

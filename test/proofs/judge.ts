@@ -1,0 +1,77 @@
+import { mostAtOnce, outOfOrder, overlapping, worstWindow } from './checks.ts';
+import { longestIdle } from './idle.ts';
+import type { RecordedItem } from './recorder.ts';
+import type { World } from './worlds.ts';
+
+/** What must be empty, or small. */
+export interface WorldReport {
+  readonly breaches: readonly string[];
+  /** Milliseconds for which a slot was free while something could go; null where a rate holds jobs, too. */
+  readonly idleMs: number | null;
+  readonly jobs: number;
+}
+
+/** Late by so much a snapshot may be behind a commit. */
+const graceMs = 100;
+
+function laneOf({ queue, key }: RecordedItem): string {
+  return `${queue} ${key}`;
+}
+
+/** What a recorded run of a world breaks. */
+export function judge(
+  world: World,
+  items: readonly RecordedItem[],
+  {
+    created,
+    pauses = [],
+  }: {
+    readonly created: ReadonlyMap<string, number>;
+    readonly pauses?: readonly { readonly fromMs: number; readonly toMs: number }[];
+  },
+): Pick<WorldReport, 'breaches' | 'idleMs'> {
+  const { limit, rate: most, keyConcurrency, slots } = world;
+  const crowds = (by: (item: RecordedItem) => string): ReturnType<typeof mostAtOnce> =>
+    mostAtOnce(items.map((item) => ({ group: by(item), beginMs: item.insertedMs, endMs: item.endedMs })));
+  const above = (name: string, by: (item: RecordedItem) => string, top: number): readonly string[] =>
+    crowds(by)
+      .filter(({ count }) => count > top)
+      .map(({ group, count }) => `${name} ${group}: ${count} of ${top}`);
+  const excess =
+    most === null
+      ? undefined
+      : worstWindow(
+          items.map(({ dispatchedMs }) => dispatchedMs),
+          most,
+        );
+  const waitingMs = ({ id, tries }: RecordedItem): number =>
+    tries > 0 ? Infinity : (created.get(id) ?? Infinity);
+  const wrong = outOfOrder(
+    items
+      .filter(({ tries }) => tries === 0)
+      .map((item) => ({ ...item, lane: laneOf(item), waitingMs: waitingMs(item) })),
+    graceMs,
+  );
+  const limitOf = (group: string): number => (group.includes(' ') ? (keyConcurrency ?? Infinity) : limit);
+  const lived = items.map((item) => ({
+    groups: [item.tenant, ...(keyConcurrency === null ? [] : [laneOf(item)])],
+    waitingMs: waitingMs(item),
+    dispatchedMs: item.insertedMs,
+    endedMs: item.endedMs,
+  }));
+  return {
+    breaches: [
+      ...above('tenant', ({ tenant }) => tenant, limit),
+      ...(keyConcurrency === null ? [] : above('key', laneOf, keyConcurrency)),
+      ...overlapping(
+        items.map(({ id, insertedMs, endedMs }) => ({ group: id, beginMs: insertedMs, endMs: endedMs })),
+      ).map((id) => `twice: ${id}`),
+      // the times are microseconds: a thousandth of a job is rounding
+      ...(excess !== undefined && excess.jobs > 1e-3
+        ? [`rate: ${excess.jobs.toFixed(3)} jobs above it`]
+        : []),
+      ...wrong.map(([earlier, later]) => `order: ${later.lane} seq ${earlier.seq} went after ${later.seq}`),
+    ],
+    idleMs: most === null ? longestIdle(lived, { slots, limitOf, pauses }).ms : null,
+  };
+}
