@@ -143,7 +143,7 @@ test.each(Object.keys(states))('every hot statement keeps to its index: tables %
       `update pgqueue.scheduler_lease set leader = 'leader', epoch = 1, expires = 'infinity'`,
     );
     await helper.query(
-      `select pgqueue.register_node('node', '{"t": {"min": 1, "max": 1}}', 1000, p_incarnation => $1)`,
+      `select pgqueue.register_node('node', '{"t": {"min": 1, "max": 1, "batch": true}}', 1000, p_incarnation => $1)`,
       [node],
     );
     expect(await problemsOf(database.url, 'auto')).toEqual({});
