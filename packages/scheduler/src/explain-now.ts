@@ -8,6 +8,8 @@ import type { FlowMeter } from './flow.ts';
 export interface Left {
   readonly snapshot: Snapshot;
   readonly dispatched: readonly InFlight[];
+  /** Ended attempts that the policy's state does not have yet. */
+  readonly settled: Snapshot['settled'];
 }
 
 export interface ExplainOptions {
@@ -44,7 +46,7 @@ export async function explainNow(
  * few. Counted as fresh: when its key's first retry is due has just been read.
  */
 export function afterTick(
-  { snapshot, dispatched }: Left,
+  { snapshot, dispatched, settled }: Left,
   facts: WaitingFacts | undefined,
 ): { readonly snapshot: Snapshot; readonly laneOf: Lane | undefined } {
   const gone = new Set(dispatched.map(({ id }) => id));
@@ -64,15 +66,15 @@ export function afterTick(
     lanes.push(laneOf);
   }
   const inFlight = [...snapshot.inFlight, ...dispatched];
-  return { snapshot: { ...snapshot, lanes, inFlight, pools: withReady(snapshot, dispatched) }, laneOf };
+  const pools = withReady(snapshot, dispatched);
+  return { snapshot: { ...snapshot, lanes, inFlight, settled, pools }, laneOf };
 }
 
-function withJob(lane: Lane, { job, isFirst, retryDueMs }: WaitingFacts): Lane {
+function withJob(lane: Lane, { job, firstId, retryDueMs }: WaitingFacts): Lane {
   const others = lane.jobs.filter(({ id }) => id !== job.id);
-  const jobs = [...others, job].toSorted(compareInKey);
-  // those before it that are not known here are missing from the lane's beginning
-  const skipped = jobs[0]?.id === job.id ? !isFirst : lane.skipped === true;
-  return { ...lane, jobs, skipped, retryDueMs, fresh: true };
+  // of a lane that is not known yet: something must stand where its first job is
+  const first = others.length === 0 && firstId !== job.id ? [{ ...job, id: firstId, seq: job.seq - 1 }] : [];
+  return { ...lane, jobs: [...first, ...others, job].toSorted(compareInKey), retryDueMs, fresh: true };
 }
 
 /** Jobs that one handler call takes together take one place. */

@@ -24,9 +24,9 @@ export function startTelling(database: Database, settings: Settings, planner: Pl
   const answers = createAnswers({ database, policy, explain: planner.explain, flow, observe });
   return {
     questionsAfter: answers.after,
-    tick: ({ leader, questions, snapshot, dispatched, held, forecast, durationMs }) => {
+    tick: ({ leader, questions, snapshot, dispatched, settled, held, forecast, durationMs }) => {
       flow.dispatched(dispatched);
-      answers.seen(leader, questions, { snapshot, dispatched });
+      answers.seen(leader, questions, { snapshot, dispatched, settled });
       reporter.tick({
         leader,
         held,

@@ -35,9 +35,13 @@ export async function writePlan(
   const settled = ledger.unsaved();
   const waitedMs = snapshot.nowMs - memory.writtenAt;
   const overdue = settled.length >= unsavedMax || (memory.settled.length > 0 && waitedMs > unsavedMs);
-  if (planned.dispatch.length === 0 && !overdue) {
-    // what a policy keeps moves on only together with what is written
-    planner.dropped();
+  const nothingEnded = snapshot.settled.length === 0;
+  // parts that could be late, and are owed now
+  const owed = planned.parts !== null && nothingEnded;
+  if (planned.dispatch.length === 0 && !overdue && !owed) {
+    // ended attempts count together with what is written; else the plan counts as it is: a bucket begins to fill at a new rate
+    if (nothingEnded) planner.written({ atMs: snapshot.nowMs, ids: new Set() });
+    else planner.dropped();
     return [];
   }
   const jobs = planned.dispatch.map(({ id, pool, bundle }) => ({

@@ -112,8 +112,8 @@ export async function answerExplain(
 /** A waiting job, and how its key stands. */
 export interface WaitingFacts {
   readonly job: JobFacts;
-  /** No other job of its key that waits without a work item comes before it. */
-  readonly isFirst: boolean;
+  /** The first job of its key that waits without a work item: itself, or one that comes before it. */
+  readonly firstId: string;
   /** When the first job of its key that waits for a retry or the end of a snooze is due; null: none does. */
   readonly retryDueMs: number | null;
 }
@@ -128,6 +128,6 @@ export async function readWaitingJob(
     [id],
   );
   if (row === undefined || row.facts === null) return undefined;
-  const { isFirst, retryDueMs, ...job } = row.facts;
-  return { job, isFirst, retryDueMs };
+  const { firstId, retryDueMs, ...job } = row.facts;
+  return { job, firstId, retryDueMs };
 }

@@ -1,0 +1,125 @@
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import type { Explained } from './explain-support.ts';
+import { hourMs, isIn, openExplained } from './explain-support.ts';
+
+/** Each test holds a job by a rule, asks the leader why, ends the cause, and sees the job go: so what was said was the truth. */
+let bench: Explained;
+beforeAll(async () => {
+  bench = await openExplained();
+});
+afterEach(() => bench.clear());
+afterAll(() => bench.close());
+
+describe('the settings of a queue', () => {
+  test('paused', async () => {
+    await bench.hand();
+    await bench.operator.queues.pause('mail');
+    await bench.leads();
+    const [id = ''] = await bench.add({ queue: 'mail', key: 'acme' });
+    expect(await bench.holds(id)).toEqual([{ kind: 'queue_paused', queue: 'mail' }]);
+    expect((await bench.explain(id)).start).toEqual({
+      at: null,
+      evidence: ['not as long as this lasts: queue mail is paused'],
+    });
+    await bench.operator.queues.resume('mail');
+    await bench.scheduled(id);
+  });
+
+  test('its concurrency', async () => {
+    const hand = await bench.hand();
+    await bench.operator.queues.set('mail', { concurrency: 2 });
+    await bench.leads();
+    const [a = '', b = '', c = ''] = await bench.add(
+      ...['a', 'b', 'c'].map((key) => ({ queue: 'mail', key })),
+    );
+    await bench.scheduled(a, b);
+    const held = { kind: 'held', gate: 'queue_concurrency', until: null };
+    expect(await bench.holds(c)).toEqual([{ ...held, message: 'queue mail has 2 of 2 in flight' }]);
+    expect(await hand.claims()).toBe(2);
+    expect(await bench.holds(c)).toMatchObject([held]);
+    await hand.ends(a, 'done');
+    await bench.scheduled(b, c);
+  });
+
+  test('its concurrency by key', async () => {
+    const hand = await bench.hand();
+    await bench.operator.queues.set('mail', { keyConcurrency: 1 });
+    await bench.leads();
+    const [a = '', next = '', other = ''] = await bench.add(
+      { queue: 'mail', key: 'acme' },
+      { queue: 'mail', key: 'acme' },
+      { queue: 'mail', key: 'globex' },
+    );
+    await bench.scheduled(a, other);
+    expect(await bench.holds(next)).toEqual([
+      {
+        kind: 'held',
+        gate: 'key_concurrency',
+        message: 'key acme of queue mail has 1 of 1 in flight',
+        until: null,
+      },
+    ]);
+    await hand.claims();
+    await hand.ends(a, 'done');
+    await bench.scheduled(next, other);
+  });
+
+  test('its rate, and until when', async () => {
+    await bench.hand();
+    await bench.operator.queues.set('mail', { rate: { perSecond: 1 / 3_600, burst: 1 } });
+    await bench.leads();
+    const [first = '', id = ''] = await bench.add({ queue: 'mail', key: 'a' }, { queue: 'mail', key: 'b' });
+    await bench.scheduled(first);
+    const [held] = await bench.holds(id);
+    expect(held).toMatchObject({ kind: 'held', gate: 'queue_rate' });
+    isIn(held?.kind === 'held' ? held.until : null, hourMs);
+    const { start } = await bench.explain(id);
+    isIn(start?.at, hourMs);
+    expect(start?.evidence).toEqual([expect.stringMatching(/^a rule holds it until /), 'it is next']);
+    await bench.operator.queues.set('mail', { rate: { perSecond: 1_000 } });
+    await bench.scheduled(first, id);
+  });
+
+  test('its rate by key', async () => {
+    await bench.hand();
+    await bench.operator.queues.set('mail', { keyRate: { perSecond: 1 / 3_600 } });
+    await bench.leads();
+    const job = { queue: 'mail', key: 'acme' };
+    const [first = '', id = '', other = ''] = await bench.add(job, job, { queue: 'mail', key: 'globex' });
+    await bench.scheduled(first, other);
+    const [held] = await bench.holds(id);
+    expect(held).toMatchObject({ kind: 'held', gate: 'key_rate' });
+    isIn(held?.kind === 'held' ? held.until : null, hourMs);
+    await bench.operator.queues.set('mail', { keyRate: null });
+    await bench.scheduled(first, id, other);
+  });
+});
+
+describe('the nodes', () => {
+  test('none that can run it', async () => {
+    await bench.hand({ tasks: ['other'] });
+    await bench.leads();
+    const [id = '', newer = ''] = await bench.add({}, { task: 'other', version: 2 });
+    expect(await bench.holds(id)).toEqual([
+      { kind: 'no_capable_node', pool: 'default', task: 't', payloadVersion: 1, nodes: 1 },
+    ]);
+    expect(await bench.holds(newer)).toMatchObject([{ kind: 'no_capable_node', payloadVersion: 2 }]);
+    expect((await bench.explain(id)).start?.at).toBeNull();
+    await bench.node({ id: 'able' });
+    await bench.hint();
+    await bench.scheduled(id);
+  });
+
+  test('no free slot', async () => {
+    const hand = await bench.hand({ slots: 1 });
+    await bench.leads();
+    const [first = '', id = ''] = await bench.add({ key: 'a' }, { key: 'b' });
+    await bench.scheduled(first);
+    const held = { kind: 'no_free_slots', pool: 'default', slots: 1 };
+    expect(await bench.holds(id)).toEqual([{ ...held, running: 0, ready: 1 }]);
+    await hand.claims();
+    expect(await bench.holds(id)).toEqual([{ ...held, running: 1, ready: 0 }]);
+    await hand.ends(first, 'done');
+    await bench.scheduled(id);
+  });
+});
