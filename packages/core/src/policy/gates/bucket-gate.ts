@@ -6,6 +6,7 @@ import { own } from '../snapshot.ts';
 import type { Bucket, Buckets } from './buckets.ts';
 import { charge, forgettable, fullBucket, levelAt, present, readyMs, savedBuckets } from './buckets.ts';
 import type { Costs } from './group.ts';
+import { oneJob } from './group.ts';
 import { sayError, sayMs, sayNumber } from './words.ts';
 
 /** What makes a rate limit, for one plan. */
@@ -13,7 +14,7 @@ export interface BucketRules {
   readonly groupOf: (job: JobFacts) => string | null;
   readonly costsOf: (job: JobFacts) => Costs;
   /** Of one name of the costs; null: no limit. */
-  readonly rateOf: (value: string, job: JobFacts, name: string) => Rate | null;
+  readonly rateOf: (value: string, name: string) => Rate | null;
   readonly label: (job: JobFacts, value: string) => string;
   /** Of a job that is held; default: the rate, and what is left of it. */
   readonly explain?: () => string;
@@ -38,19 +39,26 @@ export function bucketGate(
     name,
     onError: 'hold',
     initial: {},
-    restore: (saved, savedMs) => {
-      const buckets = Object.entries(savedBuckets(saved));
-      return Object.fromEntries(buckets.map(([key, bucket]) => [key, settled(bucket, savedMs)]));
-    },
+    restore: restoreBuckets,
     open: (snapshot, state) => {
       const found = rules(snapshot);
-      return found === null ? noRates : openBuckets(found, snapshot.nowMs, state as Buckets);
+      return found === null ? unlimited : openBuckets(found, snapshot.nowMs, state as Buckets);
     },
     written: (state, written) => writeBuckets(state as Buckets, written),
   };
 }
 
-const noRates: OpenGate = { admits: () => 'admit', why: () => ({ message: 'it may go', untilMs: null }) };
+/** A limit that is not there. */
+export const unlimited: OpenGate = {
+  admits: () => 'admit',
+  why: () => ({ message: 'it may go', untilMs: null }),
+};
+
+/** All that the last leader planned counts as written. */
+export function restoreBuckets(saved: Json, savedMs: number): Buckets {
+  const buckets = Object.entries(savedBuckets(saved));
+  return Object.fromEntries(buckets.map(([key, bucket]) => [key, settled(bucket, savedMs)]));
+}
 
 /** After what was spent of it was written. */
 function settled(bucket: Bucket, atMs: number): Bucket {
@@ -59,7 +67,7 @@ function settled(bucket: Bucket, atMs: number): Bucket {
 }
 
 /** Anchored at the time of the write, by the clock that the rate is measured with: no token is lost between two plans. */
-function writeBuckets(state: Buckets, { atMs, ids }: Written): Json {
+export function writeBuckets(state: Buckets, { atMs, ids }: Written): Buckets {
   const charges = chargesOf.get(state);
   const entries = Object.entries(state);
   if (!entries.some(([, bucket]) => (bucket[4] ?? 0) > 0)) return state;
@@ -78,26 +86,21 @@ function writeBuckets(state: Buckets, { atMs, ids }: Written): Json {
   return Object.fromEntries(entries.map(([key, bucket]) => [key, after(key, bucket)]));
 }
 
-/** The buckets during one plan. */
 interface Open {
   readonly rules: BucketRules;
   readonly nowMs: number;
   readonly before: Buckets;
+  readonly empty: boolean;
   /** Those that were looked at, with what this plan spent. */
   readonly seen: Map<string, Bucket>;
   readonly spent: Map<string, number>;
   readonly charges: Map<string, readonly Charge[]>;
   /** The job that was asked about last: a user's function is not asked again when it goes. */
-  asked: Asked | undefined;
+  asked: Candidate | undefined;
+  value: string | null;
+  costs: Costs;
   /** By bucket: the least that a held job takes of it. */
   readonly held: Map<string, number>;
-}
-
-/** A job and what it takes. */
-interface Asked {
-  readonly job: Candidate;
-  readonly value: string | null;
-  readonly costs: Costs;
 }
 
 /** Where a job does not fit. */
@@ -111,15 +114,19 @@ interface Short {
   readonly readyMs: number | null;
 }
 
-function openBuckets(rules: BucketRules, nowMs: number, before: Buckets): OpenGate {
+/** The buckets during one plan. */
+export function openBuckets(rules: BucketRules, nowMs: number, before: Buckets): OpenGate {
   const open: Open = {
     rules,
     nowMs,
     before,
+    empty: Object.keys(before).length === 0,
     seen: new Map(),
     spent: new Map(),
     charges: new Map(),
     asked: undefined,
+    value: null,
+    costs: oneJob,
     held: new Map(),
   };
   return {
@@ -143,36 +150,31 @@ function openBuckets(rules: BucketRules, nowMs: number, before: Buckets): OpenGa
   };
 }
 
-function look(open: Open, job: Candidate): Asked {
-  const value = open.rules.groupOf(job);
-  const asked = { job, value, costs: value === null ? [] : open.rules.costsOf(job) };
-  open.asked = asked;
-  return asked;
+/** @throws {Error} what the rules throw */
+function look(open: Open, job: Candidate): void {
+  const { groupOf, costsOf } = open.rules;
+  open.asked = undefined;
+  open.value = groupOf(job);
+  if (open.value !== null) open.costs = costsOf(job);
+  open.asked = job;
 }
 
 /** Of the buckets from which a job takes, the one that holds enough last of all. @throws {Error} what the rules throw */
 function findShort(open: Open, job: Candidate): Short | undefined {
-  const { rules, nowMs, spent } = open;
-  const { value, costs } = look(open, job);
+  look(open, job);
+  const { rules, nowMs, spent, value, costs } = open;
   if (value === null) return undefined;
   let worst: Short | undefined;
   for (const [name, amount] of costs) {
-    const rate = rules.rateOf(value, job, name);
+    const rate = rules.rateOf(value, name);
     if (rate === null || amount === 0) continue;
     const key = bucketName(value, name);
-    const bucket = bucketFor(open, key, rate);
+    const bucket = bucketOf(open, key, rate);
     const gone = spent.get(key) ?? 0;
-    const left = levelAt(bucket, nowMs) - gone;
+    const left = (bucket === undefined ? rate.burst : levelAt(bucket, nowMs)) - gone;
     if (left >= amount) continue;
-    const short = {
-      key,
-      value,
-      name,
-      amount,
-      left,
-      rate,
-      readyMs: readyMs(charge(bucket, nowMs, gone), amount),
-    };
+    const ready = readyMs(charge(bucket ?? fullBucket(rate, nowMs), nowMs, gone), amount);
+    const short = { key, value, name, amount, left, rate, readyMs: ready };
     if (worst === undefined || later(short.readyMs, worst.readyMs)) worst = short;
   }
   return worst;
@@ -183,6 +185,7 @@ function nextMs({ held, seen, spent, nowMs }: Open): number | null {
   let first = Infinity;
   for (const [key, amount] of held) {
     const bucket = seen.get(key);
+    // full, and not enough: it never will be
     if (bucket === undefined) continue;
     first = Math.min(first, readyMs(charge(bucket, nowMs, spent.get(key) ?? 0), amount) ?? Infinity);
   }
@@ -193,11 +196,13 @@ function later(a: number | null, b: number | null): boolean {
   return b !== null && (a === null || a > b);
 }
 
-function bucketFor({ seen, before, nowMs }: Open, key: string, rate: Rate): Bucket {
+/** Undefined: it is not remembered, so it is full. */
+function bucketOf({ seen, before, empty, nowMs }: Open, key: string, rate: Rate): Bucket | undefined {
   const known = seen.get(key);
-  if (known !== undefined) return known;
+  if (known !== undefined || empty) return known;
   const was = own(before, key);
-  const bucket = was === undefined ? fullBucket(rate, nowMs) : present(was, rate, nowMs);
+  if (was === undefined) return undefined;
+  const bucket = present(was, rate, nowMs);
   seen.set(key, bucket);
   return bucket;
 }
@@ -207,15 +212,15 @@ function bucketName(value: string, name: string): string {
 }
 
 function spend(open: Open, job: Candidate): void {
-  const { rules, spent, charges } = open;
-  const { value, costs } = open.asked?.job === job ? open.asked : look(open, job);
+  if (open.asked !== job) look(open, job);
+  const { rules, seen, spent, charges, nowMs, value, costs } = open;
   if (value === null) return;
   const ofJob: Charge[] = [];
   for (const [name, amount] of costs) {
-    const rate = rules.rateOf(value, job, name);
+    const rate = rules.rateOf(value, name);
     if (rate === null || amount === 0) continue;
     const key = bucketName(value, name);
-    bucketFor(open, key, rate);
+    if (bucketOf(open, key, rate) === undefined) seen.set(key, fullBucket(rate, nowMs));
     spent.set(key, (spent.get(key) ?? 0) + amount);
     ofJob.push([key, amount]);
   }

@@ -37,9 +37,19 @@ export function concurrency(options: ConcurrencyOptions): Gate {
       openTallies(snapshot, {
         groupOf: (job) => (by === undefined ? '' : groupOf(by, job)),
         costsOf: (job) => costsOf(cost, job),
-        limitOf: (value) => (typeof limit === 'function' ? limit(value, snapshot) : limit),
+        limitOf: typeof limit === 'function' ? once((value) => limit(value, snapshot)) : () => limit,
         label: (_job, value) => sayGroup(name, by === undefined ? undefined : value),
         held: lane ? 'hold_lane' : 'hold',
       }),
+  };
+}
+
+/** Asks about each value once. */
+function once<Result>(of: (value: string) => Result): (value: string) => Result {
+  const known = new Map<string, { readonly result: Result }>();
+  return (value) => {
+    const found = known.get(value) ?? { result: of(value) };
+    known.set(value, found);
+    return found.result;
   };
 }

@@ -41,7 +41,7 @@ export function rate(options: RateOptions): Gate {
   return bucketGate(name, (snapshot) => ({
     groupOf: (job) => (by === undefined ? '' : groupOf(by, job)),
     costsOf: (job) => costsOf(cost, job),
-    rateOf: (value, _job, dimension): Rate | null => {
+    rateOf: (value, dimension): Rate | null => {
       const [most, atOnce] = [of(perSecond, value, snapshot), of(burst, value, snapshot)];
       if (most === null || atOnce === null) return null;
       const found = { perSecond: limitFor(most, dimension), burst: limitFor(atOnce, dimension) };

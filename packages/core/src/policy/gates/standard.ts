@@ -1,14 +1,17 @@
+import type { Json } from '../../job/job.ts';
 import type { Gate, OpenGate } from '../gate.ts';
 import type { JobFacts, QueueSeen, Snapshot } from '../snapshot.ts';
-import { laneName, queueOf } from '../snapshot.ts';
-import { bucketGate } from './bucket-gate.ts';
+import { own } from '../snapshot.ts';
+import { bucketGate, openBuckets, restoreBuckets, unlimited, writeBuckets } from './bucket-gate.ts';
+import type { Buckets } from './buckets.ts';
+import type { Costs } from './group.ts';
 import { oneJob } from './group.ts';
 import { openTallies } from './tallies.ts';
 import { sayGroup } from './words.ts';
 
 /** What every plan must keep to, whatever the policy: pauses, and the limits and rates of queue_config. */
 export function standardGates(): readonly Gate[] {
-  return [pausedQueues(), ...[byQueue, byKey].map(concurrencyOf), ...[byQueue, byKey].map(rateOf)];
+  return [pausedQueues(), queueConcurrency(), keyConcurrency(), queueRate(), keyRate()];
 }
 
 /** Holds the jobs of paused queues. */
@@ -16,70 +19,136 @@ export function pausedQueues(): Gate {
   return {
     name: 'paused_queue',
     onError: 'hold',
-    open: (snapshot) => ({
-      admits: ({ queue }) => (queueOf(snapshot, queue).paused ? 'hold_lane' : 'admit'),
-      why: ({ queue }) => ({ message: `queue ${queue} is paused`, untilMs: null }),
-    }),
-  };
-}
-
-/** Where a limit of queue_config stands, and what counts together under it. */
-interface Scope {
-  readonly name: 'queue' | 'key';
-  readonly concurrency: (queue: QueueSeen) => QueueSeen['concurrency'];
-  readonly rate: (queue: QueueSeen) => QueueSeen['rate'];
-  readonly groupOf: (job: JobFacts) => string;
-  readonly label: (job: JobFacts) => string;
-}
-
-const byQueue: Scope = {
-  name: 'queue',
-  concurrency: ({ concurrency }) => concurrency,
-  rate: ({ rate }) => rate,
-  groupOf: ({ queue }) => queue,
-  label: ({ queue }) => `queue ${queue}`,
-};
-
-const byKey: Scope = {
-  name: 'key',
-  concurrency: ({ keyConcurrency }) => keyConcurrency,
-  rate: ({ keyRate }) => keyRate,
-  groupOf: laneName,
-  label: ({ queue, key }) => `${sayGroup('key', key)} of queue ${queue}`,
-};
-
-const unlimited: OpenGate = { admits: () => 'admit', why: () => ({ message: 'it may go', untilMs: null }) };
-
-function concurrencyOf({ name, concurrency, groupOf, label }: Scope): Gate {
-  return {
-    name: `${name}_concurrency`,
-    onError: 'hold',
-    open: (snapshot) => {
-      const limits = limitsOf(snapshot, concurrency);
-      if (limits.size === 0) return unlimited;
-      return openTallies(snapshot, {
-        groupOf: (job) => (limits.has(job.queue) ? groupOf(job) : null),
-        costsOf: () => oneJob,
-        limitOf: (_value, { queue }) => limits.get(queue) ?? null,
-        label,
-        held: 'hold_lane',
-      });
+    open: ({ queues }) => {
+      const paused = new Set(Object.keys(queues).filter((name) => queues[name]?.paused === true));
+      if (paused.size === 0) return unlimited;
+      return {
+        admits: ({ queue }) => (paused.has(queue) ? 'hold_lane' : 'admit'),
+        why: ({ queue }) => ({ message: `queue ${queue} is paused`, untilMs: null }),
+      };
     },
   };
 }
 
-function rateOf({ name, rate, groupOf, label }: Scope): Gate {
-  return bucketGate(`${name}_rate`, (snapshot) => {
-    const rates = limitsOf(snapshot, rate);
-    if (rates.size === 0) return null;
-    return {
-      groupOf: (job) => (rates.has(job.queue) ? groupOf(job) : null),
-      costsOf: () => oneJob,
-      rateOf: (_value, { queue }) => rates.get(queue) ?? null,
-      label,
-      held: 'hold_lane',
-    };
+const ofQueue = {
+  groupOf: ({ queue }: JobFacts): string => queue,
+  costsOf: (): Costs => oneJob,
+  label: ({ queue }: JobFacts): string => `queue ${queue}`,
+  held: 'hold_lane',
+} as const;
+
+/** Within one queue. */
+const ofKey = {
+  ...ofQueue,
+  groupOf: ({ key }: JobFacts): string => key,
+  label: ({ queue, key }: JobFacts): string => `${sayGroup('key', key)} of queue ${queue}`,
+} as const;
+
+function queueConcurrency(): Gate {
+  return {
+    name: 'queue_concurrency',
+    onError: 'hold',
+    open: (snapshot) => {
+      const limits = limitsOf(snapshot, ({ concurrency }) => concurrency);
+      if (limits.size === 0) return unlimited;
+      return openTallies(snapshot, { ...ofQueue, limitOf: (queue) => limits.get(queue) ?? null });
+    },
+  };
+}
+
+function keyConcurrency(): Gate {
+  return {
+    name: 'key_concurrency',
+    onError: 'hold',
+    open: (snapshot) => {
+      const limits = limitsOf(snapshot, (queue) => queue.keyConcurrency);
+      if (limits.size === 0) return unlimited;
+      const inFlight = Map.groupBy(snapshot.inFlight, ({ queue }) => queue);
+      return eachQueue(limits, (queue, limit) =>
+        openTallies({ inFlight: inFlight.get(queue) ?? [] }, { ...ofKey, limitOf: () => limit }),
+      );
+    },
+  };
+}
+
+function queueRate(): Gate {
+  return bucketGate('queue_rate', (snapshot) => {
+    const rates = limitsOf(snapshot, ({ rate }) => rate);
+    return rates.size === 0 ? null : { ...ofQueue, rateOf: (queue) => rates.get(queue) ?? null };
   });
+}
+
+/** The buckets of a queue's keys, by queue. */
+type KeyBuckets = Readonly<Record<string, Buckets>>;
+
+function keyRate(): Gate {
+  return {
+    name: 'key_rate',
+    onError: 'hold',
+    initial: {},
+    restore: (saved, savedMs) => eachOf(isRecord(saved) ? saved : {}, (own) => restoreBuckets(own, savedMs)),
+    written: (state, written) => eachOf(state as KeyBuckets, (own) => writeBuckets(own, written)),
+    open: (snapshot, state) => {
+      const rates = limitsOf(snapshot, (queue) => queue.keyRate);
+      if (rates.size === 0) return unlimited;
+      const before = state as KeyBuckets;
+      const gates = new Map<string, OpenGate>();
+      const gate = eachQueue(rates, (queue, rate) => {
+        const made = openBuckets(
+          { ...ofKey, rateOf: () => rate },
+          snapshot.nowMs,
+          own(before, queue) ?? none,
+        );
+        gates.set(queue, made);
+        return made;
+      });
+      return { ...gate, state: () => statesOf(before, gates) };
+    },
+  };
+}
+
+const none: Buckets = {};
+
+/** A gate of each queue that has such a limit. */
+function eachQueue<Limit>(
+  limits: ReadonlyMap<string, Limit>,
+  open: (queue: string, limit: Limit) => OpenGate,
+): OpenGate {
+  const gates = new Map([...limits].map(([queue, limit]) => [queue, open(queue, limit)] as const));
+  return {
+    admits: (job, lane, member) => gates.get(job.queue)?.admits(job, lane, member) ?? 'admit',
+    take: (job, lane, member) => gates.get(job.queue)?.take?.(job, lane, member),
+    why: (job, lane) => (gates.get(job.queue) ?? unlimited).why(job, lane),
+    nextMs: () => {
+      const times = [...gates.values()].map((gate) => gate.nextMs?.() ?? Infinity);
+      const first = times.reduce((one, other) => Math.min(one, other), Infinity);
+      return first === Infinity ? null : first;
+    },
+  };
+}
+
+/** The same object where nothing changed. */
+function statesOf(before: KeyBuckets, gates: ReadonlyMap<string, OpenGate>): KeyBuckets {
+  const after = new Map(Object.entries(before));
+  let changed = false;
+  for (const [queue, gate] of gates) {
+    const state = gate.state?.() as Buckets | undefined;
+    if (state === undefined || state === (own(before, queue) ?? none)) continue;
+    after.set(queue, state);
+    changed = true;
+  }
+  return changed ? Object.fromEntries(after) : before;
+}
+
+function eachOf<Value>(record: Readonly<Record<string, Value>>, of: (value: Value) => Buckets): KeyBuckets {
+  const entries = Object.entries(record).map(([queue, value]) => [queue, of(value)] as const);
+  const kept = entries.filter(([, buckets]) => Object.keys(buckets).length > 0);
+  const same = kept.length === entries.length && kept.every(([queue, buckets]) => record[queue] === buckets);
+  return same ? (record as unknown as KeyBuckets) : Object.fromEntries(kept);
+}
+
+function isRecord(saved: Json): saved is Readonly<Record<string, Json>> {
+  return typeof saved === 'object' && saved !== null && !Array.isArray(saved);
 }
 
 /** The queues that have such a limit. */

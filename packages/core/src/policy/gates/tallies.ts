@@ -1,45 +1,46 @@
 import type { OpenGate, Verdict } from '../gate.ts';
 import type { Candidate, JobFacts, Snapshot } from '../snapshot.ts';
 import type { Costs, Limit } from './group.ts';
-import { limitFor } from './group.ts';
+import { limitFor, oneJob } from './group.ts';
 import { sayError, sayNumber } from './words.ts';
 
 /** What makes a concurrency limit. */
 export interface TallyRules {
   readonly groupOf: (job: JobFacts) => string | null;
   readonly costsOf: (job: JobFacts) => Costs;
-  /** Asked once for each value. */
-  readonly limitOf: (value: string, job: JobFacts) => Limit | null;
+  readonly limitOf: (value: string) => Limit | null;
   readonly label: (job: JobFacts, value: string) => string;
   readonly held: Exclude<Verdict, 'admit'>;
 }
 
-/** What is in flight: by value, then by the names of costs. */
+/** What is in flight. */
 interface Tallies {
   readonly rules: TallyRules;
-  readonly used: Map<string, Map<string, number>>;
-  readonly limits: Map<string, Limit | null>;
+  readonly used: Map<string, Amounts>;
   /** Of jobs in flight whose value is not known: it counts for every value. */
-  readonly unknown: Map<string, number>;
+  readonly unknown: Amounts;
   /** Values with a job in flight whose cost is not known. */
   readonly full: Set<string>;
   /** There is a job in flight of which neither is known. */
   allFull: boolean;
+  /** Of every job in flight both are known. */
+  exact: boolean;
   /** What the bundle of the job that was taken last covers. */
   bundle: Bundle;
   /** The job that was asked about last: a user's function is not asked again when it goes. */
-  asked: Asked | undefined;
+  asked: Candidate | undefined;
+  value: string | null;
+  costs: Costs;
 }
 
-/** A job and what it takes. */
-interface Asked {
-  readonly job: Candidate;
-  readonly value: string | null;
-  readonly costs: Costs;
+/** Amounts by the names of costs. Most costs are plain numbers, without a name. */
+interface Amounts {
+  plain: number;
+  named: Map<string, number> | undefined;
 }
 
-/** By value, then by the names of costs: the most that a member takes. */
-type Bundle = Map<string, Map<string, number>>;
+/** By value: the most that a member takes. */
+type Bundle = Map<string, Amounts>;
 
 /** Where a job does not fit. */
 interface Over {
@@ -54,24 +55,27 @@ interface Over {
 const slack = 1e-9;
 
 /** A concurrency limit during one plan. */
-export function openTallies(snapshot: Pick<Snapshot, 'inFlight'>, rules: TallyRules): OpenGate {
+export function openTallies({ inFlight }: Pick<Snapshot, 'inFlight'>, rules: TallyRules): OpenGate {
   const tallies: Tallies = {
     rules,
     used: new Map(),
-    limits: new Map(),
-    unknown: new Map(),
+    unknown: { plain: 0, named: undefined },
     full: new Set(),
     allFull: false,
+    exact: true,
     bundle: new Map(),
     asked: undefined,
+    value: null,
+    costs: oneJob,
   };
-  count(tallies, snapshot);
+  count(tallies, inFlight);
   return {
     admits: (job, _lane, member) => (findOver(tallies, job, member) === undefined ? 'admit' : rules.held),
     take: (job, _lane, member) => {
       if (!member) tallies.bundle = new Map();
-      const { value, costs } = tallies.asked?.job === job ? tallies.asked : look(tallies, job);
-      if (value !== null) add(tallies.used, value, { costs, bundle: tallies.bundle });
+      if (tallies.asked !== job) look(tallies, job);
+      const { value, costs, bundle } = tallies;
+      if (value !== null) add(tallies.used, value, { costs, bundle });
     },
     why: (job) => {
       try {
@@ -83,22 +87,33 @@ export function openTallies(snapshot: Pick<Snapshot, 'inFlight'>, rules: TallyRu
   };
 }
 
-function count(tallies: Tallies, { inFlight }: Pick<Snapshot, 'inFlight'>): void {
+function count(tallies: Tallies, inFlight: Snapshot['inFlight']): void {
   const { rules, used, unknown, full } = tallies;
   const bundles = new Map<string, Bundle>();
   for (const item of inFlight) {
     const value = attempt(rules.groupOf, item);
     if (value === null) continue;
     const costs = attempt(rules.costsOf, item);
+    if (costs === undefined || value === undefined) tallies.exact = false;
     if (costs === undefined) {
       if (value === undefined) tallies.allFull = true;
       else full.add(value);
     } else if (value === undefined) {
-      for (const [name, amount] of costs) unknown.set(name, (unknown.get(name) ?? 0) + amount);
+      for (const [name, amount] of costs) put(unknown, name, amountOf(unknown, name) + amount);
     } else {
       add(used, value, { costs, bundle: bundleOf(bundles, item.bundle) });
     }
   }
+}
+
+function amountOf(amounts: Amounts | undefined, name: string): number {
+  if (amounts === undefined) return 0;
+  return name === '' ? amounts.plain : (amounts.named?.get(name) ?? 0);
+}
+
+function put(amounts: Amounts, name: string, amount: number): void {
+  if (name === '') amounts.plain = amount;
+  else (amounts.named ??= new Map()).set(name, amount);
 }
 
 /** Undefined where it throws: what is in flight has to be counted, one way or another. */
@@ -112,49 +127,62 @@ function attempt<Value>(of: (job: JobFacts) => Value, job: JobFacts): Value | un
 
 function bundleOf(bundles: Map<string, Bundle>, id: string | null): Bundle | undefined {
   if (id === null) return undefined;
-  const bundle = bundles.get(id) ?? new Map<string, Map<string, number>>();
+  const bundle = bundles.get(id) ?? new Map<string, Amounts>();
   bundles.set(id, bundle);
   return bundle;
 }
 
 /** Counts what a job takes beyond what its bundle has taken already. */
 function add(
-  used: Map<string, Map<string, number>>,
+  used: Map<string, Amounts>,
   value: string,
   { costs, bundle }: { readonly costs: Costs; readonly bundle: Bundle | undefined },
 ): void {
-  const amounts = used.get(value) ?? new Map<string, number>();
-  const covered = bundle === undefined ? undefined : (bundle.get(value) ?? new Map<string, number>());
+  const amounts = entryOf(used, value);
+  const covered = bundle === undefined ? undefined : entryOf(bundle, value);
   for (const [name, amount] of costs) {
-    const more = amount - (covered?.get(name) ?? 0);
+    const more = amount - amountOf(covered, name);
     if (more <= 0) continue;
-    amounts.set(name, (amounts.get(name) ?? 0) + more);
-    covered?.set(name, amount);
+    put(amounts, name, amountOf(amounts, name) + more);
+    if (covered !== undefined) put(covered, name, amount);
   }
-  used.set(value, amounts);
-  if (covered !== undefined) bundle?.set(value, covered);
 }
 
-function look(tallies: Tallies, job: Candidate): Asked {
-  const value = tallies.rules.groupOf(job);
-  const asked = { job, value, costs: value === null ? [] : tallies.rules.costsOf(job) };
-  tallies.asked = asked;
-  return asked;
+function entryOf(all: Map<string, Amounts>, value: string): Amounts {
+  const known = all.get(value);
+  if (known !== undefined) return known;
+  const amounts: Amounts = { plain: 0, named: undefined };
+  all.set(value, amounts);
+  return amounts;
+}
+
+/** @throws {Error} what the rules throw */
+function look(tallies: Tallies, job: Candidate): void {
+  const { groupOf, costsOf } = tallies.rules;
+  tallies.asked = undefined;
+  tallies.value = groupOf(job);
+  if (tallies.value !== null) tallies.costs = costsOf(job);
+  tallies.asked = job;
 }
 
 /** @throws {Error} what the rules throw */
 function findOver(tallies: Tallies, job: Candidate, member: boolean): Over | undefined {
-  const { used, unknown, full, bundle } = tallies;
-  const { value, costs } = look(tallies, job);
-  const limit = value === null ? null : limitOf(tallies, value, job);
+  look(tallies, job);
+  const { rules, used, unknown, full, bundle, value, costs } = tallies;
+  const limit = value === null ? null : rules.limitOf(value);
   if (value === null || limit === null) return undefined;
   const amounts = used.get(value);
+  // the most common kind of limit: 10,000 keys are asked about in a tick
+  if (costs === oneJob && typeof limit === 'number' && !member && tallies.exact) {
+    const taken = amounts === undefined ? 0 : amounts.plain;
+    return taken + 1 <= limit ? undefined : { value, name: '', amount: 1, used: taken, limit };
+  }
   const covered = member ? bundle.get(value) : undefined;
   for (const [name, amount] of costs) {
     const most = limitFor(limit, name);
-    const more = amount - (covered?.get(name) ?? 0);
+    const more = amount - amountOf(covered, name);
     if (more <= 0) continue;
-    const taken = (amounts?.get(name) ?? 0) + (unknown.get(name) ?? 0);
+    const taken = amountOf(amounts, name) + amountOf(unknown, name);
     const closed = tallies.allFull || full.has(value);
     if ((closed && most !== Infinity) || taken + more > most + most * slack) {
       return { value, name, amount, used: taken, limit: most };
@@ -163,21 +191,13 @@ function findOver(tallies: Tallies, job: Candidate, member: boolean): Over | und
   return undefined;
 }
 
-function limitOf({ limits, rules }: Tallies, value: string, job: JobFacts): Limit | null {
-  const known = limits.get(value);
-  if (known !== undefined) return known;
-  const limit = rules.limitOf(value, job);
-  limits.set(value, limit);
-  return limit;
-}
-
 function explain(tallies: Tallies, job: Candidate, over: Over | undefined): string {
   if (over === undefined) return 'it may go';
   const { value, name, amount, used, limit } = over;
   const what = name === '' ? '' : ` ${name}`;
   const label = tallies.rules.label(job, value);
   const numbers = `${label} has ${sayNumber(used)} of ${sayNumber(limit)}${what} in flight`;
-  const unknown = tallies.unknown.get(name) ?? 0;
+  const unknown = amountOf(tallies.unknown, name);
   const plain = amount === 1 && name === '';
   const never = amount > limit + limit * slack && !(plain && limit === 0);
   const notes = [
