@@ -113,7 +113,7 @@ test('5,000 jobs that nobody can run do not hide those behind them, nor keep the
   await itemsReach(5);
   const before = ticks(scheduler).length;
   const since = performance.now();
-  await until('two more ticks', () => ticks(scheduler).length >= before + 6);
+  await until('two seconds', () => performance.now() - since > 2_000);
   const perSecond = (ticks(scheduler).length - before) / ((performance.now() - since) / 1_000);
   expect(perSecond).toBeLessThan(25);
 });

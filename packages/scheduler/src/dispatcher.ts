@@ -181,5 +181,6 @@ function mayHaveMore(
   memory.after = after;
   if (planned.dispatch.length >= batchMax || (memory.room > 0 && walking)) return true;
   const progress = moved || written.length > 0 || walking;
-  return progress && cutOff(read.rows, keys, hasRoom);
+  const went = new Set(planned.dispatch.map(({ id }) => id));
+  return progress && cutOff(read.rows, keys, { hasRoom, went });
 }

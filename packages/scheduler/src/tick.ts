@@ -13,7 +13,7 @@ export interface Ask {
 }
 
 /** Jobs that a tick looks at when it expects to have no room: enough to fill what has become free meanwhile. */
-const wantMin = 64;
+const wantMin = 16;
 /** Lanes of one page: each costs an index lookup or two. */
 const keysMin = 128;
 const keysMax = 500;
@@ -95,20 +95,20 @@ export function roomAfter(
 }
 
 /**
- * Whether the tick may have left jobs unseen that have a place: the page was cut off, in lanes or within a lane, in a queue whose
- * pool has places left after the plan.
+ * Whether the tick may have left jobs unseen that have a place, in a queue whose pool has places left after the plan: the page was cut
+ * off, or a lane was of which all jobs that were seen went. Of others, some were held: those behind them are found by walking.
  */
-export function cutOff(rows: readonly LaneRow[], keys: number, hasRoom: (queue: string) => boolean): boolean {
-  const lanes = new Map<string, { queue: string; paged: boolean; jobs: number; wanted: number }>();
-  for (const row of rows) {
-    const { queue, paged, wanted, id } = row;
-    const lane = lanes.get(laneName(row)) ?? { queue, paged, jobs: 0, wanted };
-    if (id !== null) lane.jobs += 1;
-    lanes.set(laneName(row), lane);
-  }
-  const all = [...lanes.values()];
-  if (all.filter(({ paged }) => paged).length >= keys && all.some(({ queue }) => hasRoom(queue))) return true;
-  return all.some(({ queue, jobs, wanted }) => jobs >= wanted && hasRoom(queue));
+export function cutOff(
+  rows: readonly LaneRow[],
+  keys: number,
+  { hasRoom, went }: { readonly hasRoom: (queue: string) => boolean; readonly went: ReadonlySet<string> },
+): boolean {
+  const lanes = [...Map.groupBy(rows, laneName).values()];
+  const roomy = lanes.filter(([row]) => row !== undefined && hasRoom(row.queue));
+  if (roomy.length > 0 && lanes.filter(([row]) => row?.paged === true).length >= keys) return true;
+  return roomy.some(
+    (lane) => lane.length >= (lane[0]?.wanted ?? 1) && lane.every(({ id }) => id !== null && went.has(id)),
+  );
 }
 
 /** Jobs held, over all queues, by reason. Paused queues are not looked at, so they are counted as queues: `paused_queue`. */

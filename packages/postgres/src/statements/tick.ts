@@ -107,28 +107,16 @@ export interface TickRead {
   readonly questions: readonly OpenExplain[];
 }
 
-/** The snapshot of a tick, in one statement: SQL functions `tick_state`, `tick_due` and `look` (migration 0010), `open_explains` (0012). */
+/** The snapshot of a tick, in one statement: the SQL function `tick` (migration 0012), and what it calls. */
 export async function readTick(target: Target, input: TickInput): Promise<TickRead> {
-  const { schema } = target;
-  const rows = await target.query<
-    LaneRow & {
-      readonly state: TickState | null;
-      readonly due: TickDue | null;
-      readonly questions: readonly OpenExplain[] | null;
-    }
-  >(
-    `select case when l.n is null or l.n = 1 then s end as state, case when l.n is null or l.n = 1 then d end as due,
-            case when l.n is null or l.n = 1 then e end as questions, l.queue, l.key, l.paged, l.ahead, l.wanted, l.retry_due_ms as "retryDueMs", l.id, l.seq::float8 as seq, l.priority, l.task,
-            l.version, l.row_version as "rowVersion", l.created_ms as "createdMs", l.expires_ms as "expiresMs", l.tries,
-            l.attributes
-     from ${schema}.tick_state($1) s
-     cross join (select case when $2 then ${schema}.tick_due() end as d) due
-     cross join (select case when $14::bigint is not null then ${schema}.open_explains($14) end as e) questions
-     left join ${schema}.look($3, $4, $5, $6, $7::jsonb, $8, $9::text[], $10::text[], $11, $12::uuid, $13::uuid) l on true
-     order by l.n`,
+  const [first, ...rows] = await target.query<LaneRow & Beside>(
+    `select state, due, questions, queue, key, paged, ahead, wanted, retry_due_ms as "retryDueMs", id, seq, priority, task, version,
+            row_version as "rowVersion", created_ms as "createdMs", expires_ms as "expiresMs", tries, attributes
+     from ${target.schema}.tick($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)`,
     [
       input.settled,
       input.due,
+      input.questionsAfter ?? null,
       input.after.queue,
       input.after.key,
       input.keys,
@@ -139,15 +127,20 @@ export async function readTick(target: Target, input: TickInput): Promise<TickRe
       input.lanes.map(({ key }) => key),
       input.depth,
       ...idSpan(input.created),
-      input.questionsAfter ?? null,
     ],
   );
-  const [first] = rows;
   if (first === undefined || first.state === null) {
     throw new Error("a tick's snapshot came back without its state");
   }
   const { state, due, questions } = first;
-  return { state, due, questions: questions ?? [], rows: rows.filter(({ key }) => key !== null) };
+  return { state, due, questions: questions ?? [], rows };
+}
+
+/** What comes with the first row. */
+interface Beside {
+  readonly state: TickState | null;
+  readonly due: TickDue | null;
+  readonly questions: readonly OpenExplain[] | null;
 }
 
 /** The first and the last UUID v7 of a span; for null, a span in which none lies. */
