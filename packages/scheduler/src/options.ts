@@ -19,7 +19,7 @@ export interface SchedulerOptions extends DatabaseOptions {
   readonly leaseMs?: number;
   /** The pause between ticks that find nothing to do, growing from `min` to `max`. Default 50 to 2000, without LISTEN 20 to 500. */
   readonly pollMs?: { readonly min: number; readonly max: number };
-  /** Jobs in one batch at most, 1 to 10,000. Default 2000. */
+  /** Jobs in one batch at most, 1 to 10,000. Default 1000. */
   readonly batchMax?: number;
   /** How far ahead of the workers' consumption work items are made, at most; where ticks are faster, less. Default 150. */
   readonly horizonMs?: number;
@@ -50,7 +50,7 @@ export function toSettings(options: SchedulerOptions): Settings {
     name: options.name ?? `${hostname()}-${process.pid}`,
     leaseMs: options.leaseMs ?? 5_000,
     pollMs: options.pollMs ?? (listen ? { min: 50, max: 2_000 } : { min: 20, max: 500 }),
-    batchMax: options.batchMax ?? 2_000,
+    batchMax: options.batchMax ?? 1_000,
     horizonMs: options.horizonMs ?? 150,
     observe: allObservers(options.observe),
   };
