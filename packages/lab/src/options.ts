@@ -1,0 +1,132 @@
+import type { Backoff, DatabaseHealth, Json, Policy, QueueSeen } from '@pgqueue/core';
+import {
+  defaultBackoff,
+  defaultMaxCrashes,
+  defaultMaxTries,
+  defaultQueue,
+  throwProblems,
+} from '@pgqueue/core';
+import type { NodeOptions } from './fleet.ts';
+import type { Workload } from './workload.ts';
+
+/** How attempts go wrong. */
+export interface FailureOptions {
+  /** The share of attempts that end with an error, 0 to 1. Default 0. */
+  readonly errorRate?: number;
+  /** The share of attempts whose lease is lost with their node, 0 to 1. Default 0. The fleet stays as it is. */
+  readonly crashRate?: number;
+  /** Default 20. */
+  readonly maxTries?: number;
+  /** Default 3. */
+  readonly maxCrashes?: number;
+  readonly backoff?: Partial<Backoff>;
+}
+
+/** What is simulated, but for the policy. */
+export interface Conditions {
+  readonly workload: Workload;
+  /** Default: one node with ten slots. */
+  readonly fleet?: readonly NodeOptions[];
+  /** Settings of queues, as in queue_config; what is left out has its default. */
+  readonly queues?: Readonly<Record<string, Partial<QueueSeen>>>;
+  readonly failures?: FailureOptions;
+  /** The same seed gives the same result. Default 1. */
+  readonly seed?: number;
+  /** From one plan to the next at least, as a tick takes its time. 0: a plan whenever something has changed. Default 5. */
+  readonly tickMs?: number;
+  /** How far ahead of the workers' consumption work items are made, beyond free slots. Default: four ticks. */
+  readonly horizonMs?: number;
+  /** Jobs in one plan at most. Default 2000. */
+  readonly batchMax?: number;
+  /** What a key is to get beside others, for the measure of fairness. Default: the weight of its queue. */
+  readonly weightOf?: (lane: { readonly queue: string; readonly key: string }) => number;
+  /** How long one handler call takes that takes several jobs together. Default: as long as the longest of them. */
+  readonly bundleMs?: (durationsMs: readonly number[]) => number;
+  /** Snapshot.prepared: for policies that fetch data. */
+  readonly prepared?: Readonly<Record<string, Json>>;
+  /** Snapshot.health. Default: null. */
+  readonly health?: DatabaseHealth;
+  /** Ends the simulation then, whatever still waits or runs. Default: when nothing can happen any more. */
+  readonly untilMs?: number;
+  /** Told now and then how many jobs have ended. */
+  readonly onProgress?: (progress: { readonly ended: number; readonly nowMs: number }) => void;
+}
+
+/** A policy under conditions. */
+export interface SimulateOptions extends Conditions {
+  readonly policy: Policy;
+}
+
+/** Everything settled. */
+export interface Settings {
+  readonly policy: Policy;
+  readonly workload: Workload;
+  readonly fleet: readonly NodeOptions[];
+  readonly queues: Readonly<Record<string, QueueSeen>>;
+  readonly failures: Required<FailureOptions>;
+  readonly seed: number;
+  readonly tickMs: number;
+  readonly horizonMs: number;
+  readonly batchMax: number;
+  readonly weightOf: NonNullable<Conditions['weightOf']>;
+  readonly bundleMs: NonNullable<Conditions['bundleMs']>;
+  readonly prepared: Readonly<Record<string, Json>>;
+  readonly health: DatabaseHealth | null;
+  readonly untilMs: number;
+  readonly onProgress: NonNullable<Conditions['onProgress']>;
+}
+
+/** @throws {PgQueueError} `configuration`, with all problems at once */
+export function toSettings(options: SimulateOptions): Settings {
+  const { failures = {}, tickMs = 5 } = options;
+  const queues = Object.fromEntries(
+    Object.entries(options.queues ?? {}).map(([name, queue]) => [name, { ...defaultQueue, ...queue }]),
+  );
+  const settings: Settings = {
+    policy: options.policy,
+    workload: options.workload,
+    fleet: options.fleet ?? [{ slots: 10 }],
+    queues,
+    failures: {
+      errorRate: failures.errorRate ?? 0,
+      crashRate: failures.crashRate ?? 0,
+      maxTries: failures.maxTries ?? defaultMaxTries,
+      maxCrashes: failures.maxCrashes ?? defaultMaxCrashes,
+      backoff: failures.backoff ?? defaultBackoff,
+    },
+    seed: options.seed ?? 1,
+    tickMs,
+    horizonMs: options.horizonMs ?? 4 * tickMs,
+    batchMax: options.batchMax ?? 2_000,
+    weightOf:
+      options.weightOf ?? (({ queue }) => (Object.hasOwn(queues, queue) ? (queues[queue]?.weight ?? 1) : 1)),
+    bundleMs:
+      options.bundleMs ?? ((durationsMs) => durationsMs.reduce((one, other) => Math.max(one, other), 0)),
+    prepared: options.prepared ?? {},
+    health: options.health ?? null,
+    untilMs: options.untilMs ?? Infinity,
+    onProgress: options.onProgress ?? ((): void => {}),
+  };
+  throwProblems('configuration', 'the simulation', problemsOf(settings));
+  return settings;
+}
+
+function problemsOf({ tickMs, horizonMs, batchMax, seed, failures, untilMs }: Settings): readonly string[] {
+  const { errorRate, crashRate, maxTries, maxCrashes } = failures;
+  const within = (value: number, min: number, max: number): boolean => value >= min && value <= max;
+  const whole = (value: number, min: number, max: number): boolean =>
+    Number.isInteger(value) && within(value, min, max);
+  return [
+    ...(within(tickMs, 0, 60_000) ? [] : ['tickMs must be 0 to 60000']),
+    ...(within(horizonMs, 0, 60_000) ? [] : ['horizonMs must be 0 to 60000']),
+    ...(whole(batchMax, 1, 10_000) ? [] : ['batchMax must be a whole number from 1 to 10000']),
+    ...(Number.isInteger(seed) ? [] : ['seed must be a whole number']),
+    ...(within(errorRate, 0, 1) && within(crashRate, 0, 1) && errorRate + crashRate <= 1
+      ? []
+      : ['failures.errorRate and failures.crashRate must be 0 to 1, and not more together']),
+    ...(whole(maxTries, 1, 1_000) && whole(maxCrashes, 1, 1_000)
+      ? []
+      : ['failures.maxTries and failures.maxCrashes must be whole numbers from 1 to 1000']),
+    ...(Number.isNaN(untilMs) ? ['untilMs must be a number of milliseconds'] : []),
+  ];
+}

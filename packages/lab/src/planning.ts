@@ -1,0 +1,106 @@
+import type { Candidate, Lane, Plan, Policy, PolicyState, Snapshot, Written } from '@pgqueue/core';
+import { openGates, planProblems, policy as compose, standardGates, turns } from '@pgqueue/core';
+
+/** What failed in a policy, and how often. */
+export interface FaultCount {
+  /** The gate or order; the policy itself where it is written as a whole. */
+  readonly part: string;
+  readonly message: string;
+  readonly count: number;
+}
+
+/** Calls a policy as the scheduler does: state kept back until a plan is written, limits checked, FIFO per key where it fails. */
+export interface Planning {
+  readonly plan: (snapshot: Snapshot) => Plan;
+  readonly written: (written: Written) => void;
+  /** Of the plan nothing was written: the state stays as it was. */
+  readonly dropped: () => void;
+  readonly faults: () => readonly FaultCount[];
+}
+
+/** The state of the policy, and of the standard gates beside one that does not ask them itself. */
+interface States {
+  readonly own: PolicyState;
+  readonly limits: PolicyState;
+}
+
+const limits = standardGates();
+const standard = compose({ name: 'standard', order: turns() });
+/** Different faults that are told apart at most. */
+const faultsMax = 50;
+
+export function startPlanning(policy: Policy): Planning {
+  const faults = new Map<string, FaultCount>();
+  const guarded = policy.guarded === true;
+  let states: States = { own: policy.initial, limits: standard.initial };
+  let pending: { readonly states: States; readonly byPolicy: boolean } | undefined;
+
+  const blame = (part: string, error: unknown): void => {
+    const message = error instanceof Error ? error.message : String(error);
+    const name = `${part}\n${message}`;
+    const known = faults.get(name);
+    if (known === undefined && faults.size >= faultsMax) return;
+    faults.set(name, { part, message, count: (known?.count ?? 0) + 1 });
+  };
+  const byPolicy = (snapshot: Snapshot): Plan | undefined => {
+    try {
+      const plan = policy.plan(snapshot, states.own);
+      for (const { part, error } of plan.faults ?? []) blame(part, error);
+      const kept = guarded ? states.limits : keepLimits(snapshot, plan, states.limits);
+      pending = { states: { own: plan.state, limits: kept }, byPolicy: true };
+      return plan;
+    } catch (error) {
+      blame(policy.name, error);
+      return undefined;
+    }
+  };
+  const instead = (snapshot: Snapshot): Plan => {
+    const state = guarded ? states.own : states.limits;
+    const plan = (guarded ? (policy.fallback ?? standard) : standard).plan(snapshot, state);
+    const next = guarded ? { ...states, own: plan.state } : { ...states, limits: plan.state };
+    pending = { states: next, byPolicy: false };
+    return plan;
+  };
+  return {
+    plan: (snapshot) => byPolicy(snapshot) ?? instead(snapshot),
+    written: (written) => {
+      if (pending === undefined) return;
+      const { own, limits: kept } = pending.states;
+      states = { own, limits: guarded ? kept : (standard.written?.(kept, written) ?? kept) };
+      try {
+        if (guarded || pending.byPolicy) states = { ...states, own: policy.written?.(own, written) ?? own };
+      } catch (error) {
+        blame(policy.name, error);
+      }
+      pending = undefined;
+    },
+    dropped: () => {
+      pending = undefined;
+    },
+    faults: () => [...faults.values()],
+  };
+}
+
+/**
+ * A policy that is written as a whole need not ask the standard gates: they are asked about each job of its plan.
+ * Returns their state after it. @throws {Error} the plan can't be written, or goes beyond a limit
+ */
+function keepLimits(snapshot: Snapshot, plan: Plan, state: PolicyState): PolicyState {
+  const problems = planProblems(snapshot, plan);
+  if (problems.length > 0) throw new Error(problems.join('; '));
+  const open = openGates(limits, snapshot, { state, faults: [] });
+  const planned = new Set(plan.dispatch.map(({ id }) => id));
+  const places = new Map<string, readonly [Candidate, Lane]>();
+  for (const lane of snapshot.lanes) {
+    for (const job of lane.jobs) if (planned.has(job.id)) places.set(job.id, [job, lane]);
+  }
+  for (const { id, bundle } of plan.dispatch) {
+    const [job, lane] = places.get(id) ?? [];
+    if (job === undefined || lane === undefined) throw new Error(`job ${id} is no candidate`);
+    const member = bundle !== undefined && bundle !== id;
+    const { verdict, gate } = open.judge(job, lane, member);
+    if (verdict !== 'admit') throw new Error(`job ${id} is beyond a limit: ${gate}`);
+    open.take(job, lane, member);
+  }
+  return { ...state, ...open.states() };
+}

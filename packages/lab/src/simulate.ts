@@ -1,0 +1,80 @@
+import { arrive, end, expire, retry } from './happen.ts';
+import type { SimulateOptions } from './options.ts';
+import { toSettings } from './options.ts';
+import type { Simulation } from './result.ts';
+import { resultOf } from './report.ts';
+import type { Run } from './run.ts';
+import { startRun } from './run.ts';
+import { claimAll, tick } from './tick.ts';
+
+/** So many plans in a row that do nothing, while nothing else goes on, and what still waits is taken to wait for ever. */
+const idlePlansMax = 200;
+const progressEvery = 20_000;
+
+/**
+ * Runs a workload through a policy in virtual time, with the code that plans in production: snapshots, plan, written. The same options
+ * give the same result. What a policy prepares from outside is not fetched (see `prepared`), and one that never returns is not stopped.
+ * @throws {PgQueueError} `configuration`, with all problems at once
+ */
+export function simulate(options: SimulateOptions): Simulation {
+  const run = startRun(toSettings(options));
+  let told = 0;
+  for (;;) {
+    const atMs = nextMs(run);
+    if (atMs === Infinity || atMs > run.settings.untilMs) break;
+    run.nowMs = atMs;
+    step(run);
+    if (run.ended - told >= progressEvery) {
+      told = run.ended;
+      run.settings.onProgress({ ended: told, nowMs: run.nowMs });
+    }
+  }
+  if (run.settings.untilMs < Infinity) run.nowMs = Math.max(run.nowMs, run.settings.untilMs);
+  return resultOf(run);
+}
+
+function nextMs(run: Run): number {
+  const { ends, dues, expiries, next, planAtMs, wakeAtMs } = run;
+  const happens = Math.min(
+    next?.atMs ?? Infinity,
+    ends.peek()?.atMs ?? Infinity,
+    dues.peek()?.atMs ?? Infinity,
+    expiries.peek()?.atMs ?? Infinity,
+  );
+  if (happens === Infinity && run.idlePlans > idlePlansMax) return Infinity;
+  return Math.min(happens, planAtMs, wakeAtMs);
+}
+
+/** All that happens at one moment: what ends comes first, so that its slots are free, and plans come last. */
+function step(run: Run): void {
+  const { nowMs, ends, dues, expiries } = run;
+  let changed = false;
+  for (let top = ends.peek(); top !== undefined && top.atMs <= nowMs; top = ends.peek()) {
+    ends.pop();
+    end(run, top.what);
+    changed = true;
+  }
+  for (let top = dues.peek(); top !== undefined && top.atMs <= nowMs; top = dues.peek()) {
+    dues.pop();
+    retry(run, top.what, top.atMs);
+    changed = true;
+  }
+  while (run.next !== undefined && run.next.atMs <= nowMs) {
+    arrive(run, run.next);
+    const following = run.arrivals.next();
+    run.next = following.done === true ? undefined : following.value;
+    changed = true;
+  }
+  for (let top = expiries.peek(); top !== undefined && top.atMs <= nowMs; top = expiries.peek()) {
+    expiries.pop();
+    expire(run, top.what);
+    changed = true;
+  }
+  if (changed) {
+    claimAll(run);
+    run.idlePlans = 0;
+    run.planAtMs = Math.min(run.planAtMs, Math.max(nowMs, run.plannedMs + run.settings.tickMs));
+  }
+  if (run.wakeAtMs <= nowMs) run.planAtMs = nowMs;
+  if (run.planAtMs <= nowMs) tick(run);
+}

@@ -1,0 +1,135 @@
+import type { Attributes } from '@pgqueue/core';
+import { throwProblems } from '@pgqueue/core';
+import type { Random } from './random.ts';
+import { createRandom } from './random.ts';
+import type { Arrival, Workload } from './workload.ts';
+
+/** Jobs that come by chance. */
+export interface StreamOptions {
+  readonly jobs: number;
+  /** On average, with times between them as if each came independently (Poisson). */
+  readonly perSecond: number;
+  readonly startMs?: number;
+  readonly queue?: string;
+  readonly task?: string;
+  /** How many keys, `key-1` being the most frequent. Default 1. */
+  readonly keys?: number;
+  /** How uneven keys are (Zipf): the k-th comes in proportion to 1 / k^skew. 0, the default: all alike. */
+  readonly skew?: number;
+  /** In place of `key`: `tenant-1`, … */
+  readonly keyPrefix?: string;
+  /** The same duration for each; or by chance: half of them below `medianMs`, the larger `sigma`, the longer the tail (lognormal). */
+  readonly duration:
+    | number
+    | { readonly medianMs: number; readonly sigma: number }
+    | { readonly meanMs: number };
+  /** Jobs that come at the same moment. Default 1. */
+  readonly burst?: number;
+  readonly priority?: number;
+  readonly attributes?: Attributes | ((random: Random) => Attributes);
+  /** To be done so long after its arrival, at the latest. */
+  readonly deadlineMs?: number;
+  /** Default 1. */
+  readonly seed?: number;
+}
+
+/** A workload made of chance: it can be iterated again and again, and is the same each time. @throws {PgQueueError} `configuration` */
+export function synthetic(options: StreamOptions): Workload {
+  throwProblems('configuration', 'the workload', problemsOf(options));
+  return { [Symbol.iterator]: () => stream(options) };
+}
+
+/** Several workloads as one. */
+export function merge(...workloads: readonly Workload[]): Workload {
+  return { [Symbol.iterator]: () => merged(workloads.map((workload) => workload[Symbol.iterator]())) };
+}
+
+function* stream(options: StreamOptions): Generator<Arrival> {
+  const { jobs, perSecond, startMs = 0, queue, task, priority, deadlineMs, seed = 1 } = options;
+  const { keys = 1, skew = 0, keyPrefix = 'key', burst = 1, attributes } = options;
+  const random = createRandom(seed);
+  const pick = zipf(keys, skew);
+  const names = Array.from({ length: keys }, (_, at) => `${keyPrefix}-${at + 1}`);
+  const fixed = {
+    ...(queue === undefined ? {} : { queue }),
+    ...(task === undefined ? {} : { task }),
+    ...(priority === undefined ? {} : { priority }),
+  };
+  let atMs = startMs;
+  for (let made = 0; made < jobs; made += 1) {
+    if (made % burst === 0) atMs += random.exponential((1_000 * burst) / perSecond);
+    const given = typeof attributes === 'function' ? attributes(random) : attributes;
+    yield {
+      ...fixed,
+      atMs,
+      key: names[pick(random.uniform())] ?? '',
+      durationMs: durationOf(options.duration, random),
+      ...(given === undefined ? {} : { attributes: given }),
+      ...(deadlineMs === undefined ? {} : { deadlineMs: atMs + deadlineMs }),
+    };
+  }
+}
+
+function durationOf(duration: StreamOptions['duration'], random: Random): number {
+  if (typeof duration === 'number') return duration;
+  return 'meanMs' in duration
+    ? random.exponential(duration.meanMs)
+    : random.lognormal(duration.medianMs, duration.sigma);
+}
+
+/** From a number between 0 and 1 to a rank from 0 on. */
+function zipf(count: number, skew: number): (uniform: number) => number {
+  const upTo = new Float64Array(count);
+  let sum = 0;
+  for (let at = 0; at < count; at += 1) {
+    sum += (at + 1) ** -skew;
+    upTo[at] = sum;
+  }
+  return (uniform) => {
+    const wanted = uniform * sum;
+    let [low, high] = [0, count - 1];
+    while (low < high) {
+      const middle = (low + high) >>> 1;
+      if ((upTo[middle] ?? 0) > wanted) high = middle;
+      else low = middle + 1;
+    }
+    return low;
+  };
+}
+
+function* merged(sources: readonly Iterator<Arrival>[]): Generator<Arrival> {
+  const heads = sources.map((source) => source.next());
+  for (;;) {
+    let first = -1;
+    let firstMs = Infinity;
+    heads.forEach((head, at) => {
+      if (head.done === true || head.value.atMs >= firstMs) return;
+      [first, firstMs] = [at, head.value.atMs];
+    });
+    const [head, source] = [heads[first], sources[first]];
+    if (head === undefined || head.done === true || source === undefined) return;
+    yield head.value;
+    heads[first] = source.next();
+  }
+}
+
+function problemsOf({
+  jobs,
+  perSecond,
+  keys = 1,
+  skew = 0,
+  burst = 1,
+  duration,
+}: StreamOptions): readonly string[] {
+  const whole = (value: number, max: number): boolean =>
+    Number.isInteger(value) && value >= 1 && value <= max;
+  const amounts = typeof duration === 'number' ? [duration] : Object.values(duration);
+  return [
+    ...(Number.isInteger(jobs) && jobs >= 0 ? [] : ['jobs must be a whole number']),
+    ...(perSecond > 0 && perSecond < Infinity ? [] : ['perSecond must be above 0']),
+    ...(whole(keys, 10_000_000) ? [] : ['keys must be a whole number from 1']),
+    ...(whole(burst, 10_000_000) ? [] : ['burst must be a whole number from 1']),
+    ...(skew >= 0 && skew < Infinity ? [] : ['skew must be 0 or more']),
+    ...(amounts.every((amount) => amount >= 0 && amount < Infinity) ? [] : ['duration must be 0 or more']),
+  ];
+}
