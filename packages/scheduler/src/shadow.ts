@@ -91,11 +91,12 @@ function runShadow(options: ShadowOptions): Shadow {
   let counts = noCounts();
   let state: PolicyState = policy.initial;
   let reportedAt = clock();
+  let told = 0;
 
   const tell = (): void => {
-    if (clock() - reportedAt < reportEveryMs) return;
-    reportedAt = clock();
     const { snapshots, skipped, both, liveOnly, shadowOnly } = counts;
+    if (snapshots === told || clock() - reportedAt < reportEveryMs) return;
+    [told, reportedAt] = [snapshots, clock()];
     observe({
       type: 'shadow.compared',
       policy: live,
@@ -109,6 +110,7 @@ function runShadow(options: ShadowOptions): Shadow {
   };
   return {
     see: (snapshot, plan, written) => {
+      tell();
       // a recall decides nothing yet: the next plan does
       if (plan.recall.length > 0 || snapshot.lanes.length === 0) return;
       if (!time.left()) {
@@ -126,11 +128,10 @@ function runShadow(options: ShadowOptions): Shadow {
         if (written !== null) state = runner.written(other.state, written) ?? other.state;
       }
       time.spend(clock() - startedAt);
-      tell();
     },
     report: () => toReport(policy.name, counts),
     restart: () => {
-      [counts, state] = [noCounts(), policy.initial];
+      [counts, state, told] = [noCounts(), policy.initial, 0];
     },
     start: preparing.start,
     stop: preparing.stop,
