@@ -55,7 +55,10 @@ export interface Planner {
 }
 
 export interface SafePlan extends Omit<CleanPlan, 'state'> {
-  /** What must be saved with the batch, by part; null: nothing. */
+  /**
+   * What must be saved with the batch, by part; null: nothing. Where nothing is dispatched and no attempts ended, they are left over from
+   * batches before, and want to be saved alone.
+   */
   readonly parts: Readonly<Record<string, Json>> | null;
 }
 
