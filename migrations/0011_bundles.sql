@@ -71,44 +71,46 @@ begin
                limit 1) is not null
         end
       order by r.position limit v_left for update skip locked) x;
-    v_left := v_left - coalesce(cardinality(v_positions), 0);
-    if v_bundles > 0 then
-      with firsts as materialized (
-        select w.position, w.batch, w.bundle, w.task from work_queue w where w.position = any (v_positions)
-      ),
-      members as materialized (
-        select f.bundle, m.position, m.timeout
-        from firsts f cross join lateral (
-          select m.position, (select coalesce(j.timeout, (v_tasks -> m.task ->> 'timeoutMs')::float8 * interval '1 millisecond', interval '5 minutes')
-                              from queue j where j.id = m.id) as timeout
-          from work_queue m
-          where m.bundle = f.bundle and m.batch = f.batch and m.task = f.task and m.pool = v_pool and m.lock_key is null
-            and m.version between (v_tasks -> m.task ->> 'min')::integer and (v_tasks -> m.task ->> 'max')::integer
-            and (select j.id from queue j where j.id = m.id and (j.expires_at is null or j.expires_at > v_now)) is not null
-          limit case when v_tasks -> f.task -> 'batch' = 'true' then 10000 else 1 end
-          for update skip locked) m
-        where f.bundle is not null
-      )
-      select array(select f.position from firsts f where f.bundle is null union all select m.position from members m),
-             (select jsonb_object_agg(s.bundle, s.timeout)
-              from (select m.bundle, min(m.timeout) as timeout from members m group by m.bundle) s)
-      into v_positions, v_leases;
+    if v_positions is not null then
+      v_left := v_left - cardinality(v_positions);
+      if v_bundles > 0 then
+        with firsts as materialized (
+          select w.position, w.batch, w.bundle, w.task from work_queue w where w.position = any (v_positions)
+        ),
+        members as materialized (
+          select f.bundle, m.position, m.timeout
+          from firsts f cross join lateral (
+            select m.position, (select coalesce(j.timeout, (v_tasks -> m.task ->> 'timeoutMs')::float8 * interval '1 millisecond', interval '5 minutes')
+                                from queue j where j.id = m.id) as timeout
+            from work_queue m
+            where m.bundle = f.bundle and m.batch = f.batch and m.task = f.task and m.pool = v_pool and m.lock_key is null
+              and m.version between (v_tasks -> m.task ->> 'min')::integer and (v_tasks -> m.task ->> 'max')::integer
+              and (select j.id from queue j where j.id = m.id and (j.expires_at is null or j.expires_at > v_now)) is not null
+            limit case when v_tasks -> f.task -> 'batch' = 'true' then 10000 else 1 end
+            for update skip locked) m
+          where f.bundle is not null
+        )
+        select array(select f.position from firsts f where f.bundle is null union all select m.position from members m),
+               (select jsonb_object_agg(s.bundle, s.timeout)
+                from (select m.bundle, min(m.timeout) as timeout from members m group by m.bundle) s)
+        into v_positions, v_leases;
+      end if;
+      return query
+        with leased as (
+          update work_queue w
+          set lock_key = p_node, lock_token = p_token, started = v_now,
+              lock_timeout = v_now + coalesce(
+                (v_leases ->> w.bundle::text)::interval, q.timeout,
+                (v_tasks -> w.task ->> 'timeoutMs')::float8 * interval '1 millisecond', interval '5 minutes')
+          from queue q
+          where w.position = any (v_positions) and q.id = w.id and (q.expires_at is null or q.expires_at > v_now)
+          returning w.position, w.id, w.lock_timeout, w.bundle, q.queue, q.task, q.key, q.priority, q.attributes, q.payload,
+                    q.payload_version, q.tries, q.max_tries, q.crashes, q.retry, q.trace, q.created)
+        select l.position, l.id, p_token, l.queue, l.task, l.key, l.priority, l.attributes, l.payload, l.payload_version,
+               l.tries, l.max_tries, l.crashes, l.retry, l.trace, l.created,
+               extract(epoch from l.lock_timeout - v_now)::float8 * 1000, l.bundle
+        from leased l order by l.position;
     end if;
-    return query
-      with leased as (
-        update work_queue w
-        set lock_key = p_node, lock_token = p_token, started = v_now,
-            lock_timeout = v_now + coalesce(
-              (v_leases ->> w.bundle::text)::interval, q.timeout,
-              (v_tasks -> w.task ->> 'timeoutMs')::float8 * interval '1 millisecond', interval '5 minutes')
-        from queue q
-        where w.position = any (v_positions) and q.id = w.id and (q.expires_at is null or q.expires_at > v_now)
-        returning w.position, w.id, w.lock_timeout, w.bundle, q.queue, q.task, q.key, q.priority, q.attributes, q.payload,
-                  q.payload_version, q.tries, q.max_tries, q.crashes, q.retry, q.trace, q.created)
-      select l.position, l.id, p_token, l.queue, l.task, l.key, l.priority, l.attributes, l.payload, l.payload_version,
-             l.tries, l.max_tries, l.crashes, l.retry, l.trace, l.created,
-             extract(epoch from l.lock_timeout - v_now)::float8 * 1000, l.bundle
-      from leased l order by l.position;
     exit when v_left <= 0 or p_from > 0 or not exists (select from work_queue w where w.position >= 0 and w.lock_timeout <= v_now);
     -- all that have run out, not only what fits: a bundle can be claimed when the last of its leases has
     exit when not exists (select from reap(greatest(v_left, 1000)));
