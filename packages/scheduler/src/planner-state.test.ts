@@ -1,4 +1,4 @@
-import type { Json } from '@pgqueue/core';
+import type { Json, Snapshot } from '@pgqueue/core';
 import { describe, expect, test } from 'vitest';
 import { aSnapshot, aWhole, plannerOf } from './testing/planning.ts';
 
@@ -82,6 +82,33 @@ describe('state', () => {
     expect(parts()).toBeNull();
     pass(1_001);
     expect(parts()).toEqual({ soft: { n: 2 } });
+  });
+
+  test('that is soft, and was left by a batch, is saved alone after a second', () => {
+    let n = 0;
+    const { planner, pass } = plannerOf(
+      aWhole({
+        softParts: ['soft'],
+        plan: ({ lanes }) => {
+          n += 1;
+          const dispatch = lanes.length === 0 ? [] : [{ id: 'a1', pool: 'default' }];
+          return { dispatch, held: {}, state: { soft: { n } } };
+        },
+      }),
+    );
+    const parts = (snapshot: Snapshot): unknown => {
+      const planned = planner.plan(snapshot);
+      planner.written({ atMs: 1, ids: new Set() });
+      return planned.parts;
+    };
+    const idle = aSnapshot({ lanes: [] });
+    expect(parts(aSnapshot())).toEqual({ soft: { n: 1 } });
+    expect(parts(aSnapshot())).toBeNull();
+    expect(parts(idle)).toBeNull();
+    pass(1_001);
+    expect(parts(idle)).toEqual({ soft: { n: 4 } });
+    pass(1_001);
+    expect(parts(idle)).toBeNull();
   });
 
   test('of a batch that failed is offered again', () => {
