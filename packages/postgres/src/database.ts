@@ -1,9 +1,10 @@
+import { createHash } from 'node:crypto';
 import { PgQueueError } from '@pgqueue/core';
 import { Kysely, PostgresDialect } from 'kysely';
 import pg from 'pg';
 import type { Executor } from './executor.ts';
 import { fromPg } from './executor.ts';
-import { isQueryTimeout } from './pg-errors.ts';
+import { isQueryTimeout, sqlState } from './pg-errors.ts';
 import type { Tables } from './rows.ts';
 import { checkSchemaName, defaultSchema } from './schema.ts';
 
@@ -19,6 +20,11 @@ export interface DatabaseOptions {
   readonly applicationName?: string;
   /** A statement that takes longer fails, and its connection is destroyed. Default 30 s. */
   readonly queryTimeoutMs?: number;
+  /**
+   * Whether each connection plans a statement once and keeps it, which spares a fifth of a small statement's time. Only on a direct
+   * connection: behind a pooler in transaction mode the next statement may meet another session; then they go without. Default false.
+   */
+  readonly prepare?: boolean;
   /** An idle connection that broke; the pool replaces it. */
   readonly onError?: (error: Error) => void;
 }
@@ -40,7 +46,7 @@ export function openDatabase(options: DatabaseOptions): Database {
   const schema = checkSchemaName(options.schema ?? defaultSchema);
   const pool = options.pool ?? makePool(options);
   return {
-    ...fromPg(pool),
+    ...(options.prepare === true ? preparing(pool) : fromPg(pool)),
     schema,
     pool,
     kysely: new Kysely<Tables>({ dialect: new PostgresDialect({ pool }) }).withSchema(schema),
@@ -50,6 +56,38 @@ export function openDatabase(options: DatabaseOptions): Database {
     },
   };
 }
+
+/** Statements by name: for those whose text never varies. */
+function preparing(pool: pg.Pool): Executor {
+  const names = new Map<string, string>();
+  let pooled = false;
+  const nameOf = (text: string): { readonly name?: string } => {
+    if (pooled) return {};
+    const known = names.get(text);
+    if (known !== undefined) return { name: known };
+    if (names.size >= preparedMax) return {};
+    const name = `pgqueue_${createHash('sha256').update(text).digest('hex').slice(0, 32)}`;
+    names.set(text, name);
+    return { name };
+  };
+  return {
+    query: async <Row>(text: string, values: readonly unknown[]) => {
+      try {
+        return (await pool.query({ ...nameOf(text), text, values: [...values] })).rows as Row[];
+      } catch (error) {
+        const state = sqlState(error) ?? '';
+        if (!refusedNames.has(state)) throw error;
+        // nothing was executed: a migration has changed what it returns, or sessions change hands behind a pooler after all
+        pooled ||= state !== '0A000';
+        return (await pool.query({ text, values: [...values] })).rows as Row[];
+      }
+    },
+  };
+}
+
+const refusedNames: ReadonlySet<string> = new Set(['0A000', '26000', '42P05']);
+/** Texts that vary after all must not fill the sessions' memory. */
+const preparedMax = 200;
 
 function makePool(options: DatabaseOptions): pg.Pool {
   if (options.connectionString === undefined) {

@@ -53,6 +53,8 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
   const database = openDatabase({
     applicationName: 'pgqueue scheduler',
     connectionsMax: 4,
+    // who can listen is connected directly
+    prepare: settings.listen,
     onError: (error) => settings.observe({ type: 'database.error', during: 'idle', error }),
     ...options,
   });

@@ -49,7 +49,7 @@ export function createMembership(parts: MembershipParts): Membership {
     applicationName: databaseOptions.applicationName ?? `pgqueue ${node}`,
     onError,
   };
-  const database = openDatabase({ ...common, connectionsMax: 4 });
+  const database = openDatabase({ ...common, connectionsMax: 4, prepare: settings.listen });
   // whatever else this process asks of the database, its sign of life does not wait behind it
   const vital = openDatabase({
     ...common,
