@@ -141,7 +141,8 @@ as $$
       where r.run_after is not null and r.last_token is not null and r.queue = q.queue and r.key = q.key
       order by r.queue, r.key, r.run_after limit 1))
   from queue q
-  where q.id = p_job and q.run_after is null and (select w.id from work_queue w where w.id = q.id) is null
+  -- not "run_after is null": that invites the index of all waiting jobs, read whole while it is thought empty
+  where q.id = p_job and coalesce(q.run_after, '-infinity') = '-infinity' and (select w.id from work_queue w where w.id = q.id) is null
 $$;
 
 -- What the database alone can say about a job that has not ended; null: there is none. Counts of work items are of their queue, and of

@@ -66,6 +66,15 @@ test('without NOTIFY the answer comes with the next poll', async () => {
   expect(performance.now() - startedAt).toBeLessThan(1_500);
 });
 
+test('a leader that does not answer any more is followed by one that does', async () => {
+  await bench.enqueue({ count: 1 });
+  await bench.database.query(`select pgqueue.lead('silent', 600)`, []);
+  await bench.scheduler();
+  const { policy: asked } = await operator.explain(await last());
+  expect(asked?.name).toBe('turns');
+  expect((await operator.status()).leader.leader).not.toBe('silent');
+});
+
 test('many ask at once, and each gets the answer for its own job', async () => {
   await bench.scheduler();
   await bench.enqueue({ count: 60, key: 'acme' });

@@ -56,6 +56,14 @@ const statements: Readonly<Record<string, readonly [string, readonly unknown[]]>
     [...leader, 'pending'],
   ],
   take_back: ['select * from pgqueue.take_back($1, $2, $3::uuid[])', [...leader, 'ready']],
+  waiting_job: [
+    'select pgqueue.waiting_job(id) from (select unnest($1::uuid[]) as id limit 3) x',
+    ['pending'],
+  ],
+  wait_facts: [
+    'select pgqueue.wait_facts(id, 1000) from (select unnest($1::uuid[]) as id limit 3) x',
+    ['pending'],
+  ],
   reap: ['select * from pgqueue.reap(100)', []],
   claim: ['select * from pgqueue.claim($1, $2, 100, $3)', ['node', node, tokenOfLoad]],
   extend: [
@@ -85,6 +93,7 @@ const statements: Readonly<Record<string, readonly [string, readonly unknown[]]>
  */
 const meant = [
   /with working as materialized/,
+  /with one as materialized/,
   /by queue_expiring in: /,
   /lock_timeout <= /,
   /lock_key = p_node/,
