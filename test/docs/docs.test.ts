@@ -102,20 +102,33 @@ test('a background process that fails later fails the test', async () => {
   }
 });
 
-afterAll(async () => {
-  // types of the examples, all documents in one compiler run
-  if (folders.length === 0) return;
+/** The types of the examples, all documents in one compiler run, as in a strict project of a reader's. */
+async function compile(examples: readonly string[]): Promise<void> {
   const config = join(root, 'test/docs/scratch/tsconfig.json');
   writeFileSync(
     config,
     JSON.stringify({
       extends: '../../tsconfig.json',
-      compilerOptions: { rootDir: '../../..' },
-      include: folders.map((folder) => `${folder}/*.ts`),
+      compilerOptions: { rootDir: '../../..', noPropertyAccessFromIndexSignature: false },
+      include: examples.map((folder) => `${folder}/*.ts`),
+      // the tests' own list has this folder
+      exclude: [],
       references: [],
     }),
   );
   await promisify(execFile)('tsc', ['-p', config, '--noEmit']).catch((error: { readonly stdout: string }) => {
     throw new Error(`the examples do not compile:\n${error.stdout}`);
   });
+}
+
+test('an example that does not compile fails the test', async () => {
+  const document = runDocument('types', 'postgres://nowhere');
+  const [block] = blocksOf("```ts wrong.ts\nexport const one: number = 'one';\n```\n");
+  if (block === undefined) throw new Error('a block');
+  await document.step(block);
+  await expect(compile([document.folder])).rejects.toThrow("Type 'string' is not assignable");
+});
+
+afterAll(async () => {
+  if (folders.length > 0) await compile(folders);
 }, 120_000);
