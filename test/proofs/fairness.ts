@@ -26,7 +26,7 @@ export interface FloodReport {
   readonly floodLeft: number;
 }
 
-const slots = 20;
+const slotsMost = 20;
 const jobsOfB = 100;
 
 /** One round of B: enqueues, waits until all of it has ended. */
@@ -76,11 +76,11 @@ export async function floodRun({
   const fleet = openFleet(url);
   try {
     await fleet.startSchedulers(['scheduler'], { policy });
-    await fleet.startWorkers(['half'], { concurrency: slots / 2 });
+    await fleet.startWorkers(['half'], { concurrency: slotsMost / 2 });
     await rounds(fleet, 2); // both processes have compiled what they run
     const aloneMs = await rounds(fleet, count);
     await fleet.stopWorkers();
-    await fleet.startWorkers(['full'], { concurrency: slots });
+    await fleet.startWorkers(['full'], { concurrency: slotsMost });
     await load(fleet.database, { count: flood, key: 'a', tenant: 'a' });
     const before = { left: await waiting(fleet, 'a'), atMs: await databaseNow(fleet.database) };
     const besideMs = await rounds(fleet, count);
@@ -103,6 +103,8 @@ export interface SharesOptions {
   readonly seconds: number;
   /** B's weight where A's is 1. The policy `fair-time-<weight>` knows it, too. */
   readonly weight: 1 | 3;
+  /** Default 20. */
+  readonly slots?: number;
 }
 
 export interface SharesReport {
@@ -115,7 +117,12 @@ export interface SharesReport {
 }
 
 /** A's jobs take 50 ms, B's 1 ms, both have plenty: time is shared by weight, however many jobs that makes. */
-export async function sharesRun({ url, seconds, weight }: SharesOptions): Promise<SharesReport> {
+export async function sharesRun({
+  url,
+  seconds,
+  weight,
+  slots = slotsMost,
+}: SharesOptions): Promise<SharesReport> {
   const fleet = openFleet(url);
   try {
     await load(fleet.database, { count: slots * seconds * 40, key: 'a', tenant: 'a', ms: 50 });
