@@ -15,7 +15,7 @@ export const rights: Readonly<
   },
   scheduler: {
     functions:
-      'answer_explain ask_explain candidates dispatch expire fire_schedule item_facts lead look lose_nodes maintain_history open_explains promote reap report resign set_feed take_back take_explain tick_due tick_overview tick_state uuid_v7 wait_facts waiting_job',
+      'answer_explain ask_explain candidates dispatch expire fire_schedule item_facts lead look lose_nodes maintain_history open_explains promote reap report resign set_feed take_back take_explain tick tick_due tick_overview tick_state uuid_v7 wait_facts waiting_job',
     tables: {
       job: 'select',
       migration: 'select',

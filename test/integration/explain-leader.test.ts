@@ -1,10 +1,13 @@
 import { policy, turns } from '@pgqueue/core';
 import { createOperator } from '@pgqueue/postgres';
 import type { Operator } from '@pgqueue/postgres';
+import type { Scheduler } from '@pgqueue/scheduler';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
+import { cliOf } from '../support/cli.ts';
 import type { Bench } from './scheduler-support.ts';
 import { openBench, until } from './scheduler-support.ts';
 
+const inTurn = policy({ order: turns() });
 let bench: Bench;
 let operator: Operator;
 beforeAll(async () => {
@@ -25,6 +28,12 @@ async function ids(where = 'true'): Promise<readonly string[]> {
   return rows.map(({ id }) => id);
 }
 
+async function leads(options: Parameters<Bench['scheduler']>[0]): Promise<Scheduler> {
+  const scheduler = await bench.scheduler(options);
+  await until('it leads', () => scheduler.leads);
+  return scheduler;
+}
+
 async function last(): Promise<string> {
   return (await ids()).at(-1) ?? '';
 }
@@ -33,7 +42,7 @@ test('places a waiting job in its key and in the order, and says what it may sta
   const node = await bench.node({ slots: 2 });
   await bench.enqueue({ count: 6, key: 'acme' });
   await bench.enqueue({ count: 2, key: 'globex' });
-  const scheduler = await bench.scheduler({ horizonMs: 0 });
+  const scheduler = await leads({ horizonMs: 0, policy: inTurn });
   await until('one of each key is scheduled', async () => (await bench.items()).length === 2);
   const explained = await operator.explain(await last());
   expect(explained.job.key).toBe('globex');
@@ -57,7 +66,7 @@ test('places a waiting job in its key and in the order, and says what it may sta
 });
 
 test('without NOTIFY the answer comes with the next poll', async () => {
-  await bench.scheduler({ listen: false });
+  await leads({ listen: false, policy: inTurn });
   await bench.enqueue({ count: 1 });
   const startedAt = performance.now();
   const { policy: asked, reasons } = await operator.explain(await last());
@@ -69,14 +78,14 @@ test('without NOTIFY the answer comes with the next poll', async () => {
 test('a leader that does not answer any more is followed by one that does', async () => {
   await bench.enqueue({ count: 1 });
   await bench.database.query(`select pgqueue.lead('silent', 600)`, []);
-  await bench.scheduler();
+  await bench.scheduler({ policy: inTurn });
   const { policy: asked } = await operator.explain(await last());
   expect(asked?.name).toBe('turns');
   expect((await operator.status()).leader.leader).not.toBe('silent');
 });
 
 test('many ask at once, and each gets the answer for its own job', async () => {
-  await bench.scheduler();
+  await leads({ policy: inTurn });
   await bench.enqueue({ count: 60, key: 'acme' });
   const jobs = await ids();
   const explained = await Promise.all(jobs.map((id) => operator.explain(id)));
@@ -88,7 +97,7 @@ test('many ask at once, and each gets the answer for its own job', async () => {
 test('where the policy fails when it is asked, its limits are told, and the fault is in the status', async () => {
   await bench.node();
   const broken = policy({ name: 'broken', order: turns() });
-  await bench.scheduler({
+  await leads({
     policy: {
       ...broken,
       explain: () => {
@@ -112,7 +121,7 @@ test('where the policy fails when it is asked, its limits are told, and the faul
 test('limits that change while it runs count from the next tick on', async () => {
   await bench.node({ slots: 10 });
   await operator.queues.set('default', { concurrency: 0 });
-  await bench.scheduler();
+  await leads({ policy: inTurn });
   await bench.enqueue({ count: 9, key: 'acme' });
   const id = await last();
   expect((await operator.explain(id)).reasons).toMatchObject([
@@ -130,9 +139,37 @@ test('limits that change while it runs count from the next tick on', async () =>
   }
 });
 
+test('the command says it in words', async () => {
+  const { ask } = cliOf(() => bench.test.url);
+  await bench.node();
+  await operator.queues.set('mail', { keyConcurrency: 1 });
+  await bench.enqueue({ count: 3, queue: 'mail', key: 'acme' });
+  await leads({ policy: inTurn });
+  await until('one is scheduled', async () => (await bench.items()).length === 1);
+  const { text, json, code } = await ask('explain', await last());
+  expect(code).toBe(0);
+  expect(text).toMatch(
+    new RegExp(
+      [
+        '^job [0-9a-f-]{36} is pending: task t, queue mail, key "acme", priority 0, .* old',
+        ' {2}- held by key_concurrency: key acme of queue mail has 1 of 1 in flight',
+        ' {2}- waits for its turn: 2 jobs of key "acme" come first; 1 of all keys, as far as the scheduler looks',
+        ' {2}may start at about 2.*Z: key "acme" got .* jobs/s over the last \\d+ s, 2 jobs come first',
+        ' {2}\\(policy turns, as of 2.*Z\\)\\n$',
+      ].join('\\n'),
+    ),
+  );
+  expect(json).toMatchObject({
+    reasons: [{ kind: 'held', gate: 'key_concurrency', until: null }, { kind: 'in_line' }],
+    aheadInOrder: 1,
+    start: { at: expect.any(String) },
+    policy: { name: 'turns' },
+  });
+});
+
 test('status has what the leader last said', async () => {
   await bench.node({ slots: 4 });
-  await bench.scheduler({ horizonMs: 0 });
+  await leads({ horizonMs: 0, policy: inTurn });
   await operator.queues.set('mail', { keyConcurrency: 1 });
   await bench.enqueue({ count: 5, queue: 'mail', key: 'acme' });
   await bench.hint();
