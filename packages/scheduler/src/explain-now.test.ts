@@ -73,6 +73,8 @@ describe('what a tick left', () => {
     const { snapshot, laneOf: lane } = afterTick(left, { job: c, firstId: a.id, retryDueMs: null });
     expect(lane?.jobs).toEqual([a, b, c]);
     expect(snapshot.lanes).toHaveLength(2);
+    const between = { snapshot: snapshotOf([laneOf('acme', a, c)]), dispatched: [], settled: [] };
+    expect(afterTick(between, { job: b, firstId: a.id, retryDueMs: null }).laneOf?.jobs).toEqual([a, b, c]);
   });
 
   test('in a lane that is not known, something stands where its first job is', () => {
