@@ -7,7 +7,7 @@ import { jsonText } from './json.ts';
 import type { Attempts, LeaseParts } from './leases.ts';
 import { extendLeases, loggerWith, settleWith, showProgress } from './leases.ts';
 
-/** A job as its batch's handler sees it. */
+/** A job as its bundle's handler sees it. */
 export function batchJob(attempt: Attempt, payload: unknown): BatchJob {
   return {
     ...jobOf(attempt),
@@ -18,7 +18,7 @@ export function batchJob(attempt: Attempt, payload: unknown): BatchJob {
   };
 }
 
-/** The signal of a whole batch: it aborts when no job is to go on, for the reason of the last. */
+/** The signal of a whole bundle: it aborts when no job is to go on, for the reason of the last. */
 export interface BatchSignal {
   readonly signal: AbortSignal;
   /** One of its attempts was aborted. */
@@ -40,12 +40,12 @@ export function createBatchSignal(attempts: () => Attempts): BatchSignal {
   };
 }
 
-/** What a handler of batches gets beside its jobs. */
+/** What a handler of bundles gets beside its jobs. */
 export function batchContextOf(
   parts: LeaseParts,
-  batch: { readonly attempts: Attempts; readonly jobs: readonly BatchJob[]; readonly signal: AbortSignal },
+  bundle: { readonly attempts: Attempts; readonly jobs: readonly BatchJob[]; readonly signal: AbortSignal },
 ): BatchContext {
-  const { attempts, jobs, signal } = batch;
+  const { attempts, jobs, signal } = bundle;
   let log: JobLogger | undefined;
   const settled = new Set<Attempt>();
 
@@ -54,7 +54,7 @@ export function batchContextOf(
     if (some === undefined) return attempts.filter((attempt) => !settled.has(attempt));
     const chosen = attempts.filter((_attempt, index) => some.includes(jobs[index] as BatchJob));
     if (chosen.length === some.length && chosen.length > 0) return chosen;
-    throw new PgQueueError('configuration', 'ctx.transaction: jobs must be some of this batch, each once');
+    throw new PgQueueError('configuration', 'ctx.transaction: jobs must be some of this call, each once');
   };
 
   return {

@@ -50,7 +50,7 @@ test.each<[string, () => unknown, string]>([
   [
     'a Map that names others',
     () => new Map([['x', giveUp(no)]]),
-    'returned a Map that names 1 of no job of its batch',
+    'returned a Map that names 1 of no job of its bundle',
   ],
 ])('%s fails them all, since nobody knows which had failed', async (_what, make, message) => {
   const endings = await batchEndings(ids, make());

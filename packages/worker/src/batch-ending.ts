@@ -1,7 +1,7 @@
 import { isOutcome } from '@pgqueue/core';
 import type { Ending } from './ending.ts';
 
-/** Of each job of a batch how it ended, in their order, by what the handler returned ({@link BatchHandler} says what that may be). */
+/** Of each job of a bundle how it ended, in their order, by what the handler returned ({@link BatchHandler} says what that may be). */
 export async function batchEndings(
   ids: readonly string[],
   returned: unknown,
@@ -12,7 +12,7 @@ export async function batchEndings(
     const known = new Set<unknown>(ids);
     const unknown = [...byId.keys()].filter((id) => !known.has(id));
     if (unknown.length > 0) {
-      return failed(ids, `the handler returned a Map that names ${unknown.length} of no job of its batch`);
+      return failed(ids, `the handler returned a Map that names ${unknown.length} of no job of its bundle`);
     }
     return ids.map((id) => byId.get(id) ?? { kind: 'returned', value: undefined });
   }

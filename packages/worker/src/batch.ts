@@ -42,8 +42,8 @@ export async function runBatch(
     handed = fit.map(({ attempt }) => attempt);
     whole.check();
     const jobs = fit.map(({ attempt, payload }) => batchJob(attempt, payload));
-    const batch = { attempts: handed, jobs, signal: whole.signal };
-    parts.end(await endingsOf(handed, () => handler(jobs, batchContextOf(parts, batch))));
+    const bundle = { attempts: handed, jobs, signal: whole.signal };
+    parts.end(await endingsOf(handed, () => handler(jobs, batchContextOf(parts, bundle))));
   }
   for (const attempt of attempts) parts.leave(attempt);
 }

@@ -19,7 +19,7 @@ export interface LeaseParts {
   readonly onCommitted: (attempt: Attempt) => void;
 }
 
-/** What one handler call holds: the attempt of a job, or those of a batch. */
+/** What one handler call holds: the attempt of a job, or those of a bundle. */
 export type Attempts = readonly Attempt[];
 
 /** Moves the ends of the leases to `ms` from now. Those that were lost are told; false: all of them were. */

@@ -26,7 +26,7 @@ export interface NodeOptions extends Omit<DatabaseOptions, 'pool'> {
 export interface WorkerOptions extends NodeOptions {
   /** What this node can run: tasks with their handlers, each task once. */
   readonly tasks: readonly TaskHandler[];
-  /** Handlers at a time, 1 to 10,000; one that takes a batch counts once. Default 10. */
+  /** Handlers at a time, 1 to 10,000; one that takes a bundle counts once. Default 10. */
   readonly concurrency?: number;
   /** How long a stop waits for running handlers before it aborts their signals. Default 30000. */
   readonly drainMs?: number;

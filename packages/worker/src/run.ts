@@ -3,7 +3,7 @@ import type { Attempt, AttemptEvents } from './attempt.ts';
 import type { Ending } from './ending.ts';
 import type { LeaseParts } from './leases.ts';
 
-/** How an attempt ended; those of a batch are told together. */
+/** How an attempt ended; those of a bundle are told together. */
 export interface AttemptEnding {
   readonly attempt: Attempt;
   readonly ending: Ending;

@@ -12,7 +12,7 @@ export type Settled = Verdict | 'stale' | 'failed';
 
 /** Settles attempts, many with one statement: whatever gathers while one is under way goes with the next. */
 export interface Settler {
-  /** Those that are given together, the jobs of a batch, go in one statement. */
+  /** Those that are given together, the jobs of a bundle, go in one statement. */
   readonly settle: (together: readonly Ended[]) => void;
   /** Gives leases back unrun. Where that fails they wait for the node to leave, or for their end. */
   readonly release: (leases: readonly Lease[]) => void;

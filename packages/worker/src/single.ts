@@ -8,7 +8,7 @@ import { checkPayload, timeOut } from './run.ts';
 
 /**
  * Runs the jobs of a unit one after another in their one slot. Mostly that is one: the database gives a node the jobs of a bundle one
- * by one where the task's handler takes no batches.
+ * by one where the task's handler takes no bundles.
  */
 export async function runSingly(
   parts: RunParts,

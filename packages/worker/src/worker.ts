@@ -24,7 +24,7 @@ import { createTransactions } from './transaction.ts';
 /** One worker node. */
 export interface Worker {
   readonly node: string;
-  /** Slots in use: handlers that have not returned; one with a batch uses one. */
+  /** Slots in use: handlers that have not returned; one with a bundle uses one. */
   readonly running: number;
   /**
    * Checks the schema's version, registers the node and begins to claim. A database that can't be reached is tried again until

@@ -1,24 +1,24 @@
 import type { Duration } from '../duration.ts';
 import type { Handler, JobContext, JobLogger, Task, TransactionClient } from './task.ts';
 
-/** One job of a batch: its checked payload, and what `ctx.job` tells of a job that runs alone. */
+/** One job of a bundle: its checked payload, and what `ctx.job` tells of a job that runs alone. */
 export type BatchJob<Payload = unknown> = JobContext['job'] & {
   readonly payload: Payload;
-  /** Aborts when this job alone is to stop: its lease was lost, or it was cancelled; and whenever the whole batch is. */
+  /** Aborts when this job alone is to stop: its lease was lost, or it was cancelled; and whenever the whole bundle is. */
   readonly signal: AbortSignal;
 };
 
-/** What a handler of batches can do and know. */
+/** What a handler of bundles can do and know. */
 export interface BatchContext {
-  /** Aborts with a reason (see {@link AbortReason}) when no job of the batch is to go on: timed out, shutting down, all lost or cancelled. */
+  /** Aborts with a reason (see {@link AbortReason}) when no job of the bundle is to go on: timed out, shutting down, all lost or cancelled. */
   readonly signal: AbortSignal;
   /** Moves the ends of all leases to this long from now. False: every one of them was lost. Those that were lost abort their job's signal. */
   readonly extend: (by: Duration) => Promise<boolean>;
-  /** Replaces what is shown of each job while the batch runs: up to 8 KiB of JSON. False: every lease was lost. */
+  /** Replaces what is shown of each job while the bundle runs: up to 8 KiB of JSON. False: every lease was lost. */
   readonly progress: (value: unknown) => Promise<boolean>;
   readonly log: JobLogger;
   /**
-   * Runs `work` in one transaction with the settlement of the batch: its writes and *done* of every job commit together, exactly
+   * Runs `work` in one transaction with the settlement of the bundle: its writes and *done* of every job commit together, exactly
    * once. Throws, and rolls back, when the lease of any of them was lost: `work` may have written for that one, too. Begin again
    * with the others by naming them in `jobs`. What the handler returns is ignored for jobs that were settled so.
    */
@@ -73,8 +73,8 @@ export function implement<Input, Output, Result>(
 }
 
 /**
- * Joins a task with a handler of batches: one call takes what the policy's `coalesce` has put together, in the order of dispatch. It
- * uses one of the node's slots. A job that was scheduled alone comes as a batch of one.
+ * Joins a task with a handler of bundles: one call takes what the policy's `coalesce` has put together, in the order of dispatch. It
+ * uses one of the node's slots. A job that was scheduled alone comes as a list of one.
  */
 export function implementBatch<Input, Output, Result>(
   task: Task<Input, Output>,
