@@ -112,7 +112,7 @@ as $$
 $$;
 
 -- The first few waiting jobs of lanes (a queue's keys): of a page of p_keys lanes behind (p_queue, p_key), wrapping around; of the lanes
--- named in p_lane_queues and p_lane_keys; and of those in which a job with an id from p_from to p_to waits (ids are made in the order
+-- named in p_lane_queues and p_lane_keys, p_lane_depths of each at least; and of those in which a job with an id from p_from to p_to waits (ids are made in the order
 -- of time: new work is seen at once, however many lanes there are). Every lane that was looked at gives a row, with a null id where
 -- nothing of it waits without a work item. Paused queues are passed over, unless one of their lanes is named.
 -- wanted: how many jobs were looked for; p_want are shared out over the page. p_starts {"queue": {"key": [priority, seq]}}: of these lanes,
@@ -120,7 +120,7 @@ $$;
 -- row_version is the row's xmin: dispatch refuses a job that was changed since.
 -- Plans: queue_waiting for the walk over lanes and the heads; work_queue_id by a scalar subquery, which can only be looked up.
 create function look(p_queue text, p_key text, p_keys integer, p_want integer, p_starts jsonb, p_lookahead integer,
-                     p_lane_queues text[], p_lane_keys text[], p_depth integer, p_from uuid, p_to uuid)
+                     p_lane_queues text[], p_lane_keys text[], p_lane_depths integer[], p_from uuid, p_to uuid)
   returns table (n bigint, queue text, key text, paged boolean, ahead boolean, wanted integer, retry_due_ms float8, id uuid, seq bigint,
                  priority integer, task text, version integer, row_version text, created_ms float8, expires_ms float8,
                  tries smallint, attributes jsonb)
@@ -176,9 +176,9 @@ begin
     select u.queue, u.key, u.n from upto u where u.queue <> all (v_paused) and u.n <= p_keys
   ),
   named as materialized (
-    select x.queue, x.key from unnest(p_lane_queues, p_lane_keys) as x (queue, key)
+    select x.queue, x.key, x.depth from unnest(p_lane_queues, p_lane_keys, p_lane_depths) as x (queue, key, depth)
     union all
-    (select q.queue, q.key from queue q
+    (select q.queue, q.key, 1 from queue q
      where q.id between p_from and p_to and q.queue <> all (v_paused)
        and coalesce(q.run_after, '-infinity') = '-infinity' order by q.id desc limit 2000)
   ),
@@ -190,7 +190,7 @@ begin
     from (
       select p.queue, p.key, true as paged, p.n, (select of_lane from depth) as wanted from page p
       union all
-      select named.queue, named.key, false, null, greatest(p_depth, (select of_lane from depth)) from named) x
+      select named.queue, named.key, false, null, greatest(named.depth, (select of_lane from depth)) from named) x
     group by 1, 2
   ),
   parts as materialized (

@@ -209,7 +209,7 @@ $$;
 -- is kept: a statement around the three would be planned anew at every tick, which took a third of a small tick's time. Stable, so that
 -- everything in it sees the one snapshot of the statement that calls it.
 create function tick(p_settled boolean, p_due boolean, p_questions_after bigint, p_queue text, p_key text, p_keys integer,
-                     p_want integer, p_starts jsonb, p_lookahead integer, p_lane_queues text[], p_lane_keys text[], p_depth integer,
+                     p_want integer, p_starts jsonb, p_lookahead integer, p_lane_queues text[], p_lane_keys text[], p_lane_depths integer[],
                      p_from uuid, p_to uuid)
   returns table (state jsonb, due jsonb, questions jsonb, queue text, key text, paged boolean, ahead boolean, wanted integer,
                  retry_due_ms float8, id uuid, seq float8, priority integer, task text, version integer, row_version text,
@@ -228,6 +228,6 @@ begin
   return query
     select null::jsonb, null::jsonb, null::jsonb, l.queue, l.key, l.paged, l.ahead, l.wanted, l.retry_due_ms, l.id, l.seq::float8,
            l.priority, l.task, l.version, l.row_version, l.created_ms, l.expires_ms, l.tries, l.attributes
-    from look(p_queue, p_key, p_keys, p_want, p_starts, p_lookahead, p_lane_queues, p_lane_keys, p_depth, p_from, p_to) l;
+    from look(p_queue, p_key, p_keys, p_want, p_starts, p_lookahead, p_lane_queues, p_lane_keys, p_lane_depths, p_from, p_to) l;
 end
 $$;

@@ -27,7 +27,6 @@ const look = (over: Partial<TickInput> = {}): Promise<TickRead> =>
     starts: {},
     lookahead: 1,
     lanes: [],
-    depth: 1,
     created: null,
     settled: false,
     due: false,
@@ -76,17 +75,16 @@ describe('look', () => {
       keys: 3,
       want: 6,
       lanes: [
-        { queue: 'q', key: '2' },
-        { queue: 'q', key: '4' },
+        { queue: 'q', key: '2', depth: 5 },
+        { queue: 'q', key: '4', depth: 3 },
       ],
-      depth: 5,
     });
     const counts = Map.groupBy(rows, ({ key }) => key);
     expect([...counts].map(([key, jobs]) => [key, jobs.length, jobs[0]?.paged, jobs[0]?.wanted])).toEqual([
       ['1', 2, true, 2],
       ['2', 5, true, 5],
       ['3', 2, true, 2],
-      ['4', 5, false, 5],
+      ['4', 3, false, 3],
     ]);
     const third = counts.get('2')?.[2];
     const on = await look({ starts: { q: { 2: [0, third?.seq ?? 0] } }, lookahead: 2, want: 1 });

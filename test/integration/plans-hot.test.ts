@@ -45,7 +45,7 @@ const statements: Readonly<Record<string, readonly [string, readonly unknown[]]>
   ],
   tick_state: ['select pgqueue.tick_state(true)', []],
   look: [
-    `select * from pgqueue.look('q0', 'k5', 200, 500, '{"q0": {"k3": [0, 5000]}}', 100, array['q0', 'q1'], array['k1', 'k2'], 20,
+    `select * from pgqueue.look('q0', 'k5', 200, 500, '{"q0": {"k3": [0, 5000]}}', 100, array['q0', 'q1'], array['k1', 'k2'], array[20, 5],
        '00000000-0000-7000-8000-000000000000', 'ffffffff-ffff-7fff-bfff-ffffffffffff')`,
     [],
   ],

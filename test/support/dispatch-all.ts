@@ -16,7 +16,6 @@ export async function dispatchAll(database: Database, pool = 'default'): Promise
       starts: {},
       lookahead: 1,
       lanes: [],
-      depth: 1,
       created: null,
       settled: false,
       due: false,

@@ -1,4 +1,4 @@
-import type { LaneRow } from '@pgqueue/postgres';
+import type { LaneId, LaneRow } from '@pgqueue/postgres';
 import { expect, test } from 'vitest';
 import type { View } from './view.ts';
 import { createView } from './view.ts';
@@ -33,7 +33,7 @@ test('lanes that fit into a page are all there is', () => {
   const view = createView();
   view.see([row('a', 1), row('a', 2), row('b', 3), row('c', null)], 10);
   expect(shown(view)).toEqual(['a:2+', 'b:1']);
-  expect(view.ask(1, [])).toEqual({ after: { queue: '', key: '' }, lanes: [], depth: 4, created: null });
+  expect(view.ask(1, [])).toEqual({ after: { queue: '', key: '' }, lanes: [], created: null });
   view.see([row('b', 3)], 10);
   expect(shown(view)).toEqual(['b:1']);
   expect(view.find('a1')).toBeUndefined();
@@ -68,12 +68,41 @@ test('a lane is read out of turn when its known jobs are used up, when a job was
   );
   expect(shown(view)).toEqual(['a:0+', 'b:1+ old', 'd:1+']);
   view.want([['1:qd', 50]]);
-  const { lanes, depth } = view.ask(1, [{ queue: 'q', key: 'z' }]);
-  expect(lanes.map(({ key }) => key)).toEqual(['z', 'a', 'b', 'd']);
-  expect(depth).toBe(50);
-  expect(view.ask(2, []).lanes).toEqual([]);
+  const asked = (lanes: readonly LaneId[] = []) =>
+    view.ask(1, lanes).lanes.map(({ key, depth }) => `${key} ${depth}`);
+  expect(asked([{ queue: 'q', key: 'z' }])).toEqual(['z 4', 'a 4', 'b 4', 'd 50']);
+  expect(asked()).toEqual(['d 50']);
   view.see([row('a', null, { paged: false }), ...['x', 'y', 'z', 'zz'].map((key) => row(key, 9))], 4);
   expect(shown(view)).toEqual(['b:1+ old', 'd:1+ old', 'x:1', 'y:1', 'z:1', 'zz:1']);
+});
+
+test('a lane that used up what was known of it is read as deep as it needs, and less deep again when it does not', () => {
+  const view = createView();
+  const read = (count: number): void =>
+    view.see(
+      Array.from({ length: count }, (_, seq) => row('a', seq, { wanted: count })),
+      10,
+    );
+  const take = (count: number): void => {
+    const ids = Array.from({ length: count }, (_, seq) => `a${seq}`);
+    view.wrote(ids, new Map(ids.map((id, at) => [id, at])));
+  };
+  const asked = () => view.ask(1, []).lanes.map(({ depth }) => depth);
+  read(16);
+  take(16);
+  view.want([['1:qa', 32]]);
+  expect(asked()).toEqual([32]);
+  read(32);
+  take(20);
+  expect(asked()).toEqual([32]);
+  read(32);
+  take(5);
+  expect(asked()).toEqual([16]);
+  for (const depth of [8, undefined]) {
+    read(16);
+    take(1);
+    expect(asked()).toEqual(depth === undefined ? [] : [depth]);
+  }
 });
 
 test('of jobs that were looked at further on, none is there twice, and they say nothing of whether more wait', () => {

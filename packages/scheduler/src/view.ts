@@ -15,10 +15,7 @@ export interface KnownJob extends Candidate {
  */
 export interface View {
   /** What the next tick asks for. `lanes`: to be looked at beside those that it asks for itself. */
-  readonly ask: (
-    nowMs: number,
-    lanes: readonly LaneId[],
-  ) => Pick<TickInput, 'after' | 'lanes' | 'created' | 'depth'>;
+  readonly ask: (nowMs: number, lanes: readonly LaneId[]) => Pick<TickInput, 'after' | 'lanes' | 'created'>;
   readonly see: (rows: readonly LaneRow[], keys: number) => void;
   readonly lanes: () => readonly Lane[];
   readonly find: (id: string) => KnownJob | undefined;
@@ -40,8 +37,9 @@ interface Known extends LaneId {
 const lanesMax = 20_000;
 /** Lanes that one tick reads out of turn, at most. */
 const namedMax = 1_000;
-/** Jobs read in such a lane, unless a plan needs more. */
+/** Jobs read in such a lane, unless a plan needs more; and at most. */
 const depthMin = 4;
+const depthMax = 1_000;
 /** A job is visible so long after its id was made, usually; and clocks of producers differ by so much. */
 const commitMs = 200;
 
@@ -53,6 +51,8 @@ interface Memory {
   readonly byId: Map<string, KnownJob>;
   /** By lane name: how many of its jobs. */
   readonly wanted: Map<string, number>;
+  /** The same of lanes that use up more than their part of a page, tick by tick. */
+  readonly deep: Map<string, number>;
   after: LaneId;
   whole: boolean;
   probedMs: number | null;
@@ -63,30 +63,34 @@ export function createView(): View {
     known: new Map(),
     byId: new Map(),
     wanted: new Map(),
+    deep: new Map(),
     after: start,
     whole: true,
     probedMs: null,
   };
-  const { known, byId, wanted } = memory;
+  const { known, byId, wanted, deep } = memory;
   return {
     ask: (nowMs, extra) => {
       const { after, whole, probedMs } = memory;
       memory.probedMs = nowMs;
       const created =
         whole || probedMs === null ? null : { fromMs: probedMs - commitMs, toMs: nowMs + commitMs };
-      return { after, created, ...takeWanted(memory, extra) };
+      return { after, created, lanes: takeWanted(memory, extra) };
     },
     see: (rows, keys) => see(memory, rows, keys),
     lanes: () => [...known.values()].map(({ lane }) => lane),
     find: (id) => byId.get(id),
     wrote: (planned, written) => {
-      for (const [name, refused] of leave(memory, planned, written)) settle(memory, name, refused);
+      for (const [name, left] of leave(memory, planned, written)) settle(memory, name, left);
     },
     want: (lanes) => {
-      for (const [name, jobs] of lanes) wanted.set(name, Math.max(jobs, wanted.get(name) ?? 0));
+      for (const [name, jobs] of lanes) {
+        wanted.set(name, Math.max(jobs, wanted.get(name) ?? 0));
+        if (jobs > depthMin) deep.set(name, Math.min(depthMax, Math.max(jobs, deep.get(name) ?? 0)));
+      }
     },
     reset: () => {
-      for (const map of [known, byId, wanted]) map.clear();
+      for (const map of [known, byId, wanted, deep]) map.clear();
       [memory.after, memory.whole, memory.probedMs] = [start, true, null];
     },
   };
@@ -103,21 +107,20 @@ function put({ known, byId }: Memory, entry: Omit<Known, 'lane'>, fresh: boolean
   for (const job of jobs) byId.set(job.id, job);
 }
 
-function takeWanted(
-  { known, wanted }: Memory,
-  extra: readonly LaneId[],
-): { readonly lanes: readonly LaneId[]; readonly depth: number } {
-  const named = new Map(extra.map((lane) => [laneName(lane), lane]));
-  let depth = depthMin;
-  for (const [name, jobs] of wanted) {
-    if (named.size >= namedMax) break;
-    wanted.delete(name);
-    const lane = known.get(name);
-    if (lane === undefined) continue;
-    named.set(name, { queue: lane.queue, key: lane.key });
-    depth = Math.max(depth, jobs);
-  }
-  return { lanes: [...named.values()], depth };
+function takeWanted({ known, wanted, deep }: Memory, extra: readonly LaneId[]): TickInput['lanes'] {
+  const named = new Map(extra.map((lane) => [laneName(lane), { ...lane, depth: depthMin }]));
+  const name = (lanes: ReadonlyMap<string, number>): void => {
+    for (const [lane, jobs] of lanes) {
+      const depth = Math.max(jobs, named.get(lane)?.depth ?? 0);
+      const entry = known.get(lane);
+      if (named.size >= namedMax && !named.has(lane)) break;
+      wanted.delete(lane);
+      if (entry !== undefined) named.set(lane, { queue: entry.queue, key: entry.key, depth });
+    }
+  };
+  name(wanted);
+  name(deep);
+  return [...named.values()];
 }
 
 function see(memory: Memory, rows: readonly LaneRow[], keys: number): void {
@@ -138,6 +141,7 @@ function see(memory: Memory, rows: readonly LaneRow[], keys: number): void {
     put(memory, { queue, key, jobs, more: front >= wanted, retryDueMs }, true);
   }
   const last = paged.at(-1)?.[0];
+  for (const name of memory.deep.keys()) if (!known.has(name)) memory.deep.delete(name);
   memory.after = memory.whole || last === undefined ? start : { queue: last.queue, key: last.key };
   for (const name of known.keys()) {
     if (known.size <= lanesMax) break;
@@ -145,33 +149,48 @@ function see(memory: Memory, rows: readonly LaneRow[], keys: number): void {
   }
 }
 
-/** Takes the planned jobs out. Returns their lanes, and whether one of its jobs was refused. */
+/** What left a lane. */
+interface Left {
+  jobs: number;
+  /** One of its jobs was refused. */
+  refused: boolean;
+}
+
+/** Takes the planned jobs out. Returns their lanes. */
 function leave(
   { byId }: Memory,
   planned: Iterable<string>,
   written: ReadonlyMap<string, number>,
-): ReadonlyMap<string, boolean> {
-  const touched = new Map<string, boolean>();
+): ReadonlyMap<string, Left> {
+  const touched = new Map<string, Left>();
   for (const id of planned) {
     const job = byId.get(id);
     if (job === undefined) continue;
     const name = laneName(job);
-    touched.set(name, touched.get(name) === true || !written.has(id));
+    const left = touched.get(name) ?? { jobs: 0, refused: false };
+    left.jobs += 1;
+    left.refused ||= !written.has(id);
+    touched.set(name, left);
     byId.delete(id);
   }
   return touched;
 }
 
 /** A lane of which jobs have left. */
-function settle(memory: Memory, name: string, refused: boolean): void {
-  const entry = memory.known.get(name);
+function settle(memory: Memory, name: string, left: Left): void {
+  const { known, byId, wanted, deep } = memory;
+  const entry = known.get(name);
   if (entry === undefined) return;
-  const jobs = entry.jobs.filter(({ id }) => memory.byId.has(id));
+  const jobs = entry.jobs.filter(({ id }) => byId.has(id));
   const usedUp = jobs.length === 0 && entry.more;
-  if (jobs.length === 0 && !entry.more && !refused) forget(memory, name);
+  if (jobs.length === 0 && !entry.more && !left.refused) forget(memory, name);
   // a job that was refused still waits: what is behind it is not the first
-  else put(memory, { ...entry, jobs }, entry.lane.fresh && !refused);
-  if (refused || usedUp) memory.wanted.set(name, Math.max(depthMin, entry.jobs.length));
+  else put(memory, { ...entry, jobs }, entry.lane.fresh && !left.refused);
+  if (left.refused || usedUp) wanted.set(name, Math.max(depthMin, entry.jobs.length));
+  const depth = deep.get(name);
+  if (depth === undefined || usedUp || left.jobs * 4 > depth) return;
+  if (depth <= 2 * depthMin) deep.delete(name);
+  else deep.set(name, Math.floor(depth / 2));
 }
 
 /** Once each: the first jobs of a lane may have come up to those that were looked at behind them. */

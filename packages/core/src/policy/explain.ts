@@ -51,13 +51,20 @@ function countAhead({ order }: Parts, asked: Parameters<typeof explainWith>[1]):
   const heads = createHeads();
   try {
     const open = order.open(snapshot, state[order.name] ?? order.initial ?? null, heads);
-    for (let ahead = 0; ; ahead += 1) {
+    let ahead = 0;
+    for (;;) {
       const lane = open.next();
       const head = lane === undefined ? undefined : heads.of(lane);
       if (lane === undefined || head === undefined) return null;
       if (head.id === job.id) return ahead;
+      if (heads.unknown(lane)) {
+        heads.close(lane);
+        open.passed(lane, head);
+        continue;
+      }
       heads.take(lane, head);
       open.taken(lane, head);
+      ahead += 1;
     }
   } catch {
     return null;

@@ -11,13 +11,17 @@ export interface MovingHeads extends Heads {
   /** The head and what is behind it. */
   readonly rest: (lane: Lane) => readonly Candidate[];
   readonly left: (lane: Lane) => number;
+  /** Whether the head stands for jobs that wait and are not known: all that were known of the lane went. */
+  readonly unknown: (lane: Lane) => boolean;
 }
 
 export function createHeads(): MovingHeads {
   const places = new Map<Lane, number>();
   // jobs that went from behind the head: the others of a bundle
   const gone = new Set<Candidate>();
-  const of = (lane: Lane): Candidate | undefined => {
+  // the last job that went, of lanes of which more wait: what comes next is taken to be like it, as long as no lane's turn depends on it
+  const last = new Map<Lane, Candidate>();
+  const known = (lane: Lane): Candidate | undefined => {
     let place = places.get(lane) ?? 0;
     let job = lane.jobs[place];
     if (job === undefined || gone.size === 0) return job;
@@ -28,8 +32,9 @@ export function createHeads(): MovingHeads {
     places.set(lane, place);
     return job;
   };
+  const of = (lane: Lane): Candidate | undefined => known(lane) ?? last.get(lane);
   const pass = (lane: Lane): void => {
-    if (of(lane) !== undefined) places.set(lane, (places.get(lane) ?? 0) + 1);
+    if (known(lane) !== undefined) places.set(lane, (places.get(lane) ?? 0) + 1);
   };
   const rest = (lane: Lane): readonly Candidate[] => {
     const jobs = lane.jobs.slice(places.get(lane) ?? 0);
@@ -39,12 +44,15 @@ export function createHeads(): MovingHeads {
     of,
     pass,
     take: (lane, job) => {
-      if (of(lane) === job) pass(lane);
+      if (known(lane) === job) pass(lane);
       else gone.add(job);
+      if (lane.more && known(lane) === undefined) last.set(lane, job);
     },
     close: (lane) => {
       places.set(lane, lane.jobs.length);
+      last.delete(lane);
     },
+    unknown: (lane) => known(lane) === undefined && last.has(lane),
     rest,
     left: (lane) => (gone.size === 0 ? lane.jobs.length - (places.get(lane) ?? 0) : rest(lane).length),
   };

@@ -7,8 +7,8 @@ import { compareText, laneName } from './snapshot.ts';
 export interface Held {
   readonly job: (job: Candidate, reason: string) => void;
   readonly lane: (lane: Lane, reason: string, jobs: number) => void;
-  /** All that was neither counted nor gone. */
-  readonly rest: (reason: string, heads: MovingHeads) => void;
+  /** All that was neither counted nor gone; undefined: not of this lane. */
+  readonly rest: (heads: MovingHeads, reasonOf: (lane: Lane) => string | undefined) => void;
   readonly counts: () => HeldCounts;
   readonly reasons: ReadonlyMap<string, string>;
   /** By {@link laneName}. */
@@ -34,8 +34,11 @@ export function countHeld(snapshot: Snapshot): Held {
       if (reason !== 'no_free_slot') lanes.set(laneName(lane), reason);
       add(lane.queue, reason, jobs);
     },
-    rest: (reason, heads) => {
-      for (const lane of snapshot.lanes) add(lane.queue, reason, heads.left(lane));
+    rest: (heads, reasonOf) => {
+      for (const lane of snapshot.lanes) {
+        const reason = reasonOf(lane);
+        if (reason !== undefined) add(lane.queue, reason, heads.left(lane));
+      }
     },
     counts: () => byName(counts, (own) => byName(own, (count) => count)),
     reasons,

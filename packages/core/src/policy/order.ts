@@ -36,10 +36,12 @@ export interface Heads {
 export interface OpenOrder<State extends Json = Json> {
   /** The lane whose head should go next; undefined: no lane has one. Asked again without `taken` or `passed` it says the same. */
   readonly next: () => Lane | undefined;
-  /** A job of the lane goes; the lane's head has moved on. Also told of jobs that join its bundle. */
-  readonly taken: (lane: Lane, job: Candidate) => void;
+  /** A job of the lane goes; the lane's head has moved on. `member`: it joins the bundle of the job before it, and takes no slot. */
+  readonly taken: (lane: Lane, job: Candidate, member?: boolean) => void;
   /** A gate holds the lane's head; it has moved on, or is gone. */
   readonly passed: (lane: Lane, job: Candidate) => void;
+  /** No job finds a place in that pool any more in this plan: its lanes need not be offered. Where there is none, each is passed. */
+  readonly full?: (pool: string) => void;
   /** After the plan. */
   readonly state?: () => State;
   /** What it forecasts (missed deadlines), for status: counts by name. */

@@ -26,6 +26,10 @@ interface Making {
   readonly held: ReturnType<typeof countHeld>;
   /** Pools whose first job that could go did not outrank what they have ready. */
   readonly recallAsked: Set<string>;
+  /** Pools without a free slot, of which the order offers no more lanes. */
+  readonly full: Set<string>;
+  /** By queue. */
+  readonly poolOf: (queue: string) => string;
   /** Lanes of which a bundle needs to see more jobs. */
   readonly deepen: Map<string, number>;
   nextMs: number | null;
@@ -43,7 +47,7 @@ export function planWith(
 ): Plan {
   const { state, faults, watch } = options;
   const heads = createHeads();
-  const known = new Set(snapshot.lanes);
+  const isKnown = createKnown(snapshot);
   const { order: part } = parts;
   if (watch !== undefined) [watch.part, watch.job] = [part.name, null];
   const making: Making = {
@@ -57,35 +61,81 @@ export function planWith(
     dispatch: [],
     held: countHeld(snapshot),
     recallAsked: new Set(),
+    full: new Set(),
+    poolOf: createPoolOf(snapshot),
     deepen: new Map(),
     nextMs: null,
   };
+  if (!parts.recall) for (const pool of Object.keys(snapshot.pools)) closeIfFull(making, pool);
+  let stopped: string | undefined;
   for (;;) {
-    if (making.dispatch.length >= snapshot.batchMax) {
-      making.held.rest('batch_full', heads);
-      break;
-    }
-    if (watch?.late() === true) {
-      making.held.rest('out_of_time', heads);
-      break;
-    }
+    if (making.dispatch.length >= snapshot.batchMax) stopped = 'batch_full';
+    else if (watch?.late() === true) stopped = 'out_of_time';
+    if (stopped !== undefined) break;
     const lane = making.order.next();
     const job = lane === undefined ? undefined : heads.of(lane);
     if (lane === undefined || job === undefined) break;
-    if (!known.has(lane)) throw new Error(`order ${part.name} chose a lane that is not in the snapshot`);
+    if (!isKnown(lane)) throw new Error(`order ${part.name} chose a lane that is not in the snapshot`);
+    if (heads.unknown(lane)) {
+      if (closeUnknown(making, lane, job)) continue;
+      stopped = 'batch_full';
+      break;
+    }
     const recall = consider(making, lane, job);
     if (recall !== undefined) return { dispatch: [], held: {}, state, recall };
   }
+  making.held.rest(heads, (lane) => (making.full.has(making.poolOf(lane.queue)) ? 'no_free_slot' : stopped));
   return finish(making, state, faults);
+}
+
+/**
+ * All known jobs of a lane went, and it would be its turn again. Where one like the last could go, nothing is decided before more of it is
+ * read, at once, with the next tick: others would get more than their share.
+ */
+function closeUnknown(making: Making, lane: Lane, last: Candidate): boolean {
+  if (making.slots.left(making.poolOf(lane.queue)) === 0) {
+    closeLane(making, lane, 'no_free_slot');
+    return true;
+  }
+  const { verdict, gate } = making.gates.judge(last, lane, false);
+  if (verdict !== 'admit') {
+    closeLane(making, lane, gate);
+    return true;
+  }
+  making.deepen.set(laneName(lane), 2 * lane.jobs.length);
+  return false;
+}
+
+/** Whether a lane is one of the snapshot's. */
+function createKnown({ lanes }: Snapshot): (lane: Lane) => boolean {
+  let known: ReadonlySet<Lane> | undefined;
+  return (lane) => (known ??= new Set(lanes)).has(lane);
+}
+
+function createPoolOf(snapshot: Snapshot): (queue: string) => string {
+  const pools = new Map<string, string>();
+  return (queue) => {
+    const pool = pools.get(queue) ?? poolOf(snapshot, queue);
+    pools.set(queue, pool);
+    return pool;
+  };
+}
+
+/** Where no place is left, the order need not go through all lanes to hear it of each. */
+function closeIfFull({ slots, order, full }: Making, pool: string): boolean {
+  if (order.full === undefined || full.has(pool) || slots.left(pool) > 0) return false;
+  full.add(pool);
+  order.full(pool);
+  return true;
 }
 
 /** Takes the head of a lane, or passes it. Returns what is to be recalled first, if anything. */
 function consider(making: Making, lane: Lane, job: Candidate): readonly string[] | undefined {
   const { slots, gates, heads, order, held, snapshot } = making;
-  const pool = poolOf(snapshot, lane.queue);
+  const pool = making.poolOf(lane.queue);
   const asksRecall = making.parts.recall && !making.recallAsked.has(pool);
   if (slots.left(pool) === 0 && !asksRecall && own(snapshot.pools, pool) !== undefined) {
-    return closeLane(making, lane, 'no_free_slot');
+    return closeIfFull(making, pool) ? undefined : closeLane(making, lane, 'no_free_slot');
   }
   const fit = slots.fit(pool, job);
   if (fit === 'no_capable_node' || (fit === 'no_free_slot' && !asksRecall)) {
@@ -171,7 +221,7 @@ function take(
     gates.take(member, lane, true);
     heads.take(lane, member);
     dispatch.push({ id: member.id, pool, ...bundle });
-    order.taken(lane, member);
+    order.taken(lane, member, true);
   }
 }
 

@@ -21,10 +21,8 @@ export interface TickInput {
   readonly starts: Readonly<Record<string, Readonly<Record<string, readonly [number, number]>>>>;
   /** How many of them. */
   readonly lookahead: number;
-  /** Lanes to look at beside the page. */
-  readonly lanes: readonly LaneId[];
-  /** Jobs looked at in those. */
-  readonly depth: number;
+  /** Lanes to look at, in the page or beside it, and how many jobs of each at least. */
+  readonly lanes: readonly (LaneId & { readonly depth: number })[];
   /** Lanes, too, in which a job waits whose id was made in this span of Unix milliseconds; null: none. */
   readonly created: { readonly fromMs: number; readonly toMs: number } | null;
   /** Whether to read the ended attempts. */
@@ -125,7 +123,7 @@ export async function readTick(target: Target, input: TickInput): Promise<TickRe
       input.lookahead,
       input.lanes.map(({ queue }) => queue),
       input.lanes.map(({ key }) => key),
-      input.depth,
+      input.lanes.map(({ depth }) => depth),
       ...idSpan(input.created),
     ],
   );
