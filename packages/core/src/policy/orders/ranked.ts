@@ -8,15 +8,21 @@ export interface Ranking {
   readonly name: string;
   /** Smaller goes first. `taken`: how many jobs of its lane the plan has taken already. Not NaN. */
   readonly rank: (job: Candidate, snapshot: Snapshot, taken: number) => number;
+  /**
+   * A job lends its rank to those that stand before it in its lane, which must go before it: else a job that waits behind them
+   * would wait for as long as they do. Then `rank` is asked of every visible job, once, with `taken` 0. Default false.
+   */
+  readonly lends?: boolean;
   readonly outranks?: (job: JobFacts, other: JobFacts, nowMs: number) => boolean;
 }
 
 /** The lane whose head has the smallest rank goes first; of equal ones, that of the job enqueued first. Keeps no state. */
-export function ranked({ name, rank, outranks }: Ranking): Order {
+export function ranked(ranking: Ranking): Order {
+  const { name, outranks } = ranking;
   return {
     name,
     ...(outranks === undefined ? {} : { outranks }),
-    open: (snapshot, _state, heads) => openRanked(rank, snapshot, heads),
+    open: (snapshot, _state, heads) => openRanked(ranking, snapshot, heads),
   };
 }
 
@@ -32,10 +38,23 @@ function before(a: Entry, b: Entry): boolean {
   return a.head.seq !== b.head.seq ? a.head.seq < b.head.seq : compareText(a.head.id, b.head.id) < 0;
 }
 
-function openRanked(rank: Ranking['rank'], snapshot: Snapshot, heads: Heads): OpenOrder {
+/** @throws {Error} for a rank that is no number: it would make the order depend on chance */
+function checked({ name, rank }: Ranking, snapshot: Snapshot): (job: Candidate, taken: number) => number {
+  return (job, taken) => {
+    const value = rank(job, snapshot, taken);
+    if (typeof value === 'number' && !Number.isNaN(value)) return value;
+    throw new Error(`order ${name} has no number for job ${job.id}`);
+  };
+}
+
+/** A ranking during one plan. */
+export function openRanked(ranking: Ranking, snapshot: Snapshot, heads: Heads): OpenOrder {
+  const rank = checked(ranking, snapshot);
+  const lent = ranking.lends === true ? lending(rank) : undefined;
   const entryOf = (lane: Lane, taken: number): Entry | undefined => {
     const head = heads.of(lane);
-    return head === undefined ? undefined : { lane, head, taken, rank: rank(head, snapshot, taken) };
+    if (head === undefined) return undefined;
+    return { lane, head, taken, rank: lent?.(lane, head) ?? rank(head, taken) };
   };
   const heap = createHeap(
     snapshot.lanes.flatMap((lane) => entryOf(lane, 0) ?? []),
@@ -59,6 +78,28 @@ function openRanked(rank: Ranking['rank'], snapshot: Snapshot, heads: Heads): Op
     },
     taken: (lane) => moved(lane, 1),
     passed: (lane) => moved(lane, 0),
+  };
+}
+
+/** The smallest rank of a lane's head and all that stands behind it. */
+function lending(
+  rank: (job: Candidate, taken: number) => number,
+): (lane: Lane, head: Candidate) => number | undefined {
+  const lanes = new Map<Lane, ReadonlyMap<Candidate, number>>();
+  const smallest = (lane: Lane): ReadonlyMap<Candidate, number> => {
+    const ranks = new Map<Candidate, number>();
+    let least = Infinity;
+    for (const job of lane.jobs.toReversed()) {
+      least = Math.min(least, rank(job, 0));
+      ranks.set(job, least);
+    }
+    return ranks;
+  };
+  return (lane, head) => {
+    if (lane.jobs.length === 1) return undefined;
+    const ranks = lanes.get(lane) ?? smallest(lane);
+    lanes.set(lane, ranks);
+    return ranks.get(head);
   };
 }
 

@@ -1,0 +1,27 @@
+import type { Order } from '../order.ts';
+import type { JobFacts, Snapshot } from '../snapshot.ts';
+import type { Candidate } from '../snapshot.ts';
+import { ranked } from './ranked.ts';
+
+export interface Scoring {
+  readonly name: string;
+  /**
+   * The larger, the earlier. May read all of the snapshot (what was prepared, what is in flight), and must depend on nothing else. One that throws or
+   * is no number replaces the order by {@link turns} for that plan, and is reported.
+   */
+  readonly score: (job: Candidate, snapshot: Snapshot) => number;
+  /** For `recall`. Default: no job outranks another. */
+  readonly outranks?: (job: JobFacts, other: JobFacts, nowMs: number) => boolean;
+}
+
+/**
+ * By a score of your own; of equal ones, the job enqueued first. Only the first jobs of each key are asked about, in their order within it.
+ * Starvation is up to the score: one that grows with `snapshot.nowMs - job.createdMs`, without bound, rules it out.
+ */
+export function byScore({ name, score, outranks }: Scoring): Order {
+  return ranked({
+    name,
+    rank: (job, snapshot) => -score(job, snapshot),
+    ...(outranks === undefined ? {} : { outranks }),
+  });
+}

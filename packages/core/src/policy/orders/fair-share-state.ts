@@ -1,0 +1,80 @@
+import type { Json } from '../../job/job.ts';
+import type { Written } from '../policy.ts';
+import type { Runtimes } from './runtimes.ts';
+import { noRuntimes, restoreRuntimes } from './runtimes.ts';
+import type { Charge, Decay, Shares } from './shares.ts';
+import { charged, restoreShares } from './shares.ts';
+
+/** What fair share keeps: plain JSON. */
+export type FairShareState = {
+  /** What costs are counted in. A state in another unit, or of another number of levels, is not taken over. */
+  readonly unit: 'jobs' | 'cost' | 'time';
+  readonly levels: number;
+  /** By the name of the pool. */
+  readonly pools: { readonly [pool: string]: Shares | null };
+  readonly runtimes: Runtimes;
+  /** What the last plan charged, until it is known what of it was written. */
+  readonly unsure: readonly Unsure[];
+};
+
+export type Unsure = {
+  readonly id: string;
+  readonly pool: string;
+  readonly path: readonly string[];
+  readonly amounts: readonly number[];
+};
+
+export function noState({ unit, levels }: Pick<FairShareState, 'unit' | 'levels'>): FairShareState {
+  return { unit, levels, pools: {}, runtimes: noRuntimes, unsure: [] };
+}
+
+/** What can be used of a state that another leader saved. */
+export function restoreState(saved: Json, like: FairShareState): FairShareState {
+  const { unit, levels, pools, runtimes, unsure } = asRecord(saved);
+  const known = { ...like, runtimes: restoreRuntimes(runtimes) };
+  if (unit !== like.unit || levels !== like.levels || typeof pools !== 'object' || pools === null)
+    return known;
+  const restored = Object.entries(pools).map(
+    ([pool, shares]) => [pool, restoreShares(shares, levels)] as const,
+  );
+  return {
+    ...known,
+    pools: Object.fromEntries(restored),
+    unsure: Array.isArray(unsure) ? unsure.filter(isUnsure) : [],
+  };
+}
+
+function asRecord(value: unknown): Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null ? { ...value } : {};
+}
+
+function isUnsure(value: unknown): value is Unsure {
+  const { id, pool, path, amounts } = asRecord(value);
+  return typeof id === 'string' && typeof pool === 'string' && Array.isArray(path) && Array.isArray(amounts);
+}
+
+/** Adds charges to the shares of their pools. */
+export function withCharges(
+  pools: FairShareState['pools'],
+  charges: readonly (Charge & { readonly pool: string })[],
+  decay: Decay,
+): FairShareState['pools'] {
+  if (charges.length === 0) return pools;
+  const changed = new Map(Object.entries(pools));
+  for (const [pool, own] of Map.groupBy(charges, ({ pool: name }) => name)) {
+    changed.set(pool, charged(changed.get(pool) ?? null, own, { decay }));
+  }
+  return Object.fromEntries(changed);
+}
+
+/** Gives back what was charged for jobs that were not written. */
+export function afterWrite(
+  state: FairShareState,
+  { ids, atMs }: Written,
+  halfLifeMs: number | null,
+): FairShareState {
+  if (state.unsure.length === 0) return state;
+  const lost = state.unsure.filter(({ id }) => !ids.has(id));
+  const back = lost.map((charge) => ({ ...charge, amounts: charge.amounts.map((amount) => -amount) }));
+  return { ...state, pools: withCharges(state.pools, back, { nowMs: atMs, halfLifeMs }), unsure: [] };
+}

@@ -1,0 +1,240 @@
+import { throwProblems } from '../../errors.ts';
+import type { Heads, OpenOrder, Order } from '../order.ts';
+import type { InFlight, JobFacts, Lane, Settlement, Snapshot } from '../snapshot.ts';
+import { compareText, poolOf } from '../snapshot.ts';
+import type { FairShareState, Unsure } from './fair-share-state.ts';
+import { afterWrite, noState, restoreState, withCharges } from './fair-share-state.ts';
+import type { Estimates } from './runtimes.ts';
+import { estimates, inOrder, learn } from './runtimes.ts';
+import type { OpenLevel, ShareRules } from './share.ts';
+import type { ShareLevel } from './share-levels.ts';
+import { burstGates, openLevel, pathName, shareName } from './share-levels.ts';
+import type { ShareTree } from './share-tree.ts';
+import { openTree } from './share-tree.ts';
+import type { Decay, Shares } from './shares.ts';
+
+export interface FairShareOptions {
+  /** Default `fair_share`. */
+  readonly name?: string;
+  /** From the widest on. Default: queues by their weight, and within each its keys, alike. */
+  readonly levels?: readonly ShareLevel[];
+  /**
+   * What a job uses of its share. `jobs`: each the same. A cost: a number above 0, the same whenever it is asked. `time`: the worker time that it
+   * takes, in milliseconds. Default `jobs`.
+   */
+  readonly charge?: 'jobs' | 'time' | { readonly cost: (job: JobFacts) => number };
+  /** What a share has used ahead of others counts half after so long; null: in full, until they caught up. Default null. */
+  readonly halfLifeMs?: number | null;
+  /** Cost that a share which did not need its part may use ahead of others when it comes back. Default 0: idle time earns nothing. */
+  readonly idleCredit?: number;
+}
+
+/** Queues by the weight of queue_config, and their keys. */
+const queuesAndKeys: readonly ShareLevel[] = [{ by: 'queue' }, { by: 'key' }];
+
+/**
+ * Weighted fair sharing: between shares that have jobs waiting, what is used goes by their weights, however many jobs each has, and whether
+ * or not others stand idle. Levels nest: a queue's part is shared out between its tenants, and so on. Pools are shared
+ * out each by itself. Within a share of the last level, jobs go by their order of enqueuing.
+ *
+ * Start-time fair queueing (Goyal, Vin, Cheng 1996), hierarchical: each share has a start tag, the share with the
+ * smallest goes, and what its job costs, by its weight, is added. So of two shares that both have jobs waiting throughout, what one has had
+ * by its weight is never ahead of the other's by more than one largest cost by weight of each. A share that comes anew, or back, starts at the
+ * virtual time (the start tag served last): it neither waits for what others had while it was idle, nor do they wait for it.
+ *
+ * With `time`, jobs in flight are booked with the mean runtime of their task (in their share, as far as that is known), or
+ * with the time since they were dispatched if that is more; when the attempt ends, what it truly took is charged instead. A job that
+ * was never written, or was recalled, costs nothing. Attempts that end unseen (a crash of Postgres loses the unlogged feed) are not charged.
+ *
+ * @throws {PgQueueError} `configuration`
+ */
+export function fairShare(options: FairShareOptions = {}): Order<FairShareState> {
+  const { name = 'fair_share', levels = queuesAndKeys, charge = 'jobs' } = options;
+  const { halfLifeMs = null, idleCredit = 0 } = options;
+  throwProblems('configuration', `order ${name}`, [
+    ...(levels.length > 0 ? [] : ['there must be a level']),
+    ...(halfLifeMs === null || (halfLifeMs > 0 && Number.isFinite(halfLifeMs))
+      ? []
+      : ['halfLifeMs must be more than 0, or null']),
+    ...(idleCredit >= 0 && Number.isFinite(idleCredit) ? [] : ['idleCredit must be 0 or more']),
+  ]);
+  const unit = typeof charge === 'object' ? 'cost' : charge;
+  const initial = noState({ unit, levels: levels.length });
+  const settings: Settings = { name, levels, charge, halfLifeMs, idleCredit };
+  return {
+    name,
+    initial,
+    restore: (saved) => restoreState(saved, initial),
+    open: (snapshot, state, heads) => openFairShare(settings, { snapshot, state, heads }),
+    written: (state, written) => afterWrite(state, written, halfLifeMs),
+    gates: burstGates(name, levels),
+    needs: { settlements: charge === 'time' },
+    soft: true,
+  };
+}
+
+type Settings = Required<FairShareOptions>;
+
+/** One plan's fair share. */
+interface Opened {
+  readonly settings: Settings;
+  readonly snapshot: Snapshot;
+  readonly before: FairShareState;
+  readonly runtimes: FairShareState['runtimes'];
+  /** With what has settled. */
+  readonly pools: FairShareState['pools'];
+  readonly levels: readonly OpenLevel[];
+  readonly known: Estimates;
+  readonly decay: Decay;
+}
+
+interface Pool {
+  readonly name: string;
+  readonly tree: ShareTree;
+  taken: number;
+}
+
+function openFairShare(
+  settings: Settings,
+  seen: { readonly snapshot: Snapshot; readonly state: FairShareState; readonly heads: Heads },
+): OpenOrder<FairShareState> {
+  const opened = settle(settings, seen.snapshot, seen.state);
+  const full = new Set<string>();
+  const unsure: Unsure[] = [];
+  const poolBy = new Map<string, string>();
+  const poolFor = ({ queue }: Lane): string => {
+    const known = poolBy.get(queue) ?? poolOf(seen.snapshot, queue);
+    poolBy.set(queue, known);
+    return known;
+  };
+  let pools: Map<string, Pool> | undefined;
+  const openPools = (): Map<string, Pool> =>
+    (pools ??= treesOf(opened, {
+      lanes: seen.snapshot.lanes.filter((lane) => !full.has(poolFor(lane))),
+      heads: seen.heads,
+      poolFor,
+    }));
+  return {
+    next: () => {
+      const open = [...openPools().values()].toSorted(
+        (a, b) => a.taken - b.taken || compareText(a.name, b.name),
+      );
+      for (const { name, tree } of open) {
+        const lane = full.has(name) ? undefined : tree.next();
+        if (lane !== undefined) return lane;
+      }
+      return undefined;
+    },
+    taken: (lane, job, member = false) => {
+      const pool = openPools().get(poolFor(lane));
+      if (pool === undefined) return;
+      const cost = costOf(opened, job);
+      const path = pool.tree.taken(lane, job, { cost, member });
+      pool.taken += 1;
+      if (settings.charge === 'time') return;
+      unsure.push({
+        id: job.id,
+        pool: pool.name,
+        path: path.map((share) => share.name),
+        amounts: path.map(({ weight }) => cost / weight),
+      });
+    },
+    passed: (lane) => openPools().get(poolFor(lane))?.tree.passed(lane),
+    full: (pool) => void full.add(pool),
+    state: () => stateAfter(opened, { pools, unsure }),
+  };
+}
+
+/** Takes in the attempts that ended. */
+function settle(settings: Settings, snapshot: Snapshot, before: FairShareState): Opened {
+  const { levels, charge, halfLifeMs } = settings;
+  const decay = { nowMs: snapshot.nowMs, halfLifeMs };
+  const open = levels.map((level) => openLevel(level, snapshot));
+  const nameOf = (job: JobFacts): string => pathName(levels.map((level) => shareName(level, job)));
+  const settled = inOrder(snapshot.settled);
+  const runtimes = charge === 'time' ? learn(before.runtimes, settled, nameOf) : before.runtimes;
+  const opened = { settings, snapshot, before, runtimes, levels: open, known: estimates(runtimes), decay };
+  const charges = settled.flatMap((settlement) => {
+    const cost = settledCost(charge, settlement);
+    if (cost === 0) return [];
+    const path = open.map((level) => level.of(settlement.job));
+    const amounts = open.map((level, index) => cost / level.weight(path[index] ?? ''));
+    return [{ pool: poolOf(snapshot, settlement.job.queue), path, amounts }];
+  });
+  return { ...opened, pools: withCharges(before.pools, charges, decay) };
+}
+
+/** What an ended attempt is charged, or given back. */
+function settledCost(charge: Settings['charge'], { outcome, busyMs, job }: Settlement): number {
+  if (charge === 'time') return outcome === 'recalled' ? 0 : busyMs;
+  if (outcome !== 'recalled') return 0;
+  return charge === 'jobs' ? -1 : -checkCost(charge.cost(job), job);
+}
+
+function costOf({ settings: { charge }, known, levels }: Opened, job: JobFacts): number {
+  if (charge === 'jobs') return 1;
+  if (charge !== 'time') return checkCost(charge.cost(job), job);
+  return Math.max(1, Math.ceil(known.of(job, pathName(levels.map((level) => level.of(job))))));
+}
+
+function checkCost(cost: number, { id }: JobFacts): number {
+  if (cost > 0 && Number.isFinite(cost)) return cost;
+  throw new Error(`the cost of job ${id} is ${String(cost)}, where more than 0 is expected`);
+}
+
+/** Whole milliseconds: their sum does not depend on the order of what is in flight. */
+function bookedFor(opened: Opened, item: InFlight): number {
+  if (opened.settings.charge !== 'time') return 0;
+  const sinceMs = item.state === 'running' ? opened.snapshot.nowMs - item.dispatchedMs : 0;
+  return Math.max(costOf(opened, item), Math.ceil(sinceMs));
+}
+
+function treesOf(
+  opened: Opened,
+  seen: {
+    readonly lanes: readonly Lane[];
+    readonly heads: Heads;
+    readonly poolFor: (lane: Lane) => string;
+  },
+): Map<string, Pool> {
+  const { settings, snapshot, levels } = opened;
+  const rules: ShareRules = {
+    levels,
+    charged: settings.charge === 'time' ? 'ended' : 'dispatched',
+    idleCredit: settings.idleCredit,
+    decay: opened.decay,
+    headOf: seen.heads.of,
+  };
+  const lanes = Map.groupBy(seen.lanes, seen.poolFor);
+  const counts = settings.charge === 'time' || levels.some(({ min }) => min !== undefined);
+  const items = Map.groupBy(counts ? snapshot.inFlight : [], ({ pool }) => pool);
+  return new Map(
+    [...lanes].map(([name, own]): [string, Pool] => {
+      const booked = (items.get(name) ?? []).map((item) => ({ item, cost: bookedFor(opened, item) }));
+      const stored = Object.hasOwn(opened.pools, name) ? (opened.pools[name] ?? null) : null;
+      return [name, { name, tree: openTree(rules, { lanes: own, items: booked, stored }), taken: 0 }];
+    }),
+  );
+}
+
+/** The same object where nothing changed. */
+function stateAfter(
+  { before, runtimes, pools: settled }: Opened,
+  { pools, unsure }: { readonly pools: Map<string, Pool> | undefined; readonly unsure: readonly Unsure[] },
+): FairShareState {
+  const changed = new Map<string, Shares | null>(Object.entries(settled));
+  for (const { name, tree } of pools?.values() ?? []) {
+    const shares = tree.stored();
+    if (shares !== null) changed.set(name, shares);
+  }
+  const names = [...changed.keys()];
+  const same =
+    runtimes === before.runtimes &&
+    unsure.length === 0 &&
+    before.unsure.length === 0 &&
+    names.length === Object.keys(before.pools).length &&
+    names.every((name) => Object.hasOwn(before.pools, name) && before.pools[name] === changed.get(name));
+  if (same) return before;
+  const sorted = [...changed].toSorted(([a], [b]) => compareText(a, b));
+  return { ...before, runtimes, pools: Object.fromEntries(sorted), unsure };
+}

@@ -1,0 +1,90 @@
+/**
+ * What the shares of one level have used, in columns. Plain JSON, small: shares that are idle and not ahead of the others are not
+ * in it, and names stand once.
+ */
+export type Shares = {
+  readonly names: readonly string[];
+  /** Of each, how far it is ahead of the virtual time, which is 0 here: cost divided by weight. */
+  readonly ahead: readonly number[];
+  /** The level below, of each; null: nothing is ahead there. Null as a whole: there is no level below. */
+  readonly below: readonly (Shares | null)[] | null;
+  /** When `ahead` decayed last; null: it does not. */
+  readonly atMs: number | null;
+};
+
+/** Cost that was charged to a share on every level, and the like. */
+export interface Charge {
+  /** From the first level to the last. */
+  readonly path: readonly string[];
+  /** Of each level: cost divided by weight. Below 0: it is given back. */
+  readonly amounts: readonly number[];
+}
+
+export interface Decay {
+  readonly nowMs: number;
+  readonly halfLifeMs: number | null;
+}
+
+/** What is left of an `ahead` of that time. */
+export function decayOf(atMs: number | null, { nowMs, halfLifeMs }: Decay): number {
+  if (halfLifeMs === null || atMs === null) return 1;
+  return 0.5 ** (Math.max(0, nowMs - atMs) / halfLifeMs);
+}
+
+/** Shares with charges added. What is given back to a share that is not there is dropped: it is not ahead. */
+export function charged(
+  shares: Shares | null,
+  charges: readonly Charge[],
+  { decay, level = 0 }: { readonly decay: Decay; readonly level?: number },
+): Shares | null {
+  if (charges.length === 0) return shares;
+  const byName = Map.groupBy(charges, ({ path }) => path[level] ?? '');
+  const rate = shares === null ? 1 : decayOf(shares.atMs, decay);
+  const names = [...(shares?.names ?? [])];
+  const ahead = (shares?.ahead ?? []).map((value) => (value > 0 ? value * rate : value));
+  const last = charges.every(({ path }) => path.length === level + 1);
+  const below: (Shares | null)[] | null = last
+    ? null
+    : names.map((_, index) => shares?.below?.[index] ?? null);
+  const add = (index: number, own: readonly Charge[]): void => {
+    for (const { amounts } of own) ahead[index] = (ahead[index] ?? 0) + (amounts[level] ?? 0);
+    if (below !== null) below[index] = charged(below[index] ?? null, own, { decay, level: level + 1 });
+  };
+  names.forEach((name, index) => {
+    const own = byName.get(name);
+    if (own === undefined) return;
+    byName.delete(name);
+    add(index, own);
+  });
+  for (const [name, own] of byName) {
+    const kept = own.filter(({ amounts }) => (amounts[level] ?? 0) > 0);
+    if (kept.length === 0) continue;
+    names.push(name);
+    ahead.push(0);
+    below?.push(null);
+    add(names.length - 1, kept);
+  }
+  if (names.length === 0) return shares;
+  return { names, ahead, below, atMs: decay.halfLifeMs === null ? null : decay.nowMs };
+}
+
+/** Of what was saved, what can be used; null: nothing. */
+export function restoreShares(saved: unknown, levels: number): Shares | null {
+  if (typeof saved !== 'object' || saved === null || levels === 0) return null;
+  const { names, ahead, below, atMs }: Readonly<Record<string, unknown>> = { ...saved };
+  if (!isColumn(names, (name) => typeof name === 'string')) return null;
+  if (!isColumn(ahead, (value) => Number.isFinite(value)) || ahead.length !== names.length) return null;
+  return {
+    names: names as readonly string[],
+    ahead: ahead as readonly number[],
+    below:
+      levels === 1
+        ? null
+        : names.map((_, index) => restoreShares(Array.isArray(below) ? below[index] : null, levels - 1)),
+    atMs: typeof atMs === 'number' ? atMs : null,
+  };
+}
+
+function isColumn(value: unknown, is: (entry: unknown) => boolean): value is readonly unknown[] {
+  return Array.isArray(value) && value.every(is);
+}

@@ -1,0 +1,37 @@
+import { throwProblems } from '../../errors.ts';
+import type { Order } from '../order.ts';
+import type { JobFacts } from '../snapshot.ts';
+import { ranked } from './ranked.ts';
+
+export interface StrictPriorityOptions {
+  /** Waiting so long counts as much as one level of priority. Null: it counts nothing, and low priorities can starve. Default 60,000. */
+  readonly agingMs?: number | null;
+}
+
+/**
+ * By priority, over all keys: smaller first, then the job enqueued first. Waiting makes up for priority, so that none starves: once
+ * a job of priority p is the first of its key, it goes before every other key's job of priority q that was enqueued more than
+ * (p - q) * agingMs after it, so no more than what was enqueued until then can still go ahead. What counts is the time since it
+ * was *enqueued*, delays and retries included. Within a key priority is strict, as always.
+ *
+ * With `recall`, a job takes back scheduled ones of lower priority that have not waited long enough to make up for it.
+ *
+ * The difference in age of two jobs that both wait stays as it is, so a rank that never changes serves (delay-dependent
+ * priorities with equal slopes: Kleinrock, Queueing Systems II, 3.7).
+ * @throws {PgQueueError} `configuration`
+ */
+export function strictPriority({ agingMs = 60_000 }: StrictPriorityOptions = {}): Order {
+  const valid = agingMs === null || (agingMs > 0 && Number.isFinite(agingMs));
+  throwProblems(
+    'configuration',
+    'order strict_priority',
+    valid ? [] : ['agingMs must be more than 0, or null'],
+  );
+  const rank = ({ priority, createdMs }: JobFacts): number =>
+    agingMs === null ? priority : priority * agingMs + createdMs;
+  return ranked({
+    name: 'strict_priority',
+    rank,
+    outranks: (job, other) => job.priority < other.priority && rank(job) < rank(other),
+  });
+}
