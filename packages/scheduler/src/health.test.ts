@@ -40,7 +40,9 @@ test('one from before the first reading counts since then, or since its transact
 });
 
 test('a long transaction that takes new snapshots all the time does not make them old', () => {
-  expect(agesOf(reading(0, 100, 99, 0), reading(600, 200, 199, 600_000))).toEqual([0, 0]);
+  expect(
+    agesOf(reading(0, 100, 99, 0), reading(600, 200, 199, 600_000), reading(605, 300, 199, 605_000)),
+  ).toEqual([0, 0, 5]);
 });
 
 test('transaction ids that start over at their end are compared as PostgreSQL does', () => {

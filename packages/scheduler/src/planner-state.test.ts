@@ -54,7 +54,6 @@ describe('state', () => {
           state: { bad: value as Json, good: 1 },
         }),
       }),
-      { budgetMs: 2_000 },
     );
     const planned = planner.plan(aSnapshot());
     expect(planned.dispatch).toHaveLength(1);

@@ -1,7 +1,7 @@
 import type { Plan, Policy, Snapshot } from '@pgqueue/core';
 import { fifo, policy } from '@pgqueue/core';
 import { describe, expect, test } from 'vitest';
-import { anItem, aSnapshot, aWhole, inTurns, limited, plannerOf } from './testing/planning.ts';
+import { anItem, aSnapshot, aWhole, hastyMs, inTurns, limited, plannerOf } from './testing/planning.ts';
 
 const forever = (): never => {
   for (;;);
@@ -99,7 +99,7 @@ describe('limits of queue_config, where a policy written as a whole does not kee
     const saved = Object.entries(parts ?? {}).map(
       ([part, state]) => [part, { state, savedMs: snapshot.nowMs }] as const,
     );
-    const second = plannerOf(greedy);
+    const second = plannerOf({ ...greedy, restore: () => ({}) });
     second.planner.restore(Object.fromEntries(saved));
     expect(second.dispatched(snapshot)).toEqual([]);
     expect(second.dispatched({ ...snapshot, nowMs: snapshot.nowMs + 2_000 })).toEqual(['a1', 'b4']);
@@ -116,6 +116,7 @@ describe('a policy that does not come back', () => {
           return forever();
         },
       }),
+      { budgetMs: hastyMs },
     );
     for (let tick = 0; tick < 20; tick += 1) expect(dispatched()).toEqual(inTurns);
     expect(calls).toBe(1);
@@ -142,6 +143,7 @@ describe('a policy that does not come back', () => {
         plan: (_, state) =>
           slow ? forever() : { dispatch: [{ id: 'b6', pool: 'default' }], held: {}, state },
       }),
+      { budgetMs: hastyMs },
     );
     expect(dispatched()).toEqual(inTurns);
     slow = false;
@@ -163,7 +165,9 @@ describe('a policy whose', () => {
 
   test('written() loops is left out, and the rates are charged', () => {
     const snapshot = limited({ rate: { perSecond: 1, burst: 3 } });
-    const { dispatched, planner } = plannerOf(aWhole({ plan: dispatchOne, written: forever }));
+    const { dispatched, planner } = plannerOf(aWhole({ plan: dispatchOne, written: forever }), {
+      budgetMs: hastyMs,
+    });
     expect(dispatched(snapshot)).toEqual(['a3']);
     expect(dispatched(snapshot)).toEqual(['a1', 'b4']);
     expect(dispatched(snapshot)).toEqual([]);
@@ -185,7 +189,9 @@ describe('a policy whose', () => {
     ['returns a text', () => 'because', /must have holds/],
     ['throws', () => [].reduce((_, one) => one), /Reduce of empty array/],
   ])('explain() %s answers with the limits', (_, explain, message) => {
-    const { planner } = plannerOf(aWhole({ plan: dispatchOne, explain: explain as never }));
+    const { planner } = plannerOf(aWhole({ plan: dispatchOne, explain: explain as never }), {
+      budgetMs: hastyMs,
+    });
     const snapshot = limited({ paused: true });
     const [lane] = snapshot.lanes;
     const [job] = lane?.jobs ?? [];
@@ -198,7 +204,9 @@ describe('a policy whose', () => {
   });
 
   test('restore() loops begins anew', () => {
-    const { planner, dispatched } = plannerOf(aWhole({ plan: dispatchOne, restore: forever }));
+    const { planner, dispatched } = plannerOf(aWhole({ plan: dispatchOne, restore: forever }), {
+      budgetMs: hastyMs,
+    });
     planner.restore({ x: { state: 1, savedMs: 1 } });
     expect(dispatched()).toEqual(['a3']);
     expect(planner.faults()).toMatchObject([{ part: 'restore' }]);

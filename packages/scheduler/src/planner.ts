@@ -157,6 +157,9 @@ export function createPlanner(options: PlannerOptions): Planner {
   };
 }
 
+/** What stands in has so long at least: after it there is only an empty plan. */
+const fallbackMs = 250;
+
 function startPlanning(running: RunnerOptions): Planning {
   const { policy } = running;
   const standard = compose({ name: 'standard', order: turns() });
@@ -166,6 +169,7 @@ function startPlanning(running: RunnerOptions): Planning {
       ...running,
       policy: policy.fallback ?? standard,
       trusted: policy.fallback === undefined,
+      budgetMs: Math.max(fallbackMs, running.budgetMs),
       name: policy.name,
       suspends: false,
     }),

@@ -23,7 +23,7 @@ function prepares(fetch: Preparation['fetch'], options: Partial<Preparation> = {
   let heard = 0;
   const preparing = createPreparing({
     policy: aWhole({ prepare: [{ name: 'prices', everyMs: 10_000, deadlineMs: 500, fetch, ...options }] }),
-    budgetMs: 20,
+    budgetMs: 150,
     faults,
     clock,
     onPrepared: () => {
@@ -66,7 +66,7 @@ test.each<[string, Preparation['fetch'], RegExp]>([
     () => {
       for (;;);
     },
-    /did not return a promise within 20 ms/,
+    /did not return a promise within 150 ms/,
   ],
   ['does not heed its signal', never, /not fetched within 500 ms/],
   [

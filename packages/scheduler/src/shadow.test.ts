@@ -2,10 +2,20 @@ import type { Plan, Policy } from '@pgqueue/core';
 import { defaultQueue, fifo, policy, turns } from '@pgqueue/core';
 import { expect, test } from 'vitest';
 import type { Planned } from './testing/planning.ts';
-import { aGate, aSnapshot, aWhole, inTurns, limited, plannerOf } from './testing/planning.ts';
+import {
+  aGate,
+  aSnapshot,
+  aWhole,
+  hastyMs,
+  inTurns,
+  limited,
+  patientMs,
+  plannerOf,
+} from './testing/planning.ts';
 
 const live = policy({ name: 'live', order: turns() });
-const withShadow = (shadow: Policy): Planned => plannerOf(live, { shadow });
+const withShadow = (shadow: Policy, budgetMs: number = patientMs): Planned =>
+  plannerOf(live, { shadow, budgetMs });
 const dispatching =
   (...ids: readonly string[]): Policy['plan'] =>
   (_, state): Plan => ({ dispatch: ids.map((id) => ({ id, pool: 'default' })), held: {}, state });
@@ -77,7 +87,7 @@ test.each<[string, Policy['plan']]>([
   ['returns unknown jobs', dispatching('x')],
   ['returns a promise', (() => Promise.reject(new Error('late'))) as never],
 ])('a shadow that %s never touches the live plan, and is named', (_, plan) => {
-  const { dispatched, planner } = withShadow(aWhole({ plan }));
+  const { dispatched, planner } = withShadow(aWhole({ plan }), hastyMs);
   for (let tick = 0; tick < 50; tick += 1) expect(dispatched()).toEqual(inTurns);
   expect(planner.faults()).toMatchObject([{ policy: 'shadow whole', part: 'plan' }]);
   expect(planner.shadow()).toMatchObject({ snapshots: 0, both: 0 });

@@ -106,15 +106,19 @@ export interface Planned {
   readonly pass: (ms: number) => void;
 }
 
-/** A planner with a clock that goes on by itself, and by leaps. */
+/** For policies that come back: on a busy machine that may take some time. And for those that never do. */
+export const patientMs = 5_000;
+export const hastyMs = 200;
+
+/** A planner with a clock that moves by leaps only: whatever is slow, nothing is late. */
 export function plannerOf(policy: Policy, options: Partial<PlannerOptions> = {}): Planned {
   const events: PgQueueEvent[] = [];
   let leaptMs = 0;
   const planner = createPlanner({
     policy,
-    budgetMs: 50,
+    budgetMs: patientMs,
     observe: (event) => events.push(event),
-    clock: () => performance.now() + leaptMs,
+    clock: () => leaptMs,
     ...options,
   });
   planner.restore({});
