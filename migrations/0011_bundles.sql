@@ -6,6 +6,13 @@ create index work_queue_bundle on work_queue (bundle, position) where bundle is 
 
 alter function claim(text, uuid, integer, uuid, bigint) rename to claim_before;
 
+-- Whether a job has failed before, or lost its node, and would be dead the next time. Inlined.
+create function last_chance(p_tries smallint, p_max_tries smallint, p_crashes smallint, p_max_crashes smallint) returns boolean
+  language sql immutable
+as $$
+  select (p_tries > 0 and p_tries + 1 >= p_max_tries) or (p_crashes > 0 and p_crashes + 1 >= p_max_crashes)
+$$;
+
 -- As in 0004, and a bundle takes one of the p_max places: its ready jobs are leased together, by one node, until the shortest of
 -- their timeouts. A node says of each task whether it takes bundles ("batch": true, in the tasks that it registered with); one
 -- that does not gets the jobs of a bundle one after another, each when the one before has ended. So either way a bundle is one
@@ -14,6 +21,8 @@ alter function claim(text, uuid, integer, uuid, bigint) rename to claim_before;
 -- Safe because: a bundle is claimed by its first item alone, whatever state the others are in, and only while no lease on any of them
 -- is held. Two nodes that look at once find the same first item, and one of them finds it locked; a member that was passed over
 -- (locked by someone at that moment, or more than this node can run) waits until the others have ended.
+-- A job that failed together with others, and would be dead the next time, goes alone: one that takes its node down, or makes the handler
+-- throw, does not take the others with it into the dead letter.
 -- The id of a bundle's first job can come back, when it is retried as the first of another bundle: what is left of the older one goes
 -- first, alone (batch tells them apart).
 -- Plans: work_queue_bundle is asked for bundles without an order, so that no scan along the primary key can stand in for it; and
@@ -77,18 +86,29 @@ begin
         with firsts as materialized (
           select w.position, w.batch, w.bundle, w.task from work_queue w where w.position = any (v_positions)
         ),
+        units as materialized (
+          select f.batch, f.bundle, f.task,
+                 coalesce(v_tasks -> f.task -> 'batch' = 'true', false) and (
+                   select m.position from work_queue m
+                   where m.bundle = f.bundle and m.batch = f.batch and m.task = f.task and m.pool = v_pool and m.lock_key is null
+                     and m.version between (v_tasks -> m.task ->> 'min')::integer and (v_tasks -> m.task ->> 'max')::integer
+                     and (select last_chance(j.tries, j.max_tries, j.crashes, j.max_crashes)
+                          from queue j where j.id = m.id and (j.expires_at is null or j.expires_at > v_now)) = false
+                   limit 1) is not null as together
+          from firsts f where f.bundle is not null
+        ),
         members as materialized (
-          select f.bundle, m.position, m.timeout
-          from firsts f cross join lateral (
+          select u.bundle, m.position, m.timeout
+          from units u cross join lateral (
             select m.position, (select coalesce(j.timeout, (v_tasks -> m.task ->> 'timeoutMs')::float8 * interval '1 millisecond', interval '5 minutes')
                                 from queue j where j.id = m.id) as timeout
             from work_queue m
-            where m.bundle = f.bundle and m.batch = f.batch and m.task = f.task and m.pool = v_pool and m.lock_key is null
+            where m.bundle = u.bundle and m.batch = u.batch and m.task = u.task and m.pool = v_pool and m.lock_key is null
               and m.version between (v_tasks -> m.task ->> 'min')::integer and (v_tasks -> m.task ->> 'max')::integer
-              and (select j.id from queue j where j.id = m.id and (j.expires_at is null or j.expires_at > v_now)) is not null
-            limit case when v_tasks -> f.task -> 'batch' = 'true' then 10000 else 1 end
+              and (select last_chance(j.tries, j.max_tries, j.crashes, j.max_crashes)
+                   from queue j where j.id = m.id and (j.expires_at is null or j.expires_at > v_now)) in (false, not u.together)
+            limit case when u.together then 10000 else 1 end
             for update skip locked) m
-          where f.bundle is not null
         )
         select array(select f.position from firsts f where f.bundle is null union all select m.position from members m),
                (select jsonb_object_agg(s.bundle, s.timeout)

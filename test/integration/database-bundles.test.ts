@@ -125,6 +125,23 @@ describe('a bundle', () => {
   });
 });
 
+test('a job that failed with others, and would be dead the next time, goes alone, and buries nobody', async () => {
+  const ids = await jobs(4);
+  const fresh = await jobs(1);
+  await dispatchBundles(ground.database, [[...ids, ...fresh]]);
+  await ground.sql('update pgqueue.queue set tries = max_tries - 1 where id = $1', [ids[0]]);
+  await ground.sql('update pgqueue.queue set crashes = max_crashes - 1 where id = $1', [ids[2]]);
+  await ground.sql('update pgqueue.queue set max_tries = 1, max_crashes = 1 where id = $1', [fresh[0]]);
+  const node = await taker('node');
+  const seen: (readonly string[])[] = [];
+  for (let claims = 0; claims < 4; claims += 1) {
+    const claimed = await ground.claim(node, 10);
+    seen.push(idsOf(claimed));
+    await ground.settle(claimed, 'done');
+  }
+  expect(seen).toEqual([[ids[1], ids[3], fresh[0]], [ids[0]], [ids[2]], []]);
+});
+
 describe('the jobs of a bundle are never with two handlers', () => {
   test('a job that someone holds locked is passed over, and waits until the others have ended', async () => {
     const ids = await jobs(3);
@@ -216,6 +233,7 @@ test('migration 0011 hands on who may claim', async () => {
     await session.sql(`create role ${role}`);
     await session.sql(`grant execute on function ${signature} to ${role}`);
     await session.sql('drop index pgqueue.work_queue_bundle');
+    await session.sql('drop function pgqueue.last_chance(smallint, smallint, smallint, smallint)');
     await session.sql('set local search_path = pgqueue');
     await session.sql(text);
     expect(

@@ -109,6 +109,20 @@ describe('coalesced jobs', () => {
     expect(tries).toEqual([0, 1, 2].map((count) => [count, count, count, count]));
   });
 
+  test('do not die of one among them: whoever would be dead the next time goes alone', async () => {
+    const sizes: number[] = [];
+    await worker((jobs) => {
+      sizes.push(jobs.length);
+      if (jobs.some(({ payload: { n } }) => n === 2)) throw new Error('poison');
+    });
+    const jobs = [1, 2, 3, 4].map((n) => send.job({ n }, { retry: { maxTries: 3 } }));
+    const ids = (await bench.producer.enqueueMany(jobs)).map(({ id }) => id);
+    await scheduler(4, 60_000);
+    await done(3);
+    await until('the poison to be dead', async () => (await bench.job(ids[1] ?? '')).status === 'dead');
+    expect(sizes).toEqual([4, 4, 1, 1, 1, 1]);
+  });
+
   test('of a node that died in the middle are run by another, as one batch', async () => {
     const dead = { node: 'dead', incarnation: randomUUID() };
     const tasks = { send: { min: 1, max: 1, timeoutMs: 3_600_000, batch: true } };

@@ -34,8 +34,9 @@ export interface BatchContext {
  *   job's result or {@link Outcome}. One that is an Error, or a promise that rejects, fails that job alone.
  * - anything else is the result, or the {@link Outcome}, of every job.
  *
- * What it throws fails every job: each is tried again by its own retry policy, on its own count. So does a list of another length,
- * and a Map that names other jobs: which of them had failed can't be known. It may run more than once, with other jobs beside.
+ * What it throws fails every job: each is tried again by its own retry policy, on its own count, and goes alone when it would be dead
+ * the next time. So does a list of another length, and a Map that names other jobs: which of them had failed can't be known. It may run
+ * more than once, with other jobs beside.
  */
 export type BatchHandler<Output, Result> = (
   jobs: readonly BatchJob<Output>[],
