@@ -2,7 +2,7 @@
 //   npm run bench:simulate [-- --jobs 1000000 --load 0.9]
 // Exit 1 where a million jobs take longer than 30 s.
 import { parseArgs } from 'node:util';
-import { policy, turns } from '@pgqueue/core';
+import { defaultPolicy, fairShare, policy, turns } from '@pgqueue/core';
 import type { Policy } from '@pgqueue/core';
 import { simulate, synthetic } from '@pgqueue/lab';
 
@@ -16,7 +16,11 @@ const medianMs = 80;
 const sigma = 0.7;
 const meanMs = medianMs * Math.exp(sigma ** 2 / 2);
 
-const policies: readonly Policy[] = [policy({ name: 'turns', order: turns() })];
+const policies: readonly Policy[] = [
+  defaultPolicy(),
+  policy({ name: 'worker time', order: fairShare({ charge: 'time' }) }),
+  policy({ name: 'turns', order: turns() }),
+];
 // below what the slots can do, and above: then all but the first are planned from a backlog
 const loads = values.load === undefined ? [0.9, 1.3] : [Number(values.load)];
 
@@ -31,13 +35,15 @@ for (const tried of policies) {
       duration: { medianMs, sigma },
     });
     const startedAt = performance.now();
+    const cpu = process.cpuUsage();
     const result = simulate({ policy: tried, workload, fleet: [{ slots: 10, count: 10 }] });
     const tookMs = performance.now() - startedAt;
+    const cpuMs = (process.cpuUsage(cpu).user + process.cpuUsage(cpu).system) / 1_000;
     const perMillion = (tookMs * 1_000_000) / jobs;
     if (perMillion > limitMs) slow = true;
     const { plans, waits, utilisation } = result;
     console.log(
-      `${tried.name}, load ${load}: ${jobs} jobs in ${(tookMs / 1_000).toFixed(1)} s (${Math.round((jobs * 1_000) / tookMs)} jobs/s, ${plans.made} plans, ${((tookMs * 1_000) / plans.made).toFixed(0)} µs each), ` +
+      `${tried.name}, load ${load}: ${jobs} jobs in ${(tookMs / 1_000).toFixed(1)} s (CPU ${(cpuMs / 1_000).toFixed(1)} s, ${Math.round((jobs * 1_000) / tookMs)} jobs/s, ${plans.made} plans, ${((tookMs * 1_000) / plans.made).toFixed(0)} µs each), ` +
         `${result.jobs.done} done, wait p50 ${waits.p50Ms?.toFixed(0)} p99 ${waits.p99Ms?.toFixed(0)} ms, ${(100 * utilisation).toFixed(1)} % of the slots used, Jain ${result.jain?.toFixed(3)}, ` +
         `${Math.round(process.memoryUsage().rss / 1_048_576)} MiB`,
     );

@@ -1,71 +1,97 @@
 /**
- * Who got what while there was not enough for all. At each moment the slots in use by backlogged lanes (those with waiting jobs) are
- * divided by weight: what each of them is entitled to. Only time in which two or more are backlogged counts.
+ * Who got what while there was not enough for all. A lane competes in the plans that left jobs of it waiting which no gate held, and in the one
+ * behind those. What such a plan gave to competing lanes, in the slot time that it takes, is what there was to share: each was
+ * entitled to its part by weight, between queues first, then between the keys of each. A plan in which fewer than two compete counts for nobody.
  */
 export interface Fairness {
   sinceMs: number;
-  /** Backlogged lanes, their weights, and the slots that they use. */
+  /** Competing lanes, and the weights of their queues. */
   lanes: number;
   weights: number;
-  slots: number;
-  /** The time so far in which two or more were backlogged. */
+  /** The time so far in which two or more competed. */
   contendedMs: number;
-  /** The slot time so far that one unit of weight was entitled to: the virtual time of fair queueing (Parekh and Gallager, 1993). */
+  /** The slot time so far that one unit of weight was entitled to: the virtual time of generalised processor sharing (Parekh and Gallager, 1993). */
   virtualMs: number;
 }
 
-/** A lane's part in it. */
-export interface Part {
+/** A queue's part in it, to be shared out between its keys. */
+export interface QueuePart {
   readonly weight: number;
-  backlogged: boolean;
-  running: number;
-  contendedMs: number;
+  lanes: number;
+  weights: number;
+  /** Fairness.virtualMs up to which its own is counted. */
+  seenMs: number;
   virtualMs: number;
-  /** Slot time that it had, and was entitled to, while backlogged beside others. */
+}
+
+/** A lane's part. */
+export interface Part {
+  readonly queue: QueuePart;
+  readonly weight: number;
+  competes: boolean;
+  /** How often it began to. */
+  periods: number;
+  virtualMs: number;
+  /** Slot time that it was given, and entitled to, while it competed. */
   servedMs: number;
   entitledMs: number;
 }
 
 export function createFairness(nowMs: number): Fairness {
-  return { sinceMs: nowMs, lanes: 0, weights: 0, slots: 0, contendedMs: 0, virtualMs: 0 };
+  return { sinceMs: nowMs, lanes: 0, weights: 0, contendedMs: 0, virtualMs: 0 };
 }
 
-export function createPart(weight: number): Part {
-  return { weight, backlogged: false, running: 0, contendedMs: 0, virtualMs: 0, servedMs: 0, entitledMs: 0 };
+export function createQueuePart(weight: number): QueuePart {
+  return { weight, lanes: 0, weights: 0, seenMs: 0, virtualMs: 0 };
 }
 
-/** Counts up to now, then notes how a lane stands from here on. */
-export function note(
-  fairness: Fairness,
-  part: Part,
-  { nowMs, waiting, running }: { readonly nowMs: number; readonly waiting: number; readonly running: number },
-): void {
+export function createPart(queue: QueuePart, weight: number): Part {
+  return { queue, weight, competes: false, periods: 0, virtualMs: 0, servedMs: 0, entitledMs: 0 };
+}
+
+/** Says whether a lane competes from now on. */
+export function compete(fairness: Fairness, part: Part, competes: boolean, nowMs: number): void {
+  if (competes === part.competes) return;
   const ms = nowMs - fairness.sinceMs;
-  if (ms > 0) {
-    fairness.sinceMs = nowMs;
-    if (fairness.lanes >= 2) {
-      fairness.contendedMs += ms;
-      fairness.virtualMs += (fairness.slots / fairness.weights) * ms;
-    }
-  }
-  if (part.backlogged) {
-    part.servedMs += part.running * (fairness.contendedMs - part.contendedMs);
-    part.entitledMs += part.weight * (fairness.virtualMs - part.virtualMs);
-    fairness.lanes -= 1;
-    fairness.weights -= part.weight;
-    fairness.slots -= part.running;
-  }
-  part.contendedMs = fairness.contendedMs;
-  part.virtualMs = fairness.virtualMs;
-  part.backlogged = waiting > 0;
-  part.running = running;
-  if (part.backlogged) {
-    fairness.lanes += 1;
-    fairness.weights += part.weight;
-    fairness.slots += running;
-  }
+  fairness.sinceMs = nowMs;
+  if (fairness.lanes >= 2) fairness.contendedMs += ms;
+  settle(fairness, part);
+  part.competes = competes;
+  if (competes) part.periods += 1;
+  const by = competes ? 1 : -1;
+  const { queue, weight } = part;
+  fairness.lanes += by;
+  queue.lanes += by;
+  queue.weights += by * weight;
+  if (queue.lanes === (competes ? 1 : 0)) fairness.weights += by * queue.weight;
   // sums of fractions drift: with nobody there they are 0
-  if (fairness.lanes === 0) [fairness.weights, fairness.slots] = [0, 0];
+  if (queue.lanes === 0) queue.weights = 0;
+  if (fairness.lanes === 0) fairness.weights = 0;
+}
+
+/** What a plan gave, once it is known who competes in it. */
+export function shareOut(
+  fairness: Fairness,
+  given: readonly { readonly part: Part; readonly workMs: number }[],
+): void {
+  if (fairness.lanes < 2) return;
+  let sum = 0;
+  for (const { part, workMs } of given) {
+    if (!part.competes) continue;
+    part.servedMs += workMs;
+    sum += workMs;
+  }
+  fairness.virtualMs += sum / fairness.weights;
+}
+
+/** Counts what the lane was entitled to so far. */
+export function settle(fairness: Fairness, part: Part): void {
+  const { queue } = part;
+  if (queue.lanes > 0)
+    queue.virtualMs += (queue.weight * (fairness.virtualMs - queue.seenMs)) / queue.weights;
+  queue.seenMs = fairness.virtualMs;
+  if (part.competes) part.entitledMs += part.weight * (queue.virtualMs - part.virtualMs);
+  part.virtualMs = queue.virtualMs;
 }
 
 /** 1: all the same; 1/n: one has all (Jain, Chiu and Hawe, 1984). Null for none. */

@@ -59,7 +59,7 @@ export interface Fleet {
   readonly slots: number;
   readonly add: (item: SimItem) => void;
   /** Takes what is ready to the free slots, in order. */
-  readonly claim: (pool: Pool, start: (item: SimItem, node: SimNode) => void) => void;
+  readonly claim: (pool: Pool, start: (item: SimItem) => void) => void;
   readonly release: (item: SimItem) => void;
   readonly recall: (item: SimItem) => void;
   /** What a snapshot says of the pools. `sinceMs`: since the last. */
@@ -173,7 +173,7 @@ function countReady(pool: Pool, { job }: SimItem, change: 1 | -1): void {
   else kind.count += change;
 }
 
-function claim(pool: Pool, start: (item: SimItem, node: SimNode) => void): void {
+function claim(pool: Pool, start: (item: SimItem) => void): void {
   const { ready } = pool;
   for (let at = pool.start; at < ready.length && pool.free > 0 && pool.readyCount > 0; at += 1) {
     const item = ready[at];
@@ -187,7 +187,7 @@ function claim(pool: Pool, start: (item: SimItem, node: SimNode) => void): void 
       pool.free -= 1;
       pool.taken += 1;
       countReady(pool, item, -1);
-      start(item, node);
+      start(item);
     }
     if (at === pool.start) pool.start += 1;
   }

@@ -1,6 +1,6 @@
 import type { AttemptEnd, Candidate, Settlement } from '@pgqueue/core';
 import { retryDelayMs } from '@pgqueue/core';
-import type { SimItem, SimNode } from './fleet.ts';
+import type { SimItem } from './fleet.ts';
 import type { SimLane } from './lanes.ts';
 import type { SimJob } from './line.ts';
 import { chance } from './random.ts';
@@ -17,8 +17,10 @@ const forJitter = 2;
 export function arrive(run: Run, arrival: Arrival): void {
   const { settings, fleet, lanes } = run;
   run.seq += 1;
-  const facts: Candidate = Object.freeze({
-    id: arrival.id ?? `job-${run.seq}`,
+  const { id } = arrival;
+  const own: Candidate = Object.freeze({
+    // an id that is there twice would be one job to the policy
+    id: id === undefined ? `job-${run.seq}` : run.jobs.has(id) ? `${id}#${run.seq}` : id,
     queue: arrival.queue ?? 'default',
     key: arrival.key ?? '',
     task: arrival.task ?? 'job',
@@ -30,8 +32,6 @@ export function arrive(run: Run, arrival: Arrival): void {
     attributes: arrival.attributes ?? noAttributes,
     tries: 0,
   });
-  // an id that is there twice would be one job to the policy
-  const own = run.jobs.has(facts.id) ? Object.freeze({ ...facts, id: `${facts.id}#${run.seq}` }) : facts;
   const { durationMs, deadlineMs = null, failures = 0 } = arrival;
   const job: SimJob = { facts: own, durationMs, deadlineMs, failures, crashes: 0, attempts: 0, waits: false };
   fleet.know(own.task, own.version);
@@ -49,11 +49,11 @@ export function arrive(run: Run, arrival: Arrival): void {
 
 const noAttributes: Candidate['attributes'] = Object.freeze({});
 
-export function start(run: Run, flying: Flying, node: SimNode): void {
+export function start(run: Run, flying: Flying): void {
   const { item, lane } = flying;
   const { nowMs, settings } = run;
   flying.startedMs = nowMs;
-  flying.seen = { ...flying.seen, state: 'running', node: node.name };
+  flying.seen = null;
   change(run, lane, { running: 1 });
   const { job, members } = item;
   begin(lane, job, nowMs);

@@ -1,7 +1,7 @@
 import type { Lane, Snapshot } from '@pgqueue/core';
 import { laneName } from '@pgqueue/core';
-import type { Part } from './fairness.ts';
-import { createPart } from './fairness.ts';
+import type { Part, QueuePart } from './fairness.ts';
+import { createPart, createQueuePart } from './fairness.ts';
 import type { Gauge } from './gauge.ts';
 import { createGauge } from './gauge.ts';
 import type { Line, SimJob } from './line.ts';
@@ -40,6 +40,8 @@ export interface SimLane {
   seen: Lane | null;
   /** So many of its jobs are to be seen. */
   depth: number;
+  /** A gate held its head in the last plan that looked at it. */
+  held: boolean;
   /** Its place among the active ones; −1: nothing of it waits. */
   active: number;
 }
@@ -51,6 +53,10 @@ export interface Lanes {
   readonly remove: (lane: SimLane, job: SimJob) => void;
   readonly find: (name: string) => SimLane | undefined;
   readonly active: () => number;
+  /** Those in which something waits since this was asked last, where nothing did before. */
+  readonly begun: () => readonly SimLane[];
+  /** Those in which something waited, and nothing does. */
+  readonly emptied: () => readonly SimLane[];
   /** Those with waiting jobs, with so many jobs each at least. */
   readonly see: (depth: number) => Snapshot['lanes'];
 }
@@ -62,50 +68,86 @@ export const firstRow = 2;
 /** Jobs that a policy may see of one lane at most. */
 export const depthMax = 4_096;
 
-export function createLanes(options: {
-  readonly startMs: number;
-  readonly weightOf: (lane: { readonly queue: string; readonly key: string }) => number;
-}): Lanes {
+export function createLanes(options: LaneOptions): Lanes {
   const byName = new Map<string, SimLane>();
   // found by queue and key without making a name: once a job
   const byQueue = new Map<string, Map<string, SimLane>>();
-  const active: SimLane[] = [];
-  const make = (queue: string, key: string): SimLane => {
-    const lane: SimLane = {
-      queue,
-      key,
-      line: createLine(),
-      gauge: createGauge(options.startMs),
-      part: createPart(options.weightOf({ queue, key })),
-      tally: emptyTally(),
-      waits: [],
-      late: [],
-      dues: [],
-      row: firstRow + Math.min(byName.size, rowsMax),
-      seen: null,
-      depth: 0,
-      active: -1,
-    };
-    byName.set(laneName(lane), lane);
-    return lane;
-  };
+  const make = createMake(options);
   return {
     of: (queue, key) => {
       let keys = byQueue.get(queue);
       if (keys === undefined) byQueue.set(queue, (keys = new Map<string, SimLane>()));
       let lane = keys.get(key);
-      if (lane === undefined) keys.set(key, (lane = make(queue, key)));
+      if (lane === undefined) {
+        keys.set(key, (lane = make({ queue, key }, byName.size)));
+        byName.set(laneName(lane), lane);
+      }
       return lane;
     },
     all: () => byName.values(),
     find: (name) => byName.get(name),
+    ...createActive(),
+  };
+}
+
+interface LaneOptions {
+  readonly startMs: number;
+  readonly weightOf: (lane: { readonly queue: string; readonly key: string }) => number;
+  readonly queueWeight: (queue: string) => number;
+}
+
+function createMake({
+  startMs,
+  weightOf,
+  queueWeight,
+}: LaneOptions): (lane: { readonly queue: string; readonly key: string }, index: number) => SimLane {
+  const parts = new Map<string, QueuePart>();
+  return ({ queue, key }, index) => {
+    const part = parts.get(queue) ?? createQueuePart(queueWeight(queue));
+    parts.set(queue, part);
+    return {
+      queue,
+      key,
+      line: createLine(),
+      gauge: createGauge(startMs),
+      part: createPart(part, weightOf({ queue, key })),
+      tally: emptyTally(),
+      waits: [],
+      late: [],
+      dues: [],
+      row: firstRow + Math.min(index, rowsMax),
+      seen: null,
+      depth: 0,
+      held: false,
+      active: -1,
+    };
+  };
+}
+
+/** The lanes in which something waits. */
+function createActive(): Omit<Lanes, 'of' | 'all' | 'find'> {
+  const active: SimLane[] = [];
+  let begun: SimLane[] = [];
+  let emptied: SimLane[] = [];
+  return {
     active: () => active.length,
+    begun: () => {
+      const found = begun;
+      if (found.length > 0) begun = [];
+      return found;
+    },
+    emptied: () => {
+      const found = emptied;
+      if (found.length > 0) emptied = [];
+      return found.filter(({ line }) => line.size() === 0);
+    },
     add: (lane, job) => {
       const seen = lane.seen?.jobs.length ?? 0;
       const changes = lane.line.add(job, seen) || lane.seen?.more !== true;
       if (changes) lane.seen = null;
       if (lane.active >= 0) return;
       lane.active = active.push(lane) - 1;
+      begun.push(lane);
     },
     remove: (lane, job) => {
       lane.line.remove(job);
@@ -117,6 +159,7 @@ export function createLanes(options: {
         last.active = lane.active;
       }
       lane.active = -1;
+      emptied.push(lane);
     },
     see: (depth) => active.map((lane) => see(lane, depth)),
   };

@@ -38,7 +38,7 @@ export interface Conditions {
   readonly horizonMs?: number;
   /** Jobs in one plan at most. Default 2000. */
   readonly batchMax?: number;
-  /** What a key is to get beside others, for the measure of fairness. Default: the weight of its queue. */
+  /** What a key is to get beside the others of its queue, for the measure of fairness. Default: all the same. */
   readonly weightOf?: (lane: { readonly queue: string; readonly key: string }) => number;
   /** How long one handler call takes that takes several jobs together. Default: as long as the longest of them. */
   readonly bundleMs?: (durationsMs: readonly number[]) => number;
@@ -98,8 +98,7 @@ export function toSettings(options: SimulateOptions): Settings {
     tickMs,
     horizonMs: options.horizonMs ?? 4 * tickMs,
     batchMax: options.batchMax ?? 2_000,
-    weightOf:
-      options.weightOf ?? (({ queue }) => (Object.hasOwn(queues, queue) ? (queues[queue]?.weight ?? 1) : 1)),
+    weightOf: options.weightOf ?? ((): number => 1),
     bundleMs:
       options.bundleMs ?? ((durationsMs) => durationsMs.reduce((one, other) => Math.max(one, other), 0)),
     prepared: options.prepared ?? {},

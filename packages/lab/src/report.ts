@@ -1,6 +1,5 @@
-import type { QueueSeen } from '@pgqueue/core';
-import { compareText, defaultQueue } from '@pgqueue/core';
-import { jain, note } from './fairness.ts';
+import { compareText, queueOf } from '@pgqueue/core';
+import { compete, jain, settle } from './fairness.ts';
 import type { Gauge } from './gauge.ts';
 import { bring } from './gauge.ts';
 import type { SimLane } from './lanes.ts';
@@ -21,7 +20,7 @@ import { laneOf, noteHeld } from './run.ts';
 
 /** Keys that have a line of their own in the series. */
 const linesMax = 12;
-/** Jobs of average length that a key must be entitled to for its share to say something. */
+/** Jobs of average length that a key must be entitled to each time it waits: any order is unfair by one job at a time. */
 const enoughJobs = 10;
 
 export function resultOf(run: Run): Simulation {
@@ -83,7 +82,8 @@ function close(run: Run): void {
   for (const gauge of [total, ...run.queues.values()]) bring(gauge, nowMs);
   for (const { gauge, part } of run.lanes.all()) {
     bring(gauge, nowMs);
-    note(run.fairness, part, { nowMs, waiting: gauge.waiting, running: gauge.running });
+    settle(run.fairness, part);
+    compete(run.fairness, part, false, nowMs);
   }
 }
 
@@ -109,7 +109,8 @@ function laneResult(
   const { queue, key, tally, gauge, part } = lane;
   const { arrived, done, dead, expired, retries, crashes } = tally;
   const { servedMs, entitledMs } = part;
-  const ratio = entitledMs > 0 && entitledMs >= enoughJobs * meanMs ? servedMs / entitledMs : null;
+  const enoughMs = enoughJobs * meanMs * part.periods;
+  const ratio = entitledMs > 0 && entitledMs >= enoughMs ? servedMs / entitledMs : null;
   return {
     queue,
     key,
@@ -157,7 +158,6 @@ function queueResults(
   return [...run.queues]
     .map(([queue, gauge]): QueueResult => {
       const own = byQueue.get(queue) ?? [];
-      const settings: QueueSeen = run.settings.queues[queue] ?? defaultQueue;
       return {
         queue,
         jobs: sumJobs((results.get(queue) ?? []).map(({ jobs }) => jobs)),
@@ -165,7 +165,7 @@ function queueResults(
         deadlines: deadlinesOf(own),
         busyMs: gauge.busyArea,
         share: shareOf(gauge, run.total),
-        weight: settings.weight,
+        weight: queueOf(run.settings, queue).weight,
         inFlightMax: gauge.inFlightMax,
         waitingMax: gauge.waitingMax,
       };

@@ -40,18 +40,22 @@ export interface LaneResult {
   readonly busyMs: number;
   /** Of all slot time in use. */
   readonly share: number;
+  /** Beside the other keys of its queue. */
   readonly weight: number;
-  /** Slot time while it had jobs waiting beside other keys that had. */
+  /** In plans that left it, and others, with jobs waiting. */
   readonly served: ServedTime;
   readonly inFlightMax: number;
   readonly waitingMax: number;
 }
 
-/** What a key had, and what it was entitled to by weight, of the slots that backlogged keys used. */
+/**
+ * What plans gave to a key, as slot time, that left it and others with jobs waiting that no gate held; and what it was entitled to by
+ * weight of all that such plans gave to such keys.
+ */
 export interface ServedTime {
   readonly servedMs: number;
   readonly entitledMs: number;
-  /** served / entitled; null: entitled to too little to tell (less than ten average jobs). */
+  /** served / entitled; null: too little to tell (less than ten average jobs each time it waits). */
   readonly ratio: number | null;
 }
 
@@ -125,7 +129,7 @@ export interface Simulation {
   readonly busyWhileWaiting: number | null;
   /** Jain's index over the keys' served / entitled: 1 is perfectly fair. Null: fewer than two can be told. */
   readonly jain: number | null;
-  /** The time in which two or more keys had jobs waiting. */
+  /** The time in which two or more keys had jobs waiting that no gate held. */
   readonly contendedMs: number;
   readonly deadlines: Deadlines;
   readonly queues: readonly QueueResult[];

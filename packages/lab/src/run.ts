@@ -1,7 +1,7 @@
 import type { Candidate, Heap, HeldCounts, InFlight, Settlement } from '@pgqueue/core';
-import { createHeap } from '@pgqueue/core';
+import { createHeap, queueOf } from '@pgqueue/core';
 import type { Fairness } from './fairness.ts';
-import { createFairness, note } from './fairness.ts';
+import { createFairness } from './fairness.ts';
 import type { Fleet, SimItem } from './fleet.ts';
 import { createFleet } from './fleet.ts';
 import type { Gauge } from './gauge.ts';
@@ -28,7 +28,8 @@ export interface Event<What> {
 export interface Flying {
   readonly item: SimItem;
   readonly lane: SimLane;
-  seen: InFlight;
+  /** Null: to be made anew. */
+  seen: InFlight | null;
   startedMs: number;
   /** Its place in Run.flying. */
   at: number;
@@ -83,6 +84,8 @@ export interface Run {
   readonly series: Series;
   readonly held: Map<string, Map<string, HeldGauge>>;
   heldSinceMs: number;
+  /** Lanes that a gate held in the last plan. */
+  heldLanes: readonly SimLane[];
   readonly forecast: Map<string, number>;
 }
 
@@ -96,7 +99,11 @@ export function startRun(settings: Settings): Run {
     settings,
     planning: startPlanning(settings.policy),
     fleet: createFleet(settings.fleet, settings.horizonMs),
-    lanes: createLanes({ startMs, weightOf: settings.weightOf }),
+    lanes: createLanes({
+      startMs,
+      weightOf: settings.weightOf,
+      queueWeight: (queue) => queueOf(settings, queue).weight,
+    }),
     startMs,
     nowMs: startMs,
     arrivals,
@@ -126,6 +133,7 @@ export function startRun(settings: Settings): Run {
     series: createSeries(startMs),
     held: new Map(),
     heldSinceMs: startMs,
+    heldLanes: [],
     forecast: new Map(),
   };
 }
@@ -163,8 +171,6 @@ export function change(run: Run, lane: SimLane, by: Change): void {
   move(total, nowMs, by);
   move(queue, nowMs, by);
   move(lane.gauge, nowMs, by);
-  const { waiting, running } = lane.gauge;
-  note(run.fairness, lane.part, { nowMs, waiting, running });
 }
 
 function move(gauge: Gauge, nowMs: number, by: Change): void {

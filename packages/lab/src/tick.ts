@@ -1,6 +1,9 @@
 import type { InFlight, Plan, Prepared, Snapshot } from '@pgqueue/core';
+import { compete, shareOut } from './fairness.ts';
+import type { Part } from './fairness.ts';
 import type { SimItem } from './fleet.ts';
 import { comeBack, feed, land, start } from './happen.ts';
+import type { SimLane } from './lanes.ts';
 import { depthMax } from './lanes.ts';
 import type { Flying, Run } from './run.ts';
 import { change, laneOf, noteHeld } from './run.ts';
@@ -24,6 +27,7 @@ export function tick(run: Run): void {
   const room = run.fleet.room();
   [run.planAtMs, run.wakeAtMs] = [Infinity, Infinity];
   if (!worthIt(run, room)) return;
+  leave(run);
   const snapshot = look(run, room);
   [run.plannedMs, run.plans] = [nowMs, run.plans + 1];
   const plan = planning.plan(snapshot);
@@ -32,7 +36,7 @@ export function tick(run: Run): void {
     run.forecast.set(name, Math.max(count, run.forecast.get(name) ?? 0));
   }
   const recalled = (plan.recall ?? []).filter((id) => recall(run, id)).length;
-  const deeper = deepen(run, plan);
+  const deeper = noteReasons(run, plan);
   if (recalled > 0) {
     planning.dropped();
     run.recalls += 1;
@@ -82,11 +86,19 @@ function look(run: Run, room: number): Snapshot {
 
 function inFlight({ flying }: Run): readonly InFlight[] {
   const items: InFlight[] = [];
-  for (const { seen, item } of flying) {
+  for (const one of flying) {
+    const seen = (one.seen ??= seeItem(one.item));
     items.push(seen);
-    for (const { facts } of item.members) items.push({ ...seen, ...facts });
+    for (const { facts } of one.item.members) items.push({ ...seen, ...facts });
   }
   return items;
+}
+
+function seeItem({ job, pool, node, dispatchedMs, bundle }: SimItem): InFlight {
+  const { id, queue, key, task, version, priority, seq, createdMs, expiresMs, attributes, tries } = job.facts;
+  const facts = { id, queue, key, task, version, priority, seq, createdMs, expiresMs, attributes, tries };
+  const state = node === null ? 'ready' : 'running';
+  return { ...facts, pool, state, node: node?.name ?? null, dispatchedMs, bundle };
 }
 
 function prepared({ settings, nowMs }: Run): Readonly<Record<string, Prepared>> {
@@ -110,43 +122,84 @@ function recall(run: Run, id: string): boolean {
   return true;
 }
 
-/** Lanes whose every visible job is held, or of which a bundle needs more, are seen deeper from now on. */
-function deepen({ lanes, jobs }: Run, { deepen, reasons }: Plan): boolean {
-  let changed = false;
-  for (const [name, count] of deepen ?? []) {
-    const lane = lanes.find(name);
-    if (lane === undefined || lane.depth >= count || lane.depth >= depthMax) continue;
+/** Reasons that say nothing against a job itself. */
+const outside: ReadonlySet<string> = new Set(['no_free_slot', 'batch_full', 'out_of_time']);
+
+/**
+ * Takes in why jobs are held: such lanes do not compete; and those whose every visible job is held, or of which a bundle needs more,
+ * are seen deeper from now on. Returns whether there are any of the latter.
+ */
+function noteReasons(run: Run, { deepen, reasons, laneReasons }: Plan): boolean {
+  const { lanes, jobs } = run;
+  let deeper = false;
+  const see = (lane: SimLane, count: number): void => {
+    if (lane.depth >= Math.min(depthMax, count)) return;
     lane.depth = Math.min(depthMax, count);
     lane.seen = null;
-    changed = true;
-  }
-  if (reasons === undefined || reasons.size === 0) return changed;
-  const held = new Map<string, number>();
-  for (const id of reasons.keys()) {
-    const facts = jobs.get(id)?.facts;
-    if (facts === undefined) continue;
-    const name = `${facts.queue.length}:${facts.queue}${facts.key}`;
-    held.set(name, (held.get(name) ?? 0) + 1);
-  }
-  for (const [name, count] of held) {
+    deeper = true;
+  };
+  for (const [name, count] of deepen ?? []) {
     const lane = lanes.find(name);
-    const seen = lane?.seen;
-    if (lane === undefined || seen?.more !== true || count < seen.jobs.length || count >= depthMax) continue;
-    lane.depth = Math.min(depthMax, count * 2);
-    lane.seen = null;
-    changed = true;
+    if (lane !== undefined) see(lane, count);
   }
-  return changed;
+  const held = new Map<SimLane, number>();
+  for (const [name, reason] of laneReasons ?? []) {
+    const lane = outside.has(reason) ? undefined : lanes.find(name);
+    if (lane !== undefined) held.set(lane, 0);
+  }
+  for (const [id, reason] of reasons ?? []) {
+    const facts = outside.has(reason) ? undefined : jobs.get(id)?.facts;
+    if (facts === undefined) continue;
+    const lane = laneOf(run, facts);
+    held.set(lane, (held.get(lane) ?? 0) + 1);
+  }
+  for (const [lane, count] of held) {
+    const { seen } = lane;
+    if (seen?.more === true && count >= seen.jobs.length) see(lane, count * 2);
+  }
+  setHeld(run, held);
+  return deeper;
 }
+
+/** Who was left waiting by this plan competes; who has nothing waiting any more does not, from the next one on. */
+function share(run: Run, given: Parameters<typeof shareOut>[1]): void {
+  for (const { part, line, held } of run.lanes.begun()) {
+    if (line.size() > 0 && !held) compete(run.fairness, part, true, run.nowMs);
+  }
+  shareOut(run.fairness, given);
+  leave(run);
+}
+
+function leave({ lanes, fairness, nowMs }: Run): void {
+  for (const { part } of lanes.emptied()) compete(fairness, part, false, nowMs);
+}
+
+function setHeld(run: Run, held: ReadonlyMap<SimLane, number>): void {
+  const { nowMs, fairness } = run;
+  for (const lane of run.heldLanes) {
+    if (held.has(lane)) continue;
+    lane.held = false;
+    compete(fairness, lane.part, lane.gauge.waiting > 0, nowMs);
+  }
+  for (const lane of held.keys()) {
+    lane.held = true;
+    compete(fairness, lane.part, false, nowMs);
+  }
+  run.heldLanes = held.size === 0 ? none : [...held.keys()];
+}
+
+const none: readonly SimLane[] = [];
 
 function write(run: Run, plan: Plan): void {
   const { nowMs, planning, settled } = run;
   const overdue = settled.length >= unsavedMax || (settled.length > 0 && nowMs - run.writtenMs > unsavedMs);
   if (plan.dispatch.length === 0 && !overdue) {
+    share(run, []);
     planning.dropped();
     return;
   }
   const ids = new Set<string>();
+  const given: { readonly part: Part; readonly workMs: number }[] = [];
   let first: SimItem | undefined;
   for (const { id, pool, bundle = null } of plan.dispatch) {
     const job = run.jobs.get(id);
@@ -161,20 +214,21 @@ function write(run: Run, plan: Plan): void {
       first?.members.push(job);
       continue;
     }
+    given.push({ part: lane.part, workMs: job.durationMs });
     const item: SimItem = { job, pool, bundle, members: [], dispatchedMs: nowMs, node: null, ready: true };
     first = item;
     fly(run, item);
   }
+  share(run, given);
   planning.written({ atMs: nowMs, ids });
   run.writtenMs = nowMs;
   run.settled = [];
 }
 
 function fly(run: Run, item: SimItem): void {
-  const { job, pool, bundle, dispatchedMs } = item;
+  const { job, dispatchedMs } = item;
   const lane = laneOf(run, job.facts);
-  const seen: InFlight = { ...job.facts, pool, state: 'ready', node: null, dispatchedMs, bundle };
-  const flying: Flying = { item, lane, seen, startedMs: dispatchedMs, at: run.flying.length };
+  const flying: Flying = { item, lane, seen: null, startedMs: dispatchedMs, at: run.flying.length };
   run.flying.push(flying);
   run.items.set(job.facts.id, flying);
   run.fleet.add(item);
@@ -184,9 +238,9 @@ function fly(run: Run, item: SimItem): void {
 export function claimAll(run: Run): void {
   for (const pool of run.fleet.pools.values()) {
     if (pool.readyCount === 0 || pool.free === 0) continue;
-    run.fleet.claim(pool, (item, node) => {
+    run.fleet.claim(pool, (item) => {
       const flying = run.items.get(item.job.facts.id);
-      if (flying !== undefined) start(run, flying, node);
+      if (flying !== undefined) start(run, flying);
     });
   }
 }

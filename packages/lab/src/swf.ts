@@ -1,0 +1,186 @@
+import type { Attributes } from '@pgqueue/core';
+import { PgQueueError } from '@pgqueue/core';
+import type { Arrival } from './workload.ts';
+
+/** How jobs of the Standard Workload Format become jobs of queues. */
+export interface SwfOptions {
+  /** Whose turns are taken. Default `user`. */
+  readonly key?: 'user' | 'group' | 'executable' | 'partition';
+  /** Default: the queue's number, `queue-3`, or the name that a header comment gives it. `one`: all in `default`. */
+  readonly queues?: 'own' | 'one';
+  /** Default `auto`: Unix time where the header has UnixStartTime, else from 0 on. `zero`: from 0 on. */
+  readonly clock?: 'auto' | 'zero';
+}
+
+/** A workload of the parallel workloads archive. */
+export interface SwfWorkload {
+  /** In the order of their submission. Processors, user, group and the like are attributes. */
+  readonly arrivals: readonly Arrival[];
+  /** Comments of the form `; Name: value`, by name; of those with the same name, the first. */
+  readonly header: Readonly<Record<string, string>>;
+  readonly skipped: {
+    /** Their submit or run time is not known (-1). */
+    readonly unknownTimes: number;
+    /** Cancelled before they ran. */
+    readonly cancelled: number;
+    /** Parts of jobs that were checkpointed: the job's own line stands for them. */
+    readonly parts: number;
+  };
+}
+
+/** What a line says, by the places of the format's definition, from 1. */
+const fields = [
+  'job number',
+  'submit time',
+  'wait time',
+  'run time',
+  'allocated processors',
+  'average CPU time',
+  'used memory',
+  'requested processors',
+  'requested time',
+  'requested memory',
+  'status',
+  'user',
+  'group',
+  'executable',
+  'queue',
+  'partition',
+  'preceding job',
+  'think time',
+] as const;
+
+type Field = (typeof fields)[number];
+type Line = Readonly<Record<Field, number>>;
+
+const problemsMax = 5;
+const unknown = -1;
+/** Status codes of the format. */
+const cancelled = 5;
+const parts: ReadonlySet<number> = new Set([2, 3, 4]);
+
+/**
+ * Reads the Standard Workload Format 2.2 (Feitelson's parallel workloads archive): a line a job, 18 numbers each, −1 for what is not
+ * known, comments behind `;`. @throws {PgQueueError} `configuration`, with the numbers of the first few lines that are wrong
+ */
+export function parseSwf(text: string, options: SwfOptions = {}): SwfWorkload {
+  const header: Record<string, string> = {};
+  const queueNames = new Map<number, string>();
+  const lines: Line[] = [];
+  const problems: string[] = [];
+  const skipped = { unknownTimes: 0, cancelled: 0, parts: 0 };
+  let number = 0;
+  for (const raw of linesOf(text)) {
+    number += 1;
+    const line = raw.trim();
+    if (line === '') continue;
+    if (line.startsWith(';')) {
+      readComment(line.slice(1).trim(), header, queueNames);
+      continue;
+    }
+    const read = readLine(line);
+    if (typeof read === 'string') {
+      problems.push(`line ${number}: ${read}`);
+      if (problems.length >= problemsMax) break;
+      continue;
+    }
+    const why = skips(read);
+    if (why === undefined) lines.push(read);
+    else skipped[why] += 1;
+  }
+  if (problems.length > 0) {
+    throw new PgQueueError('configuration', `this is no Standard Workload Format: ${problems.join('; ')}`, {
+      data: { problems },
+    });
+  }
+  const startMs = startOf(header, options);
+  const arrivals = lines
+    .map((line) => toArrival(line, { startMs, options, queueNames }))
+    .toSorted((a, b) => a.atMs - b.atMs);
+  return { arrivals, header, skipped };
+}
+
+/** Without an array of all of them: logs have millions. */
+function* linesOf(text: string): Generator<string> {
+  let from = text.charCodeAt(0) === 0xfeff ? 1 : 0;
+  while (from < text.length) {
+    const end = text.indexOf('\n', from);
+    yield text.slice(from, end < 0 ? text.length : end);
+    if (end < 0) return;
+    from = end + 1;
+  }
+}
+
+function readComment(comment: string, header: Record<string, string>, queues: Map<number, string>): void {
+  const [, name, value = ''] = /^([A-Za-z]\w*) *: *(.*)$/.exec(comment) ?? [];
+  if (name === undefined) return;
+  if (!Object.hasOwn(header, name)) header[name] = value;
+  const [, number, title] = name === 'Queue' ? (/^(\d+)\s+(\S+)/.exec(value) ?? []) : [];
+  if (number !== undefined && title !== undefined) queues.set(Number(number), title);
+}
+
+/** A text: what is wrong with it. */
+function readLine(line: string): Line | string {
+  const words = line.split(/\s+/);
+  if (words.length !== fields.length) return `${words.length} fields, where ${fields.length} are expected`;
+  const read: Partial<Record<Field, number>> = {};
+  for (const [at, field] of fields.entries()) {
+    const word = words[at] ?? '';
+    const value = /^[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?$/.test(word) ? Number(word) : Number.NaN;
+    if (!Number.isFinite(value))
+      return `field ${at + 1} (${field}) is no number: ${JSON.stringify(word.slice(0, 40))}`;
+    if (value < 0 && value !== unknown)
+      return `field ${at + 1} (${field}) is ${word}; below 0 there is only -1, for unknown`;
+    read[field] = value;
+  }
+  return read as Line;
+}
+
+function skips(line: Line): 'unknownTimes' | 'cancelled' | 'parts' | undefined {
+  if (parts.has(line.status)) return 'parts';
+  if (line.status === cancelled && line['run time'] <= 0) return 'cancelled';
+  return line['submit time'] === unknown || line['run time'] === unknown ? 'unknownTimes' : undefined;
+}
+
+function startOf(header: Readonly<Record<string, string>>, { clock = 'auto' }: SwfOptions): number {
+  const seconds = Number(Object.hasOwn(header, 'UnixStartTime') ? header['UnixStartTime'] : Number.NaN);
+  return clock === 'auto' && Number.isFinite(seconds) && seconds >= 0 ? seconds * 1_000 : 0;
+}
+
+function toArrival(
+  line: Line,
+  from: {
+    readonly startMs: number;
+    readonly options: SwfOptions;
+    readonly queueNames: ReadonlyMap<number, string>;
+  },
+): Arrival {
+  const { key = 'user', queues = 'own' } = from.options;
+  const queue = line.queue;
+  const named = queue === unknown ? undefined : (from.queueNames.get(queue) ?? `queue-${queue}`);
+  return {
+    atMs: from.startMs + line['submit time'] * 1_000,
+    durationMs: line['run time'] * 1_000,
+    id: `swf-${line['job number']}`,
+    key: line[key] === unknown ? '' : `${key}-${line[key]}`,
+    ...(named === undefined || queues === 'one' ? {} : { queue: named }),
+    attributes: attributesOf(line),
+  };
+}
+
+/** What is known. Processors: those that it was given, else those that it asked for. */
+function attributesOf(line: Line): Attributes {
+  const processors =
+    line['allocated processors'] > 0 ? line['allocated processors'] : line['requested processors'];
+  const seconds = line['requested time'];
+  const values = {
+    processors: processors > 0 ? processors : unknown,
+    requestedMs: seconds === unknown ? unknown : seconds * 1_000,
+    requestedMemoryKb: line['requested memory'],
+    user: line.user,
+    group: line.group,
+    executable: line.executable,
+    partition: line.partition,
+  };
+  return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== unknown));
+}
