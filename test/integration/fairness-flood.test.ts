@@ -11,9 +11,14 @@ beforeEach(async () => {
 
 afterEach(() => database.drop());
 
-test('a hundred jobs behind a flood take at most twice as long as alone with half the slots', async () => {
-  const report = await floodRun({ url: database.url, flood: 30_000, rounds: 5 });
-  expect(report.floodLeft).toBeGreaterThan(0);
-  expect(report.floodPerSecond).toBeGreaterThan(500);
-  expect(report.ratio).toBeLessThanOrEqual(2);
-}, 90_000);
+// Tens of milliseconds are compared: a machine that was busy with something else may try again.
+test(
+  'a hundred jobs behind a flood take at most twice as long as alone with half the slots',
+  { retry: 2, timeout: 90_000 },
+  async () => {
+    const report = await floodRun({ url: database.url, flood: 30_000, rounds: 5 });
+    expect(report.floodLeft).toBeGreaterThan(0);
+    expect(report.floodPerSecond).toBeGreaterThan(500);
+    expect(report.ratio).toBeLessThanOrEqual(2);
+  },
+);

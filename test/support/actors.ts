@@ -47,10 +47,14 @@ export async function startActor(kind: 'scheduler' | 'worker', options: ActorOpt
       clearTimeout(deadline);
     },
   };
-  await until(`${name} to be ready`, () => {
-    if (child.exitCode !== null) throw new Error(`${name} ended with ${child.exitCode}`);
-    return heard.some(({ type }) => type === 'ready');
-  });
+  await until(
+    `${name} to be ready`,
+    () => {
+      if (child.exitCode !== null) throw new Error(`${name} ended with ${child.exitCode}`);
+      return heard.some(({ type }) => type === 'ready');
+    },
+    60_000, // many start at once, on a machine that other tests have, too
+  );
   return actor;
 }
 
