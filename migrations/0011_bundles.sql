@@ -6,13 +6,6 @@ create index work_queue_bundle on work_queue (bundle, position) where bundle is 
 
 alter function claim(text, uuid, integer, uuid, bigint) rename to claim_before;
 
--- Whether a job has failed before, or lost its node, and would be dead the next time. Inlined.
-create function last_chance(p_tries smallint, p_max_tries smallint, p_crashes smallint, p_max_crashes smallint) returns boolean
-  language sql immutable
-as $$
-  select (p_tries > 0 and p_tries + 1 >= p_max_tries) or (p_crashes > 0 and p_crashes + 1 >= p_max_crashes)
-$$;
-
 -- As in 0004, and a bundle takes one of the p_max places: its ready jobs are leased together, by one node, until the shortest of
 -- their timeouts. A node says of each task whether it takes bundles ("batch": true, in the tasks that it registered with); one
 -- that does not gets the jobs of a bundle one after another, each when the one before has ended. So either way a bundle is one
@@ -92,7 +85,7 @@ begin
                    select m.position from work_queue m
                    where m.bundle = f.bundle and m.batch = f.batch and m.task = f.task and m.pool = v_pool and m.lock_key is null
                      and m.version between (v_tasks -> m.task ->> 'min')::integer and (v_tasks -> m.task ->> 'max')::integer
-                     and (select last_chance(j.tries, j.max_tries, j.crashes, j.max_crashes)
+                     and (select (j.tries > 0 and j.tries + 1 >= j.max_tries) or (j.crashes > 0 and j.crashes + 1 >= j.max_crashes)
                           from queue j where j.id = m.id and (j.expires_at is null or j.expires_at > v_now)) = false
                    limit 1) is not null as together
           from firsts f where f.bundle is not null
@@ -105,7 +98,7 @@ begin
             from work_queue m
             where m.bundle = u.bundle and m.batch = u.batch and m.task = u.task and m.pool = v_pool and m.lock_key is null
               and m.version between (v_tasks -> m.task ->> 'min')::integer and (v_tasks -> m.task ->> 'max')::integer
-              and (select last_chance(j.tries, j.max_tries, j.crashes, j.max_crashes)
+              and (select (j.tries > 0 and j.tries + 1 >= j.max_tries) or (j.crashes > 0 and j.crashes + 1 >= j.max_crashes)
                    from queue j where j.id = m.id and (j.expires_at is null or j.expires_at > v_now)) in (false, not u.together)
             limit case when u.together then 10000 else 1 end
             for update skip locked) m

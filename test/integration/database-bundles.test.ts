@@ -233,7 +233,6 @@ test('migration 0011 hands on who may claim', async () => {
     await session.sql(`create role ${role}`);
     await session.sql(`grant execute on function ${signature} to ${role}`);
     await session.sql('drop index pgqueue.work_queue_bundle');
-    await session.sql('drop function pgqueue.last_chance(smallint, smallint, smallint, smallint)');
     await session.sql('set local search_path = pgqueue');
     await session.sql(text);
     expect(

@@ -15,7 +15,7 @@ export interface ExecutorParts extends Omit<LeaseParts, 'onCommitted'> {
   readonly attempts: Set<Attempt>;
   readonly settler: Settler;
   readonly observe: Observer;
-  /** A job of a bundle that this node does not take whole has ended: the next of it can be claimed. */
+  /** A job of a bundle that was perhaps not claimed whole has ended: the next of it can be. */
   readonly onNext: () => void;
 }
 
@@ -114,7 +114,7 @@ function tell(
     readonly error?: unknown;
   },
 ): void {
-  const { id, task, bundle } = attempt.job;
+  const { id, task, bundle, tries, crashes } = attempt.job;
   const { settled, durationMs, error } = end;
   if (settled === 'failed') return;
   if (settled === 'stale') {
@@ -124,5 +124,7 @@ function tell(
   }
   const why = error === undefined ? {} : { error };
   observe({ type: 'job.settled', job: id, task, verdict: settled, durationMs, ...why });
-  if (bundle !== null && handlers.get(task)?.kind === 'pgqueue.handler') onNext();
+  if (bundle === null) return;
+  const oneByOne = handlers.get(task)?.kind === 'pgqueue.handler';
+  if (oneByOne || tries > 0 || crashes > 0) onNext();
 }
