@@ -1,7 +1,7 @@
 // What must not compile is marked with @ts-expect-error: `tsc -b` fails where it does compile. Nothing here needs a database:
 // the wrong calls are in functions that are never called.
-import { defineTask, implement } from '@pgqueue/core';
-import type { JobContext, NewJob, Task, TaskHandler, TaskInput } from '@pgqueue/core';
+import { defineTask, implement, implementBatch } from '@pgqueue/core';
+import type { BatchContext, BatchJob, JobContext, NewJob, Task, TaskHandler, TaskInput } from '@pgqueue/core';
 import { createProducer } from '@pgqueue/producer';
 import type { Enqueuer } from '@pgqueue/producer';
 import { type } from 'arktype';
@@ -79,8 +79,13 @@ test('types flow from the schema to both ends', () => {
     implement(arktypeTask, (payload) => {
       expectTypeOf(payload).toEqualTypeOf<{ to: string; at: Date }>();
     }),
+    implementBatch(zodTask, (jobs, context) => {
+      expectTypeOf(jobs).toEqualTypeOf<readonly BatchJob<{ to: string; at: Date }>[]>();
+      expectTypeOf(context).toEqualTypeOf<BatchContext>();
+      return context.transaction(() => Promise.resolve(), { jobs: jobs.slice(1) });
+    }),
   ];
-  expect(handlers).toHaveLength(3);
+  expect(handlers).toHaveLength(4);
   expectTypeOf(zodTask.job).parameter(0).toEqualTypeOf<{ to: string; at: string }>();
   expectTypeOf(zodTask.job).returns.toEqualTypeOf<NewJob>();
 });
@@ -128,6 +133,10 @@ export function definitionTypes(): readonly unknown[] {
     implement(zodTask, (payload: Input) => payload),
     // @ts-expect-error: a handler for another payload
     implement(valibotTask, (payload: { readonly to: number }) => payload),
+    // @ts-expect-error: a handler of bundles for the enqueued payload
+    implementBatch(zodTask, (jobs: readonly BatchJob<Input>[]) => jobs),
+    // @ts-expect-error: a handler that takes the list of jobs for a payload
+    implementBatch(zodTask, (jobs) => jobs.to),
     // @ts-expect-error: a handler that reads what is not there
     implement(arktypeTask, (payload) => payload.cc),
     // @ts-expect-error: the key is derived from the input, which has no such field
