@@ -7,7 +7,7 @@ import type { Plan } from '../policy/plan.ts';
 import { planProblems } from '../policy/plan.ts';
 import type { Policy, PolicyState } from '../policy/policy.ts';
 import { openSlots } from '../policy/slots.ts';
-import type { Candidate, Snapshot } from '../policy/snapshot.ts';
+import type { Candidate, Settlement, Snapshot } from '../policy/snapshot.ts';
 import { compareInKey, poolOf } from '../policy/snapshot.ts';
 import { aJob, aPool, aSnapshot, lanesOf, nowMs, shuffled, snapshots } from './snapshots.ts';
 
@@ -139,7 +139,7 @@ export const orderProperties = {
 } satisfies Record<string, (order: Order) => unknown>;
 
 /**
- * Victims (one key each, three jobs of the worst priority) beside rivals with old jobs without end, while more than the slots
+ * Victims (one key each, two jobs of the worst priority) beside rivals with old jobs without end, while more than the slots
  * can take comes at each tick, of the best priority, in new keys or in one. Returns how many of the victims' jobs wait at the end.
  */
 function starved(
@@ -158,23 +158,29 @@ function starved(
   const add = (key: string, priority: number, createdMs: number): Candidate =>
     aJob({ seq: (seq += 1), key, priority, createdMs });
   let waiting: Candidate[] = [];
+  let settled: Settlement[] = [];
   for (let index = 0; index < rivals; index += 1) {
     for (let job = 0; job < 20; job += 1) waiting.push(add(`rival${index}`, 1, nowMs - 1));
   }
   for (let index = 0; index < victims; index += 1) {
-    for (let job = 0; job < 3; job += 1) waiting.push(add(`victim${index}`, 2, nowMs));
+    for (let job = 0; job < 2; job += 1) waiting.push(add(`victim${index}`, 2, nowMs));
   }
   for (let tick = 0; tick < 160; tick += 1) {
     const at = nowMs + tick * 1_000;
-    for (let job = 0; job <= slots; job += 1) waiting.push(add(newKeys ? `new${seq}` : 'new', 0, at));
+    for (let job = tick % 4 === 0 ? -1 : 0; job < slots; job += 1)
+      waiting.push(add(newKeys ? `new${seq}` : 'new', 0, at));
     const snapshot = aSnapshot({
       nowMs: at,
       lanes: lanesOf(waiting, 3),
+      settled,
       pools: { default: aPool(slots) },
     });
     const plan = made.plan(snapshot, state);
     const ids = new Set(plan.dispatch.map(({ id }) => id));
     state = made.written?.(plan.state, { atMs: at, ids }) ?? plan.state;
+    settled = waiting
+      .filter(({ id }) => ids.has(id))
+      .map((job) => ({ job, outcome: 'done', busyMs: 1_000, endedMs: at + 1_000 }));
     waiting = waiting.filter(({ id }) => !ids.has(id));
   }
   return waiting.filter(({ key }) => key.startsWith('victim')).length;

@@ -201,6 +201,7 @@ function treesOf(
   const rules: ShareRules = {
     levels,
     charged: settings.charge === 'time' ? 'ended' : 'dispatched',
+    quantum: opened.known.typical,
     idleCredit: settings.idleCredit,
     decay: opened.decay,
     headOf: seen.heads.of,

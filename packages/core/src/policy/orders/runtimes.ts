@@ -68,6 +68,8 @@ export interface Estimates {
   readonly of: (job: Pick<JobFacts, 'task'>, share: string) => number;
   /** Of the task; undefined where nothing of it has ended yet. */
   readonly ofTask: (task: string) => number | undefined;
+  /** Of a job of which nothing is known. */
+  readonly typical: number;
 }
 
 export function estimates({ tasks, shares }: Runtimes): Estimates {
@@ -78,6 +80,7 @@ export function estimates({ tasks, shares }: Runtimes): Estimates {
   return {
     of: (job, share) => byShare.get(nameIn(share, job)) ?? byTask.get(job.task) ?? otherwise,
     ofTask: (task) => byTask.get(task),
+    typical: otherwise,
   };
 }
 

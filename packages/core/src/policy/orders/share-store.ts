@@ -1,7 +1,9 @@
 import type { Share, ShareRules } from './share.ts';
-import { tagOf, weightUnits } from './share.ts';
+import { storedAhead, tagOf, weightUnits } from './share.ts';
 import type { Shares } from './shares.ts';
-import { decayOf } from './shares.ts';
+
+/** To so much of a unit of cost by weight, `ahead` is stored: its text is much shorter. */
+const places = 1e6;
 
 /** Shares that are idle and yet ahead are remembered, on one level of one share at most so many: those furthest ahead. */
 const idleMax = 20_000;
@@ -12,17 +14,13 @@ function isHeld({ waiting, passed, standing }: Share): boolean {
 }
 
 /**
- * The virtual time at the end of a plan: the largest start tag that was served (SFQ); and, where only shares that came anew were
- * served, at least what an ideal server would have come to, since a stream of ever new shares would else hold it where it is, and all others with it.
+ * The virtual time at the end of a plan: the largest start tag that was served (SFQ), and at least what an ideal server would have
+ * come to, which serves all at once by their weights (GPS). Else a stream of ever new shares, all of which start at the virtual
+ * time, would hold it where it is, and whoever is ahead of it would wait for ever.
  */
-function endTag({ children, fromTag, servedTag, spent, weights }: Share, { idleCredit }: ShareRules): number {
-  let least = Infinity;
-  for (const child of children?.values() ?? []) {
-    if (child.known && child.waiting && !isHeld(child)) least = Math.min(least, tagOf(child));
-  }
+function endTag({ fromTag, servedTag, spent, weights }: Share): number {
   const ideal = weights === 0 ? fromTag : fromTag + (spent / weights) * weightUnits;
-  // with credit they start before it, so it must come to be as much beyond those that wait
-  return Math.max(servedTag, idleCredit === 0 ? Math.min(ideal, least) : ideal);
+  return Math.max(servedTag, ideal);
 }
 
 /** What is to be stored of the level below a share. The same object where nothing of it went. */
@@ -31,19 +29,17 @@ export function storeChildren(share: Share, rules: ShareRules): Shares | null {
   if (children === null || spent === 0) return stored;
   const { levels, idleCredit, decay } = rules;
   const level = levels[share.depth];
-  const end = endTag(share, rules);
+  const end = endTag(share);
   const columns: Columns = {
     names: [],
     ahead: [],
     below: share.depth + 1 < levels.length ? [] : null,
     idle: 0,
   };
-  const rate = stored === null ? 1 : decayOf(stored.atMs, decay);
   stored?.names.forEach((name, index) => {
     const child = children.get(name);
     if (child !== undefined) return storeChild(columns, child, { end, rules });
-    const was = stored.ahead[index] ?? 0;
-    const ahead = (was > 0 ? was * rate : was) - end;
+    const ahead = storedAhead(stored, index, decay) - end;
     if (ahead <= 0 && (idleCredit === 0 || ahead <= -idleCredit / (level?.weight(name) ?? 1)))
       return undefined;
     columns.idle += 1;
@@ -66,7 +62,7 @@ function add(
   share: { readonly name: string; readonly ahead: number; readonly below: Shares | null },
 ): void {
   names.push(share.name);
-  ahead.push(share.ahead);
+  ahead.push(Math.round(share.ahead * places) / places);
   below?.push(share.below);
 }
 

@@ -89,7 +89,7 @@ function buildChildren(tree: Tree, share: Share, level: OpenLevel): void {
     addLane(childOf(share, level, level.of(head), rules), lane, head);
   }
   for (const item of share.items) book(childOf(share, level, level.of(item.item), rules), item);
-  rememberChildren(share, rules);
+  rememberChildren(share, level, rules);
   const standings: Standing[] = [];
   for (const child of share.children?.values() ?? []) {
     if (!child.waiting) continue;

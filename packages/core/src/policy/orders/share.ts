@@ -1,3 +1,4 @@
+import { compareText } from '../snapshot.ts';
 import type { Candidate, InFlight, JobFacts, Lane } from '../snapshot.ts';
 import type { Heap } from './heap.ts';
 import type { Decay, Shares } from './shares.ts';
@@ -16,6 +17,8 @@ export interface ShareRules {
   readonly levels: readonly OpenLevel[];
   /** When a job is charged to its shares. `ended`: until then it is booked, by what it is expected to cost. */
   readonly charged: 'dispatched' | 'ended';
+  /** What a job costs by and large. */
+  readonly quantum: number;
   readonly idleCredit: number;
   readonly decay: Decay;
   readonly headOf: (lane: Lane) => Candidate | undefined;
@@ -82,11 +85,14 @@ export interface Share {
   servedTag: number;
   /** Cost charged to its children, or booked, in this plan. */
   spent: number;
-  /** Of its children that wait, in whole units of 2^-20: so their sum does not depend on their order. */
+  /** Of its children that compete, in whole units of 2^-20: so their sum does not depend on their order. */
   weights: number;
   /** Children that became known, in this order. */
   news: readonly Share[];
 }
+
+/** On one level of one share, so many shares are known by what they had; of the others, who waits longest becomes known first. */
+const knownMax = 20_000;
 
 /** Units of `Share.weights`. */
 export const weightUnits: number = 2 ** 20;
@@ -180,31 +186,74 @@ export function tagOf({ ahead, booked, weight }: Share): number {
 }
 
 function remember({ stored }: Share, index: number, child: Share, { decay }: ShareRules): void {
-  const ahead = stored?.ahead[index];
-  if (stored === null || ahead === undefined) return;
-  child.ahead = ahead > 0 ? ahead * decayOf(stored.atMs, decay) : ahead;
+  if (stored === null || index < 0) return;
+  child.ahead = storedAhead(stored, index, decay);
   child.stored = stored.below?.[index] ?? null;
   child.known = true;
 }
 
-/** Gives the children of a share what was stored of them, and those that come anew the virtual time. */
-export function rememberChildren(share: Share, rules: ShareRules): void {
+/** How far ahead a share is by now. */
+export function storedAhead({ ahead, atMs }: Shares, index: number, decay: Decay): number {
+  const was = ahead[index] ?? 0;
+  return was > 0 ? was * decayOf(atMs, decay) : was;
+}
+
+/** What shares that compete have used: those that wait, and those that do not but are ahead, since they had it while the others waited. */
+interface Competing {
+  weight: number;
+  /** How far they are ahead, together. */
+  cost: number;
+  waiting: number;
+  least: number;
+}
+
+/** Gives the children of a share what was stored of them, and the virtual time to those that come anew. */
+export function rememberChildren(share: Share, level: OpenLevel, rules: ShareRules): void {
+  const { stored } = share;
   const children = share.children ?? new Map<string, Share>();
-  share.stored?.names.forEach((name, index) => {
+  const competing: Competing = { weight: 0, cost: 0, waiting: 0, least: Infinity };
+  stored?.names.forEach((name, index) => {
     const child = children.get(name);
     if (child !== undefined) remember(share, index, child, rules);
+    const tag = child === undefined ? storedAhead(stored, index, rules.decay) : tagOf(child);
+    if (child?.waiting !== true && tag <= 0) return;
+    const weight = child?.weight ?? level.weight(name);
+    competing.weight += weight;
+    competing.cost += weight * tag;
+    if (child?.waiting === true) {
+      competing.waiting += 1;
+      competing.least = Math.min(competing.least, tag);
+    } else share.weights += inUnits(weight);
   });
-  // with credit they would start ahead of what waits for ever
-  const corrected = rules.charged === 'ended' && rules.idleCredit === 0;
+  share.fromTag = startTag(competing, rules);
+  const news: Share[] = [];
   for (const child of children.values()) {
-    if (!child.waiting) continue;
-    share.weights += Math.max(1, Math.round(child.weight * weightUnits));
-    // runtimes turned out shorter than expected: what waits has used less than was believed, and so has the virtual time
-    if (child.known && corrected) share.fromTag = Math.min(share.fromTag, tagOf(child));
+    if (child.waiting) share.weights += inUnits(child.weight);
+    if (child.known) continue;
+    child.ahead = share.fromTag - rules.idleCredit / child.weight;
+    if (child.waiting) news.push(child);
   }
-  for (const child of children.values()) {
-    if (!child.known) child.ahead = share.fromTag - rules.idleCredit / child.weight;
-  }
+  news.sort((a, b) => a.firstSeq - b.firstSeq || compareText(a.name, b.name));
+  share.news = news.slice(0, Math.max(0, knownMax - (stored?.names.length ?? 0)));
+  for (const child of share.news) child.known = true;
+}
+
+function inUnits(weight: number): number {
+  return Math.max(1, Math.round(weight * weightUnits));
+}
+
+/**
+ * The virtual time at the beginning of a plan. Where jobs are charged when they are dispatched, it is where the last plan left it, 0.
+ * Else attempts turned out longer or shorter than was expected, and it is the mean of what those that compete have
+ * had; but hardly beyond the share that has had least, so that who comes anew does not wait for others' misfortune.
+ */
+function startTag(
+  { weight, cost, waiting, least }: Competing,
+  { charged, idleCredit, quantum }: ShareRules,
+): number {
+  if (charged === 'dispatched' || weight === 0) return 0;
+  const mean = cost / weight;
+  return idleCredit > 0 ? mean : Math.min(mean, least + (quantum * waiting) / weight);
 }
 
 /** A job of this share of the last level goes. Returns the shares that it was charged to, the first level's first. */
