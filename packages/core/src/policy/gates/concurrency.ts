@@ -1,7 +1,7 @@
 import type { Gate } from '../gate.ts';
 import type { JobFacts, Snapshot } from '../snapshot.ts';
 import type { Cost, GroupBy, Limit } from './group.ts';
-import { amountProblems, checkGate, costsOf, groupOf } from './group.ts';
+import { amountProblems, checkGate, costsOf, groupOf, once } from './group.ts';
 import { openTallies } from './tallies.ts';
 import { sayGroup } from './words.ts';
 
@@ -41,15 +41,5 @@ export function concurrency(options: ConcurrencyOptions): Gate {
         label: (_job, value) => sayGroup(name, by === undefined ? undefined : value),
         held: lane ? 'hold_lane' : 'hold',
       }),
-  };
-}
-
-/** Asks about each value once. */
-function once<Result>(of: (value: string) => Result): (value: string) => Result {
-  const known = new Map<string, { readonly result: Result }>();
-  return (value) => {
-    const found = known.get(value) ?? { result: of(value) };
-    known.set(value, found);
-    return found.result;
   };
 }

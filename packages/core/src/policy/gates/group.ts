@@ -57,6 +57,16 @@ export function limitFor(limit: Limit, name: string): number {
   return found;
 }
 
+/** Asks about each value once: what a user's function said of it holds for the whole plan. */
+export function once<Result>(of: (value: string) => Result): (value: string) => Result {
+  const known = new Map<string, { readonly result: Result }>();
+  return (value) => {
+    const found = known.get(value) ?? { result: of(value) };
+    known.set(value, found);
+    return found.result;
+  };
+}
+
 /** Whether it may stand as a cost or limit. */
 export function isAmount(value: unknown): value is number {
   return typeof value === 'number' && value >= 0;

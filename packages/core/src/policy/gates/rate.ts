@@ -2,10 +2,10 @@ import type { Gate } from '../gate.ts';
 import type { JobFacts, Rate, Snapshot } from '../snapshot.ts';
 import { bucketGate } from './bucket-gate.ts';
 import type { Cost, GroupBy, Limit } from './group.ts';
-import { amountProblems, checkGate, costsOf, groupOf, limitFor } from './group.ts';
+import { amountProblems, checkGate, costsOf, groupOf, limitFor, once } from './group.ts';
 import { sayGroup } from './words.ts';
 
-/** A limit, or one for each value; null: none. Asked when a job of the value is looked at, several times a plan. */
+/** A limit, or one for each value; null: none. Asked once a plan. */
 export type LimitBy = Limit | ((value: string, snapshot: Snapshot) => Limit | null);
 
 export interface RateOptions {
@@ -36,18 +36,25 @@ export function rate(options: RateOptions): Gate {
     ...(typeof perSecond === 'function' ? [] : amountProblems('perSecond', perSecond, { above: 0, cost })),
     ...(typeof burst === 'function' ? [] : amountProblems('burst', burst, { above: 0, cost })),
   ]);
-  const of = (limit: LimitBy, value: string, snapshot: Snapshot): Limit | null =>
-    typeof limit === 'function' ? limit(value, snapshot) : limit;
+  const open = (limit: LimitBy, snapshot: Snapshot): ((value: string) => Limit | null) =>
+    typeof limit === 'function' ? once((value) => limit(value, snapshot)) : () => limit;
   return bucketGate(name, (snapshot) => ({
     groupOf: (job) => (by === undefined ? '' : groupOf(by, job)),
     costsOf: (job) => costsOf(cost, job),
-    rateOf: (value, dimension): Rate | null => {
-      const [most, atOnce] = [of(perSecond, value, snapshot), of(burst, value, snapshot)];
-      if (most === null || atOnce === null) return null;
-      const found = { perSecond: limitFor(most, dimension), burst: limitFor(atOnce, dimension) };
-      return found.perSecond === Infinity || found.burst === Infinity ? null : found;
-    },
+    rateOf: rateBy(open(perSecond, snapshot), open(burst, snapshot)),
     label: (_job, value) => sayGroup(name, by === undefined ? undefined : value),
     held: lane ? 'hold_lane' : 'hold',
   }));
+}
+
+function rateBy(
+  perSecond: (value: string) => Limit | null,
+  burst: (value: string) => Limit | null,
+): (value: string, name: string) => Rate | null {
+  return (value, name) => {
+    const [most, atOnce] = [perSecond(value), burst(value)];
+    if (most === null || atOnce === null) return null;
+    const rate = { perSecond: limitFor(most, name), burst: limitFor(atOnce, name) };
+    return rate.perSecond === Infinity || rate.burst === Infinity ? null : rate;
+  };
 }
