@@ -55,7 +55,7 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
   const tick = async (leader: Leader): Promise<number> => {
     const startedAt = performance.now();
     if (memory.epoch !== leader.epoch) await begin(options, memory, leader);
-    const asked = ask(memory.room, settings.batchMax);
+    const asked = ask(memory.room, settings.batchMax, memory.view.discovering());
     const { read, load } = await look(options, memory, { ...asked, startedAt, due: pace.asksDue() });
     options.onSeen(read.state, read.due);
     const snapshot = toSnapshot(read, load, {
@@ -120,7 +120,7 @@ async function look(
     want,
     keys,
     ...walks,
-    ...view.ask(memory.nowMs, skipAhead.lanes()),
+    ...view.ask(memory.nowMs, { lanes: skipAhead.lanes(), rows: want }),
     settled: memory.feeds,
     due,
     questionsAfter: questionsAfter(),

@@ -1,6 +1,6 @@
 import { hostname } from 'node:os';
 import type { Observer, Policy } from '@pgqueue/core';
-import { allObservers, policy, throwProblems, turns } from '@pgqueue/core';
+import { allObservers, defaultPolicy, throwProblems } from '@pgqueue/core';
 import type { DatabaseOptions } from '@pgqueue/postgres';
 import { policyProblems } from './policy-problems.ts';
 
@@ -43,7 +43,7 @@ export interface Settings {
 export function toSettings(options: SchedulerOptions): Settings {
   const listen = options.listen ?? options.connectionString !== undefined;
   const settings: Settings = {
-    policy: options.policy ?? policy({ order: turns() }),
+    policy: options.policy ?? defaultPolicy(),
     shadow: options.shadow,
     budgetMs: options.policyBudgetMs ?? 250,
     listen,

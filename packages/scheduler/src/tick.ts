@@ -14,14 +14,14 @@ export interface Ask {
 
 /** Jobs that a tick looks at when it expects to have no room: enough to fill what has become free meanwhile. */
 const wantMin = 16;
-/** Lanes of one page: each costs an index lookup or two. */
+/** Lanes of one page, each of which costs an index lookup or two: of lanes that are known, and while there are unknown ones. */
 const keysMin = 128;
 const keysMax = 500;
 
-/** As much as the last tick had room for, and a little more. */
-export function ask(room: number, batchMax: number): Ask {
+/** As much as the last tick had room for, and a little more. `discovering`: there are lanes that nothing is known of. */
+export function ask(room: number, batchMax: number, discovering: boolean): Ask {
   const want = Math.min(batchMax, Math.max(wantMin, Math.ceil(room * 1.2)));
-  return { want, keys: Math.min(keysMax, Math.max(keysMin, want)) };
+  return { want, keys: discovering ? keysMax : keysMin };
 }
 
 /** The nodes' load, as the depth of a pool is measured by: the jobs of one bundle take one slot. */

@@ -27,13 +27,13 @@ const shown = (view: View) =>
   view
     .lanes()
     .map(({ key, jobs, more, fresh }) => `${key}:${jobs.length}${more ? '+' : ''}${fresh ? '' : ' old'}`);
-const none = new Map<string, number>();
+const none = { lanes: [], rows: 100 };
 
 test('lanes that fit into a page are all there is', () => {
   const view = createView();
   view.see([row('a', 1), row('a', 2), row('b', 3), row('c', null)], 10);
   expect(shown(view)).toEqual(['a:2+', 'b:1']);
-  expect(view.ask(1, [])).toEqual({ after: { queue: '', key: '' }, lanes: [], created: null });
+  expect(view.ask(1, none)).toEqual({ after: { queue: '', key: '' }, lanes: [], created: null });
   view.see([row('b', 3)], 10);
   expect(shown(view)).toEqual(['b:1']);
   expect(view.find('a1')).toBeUndefined();
@@ -43,10 +43,10 @@ test('lanes that fit into a page are all there is', () => {
 test('beyond a page, the others stay as they were read, and the page moves on', () => {
   const view = createView();
   view.see([row('a', 1), row('b', 2)], 2);
-  expect(view.ask(1_000, [])).toMatchObject({ after: { queue: 'q', key: 'b' }, created: null });
+  expect(view.ask(1_000, none)).toMatchObject({ after: { queue: 'q', key: 'b' }, created: null });
   view.see([row('c', 3), row('d', 4)], 2);
   expect(shown(view)).toEqual(['a:1 old', 'b:1 old', 'c:1', 'd:1']);
-  expect(view.ask(2_000, [])).toMatchObject({
+  expect(view.ask(2_000, none)).toMatchObject({
     after: { queue: 'q', key: 'd' },
     created: { fromMs: 800, toMs: 2_200 },
   });
@@ -69,8 +69,8 @@ test('a lane is read out of turn when its known jobs are used up, when a job was
   expect(shown(view)).toEqual(['a:0+', 'b:1+ old', 'd:1+']);
   view.want([['1:qd', 50]]);
   const asked = (lanes: readonly LaneId[] = []) =>
-    view.ask(1, lanes).lanes.map(({ key, depth }) => `${key} ${depth}`);
-  expect(asked([{ queue: 'q', key: 'z' }])).toEqual(['z 4', 'a 4', 'b 4', 'd 50']);
+    view.ask(1, { lanes, rows: 100 }).lanes.map(({ key, depth }) => `${key} ${depth}`);
+  expect(asked([{ queue: 'q', key: 'z' }])).toEqual(['z 8', 'a 8', 'b 8', 'd 50']);
   expect(asked()).toEqual(['d 50']);
   view.see([row('a', null, { paged: false }), ...['x', 'y', 'z', 'zz'].map((key) => row(key, 9))], 4);
   expect(shown(view)).toEqual(['b:1+ old', 'd:1+ old', 'x:1', 'y:1', 'z:1', 'zz:1']);
@@ -87,7 +87,7 @@ test('a lane that used up what was known of it is read as deep as it needs, and 
     const ids = Array.from({ length: count }, (_, seq) => `a${seq}`);
     view.wrote(ids, new Map(ids.map((id, at) => [id, at])));
   };
-  const asked = () => view.ask(1, []).lanes.map(({ depth }) => depth);
+  const asked = () => view.ask(1, none).lanes.map(({ depth }) => depth);
   read(16);
   take(16);
   view.want([['1:qa', 32]]);
@@ -98,17 +98,30 @@ test('a lane that used up what was known of it is read as deep as it needs, and 
   read(32);
   take(5);
   expect(asked()).toEqual([16]);
-  for (const depth of [8, undefined]) {
-    read(16);
-    take(1);
-    expect(asked()).toEqual(depth === undefined ? [] : [depth]);
-  }
+  read(16);
+  take(1);
+  expect(asked()).toEqual([]);
 });
 
 test('of jobs that were looked at further on, none is there twice, and they say nothing of whether more wait', () => {
   const view = createView();
   view.see([row('a', 1), row('a', 1, { ahead: true }), row('a', 9, { ahead: true })], 10);
   expect(shown(view)).toEqual(['a:2']);
+});
+
+test('pages are large as long as they show lanes that are not known', () => {
+  const view = createView();
+  expect(view.discovering()).toBe(true);
+  const page = (from: number): LaneRow[] =>
+    Array.from({ length: 8 }, (_, at) => row(`k${from + at}`, from + at));
+  view.see(page(0), 8);
+  expect(view.discovering()).toBe(true);
+  view.see(page(6), 8);
+  expect(view.discovering()).toBe(true);
+  view.see(page(8), 8);
+  expect(view.discovering()).toBe(false);
+  view.see(page(0), 9);
+  expect(view.discovering()).toBe(true);
 });
 
 test('of more lanes than are remembered, those read longest ago are forgotten', () => {
@@ -119,7 +132,7 @@ test('of more lanes than are remembered, those read longest ago are forgotten', 
   expect(view.lanes()).toHaveLength(20_000);
   expect(view.find('k0000000')).toBeUndefined();
   expect(view.find('k000500500')).toBeDefined();
-  view.wrote(['k000500500'], none);
+  view.wrote(['k000500500'], new Map());
   view.reset();
   expect(view.lanes()).toEqual([]);
 });

@@ -14,9 +14,14 @@ export interface KnownJob extends Candidate {
  * a plan asked for. What is out of date does no harm: dispatch refuses a job that was changed since.
  */
 export interface View {
-  /** What the next tick asks for. `lanes`: to be looked at beside those that it asks for itself. */
-  readonly ask: (nowMs: number, lanes: readonly LaneId[]) => Pick<TickInput, 'after' | 'lanes' | 'created'>;
+  /** What the next tick asks for. `lanes`: to be looked at beside those that it asks for itself; `rows`: jobs of lanes out of turn. */
+  readonly ask: (
+    nowMs: number,
+    also: { readonly lanes: readonly LaneId[]; readonly rows: number },
+  ) => Pick<TickInput, 'after' | 'lanes' | 'created'>;
   readonly see: (rows: readonly LaneRow[], keys: number) => void;
+  /** Whether the last page was full, and many of its lanes were not known before: more pages like it will come. */
+  readonly discovering: () => boolean;
   readonly lanes: () => readonly Lane[];
   readonly find: (id: string) => KnownJob | undefined;
   /** A plan was written: `planned` are gone from here, and lanes with jobs that were refused are read anew. */
@@ -35,10 +40,10 @@ interface Known extends LaneId {
 
 /** Lanes that are remembered at most; those read longest ago go first, and come back with their page. */
 const lanesMax = 20_000;
-/** Lanes that one tick reads out of turn, at most. */
-const namedMax = 1_000;
-/** Jobs read in such a lane, unless a plan needs more; and at most. */
-const depthMin = 4;
+/** Jobs read in lanes out of turn, however few a tick wants. */
+const rowsMin = 64;
+/** Jobs read in one of them, unless a plan needs more; and at most. */
+const depthMin = 8;
 const depthMax = 1_000;
 /** A job is visible so long after its id was made, usually; and clocks of producers differ by so much. */
 const commitMs = 200;
@@ -55,6 +60,7 @@ interface Memory {
   readonly deep: Map<string, number>;
   after: LaneId;
   whole: boolean;
+  discovering: boolean;
   probedMs: number | null;
 }
 
@@ -66,18 +72,20 @@ export function createView(): View {
     deep: new Map(),
     after: start,
     whole: true,
+    discovering: true,
     probedMs: null,
   };
   const { known, byId, wanted, deep } = memory;
   return {
-    ask: (nowMs, extra) => {
+    ask: (nowMs, also) => {
       const { after, whole, probedMs } = memory;
       memory.probedMs = nowMs;
       const created =
         whole || probedMs === null ? null : { fromMs: probedMs - commitMs, toMs: nowMs + commitMs };
-      return { after, created, lanes: takeWanted(memory, extra) };
+      return { after, created, lanes: takeWanted(memory, also) };
     },
     see: (rows, keys) => see(memory, rows, keys),
+    discovering: () => memory.discovering,
     lanes: () => [...known.values()].map(({ lane }) => lane),
     find: (id) => byId.get(id),
     wrote: (planned, written) => {
@@ -91,7 +99,7 @@ export function createView(): View {
     },
     reset: () => {
       for (const map of [known, byId, wanted, deep]) map.clear();
-      [memory.after, memory.whole, memory.probedMs] = [start, true, null];
+      [memory.after, memory.whole, memory.discovering, memory.probedMs] = [start, true, true, null];
     },
   };
 }
@@ -107,15 +115,21 @@ function put({ known, byId }: Memory, entry: Omit<Known, 'lane'>, fresh: boolean
   for (const job of jobs) byId.set(job.id, job);
 }
 
-function takeWanted({ known, wanted, deep }: Memory, extra: readonly LaneId[]): TickInput['lanes'] {
-  const named = new Map(extra.map((lane) => [laneName(lane), { ...lane, depth: depthMin }]));
-  const name = (lanes: ReadonlyMap<string, number>): void => {
-    for (const [lane, jobs] of lanes) {
-      const depth = Math.max(jobs, named.get(lane)?.depth ?? 0);
-      const entry = known.get(lane);
-      if (named.size >= namedMax && !named.has(lane)) break;
+function takeWanted(
+  { known, wanted, deep }: Memory,
+  { lanes, rows }: { readonly lanes: readonly LaneId[]; readonly rows: number },
+): TickInput['lanes'] {
+  const named = new Map(lanes.map((lane) => [laneName(lane), { ...lane, depth: depthMin }]));
+  let left = Math.max(rowsMin, rows);
+  const name = (more: ReadonlyMap<string, number>): void => {
+    for (const [lane, jobs] of more) {
+      if (left <= 0) break;
       wanted.delete(lane);
-      if (entry !== undefined) named.set(lane, { queue: entry.queue, key: entry.key, depth });
+      const entry = known.get(lane);
+      if (entry === undefined) continue;
+      const depth = Math.max(jobs, named.get(lane)?.depth ?? 0);
+      left -= depth;
+      named.set(lane, { queue: entry.queue, key: entry.key, depth });
     }
   };
   name(wanted);
@@ -128,6 +142,8 @@ function see(memory: Memory, rows: readonly LaneRow[], keys: number): void {
   const lanes = Map.groupBy(rows, laneName);
   const paged = [...lanes.values()].filter(([row]) => row?.paged === true);
   memory.whole = paged.length < keys;
+  const unknown = paged.filter(([row]) => row !== undefined && !known.has(laneName(row))).length;
+  memory.discovering = memory.whole || unknown * 4 > paged.length;
   for (const [name, entry] of known) {
     if (lanes.has(name) || memory.whole) forget(memory, name);
     else if (entry.lane.fresh) put(memory, entry, false);
