@@ -45,4 +45,6 @@ export interface OpenGate<State extends Json = Json> {
   readonly unread?: () => readonly Lane[];
   /** After the plan. */
   readonly state?: () => State;
+  /** After the plan: what failed, and was worked around. It is reported like what a gate throws. */
+  readonly faults?: () => readonly unknown[];
 }

@@ -100,7 +100,7 @@ export function openGates(
 /** What is asked of gates when the plan is made. */
 function conclusions(
   entries: readonly Entry[],
-  { attempt }: Asking,
+  { attempt, fail }: Asking,
 ): Pick<OpenGates, 'nextMs' | 'unread' | 'states'> {
   return {
     nextMs: () => {
@@ -116,6 +116,7 @@ function conclusions(
         // the state of a gate that failed half-way stays as it was
         const state = broken ? undefined : attempt(gate, null, () => open.state?.());
         if (state !== undefined) states[gate.name] = state;
+        for (const error of attempt(gate, null, () => open.faults?.()) ?? []) fail(gate, error);
       }
       return states;
     },

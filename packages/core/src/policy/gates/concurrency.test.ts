@@ -211,6 +211,12 @@ describe('where a function of the user fails', () => {
     });
   });
 
+  test('a job in flight is reported, too', () => {
+    const made = policy({ gates: [concurrency({ name: 'region', by: picky, limit: 2 })], order: fifo() });
+    const { faults } = made.plan(aSnapshot({ inFlight: [anItem({ seq: 9 })] }), made.initial);
+    expect(faults).toEqual([{ part: 'region', error: new Error('by failed for job job9: no region') }]);
+  });
+
   test('a job in flight whose cost is not known fills its value until it ends', () => {
     const cost = (job: { readonly id: string }): number => (job.id === 'job9' ? Number.NaN : 1);
     const gate = concurrency({ name: 'region', by: ({ key }) => key, limit: 100, cost });

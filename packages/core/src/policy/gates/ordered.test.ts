@@ -73,7 +73,11 @@ describe('of an ordered key', () => {
     const lane = laneWith({ fresh: false });
     const plan = made.plan(aSnapshot({ lanes: [lane] }), made.initial);
     expect(plan).toMatchObject({ dispatch: [], stale: [laneName(lane)] });
-    // an item in flight is known without that
+    // an item in flight, or a retry that is not due, is known without that
+    const waits = laneWith({ fresh: false, retryDueMs: nowMs + 1 });
+    expect(made.plan(aSnapshot({ lanes: [waits] }), made.initial)).toMatchObject({ dispatch: [], stale: [] });
+    const due = laneWith({ fresh: false, retryDueMs: nowMs });
+    expect(made.plan(aSnapshot({ lanes: [due] }), made.initial).stale).toHaveLength(1);
     const inFlight = [anItem({ seq: 0, queue: 'steps', key: 'a' })];
     expect(made.plan(aSnapshot({ lanes: [lane], inFlight }), made.initial)).toMatchObject({ stale: [] });
   });

@@ -18,7 +18,8 @@ export interface OrderedOptions {
  * the next one go. Among waiting jobs the order is that of their key: by priority, then as they were enqueued. One job of an ordered key
  * goes in one plan, and alone: never in a bundle, whose jobs could end differently.
  *
- * Jobs that are enqueued in transactions at the same time have no order before they commit.
+ * Name it behind other gates: it asks for keys to be read anew before their jobs go, in vain for those that another rule holds. Jobs
+ * that are enqueued in transactions at the same time have no order before they commit.
  */
 export function ordered({ name = 'ordered', when = () => true }: OrderedOptions = {}): Gate {
   return { name, onError: 'hold', open: (snapshot) => openOrdered(snapshot, when) };
@@ -44,8 +45,10 @@ function openOrdered(snapshot: Snapshot, when: (job: JobFacts) => boolean): Open
     inFlight ??= new Map(snapshot.inFlight.map((item) => [laneName(item), item]));
     const item = inFlight.get(name);
     if (item !== undefined) return { kind: 'in_flight', item };
+    const dueMs = lane.retryDueMs;
+    // what is not due yet still waits, however long ago it was read
+    if (dueMs !== null && (lane.fresh || dueMs > snapshot.nowMs)) return { kind: 'retry', dueMs };
     if (!lane.fresh) return { kind: 'unread' };
-    if (lane.retryDueMs !== null) return { kind: 'retry', dueMs: lane.retryDueMs };
     const first = lane.skipped === true ? undefined : lane.jobs[0];
     return first?.id === job.id ? undefined : { kind: 'behind', first };
   };

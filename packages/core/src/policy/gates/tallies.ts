@@ -25,6 +25,8 @@ interface Tallies {
   allFull: boolean;
   /** Of every job in flight both are known. */
   exact: boolean;
+  /** Why that is not so, by the first such job. */
+  fault: unknown;
   /** What the bundle of the job that was taken last covers. */
   bundle: Bundle;
   /** The job that was asked about last: a user's function is not asked again when it goes. */
@@ -63,6 +65,7 @@ export function openTallies({ inFlight }: Pick<Snapshot, 'inFlight'>, rules: Tal
     full: new Set(),
     allFull: false,
     exact: true,
+    fault: undefined,
     bundle: new Map(),
     asked: undefined,
     value: null,
@@ -84,6 +87,7 @@ export function openTallies({ inFlight }: Pick<Snapshot, 'inFlight'>, rules: Tal
         return { message: sayError(error), untilMs: null };
       }
     },
+    faults: () => (tallies.fault === undefined ? [] : [tallies.fault]),
   };
 }
 
@@ -91,10 +95,9 @@ function count(tallies: Tallies, inFlight: Snapshot['inFlight']): void {
   const { rules, used, unknown, full } = tallies;
   const bundles = new Map<string, Bundle>();
   for (const item of inFlight) {
-    const value = attempt(rules.groupOf, item);
+    const value = attempt(tallies, rules.groupOf, item);
     if (value === null) continue;
-    const costs = attempt(rules.costsOf, item);
-    if (costs === undefined || value === undefined) tallies.exact = false;
+    const costs = attempt(tallies, rules.costsOf, item);
     if (costs === undefined) {
       if (value === undefined) tallies.allFull = true;
       else full.add(value);
@@ -117,10 +120,12 @@ function put(amounts: Amounts, name: string, amount: number): void {
 }
 
 /** Undefined where it throws: what is in flight has to be counted, one way or another. */
-function attempt<Value>(of: (job: JobFacts) => Value, job: JobFacts): Value | undefined {
+function attempt<Value>(tallies: Tallies, of: (job: JobFacts) => Value, job: JobFacts): Value | undefined {
   try {
     return of(job);
-  } catch {
+  } catch (error) {
+    tallies.exact = false;
+    tallies.fault ??= error;
     return undefined;
   }
 }
