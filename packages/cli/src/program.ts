@@ -12,6 +12,7 @@ import { addNodes } from './commands/nodes.ts';
 import { addQueues } from './commands/queues.ts';
 import { addScheduler } from './commands/scheduler.ts';
 import { addSchedules } from './commands/schedules.ts';
+import { addSimulate } from './commands/simulate.ts';
 import { addStatus } from './commands/status.ts';
 import { addWorker } from './commands/worker.ts';
 import { readEnv } from './env.ts';
@@ -59,6 +60,7 @@ function buildProgram(redact: Redact): Command {
   for (const add of [addDev, addMigrate, addDoctor, addStatus, addScheduler, addWorker]) add(program);
   for (const add of [addEnqueue, addJobs, addDead, addExplain, addQueues, addNodes, addSchedules])
     add(program);
+  addSimulate(program);
   examples(program, [
     ['dev', 'a database, a scheduler and a worker for your laptop, in one process'],
     ['migrate && pgqueue status', 'a first installation'],

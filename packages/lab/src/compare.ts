@@ -15,7 +15,7 @@ export interface CompareOptions extends Conditions {
 export interface Difference {
   /** Such as `wait p95`, `utilisation`. */
   readonly measure: string;
-  readonly unit: 'ms' | 'share' | 'jobs';
+  readonly unit: 'ms' | 'share' | 'index' | 'jobs';
   readonly base: number | null;
   readonly other: number | null;
   /** other − base. */
@@ -72,7 +72,7 @@ const measures: readonly Measure[] = [
   ['time to the end', 'ms', 'less', ({ startMs, endMs }) => endMs - startMs],
   ['utilisation', 'share', 'more', ({ utilisation }) => utilisation],
   ['utilisation while jobs wait', 'share', 'more', ({ busyWhileWaiting }) => busyWhileWaiting],
-  ["Jain's index", 'share', 'more', ({ jain }) => jain],
+  ["Jain's index", 'index', 'more', ({ jain }) => jain],
   ['done', 'jobs', 'more', ({ jobs }) => jobs.done],
   ['dead', 'jobs', 'less', ({ jobs }) => jobs.dead],
   ['expired', 'jobs', 'less', ({ jobs }) => jobs.expired],

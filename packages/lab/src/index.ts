@@ -10,6 +10,8 @@ export type { FaultCount } from './planning.ts';
 export type { Spread } from './quantiles.ts';
 export type { Random } from './random.ts';
 export { createRandom } from './random.ts';
+export type { Recorded } from './recorded.ts';
+export { toArrival } from './recorded.ts';
 export type {
   Deadlines,
   HeldResult,

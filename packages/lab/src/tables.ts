@@ -1,3 +1,4 @@
+import { unreachable } from '@pgqueue/core';
 import type { Comparison, Difference } from './compare.ts';
 import { laneDifferenceTable } from './compare-tables.ts';
 import type { LimitUse, QueueResult, Simulation } from './result.ts';
@@ -237,10 +238,20 @@ function faultsTable({ faults }: Simulation): Table {
   };
 }
 
-function sayDifference({ unit }: Difference, value: number | null): string {
+function sayDifference({ unit }: Pick<Difference, 'unit'>, value: number | null): string {
   if (value === null) return '-';
-  if (unit === 'ms') return sayMs(value);
-  return unit === 'share' ? sayShare(value) : String(value);
+  switch (unit) {
+    case 'ms':
+      return sayMs(value);
+    case 'share':
+      return sayShare(value);
+    case 'index':
+      return value.toFixed(3);
+    case 'jobs':
+      return String(value);
+    default:
+      return unreachable(unit);
+  }
 }
 
 function sayChange({ unit, base, change }: Difference): string {
@@ -248,8 +259,7 @@ function sayChange({ unit, base, change }: Difference): string {
   if (change === 0) return 'same';
   const sign = change > 0 ? '+' : '−';
   const size = Math.abs(change);
-  if (unit === 'jobs') return `${sign}${size}`;
   if (unit === 'share') return `${sign}${Number((size * 100).toFixed(1))} points`;
-  const relative = base === 0 ? '' : ` (${sign}${sayShare(size / base)})`;
-  return `${sign}${sayMs(size)}${relative}`;
+  const relative = unit !== 'ms' || base === 0 ? '' : ` (${sign}${sayShare(size / base)})`;
+  return `${sign}${sayDifference({ unit }, size)}${relative}`;
 }

@@ -29,6 +29,7 @@ export type { NodeInfo } from './queries/nodes.ts';
 export type { Page } from './queries/page.ts';
 export type { QueueLimits, QueueSettings, RateSetting } from './queries/queue-settings.ts';
 export type { QueueInfo } from './queries/queues.ts';
+export type { RecordedJob, RecordedOptions } from './queries/recorded.ts';
 export type { StoredReport } from './queries/report.ts';
 export type { ScheduleInfo } from './queries/schedules.ts';
 export type { LeaderInfo, OldestSnapshot, UnservedJobs } from './queries/system.ts';

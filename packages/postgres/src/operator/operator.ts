@@ -8,6 +8,9 @@ import type { QueueSettings } from '../queries/queue-settings.ts';
 import { configureQueue } from '../queries/queue-settings.ts';
 import type { QueueInfo } from '../queries/queues.ts';
 import { listQueues } from '../queries/queues.ts';
+import type { Page } from '../queries/page.ts';
+import type { RecordedJob, RecordedOptions } from '../queries/recorded.ts';
+import { listRecorded } from '../queries/recorded.ts';
 import type { ScheduleInfo } from '../queries/schedules.ts';
 import { listSchedules } from '../queries/schedules.ts';
 import { checkSchemaVersion } from '../schema.ts';
@@ -80,6 +83,8 @@ export interface Operator {
    * @throws {PgQueueError} `not_found`
    */
   readonly explain: (id: string, options?: { readonly waitMs?: number }) => Promise<JobExplanation>;
+  /** The jobs that ran, page by page, by the time at which they finished: as far back as history is kept. */
+  readonly recorded: (options?: RecordedOptions) => Promise<Page<RecordedJob>>;
   readonly doctor: (options?: { readonly mend?: boolean }) => Promise<Diagnosis>;
   /** @throws {PgQueueError} `schema_version` where these packages can't work with the schema that is there */
   readonly check: () => Promise<void>;
@@ -108,6 +113,7 @@ export function createOperator(options: DatabaseOptions): Operator {
     status: () => readStatus(database),
     explain: (id, { waitMs = answerWithinMs } = {}) =>
       explainJob(database, id, (job) => askLeader(database, job, waitMs)),
+    recorded: (options) => listRecorded(database, options),
     doctor: (options) => diagnose(database, options),
     check: () => checkSchemaVersion(database, database.schema),
     close: database.close,

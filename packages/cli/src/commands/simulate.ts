@@ -1,0 +1,154 @@
+import { writeFileSync } from 'node:fs';
+import { defaultPolicy, throwProblems } from '@pgqueue/core';
+import type { Policy } from '@pgqueue/core';
+import type { Conditions, NodeOptions, Table } from '@pgqueue/lab';
+import type { Command } from 'commander';
+import { outputOf, withOperator } from '../context.ts';
+import { readEnv } from '../env.ts';
+import { UsageError } from '../errors.ts';
+import type { Output } from '../output/output.ts';
+import { redactor } from '../output/redact.ts';
+import type { Moment } from '../parse.ts';
+import { duration, moment, whole } from '../parse.ts';
+import { loadPolicy } from '../policy-file.ts';
+import type { GlobalOptions } from '../settings.ts';
+import type { LoadedWorkload } from '../workload-file.ts';
+import { examples } from './help.ts';
+
+interface SimulateCommandOptions {
+  readonly policy?: string;
+  readonly against?: string;
+  readonly workload?: string;
+  readonly history?: boolean;
+  readonly from?: Moment;
+  readonly to?: Moment;
+  readonly slots?: number;
+  readonly nodes?: number;
+  readonly tick?: number;
+  readonly seed?: number;
+  readonly html?: string;
+}
+
+export function addSimulate(program: Command): void {
+  const command = program
+    .command('simulate')
+    .summary('try a policy on a workload, in virtual time')
+    .description(
+      'Runs a workload through a policy in virtual time, with the code that plans in production, and shows how long jobs wait and who gets what. Without --policy it is the one that schedulers have by default. Needs a database for --history only.',
+    )
+    .option('--policy <file>', 'a module (.js, .mjs, .ts) that exports a policy as "policy"')
+    .option('--against <file>', 'another one, to compare it with')
+    .option('--workload <file>', 'jobs in JSON, or in the Standard Workload Format (.swf)')
+    .option('--history', 'the jobs that ran, with the limits and the nodes of now')
+    .option('--from <time>', 'of the history: finished since then, or so long back from now (7d)', moment)
+    .option('--to <time>', 'of the history: finished before', moment)
+    .option('--slots <n>', 'jobs that a node runs at once; default 10', whole(1, 100_000))
+    .option(
+      '--nodes <n>',
+      'nodes of each pool; default 1, or those that live now (--history)',
+      whole(1, 10_000),
+    )
+    .option('--tick <duration>', 'from one plan to the next at least; default 5ms', duration)
+    .option('--seed <n>', 'of what is left to chance; default 1', whole(0, 2_147_483_647))
+    .option('--html <file>', 'write a report with charts')
+    .action(async (options: SimulateCommandOptions, self: Command) => {
+      checkUsage(options);
+      if (options.workload === undefined) {
+        await withOperator(self, async (operator, output) => {
+          const { readHistory } = await import('../workload-file.ts');
+          const range = rangeOf(options, Date.now());
+          const read = await readHistory(operator, range, (jobs) => output.progress(`${jobs} jobs read`));
+          await run(options, read, output);
+        });
+        return;
+      }
+      const { readWorkload } = await import('../workload-file.ts');
+      const globals = self.optsWithGlobals<GlobalOptions>();
+      const redact = redactor(globals.databaseUrl ?? readEnv().databaseUrl);
+      await run(options, readWorkload(options.workload), outputOf(globals, redact));
+    });
+  examples(command, [
+    ['simulate --workload jobs.json --slots 20', 'how long jobs wait under the default policy'],
+    [
+      'simulate --policy new.ts --against now.ts --history --from 7d --html report.html',
+      'what another policy had done last week',
+    ],
+  ]);
+}
+
+function checkUsage({ workload, history, from, to }: SimulateCommandOptions): void {
+  if ((workload === undefined) === (history !== true))
+    throw new UsageError('give --workload FILE, or --history');
+  if (history !== true && (from ?? to) !== undefined)
+    throw new UsageError('--from and --to go with --history');
+}
+
+/** A duration counts back from now. */
+function rangeOf(
+  { from, to }: SimulateCommandOptions,
+  nowMs: number,
+): { readonly from?: Date; readonly to?: Date } {
+  const dateOf = (given: Moment): Date => (given.kind === 'at' ? given.date : new Date(nowMs - given.ms));
+  return {
+    ...(from === undefined ? {} : { from: dateOf(from) }),
+    ...(to === undefined ? {} : { to: dateOf(to) }),
+  };
+}
+
+async function run(options: SimulateCommandOptions, loaded: LoadedWorkload, output: Output): Promise<void> {
+  const { policy, against } = await policiesOf(options);
+  const { compare, comparisonTables, htmlReport, simulate, tablesOf } = await import('@pgqueue/lab');
+  const { arrivals, queues, says } = loaded;
+  const conditions: Conditions = {
+    workload: arrivals,
+    queues,
+    fleet: fleetOf(options, loaded),
+    ...(options.tick === undefined ? {} : { tickMs: options.tick }),
+    ...(options.seed === undefined ? {} : { seed: options.seed }),
+    onProgress: ({ ended }) => output.progress(`${ended} of ${arrivals.length} jobs`),
+  };
+  const result =
+    against === undefined ? simulate({ ...conditions, policy }) : compare({ ...conditions, policy, against });
+  if (options.html !== undefined) {
+    writeFileSync(options.html, await htmlReport(result, { subtitle: says }));
+    output.note(`report: ${options.html}`);
+  }
+  output.answer(result, () =>
+    textOf(says, 'base' in result ? comparisonTables(result) : tablesOf(result), output),
+  );
+}
+
+async function policiesOf(
+  options: SimulateCommandOptions,
+): Promise<{ readonly policy: Policy; readonly against: Policy | undefined }> {
+  const load = async (
+    option: '--policy' | '--against',
+    file: string | undefined,
+  ): ReturnType<typeof loadPolicy> =>
+    file === undefined ? { kind: 'policy', policy: defaultPolicy() } : loadPolicy(file, option);
+  const [policy, against] = await Promise.all([
+    load('--policy', options.policy),
+    load('--against', options.against),
+  ]);
+  const problems = [policy, against].flatMap((loaded) => (loaded.kind === 'problem' ? [loaded.problem] : []));
+  throwProblems('configuration', "pgqueue can't start", problems);
+  if (policy.kind === 'problem' || against.kind === 'problem') throw new Error(problems.join('; '));
+  return { policy: policy.policy, against: options.against === undefined ? undefined : against.policy };
+}
+
+/** As it is said on the command line; else as it was recorded; else one node with ten slots. */
+function fleetOf(
+  { slots, nodes }: SimulateCommandOptions,
+  { queues, fleet }: LoadedWorkload,
+): readonly NodeOptions[] {
+  if (slots === undefined && nodes === undefined && fleet !== undefined) return fleet;
+  const pools = new Set(['default', ...Object.values(queues).flatMap(({ pool }) => pool ?? [])]);
+  return [...pools].map((pool) => ({ pool, slots: slots ?? 10, count: nodes ?? 1 }));
+}
+
+function textOf(says: string, tables: readonly Table[], output: Output): string {
+  const texts = tables.map(({ title, heads, rows, note }) =>
+    [`# ${title}`, output.table(heads, rows), ...(note === undefined ? [] : [note])].join('\n'),
+  );
+  return [says, ...texts].join('\n\n');
+}
