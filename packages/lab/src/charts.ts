@@ -57,6 +57,7 @@ const frame = {
     itemHeight: 10,
     itemGap: 18,
     textStyle: { color: ink },
+    borderColor: line,
   },
 };
 
@@ -101,13 +102,12 @@ function themed(svg: string): string {
     .replaceAll(/<style[^>]*>[\s\S]*?<\/style>/g, '')
     .replaceAll(/ (?:class|ecmeta_[a-z_]+|pointer-events)="[^"]*"/g, '')
     .replace(/ width="\d+" height="\d+"/, ' width="100%"');
-  for (const [from, to] of [
+  // as whole values only: a name in the text may look like a colour
+  const named: readonly (readonly [string, string])[] = [
     [ink, '--ink'],
     [line, '--line'],
-  ] as const)
-    page = page.replaceAll(from, `var(${to})`);
-  series.forEach((colour, at) => {
-    page = page.replaceAll(colour, `var(--c${at + 1})`);
-  });
+    ...series.map((colour, at) => [colour, `--c${at + 1}`] as const),
+  ];
+  for (const [from, to] of named) page = page.replaceAll(`="${from}"`, `="var(${to})"`);
   return page;
 }

@@ -5,7 +5,7 @@ import { chartsOf, comparisonCharts } from './result-charts.ts';
 import type { Simulation } from './result.ts';
 import type { Table } from './table.ts';
 import { comparisonTables, namesOf, tablesOf } from './tables.ts';
-import { sayName } from './words.ts';
+import { printable, sayName } from './words.ts';
 
 export interface PageOptions {
   /** Default: the names of the policies. */
@@ -100,9 +100,9 @@ const entities: Readonly<Record<string, string>> = {
   "'": '&#39;',
 };
 
-/** For text and for values of attributes in double quotes. */
+/** For text and for values of attributes in double quotes; one line. */
 export function escapeHtml(text: string): string {
-  return text.replaceAll(/[&<>"']/g, (sign) => entities[sign] ?? '');
+  return printable(text).replaceAll(/[&<>"']/g, (sign) => entities[sign] ?? '');
 }
 
 // eight colours that stay apart for most kinds of colour blindness (Okabe and Ito, 2008), lightened where the page is dark

@@ -3,6 +3,7 @@ import { throwProblems } from '@pgqueue/core';
 import type { Random } from './random.ts';
 import { createRandom } from './random.ts';
 import type { Arrival, Workload } from './workload.ts';
+import { inOrder } from './workload.ts';
 
 /** Jobs that come by chance. */
 export interface StreamOptions {
@@ -41,7 +42,7 @@ export function synthetic(options: StreamOptions): Workload {
 
 /** Several workloads as one. */
 export function merge(...workloads: readonly Workload[]): Workload {
-  return { [Symbol.iterator]: () => merged(workloads.map((workload) => workload[Symbol.iterator]())) };
+  return { [Symbol.iterator]: () => merged(workloads.map(inOrder)) };
 }
 
 function* stream(options: StreamOptions): Generator<Arrival> {

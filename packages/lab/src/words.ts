@@ -35,7 +35,12 @@ const unprintable = /[\u0000-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069]/g;
 /** For people: nothing that steers a terminal, no broken text, no longer than it should be. */
 export function sayName(name: string, max = 40): string {
   const short = name.length <= max ? name : `${name.slice(0, max - 1)}…`;
-  return short.toWellFormed().replaceAll(unprintable, '\uFFFD');
+  return printable(short);
+}
+
+/** The same without a limit. */
+export function printable(text: string): string {
+  return text.toWellFormed().replaceAll(unprintable, '\uFFFD');
 }
 
 /** A key, with its queue where there are several. */
