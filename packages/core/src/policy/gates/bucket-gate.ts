@@ -12,12 +12,13 @@ import { sayError, sayMs, sayNumber } from './words.ts';
 /** What makes a rate limit, for one plan. */
 export interface BucketRules {
   readonly groupOf: (job: JobFacts) => string | null;
-  readonly costsOf: (job: JobFacts) => Costs;
+  /** Null: one each. */
+  readonly costsOf: ((job: JobFacts) => Costs) | null;
   /** Of one name of the costs; null: no limit. */
   readonly rateOf: (value: string, name: string) => Rate | null;
   readonly label: (job: JobFacts, value: string) => string;
   /** Of a job that is held; default: the rate, and what is left of it. */
-  readonly explain?: () => string;
+  readonly explain?: (() => string) | undefined;
   readonly held: Exclude<Verdict, 'admit'>;
 }
 
@@ -128,7 +129,10 @@ interface Short {
   readonly readyMs: number | null;
 }
 
-export function openBuckets(rules: BucketRules, nowMs: number, before: Buckets): OpenGate {
+export function openBuckets(made: BucketRules, nowMs: number, before: Buckets): OpenGate {
+  const { groupOf, costsOf, rateOf, label, explain: say, held } = made;
+  // of one shape, whoever made them
+  const rules = { groupOf, costsOf, rateOf, label, explain: say, held };
   const open: Open = {
     rules,
     nowMs,
@@ -169,7 +173,7 @@ function look(open: Open, job: Candidate): void {
   const { groupOf, costsOf } = open.rules;
   open.asked = undefined;
   open.value = groupOf(job);
-  if (open.value !== null) open.costs = costsOf(job);
+  if (open.value !== null && costsOf !== null) open.costs = costsOf(job);
   open.asked = job;
 }
 

@@ -36,7 +36,7 @@ export function concurrency(options: ConcurrencyOptions): Gate {
     open: (snapshot) =>
       openTallies(snapshot, {
         groupOf: (job) => (by === undefined ? '' : groupOf(by, job)),
-        costsOf: (job) => costsOf(cost, job),
+        costsOf: cost === undefined ? null : (job) => costsOf(cost, job),
         limitOf: typeof limit === 'function' ? once((value) => limit(value, snapshot)) : () => limit,
         label: (_job, value) => sayGroup(name, by === undefined ? undefined : value),
         held: lane ? 'hold_lane' : 'hold',

@@ -1,7 +1,7 @@
 import type { Gate } from '../gate.ts';
 import type { DatabaseHealth, Snapshot } from '../snapshot.ts';
 import { bucketGate } from './bucket-gate.ts';
-import { amountProblems, checkGate, oneJob } from './group.ts';
+import { amountProblems, checkGate } from './group.ts';
 import { sayMs, sayNumber } from './words.ts';
 
 export interface DatabaseHealthOptions {
@@ -38,7 +38,7 @@ export function databaseHealth(options: DatabaseHealthOptions): Gate {
     const pace = slowTo === 0 ? 'nothing goes' : `slowed to ${sayNumber(slowTo)} jobs a second`;
     return {
       groupOf: () => '',
-      costsOf: () => oneJob,
+      costsOf: null,
       rateOf: () => slow,
       label: () => name,
       explain: () => `the database is not well, ${pace}: ${trouble.join('; ')}`,

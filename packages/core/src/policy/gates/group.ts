@@ -36,8 +36,7 @@ function storable(text: string): string {
 }
 
 /** What a job costs. @throws {Error} what `cost` throws, and where it is no cost, with the job named */
-export function costsOf(cost: ((job: JobFacts) => Cost) | undefined, job: JobFacts): Costs {
-  if (cost === undefined) return oneJob;
+export function costsOf(cost: (job: JobFacts) => Cost, job: JobFacts): Costs {
   const value = call('cost', job, cost);
   const costs: Costs = typeof value === 'number' ? [['', value]] : Object.entries(value);
   for (const [name, amount] of costs) {

@@ -40,7 +40,7 @@ export function rate(options: RateOptions): Gate {
     typeof limit === 'function' ? once((value) => limit(value, snapshot)) : () => limit;
   return bucketGate(name, (snapshot) => ({
     groupOf: (job) => (by === undefined ? '' : groupOf(by, job)),
-    costsOf: (job) => costsOf(cost, job),
+    costsOf: cost === undefined ? null : (job) => costsOf(cost, job),
     rateOf: rateBy(open(perSecond, snapshot), open(burst, snapshot)),
     label: (_job, value) => sayGroup(name, by === undefined ? undefined : value),
     held: lane ? 'hold_lane' : 'hold',

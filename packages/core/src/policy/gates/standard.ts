@@ -4,8 +4,6 @@ import type { JobFacts, QueueSeen, Snapshot } from '../snapshot.ts';
 import { own } from '../snapshot.ts';
 import { bucketGate, openBuckets, restoreBuckets, unlimited, writeBuckets } from './bucket-gate.ts';
 import type { Buckets } from './buckets.ts';
-import type { Costs } from './group.ts';
-import { oneJob } from './group.ts';
 import { openTallies } from './tallies.ts';
 import { sayGroup } from './words.ts';
 
@@ -32,7 +30,7 @@ export function pausedQueues(): Gate {
 
 const ofQueue = {
   groupOf: ({ queue }: JobFacts): string => queue,
-  costsOf: (): Costs => oneJob,
+  costsOf: null,
   label: ({ queue }: JobFacts): string => `queue ${queue}`,
   held: 'hold_lane',
 } as const;

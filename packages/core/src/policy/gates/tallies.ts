@@ -7,7 +7,8 @@ import { sayError, sayNumber } from './words.ts';
 /** What makes a concurrency limit. */
 export interface TallyRules {
   readonly groupOf: (job: JobFacts) => string | null;
-  readonly costsOf: (job: JobFacts) => Costs;
+  /** Null: one each. */
+  readonly costsOf: ((job: JobFacts) => Costs) | null;
   readonly limitOf: (value: string) => Limit | null;
   readonly label: (job: JobFacts, value: string) => string;
   readonly held: Exclude<Verdict, 'admit'>;
@@ -57,7 +58,12 @@ interface Over {
 const slack = 1e-9;
 
 /** A concurrency limit during one plan. */
-export function openTallies({ inFlight }: Pick<Snapshot, 'inFlight'>, rules: TallyRules): OpenGate {
+export function openTallies(
+  { inFlight }: Pick<Snapshot, 'inFlight'>,
+  { groupOf, costsOf, limitOf, label, held }: TallyRules,
+): OpenGate {
+  // of one shape, whoever made them: that is half of the time of asking
+  const rules = { groupOf, costsOf, limitOf, label, held };
   const tallies: Tallies = {
     rules,
     used: new Map(),
@@ -97,7 +103,7 @@ function count(tallies: Tallies, inFlight: Snapshot['inFlight']): void {
   for (const item of inFlight) {
     const value = attempt(tallies, rules.groupOf, item);
     if (value === null) continue;
-    const costs = attempt(tallies, rules.costsOf, item);
+    const costs = rules.costsOf === null ? oneJob : attempt(tallies, rules.costsOf, item);
     if (costs === undefined) {
       if (value === undefined) tallies.allFull = true;
       else full.add(value);
@@ -166,7 +172,7 @@ function look(tallies: Tallies, job: Candidate): void {
   const { groupOf, costsOf } = tallies.rules;
   tallies.asked = undefined;
   tallies.value = groupOf(job);
-  if (tallies.value !== null) tallies.costs = costsOf(job);
+  if (tallies.value !== null && costsOf !== null) tallies.costs = costsOf(job);
   tallies.asked = job;
 }
 
