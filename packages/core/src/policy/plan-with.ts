@@ -188,7 +188,11 @@ function gather(making: Making, lane: Lane, job: Candidate): readonly Candidate[
     if (!due(making, rule, job)) return 'coalescing';
   }
   const room = making.snapshot.batchMax - making.dispatch.length - 1;
-  if (alike.length > room && making.dispatch.length > 0) return 'coalescing';
+  if (alike.length > room && making.dispatch.length > 0) {
+    // the next plan has room for it
+    making.nextMs = making.snapshot.nowMs;
+    return 'coalescing';
+  }
   return alike.slice(0, room);
 }
 
