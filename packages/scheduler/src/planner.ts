@@ -130,7 +130,9 @@ export function createPlanner(options: PlannerOptions): Planner {
     },
     written: (written) => {
       if (pending === undefined) return;
-      state = settle(planning, pending, written);
+      // a part that a plan left as it was has nothing to correct
+      const same = planning.guarded && isSame(state, pending.plan.state);
+      state = same ? pending.plan.state : settle(planning, pending, written);
       saving.saved(pending.parts, state, pending.busy);
       end(written);
     },
@@ -194,6 +196,10 @@ function settle(
     if (limited !== undefined) return limited;
   }
   return withLimits(settled ?? state, standard.written?.(state, written) ?? state);
+}
+
+function isSame(before: PolicyState, after: PolicyState): boolean {
+  return Object.entries(after).every(([part, value]) => before[part] === value);
 }
 
 function restoreBy(

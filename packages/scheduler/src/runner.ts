@@ -73,11 +73,10 @@ export function createRunner(options: RunnerOptions): Runner {
   };
   return {
     plan: (snapshot, state) => planWithin(running, snapshot, state),
-    written: (state, written) =>
-      callWithin(running, 'written', () => {
-        const changed = policy.written === undefined ? state : policy.written(state, written);
-        return stateOf(changed);
-      }),
+    written: (state, written) => {
+      if (policy.written === undefined) return state;
+      return callWithin(running, 'written', () => stateOf(policy.written?.(state, written) as PolicyState));
+    },
     explain: ({ snapshot, state, job, lane }) =>
       callWithin(running, 'explain', (watch) => {
         const explained = policy.explain?.(snapshot, state, job, lane, watch);
