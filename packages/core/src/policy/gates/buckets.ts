@@ -13,9 +13,9 @@ export type Bucket =
 export type Buckets = Readonly<Record<string, Bucket>>;
 
 /**
- * How far the database's clock may step back (a standby that takes over, a clock that was set) with rates still exact by what it
- * showed: until it has caught up no token is added, and so long a full bucket is remembered. By a longer step, it was set anew: buckets
- * go on from there with what they hold.
+ * How far the database's clock may step back (a standby that takes over, a clock that was set) with rates still exact over every window
+ * by what it showed: what would have come since then is not there, and so long a full bucket is remembered. By a longer step, it
+ * was set anew: buckets go on from there with what they hold.
  */
 export const backstepMs = 5_000;
 
@@ -23,16 +23,19 @@ export function fullBucket({ perSecond, burst }: Rate, nowMs: number): Bucket {
   return [burst, nowMs, perSecond, burst];
 }
 
-/** What it holds at a time; nothing is added while the clock is behind. */
+/** What it holds at a time: less, the further that lies back, as if tokens were taken out again. */
 export function levelAt([level, sinceMs, perSecond, burst]: Bucket, atMs: number): number {
-  if (atMs <= sinceMs) return level;
+  if (isSetAnew(sinceMs, atMs)) return level;
   return Math.min(burst, level + ((atMs - sinceMs) * perSecond) / 1_000);
 }
 
-/** What was spent of it at a time is taken out, and tokens count from then on. */
+/** What was spent of it at a time is taken out, and tokens count from then on: never from earlier than before, unless the clock was set anew. */
 export function charge(bucket: Bucket, atMs: number, spent: number): Bucket {
-  const [, sinceMs, perSecond, burst] = bucket;
-  return [levelAt(bucket, atMs) - spent, begin(sinceMs, atMs), perSecond, burst];
+  const [level, sinceMs, perSecond, burst] = bucket;
+  const behind = atMs <= sinceMs && !isSetAnew(sinceMs, atMs);
+  return behind
+    ? [level - spent, sinceMs, perSecond, burst]
+    : [levelAt(bucket, atMs) - spent, atMs, perSecond, burst];
 }
 
 /**
@@ -41,8 +44,8 @@ export function charge(bucket: Bucket, atMs: number, spent: number): Bucket {
  */
 export function present(bucket: Bucket, { perSecond, burst }: Rate, nowMs: number): Bucket {
   const [, sinceMs, oldPerSecond, oldBurst, spent = 0] = bucket;
-  const set = begin(sinceMs, nowMs) < sinceMs;
-  if (spent === 0 && !set && perSecond === oldPerSecond && burst === oldBurst) return bucket;
+  if (spent === 0 && !isSetAnew(sinceMs, nowMs) && perSecond === oldPerSecond && burst === oldBurst)
+    return bucket;
   const [level, since] = charge(bucket, nowMs, spent);
   return [Math.min(burst, level), since, perSecond, burst];
 }
@@ -51,14 +54,15 @@ export function present(bucket: Bucket, { perSecond, burst }: Rate, nowMs: numbe
 export function readyMs(bucket: Bucket, amount: number): number | null {
   const [level, sinceMs, perSecond, burst] = bucket;
   if (amount > burst) return null;
-  const atMs = Math.ceil(sinceMs + Math.max(0, ((amount - level) * 1_000) / perSecond));
+  const atMs = Math.ceil(sinceMs + ((amount - level) * 1_000) / perSecond);
   if (!(atMs < 8.64e15)) return null;
   return levelAt(bucket, atMs) >= amount ? atMs : atMs + 1;
 }
 
 /** Whether it need not be remembered: a bucket that is not there is full. */
 export function forgettable(bucket: Bucket, nowMs: number): boolean {
-  return levelAt(bucket, nowMs - backstepMs) >= bucket[3] && (bucket[4] ?? 0) === 0;
+  const [, sinceMs, , burst, spent = 0] = bucket;
+  return nowMs >= sinceMs && levelAt(bucket, nowMs - backstepMs) >= burst && spent === 0;
 }
 
 /** The buckets of a saved state; what is none is left out. */
@@ -77,7 +81,6 @@ function isBucket(value: unknown): value is Bucket {
   );
 }
 
-/** From when on tokens are added: never from earlier than before, unless the clock was set anew. */
-function begin(sinceMs: number, nowMs: number): number {
-  return nowMs > sinceMs || nowMs < sinceMs - backstepMs ? nowMs : sinceMs;
+function isSetAnew(sinceMs: number, nowMs: number): boolean {
+  return nowMs < sinceMs - backstepMs;
 }
