@@ -1,5 +1,5 @@
 import type { Candidate, Lane, Plan, Policy, PolicyState, Snapshot, Written } from '@pgqueue/core';
-import { openGates, planProblems, policy as compose, standardGates, turns } from '@pgqueue/core';
+import { isGuarded, openGates, planProblems, policy as compose, standardGates, turns } from '@pgqueue/core';
 
 /** What failed in a policy, and how often. */
 export interface FaultCount {
@@ -31,7 +31,7 @@ const faultsMax = 50;
 
 export function startPlanning(policy: Policy): Planning {
   const faults = new Map<string, FaultCount>();
-  const guarded = policy.guarded === true;
+  const guarded = isGuarded(policy);
   let states: States = { own: policy.initial, limits: standard.initial };
   let pending: { readonly states: States; readonly byPolicy: boolean } | undefined;
 

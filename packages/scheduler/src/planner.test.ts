@@ -69,6 +69,13 @@ describe('limits of queue_config, where a policy written as a whole does not kee
     expect(planner.faults()).toMatchObject([{ part: 'plan', message: saying(message) }]);
   });
 
+  test('a plan of its own in a policy made of parts is checked like any', () => {
+    const snapshot = limited({ concurrency: 3 });
+    const { dispatched, planner } = plannerOf({ ...policy({ order: fifo() }), plan: greedy.plan });
+    expect(dispatched(snapshot)).toEqual(['a1', 'b4', 'a2']);
+    expect(planner.faults()).toMatchObject([{ part: 'plan' }]);
+  });
+
   test('a rate is charged for what it dispatches itself, and saved with it', () => {
     const snapshot = limited({ rate: { perSecond: 1, burst: 4 } });
     const { dispatched, planner } = plannerOf(greedy);

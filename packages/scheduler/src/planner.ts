@@ -10,7 +10,7 @@ import type {
   Snapshot,
   Written,
 } from '@pgqueue/core';
-import { policy as compose, turns } from '@pgqueue/core';
+import { isGuarded, policy as compose, turns } from '@pgqueue/core';
 import type { CleanPlan } from './clean-plan.ts';
 import { completePlan } from './clean-plan.ts';
 import type { Fault } from './faults.ts';
@@ -176,7 +176,7 @@ function startPlanning(running: RunnerOptions): Planning {
       suspends: false,
     }),
     standard,
-    guarded: policy.guarded === true,
+    guarded: isGuarded(policy),
   };
 }
 

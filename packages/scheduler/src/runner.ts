@@ -10,6 +10,7 @@ import type {
   Watch,
   Written,
 } from '@pgqueue/core';
+import { isGuarded } from '@pgqueue/core';
 import { asError, runFree, runWithin } from './budget.ts';
 import type { CleanPlan } from './clean-plan.ts';
 import { cleanPlan, completePlan, refusePromise, stateOf } from './clean-plan.ts';
@@ -97,7 +98,7 @@ function planWithin(running: Running, snapshot: Snapshot, state: PolicyState): C
       return late;
     };
     const returned = policy.plan(snapshot, state, Object.assign(watch, { late: isLate }));
-    if (policy.guarded !== true) return { plan: cleanPlan(snapshot, returned), failed: [] };
+    if (!isGuarded(policy)) return { plan: cleanPlan(snapshot, returned), failed: [] };
     const failed = (returned.faults ?? []).map(({ part, error }) => ({ part, error: asError(error) }));
     return { plan: completePlan(returned), failed };
   });
@@ -108,7 +109,7 @@ function planWithin(running: Running, snapshot: Snapshot, state: PolicyState): C
     const error = new Error('it was slow: the plan went with the jobs that it had when time ran out');
     faults.report({ policy: policyName, part: 'plan', error });
   }
-  if (policy.guarded === true) return plan;
+  if (isGuarded(policy)) return plan;
   try {
     return { ...plan, state: withLimits(plan.state, keepLimits(snapshot, plan.dispatch, state)) };
   } catch (error) {
@@ -159,7 +160,7 @@ function restoreWithin(running: Running, saved: Readonly<Record<string, SavedPar
     });
   const whole = restore(saved, 'restore');
   if (whole !== undefined) return whole;
-  if (policy.guarded !== true) return policy.initial;
+  if (!isGuarded(policy)) return policy.initial;
   // the parts know nothing of each other: one that fails does not take the others with it
   const state: Record<string, PolicyState[string]> = { ...policy.initial };
   for (const [name, part] of Object.entries(saved)) {

@@ -55,15 +55,21 @@ export function policy(options: PolicyOptions): Policy {
   };
 }
 
+/** Whether it keeps to the limits of queue_config by itself; one that was made of such a policy, with a plan of its own, may not. */
+export function isGuarded(policy: Policy): boolean {
+  return policy.guarded === policy.plan;
+}
+
 function whole(name: string, parts: Parts): Policy {
   const all = [...parts.gates, parts.order];
+  const plan: Policy['plan'] = (snapshot, state, watch) => planParts(parts, snapshot, { state, watch });
   return {
     name,
     initial: Object.fromEntries(
       all.flatMap(({ name, initial }) => (initial === undefined ? [] : [[name, initial] as const])),
     ),
     restore: (saved) => restoreParts(all, saved),
-    plan: (snapshot, state, watch) => planParts(parts, snapshot, { state, watch }),
+    plan,
     written: (state, written) => {
       const changed: Record<string, Json> = { ...state };
       for (const part of all) {
@@ -81,7 +87,7 @@ function whole(name: string, parts: Parts): Policy {
       prepare === undefined ? [] : [{ name, ...prepare }],
     ),
     softParts: all.filter(({ soft }) => soft === true).map(({ name }) => name),
-    guarded: true,
+    guarded: plan,
   };
 }
 

@@ -92,8 +92,8 @@ export interface Policy {
   readonly prepare?: readonly Preparation[];
   /** Parts that may be saved up to a second late (fairness), while the others are saved with each batch (rates). */
   readonly softParts?: readonly string[];
-  /** Whether it asks {@link standardGates} itself. Only `policy()` sets it. */
-  readonly guarded?: boolean;
+  /** The `plan` that asks {@link standardGates} itself. Only `policy()` sets it; with another `plan` it says nothing. */
+  readonly guarded?: Policy['plan'];
   /** Plans in its place while it fails: within those of its gates that are limits (onError `hold`), with their state; FIFO per key. */
   readonly fallback?: Policy;
 }
