@@ -1,4 +1,5 @@
 // npm run bench:tick -- --keys 10000 --jobs 5000000 --seconds 30 [--profile DIR] [--json FILE]
+import { execFileSync } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -15,7 +16,6 @@ import { countFunctions, fill, functionTimes, meanTimes, startConsumer } from '.
 interface Options extends Backlog {
   readonly seconds: number;
   readonly slots: number;
-  readonly policy: string | undefined;
   /** A folder for the scheduler's CPU profile. */
   readonly profile: string | undefined;
 }
@@ -25,6 +25,9 @@ interface Report extends Backlog {
   readonly analyzeSeconds: number;
   readonly tableMegabytes: number;
   readonly dispatchedPerSecond: number;
+  /** Of the scheduler's process, and of the database in the functions of a tick: microseconds for each dispatched job. */
+  readonly cpuMicros: number;
+  readonly databaseMicros: number;
   readonly ticks: number;
   readonly tickMs: { readonly p50: number; readonly p99: number; readonly max: number };
   readonly rssMegabytes: number;
@@ -70,6 +73,7 @@ interface Heard {
   readonly ticks: readonly { readonly durationMs: number; readonly dispatched: number }[];
   readonly rss: readonly number[];
   readonly heap: readonly number[];
+  readonly cpuMs: readonly number[];
 }
 
 function heardOf({ heard }: Actor, from: number): Heard {
@@ -81,6 +85,7 @@ function heardOf({ heard }: Actor, from: number): Heard {
     ),
     rss: memory.map(({ rss }) => Number(rss)),
     heap: memory.map(({ heapUsed }) => Number(heapUsed)),
+    cpuMs: memory.map(({ cpuMs }) => Number(cpuMs)),
   };
 }
 
@@ -115,7 +120,7 @@ async function drain(
 }
 
 async function run(url: string, options: Options): Promise<Report> {
-  const { keys, jobs, seconds, slots, policy, profile } = options;
+  const { keys, jobs, seconds, slots, profile } = options;
   const database = openDatabase({ connectionString: url, connectionsMax: 6 });
   try {
     await countFunctions(database);
@@ -123,11 +128,8 @@ async function run(url: string, options: Options): Promise<Report> {
     const scheduler = await startActor('scheduler', {
       url,
       name: 'bench',
-      file: new URL('../proofs/actors/scheduler.ts', import.meta.url),
-      env: {
-        PGQUEUE_PROOF: JSON.stringify({ ...(policy && { policy }), ticks: true, memory: true }),
-        ...(profile && { NODE_OPTIONS: `--cpu-prof --cpu-prof-dir=${profile}` }),
-      },
+      file: new URL('scheduler.mjs', import.meta.url),
+      execArgv: profile === undefined ? [] : ['--cpu-prof', `--cpu-prof-dir=${profile}`],
     });
     const consumer = await startConsumer(database, slots);
     try {
@@ -140,6 +142,16 @@ async function run(url: string, options: Options): Promise<Report> {
         analyzeSeconds: filled.analyzeMs / 1_000,
         tableMegabytes: filled.megabytes,
         ...drained,
+        cpuMicros:
+          (((heard.cpuMs.at(-1) ?? 0) - (heard.cpuMs[0] ?? 0)) * 1_000) /
+          sum(heard.ticks.map(({ dispatched }) => dispatched)),
+        databaseMicros:
+          sum(
+            ['tick', 'dispatch'].map((name) => {
+              const { calls = 0, meanMs = 0 } = drained.functions[name] ?? {};
+              return calls * meanMs * 1_000;
+            }),
+          ) / sum(heard.ticks.map(({ dispatched }) => dispatched)),
         ticks: times.length,
         tickMs: { p50: percentile(times, 0.5), p99: percentile(times, 0.99), max: Math.max(...times) },
         rssMegabytes: Math.max(...heard.rss) / 2 ** 20,
@@ -154,10 +166,16 @@ async function run(url: string, options: Options): Promise<Report> {
   }
 }
 
+function sum(values: readonly number[]): number {
+  return values.reduce((all, value) => all + value, 0);
+}
+
 function table(report: Report): void {
   const { tickMs, newKeyMs } = report;
   const rows = [
     ['dispatched jobs/s', report.dispatchedPerSecond, '>= 10000'],
+    ['scheduler CPU µs a job', report.cpuMicros, ''],
+    ['database µs a job', report.databaseMicros, ''],
     ['tick p50 ms', tickMs.p50, ''],
     ['tick p99 ms', tickMs.p99, '< 100'],
     ['tick max ms', tickMs.max, ''],
@@ -184,10 +202,13 @@ const { values } = parseArgs({
     jobs: { type: 'string', default: '5000000' },
     seconds: { type: 'string', default: '30' },
     slots: { type: 'string', default: '2000' },
-    policy: { type: 'string' },
     profile: { type: 'string' },
     json: { type: 'string' },
   },
+});
+execFileSync('tsc', ['-b', 'packages/scheduler'], {
+  cwd: new URL('../..', import.meta.url),
+  stdio: 'inherit',
 });
 const data = mkdtempSync(join(tmpdir(), 'pgqueue-bench-'));
 // a server that writes durably, unlike those of the tests
@@ -199,7 +220,6 @@ try {
     jobs: Number(values.jobs),
     seconds: Number(values.seconds),
     slots: Number(values.slots),
-    policy: values.policy,
     profile: values.profile,
   });
   table(report);

@@ -20,14 +20,19 @@ export interface ActorOptions {
   readonly env?: Readonly<Record<string, string>>;
   /** The program. Default: the one in actors/ of that kind. */
   readonly file?: URL;
+  /** Of Node. Default: what runs the packages from their source. */
+  readonly execArgv?: readonly string[];
 }
 
 export async function startActor(kind: 'scheduler' | 'worker', options: ActorOptions): Promise<Actor> {
   const { url, name, env = {} } = options;
-  const { file = new URL(`actors/${kind}.ts`, import.meta.url) } = options;
+  const {
+    file = new URL(`actors/${kind}.ts`, import.meta.url),
+    execArgv = [`--conditions=@pgqueue/source`],
+  } = options;
   const child = fork(fileURLToPath(file), [], {
     env: { ...process.env, ...env, PGQUEUE_TEST_URL: url, PGQUEUE_TEST_NAME: name },
-    execArgv: ['--conditions=@pgqueue/source'],
+    execArgv: [...execArgv],
     stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
   });
   const heard: Said[] = [];

@@ -6,8 +6,6 @@ export interface ProofConfig {
   readonly horizonMs?: number;
   /** Schedulers: whether every tick is told to the proof. */
   readonly ticks?: boolean;
-  /** Schedulers: whether they say how much memory they use, every 100 ms. */
-  readonly memory?: boolean;
   /** Workers. */
   readonly concurrency?: number;
 }

@@ -4,7 +4,7 @@ import { hear, said, url } from '../../support/actors/messages.ts';
 import { proofConfig } from './config.ts';
 import { proofPolicy } from './policies.ts';
 
-const { policy, horizonMs, ticks = false, memory = false } = proofConfig();
+const { policy, horizonMs, ticks = false } = proofConfig();
 const now = (): number => performance.timeOrigin + performance.now();
 
 const scheduler = createScheduler({
@@ -20,12 +20,6 @@ const scheduler = createScheduler({
     }
   },
 });
-if (memory) {
-  setInterval(() => {
-    const { rss, heapUsed } = process.memoryUsage();
-    said({ type: 'memory', rss, heapUsed });
-  }, 100).unref();
-}
 hear('stop', () => scheduler.stop());
 await scheduler.start();
 said({ type: 'ready' });

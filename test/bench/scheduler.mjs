@@ -1,0 +1,29 @@
+// The scheduler process of the benchmark: plain JavaScript over the built packages, as it runs in production. What strips types
+// takes some 30 MiB, which would count as the scheduler's.
+import { fairShare, policy } from '@pgqueue/core';
+import { createScheduler } from '@pgqueue/scheduler';
+
+const url = process.env['PGQUEUE_TEST_URL'] ?? '';
+
+/** @param {Readonly<Record<string, unknown>>} message */
+const said = (message) => process.send?.(message);
+
+const scheduler = createScheduler({
+  connectionString: url,
+  policy: policy({ order: fairShare() }),
+  observe: (event) => {
+    if (event.type === 'tick') {
+      said({ type: 'tick', dispatched: event.dispatched, durationMs: event.durationMs });
+    }
+  },
+});
+setInterval(() => {
+  const { rss, heapUsed } = process.memoryUsage();
+  const { user, system } = process.cpuUsage();
+  said({ type: 'memory', rss, heapUsed, cpuMs: (user + system) / 1_000 });
+}, 100).unref();
+process.on('message', (word) => {
+  if (word === 'stop') void scheduler.stop().finally(() => process.disconnect());
+});
+await scheduler.start();
+said({ type: 'ready' });
