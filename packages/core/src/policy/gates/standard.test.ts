@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import type { Json } from '../../job/job.ts';
 import { aJob, anItem, aSnapshot, lanesOf, nowMs } from '../../testing/snapshots.ts';
 import { policy } from '../compose.ts';
 import { fifo } from '../orders/ranked.ts';
@@ -148,6 +149,27 @@ describe('a rate that is changed while running', () => {
     const { state } = mails(at({ perSecond: 1, burst: 1 }, 0));
     expect(mails(at(null, 0), write(state, 0)).goes).toHaveLength(4);
   });
+});
+
+describe('a new leader', () => {
+  const keyRate = { perSecond: 1, burst: 1 };
+
+  test('knows what the keys were charged', () => {
+    const { state } = mails(seen({ keyRate }));
+    const saved = JSON.parse(JSON.stringify(state['key_rate'])) as Json;
+    const restored = made.restore?.({ key_rate: { state: saved, savedMs: nowMs } });
+    expect(mails(seen({ keyRate }), restored).goes).toEqual([]);
+    expect(mails(seen({ keyRate }, { nowMs: nowMs + 1_000 }), restored).goes).toEqual(['job0', 'job2']);
+  });
+
+  test.each([null, 'x', [], { mail: 5 }, { mail: { a: [1] } }])(
+    'begins anew where the saved part is none: %o',
+    (saved) => {
+      const restored = made.restore?.({ key_rate: { state: saved, savedMs: nowMs } });
+      expect(restored?.['key_rate']).toEqual({});
+      expect(mails(seen({ keyRate }), restored).goes).toEqual(['job0', 'job2']);
+    },
+  );
 });
 
 test('a limit of 0 holds all', () => {
