@@ -106,7 +106,9 @@ export function run({
       endedMs: job.endMs,
     }));
     const jobs = backlogs.flatMap(({ key, queue = 'default', attributes = {} }) =>
-      Array.from({ length: slots }, () => aJob({ seq: (seq += 1), queue, key, attributes, task: 't' })),
+      Array.from({ length: slots - running.length }, () =>
+        aJob({ seq: (seq += 1), queue, key, attributes, task: 't' }),
+      ),
     );
     const plan = made.plan(
       aSnapshot({

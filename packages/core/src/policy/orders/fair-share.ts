@@ -25,7 +25,10 @@ export interface FairShareOptions {
   readonly charge?: 'jobs' | 'time' | { readonly cost: (job: JobFacts) => number };
   /** What a share has used ahead of others counts half after so long; null: in full, until they caught up. Default null. */
   readonly halfLifeMs?: number | null;
-  /** Cost that a share which did not need its part may use ahead of others when it comes back. Default 0: idle time earns nothing. */
+  /**
+   * Cost that a share which had less than its part for a while may use ahead of others when it comes back. All shares that were ever
+   * seen are remembered then, up to 20,000. Default 0: idle time earns nothing.
+   */
   readonly idleCredit?: number;
 }
 

@@ -5,7 +5,7 @@ import type { Shares } from './shares.ts';
 /** To so much of a unit of cost by weight, `ahead` is stored: its text is much shorter. */
 const places = 1e6;
 
-/** Shares that are idle and yet ahead are remembered, on one level of one share at most so many: those furthest ahead. */
+/** Shares that are idle and yet ahead, or have credit, are remembered, on one level of one share at most so many: those furthest ahead. */
 const idleMax = 20_000;
 
 /** All of it that waits was passed over: it has to stand aside, which gives it no claim on those that go meanwhile. */
@@ -40,10 +40,10 @@ export function storeChildren(share: Share, rules: ShareRules): Shares | null {
     const child = children.get(name);
     if (child !== undefined) return storeChild(columns, child, { end, rules });
     const ahead = storedAhead(stored, index, decay) - end;
-    if (ahead <= 0 && (idleCredit === 0 || ahead <= -idleCredit / (level?.weight(name) ?? 1)))
-      return undefined;
+    if (ahead <= 0 && idleCredit === 0) return undefined;
+    const floor = idleCredit === 0 ? 0 : -idleCredit / (level?.weight(name) ?? 1);
     columns.idle += 1;
-    return add(columns, { name, ahead, below: stored.below?.[index] ?? null });
+    return add(columns, { name, ahead: Math.max(ahead, floor), below: stored.below?.[index] ?? null });
   });
   for (const child of share.news) storeChild(columns, child, { end, rules });
   const { names, ahead, below } = columns.idle > idleMax ? leastIdle(columns, children) : columns;
@@ -73,10 +73,10 @@ function storeChild(
 ): void {
   const { name, booked, weight } = child;
   const below = storeChildren(child, rules);
-  const floor = -rules.idleCredit / weight;
+  const floor = rules.idleCredit === 0 ? 0 : -rules.idleCredit / weight;
   const tag = tagOf(child) - end;
   if (child.waiting && !isHeld(child)) return add(columns, { name, ahead: child.ahead - end, below });
-  if (booked === 0 && tag <= floor) return undefined;
+  if (booked === 0 && tag <= 0 && floor === 0) return undefined;
   if (!child.waiting && booked === 0) columns.idle += 1;
   return add(columns, { name, ahead: Math.max(tag, floor) - booked / weight, below });
 }

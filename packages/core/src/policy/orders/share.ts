@@ -146,7 +146,7 @@ export function childOf(share: Share, level: OpenLevel, name: string, rules: Sha
   if (known !== undefined) return known;
   const weight = level.weight(name);
   const child = createShare({ name, parent: share, weight, min: level.min?.(name) ?? 0 });
-  child.ahead = share.fromTag - rules.idleCredit / weight;
+  child.ahead = share.fromTag;
   children.set(name, child);
   // it comes up in the middle of a plan, by a job of another share's lane
   if (share.order !== null) remember(share, share.stored?.names.indexOf(name) ?? -1, child, rules);
@@ -230,7 +230,7 @@ export function rememberChildren(share: Share, level: OpenLevel, rules: ShareRul
   for (const child of children.values()) {
     if (child.waiting) share.weights += inUnits(child.weight);
     if (child.known) continue;
-    child.ahead = share.fromTag - rules.idleCredit / child.weight;
+    child.ahead = share.fromTag;
     if (child.waiting) news.push(child);
   }
   news.sort((a, b) => a.firstSeq - b.firstSeq || compareText(a.name, b.name));
@@ -244,14 +244,14 @@ function inUnits(weight: number): number {
 
 /**
  * The virtual time at the beginning of a plan. Where jobs are charged when they are dispatched, it is where the last plan left it, 0.
- * Else attempts turned out longer or shorter than was expected, and it is the mean of what those that compete have
- * had; but hardly beyond the share that has had least, so that who comes anew does not wait for others' misfortune.
+ * Else attempts turned out longer or shorter than was expected, or credit was given, and it is the mean of what those
+ * that compete have had; but hardly beyond the share that has had least, so that who comes anew does not wait for others' misfortune.
  */
 function startTag(
   { weight, cost, waiting, least }: Competing,
   { charged, idleCredit, quantum }: ShareRules,
 ): number {
-  if (charged === 'dispatched' || weight === 0) return 0;
+  if (weight === 0 || (charged === 'dispatched' && idleCredit === 0)) return 0;
   const mean = cost / weight;
   return idleCredit > 0 ? mean : Math.min(mean, least + (quantum * waiting) / weight);
 }

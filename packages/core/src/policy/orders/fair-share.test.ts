@@ -1,0 +1,235 @@
+import { describe, expect, test } from 'vitest';
+import { restored, throughJsonb } from '../../testing/orders.ts';
+import { serve } from '../../testing/service.ts';
+import { aJob, anItem, aPool, aSnapshot, lanesOf, nowMs } from '../../testing/snapshots.ts';
+import { policy } from '../compose.ts';
+import { defaultPolicy } from '../default.ts';
+import type { Lane } from '../snapshot.ts';
+import { defaultQueue } from '../snapshot.ts';
+import type { FairShareState } from './fair-share-state.ts';
+import type { FairShareOptions } from './fair-share.ts';
+import { fairShare } from './fair-share.ts';
+
+function keysServed(
+  options: FairShareOptions,
+  slots: readonly number[],
+  keys: readonly string[] = ['a', 'b'],
+): string {
+  return serve({ order: fairShare(options), backlogs: keys.map((key) => ({ key })), slots })
+    .map(({ key }) => key)
+    .join('');
+}
+
+function stateOf(state: unknown): FairShareState {
+  return state as FairShareState;
+}
+
+describe('fair share', () => {
+  test('by default, queues go by their weights, and keys alike', () => {
+    const made = defaultPolicy();
+    const jobs = ['a', 'b', 'c'].flatMap((key, at) =>
+      Array.from({ length: 8 }, (_, n) =>
+        aJob({ seq: at * 10 + n, key, queue: at === 2 ? 'heavy' : 'light' }),
+      ),
+    );
+    const queues = { heavy: { ...defaultQueue, weight: 2 } };
+    const plan = made.plan(
+      aSnapshot({ lanes: lanesOf(jobs), queues, pools: { default: aPool(12) } }),
+      made.initial,
+    );
+    const went = new Map(jobs.map((job) => [job.id, job.key]));
+    const counts = Map.groupBy(plan.dispatch, ({ id }) => went.get(id) ?? '');
+    expect(['a', 'b', 'c'].map((key) => counts.get(key)?.length)).toEqual([2, 2, 8]);
+    expect(made.name).toBe('default');
+  });
+
+  test('who comes back neither waits for what it had before, nor gets what it missed', () => {
+    const order = fairShare({ levels: [{ by: 'key' }] });
+    const back = serve({
+      order,
+      backlogs: [{ key: 'a' }, { key: 'b', from: 0, to: 2 }, { key: 'b', from: 20 }],
+      slots: Array.from({ length: 24 }, () => 2),
+    });
+    expect(
+      back
+        .slice(-8)
+        .map(({ key }) => key)
+        .toSorted()
+        .join(''),
+    ).toBe('aaaabbbb');
+  });
+
+  test('with credit, it gets so much of what it missed', () => {
+    const served = (idleCredit: number): number =>
+      serve({
+        order: fairShare({ levels: [{ by: 'key' }], idleCredit }),
+        backlogs: [{ key: 'a' }, { key: 'b', to: 1 }, { key: 'b', from: 20 }],
+        slots: Array.from({ length: 30 }, () => 2),
+      }).filter(({ key }) => key === 'b').length;
+    expect([served(0), served(4)]).toEqual([12, 14]);
+  });
+
+  test('what a share had ahead of others counts half after its half-life', () => {
+    const ahead = (halfLifeMs: number | null, afterMs: number): number => {
+      const order = fairShare({
+        levels: [{ by: 'key', weight: (key) => (key === 'a' ? 0.1 : 1) }],
+        halfLifeMs,
+      });
+      const made = policy({ order });
+      const lanes = lanesOf(['a', 'b', 'b', 'c'].map((key, seq) => aJob({ seq, key })));
+      const first = made.plan(aSnapshot({ lanes, pools: { default: aPool(1) } }), made.initial);
+      const second = made.plan(
+        aSnapshot({ lanes, nowMs: nowMs + afterMs, pools: { default: aPool(1) } }),
+        first.state,
+      );
+      const { names = [], ahead: column = [] } = stateOf(second.state['fair_share']).pools['default'] ?? {};
+      return (column[names.indexOf('a')] ?? 0) - (column[names.indexOf('c')] ?? 0);
+    };
+    expect(ahead(null, 1_000)).toBeCloseTo(10, 1);
+    expect(ahead(1_000, 1_000)).toBeLessThan(6);
+    expect(ahead(1_000, 1_000)).toBeGreaterThan(4);
+  });
+
+  test('pools are shared out each by itself', () => {
+    const queues = { video: { ...defaultQueue, pool: 'gpu' } };
+    const jobs = ['mail', 'video'].flatMap((queue, at) =>
+      Array.from({ length: 20 }, (_, n) => aJob({ seq: at * 100 + n, queue, key: n % 2 === 0 ? 'a' : 'b' })),
+    );
+    const made = policy({ order: fairShare() });
+    const pools = { default: aPool(4), gpu: aPool(6) };
+    const plan = made.plan(aSnapshot({ lanes: lanesOf(jobs), queues, pools }), made.initial);
+    const counts = Map.groupBy(
+      plan.dispatch,
+      ({ id, pool }) => `${pool} ${jobs.find((job) => job.id === id)?.key}`,
+    );
+    expect([...counts].map(([name, went]) => `${name} ${went.length}`).toSorted()).toEqual([
+      'default a 2',
+      'default b 2',
+      'gpu a 3',
+      'gpu b 3',
+    ]);
+  });
+
+  test('a pool without a free slot is not gone through', () => {
+    let asked = 0;
+    const lane: Lane = {
+      queue: 'default',
+      key: '',
+      more: false,
+      retryDueMs: null,
+      fresh: true,
+      get jobs() {
+        asked += 1;
+        return [aJob({ seq: 0 })];
+      },
+    };
+    const made = policy({ order: fairShare() });
+    const plan = made.plan(aSnapshot({ lanes: [lane], pools: { default: aPool(0) } }), made.initial);
+    expect([plan.held, plan.dispatch]).toEqual([{ default: { no_free_slot: 1 } }, []]);
+    // only to count what it holds
+    expect(asked).toBe(1);
+    expect(plan.state['fair_share']).toBe(made.initial['fair_share']);
+  });
+
+  test('its burst maximum is explained', () => {
+    const levels = [{ name: 'tenant', by: 'key', max: () => 2 }] as const;
+    const made = policy({ order: fairShare({ levels }) });
+    const job = aJob({ seq: 9, key: 'acme' });
+    const inFlight = [1, 2].map((seq) => anItem({ seq, key: 'acme' }));
+    const lanes = lanesOf([job]);
+    const snapshot = aSnapshot({ lanes, inFlight });
+    expect(made.plan(snapshot, made.initial).held).toEqual({ default: { fair_share_max_tenant: 1 } });
+    const [hold] = made.explain?.(snapshot, made.initial, job, lanes[0] as Lane).holds ?? [];
+    expect(hold?.message).toMatch(/^tenant acme at its burst maximum has 2 of 2 in flight$/);
+  });
+});
+
+describe('what fair share keeps', () => {
+  test('is bounded, however many keys come and go', () => {
+    const made = policy({ order: fairShare() });
+    let { initial: state } = made;
+    let waiting = Array.from({ length: 300 }, (_, n) => aJob({ seq: n, key: `key${n}` }));
+    for (let tick = 1; tick < 30; tick += 1) {
+      waiting.push(
+        ...Array.from({ length: 700 }, (_, n) => aJob({ seq: tick * 700 + n, key: `key${tick}-${n}` })),
+      );
+      const plan = made.plan(aSnapshot({ lanes: lanesOf(waiting), pools: { default: aPool(700) } }), state);
+      const ids = new Set(plan.dispatch.map(({ id }) => id));
+      waiting = waiting.filter(({ id }) => !ids.has(id));
+      ({ state } = plan);
+    }
+    const [queue] = stateOf(state['fair_share']).pools['default']?.below ?? [];
+    expect(queue?.names.length).toBeLessThan(3_000);
+  });
+
+  test('holds 20,000 keys, and no more that are idle', () => {
+    const made = policy({ order: fairShare({ levels: [{ by: 'key' }] }) });
+    const jobs = Array.from({ length: 26_000 }, (_, n) => aJob({ seq: n, key: `key${n}` }));
+    const pools = { default: aPool(25_000) };
+    const first = made.plan(aSnapshot({ lanes: lanesOf(jobs), pools, batchMax: 25_000 }), made.initial);
+    const names = (state: unknown): number => stateOf(state).pools['default']?.names.length ?? 0;
+    expect(names(first.state['fair_share'])).toBeLessThanOrEqual(25_000);
+    const one = made.plan(aSnapshot({ lanes: lanesOf([jobs[0] ?? aJob({ seq: 0 })]) }), first.state);
+    expect(names(one.state['fair_share'])).toBeLessThanOrEqual(20_001);
+  });
+
+  test.each([
+    ['nothing', null],
+    ['another unit', { unit: 'time', levels: 2, pools: {}, runtimes: {}, unsure: [] }],
+    [
+      'columns of different length',
+      { unit: 'jobs', levels: 2, pools: { default: { names: ['a'], ahead: [], below: [] } } },
+    ],
+    [
+      'text for numbers',
+      { unit: 'jobs', levels: 2, pools: { default: { names: ['a'], ahead: ['x'], below: [] } } },
+    ],
+    ['a list', [1, 2]],
+  ])('is begun anew where %s was saved', (_, saved) => {
+    const made = policy({ order: fairShare() });
+    const state = made.restore?.({ fair_share: { state: saved, savedMs: nowMs } });
+    const plan = made.plan(aSnapshot({ lanes: lanesOf([aJob({ seq: 0 })]) }), state ?? {});
+    expect([plan.faults, plan.dispatch.length]).toEqual([[], 1]);
+  });
+
+  test('outlives a leader: fairness does not begin at zero', () => {
+    const made = policy({
+      order: fairShare({ levels: [{ by: 'key', weight: (key) => (key === 'a' ? 1 : 5) }] }),
+    });
+    const jobs = ['a', 'a', 'a', 'b', 'b', 'b', 'b', 'b', 'b'].map((key, seq) => aJob({ seq, key }));
+    const first = made.plan(aSnapshot({ lanes: lanesOf(jobs), pools: { default: aPool(1) } }), made.initial);
+    expect(first.dispatch.map(({ id }) => id)).toEqual(['job0']);
+    const rest = aSnapshot({ lanes: lanesOf(jobs.slice(1)), pools: { default: aPool(5) } });
+    const next = made.plan(rest, restored(made, first.state));
+    expect(next.dispatch.map(({ id }) => id)).toEqual(['job3', 'job4', 'job5', 'job6', 'job7']);
+    expect(throughJsonb(first.state)).toEqual(first.state);
+  });
+});
+
+describe('mistakes', () => {
+  test.each([
+    [{ levels: [] }, /there must be a level/],
+    [{ halfLifeMs: 0 }, /halfLifeMs/],
+    [{ idleCredit: -1 }, /idleCredit/],
+  ])('%j is refused', (options, message) => {
+    expect(() => fairShare(options)).toThrow(message);
+  });
+
+  test.each([
+    ['weight', { levels: [{ by: 'key', weight: () => 0 }] }, /the weight of share a is 0/],
+    ['min', { levels: [{ by: 'key', min: () => Number.NaN }] }, /the min of share a is NaN/],
+    ['cost', { charge: { cost: () => 0 } }, /the cost of job job1 is 0/],
+  ] as const)('a %s that is none is reported, and the plan goes by turns', (_, options, message) => {
+    const made = policy({ order: fairShare(options) });
+    const plan = made.plan(aSnapshot({ lanes: lanesOf([aJob({ seq: 1, key: 'a' })]) }), made.initial);
+    expect([plan.dispatch.length, String(plan.faults?.[0]?.error)]).toEqual([
+      1,
+      expect.stringMatching(message),
+    ]);
+  });
+
+  test('keys of one share take turns by their order of enqueuing', () => {
+    expect(keysServed({ levels: [{ by: 'queue' }] }, [1, 1, 2])).toBe('aaaa');
+    expect(keysServed({ levels: [{ by: 'key' }] }, [1, 1, 2])).toBe('abab');
+  });
+});
