@@ -11,7 +11,7 @@ import { Application, LogLevel, ReflectionKind } from 'typedoc';
 const root = fileURLToPath(new URL('..', import.meta.url));
 const committed = join(root, 'docs/api');
 /** In the order in which a reader meets them. */
-const folders = ['core', 'producer', 'scheduler', 'worker', 'cli', 'postgres'];
+const folders = ['core', 'producer', 'scheduler', 'worker', 'lab', 'cli', 'postgres'];
 
 const types = [ReflectionKind.Interface, ReflectionKind.TypeAlias];
 

@@ -7,6 +7,7 @@ import type { Table } from './table.ts';
 import { comparisonTables, namesOf, tablesOf } from './tables.ts';
 import { printable, sayName } from './words.ts';
 
+/** What a page says of itself. */
 export interface PageOptions {
   /** Default: the names of the policies. */
   readonly title?: string;

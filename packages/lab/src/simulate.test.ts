@@ -50,7 +50,7 @@ describe('closed forms', () => {
     const { waits, utilisation } = simulate({
       ...exact,
       policy: inOrder,
-      workload: synthetic({ jobs: 60_000, perSecond: 80, duration: { meanMs: 10 }, seed: 5 }),
+      workload: synthetic({ jobs: 30_000, perSecond: 80, duration: { meanMs: 10 }, seed: 5 }),
     });
     expect(utilisation).toBeCloseTo(0.8, 1);
     expect(waits.meanMs).toBeGreaterThan(36);
@@ -63,7 +63,7 @@ describe('closed forms', () => {
       ...exact,
       fleet: [{ slots: 2, count: 2 }],
       policy: inOrder,
-      workload: synthetic({ jobs: 60_000, perSecond: 320, duration: { meanMs: 10 }, seed: 6 }),
+      workload: synthetic({ jobs: 30_000, perSecond: 320, duration: { meanMs: 10 }, seed: 6 }),
     });
     expect(waits.meanMs).toBeGreaterThan(6.7);
     expect(waits.meanMs).toBeLessThan(8.2);
