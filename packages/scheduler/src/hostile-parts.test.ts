@@ -30,7 +30,11 @@ describe('a gate that fails', () => {
       /must say admit, hold or hold_lane, not boolean/,
     ],
     ['answers with nothing', { admits: (() => {}) as never }, /not undefined/],
-    ['answers with a promise', { admits: (() => Promise.resolve('admit')) as never }, /not object/],
+    [
+      'answers with a promise',
+      { admits: (() => Promise.reject(new Error('late'))) as never },
+      /not a promise/,
+    ],
   ];
   test.each(gates)('and %s is left out', (_, open, message) => {
     const gate = aGate('odd', () => 'admit', {

@@ -37,6 +37,8 @@ function objectProblem(value: object, walk: Walk): string | undefined {
   const list = Array.isArray(value);
   const prototype: unknown = Object.getPrototypeOf(value);
   if (!list && prototype !== null && Object.getPrototypeOf(prototype) !== null) {
+    // one that fails with nobody there would end the process
+    if (types.isPromise(value)) value.catch(() => {});
     return `${types.isPromise(value) ? 'a promise' : 'an object of a class'} is no JSON`;
   }
   return list ? listProblem(value, walk) : recordProblem(value as Readonly<Record<string, unknown>>, walk);

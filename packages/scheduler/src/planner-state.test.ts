@@ -61,6 +61,22 @@ describe('state', () => {
     expect(planner.faults()).toMatchObject([{ part: 'bad', message: saying(message) }]);
   });
 
+  test('that is a promise which fails does not end the process', async () => {
+    const late = (): never => Promise.reject(new Error('late')) as never;
+    const { planner } = plannerOf(
+      aWhole({
+        plan: (_, state) => ({
+          dispatch: [{ id: 'a1', pool: 'default' }],
+          held: {},
+          state: { ...state, bad: late() },
+        }),
+      }),
+    );
+    expect(planner.plan(aSnapshot()).parts).toBeNull();
+    await Promise.resolve();
+    expect(planner.faults()).toMatchObject([{ part: 'bad' }]);
+  });
+
   test('is saved where it changed; soft parts once a second', () => {
     let [exact, soft] = [{ n: 1 }, { n: 1 }];
     const { planner, pass } = plannerOf(

@@ -54,8 +54,7 @@ export function openGates(
     if (!asking.begin(gate, job)) return otherwise;
     try {
       const verdict = open.admits(job, lane, member);
-      if (!verdicts.has(verdict))
-        throw new Error(`admits() must say admit, hold or hold_lane, not ${typeof verdict}`);
+      if (!verdicts.has(verdict)) throw oddVerdict(verdict);
       return verdict;
     } catch (error) {
       asking.fail(gate, error);
@@ -134,6 +133,13 @@ function openOne(gate: Gate, { snapshot, state }: Opening, asking: Asking): Entr
 }
 
 const failed: Omit<Hold, 'gate'> = { message: 'it failed: see the status of the scheduler', untilMs: null };
+
+function oddVerdict(verdict: unknown): Error {
+  // a promise that fails with nobody there would end the process
+  if (verdict instanceof Promise) verdict.catch(() => {});
+  const kind = verdict instanceof Promise ? 'a promise' : typeof verdict;
+  return new Error(`admits() must say admit, hold or hold_lane, not ${kind}`);
+}
 
 function isLane(lane: Lane | undefined): boolean {
   return typeof lane?.queue === 'string' && typeof lane.key === 'string';
