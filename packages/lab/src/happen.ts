@@ -78,7 +78,7 @@ export function end(run: Run, flying: Flying): void {
   land(run, flying);
   change(run, lane, { inFlight: -1, running: -1 });
   run.series.add(lane.row, { fromMs: startedMs, toMs: nowMs }, 1);
-  const busyMs = nowMs - startedMs;
+  const busyMs = (nowMs - startedMs) / (1 + item.members.length);
   settle(run, { item, lane, job: item.job, busyMs });
   for (const job of item.members) settle(run, { item, lane, job, busyMs });
 }

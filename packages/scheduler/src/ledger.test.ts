@@ -81,3 +81,21 @@ test('items that were taken back are gone at once, and are not told as cancelled
   expect(ledger.see(items([1]), true)).toEqual([]);
   expect(ledger.settled([], true, 9)).toEqual([]);
 });
+
+test('jobs that one call took together share its time', () => {
+  const ledger = createLedger();
+  for (const position of [1, 2, 3]) ledger.wrote({ ...item(`b${position}`), bundle: 'b1' }, position);
+  ledger.wrote(item('alone'), 4);
+  ledger.see(items([], [3]), true);
+  const told = ledger.settled(
+    [batch(1, [1, 2], 'done'), batch(2, [4], 'done'), batch(3, [3], 'retry')],
+    true,
+    200,
+  );
+  expect(told.map(({ job, busyMs }) => [job.id, busyMs])).toEqual([
+    ['b1', 10],
+    ['b2', 10],
+    ['alone', 30],
+    ['b3', 10],
+  ]);
+});

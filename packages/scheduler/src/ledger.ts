@@ -1,4 +1,4 @@
-import type { InFlight, JobFacts, Settlement } from '@pgqueue/core';
+import type { InFlight, Settlement } from '@pgqueue/core';
 import type { ItemFacts, SettledBatch, TickState } from '@pgqueue/postgres';
 
 /**
@@ -29,10 +29,18 @@ export interface Ledger {
 /** Items that ended are remembered until their settlement was read: at most so many. */
 const endedMax = 50_000;
 
+/** Above so many, the sizes of bundles that ended are forgotten. */
+const bundlesMax = 10_000;
+
 export function createLedger(): Ledger {
   let items = new Map<number, InFlight>();
   const ended = new Map<number, InFlight>();
   const counted = new Set<number>();
+  const bundles = new Map<string, number>();
+  const add = (position: number, item: InFlight): void => {
+    items.set(position, item);
+    if (item.bundle !== null) bundles.set(item.bundle, (bundles.get(item.bundle) ?? 0) + 1);
+  };
 
   const see: Ledger['see'] = (groups, settlements) => {
     const unknown: number[] = [];
@@ -46,6 +54,7 @@ export function createLedger(): Ledger {
     }
     if (settlements) for (const [position, item] of items) if (!next.has(position)) ended.set(position, item);
     items = next;
+    if (bundles.size > bundlesMax) forget(bundles, [...items.values(), ...ended.values()]);
     return unknown;
   };
 
@@ -57,14 +66,11 @@ export function createLedger(): Ledger {
       );
       for (const { position, dispatchedMs, ...item } of facts) {
         const node = nodes.get(position) ?? null;
-        items.set(
-          position,
-          held({ ...item, dispatchedMs: dispatchedMs ?? 0, state: 'ready', node: null }, node),
-        );
+        add(position, held({ ...item, dispatchedMs: dispatchedMs ?? 0, state: 'ready', node: null }, node));
       }
     },
     wrote: (item, position) => {
-      items.set(position, { ...item, state: 'ready', node: null });
+      add(position, { ...item, state: 'ready', node: null });
     },
     tookBack: (ids) => {
       const found = [...items].filter(([, { id }]) => ids.has(id));
@@ -75,7 +81,7 @@ export function createLedger(): Ledger {
     settled: (batches, whole, nowMs) => {
       const fresh = batches.filter(({ n }) => !counted.has(n));
       for (const { n } of fresh) counted.add(n);
-      return toldBy(fresh, { items, ended, whole, nowMs });
+      return toldBy(fresh, { items, ended, bundles, whole, nowMs });
     },
     unsaved: () => [...counted],
     saved: (batches) => {
@@ -85,6 +91,7 @@ export function createLedger(): Ledger {
       items = new Map();
       ended.clear();
       counted.clear();
+      bundles.clear();
     },
   };
 }
@@ -94,18 +101,20 @@ function toldBy(
   {
     items,
     ended,
+    bundles,
     whole,
     nowMs,
   }: {
     readonly items: ReadonlyMap<number, InFlight>;
     readonly ended: Map<number, InFlight>;
+    readonly bundles: ReadonlyMap<string, number>;
     readonly whole: boolean;
     readonly nowMs: number;
   },
 ): readonly Settlement[] {
   const found: Settlement[] = [];
   for (const batch of batches) {
-    settlementsOf(batch, (position) => items.get(position) ?? ended.get(position), found);
+    settlementsOf(batch, { find: (position) => items.get(position) ?? ended.get(position), bundles, found });
     for (const position of batch.positions) ended.delete(position);
   }
   // all that ended by a settlement has been told: the rest was cancelled, or taken away, before it ran
@@ -126,13 +135,24 @@ function held(item: InFlight, node: string | null): InFlight {
 
 function settlementsOf(
   { positions, verdicts, busyMs, atMs }: SettledBatch,
-  find: (position: number) => JobFacts | undefined,
-  found: Settlement[],
+  told: {
+    readonly find: (position: number) => InFlight | undefined;
+    readonly bundles: ReadonlyMap<string, number>;
+    readonly found: Settlement[];
+  },
 ): void {
   positions.forEach((position, index) => {
-    const job = find(position);
+    const job = told.find(position);
     const outcome = verdicts[index];
     if (job === undefined || outcome === undefined) return;
-    found.push({ job, outcome, busyMs: Math.max(0, busyMs[index] ?? 0), endedMs: atMs });
+    // each job of a bundle was leased for as long as the one call ran that took them all
+    const together = job.bundle === null ? 1 : (told.bundles.get(job.bundle) ?? 1);
+    told.found.push({ job, outcome, busyMs: Math.max(0, busyMs[index] ?? 0) / together, endedMs: atMs });
   });
+}
+
+/** Leaves out bundles of which nothing is known any more. */
+function forget(bundles: Map<string, number>, items: readonly InFlight[]): void {
+  const known = new Set(items.map(({ bundle }) => bundle));
+  for (const bundle of bundles.keys()) if (!known.has(bundle)) bundles.delete(bundle);
 }

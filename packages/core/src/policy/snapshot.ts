@@ -58,7 +58,7 @@ export type AttemptEnd = 'done' | 'retry' | 'dead' | 'snooze' | 'cancelled' | 'c
 export interface Settlement {
   readonly job: JobFacts;
   readonly outcome: AttemptEnd;
-  /** From the start of its lease to its end; 0 where it never ran. */
+  /** From the start of its lease to its end; of jobs that one handler call took together, its part of that; 0 where it never ran. */
   readonly busyMs: number;
   readonly endedMs: number;
 }
