@@ -47,7 +47,8 @@ export function storeChildren(share: Share, rules: ShareRules): Shares | null {
   });
   for (const child of share.news) storeChild(columns, child, { end, rules });
   const { names, ahead, below } = columns.idle > idleMax ? leastIdle(columns, children) : columns;
-  return { names, ahead, below, atMs: decay.halfLifeMs === null ? null : decay.nowMs };
+  const atMs = decay.halfLifeMs === null ? null : decay.nowMs;
+  return { names, ahead, below, atMs, arrival: share.servedArrival };
 }
 
 interface Columns {

@@ -42,7 +42,7 @@ export function openTree(rules: ShareRules, seen: Pick<Share, 'lanes' | 'items' 
       for (let share = tree.root; ;) {
         build(tree, share);
         if (share.places !== null) return share.places.peek()?.lane;
-        const top = share.order?.peek();
+        const top = firstOf(share);
         if (top === undefined) return undefined;
         share = top.share;
       }
@@ -91,18 +91,32 @@ function buildChildren(tree: Tree, share: Share, level: OpenLevel): void {
   for (const item of share.items) book(childOf(share, level, level.of(item.item), rules), item);
   rememberChildren(share, level, rules);
   const standings: Standing[] = [];
+  const arrivals: Standing[] = [];
   for (const child of share.children?.values() ?? []) {
     if (!child.waiting) continue;
     if (guarantees[child.depth] === true) build(tree, child);
     child.standing = standingOf(child);
-    if (child.standing !== null) standings.push(child.standing);
+    if (child.standing !== null) (child.arrived ? arrivals : standings).push(child.standing);
   }
   share.order = createHeap(standings, firstStanding);
+  share.arrivals = createHeap(arrivals, firstStanding);
+}
+
+/**
+ * The child that goes first: the one with the smallest tag. But every other one is one that has just arrived, for its first job: among
+ * thousands that wait it would go as the last of their round. That is ahead of its turn by one job, and it is not anew as long as
+ * it is remembered, that is before the others had theirs.
+ */
+function firstOf({ order, arrivals, servedArrival }: Share): Standing | undefined {
+  const first = order?.peek();
+  const arrival = arrivals?.peek();
+  if (arrival === undefined || first === undefined) return first ?? arrival;
+  return servedArrival || (first.needy && !arrival.needy) ? first : arrival;
 }
 
 function standingOf(share: Share): Standing | null {
   const { slots, min, places, order, firstSeq } = share;
-  const below = order?.peek();
+  const below = firstOf(share);
   const seq = places !== null ? places.peek()?.head.seq : order !== null ? below?.seq : firstSeq;
   if (seq === undefined || seq === Infinity) return null;
   return { share, needy: slots < min || below?.needy === true, tag: tagOf(share), seq };
@@ -162,14 +176,15 @@ function dropOld<Entry>(heap: Heap<Entry> | null, isOld: (entry: Entry) => boole
 /** A share changed: so may its place among its siblings, and that of all above it. */
 function stand(share: Share): void {
   for (let at = share; at.parent !== null; at = at.parent) {
-    const { order } = at.parent;
+    const { order, arrivals } = at.parent;
+    const heap = at.arrived ? arrivals : order;
     const old = at.standing;
     const standing = standingOf(at);
     at.standing = standing;
-    if (old !== null && order?.peek() === old) {
-      if (standing === null) order.pop();
-      else order.replace(standing);
-    } else if (standing !== null) order?.push(standing);
-    dropOld(order, (entry) => entry.share.standing !== entry);
+    if (old !== null && heap?.peek() === old) {
+      if (standing === null) heap.pop();
+      else heap.replace(standing);
+    } else if (standing !== null) heap?.push(standing);
+    for (const line of [order, arrivals]) dropOld(line, (entry) => entry.share.standing !== entry);
   }
 }

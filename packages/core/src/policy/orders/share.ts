@@ -65,6 +65,8 @@ export interface Share {
   bundles: Set<string> | null;
   /** `ahead` is its own. Else it is where one stands that comes anew. */
   known: boolean;
+  /** Nothing is remembered of it, while others wait that are, and it has not been served yet. */
+  arrived: boolean;
   /** Jobs of it wait. */
   waiting: boolean;
   /** Something of it was passed over in this plan. */
@@ -78,6 +80,10 @@ export interface Share {
   children: Map<string, Share> | null;
   /** Of its children; on the last level null. */
   order: Heap<Standing> | null;
+  /** Of those children that have just arrived. */
+  arrivals: Heap<Standing> | null;
+  /** The child that was served last had just arrived. */
+  servedArrival: boolean;
   /** Of its lanes, on the last level only. */
   places: Heap<Place> | null;
   /** The virtual time when the plan began, and the largest start tag that was served since. */
@@ -122,6 +128,7 @@ function createShare({
     slots: 0,
     bundles: null,
     known: false,
+    arrived: false,
     waiting: false,
     passed: false,
     standing: null,
@@ -130,6 +137,8 @@ function createShare({
     items: none,
     children: null,
     order: null,
+    arrivals: null,
+    servedArrival: false,
     places: null,
     fromTag: 0,
     servedTag: -Infinity,
@@ -211,6 +220,7 @@ interface Competing {
 export function rememberChildren(share: Share, level: OpenLevel, rules: ShareRules): void {
   const { stored } = share;
   const children = share.children ?? new Map<string, Share>();
+  share.servedArrival = stored?.arrival === true;
   const competing: Competing = { weight: 0, cost: 0, waiting: 0, least: Infinity };
   stored?.names.forEach((name, index) => {
     const child = children.get(name);
@@ -231,6 +241,7 @@ export function rememberChildren(share: Share, level: OpenLevel, rules: ShareRul
     if (child.waiting) share.weights += inUnits(child.weight);
     if (child.known) continue;
     child.ahead = share.fromTag;
+    child.arrived = competing.waiting > 0;
     if (child.waiting) news.push(child);
   }
   news.sort((a, b) => a.firstSeq - b.firstSeq || compareText(a.name, b.name));
@@ -267,6 +278,8 @@ export function spend(
     const { parent } = at;
     // out of its turn, by a guarantee or with its bundle, it says nothing about the virtual time
     if (!member && at.standing?.needy !== true) parent.servedTag = Math.max(parent.servedTag, tagOf(at));
+    parent.servedArrival = at.arrived;
+    at.arrived = false;
     if (!at.known) parent.news = grown(parent.news, at);
     at.known = true;
     if (charged === 'dispatched') at.ahead += cost / at.weight;

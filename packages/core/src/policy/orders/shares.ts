@@ -10,6 +10,8 @@ export type Shares = {
   readonly below: readonly (Shares | null)[] | null;
   /** When `ahead` decayed last; null: it does not. */
   readonly atMs: number | null;
+  /** The one that was served last had just arrived. */
+  readonly arrival: boolean;
 };
 
 /** Cost that was charged to a share on every level, and the like. */
@@ -65,13 +67,14 @@ export function charged(
     add(names.length - 1, kept);
   }
   if (names.length === 0) return shares;
-  return { names, ahead, below, atMs: decay.halfLifeMs === null ? null : decay.nowMs };
+  const atMs = decay.halfLifeMs === null ? null : decay.nowMs;
+  return { names, ahead, below, atMs, arrival: shares?.arrival === true };
 }
 
 /** Of what was saved, what can be used; null: nothing. */
 export function restoreShares(saved: unknown, levels: number): Shares | null {
   if (typeof saved !== 'object' || saved === null || levels === 0) return null;
-  const { names, ahead, below, atMs }: Readonly<Record<string, unknown>> = { ...saved };
+  const { names, ahead, below, atMs, arrival }: Readonly<Record<string, unknown>> = { ...saved };
   if (!isColumn(names, (name) => typeof name === 'string')) return null;
   if (!isColumn(ahead, (value) => Number.isFinite(value)) || ahead.length !== names.length) return null;
   return {
@@ -82,6 +85,7 @@ export function restoreShares(saved: unknown, levels: number): Shares | null {
         ? null
         : names.map((_, index) => restoreShares(Array.isArray(below) ? below[index] : null, levels - 1)),
     atMs: typeof atMs === 'number' ? atMs : null,
+    arrival: arrival === true,
   };
 }
 
