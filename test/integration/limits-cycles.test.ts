@@ -2,11 +2,13 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 import { cyclesRun } from '../proofs/cycles.ts';
 import type { TestDatabase } from '../support/database.ts';
 import { createTestDatabase } from '../support/database.ts';
+import { quiet } from '../support/quiet.ts';
 
 let database: TestDatabase;
 
 beforeEach(async () => {
   database = await createTestDatabase();
+  await quiet();
 });
 
 afterEach(() => database.drop());
