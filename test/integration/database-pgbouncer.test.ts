@@ -138,7 +138,7 @@ describe.skipIf(noPgBouncer)('through PgBouncer in transaction mode', () => {
     const { leads, epoch } = await lead(first, 'l', 60_000);
     expect(leads).toBe(true);
     const ids = (await first.query<{ id: string }>(`select id from ${schema}.queue`, [])).map(({ id }) => id);
-    const jobs = ids.map((id) => ({ id, pool: 'default' }));
+    const jobs = ids.map((id) => ({ id, pool: 'default', rowVersion: null, bundle: null }));
     const plan = { leader: 'l', epoch, jobs, parts: { p: { n: 1 } }, settled: [], notify: true };
     expect((await dispatch(first, plan)).positions.size).toBe(20 * clients);
     const shares = await Promise.all(databases.map((database, index) => work(database, `n${index}`)));

@@ -62,7 +62,13 @@ export type {
   SchedulerReport,
   WaitingFacts,
 } from './statements/report.ts';
-export { answerExplain, questionsMax, readQuestions, readWaitingJob, writeReport } from './statements/report.ts';
+export {
+  answerExplain,
+  questionsMax,
+  readQuestions,
+  readWaitingJob,
+  writeReport,
+} from './statements/report.ts';
 export type { Settlement, Verdict } from './statements/settle.ts';
 export { settle } from './statements/settle.ts';
 export type { DueSchedule, Leader } from './statements/sweeps.ts';

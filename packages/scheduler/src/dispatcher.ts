@@ -99,7 +99,9 @@ async function begin(
 ): Promise<void> {
   const { view, ledger, consumption, skipAhead } = memory;
   memory.feeds = planner.needs.settlements === true;
-  await setFeed(database, leader, memory.feeds);
+  // once a reign: it forgets what was recorded before
+  if (memory.fedEpoch !== leader.epoch) await setFeed(database, leader, memory.feeds);
+  memory.fedEpoch = leader.epoch;
   planner.restore(await loadPolicyState(database));
   for (const part of [view, ledger, skipAhead]) part.reset();
   consumption.forget();

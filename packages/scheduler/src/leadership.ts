@@ -34,11 +34,14 @@ export interface LeadershipOptions {
   readonly onLost?: () => void;
 }
 
+/** Unique for each start: a restarted scheduler is another leader, and never continues an epoch that it knows nothing of. */
+function newLeader({ name }: LeadershipOptions): string {
+  return `${name}-${randomUUID().slice(0, 8)}`;
+}
+
 export function startLeadership(options: LeadershipOptions): Leadership {
-  const { database, name, leaseMs, observe, onElected } = options;
-  // unique for each start: a restarted scheduler is another leader, and never continues an epoch that it knows nothing of
-  const newLeader = (): string => `${name}-${randomUUID().slice(0, 8)}`;
-  let leader = newLeader();
+  const { database, leaseMs, observe, onElected } = options;
+  let leader = newLeader(options);
   let reign: Leader | undefined;
   let expiry: NodeJS.Timeout | undefined;
 
@@ -53,7 +56,10 @@ export function startLeadership(options: LeadershipOptions): Leadership {
 
   const renew = async (): Promise<number> => {
     const askedAt = performance.now();
-    const answer = await lead(database, leader, leaseMs);
+    const asked = leader;
+    const answer = await lead(database, asked, leaseMs);
+    // it was given up meanwhile
+    if (asked !== leader) return 0;
     if (!answer.leads) {
       end();
       return Math.min(leaseMs / 2, Math.max(0, answer.expiresInMs) + 10);
@@ -76,11 +82,7 @@ export function startLeadership(options: LeadershipOptions): Leadership {
 
   const loop = startLoop({
     step: renew,
-    failed: (error, failures) => {
-      const retryMs = retryPauseMs(failures, leaseMs / 3);
-      observe({ type: 'database.error', during: 'lead', error, retryMs });
-      return retryMs;
-    },
+    failed: (error, failures) => notRenewed(options, error, failures),
   });
 
   return {
@@ -95,7 +97,7 @@ export function startLeadership(options: LeadershipOptions): Leadership {
       const last = reign;
       end();
       // under its old name it would only renew the lease, and keep the epoch
-      leader = newLeader();
+      leader = newLeader(options);
       void giveUp(options, last).then(loop.wake);
     },
     wake: loop.wake,
@@ -103,10 +105,15 @@ export function startLeadership(options: LeadershipOptions): Leadership {
       await loop.stop();
       const last = reign;
       end();
-      if (last === undefined) return;
-      await giveUp(options, last);
+      if (last !== undefined) await giveUp(options, last);
     },
   };
+}
+
+function notRenewed({ leaseMs, observe }: LeadershipOptions, error: unknown, failures: number): number {
+  const retryMs = retryPauseMs(failures, leaseMs / 3);
+  observe({ type: 'database.error', during: 'lead', error, retryMs });
+  return retryMs;
 }
 
 async function giveUp({ database, observe }: LeadershipOptions, { leader, epoch }: Leader): Promise<void> {

@@ -18,6 +18,7 @@ export interface Memory {
   settled: readonly Settlement[];
   epoch: number | undefined;
   feeds: boolean;
+  fedEpoch: number | undefined;
   room: number;
   /** How long ticks that dispatched take, smoothed. */
   tickMs: number;
@@ -36,6 +37,7 @@ export function createMemory(batchMax: number): Memory {
     settled: [],
     epoch: undefined,
     feeds: false,
+    fedEpoch: undefined,
     room: batchMax,
     tickMs: 20,
     nowMs: 0,

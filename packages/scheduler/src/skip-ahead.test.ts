@@ -78,7 +78,7 @@ test('a lane that is gone ends its walk; so do other nodes', () => {
     skip.note({ rows, held: held(rows), nowMs: 0 });
   };
   begin();
-  expect(skip.lanes().length + [...Object.keys(skip.starts(0).starts)].length).toBeGreaterThan(0);
+  expect(skip.lanes().length + Object.keys(skip.starts(0).starts).length).toBeGreaterThan(0);
   expect(skip.walking()).toBe(true);
   for (let tick = 0; tick < 40; tick += 1) {
     skip.starts(tick);
@@ -123,7 +123,7 @@ function keepsOrder(make: () => SkipAhead): fc.IProperty<unknown> {
       minLength: 2,
       maxLength: 8,
     }),
-    fc.array(fc.uniqueArray(fc.constantFrom('a', 'b', 'c', 'd')), { minLength: 5, maxLength: 30 }),
+    fc.array(fc.uniqueArray(fc.constantFrom<string>('a', 'b', 'c', 'd')), { minLength: 5, maxLength: 30 }),
     (blocks, heldKinds) => {
       const tasks = blocks.flatMap(([task, count]) => Array.from({ length: count }, () => task));
       const skip = make();
@@ -157,7 +157,7 @@ function keepsOrder(make: () => SkipAhead): fc.IProperty<unknown> {
 }
 
 test('jobs of one kind are never shown behind a waiting one of their own', () => {
-  fc.assert(keepsOrder(createSkipAhead), { numRuns: 100, seed: 7 });
+  expect(() => fc.assert(keepsOrder(createSkipAhead), { numRuns: 100, seed: 7 })).not.toThrow();
 });
 
 test('the property can fail: a walk that shows all it sees', () => {
