@@ -1,6 +1,6 @@
 // How fast the policy lab is: a million jobs of 100 keys in 100 slots, in virtual time.
 //   npm run bench:simulate [-- --jobs 1000000 --load 0.9]
-// Exit 1 where a million jobs take longer than 30 s.
+// Exit 1 where a million jobs take longer than 30 s under the default policy.
 import { parseArgs } from 'node:util';
 import { defaultPolicy, fairShare, policy, turns } from '@pgqueue/core';
 import type { Policy } from '@pgqueue/core';
@@ -40,11 +40,11 @@ for (const tried of policies) {
     const tookMs = performance.now() - startedAt;
     const cpuMs = (process.cpuUsage(cpu).user + process.cpuUsage(cpu).system) / 1_000;
     const perMillion = (tookMs * 1_000_000) / jobs;
-    if (perMillion > limitMs) slow = true;
+    if (tried === policies[0] && perMillion > limitMs) slow = true;
     const { plans, waits, utilisation } = result;
     console.log(
       `${tried.name}, load ${load}: ${jobs} jobs in ${(tookMs / 1_000).toFixed(1)} s (CPU ${(cpuMs / 1_000).toFixed(1)} s, ${Math.round((jobs * 1_000) / tookMs)} jobs/s, ${plans.made} plans, ${((tookMs * 1_000) / plans.made).toFixed(0)} µs each), ` +
-        `${result.jobs.done} done, wait p50 ${waits.p50Ms?.toFixed(0)} p99 ${waits.p99Ms?.toFixed(0)} ms, ${(100 * utilisation).toFixed(1)} % of the slots used, Jain ${result.jain?.toFixed(3)}, ` +
+        `${result.jobs.done} done, wait p50 ${waits.p50Ms?.toFixed(0)} p99 ${waits.p99Ms?.toFixed(0)} ms, ${(100 * utilisation).toFixed(1)} % of the slots used, Jain ${result.jain?.toFixed(3) ?? '-'}, ` +
         `${Math.round(process.memoryUsage().rss / 1_048_576)} MiB`,
     );
   }

@@ -36,19 +36,28 @@ export type Workload = Iterable<Arrival>;
 
 /** The arrivals in the order of their times, each checked. @throws {PgQueueError} `configuration`, naming the arrival */
 export function* inOrder(workload: Workload): Generator<Arrival> {
-  const sorted = Array.isArray(workload) ? sortByTime(workload as readonly Arrival[]) : workload;
+  if (Array.isArray(workload)) {
+    const arrivals = workload as readonly Arrival[];
+    // before they are sorted, so that the number in an error is the one in the array
+    arrivals.forEach((arrival, index) => check(arrival, index, -Infinity));
+    yield* sortByTime(arrivals);
+    return;
+  }
   let [index, lastMs] = [0, -Infinity];
-  for (const arrival of sorted) {
-    const problem = problemOf(arrival, lastMs);
-    if (problem !== undefined) {
-      throw new PgQueueError('configuration', `arrival ${index} of the workload: ${problem}`, {
-        data: { index },
-      });
-    }
+  for (const arrival of workload) {
+    check(arrival, index, lastMs);
     index += 1;
     lastMs = arrival.atMs;
     yield arrival;
   }
+}
+
+function check(arrival: Arrival, index: number, lastMs: number): void {
+  const problem = problemOf(arrival, lastMs);
+  if (problem === undefined) return;
+  throw new PgQueueError('configuration', `arrival ${index} of the workload: ${problem}`, {
+    data: { index },
+  });
 }
 
 /** A workload that can be iterated again and again: itself, or its arrivals in an array. */
