@@ -26,7 +26,7 @@ beforeAll(async () => {
 afterAll(() => database.drop());
 
 test(
-  'any arrivals, limits, rates and crashes: limits and rates hold, keys keep their order, nothing starves, no slot idles',
+  'any arrivals, weights, limits, rates and crashes: limits and rates hold, keys keep their order, nothing starves, no slot idles',
   async () => {
     await fc.assert(
       fc.asyncProperty(worlds, async (world) => {
@@ -46,6 +46,7 @@ describe('each property can fail', () => {
     limit: 2,
     rate: null,
     keyConcurrency: null,
+    weights: null,
     slots: 4,
     arrivals: [],
     upsets: [],

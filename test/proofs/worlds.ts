@@ -1,7 +1,7 @@
 // Small worlds for the properties: any arrivals, durations, limits, rates and crashes, on a real database with real workers.
 import { randomUUID } from 'node:crypto';
-import type { Policy } from '@pgqueue/core';
-import { concurrency, implement, policy, rate, turns } from '@pgqueue/core';
+import type { JobFacts, Policy } from '@pgqueue/core';
+import { concurrency, fairShare, implement, policy, rate, turns } from '@pgqueue/core';
 import type { Database } from '@pgqueue/postgres';
 import { openDatabase, resetNode } from '@pgqueue/postgres';
 import type { Scheduler } from '@pgqueue/scheduler';
@@ -39,6 +39,8 @@ export interface World {
   readonly limit: number;
   readonly rate: { readonly perSecond: number; readonly burst: number } | null;
   readonly keyConcurrency: number | null;
+  /** Of the tenants' shares, by jobs or by the time of workers; null: keys in turn. */
+  readonly weights: { readonly by: 'jobs' | 'time'; readonly of: readonly number[] } | null;
   readonly slots: number;
   readonly arrivals: readonly Arrival[];
   readonly upsets: readonly Upset[];
@@ -52,6 +54,13 @@ export const worlds: fc.Arbitrary<World> = fc.record({
     { freq: 1 },
   ),
   keyConcurrency: fc.option(fc.integer({ min: 1, max: 3 }), { freq: 1 }),
+  weights: fc.option(
+    fc.record({
+      by: fc.constantFrom('jobs' as const, 'time' as const),
+      of: fc.array(fc.integer({ min: 1, max: 9 }), { minLength: 3, maxLength: 3 }),
+    }),
+    { freq: 2 },
+  ),
   slots: fc.integer({ min: 2, max: 8 }),
   arrivals: fc.array(
     fc.record({
@@ -78,10 +87,17 @@ export const worlds: fc.Arbitrary<World> = fc.record({
 /** On a machine that is busy with other tests; alone it takes about two seconds. */
 const allMs = 60_000;
 
-function policyOf({ limit, rate: most }: World): Policy {
-  const tenant = concurrency({ name: 'tenant', by: ({ attributes }) => attributes['tenant'], limit });
+function tenantOf({ attributes }: JobFacts): string {
+  return String(attributes['tenant']);
+}
+
+function policyOf({ limit, rate: most, weights }: World): Policy {
+  const tenant = concurrency({ name: 'tenant', by: tenantOf, limit });
   const gates = most === null ? [tenant] : [tenant, rate({ name: 'api', ...most })];
-  return policy({ gates, order: turns() });
+  if (weights === null) return policy({ gates, order: turns() });
+  const weight = (name: string): number => weights.of[Number(name.at(-1))] ?? 1;
+  const levels = [{ name: 'share', by: tenantOf, weight }, { by: 'key' as const }];
+  return policy({ gates, order: fairShare({ levels, charge: weights.by }) });
 }
 
 /** Everything that runs in one world. */
