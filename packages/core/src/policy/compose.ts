@@ -19,6 +19,7 @@ export interface Coalesce {
   readonly ageMs: number;
 }
 
+/** The parts of a policy: see {@link policy}. */
 export interface PolicyOptions {
   /** For people. Default: the order's name. */
   readonly name?: string;

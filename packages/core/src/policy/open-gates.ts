@@ -39,6 +39,7 @@ interface Opening {
 const admitted = { verdict: 'admit', gate: '' } as const;
 const verdicts: ReadonlySet<unknown> = new Set<Verdict>(['admit', 'hold', 'hold_lane']);
 
+/** Opens the gates for one plan. What fails is added to `faults`, and treated as each gate's `onError` says. */
 export function openGates(
   gates: readonly Gate[],
   snapshot: Snapshot,

@@ -2,6 +2,7 @@ import type { Gate, JobFacts, Verdict } from '@pgqueue/core';
 import { throwProblems } from '@pgqueue/core';
 import { latestSlot, nextSlot, scheduleProblems } from '../cron-slots.ts';
 
+/** When the window is, and what it closes or opens: see {@link maintenanceWindow}. */
 export interface MaintenanceWindowOptions {
   /** As reasons call it. */
   readonly name: string;

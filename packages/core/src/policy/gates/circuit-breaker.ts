@@ -8,6 +8,7 @@ import type { GroupBy } from './group.ts';
 import { checkGate, groupOf } from './group.ts';
 import { sayGroup, sayMs, sayNumber } from './words.ts';
 
+/** When a circuit opens, for how long, and of what: see {@link circuitBreaker}. */
 export interface CircuitBreakerOptions {
   /** What may fail, as reasons call it: `provider acme is open: …`. */
   readonly name: string;

@@ -5,6 +5,7 @@ import { amountProblems, checkGate, costsOf, groupOf, once } from './group.ts';
 import { openTallies } from './tallies.ts';
 import { sayGroup } from './words.ts';
 
+/** What is counted, and how many may be in flight: see {@link concurrency}. */
 export interface ConcurrencyOptions {
   /** What is limited, as reasons call it: `tenant` gives `tenant acme has 5 of 5 in flight`. */
   readonly name: string;

@@ -10,6 +10,7 @@ export interface Fetched<Value extends Json> {
   readonly atMs: number;
 }
 
+/** A rule of one function: see {@link gate}. */
 export interface CustomGateOptions<Value extends Json> {
   /** Its reason in `status` and `explain`. */
   readonly name: string;

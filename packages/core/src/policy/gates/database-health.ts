@@ -4,6 +4,7 @@ import { bucketGate } from './bucket-gate.ts';
 import { amountProblems, checkGate } from './group.ts';
 import { sayMs, sayNumber } from './words.ts';
 
+/** From when on the database counts as unwell, and what happens then: see {@link databaseHealth}. */
 export interface DatabaseHealthOptions {
   /** Default `database_health`. */
   readonly name?: string;

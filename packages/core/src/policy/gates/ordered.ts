@@ -5,6 +5,7 @@ import type { Candidate, InFlight, JobFacts, Lane, Snapshot } from '../snapshot.
 import { laneName } from '../snapshot.ts';
 import { sayGroup, sayTime } from './words.ts';
 
+/** Which jobs keep strict order: see {@link ordered}. */
 export interface OrderedOptions {
   /** Default `ordered`. */
   readonly name?: string;

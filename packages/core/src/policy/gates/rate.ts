@@ -8,6 +8,7 @@ import { sayGroup } from './words.ts';
 /** A limit, or one for each value; null: none. Asked once a plan. */
 export type LimitBy = Limit | ((value: string, snapshot: Snapshot) => Limit | null);
 
+/** What is counted, and how many may be dispatched in a time: see {@link rate}. */
 export interface RateOptions {
   /** What is limited, as reasons call it: `api acme is at its rate of 5 a second …`. */
   readonly name: string;

@@ -3,6 +3,7 @@ import type { JobFacts, Snapshot } from '../snapshot.ts';
 import type { Candidate } from '../snapshot.ts';
 import { ranked } from './ranked.ts';
 
+/** A score of the user's own: see {@link byScore}. */
 export interface Scoring {
   readonly name: string;
   /**

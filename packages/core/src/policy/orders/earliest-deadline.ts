@@ -7,6 +7,7 @@ import type { Ranking } from './ranked.ts';
 import type { Runtimes } from './runtimes.ts';
 import { estimates, inOrder, learn, noRuntimes, restoreRuntimes } from './runtimes.ts';
 
+/** Where a deadline is read, and what a job is expected to take: see {@link earliestDeadline}. */
 export interface EarliestDeadlineOptions {
   /** Unix milliseconds by which it should have finished; null: it has none. The same whenever it is asked. */
   readonly deadline: (job: JobFacts) => number | null;

@@ -13,6 +13,7 @@ import type { ShareTree } from './share-tree.ts';
 import { openTree } from './share-tree.ts';
 import type { Decay, Shares } from './shares.ts';
 
+/** Who shares with whom, by which weights, and what counts: see {@link fairShare}. */
 export interface FairShareOptions {
   /** Default `fair_share`. */
   readonly name?: string;

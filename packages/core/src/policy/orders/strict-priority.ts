@@ -3,6 +3,7 @@ import type { Order } from '../order.ts';
 import type { JobFacts } from '../snapshot.ts';
 import { ranked } from './ranked.ts';
 
+/** How fast waiting jobs gain on more urgent ones: see {@link strictPriority}. */
 export interface StrictPriorityOptions {
   /** Waiting so long counts as much as one level of priority. Null: it counts nothing, and low priorities can starve. Default 60,000. */
   readonly agingMs?: number | null;
