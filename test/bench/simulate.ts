@@ -1,6 +1,6 @@
 // How fast the policy lab is: a million jobs of 100 keys in 100 slots, in virtual time.
 //   npm run bench:simulate [-- --jobs 1000000 --load 0.9]
-// Exit 1 where a million jobs take longer than 30 s under the default policy.
+// Exit 1 where a million jobs take more than 30 s of CPU time under the default policy: it runs on one core, which may be shared.
 import { parseArgs } from 'node:util';
 import { defaultPolicy, fairShare, policy, turns } from '@pgqueue/core';
 import type { Policy } from '@pgqueue/core';
@@ -39,7 +39,7 @@ for (const tried of policies) {
     const result = simulate({ policy: tried, workload, fleet: [{ slots: 10, count: 10 }] });
     const tookMs = performance.now() - startedAt;
     const cpuMs = (process.cpuUsage(cpu).user + process.cpuUsage(cpu).system) / 1_000;
-    const perMillion = (tookMs * 1_000_000) / jobs;
+    const perMillion = (cpuMs * 1_000_000) / jobs;
     if (tried === policies[0] && perMillion > limitMs) slow = true;
     const { plans, waits, utilisation } = result;
     console.log(
