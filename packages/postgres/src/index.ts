@@ -91,4 +91,4 @@ export type {
   TickRead,
   TickState,
 } from './statements/tick.ts';
-export { readItemFacts, readTick } from './statements/tick.ts';
+export { readItemFacts, readTick, settledMax } from './statements/tick.ts';

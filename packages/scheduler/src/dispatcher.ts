@@ -1,13 +1,16 @@
 import type { HeldCounts, InFlight, Snapshot } from '@pgqueue/core';
-import type { Leader, TickDue, TickRead } from '@pgqueue/postgres';
-import { loadPolicyState, readItemFacts, readTick, setFeed } from '@pgqueue/postgres';
+import { laneName } from '@pgqueue/core';
+import type { Leader, Target, TickDue, TickInput, TickRead } from '@pgqueue/postgres';
+import { loadPolicyState, readItemFacts, readTick, setFeed, settledMax } from '@pgqueue/postgres';
 import type { Load } from './depth.ts';
 import { capability } from './depth.ts';
+import type { Ledger } from './ledger.ts';
 import type { Memory } from './memory.ts';
 import { createMemory } from './memory.ts';
 import type { Settings } from './options.ts';
 import { createPace } from './pace.ts';
 import type { SafePlan } from './planner.ts';
+import { leftOut } from './skip-ahead.ts';
 import { ask, cutOff, heldReasons, loadOf, roomAfter, roomOf, toSnapshot } from './tick.ts';
 import type { Writing } from './write-plan.ts';
 import { writePlan } from './write-plan.ts';
@@ -65,7 +68,11 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
       horizonMs: horizonOf(options, memory),
     });
     const planned = planner.plan(snapshot);
-    memory.skipAhead.note({ rows: read.rows, held: (id) => planned.reasons.has(id), nowMs: startedAt });
+    memory.skipAhead.note({
+      rows: read.rows,
+      reason: (id) => (memory.view.leftOut(id) ? leftOut : planned.reasons.get(id)),
+      nowMs: startedAt,
+    });
     const hasRoom = roomAfter(snapshot, planned.dispatch, memory.view);
     const written = await writePlan(options, memory, { leader, snapshot, planned });
     memory.room = roomOf(snapshot);
@@ -83,7 +90,8 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     options.onTick({ leader, snapshot, held, forecast, dispatched: written, settled, durationMs, questions });
     return pace.next({
       jobs: written.length,
-      atOnce: asksAgain(memory, planned),
+      // what was refused is left out of the next plan: others may have its places
+      atOnce: asksAgain(memory, planned) || written.length < planned.dispatch.length,
       more: mayHaveMore(settings, memory, { planned, read, keys: asked.keys, hasRoom, written }),
       nextMs: planned.nextMs === null ? null : planned.nextMs - snapshot.nowMs,
     });
@@ -118,7 +126,7 @@ async function look(
 ): Promise<{ readonly read: TickRead; readonly load: Load }> {
   const { view, ledger, consumption, skipAhead } = memory;
   const walks = skipAhead.starts(startedAt);
-  const read = await readTick(database, {
+  const read = await readKnown(database, ledger, {
     want,
     keys,
     ...walks,
@@ -129,17 +137,31 @@ async function look(
   });
   const { state, rows } = read;
   memory.nowMs = state.now;
-  const unknown = ledger.see(state.items, memory.feeds);
-  if (unknown.length > 0) ledger.learn(await readItemFacts(database, unknown), state.items);
   if (memory.feeds) {
-    const whole = state.settled.length < 500;
+    const whole = state.settled.length < settledMax;
     memory.settled = [...memory.settled, ...ledger.settled(state.settled, whole, state.now)];
   }
-  view.see(skipAhead.shown(rows), keys);
+  view.see(skipAhead.shown(rows), { keys, nowMs: startedAt });
   const load = loadOf(read, ledger.inFlight());
   consumption.sample(load);
   rememberNodes(memory, read);
   return { read, load };
+}
+
+/**
+ * A snapshot of which every work item is known. Where some are not, what they are is asked for, and everything is read once more: an
+ * item that ended between the two would be missing, while the lanes of the first read do not show that its job waits for a retry.
+ */
+async function readKnown(database: Target, ledger: Ledger, input: TickInput): Promise<TickRead> {
+  for (let round = 1; ; round += 1) {
+    const read = await readTick(database, input);
+    const { items } = read.state;
+    const unknown = ledger.see(items, input.settled);
+    if (unknown.length === 0) return read;
+    // with items that it does not count, a plan could exceed a limit
+    if (round === 5) throw new Error(`${unknown.length} work items are of jobs that can't be read`);
+    ledger.learn(await readItemFacts(database, unknown), { items, unknown });
+  }
 }
 
 /**
@@ -178,10 +200,12 @@ function mayHaveMore(
 ): boolean {
   const { planned, read, keys, hasRoom, written } = tick;
   const walking = memory.skipAhead.walking();
-  const after = JSON.stringify(read.rows.findLast(({ paged }) => paged)?.key ?? '');
+  const last = read.rows.findLast(({ paged }) => paged);
+  const after = last === undefined ? '' : laneName(last);
   const moved = after !== memory.after;
   memory.after = after;
   if (planned.dispatch.length >= batchMax || (memory.room > 0 && walking)) return true;
+  if (read.state.settled.length >= settledMax) return true;
   const progress = moved || written.length > 0 || walking;
   const went = new Set(planned.dispatch.map(({ id }) => id));
   return progress && cutOff(read.rows, keys, { hasRoom, went });

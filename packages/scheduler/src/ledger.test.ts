@@ -41,7 +41,7 @@ test('it knows what it wrote, follows who holds it, and asks for what it did not
   ledger.wrote(item('b'), 2);
   expect(ledger.see(items([1], [2, 3]), false)).toEqual([3]);
   const stranger: ItemFacts = { ...facts, id: 'c', position: 3 };
-  ledger.learn([stranger], items([1], [2, 3]));
+  ledger.learn([stranger], { items: items([1], [2, 3]), unknown: [3] });
   expect(ledger.inFlight().map(({ id, state, node }) => [id, state, node])).toEqual([
     ['a', 'ready', null],
     ['b', 'running', 'n'],
@@ -49,6 +49,16 @@ test('it knows what it wrote, follows who holds it, and asks for what it did not
   ]);
   expect(ledger.see(items([2]), false)).toEqual([]);
   expect(ledger.inFlight().map(({ id, state }) => [id, state])).toEqual([['b', 'ready']]);
+});
+
+test('an item without a job is asked for once', () => {
+  const ledger = createLedger();
+  expect(ledger.see(items([1, 2]), false)).toEqual([1, 2]);
+  ledger.learn([{ ...facts, id: 'a', position: 1 }], { items: items([1, 2]), unknown: [1, 2] });
+  expect(ledger.see(items([1, 2]), false)).toEqual([]);
+  expect(ledger.inFlight().map(({ id }) => id)).toEqual(['a']);
+  ledger.reset();
+  expect(ledger.see(items([2]), false)).toEqual([2]);
 });
 
 test('an ended attempt is told once, with what its job was; what went without one was never run', () => {
@@ -77,9 +87,12 @@ test('items that were taken back are gone at once, and are not told as cancelled
   const ledger = createLedger();
   ledger.wrote(item('a'), 1);
   ledger.wrote(item('b'), 2);
-  expect(ledger.tookBack(new Set(['b', 'z'])).map(({ id }) => id)).toEqual(['b']);
+  expect(ledger.tookBack(['a', 'b', 'z'], new Set(['b', 'z'])).map(({ id }) => id)).toEqual(['b']);
   expect(ledger.see(items([1]), true)).toEqual([]);
   expect(ledger.settled([], true, 9)).toEqual([]);
+  expect(ledger.inFlight().map(({ id, stuck }) => [id, stuck])).toEqual([['a', true]]);
+  ledger.see(items([], [1]), true);
+  expect(ledger.inFlight().map(({ id, stuck }) => [id, stuck])).toEqual([['a', false]]);
 });
 
 test('jobs that one call took together share its time', () => {

@@ -8,11 +8,15 @@ import type { ItemFacts, SettledBatch, TickState } from '@pgqueue/postgres';
 export interface Ledger {
   /** Brings it to a snapshot. `settlements`: whether those will be asked for. Returns the positions of items that it knows nothing of: see {@link Ledger.learn}. */
   readonly see: (items: TickState['items'], settlements: boolean) => readonly number[];
-  readonly learn: (facts: readonly ItemFacts[], items: TickState['items']) => void;
+  /** What unknown items are. Those of which nothing is known even so have no job any more: they are not asked for again. */
+  readonly learn: (
+    facts: readonly ItemFacts[],
+    seen: { readonly items: TickState['items']; readonly unknown: readonly number[] },
+  ) => void;
   /** This leader wrote an item. */
   readonly wrote: (item: Omit<InFlight, 'state' | 'node'>, position: number) => void;
-  /** These items are no more: their jobs wait again. */
-  readonly tookBack: (ids: ReadonlySet<string>) => readonly InFlight[];
+  /** Of the items that were to be recalled, those of `back` are no more: their jobs wait again. Returns them; the others are stuck. */
+  readonly tookBack: (asked: readonly string[], back: ReadonlySet<string>) => readonly InFlight[];
   readonly inFlight: () => readonly InFlight[];
   /** Ended attempts of a snapshot, after {@link Ledger.see}; those of items that it never knew are left out. */
   readonly settled: (
@@ -29,6 +33,9 @@ export interface Ledger {
 /** Items that ended are remembered until their settlement was read: at most so many. */
 const endedMax = 50_000;
 
+/** Items without a job are remembered, so that they are asked for once: so many of them. */
+const orphansMax = 10_000;
+
 /** Above so many, the sizes of bundles that ended are forgotten. */
 const bundlesMax = 10_000;
 
@@ -36,6 +43,7 @@ export function createLedger(): Ledger {
   let items = new Map<number, InFlight>();
   const ended = new Map<number, InFlight>();
   const counted = new Set<number>();
+  let orphans: ReadonlySet<number> = new Set();
   const bundles = new Map<string, number>();
   const add = (position: number, item: InFlight): void => {
     items.set(position, item);
@@ -48,8 +56,9 @@ export function createLedger(): Ledger {
     for (const { node, positions } of groups) {
       for (const position of positions) {
         const item = items.get(position);
-        if (item === undefined) unknown.push(position);
-        else next.set(position, item.node === node ? item : held(item, node));
+        if (item === undefined) {
+          if (!orphans.has(position)) unknown.push(position);
+        } else next.set(position, item.node === node ? item : held(item, node));
       }
     }
     if (settlements) for (const [position, item] of items) if (!next.has(position)) ended.set(position, item);
@@ -60,23 +69,22 @@ export function createLedger(): Ledger {
 
   return {
     see,
-    learn: (facts, groups) => {
+    learn: (facts, seen) => {
       const nodes = new Map(
-        groups.flatMap(({ node, positions }) => positions.map((position) => [position, node] as const)),
+        seen.items.flatMap(({ node, positions }) => positions.map((position) => [position, node] as const)),
       );
       for (const { position, dispatchedMs, ...item } of facts) {
         const node = nodes.get(position) ?? null;
         add(position, held({ ...item, dispatchedMs: dispatchedMs ?? 0, state: 'ready', node: null }, node));
       }
+      orphans = new Set(
+        [...orphans, ...seen.unknown].filter((position) => !items.has(position)).slice(-orphansMax),
+      );
     },
     wrote: (item, position) => {
       add(position, { ...item, state: 'ready', node: null });
     },
-    tookBack: (ids) => {
-      const found = [...items].filter(([, { id }]) => ids.has(id));
-      for (const [position] of found) items.delete(position);
-      return found.map(([, item]) => item);
-    },
+    tookBack: (asked, back) => takeBack(items, asked, back),
     inFlight: () => [...items.values()],
     settled: (batches, whole, nowMs) => {
       const fresh = batches.filter(({ n }) => !counted.has(n));
@@ -88,12 +96,30 @@ export function createLedger(): Ledger {
       for (const n of batches) counted.delete(n);
     },
     reset: () => {
+      orphans = new Set();
       items = new Map();
       ended.clear();
       counted.clear();
       bundles.clear();
     },
   };
+}
+
+function takeBack(
+  items: Map<number, InFlight>,
+  asked: readonly string[],
+  back: ReadonlySet<string>,
+): readonly InFlight[] {
+  const ids = new Set(asked);
+  const gone: InFlight[] = [];
+  for (const [position, item] of items) {
+    if (!ids.has(item.id)) continue;
+    if (back.has(item.id)) {
+      items.delete(position);
+      gone.push(item);
+    } else items.set(position, { ...item, stuck: true });
+  }
+  return gone;
 }
 
 function toldBy(
@@ -130,7 +156,7 @@ function toldBy(
 }
 
 function held(item: InFlight, node: string | null): InFlight {
-  return { ...item, node, state: node === null ? 'ready' : 'running' };
+  return { ...item, node, state: node === null ? 'ready' : 'running', stuck: false };
 }
 
 function settlementsOf(

@@ -34,9 +34,9 @@ function look(skip: SkipAhead, jobs: readonly LaneRow[], tick: number): readonly
 }
 
 const unknown = (count: number): LaneRow[] => Array.from({ length: count }, (_, seq) => row(seq, 'unknown'));
-const held = (rows: readonly LaneRow[]) => {
+const held = (rows: readonly LaneRow[], why = 'limit') => {
   const ids = new Set(rows.filter(({ task }) => task === 'unknown').map(({ id }) => id));
-  return (id: string): boolean => ids.has(id);
+  return (id: string): string | undefined => (ids.has(id) ? why : undefined);
 };
 const startOf = (skip: SkipAhead, tick: number) => skip.starts(tick).starts['q']?.['k'];
 
@@ -49,7 +49,7 @@ test('a walk comes to the job behind 5,000 held ones in a few ticks, and stays t
     ticks += 1;
     const rows = look(skip, jobs, ticks);
     shown = skip.shown(rows);
-    skip.note({ rows, held: held(rows), nowMs: ticks });
+    skip.note({ rows, reason: held(rows), nowMs: ticks });
   }
   expect(ticks).toBeLessThanOrEqual(7);
   expect(skip.walking()).toBe(false);
@@ -59,14 +59,29 @@ test('a walk comes to the job behind 5,000 held ones in a few ticks, and stays t
   expect(startOf(skip, ticks + 2_000)).toBeUndefined();
 });
 
+test('what no node can run is one kind, whatever its attributes', () => {
+  const skip = createSkipAhead();
+  const jobs = [
+    ...unknown(5_000).map((job, order) => ({ ...job, attributes: { order } })),
+    row(5_000, 't', { attributes: { order: -1 } }),
+  ];
+  let shown: readonly LaneRow[] = [];
+  for (let tick = 1; tick <= 8 && !shown.some(({ task }) => task === 't'); tick += 1) {
+    const rows = look(skip, jobs, tick);
+    shown = skip.shown(rows);
+    skip.note({ rows, reason: held(rows, 'no_capable_node'), nowMs: tick });
+  }
+  expect(shown.filter(({ ahead }) => ahead).map(({ seq }) => seq)).toEqual([5_000]);
+});
+
 test('what is in front is always shown; when it can go, the walk ends', () => {
   const skip = createSkipAhead();
   const jobs = unknown(50);
   const first = look(skip, jobs, 1);
-  skip.note({ rows: first, held: held(first), nowMs: 1 });
+  skip.note({ rows: first, reason: held(first), nowMs: 1 });
   const second = look(skip, jobs, 2);
   expect(skip.shown(second).filter(({ ahead }) => !ahead)).toHaveLength(ofLane);
-  skip.note({ rows: second, held: () => false, nowMs: 2 });
+  skip.note({ rows: second, reason: () => undefined, nowMs: 2 });
   expect(startOf(skip, 3)).toBeUndefined();
   expect(skip.walking()).toBe(false);
 });
@@ -75,14 +90,14 @@ test('a lane that is gone ends its walk; so do other nodes', () => {
   const skip = createSkipAhead();
   const begin = (): void => {
     const rows = look(skip, unknown(50), 0);
-    skip.note({ rows, held: held(rows), nowMs: 0 });
+    skip.note({ rows, reason: held(rows), nowMs: 0 });
   };
   begin();
   expect(skip.lanes().length + Object.keys(skip.starts(0).starts).length).toBeGreaterThan(0);
   expect(skip.walking()).toBe(true);
   for (let tick = 0; tick < 40; tick += 1) {
     skip.starts(tick);
-    skip.note({ rows: [], held: () => true, nowMs: tick });
+    skip.note({ rows: [], reason: () => 'limit', nowMs: tick });
   }
   expect(skip.walking()).toBe(false);
   begin();
@@ -93,16 +108,16 @@ test('a lane that is gone ends its walk; so do other nodes', () => {
 test('a lane whose first jobs are not all held, or that shows all it has, is not walked', () => {
   const skip = createSkipAhead();
   const short = unknown(5);
-  skip.note({ rows: short, held: held(short), nowMs: 0 });
+  skip.note({ rows: short, reason: held(short), nowMs: 0 });
   const mixed = [...unknown(9), row(9, 't')];
-  skip.note({ rows: mixed, held: held(mixed), nowMs: 0 });
+  skip.note({ rows: mixed, reason: held(mixed), nowMs: 0 });
   expect(skip.walking()).toBe(false);
 });
 
 test('the rows that all walks of one tick cost are bounded', () => {
   const skip = createSkipAhead();
   const rows = Array.from({ length: 500 }, (_, key) => row(key, 'unknown', { key: `k${key}`, wanted: 1 }));
-  skip.note({ rows, held: () => true, nowMs: 0 });
+  skip.note({ rows, reason: () => 'limit', nowMs: 0 });
   const seen = new Set<string>();
   for (let tick = 1; tick <= 12; tick += 1) {
     const { starts, lookahead } = skip.starts(tick);
@@ -111,7 +126,7 @@ test('the rows that all walks of one tick cost are bounded', () => {
     expect(skip.lanes()).toHaveLength(keys.length);
     for (const key of keys) seen.add(key);
     const behind = keys.map((key) => row(1_000, 'unknown', { key, ahead: true, wanted: lookahead }));
-    skip.note({ rows: [...rows, ...behind], held: () => true, nowMs: tick });
+    skip.note({ rows: [...rows, ...behind], reason: () => 'limit', nowMs: tick });
   }
   expect(seen.size).toBe(500);
 });
@@ -134,7 +149,8 @@ function keepsOrder(make: () => SkipAhead): fc.IProperty<unknown> {
         const going = shown.filter(({ task }) => !kinds.includes(task)).slice(0, 7);
         skip.note({
           rows,
-          held: (id) => shown.some((job) => job.id === id && kinds.includes(job.task)),
+          reason: (id) =>
+            shown.some((job) => job.id === id && kinds.includes(job.task)) ? 'limit' : undefined,
           nowMs: tick,
         });
         const first = new Map(

@@ -16,10 +16,10 @@ export interface SkipAhead {
   readonly lanes: () => readonly LaneId[];
   /** The rows that may be planned: all but those behind a job of their own kind that is not shown. */
   readonly shown: (rows: readonly LaneRow[]) => readonly LaneRow[];
-  /** What the tick saw. `held`: whether the plan looked at a job and held it. */
+  /** What the tick saw. `reason`: why the plan held a job that it looked at. */
   readonly note: (seen: {
     readonly rows: readonly LaneRow[];
-    readonly held: (id: string) => boolean;
+    readonly reason: (id: string) => string | undefined;
     readonly nowMs: number;
   }) => void;
   /** Whether some walk is under way: the next tick will see something new. */
@@ -47,11 +47,11 @@ interface Walks {
 
 /** Rows that all starts of one tick may cost together. */
 const rowsMax = 4_000;
-const walksMax = 10_000;
+const walksMax = 2_000;
 const restMs = 1_000;
 const missedMax = 20;
 /** With more, a walk ends: what it might still find is not worth the memory. */
-const kindsMax = 1_000;
+const kindsMax = 500;
 
 export function createSkipAhead(): SkipAhead {
   const walks: Walks = { all: new Map(), chosen: new Map(), lookahead: 1 };
@@ -67,13 +67,13 @@ export function createSkipAhead(): SkipAhead {
     },
     lanes: () => [...walks.chosen.values()],
     shown: (rows) => (walks.chosen.size === 0 ? rows : rows.filter((row) => isShown(walks, row))),
-    note: ({ rows, held, nowMs }) => {
+    note: ({ rows, reason, nowMs }) => {
       const lanes = Map.groupBy(rows, laneName);
       for (const [name, lane] of lanes) {
         const walk = walks.chosen.get(name);
         const front = lane.filter(({ ahead }) => !ahead);
-        if (walk === undefined) begin(walks, { name, front, held, nowMs });
-        else if (isHeld(front, held)) goOn(walk, { lane, held, nowMs, lookahead: walks.lookahead });
+        if (walk === undefined) begin(walks, { name, front, reason, nowMs });
+        else if (isHeld(front, reason)) goOn(walk, { lane, reason, nowMs, lookahead: walks.lookahead });
         // what is in front can go: nothing behind it is missed
         else walks.all.delete(name);
       }
@@ -90,19 +90,33 @@ export function createSkipAhead(): SkipAhead {
   };
 }
 
-function kindOf({ task, version, attributes }: LaneRow): string {
-  return JSON.stringify([task, version, attributes]);
+/** The reason of a job that could not be written, and is left out for a while: it is passed, and keeps nobody of its kind back. */
+export const leftOut = 'left_out';
+
+type Reason = (id: string) => string | undefined;
+
+/** What a job has in common with others that are held like it: where no node can run it, its attributes don't matter. */
+function kindOf({ task, version, attributes }: LaneRow, reason?: string): string {
+  return JSON.stringify(reason === 'no_capable_node' ? [task, version] : [task, version, attributes]);
+}
+
+function pass({ kinds }: Pick<Walk, 'kinds'>, row: LaneRow, reason: string | undefined): void {
+  if (reason !== leftOut) kinds.add(kindOf(row, reason));
+}
+
+function isPassed({ kinds }: Walk, row: LaneRow): boolean {
+  return kinds.has(kindOf(row)) || kinds.has(kindOf(row, 'no_capable_node'));
 }
 
 /** Not twice, where the front has come up to the window. */
 function isShown({ chosen }: Walks, row: LaneRow): boolean {
   if (!row.ahead) return true;
   const walk = chosen.get(laneName(row));
-  return row.id !== null && walk !== undefined && !walk.kinds.has(kindOf(row));
+  return row.id !== null && walk !== undefined && !isPassed(walk, row);
 }
 
-function isHeld(rows: readonly LaneRow[], held: (id: string) => boolean): boolean {
-  return rows.every(({ id }) => id !== null && held(id));
+function isHeld(rows: readonly LaneRow[], reason: Reason): boolean {
+  return rows.every(({ id }) => id !== null && reason(id) !== undefined);
 }
 
 function endWalks({ all }: Walks, nowMs: number): void {
@@ -128,16 +142,17 @@ function begin(
   seen: {
     readonly name: string;
     readonly front: readonly LaneRow[];
-    readonly held: (id: string) => boolean;
+    readonly reason: Reason;
     readonly nowMs: number;
   },
 ): void {
-  const { name, front, held, nowMs } = seen;
+  const { name, front, reason, nowMs } = seen;
   const last = front.at(-1);
   if (last === undefined || front.length < last.wanted || all.has(name) || all.size >= walksMax) return;
-  if (!isHeld(front, held)) return;
+  if (!isHeld(front, reason)) return;
   const { queue, key, priority, seq } = last;
-  const kinds = new Set(front.map(kindOf));
+  const kinds = new Set<string>();
+  for (const row of front) pass({ kinds }, row, row.id === null ? undefined : reason(row.id));
   all.set(name, {
     queue,
     key,
@@ -153,21 +168,22 @@ function goOn(
   walk: Walk,
   seen: {
     readonly lane: readonly LaneRow[];
-    readonly held: (id: string) => boolean;
+    readonly reason: Reason;
     readonly nowMs: number;
     readonly lookahead: number;
   },
 ): void {
-  const { lane, held, nowMs, lookahead } = seen;
+  const { lane, reason, nowMs, lookahead } = seen;
   const window = lane.filter(({ ahead, id }) => ahead && id !== null);
   for (const row of window) {
-    const kind = kindOf(row);
+    const why = row.id === null ? undefined : reason(row.id);
+    const passed = isPassed(walk, row);
     // one of another kind that can go: the walk has come to where it should be
-    if (row.id !== null && !walk.kinds.has(kind) && !held(row.id)) {
+    if (!passed && why === undefined) {
       walk.arrivedMs ??= nowMs;
       return;
     }
-    walk.kinds.add(kind);
+    if (!passed) pass(walk, row, why);
     walk.start = [row.priority, row.seq];
   }
   if (window.length < lookahead || walk.kinds.size > kindsMax) walk.arrivedMs ??= nowMs;

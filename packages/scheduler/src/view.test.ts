@@ -31,10 +31,10 @@ const none = { lanes: [], rows: 100 };
 
 test('lanes that fit into a page are all there is', () => {
   const view = createView();
-  view.see([row('a', 1), row('a', 2), row('b', 3), row('c', null)], 10);
+  view.see([row('a', 1), row('a', 2), row('b', 3), row('c', null)], { keys: 10, nowMs: 0 });
   expect(shown(view)).toEqual(['a:2+', 'b:1']);
   expect(view.ask(1, none)).toEqual({ after: { queue: '', key: '' }, lanes: [], created: null });
-  view.see([row('b', 3)], 10);
+  view.see([row('b', 3)], { keys: 10, nowMs: 0 });
   expect(shown(view)).toEqual(['b:1']);
   expect(view.find('a1')).toBeUndefined();
   expect(view.find('b3')?.rowVersion).toBe('7');
@@ -42,21 +42,24 @@ test('lanes that fit into a page are all there is', () => {
 
 test('beyond a page, the others stay as they were read, and the page moves on', () => {
   const view = createView();
-  view.see([row('a', 1), row('b', 2)], 2);
+  view.see([row('a', 1), row('b', 2)], { keys: 2, nowMs: 0 });
   expect(view.ask(1_000, none)).toMatchObject({ after: { queue: 'q', key: 'b' }, created: null });
-  view.see([row('c', 3), row('d', 4)], 2);
+  view.see([row('c', 3), row('d', 4)], { keys: 2, nowMs: 0 });
   expect(shown(view)).toEqual(['a:1 old', 'b:1 old', 'c:1', 'd:1']);
   expect(view.ask(2_000, none)).toMatchObject({
     after: { queue: 'q', key: 'd' },
     created: { fromMs: 800, toMs: 2_200 },
   });
-  view.see([row('e', 5), row('a', null), row('b', 6, { paged: false })], 2);
+  view.see([row('e', 5), row('a', null), row('b', 6, { paged: false })], { keys: 2, nowMs: 0 });
   expect(shown(view)).toEqual(['c:1 old', 'd:1 old', 'e:1', 'b:1']);
 });
 
 test('a lane is read out of turn when its known jobs are used up, when a job was refused, or when a plan asks', () => {
   const view = createView();
-  view.see([row('a', 1), row('a', 2), row('b', 3), row('b', 4), row('c', 5), row('d', 6), row('d', 7)], 4);
+  view.see([row('a', 1), row('a', 2), row('b', 3), row('b', 4), row('c', 5), row('d', 6), row('d', 7)], {
+    keys: 4,
+    nowMs: 0,
+  });
   view.wrote(
     ['a1', 'a2', 'b3', 'c5', 'd6'],
     new Map([
@@ -72,7 +75,10 @@ test('a lane is read out of turn when its known jobs are used up, when a job was
     view.ask(1, { lanes, rows: 100 }).lanes.map(({ key, depth }) => `${key} ${depth}`);
   expect(asked([{ queue: 'q', key: 'z' }])).toEqual(['z 8', 'a 8', 'b 8', 'd 50']);
   expect(asked()).toEqual(['d 50']);
-  view.see([row('a', null, { paged: false }), ...['x', 'y', 'z', 'zz'].map((key) => row(key, 9))], 4);
+  view.see([row('a', null, { paged: false }), ...['x', 'y', 'z', 'zz'].map((key) => row(key, 9))], {
+    keys: 4,
+    nowMs: 0,
+  });
   expect(shown(view)).toEqual(['b:1+ old', 'd:1+ old', 'x:1', 'y:1', 'z:1', 'zz:1']);
 });
 
@@ -105,8 +111,31 @@ test('a lane that used up what was known of it is read as deep as it needs, and 
 
 test('of jobs that were looked at further on, none is there twice, and they say nothing of whether more wait', () => {
   const view = createView();
-  view.see([row('a', 1), row('a', 1, { ahead: true }), row('a', 9, { ahead: true })], 10);
+  view.see([row('a', 1), row('a', 1, { ahead: true }), row('a', 9, { ahead: true })], { keys: 10, nowMs: 0 });
   expect(shown(view)).toEqual(['a:2']);
+});
+
+test('a job that is seen in another lane is no longer in the one where it was', () => {
+  const view = createView();
+  const job = (key: string, rowVersion: string): LaneRow => row(key, 1, { id: 'job', rowVersion });
+  view.see([job('a', '7')], { keys: 1, nowMs: 0 });
+  view.see([job('b', '8')], { keys: 1, nowMs: 0 });
+  expect(view.lanes().flatMap(({ key, jobs }) => jobs.map(({ id }) => `${key}/${id}`))).toEqual(['b/job']);
+  expect(view.find('job')?.rowVersion).toBe('8');
+});
+
+test('a job that could not be written is left out for a while, and its lane says so', () => {
+  const view = createView();
+  const read = (nowMs: number): void => view.see([row('a', 1), row('a', 2)], { keys: 10, nowMs });
+  read(0);
+  view.wrote(['a1'], new Map());
+  read(50);
+  expect(view.leftOut('a1')).toBe(true);
+  expect(view.lanes().map(({ jobs, skipped }) => [jobs.map(({ id }) => id), skipped])).toEqual([
+    [['a2'], true],
+  ]);
+  read(150);
+  expect(view.lanes().map(({ jobs, skipped }) => [jobs.length, skipped])).toEqual([[2, false]]);
 });
 
 test('pages are large as long as they show lanes that are not known', () => {
@@ -114,13 +143,13 @@ test('pages are large as long as they show lanes that are not known', () => {
   expect(view.discovering()).toBe(true);
   const page = (from: number): LaneRow[] =>
     Array.from({ length: 8 }, (_, at) => row(`k${from + at}`, from + at));
-  view.see(page(0), 8);
+  view.see(page(0), { keys: 8, nowMs: 0 });
   expect(view.discovering()).toBe(true);
-  view.see(page(6), 8);
+  view.see(page(6), { keys: 8, nowMs: 0 });
   expect(view.discovering()).toBe(true);
-  view.see(page(8), 8);
+  view.see(page(8), { keys: 8, nowMs: 0 });
   expect(view.discovering()).toBe(false);
-  view.see(page(0), 9);
+  view.see(page(0), { keys: 9, nowMs: 0 });
   expect(view.discovering()).toBe(true);
 });
 
@@ -128,7 +157,7 @@ test('of more lanes than are remembered, those read longest ago are forgotten', 
   const view = createView();
   const page = (from: number): LaneRow[] =>
     Array.from({ length: 500 }, (_, at) => row(`k${String(from + at).padStart(6, '0')}`, from + at));
-  for (let from = 0; from < 20_500; from += 500) view.see(page(from), 500);
+  for (let from = 0; from < 20_500; from += 500) view.see(page(from), { keys: 500, nowMs: 0 });
   expect(view.lanes()).toHaveLength(20_000);
   expect(view.find('k0000000')).toBeUndefined();
   expect(view.find('k000500500')).toBeDefined();

@@ -1,6 +1,8 @@
 import type { Candidate, Lane } from '@pgqueue/core';
 import { laneName } from '@pgqueue/core';
 import type { LaneId, LaneRow, TickInput } from '@pgqueue/postgres';
+import type { Refusals } from './refusals.ts';
+import { createRefusals } from './refusals.ts';
 
 /** A waiting job as it was read. */
 export interface KnownJob extends Candidate {
@@ -19,7 +21,10 @@ export interface View {
     nowMs: number,
     also: { readonly lanes: readonly LaneId[]; readonly rows: number },
   ) => Pick<TickInput, 'after' | 'lanes' | 'created'>;
-  readonly see: (rows: readonly LaneRow[], keys: number) => void;
+  /** `keys`: lanes of a full page. `nowMs`: of a clock that only goes on. */
+  readonly see: (rows: readonly LaneRow[], page: { readonly keys: number; readonly nowMs: number }) => void;
+  /** Whether it was refused lately, and left out of its lane. */
+  readonly leftOut: (id: string) => boolean;
   /** Whether the last page was full, and many of its lanes were not known before: more pages like it will come. */
   readonly discovering: () => boolean;
   readonly lanes: () => readonly Lane[];
@@ -34,6 +39,8 @@ export interface View {
 interface Known extends LaneId {
   readonly jobs: readonly KnownJob[];
   readonly more: boolean;
+  /** Some that go before were left out. */
+  readonly skipped: boolean;
   readonly retryDueMs: number | null;
   readonly lane: Lane;
 }
@@ -58,6 +65,9 @@ interface Memory {
   readonly wanted: Map<string, number>;
   /** The same of lanes that use up more than their part of a page, tick by tick. */
   readonly deep: Map<string, number>;
+  readonly refusals: Refusals;
+  readonly leftOut: Set<string>;
+  nowMs: number;
   after: LaneId;
   whole: boolean;
   discovering: boolean;
@@ -70,6 +80,9 @@ export function createView(): View {
     byId: new Map(),
     wanted: new Map(),
     deep: new Map(),
+    refusals: createRefusals(),
+    leftOut: new Set(),
+    nowMs: 0,
     after: start,
     whole: true,
     discovering: true,
@@ -84,7 +97,8 @@ export function createView(): View {
         whole || probedMs === null ? null : { fromMs: probedMs - commitMs, toMs: nowMs + commitMs };
       return { after, created, lanes: takeWanted(memory, also) };
     },
-    see: (rows, keys) => see(memory, rows, keys),
+    see: (rows, page) => see(memory, rows, page),
+    leftOut: (id) => memory.leftOut.has(id),
     discovering: () => memory.discovering,
     lanes: () => [...known.values()].map(({ lane }) => lane),
     find: (id) => byId.get(id),
@@ -99,6 +113,7 @@ export function createView(): View {
     },
     reset: () => {
       for (const map of [known, byId, wanted, deep]) map.clear();
+      memory.refusals.reset();
       [memory.after, memory.whole, memory.discovering, memory.probedMs] = [start, true, true, null];
     },
   };
@@ -110,8 +125,8 @@ function forget({ known, byId }: Memory, name: string): void {
 }
 
 function put({ known, byId }: Memory, entry: Omit<Known, 'lane'>, fresh: boolean): void {
-  const { queue, key, jobs, more, retryDueMs } = entry;
-  known.set(laneName(entry), { ...entry, lane: { queue, key, jobs, more, retryDueMs, fresh } });
+  const { queue, key, jobs, more, skipped, retryDueMs } = entry;
+  known.set(laneName(entry), { ...entry, lane: { queue, key, jobs, more, skipped, retryDueMs, fresh } });
   for (const job of jobs) byId.set(job.id, job);
 }
 
@@ -137,8 +152,14 @@ function takeWanted(
   return [...named.values()];
 }
 
-function see(memory: Memory, rows: readonly LaneRow[], keys: number): void {
-  const { known } = memory;
+function see(
+  memory: Memory,
+  rows: readonly LaneRow[],
+  { keys, nowMs }: { readonly keys: number; readonly nowMs: number },
+): void {
+  const { known, refusals, leftOut } = memory;
+  memory.nowMs = nowMs;
+  leftOut.clear();
   const lanes = Map.groupBy(rows, laneName);
   const paged = [...lanes.values()].filter(([row]) => row?.paged === true);
   memory.whole = paged.length < keys;
@@ -150,11 +171,17 @@ function see(memory: Memory, rows: readonly LaneRow[], keys: number): void {
   }
   for (const laneRows of lanes.values()) {
     const [first] = laneRows;
-    const jobs = toJobs(laneRows);
+    const jobs = toJobs(laneRows).filter((job) => {
+      const left = refusals.leavesOut(job, nowMs);
+      if (left) leftOut.add(job.id);
+      return !left;
+    });
     if (first === undefined || jobs.length === 0) continue;
     const { queue, key, retryDueMs, wanted } = first;
     const front = laneRows.filter(({ ahead }) => !ahead).length;
-    put(memory, { queue, key, jobs, more: front >= wanted, retryDueMs }, true);
+    for (const job of jobs) leaveOther(memory, job);
+    const skipped = laneRows.some(({ id }) => id !== null && leftOut.has(id));
+    put(memory, { queue, key, jobs, more: front >= wanted, skipped, retryDueMs }, true);
   }
   const last = paged.at(-1)?.[0];
   for (const name of memory.deep.keys()) if (!known.has(name)) memory.deep.delete(name);
@@ -163,6 +190,15 @@ function see(memory: Memory, rows: readonly LaneRow[], keys: number): void {
     if (known.size <= lanesMax) break;
     forget(memory, name);
   }
+}
+
+/** A job whose queue or key was changed is in one lane only: what a plan counts it under is what is checked when it is written. */
+function leaveOther(memory: Memory, job: KnownJob): void {
+  const before = memory.byId.get(job.id);
+  if (before === undefined || laneName(before) === laneName(job)) return;
+  const entry = memory.known.get(laneName(before));
+  if (entry === undefined) return;
+  put(memory, { ...entry, jobs: entry.jobs.filter(({ id }) => id !== job.id) }, entry.lane.fresh);
 }
 
 /** What left a lane. */
@@ -174,7 +210,7 @@ interface Left {
 
 /** Takes the planned jobs out. Returns their lanes. */
 function leave(
-  { byId }: Memory,
+  { byId, refusals, nowMs }: Memory,
   planned: Iterable<string>,
   written: ReadonlyMap<string, number>,
 ): ReadonlyMap<string, Left> {
@@ -185,7 +221,10 @@ function leave(
     const name = laneName(job);
     const left = touched.get(name) ?? { jobs: 0, refused: false };
     left.jobs += 1;
-    left.refused ||= !written.has(id);
+    if (!written.has(id)) {
+      left.refused = true;
+      refusals.note(id, job.rowVersion, nowMs);
+    }
     touched.set(name, left);
     byId.delete(id);
   }

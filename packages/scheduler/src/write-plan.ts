@@ -94,7 +94,7 @@ async function recall(
   }: { readonly leader: Leader; readonly ids: readonly string[]; readonly nowMs: number },
 ): Promise<void> {
   const back = await takeBack(database, leader, ids);
-  const items = memory.ledger.tookBack(back);
+  const items = memory.ledger.tookBack(ids, back);
   const recalled = items.map((job): Settlement => ({ job, outcome: 'recalled', busyMs: 0, endedMs: nowMs }));
   if (memory.feeds) memory.settled = [...memory.settled, ...recalled];
   memory.view.want(items.map((item) => [laneName(item), items.length] as const));

@@ -124,11 +124,10 @@ const properties = {
       const plan = planOf(make({ order: turns(), coalesce: coalesce(rule) }), snapshot);
       const jobs = jobsOf(snapshot);
       const young = ({ createdMs }: Candidate): boolean => createdMs + rule.ageMs > snapshot.nowMs;
-      const sizes = new Map<string, number>();
-      for (const { id, bundle } of plan.dispatch) sizes.set(bundle ?? id, (sizes.get(bundle ?? id) ?? 0) + 1);
-      const early = [...sizes].filter(([id, size]) => {
-        const job = jobs.get(id);
-        return job?.task === 't' && size < rule.max && young(job);
+      const bundles = Map.groupBy(plan.dispatch, ({ id, bundle }) => bundle ?? id);
+      const early = [...bundles.values()].filter((members) => {
+        const own = members.flatMap(({ id }) => jobs.get(id) ?? []);
+        return own[0]?.task === 't' && own.length < rule.max && own.every(young);
       });
       const waits = [...(plan.reasons ?? [])]
         .filter(([, reason]) => reason === 'coalescing')

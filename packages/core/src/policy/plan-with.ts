@@ -30,6 +30,8 @@ interface Making {
   readonly full: Set<string>;
   /** By queue. */
   readonly poolOf: (queue: string) => string;
+  /** By lane, the tasks and versions whose jobs wait for more of their kind. */
+  readonly gathering: Map<Lane, Set<string>>;
   /** Lanes of which a bundle needs to see more jobs. */
   readonly deepen: Map<string, number>;
   nextMs: number | null;
@@ -63,6 +65,7 @@ export function planWith(
     recallAsked: new Set(),
     full: new Set(),
     poolOf: createPoolOf(snapshot),
+    gathering: new Map(),
     deepen: new Map(),
     nextMs: null,
   };
@@ -172,34 +175,44 @@ function closeLane(making: Making, lane: Lane, reason: string): undefined {
   return undefined;
 }
 
+/** So long beyond its age a bundle waits until more of its lane was read. */
+const readMs = 500;
+
 /** The jobs that join the head's bundle; `coalescing`: it waits for more of them. Undefined: it goes alone. */
 function gather(making: Making, lane: Lane, job: Candidate): readonly Candidate[] | 'coalescing' | undefined {
   const rule = making.parts.coalesce.find(({ when }) => when(job));
   if (rule === undefined) return undefined;
+  // what holds for the first of them holds for all
+  const kind = `${job.version} ${job.task}`;
+  if (making.gathering.get(lane)?.has(kind) === true) return 'coalescing';
   const alike = making.heads
     .rest(lane)
     .filter((other) => other !== job && other.task === job.task && other.version === job.version)
     .slice(0, rule.max - 1);
-  if (alike.length + 1 < rule.max) {
-    if (lane.more && lane.jobs.length < rule.max) {
-      making.deepen.set(laneName(lane), rule.max);
-      return 'coalescing';
-    }
-    if (!due(making, rule, job)) return 'coalescing';
-  }
   const room = making.snapshot.batchMax - making.dispatch.length - 1;
-  if (alike.length > room && making.dispatch.length > 0) {
+  if (alike.length + 1 >= rule.max || goesNow(making, lane, { rule, jobs: [job, ...alike] })) {
+    if (alike.length <= room || making.dispatch.length === 0) return alike.slice(0, room);
     // the next plan has room for it
     making.nextMs = making.snapshot.nowMs;
-    return 'coalescing';
   }
-  return alike.slice(0, room);
+  const kinds = making.gathering.get(lane) ?? new Set<string>();
+  making.gathering.set(lane, kinds.add(kind));
+  return 'coalescing';
 }
 
-function due(making: Making, { ageMs }: Coalesce, job: Candidate): boolean {
-  const dueMs = job.createdMs + ageMs;
-  if (dueMs <= making.snapshot.nowMs) return true;
-  making.nextMs = Math.min(making.nextMs ?? Infinity, dueMs);
+/** Whether jobs that are fewer than could go together go nevertheless: the oldest of them is due. */
+function goesNow(
+  making: Making,
+  lane: Lane,
+  { rule, jobs }: { readonly rule: Coalesce; readonly jobs: readonly Candidate[] },
+): boolean {
+  const { nowMs } = making.snapshot;
+  const dueMs = jobs.reduce((first, { createdMs }) => Math.min(first, createdMs), Infinity) + rule.ageMs;
+  const unseen = lane.more && lane.jobs.length < rule.max;
+  if (unseen) making.deepen.set(laneName(lane), rule.max);
+  // there may be enough for a full one, once they are read; where many lanes are to be read, it does not wait for that
+  if (nowMs >= dueMs && (!unseen || nowMs >= dueMs + readMs)) return true;
+  if (nowMs < dueMs) making.nextMs = Math.min(making.nextMs ?? Infinity, dueMs);
   return false;
 }
 

@@ -12,7 +12,11 @@ export function findOutranked(
   return inFlight
     .filter(
       (item) =>
-        item.state === 'ready' && item.pool === pool && item.bundle === null && outranks(job, item, nowMs),
+        item.state === 'ready' &&
+        item.stuck !== true &&
+        item.pool === pool &&
+        item.bundle === null &&
+        outranks(job, item, nowMs),
     )
     .map(({ id }) => id);
 }

@@ -32,7 +32,7 @@ export interface Lane {
   readonly jobs: readonly Candidate[];
   /** Whether more wait behind those. */
   readonly more: boolean;
-  /** Whether jobs that go before these are missing: where a job far behind is explained. Default: no, these are the first. */
+  /** Whether jobs that go before these are missing: those that could not be written lately. Default: no, these are the first. */
   readonly skipped?: boolean;
   /** A job of this key waits for its retry or the end of its snooze: when the first of them is due. Null: none does. */
   readonly retryDueMs: number | null;
@@ -49,6 +49,8 @@ export interface InFlight extends JobFacts {
   readonly dispatchedMs: number;
   /** Jobs that one handler call takes together share it: the id of the first. Null: it runs alone. */
   readonly bundle: string | null;
+  /** It was to be recalled, and could not be: someone else has locked it. Default: no. */
+  readonly stuck?: boolean;
 }
 
 /** How an attempt ended, or that a work item was taken back unrun. */

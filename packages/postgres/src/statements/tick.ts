@@ -96,6 +96,9 @@ export interface LaneRow extends LaneId {
   readonly attributes: Attributes;
 }
 
+/** So many batches of ended attempts are in one snapshot at most. */
+export const settledMax = 500;
+
 /** A tick's snapshot: what the database knows, all of it at one moment. */
 export interface TickRead {
   readonly state: TickState;

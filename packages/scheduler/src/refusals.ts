@@ -1,0 +1,49 @@
+import type { LaneRow } from '@pgqueue/postgres';
+
+/**
+ * Jobs that a plan took and that could not be written: their rows are locked by an application's transaction, or were changed. Plans
+ * leave them out for a while, or they would take the slots of others again and again for as long as that transaction is open.
+ */
+export interface Refusals {
+  readonly note: (id: string, rowVersion: string, nowMs: number) => void;
+  readonly leavesOut: (row: Pick<LaneRow, 'id' | 'rowVersion'>, nowMs: number) => boolean;
+  readonly reset: () => void;
+}
+
+/** The first pause, the longest, and how many jobs are remembered. */
+const pauseMs = 100;
+const pauseMaxMs = 2_000;
+const refusedMax = 20_000;
+
+interface Refusal {
+  readonly rowVersion: string;
+  readonly pauseMs: number;
+  readonly untilMs: number;
+}
+
+export function createRefusals(): Refusals {
+  const refused = new Map<string, Refusal>();
+  return {
+    note: (id, rowVersion, nowMs) => {
+      const last = refused.get(id);
+      const pause = last?.rowVersion === rowVersion ? Math.min(pauseMaxMs, 2 * last.pauseMs) : pauseMs;
+      refused.delete(id);
+      refused.set(id, { rowVersion, pauseMs: pause, untilMs: nowMs + pause });
+      for (const oldest of refused.keys()) {
+        if (refused.size <= refusedMax) break;
+        refused.delete(oldest);
+      }
+    },
+    leavesOut: ({ id, rowVersion }, nowMs) => {
+      const refusal = id === null || refused.size === 0 ? undefined : refused.get(id);
+      if (id === null || refusal === undefined) return false;
+      // it was changed, and may go now; or its pause was long ago
+      if (refusal.rowVersion !== rowVersion || nowMs > refusal.untilMs + 2 * pauseMaxMs) {
+        refused.delete(id);
+        return false;
+      }
+      return nowMs < refusal.untilMs;
+    },
+    reset: () => refused.clear(),
+  };
+}
