@@ -87,7 +87,7 @@ test('a lane that used up what was known of it is read as deep as it needs, and 
   const read = (count: number): void =>
     view.see(
       Array.from({ length: count }, (_, seq) => row('a', seq, { wanted: count })),
-      10,
+      { keys: 10, nowMs: 0 },
     );
   const take = (count: number): void => {
     const ids = Array.from({ length: count }, (_, seq) => `a${seq}`);
