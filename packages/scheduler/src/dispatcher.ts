@@ -58,13 +58,13 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
   const tick = async (leader: Leader): Promise<number> => {
     const startedAt = performance.now();
     if (memory.epoch !== leader.epoch) await begin(options, memory, leader);
-    const asked = ask(memory.room, settings.batchMax, memory.view.discovering());
+    const asked = ask(memory.room, memory.batch, memory.view.discovering());
     const { read, load } = await look(options, memory, { ...asked, startedAt, due: pace.asksDue() });
     options.onSeen(read.state, read.due);
     const snapshot = toSnapshot(read, load, {
       ...memory,
       ...options.beside(read.state.now),
-      batchMax: settings.batchMax,
+      batchMax: memory.batch,
       horizonMs: horizonOf(options, memory),
     });
     const planned = planner.plan(snapshot);
@@ -79,6 +79,11 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     const { held, forecast } = planned;
     const durationMs = performance.now() - startedAt;
     if (written.length > 0) memory.tickMs += (durationMs - memory.tickMs) * 0.2;
+    memory.batch = batchAfter(memory, {
+      jobs: planned.dispatch.length,
+      durationMs,
+      batchMax: settings.batchMax,
+    });
     settings.observe({
       type: 'tick',
       dispatched: written.length,
@@ -92,7 +97,14 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
       jobs: written.length,
       // what was refused is left out of the next plan: others may have its places
       atOnce: asksAgain(memory, planned) || written.length < planned.dispatch.length,
-      more: mayHaveMore(settings, memory, { planned, read, keys: asked.keys, hasRoom, written }),
+      more: mayHaveMore(memory, {
+        batchMax: snapshot.batchMax,
+        planned,
+        read,
+        keys: asked.keys,
+        hasRoom,
+        written,
+      }),
       nextMs: planned.nextMs === null ? null : planned.nextMs - snapshot.nowMs,
     });
   };
@@ -172,6 +184,21 @@ function horizonOf({ settings, hearing }: DispatcherOptions, { tickMs }: Memory)
   return hearing() ? Math.min(settings.horizonMs, Math.max(horizonMinMs, 3 * tickMs)) : settings.horizonMs;
 }
 
+/** A tick should take no longer than this: who comes waits for it, whoever that is. */
+const tickGoalMs = 50;
+const batchMin = 200;
+
+/** Smaller batches where full ones make slow ticks (a slow database, thousands of lanes), larger ones again where they do not. */
+function batchAfter(
+  { batch }: Memory,
+  tick: { readonly jobs: number; readonly durationMs: number; readonly batchMax: number },
+): number {
+  const { jobs, durationMs, batchMax } = tick;
+  if (durationMs > tickGoalMs && jobs * 2 > batch)
+    return Math.max(Math.min(batchMin, batchMax), Math.ceil(batch * 0.8));
+  return durationMs < tickGoalMs / 2 ? Math.min(batchMax, Math.ceil(batch * 1.1)) : batch;
+}
+
 /** Jobs that no node could run may have a place now. */
 function rememberNodes(memory: Memory, { state }: TickRead): void {
   const able = state.nodes.map((node) => `${node.pool} ${capability(node)}`).toSorted();
@@ -188,9 +215,9 @@ function asksAgain({ view }: Memory, planned: SafePlan): boolean {
 }
 
 function mayHaveMore(
-  { batchMax }: Settings,
   memory: Memory,
   tick: {
+    readonly batchMax: number;
     readonly planned: SafePlan;
     readonly read: TickRead;
     readonly keys: number;
@@ -198,7 +225,7 @@ function mayHaveMore(
     readonly written: readonly InFlight[];
   },
 ): boolean {
-  const { planned, read, keys, hasRoom, written } = tick;
+  const { batchMax, planned, read, keys, hasRoom, written } = tick;
   const walking = memory.skipAhead.walking();
   const last = read.rows.findLast(({ paged }) => paged);
   const after = last === undefined ? '' : laneName(last);

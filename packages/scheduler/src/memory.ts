@@ -20,6 +20,8 @@ export interface Memory {
   feeds: boolean;
   fedEpoch: number | undefined;
   room: number;
+  /** Jobs that the next batch may have. */
+  batch: number;
   /** How long ticks that dispatched take, smoothed. */
   tickMs: number;
   nowMs: number;
@@ -39,6 +41,7 @@ export function createMemory(batchMax: number): Memory {
     feeds: false,
     fedEpoch: undefined,
     room: batchMax,
+    batch: batchMax,
     tickMs: 20,
     nowMs: 0,
     writtenAt: 0,

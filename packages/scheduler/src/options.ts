@@ -19,7 +19,7 @@ export interface SchedulerOptions extends DatabaseOptions {
   readonly leaseMs?: number;
   /** The pause between ticks that find nothing to do, growing from `min` to `max`. Default 50 to 2000, without LISTEN 20 to 500. */
   readonly pollMs?: { readonly min: number; readonly max: number };
-  /** Jobs in one batch at most, 1 to 10,000. Default 1000. */
+  /** Jobs in one batch at most, 1 to 10,000; where they make slow ticks, fewer. Default 1000. */
   readonly batchMax?: number;
   /** How far ahead of the workers' consumption work items are made, at most; where ticks are faster, less. Default 150. */
   readonly horizonMs?: number;
