@@ -6,7 +6,7 @@ import { createScheduler } from '@pgqueue/scheduler';
 const url = process.env['PGQUEUE_TEST_URL'] ?? '';
 
 /** @param {Readonly<Record<string, unknown>>} message */
-const said = (message) => process.send?.(message);
+const said = (message) => process.connected && process.send?.(message);
 
 const scheduler = createScheduler({
   connectionString: url,
