@@ -58,10 +58,14 @@ $$;
 -- This and look() are stable: in one statement both see one snapshot. An item that is gone here has its settlement here, and the job
 -- that it was is delayed or ended there.
 create function tick_state(p_settled boolean) returns jsonb
-  language sql stable security definer
+  -- not in SQL: until PostgreSQL 18 its plan is made at every call
+  language plpgsql stable security definer
   set search_path from current
+  set plan_cache_mode = force_generic_plan
   set jit = off
 as $$
+begin
+  return (
   with working as materialized (
     select n.id, n.pool, n.slots, n.tasks, n.state, n.heartbeat > clock_timestamp() - n.lost_after_ms * interval '1 millisecond' as beats
     from node n where n.state in ('alive', 'draining')
@@ -89,7 +93,8 @@ as $$
       from (select * from settlement s order by s.n limit 500) s), '[]') else '[]' end,
     'expiredLeases', exists (select from items i where i.lock_timeout <= clock_timestamp()),
     'lostNodes', exists (select from working n where not n.beats)
-      or exists (select from items i where i.lock_key is not null and i.lock_key not in (select n.id from working n)))
+      or exists (select from items i where i.lock_key is not null and i.lock_key not in (select n.id from working n))));
+end
 $$;
 
 -- What the jobs of work items are, for a scheduler that did not write them itself. Served by work_queue's and queue's primary keys.
@@ -238,6 +243,7 @@ create function dispatch(p_leader text, p_epoch bigint, p_ids uuid[], p_pools te
   returns table (at_ms float8, ids uuid[], positions bigint[])
   language plpgsql volatile security definer
   set search_path from current
+  set plan_cache_mode = force_generic_plan
   set jit = off
   set enable_seqscan = off
   set enable_hashjoin = off
