@@ -13,13 +13,13 @@ beforeEach(async () => {
 
 afterEach(() => database.drop());
 
-// A cycle of 10 ms leaves no room for what else a machine does: so it may try again.
+// The next poll comes after 50 ms: without a hint, 20 jobs a second at most. The target of a hundred is what `npm run proof:cycles` judges.
 test.each([1, 8])(
-  '%i keys with a limit of 1: a hundred jobs of 5 ms a second each',
+  '%i keys with a limit of 1: a freed slot wakes the scheduler, no poll is waited for',
   { retry: 2, timeout: 60_000 },
   async (keys) => {
     const report = await cyclesRun({ url: database.url, keys, seconds: 4 });
     expect(report.perKey).toHaveLength(keys);
-    for (const best of report.bestPerKey) expect(best).toBeGreaterThanOrEqual(100);
+    for (const best of report.bestPerKey) expect(best).toBeGreaterThanOrEqual(40);
   },
 );

@@ -56,7 +56,7 @@ export { isUuid, uuidV7 } from './ids.ts';
 export type { Loop, LoopOptions } from './runtime/loop.ts';
 export { retryPauseMs, startLoop } from './runtime/loop.ts';
 export type { Coalesce, PolicyOptions } from './policy/compose.ts';
-export { isGuarded, policy } from './policy/compose.ts';
+export { isGuarded, isTrusted, policy } from './policy/compose.ts';
 export type { Gate, OpenGate, Verdict } from './policy/gate.ts';
 export type { CircuitBreakerOptions } from './policy/gates/circuit-breaker.ts';
 export { circuitBreaker } from './policy/gates/circuit-breaker.ts';

@@ -48,7 +48,7 @@ export interface TickReport {
 }
 
 /** Hints, and the timers of workers, are no finer than this. */
-const horizonMinMs = 10;
+const horizonMinMs = 20;
 
 export function createDispatcher(options: DispatcherOptions): Dispatcher {
   const { settings, planner } = options;
@@ -186,7 +186,7 @@ function horizonOf({ settings, hearing }: DispatcherOptions, { tickMs }: Memory)
 
 /** A tick should take no longer than this: who comes waits for it, whoever that is. */
 const tickGoalMs = 50;
-const batchMin = 200;
+const batchMin = 500;
 
 /** Smaller batches where full ones make slow ticks (a slow database, thousands of lanes), larger ones again where they do not. */
 function batchAfter(

@@ -10,7 +10,7 @@ import type {
   Watch,
   Written,
 } from '@pgqueue/core';
-import { isGuarded } from '@pgqueue/core';
+import { isGuarded, isTrusted } from '@pgqueue/core';
 import { asError, runFree, runWithin } from './budget.ts';
 import type { CleanPlan } from './clean-plan.ts';
 import { cleanPlan, completePlan, refusePromise, stateOf } from './clean-plan.ts';
@@ -68,6 +68,7 @@ export function createRunner(options: RunnerOptions): Runner {
   const { policy } = options;
   const running: Running = {
     ...options,
+    trusted: options.trusted === true || isTrusted(policy),
     policyName: options.name ?? policy.name,
     pauses: createPauses(options.clock),
     overranAt: -Infinity,

@@ -1,5 +1,6 @@
 import type { Json } from '../job/job.ts';
 import type { Gate } from './gate.ts';
+import { isOwnPart } from './own-parts.ts';
 import { standardGates } from './gates/standard.ts';
 import type { Order } from './order.ts';
 import { turns } from './orders/ranked.ts';
@@ -61,6 +62,11 @@ export function isGuarded(policy: Policy): boolean {
   return policy.guarded === policy.plan;
 }
 
+/** Whether no function of the user's is in it: nothing in it can loop for ever. */
+export function isTrusted(policy: Policy): boolean {
+  return policy.trusted === policy.plan;
+}
+
 function whole(name: string, parts: Parts): Policy {
   const all = [...parts.gates, parts.order];
   const plan: Policy['plan'] = (snapshot, state, watch) => planParts(parts, snapshot, { state, watch });
@@ -89,6 +95,7 @@ function whole(name: string, parts: Parts): Policy {
     ),
     softParts: all.filter(({ soft }) => soft === true).map(({ name }) => name),
     guarded: plan,
+    ...(parts.coalesce.length === 0 && all.every(isOwnPart) ? { trusted: plan } : {}),
   };
 }
 

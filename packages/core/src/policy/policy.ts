@@ -94,6 +94,8 @@ export interface Policy {
   readonly softParts?: readonly string[];
   /** The `plan` that asks {@link standardGates} itself. Only `policy()` sets it; with another `plan` it says nothing. */
   readonly guarded?: Policy['plan'];
+  /** The plan function of a policy in which no function of the user's is. Only `policy()` sets it. */
+  readonly trusted?: Policy['plan'];
   /** Plans in its place while it fails: within those of its gates that are limits (onError `hold`), with their state; FIFO per key. */
   readonly fallback?: Policy;
 }

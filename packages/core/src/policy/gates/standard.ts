@@ -1,6 +1,7 @@
 import type { Json } from '../../job/job.ts';
 import type { Gate, OpenGate } from '../gate.ts';
 import type { JobFacts, QueueSeen, Snapshot } from '../snapshot.ts';
+import { ownPart } from '../own-parts.ts';
 import { own } from '../snapshot.ts';
 import { bucketGate, openBuckets, restoreBuckets, unlimited, writeBuckets } from './bucket-gate.ts';
 import type { Buckets } from './buckets.ts';
@@ -9,7 +10,7 @@ import { sayGroup } from './words.ts';
 
 /** What every plan must keep to, whatever the policy: pauses, and the limits and rates of queue_config. */
 export function standardGates(): readonly Gate[] {
-  return [pausedQueues(), queueConcurrency(), keyConcurrency(), queueRate(), keyRate()];
+  return [pausedQueues(), queueConcurrency(), keyConcurrency(), queueRate(), keyRate()].map(ownPart);
 }
 
 /** Holds the jobs of paused queues. */

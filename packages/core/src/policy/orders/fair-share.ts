@@ -1,4 +1,5 @@
 import { throwProblems } from '../../errors.ts';
+import { ownPart } from '../own-parts.ts';
 import type { Heads, OpenOrder, Order } from '../order.ts';
 import type { InFlight, JobFacts, Lane, Settlement, Snapshot } from '../snapshot.ts';
 import { compareText, poolOf } from '../snapshot.ts';
@@ -65,7 +66,7 @@ export function fairShare(options: FairShareOptions = {}): Order<FairShareState>
   const unit = typeof charge === 'object' ? 'cost' : charge;
   const initial = noState({ unit, levels: levels.length });
   const settings: Settings = { name, levels, charge, halfLifeMs, idleCredit };
-  return {
+  const order: Order<FairShareState> = {
     name,
     initial,
     restore: (saved) => restoreState(saved, initial),
@@ -75,6 +76,7 @@ export function fairShare(options: FairShareOptions = {}): Order<FairShareState>
     needs: { settlements: charge === 'time' },
     soft: true,
   };
+  return levels === queuesAndKeys && unit !== 'cost' ? ownPart(order) : order;
 }
 
 type Settings = Required<FairShareOptions>;

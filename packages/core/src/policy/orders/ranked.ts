@@ -1,3 +1,4 @@
+import { ownPart } from '../own-parts.ts';
 import type { Heads, OpenOrder, Order } from '../order.ts';
 import type { Candidate, JobFacts, Lane, Snapshot } from '../snapshot.ts';
 import { compareText } from '../snapshot.ts';
@@ -105,10 +106,10 @@ function lending(
 
 /** Strictly by the order of enqueuing, over all keys. */
 export function fifo(): Order {
-  return ranked({ name: 'fifo', rank: ({ seq }) => seq, outranks: () => false });
+  return ownPart(ranked({ name: 'fifo', rank: ({ seq }) => seq, outranks: () => false }));
 }
 
 /** One job of each key in turn, the longest waiting first: what a failed policy falls back to. Keeps no state, so it can't fail. */
 export function turns(): Order {
-  return ranked({ name: 'turns', rank: (_job, _snapshot, taken) => taken });
+  return ownPart(ranked({ name: 'turns', rank: (_job, _snapshot, taken) => taken }));
 }
