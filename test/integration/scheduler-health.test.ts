@@ -49,17 +49,19 @@ async function watching(
   return events;
 }
 
+// other tests use up transaction ids, and hold snapshots, on the same server
 test('a session that holds a snapshot is seen, and that it is gone', async () => {
-  const { nextXid } = await readHealth(bench.database);
   const holder = await session('begin isolation level repeatable read', 'select 1');
   for (let n = 0; n < 3; n += 1) await write();
   const reading = await readHealth(bench.database);
-  expect(reading.oldestXid).toBe(nextXid);
-  expect(reading.nextXid).toBeGreaterThan(nextXid);
+  const held = reading.oldestXid ?? Infinity;
+  expect(reading.nextXid - held).toBeGreaterThanOrEqual(3);
   expect(reading.heldForMs).toBeGreaterThan(0);
   await holder.query('rollback');
-  const after = await readHealth(bench.database);
-  expect(after.oldestXid === null || after.oldestXid > nextXid).toBe(true);
+  await until('it is gone', async () => {
+    const { oldestXid } = await readHealth(bench.database);
+    return oldestXid === null || oldestXid > held;
+  });
 });
 
 test('an open write holds vacuum back, too', async () => {
