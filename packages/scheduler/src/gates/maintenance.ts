@@ -38,6 +38,8 @@ export function maintenanceWindow(options: MaintenanceWindowOptions): Gate {
   throwProblems('configuration', `gate ${name}`, [
     ...scheduleProblems(cron, timezone),
     ...(durationMs >= 1_000 && Number.isFinite(durationMs) ? [] : ['durationMs must be 1000 or more']),
+    // from JavaScript: any other word would open the window that it is to close
+    ...(['closed_during', 'open_during'].includes(mode) ? [] : ['mode must be closed_during or open_during']),
   ]);
   const held: Verdict = lane ? 'hold_lane' : 'hold';
   // what follows from the time alone may be remembered
