@@ -11,7 +11,7 @@ import type { Settings } from './options.ts';
 import { createPace } from './pace.ts';
 import type { SafePlan } from './planner.ts';
 import { leftOut } from './skip-ahead.ts';
-import { ask, cutOff, heldReasons, loadOf, roomAfter, roomOf, toSnapshot } from './tick.ts';
+import { ask, cutOff, heldReasons, loadOf, placesOf, toSnapshot } from './tick.ts';
 import type { Writing } from './write-plan.ts';
 import { writePlan } from './write-plan.ts';
 
@@ -73,9 +73,9 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
       reason: (id) => (memory.view.leftOut(id) ? leftOut : planned.reasons.get(id)),
       nowMs: startedAt,
     });
-    const hasRoom = roomAfter(snapshot, planned.dispatch, memory.view);
+    const { room, hasRoom } = placesOf(snapshot, planned.dispatch, memory.view);
     const written = await writePlan(options, memory, { leader, snapshot, planned });
-    memory.room = roomOf(snapshot);
+    memory.room = room;
     const { held, forecast } = planned;
     const durationMs = performance.now() - startedAt;
     if (written.length > 0) memory.tickMs += (durationMs - memory.tickMs) * 0.2;

@@ -74,24 +74,19 @@ export function toSnapshot(read: TickRead, load: Load, parts: SnapshotParts): Sn
   };
 }
 
-/** Places of all pools together. */
-export function roomOf(snapshot: Snapshot): number {
-  const slots = openSlots(snapshot);
-  return Object.keys(snapshot.pools).reduce((sum, pool) => sum + slots.left(pool), 0);
-}
-
-/** Whether a queue's pool has places left when a plan has been made. */
-export function roomAfter(
+/** The places of all pools together before a plan, and whether a queue's pool has some left after it. */
+export function placesOf(
   snapshot: Snapshot,
   dispatch: readonly { readonly id: string; readonly pool: string; readonly bundle?: string }[],
   view: View,
-): (queue: string) => boolean {
+): { readonly room: number; readonly hasRoom: (queue: string) => boolean } {
   const slots = openSlots(snapshot);
+  const room = Object.keys(snapshot.pools).reduce((sum, pool) => sum + slots.left(pool), 0);
   for (const { id, pool, bundle } of dispatch) {
     const job = view.find(id);
     if (job !== undefined && (bundle === undefined || bundle === id)) slots.take(pool, job);
   }
-  return (queue) => slots.left(poolOf(snapshot, queue)) > 0;
+  return { room, hasRoom: (queue) => slots.left(poolOf(snapshot, queue)) > 0 };
 }
 
 /**
