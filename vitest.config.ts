@@ -41,7 +41,7 @@ export default defineConfig({
         test: {
           ...common,
           name: 'repo',
-          include: ['test/tidy/**/*.test.ts', 'test/types/**/*.test.ts', 'test/proofs/**/*.test.ts'],
+          include: ['tidy', 'types', 'proofs', 'security'].map((folder) => `test/${folder}/**/*.test.ts`),
           testTimeout: 60_000,
         },
       },

@@ -1,0 +1,159 @@
+// Values are parameters. What becomes part of a statement's text instead is the name of the schema, which is checked once, and what
+// is decided here, one by one.
+import { fileURLToPath } from 'node:url';
+import { checkSchemaName } from '@pgqueue/postgres';
+import { describe, expect, test } from 'vitest';
+import { splicedIn, splicedInText } from './sql-text.ts';
+
+const root = fileURLToPath(new URL('../..', import.meta.url));
+
+/** By file below packages/: why each of these can hold nothing that came from outside. */
+const decided: Readonly<Record<string, Readonly<Record<string, string>>>> = {
+  'postgres/src/adapters/postgres-js.ts': {
+    'sql.unsafe(text, [...values] as (string | number | boolean | null)[])':
+      'that library’s name for a text with parameters',
+  },
+  'postgres/src/listener.ts': {
+    'pg.escapeIdentifier(channel)': 'quoted, and made of the schema’s name',
+  },
+  'postgres/src/migrator.ts': { kind: 'one of four words beside it' },
+  'postgres/src/operator/checks.ts': {
+    indexRows: 'names of our own indexes, from a constant',
+    name: 'of our own index, a constant',
+    table: 'of our own index, a constant',
+    'schemaVersion.knows': 'a constant number',
+  },
+  'postgres/src/operator/invariants.ts': {
+    'find(target.schema)': 'a check’s statement, made of the schema’s name',
+    name: 'of a check, a constant',
+  },
+  'postgres/src/operator/mends.ts': {
+    broken: 'a mend’s condition, a constant',
+    id: 'the name of a column, given as a constant',
+    "isDone(schema, 'd.id')": 'made of constants',
+    "isDone(schema, 'q.id')": 'made of constants',
+  },
+  'postgres/src/queries/dead.ts': {
+    'last.died_us': 'a cursor, which is a parameter later',
+    'last.id': 'a cursor, which is a parameter later',
+    'row.died_us': 'a cursor, which is a parameter later',
+    'row.id': 'a cursor, which is a parameter later',
+  },
+  'postgres/src/queries/jobs.ts': {
+    table: 'one of two names in the code',
+    column: 'one of two names in the code',
+  },
+  'postgres/src/queries/nodes.ts': {
+    // oxlint-disable-next-line no-template-curly-in-string
+    'sql.table(`${schema}.work_queue`)': 'quoted, and made of the schema’s name',
+  },
+  'postgres/src/queries/queue-settings.ts': {
+    countMax: 'in a message',
+    'parseDuration(retention) ?? 0': 'the text of an interval, which is a parameter',
+    what: 'in a message',
+  },
+  'postgres/src/queries/recorded.ts': {
+    'row.finished_us': 'a cursor, which is a parameter later',
+    'row.id': 'a cursor, which is a parameter later',
+  },
+  'postgres/src/statements/enqueue.ts': {
+    "arrays.join(', ')": 'parameters',
+    call: 'a part of the statement',
+    conflict: 'a part of the statement',
+    'fields.slice(0, -1)': 'JSON of a parameter',
+    insert: 'a part of the statement',
+    into: 'a part of the statement',
+    "json.join(',')": 'JSON of a parameter',
+    list: 'columns’ expressions, constants',
+    name: 'of a column, a constant',
+    names: 'of columns, constants',
+    parameter: '$1, $2, …',
+    "quoted.join(',')": 'an array’s text, which is a parameter',
+    'row.payload': 'JSON of a parameter',
+    "source('at')": 'the name of a column, or $1, $2, …',
+    "source('delay')": 'the name of a column, or $1, $2, …',
+    "source('timeout')": 'the name of a column, or $1, $2, …',
+    type: 'of a column, a constant',
+    "used.map(({ name }) => name).join(', ')": 'names of columns, constants',
+    'value.replace(/["\\\\]/g, String.raw`\\$&`)': 'an array’s text, which is a parameter',
+    "values.push(`[${json.join(',')}]`)": 'the number of a parameter',
+    'values.push(arrayLiteral(rows.map(value)))': 'the number of a parameter',
+    'values.push(value(only))': 'the number of a parameter',
+  },
+  'postgres/src/statements/target.ts': { call: 'a call of our own function, with $1, $2, …' },
+  'producer/src/adapters/drizzle.ts': {
+    'sql.raw(piece)': 'our own statement between its parameters',
+  },
+};
+
+const isDecided = ({ file, expression }: { readonly file: string; readonly expression: string }): boolean =>
+  decided[file.replace('packages/', '')]?.[expression] !== undefined;
+
+describe('no statement is made of values', () => {
+  const spliced = splicedIn(root);
+
+  test('but of those that are decided', () => {
+    expect(spliced.filter((one) => !isDecided(one))).toEqual([]);
+  });
+
+  test('and every decision is about something', () => {
+    const found = new Set(spliced.map(({ file, expression }) => `${file}: ${expression}`));
+    const wanted = Object.entries(decided).flatMap(([file, expressions]) =>
+      Object.keys(expressions).map((expression) => `packages/${file}: ${expression}`),
+    );
+    expect(wanted.filter((one) => !found.has(one))).toEqual([]);
+  });
+
+  test.each([
+    ['a value in a statement', 'query(`select * from ${schema}.queue where id = ${id}`)', 'id'],
+    ['a quoted one', "query(`delete from ${schema}.queue where id = '${id}'`)", 'id'],
+    ['a name', 'query(`update ${table} set a = 1`)', 'table'],
+    [
+      'a sum of texts',
+      "query('select * from queue where id = ' + id)",
+      "'select * from queue where id = ' + id",
+    ],
+    ['a channel', 'query(`listen ${channel}`)', 'channel'],
+    ['an order', 'const order = `order by ${column}`', 'column'],
+    ['kysely’s back door', 'sql.raw(text)', 'sql.raw(text)'],
+    ['a literal of kysely’s', 'sql`select ${sql.lit(value)}`', 'sql.lit(value)'],
+  ])('%s is caught', (_what, source, expression) => {
+    const file = 'packages/worker/src/seeded.ts';
+    expect(splicedInText(file, source)).toEqual([{ file, expression }]);
+  });
+
+  test('a mere fragment is caught where statements are written', () => {
+    const file = 'packages/postgres/src/statements/seeded.ts';
+    expect(splicedInText(file, 'const part = `and q.key = ${key}`')).toEqual([{ file, expression: 'key' }]);
+    expect(splicedInText(file, 'throw new Error(`no answer for ${id}`)')).toEqual([]);
+    expect(splicedInText(file, 'const part = sql`and q.key = ${key}`')).toEqual([]);
+  });
+});
+
+describe('the name of a schema', () => {
+  test.each(['pgqueue', '_', 'a', 'q2', `a${'b'.repeat(40)}`])('%s is one', (schema) => {
+    expect(checkSchemaName(schema)).toBe(schema);
+  });
+
+  test.each([
+    '',
+    'Queue',
+    '1st',
+    'a-b',
+    'a.b',
+    'a b',
+    'a"b',
+    "a'b",
+    'a;drop table users',
+    'a\u0000',
+    'a\n',
+    'ä',
+    'pg_catalog',
+    'public',
+    'select',
+    'information_schema',
+    `a${'b'.repeat(41)}`,
+  ])('%j is none', (schema) => {
+    expect(() => checkSchemaName(schema)).toThrow(expect.objectContaining({ code: 'configuration' }));
+  });
+});
