@@ -1,5 +1,7 @@
 // Values are parameters. What becomes part of a statement's text instead is the name of the schema, which is checked once, and what
 // is decided here, one by one.
+import { globSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { checkSchemaName } from '@pgqueue/postgres';
 import { describe, expect, test } from 'vitest';
@@ -127,6 +129,41 @@ describe('no statement is made of values', () => {
     expect(splicedInText(file, 'const part = `and q.key = ${key}`')).toEqual([{ file, expression: 'key' }]);
     expect(splicedInText(file, 'throw new Error(`no answer for ${id}`)')).toEqual([]);
     expect(splicedInText(file, 'const part = sql`and q.key = ${key}`')).toEqual([]);
+  });
+});
+
+describe('no function in SQL makes a statement of values', () => {
+  /** %s takes a value as it is: only of types whose text the database quotes itself. */
+  const quotedTypes = /^(?:f\.signature|v_grant\.role)$/;
+
+  function unquoted(sql: string): readonly string[] {
+    const statements = sql.replaceAll(/--.*$/gm, '').match(/\bexecute\s+(?!on\s+function)[^;]*;/g) ?? [];
+    return statements.filter((statement) => {
+      const [, template, rest = ''] = /^execute format\('([^']*)'((?:, [^;]*)?)\);$/.exec(statement) ?? [];
+      if (template === undefined) return true;
+      const kinds = [...template.matchAll(/%(.)/g)].map(([, kind]) => kind);
+      const values = rest.split(', ').slice(1);
+      return kinds.some(
+        (kind, index) => kind !== 'I' && kind !== 'L' && !quotedTypes.test(values[index] ?? ''),
+      );
+    });
+  }
+
+  const files = globSync('migrations/*.sql', { cwd: root }).toSorted();
+  test.each(files)('%s', (file) => {
+    expect(unquoted(readFileSync(join(root, file), 'utf8'))).toEqual([]);
+  });
+
+  test('a seeded one is caught', () => {
+    const dropping = "execute format('drop table %I', v_name);";
+    expect(unquoted(dropping)).toEqual([]);
+    for (const seeded of [
+      dropping.replace('%I', '%s'),
+      "execute 'drop table ' || v_name;",
+      'execute v_statement;',
+    ]) {
+      expect(unquoted(`begin ${seeded} end`)).toEqual([seeded]);
+    }
   });
 });
 
