@@ -136,7 +136,7 @@ describe('looking', () => {
     expect(text).toContain('0 jobs of key "tenant" come first');
     expect(text).not.toContain('estimate');
     expect(json.reasons.map(({ kind }: { kind: string }) => kind)).toEqual([
-      'queue_paused',
+      'paused_queue',
       'no_leader',
       'no_capable_node',
       'in_line',

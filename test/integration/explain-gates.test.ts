@@ -230,7 +230,7 @@ test('all at once: each rule is said, those that end by time with their end', as
   const reasons = await bench.holds(id);
   const names = reasons.map((reason) => (reason.kind === 'held' ? reason.gate : reason.kind));
   expect(names).toEqual([
-    'queue_paused',
+    'paused_queue',
     'queue_concurrency',
     'key_concurrency',
     'queue_rate',
@@ -238,7 +238,7 @@ test('all at once: each rule is said, those that end by time with their end', as
     'tenant',
     'ordered',
     'own',
-    'no_free_slots',
+    'no_free_slot',
   ]);
   expect(reasons.filter((reason) => reason.kind === 'held' && reason.until !== null)).toHaveLength(2);
 });

@@ -47,7 +47,7 @@ test('places a waiting job in its key and in the order, and says what it may sta
   const explained = await operator.explain(await last());
   expect(explained.job.key).toBe('globex');
   expect(explained.reasons).toMatchObject([
-    { kind: 'no_free_slots', slots: 2, running: 0, ready: 2 },
+    { kind: 'no_free_slot', slots: 2, running: 0, ready: 2 },
     { kind: 'in_line', key: 'globex', ahead: 1, aheadInOrder: 1 },
   ]);
   expect(explained).toMatchObject({ ahead: 1, aheadInOrder: 1, policy: { name: 'turns' } });
@@ -109,7 +109,11 @@ test('where the policy fails when it is asked, its limits are told, and the faul
   await bench.enqueue({ count: 1 });
   const { reasons } = await operator.explain(await last());
   expect(reasons).toMatchObject([
-    { kind: 'held', gate: 'queue_concurrency', message: 'queue default has 0 of 0 in flight' },
+    {
+      kind: 'held',
+      gate: 'queue_concurrency',
+      message: 'queue default has 0 of 0 in flight; nothing goes until that limit is raised',
+    },
     { kind: 'in_line' },
   ]);
   await until('the fault is in the status', async () => {

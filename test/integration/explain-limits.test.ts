@@ -16,10 +16,11 @@ describe('the settings of a queue', () => {
     await bench.operator.queues.pause('mail');
     await bench.leads();
     const [id = ''] = await bench.add({ queue: 'mail', key: 'acme' });
-    expect(await bench.holds(id)).toEqual([{ kind: 'queue_paused', queue: 'mail' }]);
+    expect(await bench.holds(id)).toEqual([{ kind: 'paused_queue', queue: 'mail' }]);
     expect((await bench.explain(id)).start).toEqual({
       at: null,
-      evidence: ['not as long as this lasts: queue mail is paused'],
+      blocked: true,
+      evidence: ['queue mail is paused'],
     });
     await bench.operator.queues.resume('mail');
     await bench.scheduled(id);
@@ -39,6 +40,26 @@ describe('the settings of a queue', () => {
     expect(await bench.holds(c)).toMatchObject([held]);
     await hand.ends(a, 'done');
     await bench.scheduled(b, c);
+  });
+
+  test('a limit of 0 lets nothing go, and nothing is estimated from how fast it went before', async () => {
+    const hand = await bench.hand();
+    await bench.leads();
+    const [first = ''] = await bench.add({ queue: 'mail', key: '' });
+    await bench.scheduled(first);
+    await hand.claims();
+    await hand.ends(first, 'done');
+    for (const [gate, setting, whose] of [
+      ['queue_concurrency', { concurrency: 0 }, 'queue mail'],
+      ['key_concurrency', { concurrency: null, keyConcurrency: 0 }, 'the empty key of queue mail'],
+    ] as const) {
+      await bench.operator.queues.set('mail', setting);
+      const [id = ''] = await bench.add({ queue: 'mail', key: '' });
+      const message = `${whose} has 0 of 0 in flight; nothing goes until that limit is raised`;
+      expect(await bench.holds(id)).toEqual([{ kind: 'held', gate, message, until: null }]);
+      expect((await bench.explain(id)).start).toEqual({ at: null, blocked: true, evidence: [message] });
+    }
+    expect(await bench.items()).toEqual([]);
   });
 
   test('its concurrency by key', async () => {
@@ -115,7 +136,7 @@ describe('the nodes', () => {
     await bench.leads();
     const [first = '', id = ''] = await bench.add({ key: 'a' }, { key: 'b' });
     await bench.scheduled(first);
-    const held = { kind: 'no_free_slots', pool: 'default', slots: 1 };
+    const held = { kind: 'no_free_slot', pool: 'default', slots: 1 };
     expect(await bench.holds(id)).toEqual([{ ...held, running: 0, ready: 1 }]);
     await hand.claims();
     expect(await bench.holds(id)).toEqual([{ ...held, running: 1, ready: 0 }]);

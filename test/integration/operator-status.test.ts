@@ -192,7 +192,7 @@ describe('explain', () => {
     const first = await enqueue();
     const id = await enqueue();
     await operator.queues.pause('default');
-    expect(await kinds(id)).toEqual(['queue_paused', 'no_leader', 'no_capable_node', 'in_line']);
+    expect(await kinds(id)).toEqual(['paused_queue', 'no_leader', 'no_capable_node', 'in_line']);
     expect((await operator.explain(id, unasked)).ahead).toBe(1);
     await operator.queues.resume('default');
     await sql(`select * from pgqueue.lead('s', 60000)`);
@@ -203,7 +203,7 @@ describe('explain', () => {
     expect(await kinds(id)).toEqual(['ready']);
     await sql('select * from pgqueue.claim($1, $2, 1)', ['n', incarnation]);
     expect((await operator.explain(id)).reasons).toMatchObject([
-      { kind: 'no_free_slots', slots: 1, running: 1, ready: 1 },
+      { kind: 'no_free_slot', slots: 1, running: 1, ready: 1 },
       { kind: 'ready', itemsAhead: 0 },
     ]);
     expect((await operator.explain(first)).reasons).toMatchObject([

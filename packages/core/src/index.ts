@@ -71,6 +71,8 @@ export type { OrderedOptions } from './policy/gates/ordered.ts';
 export { ordered } from './policy/gates/ordered.ts';
 export type { LimitBy, RateOptions } from './policy/gates/rate.ts';
 export { rate } from './policy/gates/rate.ts';
+export type { ReadableRate } from './policy/gates/words.ts';
+export { readableRate } from './policy/gates/words.ts';
 export { pausedQueues, standardGates } from './policy/gates/standard.ts';
 export type { OpenGates } from './policy/open-gates.ts';
 export { openGates } from './policy/open-gates.ts';
@@ -103,6 +105,7 @@ export type {
   Watch,
   Written,
 } from './policy/policy.ts';
+export { neverMs } from './policy/policy.ts';
 export type { Fit, JobKind, Slots } from './policy/slots.ts';
 export { canRun, openSlots } from './policy/slots.ts';
 export type {

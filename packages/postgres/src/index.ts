@@ -20,7 +20,7 @@ export type { JobsOperator, Verdicts } from './operator/jobs.ts';
 export type { Operator, ScheduleDefinition } from './operator/operator.ts';
 export { createOperator } from './operator/operator.ts';
 export type { Reason } from './operator/reasons.ts';
-export { rateText, reasonText } from './operator/reasons.ts';
+export { keyText, rateText, reasonText } from './operator/reasons.ts';
 export type { QueueStatus, Status, Warning } from './operator/status.ts';
 export { isTransient, leadershipLostState, nodeEndedState, sqlState, wasRolledBack } from './pg-errors.ts';
 export type { DeadFilter, DeadJob, DeadListOptions, DeadReason } from './queries/dead.ts';

@@ -1,9 +1,9 @@
-import { reasonText } from '@pgqueue/postgres';
+import { keyText, reasonText } from '@pgqueue/postgres';
 import type { Estimate, JobExplanation } from '@pgqueue/postgres';
 import { Argument } from 'commander';
 import type { Command } from 'commander';
 import { withOperator } from '../context.ts';
-import { age, printable } from '../output/format.ts';
+import { age, oneLine } from '../output/format.ts';
 import { uuid } from '../parse.ts';
 import { examples } from './help.ts';
 
@@ -18,23 +18,27 @@ export function addExplain(program: Command): void {
     .action((id: string, _options: unknown, self: Command) =>
       withOperator(self, async (operator, output) => {
         const explanation = await operator.explain(id);
-        output.answer(explanation, () => printable(explanationText(explanation)));
+        output.answer(explanation, () => explanationText(explanation));
       }),
     );
   examples(command, [['explain 0198a3c2-…', 'why is it not running?']]);
 }
 
 function explanationText({ job, reasons, start, policy }: JobExplanation): string {
-  const key = job.key === '' ? 'no key' : `key ${JSON.stringify(job.key)}`;
   return [
-    `job ${job.id} is ${job.status}: task ${job.task}, queue ${job.queue}, ${key}, priority ${job.priority}, ${age(job.ageMs)} old`,
+    `job ${job.id} is ${job.status}: task ${job.task}, queue ${job.queue}, ${keyText(job.key)}, priority ${job.priority}, ${age(job.ageMs)} old`,
     ...reasons.map((reason) => `  - ${reasonText(reason, age)}`),
     ...(start === null ? [] : [`  ${startText(start)}`]),
     ...(policy === null ? [] : [`  (policy ${policy.name}, as of ${policy.at.toISOString()})`]),
-  ].join('\n');
+  ]
+    .map(oneLine)
+    .join('\n');
 }
 
-function startText({ at, evidence }: Estimate): string {
-  const when = at === null ? 'no estimate of its start' : `may start at about ${at.toISOString()}`;
-  return `${when}: ${evidence.join('; ')}`;
+function startText({ at, blocked, evidence }: Estimate): string {
+  const because = evidence.join('; ');
+  if (blocked) return `never starts until this changes: ${because}`;
+  return at === null
+    ? `no estimate of its start: ${because}`
+    : `may start at about ${at.toISOString()}: ${because}`;
 }

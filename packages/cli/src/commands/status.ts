@@ -1,7 +1,7 @@
 import type { QueueStatus, Status, StoredReport } from '@pgqueue/postgres';
 import type { Command } from 'commander';
 import { withOperator } from '../context.ts';
-import { age, percent, printable } from '../output/format.ts';
+import { age, oneLine, percent } from '../output/format.ts';
 import type { Output } from '../output/output.ts';
 import { facts } from '../output/table.ts';
 import { examples } from './help.ts';
@@ -76,7 +76,7 @@ function statusText(status: Status, output: Output): string {
       heldText(queue.held),
     ]),
   );
-  const warnings = status.warnings.map(({ message }) => `WARN  ${printable(message)}`);
+  const warnings = status.warnings.map(({ message }) => `WARN  ${oneLine(message)}`);
   return [overview, '', status.queues.length === 0 ? 'no queues yet' : queues, ...warnings].join('\n');
 }
 

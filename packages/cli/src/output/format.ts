@@ -28,10 +28,20 @@ export function brief(text: string, max = 60): string {
 /** What came from a job must not steer the reader's terminal. */
 export function printable(text: string): string {
   // oxlint-disable-next-line no-control-regex -- control characters are what this is about
-  return text.replaceAll(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/g, (control) => {
-    const code = control.codePointAt(0) ?? 0;
-    return `\\x${code.toString(16).padStart(2, '0')}`;
-  });
+  return text.replaceAll(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/g, escaped);
+}
+
+/** The same, of a text that must stay on its line: a name in a row of a table. */
+export function oneLine(text: string): string {
+  // oxlint-disable-next-line no-control-regex -- control characters are what this is about
+  return text.replaceAll(/[\u0000-\u001f\u007f-\u009f\u2028\u2029]/g, escaped);
+}
+
+const shortEscapes: Readonly<Record<string, string>> = { '\n': '\\n', '\r': '\\r', '\t': '\\t' };
+
+function escaped(control: string): string {
+  const code = (control.codePointAt(0) ?? 0).toString(16);
+  return shortEscapes[control] ?? (code.length > 2 ? `\\u${code}` : `\\x${code.padStart(2, '0')}`);
 }
 
 export function plural(count: number, one: string, many = `${one}s`): string {

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { age, brief, percent, plural, printable } from './format.ts';
+import { age, brief, oneLine, percent, plural, printable } from './format.ts';
 import { createOutput } from './output.ts';
 import { redactor } from './redact.ts';
 import { facts, table } from './table.ts';
@@ -21,6 +21,7 @@ test.each([
 
 test('what came from a job can not steer the terminal', () => {
   expect(printable('a\u001b[31mb\u0007\u009b\tc\n')).toBe('a\\x1b[31mb\\x07\\x9b\tc\n');
+  expect(oneLine('a\r\nb\tc\u001b\u2028')).toBe('a\\r\\nb\\tc\\x1b\\u2028');
   expect(brief('one\n  two', 10)).toBe('one two');
   expect(brief('x'.repeat(20), 5)).toBe('xxxx…');
   expect([percent(null), percent(0.126), plural(1, 'job'), plural(2, 'job')]).toEqual([
@@ -49,6 +50,8 @@ test('tables are plain for pipes, and drawn for terminals', () => {
     ['long', null],
   ];
   expect(table(['name', 'n'], rows, { lines: false })).toBe('NAME  N\na     1\nlong  -');
+  expect(table(['name'], [['two\nlines'], ['b']], { lines: false })).toBe('NAME\ntwo\\nlines\nb');
+  expect(facts([['name', 'two\nlines']])).toBe('name  two\\nlines');
   expect(table(['name', 'n'], rows, { lines: true })).toContain('│');
   expect(
     facts([

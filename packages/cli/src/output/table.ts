@@ -1,5 +1,5 @@
 import Table from 'cli-table3';
-import { printable } from './format.ts';
+import { oneLine } from './format.ts';
 
 export type Cell = string | number | null;
 
@@ -9,7 +9,7 @@ export function table(
   rows: readonly (readonly Cell[])[],
   { lines }: { readonly lines: boolean },
 ): string {
-  const cells = rows.map((row) => row.map((cell) => printable(String(cell ?? '-'))));
+  const cells = rows.map((row) => row.map((cell) => oneLine(String(cell ?? '-'))));
   if (!lines) return plain([heads.map((head) => head.toUpperCase()), ...cells]);
   const drawn = new Table({ head: [...heads], style: { head: ['bold'], border: ['grey'], compact: true } });
   for (const row of cells) drawn.push(row);
@@ -19,7 +19,7 @@ export function table(
 /** Names and values, one a line. */
 export function facts(pairs: readonly (readonly [string, Cell])[]): string {
   const width = Math.max(...pairs.map(([name]) => name.length));
-  return pairs.map(([name, value]) => `${name.padEnd(width)}  ${printable(String(value ?? '-'))}`).join('\n');
+  return pairs.map(([name, value]) => `${name.padEnd(width)}  ${oneLine(String(value ?? '-'))}`).join('\n');
 }
 
 function plain(rows: readonly (readonly string[])[]): string {

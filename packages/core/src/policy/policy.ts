@@ -52,9 +52,15 @@ export interface Hold {
   readonly gate: string;
   /** In words, with numbers: `tenant acme has 5 of 5 running`. */
   readonly message: string;
-  /** When that may change by time alone; null: not by time. */
+  /**
+   * When that may change by time alone; null: not by time, but when other jobs end, nodes come, and the like; {@link neverMs}: not before
+   * somebody changes the rule.
+   */
   readonly untilMs: number | null;
 }
+
+/** {@link Hold.untilMs} of a job that can't go as things are set: the last millisecond that a Date can tell. */
+export const neverMs = 8.64e15;
 
 /** A policy's answer about one waiting job. */
 export interface Explanation {

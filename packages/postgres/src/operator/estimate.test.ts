@@ -1,3 +1,4 @@
+import { neverMs } from '@pgqueue/core';
 import { describe, expect, test } from 'vitest';
 import type { Waiting } from './estimate.ts';
 import { estimateStart } from './estimate.ts';
@@ -25,7 +26,7 @@ describe('estimateStart', () => {
       'key "acme" got 3.1 jobs/s over the last 30 s, 12 jobs come first',
     ]);
     expect(estimateStart({ ...base, key: '', ahead: 1 }).evidence).toEqual([
-      'jobs without a key in queue mail got 3.1 jobs/s over the last 30 s, 1 job comes first',
+      'the empty key of queue mail got 3.1 jobs/s over the last 30 s, 1 job comes first',
     ]);
   });
 
@@ -52,7 +53,18 @@ describe('estimateStart', () => {
     const holds = [{ gate: 'paused_queue', message: 'queue mail is paused', untilMs: null }];
     expect(estimateStart({ ...base, holds })).toEqual({
       at: null,
-      evidence: ['not as long as this lasts: queue mail is paused'],
+      blocked: true,
+      evidence: ['queue mail is paused'],
+    });
+  });
+
+  test('none where a rule never lets it go, however fast its key was until now', () => {
+    const never = { gate: 'queue_concurrency', message: 'queue mail has 0 of 0 in flight', untilMs: neverMs };
+    const rate = { gate: 'rate', message: 'no token', untilMs: nowMs + 60_000 };
+    expect(estimateStart({ ...base, holds: [rate, never] })).toEqual({
+      at: null,
+      blocked: true,
+      evidence: ['queue mail has 0 of 0 in flight'],
     });
   });
 

@@ -1,10 +1,13 @@
+import { neverMs } from '@pgqueue/core';
 import type { Hold } from '@pgqueue/core';
 import type { Flow } from '../statements/report.ts';
 
 /** When a waiting job may start, and why one may think so. An estimate: nothing is promised. */
 export interface Estimate {
-  /** By the database's clock. Null: nothing is known that it could rest on. */
+  /** By the database's clock. Null: nothing is known that it could rest on, or it is blocked. */
   readonly at: Date | null;
+  /** It never starts until somebody changes something (a limit of 0, a paused queue, no node): what the evidence says. */
+  readonly blocked: boolean;
   /** In words, with numbers. */
   readonly evidence: readonly string[];
 }
@@ -31,20 +34,25 @@ const lasting: ReadonlySet<string> = new Set(['paused_queue', 'no_capable_node']
  */
 export function estimateStart(waiting: Waiting): Estimate {
   const { holds, nowMs } = waiting;
-  const forever = holds.filter(({ gate, untilMs }) => lasting.has(gate) && untilMs === null);
-  if (forever.length > 0)
-    return { at: null, evidence: forever.map(({ message }) => `not as long as this lasts: ${message}`) };
+  const forever = holds.filter(({ gate, untilMs }) =>
+    untilMs === null ? lasting.has(gate) : untilMs >= neverMs,
+  );
+  if (forever.length > 0) return { at: null, blocked: true, evidence: forever.map(({ message }) => message) };
   const until = holds.reduce((latest, hold) => Math.max(latest, hold.untilMs ?? -Infinity), -Infinity);
   const held = until === -Infinity ? [] : [`a rule holds it until ${new Date(until).toISOString()}`];
   const pace = paceOf(waiting);
   if (pace === undefined) {
     const { windowMs } = waiting.flow;
     const nothing = `nothing of its key was dispatched in the last ${seconds(windowMs)}`;
-    if (isNext(waiting)) return { at: new Date(Math.max(nowMs, until)), evidence: [...held, 'it is next'] };
+    if (isNext(waiting)) return estimate(Math.max(nowMs, until), [...held, 'it is next']);
     // a time that only a rule names is a bound, not an estimate, where others come first
-    return { at: null, evidence: [...held, nothing] };
+    return estimate(null, [...held, nothing]);
   }
-  return { at: new Date(Math.round(Math.max(until, nowMs + pace.ms))), evidence: [...held, pace.evidence] };
+  return estimate(Math.round(Math.max(until, nowMs + pace.ms)), [...held, pace.evidence]);
+}
+
+function estimate(atMs: number | null, evidence: readonly string[]): Estimate {
+  return { at: atMs === null ? null : new Date(atMs), blocked: false, evidence };
 }
 
 /** Nothing comes first, and what holds it ends by time alone. */
@@ -57,7 +65,7 @@ function paceOf(waiting: Waiting): { readonly ms: number; readonly evidence: str
   const during = `over the last ${seconds(flow.windowMs)}`;
   if (flow.windowMs <= 0) return undefined;
   if (flow.key !== null && flow.key > 0) {
-    const name = key === '' ? `jobs without a key in queue ${queue}` : `key ${JSON.stringify(key)}`;
+    const name = key === '' ? `the empty key of queue ${queue}` : `key ${JSON.stringify(key)}`;
     const perSecond = (flow.key * 1_000) / flow.windowMs;
     return {
       ms: ((ahead + 1) * 1_000) / perSecond,

@@ -1,4 +1,4 @@
-import { PgQueueError } from '@pgqueue/core';
+import { neverMs, PgQueueError } from '@pgqueue/core';
 import type { Hold } from '@pgqueue/core';
 import type { Database } from '../database.ts';
 import type { WaitFacts } from '../queries/explain.ts';
@@ -93,7 +93,7 @@ export function waitReasons(job: JobSummary, facts: WaitFacts, answer?: LeaderAn
     reasons.push({ kind: 'delayed', until: runAfter, ms: facts.dueInMs, tries });
   }
   const isReady = job.position !== null;
-  if (facts.paused && !isReady) reasons.push({ kind: 'queue_paused', queue: job.queue });
+  if (facts.paused && !isReady) reasons.push({ kind: 'paused_queue', queue: job.queue });
   if (facts.leader === null && !isReady) reasons.push({ kind: 'no_leader' });
   if (job.status === 'pending') reasons.push(...policyReasons(job, facts, answer));
   const { pool, nodes, capable, slots, running, ready, itemsAhead } = facts;
@@ -101,7 +101,7 @@ export function waitReasons(job: JobSummary, facts: WaitFacts, answer?: LeaderAn
     const { task, payloadVersion } = job;
     reasons.push({ kind: 'no_capable_node', pool, task, payloadVersion, nodes });
   } else if (running >= slots || holdsBy(answer, 'no_free_slot')) {
-    reasons.push({ kind: 'no_free_slots', pool, slots, running, ready });
+    reasons.push({ kind: 'no_free_slot', pool, slots, running, ready });
   }
   if (isReady) reasons.push({ kind: 'ready', pool, itemsAhead });
   else if (facts.jobsAhead !== null) {
@@ -142,7 +142,8 @@ function policyReasons(
     ...answer.holds
       .filter((hold) => !told(hold))
       .map(({ gate, message, untilMs }): Reason => {
-        return { kind: 'held', gate, message, until: untilMs === null ? null : new Date(untilMs) };
+        const byTime = untilMs !== null && untilMs < neverMs;
+        return { kind: 'held', gate, message, until: byTime ? new Date(untilMs) : null };
       }),
   ];
 }

@@ -1,11 +1,11 @@
-import { unreachable } from '@pgqueue/core';
+import { readableRate, unreachable } from '@pgqueue/core';
 import type { Rate } from '@pgqueue/core';
 import { aheadMax } from '../queries/explain.ts';
 
 /** One thing that a job waits for, or that says what became of it. */
 export type Reason =
   | { readonly kind: 'delayed'; readonly until: Date | null; readonly ms: number; readonly tries: number }
-  | { readonly kind: 'queue_paused'; readonly queue: string }
+  | { readonly kind: 'paused_queue'; readonly queue: string }
   | { readonly kind: 'no_leader' }
   | {
       /** The leader did not answer: gates and order of its policy are missing from this explanation. */
@@ -45,7 +45,7 @@ export type Reason =
       readonly nodes: number;
     }
   | {
-      readonly kind: 'no_free_slots';
+      readonly kind: 'no_free_slot';
       readonly pool: string;
       readonly slots: number;
       readonly running: number;
@@ -78,7 +78,7 @@ export function reasonText(reason: Reason, age: Age): string {
   switch (reason.kind) {
     case 'delayed':
       return `delayed${afterTries(reason.tries)}: due in ${age(reason.ms)}, at ${at(reason.until)}`;
-    case 'queue_paused':
+    case 'paused_queue':
       return `queue ${reason.queue} is paused: "pgqueue queues resume ${reason.queue}"`;
     case 'no_leader':
       return 'no scheduler leads: start one with "pgqueue scheduler"';
@@ -89,19 +89,17 @@ export function reasonText(reason: Reason, age: Age): string {
     case 'held':
       return `held by ${reason.gate}: ${reason.message}${reason.until === null ? '' : `; that may change at ${at(reason.until)}`}`;
     case 'limit':
-      return `${reason.limit} of queue ${reason.queue}: ${reason.inFlight} of ${reason.max} in flight${reason.limit === 'concurrency' ? '' : ` for key ${JSON.stringify(reason.key)}`}`;
+      return limitText(reason);
     case 'rate':
       return `${reason.limit} of queue ${reason.queue} is ${rateText(reason.rate)}: only the leader knows whether it holds the job`;
     case 'no_capable_node':
-      return reason.nodes === 0
-        ? `no node lives in pool ${reason.pool}: start a worker`
-        : `none of the ${reason.nodes} live nodes of pool ${reason.pool} runs task ${reason.task} with payloads of version ${reason.payloadVersion}`;
-    case 'no_free_slots':
-      return `no free slots: ${reason.running} jobs run in the ${reason.slots} slots of pool ${reason.pool} that can take it, ${reason.ready} more are ready`;
+      return noCapableNodeText(reason);
+    case 'no_free_slot':
+      return noFreeSlotText(reason);
     case 'in_line':
       return inLineText(reason);
     case 'ready':
-      return `scheduled: the next free node of pool ${reason.pool} takes it, after ${reason.itemsAhead} others`;
+      return `scheduled: the next free node of pool ${reason.pool} takes it, after ${many(reason.itemsAhead, 'other')}`;
     case 'running':
     case 'node_silent':
     case 'cancel_asked':
@@ -119,12 +117,7 @@ export function reasonText(reason: Reason, age: Age): string {
 
 /** `100/s burst 10`, in the unit of time that makes the number readable. */
 export function rateText({ perSecond, burst }: Rate): string {
-  const [count, unit] =
-    perSecond >= 1
-      ? [perSecond, 's']
-      : perSecond * 60 >= 1
-        ? [perSecond * 60, 'm']
-        : [perSecond * 3_600, 'h'];
+  const { count, unit } = readableRate(perSecond);
   return `${Number(count.toPrecision(6))}/${unit} burst ${Number(burst.toPrecision(6))}`;
 }
 
@@ -148,9 +141,41 @@ function runningText(
 }
 
 function inLineText({ key, ahead, aheadInOrder }: Extract<Reason, { kind: 'in_line' }>): string {
-  const own = ahead >= aheadMax ? `${aheadMax} or more` : String(ahead);
+  const own = ahead >= aheadMax ? `${aheadMax} or more jobs` : many(ahead, 'job');
   const all = aheadInOrder === null ? '' : `; ${aheadInOrder} of all keys, as far as the scheduler looks`;
-  return `waits for its turn: ${own} jobs of key ${JSON.stringify(key)} come first${all}`;
+  return `waits for its turn: ${own} of ${keyText(key)} ${ahead === 1 ? 'comes' : 'come'} first${all}`;
+}
+
+type Incapable = Extract<Reason, { kind: 'no_capable_node' }>;
+
+function noCapableNodeText({ pool, task, payloadVersion, nodes }: Incapable): string {
+  if (nodes === 0) return `no node lives in pool ${pool}: start a worker`;
+  const none = nodes === 1 ? 'the one live node does not run' : `none of the ${nodes} live nodes runs`;
+  return `in pool ${pool}, ${none} task ${task} with payloads of version ${payloadVersion}`;
+}
+
+type Full = Extract<Reason, { kind: 'no_free_slot' }>;
+
+function noFreeSlotText({ pool, slots, running, ready }: Full): string {
+  const [run, are] = [running === 1 ? 'runs' : 'run', ready === 1 ? 'is' : 'are'];
+  const taken = `${many(running, 'job')} ${run} in the ${many(slots, 'slot')} of pool ${pool} that can take it`;
+  return `no free slot: ${taken}, ${ready} more ${are} ready`;
+}
+
+function limitText({ limit, queue, key, inFlight, max }: Extract<Reason, { kind: 'limit' }>): string {
+  const whose = limit === 'concurrency' ? '' : ` for ${keyText(key)}`;
+  const never = max === 0 ? '; nothing goes until that limit is raised' : '';
+  return `${limit} of queue ${queue}: ${inFlight} of ${max} in flight${whose}${never}`;
+}
+
+/** `key "acme"`, `the empty key`. */
+export function keyText(key: string): string {
+  return key === '' ? 'the empty key' : `key ${JSON.stringify(key)}`;
+}
+
+/** `1 job`, `2 jobs`. */
+function many(count: number, one: string): string {
+  return `${count} ${one}${count === 1 ? '' : 's'}`;
 }
 
 function afterTries(tries: number): string {

@@ -1,4 +1,5 @@
 import type { Candidate, Gate, Lane, Snapshot } from '@pgqueue/core';
+import { neverMs } from '@pgqueue/core';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { nextSlot } from '../cron-slots.ts';
@@ -111,7 +112,7 @@ describe('open during', () => {
   test('one that is over for ever says so', () => {
     const once = maintenanceWindow({ ...nightly, cron: '0 0 22 1 1 * 2026', mode: 'open_during' });
     expect(ask(once, at('2027-06-01T00:00Z'))).toMatchObject({
-      untilMs: null,
+      untilMs: neverMs,
       message: 'backup never opens again',
     });
   });

@@ -1,5 +1,5 @@
 import type { Gate, JobFacts, Verdict } from '@pgqueue/core';
-import { throwProblems } from '@pgqueue/core';
+import { neverMs, throwProblems } from '@pgqueue/core';
 import { latestSlot, nextSlot, scheduleProblems } from '../cron-slots.ts';
 
 /** When the window is, and what it closes or opens: see {@link maintenanceWindow}. */
@@ -68,7 +68,7 @@ export function maintenanceWindow(options: MaintenanceWindowOptions): Gate {
         why: (job) => {
           if (!isHeld(job)) return { message: 'it may go', untilMs: null };
           const { toMs } = at(nowMs);
-          return { message: `${name} ${sayStretch(mode, toMs, timezone)}`, untilMs: toMs };
+          return { message: `${name} ${sayStretch(mode, toMs, timezone)}`, untilMs: toMs ?? neverMs };
         },
         nextMs: () => (holds ? (asked?.toMs ?? null) : null),
       };

@@ -1,13 +1,14 @@
 import type { Json } from '../../job/job.ts';
 import type { Gate, OpenGate, Verdict } from '../gate.ts';
 import type { Written } from '../policy.ts';
+import { neverMs } from '../policy.ts';
 import type { Candidate, JobFacts, Rate, Snapshot } from '../snapshot.ts';
 import { own } from '../snapshot.ts';
 import type { Bucket, Buckets } from './buckets.ts';
 import { charge, forgettable, fullBucket, levelAt, present, readyMs, savedBuckets } from './buckets.ts';
 import type { Costs } from './group.ts';
 import { oneJob } from './group.ts';
-import { sayError, sayMs, sayNumber } from './words.ts';
+import { sayError, sayMs, sayNumber, sayRate } from './words.ts';
 
 /** What makes a rate limit, for one plan. */
 export interface BucketRules {
@@ -158,7 +159,7 @@ export function openBuckets(made: BucketRules, nowMs: number, before: Buckets): 
     why: (job) => {
       try {
         const short = findShort(open, job);
-        return { message: explain(open, job, short), untilMs: short?.readyMs ?? null };
+        return { message: explain(open, job, short), untilMs: endOf(rules, short) };
       } catch (error) {
         return { message: sayError(error), untilMs: null };
       }
@@ -166,6 +167,12 @@ export function openBuckets(made: BucketRules, nowMs: number, before: Buckets): 
     nextMs: () => nextMs(open),
     state: () => stateOf(open),
   };
+}
+
+/** A burst that is too small stays so, unless the rules have their own reason for it. */
+function endOf({ explain: ownReason }: BucketRules, short: Short | undefined): number | null {
+  if (short === undefined) return null;
+  return short.readyMs ?? (ownReason === undefined ? neverMs : null);
 }
 
 /** @throws {Error} what the rules throw */
@@ -268,9 +275,9 @@ function explain({ rules, nowMs }: Open, job: Candidate, short: Short | undefine
   if (rules.explain !== undefined) return rules.explain();
   const { value, name, amount, left, rate, readyMs: atMs } = short;
   const what = name === '' ? '' : ` ${name}`;
-  const limit = `${sayNumber(rate.perSecond)}${what} a second with a burst of ${sayNumber(rate.burst)}`;
+  const limit = `${sayRate(rate.perSecond, what)} with a burst of ${sayNumber(rate.burst)}`;
   const numbers = `${rules.label(job, value)} is at its rate of ${limit}: ${sayNumber(Math.max(0, left))} left`;
   const takes = amount === 1 && name === '' ? '' : `, this job takes ${sayNumber(amount)}`;
-  if (amount > rate.burst) return `${numbers}${takes}, so it can't go with this burst`;
+  if (amount > rate.burst) return `${numbers}${takes}, so it never goes until that burst is raised`;
   return `${numbers}${takes}${atMs === null ? '' : `; enough in ${sayMs(Math.max(0, atMs - nowMs))}`}`;
 }

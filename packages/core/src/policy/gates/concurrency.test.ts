@@ -3,6 +3,7 @@ import { aJob, anItem, aSnapshot, lanesOf } from '../../testing/snapshots.ts';
 import { policy } from '../compose.ts';
 import type { Gate } from '../gate.ts';
 import { fifo } from '../orders/ranked.ts';
+import { neverMs } from '../policy.ts';
 import type { Candidate, InFlight, Lane } from '../snapshot.ts';
 import { concurrency } from './concurrency.ts';
 
@@ -107,7 +108,7 @@ describe('a cost', () => {
 
   test('above the limit never goes, and says so', () => {
     expect(plan(memory, [ofMb(11, 0)]).held['job0']).toBe(
-      "memory: memory has 0 of 10 in flight; this job takes 11, so it can't go at this limit (null)",
+      `memory: memory has 0 of 10 in flight; this job takes 11, so it never goes until that limit is raised (${neverMs})`,
     );
   });
 

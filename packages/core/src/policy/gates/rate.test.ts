@@ -5,6 +5,7 @@ import type { Gate } from '../gate.ts';
 import { fifo } from '../orders/ranked.ts';
 import type { Plan } from '../plan.ts';
 import type { PolicyState } from '../policy.ts';
+import { neverMs } from '../policy.ts';
 import type { Candidate, Snapshot } from '../snapshot.ts';
 import { rate } from './rate.ts';
 
@@ -187,8 +188,8 @@ describe('costs', () => {
       {
         gate: 'api',
         message:
-          "api is at its rate of 10 a second with a burst of 4: 4 left, this job takes 5, so it can't go with this burst",
-        untilMs: null,
+          'api is at its rate of 10 a second with a burst of 4: 4 left, this job takes 5, so it never goes until that burst is raised',
+        untilMs: neverMs,
       },
     ]);
   });

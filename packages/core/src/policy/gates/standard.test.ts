@@ -4,6 +4,7 @@ import { aJob, anItem, aSnapshot, lanesOf, nowMs } from '../../testing/snapshots
 import { policy } from '../compose.ts';
 import { fifo } from '../orders/ranked.ts';
 import type { PolicyState } from '../policy.ts';
+import { neverMs } from '../policy.ts';
 import type { JobFacts, QueueSeen, Snapshot } from '../snapshot.ts';
 import { defaultQueue } from '../snapshot.ts';
 
@@ -59,7 +60,10 @@ describe('the settings of a queue', () => {
     ]);
     const none = aJob({ seq: 1, queue: 'mail' });
     expect(why(seen({ keyConcurrency: 0 }), none)).toMatchObject([
-      { message: 'key "" of queue mail has 0 of 0 in flight' },
+      {
+        message: 'the empty key of queue mail has 0 of 0 in flight; nothing goes until that limit is raised',
+        untilMs: neverMs,
+      },
     ]);
   });
 

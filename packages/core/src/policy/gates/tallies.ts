@@ -1,6 +1,7 @@
 import type { OpenGate, Verdict } from '../gate.ts';
 import type { Candidate, JobFacts, Snapshot } from '../snapshot.ts';
 import type { Costs, Limit } from './group.ts';
+import { neverMs } from '../policy.ts';
 import { limitFor, oneJob } from './group.ts';
 import { sayError, sayNumber } from './words.ts';
 
@@ -88,7 +89,9 @@ export function openTallies(
     },
     why: (job) => {
       try {
-        return { message: explain(tallies, job, findOver(tallies, job, false)), untilMs: null };
+        const over = findOver(tallies, job, false);
+        const untilMs = over !== undefined && isNever(over) ? neverMs : null;
+        return { message: explain(tallies, job, over), untilMs };
       } catch (error) {
         return { message: sayError(error), untilMs: null };
       }
@@ -202,6 +205,11 @@ function findOver(tallies: Tallies, job: Candidate, member: boolean): Over | und
   return undefined;
 }
 
+/** Also with nothing in flight it would not fit. */
+function isNever({ amount, limit }: Over): boolean {
+  return amount > limit + limit * slack;
+}
+
 function explain(tallies: Tallies, job: Candidate, over: Over | undefined): string {
   if (over === undefined) return 'it may go';
   const { value, name, amount, used, limit } = over;
@@ -210,13 +218,14 @@ function explain(tallies: Tallies, job: Candidate, over: Over | undefined): stri
   const numbers = `${label} has ${sayNumber(used)} of ${sayNumber(limit)}${what} in flight`;
   const unknown = amountOf(tallies.unknown, name);
   const plain = amount === 1 && name === '';
-  const never = amount > limit + limit * slack && !(plain && limit === 0);
+  const never = isNever(over);
   const notes = [
-    ...(never
-      ? [`this job takes ${sayNumber(amount)}, so it can't go at this limit`]
-      : plain
-        ? []
-        : [`this job takes ${sayNumber(amount)}`]),
+    ...(plain && never ? ['nothing goes until that limit is raised'] : []),
+    ...(plain
+      ? []
+      : [
+          `this job takes ${sayNumber(amount)}${never ? ', so it never goes until that limit is raised' : ''}`,
+        ]),
     ...(unknown > 0 ? [`${sayNumber(unknown)} of it for jobs whose value could not be told`] : []),
     ...(tallies.allFull || tallies.full.has(value)
       ? ['there is a job in flight whose cost could not be told']

@@ -3,6 +3,32 @@ export function sayNumber(value: number): string {
   return String(Number.isInteger(value) ? value : Number(value.toFixed(2)));
 }
 
+/** A rate in the unit of time in which it is a number that people read at once. */
+export interface ReadableRate {
+  readonly count: number;
+  readonly unit: 's' | 'm' | 'h' | 'd';
+}
+
+const rateUnits = [
+  { unit: 's', seconds: 1 },
+  { unit: 'm', seconds: 60 },
+  { unit: 'h', seconds: 3_600 },
+  { unit: 'd', seconds: 86_400 },
+] as const;
+
+/** The shortest unit in which it is at least one, with three decimals at most if there is such a unit: `5/m`, not `0.0833/s`. */
+export function readableRate(perSecond: number): ReadableRate {
+  const all = rateUnits.map(({ unit, seconds }) => ({
+    unit,
+    count: Number((perSecond * seconds).toPrecision(9)),
+  }));
+  const fair = all.filter(({ count }) => count >= 1);
+  return (
+    fair.find(({ count }) => Math.abs(count * 1_000 - Math.round(count * 1_000)) < 1e-6 * count * 1_000) ??
+    fair[0] ?? { unit: 'd', count: perSecond * 86_400 }
+  );
+}
+
 const units = [
   { name: 'ms', ms: 1, upToMs: 1_000 },
   { name: 's', ms: 1_000, upToMs: 120_000 },
@@ -18,16 +44,25 @@ export function sayMs(ms: number): string {
   return `${unit.ms === 1 ? Math.ceil(ms) : count} ${unit.name}`;
 }
 
+const inWords = { s: 'a second', m: 'a minute', h: 'an hour', d: 'a day' } as const;
+
+/** `5 a minute`, or with what is counted: `5 tokens a minute`. */
+export function sayRate(perSecond: number, what: string): string {
+  const { count, unit } = readableRate(perSecond);
+  const number = count >= 0.01 ? sayNumber(count) : String(Number(count.toPrecision(2)));
+  return `${number}${what} ${inWords[unit]}`;
+}
+
 /** A moment, to the second: `2027-03-28 01:00:00 UTC`. */
 export function sayTime(ms: number): string {
   if (!(Math.abs(ms) <= 8.64e15)) return 'an unknown time';
   return `${new Date(ms).toISOString().slice(0, 19).replace('T', ' ')} UTC`;
 }
 
-/** `tenant acme`; where a gate tells no jobs apart, its name alone. */
+/** `tenant acme`, `the empty key`; where a gate tells no jobs apart, its name alone. */
 export function sayGroup(name: string, value: string | undefined): string {
   if (value === undefined) return name;
-  return `${name} ${value === '' ? '""' : value}`;
+  return value === '' ? `the empty ${name}` : `${name} ${value}`;
 }
 
 /** What a user's function threw. */
