@@ -28,6 +28,9 @@ const timed = [
   'test/integration/limits-rate.test.ts',
 ];
 
+/** They bring servers of their own, and stop, kill and replace them under whole systems of processes. */
+const failover = ['test/integration/failover-*.test.ts'];
+
 export default defineConfig({
   test: {
     maxWorkers: 2,
@@ -41,7 +44,9 @@ export default defineConfig({
         test: {
           ...common,
           name: 'repo',
-          include: ['tidy', 'types', 'proofs', 'security'].map((folder) => `test/${folder}/**/*.test.ts`),
+          include: ['tidy', 'types', 'proofs', 'security', 'chaos'].map(
+            (folder) => `test/${folder}/**/*.test.ts`,
+          ),
           testTimeout: 60_000,
         },
       },
@@ -51,7 +56,7 @@ export default defineConfig({
           ...common,
           name: 'database',
           include: ['test/integration/**/*.test.ts', 'test/docs/**/*.test.ts'],
-          exclude: timed,
+          exclude: [...timed, ...failover],
           globalSetup: ['test/support/global-setup.ts'],
           testTimeout: 30_000,
         },
@@ -66,6 +71,17 @@ export default defineConfig({
           testTimeout: 30_000,
           fileParallelism: false,
           sequence: { groupOrder: 1 },
+        },
+      },
+      {
+        ...shared,
+        test: {
+          ...common,
+          name: 'failover',
+          include: failover,
+          testTimeout: 60_000,
+          hookTimeout: 120_000,
+          sequence: { groupOrder: 2 },
         },
       },
       {

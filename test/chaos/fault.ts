@@ -32,6 +32,11 @@ export interface FaultMaker {
    * `server`: the database; `scheduler`, `worker`, `network`, `pooler`: some of those.
    */
   readonly takes: readonly ('server' | 'scheduler' | 'worker' | 'network' | 'pooler')[];
+  /**
+   * What a checker must excuse because of it. `recent-commits`: what committed asynchronously (claims, batches) less than a second
+   * before may be gone; `shipped-commits`: anything may be gone that was not shipped; `clock`: the database's clock jumps.
+   */
+  readonly spoils?: readonly ('recent-commits' | 'shipped-commits' | 'clock')[];
   /** Why it can't be made here (a program is missing); undefined: it can. */
   readonly missing?: string;
   /** `random`: 0 to 1, from the seed; all that the fault chooses comes from it. */

@@ -1,0 +1,119 @@
+// Jobs whose handlers began more than once: each time again has to have a reason that others have seen.
+import type { JobTrace, LeaseTrace, NodeTrace, Traces } from './traces.ts';
+
+/** Why a handler began again under another lease. The first two are no duplicates: the attempt before had ended. */
+export type Reason =
+  | 'settled'
+  | 'released'
+  | 'expired'
+  | 'reset'
+  | 'node_ended'
+  | 'node_silent'
+  | 'database_crash'
+  | 'clock';
+
+export interface Duplicates {
+  /** Further starts by reason; those that followed a retry, a snooze or a release are not in it. */
+  readonly explained: Readonly<Record<string, number>>;
+  readonly unexplained: readonly string[];
+}
+
+/** Commits that did not wait for the disk reach it within three times wal_writer_delay (0.2 s); the rest is for slow machines. */
+const unflushedMs = 1_500;
+
+export function duplicatesOf(traces: Traces): Duplicates {
+  const explained: Record<string, number> = {};
+  const unexplained: string[] = [];
+  for (const job of traces.jobs.values()) {
+    const runs = runsOf(job);
+    runs.forEach(({ lease, at }, index) => {
+      const before = runs[index - 1];
+      if (before === undefined) return;
+      const reason = reasonFor(traces, before.lease, lease);
+      if (reason === undefined) {
+        unexplained.push(
+          `${job.id}: began under ${before.lease.token} on ${before.lease.node} and, ${Math.round(at - before.at)} ms later, under ${lease.token} on ${lease.node}`,
+        );
+      } else if (reason !== 'settled' && reason !== 'released')
+        explained[reason] = (explained[reason] ?? 0) + 1;
+    });
+  }
+  return { explained, unexplained };
+}
+
+interface Run {
+  readonly lease: LeaseTrace;
+  readonly at: number;
+}
+
+function runsOf({ leases }: JobTrace): readonly Run[] {
+  if (leases.size < 2 && [...leases.values()].every(({ starts }) => starts.length < 2)) return [];
+  return [...leases.values()]
+    .flatMap((lease) => lease.starts.map((at) => ({ lease, at })))
+    .toSorted((a, b) => a.lease.claim.to - b.lease.claim.to || a.at - b.at);
+}
+
+/** Undefined: nothing that anybody saw explains it. Times are taken such that no possible reason is overlooked. */
+function reasonFor(traces: Traces, lease: LeaseTrace, next: LeaseTrace): Reason | undefined {
+  if (lease.token === next.token) return undefined;
+  const spoiled = (what: string, from: number): boolean =>
+    traces.spoils.some((spoil) => spoil.what === what && spoil.to >= from && spoil.from <= next.claim.to);
+  const endedBefore = lease.settles.some(
+    ({ verdict, outcome, to }) => terminal(verdict, outcome) && to < next.claim.from,
+  );
+  // what is settled is on the disk: only a failover to a server that was behind takes it back
+  if (endedBefore) return spoiled('shipped-commits', lease.claim.from) ? 'database_crash' : undefined;
+  if (lease.settles.some((settle) => mayContinue(settle) && settle.from <= next.claim.to)) return 'settled';
+  const node = traces.nodes.get(lease.node);
+  const between = (times: readonly number[] = []): boolean =>
+    times.some((at) => at >= lease.claim.from && at <= next.claim.to);
+  if (lease.released.some(({ from }) => from <= next.claim.to) || between(node?.left)) return 'released';
+  if (between(node?.resets)) return 'reset';
+  if (between(node?.ended)) return 'node_ended';
+  if (next.claim.to >= endOf(lease)) return 'expired';
+  if (wasSilent(node, { lease, next, lostAfterMs: traces.facts.lostAfterMs })) return 'node_silent';
+  const crashed = traces.spoils.some(
+    ({ what, from, to }) =>
+      what === 'recent-commits' &&
+      lease.claim.to >= from - unflushedMs &&
+      lease.claim.from <= to &&
+      from <= next.claim.to,
+  );
+  if (crashed || spoiled('shipped-commits', lease.claim.from)) return 'database_crash';
+  return spoiled('clock', lease.claim.from) ? 'clock' : undefined;
+}
+
+function terminal(verdict: string, outcome: string): boolean {
+  if (verdict === 'repeated') return outcome === 'done' || outcome === 'cancelled' || outcome === 'dead';
+  return verdict === 'done' || verdict === 'cancelled' || verdict === 'dead';
+}
+
+/** A retry or a snooze that was accepted, or that may have been. */
+function mayContinue({ outcome, verdict, unknown }: LeaseTrace['settles'][number]): boolean {
+  if (outcome !== 'retry' && outcome !== 'snooze') return false;
+  return unknown || verdict === 'retry' || verdict === 'snooze' || verdict === 'repeated';
+}
+
+/** The earliest moment at which the lease can have run out: the last extension that was granted counts, also where it is shorter. */
+function endOf({ claim, leaseMs, extended }: LeaseTrace): number {
+  const last = extended.at(-1);
+  return last === undefined ? claim.from + leaseMs : last.from + last.ms;
+}
+
+/** Whether the node's answered heartbeats left a gap in which it could be declared lost, between the two claims. */
+function wasSilent(
+  node: NodeTrace | undefined,
+  {
+    lease,
+    next,
+    lostAfterMs,
+  }: { readonly lease: LeaseTrace; readonly next: LeaseTrace; readonly lostAfterMs: number },
+): boolean {
+  const beats = (node?.beats ?? []).filter((at) => at <= next.claim.to);
+  return beats.some((at, index) => {
+    const following = beats[index + 1] ?? Infinity;
+    return (
+      following >= lease.claim.from && following - at >= lostAfterMs && at + lostAfterMs <= next.claim.to
+    );
+  });
+}
