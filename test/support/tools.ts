@@ -2,9 +2,16 @@ import { spawnSync } from 'node:child_process';
 
 const probes = {
   psql: ['psql', '--version'],
+  openssl: ['openssl', 'version'],
   pgbouncer: ['/usr/sbin/pgbouncer', '--version'],
   // Debian's own Python, which has python3-psycopg2; another one in PATH has not
   psycopg2: ['/usr/bin/python3', '-c', 'import psycopg2.extras'],
+  // the server's programs that replication needs; the embedded one has them not
+  replication: ['/usr/lib/postgresql/15/bin/pg_basebackup', '--version'],
+  patroni: ['patroni', '--version'],
+  etcd: ['etcd', '--version'],
+  faketime: ['sh', '-c', 'ls /usr/lib/*/faketime/libfaketime.so.1'],
+  git: ['git', '--version'],
 } as const;
 
 /** A program of the system that some tests use, beside Node and PostgreSQL. */
