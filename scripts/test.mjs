@@ -35,8 +35,8 @@ function plan(containers) {
     plain,
     ...majors.map((major, index) => ({
       title: `database, PostgreSQL ${major}`,
-      // what is packed does not depend on the server, and time is measured on one: once is enough
-      projects: index === 0 ? ['database', 'packed', 'timed'] : ['database'],
+      // what is packed does not depend on the server, time is measured on one, and failovers bring their own: once is enough
+      projects: index === 0 ? ['database', 'packed', 'timed', 'failover'] : ['database'],
       env: { PGQUEUE_TEST_MAJOR: major },
     })),
   ];

@@ -24,7 +24,10 @@ export interface ActorOptions {
   readonly execArgv?: readonly string[];
 }
 
-export async function startActor(kind: 'scheduler' | 'worker', options: ActorOptions): Promise<Actor> {
+export async function startActor(
+  kind: 'scheduler' | 'worker' | 'producer',
+  options: ActorOptions,
+): Promise<Actor> {
   const { url, name, env = {} } = options;
   const {
     file = new URL(`actors/${kind}.ts`, import.meta.url),

@@ -1,0 +1,86 @@
+import { migrate } from '@pgqueue/postgres';
+import { createProducer } from '@pgqueue/producer';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { now } from '../support/servers/actors/config.ts';
+import { long } from '../support/servers/actors/tasks.ts';
+import type { Base } from '../support/servers/machine.ts';
+import { createBase } from '../support/servers/machine.ts';
+import type { Pair } from '../support/servers/pair.ts';
+import { startPair } from '../support/servers/pair.ts';
+import type { System } from '../support/servers/system.ts';
+import { startSystem } from '../support/servers/system.ts';
+import { lacks } from '../support/tools.ts';
+import { until } from '../support/until.ts';
+
+const missing = lacks('replication');
+/** A job of two hours, scaled down: so long it takes, through everything that happens here. */
+const longMs = Number(process.env['PGQUEUE_LONG_JOB_MS'] ?? 12_000);
+const leaseMs = 6_000;
+
+let base: Base;
+let pair: Pair;
+let system: System;
+
+beforeAll(async () => {
+  if (missing) return;
+  base = createBase();
+  const prepare = (url: string): Promise<unknown> => migrate({ connectionString: url });
+  pair = await startPair({ base, synchronous: true, prepare });
+  system = await startSystem({ url: pair.address.url, directUrl: pair.directUrl });
+}, 120_000);
+
+afterAll(async () => {
+  if (missing) return;
+  await system.stop();
+  await pair.stop();
+  await base.remove();
+});
+
+async function enqueueLong(): Promise<string> {
+  const producer = createProducer({ connectionString: pair.address.url });
+  try {
+    return (await producer.enqueue(long, { ms: longMs, leaseMs }, { timeout: `${leaseMs}ms` })).id;
+  } finally {
+    await producer.close();
+  }
+}
+
+async function leader(): Promise<string> {
+  const [row] = await pair.primary.query<{ leader: string }>('select leader from pgqueue.scheduler_lease');
+  return ['leader', 'standby'].find((name) => row?.leader.startsWith(name) === true) ?? 'nobody';
+}
+
+describe.skipIf(missing)('synchronous replication, under load', () => {
+  test('three restarts of the primary, a new leader and a failover: nothing lost, a long job runs once', async () => {
+    const job = await enqueueLong();
+    const starts = (): number => system.witnessed('long').filter(({ what }) => what === 'start').length;
+    await until('the long job to start', () => starts() > 0, 20_000);
+    const recoveryMs: Record<string, number> = {};
+
+    for (const how of ['immediate', 'kill', 'fast'] as const) {
+      await (how === 'kill' ? pair.primary.kill() : pair.primary.stop(how));
+      await pair.primary.start();
+      recoveryMs[how] = await system.goesOn(now(), 10_000);
+    }
+
+    const killed = await leader();
+    system.actors.get(killed)?.signal('SIGKILL');
+    recoveryMs['leader-kill'] = await system.goesOn(now(), 10_000);
+
+    const failedMs = now();
+    await pair.failOver();
+    recoveryMs['failover'] = await system.goesOn(failedMs, 20_000);
+
+    await system.finish(longMs + 30_000);
+    const { acknowledged, ...verdict } = await system.judge();
+    console.log(JSON.stringify({ acknowledged, recoveryMs }));
+    expect(acknowledged).toBeGreaterThan(100);
+    expect(verdict).toMatchObject({ lost: [], twice: [], dead: 0, died: [`${killed}: SIGKILL`] });
+    const lines = system.witnessed('long').map(({ what, id }) => `${what} ${id}`);
+    expect(lines).toEqual([`start ${job}`, `end ${job}`]);
+    const ended = await pair.standby.query(
+      `select outcome, tries, crashes from pgqueue.history where id = '${job}'`,
+    );
+    expect(ended).toEqual([{ outcome: 'done', tries: 0, crashes: 0 }]);
+  }, 120_000);
+});

@@ -1,0 +1,38 @@
+/** What the test tells its processes: one JSON value in the environment, PGQUEUE_SYSTEM. */
+export interface SystemConfig {
+  /** Where witnesses and producers write their lines. */
+  readonly folder: string;
+  /** Producers: jobs a second. */
+  readonly perSecond: number;
+  /** False behind PgBouncer. */
+  readonly listen: boolean;
+  readonly schedulerLeaseMs: number;
+  readonly heartbeatMs: number;
+  readonly lostAfterMs: number;
+}
+
+export function systemConfig(): SystemConfig {
+  return JSON.parse(process.env['PGQUEUE_SYSTEM'] ?? '{}') as SystemConfig;
+}
+
+/** Of this process. */
+export const actorName: string = process.env['PGQUEUE_TEST_NAME'] ?? 'actor';
+
+/** Unix milliseconds by which lines of several processes are compared. */
+export const now = (): number => performance.timeOrigin + performance.now();
+
+/** A producer's line: a job whose enqueue was acknowledged. `askedMs`: when it was first tried. */
+export interface Acknowledged {
+  readonly id: string;
+  readonly askedMs: number;
+  readonly atMs: number;
+}
+
+/** A handler's line: it began, or came to its end. */
+export interface Witnessed {
+  readonly what: 'start' | 'end';
+  readonly id: string;
+  readonly task: string;
+  readonly node: string;
+  readonly atMs: number;
+}

@@ -1,0 +1,122 @@
+// The whole system as processes: a producer, two schedulers, two workers; and what became of the jobs that it acknowledged.
+import { mkdtempSync } from 'node:fs';
+import { rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { Actor } from '../actors.ts';
+import { startActor } from '../actors.ts';
+import { until } from '../until.ts';
+import type { SystemConfig } from './actors/config.ts';
+import type { Record, Verdict } from './record.ts';
+import { judge, openRecord } from './record.ts';
+import { ask } from './server.ts';
+
+export type Role = 'producer' | 'scheduler' | 'worker';
+
+export interface SystemOptions {
+  /** What the processes connect to. */
+  readonly url: string;
+  /** A direct way to the database, for the judge; asked anew each time, since failovers change it. */
+  readonly directUrl?: () => string;
+  readonly config?: Partial<SystemConfig>;
+  /** By name, what a process gets in its environment. */
+  readonly env?: Readonly<{ [name: string]: Readonly<{ [variable: string]: string }> }>;
+}
+
+/** Where a process's program is, and how Node runs it: another version's, for a rolling upgrade. */
+export interface Program {
+  readonly file: URL;
+  readonly execArgv?: readonly string[];
+}
+
+export interface System extends Record {
+  readonly actors: ReadonlyMap<string, Actor>;
+  readonly add: (role: Role, name: string, from?: Program) => Promise<Actor>;
+  /** Stops it in order. */
+  readonly remove: (name: string) => Promise<void>;
+  /** Producers stop; resolves when no job is left in QUEUE. */
+  readonly finish: (timeoutMs?: number) => Promise<void>;
+  /** After `finish`; `died`: processes that ended without being told to. */
+  readonly judge: () => Promise<Verdict & { readonly died: readonly string[] }>;
+  readonly stop: () => Promise<void>;
+}
+
+const defaults: Omit<SystemConfig, 'folder'> = {
+  perSecond: 100,
+  listen: true,
+  schedulerLeaseMs: 2_000,
+  heartbeatMs: 500,
+  lostAfterMs: 3_000,
+};
+
+/** Without processes; see {@link startSystem}. */
+export function createSystem(options: SystemOptions): System {
+  const { url, directUrl = () => url } = options;
+  const folder = mkdtempSync(join(tmpdir(), 'pgqueue-system-'));
+  const config: SystemConfig = { ...defaults, ...options.config, folder };
+  const record = openRecord(folder);
+  const actors = new Map<string, Actor>();
+  const died: string[] = [];
+  const leaving = new Set<string>();
+
+  const add: System['add'] = async (role, name, from = programOf(role)) => {
+    const env = { PGQUEUE_SYSTEM: JSON.stringify(config), ...options.env?.[name] };
+    const actor = await startActor(role, { url, name, env, ...from });
+    actor.process.once('exit', (code, signal) => {
+      if (!leaving.has(name)) died.push(`${name}: ${signal ?? code}`);
+    });
+    actors.set(name, actor);
+    leaving.delete(name);
+    return actor;
+  };
+  const remove = async (name: string): Promise<void> => {
+    leaving.add(name);
+    await actors.get(name)?.stop();
+    actors.delete(name);
+  };
+
+  return {
+    ...record,
+    actors,
+    add,
+    remove,
+    finish: async (timeoutMs = 30_000) => {
+      await finishProducers(actors, timeoutMs);
+      const open = (): Promise<readonly unknown[]> => ask(directUrl(), 'select from pgqueue.queue limit 1');
+      await until('every job to end', async () => (await open().catch(() => [{}])).length === 0, timeoutMs);
+    },
+    judge: async () => ({ ...(await judge(directUrl(), record)), died }),
+    stop: async () => {
+      await Promise.all([...actors.keys()].map(remove));
+      await rm(folder, { recursive: true, force: true });
+    },
+  };
+}
+
+function programOf(role: Role): Program {
+  return { file: new URL(`actors/${role}.ts`, import.meta.url) };
+}
+
+async function finishProducers(actors: ReadonlyMap<string, Actor>, timeoutMs: number): Promise<void> {
+  for (const [name, { tell, heard }] of actors) {
+    if (!name.startsWith('producer')) continue;
+    tell('finish');
+    await until(`${name} to finish`, () => heard.some(({ type }) => type === 'finished'), timeoutMs);
+  }
+}
+
+/** A producer, a leader, its standby, two workers. */
+export async function startSystem(options: SystemOptions): Promise<System> {
+  const system = createSystem(options);
+  try {
+    await Promise.all([
+      ...['leader', 'standby'].map((name) => system.add('scheduler', name)),
+      ...['node-1', 'node-2'].map((name) => system.add('worker', name)),
+      system.add('producer', 'producer'),
+    ]);
+    return system;
+  } catch (error) {
+    await system.stop();
+    throw error;
+  }
+}
