@@ -26,7 +26,8 @@ const row = (key: string, seq: number | null, over: Partial<LaneRow> = {}): Lane
 const shown = (view: View) =>
   view
     .lanes()
-    .map(({ key, jobs, more, fresh }) => `${key}:${jobs.length}${more ? '+' : ''}${fresh ? '' : ' old'}`);
+    .map(({ key, jobs, more, fresh }) => `${key}:${jobs.length}${more ? '+' : ''}${fresh ? '' : ' old'}`)
+    .toSorted();
 const none = { lanes: [], rows: 100 };
 
 test('lanes that fit into a page are all there is', () => {
@@ -51,7 +52,7 @@ test('beyond a page, the others stay as they were read, and the page moves on', 
     created: { fromMs: 800, toMs: 2_200 },
   });
   view.see([row('e', 5), row('a', null), row('b', 6, { paged: false })], { keys: 2, nowMs: 0 });
-  expect(shown(view)).toEqual(['c:1 old', 'd:1 old', 'e:1', 'b:1']);
+  expect(shown(view)).toEqual(['b:1', 'c:1 old', 'd:1 old', 'e:1']);
 });
 
 test('a lane is read out of turn when its known jobs are used up, when a job was refused, or when a plan asks', () => {

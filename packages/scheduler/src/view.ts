@@ -1,13 +1,10 @@
-import type { Candidate, Lane } from '@pgqueue/core';
+import type { Lane } from '@pgqueue/core';
 import { laneName } from '@pgqueue/core';
 import type { LaneId, LaneRow, TickInput } from '@pgqueue/postgres';
+import type { KnownJob } from './known-jobs.ts';
+import { toJobs } from './known-jobs.ts';
 import type { Refusals } from './refusals.ts';
 import { createRefusals } from './refusals.ts';
-
-/** A waiting job as it was read. */
-export interface KnownJob extends Candidate {
-  readonly rowVersion: string;
-}
 
 /**
  * The waiting jobs that a leader knows: the first few of every lane. Each tick reads one page of lanes; as long as they fit into it,
@@ -43,6 +40,8 @@ interface Known extends LaneId {
   readonly skipped: boolean;
   readonly retryDueMs: number | null;
   readonly lane: Lane;
+  /** Where it is in the list of all. */
+  at: number;
 }
 
 /** Lanes that are remembered at most; those read longest ago go first, and come back with their page. */
@@ -60,6 +59,10 @@ const start: LaneId = { queue: '', key: '' };
 /** What is known, and what is to be read out of turn. */
 interface Memory {
   readonly known: Map<string, Known>;
+  /** The same, in no particular order: snapshots get a copy of it. */
+  list: Lane[];
+  /** Names of those that were read by the last tick. */
+  readonly fresh: Set<string>;
   readonly byId: Map<string, KnownJob>;
   /** By lane name: how many of its jobs. */
   readonly wanted: Map<string, number>;
@@ -77,6 +80,8 @@ interface Memory {
 export function createView(): View {
   const memory: Memory = {
     known: new Map(),
+    list: [],
+    fresh: new Set(),
     byId: new Map(),
     wanted: new Map(),
     deep: new Map(),
@@ -100,7 +105,7 @@ export function createView(): View {
     see: (rows, page) => see(memory, rows, page),
     leftOut: (id) => memory.leftOut.has(id),
     discovering: () => memory.discovering,
-    lanes: () => [...known.values()].map(({ lane }) => lane),
+    lanes: () => [...memory.list],
     find: (id) => byId.get(id),
     wrote: (planned, written) => {
       for (const [name, left] of leave(memory, planned, written)) settle(memory, name, left);
@@ -112,21 +117,38 @@ export function createView(): View {
       }
     },
     reset: () => {
-      for (const map of [known, byId, wanted, deep]) map.clear();
+      for (const map of [known, byId, wanted, deep, memory.fresh]) map.clear();
+      memory.list = [];
       memory.refusals.reset();
       [memory.after, memory.whole, memory.discovering, memory.probedMs] = [start, true, true, null];
     },
   };
 }
 
-function forget({ known, byId }: Memory, name: string): void {
-  for (const { id } of known.get(name)?.jobs ?? []) byId.delete(id);
+function forget({ known, byId, list, fresh }: Memory, name: string): void {
+  const entry = known.get(name);
+  if (entry === undefined) return;
+  for (const { id } of entry.jobs) byId.delete(id);
   known.delete(name);
+  fresh.delete(name);
+  const last = list.pop();
+  if (last === undefined || entry.at === list.length) return;
+  // the last one takes its place
+  list[entry.at] = last;
+  const moved = known.get(laneName(last));
+  if (moved !== undefined) moved.at = entry.at;
 }
 
-function put({ known, byId }: Memory, entry: Omit<Known, 'lane'>, fresh: boolean): void {
+function put(memory: Memory, entry: Omit<Known, 'lane' | 'at'>, isFresh: boolean): void {
+  const { known, byId, list, fresh } = memory;
   const { queue, key, jobs, more, skipped, retryDueMs } = entry;
-  known.set(laneName(entry), { ...entry, lane: { queue, key, jobs, more, skipped, retryDueMs, fresh } });
+  const name = laneName(entry);
+  const lane: Lane = { queue, key, jobs, more, skipped, retryDueMs, fresh: isFresh };
+  const at = known.get(name)?.at ?? list.length;
+  known.set(name, { queue, key, jobs, more, skipped, retryDueMs, lane, at });
+  list[at] = lane;
+  if (isFresh) fresh.add(name);
+  else fresh.delete(name);
   for (const job of jobs) byId.set(job.id, job);
 }
 
@@ -165,9 +187,11 @@ function see(
   memory.whole = paged.length < keys;
   const unknown = paged.filter(([row]) => row !== undefined && !known.has(laneName(row))).length;
   memory.discovering = memory.whole || unknown * 4 > paged.length;
-  for (const [name, entry] of known) {
-    if (lanes.has(name) || memory.whole) forget(memory, name);
-    else if (entry.lane.fresh) put(memory, entry, false);
+  const before = memory.whole ? [...known.keys()] : [...lanes.keys(), ...memory.fresh];
+  for (const name of before) {
+    const entry = known.get(name);
+    if (memory.whole || lanes.has(name)) forget(memory, name);
+    else if (entry !== undefined) put(memory, entry, false);
   }
   for (const laneRows of lanes.values()) {
     const [first] = laneRows;
@@ -246,31 +270,4 @@ function settle(memory: Memory, name: string, left: Left): void {
   if (depth === undefined || usedUp || left.jobs * 4 > depth) return;
   if (depth <= 2 * depthMin) deep.delete(name);
   else deep.set(name, Math.floor(depth / 2));
-}
-
-/** Once each: the first jobs of a lane may have come up to those that were looked at behind them. */
-function toJobs(rows: readonly LaneRow[]): readonly KnownJob[] {
-  const jobs = rows.flatMap(toJob);
-  return rows.some(({ ahead }) => ahead) ? [...new Map(jobs.map((job) => [job.id, job])).values()] : jobs;
-}
-
-function toJob(row: LaneRow): readonly KnownJob[] {
-  const {
-    id,
-    queue,
-    key,
-    seq,
-    priority,
-    task,
-    version,
-    rowVersion,
-    createdMs,
-    expiresMs,
-    tries,
-    attributes,
-  } = row;
-  if (id === null) return [];
-  return [
-    { id, queue, key, seq, priority, task, version, rowVersion, createdMs, expiresMs, tries, attributes },
-  ];
 }

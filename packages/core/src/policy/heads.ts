@@ -11,6 +11,8 @@ export interface MovingHeads extends Heads {
   /** The head and what is behind it. */
   readonly rest: (lane: Lane) => readonly Candidate[];
   readonly left: (lane: Lane) => number;
+  /** Lanes of which something went, or was left out: of all others everything is left. */
+  readonly touched: () => Iterable<Lane>;
   /** Whether the head stands for jobs that wait and are not known: all that were known of the lane went. */
   readonly unknown: (lane: Lane) => boolean;
 }
@@ -19,9 +21,12 @@ export function createHeads(): MovingHeads {
   const places = new Map<Lane, number>();
   // jobs that went from behind the head: the others of a bundle
   const gone = new Set<Candidate>();
+  const goneFrom = new Set<Lane>();
   // the last job that went, of lanes of which more wait: what comes next is taken to be like it, as long as no lane's turn depends on it
   const last = new Map<Lane, Candidate>();
   const known = (lane: Lane): Candidate | undefined => {
+    // an order looks at every lane before the first job goes
+    if (places.size === 0 && gone.size === 0) return lane.jobs[0];
     let place = places.get(lane) ?? 0;
     let job = lane.jobs[place];
     if (job === undefined || gone.size === 0) return job;
@@ -45,7 +50,10 @@ export function createHeads(): MovingHeads {
     pass,
     take: (lane, job) => {
       if (known(lane) === job) pass(lane);
-      else gone.add(job);
+      else {
+        gone.add(job);
+        goneFrom.add(lane);
+      }
       if (lane.more && known(lane) === undefined) last.set(lane, job);
     },
     close: (lane) => {
@@ -54,6 +62,7 @@ export function createHeads(): MovingHeads {
     },
     unknown: (lane) => known(lane) === undefined && last.has(lane),
     rest,
+    touched: () => (gone.size === 0 ? places.keys() : new Set([...places.keys(), ...goneFrom])),
     left: (lane) => (gone.size === 0 ? lane.jobs.length - (places.get(lane) ?? 0) : rest(lane).length),
   };
 }

@@ -7,8 +7,8 @@ import { compareText, laneName } from './snapshot.ts';
 export interface Held {
   readonly job: (job: Candidate, reason: string) => void;
   readonly lane: (lane: Lane, reason: string, jobs: number) => void;
-  /** All that was neither counted nor gone; undefined: not of this lane. */
-  readonly rest: (heads: MovingHeads, reasonOf: (lane: Lane) => string | undefined) => void;
+  /** All that was neither counted nor gone; undefined: not of this queue. */
+  readonly rest: (heads: MovingHeads, reasonOf: (queue: string) => string | undefined) => void;
   readonly counts: () => HeldCounts;
   readonly reasons: ReadonlyMap<string, string>;
   /** By {@link laneName}. */
@@ -35,9 +35,26 @@ export function countHeld(snapshot: Snapshot): Held {
       add(lane.queue, reason, jobs);
     },
     rest: (heads, reasonOf) => {
+      const jobs = new Map<string, number>();
+      let [queue, sum] = ['', 0];
+      const close = (): void => {
+        if (sum > 0) jobs.set(queue, (jobs.get(queue) ?? 0) + sum);
+      };
       for (const lane of snapshot.lanes) {
-        const reason = reasonOf(lane);
-        if (reason !== undefined) add(lane.queue, reason, heads.left(lane));
+        if (lane.queue !== queue) {
+          close();
+          [queue, sum] = [lane.queue, 0];
+        }
+        sum += lane.jobs.length;
+      }
+      close();
+      for (const lane of heads.touched()) {
+        const went = lane.jobs.length - heads.left(lane);
+        jobs.set(lane.queue, (jobs.get(lane.queue) ?? 0) - went);
+      }
+      for (const [name, left] of jobs) {
+        const reason = reasonOf(name);
+        if (reason !== undefined) add(name, reason, left);
       }
     },
     counts: () => byName(counts, (own) => byName(own, (count) => count)),

@@ -4,7 +4,8 @@ import { createHeads } from './heads.ts';
 import { countHeld } from './held.ts';
 import type { OpenGates } from './open-gates.ts';
 import { openGates } from './open-gates.ts';
-import type { OpenOrder } from './order.ts';
+import type { OpenOrder, Order } from './order.ts';
+import { isOwnPart } from './own-parts.ts';
 import type { Plan, PlannedJob, PolicyFault } from './plan.ts';
 import type { PolicyState, Watch } from './policy.ts';
 import { findOutranked } from './recall.ts';
@@ -49,8 +50,8 @@ export function planWith(
 ): Plan {
   const { state, faults, watch } = options;
   const heads = createHeads();
-  const isKnown = createKnown(snapshot);
   const { order: part } = parts;
+  const isKnown = createKnown(part, snapshot);
   if (watch !== undefined) [watch.part, watch.job] = [part.name, null];
   const making: Making = {
     parts,
@@ -87,7 +88,7 @@ export function planWith(
     const recall = consider(making, lane, job);
     if (recall !== undefined) return { dispatch: [], held: {}, state, recall };
   }
-  making.held.rest(heads, (lane) => (making.full.has(making.poolOf(lane.queue)) ? 'no_free_slot' : stopped));
+  making.held.rest(heads, (queue) => (making.full.has(making.poolOf(queue)) ? 'no_free_slot' : stopped));
   return finish(making, state, faults);
 }
 
@@ -109,8 +110,9 @@ function closeUnknown(making: Making, lane: Lane, last: Candidate): boolean {
   return false;
 }
 
-/** Whether a lane is one of the snapshot's. */
-function createKnown({ lanes }: Snapshot): (lane: Lane) => boolean {
+/** Whether a lane is one of the snapshot's. Of our own orders it is. */
+function createKnown(order: Order, { lanes }: Snapshot): (lane: Lane) => boolean {
+  if (isOwnPart(order)) return () => true;
   let known: ReadonlySet<Lane> | undefined;
   return (lane) => (known ??= new Set(lanes)).has(lane);
 }

@@ -2,8 +2,10 @@ import { compareText } from '../snapshot.ts';
 import type { Candidate, JobFacts, Lane } from '../snapshot.ts';
 import type { Heap } from './heap.ts';
 import { createHeap } from './heap.ts';
-import type { OpenLevel, Place, Share, ShareRules, Standing } from './share.ts';
-import { addLane, book, childOf, createRoot, rememberChildren, spend, tagOf } from './share.ts';
+import { createMovableHeap } from './movable-heap.ts';
+import type { Inner, OpenLevel, Place, Share, ShareRules } from './share.ts';
+import { addLane, book, childOf, createRoot, eachChild, innerOf, spend, tagOf } from './share.ts';
+import { rememberChildren, rememberLate } from './share-past.ts';
 import { storeChildren } from './share-store.ts';
 import type { Shares } from './shares.ts';
 
@@ -29,7 +31,7 @@ interface Tree {
   readonly guarantees: readonly boolean[];
 }
 
-export function openTree(rules: ShareRules, seen: Pick<Share, 'lanes' | 'items' | 'stored'>): ShareTree {
+export function openTree(rules: ShareRules, seen: Parameters<typeof createRoot>[0]): ShareTree {
   const { levels } = rules;
   const tree: Tree = {
     rules,
@@ -40,11 +42,11 @@ export function openTree(rules: ShareRules, seen: Pick<Share, 'lanes' | 'items' 
   return {
     next: () => {
       for (let share = tree.root; ;) {
-        build(tree, share);
-        if (share.places !== null) return share.places.peek()?.lane;
-        const top = firstOf(share);
-        if (top === undefined) return undefined;
-        share = top.share;
+        const inner = build(tree, share);
+        if (inner.places !== null) return inner.places.peek()?.lane;
+        const first = firstOf(inner);
+        if (first === undefined) return undefined;
+        share = first;
       }
     },
     taken: (lane, job, use) => {
@@ -65,41 +67,44 @@ export function openTree(rules: ShareRules, seen: Pick<Share, 'lanes' | 'items' 
 }
 
 /** Makes what is below a share. */
-function build(tree: Tree, share: Share): void {
-  const level = tree.rules.levels[share.depth];
+function build(tree: Tree, share: Share): Inner {
+  const inner = innerOf(share);
+  const level = tree.rules.levels[inner.depth];
   if (level !== undefined) {
-    if (share.order === null) buildChildren(tree, share, level);
-  } else if (share.places === null) {
-    const own = share.lanes.flatMap((lane) => placeOf(tree, lane, share) ?? []);
+    if (inner.order === null) buildChildren(tree, share, level);
+  } else if (inner.places === null) {
+    const own: Place[] = [];
+    eachLane(tree, share, (lane, head) => own.push({ lane, head, share }));
     for (const place of own) tree.places.set(place.lane, place);
-    share.places = createHeap(own, firstPlace);
+    inner.places = createHeap(own, firstPlace);
   }
+  return inner;
 }
 
-function placeOf({ rules }: Tree, lane: Lane, share: Share): Place | undefined {
-  const head = rules.headOf(lane);
-  return head === undefined ? undefined : { lane, head, share };
+function eachLane({ rules }: Tree, share: Share, see: (lane: Lane, head: Candidate) => void): void {
+  const one = (lane: Lane): void => {
+    const head = rules.headOf(lane);
+    if (head !== undefined) see(lane, head);
+  };
+  if (share.lane !== null) one(share.lane);
+  for (const lane of share.lanes) one(lane);
 }
 
 function buildChildren(tree: Tree, share: Share, level: OpenLevel): void {
   const { rules, guarantees } = tree;
-  for (const lane of share.lanes) {
-    const head = rules.headOf(lane);
-    if (head === undefined) continue;
-    addLane(childOf(share, level, level.of(head), rules), lane, head);
-  }
-  for (const item of share.items) book(childOf(share, level, level.of(item.item), rules), item);
+  const inner = innerOf(share);
+  eachLane(tree, share, (lane, head) => addLane(childOf(share, level, level.of(head)), lane, head));
+  for (const item of inner.items) book(childOf(share, level, level.of(item.item)), item);
   rememberChildren(share, level, rules);
-  const standings: Standing[] = [];
-  const arrivals: Standing[] = [];
-  for (const child of share.children?.values() ?? []) {
-    if (!child.waiting) continue;
-    if (guarantees[child.depth] === true) build(tree, child);
-    child.standing = standingOf(child);
-    if (child.standing !== null) (child.arrived ? arrivals : standings).push(child.standing);
-  }
-  share.order = createHeap(standings, firstStanding);
-  share.arrivals = createHeap(arrivals, firstStanding);
+  const order: Share[] = [];
+  const arrivals: Share[] = [];
+  eachChild(inner, (child) => {
+    if (!child.waiting) return;
+    if (guarantees[inner.depth + 1] === true) build(tree, child);
+    if (ranks(child)) (child.arrived ? arrivals : order).push(child);
+  });
+  inner.order = createMovableHeap(order, firstShare);
+  inner.arrivals = createMovableHeap(arrivals, firstShare);
 }
 
 /**
@@ -107,25 +112,34 @@ function buildChildren(tree: Tree, share: Share, level: OpenLevel): void {
  * thousands that wait it would go as the last of their round. That is ahead of its turn by one job, and it is not anew as long as
  * it is remembered, that is before the others had theirs.
  */
-function firstOf({ order, arrivals, servedArrival }: Share): Standing | undefined {
+function firstOf({ order, arrivals, servedArrival }: Inner): Share | undefined {
   const first = order?.peek();
   const arrival = arrivals?.peek();
   if (arrival === undefined || first === undefined) return first ?? arrival;
   return servedArrival || (first.needy && !arrival.needy) ? first : arrival;
 }
 
-function standingOf(share: Share): Standing | null {
-  const { slots, min, places, order, firstSeq } = share;
-  const below = firstOf(share);
-  const seq = places !== null ? places.peek()?.head.seq : order !== null ? below?.seq : firstSeq;
-  if (seq === undefined || seq === Infinity) return null;
-  return { share, needy: slots < min || below?.needy === true, tag: tagOf(share), seq };
+/** Says what it ranks by from now on: its needs, its tag, and the job that would go. False: it has none. */
+function ranks(share: Share): boolean {
+  const { inner, slots, min, firstSeq } = share;
+  let needy = slots < min;
+  let seq = firstSeq;
+  if (inner !== null && inner.places !== null) seq = inner.places.peek()?.head.seq ?? -1;
+  else if (inner !== null && inner.order !== null) {
+    const below = firstOf(inner);
+    seq = below?.seq ?? -1;
+    needy ||= below?.needy === true;
+  }
+  share.needy = needy;
+  share.tag = tagOf(share);
+  share.seq = seq;
+  return seq >= 0;
 }
 
-function firstStanding(a: Standing, b: Standing): boolean {
+function firstShare(a: Share, b: Share): boolean {
   if (a.needy !== b.needy) return a.needy;
   if (a.tag !== b.tag) return a.tag < b.tag;
-  return a.seq !== b.seq ? a.seq < b.seq : compareText(a.share.name, b.share.name) < 0;
+  return a.seq !== b.seq ? a.seq < b.seq : compareText(a.name, b.name) < 0;
 }
 
 function firstPlace(a: Place, b: Place): boolean {
@@ -137,7 +151,8 @@ function shareOf(tree: Tree, job: JobFacts): Share {
   let share = tree.root;
   for (const level of tree.rules.levels) {
     build(tree, share);
-    share = childOf(share, level, level.of(job), tree.rules);
+    share = childOf(share, level, level.of(job));
+    rememberLate(share, tree.rules);
   }
   build(tree, share);
   return share;
@@ -151,8 +166,8 @@ function move(tree: Tree, lane: Lane): Share | undefined {
   const place = head === undefined ? undefined : { lane, head, share: shareOf(tree, head) };
   if (place === undefined) places.delete(lane);
   else places.set(lane, place);
-  const from = old?.share.places ?? null;
-  const to = place?.share.places ?? null;
+  const from = old?.share.inner?.places ?? null;
+  const to = place?.share.inner?.places ?? null;
   const wasTop = old !== undefined && from?.peek() === old;
   if (place !== undefined && wasTop && from === to) from?.replace(place);
   else {
@@ -176,15 +191,9 @@ function dropOld<Entry>(heap: Heap<Entry> | null, isOld: (entry: Entry) => boole
 /** A share changed: so may its place among its siblings, and that of all above it. */
 function stand(share: Share): void {
   for (let at = share; at.parent !== null; at = at.parent) {
-    const { order, arrivals } = at.parent;
-    const heap = at.arrived ? arrivals : order;
-    const old = at.standing;
-    const standing = standingOf(at);
-    at.standing = standing;
-    if (old !== null && heap?.peek() === old) {
-      if (standing === null) heap.pop();
-      else heap.replace(standing);
-    } else if (standing !== null) heap?.push(standing);
-    for (const line of [order, arrivals]) dropOld(line, (entry) => entry.share.standing !== entry);
+    const { order, arrivals } = innerOf(at.parent);
+    const line = at.arrived ? arrivals : order;
+    if (ranks(at)) line?.put(at);
+    else if (at.at >= 0) line?.remove(at);
   }
 }

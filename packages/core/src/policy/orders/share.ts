@@ -1,8 +1,8 @@
-import { compareText } from '../snapshot.ts';
 import type { Candidate, InFlight, JobFacts, Lane } from '../snapshot.ts';
 import type { Heap } from './heap.ts';
+import type { Movable, MovableHeap } from './movable-heap.ts';
 import type { Decay, Shares } from './shares.ts';
-import { decayOf } from './shares.ts';
+import { columnsOf } from './shares.ts';
 
 /** A level of shares during one plan. */
 export interface OpenLevel {
@@ -37,32 +37,22 @@ export interface Place {
   readonly share: Share;
 }
 
-/** Where a share stands among its siblings. Once something of it changes it has another; the old one is passed over. */
-export interface Standing {
-  readonly share: Share;
-  /** It, or one below it, has fewer jobs in flight than it is guaranteed. */
-  readonly needy: boolean;
-  readonly tag: number;
-  /** Of the job that would go. */
-  readonly seq: number;
-}
-
-/** A share during one plan; the root, of which all of a pool are part, is one too. */
-export interface Share {
+/**
+ * A share during one plan; the root, of which all of a pool are part, is one too. There is one for each key that waits, and most never come
+ * up: what only those need that do is {@link Inner}.
+ */
+export interface Share extends Movable {
   readonly name: string;
   readonly parent: Share | null;
-  /** How many levels are above it. */
-  readonly depth: number;
   readonly weight: number;
   readonly min: number;
-  /** What was stored of the level below. */
-  stored: Shares | null;
+  /** Where it is in the columns of what was stored of its siblings; -1: nothing was. */
+  readonly column: number;
   /** How far ahead of the virtual time by what it was charged. */
   ahead: number;
   /** Cost of what is in flight and not charged yet. */
   booked: number;
   slots: number;
-  bundles: Set<string> | null;
   /** `ahead` is its own. Else it is where one stands that comes anew. */
   known: boolean;
   /** Nothing is remembered of it, while others wait that are, and it has not been served yet. */
@@ -71,17 +61,32 @@ export interface Share {
   waiting: boolean;
   /** Something of it was passed over in this plan. */
   passed: boolean;
-  standing: Standing | null;
+  /** Those whose first job belongs to it: the first that was found, and the others. */
+  lane: Lane | null;
   lanes: readonly Lane[];
-  /** Of the first jobs of its lanes when the plan began, the one enqueued first. */
+  /** Of the first jobs of its lanes when the plan began, the one enqueued first; -1: it has none. */
   firstSeq: number;
-  items: readonly Item[];
+  /** Its rank among its siblings, as it was when it was put among them: see `ranks`. */
+  needy: boolean;
+  tag: number;
+  seq: number;
+  inner: Inner | null;
+}
+
+/** Of a share that has come up, or has jobs in flight: what is below it. */
+export interface Inner {
+  /** How many levels are above it. */
+  readonly depth: number;
+  /** What was stored of the level below. */
+  readonly stored: Shares | null;
+  readonly items: Item[];
+  readonly bundles: Set<string>;
   /** Null until it comes up first. */
-  children: Map<string, Share> | null;
-  /** Of its children; on the last level null. */
-  order: Heap<Standing> | null;
-  /** Of those children that have just arrived. */
-  arrivals: Heap<Standing> | null;
+  children: Children | null;
+  /** Its children that wait; on the last level null. */
+  order: MovableHeap<Share> | null;
+  /** Of them those that have just arrived. */
+  arrivals: MovableHeap<Share> | null;
   /** The child that was served last had just arrived. */
   servedArrival: boolean;
   /** Of its lanes, on the last level only. */
@@ -94,47 +99,72 @@ export interface Share {
   /** Of its children that compete, in whole units of 2^-20: so their sum does not depend on their order. */
   weights: number;
   /** Children that became known, in this order. */
-  news: readonly Share[];
+  news: Share[];
 }
 
-/** On one level of one share, so many shares are known by what they had; of the others, who waits longest becomes known first. */
-const knownMax = 20_000;
+/** Those that wait or have jobs in flight. */
+export interface Children {
+  /** The column of each name of which something was stored. */
+  readonly columns: ReadonlyMap<string, number>;
+  /** By their column. */
+  readonly remembered: (Share | undefined)[];
+  /** Those without one. */
+  readonly others: Map<string, Share>;
+}
 
-/** Units of `Share.weights`. */
+/** Units of `Inner.weights`. */
 export const weightUnits: number = 2 ** 20;
 
-/** What a share has none of: most have a lane, and nothing else. */
+/** What a share has none of: most have one lane, and nothing else. */
 const none: never[] = [];
 
-export function createRoot(seen: Pick<Share, 'lanes' | 'items' | 'stored'>): Share {
-  return Object.assign(createShare({ name: '', parent: null, weight: 1, min: 0 }), seen);
+export function createRoot(seen: {
+  readonly lanes: readonly Lane[];
+  readonly items: readonly Item[];
+  readonly stored: Shares | null;
+}): Share {
+  const root = createShare(null, '', { weight: 1, min: 0, column: -1 });
+  root.lanes = seen.lanes;
+  root.inner = createInner(0, seen.stored);
+  root.inner.items.push(...seen.items);
+  return root;
 }
 
-function createShare({
-  name,
-  parent,
-  weight,
-  min,
-}: Pick<Share, 'name' | 'parent' | 'weight' | 'min'>): Share {
+function createShare(
+  parent: Share | null,
+  name: string,
+  { weight, min, column }: Pick<Share, 'weight' | 'min' | 'column'>,
+): Share {
   return {
     name,
     parent,
-    depth: parent === null ? 0 : parent.depth + 1,
     weight,
     min,
-    stored: null,
+    column,
+    at: -1,
     ahead: 0,
     booked: 0,
     slots: 0,
-    bundles: null,
     known: false,
     arrived: false,
     waiting: false,
     passed: false,
-    standing: null,
+    lane: null,
     lanes: none,
-    firstSeq: Infinity,
-    items: none,
+    firstSeq: -1,
+    needy: false,
+    tag: 0,
+    seq: -1,
+    inner: null,
+  };
+}
+
+function createInner(depth: number, stored: Shares | null): Inner {
+  return {
+    depth,
+    stored,
+    items: [],
+    bundles: new Set(),
     children: null,
     order: null,
     arrivals: null,
@@ -144,127 +174,74 @@ function createShare({
     servedTag: -Infinity,
     spent: 0,
     weights: 0,
-    news: none,
+    news: [],
   };
 }
 
+/** What is below a share, made if need be. */
+export function innerOf(share: Share): Inner {
+  if (share.inner !== null) return share.inner;
+  const above = share.parent?.inner?.depth ?? -1;
+  return (share.inner = createInner(above + 1, storedBelow(share)));
+}
+
+/** What was stored of the level below a share. */
+export function storedBelow({ parent, column, inner }: Share): Shares | null {
+  return inner !== null ? inner.stored : (parent?.inner?.stored?.below?.[column] ?? null);
+}
+
 /** The child of that name, made if need be. */
-export function childOf(share: Share, level: OpenLevel, name: string, rules: ShareRules): Share {
-  const children = (share.children ??= new Map<string, Share>());
-  const known = children.get(name);
-  if (known !== undefined) return known;
-  const weight = level.weight(name);
-  const child = createShare({ name, parent: share, weight, min: level.min?.(name) ?? 0 });
-  child.ahead = share.fromTag;
-  children.set(name, child);
-  // it comes up in the middle of a plan, by a job of another share's lane
-  if (share.order !== null) remember(share, share.stored?.names.indexOf(name) ?? -1, child, rules);
+export function childOf(share: Share, level: OpenLevel, name: string): Share {
+  const inner = innerOf(share);
+  const children = (inner.children ??= createChildren(inner.stored?.names ?? none));
+  const column = children.columns.get(name) ?? -1;
+  const there = column >= 0 ? children.remembered[column] : children.others.get(name);
+  if (there !== undefined) return there;
+  const child = createShare(share, name, {
+    weight: level.weight(name),
+    min: level.min === undefined ? 0 : level.min(name),
+    column,
+  });
+  child.ahead = inner.fromTag;
+  if (column >= 0) children.remembered[column] = child;
+  else children.others.set(name, child);
   return child;
 }
 
-/** Its lanes, jobs in flight and news are made as there are any. */
-function grown<Value>(values: readonly Value[], value: Value): readonly Value[] {
-  if (values.length === 0) return [value];
-  (values as Value[]).push(value);
-  return values;
+function createChildren(names: readonly string[]): Children {
+  const remembered = Array.from<undefined>({ length: names.length });
+  return { columns: columnsOf(names), remembered, others: new Map() };
+}
+
+export function eachChild({ children }: Inner, see: (child: Share) => void): void {
+  if (children === null) return;
+  for (const child of children.remembered) if (child !== undefined) see(child);
+  for (const child of children.others.values()) see(child);
 }
 
 /** A lane whose first job belongs to it. */
 export function addLane(share: Share, lane: Lane, head: Candidate): void {
-  share.lanes = grown(share.lanes, lane);
-  share.firstSeq = Math.min(share.firstSeq, head.seq);
+  if (share.lane === null) share.lane = lane;
+  else if (share.lanes.length === 0) share.lanes = [lane];
+  else (share.lanes as Lane[]).push(lane);
+  if (share.firstSeq < 0 || head.seq < share.firstSeq) share.firstSeq = head.seq;
   share.waiting = true;
 }
 
 /** Counts a job in flight. */
 export function book(share: Share, entry: Item): void {
   const { item, cost } = entry;
-  share.items = grown(share.items, entry);
+  const { items, bundles } = innerOf(share);
+  items.push(entry);
   share.booked += cost;
-  if (item.bundle !== null) {
-    const bundles = (share.bundles ??= new Set<string>());
-    if (bundles.has(item.bundle)) return;
-    bundles.add(item.bundle);
-  }
+  if (item.bundle !== null && bundles.has(item.bundle)) return;
+  if (item.bundle !== null) bundles.add(item.bundle);
   share.slots += 1;
 }
 
 /** The start tag of its next job: that with the smallest goes first. */
 export function tagOf({ ahead, booked, weight }: Share): number {
   return ahead + booked / weight;
-}
-
-function remember({ stored }: Share, index: number, child: Share, { decay }: ShareRules): void {
-  if (stored === null || index < 0) return;
-  child.ahead = storedAhead(stored, index, decay);
-  child.stored = stored.below?.[index] ?? null;
-  child.known = true;
-}
-
-/** How far ahead a share is by now. */
-export function storedAhead({ ahead, atMs }: Shares, index: number, decay: Decay): number {
-  const was = ahead[index] ?? 0;
-  return was > 0 ? was * decayOf(atMs, decay) : was;
-}
-
-/** What shares that compete have used: those that wait, and those that do not but are ahead, since they had it while the others waited. */
-interface Competing {
-  weight: number;
-  /** How far they are ahead, together. */
-  cost: number;
-  waiting: number;
-  least: number;
-}
-
-/** Gives the children of a share what was stored of them, and the virtual time to those that come anew. */
-export function rememberChildren(share: Share, level: OpenLevel, rules: ShareRules): void {
-  const { stored } = share;
-  const children = share.children ?? new Map<string, Share>();
-  share.servedArrival = stored?.arrival === true;
-  const competing: Competing = { weight: 0, cost: 0, waiting: 0, least: Infinity };
-  stored?.names.forEach((name, index) => {
-    const child = children.get(name);
-    if (child !== undefined) remember(share, index, child, rules);
-    const tag = child === undefined ? storedAhead(stored, index, rules.decay) : tagOf(child);
-    if (child?.waiting !== true && tag <= 0) return;
-    const weight = child?.weight ?? level.weight(name);
-    competing.weight += weight;
-    competing.cost += weight * tag;
-    if (child?.waiting === true) {
-      competing.waiting += 1;
-      competing.least = Math.min(competing.least, tag);
-    } else share.weights += inUnits(weight);
-  });
-  share.fromTag = startTag(competing, rules);
-  const news: Share[] = [];
-  for (const child of children.values()) {
-    if (child.waiting) share.weights += inUnits(child.weight);
-    if (child.known) continue;
-    child.ahead = share.fromTag;
-    child.arrived = competing.waiting > 0;
-    if (child.waiting) news.push(child);
-  }
-  news.sort((a, b) => a.firstSeq - b.firstSeq || compareText(a.name, b.name));
-  share.news = news.slice(0, Math.max(0, knownMax - (stored?.names.length ?? 0)));
-  for (const child of share.news) child.known = true;
-}
-
-function inUnits(weight: number): number {
-  return Math.max(1, Math.round(weight * weightUnits));
-}
-
-/**
- * The virtual time at the beginning of a plan. Where jobs are charged when they are dispatched, it is where the last plan left it, 0.
- * Else attempts turned out longer or shorter than was expected, or credit was given, and it is the mean of what those
- * that compete have had; but hardly beyond the share that has had least, so that who comes anew does not wait for others' misfortune.
- */
-function startTag(
-  { weight, cost, waiting, least }: Competing,
-  { charged, idleCredit, quantum }: ShareRules,
-): number {
-  if (weight === 0 || (charged === 'dispatched' && idleCredit === 0)) return 0;
-  const mean = cost / weight;
-  return idleCredit > 0 ? mean : Math.min(mean, least + (quantum * waiting) / weight);
 }
 
 /** A job of this share of the last level goes. Returns the shares that it was charged to, the first level's first. */
@@ -275,17 +252,18 @@ export function spend(
 ): readonly Share[] {
   const path: Share[] = [];
   for (let at = share; at.parent !== null; at = at.parent) {
-    const { parent } = at;
+    const above = innerOf(at.parent);
     // out of its turn, by a guarantee or with its bundle, it says nothing about the virtual time
-    if (!member && at.standing?.needy !== true) parent.servedTag = Math.max(parent.servedTag, tagOf(at));
-    parent.servedArrival = at.arrived;
+    if (!member && !(at.at >= 0 && at.needy)) above.servedTag = Math.max(above.servedTag, tagOf(at));
+    above.servedArrival = at.arrived;
+    if (at.arrived) above.arrivals?.remove(at);
     at.arrived = false;
-    if (!at.known) parent.news = grown(parent.news, at);
+    if (!at.known) above.news.push(at);
     at.known = true;
     if (charged === 'dispatched') at.ahead += cost / at.weight;
     else at.booked += cost;
     if (!member) at.slots += 1;
-    parent.spent += cost;
+    above.spent += cost;
     path.unshift(at);
   }
   return path;

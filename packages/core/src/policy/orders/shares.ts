@@ -14,6 +14,17 @@ export type Shares = {
   readonly arrival: boolean;
 };
 
+const columns = new WeakMap<readonly string[], ReadonlyMap<string, number>>();
+
+/** The column of each name. Plans keep the names as long as they are the same, so it is made once for many. */
+export function columnsOf(names: readonly string[]): ReadonlyMap<string, number> {
+  const known = columns.get(names);
+  if (known !== undefined) return known;
+  const made = new Map(names.map((name, column) => [name, column]));
+  columns.set(names, made);
+  return made;
+}
+
 /** Cost that was charged to a share on every level, and the like. */
 export interface Charge {
   /** From the first level to the last. */
@@ -40,32 +51,24 @@ export function charged(
   { decay, level = 0 }: { readonly decay: Decay; readonly level?: number },
 ): Shares | null {
   if (charges.length === 0) return shares;
-  const byName = Map.groupBy(charges, ({ path }) => path[level] ?? '');
+  const before = shares?.names ?? [];
+  const remembered = columnsOf(before);
   const rate = shares === null ? 1 : decayOf(shares.atMs, decay);
-  const names = [...(shares?.names ?? [])];
   const ahead = (shares?.ahead ?? []).map((value) => (value > 0 ? value * rate : value));
   const last = charges.every(({ path }) => path.length === level + 1);
   const below: (Shares | null)[] | null = last
     ? null
-    : names.map((_, index) => shares?.below?.[index] ?? null);
-  const add = (index: number, own: readonly Charge[]): void => {
-    for (const { amounts } of own) ahead[index] = (ahead[index] ?? 0) + (amounts[level] ?? 0);
-    if (below !== null) below[index] = charged(below[index] ?? null, own, { decay, level: level + 1 });
-  };
-  names.forEach((name, index) => {
-    const own = byName.get(name);
-    if (own === undefined) return;
-    byName.delete(name);
-    add(index, own);
-  });
-  for (const [name, own] of byName) {
-    const kept = own.filter(({ amounts }) => (amounts[level] ?? 0) > 0);
-    if (kept.length === 0) continue;
-    names.push(name);
-    ahead.push(0);
-    below?.push(null);
-    add(names.length - 1, kept);
+    : before.map((_, column) => shares?.below?.[column] ?? null);
+  const added: string[] = [];
+  for (const [name, all] of Map.groupBy(charges, ({ path }) => path[level] ?? '')) {
+    const known = remembered.get(name);
+    const own = known === undefined ? all.filter(({ amounts }) => (amounts[level] ?? 0) > 0) : all;
+    if (own.length === 0) continue;
+    const column = known ?? before.length + added.push(name) - 1;
+    for (const { amounts } of own) ahead[column] = (ahead[column] ?? 0) + (amounts[level] ?? 0);
+    if (below !== null) below[column] = charged(below[column] ?? null, own, { decay, level: level + 1 });
   }
+  const names = added.length === 0 ? before : [...before, ...added];
   if (names.length === 0) return shares;
   const atMs = decay.halfLifeMs === null ? null : decay.nowMs;
   return { names, ahead, below, atMs, arrival: shares?.arrival === true };
