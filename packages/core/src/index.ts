@@ -20,7 +20,7 @@ export type {
   SingleTaskHandler,
   TaskHandler,
 } from './job/handler.ts';
-export { implement, implementBatch, isTaskHandler } from './job/handler.ts';
+export { implement, implementBatch, isTask, isTaskHandler } from './job/handler.ts';
 export type {
   Attributes,
   ClaimedJob,
@@ -53,6 +53,25 @@ export { errorData, PgQueueError, throwProblems, unreachable } from './errors.ts
 export type { Logger, Observer, PgQueueEvent } from './events.ts';
 export { allObservers, logObserver, terminalStatuses } from './events.ts';
 export { isUuid, uuidV7 } from './ids.ts';
+export type { Rule, Shape } from './options.ts';
+export {
+  aDuration,
+  aFlag,
+  aFunction,
+  aListOf,
+  aNumber,
+  anObject,
+  anything,
+  aRecordOf,
+  aText,
+  either,
+  oneOf,
+  optional,
+  optionProblems,
+  orNull,
+  unknownNames,
+  valueProblems,
+} from './options.ts';
 export type { Loop, LoopOptions } from './runtime/loop.ts';
 export { retryPauseMs, startLoop } from './runtime/loop.ts';
 export type { Coalesce, PolicyOptions } from './policy/compose.ts';

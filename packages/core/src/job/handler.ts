@@ -1,4 +1,7 @@
 import type { Duration } from '../duration.ts';
+import { throwProblems } from '../errors.ts';
+import type { Rule } from '../options.ts';
+import { aFunction, optionProblems } from '../options.ts';
 import type { Handler, JobContext, JobLogger, Task, TransactionClient } from './task.ts';
 
 /** One job of a bundle: its checked payload, and what `ctx.job` tells of a job that runs alone. */
@@ -65,23 +68,41 @@ export interface BatchTaskHandler {
 /** A task with the code that runs it: given to `createWorker`. */
 export type TaskHandler = SingleTaskHandler | BatchTaskHandler;
 
-/** Joins a task with its handler. A handler for another payload does not compile. */
+/** Joins a task with its handler. A handler for another payload does not compile. @throws {PgQueueError} `configuration` */
 export function implement<Input, Output, Result>(
   task: Task<Input, Output>,
   handler: Handler<Output, Result>,
 ): SingleTaskHandler {
+  checkHandler('implement', task, handler);
   return { kind: 'pgqueue.handler', task, handler };
 }
 
 /**
  * Joins a task with a handler of bundles: one call takes what the policy's `coalesce` has put together, in the order of dispatch. It
  * uses one of the node's slots. A job that was scheduled alone comes as a list of one.
+ * @throws {PgQueueError} `configuration`
  */
 export function implementBatch<Input, Output, Result>(
   task: Task<Input, Output>,
   handler: BatchHandler<Output, Result>,
 ): BatchTaskHandler {
+  checkHandler('implementBatch', task, handler);
   return { kind: 'pgqueue.batch_handler', task, handler };
+}
+
+function checkHandler(by: string, task: unknown, handler: unknown): void {
+  const rules = { task: aTask, handler: aFunction };
+  const name = isTask(task) ? ` of task ${JSON.stringify(task.name)}` : '';
+  throwProblems('configuration', `${by}(task, handler)${name}`, optionProblems({ task, handler }, rules));
+}
+
+const aTask: Rule = { expected: 'made by defineTask', judge: isTask };
+
+/** Whether a value was made by {@link defineTask}. */
+export function isTask(value: unknown): value is Task {
+  if (typeof value !== 'object' || value === null) return false;
+  const { name, job, parse } = value as Partial<Task>;
+  return typeof name === 'string' && typeof job === 'function' && typeof parse === 'function';
 }
 
 /** Whether a value was made by {@link implement} or {@link implementBatch}. */

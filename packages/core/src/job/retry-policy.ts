@@ -1,5 +1,7 @@
 import type { Duration } from '../duration.ts';
 import { parseDuration } from '../duration.ts';
+import type { Shape } from '../options.ts';
+import { aDuration, aNumber, oneOf, optional, optionProblems } from '../options.ts';
 
 /** When a failed job is tried again, and how often. What is left out comes from the task, then from {@link defaultBackoff}. */
 export interface RetryOptions {
@@ -84,32 +86,19 @@ export function retryDelayMs(given: Partial<Backoff>, tryNumber: number, random:
   return Math.max(0, Math.min(backoff.maxMs, grown) * (1 - backoff.jitter * random));
 }
 
+const count = aNumber({ min: 1, max: 1_000, whole: true });
+
+const shape: Shape<RetryOptions> = {
+  maxTries: optional(count),
+  maxCrashes: optional(count),
+  backoff: optional(oneOf('fixed', 'linear', 'exponential')),
+  base: optional(aDuration),
+  factor: optional(aNumber({ min: 1, max: 1_000 })),
+  max: optional(aDuration),
+  jitter: optional(aNumber({ min: 0, max: 1 })),
+};
+
 /** What is wrong with some retry options; empty where nothing is. */
 export function retryProblems(retry: RetryOptions): readonly string[] {
-  const problems: string[] = [];
-  const whole = (name: 'maxTries' | 'maxCrashes'): void => {
-    const value = retry[name];
-    if (value !== undefined && !(Number.isInteger(value) && value >= 1 && value <= 1_000)) {
-      problems.push(`retry.${name} must be a whole number from 1 to 1000, not ${String(value)}`);
-    }
-  };
-  whole('maxTries');
-  whole('maxCrashes');
-  if (retry.backoff !== undefined && !['fixed', 'linear', 'exponential'].includes(retry.backoff)) {
-    problems.push(`retry.backoff must be fixed, linear or exponential, not ${retry.backoff}`);
-  }
-  for (const name of ['base', 'max'] as const) {
-    if (retry[name] !== undefined && parseDuration(retry[name]) === undefined) {
-      problems.push(`retry.${name} must be a duration, not ${String(retry[name])}`);
-    }
-  }
-  const inRange = (name: 'factor' | 'jitter', min: number, max: number): void => {
-    const value: unknown = retry[name];
-    if (value !== undefined && !(typeof value === 'number' && value >= min && value <= max)) {
-      problems.push(`retry.${name} must be a number from ${min} to ${max}, not ${JSON.stringify(value)}`);
-    }
-  };
-  inRange('factor', 1, 1_000);
-  inRange('jitter', 0, 1);
-  return problems;
+  return optionProblems(retry, shape, { path: 'retry' });
 }

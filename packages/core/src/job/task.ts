@@ -2,6 +2,17 @@ import type { StandardSchemaV1 } from '@standard-schema/spec';
 import type { Duration } from '../duration.ts';
 import { parseDuration } from '../duration.ts';
 import { PgQueueError, throwProblems } from '../errors.ts';
+import type { Rule, Shape } from '../options.ts';
+import {
+  aFunction,
+  aNumber,
+  anything,
+  aRecordOf,
+  aText,
+  either,
+  optional,
+  optionProblems,
+} from '../options.ts';
 import type { Attributes, ClaimedJob, JobOptions, NewJob } from './job.ts';
 import type { RetryOptions } from './retry-policy.ts';
 import { retryProblems } from './retry-policy.ts';
@@ -60,7 +71,7 @@ export type TaskInput<T> = T extends Task<infer Input> ? Input : never;
 /** What a running handler can do and know. */
 export interface JobContext {
   readonly job: Omit<ClaimedJob, 'payload' | 'token' | 'position'>;
-  /** Aborts with a reason (see {@link AbortReason}): lease lost, cancelled, timed out, shutting down. */
+  /** Aborts with a reason (see {@link AbortReason}): lease lost, cancelled, timed out, shutting down, node lost. */
   readonly signal: AbortSignal;
   /** Moves the end of this attempt's lease to this long from now. False: the lease was lost, and the signal aborts. */
   readonly extend: (by: Duration) => Promise<boolean>;
@@ -91,8 +102,11 @@ export interface JobLogger {
   error(data: object, message?: string): void;
 }
 
-/** Why `ctx.signal` aborted: `signal.reason.code`. */
-export type AbortReason = 'lease_lost' | 'cancelled' | 'timeout' | 'shutdown';
+/**
+ * Why `ctx.signal` aborted: `signal.reason.code`. `node_lost`: the node could not say that it lives for so long that others may take
+ * its jobs at any moment.
+ */
+export type AbortReason = 'lease_lost' | 'cancelled' | 'timeout' | 'shutdown' | 'node_lost';
 
 /** The code of a task: gets the checked payload; what it returns is the result of the job, or an {@link Outcome}. It may run more than once. */
 export type Handler<Output, Result> = (payload: Output, context: JobContext) => Promise<Result> | Result;
@@ -106,13 +120,8 @@ export function defineTask<Schema extends StandardSchemaV1>(
 ): Task<StandardSchemaV1.InferInput<Schema>, StandardSchemaV1.InferOutput<Schema>> {
   type Input = StandardSchemaV1.InferInput<Schema>;
   type Output = StandardSchemaV1.InferOutput<Schema>;
-  const version = definition.version ?? 1;
-  const upcasters = definition.upcasters ?? {};
-  throwProblems(
-    'configuration',
-    `task ${JSON.stringify(definition.name)}`,
-    definitionProblems(definition, version),
-  );
+  checkDefinition(definition);
+  const { version = 1, upcasters = {} } = definition;
   const { name, payload: schema, queue, key, attributes, priority, timeout, retry } = definition;
   const given = { queue, key, attributes, priority, timeout, retry };
   const defaults = Object.fromEntries(
@@ -148,14 +157,15 @@ export function defineTask<Schema extends StandardSchemaV1>(
     timeoutMs: timeout === undefined ? null : (parseDuration(timeout) ?? null),
     defaults,
     parse,
-    job: (payload, options = {}) => {
+    job: (payload, given = {}) => {
       const { base, problems } = derived(ofPayload, payload);
-      const merged = options.retry === undefined ? {} : { retry: { ...base.retry, ...options.retry } };
+      // one that is no object is refused with all else that is wrong with the job
+      const options = isPlain(given) ? { ...base, ...given, ...merged(base.retry, given.retry) } : given;
       return {
         task: name,
         payloadVersion: version,
         payload,
-        options: { ...base, ...options, ...merged },
+        options,
         check: problems.length === 0 ? check : async (stored) => [...(await check(stored)), ...problems],
       };
     },
@@ -185,32 +195,71 @@ function derived<Input>(
   }
 }
 
-function definitionProblems<Schema extends StandardSchemaV1>(
-  definition: TaskDefinition<Schema>,
-  version: number,
-): readonly string[] {
-  const problems: string[] = [];
-  const { name, timeout, upcasters = {} } = definition;
-  if (typeof name !== 'string' || name.length < 1 || name.length > 200)
-    problems.push('name must have 1 to 200 characters');
-  if (typeof definition.payload?.['~standard']?.validate !== 'function') {
-    problems.push('payload must be a Standard Schema (zod, valibot, arktype, …)');
-  }
-  if (!Number.isInteger(version) || version < 1) {
-    problems.push(`version must be a whole number from 1, not ${version}`);
-  }
-  const versions = Object.keys(upcasters)
-    .map(Number)
-    .sort((a, b) => a - b);
+function merged(
+  base: RetryOptions | undefined,
+  given: RetryOptions | undefined,
+): { readonly retry?: RetryOptions } {
+  if (given === undefined) return {};
+  return { retry: isPlain(given) ? { ...base, ...given } : given };
+}
+
+function isPlain(value: unknown): boolean {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+const aSchema: Rule = {
+  expected: 'a Standard Schema (zod, valibot, arktype, …)',
+  judge: (value) => {
+    if ((typeof value !== 'object' && typeof value !== 'function') || value === null) return false;
+    const { '~standard': standard } = value as Partial<StandardSchemaV1>;
+    return typeof standard?.validate === 'function';
+  },
+};
+
+const aPositiveDuration: Rule = {
+  expected: 'a positive duration: milliseconds, or a text such as "30s"',
+  judge: (value) => (parseDuration(value) ?? 0) > 0,
+};
+
+const aRetry: Rule = {
+  expected: 'an object',
+  judge: (value) => retryProblems(value as RetryOptions),
+};
+
+const shape: Shape<TaskDefinition<StandardSchemaV1>> = {
+  name: aText({ max: 200 }),
+  payload: aSchema,
+  version: optional(aNumber({ min: 1, whole: true })),
+  upcasters: optional(aRecordOf(aFunction, 'an object with a function for each version')),
+  queue: optional(aText({ max: 100 })),
+  key: optional(either(aText({ min: 0, max: 200 }), aFunction)),
+  attributes: optional(either(aRecordOf(anything), aFunction)),
+  priority: optional(aNumber({ min: -2_147_483_648, max: 2_147_483_647, whole: true })),
+  timeout: optional(aPositiveDuration),
+  retry: optional(aRetry),
+};
+
+function checkDefinition(definition: unknown): void {
+  const problems = optionProblems(definition, shape);
+  const {
+    name,
+    version = 1,
+    upcasters = {},
+  } = isPlain(definition) ? (definition as Partial<TaskDefinition<StandardSchemaV1>>) : {};
+  throwProblems('configuration', typeof name === 'string' ? `task ${JSON.stringify(name)}` : 'defineTask', [
+    ...problems,
+    ...(isPlain(upcasters) ? gapProblems(version, Object.keys(upcasters).map(Number)) : []),
+  ]);
+}
+
+function gapProblems(version: number, given: readonly number[]): readonly string[] {
+  const versions = given.toSorted((a, b) => a - b);
   const first = version - versions.length;
-  if (versions.length > 0 && (first < 1 || versions.some((from, index) => from !== first + index))) {
-    problems.push(
-      `upcasters must reach from some version of 1 or more to ${version - 1} without a gap; found ${versions.join(', ')}`,
-    );
-  }
-  if (timeout !== undefined && !((parseDuration(timeout) ?? 0) > 0))
-    problems.push(`timeout must be a positive duration, not ${timeout}`);
-  return [...problems, ...retryProblems(definition.retry ?? {})];
+  if (versions.length === 0 || (first >= 1 && versions.every((from, index) => from === first + index)))
+    return [];
+  return [
+    `upcasters must reach from some version of 1 or more to ${version - 1} without a gap; found ${versions.join(', ')}`,
+  ];
 }
 
 function issueText(issue: StandardSchemaV1.Issue): string {

@@ -2,7 +2,8 @@ import type { Duration } from '../duration.ts';
 import { parseDuration } from '../duration.ts';
 import { throwProblems } from '../errors.ts';
 import { isUuid } from '../ids.ts';
-import type { JobOptions, JobRow, NewJob, TraceContext } from './job.ts';
+import { unknownNames } from '../options.ts';
+import type { JobOptions, JobRow, NewJob, TraceContext, Unique } from './job.ts';
 import { backoffOf, defaultMaxCrashes, defaultMaxTries, retryProblems } from './retry-policy.ts';
 
 const int32Max = 2_147_483_647;
@@ -30,7 +31,7 @@ export const jobLimits = {
  */
 export async function toJobRow(job: NewJob, makeId: () => string): Promise<JobRow> {
   const { options } = job;
-  const problems = [...optionProblems(job.task, options)];
+  const problems = isObject(options) ? [...optionProblems(job.task, options)] : ['options must be an object'];
   if (!(Number.isInteger(job.payloadVersion) && job.payloadVersion >= 1 && job.payloadVersion <= int32Max)) {
     problems.push(`payloadVersion must be a whole number from 1, not ${String(job.payloadVersion)}`);
   }
@@ -75,8 +76,25 @@ function wholeMs(duration: Duration | undefined): number | null {
   return ms === undefined ? null : Math.ceil(ms);
 }
 
+const names: Readonly<Record<keyof JobOptions, true>> = {
+  id: true,
+  queue: true,
+  key: true,
+  priority: true,
+  attributes: true,
+  runAfter: true,
+  delay: true,
+  expiresAt: true,
+  timeout: true,
+  retry: true,
+  uniqueKey: true,
+  trace: true,
+};
+
+const namesOfUnique: Readonly<Record<keyof Unique, true>> = { key: true, onConflict: true };
+
 function optionProblems(task: string, options: JobOptions): readonly string[] {
-  const problems: string[] = [];
+  const problems = [...unknownNames(options, names)];
   const text = (name: string, value: unknown, min: number, max: number): void => {
     if (value === undefined) return;
     if (typeof value !== 'string' || value.length < min || value.length > max) {
@@ -91,6 +109,7 @@ function optionProblems(task: string, options: JobOptions): readonly string[] {
   const unique = options.uniqueKey;
   if (unique !== undefined)
     text('uniqueKey', isObject(unique) ? (unique.key ?? null) : unique, 1, jobLimits.uniqueKeyLengthMax);
+  if (isObject(unique)) problems.push(...unknownNames(unique, namesOfUnique, { path: 'uniqueKey' }));
   if (isObject(unique) && !['keep', 'replace', 'debounce'].includes(unique.onConflict ?? 'keep')) {
     problems.push(`uniqueKey.onConflict must be keep, replace or debounce, not ${String(unique.onConflict)}`);
   }
@@ -119,7 +138,7 @@ function optionProblems(task: string, options: JobOptions): readonly string[] {
     if (!isTraceparent(trace.traceparent)) problems.push('trace.traceparent must be a W3C traceparent');
   }
   if (options.retry !== undefined) {
-    problems.push(...(isObject(options.retry) ? retryProblems(options.retry) : ['retry must be an object']));
+    problems.push(...retryProblems(options.retry));
   }
   return problems;
 }
@@ -131,7 +150,7 @@ export function isTraceparent(text: unknown): text is string {
 
 /** Types say so, but callers without types exist. */
 function isObject<Value>(value: Value): value is Value & object {
-  return typeof value === 'object' && value !== null;
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 function isStorable(date: Date): boolean {

@@ -1,8 +1,12 @@
+import type { Shape } from '../options.ts';
+import { aFlag, aFunction, aListOf, aNumber, anObject, aText, optional, optionProblems } from '../options.ts';
+import { aGate, anOrder } from './check-part.ts';
 import type { Json } from '../job/job.ts';
 import type { Gate } from './gate.ts';
 import { isOwnPart } from './own-parts.ts';
 import { standardGates } from './gates/standard.ts';
 import type { Order } from './order.ts';
+import { fairShare } from './orders/fair-share.ts';
 import { turns } from './orders/ranked.ts';
 import { explainWith } from './explain.ts';
 import type { Plan, PolicyFault } from './plan.ts';
@@ -26,9 +30,10 @@ export interface PolicyOptions {
   readonly name?: string;
   /** Asked in this order, behind {@link standardGates}; the first that holds a job is named as the reason. */
   readonly gates?: readonly Gate[];
-  readonly order: Order;
+  /** Default: {@link fairShare}, between queues, and within each between its keys. */
+  readonly order?: Order;
   readonly coalesce?: readonly Coalesce[];
-  /** Take back scheduled jobs that no node has leased yet when a job comes that outranks them (Order.outranks). Default false. */
+  /** Take back scheduled jobs that no node has leased yet when a job comes that outranks them: the order must have `outranks`. Default false. */
   readonly recall?: boolean;
 }
 
@@ -40,12 +45,28 @@ export interface Parts {
   readonly recall: boolean;
 }
 
+const coalescing: Shape<Coalesce> = {
+  when: aFunction,
+  max: aNumber({ min: 2, max: 1_000, whole: true }),
+  ageMs: aNumber({ min: 0 }),
+};
+
+const shape: Shape<PolicyOptions> = {
+  name: optional(aText({ max: 200 })),
+  gates: optional(aListOf(aGate, 'a list of gates')),
+  order: optional(anOrder),
+  coalesce: optional(aListOf(anObject(coalescing), 'a list of rules')),
+  recall: optional(aFlag),
+};
+
 /**
  * Composes gates and an order into a policy. The limits of queue_config always count, too.
  * @throws {PgQueueError} `configuration`, with all problems at once
  */
-export function policy(options: PolicyOptions): Policy {
-  const { order, coalesce = [], recall = false } = options;
+export function policy(options: PolicyOptions = {}): Policy {
+  const wrong = optionProblems(options, shape);
+  throwProblems('configuration', `policy${calledBy(options)}`, wrong);
+  const { order = fairShare(), coalesce = [], recall = false } = options;
   const gates = [...standardGates(), ...(options.gates ?? []), ...(order.gates ?? [])];
   const parts: Parts = { gates, order, coalesce, recall };
   throwProblems('configuration', `policy ${options.name ?? order.name}`, partProblems(parts));
@@ -132,21 +153,24 @@ function restoreParts(
   return state;
 }
 
-function partProblems({ gates, order, coalesce }: Parts): readonly string[] {
+/** What the types of the parts don't say. */
+function partProblems({ gates, order, recall }: Parts): readonly string[] {
   const names = [...gates, order].map(({ name }) => name);
   const twice = names.filter((name, index) => names.indexOf(name) !== index);
   return [
     ...[...new Set(twice)].map(
       (name) => `two of its gates or orders are called ${JSON.stringify(name)}: give one another name`,
     ),
-    ...(names.every((name) => name.length >= 1 && name.length <= 100)
-      ? []
-      : ['the name of a gate or order has 1 to 100 characters']),
-    ...coalesce.flatMap(({ max, ageMs }) => [
-      ...(Number.isInteger(max) && max >= 2 && max <= 1_000
-        ? []
-        : ['coalesce.max must be a whole number from 2 to 1000']),
-      ...(ageMs >= 0 && Number.isFinite(ageMs) ? [] : ['coalesce.ageMs must be 0 or more']),
-    ]),
+    ...(recall && order.outranks === undefined
+      ? [
+          `recall needs an order that says which job outranks another: strictPriority() does, and byScore and ranked do with outranks; ${order.name} does not`,
+        ]
+      : []),
   ];
+}
+
+function calledBy(options: unknown): string {
+  const { name }: { readonly name?: unknown } =
+    typeof options === 'object' && options !== null ? options : {};
+  return typeof name === 'string' && name !== '' ? ` ${name}` : '';
 }

@@ -282,10 +282,10 @@ test('remembers so many values at most: those that were active last', () => {
 });
 
 test.each([
-  [{ errorRate: 0 }, 'gate provider: errorRate must be above 0, and at most 1'],
+  [{ errorRate: 0 }, 'gate provider: errorRate must be more than 0, and at most 1, not 0'],
   [
     { minimum: 0, windowMs: 0, openMs: -1 },
-    /minimum must be 1 or more; windowMs .* more than 0; openMs .* more than 0/,
+    /minimum must be 1 or more, not 0; windowMs .* more than 0, not 0; openMs .* more than 0, not -1$/,
   ],
 ])('%o is refused', (wrong, message) => {
   expect(() => circuitBreaker({ ...options, ...wrong })).toThrow(message);

@@ -1,11 +1,14 @@
 import { unreachable } from '../../errors.ts';
+import type { Shape } from '../../options.ts';
+import { aFlag, aFunction, aNumber, optional } from '../../options.ts';
+import { aName, checkPart } from '../check-part.ts';
 import type { Gate, OpenGate, Verdict } from '../gate.ts';
 import type { Candidate, JobFacts, Snapshot } from '../snapshot.ts';
 import { own } from '../snapshot.ts';
 import type { Circuit, CircuitRules, Circuits } from './circuits.ts';
 import { advance, confirmProbe, savedCircuits, sendProbe } from './circuits.ts';
 import type { GroupBy } from './group.ts';
-import { checkGate, groupOf } from './group.ts';
+import { groupOf } from './group.ts';
 import { sayGroup, sayMs, sayNumber } from './words.ts';
 
 /** When a circuit opens, for how long, and of what: see {@link circuitBreaker}. */
@@ -28,6 +31,17 @@ export interface CircuitBreakerOptions {
   readonly lane?: boolean;
 }
 
+const shape: Shape<CircuitBreakerOptions> = {
+  name: aName,
+  by: aFunction,
+  errorRate: aNumber({ above: 0, max: 1 }),
+  minimum: aNumber({ min: 1 }),
+  windowMs: aNumber({ above: 0 }),
+  openMs: aNumber({ above: 0 }),
+  when: optional(aFunction),
+  lane: optional(aFlag),
+};
+
 /**
  * Holds the jobs of what keeps failing. Where, of the attempts that ended within the window, so large a share failed (to be retried,
  * dead, or crashed), the circuit opens: nothing of that value goes. After `openMs` it is half open: one job goes, the
@@ -39,15 +53,9 @@ export interface CircuitBreakerOptions {
  * @throws {PgQueueError} `configuration`
  */
 export function circuitBreaker(options: CircuitBreakerOptions): Gate {
-  const { name, errorRate, minimum, windowMs, openMs } = options;
-  checkGate(name, [
-    ...(errorRate > 0 && errorRate <= 1 ? [] : ['errorRate must be above 0, and at most 1']),
-    ...(minimum >= 1 && Number.isFinite(minimum) ? [] : ['minimum must be 1 or more']),
-    ...(windowMs > 0 && Number.isFinite(windowMs) ? [] : ['windowMs must be more than 0']),
-    ...(openMs > 0 && Number.isFinite(openMs) ? [] : ['openMs must be more than 0']),
-  ]);
+  checkPart('gate', 'circuitBreaker', { options, shape });
   return {
-    name,
+    name: options.name,
     initial: {},
     restore: savedCircuits,
     open: (snapshot, state) => openBreaker(snapshot, state as Circuits, options),

@@ -263,8 +263,14 @@ test('"lane" ends the asking about a key', () => {
 });
 
 test.each([
-  [{ name: 'g', limit: -1 }, 'gate g: limit must be 0 or more'],
-  [{ name: 'g', limit: Number.NaN }, 'gate g: limit must be 0 or more'],
+  [
+    { name: 'g', limit: -1 },
+    'gate g: limit must be 0 or more, or several such by name, or a function, not -1',
+  ],
+  [
+    { name: 'g', limit: Number.NaN },
+    'gate g: limit must be 0 or more, or several such by name, or a function, not NaN',
+  ],
   [{ name: 'g', limit: { tokens: 1 } }, 'gate g: limit has names, so there must be a cost that has them'],
 ])('%o is refused', (options, message) => {
   expect(() => concurrency(options)).toThrow(expect.objectContaining({ code: 'configuration', message }));

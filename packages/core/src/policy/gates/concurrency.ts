@@ -1,7 +1,10 @@
+import type { Shape } from '../../options.ts';
+import { aFlag, aFunction, optional } from '../../options.ts';
+import { aName, checkPart } from '../check-part.ts';
 import type { Gate } from '../gate.ts';
 import type { JobFacts, Snapshot } from '../snapshot.ts';
 import type { Cost, GroupBy, Limit } from './group.ts';
-import { amountProblems, checkGate, costsOf, groupOf, once } from './group.ts';
+import { aLimit, costsOf, groupOf, nameProblems, once } from './group.ts';
 import { openTallies } from './tallies.ts';
 import { sayGroup } from './words.ts';
 
@@ -19,6 +22,14 @@ export interface ConcurrencyOptions {
   readonly lane?: boolean;
 }
 
+const shape: Shape<ConcurrencyOptions> = {
+  name: aName,
+  by: optional(aFunction),
+  limit: aLimit(),
+  cost: optional(aFunction),
+  lane: optional(aFlag),
+};
+
 /**
  * Limits how many jobs, or how much of what they take, are in flight at once: scheduled, or running. Exact: a plan counts every
  * work item there is, and what it takes itself. Jobs that one handler call takes together count once for each value, with
@@ -29,8 +40,12 @@ export interface ConcurrencyOptions {
  * @throws {PgQueueError} `configuration`
  */
 export function concurrency(options: ConcurrencyOptions): Gate {
+  checkPart('gate', 'concurrency', {
+    options,
+    shape,
+    further: ({ limit: given, cost: by }) => nameProblems({ limit: given }, by),
+  });
   const { name, by, limit, cost, lane = false } = options;
-  if (typeof limit !== 'function') checkGate(name, amountProblems('limit', limit, { cost }));
   return {
     name,
     onError: 'hold',

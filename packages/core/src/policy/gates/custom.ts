@@ -1,4 +1,7 @@
 import type { Json } from '../../job/job.ts';
+import type { Shape } from '../../options.ts';
+import { aFlag, aFunction, oneOf, optional } from '../../options.ts';
+import { aName, aPreparation, checkPart } from '../check-part.ts';
 import type { Gate, Verdict } from '../gate.ts';
 import type { Preparation } from '../policy.ts';
 import type { JobFacts, Snapshot } from '../snapshot.ts';
@@ -26,6 +29,14 @@ export interface CustomGateOptions<Value extends Json> {
   readonly lane?: boolean;
 }
 
+const shape: Shape<CustomGateOptions<Json>> = {
+  name: aName,
+  admits: aFunction,
+  prepare: optional(aPreparation),
+  onError: optional(oneOf('hold', 'ignore')),
+  lane: optional(aFlag),
+};
+
 /**
  * A gate of one function. It keeps no state, and can't see what a plan has taken already: for limits there are
  * `concurrency` and `rate`, or the interface {@link Gate}.
@@ -35,8 +46,10 @@ export interface CustomGateOptions<Value extends Json> {
  *   admits: ({ queue }, { nowMs }) =>
  *     queue !== 'calls' || new Date(nowMs).getUTCHours() < 18 ? true : 'nobody is called in the evening',
  * });
+ * @throws {PgQueueError} `configuration`
  */
 export function gate<Value extends Json = Json>(options: CustomGateOptions<Value>): Gate {
+  checkPart('gate', 'gate', { options, shape });
   const { name, admits, prepare, onError = 'ignore', lane = false } = options;
   const held: Verdict = lane ? 'hold_lane' : 'hold';
   return {

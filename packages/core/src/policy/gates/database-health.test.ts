@@ -100,7 +100,7 @@ test('asks for what it needs, and its state is not worth a write of its own', ()
 
 test.each([
   [{}, /one of oldestSnapshotMs, deadRows, replicationLagMs must be given/],
-  [{ deadRows: -1, slowTo: -1 }, /deadRows must be 0 or more; slowTo must be 0 or more/],
+  [{ deadRows: -1, slowTo: -1 }, /deadRows must be 0 or more, not -1; slowTo must be 0 or more, not -1/],
 ])('%o is refused', (options, message) => {
   expect(() => databaseHealth(options)).toThrow(message);
 });

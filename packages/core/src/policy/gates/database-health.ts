@@ -1,7 +1,10 @@
+import type { Shape } from '../../options.ts';
+import { optional } from '../../options.ts';
+import { aName, checkPart } from '../check-part.ts';
 import type { Gate } from '../gate.ts';
 import type { DatabaseHealth, Snapshot } from '../snapshot.ts';
 import { bucketGate } from './bucket-gate.ts';
-import { amountProblems, checkGate } from './group.ts';
+import { anAmount } from './group.ts';
 import { sayMs, sayNumber } from './words.ts';
 
 /** From when on the database counts as unwell, and what happens then: see {@link databaseHealth}. */
@@ -18,19 +21,29 @@ export interface DatabaseHealthOptions {
   readonly slowTo?: number;
 }
 
+const shape: Shape<DatabaseHealthOptions> = {
+  name: optional(aName),
+  oldestSnapshotMs: optional(anAmount()),
+  deadRows: optional(anAmount()),
+  replicationLagMs: optional(anAmount()),
+  slowTo: optional(anAmount()),
+};
+
 /**
  * Slows the queue down while the database has trouble that more work would make worse. Judged by what was read last; what
  * could not be read is taken to be well.
  * @throws {PgQueueError} `configuration`
  */
 export function databaseHealth(options: DatabaseHealthOptions): Gate {
+  checkPart('gate', 'databaseHealth', {
+    options,
+    shape,
+    further: (given) =>
+      limits.some(({ field }) => given[field] !== undefined)
+        ? []
+        : [`one of ${limits.map(({ field }) => field).join(', ')} must be given`],
+  });
   const { name = 'database_health', slowTo = 0 } = options;
-  const given = limits.filter(({ field }) => options[field] !== undefined);
-  checkGate(name, [
-    ...given.flatMap(({ field }) => amountProblems(field, options[field])),
-    ...amountProblems('slowTo', slowTo),
-    ...(given.length > 0 ? [] : [`one of ${limits.map(({ field }) => field).join(', ')} must be given`]),
-  ]);
   const perSecond = Math.min(slowTo, Number.MAX_SAFE_INTEGER);
   const slow = { perSecond, burst: perSecond === 0 ? 0 : Math.max(1, perSecond) };
   const gate = bucketGate(name, (snapshot) => {

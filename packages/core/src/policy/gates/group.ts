@@ -1,4 +1,5 @@
-import { throwProblems } from '../../errors.ts';
+import type { Rule } from '../../options.ts';
+import { aFunction, aRecordOf, either } from '../../options.ts';
 import type { JobFacts } from '../snapshot.ts';
 import { own } from '../snapshot.ts';
 import { sayError } from './words.ts';
@@ -71,24 +72,30 @@ export function isAmount(value: unknown): value is number {
   return typeof value === 'number' && value >= 0;
 }
 
-/** What is wrong with an option that is an amount, or several by name. `cost`: the gate's, where it has one. */
-export function amountProblems(
-  option: string,
-  value: unknown,
-  { above, cost }: { readonly above?: number; readonly cost?: unknown } = {},
-): readonly string[] {
-  const byName = typeof value === 'object' && value !== null;
-  const amounts = byName ? Object.values(value) : [value];
-  const right = amounts.every((amount) => isAmount(amount) && (above === undefined || amount > above));
-  return [
-    ...(right ? [] : [`${option} must be ${above === undefined ? '0 or more' : `more than ${above}`}`]),
-    ...(byName && cost === undefined ? [`${option} has names, so there must be a cost that has them`] : []),
-  ];
+/** An option that is an amount. */
+export function anAmount(above?: number): Rule {
+  return {
+    expected: above === undefined ? '0 or more' : `more than ${above}`,
+    judge: (value) => isAmount(value) && (above === undefined || value > above),
+  };
 }
 
-/** @throws {PgQueueError} `configuration`, with all that is wrong with a gate's options */
-export function checkGate(name: string, problems: readonly string[]): void {
-  throwProblems('configuration', `gate ${name}`, problems);
+/** A limit, or one for each value. */
+export function aLimit(above?: number): Rule {
+  const amount = anAmount(above);
+  return {
+    ...either(amount, aRecordOf(amount), aFunction),
+    expected: `${amount.expected}, or several such by name, or a function`,
+  };
+}
+
+/** What is wrong with limits that have names where no cost has any. */
+export function nameProblems(limits: Readonly<Record<string, unknown>>, cost: unknown): readonly string[] {
+  return Object.entries(limits).flatMap(([option, value]) =>
+    typeof value === 'object' && value !== null && cost === undefined
+      ? [`${option} has names, so there must be a cost that has them`]
+      : [],
+  );
 }
 
 function call<Value>(what: string, job: JobFacts, of: (job: JobFacts) => Value): Value {

@@ -1,4 +1,7 @@
 import { unreachable } from '../../errors.ts';
+import type { Shape } from '../../options.ts';
+import { aFunction, optional } from '../../options.ts';
+import { aName, checkPart } from '../check-part.ts';
 import type { Gate, OpenGate } from '../gate.ts';
 import type { Hold } from '../policy.ts';
 import type { Candidate, InFlight, JobFacts, Lane, Snapshot } from '../snapshot.ts';
@@ -13,6 +16,8 @@ export interface OrderedOptions {
   readonly when?: (job: JobFacts) => boolean;
 }
 
+const shape: Shape<OrderedOptions> = { name: optional(aName), when: optional(aFunction) };
+
 /**
  * Ordered keys: the jobs of a key run strictly one after the other, through completion. A job goes only if no other one of its key
  * is in flight, or waits for its retry or the end of a snooze: those hold the line. A job that is dead, cancelled or expired lets
@@ -21,8 +26,11 @@ export interface OrderedOptions {
  *
  * Name it behind other gates: it asks for keys to be read anew before their jobs go, in vain for those that another rule holds. Jobs
  * that are enqueued in transactions at the same time have no order before they commit.
+ * @throws {PgQueueError} `configuration`
  */
-export function ordered({ name = 'ordered', when = () => true }: OrderedOptions = {}): Gate {
+export function ordered(options: OrderedOptions = {}): Gate {
+  checkPart('gate', 'ordered', { options, shape });
+  const { name = 'ordered', when = (): boolean => true } = options;
   return { name, onError: 'hold', open: (snapshot) => openOrdered(snapshot, when) };
 }
 

@@ -251,7 +251,7 @@ test.each([
   [{ name: 'g', perSecond: 0, burst: 1 }, 'gate g: perSecond must be more than 0'],
   [
     { name: 'g', perSecond: Number.NaN, burst: -1 },
-    /perSecond must be more than 0; burst must be more than 0/,
+    /perSecond must be more than 0, .* not NaN; burst must be more than 0, .* not -1$/,
   ],
   [
     { name: 'g', perSecond: { calls: 1 }, burst: 1 },

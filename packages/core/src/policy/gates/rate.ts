@@ -1,8 +1,11 @@
+import type { Shape } from '../../options.ts';
+import { aFlag, aFunction, optional } from '../../options.ts';
+import { aName, checkPart } from '../check-part.ts';
 import type { Gate } from '../gate.ts';
 import type { JobFacts, Rate, Snapshot } from '../snapshot.ts';
 import { bucketGate } from './bucket-gate.ts';
 import type { Cost, GroupBy, Limit } from './group.ts';
-import { amountProblems, checkGate, costsOf, groupOf, limitFor, once } from './group.ts';
+import { aLimit, costsOf, groupOf, limitFor, nameProblems, once } from './group.ts';
 import { sayGroup } from './words.ts';
 
 /** A limit, or one for each value; null: none. Asked once a plan. */
@@ -24,6 +27,15 @@ export interface RateOptions {
   readonly lane?: boolean;
 }
 
+const shape: Shape<RateOptions> = {
+  name: aName,
+  by: optional(aFunction),
+  perSecond: aLimit(0),
+  burst: aLimit(0),
+  cost: optional(aFunction),
+  lane: optional(aFlag),
+};
+
 /**
  * Limits how many jobs are dispatched in the course of time: a token bucket for each value. Exact: over any window of w seconds by the
  * database's clock, jobs of at most `perSecond × w + burst` are dispatched, through restarts and changes of the leader, too. A
@@ -32,11 +44,12 @@ export interface RateOptions {
  * @throws {PgQueueError} `configuration`
  */
 export function rate(options: RateOptions): Gate {
+  checkPart('gate', 'rate', {
+    options,
+    shape,
+    further: (given) => nameProblems({ perSecond: given.perSecond, burst: given.burst }, given.cost),
+  });
   const { name, by, perSecond, burst, cost, lane = false } = options;
-  checkGate(name, [
-    ...(typeof perSecond === 'function' ? [] : amountProblems('perSecond', perSecond, { above: 0, cost })),
-    ...(typeof burst === 'function' ? [] : amountProblems('burst', burst, { above: 0, cost })),
-  ]);
   const open = (limit: LimitBy, snapshot: Snapshot): ((value: string) => Limit | null) =>
     typeof limit === 'function' ? once((value) => limit(value, snapshot)) : () => limit;
   return bucketGate(name, (snapshot) => ({

@@ -1,3 +1,6 @@
+import type { Shape } from '../../options.ts';
+import { aFunction, optional } from '../../options.ts';
+import { aName, checkPart } from '../check-part.ts';
 import type { Order } from '../order.ts';
 import type { JobFacts, Snapshot } from '../snapshot.ts';
 import type { Candidate } from '../snapshot.ts';
@@ -15,11 +18,16 @@ export interface Scoring {
   readonly outranks?: (job: JobFacts, other: JobFacts, nowMs: number) => boolean;
 }
 
+const shape: Shape<Scoring> = { name: aName, score: aFunction, outranks: optional(aFunction) };
+
 /**
  * By a score of your own; of equal ones, the job enqueued first. Only the first jobs of each key are asked about, in their order within it.
  * Starvation is up to the score: one that grows with `snapshot.nowMs - job.createdMs`, without bound, rules it out.
+ * @throws {PgQueueError} `configuration`
  */
-export function byScore({ name, score, outranks }: Scoring): Order {
+export function byScore(scoring: Scoring): Order {
+  checkPart('order', 'byScore', { options: scoring, shape });
+  const { name, score, outranks } = scoring;
   return ranked({
     name,
     rank: (job, snapshot) => -score(job, snapshot),

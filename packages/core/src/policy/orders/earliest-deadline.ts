@@ -1,3 +1,6 @@
+import type { Shape } from '../../options.ts';
+import { aFunction, aNumber, optional, orNull } from '../../options.ts';
+import { checkPart } from '../check-part.ts';
 import type { Heads, OpenOrder, Order } from '../order.ts';
 import type { Candidate, JobFacts, Snapshot } from '../snapshot.ts';
 import type { Forecast } from './deadline-forecast.ts';
@@ -17,6 +20,12 @@ export interface EarliestDeadlineOptions {
   readonly otherwiseMs?: number | null;
 }
 
+const shape: Shape<EarliestDeadlineOptions> = {
+  deadline: aFunction,
+  cost: optional(aFunction),
+  otherwiseMs: optional(orNull(aNumber({ min: 0 }))),
+};
+
 type State = { readonly runtimes: Runtimes; readonly forecast: Forecast | null };
 
 /** The forecast looks at all visible jobs, so it is made anew only so often. */
@@ -29,8 +38,10 @@ const forecastEveryMs = 1_000;
  *
  * Forecasts, once a second: `late`, visible jobs whose deadline is past; `will_be_late`, further ones that will miss it if nothing
  * else comes, jobs run as long as they did on average, and every slot of the pool can run them; `with_deadline`, how many have one.
+ * @throws {PgQueueError} `configuration`
  */
 export function earliestDeadline(options: EarliestDeadlineOptions): Order<State> {
+  checkPart('order', 'earliest_deadline', { options, shape });
   const { deadline, cost, otherwiseMs = null } = options;
   const rank = (job: Candidate): number => {
     const due = deadline(job);

@@ -1,4 +1,6 @@
-import { throwProblems } from '../../errors.ts';
+import type { Shape } from '../../options.ts';
+import { aFunction, aListOf, aNumber, anObject, either, oneOf, optional, orNull } from '../../options.ts';
+import { aName, checkPart } from '../check-part.ts';
 import { ownPart } from '../own-parts.ts';
 import type { Heads, OpenOrder, Order } from '../order.ts';
 import type { InFlight, JobFacts, Lane, Settlement, Snapshot } from '../snapshot.ts';
@@ -37,6 +39,26 @@ export interface FairShareOptions {
 /** Queues by the weight of queue_config, and their keys. */
 const queuesAndKeys: readonly ShareLevel[] = [{ by: 'queue' }, { by: 'key' }];
 
+const level: Shape<ShareLevel> = {
+  name: optional(aName),
+  by: either(oneOf('queue', 'key'), aFunction),
+  weight: optional(aFunction),
+  min: optional(aFunction),
+  max: optional(aFunction),
+};
+
+const aLevel = anObject(level, { what: 'a level, such as { by: "key" }' });
+
+const shape: Shape<FairShareOptions> = {
+  name: optional(aName),
+  levels: optional(aListOf(aLevel, 'a list of levels, such as [{ by: "key" }]')),
+  charge: optional(
+    either(oneOf('jobs', 'time'), anObject({ cost: aFunction }, { what: 'an object with a function cost' })),
+  ),
+  halfLifeMs: optional(orNull(aNumber({ above: 0 }))),
+  idleCredit: optional(aNumber({ min: 0 })),
+};
+
 /**
  * Weighted fair sharing: between shares that have jobs waiting, what is used goes by their weights, however many jobs each has, and whether
  * or not others stand idle. Levels nest: a queue's part is shared out between its tenants, and so on. Pools are shared
@@ -54,15 +76,13 @@ const queuesAndKeys: readonly ShareLevel[] = [{ by: 'queue' }, { by: 'key' }];
  * @throws {PgQueueError} `configuration`
  */
 export function fairShare(options: FairShareOptions = {}): Order<FairShareState> {
+  checkPart('order', 'fair_share', {
+    options,
+    shape,
+    further: ({ levels }) => (levels?.length === 0 ? ['there must be a level'] : []),
+  });
   const { name = 'fair_share', levels = queuesAndKeys, charge = 'jobs' } = options;
   const { halfLifeMs = null, idleCredit = 0 } = options;
-  throwProblems('configuration', `order ${name}`, [
-    ...(levels.length > 0 ? [] : ['there must be a level']),
-    ...(halfLifeMs === null || (halfLifeMs > 0 && Number.isFinite(halfLifeMs))
-      ? []
-      : ['halfLifeMs must be more than 0, or null']),
-    ...(idleCredit >= 0 && Number.isFinite(idleCredit) ? [] : ['idleCredit must be 0 or more']),
-  ]);
   const unit = typeof charge === 'object' ? 'cost' : charge;
   const initial = noState({ unit, levels: levels.length });
   const settings: Settings = { name, levels, charge, halfLifeMs, idleCredit };
@@ -107,19 +127,10 @@ function openFairShare(
   const opened = settle(settings, seen.snapshot, seen.state);
   const full = new Set<string>();
   const unsure: Unsure[] = [];
-  const poolBy = new Map<string, string>();
-  const poolFor = ({ queue }: Lane): string => {
-    const known = poolBy.get(queue) ?? poolOf(seen.snapshot, queue);
-    poolBy.set(queue, known);
-    return known;
-  };
+  const poolFor = createPoolFor(seen.snapshot);
   let pools: Map<string, Pool> | undefined;
   const openPools = (): Map<string, Pool> =>
-    (pools ??= treesOf(opened, {
-      lanes: seen.snapshot.lanes.filter((lane) => !full.has(poolFor(lane))),
-      heads: seen.heads,
-      poolFor,
-    }));
+    (pools ??= treesOf(opened, { lanes: byPool(seen.snapshot, poolFor, full), heads: seen.heads }));
   return {
     next: () => {
       const open = [...openPools().values()].toSorted(
@@ -149,6 +160,25 @@ function openFairShare(
     full: (pool) => void full.add(pool),
     state: () => stateAfter(opened, { pools, unsure }),
   };
+}
+
+/** Lanes of one queue mostly stand side by side: the pool of the last one is remembered. */
+function createPoolFor(snapshot: Snapshot): (lane: Lane) => string {
+  let [queue, pool]: [string | undefined, string] = [undefined, ''];
+  return (lane) => {
+    if (lane.queue !== queue) [queue, pool] = [lane.queue, poolOf(snapshot, lane.queue)];
+    return pool;
+  };
+}
+
+function byPool(
+  { lanes }: Snapshot,
+  poolFor: (lane: Lane) => string,
+  full: ReadonlySet<string>,
+): ReadonlyMap<string, readonly Lane[]> {
+  const grouped = Map.groupBy(lanes, poolFor);
+  for (const pool of full) grouped.delete(pool);
+  return grouped;
 }
 
 /** Takes in the attempts that ended. */
@@ -197,11 +227,7 @@ function bookedFor(opened: Opened, item: InFlight): number {
 
 function treesOf(
   opened: Opened,
-  seen: {
-    readonly lanes: readonly Lane[];
-    readonly heads: Heads;
-    readonly poolFor: (lane: Lane) => string;
-  },
+  { lanes, heads }: { readonly lanes: ReadonlyMap<string, readonly Lane[]>; readonly heads: Heads },
 ): Map<string, Pool> {
   const { settings, snapshot, levels } = opened;
   const rules: ShareRules = {
@@ -210,9 +236,8 @@ function treesOf(
     quantum: opened.known.typical,
     idleCredit: settings.idleCredit,
     decay: opened.decay,
-    headOf: seen.heads.of,
+    headOf: heads.of,
   };
-  const lanes = Map.groupBy(seen.lanes, seen.poolFor);
   const counts = settings.charge === 'time' || levels.some(({ min }) => min !== undefined);
   const items = Map.groupBy(counts ? snapshot.inFlight : [], ({ pool }) => pool);
   return new Map(

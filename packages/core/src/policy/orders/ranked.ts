@@ -1,3 +1,6 @@
+import type { Shape } from '../../options.ts';
+import { aFlag, aFunction, optional } from '../../options.ts';
+import { aName, checkPart } from '../check-part.ts';
 import { ownPart } from '../own-parts.ts';
 import type { Heads, OpenOrder, Order } from '../order.ts';
 import type { Candidate, JobFacts, Lane, Snapshot } from '../snapshot.ts';
@@ -17,8 +20,19 @@ export interface Ranking {
   readonly outranks?: (job: JobFacts, other: JobFacts, nowMs: number) => boolean;
 }
 
-/** The lane whose head has the smallest rank goes first; of equal ones, that of the job enqueued first. Keeps no state. */
+const shape: Shape<Ranking> = {
+  name: aName,
+  rank: aFunction,
+  lends: optional(aFlag),
+  outranks: optional(aFunction),
+};
+
+/**
+ * The lane whose head has the smallest rank goes first; of equal ones, that of the job enqueued first. Keeps no state.
+ * @throws {PgQueueError} `configuration`
+ */
 export function ranked(ranking: Ranking): Order {
+  checkPart('order', 'ranked', { options: ranking, shape });
   const { name, outranks } = ranking;
   return {
     name,

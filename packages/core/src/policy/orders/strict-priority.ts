@@ -1,4 +1,6 @@
-import { throwProblems } from '../../errors.ts';
+import type { Shape } from '../../options.ts';
+import { aNumber, optional, orNull } from '../../options.ts';
+import { checkPart } from '../check-part.ts';
 import type { Order } from '../order.ts';
 import type { JobFacts } from '../snapshot.ts';
 import { ranked } from './ranked.ts';
@@ -8,6 +10,8 @@ export interface StrictPriorityOptions {
   /** Waiting so long counts as much as one level of priority. Null: it counts nothing, and low priorities can starve. Default 60,000. */
   readonly agingMs?: number | null;
 }
+
+const shape: Shape<StrictPriorityOptions> = { agingMs: optional(orNull(aNumber({ above: 0 }))) };
 
 /**
  * By priority, over all keys: smaller first, then the job enqueued first. Waiting makes up for priority, so that none starves: once
@@ -21,13 +25,9 @@ export interface StrictPriorityOptions {
  * priorities with equal slopes: Kleinrock, Queueing Systems II, 3.7).
  * @throws {PgQueueError} `configuration`
  */
-export function strictPriority({ agingMs = 60_000 }: StrictPriorityOptions = {}): Order {
-  const valid = agingMs === null || (agingMs > 0 && Number.isFinite(agingMs));
-  throwProblems(
-    'configuration',
-    'order strict_priority',
-    valid ? [] : ['agingMs must be more than 0, or null'],
-  );
+export function strictPriority(options: StrictPriorityOptions = {}): Order {
+  checkPart('order', 'strict_priority', { options, shape });
+  const { agingMs = 60_000 } = options;
   const rank = ({ priority, createdMs }: JobFacts): number =>
     agingMs === null ? priority : priority * agingMs + createdMs;
   return ranked({

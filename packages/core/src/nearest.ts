@@ -1,0 +1,41 @@
+/** Longer names are nobody's slip of the pen. */
+const longest = 40;
+
+/** The name that was perhaps meant: one of few changes, or one that only begins so (`window` for `windowMs`). */
+export function nearest(name: string, names: readonly string[]): string | undefined {
+  if (name.length > longest) return undefined;
+  const wanted = name.toLowerCase();
+  let best: string | undefined;
+  let least = Infinity;
+  for (const candidate of names) {
+    const other = candidate.toLowerCase();
+    const starts = wanted.length > 2 && (other.startsWith(wanted) || wanted.startsWith(other));
+    const changes = Math.min(starts ? 2 : Infinity, distance(wanted, other));
+    if (
+      changes <= Math.max(1, Math.min(wanted.length, other.length) / 3, starts ? 2 : 0) &&
+      changes < least
+    ) {
+      least = changes;
+      best = candidate;
+    }
+  }
+  return best;
+}
+
+/** Characters to add, leave out, replace, or swap with their neighbour (optimal string alignment). */
+function distance(a: string, b: string): number {
+  let [before, last] = [[] as number[], Array.from({ length: b.length + 1 }, (_, at) => at)];
+  for (let i = 1; i <= a.length; i += 1) {
+    const row = [i];
+    for (let j = 1; j <= b.length; j += 1) {
+      const same = a[i - 1] === b[j - 1] ? 0 : 1;
+      let least = Math.min((last[j] ?? 0) + 1, (row[j - 1] ?? 0) + 1, (last[j - 1] ?? 0) + same);
+      if (i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1]) {
+        least = Math.min(least, (before[j - 2] ?? 0) + 1);
+      }
+      row.push(least);
+    }
+    [before, last] = [last, row];
+  }
+  return last[b.length] ?? 0;
+}

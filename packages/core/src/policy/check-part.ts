@@ -1,0 +1,79 @@
+import { throwProblems } from '../errors.ts';
+import type { Rule, Shape } from '../options.ts';
+import { aFlag, aFunction, aListOf, aNumber, anObject, anything, aText } from '../options.ts';
+import { oneOf, optional, optionProblems } from '../options.ts';
+import type { Gate } from './gate.ts';
+import type { Order } from './order.ts';
+import type { Needs, Preparation } from './policy.ts';
+
+/** What every gate and order is called by. */
+export const aName: Rule = aText({ max: 100 });
+
+const preparation: Shape<Omit<Preparation, 'name'>> = {
+  everyMs: aNumber({ min: 10, max: 86_400_000 }),
+  deadlineMs: aNumber({ min: 1, max: 600_000 }),
+  fetch: aFunction,
+};
+
+/** Of data that is fetched beside the ticks. */
+export const aPreparation: Rule = anObject(preparation, {
+  what: 'an object with everyMs, deadlineMs and fetch',
+});
+
+const needs: Shape<Needs> = { settlements: optional(aFlag), health: optional(aFlag) };
+
+/** What gates and orders have in common. */
+const part = {
+  name: aName,
+  initial: optional(anything),
+  restore: optional(aFunction),
+  open: aFunction,
+  written: optional(aFunction),
+  needs: optional(anObject(needs)),
+  prepare: optional(anObject(preparation, { own: true })),
+  soft: optional(aFlag),
+};
+
+const gate: Shape<Gate> = { ...part, onError: optional(oneOf('hold', 'ignore')) };
+
+/** A gate, of the user's making perhaps: its class may have members that only it knows. */
+export const aGate: Rule = anObject(gate, {
+  what: 'a gate, such as concurrency({ name, limit }) makes',
+  own: true,
+});
+
+const order: Shape<Order> = {
+  ...part,
+  outranks: optional(aFunction),
+  gates: optional(aListOf(aGate, 'a list of gates')),
+};
+
+export const anOrder: Rule = anObject(order, { what: 'an order, such as fairShare() makes', own: true });
+
+/**
+ * Refuses options of a gate or an order that can't be, when it is made: in a plan they would only be seen as its failure.
+ * @param made what makes it, for where its name is not known
+ * @param further what is wrong between options; their types may be wrong, too
+ * @throws {PgQueueError} `configuration`, with all problems at once
+ */
+export function checkPart<Options extends object>(
+  kind: 'gate' | 'order',
+  made: string,
+  {
+    options,
+    shape,
+    further,
+  }: {
+    readonly options: Options;
+    readonly shape: Readonly<Record<string, Rule>>;
+    readonly further?: (options: Options) => readonly string[];
+  },
+): void {
+  const given: unknown = options;
+  const isObject = typeof given === 'object' && given !== null;
+  const name: unknown = isObject && 'name' in given ? given.name : undefined;
+  throwProblems('configuration', `${kind} ${typeof name === 'string' && name !== '' ? name : made}`, [
+    ...optionProblems(options, shape),
+    ...(isObject ? (further?.(options) ?? []) : []),
+  ]);
+}
