@@ -47,7 +47,7 @@ begin
                                 retry, unique_key, payload, payload_version, trace) on queue to %I', s || '_producer');
   execute format('grant select (id) on queue to %I', s || '_producer');
 
-  execute format('grant select on schedule, policy_state, scheduler_lease, node, queue_config, job to %I', s || '_scheduler');
+  execute format('grant select on schedule, policy_state, scheduler_lease, scheduler_report, node, queue_config, job to %I', s || '_scheduler');
   execute format('grant select on queue_config, node to %I', s || '_worker');
 
   execute format('grant select on job, queue_status, node, queue_config, policy_state, scheduler_lease, schedule_slot, scheduler_report, queue_held to %I', s || '_viewer');

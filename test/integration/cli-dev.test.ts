@@ -2,11 +2,13 @@ import { chmodSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:
 import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { until } from '../support/actors.ts';
 import { cliOf, startCli } from '../support/cli.ts';
 import type { CliProcess } from '../support/cli.ts';
 
+const policyFile = fileURLToPath(new URL('../support/cli-policy.ts', import.meta.url));
 let folder: string;
 let url = '';
 const { pgqueue } = cliOf(() => url);
@@ -19,8 +21,8 @@ afterAll(() => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-async function startDev(): Promise<CliProcess> {
-  const dev = startCli(['dev', '--data', join(folder, 'data'), '--json']);
+async function startDev(...options: readonly string[]): Promise<CliProcess> {
+  const dev = startCli(['dev', '--data', join(folder, 'data'), '--json', ...options]);
   await dev.says('"event":"ready"');
   url = JSON.parse(dev.output().stdout).databaseUrl;
   return dev;
@@ -37,6 +39,15 @@ function processesOf(data: string): readonly string[] {
         return false; // it has ended meanwhile
       }
     });
+}
+
+/** What was logged, and is no mere information. */
+function complaints(stderr: string): readonly unknown[] {
+  return stderr
+    .split('\n')
+    .filter((line) => line.startsWith('{'))
+    .map((line) => JSON.parse(line) as { readonly level: number })
+    .filter(({ level }) => level >= 40);
 }
 
 function answers(): Promise<boolean> {
@@ -56,12 +67,18 @@ test('dev brings everything, keeps the data, and leaves no process behind', asyn
   await until('hello to be done', async () => (await show()).status === 'done');
   expect(await show()).toMatchObject({ result: { hello: { n: 1 }, from: id } });
   dev.process.kill('SIGINT');
-  expect(await dev.ended).toMatchObject({ code: 0, stdout: expect.stringContaining('"event":"stopped"') });
+  const ended = await dev.ended;
+  expect(ended).toMatchObject({ code: 0, stdout: expect.stringContaining('"event":"stopped"') });
+  expect(complaints(ended.stderr)).toEqual([]);
   expect(await answers()).toBe(false);
   expect(processesOf(folder)).toEqual([]);
 
-  const again = await startDev();
+  const again = await startDev('--policy', policyFile, '--workers', '3');
   expect((await show()).status).toBe('done');
+  await until('its policy to be reported', async () => {
+    const { stdout: status } = await pgqueue('status', '--json');
+    return JSON.parse(status).scheduler?.policy === 'tenants';
+  });
   again.process.kill('SIGKILL');
   await again.ended;
   await until('the database to follow it', () => processesOf(folder).length === 0);

@@ -16,6 +16,7 @@ import { seedOf } from '../support/seed.ts';
 import { lacks } from '../support/tools.ts';
 
 const tasks = fileURLToPath(new URL('../support/cli-tasks.ts', import.meta.url));
+const policyFile = fileURLToPath(new URL('../support/cli-policy.ts', import.meta.url));
 let own: TestDatabase;
 let database: Database;
 let scheduler: CliProcess;
@@ -138,6 +139,33 @@ describe('scheduler', () => {
     standby.process.kill('SIGINT');
     expect((await standby.ended).code).toBe(0);
     expect(await leader()).toBeNull();
+  });
+
+  test('a policy from a file is reported; who stands by with another is warned', async () => {
+    const leader = start('scheduler', '--name', 'with-policy', '--policy', policyFile, '--json');
+    await leader.says('"event":"ready"');
+    expect(JSON.parse(leader.output().stdout)).toMatchObject({ event: 'ready', policy: 'tenants' });
+    const reported = async (): Promise<boolean> =>
+      /^policy +tenants, report of [^(]* ago$/m.test((await pgqueue('status')).stdout);
+    await until('status to name it', reported);
+    const standby = start('scheduler', '--name', 'standby');
+    await until('the standby to warn', () => standby.output().stderr.includes('policy.differs'));
+    const [warning] = logLines(standby.output().stderr).filter(({ msg }) => msg === 'policy.differs');
+    expect(warning).toMatchObject({ level: 40, policy: 'default', other: 'tenants' });
+    for (const { process, ended } of [standby, leader]) {
+      process.kill('SIGTERM');
+      expect((await ended).code).toBe(0);
+    }
+  });
+
+  test.each([['--policy'], ['--shadow']])('a file without a policy is refused (%s)', async (option) => {
+    for (const command of ['scheduler', 'dev']) {
+      expect(await parseCli([command, option, tasks, '--database-url', own.url])).toMatchObject({
+        code: 78,
+        stdout: '',
+        stderr: expect.stringMatching(new RegExp(`${option} .*cli-tasks\\.ts: exports no policy`)),
+      });
+    }
   });
 
   test('a schema that is not there ends it with 78', async () => {

@@ -28,6 +28,21 @@ async function terminate(name: string, state = '%'): Promise<number> {
   return rowCount ?? 0;
 }
 
+test('a database that is closed has no connection left, so that its server can stop without an error', async () => {
+  const errors: unknown[] = [];
+  for (let round = 0; round < 20; round += 1) {
+    const database = openDatabase({
+      connectionString: own.url,
+      applicationName: 'closes',
+      onError: (error) => errors.push(error),
+    });
+    await Promise.all(Array.from({ length: 4 }, () => database.query('select 1', [])));
+    await database.close();
+    expect(await terminate('closes')).toBe(0);
+  }
+  expect(errors).toEqual([]);
+});
+
 describe('listener', () => {
   const channel = channelName('pgqueue', 'work');
 

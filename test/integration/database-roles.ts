@@ -24,6 +24,7 @@ export const rights: Readonly<
       queue_config: 'select',
       schedule: 'select',
       scheduler_lease: 'select',
+      scheduler_report: 'select',
     },
   },
   worker: {
@@ -127,6 +128,7 @@ export const statements: Readonly<
       'select * from maintain_history()',
       'select * from reap()',
       'select * from scheduler_lease',
+      'select * from scheduler_report',
       'select * from schedule',
       `select * from lead('l', 1000), lateral promote('l', epoch, 1)`,
       `select * from lead('l', 1000), lateral report('l', epoch, '{}')`,

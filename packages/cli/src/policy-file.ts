@@ -2,6 +2,7 @@ import { statSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import type { Policy } from '@pgqueue/core';
+import type { Command } from 'commander';
 
 export type PolicyFile =
   | { readonly kind: 'policy'; readonly policy: Policy }
@@ -29,6 +30,43 @@ export async function loadPolicy(file: string, option: string): Promise<PolicyFi
   return problem(
     `exports no policy (it exports ${names}); export what policy({ order, gates }) returns as policy`,
   );
+}
+
+/** The options of a command that runs a scheduler. */
+export interface PolicyOptions {
+  readonly policy?: string;
+  readonly shadow?: string;
+}
+
+/** What they name; what is wrong with a file is a problem, and its policy is left out. */
+export interface Policies {
+  readonly policy?: Policy;
+  readonly shadow?: Policy;
+  readonly problems: readonly string[];
+}
+
+export function withPolicies(command: Command): Command {
+  return command
+    .option(
+      '--policy <file>',
+      'a module (.js, .mjs, .ts) that exports a policy as "policy"; give every scheduler the same',
+    )
+    .option(
+      '--shadow <file>',
+      'another one that plans beside it, and dispatches nothing: "status" shows how it differs',
+    );
+}
+
+export async function loadPolicies({ policy, shadow }: PolicyOptions): Promise<Policies> {
+  const [own, beside] = await Promise.all([
+    policy === undefined ? undefined : loadPolicy(policy, '--policy'),
+    shadow === undefined ? undefined : loadPolicy(shadow, '--shadow'),
+  ]);
+  return {
+    ...(own?.kind === 'policy' ? { policy: own.policy } : {}),
+    ...(beside?.kind === 'policy' ? { shadow: beside.policy } : {}),
+    problems: [own, beside].flatMap((loaded) => (loaded?.kind === 'problem' ? [loaded.problem] : [])),
+  };
 }
 
 function isPolicy(value: unknown): value is Policy {

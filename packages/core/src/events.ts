@@ -4,7 +4,13 @@ import type { JobStatus } from './job/job.ts';
 export type PgQueueEvent =
   | { readonly type: 'enqueued'; readonly count: number; readonly task: string }
   | { readonly type: 'leader.elected'; readonly scheduler: string; readonly epoch: number }
-  | { readonly type: 'leader.lost'; readonly scheduler: string; readonly epoch: number }
+  | {
+      readonly type: 'leader.lost';
+      readonly scheduler: string;
+      readonly epoch: number;
+      /** It was told to stop: nothing is wrong. */
+      readonly stopped?: true;
+    }
   | {
       readonly type: 'tick';
       readonly dispatched: number;
@@ -19,6 +25,13 @@ export type PgQueueEvent =
       readonly error: unknown;
       /** It took longer than it may, and is left out for so long. */
       readonly suspendedMs?: number;
+    }
+  | {
+      /** Who leads, or led last, has a policy of another name than this scheduler, which is to take over from it. */
+      readonly type: 'policy.differs';
+      readonly policy: string;
+      readonly leader: string;
+      readonly other: string;
     }
   | {
       readonly type: 'policy.prepare_failed';
@@ -103,6 +116,7 @@ const levels: Readonly<Record<PgQueueEvent['type'], 'debug' | 'info' | 'warn' | 
   'leader.lost': 'warn',
   tick: 'debug',
   'policy.failed': 'error',
+  'policy.differs': 'warn',
   'policy.prepare_failed': 'warn',
   'shadow.compared': 'debug',
   'node.lost': 'warn',
@@ -120,10 +134,11 @@ const levels: Readonly<Record<PgQueueEvent['type'], 'debug' | 'info' | 'warn' | 
   'database.error': 'warn',
 };
 
-/** Turns events into log lines: the one place where pgqueue logs. A settled job that failed is a warning, a dead one an error. */
+/** Turns events into log lines: the one place where pgqueue logs. A settled job that failed is a warning, a dead one an error; a reign that ends by `stop` is neither. */
 export function logObserver(logger: Logger): Observer {
-  return ({ type, ...data }) => {
-    const level = type === 'job.settled' ? settledLevel(data as { readonly verdict: string }) : levels[type];
+  return (event) => {
+    const { type, ...data } = event;
+    const level = levelOf(event);
     const { error, ...rest } = data as { readonly error?: unknown };
     logger[level](error === undefined ? rest : { ...rest, err: error }, type);
   };
@@ -140,6 +155,12 @@ export function allObservers(...observers: readonly (Observer | undefined)[]): O
       }
     }
   };
+}
+
+function levelOf(event: PgQueueEvent): 'debug' | 'info' | 'warn' | 'error' {
+  if (event.type === 'job.settled') return settledLevel(event);
+  if (event.type === 'leader.lost' && event.stopped === true) return 'info';
+  return levels[event.type];
 }
 
 function settledLevel({ verdict }: { readonly verdict: string }): 'debug' | 'warn' | 'error' {

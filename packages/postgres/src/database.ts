@@ -52,7 +52,7 @@ export function openDatabase(options: DatabaseOptions): Database {
     kysely: new Kysely<Tables>({ dialect: new PostgresDialect({ pool }) }).withSchema(schema),
     transaction: (work) => inTransaction(pool, work),
     close: async () => {
-      if (options.pool === undefined && !pool.ended) await pool.end();
+      if (options.pool === undefined && !pool.ended) await endPool(pool);
     },
   };
 }
@@ -109,8 +109,32 @@ function makePool(options: DatabaseOptions): pg.Pool {
   pool.on('error', onError);
   // A backend that dies between two queries of a transaction raises the error on the client, not on the pool: without a
   // listener there, it ends the process.
-  pool.on('connect', (client) => client.on('error', onError));
+  const open = new Set<pg.PoolClient>();
+  connections.set(pool, open);
+  pool.on('connect', (client) => {
+    client.on('error', onError);
+    open.add(client);
+    client.once('end', () => open.delete(client));
+  });
   return pool;
+}
+
+/** The open connections of pools that pgqueue made. */
+const connections = new WeakMap<pg.Pool, Set<pg.PoolClient>>();
+const goodbyeMs = 2_000;
+
+/**
+ * A pool has ended when it has said goodbye to its connections, not when they are closed: a server that stops right then would still
+ * raise an error on each of them.
+ */
+async function endPool(pool: pg.Pool): Promise<void> {
+  await pool.end();
+  const open = [...(connections.get(pool) ?? [])];
+  const closed = Promise.all(open.map((client) => new Promise((resolve) => client.once('end', resolve))));
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise((resolve) => (timer = setTimeout(resolve, goodbyeMs)));
+  await Promise.race([closed, late]);
+  clearTimeout(timer);
 }
 
 async function inTransaction<Result>(

@@ -59,6 +59,7 @@ export type {
   LeaderAnswer,
   OpenExplain,
   ReportedFault,
+  ReportedPolicy,
   SchedulerReport,
   WaitingFacts,
 } from './statements/report.ts';
@@ -66,6 +67,7 @@ export {
   answerExplain,
   questionsMax,
   readQuestions,
+  readReportedPolicy,
   readWaitingJob,
   writeReport,
 } from './statements/report.ts';

@@ -45,12 +45,12 @@ export function startLeadership(options: LeadershipOptions): Leadership {
   let reign: Leader | undefined;
   let expiry: NodeJS.Timeout | undefined;
 
-  const end = (): void => {
+  const end = (stopped = false): void => {
     clearTimeout(expiry);
     if (reign === undefined) return;
     const { epoch } = reign;
     reign = undefined;
-    observe({ type: 'leader.lost', scheduler: leader, epoch });
+    observe({ type: 'leader.lost', scheduler: leader, epoch, ...(stopped ? { stopped } : {}) });
     options.onLost?.();
   };
 
@@ -104,7 +104,7 @@ export function startLeadership(options: LeadershipOptions): Leadership {
     stop: async () => {
       await loop.stop();
       const last = reign;
-      end();
+      end(true);
       if (last !== undefined) await giveUp(options, last);
     },
   };

@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Loop } from '@pgqueue/core';
 import { retryPauseMs, startLoop } from '@pgqueue/core';
-import type { Database, JobExplanation, Leader, Listener } from '@pgqueue/postgres';
+import type { Database, JobExplanation, Leader, Listener, ReportedPolicy } from '@pgqueue/postgres';
 import {
   askLeader,
   channelName,
@@ -20,6 +20,7 @@ import type { Leadership } from './leadership.ts';
 import { startLeadership } from './leadership.ts';
 import type { SchedulerOptions, Settings } from './options.ts';
 import { toSettings } from './options.ts';
+import { lastReportedPolicy, watchOtherPolicies } from './other-policies.ts';
 import { createPlanner } from './planner.ts';
 import type { Sweeps } from './sweeps.ts';
 import { startSweeps } from './sweeps.ts';
@@ -65,7 +66,9 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
 
   const start = async (): Promise<void> => {
     await reach(database, settings, stopping.signal);
-    if (!stopping.signal.aborted) running = run(database, settings, options.connectionString);
+    const before = stopping.signal.aborted ? undefined : await lastReportedPolicy(database);
+    if (!stopping.signal.aborted)
+      running = run(database, settings, { before, connectionString: options.connectionString });
   };
   return {
     start: () => (starting ??= start()),
@@ -106,7 +109,13 @@ interface Running {
   readonly stop: () => Promise<void>;
 }
 
-function run(database: Database, settings: Settings, connectionString?: string): Running {
+interface Found {
+  readonly connectionString: string | undefined;
+  /** The policy of who led last. */
+  readonly before: ReportedPolicy | undefined;
+}
+
+function run(database: Database, settings: Settings, { connectionString, before }: Found): Running {
   let hearing = false;
   // First of all: the loops below ask it at once, while it calls them only when the database has answered.
   const leadership: Leadership = startLeadership({
@@ -153,9 +162,18 @@ function run(database: Database, settings: Settings, connectionString?: string):
     },
   });
 
+  const others = watchOtherPolicies({
+    database,
+    policy: settings.policy.name,
+    observe: settings.observe,
+    leads: () => leadership.reign() !== undefined,
+    before,
+  });
+
   return {
     leadership: () => leadership,
     stop: async () => {
+      await others.stop();
       await Promise.all([ticks.stop(), sweeps.stop()]);
       await telling.stop();
       await leadership.stop();

@@ -12,6 +12,8 @@ import { outputOf } from '../context.ts';
 import type { Output } from '../output/output.ts';
 import { redactor } from '../output/redact.ts';
 import { whole } from '../parse.ts';
+import type { Policies, PolicyOptions } from '../policy-file.ts';
+import { loadPolicies, withPolicies } from '../policy-file.ts';
 import { createLogger, logLevels } from '../roles/logger.ts';
 import { runRole } from '../roles/run.ts';
 import type { Role } from '../roles/run.ts';
@@ -21,7 +23,7 @@ import { loadTasks } from '../tasks-file.ts';
 import { examples } from './help.ts';
 import { makeWorker } from './worker.ts';
 
-interface DevOptions {
+interface DevOptions extends PolicyOptions {
   readonly tasks?: string;
   readonly data?: string;
   readonly port?: number;
@@ -31,12 +33,14 @@ interface DevOptions {
 }
 
 export function addDev(program: Command): void {
-  const command = program
-    .command('dev')
-    .summary('embedded Postgres, scheduler and workers, for a laptop')
-    .description(
-      'Starts an embedded PostgreSQL on loopback, brings its schema up to date, and runs a scheduler and workers in one process, until Ctrl-C. The data stays for the next time.',
-    )
+  const command = withPolicies(
+    program
+      .command('dev')
+      .summary('embedded Postgres, scheduler and workers, for a laptop')
+      .description(
+        'Starts an embedded PostgreSQL on loopback, brings its schema up to date, and runs a scheduler and workers in one process, until Ctrl-C. The data stays for the next time.',
+      ),
+  )
     .option(
       '--tasks <file>',
       'a module that exports task handlers; without, a task "hello" is there to play with',
@@ -50,13 +54,18 @@ export function addDev(program: Command): void {
   examples(command, [
     ['dev', 'prints a connection string; then: pgqueue enqueue hello --database-url <it>'],
     ['dev --tasks ./tasks.ts --port 54321', 'your own tasks, at an address that stays'],
+    ['dev --tasks ./tasks.ts --policy ./policy.ts', 'with your own policy'],
   ]);
 }
 
 async function dev(options: DevOptions, self: Command): Promise<void> {
   const loaded = options.tasks === undefined ? undefined : await loadTasks(options.tasks);
+  const { problems, ...policies } = await loadPolicies(options);
   const globals = self.optsWithGlobals<GlobalOptions>();
-  const schema = settleSchema(globals, loaded?.kind === 'problem' ? [loaded.problem] : []);
+  const schema = settleSchema(globals, [
+    ...(loaded?.kind === 'problem' ? [loaded.problem] : []),
+    ...problems,
+  ]);
   const tasks = loaded?.kind === 'tasks' ? loaded.tasks : [hello()];
   const output = outputOf(globals, redactor());
   const { port } = options;
@@ -65,7 +74,7 @@ async function dev(options: DevOptions, self: Command): Promise<void> {
   try {
     const settings = { connectionString: server.adminUrl.replace(':postgres@', '@'), schema };
     await migrate(settings);
-    const role = await everything(settings, options, tasks);
+    const role = await everything(settings, options, { tasks, policies });
     const names = tasks.map(({ task }) => task.name);
     await runRole(role, {
       output,
@@ -116,11 +125,14 @@ async function startServer(data: string, port: number | undefined): Promise<Runn
 async function everything(
   settings: Settings,
   { workers, concurrency, logLevel: level }: DevOptions,
-  tasks: readonly TaskHandler[],
+  {
+    tasks,
+    policies,
+  }: { readonly tasks: readonly TaskHandler[]; readonly policies: Omit<Policies, 'problems'> },
 ): Promise<Role> {
   const logger = createLogger({ level, role: 'dev', redact: redactor(settings.connectionString) });
   const { createScheduler } = await import('@pgqueue/scheduler');
-  const scheduler = createScheduler({ ...settings, observe: logObserver(logger) });
+  const scheduler = createScheduler({ ...settings, ...policies, observe: logObserver(logger) });
   const own = { concurrency, pool: 'default', drain: 10_000, listen: true };
   const nodes = await Promise.all(
     Array.from({ length: workers }, () => makeWorker(settings, own, { tasks, logger })),

@@ -1,14 +1,16 @@
 import { hostname } from 'node:os';
-import { logObserver } from '@pgqueue/core';
+import { defaultPolicy, logObserver } from '@pgqueue/core';
 import { Option } from 'commander';
 import type { Command } from 'commander';
 import { contextOf } from '../context.ts';
 import { duration } from '../parse.ts';
+import type { PolicyOptions } from '../policy-file.ts';
+import { loadPolicies, withPolicies } from '../policy-file.ts';
 import { createLogger, logLevels } from '../roles/logger.ts';
 import { runRole } from '../roles/run.ts';
 import { examples } from './help.ts';
 
-interface SchedulerCommandOptions {
+interface SchedulerCommandOptions extends PolicyOptions {
   readonly name?: string;
   readonly lease: number;
   readonly listen: boolean;
@@ -16,12 +18,14 @@ interface SchedulerCommandOptions {
 }
 
 export function addScheduler(program: Command): void {
-  const command = program
-    .command('scheduler')
-    .summary('run a scheduler, as leader or standby')
-    .description(
-      'Runs a scheduler until SIGTERM or SIGINT. One leads; start a second one anywhere as a standby. Logs are JSON lines on stderr.',
-    )
+  const command = withPolicies(
+    program
+      .command('scheduler')
+      .summary('run a scheduler, as leader or standby')
+      .description(
+        'Runs a scheduler until SIGTERM or SIGINT. One leads; start a second one anywhere as a standby. Logs are JSON lines on stderr.',
+      ),
+  )
     .option('--name <name>', 'for people; default host name and process id')
     .addOption(
       new Option('--lease <duration>', 'a leader that says nothing for so long is replaced')
@@ -31,12 +35,14 @@ export function addScheduler(program: Command): void {
     .option('--no-listen', 'only poll: LISTEN hears nothing through PgBouncer in transaction mode')
     .addOption(new Option('--log-level <level>', 'what is logged').choices(logLevels).default('info'))
     .action(async (options: SchedulerCommandOptions, self: Command) => {
-      const context = contextOf(self);
+      const { problems, ...policies } = await loadPolicies(options);
+      const context = contextOf(self, problems);
       const { name = `${hostname()}-${process.pid}`, lease, listen, logLevel } = options;
       const logger = createLogger({ level: logLevel, role: 'scheduler', redact: context.redact });
       const { createScheduler } = await import('@pgqueue/scheduler');
       const scheduler = createScheduler({
         ...context.settings,
+        ...policies,
         name,
         listen,
         leaseMs: lease,
@@ -44,12 +50,13 @@ export function addScheduler(program: Command): void {
       });
       await runRole(scheduler, {
         output: context.output,
-        ready: { role: 'scheduler', name },
-        text: `scheduler ${name}`,
+        ready: { role: 'scheduler', name, policy: (policies.policy ?? defaultPolicy()).name },
+        text: `scheduler ${name}${policies.policy === undefined ? '' : ` (policy ${policies.policy.name})`}`,
       });
     });
   examples(command, [
     ['scheduler', 'leads, or stands by'],
+    ['scheduler --policy ./policy.ts', 'with your own policy instead of the default'],
     ['scheduler --no-listen --database-url postgres://app@pgbouncer:6432/app', 'through PgBouncer'],
   ]);
 }

@@ -50,6 +50,25 @@ export async function writeReport(
   await query(`select ${schema}.report($1, $2, $3::jsonb)`, [leader, epoch, JSON.stringify(report)]);
 }
 
+/** The policy that a leader reported. */
+export interface ReportedPolicy {
+  readonly leader: string;
+  readonly policy: string;
+  /** It still leads. */
+  readonly leads: boolean;
+}
+
+/** Undefined: no leader has ever reported. */
+export async function readReportedPolicy({ query, schema }: Target): Promise<ReportedPolicy | undefined> {
+  const [row] = await query<ReportedPolicy>(
+    `select r.leader, coalesce(r.report ->> 'policy', '') as policy,
+            l.leader is not distinct from r.leader and l.epoch = r.epoch and l.expires > clock_timestamp() as leads
+     from ${schema}.scheduler_report r, ${schema}.scheduler_lease l`,
+    [],
+  );
+  return row;
+}
+
 /** A question to the leader: why a job waits. A tick reads the open ones (`open_explains`). */
 export interface OpenExplain {
   readonly n: number;

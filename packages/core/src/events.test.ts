@@ -1,0 +1,27 @@
+import { expect, test } from 'vitest';
+import type { Logger, PgQueueEvent } from './events.ts';
+import { logObserver } from './events.ts';
+
+function levelOf(event: PgQueueEvent): string {
+  const said: string[] = [];
+  const levels = ['debug', 'info', 'warn', 'error'] as const;
+  const logger = Object.fromEntries(levels.map((level) => [level, () => said.push(level)]));
+  logObserver(logger as unknown as Logger)(event);
+  return said.join();
+}
+
+test('what ends in order is no warning, what is lost is one', () => {
+  const lost = { type: 'leader.lost', scheduler: 's', epoch: 1 } as const;
+  expect([levelOf(lost), levelOf({ ...lost, stopped: true })]).toEqual(['warn', 'info']);
+  const settled = { type: 'job.settled', job: 'j', task: 't', durationMs: 1 } as const;
+  const verdicts = (['done', 'retry', 'dead'] as const).map((verdict) => levelOf({ ...settled, verdict }));
+  expect(verdicts).toEqual(['debug', 'warn', 'error']);
+});
+
+test('an error goes where loggers look for it, and the rest beside it', () => {
+  const lines: unknown[] = [];
+  const logger = { warn: (...line: unknown[]) => lines.push(line) } as unknown as Logger;
+  const error = new Error('away');
+  logObserver(logger)({ type: 'database.error', during: 'tick', error });
+  expect(lines).toEqual([[{ during: 'tick', err: error }, 'database.error']]);
+});
