@@ -1,0 +1,86 @@
+import { createOperator, migrate } from '@pgqueue/postgres';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { now } from '../support/servers/actors/config.ts';
+import type { Base } from '../support/servers/machine.ts';
+import { createBase } from '../support/servers/machine.ts';
+import type { Pair } from '../support/servers/pair.ts';
+import { startPair } from '../support/servers/pair.ts';
+import type { System } from '../support/servers/system.ts';
+import { startSystem } from '../support/servers/system.ts';
+import { lacks } from '../support/tools.ts';
+import { until } from '../support/until.ts';
+
+const missing = lacks('replication');
+
+let base: Base;
+let pair: Pair;
+let system: System;
+
+beforeAll(async () => {
+  if (missing) return;
+  base = createBase();
+  pair = await startPair({
+    base,
+    synchronous: false,
+    prepare: (url) => migrate({ connectionString: url }),
+  });
+  system = await startSystem({ url: pair.address.url, directUrl: pair.directUrl });
+});
+
+afterAll(async () => {
+  if (missing) return;
+  await system.stop();
+  await pair.stop();
+  await base.remove();
+});
+
+/** Rows of a table on the server that is the primary now. */
+async function count(from: string): Promise<number> {
+  const [row] = await pair.standby.query<{ n: number }>(`select count(*)::integer as n from pgqueue.${from}`);
+  return row?.n ?? NaN;
+}
+
+describe.skipIf(missing)('asynchronous replication, under load', () => {
+  test('what was not shipped is lost, and counted; all that is left ends, and the doctor finds nothing that stays', async () => {
+    await system.goesOn(now(), 20_000);
+    pair.partition();
+    const shipped = system.acknowledged().length;
+    await until(
+      'jobs to be acknowledged that are not shipped',
+      () => system.acknowledged().length >= shipped + 100,
+      20_000,
+    );
+    const acknowledgedBefore = new Set(system.acknowledged().map(({ id }) => id));
+    const failedMs = now();
+    await pair.failOver();
+    const recoveryMs = await system.goesOn(failedMs, 20_000);
+    // unlogged tables are empty on a standby that was promoted: they are there, and work goes on with them
+    expect(await count('settlement')).toBeGreaterThanOrEqual(0);
+
+    const operator = createOperator({ connectionString: pair.directUrl() });
+    try {
+      // mended once, right after the failover, while everything runs
+      const { findings, healthy } = await operator.doctor({ mend: true });
+      expect({ findings, healthy }).toMatchObject({ healthy: true });
+      await system.finish();
+      const { lost, acknowledged, ranAgain, ...verdict } = await system.judge();
+      console.log(
+        JSON.stringify({
+          acknowledged,
+          lost: lost.length,
+          ranAgain,
+          recoveryMs,
+          found: findings.map(({ check }) => check),
+        }),
+      );
+      expect(verdict).toMatchObject({ twice: [], dead: 0, died: [] });
+      expect(lost.length).toBeGreaterThanOrEqual(50);
+      expect(lost.filter((id) => !acknowledgedBefore.has(id))).toEqual([]);
+      expect(await count('queue')).toBe(0);
+      expect(await count('work_queue')).toBe(0);
+      expect(await operator.doctor()).toMatchObject({ healthy: true });
+    } finally {
+      await operator.close();
+    }
+  }, 90_000);
+});
