@@ -55,11 +55,31 @@ export function errorData(error: unknown): {
   readonly message: string;
   readonly stack?: string;
 } {
-  const clean = (text: string, max: number): string =>
-    text.replaceAll('\u0000', '').toWellFormed().slice(0, max);
-  if (!(error instanceof Error)) {
-    return { name: 'NonError', message: clean(String(error), 2_000) };
+  const unreadable = 'what was thrown can not be read';
+  if (!isError(error)) {
+    return { name: 'NonError', message: textOf(() => error, 2_000) ?? unreadable };
   }
-  const stack = error.stack === undefined ? {} : { stack: clean(error.stack, 8_000) };
-  return { name: clean(error.name, 200), message: clean(error.message, 2_000), ...stack };
+  const stack = textOf(() => error.stack ?? '', 8_000) ?? '';
+  return {
+    name: textOf(() => error.name, 200) ?? 'Error',
+    message: textOf(() => error.message, 2_000) ?? unreadable,
+    ...(stack === '' ? {} : { stack }),
+  };
+}
+
+function isError(value: unknown): value is Error {
+  try {
+    return value instanceof Error;
+  } catch {
+    return false; // a revoked proxy
+  }
+}
+
+/** What handlers throw may be anything: reading it, or making a text of it, may throw in turn. */
+function textOf(read: () => unknown, max: number): string | undefined {
+  try {
+    return String(read()).slice(0, max).replaceAll('\u0000', '').toWellFormed();
+  } catch {
+    return undefined;
+  }
 }

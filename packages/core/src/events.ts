@@ -1,4 +1,5 @@
 import type { JobStatus } from './job/job.ts';
+import { loggedFields } from './logged.ts';
 
 /** What happens in a producer, scheduler or worker, as data: ids and figures, never payloads. */
 export type PgQueueEvent =
@@ -139,8 +140,7 @@ export function logObserver(logger: Logger): Observer {
   return (event) => {
     const { type, ...data } = event;
     const level = levelOf(event);
-    const { error, ...rest } = data as { readonly error?: unknown };
-    logger[level](error === undefined ? rest : { ...rest, err: error }, type);
+    logger[level](loggedFields(data), type);
   };
 }
 

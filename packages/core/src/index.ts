@@ -45,6 +45,7 @@ export {
   retryDelayMs,
   retryProblems,
 } from './job/retry-policy.ts';
+export { shapeProblem } from './job/shape.ts';
 export { isTraceparent, jobLimits, toJobRow } from './job/validate.ts';
 export type { Duration } from './duration.ts';
 export { durationMs, parseDuration } from './duration.ts';
@@ -52,6 +53,7 @@ export type { ErrorCode } from './errors.ts';
 export { errorData, PgQueueError, throwProblems, unreachable } from './errors.ts';
 export type { Logger, Observer, PgQueueEvent } from './events.ts';
 export { allObservers, logObserver, terminalStatuses } from './events.ts';
+export { loggedError } from './logged.ts';
 export { isUuid, uuidV7 } from './ids.ts';
 export type { Rule, Shape } from './options.ts';
 export {

@@ -56,7 +56,7 @@ function concludeFreely({ job, ending, retry, aborted, random }: EndingInput): C
       return settle(job, {
         outcome: 'dead',
         data: { ...errorData(message), kind: 'invalid' },
-        error: message,
+        error: 'the payload does not fit', // what is wrong may quote it: that is kept with the job, and goes into no log
       });
     }
     case 'timeout': {

@@ -1,4 +1,5 @@
 import type { ClaimedJob, Task } from '@pgqueue/core';
+import { shapeProblem } from '@pgqueue/core';
 import type { Attempt, AttemptEvents } from './attempt.ts';
 import type { Ending } from './ending.ts';
 import type { LeaseParts } from './leases.ts';
@@ -40,6 +41,8 @@ export async function checkPayload(
   task: Task,
   job: Pick<ClaimedJob, 'payload' | 'payloadVersion'>,
 ): Promise<Checked> {
+  const dangerous = shapeProblem(job.payload);
+  if (dangerous !== undefined) return { kind: 'invalid', problems: [`it ${dangerous}`] };
   let payload: unknown;
   try {
     payload = task.upcast(job.payload, job.payloadVersion);

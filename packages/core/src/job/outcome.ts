@@ -41,5 +41,9 @@ export function cancelled(): Outcome {
 
 /** Whether a value is one of the outcomes above, rather than a plain result. */
 export function isOutcome(value: unknown): value is Outcome {
-  return typeof value === 'object' && value !== null && brand in value;
+  try {
+    return typeof value === 'object' && value !== null && brand in value;
+  } catch {
+    return false; // a proxy that does not want to be asked
+  }
 }

@@ -1,16 +1,19 @@
 import type { Duration } from '../duration.ts';
 import { parseDuration } from '../duration.ts';
-import { throwProblems } from '../errors.ts';
+import { errorData, PgQueueError, throwProblems } from '../errors.ts';
 import { isUuid } from '../ids.ts';
 import { unknownNames } from '../options.ts';
 import type { JobOptions, JobRow, NewJob, TraceContext, Unique } from './job.ts';
 import { backoffOf, defaultMaxCrashes, defaultMaxTries, retryProblems } from './retry-policy.ts';
+import { nestingMax, shapeProblem } from './shape.ts';
 
 const int32Max = 2_147_483_647;
 
 /** Bounds on one job. The database repeats them as CHECK constraints. */
 export const jobLimits = {
   payloadBytesMax: 262_144,
+  /** Levels of arrays and objects in a payload. */
+  payloadDepthMax: 500,
   attributesBytesMax: 4_096,
   queueLengthMax: 100,
   taskLengthMax: 200,
@@ -30,6 +33,18 @@ export const jobLimits = {
  * @throws {PgQueueError} `invalid_job`, with everything that is wrong with the job at once
  */
 export async function toJobRow(job: NewJob, makeId: () => string): Promise<JobRow> {
+  try {
+    return await checkedRow(job, makeId);
+  } catch (error) {
+    if (error instanceof PgQueueError) throw error;
+    const why = errorData(error).message;
+    throw new PgQueueError('invalid_job', `a job can't be enqueued: it can't be read (${why})`, {
+      cause: error,
+    });
+  }
+}
+
+async function checkedRow(job: NewJob, makeId: () => string): Promise<JobRow> {
   const { options } = job;
   const problems = isObject(options) ? [...optionProblems(job.task, options)] : ['options must be an object'];
   if (!(Number.isInteger(job.payloadVersion) && job.payloadVersion >= 1 && job.payloadVersion <= int32Max)) {
@@ -64,9 +79,12 @@ export async function toJobRow(job: NewJob, makeId: () => string): Promise<JobRo
 
 async function payloadProblems(job: NewJob, payload: string | undefined): Promise<readonly string[]> {
   try {
-    return await job.check(payload === undefined ? job.payload : JSON.parse(payload));
+    if (payload === undefined) return await job.check(job.payload);
+    const stored: unknown = JSON.parse(payload);
+    const problem = shapeProblem(stored);
+    return problem === undefined ? await job.check(stored) : [`payload ${problem}`];
   } catch (error) {
-    return [`the payload's schema threw: ${error instanceof Error ? error.message : String(error)}`];
+    return [`the payload's schema threw: ${errorData(error).message}`];
   }
 }
 
@@ -165,7 +183,9 @@ function attributeProblems(attributes: unknown): readonly string[] {
   const flat = Object.values(attributes).every(
     (value) => value === null || ['string', 'boolean'].includes(typeof value) || Number.isFinite(value),
   );
-  return flat ? [] : ['attributes must be flat: texts, finite numbers, booleans and null only'];
+  if (!flat) return ['attributes must be flat: texts, finite numbers, booleans and null only'];
+  const problem = shapeProblem(attributes);
+  return problem === undefined ? [] : [`attributes ${problem}`];
 }
 
 /** JSON text that PostgreSQL's jsonb takes; says what is wrong with it otherwise. */
@@ -174,7 +194,6 @@ function jsonText(value: unknown, name: string, bytesMax: number, problems: stri
   let text: string | undefined;
   try {
     text = JSON.stringify(value, (key, inner: unknown) => {
-      if (key === '__proto__' || key === 'constructor') refused = `${name} must not have a key ${key}`;
       if (typeof inner === 'string' && (inner.includes('\u0000') || !inner.isWellFormed())) {
         refused = `${name} must not contain NUL or lone surrogates, which PostgreSQL's jsonb can't store`;
       }
@@ -183,7 +202,10 @@ function jsonText(value: unknown, name: string, bytesMax: number, problems: stri
       return inner;
     });
   } catch (error) {
-    refused = `${name} can't be written as JSON: ${error instanceof Error ? error.message : String(error)}`;
+    const overflow = error instanceof RangeError && /stack/i.test(error.message);
+    refused = overflow
+      ? `${name} must not be nested deeper than ${nestingMax} levels`
+      : `${name} can't be written as JSON: ${errorData(error).message}`;
   }
   if (text === undefined && refused === undefined) refused = `${name} can't be written as JSON`;
   if (text !== undefined && utf8Bytes(text) > bytesMax) {
