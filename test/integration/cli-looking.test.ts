@@ -63,7 +63,21 @@ describe('looking', () => {
           },
         ],
         forecast: { deadline_missed: 2 },
-        shadow: null,
+        shadow: {
+          policy: 'next',
+          snapshots: 812,
+          skipped: 1,
+          failed: 2,
+          both: 4_103,
+          liveOnly: { later: 1, tenants: 9 },
+          shadowOnly: { key_concurrency: 12 },
+          rankDifference: 7.44,
+          keys: [
+            { queue: 'mail', key: 'two\nlines', live: 0.31, shadow: 0.88 },
+            { queue: 'mail', key: 'same', live: 0.1, shadow: 0.1 },
+          ],
+          meanMs: 0.91,
+        },
       }),
     ]);
     const { text, json } = await ask('status');
@@ -73,10 +87,21 @@ describe('looking', () => {
     expect(text).toMatch(/^forecast +deadline_missed 2$/m);
     expect(text).toMatch(/^mail .* key_concurrency 120, no_free_slot 3$/m);
     expect(text).toMatch(/^WARN +policy fair: tenants failed once, first \d+ s ago: no\\x1b\[2Jregion$/m);
+    expect(text).toMatch(
+      /^shadow +next: 812 snapshots compared, 1 skipped, 2 failed, 0\.9 ms each; 4103 jobs in both plans, 7\.4 places apart on average$/m,
+    );
+    expect(text).toMatch(
+      /\n\nONLY BY +THE OTHER HELD IT BY +JOBS\nlive policy +tenants +9\nlive policy +later +1\nshadow +key_concurrency +12\n\n/,
+    );
+    expect(text).toMatch(/\nQUEUE +KEY +SHARE LIVE +SHARE IN SHADOW\nmail +two\\nlines +31% +88%\nWARN/);
     expect(json).toMatchObject({
       scheduler: { policy: 'fair', stale: false },
       queues: [{ held: { key_concurrency: 120 } }],
     });
+    await sql(`insert into pgqueue.queue_config (queue, paused) values ('mail', true)`);
+    const paused = await ask('status');
+    expect(paused.text).toMatch(/^mail \(paused\) .* paused_queue 1$/m);
+    expect(paused.json.queues).toMatchObject([{ queue: 'mail', held: { paused_queue: 1 } }]);
     await sql(`update pgqueue.scheduler_report set epoch = 7`);
     expect((await pgqueue('status')).stdout).toMatch(/^policy +fair, report of .* ago \(stale\)$/m);
   });

@@ -3,4 +3,5 @@ export type { MaintenanceWindowOptions } from './gates/maintenance.ts';
 export { maintenanceWindow } from './gates/maintenance.ts';
 export type { SchedulerOptions } from './options.ts';
 export type { Scheduler } from './scheduler.ts';
+export type { KeyShare, ShadowReport } from './shadow.ts';
 export { createScheduler } from './scheduler.ts';

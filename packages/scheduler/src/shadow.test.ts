@@ -1,4 +1,4 @@
-import type { Plan, Policy } from '@pgqueue/core';
+import type { Gate, Plan, Policy } from '@pgqueue/core';
 import { defaultQueue, fifo, policy, turns } from '@pgqueue/core';
 import { expect, test } from 'vitest';
 import type { Planned } from './testing/planning.ts';
@@ -16,6 +16,16 @@ import {
 const live = policy({ name: 'live', order: turns() });
 const withShadow = (shadow: Policy, budgetMs: number = patientMs): Planned =>
   plannerOf(live, { shadow, budgetMs });
+const throwing = (name: string, onError: Gate['onError']): Gate => ({
+  name,
+  ...(onError === undefined ? {} : { onError }),
+  open: () => ({
+    admits: () => {
+      throw new Error('no idea');
+    },
+    why: () => ({ message: 'no idea', untilMs: null }),
+  }),
+});
 const dispatching =
   (...ids: readonly string[]): Policy['plan'] =>
   (_, state): Plan => ({ dispatch: ids.map((id) => ({ id, pool: 'default' })), held: {}, state });
@@ -90,7 +100,47 @@ test.each<[string, Policy['plan']]>([
   const { dispatched, planner } = withShadow(aWhole({ plan }), hastyMs);
   for (let tick = 0; tick < 50; tick += 1) expect(dispatched()).toEqual(inTurns);
   expect(planner.faults()).toMatchObject([{ policy: 'shadow whole', part: 'plan' }]);
-  expect(planner.shadow()).toMatchObject({ snapshots: 0, both: 0 });
+  const { failed = 0, skipped = 0, ...report } = planner.shadow() ?? {};
+  expect(report).toMatchObject({ snapshots: 0, both: 0 });
+  expect(failed).toBeGreaterThan(0);
+  expect(failed + skipped).toBe(50);
+});
+
+test.each<[string, Parameters<typeof policy>[0]]>([
+  ['gate', { order: turns(), gates: [throwing('odd', 'ignore')] }],
+  ['limit', { order: turns(), gates: [throwing('limit', 'hold')] }],
+  [
+    'order',
+    {
+      order: {
+        name: 'odd',
+        open: () => {
+          throw new Error('no order');
+        },
+      },
+    },
+  ],
+])(
+  'a shadow whose %s fails has failed on that snapshot, and what it plans without is compared',
+  (_, parts) => {
+    const { dispatched, planner } = withShadow(policy({ name: 'odd', ...parts }));
+    for (let tick = 0; tick < 3; tick += 1) expect(dispatched()).toEqual(inTurns);
+    expect(planner.faults().map(({ policy: name }) => name)).toEqual(['shadow odd']);
+    expect(planner.shadow()).toMatchObject({ snapshots: 3, skipped: 0, failed: 3 });
+  },
+);
+
+test('a shadow that fails when it is told what was written has failed on that snapshot', () => {
+  const { dispatched, planner } = withShadow(
+    aWhole({
+      plan: dispatching('a1'),
+      written: () => {
+        throw new Error('not now');
+      },
+    }),
+  );
+  dispatched();
+  expect(planner.shadow()).toMatchObject({ snapshots: 1, failed: 1, both: 1 });
 });
 
 test('a slow shadow gets a tenth of the time', () => {

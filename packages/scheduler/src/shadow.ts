@@ -1,6 +1,7 @@
 import type { Lane, Observer, Policy, PolicyState, Snapshot, Written } from '@pgqueue/core';
 import { laneName } from '@pgqueue/core';
 import type { CleanPlan } from './clean-plan.ts';
+import type { Faults } from './faults.ts';
 import { createPreparing } from './prepare.ts';
 import type { RunnerOptions } from './runner.ts';
 import { createRunner } from './runner.ts';
@@ -10,7 +11,10 @@ export interface ShadowReport {
   readonly policy: string;
   /** Snapshots that both planned. */
   readonly snapshots: number;
-  /** Those that the shadow was not asked about, because its time was used up; and those on which it failed. */
+  /**
+   * Those that the shadow was not asked about, because its time was used up; and those on which it, or a gate or its order, failed. Where a
+   * plan came out all the same, as it would have had it been live, that is among `snapshots`, too.
+   */
   readonly skipped: number;
   readonly failed: number;
   /** Jobs that both would have dispatched, over all snapshots: one that waits on counts again at the next. */
@@ -64,6 +68,8 @@ const keysMax = 1_000;
 const keysShown = 10;
 
 interface Counts {
+  /** Snapshots that it was asked about. */
+  asked: number;
   snapshots: number;
   skipped: number;
   failed: number;
@@ -85,7 +91,16 @@ export function createShadow(
 function runShadow(options: ShadowOptions): Shadow {
   const { policy, clock, observe, live } = options;
   const name = `shadow ${policy.name}`;
-  const runner = createRunner({ ...options, name });
+  // what fails within a plan is told here, and the plan goes on without it
+  let failing = false;
+  const faults: Faults = {
+    ...options.faults,
+    report: (fault) => {
+      failing = true;
+      options.faults.report(fault);
+    },
+  };
+  const runner = createRunner({ ...options, faults, name });
   const preparing = createPreparing({ ...options, name });
   const time = createAllowance(clock);
   let counts = noCounts();
@@ -117,16 +132,17 @@ function runShadow(options: ShadowOptions): Shadow {
         counts.skipped += 1;
         return;
       }
+      failing = false;
+      counts.asked += 1;
       const startedAt = clock();
       const prepared = preparing.prepared(snapshot.nowMs);
       const other = runner.plan(Object.freeze({ ...snapshot, prepared }), state);
       counts.tookMs += clock() - startedAt;
-      if (other === undefined) {
-        counts.failed += 1;
-      } else {
+      if (other !== undefined) {
         compare(counts, snapshot, { live: plan, shadow: other });
         if (written !== null) state = runner.written(other.state, written) ?? other.state;
       }
+      if (failing || other === undefined) counts.failed += 1;
       time.spend(clock() - startedAt);
     },
     report: () => toReport(policy.name, counts),
@@ -210,6 +226,7 @@ function sum(counts: ReadonlyMap<string, number>): number {
 
 function noCounts(): Counts {
   return {
+    asked: 0,
     snapshots: 0,
     skipped: 0,
     failed: 0,
@@ -223,7 +240,7 @@ function noCounts(): Counts {
 }
 
 function toReport(policy: string, counts: Counts): ShadowReport {
-  const { snapshots, skipped, failed, both, ranks, tookMs, liveOnly, shadowOnly, keys } = counts;
+  const { asked, snapshots, skipped, failed, both, ranks, tookMs, liveOnly, shadowOnly, keys } = counts;
   const all = { live: both + sum(liveOnly), shadow: both + sum(shadowOnly) };
   const shares = [...keys.values()].map(({ queue, key, live, shadow }): KeyShare => ({
     queue,
@@ -242,6 +259,6 @@ function toReport(policy: string, counts: Counts): ShadowReport {
     shadowOnly: Object.fromEntries(shadowOnly),
     rankDifference: both === 0 ? null : ranks / both,
     keys: shares.toSorted((a, b) => apart(b) - apart(a)).slice(0, keysShown),
-    meanMs: snapshots + failed === 0 ? null : tookMs / (snapshots + failed),
+    meanMs: asked === 0 ? null : tookMs / asked,
   };
 }

@@ -5,6 +5,7 @@ import { age, oneLine, percent } from '../output/format.ts';
 import type { Output } from '../output/output.ts';
 import { facts } from '../output/table.ts';
 import { examples } from './help.ts';
+import { shadowText } from './shadow-text.ts';
 
 export function addStatus(program: Command): void {
   const command = program
@@ -27,6 +28,7 @@ export function addStatus(program: Command): void {
 
 function statusText(status: Status, output: Output): string {
   const { leader, nodes, totals, oldestSnapshot } = status;
+  const shadow = status.scheduler === null ? undefined : shadowText(status.scheduler, output);
   const overview = facts([
     ['schema', `${status.schema} (version ${status.schemaVersion})`],
     [
@@ -40,6 +42,7 @@ function statusText(status: Status, output: Output): string {
       `${nodes.alive} alive, ${nodes.draining} draining, ${nodes.lost} lost, ${nodes.left} left; ${nodes.leases} of ${nodes.slots} slots in use`,
     ],
     ...schedulerFacts(status.scheduler),
+    ...(shadow === undefined ? [] : [['shadow', shadow.line] as const]),
     ['done', `${totals.donePerSecond.toFixed(1)}/s over the last 5 minutes`],
     [
       'oldest snapshot',
@@ -77,12 +80,13 @@ function statusText(status: Status, output: Output): string {
     ]),
   );
   const warnings = status.warnings.map(({ message }) => `WARN  ${oneLine(message)}`);
-  return [overview, '', status.queues.length === 0 ? 'no queues yet' : queues, ...warnings].join('\n');
+  const tables = [status.queues.length === 0 ? 'no queues yet' : queues, ...(shadow?.tables ?? [])];
+  return [overview, '', tables.join('\n\n'), ...warnings].join('\n');
 }
 
 function schedulerFacts(report: StoredReport | null): readonly (readonly [string, string])[] {
   if (report === null) return [];
-  const { ticks, forecast, shadow } = report;
+  const { ticks, forecast } = report;
   const duration = (ms: number | null): string => (ms === null ? '-' : `${ms.toFixed(1)} ms`);
   return [
     ['policy', `${report.policy}, report of ${age(report.ageMs)} ago${report.stale ? ' (stale)' : ''}`],
@@ -94,7 +98,6 @@ function schedulerFacts(report: StoredReport | null): readonly (readonly [string
     ...(forecast === null || Object.keys(forecast).length === 0
       ? []
       : [['forecast', countsText(forecast)] as const]),
-    ...(shadow === null || shadow === undefined ? [] : [['shadow', JSON.stringify(shadow)] as const]),
   ];
 }
 

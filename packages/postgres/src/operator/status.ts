@@ -24,7 +24,7 @@ export type Warning =
 
 /** A queue, and why its jobs are held. */
 export interface QueueStatus extends QueueInfo {
-  /** Jobs of the leader's last snapshot by reason, the most frequent first; null where no report says. */
+  /** Jobs of the leader's last snapshot by reason, the most frequent first; all that are pending where it is paused; null where no report says. */
   readonly held: Readonly<Record<string, number>> | null;
 }
 
@@ -84,7 +84,7 @@ export async function readStatus(database: Database): Promise<Status> {
     schemaVersion,
     leader,
     scheduler,
-    queues: queues.map((queue) => ({ ...queue, held: heldIn(scheduler, queue.queue) })),
+    queues: queues.map((queue) => ({ ...queue, held: heldIn(scheduler, queue) })),
     totals: {
       delayed: sum(({ delayed }) => delayed),
       pending: sum(({ pending }) => pending),
@@ -107,7 +107,9 @@ export async function readStatus(database: Database): Promise<Status> {
   };
 }
 
-function heldIn(report: StoredReport | null, queue: string): QueueStatus['held'] {
+/** The scheduler does not look at paused queues at all: what waits in them is counted here. */
+function heldIn(report: StoredReport | null, { queue, paused, pending }: QueueInfo): QueueStatus['held'] {
+  if (paused && pending > 0) return { paused_queue: pending };
   if (report === null || report.stale) return null;
   const held = Object.entries(own(report.held, queue) ?? {});
   return Object.fromEntries(held.toSorted(([, a], [, b]) => b - a));
@@ -151,7 +153,7 @@ function warningsOf(
   for (const group of unserved) {
     warnings.push({
       kind: 'no_capable_node',
-      message: `${group.jobs} jobs of queue ${group.queue} wait, but no live node of pool ${group.pool} runs task ${group.task} with payloads of version ${group.payloadVersion}`,
+      message: `${group.jobs} ${group.jobs === 1 ? 'job' : 'jobs'} of queue ${group.queue} ${group.jobs === 1 ? 'waits' : 'wait'}, but no live node of pool ${group.pool} runs task ${group.task} with payloads of version ${group.payloadVersion}`,
       unserved: group,
     });
   }
