@@ -112,21 +112,23 @@ describe('limits', () => {
       rate: { perSecond: 0 },
       keyRate: { perSecond: Infinity, burst: 0.5 },
       weight: 0,
+      keyConcurency: 5,
     };
     const error: unknown = await operator.queues
       .set('', wrong)
       .catch((reason: unknown) => (reason as { readonly data: unknown }).data);
     expect(error).toEqual({
       problems: [
-        'queue must be a text of 1 to 100 characters',
-        'pool must be a text of 1 to 100 characters',
-        'retention must be a duration, such as "30d", up to 3650d',
-        'concurrency must be a whole number from 0 to 2147483647, or null for no limit',
-        'keyConcurrency must be a whole number from 0 to 2147483647, or null for no limit',
-        'rate.perSecond must be a number above 0',
-        'keyRate.perSecond must be a number above 0',
-        'keyRate.burst must be a number from 1',
-        'weight must be a number above 0',
+        'queue must be a text of 1 to 100 characters, not ""',
+        'there is no keyConcurency: did you mean keyConcurrency?',
+        'pool must be a text of 1 to 100 characters, or null, not ""',
+        'retention must be a duration, such as "30d", up to 3650d, or null, not "soon"',
+        'concurrency must be a whole number from 0 to 2147483647, or null, not 1.5',
+        'keyConcurrency must be a whole number from 0 to 2147483647, or null, not -1',
+        'rate.perSecond must be more than 0, not 0',
+        'keyRate.perSecond must be more than 0, not Infinity',
+        'keyRate.burst must be 1 or more, not 0.5',
+        'weight must be more than 0, or null, not 0',
       ],
     });
     expect(await operator.queues.list()).toEqual([]);

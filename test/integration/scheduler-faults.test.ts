@@ -293,7 +293,7 @@ test('what is wrong with a policy before it plans is told at once', async () => 
   ).rejects.toMatchObject({
     code: 'configuration',
     message: expect.stringMatching(
-      /policy\.plan must not be async.*policyBudgetMs must be 10 to 10000/,
+      /policyBudgetMs must be a number from 10 to 10000, not 1;.*policy\.plan must not be async/,
     ) as unknown,
   });
 });

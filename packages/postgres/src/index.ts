@@ -1,5 +1,6 @@
 export type { Database, DatabaseOptions } from './database.ts';
 export { openDatabase } from './database.ts';
+export { databaseShape } from './database-options.ts';
 export type { Executor, PgQueryable } from './executor.ts';
 export { fromPg } from './executor.ts';
 export type { HintChannel, Hints } from './hints.ts';
@@ -27,7 +28,7 @@ export type { DeadFilter, DeadJob, DeadListOptions, DeadReason } from './queries
 export type { JobDetails, JobFilter, JobListOptions, JobSummary } from './queries/jobs.ts';
 export type { NodeInfo } from './queries/nodes.ts';
 export type { Page } from './queries/page.ts';
-export type { QueueLimits, QueueSettings, RateSetting } from './queries/queue-settings.ts';
+export type { QueueChange, QueueLimits, QueueSettings, RateSetting } from './queries/queue-settings.ts';
 export type { QueueInfo } from './queries/queues.ts';
 export type { RecordedJob, RecordedOptions } from './queries/recorded.ts';
 export type { StoredReport } from './queries/report.ts';

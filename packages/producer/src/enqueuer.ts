@@ -1,5 +1,5 @@
 import type { Enqueued, JobOptions, JobRow, NewJob, Observer, Task } from '@pgqueue/core';
-import { PgQueueError } from '@pgqueue/core';
+import { isTask, PgQueueError } from '@pgqueue/core';
 import type { TraceSource } from './rows.ts';
 import { toRow, toRows } from './rows.ts';
 
@@ -64,14 +64,46 @@ export function createEnqueuer(parts: EnqueuerParts): Enqueuer {
   };
 
   return {
-    enqueue: async (task, payload, options) => one(task.job(payload, options)),
+    enqueue: async (task, payload, options) => {
+      if (isTask(task)) return one(task.job(payload, options));
+      throw new PgQueueError(
+        'invalid_job',
+        'enqueue takes a task, made by defineTask; enqueueByName takes its name',
+      );
+    },
     enqueueMany: async (jobs) => {
+      checkJobs(jobs);
       const again = jobs.some(({ options }) => options.id !== undefined);
       return send(await toRows(jobs, trace), again);
     },
-    enqueueByName: async (name, payload, { payloadVersion = 1, ...options } = {}) =>
-      one({ task: name, payload, payloadVersion, options, check: unchecked }),
+    enqueueByName: async (name, payload, given = {}) => {
+      const job = { task: name, payload, payloadVersion: 1, check: unchecked };
+      // refused with all else that is wrong with it
+      if (typeof given !== 'object' || given === null) return one({ ...job, options: given });
+      const { payloadVersion = 1, ...options } = given;
+      return one({ ...job, payloadVersion, options });
+    },
   };
+}
+
+/** A list that holds something else would fail in the midst of it. */
+function checkJobs(jobs: unknown): void {
+  if (!Array.isArray(jobs)) {
+    throw new PgQueueError('invalid_job', 'enqueueMany takes a list of jobs: what task.job(payload) returns');
+  }
+  const wrong = jobs.findIndex((job: unknown) => !isNewJob(job));
+  if (wrong === -1) return;
+  throw new PgQueueError('invalid_job', `jobs[${wrong}] must be what task.job(payload) returns`, {
+    data: { index: wrong },
+  });
+}
+
+function isNewJob(job: unknown): boolean {
+  if (typeof job !== 'object' || job === null) return false;
+  const { task, options, check } = job as Partial<NewJob>;
+  return (
+    typeof task === 'string' && typeof check === 'function' && typeof options === 'object' && options !== null
+  );
 }
 
 function tell(observe: Observer, rows: readonly JobRow[], enqueued: readonly Enqueued[]): void {

@@ -1,10 +1,12 @@
-import type { Observer } from '@pgqueue/core';
-import { allObservers, PgQueueError } from '@pgqueue/core';
+import type { Observer, Shape } from '@pgqueue/core';
+import { aFlag, aFunction, allObservers, optional, optionProblems } from '@pgqueue/core';
+import { PgQueueError, throwProblems } from '@pgqueue/core';
 import type { Database, DatabaseOptions, Executor, PgQueryable } from '@pgqueue/postgres';
 import {
   checkSchemaName,
   checkSchemaVersion,
   createHints,
+  databaseShape,
   defaultSchema,
   enqueueJobs,
   openDatabase,
@@ -47,6 +49,13 @@ export interface Producer extends Enqueuer {
   close(): Promise<void>;
 }
 
+const shape: Shape<ProducerOptions> = {
+  ...databaseShape,
+  notify: optional(aFlag),
+  observe: optional(aFunction),
+  trace: optional(aFunction),
+};
+
 /**
  * A producer. Opens no connection yet; before its first enqueue it checks once that the schema is one it can use.
  * Outside of a caller's transaction an enqueue that meets a transient error (a broken connection, a restart) is repeated for
@@ -54,6 +63,7 @@ export interface Producer extends Enqueuer {
  * @throws {PgQueueError} `configuration`
  */
 export function createProducer(options: ProducerOptions): Producer {
+  throwProblems('configuration', 'the producer', optionProblems(options, shape));
   const { notify = true, trace } = options;
   const observe = allObservers(options.observe);
   const schema = checkSchemaName(options.schema ?? defaultSchema);

@@ -64,7 +64,7 @@ function makeId(): string {
 }
 
 function traced(job: NewJob, trace: TraceSource | undefined): NewJob {
-  if (trace === undefined || job.options.trace !== undefined) return job;
+  if (trace === undefined || job.options?.trace !== undefined) return job;
   try {
     const { traceparent, tracestate } = trace() ?? {};
     if (!isTraceparent(traceparent)) return job;

@@ -1,7 +1,20 @@
 import { hostname } from 'node:os';
-import type { Observer, Policy } from '@pgqueue/core';
-import { allObservers, defaultPolicy, throwProblems } from '@pgqueue/core';
+import type { Observer, Policy, Shape } from '@pgqueue/core';
+import {
+  aFlag,
+  aFunction,
+  allObservers,
+  aNumber,
+  anObject,
+  anything,
+  aText,
+  defaultPolicy,
+  optional,
+  optionProblems,
+  throwProblems,
+} from '@pgqueue/core';
 import type { DatabaseOptions } from '@pgqueue/postgres';
+import { databaseShape } from '@pgqueue/postgres';
 import { policyProblems } from './policy-problems.ts';
 
 export interface SchedulerOptions extends DatabaseOptions {
@@ -39,39 +52,49 @@ export interface Settings {
   readonly observe: Observer;
 }
 
+const shape: Shape<SchedulerOptions> = {
+  ...databaseShape,
+  policy: optional(anything),
+  shadow: optional(anything),
+  policyBudgetMs: optional(aNumber({ min: 10, max: 10_000 })),
+  listen: optional(aFlag),
+  name: optional(aText()),
+  leaseMs: optional(aNumber({ min: 100, max: 600_000 })),
+  pollMs: optional(
+    anObject({ min: aNumber({ min: 1, max: 60_000 }), max: aNumber({ min: 1, max: 60_000 }) }),
+  ),
+  batchMax: optional(aNumber({ min: 1, max: 10_000, whole: true })),
+  horizonMs: optional(aNumber({ min: 0, max: 10_000 })),
+  observe: optional(aFunction),
+};
+
 /** @throws {PgQueueError} `configuration`, with all problems at once */
 export function toSettings(options: SchedulerOptions): Settings {
-  const listen = options.listen ?? options.connectionString !== undefined;
+  const problems = optionProblems(options, shape);
+  const given: SchedulerOptions = typeof options === 'object' && options !== null ? options : {};
+  const listen = given.listen ?? given.connectionString !== undefined;
   const settings: Settings = {
-    policy: options.policy ?? defaultPolicy(),
-    shadow: options.shadow,
-    budgetMs: options.policyBudgetMs ?? 250,
+    policy: given.policy ?? defaultPolicy(),
+    shadow: given.shadow,
+    budgetMs: given.policyBudgetMs ?? 250,
     listen,
-    name: options.name ?? `${hostname()}-${process.pid}`,
-    leaseMs: options.leaseMs ?? 5_000,
-    pollMs: options.pollMs ?? (listen ? { min: 50, max: 2_000 } : { min: 20, max: 500 }),
-    batchMax: options.batchMax ?? 1_000,
-    horizonMs: options.horizonMs ?? 150,
-    observe: allObservers(options.observe),
+    name: given.name ?? `${hostname()}-${process.pid}`,
+    leaseMs: given.leaseMs ?? 5_000,
+    pollMs: given.pollMs ?? (listen ? { min: 50, max: 2_000 } : { min: 20, max: 500 }),
+    batchMax: given.batchMax ?? 1_000,
+    horizonMs: given.horizonMs ?? 150,
+    observe: allObservers(given.observe),
   };
-  const { pollMs, batchMax, horizonMs, leaseMs, budgetMs } = settings;
-  const within = (value: number, min: number, max: number): boolean => value >= min && value <= max;
   throwProblems('configuration', 'the scheduler', [
-    ...(listen && options.connectionString === undefined
+    ...problems,
+    ...(given.pollMs !== undefined && given.pollMs.min > given.pollMs.max
+      ? ['pollMs.min must not be more than pollMs.max']
+      : []),
+    ...(listen && given.connectionString === undefined
       ? ['listen needs connectionString: a pool can not be listened on']
       : []),
     ...policyProblems('policy', settings.policy),
     ...(settings.shadow === undefined ? [] : policyProblems('shadow', settings.shadow)),
-    ...(within(settings.budgetMs, 10, 10_000) ? [] : ['policyBudgetMs must be 10 to 10000']),
-    ...(within(leaseMs, 100, 600_000) ? [] : ['leaseMs must be 100 to 600000']),
-    ...(within(pollMs.min, 1, pollMs.max) && pollMs.max <= 60_000
-      ? []
-      : ['pollMs must have 1 <= min <= max <= 60000']),
-    ...(Number.isInteger(batchMax) && within(batchMax, 1, 10_000)
-      ? []
-      : ['batchMax must be a whole number from 1 to 10000']),
-    ...(within(budgetMs, 10, 10_000) ? [] : ['policyBudgetMs must be 10 to 10000']),
-    ...(within(horizonMs, 0, 10_000) ? [] : ['horizonMs must be 0 to 10000']),
   ]);
   return settings;
 }

@@ -53,7 +53,7 @@ async function checkedRow(job: NewJob, makeId: () => string): Promise<JobRow> {
   const given = job.payload === undefined ? {} : job.payload;
   const payload = jsonText(given, 'payload', jobLimits.payloadBytesMax, problems);
   problems.unshift(...(await payloadProblems(job, payload)));
-  jsonText(options.attributes ?? {}, 'attributes', jobLimits.attributesBytesMax, problems);
+  jsonText(options?.attributes ?? {}, 'attributes', jobLimits.attributesBytesMax, problems);
   throwProblems('invalid_job', `job of task ${JSON.stringify(job.task)} can't be enqueued`, problems);
   const unique = typeof options.uniqueKey === 'string' ? { key: options.uniqueKey } : options.uniqueKey;
   return {

@@ -1,10 +1,21 @@
-import { PgQueueError, throwProblems, toJobRow } from '@pgqueue/core';
-import type { JobOptions } from '@pgqueue/core';
+import type { JobOptions, Shape } from '@pgqueue/core';
+import {
+  aNumber,
+  anObject,
+  anything,
+  aText,
+  optional,
+  optionProblems,
+  PgQueueError,
+  throwProblems,
+  toJobRow,
+} from '@pgqueue/core';
 import type { Database, DatabaseOptions } from '../database.ts';
 import { openDatabase } from '../database.ts';
+import { databaseShape } from '../database-options.ts';
 import type { NodeInfo } from '../queries/nodes.ts';
 import { isKnownNode, listNodes } from '../queries/nodes.ts';
-import type { QueueSettings } from '../queries/queue-settings.ts';
+import type { QueueChange, QueueSettings } from '../queries/queue-settings.ts';
 import { configureQueue } from '../queries/queue-settings.ts';
 import type { QueueInfo } from '../queries/queues.ts';
 import { listQueues } from '../queries/queues.ts';
@@ -51,13 +62,13 @@ export interface Operator {
   readonly queues: {
     readonly list: () => Promise<readonly QueueInfo[]>;
     /** No more of its jobs are scheduled; those that are ready or running go on. */
-    readonly pause: (queue: string) => Promise<void>;
-    readonly resume: (queue: string) => Promise<void>;
+    readonly pause: (queue: string) => Promise<QueueChange>;
+    readonly resume: (queue: string) => Promise<QueueChange>;
     /**
      * Changes settings, limits among them; they count from the scheduler's next tick on, which this wakes.
      * @throws {PgQueueError} `configuration`, with all problems at once
      */
-    readonly set: (queue: string, settings: QueueSettings) => Promise<void>;
+    readonly set: (queue: string, settings: QueueSettings) => Promise<QueueChange>;
   };
   readonly nodes: {
     readonly list: () => Promise<readonly NodeInfo[]>;
@@ -93,6 +104,7 @@ export interface Operator {
 
 /** Opens no connection yet. @throws {PgQueueError} `configuration` */
 export function createOperator(options: DatabaseOptions): Operator {
+  throwProblems('configuration', 'the operator', optionProblems(options, databaseShape));
   const database = openDatabase({ applicationName: 'pgqueue operator', ...options });
   return {
     jobs: operateJobs(database),
@@ -121,9 +133,10 @@ export function createOperator(options: DatabaseOptions): Operator {
 }
 
 function operateQueues(database: Database): Operator['queues'] {
-  const set = async (queue: string, settings: QueueSettings): Promise<void> => {
-    await configureQueue(database, queue, settings);
+  const set = async (queue: string, settings: QueueSettings): Promise<QueueChange> => {
+    const change = await configureQueue(database, queue, settings);
     await wakeSchedulers(database);
+    return change;
   };
   return {
     list: () => listQueues(database),
@@ -156,17 +169,34 @@ function operateSchedules(database: Database): Operator['schedules'] {
   };
 }
 
+const scheduled: Shape<NonNullable<ScheduleDefinition['options']>> = {
+  queue: optional(anything),
+  key: optional(anything),
+  priority: optional(anything),
+  attributes: optional(anything),
+  timeout: optional(anything),
+  retry: optional(anything),
+  payloadVersion: optional(aNumber({ min: 1, whole: true })),
+};
+
+const schedule: Shape<ScheduleDefinition> = {
+  name: aText({ max: 200 }),
+  cron: { ...aText(), judge: (cron) => typeof cron === 'string' && cron.trim() !== '' },
+  timezone: optional(aText()),
+  task: aText({ max: 200 }),
+  payload: optional(anything),
+  options: optional(anObject(scheduled)),
+};
+
 /** Checks what a schedule would enqueue as if it were enqueued now, so that it can't fail at every slot. */
 async function toScheduleRow(definition: ScheduleDefinition): Promise<Parameters<typeof setSchedule>[1]> {
+  throwProblems(
+    'configuration',
+    `schedule ${JSON.stringify(definition?.name)}`,
+    optionProblems(definition, schedule),
+  );
   const { name, cron, timezone = 'UTC', task, payload = {}, options = {} } = definition;
   const { payloadVersion = 1, ...jobOptions } = options;
-  throwProblems('configuration', `schedule ${JSON.stringify(name)}`, [
-    ...(name.length >= 1 && name.length <= 200 ? [] : ['name must have 1 to 200 characters']),
-    ...(cron.trim() === '' ? ['cron must not be empty'] : []),
-    ...(Number.isInteger(payloadVersion) && payloadVersion >= 1
-      ? []
-      : ['payloadVersion must be a whole number from 1']),
-  ]);
   const check = (): Promise<readonly string[]> => Promise.resolve([]);
   const job = await toJobRow({ task, payloadVersion, payload, options: jobOptions, check }, () => '');
   const { queue, key, priority, attributes, timeoutMs, maxTries, maxCrashes, retry } = job;

@@ -1,5 +1,16 @@
-import { parseDuration, throwProblems } from '@pgqueue/core';
-import type { Duration, Rate } from '@pgqueue/core';
+import type { Duration, Rate, Rule, Shape } from '@pgqueue/core';
+import {
+  aDuration,
+  aFlag,
+  aNumber,
+  anObject,
+  optional,
+  optionProblems,
+  orNull,
+  parseDuration,
+  throwProblems,
+  valueProblems,
+} from '@pgqueue/core';
 import { sql } from 'kysely';
 import type { Database } from '../database.ts';
 
@@ -42,6 +53,12 @@ export interface QueueSettings {
 
 const countMax = 2_147_483_647;
 
+/** What became of a queue's settings. */
+export interface QueueChange {
+  /** The queue had no settings, and no job waits in it: was another one meant? */
+  readonly isNew: boolean;
+}
+
 /**
  * Changes what is given and leaves the rest; the queue needs no job to exist.
  * @throws {PgQueueError} `configuration`, with all problems at once
@@ -50,35 +67,50 @@ export async function configureQueue(
   { kysely }: Database,
   queue: string,
   settings: QueueSettings,
-): Promise<void> {
+): Promise<QueueChange> {
   throwProblems('configuration', `queue ${JSON.stringify(queue)}`, settingProblems(queue, settings));
   const given = columnsOf(settings);
-  await kysely
+  const row = await kysely
     .insertInto('queue_config')
     .values({ queue, ...given })
     .onConflict((conflict) =>
       conflict.column('queue').doUpdateSet({ queue, ...given, updated: sql<Date>`clock_timestamp()` }),
     )
-    .execute();
+    // a row that was there has been updated, and so has a deleter
+    .returning(sql<boolean>`xmax = 0`.as('inserted'))
+    .executeTakeFirst();
+  if (row?.inserted !== true) return { isNew: false };
+  const waiting = await kysely.selectFrom('queue').select('id').where('queue', '=', queue).limit(1).execute();
+  return { isNew: waiting.length === 0 };
 }
+
+const aName: Rule = {
+  expected: 'a text of 1 to 100 characters',
+  judge: (value) =>
+    typeof value === 'string' && value.length >= 1 && value.length <= 100 && !value.includes('\u0000'),
+};
+
+const aCount = aNumber({ min: 0, max: countMax, whole: true });
+
+const rate: Shape<RateSetting> = {
+  perSecond: aNumber({ above: 0 }),
+  burst: optional(aNumber({ min: 1 })),
+};
+
+const shape: Shape<QueueSettings> = {
+  paused: optional(aFlag),
+  pool: optional(orNull(aName)),
+  retention: optional(orNull({ ...aDuration, expected: 'a duration, such as "30d", up to 3650d' })),
+  concurrency: optional(orNull(aCount)),
+  keyConcurrency: optional(orNull(aCount)),
+  rate: optional(orNull(anObject(rate, { what: 'an object with perSecond, and burst perhaps' }))),
+  keyRate: optional(orNull(anObject(rate, { what: 'an object with perSecond, and burst perhaps' }))),
+  weight: optional(orNull(aNumber({ above: 0 }))),
+};
 
 /** What is wrong with a queue's name and settings; empty: nothing. */
 export function settingProblems(queue: string, settings: QueueSettings): readonly string[] {
-  const { pool, retention, concurrency, keyConcurrency, rate, keyRate, weight } = settings;
-  return [
-    ...nameProblems('queue', queue),
-    ...(pool === undefined || pool === null ? [] : nameProblems('pool', pool)),
-    ...(retention === undefined || retention === null || parseDuration(retention) !== undefined
-      ? []
-      : ['retention must be a duration, such as "30d", up to 3650d']),
-    ...countProblems('concurrency', concurrency),
-    ...countProblems('keyConcurrency', keyConcurrency),
-    ...rateProblems('rate', rate),
-    ...rateProblems('keyRate', keyRate),
-    ...(weight === undefined || weight === null || above(weight, 0)
-      ? []
-      : ['weight must be a number above 0']),
-  ];
+  return [...valueProblems(aName, queue, 'queue'), ...optionProblems(settings, shape)];
 }
 
 function columnsOf(settings: QueueSettings) {
@@ -101,29 +133,4 @@ function columnsOf(settings: QueueSettings) {
 
 function burstOf(rate: RateSetting | null): number | null {
   return rate === null ? null : (rate.burst ?? Math.max(1, rate.perSecond));
-}
-
-function nameProblems(what: string, name: string): readonly string[] {
-  const isName = name.length >= 1 && name.length <= 100 && !name.includes('\u0000');
-  return isName ? [] : [`${what} must be a text of 1 to 100 characters`];
-}
-
-function countProblems(what: string, value: number | null | undefined): readonly string[] {
-  if (value === undefined || value === null) return [];
-  if (Number.isInteger(value) && value >= 0 && value <= countMax) return [];
-  return [`${what} must be a whole number from 0 to ${countMax}, or null for no limit`];
-}
-
-function rateProblems(what: string, rate: RateSetting | null | undefined): readonly string[] {
-  if (rate === undefined || rate === null) return [];
-  return [
-    ...(above(rate.perSecond, 0) ? [] : [`${what}.perSecond must be a number above 0`]),
-    ...(rate.burst === undefined || (Number.isFinite(rate.burst) && rate.burst >= 1)
-      ? []
-      : [`${what}.burst must be a number from 1`]),
-  ];
-}
-
-function above(value: number, min: number): boolean {
-  return Number.isFinite(value) && value > min;
 }

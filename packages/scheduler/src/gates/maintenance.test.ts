@@ -178,5 +178,7 @@ test.each([
 
 test('a mode that is mistyped is refused: it would open the window that it is to close', () => {
   const mistyped = { name: 'night', cron: '0 2 * * *', durationMs: 3_600_000, mode: 'closed' };
-  expect(() => maintenanceWindow(mistyped as never)).toThrow(/mode must be closed_during or open_during/);
+  expect(() => maintenanceWindow(mistyped as never)).toThrow(
+    /mode must be "closed_during" or "open_during", not "closed"/,
+  );
 });

@@ -1,5 +1,15 @@
-import type { Gate, JobFacts, Verdict } from '@pgqueue/core';
-import { neverMs, throwProblems } from '@pgqueue/core';
+import type { Gate, JobFacts, Shape, Verdict } from '@pgqueue/core';
+import {
+  aFlag,
+  aFunction,
+  aNumber,
+  aText,
+  neverMs,
+  oneOf,
+  optional,
+  optionProblems,
+  throwProblems,
+} from '@pgqueue/core';
 import { latestSlot, nextSlot, scheduleProblems } from '../cron-slots.ts';
 
 /** When the window is, and what it closes or opens: see {@link maintenanceWindow}. */
@@ -20,6 +30,16 @@ export interface MaintenanceWindowOptions {
   readonly lane?: boolean;
 }
 
+const shape: Shape<MaintenanceWindowOptions> = {
+  name: aText({ max: 100 }),
+  cron: aText(),
+  timezone: optional(aText()),
+  durationMs: aNumber({ min: 1_000 }),
+  mode: oneOf('closed_during', 'open_during'),
+  when: optional(aFunction),
+  lane: optional(aFlag),
+};
+
 /** A stretch of time in which nothing changes: within a window, or between two. */
 interface Stretch {
   readonly fromMs: number;
@@ -34,13 +54,12 @@ interface Stretch {
  * @throws {PgQueueError} `configuration`
  */
 export function maintenanceWindow(options: MaintenanceWindowOptions): Gate {
-  const { name, cron, timezone = 'UTC', durationMs, mode, when, lane = when === undefined } = options;
-  throwProblems('configuration', `gate ${name}`, [
-    ...scheduleProblems(cron, timezone),
-    ...(durationMs >= 1_000 && Number.isFinite(durationMs) ? [] : ['durationMs must be 1000 or more']),
-    // from JavaScript: any other word would open the window that it is to close
-    ...(['closed_during', 'open_during'].includes(mode) ? [] : ['mode must be closed_during or open_during']),
+  const called: unknown = options?.name;
+  throwProblems('configuration', `gate ${typeof called === 'string' ? called : 'maintenanceWindow'}`, [
+    ...optionProblems(options, shape),
+    ...(typeof options?.cron === 'string' ? scheduleProblems(options.cron, options.timezone) : []),
   ]);
+  const { name, cron, timezone = 'UTC', durationMs, mode, when, lane = when === undefined } = options;
   const held: Verdict = lane ? 'hold_lane' : 'hold';
   // what follows from the time alone may be remembered
   let known: Stretch | undefined;

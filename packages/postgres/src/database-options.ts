@@ -1,0 +1,39 @@
+import type { Rule, Shape } from '@pgqueue/core';
+import { aFlag, aFunction, aNumber, aText, optional, PgQueueError } from '@pgqueue/core';
+import type { DatabaseOptions } from './database.ts';
+import { checkSchemaName } from './schema.ts';
+
+const aPool: Rule = {
+  expected: 'a Pool of pg',
+  judge: (value) => {
+    if (typeof value !== 'object' || value === null) return false;
+    const { connect, query } = value as Readonly<Record<string, unknown>>;
+    return typeof connect === 'function' && typeof query === 'function';
+  },
+};
+
+/** Its name becomes part of every statement. */
+const aSchemaName: Rule = {
+  expected: 'the name of a schema',
+  judge: (value) => {
+    try {
+      checkSchemaName(value as string);
+      return true;
+    } catch (error) {
+      if (error instanceof PgQueueError) return [error.message];
+      throw error;
+    }
+  },
+};
+
+/** A rule for each option by which an installation is reached. */
+export const databaseShape: Shape<DatabaseOptions> = {
+  connectionString: optional(aText()),
+  pool: optional(aPool),
+  schema: optional(aSchemaName),
+  connectionsMax: optional(aNumber({ min: 1, max: 10_000, whole: true })),
+  applicationName: optional(aText({ min: 0 })),
+  queryTimeoutMs: optional(aNumber({ min: 0 })),
+  prepare: optional(aFlag),
+  onError: optional(aFunction),
+};
