@@ -1,7 +1,9 @@
 import { compareText } from '../snapshot.ts';
-import type { OpenLevel, Share, ShareRules } from './share.ts';
-import { eachChild, innerOf, tagOf, weightUnits } from './share.ts';
-import { decayOf } from './shares.ts';
+import type { Inner, OpenLevel, Share, ShareRules } from './share.ts';
+import { innerOf, tagOf, weightUnits } from './share.ts';
+import { childrenOf } from './share-children.ts';
+import type { Shares } from './shares.ts';
+import { aheadNow } from './shares.ts';
 
 /** On one level of one share, so many shares are known by what they had; of the others, who waits longest becomes known first. */
 const knownMax = 20_000;
@@ -18,49 +20,63 @@ interface Competing {
 /** Gives the children of a share what was stored of them, and the virtual time to those that come anew. */
 export function rememberChildren(share: Share, level: OpenLevel, rules: ShareRules): void {
   const inner = innerOf(share);
-  const { stored, children } = inner;
+  const { stored } = inner;
   inner.servedArrival = stored?.arrival === true;
   const competing: Competing = { weight: 0, cost: 0, waiting: 0, least: Infinity };
-  const rate = stored === null ? 1 : decayOf(stored.atMs, rules.decay);
-  stored?.ahead.forEach((was, column) => {
-    const child = children?.remembered[column];
-    const ahead = was > 0 ? was * rate : was;
-    if (child !== undefined) remember(child, ahead);
-    const tag = child === undefined ? ahead : tagOf(child);
-    if (child?.waiting !== true && tag <= 0) return;
-    const weight = child?.weight ?? level.weight(stored.names[column] ?? '');
-    competing.weight += weight;
-    competing.cost += weight * tag;
-    if (child?.waiting === true) {
-      competing.waiting += 1;
-      competing.least = Math.min(competing.least, tag);
-    } else inner.weights += inUnits(weight);
-  });
+  if (stored === null) childrenOf(inner).ahead = [];
+  else recall(inner, { stored, level, rules, competing });
   inner.fromTag = startTag(competing, rules);
   const news: Share[] = [];
-  eachChild(inner, (child) => {
+  for (const child of childrenOf(inner).shares) {
+    if (child === undefined) continue;
     if (child.waiting) inner.weights += inUnits(child.weight);
-    if (child.known) return;
+    if (child.known) continue;
     child.ahead = inner.fromTag;
     child.arrived = competing.waiting > 0;
     if (child.waiting) news.push(child);
-  });
+  }
   news.sort((a, b) => a.firstSeq - b.firstSeq || compareText(a.name, b.name));
   inner.news = news.slice(0, Math.max(0, knownMax - (stored?.names.length ?? 0)));
   for (const child of inner.news) child.known = true;
 }
 
-/** One that comes up in the middle of a plan, by a job of another share's lane. */
-export function rememberLate(child: Share, { decay }: ShareRules): void {
-  const stored = child.parent?.inner?.stored;
-  if (child.known || child.column < 0 || stored === undefined || stored === null) return;
-  const was = stored.ahead[child.column] ?? 0;
-  remember(child, was > 0 ? was * decayOf(stored.atMs, decay) : was);
-}
-
-function remember(child: Share, ahead: number): void {
-  child.ahead = ahead;
-  child.known = true;
+/** Those of which something was stored. */
+function recall(
+  inner: Inner,
+  {
+    stored,
+    level,
+    rules,
+    competing,
+  }: {
+    readonly stored: Shares;
+    readonly level: OpenLevel;
+    readonly rules: ShareRules;
+    readonly competing: Competing;
+  },
+): void {
+  const children = childrenOf(inner);
+  const ahead = aheadNow(stored, rules.decay);
+  children.ahead = ahead;
+  for (let id = 0; id < ahead.length; id += 1) {
+    const child = children.shares[id];
+    let tag = ahead[id] ?? 0;
+    if (child !== undefined) {
+      [child.ahead, child.known] = [tag, true];
+      tag = tagOf(child);
+    }
+    const waiting = child === undefined ? children.lanes[id] !== undefined : child.waiting;
+    if (!waiting && tag <= 0) continue;
+    const weight = child?.weight ?? level.weight(stored.names[id] ?? '');
+    competing.weight += weight;
+    competing.cost += weight * tag;
+    if (waiting) {
+      competing.waiting += 1;
+      if (tag < competing.least) competing.least = tag;
+    }
+    // of those that wait and are shares of their own, it is counted with those that come anew
+    if (child === undefined || !waiting) inner.weights += inUnits(weight);
+  }
 }
 
 function inUnits(weight: number): number {

@@ -1,7 +1,6 @@
-import type { Inner, Share, ShareRules } from './share.ts';
+import type { Children, Inner, Share, ShareRules } from './share.ts';
 import { storedBelow, tagOf, weightUnits } from './share.ts';
 import type { Shares } from './shares.ts';
-import { columnsOf, decayOf } from './shares.ts';
 
 /** To so much of a unit of cost by weight, `ahead` is stored: its text is much shorter. */
 const places = 1e6;
@@ -10,8 +9,9 @@ const places = 1e6;
 const idleMax = 20_000;
 
 /** All of it that waits was passed over: it has to stand aside, which gives it no claim on those that go meanwhile. */
-function isHeld({ waiting, passed, at }: Share): boolean {
-  return waiting && passed && at < 0;
+function isHeld({ waiting, passed, parent, id }: Share): boolean {
+  const standings = parent?.inner?.children?.standings;
+  return waiting && passed && (standings?.at[id] ?? -1) < 0;
 }
 
 /**
@@ -29,25 +29,29 @@ export function storeChildren(share: Share, rules: ShareRules): Shares | null {
   const { inner } = share;
   if (inner === null || inner.children === null || inner.spent === 0) return storedBelow(share);
   const { stored, children } = inner;
-  const { levels, idleCredit, decay } = rules;
+  const { levels, idleCredit } = rules;
   const level = levels[inner.depth];
   const end = endTag(inner);
   const columns = createColumns(stored, inner.depth + 1 < levels.length);
-  const rate = stored === null ? 1 : decayOf(stored.atMs, decay);
-  stored?.ahead.forEach((was, column) => {
-    const child = children.remembered[column];
-    if (child !== undefined) return storeChild(columns, child, { end, rules });
-    const ahead = (was > 0 ? was * rate : was) - end;
-    if (ahead <= 0 && idleCredit === 0) return drop(columns, column);
-    const name = stored.names[column] ?? '';
-    const floor = idleCredit === 0 ? 0 : -idleCredit / (level?.weight(name) ?? 1);
-    columns.idle += 1;
-    const below = stored.below?.[column] ?? null;
-    return add(columns, { name, column, ahead: Math.max(ahead, floor), below });
-  });
+  for (let id = 0; id < children.stored.length; id += 1) {
+    const child = children.shares[id];
+    if (child !== undefined) {
+      storeChild(columns, child, { end, rules });
+      continue;
+    }
+    const ahead = (children.ahead?.[id] ?? 0) - end;
+    const below = stored?.below?.[id] ?? null;
+    if (children.lanes[id] !== undefined) add(columns, id, { ahead, below });
+    else if (ahead <= 0 && idleCredit === 0) drop(columns, id);
+    else {
+      const floor = idleCredit === 0 ? 0 : -idleCredit / (level?.weight(children.stored[id] ?? '') ?? 1);
+      columns.idle += 1;
+      add(columns, id, { ahead: Math.max(ahead, floor), below });
+    }
+  }
   for (const child of inner.news) storeChild(columns, child, { end, rules });
-  const { names, ahead, below } = columns.idle > idleMax ? leastIdle(columns, inner) : columns;
-  const atMs = decay.halfLifeMs === null ? null : decay.nowMs;
+  const { names, ahead, below } = columns.idle > idleMax ? leastIdle(columns, children) : columns;
+  const atMs = rules.decay.halfLifeMs === null ? null : rules.decay.nowMs;
   return { names: names ?? stored?.names ?? [], ahead, below, atMs, arrival: inner.servedArrival };
 }
 
@@ -65,22 +69,23 @@ function createColumns(stored: Shares | null, deeper: boolean): Columns {
 }
 
 interface Stored {
-  readonly name: string;
-  readonly column: number;
   readonly ahead: number;
   readonly below: Shares | null;
 }
 
-function add(columns: Columns, share: Stored): void {
+/** One more; `name`: where it was not there before. */
+function add(columns: Columns, id: number, { ahead: value, below: own }: Stored, name?: string): void {
   const { ahead, below, before } = columns;
-  if (columns.names !== null) columns.names.push(share.name);
-  else if (share.column !== ahead.length) columns.names = [...before.slice(0, ahead.length), share.name];
-  ahead.push(Math.round(share.ahead * places) / places);
-  below?.push(share.below);
+  if (columns.names !== null || name !== undefined) {
+    columns.names ??= before.slice(0, ahead.length);
+    columns.names.push(name ?? before[id] ?? '');
+  }
+  ahead.push(Math.round(value * places) / places);
+  below?.push(own);
 }
 
-function drop(columns: Columns, column: number): void {
-  columns.names ??= columns.before.slice(0, column);
+function drop(columns: Columns, id: number): void {
+  columns.names ??= columns.before.slice(0, id);
 }
 
 function storeChild(
@@ -88,26 +93,27 @@ function storeChild(
   child: Share,
   { end, rules }: { readonly end: number; readonly rules: ShareRules },
 ): void {
-  const { name, column, booked, weight } = child;
+  const { id, booked, weight } = child;
+  const name = id < columns.before.length ? undefined : child.name;
   const below = storeChildren(child, rules);
   const floor = rules.idleCredit === 0 ? 0 : -rules.idleCredit / weight;
   const tag = tagOf(child) - end;
-  if (child.waiting && !isHeld(child)) return add(columns, { name, column, ahead: child.ahead - end, below });
-  if (booked === 0 && tag <= 0 && floor === 0) return column < 0 ? undefined : drop(columns, column);
+  if (child.waiting && !isHeld(child)) return add(columns, id, { ahead: child.ahead - end, below }, name);
+  if (booked === 0 && tag <= 0 && floor === 0) return name === undefined ? drop(columns, id) : undefined;
   if (!child.waiting && booked === 0) columns.idle += 1;
-  return add(columns, { name, column, ahead: Math.max(tag, floor) - booked / weight, below });
+  return add(columns, id, { ahead: Math.max(tag, floor) - booked / weight, below }, name);
 }
 
 /** Without those idle shares that are the least ahead. */
 function leastIdle(
   { names, before, ahead, below }: Columns,
-  { stored, children }: Inner,
+  children: Children,
 ): Pick<Columns, 'names' | 'ahead' | 'below'> {
   const all = names ?? before;
-  const remembered = columnsOf(stored?.names ?? []);
   const busy = (name: string): boolean => {
-    const child = children?.remembered[remembered.get(name) ?? -1] ?? children?.others.get(name);
-    return child !== undefined && (child.waiting || child.booked > 0);
+    const id = children.columns.get(name) ?? children.others.get(name) ?? -1;
+    const child = children.shares[id];
+    return child === undefined ? children.lanes[id] !== undefined : child.waiting || child.booked > 0;
   };
   const idle = all.flatMap((name, index) => (busy(name) ? [] : [index]));
   const gone = new Set(

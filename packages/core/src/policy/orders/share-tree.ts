@@ -2,12 +2,14 @@ import { compareText } from '../snapshot.ts';
 import type { Candidate, JobFacts, Lane } from '../snapshot.ts';
 import type { Heap } from './heap.ts';
 import { createHeap } from './heap.ts';
-import { createMovableHeap } from './movable-heap.ts';
-import type { Inner, OpenLevel, Place, Share, ShareRules } from './share.ts';
-import { addLane, book, childOf, createRoot, eachChild, innerOf, spend, tagOf } from './share.ts';
-import { rememberChildren, rememberLate } from './share-past.ts';
+import type { Children, Inner, OpenLevel, Place, Share, ShareRules } from './share.ts';
+import { book, createRoot, innerOf, spend, tagOf } from './share.ts';
+import { addLane, childAt, childOf, childrenOf } from './share-children.ts';
+import { rememberChildren } from './share-past.ts';
 import { storeChildren } from './share-store.ts';
 import type { Shares } from './shares.ts';
+import type { Standings } from './standings.ts';
+import { createLine } from './standings.ts';
 
 /** All shares of one pool during one plan: a tree of heaps, of which only what comes up is built. */
 export interface ShareTree {
@@ -44,9 +46,10 @@ export function openTree(rules: ShareRules, seen: Parameters<typeof createRoot>[
       for (let share = tree.root; ;) {
         const inner = build(tree, share);
         if (inner.places !== null) return inner.places.peek()?.lane;
-        const first = firstOf(inner);
-        if (first === undefined) return undefined;
-        share = first;
+        const id = firstOf(inner);
+        const level = levels[inner.depth];
+        if (id === undefined || level === undefined) return undefined;
+        share = childAt(share, level, { id });
       }
     },
     taken: (lane, job, use) => {
@@ -74,37 +77,49 @@ function build(tree: Tree, share: Share): Inner {
     if (inner.order === null) buildChildren(tree, share, level);
   } else if (inner.places === null) {
     const own: Place[] = [];
-    eachLane(tree, share, (lane, head) => own.push({ lane, head, share }));
+    for (const lane of share.lanes) {
+      const head = tree.rules.headOf(lane);
+      if (head !== undefined) own.push({ lane, head, share });
+    }
     for (const place of own) tree.places.set(place.lane, place);
     inner.places = createHeap(own, firstPlace);
   }
   return inner;
 }
 
-function eachLane({ rules }: Tree, share: Share, see: (lane: Lane, head: Candidate) => void): void {
-  const one = (lane: Lane): void => {
-    const head = rules.headOf(lane);
-    if (head !== undefined) see(lane, head);
-  };
-  if (share.lane !== null) one(share.lane);
-  for (const lane of share.lanes) one(lane);
-}
-
 function buildChildren(tree: Tree, share: Share, level: OpenLevel): void {
   const { rules, guarantees } = tree;
   const inner = innerOf(share);
-  eachLane(tree, share, (lane, head) => addLane(childOf(share, level, level.of(head)), lane, head));
+  for (const lane of share.lanes) {
+    const head = rules.headOf(lane);
+    if (head !== undefined) addLane(share, level, { lane, head });
+  }
   for (const item of inner.items) book(childOf(share, level, level.of(item.item)), item);
   rememberChildren(share, level, rules);
-  const order: Share[] = [];
-  const arrivals: Share[] = [];
-  eachChild(inner, (child) => {
-    if (!child.waiting) return;
-    if (guarantees[inner.depth + 1] === true) build(tree, child);
-    if (ranks(child)) (child.arrived ? arrivals : order).push(child);
-  });
-  inner.order = createMovableHeap(order, firstShare);
-  inner.arrivals = createMovableHeap(arrivals, firstShare);
+  const children = childrenOf(inner);
+  const { standings, lanes, shares, ahead } = children;
+  const guaranteed = level.min !== undefined || guarantees[inner.depth + 1] === true;
+  const order: number[] = [];
+  const arrivals: number[] = [];
+  for (let id = 0; id < shares.length; id += 1) {
+    const child =
+      shares[id] ?? (guaranteed && lanes[id] !== undefined ? childAt(share, level, { id }) : undefined);
+    if (child !== undefined) {
+      if (!child.waiting) continue;
+      if (guarantees[inner.depth + 1] === true) build(tree, child);
+      if (ranks(child, standings)) (child.arrived ? arrivals : order).push(id);
+    } else if (lanes[id] !== undefined) {
+      standings.tags[id] = ahead?.[id] ?? 0;
+      order.push(id);
+    }
+  }
+  const byName = (a: number, b: number): boolean => compareText(nameOf(children, a), nameOf(children, b)) < 0;
+  inner.order = createLine(order, standings, byName);
+  inner.arrivals = createLine(arrivals, standings, byName);
+}
+
+function nameOf({ shares, stored }: Children, id: number): string {
+  return shares[id]?.name ?? stored[id] ?? '';
 }
 
 /**
@@ -112,34 +127,29 @@ function buildChildren(tree: Tree, share: Share, level: OpenLevel): void {
  * thousands that wait it would go as the last of their round. That is ahead of its turn by one job, and it is not anew as long as
  * it is remembered, that is before the others had theirs.
  */
-function firstOf({ order, arrivals, servedArrival }: Inner): Share | undefined {
-  const first = order?.peek();
-  const arrival = arrivals?.peek();
+function firstOf({ order, arrivals, servedArrival, children }: Inner): number | undefined {
+  const first = order?.first();
+  const arrival = arrivals?.first();
   if (arrival === undefined || first === undefined) return first ?? arrival;
-  return servedArrival || (first.needy && !arrival.needy) ? first : arrival;
+  const needy = children?.standings.needy;
+  return servedArrival || (needy?.[first] === true && needy[arrival] !== true) ? first : arrival;
 }
 
 /** Says what it ranks by from now on: its needs, its tag, and the job that would go. False: it has none. */
-function ranks(share: Share): boolean {
-  const { inner, slots, min, firstSeq } = share;
+function ranks(share: Share, standings: Standings): boolean {
+  const { inner, slots, min, firstSeq, id } = share;
   let needy = slots < min;
   let seq = firstSeq;
   if (inner !== null && inner.places !== null) seq = inner.places.peek()?.head.seq ?? -1;
   else if (inner !== null && inner.order !== null) {
-    const below = firstOf(inner);
-    seq = below?.seq ?? -1;
-    needy ||= below?.needy === true;
+    const below = firstOf(inner) ?? -1;
+    seq = inner.children?.standings.seqs[below] ?? -1;
+    needy ||= inner.children?.standings.needy[below] === true;
   }
-  share.needy = needy;
-  share.tag = tagOf(share);
-  share.seq = seq;
+  standings.needy[id] = needy;
+  standings.tags[id] = tagOf(share);
+  standings.seqs[id] = seq;
   return seq >= 0;
-}
-
-function firstShare(a: Share, b: Share): boolean {
-  if (a.needy !== b.needy) return a.needy;
-  if (a.tag !== b.tag) return a.tag < b.tag;
-  return a.seq !== b.seq ? a.seq < b.seq : compareText(a.name, b.name) < 0;
 }
 
 function firstPlace(a: Place, b: Place): boolean {
@@ -152,7 +162,6 @@ function shareOf(tree: Tree, job: JobFacts): Share {
   for (const level of tree.rules.levels) {
     build(tree, share);
     share = childOf(share, level, level.of(job));
-    rememberLate(share, tree.rules);
   }
   build(tree, share);
   return share;
@@ -191,9 +200,9 @@ function dropOld<Entry>(heap: Heap<Entry> | null, isOld: (entry: Entry) => boole
 /** A share changed: so may its place among its siblings, and that of all above it. */
 function stand(share: Share): void {
   for (let at = share; at.parent !== null; at = at.parent) {
-    const { order, arrivals } = innerOf(at.parent);
-    const line = at.arrived ? arrivals : order;
-    if (ranks(at)) line?.put(at);
-    else if (at.at >= 0) line?.remove(at);
+    const inner = innerOf(at.parent);
+    const line = at.arrived ? inner.arrivals : inner.order;
+    if (ranks(at, childrenOf(inner).standings)) line?.put(at.id);
+    else line?.remove(at.id);
   }
 }

@@ -1,8 +1,7 @@
 import type { Candidate, InFlight, JobFacts, Lane } from '../snapshot.ts';
 import type { Heap } from './heap.ts';
-import type { Movable, MovableHeap } from './movable-heap.ts';
 import type { Decay, Shares } from './shares.ts';
-import { columnsOf } from './shares.ts';
+import type { Line, Standings } from './standings.ts';
 
 /** A level of shares during one plan. */
 export interface OpenLevel {
@@ -37,17 +36,14 @@ export interface Place {
   readonly share: Share;
 }
 
-/**
- * A share during one plan; the root, of which all of a pool are part, is one too. There is one for each key that waits, and most never come
- * up: what only those need that do is {@link Inner}.
- */
-export interface Share extends Movable {
+/** A share during one plan; the root, of which all of a pool are part, is one too. */
+export interface Share {
   readonly name: string;
   readonly parent: Share | null;
+  /** Its number among its siblings: of those of which something was stored, their column there. */
+  readonly id: number;
   readonly weight: number;
   readonly min: number;
-  /** Where it is in the columns of what was stored of its siblings; -1: nothing was. */
-  readonly column: number;
   /** How far ahead of the virtual time by what it was charged. */
   ahead: number;
   /** Cost of what is in flight and not charged yet. */
@@ -61,15 +57,10 @@ export interface Share extends Movable {
   waiting: boolean;
   /** Something of it was passed over in this plan. */
   passed: boolean;
-  /** Those whose first job belongs to it: the first that was found, and the others. */
-  lane: Lane | null;
+  /** Those whose first job belongs to it. */
   lanes: readonly Lane[];
   /** Of the first jobs of its lanes when the plan began, the one enqueued first; -1: it has none. */
   firstSeq: number;
-  /** Its rank among its siblings, as it was when it was put among them: see `ranks`. */
-  needy: boolean;
-  tag: number;
-  seq: number;
   inner: Inner | null;
 }
 
@@ -83,10 +74,10 @@ export interface Inner {
   readonly bundles: Set<string>;
   /** Null until it comes up first. */
   children: Children | null;
-  /** Its children that wait; on the last level null. */
-  order: MovableHeap<Share> | null;
-  /** Of them those that have just arrived. */
-  arrivals: MovableHeap<Share> | null;
+  /** Its children that wait, but for those of `arrivals`; on the last level null. */
+  order: Line | null;
+  /** Those of them that have just arrived. */
+  arrivals: Line | null;
   /** The child that was served last had just arrived. */
   servedArrival: boolean;
   /** Of its lanes, on the last level only. */
@@ -102,14 +93,22 @@ export interface Inner {
   news: Share[];
 }
 
-/** Those that wait or have jobs in flight. */
+/**
+ * Those that wait or have jobs in flight, by their numbers. Of thousands most only wait, with one lane, and their turn does not come:
+ * they are no more than a line of these columns, until something else is known of them.
+ */
 export interface Children {
-  /** The column of each name of which something was stored. */
+  /** The names of which something was stored, and their numbers. */
   readonly columns: ReadonlyMap<string, number>;
-  /** By their column. */
-  readonly remembered: (Share | undefined)[];
-  /** Those without one. */
-  readonly others: Map<string, Share>;
+  readonly stored: readonly string[];
+  /** The others, numbered behind them. */
+  readonly others: Map<string, number>;
+  readonly shares: (Share | undefined)[];
+  /** Of those that are nothing but a lane that waits. */
+  readonly lanes: (Lane | undefined)[];
+  /** How far ahead each of those is of which something was stored, when the plan begins. Null until they are remembered. */
+  ahead: readonly number[] | null;
+  readonly standings: Standings;
 }
 
 /** Units of `Inner.weights`. */
@@ -123,25 +122,23 @@ export function createRoot(seen: {
   readonly items: readonly Item[];
   readonly stored: Shares | null;
 }): Share {
-  const root = createShare(null, '', { weight: 1, min: 0, column: -1 });
+  const root = createShare(null, { name: '', id: -1, weight: 1, min: 0 });
   root.lanes = seen.lanes;
   root.inner = createInner(0, seen.stored);
   root.inner.items.push(...seen.items);
   return root;
 }
 
-function createShare(
+export function createShare(
   parent: Share | null,
-  name: string,
-  { weight, min, column }: Pick<Share, 'weight' | 'min' | 'column'>,
+  { name, id, weight, min }: Pick<Share, 'name' | 'id' | 'weight' | 'min'>,
 ): Share {
   return {
     name,
     parent,
+    id,
     weight,
     min,
-    column,
-    at: -1,
     ahead: 0,
     booked: 0,
     slots: 0,
@@ -149,12 +146,8 @@ function createShare(
     arrived: false,
     waiting: false,
     passed: false,
-    lane: null,
     lanes: none,
     firstSeq: -1,
-    needy: false,
-    tag: 0,
-    seq: -1,
     inner: null,
   };
 }
@@ -186,46 +179,8 @@ export function innerOf(share: Share): Inner {
 }
 
 /** What was stored of the level below a share. */
-export function storedBelow({ parent, column, inner }: Share): Shares | null {
-  return inner !== null ? inner.stored : (parent?.inner?.stored?.below?.[column] ?? null);
-}
-
-/** The child of that name, made if need be. */
-export function childOf(share: Share, level: OpenLevel, name: string): Share {
-  const inner = innerOf(share);
-  const children = (inner.children ??= createChildren(inner.stored?.names ?? none));
-  const column = children.columns.get(name) ?? -1;
-  const there = column >= 0 ? children.remembered[column] : children.others.get(name);
-  if (there !== undefined) return there;
-  const child = createShare(share, name, {
-    weight: level.weight(name),
-    min: level.min === undefined ? 0 : level.min(name),
-    column,
-  });
-  child.ahead = inner.fromTag;
-  if (column >= 0) children.remembered[column] = child;
-  else children.others.set(name, child);
-  return child;
-}
-
-function createChildren(names: readonly string[]): Children {
-  const remembered = Array.from<undefined>({ length: names.length });
-  return { columns: columnsOf(names), remembered, others: new Map() };
-}
-
-export function eachChild({ children }: Inner, see: (child: Share) => void): void {
-  if (children === null) return;
-  for (const child of children.remembered) if (child !== undefined) see(child);
-  for (const child of children.others.values()) see(child);
-}
-
-/** A lane whose first job belongs to it. */
-export function addLane(share: Share, lane: Lane, head: Candidate): void {
-  if (share.lane === null) share.lane = lane;
-  else if (share.lanes.length === 0) share.lanes = [lane];
-  else (share.lanes as Lane[]).push(lane);
-  if (share.firstSeq < 0 || head.seq < share.firstSeq) share.firstSeq = head.seq;
-  share.waiting = true;
+export function storedBelow({ parent, id, inner }: Share): Shares | null {
+  return inner !== null ? inner.stored : (parent?.inner?.stored?.below?.[id] ?? null);
 }
 
 /** Counts a job in flight. */
@@ -254,9 +209,9 @@ export function spend(
   for (let at = share; at.parent !== null; at = at.parent) {
     const above = innerOf(at.parent);
     // out of its turn, by a guarantee or with its bundle, it says nothing about the virtual time
-    if (!member && !(at.at >= 0 && at.needy)) above.servedTag = Math.max(above.servedTag, tagOf(at));
+    if (!member && !isNeedy(at)) above.servedTag = Math.max(above.servedTag, tagOf(at));
     above.servedArrival = at.arrived;
-    if (at.arrived) above.arrivals?.remove(at);
+    if (at.arrived) above.arrivals?.remove(at.id);
     at.arrived = false;
     if (!at.known) above.news.push(at);
     at.known = true;
@@ -267,4 +222,10 @@ export function spend(
     path.unshift(at);
   }
   return path;
+}
+
+/** Whether it stands before all that have what they are guaranteed. */
+function isNeedy({ parent, id }: Share): boolean {
+  const standings = parent?.inner?.children?.standings;
+  return standings !== undefined && (standings.at[id] ?? -1) >= 0 && standings.needy[id] === true;
 }

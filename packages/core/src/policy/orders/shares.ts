@@ -44,6 +44,12 @@ export function decayOf(atMs: number | null, { nowMs, halfLifeMs }: Decay): numb
   return 0.5 ** (Math.max(0, nowMs - atMs) / halfLifeMs);
 }
 
+/** How far ahead each share is by now. */
+export function aheadNow({ ahead, atMs }: Shares, decay: Decay): readonly number[] {
+  const left = decayOf(atMs, decay);
+  return left === 1 ? ahead : ahead.map((value) => (value > 0 ? value * left : value));
+}
+
 /** Shares with charges added. What is given back to a share that is not there is dropped: it is not ahead. */
 export function charged(
   shares: Shares | null,
@@ -53,8 +59,7 @@ export function charged(
   if (charges.length === 0) return shares;
   const before = shares?.names ?? [];
   const remembered = columnsOf(before);
-  const rate = shares === null ? 1 : decayOf(shares.atMs, decay);
-  const ahead = (shares?.ahead ?? []).map((value) => (value > 0 ? value * rate : value));
+  const ahead = shares === null ? [] : [...aheadNow(shares, decay)];
   const last = charges.every(({ path }) => path.length === level + 1);
   const below: (Shares | null)[] | null = last
     ? null
