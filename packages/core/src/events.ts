@@ -61,6 +61,26 @@ export type PgQueueEvent =
   | { readonly type: 'node.ended'; readonly node: string; readonly incarnation: string }
   | { readonly type: 'node.draining'; readonly node: string; readonly running: number }
   | {
+      /** A handler kept the event loop for so long; told when it is over. */
+      readonly type: 'node.blocked';
+      readonly node: string;
+      readonly blockedMs: number;
+      /** Whose handlers were running, at most ten. One: it was that. */
+      readonly jobs: readonly { readonly job: string; readonly task: string }[];
+    }
+  /** No heartbeat has arrived for so long that others may take this node's jobs at any moment: it has aborted them. */
+  | { readonly type: 'node.fenced'; readonly node: string; readonly jobs: number; readonly silentMs: number }
+  /** The heartbeat's thread could not start, or died: the main thread beats meanwhile. */
+  | {
+      readonly type: 'node.thread_failed';
+      readonly node: string;
+      readonly error: unknown;
+      readonly retryMs: number;
+    }
+  /** The database takes no settlements, and so many wait that the node claims no more; `settler.drained`: it claims again. */
+  | { readonly type: 'settler.full'; readonly pending: number; readonly bytes: number }
+  | { readonly type: 'settler.drained'; readonly pending: number; readonly bytes: number }
+  | {
       readonly type: 'job.started';
       readonly job: string;
       readonly task: string;
@@ -127,6 +147,11 @@ const levels: Readonly<Record<PgQueueEvent['type'], 'debug' | 'info' | 'warn' | 
   'node.registered': 'info',
   'node.ended': 'warn',
   'node.draining': 'info',
+  'node.blocked': 'warn',
+  'node.fenced': 'error',
+  'node.thread_failed': 'warn',
+  'settler.full': 'warn',
+  'settler.drained': 'info',
   'job.started': 'debug',
   'job.settled': 'debug',
   'job.stale': 'warn',

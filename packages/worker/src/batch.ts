@@ -43,7 +43,8 @@ export async function runBatch(
     whole.check();
     const jobs = fit.map(({ attempt, payload }) => batchJob(attempt, payload));
     const bundle = { attempts: handed, jobs, signal: whole.signal };
-    parts.end(await endingsOf(handed, () => handler(jobs, batchContextOf(parts, bundle))));
+    const call = (): unknown => handler(jobs, batchContextOf(parts, bundle));
+    parts.end(await endingsOf(handed, () => parts.call(handed[0] as Attempt, call)));
   }
   for (const attempt of attempts) parts.leave(attempt);
 }

@@ -28,7 +28,7 @@ export interface EndingInput {
 
 /**
  * What to ask for when an attempt has ended; the database has the last word on limits of tries. A cancelled job ends as
- * cancelled unless it got done; what a shutdown interrupted is given back, and counts nothing.
+ * cancelled unless it got done; what a shutdown interrupted, or the node's own fence, is given back, and counts nothing.
  */
 export function conclude(input: EndingInput): Conclusion {
   const { job, aborted } = input;
@@ -47,7 +47,7 @@ function concludeFreely({ job, ending, retry, aborted, random }: EndingInput): C
       return done(job, ending.value);
     case 'threw': {
       if (isOutcome(ending.error)) return concludeOutcome(job, ending.error, delayMs);
-      if (aborted === 'shutdown') return { kind: 'release' };
+      if (aborted === 'shutdown' || aborted === 'node_lost') return { kind: 'release' };
       const data = { kind: 'error', ...errorData(ending.error) };
       return settle(job, { outcome: 'retry', data, delayMs, error: ending.error });
     }

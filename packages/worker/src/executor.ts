@@ -1,6 +1,7 @@
 import type { ClaimedJob, Observer } from '@pgqueue/core';
 import { Attempt } from './attempt.ts';
 import { runBatch } from './batch.ts';
+import type { BlockedWatch } from './blocked.ts';
 import type { Unit } from './bundles.ts';
 import { conclude } from './ending.ts';
 import type { LeaseParts } from './leases.ts';
@@ -15,6 +16,8 @@ export interface ExecutorParts extends Omit<LeaseParts, 'onCommitted'> {
   readonly attempts: Set<Attempt>;
   readonly settler: Settler;
   readonly observe: Observer;
+  /** Notices a handler that keeps the event loop. */
+  readonly blocked: Pick<BlockedWatch, 'call'>;
   /** A job of a bundle that was perhaps not claimed whole has ended: the next of it can be. */
   readonly onNext: () => void;
 }
@@ -33,7 +36,7 @@ export interface Executor {
 }
 
 export function createExecutor(parts: ExecutorParts): Executor {
-  const { observe, attempts, handlers } = parts;
+  const { observe, attempts, handlers, blocked } = parts;
   let whenQuiet: (() => void)[] = [];
 
   const isQuiet = (): boolean => [...attempts].every(({ over }) => over);
@@ -56,6 +59,7 @@ export function createExecutor(parts: ExecutorParts): Executor {
       observe({ type: 'job.started', job: job.id, task: job.task, key: job.key, waitedMs });
       return attempt;
     },
+    call: ({ job }, run) => blocked.call({ job: job.id, task: job.task }, run),
     end: (endings) => endAll(parts, endings),
     leave: (attempt) => void attempts.delete(attempt),
   };

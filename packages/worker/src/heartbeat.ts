@@ -1,33 +1,37 @@
 import type { Loop, Observer } from '@pgqueue/core';
 import { PgQueueError, retryPauseMs, startLoop } from '@pgqueue/core';
-import type { Target } from '@pgqueue/postgres';
-import { heartbeatNode } from '@pgqueue/postgres';
+import type { Beater } from './beater.ts';
+import type { Fence } from './fence.ts';
 import type { Holding } from './held.ts';
 import { applyHeartbeat, liveOf } from './held.ts';
 import type { NodeSettings } from './options.ts';
 import type { Registry } from './registry.ts';
 
 export interface HeartbeatParts {
-  /** A few connections of its own, with a timeout that is short enough for another try. */
-  readonly database: Target;
+  readonly beater: Beater;
+  readonly fence: Fence;
   readonly settings: NodeSettings & { readonly observe: Observer };
-  readonly registry: Registry;
+  readonly registry: Omit<Registry, 'leave'>;
   readonly holding: Holding;
   readonly draining: AbortSignal;
   /** It is registered anew, and can claim again. */
   readonly onRegistered: () => void;
+  /** Others have ended its incarnation: what it held is theirs. */
+  readonly onEnded: () => void;
   /** It can't go on: another node has taken its id. */
   readonly onFatal: (error: PgQueueError) => void;
 }
 
 /**
  * Says that the node lives, and hears of cancellations and lost leases. A node whose incarnation has been ended registers
- * anew. While the database can't be reached the handlers go on: their leases are theirs until they hear otherwise, or until
- * their timeouts end.
+ * anew. While the database can't be reached the handlers go on: their leases are theirs until they hear otherwise, until their timeouts
+ * end, or until the node may be taken for lost (see {@link Fence}).
  */
 export function startHeartbeat(parts: HeartbeatParts): Loop {
-  const { database, settings, registry, holding, draining } = parts;
-  const { node, heartbeatMs, observe } = settings;
+  const { beater, fence, settings, registry, holding, draining } = parts;
+  const { heartbeatMs, observe } = settings;
+  // soon enough for others before the node is lost
+  const retryMaxMs = Math.min(heartbeatMs, 1_000);
 
   const beat = async (): Promise<number> => {
     const incarnation = registry.incarnation();
@@ -35,16 +39,17 @@ export function startHeartbeat(parts: HeartbeatParts): Loop {
       if (draining.aborted) return heartbeatMs;
       await registry.register(draining);
       parts.onRegistered();
-      return heartbeatMs;
+      return 0;
     }
     const asked = liveOf(holding);
     const leases = asked.map(({ lease }) => lease);
-    const answer = await heartbeatNode(database, { node, incarnation, draining: draining.aborted, leases });
+    const answer = await beater.beat({ incarnation, draining: draining.aborted, leases });
     if (answer.alive) {
+      fence.beaten();
       applyHeartbeat(asked, answer, observe);
       return heartbeatMs;
     }
-    if (registry.end(incarnation)) loseAll(holding, observe);
+    if (registry.end(incarnation)) parts.onEnded();
     return 0;
   };
 
@@ -56,7 +61,7 @@ export function startHeartbeat(parts: HeartbeatParts): Loop {
         parts.onFatal(error);
         return heartbeatMs;
       }
-      const retryMs = retryPauseMs(failures, heartbeatMs);
+      const retryMs = retryPauseMs(failures, retryMaxMs);
       observe({ type: 'database.error', during: 'heartbeat', error, retryMs });
       return retryMs;
     },

@@ -7,7 +7,7 @@ export interface Held {
   readonly task: string;
   /** Whether it is to be renewed and told of: not settled, nor on its way to it. */
   readonly live: boolean;
-  readonly abort: (reason: 'lease_lost' | 'cancelled') => void;
+  readonly abort: (reason: 'lease_lost' | 'cancelled' | 'node_lost') => void;
 }
 
 /** What a node holds; jobs, tokens and all. A job can be in it twice: under the lease that it lost, and under a new one. */

@@ -1,19 +1,21 @@
-import type { Loop, PgQueueError } from '@pgqueue/core';
+import type { PgQueueError } from '@pgqueue/core';
 import { retryPauseMs } from '@pgqueue/core';
 import type { Database, DatabaseOptions, Listener } from '@pgqueue/postgres';
 import { channelName, checkSchemaVersion, isTransient, openDatabase, startListener } from '@pgqueue/postgres';
 import { setTimeout as delay } from 'node:timers/promises';
 import { within } from './alarm.ts';
-import { loseAll, startHeartbeat } from './heartbeat.ts';
 import type { Holding } from './held.ts';
 import type { NodeSettings } from './options.ts';
-import { createRegistry } from './registry.ts';
+import { createPresence } from './presence.ts';
+import { SharedMarks } from './thread-words.ts';
 
 /** What makes a process a node: its incarnation, its heartbeat, and the hints it hears. Workers and pullers have one. */
 export interface Membership {
   /** Claims, settles, extends. */
   readonly database: Database;
   readonly incarnation: () => string | undefined;
+  /** It could not say that it lives for too long, and has aborted what it ran: it must not claim. */
+  readonly fenced: () => boolean;
   /** A claim was refused: this incarnation was reset, lost or replaced. */
   readonly ended: (incarnation: string) => void;
   /** Whether hints are heard at present; without, the claimer must look more often. */
@@ -31,6 +33,8 @@ export interface MembershipParts {
   readonly settings: NodeSettings;
   readonly databaseOptions: Omit<DatabaseOptions, 'pool'>;
   readonly holding: Holding;
+  /** What the heartbeat's thread reads. */
+  readonly marks?: SharedMarks;
   /** Work may have become ready; `released`: anywhere, not only at the end. */
   readonly onWork: (released: boolean) => void;
   /** It can't go on: another node has taken its id. */
@@ -41,7 +45,7 @@ const closeMs = 3_000;
 
 /** Opens no connection before `start`. */
 export function createMembership(parts: MembershipParts): Membership {
-  const { settings, databaseOptions, holding } = parts;
+  const { settings, databaseOptions, holding, marks = new SharedMarks() } = parts;
   const { observe, node, heartbeatMs } = settings;
   const onError = (error: Error): void => observe({ type: 'database.error', during: 'idle', error });
   const common = {
@@ -50,59 +54,50 @@ export function createMembership(parts: MembershipParts): Membership {
     onError,
   };
   const database = openDatabase({ ...common, connectionsMax: 4, prepare: settings.listen });
-  // whatever else this process asks of the database, its sign of life does not wait behind it
-  const vital = openDatabase({
-    ...common,
-    connectionsMax: 2,
-    queryTimeoutMs: Math.max(1_000, Math.min(databaseOptions.queryTimeoutMs ?? 30_000, heartbeatMs)),
-  });
-  const registry = createRegistry(vital, settings);
+  // whatever else this process asks of the database, its sign of life does not wait behind it; and there is time for another try
+  const queryTimeoutMs = Math.max(1_000, Math.min(databaseOptions.queryTimeoutMs ?? 30_000, heartbeatMs));
+  const vital = openDatabase({ ...common, connectionsMax: 2, queryTimeoutMs });
   const draining = new AbortController();
-  let heartbeat: Loop | undefined;
+  const presence = createPresence({
+    settings,
+    databaseOptions,
+    database: vital,
+    queryTimeoutMs,
+    marks,
+    holding,
+    draining: draining.signal,
+    onRegistered: () => parts.onWork(true),
+    onFatal: parts.onFatal,
+  });
   let ears: Ears | undefined;
   let starting: Promise<void> | undefined;
 
   const begin = async (): Promise<void> => {
     await reach(vital, settings, draining.signal);
-    await registry.register(draining.signal);
-    draining.signal.throwIfAborted(); // it was stopped meanwhile: leave() sees to the row
-    heartbeat = startHeartbeat({
-      database: vital,
-      settings,
-      registry,
-      holding,
-      draining: draining.signal,
-      onRegistered: () => parts.onWork(true),
-      onFatal: parts.onFatal,
-    });
-    ears = openEars(parts, database.schema, () => heartbeat?.wake());
-  };
-
-  const start = (): Promise<void> => {
-    starting = begin();
-    return starting;
+    await presence.begin();
+    ears = openEars(parts, database.schema, presence.wake);
   };
 
   return {
     database,
-    incarnation: registry.incarnation,
-    ended: (incarnation) => {
-      if (!registry.end(incarnation)) return;
-      loseAll(holding, observe);
-      heartbeat?.wake();
-    },
+    incarnation: presence.incarnation,
+    ended: presence.ended,
+    fenced: presence.fenced,
     hearing: () => ears?.hearing() ?? false,
-    start,
+    start: () => {
+      starting = begin();
+      return starting;
+    },
     draining: draining.signal,
     drain: () => {
       draining.abort();
-      heartbeat?.wake();
+      presence.wake();
     },
     leave: async () => {
       draining.abort();
       await within(closeMs, Promise.allSettled([starting]));
-      await within(closeMs, Promise.all([heartbeat?.stop(), ears?.stop()]));
-      await within(closeMs, registry.leave());
+      await within(closeMs, Promise.all([presence.stop(), ears?.stop()]));
+      await within(closeMs, presence.leave());
       await within(closeMs, Promise.all([database.close(), vital.close()]));
     },
   };

@@ -17,6 +17,17 @@ export interface NodeOptions extends Omit<DatabaseOptions, 'pool'> {
   readonly heartbeatMs?: number;
   /** Without a heartbeat for so long it counts as lost, and its jobs go to others. At least two heartbeats. Default 30000. */
   readonly lostAfterMs?: number;
+  /**
+   * Where heartbeats come from: true, a thread with a connection of its own, so that a handler which keeps the event loop does not
+   * lose the node; the thread's file, where a bundler has put it elsewhere (`@pgqueue/worker/heartbeat-thread`, as an entry of its
+   * own); false, the event loop. Default true.
+   */
+  readonly heartbeatThread?: boolean | URL;
+  /**
+   * A handler that keeps the event loop for so long is named: on stderr while it does, and then by the event `node.blocked`. 50 to
+   * 3,600,000; 0: not at all. Default 2000.
+   */
+  readonly blockedMs?: number;
   /** Whether to LISTEN for hints, on a connection of its own; false behind PgBouncer in transaction mode. Default true. */
   readonly listen?: boolean;
   readonly observe?: Observer;
@@ -48,6 +59,8 @@ export interface NodeSettings {
   readonly tasks: NodeTasks;
   readonly heartbeatMs: number;
   readonly lostAfterMs: number;
+  readonly heartbeatThread: boolean | URL;
+  readonly blockedMs: number;
   readonly listen: boolean;
   readonly observe: Observer;
 }
@@ -86,17 +99,20 @@ export function nodeSettings(
 ): { readonly settings: NodeSettings; readonly problems: readonly string[] } {
   const { connectionString = '', listen = true, pool = 'default', node = defaultNode() } = options;
   const { heartbeatMs = 5_000, lostAfterMs = Math.max(30_000, 2 * heartbeatMs) } = options;
+  const { heartbeatThread = true, blockedMs = 2_000 } = options;
   const problems = [
     ...whole({ name: 'heartbeatMs', value: heartbeatMs, min: 50, max: 3_600_000 }),
     ...whole({ name: 'lostAfterMs', value: lostAfterMs, min: 100, max: 86_400_000 }),
+    ...(blockedMs === 0 ? [] : whole({ name: 'blockedMs', value: blockedMs, min: 50, max: 3_600_000 })),
     ...(lostAfterMs < 2 * heartbeatMs ? ['lostAfterMs must be at least two heartbeatMs'] : []),
     ...(node.length < 1 || node.length > 200 ? ['node must have 1 to 200 characters'] : []),
     ...(pool.length < 1 || pool.length > 100 ? ['pool must have 1 to 100 characters'] : []),
     ...(connectionString === '' ? ['connectionString is missing: a node makes its own connections'] : []),
   ];
   const observe = allObservers(options.observe);
-  const settings = { connectionString, node, pool, slots, tasks, heartbeatMs, lostAfterMs, listen, observe };
-  return { settings, problems };
+  const named = { connectionString, node, pool, slots, tasks };
+  const clocks = { heartbeatMs, lostAfterMs, heartbeatThread, blockedMs };
+  return { settings: { ...named, ...clocks, listen, observe }, problems };
 }
 
 /** Of a node's options, how its own connections are made. */

@@ -4,6 +4,7 @@ import { PgQueueError, retryPauseMs } from '@pgqueue/core';
 import type { Target } from '@pgqueue/postgres';
 import { isTransient, leaveNode, registerNode } from '@pgqueue/postgres';
 import type { NodeSettings } from './options.ts';
+import { sharedNowMs } from './thread-words.ts';
 
 /** A node's one life after another. */
 export interface Registry {
@@ -12,9 +13,10 @@ export interface Registry {
   /**
    * Begins an incarnation. While another one may be alive under this id, watches its heartbeat: when that moves, two live nodes
    * share an id, and this one gives up; when it stands still for two of its intervals, the other is dead, and replaced.
+   * Resolves to when the call that was accepted had been sent, by {@link sharedNowMs}: as a heartbeat counts.
    * @throws {PgQueueError} `node_id_in_use`; what `signal` says when it aborts
    */
-  readonly register: (signal: AbortSignal) => Promise<void>;
+  readonly register: (signal: AbortSignal) => Promise<number>;
   /** Others have ended this incarnation; false: it was known already. */
   readonly end: (incarnation: string) => boolean;
   /** Ends it in order: what it still holds is released, uncounted. */
@@ -28,10 +30,12 @@ export function createRegistry(database: Target, settings: NodeSettings): Regist
   const register: Registry['register'] = async (signal) => {
     const incarnation = randomUUID(); // the same for each call: one whose reply was lost is accepted again
     let seen: string | null = null;
+    let sentAt: number;
     for (let failures = 0; ;) {
       signal.throwIfAborted();
       let pauseMs: number;
       try {
+        sentAt = sharedNowMs();
         const answer = await registerNode(database, { ...settings, incarnation, software, seen });
         if (answer.accepted) break;
         if (seen !== null && seen !== answer.otherHeartbeat) throw inUse(node);
@@ -48,6 +52,7 @@ export function createRegistry(database: Target, settings: NodeSettings): Regist
     }
     current = incarnation;
     observe({ type: 'node.registered', node, incarnation });
+    return sentAt;
   };
 
   return {

@@ -33,7 +33,9 @@ async function handle(
   const checked = await checkPayload(found.task, job);
   if (checked.kind !== 'payload') return checked;
   try {
-    return { kind: 'returned', value: await found.handler(checked.payload, contextOf(parts, attempt)) };
+    const { payload } = checked;
+    const returned = parts.call(attempt, () => found.handler(payload, contextOf(parts, attempt)));
+    return { kind: 'returned', value: await returned };
   } catch (error) {
     return { kind: 'threw', error };
   }

@@ -5,6 +5,8 @@ import pLimit from 'p-limit';
 import type { LimitFunction } from 'p-limit';
 import { within } from './alarm.ts';
 import type { Attempt } from './attempt.ts';
+import type { BlockedWatch } from './blocked.ts';
+import { createBlockedWatch } from './blocked.ts';
 import type { Unit } from './bundles.ts';
 import type { Claimer } from './claimer.ts';
 import { startClaimer } from './claimer.ts';
@@ -18,6 +20,8 @@ import type { WorkerOptions, WorkerSettings } from './options.ts';
 import { connectionOptions, workerSettings } from './options.ts';
 import type { Settler } from './settler.ts';
 import { createSettler } from './settler.ts';
+import type { RunningJob } from './thread-words.ts';
+import { SharedMarks } from './thread-words.ts';
 import type { Transactions } from './transaction.ts';
 import { createTransactions } from './transaction.ts';
 
@@ -62,6 +66,7 @@ class WorkerNode implements Worker {
   readonly #hints: Hints;
   readonly #executor: Executor;
   readonly #attempts = new Set<Attempt>();
+  readonly #blocked: BlockedWatch;
   readonly #slots: LimitFunction;
   readonly #end = Promise.withResolvers<void>();
   #claimer: Claimer | undefined;
@@ -84,10 +89,14 @@ class WorkerNode implements Worker {
       onError: options.onError ?? ((error) => observe({ type: 'database.error', during: 'idle', error })),
     });
     this.#transactions = createTransactions(this.#handlerDatabase.pool);
+    const marks = new SharedMarks();
+    const attempts = this.#attempts;
+    this.#blocked = createBlockedWatch({ settings, marks, running: () => runningOf(attempts) });
     this.#membership = createMembership({
       settings,
       databaseOptions,
-      holding: this.#attempts,
+      holding: attempts,
+      marks,
       onWork: (released) => this.#claimer?.hint(released),
       onFatal: (error) => this.#fail(error),
     });
@@ -104,7 +113,8 @@ class WorkerNode implements Worker {
     const transactions = this.#transactions;
     const settler = this.#settler;
     this.#executor = createExecutor({
-      attempts: this.#attempts,
+      attempts,
+      blocked: this.#blocked,
       database,
       transactions,
       logger,
@@ -146,6 +156,7 @@ class WorkerNode implements Worker {
       throw error;
     }
     if (draining.aborted) return;
+    this.#blocked.start();
     this.#claimer = startClaimer({
       claims: createClaims({ database, node, incarnation, ended }),
       concurrency,
@@ -157,8 +168,8 @@ class WorkerNode implements Worker {
   }
 
   #freeSlots(): number {
-    const { incarnation, draining } = this.#membership;
-    if (draining.aborted || incarnation() === undefined) return 0;
+    const { incarnation, draining, fenced } = this.#membership;
+    if (draining.aborted || incarnation() === undefined || fenced()) return 0;
     if (this.#settler.pending() > unsettledMax) return 0;
     return this.#settings.slots - this.running;
   }
@@ -192,7 +203,12 @@ class WorkerNode implements Worker {
     await within(closeMs, this.#settler.idle()); // of the last claim, given back
     await this.#hints.stop();
     this.#transactions.destroy();
+    this.#blocked.stop();
     await Promise.all([this.#membership.leave(), within(closeMs, this.#handlerDatabase.close())]);
     this.#end.resolve();
   }
+}
+
+function* runningOf(attempts: ReadonlySet<Attempt>): Generator<RunningJob> {
+  for (const { job } of attempts) yield { job: job.id, task: job.task };
 }

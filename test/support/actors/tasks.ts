@@ -9,3 +9,6 @@ export const quick = defineTask({
   payload: z.object({ n: z.int(), tenant: z.string() }),
   key: ({ tenant }) => tenant,
 });
+
+/** Keeps the event loop of its node, longer than its timeout. */
+export const spin = defineTask({ name: 'spin', payload: z.object({}), timeout: '1s' });

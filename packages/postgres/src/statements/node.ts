@@ -65,27 +65,23 @@ export interface Heartbeat {
   readonly lost: readonly Lease[];
 }
 
+/** What a node says of itself with each heartbeat. */
+export interface HeartbeatInput {
+  readonly node: string;
+  readonly incarnation: string;
+  readonly draining: boolean;
+  /** Those that it asks about. */
+  readonly leases: readonly Lease[];
+  /** How many jobs run there. Default: as many as it asks about. */
+  readonly running?: number;
+}
+
 /** Says that the node lives, and hears what became of its leases. */
-export async function heartbeatNode(
-  target: Target,
-  input: {
-    readonly node: string;
-    readonly incarnation: string;
-    readonly draining: boolean;
-    readonly leases: readonly Lease[];
-  },
-): Promise<Heartbeat> {
-  const { node, incarnation, draining, leases } = input;
+export async function heartbeatNode(target: Target, input: HeartbeatInput): Promise<Heartbeat> {
+  const { node, incarnation, draining, leases, running = leases.length } = input;
   const [row] = await target.query<Omit<Heartbeat, 'lost'> & { readonly lost: readonly number[] }>(
     `select alive, cancelled::text[], lost from ${target.schema}.heartbeat_node($1, $2, $3, $4, $5::uuid[], $6::uuid[])`,
-    [
-      node,
-      incarnation,
-      leases.length,
-      draining,
-      leases.map(({ id }) => id),
-      leases.map(({ token }) => token),
-    ],
+    [node, incarnation, running, draining, leases.map(({ id }) => id), leases.map(({ token }) => token)],
   );
   if (row === undefined) return { alive: false, cancelled: [], lost: leases };
   // by their place: a node may hold a job under the lease that it lost, and under a new one

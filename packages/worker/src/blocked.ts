@@ -1,0 +1,79 @@
+import type { NodeSettings } from './options.ts';
+import type { RunningJob, SharedMarks } from './thread-words.ts';
+import { tickMsOf } from './thread-words.ts';
+
+/** Notices when a handler keeps the event loop, and says which: while it lasts, the heartbeat's thread does, from what is noted here. */
+export interface BlockedWatch {
+  readonly start: () => void;
+  /** Runs the part of a handler that comes before its first `await`: what blocks in there is known for certain. */
+  readonly call: <Returned>(job: RunningJob, run: () => Returned) => Returned;
+  readonly stop: () => void;
+}
+
+export interface BlockedParts {
+  readonly settings: NodeSettings;
+  readonly marks: SharedMarks;
+  /** Whose handlers run. */
+  readonly running: () => Iterable<RunningJob>;
+}
+
+const namedMax = 10;
+
+export function createBlockedWatch({ settings, marks, running }: BlockedParts): BlockedWatch {
+  const { node, blockedMs, heartbeatThread, observe } = settings;
+  let timer: NodeJS.Timeout | undefined;
+  let suspects: readonly RunningJob[] = [];
+  let culprit: RunningJob | undefined;
+  let tickedAt = 0;
+
+  const tick = (): void => {
+    const nowMs = performance.now();
+    const gapMs = nowMs - tickedAt;
+    tickedAt = nowMs;
+    marks.stamp('main');
+    // where the other thread stood still, too, the process was frozen
+    const frozen = heartbeatThread !== false && marks.ageMs('thread') > blockedMs / 2 && gapMs > blockedMs;
+    const now = first(running());
+    if (gapMs > blockedMs && !frozen) {
+      const jobs = culprit === undefined ? distinct([...suspects, ...now]) : [culprit];
+      observe({ type: 'node.blocked', node, blockedMs: Math.round(gapMs), jobs });
+    }
+    culprit = undefined;
+    suspects = now;
+    marks.running = now;
+  };
+
+  return {
+    start: () => {
+      if (blockedMs === 0) return;
+      tickedAt = performance.now();
+      marks.stamp('main');
+      timer = setInterval(tick, tickMsOf(blockedMs)).unref();
+    },
+    call: (job, run) => {
+      if (blockedMs === 0) return run();
+      const began = performance.now();
+      marks.calling(job);
+      try {
+        return run();
+      } finally {
+        marks.called();
+        if (performance.now() - began > blockedMs / 2) culprit = job;
+      }
+    },
+    stop: () => clearInterval(timer),
+  };
+}
+
+function first(running: Iterable<RunningJob>): readonly RunningJob[] {
+  const named: RunningJob[] = [];
+  for (const { job, task } of running) {
+    if (named.length >= namedMax) break;
+    named.push({ job, task });
+  }
+  return named;
+}
+
+function distinct(jobs: readonly RunningJob[]): readonly RunningJob[] {
+  return [...new Map(jobs.map((one) => [one.job, one])).values()].slice(0, namedMax);
+}

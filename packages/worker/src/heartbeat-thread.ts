@@ -1,0 +1,102 @@
+/**
+ * The thread of a node that says that it lives, started by the worker. It goes on while the main thread is kept by a handler, and
+ * then says on stderr which jobs were running. A bundler must be given this file as an entry of its own.
+ * @module
+ */
+import { writeSync } from 'node:fs';
+import { parentPort, workerData } from 'node:worker_threads';
+import type { MessagePort } from 'node:worker_threads';
+import { heartbeatNode, openLone } from '@pgqueue/postgres/heartbeat';
+import type { BeatInput, FromThread, ThreadData, ToThread } from './thread-words.ts';
+import { sentError, SharedMarks, sharedNowMs, tickMsOf } from './thread-words.ts';
+
+function run(port: MessagePort, data: ThreadData): void {
+  const { node, heartbeatMs, blockedMs, shared } = data;
+  const marks = new SharedMarks(shared);
+  const database = openLone(data);
+  let known: BeatInput | undefined;
+  let alone: NodeJS.Timeout | undefined;
+  let last: Promise<unknown> = Promise.resolve();
+
+  const say = (message: FromThread): void => port.postMessage(message);
+
+  const beat = async (input: BeatInput): Promise<FromThread & { readonly kind: 'beaten' }> => {
+    const sentAt = sharedNowMs();
+    const answer = await heartbeatNode(database, { ...input, node });
+    if (answer.alive) marks.stamp('beat', sentAt);
+    else if (known?.incarnation === input.incarnation) known = undefined;
+    return { kind: 'beaten', number: 0, answer };
+  };
+
+  /** Statements of one connection follow each other. */
+  const inTurn = (work: () => Promise<void>): void => {
+    last = last.then(work, work);
+  };
+
+  /** The main thread should have asked for one by now: it is kept by something, and must not lose the node by that. */
+  const later = (ms: number): void => {
+    clearTimeout(alone);
+    if (known !== undefined) alone = setTimeout(beatAlone, ms);
+  };
+  const beatAlone = (): void =>
+    inTurn(async () => {
+      if (known === undefined) return;
+      const failed = await beat(known).then(
+        () => false,
+        () => true, // whoever can hear it asks, and is told
+      );
+      later(failed ? Math.min(1_000, heartbeatMs) : heartbeatMs);
+    });
+
+  port.on('message', (message: ToThread) => {
+    clearTimeout(alone);
+    if (message.kind === 'rest') {
+      known = undefined;
+      return;
+    }
+    known = { ...message.input, running: message.input.leases.length, leases: [] };
+    if (message.kind === 'know') return later(heartbeatMs * 1.5);
+    const { number, input } = message;
+    inTurn(async () => {
+      await beat(input).then(
+        (beaten) => say({ ...beaten, number }),
+        (error: unknown) => say({ kind: 'failed', number, error: sentError(error) }),
+      );
+      later(heartbeatMs * 1.5);
+    });
+  });
+  if (blockedMs > 0) watch(marks, node, blockedMs);
+  say({ kind: 'ready' });
+}
+
+/** Looks at the main thread's stamps. Twice as long each time, so that a loop that never ends does not fill the log. */
+function watch(marks: SharedMarks, node: string, blockedMs: number): void {
+  let sayAtMs = blockedMs;
+  const look = (): void => {
+    // a process that was frozen as a whole has kept nobody waiting
+    const frozen = marks.ageMs('thread') > blockedMs;
+    marks.stamp('thread');
+    const ageMs = marks.ageMs('main');
+    if (ageMs === Infinity) return; // it runs no handlers
+    if (ageMs < blockedMs || frozen) sayAtMs = Math.max(blockedMs, frozen ? ageMs * 2 : 0);
+    else if (ageMs >= sayAtMs) {
+      sayAtMs = ageMs * 2;
+      const line = {
+        level: 'warn',
+        time: Date.now(),
+        node,
+        blockedMs: Math.round(ageMs),
+        jobs: marks.running,
+      };
+      try {
+        writeSync(2, `${JSON.stringify({ ...line, msg: 'node.blocked' })}\n`); // process.stderr needs the main thread
+      } catch {
+        // nobody reads it at the moment; the event comes when it is over
+      }
+    }
+  };
+  marks.stamp('thread');
+  setInterval(look, tickMsOf(blockedMs));
+}
+
+if (parentPort !== null) run(parentPort, workerData as ThreadData);

@@ -1,0 +1,125 @@
+// What the node's main thread and its heartbeat's thread say to each other, and the memory that they share.
+import type { Heartbeat, HeartbeatInput } from '@pgqueue/postgres/heartbeat';
+
+export interface ThreadData {
+  readonly connectionString: string;
+  readonly schema: string;
+  readonly applicationName: string;
+  readonly queryTimeoutMs: number;
+  readonly node: string;
+  readonly heartbeatMs: number;
+  readonly blockedMs: number;
+  readonly shared: SharedArrayBuffer;
+}
+
+export type BeatInput = Omit<HeartbeatInput, 'node'>;
+
+/** `know`: what to keep alive, while the main thread itself sends the heartbeats; `rest`: this incarnation is over, there is nothing to keep alive. */
+export type ToThread =
+  | { readonly kind: 'beat'; readonly number: number; readonly input: BeatInput }
+  | { readonly kind: 'know'; readonly input: BeatInput }
+  | { readonly kind: 'rest' };
+
+export type FromThread =
+  | { readonly kind: 'ready' }
+  | { readonly kind: 'beaten'; readonly number: number; readonly answer: Heartbeat }
+  | { readonly kind: 'failed'; readonly number: number; readonly error: SentError };
+
+/** A clone of an error loses its code, by which failures are told apart. */
+export interface SentError {
+  readonly message: string;
+  readonly code: string | undefined;
+}
+
+export function sentError(error: unknown): SentError {
+  const code = (error as { readonly code?: unknown } | null)?.code;
+  return {
+    message: error instanceof Error ? error.message : String(error),
+    code: typeof code === 'string' ? code : undefined,
+  };
+}
+
+export function receivedError({ message, code }: SentError): Error {
+  return Object.assign(new Error(message), code === undefined ? {} : { code });
+}
+
+/** Milliseconds of a clock that all threads of a process share; `performance.now()` begins anew in each. */
+export function sharedNowMs(): number {
+  return Number(process.hrtime.bigint()) / 1e6;
+}
+
+/** How often both threads stamp. */
+export function tickMsOf(blockedMs: number): number {
+  return Math.max(10, Math.min(250, blockedMs / 4));
+}
+
+/** A job whose handler runs. */
+export interface RunningJob {
+  readonly job: string;
+  readonly task: string;
+}
+
+type Stamp = 'main' | 'thread' | 'beat';
+const stamps: Readonly<Record<Stamp, number>> = { main: 0, thread: 1, beat: 2 };
+const callAt = 64;
+const callBytes = 512;
+const textAt = callAt + callBytes;
+const textBytes = 8_192;
+
+/**
+ * Stamps of time (both threads are alive; when the last heartbeat that was accepted had been sent), and who runs: what one thread
+ * must know of the other while that can't answer.
+ */
+export class SharedMarks {
+  readonly buffer: SharedArrayBuffer;
+  readonly #stamps: BigInt64Array;
+  readonly #lengths: Int32Array;
+  readonly #call: Buffer;
+  readonly #text: Buffer;
+
+  constructor(buffer: SharedArrayBuffer = new SharedArrayBuffer(textAt + textBytes)) {
+    this.buffer = buffer;
+    this.#stamps = new BigInt64Array(buffer, 0, 3);
+    this.#lengths = new Int32Array(buffer, 24, 2);
+    this.#call = Buffer.from(buffer, callAt, callBytes);
+    this.#text = Buffer.from(buffer, textAt, textBytes);
+  }
+
+  stamp(which: Stamp, atMs: number = sharedNowMs()): void {
+    Atomics.store(this.#stamps, stamps[which], BigInt(Math.round(atMs * 1e6)));
+  }
+
+  /** Milliseconds since that was stamped; Infinity: never. */
+  ageMs(which: Stamp): number {
+    const at = Atomics.load(this.#stamps, stamps[which]);
+    return at === 0n ? Infinity : sharedNowMs() - Number(at) / 1e6;
+  }
+
+  /** A handler is being called, and has not come to its first `await`. */
+  calling({ job, task }: RunningJob): void {
+    Atomics.store(this.#lengths, 0, this.#call.write(`${job} ${task}`));
+  }
+
+  called(): void {
+    Atomics.store(this.#lengths, 0, 0);
+  }
+
+  /** The one that is being called, or those that run. */
+  get running(): readonly RunningJob[] {
+    const call = this.#call.toString('utf8', 0, Atomics.load(this.#lengths, 0));
+    const text = this.#text.toString('utf8', 0, Atomics.load(this.#lengths, 1));
+    return (call === '' ? text : call)
+      .split('\n')
+      .filter((line) => line !== '')
+      .map((line) => {
+        const [job = '', ...task] = line.split(' ');
+        return { job, task: task.join(' ') };
+      });
+  }
+
+  set running(jobs: readonly RunningJob[]) {
+    Atomics.store(this.#lengths, 1, 0);
+    const text = jobs.map(({ job, task }) => `${job} ${task}`).join('\n');
+    Atomics.store(this.#lengths, 1, this.#text.write(text));
+  }
+}
