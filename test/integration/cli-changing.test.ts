@@ -1,7 +1,7 @@
 import { openDatabase } from '@pgqueue/postgres';
 import type { Database } from '@pgqueue/postgres';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { cliOf } from '../support/cli.ts';
+import { cliOf, parseCli } from '../support/cli.ts';
 import type { CliResult } from '../support/cli.ts';
 import type { TestDatabase } from '../support/database.ts';
 import { createTestDatabase } from '../support/database.ts';
@@ -21,6 +21,8 @@ afterAll(async () => {
   await own.drop();
 });
 beforeEach(reset);
+
+const anId = '00000000-0000-7000-8000-000000000000';
 
 describe('changing', () => {
   test('enqueue takes every option of a job', async () => {
@@ -105,8 +107,38 @@ describe('changing', () => {
     await run('n', [running]);
     expect(await pgqueue('jobs', 'delete', running)).toMatchObject({
       code: 1,
-      stdout: `${running}  unchanged\n`,
+      stdout: `${running}  unchanged: it runs: cancel it first\n`,
     });
+    const [dead, done, missing] = [await die({ unique_key: 'u' }), await insert(), anId];
+    await sql('select pgqueue.cancel($1)', [[done]]);
+    await insert({ unique_key: 'u' });
+    const none = 'there is no such job: it never was, was deleted, or its history has been dropped';
+    for (const [verb, verdict, ...why] of [
+      [
+        'retry',
+        'unchanged',
+        'it runs',
+        'it is dead, and its unique key is taken by a newer job',
+        'it has ended: cancelled',
+      ],
+      [
+        'amend',
+        'unchanged',
+        'it runs',
+        'it is dead: "pgqueue jobs retry" puts it back',
+        'it has ended: cancelled',
+      ],
+    ] as const) {
+      const options = verb === 'amend' ? ['--priority', '1'] : [];
+      const ids = [running, dead, done, missing];
+      const { code, stdout } = await parseCli(['jobs', verb, ...ids, ...options, '--database-url', own.url]);
+      const lines = [...why, none].map((text, index) => `${ids[index]}  ${verdict}: ${text}`);
+      expect({ verb, code, stdout }).toEqual({ verb, code: 1, stdout: `${lines.join('\n')}\n` });
+    }
+    const cancelled = await parseCli(['jobs', 'cancel', done, missing, '--database-url', own.url]);
+    expect(cancelled.stdout).toBe(
+      `${done}  missing: it has ended: cancelled\n${missing}  missing: ${none}\n`,
+    );
   });
 
   test('dead list, redrive and purge', async () => {
@@ -132,10 +164,25 @@ describe('changing', () => {
   test('queues pause, set, list and resume', async () => {
     expect(await pgqueue('queues', 'pause', 'mail')).toMatchObject({
       code: 0,
-      stdout: 'queue mail is paused\n',
+      stdout:
+        'queue mail is paused (it is new: it had no settings, and no job waits in it; is that its name?)\n',
     });
+    const queues = async (...args: readonly string[]): Promise<string> =>
+      (await parseCli(['queues', ...args, '--database-url', own.url])).stdout;
+    expect(await queues('pause', 'mail')).toBe('queue mail is paused\n');
+    await insert({ queue: 'video' });
+    expect(await queues('set', 'video', '--retention', '0')).toBe('queue video is set\n');
+    expect(
+      await sql(`delete from pgqueue.queue_config where queue = 'video' returning retention = '0' as none`),
+    ).toEqual([{ none: true }]);
+    await sql('delete from pgqueue.queue');
     const set = await pgqueue('queues', 'set', 'mail', '--pool', 'slow', '--retention', '2d', '--json');
-    expect(JSON.parse(set.stdout)).toEqual({ queue: 'mail', pool: 'slow', retention: 172_800_000 });
+    expect(JSON.parse(set.stdout)).toEqual({
+      queue: 'mail',
+      pool: 'slow',
+      retention: 172_800_000,
+      isNew: false,
+    });
     const { text, json } = await ask('queues', 'list');
     expect(text).toMatch(/^QUEUE +PAUSED .*\nmail +yes +slow +2d +0 /);
     expect(json.queues).toMatchObject([{ queue: 'mail', paused: true, pool: 'slow' }]);
@@ -152,6 +199,7 @@ describe('changing', () => {
       rate: { perSecond: 100, burst: 10 },
       keyRate: { perSecond: 5 / 60 },
       weight: 2,
+      isNew: true,
     });
     const { text, json } = await ask('queues', 'list');
     expect(text).toMatch(

@@ -144,7 +144,7 @@ describe('looking', () => {
     expect(results[0]?.stderr).toContain(`there is no job ${id}`);
     expect(results[2]?.stderr).toContain('there is no node "nobody"');
     expect(results[3]?.stderr).toContain('there is no schedule "never"');
-    expect(results[4]?.stdout).toBe(`${id}  missing\n`);
+    expect(results[4]?.stdout).toMatch(`${id}  missing: there is no such job`);
     expect(results[5]?.stdout).toMatch(/^0 jobs redriven, 1 skipped/);
   });
 

@@ -81,6 +81,9 @@ describe('wrong usage is 2', () => {
     [['worker'], /required option '--tasks <file>'/],
     [['schedules', 'set', 'x', '--task', 'y'], /--cron/],
     [['schedules', 'set', 'x', '--task', 'y', '--cron', 'at noon'], /cron/],
+    [['schedules', 'set', 'x', '--task', 'y', '--cron', '0 0 31 2 *'], /"0 0 31 2 \*".* it would never come/],
+    [['schedules', 'set', 'x', '--task', 'y', '--cron', '0 0 0 1 1 * 2020'], /no such time from now on/],
+    [['enqueue', 'hello', '--run-after', '2030-02-31T00:00:00Z'], /a time with its zone/],
   ])('%j', async (args, message) => {
     expect(await parseCli(args)).toMatchObject({
       code: 2,

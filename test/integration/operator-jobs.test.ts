@@ -149,7 +149,7 @@ describe('jobs', () => {
     const waiting = await insert();
     const missing = '00000000-0000-7000-8000-000000000000';
     expect(await operator.jobs.cancel([missing, running, waiting])).toEqual([
-      { id: missing, verdict: 'missing' },
+      { id: missing, verdict: 'missing', status: null },
       { id: running, verdict: 'signalled' },
       { id: waiting, verdict: 'cancelled' },
     ]);
@@ -165,7 +165,7 @@ describe('jobs', () => {
     try {
       await holder.query('begin');
       await holder.query('select from pgqueue.work_queue where id = $1 for update', [id]);
-      expect(await operator.jobs.cancel([id])).toEqual([{ id, verdict: 'busy' }]);
+      expect(await operator.jobs.cancel([id])).toEqual([{ id, verdict: 'busy', status: 'running' }]);
       const asked = operator.jobs.cancel([id]);
       await holder.query('rollback');
       expect(await asked).toEqual([{ id, verdict: 'signalled' }]);
@@ -180,7 +180,7 @@ describe('jobs', () => {
     const delayed = await insert({ run_after: '2999-01-01T00:00:00Z' });
     expect(await operator.jobs.runNow([delayed, running])).toEqual([
       { id: delayed, verdict: 'changed' },
-      { id: running, verdict: 'unchanged' },
+      { id: running, verdict: 'unchanged', status: 'running' },
     ]);
     expect(await operator.jobs.get(delayed)).toMatchObject({ status: 'pending', runAfter: null });
 
@@ -193,13 +193,13 @@ describe('jobs', () => {
     expect(await operator.jobs.retry([dead, delayed, running])).toEqual([
       { id: dead, verdict: 'redriven' },
       { id: delayed, verdict: 'changed' },
-      { id: running, verdict: 'unchanged' },
+      { id: running, verdict: 'unchanged', status: 'running' },
     ]);
     expect(await operator.jobs.get(dead)).toMatchObject({ status: 'pending', tries: 0 });
 
     expect(await operator.jobs.erase([dead, running])).toEqual([
       { id: dead, verdict: 'erased' },
-      { id: running, verdict: 'unchanged' },
+      { id: running, verdict: 'unchanged', status: 'running' },
     ]);
     expect(await operator.jobs.get(dead)).toBeUndefined();
   });

@@ -20,9 +20,14 @@ export function uuids(text: string, before: readonly string[] = []): readonly st
   return [...before, uuid(text)];
 }
 
+/** Milliseconds; nothing needs no unit. Undefined: it is no duration. */
+export function durationOf(text: string): number | undefined {
+  return text.trim() === '0' ? 0 : parseDuration(text);
+}
+
 /** Milliseconds. */
 export function duration(text: string): number {
-  const ms = parseDuration(text);
+  const ms = durationOf(text);
   if (ms !== undefined) return ms;
   throw new InvalidArgumentError('It must be a duration, such as 500ms, 30s, 5m, 2h or 7d.');
 }
@@ -33,14 +38,20 @@ export type Moment =
 
 /** A time (ISO 8601, with its zone), or a duration from now. */
 export function moment(text: string): Moment {
-  const ms = parseDuration(text);
+  const ms = durationOf(text);
   if (ms !== undefined) return { kind: 'in', ms };
   const date = new Date(text);
   const isIso = /^\d{4}-\d{2}-\d{2}T[\d:.]+(?:Z|[+-]\d{2}:?\d{2})$/.test(text);
-  if (isIso && Number.isFinite(date.getTime())) return { kind: 'at', date };
+  if (isIso && Number.isFinite(date.getTime()) && isInCalendar(text)) return { kind: 'at', date };
   throw new InvalidArgumentError(
     'It must be a time with its zone, such as 2030-01-31T08:00:00Z, or a duration from now, such as 15m.',
   );
+}
+
+/** A Date takes the 31st of February for the 3rd of March. */
+function isInCalendar(iso: string): boolean {
+  const day = iso.slice(0, 10);
+  return new Date(`${day}T00:00:00Z`).toISOString().slice(0, 10) === day;
 }
 
 /** By this machine's clock, for what only takes a time. */

@@ -69,3 +69,14 @@ test('what is wrong with a schedule is said', () => {
     expect(scheduleProblems(cron, zone)).toEqual([expect.stringContaining(JSON.stringify(cron))]);
   }
 });
+
+test('an expression that never comes is a problem; one whose time has passed is from then on', () => {
+  for (const cron of ['0 0 31 2 *', '0 0 30 2 *', '0 0 31 4,6,9,11 *'])
+    expect(scheduleProblems(cron)).toEqual([
+      expect.stringMatching(/there is no such time: it would never come$/),
+    ]);
+  expect(scheduleProblems('0 0 29 2 *', 'UTC', at('2026-06-01'))).toEqual([]);
+  const once = '0 0 22 1 1 * 2026';
+  expect(scheduleProblems(once)).toEqual([]);
+  expect(scheduleProblems(once, 'UTC', at('2026-06-01'))).toEqual([expect.stringContaining('from now on')]);
+});

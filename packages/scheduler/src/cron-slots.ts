@@ -1,14 +1,18 @@
 import { Cron } from 'croner';
 
-/** What is wrong with a cron expression or its time zone; empty where nothing is. */
-export function scheduleProblems(cron: string, timezone = 'UTC'): readonly string[] {
+/**
+ * What is wrong with a cron expression or its time zone; empty where nothing is. One that has no slot after a time (Unix ms) is wrong, too:
+ * the 31st of February never comes, and a year that has passed does not come again.
+ */
+export function scheduleProblems(cron: string, timezone = 'UTC', afterMs = 0): readonly string[] {
+  const problem = (text: string): readonly string[] => [
+    `cron ${JSON.stringify(cron)} in time zone ${JSON.stringify(timezone)}: ${text}`,
+  ];
   try {
-    open(cron, timezone).nextRun(new Date(0));
-    return [];
+    if (nextSlot(cron, timezone, afterMs) !== null) return [];
+    return problem(`there is no such time${afterMs === 0 ? '' : ' from now on'}: it would never come`);
   } catch (error) {
-    return [
-      `cron ${JSON.stringify(cron)} in time zone ${JSON.stringify(timezone)}: ${error instanceof Error ? error.message : String(error)}`,
-    ];
+    return problem(error instanceof Error ? error.message : String(error));
   }
 }
 

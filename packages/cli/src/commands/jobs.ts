@@ -1,4 +1,4 @@
-import { jobStatuses } from '@pgqueue/core';
+import { jobStatuses, unreachable } from '@pgqueue/core';
 import type { JobStatus } from '@pgqueue/core';
 import type { JobDetails, JobSummary, Verdicts } from '@pgqueue/postgres';
 import { Argument, Option } from 'commander';
@@ -143,7 +143,7 @@ function addRetry(jobs: Command): void {
     .addArgument(idsArgument())
     .action((ids: readonly string[], _options: unknown, self: Command) =>
       withOperator(self, async (operator, output) =>
-        sayVerdicts(output, await operator.jobs.retry(ids), ['unchanged']),
+        sayVerdicts(output, 'retry', await operator.jobs.retry(ids), ['unchanged']),
       ),
     );
   examples(command, [['jobs retry 0198a3c2-…', 'does not wait for its backoff']]);
@@ -156,7 +156,7 @@ function addCancel(jobs: Command): void {
     .addArgument(idsArgument())
     .action((ids: readonly string[], _options: unknown, self: Command) =>
       withOperator(self, async (operator, output) =>
-        sayVerdicts(output, await operator.jobs.cancel(ids), ['busy', 'missing']),
+        sayVerdicts(output, 'cancel', await operator.jobs.cancel(ids), ['busy', 'missing']),
       ),
     );
   examples(command, [['jobs cancel 0198a3c2-… 0198a3c3-…', 'two at once']]);
@@ -171,7 +171,7 @@ function addDelete(jobs: Command): void {
     .addArgument(idsArgument())
     .action((ids: readonly string[], _options: unknown, self: Command) =>
       withOperator(self, async (operator, output) =>
-        sayVerdicts(output, await operator.jobs.erase(ids), ['unchanged']),
+        sayVerdicts(output, 'delete', await operator.jobs.erase(ids), ['unchanged']),
       ),
     );
   examples(command, [['jobs delete 0198a3c2-…', 'also out of HISTORY and DEAD_LETTER']]);
@@ -199,7 +199,7 @@ function addAmend(jobs: Command): void {
             ...(priority === undefined ? {} : { priority }),
             ...(runAfter === undefined ? {} : { runAfter: runAfter === 'now' ? runAfter : dateOf(runAfter) }),
           });
-          return sayVerdicts(output, verdicts, ['unchanged']);
+          return sayVerdicts(output, 'amend', verdicts, ['unchanged']);
         });
       },
     );
@@ -209,7 +209,47 @@ function addAmend(jobs: Command): void {
   ]);
 }
 
-function sayVerdicts(output: Output, verdicts: Verdicts<string>, failures: readonly string[]): ExitCode {
-  output.answer({ jobs: verdicts }, () => verdicts.map(({ id, verdict }) => `${id}  ${verdict}`).join('\n'));
+type Verb = 'retry' | 'cancel' | 'delete' | 'amend';
+
+function sayVerdicts(
+  output: Output,
+  verb: Verb,
+  verdicts: Verdicts<string>,
+  failures: readonly string[],
+): ExitCode {
+  output.answer({ jobs: verdicts }, () =>
+    verdicts
+      .map(({ id, verdict, status }) => {
+        const why = status === undefined ? '' : `: ${whyNot(verb, verdict, status)}`;
+        return `${id}  ${verdict}${why}`;
+      })
+      .join('\n'),
+  );
   return verdicts.some(({ verdict }) => failures.includes(verdict)) ? 1 : 0;
+}
+
+/** Why nothing was done with a job, by where it stands. */
+function whyNot(verb: Verb, verdict: string, status: JobStatus | null): string {
+  const again = 'it changed hands at that moment: try again';
+  if (status === null)
+    return 'there is no such job: it never was, was deleted, or its history has been dropped';
+  if (verdict === 'busy') return again;
+  switch (status) {
+    case 'delayed':
+    case 'pending':
+    case 'ready':
+      return again;
+    case 'running':
+      if (verb === 'cancel') return again;
+      return verb === 'delete' ? 'it runs: cancel it first' : 'it runs';
+    case 'dead':
+      if (verb === 'retry') return 'it is dead, and its unique key is taken by a newer job';
+      return verb === 'delete' ? again : 'it is dead: "pgqueue jobs retry" puts it back';
+    case 'done':
+    case 'cancelled':
+    case 'expired':
+      return `it has ended: ${status}`;
+    default:
+      return unreachable(status);
+  }
 }

@@ -1,8 +1,9 @@
-import { parseDuration } from '@pgqueue/core';
 import type { QueueSettings, RateSetting } from '@pgqueue/postgres';
 import type { Command } from 'commander';
 import { withOperator } from '../context.ts';
 import { UsageError } from '../errors.ts';
+import { oneLine } from '../output/format.ts';
+import { durationOf } from '../parse.ts';
 import { examples } from './help.ts';
 
 /** As they are given: texts, so that all problems can be told at once; false: `--no-…`. */
@@ -26,13 +27,13 @@ export function addQueueSet(queues: Command): void {
     )
     .argument('<queue>', 'its name')
     .option('--pool <pool>', 'the group of nodes that serves it')
-    .option('--retention <duration>', 'how long its HISTORY is kept; 0s keeps none')
+    .option('--retention <duration>', 'how long its HISTORY is kept; 0 keeps none')
     .option('--concurrency <n>', 'how many of its jobs may be in flight (ready or running)')
     .option('--no-concurrency', 'takes that limit away')
     .option('--key-concurrency <n>', 'the same for each of its keys')
     .option('--no-key-concurrency', 'takes that limit away')
-    .option('--rate <rate>', 'how many of its jobs start in a time: 100/s, 5/m, 20/h')
-    .option('--burst <n>', 'with --rate: how many may go at once (default: those of a second)')
+    .option('--rate <rate>', 'how many of its jobs are dispatched in a time: 100/s, 5/m, 20/h, 50/d')
+    .option('--burst <n>', 'with --rate: how many may go at once (default: those of a second, at least 1)')
     .option('--no-rate', 'takes that limit away')
     .option('--key-rate <rate>', 'the same for each of its keys')
     .option('--key-burst <n>', 'with --key-rate: how many may go at once')
@@ -42,8 +43,8 @@ export function addQueueSet(queues: Command): void {
     .action((queue: string, options: SetOptions, self: Command) => {
       const settings = settingsOf(options);
       return withOperator(self, async (operator, output) => {
-        await operator.queues.set(queue, settings);
-        output.answer({ queue, ...settings }, () => `queue ${queue} is set`);
+        const { isNew } = await operator.queues.set(queue, settings);
+        output.answer({ queue, ...settings, isNew }, () => oneLine(`queue ${queue} is set${newText(isNew)}`));
       });
     });
   examples(command, [
@@ -54,12 +55,17 @@ export function addQueueSet(queues: Command): void {
   ]);
 }
 
+/** Any name can be configured before its first job comes; a mistyped one, too. */
+export function newText(isNew: boolean): string {
+  return isNew ? ' (it is new: it had no settings, and no job waits in it; is that its name?)' : '';
+}
+
 /** @throws {UsageError} with all problems at once */
 function settingsOf(options: SetOptions): QueueSettings {
   const { pool, retention, concurrency, keyConcurrency, rate, keyRate, weight } = options;
   const problems: string[] = [];
   const read = reader(problems);
-  const retentionMs = retention === undefined ? undefined : parseDuration(retention);
+  const retentionMs = retention === undefined ? undefined : durationOf(retention);
   if (retention !== undefined && retentionMs === undefined) {
     problems.push('--retention must be a duration, such as 500ms, 30s, 5m, 2h or 7d');
   }

@@ -2,9 +2,9 @@ import type { QueueLimits } from '@pgqueue/postgres';
 import { rateText } from '@pgqueue/postgres';
 import type { Command } from 'commander';
 import { withOperator } from '../context.ts';
-import { age, percent } from '../output/format.ts';
+import { age, oneLine, percent } from '../output/format.ts';
 import { examples } from './help.ts';
-import { addQueueSet } from './queue-set.ts';
+import { addQueueSet, newText } from './queue-set.ts';
 
 export function addQueues(program: Command): void {
   const queues = program.command('queues').description('Lists and configures queues.');
@@ -78,8 +78,10 @@ function addPause(queues: Command, verb: 'pause' | 'resume'): void {
     .argument('<queue>', 'its name')
     .action((queue: string, _options: unknown, self: Command) =>
       withOperator(self, async (operator, output) => {
-        await operator.queues[verb](queue);
-        output.answer({ queue, paused }, () => `queue ${queue} ${paused ? 'is paused' : 'goes on'}`);
+        const { isNew } = await operator.queues[verb](queue);
+        output.answer({ queue, paused, isNew }, () =>
+          oneLine(`queue ${queue} ${paused ? 'is paused' : 'goes on'}${newText(isNew)}`),
+        );
       }),
     );
   examples(command, [[`queues ${verb} mail`, 'takes effect with the next tick']]);

@@ -55,11 +55,15 @@ function addList(schedules: Command): void {
   examples(command, [['schedules list --json', 'with payloads and options']]);
 }
 
+/** An expression that has come for the last time is planned for the end of all years. */
+const foreverMs = 1_000 * 365 * 86_400_000;
+
 function listText(list: readonly ScheduleInfo[], output: Output): string {
   if (list.length === 0) return 'no schedules';
   const next = ({ paused, nextInMs }: ScheduleInfo): string => {
     if (paused) return 'paused';
     if (nextInMs === null) return 'not planned yet';
+    if (nextInMs > foreverMs) return 'never again';
     return nextInMs < 0 ? `${age(-nextInMs)} overdue` : `in ${age(nextInMs)}`;
   };
   return output.table(
@@ -97,7 +101,7 @@ function addSet(schedules: Command): void {
       const { cron, timezone, task, payload = {}, maxTries, ...rest } = options;
       const { payloadVersion, queue, key, priority, timeout } = rest;
       const { scheduleProblems } = await import('@pgqueue/scheduler');
-      const problems = scheduleProblems(cron, timezone);
+      const problems = scheduleProblems(cron, timezone, Date.now());
       if (problems.length > 0) throw new UsageError(problems.join('; '));
       await withOperator(self, async (operator, output) => {
         const outcome = await operator.schedules.set({

@@ -1,7 +1,8 @@
+import type { JobStatus } from '@pgqueue/core';
 import { isUuid, PgQueueError } from '@pgqueue/core';
 import type { Database } from '../database.ts';
 import type { JobDetails, JobListOptions, JobSummary } from '../queries/jobs.ts';
-import { listJobs, readJob } from '../queries/jobs.ts';
+import { listJobs, readJob, readStatuses } from '../queries/jobs.ts';
 import type { Page } from '../queries/page.ts';
 import type { Amendment } from '../statements/operate.ts';
 import { amend, cancel, erase, redrive } from '../statements/operate.ts';
@@ -11,6 +12,8 @@ import { wakeSchedulers } from './wake.ts';
 export type Verdicts<Verdict extends string> = readonly {
   readonly id: string;
   readonly verdict: Verdict;
+  /** Of one with which nothing was done: where it stands now; null: there is no such job. */
+  readonly status?: JobStatus | null;
 }[];
 
 /** What an operator can do with jobs. */
@@ -50,7 +53,10 @@ export function operateJobs(database: Database): JobsOperator {
   ): Promise<Verdicts<'changed' | 'unchanged'>> => {
     const changed = await inChunks(ids, (chunk) => amend(database, chunk, amendment));
     if (changed.size > 0) await wakeSchedulers(database);
-    return ids.map((id) => ({ id, verdict: changed.has(id) ? 'changed' : 'unchanged' }));
+    return withStatus(
+      database,
+      ids.map((id) => ({ id, verdict: changed.has(id) ? 'changed' : 'unchanged' })),
+    );
   };
   const runNow: JobsOperator['runNow'] = (ids) => change(ids, { runAfter: 'now' });
   return {
@@ -61,14 +67,17 @@ export function operateJobs(database: Database): JobsOperator {
     retry: async (ids) => {
       const back = await inChunks(ids, (chunk) => redrive(database, chunk));
       const others = await runNow(ids.filter((id) => !back.has(id)));
-      const verdicts = new Map(others.map(({ id, verdict }) => [id, verdict]));
+      const verdicts = new Map(others.map((other) => [other.id, other]));
       if (back.size > 0) await wakeSchedulers(database);
-      return ids.map((id) => ({ id, verdict: verdicts.get(id) ?? 'redriven' }));
+      return ids.map((id) => verdicts.get(id) ?? { id, verdict: 'redriven' });
     },
     amend: change,
     erase: async (ids) => {
       const erased = await inChunks(ids, (chunk) => erase(database, chunk));
-      return ids.map((id) => ({ id, verdict: erased.has(id) ? 'erased' : 'unchanged' }));
+      return withStatus(
+        database,
+        ids.map((id) => ({ id, verdict: erased.has(id) ? 'erased' : 'unchanged' })),
+      );
     },
   };
 }
@@ -88,7 +97,28 @@ async function cancelAll(database: Database, ids: readonly string[]): ReturnType
     }
     open = open.filter((id) => verdicts.get(id) === 'busy');
   }
-  return ids.map((id) => ({ id, verdict: verdicts.get(id) ?? 'missing' }));
+  return withStatus(
+    database,
+    ids.map((id) => ({ id, verdict: verdicts.get(id) ?? 'missing' })),
+  );
+}
+
+const undone: ReadonlySet<string> = new Set(['unchanged', 'busy', 'missing']);
+
+/** Adds where those jobs stand with which nothing was done. A moment later: one that was busy may have ended. */
+async function withStatus<Verdict extends string>(
+  database: Database,
+  verdicts: Verdicts<Verdict>,
+): Promise<Verdicts<Verdict>> {
+  const ids = verdicts.filter(({ verdict }) => undone.has(verdict)).map(({ id }) => id);
+  const found = new Map<string, JobStatus>();
+  for (let from = 0; from < ids.length; from += chunkMax) {
+    const rows = await readStatuses(database, ids.slice(from, from + chunkMax));
+    for (const { id, status } of rows) found.set(id, status);
+  }
+  return verdicts.map(({ id, verdict }) =>
+    undone.has(verdict) ? { id, verdict, status: found.get(id) ?? null } : { id, verdict },
+  );
 }
 
 async function inChunks(

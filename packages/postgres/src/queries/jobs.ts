@@ -171,6 +171,19 @@ export async function readSummary({ kysely }: Database, id: string): Promise<Job
   return row === undefined ? undefined : toSummary(row);
 }
 
+/** Where each of these stands; those that are not there are left out. */
+export async function readStatuses(
+  { kysely }: Database,
+  ids: readonly string[],
+): Promise<readonly { readonly id: string; readonly status: JobStatus }[]> {
+  return kysely
+    .selectFrom('job')
+    .select(['id', 'status'])
+    .where('id', '=', sql<string>`any (${ids}::uuid[])`)
+    .orderBy(sql`finished desc nulls last`)
+    .execute();
+}
+
 /** Undefined: it never was, was erased, or its history has been dropped. Where it stands twice, the unfinished one counts. */
 export async function readJob(database: Database, id: string): Promise<JobDetails | undefined> {
   if (!isUuid(id)) return undefined;
