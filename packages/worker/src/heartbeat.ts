@@ -18,6 +18,8 @@ export interface HeartbeatParts {
   readonly onRegistered: () => void;
   /** Others have ended its incarnation: what it held is theirs. */
   readonly onEnded: () => void;
+  /** It beats no more: what cuts a heartbeat short then is no failure. */
+  readonly stopping: () => boolean;
   /** It can't go on: another node has taken its id. */
   readonly onFatal: (error: PgQueueError) => void;
 }
@@ -56,6 +58,7 @@ export function startHeartbeat(parts: HeartbeatParts): Loop {
   return startLoop({
     step: beat,
     failed: (error, failures) => {
+      if (parts.stopping()) return heartbeatMs;
       if (draining.aborted && registry.incarnation() === undefined) return heartbeatMs;
       if (error instanceof PgQueueError) {
         parts.onFatal(error);

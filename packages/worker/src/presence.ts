@@ -41,6 +41,7 @@ export function createPresence(parts: PresenceParts): Presence {
   const beater = createBeater(parts);
   const fence = createFence({ settings, marks, holding });
   let heartbeat: Loop | undefined;
+  let stopping = false;
 
   const register = async (signal: AbortSignal): Promise<number> => {
     const sentAt = await registry.register(signal);
@@ -72,10 +73,12 @@ export function createPresence(parts: PresenceParts): Presence {
         fence,
         registry: { ...registry, register },
         onEnded: rest,
+        stopping: () => stopping,
       });
     },
     wake: () => heartbeat?.wake(),
     stop: async () => {
+      stopping = true;
       await Promise.all([heartbeat?.stop(), beater.stop()]);
       fence.rest();
     },
