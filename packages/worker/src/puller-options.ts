@@ -1,7 +1,8 @@
-import { throwProblems } from '@pgqueue/core';
+import { optionProblems, throwProblems } from '@pgqueue/core';
 import type { NodeTasks } from '@pgqueue/postgres';
 import type { NodeOptions, NodeSettings } from './options.ts';
-import { nodeSettings, whole } from './options.ts';
+import { isGiven, nodeSettings } from './options.ts';
+import { pullerShape } from './shapes.ts';
 
 /** What a puller takes jobs of: a task's name, for every version of its payload; or the task, or what it would say. */
 export type PulledTask =
@@ -29,9 +30,12 @@ export interface PullerOptions extends NodeOptions {
 
 /** @throws {PgQueueError} `configuration`, with everything that is wrong at once */
 export function pullerSettings(options: PullerOptions): NodeSettings {
+  const wrong = optionProblems(options, pullerShape);
+  if (!isGiven(options)) throwProblems('configuration', 'the puller', wrong);
   const { slots = 100 } = options;
+  const given = Array.isArray(options.tasks) ? (options.tasks as readonly PulledTask[]) : [];
   const tasks: NodeTasks = Object.fromEntries(
-    options.tasks.map((task) => {
+    given.filter(isNamed).map((task) => {
       const {
         name,
         version = versionMax,
@@ -44,11 +48,16 @@ export function pullerSettings(options: PullerOptions): NodeSettings {
   );
   const { settings, problems } = nodeSettings(options, { slots, tasks });
   throwProblems('configuration', 'the puller', [
+    ...wrong,
     ...problems,
-    ...whole({ name: 'slots', value: slots, min: 1, max: 100_000 }),
-    ...(options.tasks.length === 0 ? ['tasks is empty: there is nothing to pull'] : []),
+    ...(options.tasks?.length === 0 ? ['tasks is empty: there is nothing to pull'] : []),
   ]);
   return settings;
+}
+
+/** Others are refused by then. */
+function isNamed(task: unknown): boolean {
+  return typeof task === 'string' || isGiven(task);
 }
 
 const versionMax = 2_147_483_647;
