@@ -1,4 +1,4 @@
-import type { Candidate } from '@pgqueue/core';
+import type { Attributes, Candidate } from '@pgqueue/core';
 import type { LaneRow } from '@pgqueue/postgres';
 
 /** A waiting job as it was read. */
@@ -8,12 +8,24 @@ export interface KnownJob extends Candidate {
 
 /** Once each: the first jobs of a lane may have come up to those that were looked at behind them. */
 export function toJobs(rows: readonly LaneRow[]): readonly KnownJob[] {
-  const jobs = rows.flatMap(toJob);
+  const jobs: KnownJob[] = [];
+  for (const row of rows) {
+    const job = toJob(row, jobs.at(-1));
+    if (job !== undefined) jobs.push(job);
+  }
   return rows.some(({ ahead }) => ahead) ? [...new Map(jobs.map((job) => [job.id, job])).values()] : jobs;
 }
 
-function toJob(row: LaneRow): readonly KnownJob[] {
-  const {
+/** Tens of thousands of jobs are known at a time: what is the same in those of a lane is there once. */
+const noAttributes: Attributes = Object.freeze({});
+
+function toJob(row: LaneRow, before: KnownJob | undefined): KnownJob | undefined {
+  const { id, seq, priority, version, rowVersion, createdMs, expiresMs, tries } = row;
+  if (id === null) return undefined;
+  const { queue, key } = before ?? row;
+  const task = before?.task === row.task ? before.task : row.task;
+  const attributes = Object.keys(row.attributes).length === 0 ? noAttributes : row.attributes;
+  return {
     id,
     queue,
     key,
@@ -26,9 +38,5 @@ function toJob(row: LaneRow): readonly KnownJob[] {
     expiresMs,
     tries,
     attributes,
-  } = row;
-  if (id === null) return [];
-  return [
-    { id, queue, key, seq, priority, task, version, rowVersion, createdMs, expiresMs, tries, attributes },
-  ];
+  };
 }

@@ -51,6 +51,8 @@ const rowsMin = 64;
 /** Jobs read in one of them, unless a plan needs more; and at most. */
 const depthMin = 8;
 const depthMax = 1_000;
+/** With as few jobs left, a lane is read before they are used up: without any it would miss its turns. */
+const fewJobs = 1;
 /** A job is visible so long after its id was made, usually; and clocks of producers differ by so much. */
 const commitMs = 200;
 
@@ -265,7 +267,8 @@ function settle(memory: Memory, name: string, left: Left): void {
   if (jobs.length === 0 && !entry.more && !left.refused) forget(memory, name);
   // a job that was refused still waits: what is behind it is not the first
   else put(memory, { ...entry, jobs }, entry.lane.fresh && !left.refused);
-  if (left.refused || usedUp) wanted.set(name, Math.max(depthMin, entry.jobs.length));
+  const soonUsedUp = entry.more && jobs.length <= fewJobs && !memory.whole;
+  if (left.refused || usedUp || soonUsedUp) wanted.set(name, Math.max(depthMin, entry.jobs.length));
   const depth = deep.get(name);
   if (depth === undefined || usedUp || left.jobs * 4 > depth) return;
   if (depth <= 2 * depthMin) deep.delete(name);
