@@ -62,10 +62,10 @@ describe('options', () => {
         code: 'configuration',
         data: {
           problems: [
-            expect.stringContaining('two heartbeatMs'),
-            expect.stringContaining('pool'),
             expect.stringContaining('connectionString'),
+            expect.stringContaining('pool'),
             expect.stringContaining('concurrency'),
+            expect.stringContaining('two heartbeatMs'),
             expect.stringContaining('task task has more than one handler'),
           ],
         },
