@@ -7,9 +7,9 @@ export interface Fault {
   /** The process it hits, by name, where it hits a single one. */
   readonly target?: string;
   /** Resolves when the fault is there. Throws when it could not be made; then `heal` is called, too, and it is not counted. */
-  readonly start: () => Promise<void>;
+  readonly start: () => Promise<void> | void;
   /** Resolves when what it took away is back: processes run, the server accepts connections. Never hangs: bounded by the maker. */
-  readonly heal: () => Promise<void>;
+  readonly heal: () => Promise<void> | void;
 }
 
 /** What a maker may hit. Servers of other kinds (replicated, under a false clock, on a small disk) implement it as well. */

@@ -1,24 +1,44 @@
-// npm run test:takeover -- --seconds 120 --seed 1
+// npm run chaos -- --minutes 3 --seed 1 [--faults worker-kill,network-delay] [--json FILE] [--html FILE] [--keep FOLDER]
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { migrate } from '@pgqueue/postgres';
-import { startServer } from '@pgqueue/postgres/testing';
-import { takeoverRun } from './takeover.ts';
+import { lineOf, problemsOf } from './checker/check.ts';
+import { reportOf } from './report.ts';
+import { chaosRun } from './run.ts';
+import { timelineHtml } from './timeline.ts';
 
 const { values } = parseArgs({
-  options: { seconds: { type: 'string', default: '120' }, seed: { type: 'string', default: '1' } },
+  options: {
+    minutes: { type: 'string', default: '3' },
+    seed: { type: 'string', default: '1' },
+    faults: { type: 'string', default: 'all' },
+    'per-second': { type: 'string', default: '110' },
+    'fault-every': { type: 'string', default: '6' },
+    json: { type: 'string' },
+    html: { type: 'string' },
+    keep: { type: 'string' },
+  },
 });
-const server = await startServer();
+const folder = values.keep ?? mkdtempSync(join(tmpdir(), 'pgqueue-chaos-'));
 try {
-  await migrate({ connectionString: server.adminUrl });
-  const report = await takeoverRun({
-    url: server.adminUrl,
-    seconds: Number(values.seconds),
+  const run = await chaosRun({
     seed: Number(values.seed),
+    ms: Number(values.minutes) * 60_000,
+    faults: values.faults.split(','),
+    perSecond: Number(values['per-second']),
+    everyMs: Number(values['fault-every']) * 1_000,
+    folder,
   });
-  console.log(JSON.stringify({ seed: Number(values.seed), postgres: server.major, ...report }));
-  const clean =
-    report.lost === 0 && report.twice === 0 && report.findings.length === 0 && report.enqueued > 0;
-  process.exitCode = clean ? 0 : 1;
+  const report = reportOf(run);
+  if (values.json !== undefined) writeFileSync(values.json, `${JSON.stringify(report, undefined, 2)}\n`);
+  if (values.html !== undefined) writeFileSync(values.html, await timelineHtml(run));
+  console.table(report.faults);
+  const problems = problemsOf(run.verdict, { staleMin: 1 });
+  for (const problem of problems) console.error(`violation: ${problem}`);
+  console.log(lineOf(run.verdict));
+  process.exitCode = problems.length === 0 ? 0 : 1;
 } finally {
-  await server.stop();
+  if (values.keep === undefined && process.exitCode === 0) rmSync(folder, { recursive: true, force: true });
+  else console.log(`the history is in ${folder}`);
 }

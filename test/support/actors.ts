@@ -22,6 +22,8 @@ export interface ActorOptions {
   readonly file?: URL;
   /** Of Node. Default: what runs the packages from their source. */
   readonly execArgv?: readonly string[];
+  /** Where its output goes, as a file descriptor. Default: to this process's. */
+  readonly output?: number;
 }
 
 export async function startActor(
@@ -32,11 +34,12 @@ export async function startActor(
   const {
     file = new URL(`actors/${kind}.ts`, import.meta.url),
     execArgv = [`--conditions=@pgqueue/source`],
+    output = 'inherit',
   } = options;
   const child = fork(fileURLToPath(file), [], {
     env: { ...process.env, ...env, PGQUEUE_TEST_URL: url, PGQUEUE_TEST_NAME: name },
     execArgv: [...execArgv],
-    stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
+    stdio: ['ignore', output, output, 'ipc'],
   });
   const heard: Said[] = [];
   child.on('message', (message) => heard.push(message as Said));
@@ -58,7 +61,8 @@ export async function startActor(
   await until(
     `${name} to be ready`,
     () => {
-      if (child.exitCode !== null) throw new Error(`${name} ended with ${child.exitCode}`);
+      if (child.exitCode !== null || child.signalCode !== null)
+        throw new Error(`${name} ended with ${child.exitCode ?? child.signalCode}`);
       return heard.some(({ type }) => type === 'ready');
     },
     60_000, // many start at once, on a machine that other tests have, too

@@ -2,45 +2,81 @@ import { once } from 'node:events';
 import type { AddressInfo, Socket } from 'node:net';
 import { connect, createServer } from 'node:net';
 
-/** Stands between a client and PostgreSQL, and takes replies away. */
+export type Direction = 'to-server' | 'to-client';
+
+/** Stands between clients and PostgreSQL, and makes the network bad: takes replies away, delays, holds back, cuts. */
 export interface CutProxy {
   readonly url: string;
   /** The next statement whose text contains `part` is delivered and executed; its connection breaks in place of the reply. */
   readonly cutReplyOf: (part: string) => void;
+  /** The same of the next statement, whatever it is: prepared ones have no text. */
+  readonly cutNextReply: () => void;
+  /** Passes nothing on any more, in either direction, and says nothing of it; or does so again, with new connections. */
+  readonly swallow: (on: boolean) => void;
   /** How many replies were taken away. */
   readonly cuts: () => number;
+  /** From now on everything takes longer, each piece by what is drawn; none overtakes another of its connection. */
+  readonly delay: (drawMs: (() => number) | undefined) => void;
+  /** From now on nothing arrives in one direction; what is sent waits, as TCP would send it again. Undefined: it arrives. */
+  readonly hold: (direction: Direction | undefined) => void;
+  /** Ends every connection by RST. */
+  readonly reset: () => void;
   readonly close: () => Promise<void>;
+}
+
+/** What all connections of a proxy obey. */
+interface Weather {
+  wanted: string | true | undefined;
+  cuts: number;
+  drawMs: (() => number) | undefined;
+  held: Direction | undefined;
+  readonly lanes: Set<Lane>;
+}
+
+/** One direction of one connection. */
+interface Lane {
+  readonly direction: Direction;
+  readonly send: (data: Buffer) => void;
+  /** Sends what has waited. */
+  readonly flush: () => void;
 }
 
 export async function startCutProxy(databaseUrl: string): Promise<CutProxy> {
   const to = new URL(databaseUrl);
   const open = new Set<Socket>();
-  let wanted: string | undefined;
-  let cuts = 0;
+  const weather: Weather = {
+    wanted: undefined,
+    cuts: 0,
+    drawMs: undefined,
+    held: undefined,
+    lanes: new Set(),
+  };
   const server = createServer((client) => {
     const upstream = connect(Number(to.port === '' ? 5432 : to.port), to.hostname);
+    const lanes = [openLane(weather, upstream, 'to-server'), openLane(weather, client, 'to-client')] as const;
     let cutting = false;
     for (const socket of [client, upstream]) {
       open.add(socket);
       socket.on('error', () => {}); // the other end went away: that is what this is for
       socket.on('close', () => {
         open.delete(socket);
+        for (const lane of lanes) weather.lanes.delete(lane);
         client.destroy();
         upstream.destroy();
       });
     }
     client.on('data', (data) => {
-      if (wanted !== undefined && data.includes(wanted)) {
-        wanted = undefined;
+      if (weather.wanted === true || (weather.wanted !== undefined && data.includes(weather.wanted))) {
+        weather.wanted = undefined;
         cutting = true;
       }
-      upstream.write(data);
+      lanes[0].send(data);
     });
     upstream.on('data', (data) => {
       if (cutting) {
-        cuts += 1;
+        weather.cuts += 1;
         client.destroy();
-      } else client.write(data);
+      } else lanes[1].send(data);
     });
   });
   server.listen(0, '127.0.0.1');
@@ -48,16 +84,61 @@ export async function startCutProxy(databaseUrl: string): Promise<CutProxy> {
   const url = new URL(databaseUrl);
   url.hostname = '127.0.0.1';
   url.port = String((server.address() as AddressInfo).port);
+  return { url: url.href, ...controls(weather, open), close: () => end(server, open) };
+}
+
+async function end(server: ReturnType<typeof createServer>, open: ReadonlySet<Socket>): Promise<void> {
+  for (const socket of open) socket.destroy();
+  server.close();
+  await once(server, 'close');
+}
+
+function controls(weather: Weather, open: ReadonlySet<Socket>): Omit<CutProxy, 'url' | 'close'> {
   return {
-    url: url.href,
     cutReplyOf: (part) => {
-      wanted = part;
+      weather.wanted = part;
     },
-    cuts: () => cuts,
-    close: async () => {
-      for (const socket of open) socket.destroy();
-      server.close();
-      await once(server, 'close');
+    cutNextReply: () => {
+      weather.wanted = true;
+    },
+    cuts: () => weather.cuts,
+    delay: (drawMs) => {
+      weather.drawMs = drawMs;
+    },
+    hold: (direction) => {
+      weather.held = direction;
+      for (const lane of weather.lanes) if (lane.direction !== direction) lane.flush();
+    },
+    reset: () => {
+      for (const socket of open) socket.resetAndDestroy();
     },
   };
+}
+
+function openLane(weather: Weather, target: Socket, direction: Direction): Lane {
+  let waiting: Buffer[] = [];
+  let lastDue = 0;
+  const lane: Lane = {
+    direction,
+    send: (data) => {
+      const due = performance.now() + (weather.drawMs?.() ?? 0);
+      if (due <= performance.now() && lastDue <= performance.now()) {
+        deliver(data);
+        return;
+      }
+      lastDue = Math.max(lastDue, due);
+      setTimeout(deliver, lastDue - performance.now(), data);
+    },
+    flush: () => {
+      const late = waiting;
+      waiting = [];
+      for (const data of late) deliver(data);
+    },
+  };
+  const deliver = (data: Buffer): void => {
+    if (weather.held === direction) waiting.push(data);
+    else if (!target.destroyed) target.write(data);
+  };
+  weather.lanes.add(lane);
+  return lane;
 }

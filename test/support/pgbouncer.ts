@@ -16,9 +16,13 @@ export interface PgBouncer {
 }
 
 /** The real one, in transaction mode, between here and the database of `target`. It ends with this process, however that ends. */
-export async function startPgBouncer(target: string, poolSize: number): Promise<PgBouncer> {
+export async function startPgBouncer(
+  target: string,
+  poolSize: number,
+  { listenPort: given }: { readonly listenPort?: number } = {},
+): Promise<PgBouncer> {
   const { hostname, port, username, password, pathname } = new URL(target);
-  const listenPort = await freePort();
+  const listenPort = given ?? (await freePort());
   const folder = mkdtempSync(join(tmpdir(), 'pgqueue-pgbouncer-'));
   const file = join(folder, 'pgbouncer.ini');
   const lines = [
@@ -32,6 +36,7 @@ export async function startPgBouncer(target: string, poolSize: number): Promise<
     'pool_mode = transaction',
     `default_pool_size = ${poolSize}`,
     'max_client_conn = 100',
+    'server_login_retry = 1', // after a restart of the server
   ];
   writeFileSync(file, `${lines.join('\n')}\n`);
   // it refuses to run as root

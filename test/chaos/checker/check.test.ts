@@ -158,12 +158,17 @@ test('a broken snapshot is a violation', () => {
   ).toEqual(['invariant_broken']);
 });
 
+test('a process that ended by itself is a violation', () => {
+  const died = good().add(50, { type: 'down', node: 'scheduler', why: 'exit 1', expected: false });
+  expect(died.violated()).toEqual(['process_died']);
+});
+
 test('recovery is told by kind', () => {
   const script = new Script()
     .enqueue(1, 'a')
     .claim(10, 'a', { token: 't1', leaseMs: 9_000 })
     .add(100, { type: 'fault', n: 1, kind: 'worker-kill', phase: 'start', target: 'n1' })
-    .add(100, { type: 'down', node: 'n1', why: 'SIGKILL' })
+    .add(100, { type: 'down', node: 'n1', why: 'SIGKILL', expected: true })
     .add(101, { type: 'fault', n: 1, kind: 'worker-kill', phase: 'made', target: 'n1' })
     .add(200, { type: 'fault', n: 1, kind: 'worker-kill', phase: 'healed', target: 'n1' })
     .add(210, { type: 'fault', n: 2, kind: 'worker-kill', phase: 'start' })

@@ -35,12 +35,14 @@ export type ViolationName =
   | 'contradicted'
   | 'effects'
   | 'unexplained_duplicates'
+  | 'crash_limit'
   | 'accepted_twice'
   | 'accepted_not_newest'
   | 'limit_exceeded'
   | 'items_overlap'
   | 'out_of_order'
-  | 'invariant_broken';
+  | 'invariant_broken'
+  | 'process_died';
 
 export interface CheckOptions {
   /** How many stale settlements a run must have tried (and seen refused) to have proved anything. Default 0. */
@@ -74,12 +76,16 @@ export function check(history: readonly HistoryEvent[]): Verdict {
       contradicted: total.contradicted,
       effects: total.effects,
       unexplained_duplicates: duplicates.unexplained,
+      crash_limit: duplicates.beyondCrashLimit,
       accepted_twice: settles.acceptedTwice,
       accepted_not_newest: settles.notNewest,
       limit_exceeded: limits.exceeded,
       items_overlap: limits.overlapping,
       out_of_order: limits.outOfOrder,
       invariant_broken: broken,
+      process_died: traces.events.flatMap((event) =>
+        event.type === 'down' && !event.expected ? [`${event.node}: ${event.why}`] : [],
+      ),
     },
   };
 }

@@ -33,9 +33,9 @@ describe('a job that began twice', () => {
   test('after its node was reset, has died, or fell silent', () => {
     expect(again(900, (script) => script.add(500, { type: 'reset', node: 'n1' }))).toEqual(['reset']);
     expect(again(900, (script) => script.add(500, { type: 'reset', node: 'n3' }))).toEqual(['unexplained']);
-    expect(again(900, (script) => script.add(500, { type: 'down', node: 'n1', why: 'SIGKILL' }))).toEqual([
-      'node_ended',
-    ]);
+    expect(
+      again(900, (script) => script.add(500, { type: 'down', node: 'n1', why: 'SIGKILL', expected: true })),
+    ).toEqual(['node_ended']);
     const silent = new Script()
       .enqueue(10, 'a')
       .add(50, { type: 'beat', node: 'n1', sentAt: 50 })
@@ -77,5 +77,19 @@ describe('a job that began twice', () => {
   test('under one token is never explained', () => {
     const script = good().add(30, { type: 'start', id: 'a', token: 't1', node: 'n1' });
     expect(script.violated()).toEqual(['unexplained_duplicates']);
+  });
+
+  test('more often than its limit of crashes allows', () => {
+    const poisoned = (crashes: number): Script => {
+      const script = new Script({ crashMax: { poison: 3 } }).enqueue(10, 'a');
+      for (let n = 0; n <= crashes; n += 1) {
+        script
+          .claim(100 + 100 * n, 'a', { token: `t${n}`, node: `n${n}` })
+          .add(150 + 100 * n, { type: 'down', node: `n${n}`, why: 'SIGKILL', expected: true });
+      }
+      return script.final('a', 'dead', { task: 'poison', token: 't2' });
+    };
+    expect(poisoned(2).violated()).toEqual([]);
+    expect(poisoned(3).violated()).toEqual(['crash_limit']);
   });
 });

@@ -16,6 +16,8 @@ export interface Duplicates {
   /** Further starts by reason; those that followed a retry, a snooze or a release are not in it. */
   readonly explained: Readonly<Record<string, number>>;
   readonly unexplained: readonly string[];
+  /** Begun more often than their limit of crashes allows. */
+  readonly beyondCrashLimit: readonly string[];
 }
 
 /** Commits that did not wait for the disk reach it within three times wal_writer_delay (0.2 s); the rest is for slow machines. */
@@ -24,22 +26,34 @@ const unflushedMs = 1_500;
 export function duplicatesOf(traces: Traces): Duplicates {
   const explained: Record<string, number> = {};
   const unexplained: string[] = [];
+  const beyondCrashLimit: string[] = [];
   for (const job of traces.jobs.values()) {
     const runs = runsOf(job);
-    runs.forEach(({ lease, at }, index) => {
-      const before = runs[index - 1];
-      if (before === undefined) return;
+    const reasons = runs.slice(1).map(({ lease, at }, index) => {
+      const before = runs[index] ?? { lease, at };
       const reason = reasonFor(traces, before.lease, lease);
-      if (reason === undefined) {
-        unexplained.push(
-          `${job.id}: began under ${before.lease.token} on ${before.lease.node} and, ${Math.round(at - before.at)} ms later, under ${lease.token} on ${lease.node}`,
-        );
-      } else if (reason !== 'settled' && reason !== 'released')
-        explained[reason] = (explained[reason] ?? 0) + 1;
+      if (reason === undefined) unexplained.push(sayAgain(job.id, before, { lease, at }));
+      return reason;
     });
+    for (const reason of reasons) {
+      if (reason === undefined || reason === 'settled' || reason === 'released') continue;
+      explained[reason] = (explained[reason] ?? 0) + 1;
+    }
+    const crashes = reasons.filter((reason) => reason !== undefined && counted.has(reason)).length;
+    const max = traces.facts.crashMax?.[job.finals[0]?.task ?? ''] ?? Infinity;
+    if (crashes >= max) beyondCrashLimit.push(`${job.id}: began again after ${crashes} crashes, of ${max}`);
   }
-  return { explained, unexplained };
+  return { explained, unexplained, beyondCrashLimit };
 }
+
+function sayAgain(id: string, before: Run, again: Run): string {
+  const laterMs = Math.round(again.at - before.at);
+  const [first, second] = [before.lease, again.lease];
+  return `${id}: began under ${first.token} on ${first.node} and, ${laterMs} ms later, under ${second.token} on ${second.node}`;
+}
+
+/** What the job's crashes count. A crash of the server may take the count back with the lease. */
+const counted: ReadonlySet<Reason> = new Set(['expired', 'reset', 'node_ended', 'node_silent']);
 
 interface Run {
   readonly lease: LeaseTrace;

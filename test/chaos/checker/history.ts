@@ -23,6 +23,8 @@ export interface RunFacts {
   readonly rate?: { readonly queue: string; readonly perSecond: number; readonly burst: number };
   /** Tasks whose handlers write one witness row in `ctx.transaction` and nothing else. */
   readonly witnessTasks?: readonly string[];
+  /** By task: how many crashes kill a job. Its handler may not begin more often. */
+  readonly crashMax?: Readonly<Record<string, number>>;
   /** Milliseconds to add to `at` for Unix time, as it was at the beginning. */
   readonly epochMs: number;
 }
@@ -65,8 +67,8 @@ export type HistoryEntry =
   | { readonly type: 'beat'; readonly node: string; readonly sentAt: number }
   /** An incarnation left in order: what it held is released. */
   | { readonly type: 'leave'; readonly node: string }
-  /** A process of this node ended (killed, crashed, stopped); its next one may register at once. */
-  | { readonly type: 'down'; readonly node: string; readonly why: string }
+  /** A process ended (a worker's by the name of its node); its next one may register at once. `expected`: it was killed, or told to stop. */
+  | { readonly type: 'down'; readonly node: string; readonly why: string; readonly expected: boolean }
   /** An operator resets a node; written before it is asked for. */
   | { readonly type: 'reset'; readonly node: string }
   /** A handler begins and ends. */

@@ -1,0 +1,103 @@
+// Which statements are calls that a history tells of, and how.
+import { threadId } from 'node:worker_threads';
+import type { HistoryEntry, SettleOutcome, SettleVerdict } from '../checker/history.ts';
+import { actorName } from './config.ts';
+
+type Rows = readonly Readonly<Record<string, unknown>>[];
+
+/** A call of one of pgqueue's functions, as it was sent. */
+export interface Heard {
+  readonly invoked?: HistoryEntry;
+  readonly answered: (rows: Rows, sentAt: number) => HistoryEntry | undefined;
+  /** `refused`: nothing was changed, for sure. */
+  readonly failed: (refused: boolean) => HistoryEntry | undefined;
+  /** The token of a claim: its rows are leases. */
+  readonly leased?: string;
+}
+
+let calls = 0;
+const lists = (parameters: readonly unknown[], count: number): readonly string[][] =>
+  Array.from({ length: count }, (_, index) => (parameters[index] ?? []) as string[]);
+
+/** Undefined: no such call. */
+export function hearingOf(text: string, parameters: readonly unknown[]): Heard | undefined {
+  const name = /\.(claim|settle|extend|release|leave_node|heartbeat_node)\(/.exec(text)?.[1];
+  if (name === undefined) return undefined;
+  calls += 1;
+  const op = `${actorName}-${process.pid}-${threadId}-${calls}`;
+  switch (name) {
+    case 'claim':
+      return claimOf(op, parameters);
+    case 'settle':
+      return settleOf(op, parameters);
+    case 'extend':
+      return extendOf(op, parameters);
+    case 'release':
+      return releaseOf(op, parameters);
+    case 'leave_node': {
+      const leave: HistoryEntry = { type: 'leave', node: String(parameters[0]) };
+      // whether it was answered or not, it may have happened
+      return { invoked: leave, answered: () => leave, failed: () => undefined };
+    }
+    default:
+      return beatOf(parameters);
+  }
+}
+
+function claimOf(op: string, [node, , , token]: readonly unknown[]): Heard {
+  const known = { node: String(node), token: String(token) };
+  return {
+    invoked: { type: 'claim', phase: 'invoke', op, ...known },
+    answered: (rows) => ({
+      type: 'claim',
+      phase: 'ok',
+      op,
+      leases: rows.map(({ id, lease_ms }) => [String(id), Number(lease_ms)] as const),
+    }),
+    failed: (refused) => ({ type: 'claim', phase: refused ? 'fail' : 'unknown', op }),
+    leased: known.token,
+  };
+}
+
+function settleOf(op: string, parameters: readonly unknown[]): Heard {
+  const [ids = [], tokens = [], outcomes = []] = lists(parameters, 3);
+  const leases = ids.map((id, index) => [id, tokens[index] ?? '', outcomes[index] as SettleOutcome] as const);
+  return {
+    invoked: { type: 'settle', phase: 'invoke', op, leases },
+    answered: (rows) => ({
+      type: 'settle',
+      phase: 'ok',
+      op,
+      verdicts: rows.map(({ job_id, verdict }) => [String(job_id), verdict as SettleVerdict] as const),
+    }),
+    failed: (refused) => ({ type: 'settle', phase: refused ? 'fail' : 'unknown', op }),
+  };
+}
+
+function extendOf(op: string, parameters: readonly unknown[]): Heard {
+  const [ids = [], tokens = [], ms = []] = lists(parameters, 3);
+  const leases = ids.map((id, index) => [id, tokens[index] ?? '', Number(ms[index])] as const);
+  return {
+    invoked: { type: 'extend', phase: 'invoke', op, leases },
+    answered: (rows) => ({ type: 'extend', phase: 'ok', op, held: rows.map(({ job_id }) => String(job_id)) }),
+    failed: (refused) => ({ type: 'extend', phase: refused ? 'fail' : 'unknown', op }),
+  };
+}
+
+function releaseOf(op: string, parameters: readonly unknown[]): Heard {
+  const [ids = [], tokens = []] = lists(parameters, 2);
+  const leases = ids.map((id, index) => [id, tokens[index] ?? ''] as const);
+  return {
+    invoked: { type: 'release', phase: 'invoke', op, leases },
+    answered: (rows) => ({ type: 'release', phase: 'ok', op, given: rows.map(({ id }) => String(id)) }),
+    failed: (refused) => ({ type: 'release', phase: refused ? 'fail' : 'unknown', op }),
+  };
+}
+
+function beatOf([node]: readonly unknown[]): Heard {
+  return {
+    answered: ([row], sentAt) =>
+      row?.['alive'] === true ? { type: 'beat', node: String(node), sentAt } : undefined,
+    failed: () => undefined,
+  };
+}

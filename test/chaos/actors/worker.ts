@@ -1,0 +1,109 @@
+// A worker process of the bench: PGQUEUE_TEST_URL, PGQUEUE_TEST_NAME, PGQUEUE_CHAOS. Loaded after tap.ts.
+import { setTimeout as delay } from 'node:timers/promises';
+import type { JobContext, TaskHandler } from '@pgqueue/core';
+import { implement } from '@pgqueue/core';
+import { createWorker } from '@pgqueue/worker';
+import { said, url } from '../../support/actors/messages.ts';
+import { leaseMs } from '../workload.ts';
+import { actorName as node, config, openOwnHistory } from './config.ts';
+import { tokens } from './tap.ts';
+import { effect, long, medium, poison, short } from './tasks.ts';
+
+const write = openOwnHistory();
+
+interface Payload {
+  readonly ms: number;
+  readonly fails: number;
+}
+
+/** Writes down that a handler began and ended, and lets it fail as its job says. */
+function recorded(
+  work: (payload: Payload, context: JobContext) => Promise<void>,
+): (payload: Payload, context: JobContext) => Promise<void> {
+  return async (payload, context) => {
+    const { id, tries } = context.job;
+    const token = tokens.get(id) ?? '';
+    write({ type: 'start', id, token, node });
+    try {
+      await work(payload, context);
+      if (tries < payload.fails) throw new Error(`fails ${payload.fails} times`);
+    } finally {
+      write({ type: 'end', id, token });
+    }
+  };
+}
+
+const wait = (ms: number, { signal }: JobContext): Promise<void> => delay(ms, undefined, { signal });
+
+async function takeLong({ ms }: Payload, context: JobContext): Promise<void> {
+  const until = performance.now() + ms;
+  while (performance.now() < until) {
+    await wait(Math.min(leaseMs * 0.35, Math.max(1, until - performance.now())), context);
+    if (!(await context.extend(`${leaseMs}ms`))) return;
+  }
+}
+
+async function takeEffect({ ms, fails }: Payload, context: JobContext): Promise<void> {
+  const { id, tries } = context.job;
+  await wait(ms, context);
+  if (tries < fails) return; // the error that follows must leave no effect
+  await context.transaction((client) => client.query('insert into chaos.witness (job) values ($1)', [id]));
+}
+
+const handlers: readonly TaskHandler[] = [
+  implement(
+    short,
+    recorded(({ ms }, context) => wait(ms, context)),
+  ),
+  implement(
+    medium,
+    recorded(({ ms }, context) => wait(ms, context)),
+  ),
+  implement(long, recorded(takeLong)),
+  implement(effect, recorded(takeEffect)),
+  implement(
+    poison,
+    recorded(() => {
+      process.kill(process.pid, 'SIGKILL');
+      return new Promise(() => {});
+    }),
+  ),
+];
+
+const worker = createWorker({
+  connectionString: url,
+  node,
+  concurrency: config.concurrency,
+  heartbeatMs: config.heartbeatMs,
+  lostAfterMs: config.lostAfterMs,
+  queryTimeoutMs: 5_000,
+  listen: config.listen,
+  tasks: handlers,
+  connectionsMax: 6,
+});
+
+/** What the nemesis asks a living process for. */
+const acts: Readonly<Record<string, (ms: number) => void>> = {
+  block: (ms) => {
+    for (const until = performance.now() + ms; performance.now() < until;) Math.sqrt(until);
+  },
+  hog: () => {
+    const kept: unknown[][] = [];
+    for (;;) kept.push(Array.from({ length: 100_000 }, (_, index) => ({ index })));
+  },
+};
+
+process.on('message', (message) => {
+  if (message === 'stop') {
+    void worker.stop({ drainMs: 2_000 }).finally(() => {
+      process.disconnect();
+      process.exit(0);
+    });
+    return;
+  }
+  const [word = '', ms] = String(message).split(' ');
+  acts[word]?.(Number(ms));
+});
+process.on('disconnect', () => process.exit(0));
+await worker.start();
+said({ type: 'ready' });

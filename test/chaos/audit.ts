@@ -1,0 +1,130 @@
+// What the database itself says: triggers that write down each life of a work item in the same transactions, a look at the invariants every
+// second, and at the end where every job stands.
+import { setTimeout as delay } from 'node:timers/promises';
+import { breaches, fromPg } from '@pgqueue/postgres';
+import pg from 'pg';
+import type { Write } from './record.ts';
+
+/**
+ * `began` and `over` are drawn from one sequence, when the row is written and right before the commit that removes it (a constraint
+ * trigger that is deferred): the widest stretch, in an order that no clock can spoil.
+ */
+const ddl = `
+  create schema chaos;
+  create table chaos.witness (job uuid not null);
+  create table chaos.application (op text primary key);
+  create sequence chaos.moment;
+  create table chaos.item (
+    position bigint primary key, id uuid not null, queue text not null, key text not null, tenant text not null, seq bigint not null,
+    tries integer not null, began bigint not null, over bigint, dispatched timestamptz not null);
+  create function chaos.on_insert() returns trigger language plpgsql as $$
+  begin
+    insert into chaos.item (position, id, queue, key, tenant, seq, tries, began, dispatched)
+    select new.position, q.id, q.queue, q.key, coalesce(q.attributes ->> 'tenant', ''), q.seq, q.tries, nextval('chaos.moment'), new.dispatched
+    from pgqueue.queue q where q.id = new.id;
+    return null;
+  end $$;
+  create function chaos.on_delete() returns trigger language plpgsql as $$
+  begin
+    update chaos.item set over = nextval('chaos.moment') where position = old.position;
+    return null;
+  end $$;
+  create trigger chaos_insert after insert on pgqueue.work_queue for each row execute function chaos.on_insert();
+  create constraint trigger chaos_delete after delete on pgqueue.work_queue deferrable initially deferred
+    for each row execute function chaos.on_delete();
+`;
+
+export async function installAudit(url: string): Promise<void> {
+  await withClient(url, (client) => client.query(ddl));
+}
+
+/** The bench's own sessions: no fault ends them on purpose. */
+export const benchName = 'chaos bench';
+
+async function withClient<Result>(
+  url: string,
+  work: (client: pg.Client) => Promise<Result>,
+): Promise<Result> {
+  const client = new pg.Client({
+    connectionString: url,
+    application_name: benchName,
+    connectionTimeoutMillis: 3_000,
+    query_timeout: 120_000,
+  });
+  client.on('error', () => {}); // the server is stopped and killed: whoever asked next hears of it
+  try {
+    await client.connect();
+    return await work(client);
+  } finally {
+    await client.end().catch(() => {});
+  }
+}
+
+/** How much is left, and for how long the oldest that could run has waited. */
+const sampleSql = `
+  select (select count(*)::integer from pgqueue.queue) as jobs,
+         (select count(*)::integer from pgqueue.work_queue where lock_key is not null) as running,
+         coalesce((select extract(epoch from clock_timestamp() - min(q.created))::float8 * 1000 from pgqueue.queue q
+                   where q.run_after is null and q.tries = 0 and (select w.lock_key from pgqueue.work_queue w where w.id = q.id) is null), 0) as oldest`;
+
+/** Looks every second, at one snapshot of the database each time, until told to stop; while it does not answer there is nothing to see. */
+export async function watch(url: string, write: Write, stopped: AbortSignal): Promise<void> {
+  while (!stopped.aborted) {
+    await withClient(url, async (client) => {
+      while (!stopped.aborted) {
+        await client.query('begin isolation level repeatable read read only');
+        const broken = await breaches({ ...fromPg(client), schema: 'pgqueue' });
+        const { rows } = await client.query<{ jobs: number; running: number; oldest: number }>(sampleSql);
+        await client.query('commit');
+        write({
+          type: 'snapshot',
+          broken: broken.map(
+            ({ name, count, samples }) => `${name}: ${count} (${samples.slice(0, 3).join(', ')})`,
+          ),
+        });
+        const [sample] = rows;
+        if (sample !== undefined) {
+          const { jobs, running, oldest } = sample;
+          write({ type: 'sample', waiting: jobs - running, running, oldestMs: Math.round(oldest) });
+        }
+        await pause(1_000, stopped);
+      }
+    }).catch(() => pause(300, stopped));
+  }
+}
+
+async function pause(ms: number, signal: AbortSignal): Promise<void> {
+  await delay(ms, undefined, { signal }).catch(() => {});
+}
+
+/** How many jobs have not ended; undefined while the database does not answer. */
+export async function jobsLeft(url: string): Promise<number | undefined> {
+  try {
+    return await withClient(url, async (client) => {
+      const { rows } = await client.query<{ n: number }>('select count(*)::integer as n from pgqueue.queue');
+      return rows[0]?.n;
+    });
+  } catch {
+    return undefined;
+  }
+}
+
+const finalSql = `
+  select f.id, f.task, f.state, f.token, coalesce(w.n, 0)::integer as witnesses
+  from (select id, task, 'open' as state, null::uuid as token from pgqueue.queue
+        union all select id, task, outcome, token from pgqueue.history
+        union all select id, task, 'dead', token from pgqueue.dead_letter) f
+  left join (select job, count(*) as n from chaos.witness group by job) w on w.job = f.id`;
+
+const itemsSql = `
+  select id, position::float8 as position, queue, key, tenant as group, seq::float8 as seq, tries, began::float8 as "from", over::float8 as "to",
+         extract(epoch from dispatched)::float8 * 1000 as "dispatchedMs"
+  from chaos.item`;
+
+/** The last lines of a history. */
+export async function exportAudit(url: string, write: Write): Promise<void> {
+  await withClient(url, async (client) => {
+    for (const row of (await client.query(finalSql)).rows) write({ type: 'final', ...row });
+    for (const row of (await client.query(itemsSql)).rows) write({ type: 'item', ...row });
+  });
+}

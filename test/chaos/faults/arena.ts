@@ -1,0 +1,58 @@
+// What the makers of faults have to hand.
+import pg from 'pg';
+import type { CutProxy } from '../../support/cut-proxy.ts';
+import type { PgBouncer } from '../../support/pgbouncer.ts';
+import type { Clock } from '../../support/servers/clock.ts';
+import { benchName } from '../audit.ts';
+import type { FaultServer } from '../fault.ts';
+import type { Fleet } from '../fleet.ts';
+import type { Write } from '../record.ts';
+
+export interface Arena {
+  readonly fleet: Fleet;
+  readonly server: FaultServer;
+  /** Between the server and those who go without the pooler. */
+  readonly proxies: Readonly<Record<ProxyName, CutProxy>>;
+  readonly pooler:
+    | { readonly current: PgBouncer; readonly restart: (downMs: number) => Promise<void> }
+    | undefined;
+  /** The server's, where that can be set. */
+  readonly serverClock: Clock | undefined;
+  readonly write: Write;
+}
+
+export type ProxyName = 'workers' | 'schedulers' | 'producers';
+export const proxyNames: readonly ProxyName[] = ['workers', 'schedulers', 'producers'];
+
+export function pick<Value>(values: readonly Value[], random: () => number): Value {
+  const value = values[Math.floor(random() * values.length)];
+  if (value === undefined) throw new Error('nothing to choose from');
+  return value;
+}
+
+/** A session of the bench's own, past all proxies. */
+export async function openSession(server: FaultServer): Promise<pg.Client> {
+  const client = new pg.Client({
+    connectionString: server.adminUrl,
+    application_name: benchName,
+    connectionTimeoutMillis: 5_000,
+  });
+  client.on('error', () => {}); // it may be ended by a fault, as any
+  await client.connect();
+  return client;
+}
+
+export async function askOnce<Row extends object>(
+  server: FaultServer,
+  text: string,
+  values: readonly unknown[] = [],
+): Promise<readonly Row[]> {
+  const client = await openSession(server);
+  try {
+    return (await client.query<Row>(text, [...values])).rows;
+  } finally {
+    await client.end().catch(() => {});
+  }
+}
+
+export const nothing = (): void => {};

@@ -1,0 +1,21 @@
+// Appends to a history: one file for each thread of each process, so that nobody waits for another.
+import { mkdirSync, openSync, writeSync } from 'node:fs';
+import { join } from 'node:path';
+import { threadId } from 'node:worker_threads';
+import type { HistoryEntry } from './checker/history.ts';
+
+/** One clock for all processes of the machine, whatever a process believes the time to be. */
+export function monotonicMs(): number {
+  return Number(process.hrtime.bigint()) / 1e6;
+}
+
+export type Write = (entry: HistoryEntry, at?: number) => void;
+
+/** What is written is written: a process that is killed right after takes nothing back. */
+export function openHistory(folder: string, by: string): Write {
+  mkdirSync(folder, { recursive: true });
+  const file = openSync(join(folder, `${by}-${process.pid}-${threadId}.jsonl`), 'a');
+  return (entry, at = monotonicMs()) => {
+    writeSync(file, `${JSON.stringify({ at: Math.round(at * 1e3) / 1e3, by, ...entry })}\n`);
+  };
+}

@@ -1,0 +1,105 @@
+// One run: the processes under load, the nemesis among them, then quiet until every job has ended, then the verdict.
+import { mkdirSync } from 'node:fs';
+import { setTimeout as delay } from 'node:timers/promises';
+import { openArena } from './arena.ts';
+import { exportAudit, jobsLeft, watch } from './audit.ts';
+import type { Verdict } from './checker/check.ts';
+import { check } from './checker/check.ts';
+import type { HistoryEvent, RunFacts } from './checker/history.ts';
+import { readHistory } from './checker/read.ts';
+import { makersOf } from './faults/index.ts';
+import { runNemesis } from './nemesis.ts';
+import { planFaults } from './plan.ts';
+import { monotonicMs, openHistory } from './record.ts';
+import { meteredRate, tenantMax } from './workload.ts';
+
+export interface ChaosOptions {
+  readonly seed: number;
+  /** With load and faults; the jobs that are left then take some more time. */
+  readonly ms: number;
+  /** Kinds of faults; `all`. */
+  readonly faults: readonly string[];
+  /** Jobs a second, of all producers. */
+  readonly perSecond: number;
+  /** Between the beginnings of two faults, on average. */
+  readonly everyMs: number;
+  /** For histories and logs: an empty folder, made where there is none. */
+  readonly folder: string;
+}
+
+export interface ChaosRun {
+  readonly verdict: Verdict;
+  readonly history: readonly HistoryEvent[];
+  readonly kinds: readonly string[];
+  readonly elapsedMs: number;
+}
+
+const producers = 2;
+const workers = 3;
+const lostAfterMs = 2_000;
+/** Jobs that wait for their retry, are metered, or have to be taken over from whoever died last. */
+const drainMs = 180_000;
+
+export async function chaosRun(options: ChaosOptions): Promise<ChaosRun> {
+  const { seed, ms, folder } = options;
+  mkdirSync(folder, { recursive: true });
+  const began = performance.now();
+  const write = openHistory(folder, 'bench');
+  write({ type: 'run', facts: factsOf(seed) });
+  const config = {
+    folder,
+    seed,
+    // one a minute or so: each takes three processes with all that they run
+    poisonShare: 1 / (options.perSecond * 60),
+    perSecond: options.perSecond / producers,
+    concurrency: 30,
+    heartbeatMs: 400,
+    lostAfterMs,
+    schedulerLeaseMs: 1_500,
+  };
+  const serverClock = options.faults.includes('database-clock');
+  const arena = await openArena({ config, write, producers, workers, serverClock });
+  const over = new AbortController();
+  const watching = watch(arena.server.adminUrl, write, over.signal);
+  let kinds: readonly string[];
+  try {
+    const makers = makersOf(arena, options.faults);
+    kinds = makers.map(({ kind }) => kind);
+    await arena.fleet.start();
+    const plan = planFaults({ seed, ms, kinds: makers, everyMs: options.everyMs });
+    const startedAt = performance.now();
+    await runNemesis({ seed, plan, makers, write, ms });
+    await delay(Math.max(0, startedAt + ms - performance.now()));
+    await arena.fleet.stopRole('producer');
+    await drained(arena.server.adminUrl);
+    await arena.fleet.stop();
+    over.abort();
+    await watching;
+    await exportAudit(arena.server.adminUrl, write);
+  } finally {
+    over.abort();
+    await watching;
+    await arena.close();
+  }
+  const history = await readHistory(folder);
+  return { verdict: check(history), history, kinds, elapsedMs: performance.now() - began };
+}
+
+function factsOf(seed: number): RunFacts {
+  return {
+    seed,
+    lostAfterMs,
+    groupMax: tenantMax,
+    orderedQueues: ['ledger'],
+    rate: { queue: 'metered', ...meteredRate },
+    witnessTasks: ['effect'],
+    crashMax: { poison: 3 },
+    epochMs: Date.now() - monotonicMs(),
+  };
+}
+
+/** Resolves when no job is left, or nothing more can be expected: the checker finds those that are open. */
+async function drained(url: string): Promise<void> {
+  const deadline = performance.now() + drainMs;
+  while (performance.now() < deadline && (await jobsLeft(url)) !== 0) await delay(250);
+}
