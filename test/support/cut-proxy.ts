@@ -11,8 +11,6 @@ export interface CutProxy {
   readonly cutReplyOf: (part: string) => void;
   /** The same of the next statement, whatever it is: prepared ones have no text. */
   readonly cutNextReply: () => void;
-  /** Passes nothing on any more, in either direction, and says nothing of it; or does so again, with new connections. */
-  readonly swallow: (on: boolean) => void;
   /** How many replies were taken away. */
   readonly cuts: () => number;
   /** From now on everything takes longer, each piece by what is drawn; none overtakes another of its connection. */
