@@ -10,7 +10,7 @@ declare
   r text;
   f record;
   producer text[] := array['enqueue_unique', 'ended_jobs', 'uuid_v7'];
-  worker text[] := array['claim', 'release_claim', 'settle', 'ack', 'nack', 'extend', 'release', 'report_progress', 'reap', 'register_node',
+  worker text[] := array['claim', 'release_claim', 'settle', 'ack', 'nack', 'extend', 'release', 'report_progress', 'save_checkpoint', 'crash_job', 'reap', 'register_node',
                          'heartbeat_node', 'leave_node', 'queue_length', 'peek', 'scan', 'backoff_ms', 'uuid_v7'];
   scheduler text[] := array['lead', 'resign', 'tick_overview', 'tick', 'tick_due', 'candidates', 'tick_state', 'look', 'item_facts', 'set_feed', 'take_back', 'dispatch', 'promote', 'reap', 'lose_nodes', 'expire',
                             'fire_schedule', 'maintain_history', 'report', 'open_explains', 'answer_explain', 'waiting_job', 'ask_explain', 'take_explain', 'wait_facts', 'uuid_v7'];

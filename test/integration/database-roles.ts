@@ -29,7 +29,7 @@ export const rights: Readonly<
   },
   worker: {
     functions:
-      'ack backoff_ms claim extend heartbeat_node leave_node nack peek queue_length reap register_node release release_claim report_progress scan settle uuid_v7',
+      'ack backoff_ms claim crash_job extend heartbeat_node leave_node nack peek queue_length reap register_node release release_claim report_progress save_checkpoint scan settle uuid_v7',
     tables: { migration: 'select', node: 'select', queue_config: 'select' },
   },
   viewer: {
@@ -70,6 +70,7 @@ export const rights: Readonly<
       queue_config: 'delete insert select update',
       queue_held: 'select',
       queue_status: 'select',
+      reached: 'select',
       schedule: 'delete insert select update',
       schedule_slot: 'select',
       scheduler_lease: 'select',
@@ -81,7 +82,7 @@ export const rights: Readonly<
 };
 /** Parts of the others, which check nothing themselves. */
 export const ownersAlone =
-  'assert_leader assert_read_committed crash end_node forget_explains recall with_error';
+  'assert_leader assert_read_committed closed_for crash drop_checkpoint end_node find_suspect forget_explains note_reached recall with_error';
 
 const id = "'00000000-0000-7000-8000-000000000001'::uuid";
 const ids = `array[${id}]`;
@@ -169,6 +170,8 @@ export const statements: Readonly<
       `select * from extend(${ids}, ${ids}, array[1::float8])`,
       `select release(${id}, ${id})`,
       `select report_progress(${id}, ${id}, '1')`,
+      `select save_checkpoint(${id}, ${id}, '1')`,
+      `select crash_job(${id}, ${id}, 'it died')`,
       'select * from peek()',
       `select * from settle(${ids}, ${ids}, array['done'], array[null::float8], array[null])`,
       'select * from node',
@@ -187,6 +190,7 @@ export const statements: Readonly<
       `select report('l', 1, '{}')`,
       `select ask_explain(${id})`,
       `select wait_facts(${id}, 1)`,
+      `select find_suspect('n', 'p', '{}')`,
       `select * from dispatch('l', 1, ${ids}, array['p'], null, null, false)`,
       `update node set incarnation = ${id}`,
     ],
@@ -211,6 +215,7 @@ export const statements: Readonly<
     ],
     cannot: [
       'select payload from queue',
+      'select checkpoint from queue',
       'select payload from history',
       'select result from history',
       'select payload from dead_letter',
@@ -231,6 +236,7 @@ export const statements: Readonly<
   operator: {
     can: [
       'select payload from queue',
+      'select checkpoint from queue',
       'select result from history',
       `select * from cancel(${ids})`,
       `select amend(${ids}, 1)`,

@@ -70,6 +70,14 @@ const statements: Readonly<Record<string, readonly [string, readonly unknown[]]>
     `select * from pgqueue.extend($1::uuid[], array_fill($2::uuid, array[cardinality($1::uuid[])]), array_fill(1000::float8, array[cardinality($1::uuid[])]))`,
     ['leased', tokenOfLoad],
   ],
+  save_checkpoint: [
+    `select pgqueue.save_checkpoint(id, $2, '{}') from (select unnest($1::uuid[]) as id limit 3) x`,
+    ['leased', tokenOfLoad],
+  ],
+  crash_job: [
+    `select pgqueue.crash_job(id, $2, 'it died') from (select unnest($1::uuid[]) as id limit 3) x`,
+    ['leased', tokenOfLoad],
+  ],
   heartbeat: [
     `select * from pgqueue.heartbeat_node('node', $1, 1, false, $2::uuid[], array_fill($3::uuid, array[cardinality($2::uuid[])]))`,
     [node, 'leased', tokenOfLoad],

@@ -94,10 +94,10 @@ export async function load(client: pg.Client, jobs: number): Promise<void> {
     [jobs],
   );
   await client.query(
-    `insert into pgqueue.work_queue (batch, id, version, pool, task, lock_key, lock_token, lock_timeout, started, bundle)
+    `insert into pgqueue.work_queue (batch, id, version, pool, task, lock_key, lock_token, lock_timeout, started, bundle, suspect)
      select 1, q.id, 1, 'default', 't', case when held then 'node' end, case when held then $1::uuid end,
             case when held then clock_timestamp() + (n - 500) * interval '1 s' end, case when held then clock_timestamp() end,
-            case when n % 40 > 20 and not held then first_value(q.id) over (partition by n / 20, held order by n) end
+            case when n % 40 > 20 and not held then first_value(q.id) over (partition by n / 20, held order by n) end, n % 50 = 3
      from (select q.id, row_number() over (order by q.seq) as n, q.seq % 2 = 0 as held
            from pgqueue.queue q where q.run_after is null and q.expires_at is null limit $2::integer / 20) q
      on conflict do nothing`,

@@ -40,6 +40,7 @@ export interface QueueTable {
   trace: TraceContext | null;
   errors: AttemptError[] | null;
   last_token: string | null;
+  checkpoint: unknown;
 }
 
 /** A work item: the job has been scheduled, and is ready (no lock) or running. */
@@ -58,6 +59,7 @@ export interface WorkQueueTable {
   progress: unknown;
   dispatched: Generated<Date | null>;
   bundle: string | null;
+  suspect: Generated<boolean>;
 }
 
 /** A job that ended as done, cancelled or expired; partitioned by `finished`. */
@@ -110,7 +112,7 @@ export interface DeadLetterTable {
   errors: AttemptError[];
 }
 
-/** What a node can run, by task: payload versions, the timeout where a job has none, and whether it takes bundles whole. */
+/** What a node can run, by task: payload versions, the timeout where a job has none, whether it takes bundles whole, and whether it runs in processes of its own. */
 export type NodeTasks = Readonly<
   Record<
     string,
@@ -119,6 +121,7 @@ export type NodeTasks = Readonly<
       readonly max: number;
       readonly timeoutMs: number | null;
       readonly batch?: boolean;
+      readonly isolated?: boolean;
     }
   >
 >;
@@ -137,6 +140,9 @@ export interface NodeTable {
   lost_after_ms: number;
   started: Date;
   software: string;
+  /** A suspect that it makes room for: until `alone_until` it claims nothing else. */
+  alone: string | null;
+  alone_until: Date | null;
 }
 
 /** What was set for a queue; a queue without a row has the defaults. */
@@ -201,6 +207,8 @@ export interface JobView {
   reason: string | null;
   last_error: AttemptError | null;
   errors: AttemptError[] | null;
+  has_checkpoint: boolean;
+  suspect: boolean;
 }
 
 /** One queue in numbers. Ages in seconds; counts are bigints as text. */

@@ -135,4 +135,6 @@ export interface ClaimedJob {
   readonly leaseMs: number;
   /** Jobs that one handler call takes together share it: the id of the first. Null: it was scheduled alone. */
   readonly bundle: string | null;
+  /** What an earlier attempt left for this one (`ctx.checkpoint`); null: nothing. */
+  readonly checkpoint: unknown;
 }

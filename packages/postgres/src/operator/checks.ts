@@ -25,7 +25,7 @@ const ofInvariants: Readonly<Record<(typeof invariants)[number]['name'], string>
 /** The indexes that migrations make, by table: fewer are slow or wrong, more make every claim pay. */
 const indexes = {
   queue: ['queue_pkey', 'queue_waiting', 'queue_due', 'queue_expiring', 'queue_unique', 'queue_retrying'],
-  work_queue: ['work_queue_pkey', 'work_queue_id', 'work_queue_bundle'],
+  work_queue: ['work_queue_pkey', 'work_queue_id', 'work_queue_bundle', 'work_queue_suspect'],
   history: ['history_id', 'history_finished'],
   dead_letter: ['dead_letter_pkey', 'dead_letter_died'],
 } as const;

@@ -33,10 +33,11 @@ interface ClaimRow {
   readonly created: Date;
   readonly lease_ms: number;
   readonly bundle: string | null;
+  readonly checkpoint: unknown;
 }
 
 /**
- * Takes leases in dispatch order: the SQL function `claim` (migration 0011 says why it is safe). Commits asynchronously: a
+ * Takes leases in dispatch order: the SQL function `claim` (migration 0013 says why it is safe). Commits asynchronously: a
  * lease lost in a crash of Postgres is an item that is ready again.
  * @throws PQ001 when the node was reset, lost or replaced
  */
@@ -44,7 +45,7 @@ export async function claim(target: Target, input: ClaimInput): Promise<readonly
   const text = relaxed(`${target.schema}.claim($1, $2, $3, $4, $5)`).replace(
     'f.*',
     `f."position"::float8 as "position", f.id, f.token, f.queue, f.task, f.key, f.priority, f.attributes, f.payload,
-     f.payload_version, f.tries, f.max_tries, f.crashes, f.retry, f.trace, f.created, f.lease_ms, f.bundle`,
+     f.payload_version, f.tries, f.max_tries, f.crashes, f.retry, f.trace, f.created, f.lease_ms, f.bundle, f.checkpoint`,
   );
   const { node, incarnation, max, token, from = 0 } = input;
   const rows = await target.query<ClaimRow>(text, [node, incarnation, max, token, from]);

@@ -1,0 +1,296 @@
+import { randomUUID } from 'node:crypto';
+import type { ClaimedJob } from '@pgqueue/core';
+import { resetNode } from '@pgqueue/postgres';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import type { Ground, Member } from './database-support.ts';
+import { openGround } from './database-support.ts';
+
+/** A job that was lost with its node is a suspect: it begins on a node that holds nothing else. */
+let ground: Ground;
+beforeAll(async () => {
+  ground = await openGround();
+});
+afterAll(() => ground.close());
+beforeEach(() => ground.reset());
+afterEach(() => ground.sound());
+
+/** Jobs that a node took with it when it died. */
+async function crashed(count: number): Promise<readonly string[]> {
+  const node = await ground.node(`died ${randomUUID()}`);
+  const ids: string[] = [];
+  for (let n = 0; n < count; n += 1) ids.push(await ground.insert());
+  await ground.dispatch(ids);
+  expect(await ground.claim(node)).toHaveLength(count);
+  await resetNode(ground.database, node.id);
+  return ids;
+}
+
+async function ready(): Promise<string> {
+  const id = await ground.insert();
+  await ground.dispatch([id]);
+  return id;
+}
+
+const idsOf = (jobs: readonly ClaimedJob[]): readonly string[] => jobs.map(({ id }) => id);
+const age = (id: string, by: string): Promise<unknown> =>
+  ground.sql(`update pgqueue.work_queue set started = started - $2::interval where id = $1`, [id, by]);
+/** As if its time to become empty had gone by. */
+const lapse = (node: Member, by: string): Promise<unknown> =>
+  ground.sql(`update pgqueue.node set alone_until = alone_until - $2::interval where id = $1`, [node.id, by]);
+const makesRoom = async (node: Member): Promise<unknown> =>
+  (
+    await ground.sql(
+      `select alone, alone_ms from pgqueue.node where id = $1 and alone_until > clock_timestamp()`,
+      [node.id],
+    )
+  )[0];
+
+async function done(jobs: readonly ClaimedJob[]): Promise<void> {
+  expect((await ground.settle(jobs, 'done')).size).toBe(jobs.length);
+}
+
+describe('a suspect', () => {
+  test('goes to an empty node at once, alone; the next one after it', async () => {
+    const [first, second] = await crashed(2);
+    const other = await ready();
+    const node = await ground.node();
+    const alone = await ground.claim(node);
+    expect(idsOf(alone)).toEqual([first]);
+    expect(alone[0]?.crashes).toBe(1);
+    expect(await ground.claim(node)).toEqual([]);
+    expect(await ground.job(String(second))).toMatchObject({ status: 'ready', suspect: true });
+    await done(alone);
+    const next = await ground.claim(node);
+    expect(idsOf(next)).toEqual([second]);
+    await done(next);
+    expect(idsOf(await ground.claim(node))).toEqual([other]);
+  });
+
+  test('does not stand in the way of others on a node that is not empty, once another makes room', async () => {
+    const [one, two] = [await ground.node('one'), await ground.node('two')];
+    const held = [await ground.running(one), await ground.running(two)];
+    const [suspect] = await crashed(1);
+    const other = await ready();
+    expect(await ground.claim(one)).toEqual([]); // makes room
+    expect(await makesRoom(one)).toEqual({ alone: suspect, alone_ms: 10_000 });
+    expect(idsOf(await ground.claim(two))).toEqual([other]);
+    expect(await makesRoom(two)).toBeUndefined();
+    expect(await ground.claim(one)).toEqual([]);
+    await ground.settle(held, 'done');
+    expect(idsOf(await ground.claim(one))).toEqual([suspect]);
+  });
+
+  test('is left to whichever node is empty first', async () => {
+    const [one, two] = [await ground.node('one'), await ground.node('two')];
+    await ground.running(one);
+    const [suspect] = await crashed(1);
+    expect(await ground.claim(one)).toEqual([]);
+    expect(idsOf(await ground.claim(two))).toEqual([suspect]);
+    const other = await ready();
+    expect(idsOf(await ground.claim(one))).toEqual([other]); // there is nothing to make room for any more
+  });
+
+  test('costs a node that does not become empty half of its time; another tries meanwhile', async () => {
+    const [one, two] = [await ground.node('one'), await ground.node('two')];
+    await ground.running(one);
+    await ground.running(two);
+    const [suspect] = await crashed(1);
+    expect(await ground.claim(one)).toEqual([]);
+    await lapse(one, '11 s');
+    const other = await ready();
+    expect(idsOf(await ground.claim(one))).toEqual([other]);
+    expect(await ground.claim(two)).toEqual([]);
+    expect(await makesRoom(two)).toEqual({ alone: suspect, alone_ms: 10_000 });
+    await lapse(one, '10 s');
+    expect(await ground.claim(one)).toEqual([]); // nothing is ready, and it is two's turn
+    expect(await makesRoom(one)).toBeUndefined();
+    await lapse(two, '11 s');
+    expect(await ground.claim(one)).toEqual([]);
+    expect(await makesRoom(one)).toEqual({ alone: suspect, alone_ms: 20_000 });
+  });
+
+  test('is joined by others that were suspected after half a second, by the rest after half a minute', async () => {
+    const [first, second, third] = await crashed(3);
+    const other = await ready();
+    const node = await ground.node();
+    expect(idsOf(await ground.claim(node))).toEqual([first]);
+    expect(await ground.claim(node)).toEqual([]);
+    await age(String(first), '0.6 s');
+    expect(idsOf(await ground.claim(node))).toEqual([second]);
+    expect(idsOf(await ground.claim(node))).toEqual([third]);
+    for (const id of [first, second]) await age(String(id), '31 s');
+    expect(await ground.claim(node)).toEqual([]);
+    await age(String(third), '31 s');
+    expect(idsOf(await ground.claim(node))).toEqual([other]);
+  });
+
+  test('whose next crash is its death has the node for itself to its end', async () => {
+    const [last, mild, again] = await crashed(3);
+    const lastLife = (id: unknown): Promise<unknown> =>
+      ground.sql('update pgqueue.queue set max_crashes = 2 where id = $1', [id]);
+    await lastLife(last);
+    await lastLife(again);
+    const node = await ground.node();
+    const other = await ready();
+    const alone = await ground.claim(node);
+    expect(idsOf(alone)).toEqual([last]);
+    await age(String(last), '10 h');
+    expect(await ground.claim(node)).toEqual([]);
+    await done(alone);
+    // nor does it join another suspect
+    expect(idsOf(await ground.claim(node))).toEqual([mild]);
+    await age(String(mild), '31 s');
+    expect(await ground.claim(node)).toEqual([]);
+    expect(await makesRoom(node)).toMatchObject({ alone: again });
+    expect(await ground.job(other)).toMatchObject({ status: 'ready' });
+  });
+
+  test('stays one when it is tried again, or was snoozed', async () => {
+    const [suspect] = await crashed(1);
+    const node = await ground.node();
+    for (const outcome of ['retry', 'snooze', 'snooze'] as const) {
+      const claimed = await ground.claim(node);
+      expect(idsOf(claimed)).toEqual([suspect]);
+      await ground.settle(claimed, outcome, { delayMs: 0 });
+      await ground.sql('update pgqueue.queue set run_after = null');
+      await ground.dispatch([String(suspect)]);
+    }
+    expect(await ground.job(String(suspect))).toMatchObject({ status: 'ready', crashes: 1, suspect: true });
+    await ready();
+    expect(idsOf(await ground.claim(node))).toEqual([suspect]);
+  });
+
+  test('is like any other where its task has a process of its own', async () => {
+    const [suspect] = await crashed(1);
+    const other = await ready();
+    const node = await ground.node();
+    await ground.sql(
+      `update pgqueue.node set tasks = jsonb_set(tasks, '{hello,isolated}', 'true') where id = 'node'`,
+    );
+    expect(idsOf(await ground.claim(node))).toEqual([suspect, other]);
+  });
+
+  test('that nobody may run any more keeps no node from others', async () => {
+    const [gone, elsewhere] = await crashed(2);
+    await ground.sql(`update pgqueue.queue set expires_at = clock_timestamp() where id = $1`, [gone]);
+    await ground.sql(`update pgqueue.work_queue set pool = 'elsewhere' where id = $1`, [elsewhere]);
+    const node = await ground.node();
+    const [one, two] = [await ready(), await ready()];
+    expect(idsOf(await ground.claim(node, 1))).toEqual([one]);
+    expect(idsOf(await ground.claim(node))).toEqual([two]);
+  });
+
+  test('leaves its bundle; a bundle has one node at a time even so', async () => {
+    const ids = [await ground.insert(), await ground.insert(), await ground.insert()];
+    await ground.dispatch(ids);
+    await ground.sql(`update pgqueue.work_queue set bundle = $1`, [ids[0]]);
+    await ground.sql(`update pgqueue.work_queue set suspect = id = $1`, [ids[1]]);
+    await ground.sql(`update pgqueue.queue set crashes = 1 where id = $1`, [ids[1]]);
+    const [one, two] = [await ground.node('one'), await ground.node('two')];
+    for (const { id } of [one, two]) {
+      await ground.sql(
+        `update pgqueue.node set tasks = jsonb_set(tasks, '{hello,batch}', 'true') where id = $1`,
+        [id],
+      );
+    }
+    const alone = await ground.claim(one);
+    expect(idsOf(alone)).toEqual([ids[1]]);
+    expect(await ground.claim(two)).toEqual([]);
+    await done(alone);
+    expect(idsOf(await ground.claim(two))).toEqual([ids[0], ids[2]]);
+  });
+});
+
+describe('what a scheduler sees', () => {
+  const state = async (): Promise<{
+    readonly nodes: readonly { readonly id: string; readonly slots: number }[];
+    readonly items: readonly { readonly node: string | null; readonly positions: readonly number[] }[];
+    readonly lostNodes: boolean;
+  }> => (await ground.one('select pgqueue.tick_state(false)')) as Awaited<ReturnType<typeof state>>;
+
+  test('suspects that wait take no place; a node that runs one alone, or makes room, has none', async () => {
+    await crashed(2);
+    const node = await ground.node();
+    const before = await state();
+    expect(before).toMatchObject({ lostNodes: false, nodes: [{ id: 'node', slots: 10 }] });
+    expect(before.items.map((item) => [item.node, item.positions.length])).toEqual([['', 2]]);
+    const [alone] = await ground.claim(node);
+    expect(await state()).toMatchObject({ nodes: [{ id: 'node', slots: 0 }] });
+    await age(alone?.id ?? '', '31 s');
+    expect(await state()).toMatchObject({ nodes: [{ id: 'node', slots: 10 }] });
+  });
+});
+
+describe('interleavings', () => {
+  const claimOf = ({ id, incarnation }: Member): string =>
+    `select id from pgqueue.claim('${id}', '${incarnation}', 10)`;
+
+  test('two nodes share out two suspects, and neither waits for the other', async () => {
+    const [one, two] = await crashed(2);
+    const [a, b] = [await ground.node('a'), await ground.node('b')];
+    const [first, second] = [await ground.session(), await ground.session()];
+    await first.sql('begin');
+    expect(await first.sql(claimOf(a))).toEqual([{ id: one }]);
+    expect(await second.sql(claimOf(b))).toEqual([{ id: two }]);
+    await first.sql('commit');
+    await Promise.all([first.end(), second.end()]);
+  });
+
+  test('a claim of the same node that comes during the claim of a suspect waits, and gets nothing', async () => {
+    const [suspect] = await crashed(1);
+    await ready();
+    const node = await ground.node();
+    const [first, second] = [await ground.session(), await ground.session()];
+    await first.sql('begin');
+    expect(await first.sql(claimOf(node))).toEqual([{ id: suspect }]);
+    const { answer } = await ground.waiting(second, claimOf(node));
+    await first.sql('commit');
+    expect(await answer).toEqual([]);
+    await Promise.all([first.end(), second.end()]);
+  });
+
+  test('a suspect is not claimed beside jobs whose claim is still under way', async () => {
+    const node = await ground.node();
+    const fresh = await ready();
+    const [first, second] = [await ground.session(), await ground.session()];
+    await first.sql('begin');
+    expect(await first.sql(claimOf(node))).toEqual([{ id: fresh }]);
+    const [suspect] = await crashed(1);
+    expect(await second.sql(claimOf(node))).toEqual([]);
+    await first.sql('commit');
+    expect(await second.sql(claimOf(node))).toEqual([]);
+    expect(await makesRoom(node)).toMatchObject({ alone: suspect });
+    await Promise.all([first.end(), second.end()]);
+  });
+});
+
+describe('poison', () => {
+  test('is dead after three crashes; its neighbours are charged with the one that they shared', async () => {
+    const node = await ground.node();
+    const ids: string[] = [];
+    for (let n = 0; n < 8; n += 1) ids.push(await ready());
+    const poison = ids[3];
+    let life: Member = node;
+    let crashes = 0;
+    for (let round = 0; round < 30 && crashes < 3; round += 1) {
+      const claimed = await ground.claim(life);
+      if (idsOf(claimed).includes(poison ?? '')) {
+        crashes += 1;
+        await resetNode(ground.database, life.id); // it took the node with it, which is started again
+        life = await ground.node();
+      } else {
+        await done(claimed);
+      }
+    }
+    expect(await ground.job(poison ?? '')).toMatchObject({
+      status: 'dead',
+      reason: 'crash_limit',
+      crashes: 3,
+    });
+    for (let rest = await ground.claim(life); rest.length > 0; rest = await ground.claim(life))
+      await done(rest);
+    for (const id of ids.filter((one) => one !== poison)) {
+      expect(await ground.job(id)).toMatchObject({ status: 'done', crashes: 1 });
+    }
+  });
+});
