@@ -117,6 +117,8 @@ export class Attempt implements Held {
     if (this.#phase === 'over') return false;
     this.#phase = 'over';
     this.#alarm.clear();
+    // its settlement may wait for minutes, with many others: what it was about must not
+    (this.job as { payload: unknown }).payload = null;
     this.#onOver();
     return true;
   }

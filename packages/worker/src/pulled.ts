@@ -1,10 +1,15 @@
 import type { AbortReason, ClaimedJob } from '@pgqueue/core';
-import { AbortedError } from './attempt.ts';
+import type { Alarm } from './alarm.ts';
+import { createAlarm } from './alarm.ts';
+import { AbortedError, marginMs } from './attempt.ts';
 import type { Held } from './held.ts';
 
 /** A job that a puller holds. Its lease ends `leaseMs` after the claim was sent, unless it is extended. */
 export interface PulledJob extends Omit<ClaimedJob, 'position'> {
-  /** Aborts with `lease_lost` when others have taken it, `cancelled`, or `shutdown` when the puller is closed. */
+  /**
+   * Aborts with `lease_lost` when others have taken it, `cancelled`, `timeout` shortly before its lease ends, `node_lost` when the node
+   * could not say that it lives for so long that others may take it, or `shutdown` when the puller is closed.
+   */
   readonly signal: AbortSignal;
 }
 
@@ -15,9 +20,22 @@ export class PulledLease implements Held {
   live = true;
   lost = false;
   readonly #controller = new AbortController();
+  readonly #alarm: Alarm = createAlarm(() => this.abort('timeout'));
 
-  constructor({ position: _position, ...job }: ClaimedJob) {
+  /** @param claimedAt when the claim was sent, by the node's monotonic clock */
+  constructor({ position: _position, ...job }: ClaimedJob, claimedAt: number) {
     this.job = { ...job, signal: this.#controller.signal };
+    this.extended(claimedAt, job.leaseMs);
+  }
+
+  /** Its lease ends so long after the extension was asked for. */
+  extended(sentAt: number, ms: number): void {
+    this.#alarm.set(sentAt + ms - marginMs(ms) - performance.now());
+  }
+
+  /** Its puller holds it no more. */
+  forget(): void {
+    this.#alarm.clear();
   }
 
   get lease(): PulledJob {
@@ -33,6 +51,7 @@ export class PulledLease implements Held {
       this.live = false;
       this.lost = true;
     }
+    this.#alarm.clear();
     if (!this.#controller.signal.aborted) this.#controller.abort(new AbortedError(reason));
   }
 }

@@ -1,4 +1,4 @@
-import type { ClaimedJob, Duration } from '@pgqueue/core';
+import type { Duration } from '@pgqueue/core';
 import { backoffOf, durationMs, errorData, PgQueueError, retryDelayMs, retryPauseMs } from '@pgqueue/core';
 import type { Page, PeekedJob, ScanOptions, Settlement, Verdict, WaitingJob } from '@pgqueue/postgres';
 import {
@@ -12,6 +12,7 @@ import {
   settle,
 } from '@pgqueue/postgres';
 import { unitsOf } from './bundles.ts';
+import type { Claimed } from './claims.ts';
 import { createClaims } from './claims.ts';
 import { jsonText } from './json.ts';
 import { createMembership } from './membership.ts';
@@ -21,49 +22,9 @@ import type { PulledJob } from './pulled.ts';
 import { PulledLease } from './pulled.ts';
 import type { PullerOptions } from './puller-options.ts';
 import { pullerSettings } from './puller-options.ts';
+import type { Jobs, Pulled, Puller } from './puller-verbs.ts';
 import type { NodeSettings } from './options.ts';
 import { connectionOptions } from './options.ts';
-
-/** What became of jobs that were named: `stale` ones were lost before, and nothing of them was changed. */
-export interface Pulled {
-  readonly accepted: readonly string[];
-  readonly stale: readonly string[];
-}
-
-/** One job or several. */
-export type Jobs = PulledJob | readonly PulledJob[];
-
-/**
- * Jobs for code that is no handler, with Disque's verbs. A puller is a node like a worker: the same leases, tokens and
- * limits; it beats by itself from the first claim on. Its verbs repeat what meets a transient error, safely.
- */
-export interface Puller {
-  readonly node: string;
-  /** Jobs that it holds. */
-  readonly held: number;
-  /**
-   * Leases up to `max` jobs (default 1; a bundle that it takes whole counts as one), waiting up to `waitMs` (default 0) for the first.
-   * The first call registers the node.
-   * @throws {PgQueueError} `schema_version`, `node_id_in_use`
-   */
-  claim(wanted?: { readonly max?: number; readonly waitMs?: number }): Promise<readonly PulledJob[]>;
-  /** Done, with a result that JSON can hold. */
-  ack(jobs: Jobs, result?: unknown): Promise<Pulled>;
-  /** Failed: tried again after its own backoff, or after `delay`; dead when its tries are used up. `stale`: the lease was lost. */
-  nack(job: PulledJob, error: unknown, delay?: Duration): Promise<Exclude<Verdict, 'repeated'> | 'stale'>;
-  /** Still working: the leases end this long from now. */
-  extend(jobs: Jobs, by: Duration): Promise<Pulled>;
-  /** Gives them back unrun; nothing is counted. */
-  release(jobs: Jobs): Promise<Pulled>;
-  /** The first waiting jobs of a queue by priority and age, without taking them. */
-  peek(queue?: string, max?: number): Promise<readonly PeekedJob[]>;
-  /** How many jobs of a queue wait or run. */
-  length(queue?: string): Promise<number>;
-  /** All waiting jobs, page by page. */
-  scan(options?: ScanOptions): Promise<Page<WaitingJob>>;
-  /** Releases what it holds, and leaves. May be called again. */
-  close(): Promise<void>;
-}
 
 /** Opens no connection yet. @throws {PgQueueError} `configuration` */
 export function createPuller(options: PullerOptions): Puller {
@@ -156,9 +117,15 @@ class PullerNode implements Puller {
   async extend(jobs: Jobs, by: Duration): Promise<Pulled> {
     const ms = durationMs(by, 'extend');
     const wanted = list(jobs).map(({ id, token }) => ({ id, token, ms }));
-    const answer = await persistently(() => extend(this.#membership.database, wanted));
+    let sentAt = performance.now();
+    const answer = await persistently(() => {
+      sentAt = performance.now();
+      return extend(this.#membership.database, wanted);
+    });
     for (const lease of this.#of(list(jobs))) {
-      if (answer.get(lease.job.id)?.cancelled === true) lease.abort('cancelled');
+      const extended = answer.get(lease.job.id);
+      if (extended !== undefined) lease.extended(sentAt, ms);
+      if (extended?.cancelled === true) lease.abort('cancelled');
     }
     return this.#told(list(jobs), (id) => answer.has(id));
   }
@@ -198,24 +165,24 @@ class PullerNode implements Puller {
 
   async #claimOnce(max: number): Promise<readonly PulledJob[]> {
     for (const lease of this.#leases) {
-      if (lease.lost) this.#leases.delete(lease);
+      if (lease.lost) this.#forget(lease);
     }
     const used = unitsOf([...this.#leases].map(({ job }) => job)).length;
     const free = Math.min(max, this.#slots - used - this.#asked);
     if (free <= 0) return [];
-    const jobs = await this.#ask(free);
+    const { jobs, claimedAt } = await this.#ask(free);
     if (this.#closed !== undefined) throw closed(this.node); // leaving releases them
     this.#lowWater.saw({ last: jobs.at(-1)?.position, filled: unitsOf(jobs).length >= free });
-    const leases = jobs.map((job) => new PulledLease(job));
+    const leases = jobs.map((job) => new PulledLease(job, claimedAt));
     for (const lease of leases) this.#leases.add(lease);
     return leases.map(({ job }) => job);
   }
 
   /** Slots that are asked for are taken: claims may overlap. */
-  async #ask(free: number): Promise<readonly ClaimedJob[]> {
+  async #ask(free: number): Promise<Claimed> {
     this.#asked += free;
     try {
-      return (await this.#claims({ max: free, from: this.#lowWater.from(performance.now()) })).jobs;
+      return await this.#claims({ max: free, from: this.#lowWater.from(performance.now()) });
     } finally {
       this.#asked -= free;
     }
@@ -242,7 +209,7 @@ class PullerNode implements Puller {
     for (const lease of leases) lease.live = false;
     try {
       const answer = await persistently(work);
-      for (const lease of leases) this.#leases.delete(lease);
+      for (const lease of leases) this.#forget(lease);
       return answer;
     } catch (error) {
       for (const lease of leases) lease.live = true;
@@ -255,13 +222,18 @@ class PullerNode implements Puller {
     const stale = jobs.filter(({ id }) => !isAccepted(id));
     for (const lease of this.#of(stale)) {
       lease.abort('lease_lost');
-      this.#leases.delete(lease);
+      this.#forget(lease);
     }
     if (jobs.some(({ bundle }) => bundle !== null)) this.#lowWater.drop(); // the next of it is free
     return {
       accepted: jobs.filter(({ id }) => isAccepted(id)).map(({ id }) => id),
       stale: stale.map(({ id }) => id),
     };
+  }
+
+  #forget(lease: PulledLease): void {
+    lease.forget();
+    this.#leases.delete(lease);
   }
 
   #of(jobs: readonly PulledJob[]): readonly PulledLease[] {

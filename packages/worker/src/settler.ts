@@ -2,7 +2,8 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { Observer } from '@pgqueue/core';
 import { errorData, retryPauseMs } from '@pgqueue/core';
 import type { Lease, Settlement, Target, Verdict } from '@pgqueue/postgres';
-import { isTransient, release, settle } from '@pgqueue/postgres';
+import { isTransient, settle } from '@pgqueue/postgres';
+import { createReleaser } from './releaser.ts';
 
 /**
  * `stale`: the lease had been lost, and nothing was changed. `failed`: it could not be settled, and its lease will run out or
@@ -10,14 +11,17 @@ import { isTransient, release, settle } from '@pgqueue/postgres';
  */
 export type Settled = Verdict | 'stale' | 'failed';
 
-/** Settles attempts, many with one statement: whatever gathers while one is under way goes with the next. */
+/**
+ * Settles attempts, many with one statement: whatever gathers while one is under way goes with the next. While the database can't be
+ * reached they wait, in memory.
+ */
 export interface Settler {
   /** Those that are given together, the jobs of a bundle, go in one statement. */
   readonly settle: (together: readonly Ended[]) => void;
-  /** Gives leases back unrun. Where that fails they wait for the node to leave, or for their end. */
+  /** Gives leases back unrun; what can't be said waits as settlements do. */
   readonly release: (leases: readonly Lease[]) => void;
-  /** Settlements that wait or are under way; the claimer takes no more jobs while there are many. */
-  readonly pending: () => number;
+  /** So much waits that no more jobs should be claimed: 2,000 settlements, or results of 16 MiB. */
+  readonly full: () => boolean;
   /** Resolves when nothing is pending. */
   readonly idle: () => Promise<void>;
   /** Gives up what can't be sent: for a stop at its deadline. */
@@ -37,20 +41,29 @@ export interface SettlerOptions {
   readonly onAccepted: () => void;
 }
 
-/** Settlements in one statement. */
+/** In one statement. */
 const batchMax = 1_000;
+const batchBytesMax = 4 * 1_048_576;
+/** What may wait before the node claims no more. Handlers that run at that time add theirs. */
+const pendingMax = 2_000;
+const bytesMax = 16 * 1_048_576;
 
 export function createSettler({ database, observe, onAccepted }: SettlerOptions): Settler {
   const abandoned = new AbortController();
+  const backlog = createBacklog(observe);
   let waiting: (readonly Ended[])[] = [];
-  let pending = 0;
   let running = false;
-  let releasing = 0;
   let whenIdle: (() => void)[] = [];
-  const sender = createSender(database, observe, abandoned.signal);
+  const sender = createSender({ database, observe, abandoned: abandoned.signal, onFailed: backlog.failing });
+  const releaser = createReleaser({
+    database,
+    observe,
+    abandoned: abandoned.signal,
+    onIdle: () => checkIdle(),
+  });
 
   const checkIdle = (): void => {
-    if (running || releasing > 0) return;
+    if (running || releaser.busy()) return;
     for (const resolve of whenIdle) resolve();
     whenIdle = [];
   };
@@ -62,7 +75,7 @@ export function createSettler({ database, observe, onAccepted }: SettlerOptions)
       const { batch, rest } = nextBatch(waiting);
       waiting = rest;
       await sender(batch);
-      pending -= batch.length;
+      backlog.remove(batch);
       onAccepted();
     }
     running = false;
@@ -73,23 +86,61 @@ export function createSettler({ database, observe, onAccepted }: SettlerOptions)
     settle: (together) => {
       if (together.length === 0) return;
       waiting.push(together);
-      pending += together.length;
+      backlog.add(together);
       if (!running) void run();
     },
-    release: (leases) => {
-      if (leases.length === 0) return;
-      releasing += 1;
-      void release(database, leases)
-        .catch((error: unknown) => observe({ type: 'database.error', during: 'release', error }))
-        .finally(() => {
-          releasing -= 1;
-          checkIdle();
-        });
-    },
-    pending: () => pending,
+    release: releaser.release,
+    full: backlog.full,
     idle: () =>
-      running || releasing > 0 ? new Promise((resolve) => void whenIdle.push(resolve)) : Promise.resolve(),
+      running || releaser.busy() ? new Promise((resolve) => void whenIdle.push(resolve)) : Promise.resolve(),
     abandon: () => abandoned.abort(),
+  };
+}
+
+function bytesOf({ settlement: { data } }: Ended): number {
+  return data === null ? 0 : Buffer.byteLength(data);
+}
+
+/** How much waits to be settled, and whether that is too much. */
+interface Backlog {
+  readonly add: (ended: readonly Ended[]) => void;
+  readonly remove: (ended: readonly Ended[]) => void;
+  /** The database did not take some. */
+  readonly failing: () => void;
+  readonly full: () => boolean;
+}
+
+/** Says that it is full only where the database fails: a busy node passes the mark often, for milliseconds. */
+function createBacklog(observe: Observer): Backlog {
+  let pending = 0;
+  let bytes = 0;
+  let told = false;
+  let failing = false;
+  const full = (): boolean => pending > pendingMax || bytes > bytesMax;
+  const tell = (): void => {
+    if (!failing || told || !full()) return;
+    told = true;
+    observe({ type: 'settler.full', pending, bytes });
+  };
+  return {
+    add: (ended) => {
+      pending += ended.length;
+      for (const one of ended) bytes += bytesOf(one);
+      tell();
+    },
+    remove: (ended) => {
+      pending -= ended.length;
+      for (const one of ended) bytes -= bytesOf(one);
+      failing = false;
+      if (!told || full()) return;
+      told = false;
+      observe({ type: 'settler.drained', pending, bytes });
+    },
+    failing: () => {
+      failing = true;
+      tell();
+    },
+    full,
   };
 }
 
@@ -100,8 +151,10 @@ function nextBatch(waiting: (readonly Ended[])[]): {
 } {
   const ids = new Set<string>();
   const batch: Ended[] = [];
+  let bytes = 0;
   for (const [index, together] of waiting.entries()) {
-    const full = batch.length > 0 && batch.length + together.length > batchMax;
+    for (const ended of together) bytes += bytesOf(ended);
+    const full = batch.length > 0 && (batch.length + together.length > batchMax || bytes > batchBytesMax);
     if (full || together.some(({ settlement }) => ids.has(settlement.id))) {
       return { batch, rest: waiting.slice(index) };
     }
@@ -115,8 +168,15 @@ function nextBatch(waiting: (readonly Ended[])[]): {
 
 type Send = (batch: readonly Ended[]) => Promise<void>;
 
+interface SenderParts {
+  readonly database: Target;
+  readonly observe: Observer;
+  readonly abandoned: AbortSignal;
+  readonly onFailed: () => void;
+}
+
 /** Sends a batch until the database has answered; never throws. */
-function createSender(database: Target, observe: Observer, abandoned: AbortSignal): Send {
+function createSender({ database, observe, abandoned, onFailed }: SenderParts): Send {
   const send: Send = async (batch) => {
     let repeat = false;
     for (let failures = 1; ; failures += 1) {
@@ -136,6 +196,7 @@ function createSender(database: Target, observe: Observer, abandoned: AbortSigna
         repeat = true; // its reply may have been lost on the way back
         const retryMs = retryPauseMs(failures);
         observe({ type: 'database.error', during: 'settle', error, retryMs });
+        onFailed();
         await delay(retryMs, undefined, { signal: abandoned }).catch(() => {});
         if (!abandoned.aborted) continue;
         for (const { onSettled } of batch) onSettled('failed');

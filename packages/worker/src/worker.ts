@@ -46,8 +46,6 @@ export interface Worker {
 }
 
 const closeMs = 3_000;
-/** The claimer waits while so many ends of attempts are not told yet: the database is slow, or away. */
-const unsettledMax = 2_000;
 /** Hints to the scheduler that slots are free: one at most in so long. */
 const hintsMs = 2;
 
@@ -170,7 +168,7 @@ class WorkerNode implements Worker {
   #freeSlots(): number {
     const { incarnation, draining, fenced } = this.#membership;
     if (draining.aborted || incarnation() === undefined || fenced()) return 0;
-    if (this.#settler.pending() > unsettledMax) return 0;
+    if (this.#settler.full()) return 0;
     return this.#settings.slots - this.running;
   }
 
