@@ -63,9 +63,9 @@ export function json(text: string): unknown {
   try {
     return JSON.parse(text) as unknown;
   } catch (error) {
-    throw new InvalidArgumentError(
-      `It must be JSON (${error instanceof Error ? error.message : String(error)}).`,
-    );
+    // the rest of the message quotes what was given
+    const where = /\(line \d+ column \d+\)/.exec(String(error))?.[0];
+    throw new InvalidArgumentError(`It must be JSON${where === undefined ? '' : ` ${where}`}.`);
   }
 }
 

@@ -18,13 +18,14 @@ import { addWorker } from './commands/worker.ts';
 import { readEnv } from './env.ts';
 import type { ExitCode } from './errors.ts';
 import { failureOf } from './errors.ts';
+import { plainJson, printable } from './output/format.ts';
 import { redactor } from './output/redact.ts';
 import type { Redact } from './output/redact.ts';
 import type { GlobalOptions } from './settings.ts';
 
 /** Runs one command line (without `node` and the script). Resolves to the exit code; writes to stdout and stderr. */
 export async function runCli(args: readonly string[]): Promise<ExitCode> {
-  const redact = redactor(urlIn(args) ?? readEnv().databaseUrl);
+  const redact = redactorFor(args);
   const program = buildProgram(redact);
   try {
     await program.parseAsync([...args], { from: 'user' });
@@ -33,14 +34,20 @@ export async function runCli(args: readonly string[]): Promise<ExitCode> {
     const { exit, code, message } = failureOf(error);
     if (message !== undefined) {
       const isJson = program.opts<GlobalOptions>().json === true;
-      const text = isJson ? JSON.stringify({ error: { code, message } }) : `pgqueue: ${message}`;
+      const json = (): string => plainJson(JSON.stringify({ error: { code, message } }));
+      const text = isJson ? json() : printable(`pgqueue: ${message}`);
       process.stderr.write(`${redact(text)}\n`);
     }
     return exit;
   }
 }
 
-function buildProgram(redact: Redact): Command {
+/** Knows the connection string that this command line, or the environment, names. */
+export function redactorFor(args: readonly string[]): Redact {
+  return redactor(urlIn(args) ?? readEnv().databaseUrl);
+}
+
+export function buildProgram(redact: Redact): Command {
   const program = new Command('pgqueue')
     .description(
       'A Postgres job queue in two tiers: fair, exact about limits, and able to say why a job is not running.',
@@ -54,7 +61,7 @@ function buildProgram(redact: Redact): Command {
     .configureHelp({ showGlobalOptions: true })
     .configureOutput({
       writeOut: (text) => void process.stdout.write(text),
-      writeErr: (text) => void process.stderr.write(redact(text)),
+      writeErr: (text) => void process.stderr.write(printable(redact(withoutValues(text)))),
     })
     .exitOverride();
   for (const add of [addDev, addMigrate, addDoctor, addStatus, addScheduler, addWorker]) add(program);
@@ -66,6 +73,13 @@ function buildProgram(redact: Redact): Command {
     ['migrate && pgqueue status', 'a first installation'],
   ]);
   return program;
+}
+
+/** A payload that was mistyped is one still: what is said of it does not repeat it. */
+function withoutValues(text: string): string {
+  return text
+    .replace(/(option '[^']*<json>') argument '[^]*' is invalid/, '$1 is invalid')
+    .replace(/(unknown option '--[\w-]+)=[^]*'/, "$1'");
 }
 
 /** The connection string given on the command line, before anything is parsed: also a wrong usage must not show it. */

@@ -25,16 +25,35 @@ export function brief(text: string, max = 60): string {
   return line.length <= max ? line : `${line.slice(0, max - 1)}…`;
 }
 
-/** What came from a job must not steer the reader's terminal. */
+/** What came from a job must not steer the reader's terminal, nor turn the direction of what follows. */
 export function printable(text: string): string {
-  // oxlint-disable-next-line no-control-regex -- control characters are what this is about
-  return text.replaceAll(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/g, escaped);
+  return text.replaceAll(
+    // oxlint-disable-next-line no-control-regex -- control characters are what this is about
+    /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g,
+    escaped,
+  );
 }
 
 /** The same, of a text that must stay on its line: a name in a row of a table. */
 export function oneLine(text: string): string {
   // oxlint-disable-next-line no-control-regex -- control characters are what this is about
-  return text.replaceAll(/[\u0000-\u001f\u007f-\u009f\u2028\u2029]/g, escaped);
+  return text.replaceAll(/[\u0000-\u001f\u007f-\u009f\u200e\u200f\u2028-\u202e\u2066-\u2069]/g, escaped);
+}
+
+/** The same, but for the colours of a table that is drawn. */
+export function printableWithColors(text: string): string {
+  // oxlint-disable-next-line no-control-regex -- how a colour is said
+  const parts = text.split(/(\u001b\[[0-9;]*m)/);
+  return parts.map((part, index) => (index % 2 === 1 ? part : printable(part))).join('');
+}
+
+/** JSON has escapes of its own, and of these characters it does not need to use them. */
+export function plainJson(text: string): string {
+  return text.replaceAll(
+    // oxlint-disable-next-line no-control-regex -- control characters are what this is about
+    /[\u007f-\u009f\u200e\u200f\u2028-\u202e\u2066-\u2069]/g,
+    (control) => `\\u${(control.codePointAt(0) ?? 0).toString(16).padStart(4, '0')}`,
+  );
 }
 
 const shortEscapes: Readonly<Record<string, string>> = { '\n': '\\n', '\r': '\\r', '\t': '\\t' };

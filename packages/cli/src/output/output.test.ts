@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { age, brief, oneLine, percent, plural, printable } from './format.ts';
+import { age, brief, oneLine, percent, plainJson, plural, printable, printableWithColors } from './format.ts';
 import { createOutput } from './output.ts';
 import { redactor } from './redact.ts';
 import { facts, table } from './table.ts';
@@ -76,4 +76,21 @@ test('progress is shown on a terminal only, and wiped before anything else is sa
   };
   expect(said(true)).toBe('\r\u001b[K1 of 2\r\u001b[Kdone\nagain\n');
   expect(said(false)).toBe('done\nagain\n');
+});
+
+test('what turns the direction of a text is shown, not done', () => {
+  expect(printable('a\u202etxt.exe\u2066')).toBe('a\\u202etxt.exe\\u2066');
+  expect(oneLine('a\u200fb')).toBe('a\\u200fb');
+});
+
+test('of a drawn table the colours stay, and nothing else that steers', () => {
+  const bold = '\u001b[1mid\u001b[22m';
+  expect(printableWithColors(`${bold} a\u001b[2Jb\u001b]0;x\u0007`)).toBe(`${bold} a\\x1b[2Jb\\x1b]0;x\\x07`);
+});
+
+test('JSON without control characters is the same JSON', () => {
+  const value = { 'a\u009b': 'b\u202ec\u2028\u007f', d: ['\u001b', '\n'] };
+  const text = plainJson(JSON.stringify(value));
+  expect(text).not.toMatch(/[^\u0020-\u007e]/);
+  expect(JSON.parse(text)).toEqual(value);
 });

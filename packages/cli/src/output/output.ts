@@ -1,8 +1,9 @@
+import { plainJson, printable, printableWithColors } from './format.ts';
 import { table } from './table.ts';
 import type { Cell } from './table.ts';
 import type { Redact } from './redact.ts';
 
-/** Where a command says things. Everything passes through the redaction. */
+/** Where a command says things. Everything passes through the redaction, and holds no control characters of a job's. */
 export interface Output {
   readonly json: boolean;
   /** The answer of the command: one JSON document, or a text for people. */
@@ -29,6 +30,10 @@ export function createOutput(options: {
 }): Output {
   const { json, redact, lines, streams } = options;
   const { stdout, stderr } = streams;
+  const human = (text: string): string =>
+    redact(lines && stdout.isTTY ? printableWithColors(text) : printable(text));
+  const machine = (value: unknown, indent?: number): string =>
+    redact(plainJson(JSON.stringify(value, null, indent)));
   let open = false;
   const endProgress = (): void => {
     if (open) stderr.write('\r\u001b[K');
@@ -38,20 +43,20 @@ export function createOutput(options: {
     json,
     answer: (value, text) => {
       endProgress();
-      stdout.write(`${redact(json ? JSON.stringify(value, null, 2) : text())}\n`);
+      stdout.write(`${json ? machine(value, 2) : human(text())}\n`);
     },
     line: (value, text) => {
       endProgress();
-      stdout.write(`${redact(json ? JSON.stringify(value) : text())}\n`);
+      stdout.write(`${json ? machine(value) : human(text())}\n`);
     },
     note: (text) => {
       endProgress();
-      stderr.write(`${redact(text)}\n`);
+      stderr.write(`${redact(printable(text))}\n`);
     },
     progress: (text) => {
       if (!stderr.isTTY) return;
       open = true;
-      stderr.write(`\r\u001b[K${redact(text)}`);
+      stderr.write(`\r\u001b[K${redact(printable(text))}`);
     },
     table: (heads, rows) => table(heads, rows, { lines: lines && stdout.isTTY }),
   };

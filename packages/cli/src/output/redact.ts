@@ -11,7 +11,9 @@ export function redactor(connectionString?: string): Redact {
     let clean = text
       .replaceAll(/(\bpostgres(?:ql)?:\/\/[^\s:/@'"]*):[^\s'"]*@/gi, '$1:***@')
       .replaceAll(/\b(password|sslpassword)=[^\s&'"]+/gi, '$1=***');
-    for (const secret of secrets) clean = clean.replaceAll(secret, '***');
+    for (const secret of secrets) {
+      clean = clean.replaceAll(secret, '***').replaceAll(JSON.stringify(secret).slice(1, -1), '***');
+    }
     return clean;
   };
 }

@@ -1,0 +1,56 @@
+// Tasks for `pgqueue worker --tasks`: whatever they do with a payload that holds a secret, no log may show it.
+import { defineTask, giveUp, implement } from '@pgqueue/core';
+import * as v from 'valibot';
+
+const payload = v.looseObject({ secret: v.string() });
+
+export const returns = implement(defineTask({ name: 'returns', payload }), ({ secret }) => ({ secret }));
+
+export const fails = implement(defineTask({ name: 'fails', payload }), ({ secret }) => {
+  throw Object.assign(new Error('it failed', { cause: new Error(secret) }), {
+    detail: secret,
+    payload: secret,
+  });
+});
+
+export const givesUp = implement(defineTask({ name: 'gives-up', payload }), ({ secret }) =>
+  giveUp(Object.assign(new TypeError('no use'), { secret })),
+);
+
+/** valibot quotes what it refuses. */
+export const strict = implement(
+  defineTask({ name: 'strict', payload: v.object({ secret: v.number() }) }),
+  () => 'never',
+);
+
+/** PostgreSQL quotes it in the message, and the whole row in the detail. */
+const statements = [
+  'select $1::text::integer',
+  `with row (a, b) as (values (1, $1::text)) insert into pgqueue.queue (task, payload, max_tries)
+   select 'x', jsonb_build_object('secret', b), 0 from row`,
+];
+export const asks = statements.map((text, index) =>
+  implement(defineTask({ name: `asks-${index}`, payload }), async ({ secret }, { transaction }) =>
+    transaction(async (client) => client.query(text, [secret])),
+  ),
+);
+
+export const logs = implement(
+  defineTask({ name: 'logs', payload }),
+  async ({ secret }, { log, transaction }) => {
+    for (const text of statements) {
+      await transaction(async (client) => client.query(text, [secret])).catch((err: unknown) =>
+        log.warn({ err }, 'a statement failed'),
+      );
+    }
+  },
+);
+
+/** Nobody waits for what it asks, so that its failure ends the process. */
+export const forgets = implement(
+  defineTask({ name: 'forgets', payload }),
+  async ({ secret }, { transaction }) => {
+    void transaction(async (client) => client.query(statements[1] ?? '', [secret]));
+    await new Promise(() => {});
+  },
+);
