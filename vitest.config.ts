@@ -44,7 +44,7 @@ export default defineConfig({
         test: {
           ...common,
           name: 'repo',
-          include: ['tidy', 'types', 'proofs', 'security', 'chaos'].map(
+          include: ['tidy', 'types', 'proofs', 'security', 'chaos', 'formal'].map(
             (folder) => `test/${folder}/**/*.test.ts`,
           ),
           testTimeout: 60_000,

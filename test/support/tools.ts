@@ -12,6 +12,8 @@ const probes = {
   etcd: ['etcd', '--version'],
   faketime: ['sh', '-c', 'ls /usr/lib/*/faketime/libfaketime.so.1'],
   git: ['git', '--version'],
+  // makes a program of its model, which gcc compiles
+  spin: ['sh', '-c', 'spin -V && gcc --version'],
 } as const;
 
 /** A program of the system that some tests use, beside Node and PostgreSQL. */
