@@ -8,7 +8,7 @@ import { compareText, poolOf } from '../snapshot.ts';
 import type { FairShareState, Unsure } from './fair-share-state.ts';
 import { afterWrite, noState, restoreState, withCharges } from './fair-share-state.ts';
 import type { Estimates } from './runtimes.ts';
-import { estimates, inOrder, learn } from './runtimes.ts';
+import { estimates, inOrder, learn, nameIn } from './runtimes.ts';
 import type { OpenLevel, ShareRules } from './share.ts';
 import type { ShareLevel } from './share-levels.ts';
 import { burstGates, openLevel, pathName, shareName } from './share-levels.ts';
@@ -85,7 +85,14 @@ export function fairShare(options: FairShareOptions = {}): Order<FairShareState>
   const { halfLifeMs = null, idleCredit = 0 } = options;
   const unit = typeof charge === 'object' ? 'cost' : charge;
   const initial = noState({ unit, levels: levels.length });
-  const settings: Settings = { name, levels, charge, halfLifeMs, idleCredit };
+  const settings: Settings = {
+    name,
+    levels,
+    charge,
+    halfLifeMs,
+    idleCredit,
+    runtimeOf: createRuntimeOf(levels),
+  };
   const order: Order<FairShareState> = {
     name,
     initial,
@@ -99,7 +106,10 @@ export function fairShare(options: FairShareOptions = {}): Order<FairShareState>
   return levels === queuesAndKeys && unit !== 'cost' ? ownPart(order) : order;
 }
 
-type Settings = Required<FairShareOptions>;
+interface Settings extends Required<FairShareOptions> {
+  /** What the mean runtime of a job's task in its share is called. */
+  readonly runtimeOf: (job: JobFacts) => string;
+}
 
 /** One plan's fair share. */
 interface Opened {
@@ -162,6 +172,19 @@ function openFairShare(
   };
 }
 
+/** Each plan asks it of all that is in flight: it is made once. */
+function createRuntimeOf(levels: readonly ShareLevel[]): (job: JobFacts) => string {
+  const names = new WeakMap<JobFacts, string>();
+  return (job) => {
+    const known = names.get(job);
+    if (known !== undefined) return known;
+    const share = pathName(levels.map((level) => shareName(level, job)));
+    const name = nameIn(share, job);
+    names.set(job, name);
+    return name;
+  };
+}
+
 /** Lanes of one queue mostly stand side by side: the pool of the last one is remembered. */
 function createPoolFor(snapshot: Snapshot): (lane: Lane) => string {
   let [queue, pool]: [string | undefined, string] = [undefined, ''];
@@ -186,9 +209,8 @@ function settle(settings: Settings, snapshot: Snapshot, before: FairShareState):
   const { levels, charge, halfLifeMs } = settings;
   const decay = { nowMs: snapshot.nowMs, halfLifeMs };
   const open = levels.map((level) => openLevel(level, snapshot));
-  const nameOf = (job: JobFacts): string => pathName(levels.map((level) => shareName(level, job)));
   const settled = inOrder(snapshot.settled);
-  const runtimes = charge === 'time' ? learn(before.runtimes, settled, nameOf) : before.runtimes;
+  const runtimes = charge === 'time' ? learn(before.runtimes, settled, settings.runtimeOf) : before.runtimes;
   const opened = { settings, snapshot, before, runtimes, levels: open, known: estimates(runtimes), decay };
   const charges = settled.flatMap((settlement) => {
     const cost = settledCost(charge, settlement);
@@ -207,10 +229,10 @@ function settledCost(charge: Settings['charge'], { outcome, busyMs, job }: Settl
   return charge === 'jobs' ? -1 : -checkCost(charge.cost(job), job);
 }
 
-function costOf({ settings: { charge }, known, levels }: Opened, job: JobFacts): number {
+function costOf({ settings: { charge, runtimeOf }, known }: Opened, job: JobFacts): number {
   if (charge === 'jobs') return 1;
   if (charge !== 'time') return checkCost(charge.cost(job), job);
-  return Math.max(1, Math.ceil(known.of(job, pathName(levels.map((level) => level.of(job))))));
+  return Math.max(1, Math.ceil(known.of(job, runtimeOf(job))));
 }
 
 function checkCost(cost: number, { id }: JobFacts): number {

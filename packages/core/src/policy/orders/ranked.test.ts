@@ -5,7 +5,7 @@ import { policy } from '../compose.ts';
 import { byScore } from './by-score.ts';
 import { createHeap } from './heap.ts';
 import { fifo, turns } from './ranked.ts';
-import { inOrder, learn, noRuntimes } from './runtimes.ts';
+import { inOrder, learn, nameIn, noRuntimes } from './runtimes.ts';
 
 const jobs = ['a', 'a', 'b', 'a', 'b'].map((key, seq) =>
   aJob({ seq, key, attributes: { score: [3, 9, 4, 1, 8][seq] ?? 0 } }),
@@ -84,15 +84,15 @@ test('runtimes: the mean moves towards what was measured; what never ran, or cra
   expect(inOrder([settle(5), settle(3)]).map(({ busyMs }) => busyMs)).toEqual([3, 5]);
 });
 
-test('runtimes by share are kept for those that changed last', () => {
+test('where there is no more room for runtimes by share, those that were met first go', () => {
   const settled = Array.from({ length: 2_500 }, (_, n) => ({
     job: aJob({ seq: n, key: `key${n}` }),
     outcome: 'done' as const,
     busyMs: n + 1,
     endedMs: nowMs,
   }));
-  const { names, ms } = learn(noRuntimes, settled, ({ key }) => key).shares;
-  expect([names.length, names[0], ms.at(-1)]).toEqual([2_000, '1:tkey500', 2_500]);
+  const { names, ms } = learn(noRuntimes, settled, (job) => nameIn(job.key, job)).shares;
+  expect([names.length, names[0], ms.at(-1)]).toEqual([1_500, '1:tkey1000', 2_500]);
 });
 
 test('without jobs there is nothing to choose', () => {

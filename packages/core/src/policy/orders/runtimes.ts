@@ -1,7 +1,8 @@
 import { compareText } from '../snapshot.ts';
+import { columnsOf } from './shares.ts';
 import type { AttemptEnd, JobFacts, Settlement } from '../snapshot.ts';
 
-/** Mean runtimes in milliseconds, in columns, those that changed last at the end. Plain JSON. */
+/** Mean runtimes in milliseconds, in columns, those that were met first at the front: where there is no more room, they go. Plain JSON. */
 export type Runtimes = {
   readonly tasks: Means;
   /** By task and share, as far as there is room. */
@@ -29,43 +30,48 @@ export function inOrder(settled: readonly Settlement[]): readonly Settlement[] {
   );
 }
 
-/** Exponentially weighted means with the true runtimes taken in; `settled` as {@link inOrder} gives it. */
+/** Exponentially weighted means with the true runtimes taken in, by task and by `nameOf`; `settled` as {@link inOrder} gives it. */
 export function learn(
   before: Runtimes,
   settled: readonly Settlement[],
-  shareOf?: (job: JobFacts) => string,
+  nameOf?: (job: JobFacts) => string,
 ): Runtimes {
   const told = settled.filter(({ outcome, busyMs }) => busyMs > 0 && telling.has(outcome));
   if (told.length === 0) return before;
   const tasks = take(before.tasks, told, { nameOf: ({ task }) => task, most: tasksMax });
-  if (shareOf === undefined) return { ...before, tasks };
-  const nameOf = (job: JobFacts): string => nameIn(shareOf(job), job);
+  if (nameOf === undefined) return { ...before, tasks };
   return { tasks, shares: take(before.shares, told, { nameOf, most: sharesMax }) };
 }
 
-function nameIn(share: string, { task }: Pick<JobFacts, 'task'>): string {
+/** What the mean of a task in a share is called. */
+export function nameIn(share: string, { task }: Pick<JobFacts, 'task'>): string {
   return `${task.length}:${task}${share}`;
 }
 
 function take(
-  { names, ms }: Means,
+  before: Means,
   settled: readonly Settlement[],
   { nameOf, most }: { readonly nameOf: (job: JobFacts) => string; readonly most: number },
 ): Means {
-  const means = new Map(names.map((name, index) => [name, ms[index] ?? 0]));
+  const columns = columnsOf(before.names);
+  const ms = [...before.ms];
+  const added = new Map<string, number>();
   for (const { job, busyMs } of settled) {
     const name = nameOf(job);
-    const mean = means.get(name);
-    means.delete(name);
-    means.set(name, mean === undefined ? busyMs : mean + weight * (busyMs - mean));
+    const column = columns.get(name) ?? added.get(name);
+    if (column === undefined) added.set(name, ms.push(busyMs) - 1);
+    else ms[column] = (ms[column] ?? 0) + weight * (busyMs - (ms[column] ?? 0));
   }
-  const kept = [...means].slice(-most);
-  return { names: kept.map(([name]) => name), ms: kept.map(([, mean]) => mean) };
+  // as long as none is new, the names stay the same object: what is made of them can be kept
+  const names = added.size === 0 ? before.names : [...before.names, ...added.keys()];
+  if (names.length <= most) return { names, ms };
+  const gone = names.length - (most - (most >> 2));
+  return { names: names.slice(gone), ms: ms.slice(gone) };
 }
 
-/** How long a job will run, by what was measured: of its task in its share, else of its task, else of all tasks. */
+/** How long a job will run, by what was measured: of its task in its share (see {@link nameIn}), else of its task, else of all tasks. */
 export interface Estimates {
-  readonly of: (job: Pick<JobFacts, 'task'>, share: string) => number;
+  readonly of: (job: Pick<JobFacts, 'task'>, name: string) => number;
   /** Of the task; undefined where nothing of it has ended yet. */
   readonly ofTask: (task: string) => number | undefined;
   /** Of a job of which nothing is known. */
@@ -73,19 +79,20 @@ export interface Estimates {
 }
 
 export function estimates({ tasks, shares }: Runtimes): Estimates {
-  const byTask = asMap(tasks);
-  const byShare = asMap(shares);
+  const byTask = meanOf(tasks);
+  const byShare = meanOf(shares);
   const otherwise =
     tasks.ms.length === 0 ? unknownMs : tasks.ms.reduce((sum, ms) => sum + ms, 0) / tasks.ms.length;
   return {
-    of: (job, share) => byShare.get(nameIn(share, job)) ?? byTask.get(job.task) ?? otherwise,
-    ofTask: (task) => byTask.get(task),
+    of: (job, name) => byShare(name) ?? byTask(job.task) ?? otherwise,
+    ofTask: byTask,
     typical: otherwise,
   };
 }
 
-function asMap({ names, ms }: Means): ReadonlyMap<string, number> {
-  return new Map(names.map((name, index) => [name, ms[index] ?? 0]));
+function meanOf({ names, ms }: Means): (name: string) => number | undefined {
+  const columns = columnsOf(names);
+  return (name) => ms[columns.get(name) ?? -1];
 }
 
 /** Of what was saved, what can be used: an older release, or a hand, may have written it. */
