@@ -1,7 +1,7 @@
 import { openDatabase } from '@pgqueue/postgres';
 import type { Database } from '@pgqueue/postgres';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { cliOf } from '../support/cli.ts';
+import { cliOf, parseCli } from '../support/cli.ts';
 import type { TestDatabase } from '../support/database.ts';
 import { createTestDatabase } from '../support/database.ts';
 import { seedOf } from '../support/seed.ts';
@@ -141,7 +141,10 @@ describe('looking', () => {
       pgqueue('dead', 'redrive', id),
     ]);
     expect(results.map(({ code }) => code)).toEqual([1, 1, 1, 1, 1, 1]);
-    expect(results[0]?.stderr).toContain(`there is no job ${id}`);
+    for (const result of results.slice(0, 2))
+      expect(result.stderr).toMatch(new RegExp(`^pgqueue: there is no job ${id}: `));
+    const shown = await parseCli(['jobs', 'show', id, '--json', '--database-url', own.url]);
+    expect(JSON.parse(shown.stderr)).toMatchObject({ error: { code: 'not_found' } });
     expect(results[2]?.stderr).toContain('there is no node "nobody"');
     expect(results[3]?.stderr).toContain('there is no schedule "never"');
     expect(results[4]?.stdout).toMatch(`${id}  missing: there is no such job`);

@@ -1,6 +1,9 @@
+import { execFile } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
 import { createOperator, openDatabase } from '@pgqueue/postgres';
 import type { Database, Operator, RecordedJob } from '@pgqueue/postgres';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
@@ -56,6 +59,18 @@ const jobs = Array.from({ length: 40 }, (_, at) => ({
   durationMs: 50,
   key: at < 30 ? 'big' : 'small',
 }));
+
+test('from a clone, paths are those of the folder in which the package manager was called', async () => {
+  file('here.json', JSON.stringify(jobs));
+  const root = fileURLToPath(new URL('../..', import.meta.url));
+  const script = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')).scripts['pgqueue:run'];
+  const { stdout } = await promisify(execFile)(
+    'sh',
+    ['-c', `exec ${script} "$@"`, 'sh', 'simulate', '--workload', 'here.json'],
+    { cwd: root, env: { ...process.env, INIT_CWD: folder } },
+  );
+  expect(stdout).toMatch(/^40 jobs of here\.json\n/);
+});
 
 describe('the recorded past', () => {
   test('comes page by page, in the order in which jobs finished, each once', async () => {

@@ -83,6 +83,13 @@ describe('wrong usage is 2', () => {
     [['schedules', 'set', 'x', '--task', 'y', '--cron', 'at noon'], /cron/],
     [['schedules', 'set', 'x', '--task', 'y', '--cron', '0 0 31 2 *'], /"0 0 31 2 \*".* it would never come/],
     [['schedules', 'set', 'x', '--task', 'y', '--cron', '0 0 0 1 1 * 2020'], /no such time from now on/],
+    [
+      ['schedules', 'set', 'x', '--task', 'y', '--cron', '* * * * *', '--timezone', 'Moon/Sea'],
+      /an IANA name/,
+    ],
+    [['scheduler', '--lease', '1ms'], /It must be from 100ms to 10m/],
+    [['queues', 'pause', ''], /1 to 100 characters/],
+    [['queues', 'set', 'q'.repeat(101), '--weight', '2'], /1 to 100 characters/],
     [['enqueue', 'hello', '--run-after', '2030-02-31T00:00:00Z'], /a time with its zone/],
   ])('%j', async (args, message) => {
     expect(await parseCli(args)).toMatchObject({

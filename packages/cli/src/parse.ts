@@ -1,4 +1,5 @@
-import { isUuid, parseDuration } from '@pgqueue/core';
+import type { Duration } from '@pgqueue/core';
+import { durationMs, isUuid, parseDuration } from '@pgqueue/core';
 import { InvalidArgumentError } from 'commander';
 
 /** Parsers of arguments and options: what they refuse is wrong usage. */
@@ -30,6 +31,22 @@ export function duration(text: string): number {
   const ms = durationOf(text);
   if (ms !== undefined) return ms;
   throw new InvalidArgumentError('It must be a duration, such as 500ms, 30s, 5m, 2h or 7d.');
+}
+
+/** Milliseconds, from a shortest to a longest. */
+export function durationWithin(shortest: Duration, longest: Duration): (text: string) => number {
+  const [min, max] = [durationMs(shortest, 'shortest'), durationMs(longest, 'longest')];
+  return (text) => {
+    const ms = duration(text);
+    if (ms >= min && ms <= max) return ms;
+    throw new InvalidArgumentError(`It must be from ${shortest} to ${longest}.`);
+  };
+}
+
+/** The name of a queue to change. */
+export function queueName(text: string): string {
+  if (text.length >= 1 && text.length <= 100) return text;
+  throw new InvalidArgumentError('It must have 1 to 100 characters.');
 }
 
 export type Moment =

@@ -36,7 +36,9 @@ function urlProblems(url: string | undefined, from: string): readonly string[] {
   if (url === undefined || url === '')
     return ['no database is named: give --database-url, or set PGQUEUE_DATABASE_URL'];
   if (/^postgres(?:ql)?:\/\//.test(url) && URL.canParse(url)) return [];
-  return [`${from} is no connection string: it looks like postgres://user:password@host:5432/database`];
+  return [
+    `${from} is no connection string: it looks like postgres://USER@HOST:5432/DATABASE, with :PASSWORD behind USER where there is one`,
+  ];
 }
 
 function schemaProblems(schema: string): readonly string[] {

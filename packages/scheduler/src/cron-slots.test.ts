@@ -70,6 +70,12 @@ test('what is wrong with a schedule is said', () => {
   }
 });
 
+test('a time zone that is none is named before the expression is looked at', () => {
+  expect(scheduleProblems('* * * * *', 'Moon/Sea')).toEqual([
+    'cron "* * * * *" in time zone "Moon/Sea": the time zone must be an IANA name, such as "Europe/Berlin" or "UTC"',
+  ]);
+});
+
 test('an expression that never comes is a problem; one whose time has passed is from then on', () => {
   for (const cron of ['0 0 31 2 *', '0 0 30 2 *', '0 0 31 4,6,9,11 *'])
     expect(scheduleProblems(cron)).toEqual([

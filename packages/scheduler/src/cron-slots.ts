@@ -8,11 +8,22 @@ export function scheduleProblems(cron: string, timezone = 'UTC', afterMs = 0): r
   const problem = (text: string): readonly string[] => [
     `cron ${JSON.stringify(cron)} in time zone ${JSON.stringify(timezone)}: ${text}`,
   ];
+  if (!isTimeZone(timezone))
+    return problem('the time zone must be an IANA name, such as "Europe/Berlin" or "UTC"');
   try {
     if (nextSlot(cron, timezone, afterMs) !== null) return [];
     return problem(`there is no such time${afterMs === 0 ? '' : ' from now on'}: it would never come`);
   } catch (error) {
-    return problem(error instanceof Error ? error.message : String(error));
+    const text = error instanceof Error ? error.message : String(error);
+    return problem(text.replace(/^Cron\w+: /, ''));
+  }
+}
+
+function isTimeZone(name: string): boolean {
+  try {
+    return new Intl.DateTimeFormat('en', { timeZone: name }).resolvedOptions().timeZone !== '';
+  } catch {
+    return false;
   }
 }
 

@@ -1,4 +1,4 @@
-import { jobStatuses, unreachable } from '@pgqueue/core';
+import { jobStatuses, PgQueueError, unreachable } from '@pgqueue/core';
 import type { JobStatus } from '@pgqueue/core';
 import type { JobDetails, JobSummary, Verdicts } from '@pgqueue/postgres';
 import { Argument, Option } from 'commander';
@@ -96,12 +96,8 @@ function addShow(jobs: Command): void {
     .action((id: string, _options: unknown, self: Command) =>
       withOperator(self, async (operator, output) => {
         const job = await operator.jobs.get(id);
-        if (job === undefined) {
-          output.note(`there is no job ${id}: it never was, was deleted, or its history has been dropped`);
-          return 1;
-        }
+        if (job === undefined) throw new PgQueueError('not_found', `there is no job ${id}: ${gone}`);
         output.answer(job, () => showText(job));
-        return 0;
       }),
     );
   examples(command, [
@@ -111,15 +107,17 @@ function addShow(jobs: Command): void {
 }
 
 function showText(job: JobDetails): string {
-  const { payload, result, errors, progress, lastError: _last, trace, ...rest } = job;
+  const { payload, result, checkpoint, errors, progress, lastError: _last, trace, ...rest } = job;
   const scalars = Object.entries({ ...rest, traceparent: trace?.traceparent ?? null })
-    .filter(([, value]) => value !== null)
+    .filter(([, value]) => value !== null && value !== false)
     .map(([name, value]): [string, string] => {
       if (value instanceof Date) return [name, value.toISOString()];
       if (name.endsWith('Ms')) return [name.slice(0, -2), age(Number(value))];
       return [name, typeof value === 'object' ? JSON.stringify(value) : String(value)];
     });
-  const documents = Object.entries({ payload, progress, result }).filter(([, value]) => value !== null);
+  const documents = Object.entries({ payload, progress, checkpoint, result }).filter(
+    ([, value]) => value !== null,
+  );
   return [
     facts(scalars),
     ...documents.map(([name, value]) => `\n${name}\n${printable(JSON.stringify(value, null, 2))}`),
@@ -228,11 +226,12 @@ function sayVerdicts(
   return verdicts.some(({ verdict }) => failures.includes(verdict)) ? 1 : 0;
 }
 
+const gone = 'it never was, was deleted, or its history has been dropped';
+
 /** Why nothing was done with a job, by where it stands. */
 function whyNot(verb: Verb, verdict: string, status: JobStatus | null): string {
   const again = 'it changed hands at that moment: try again';
-  if (status === null)
-    return 'there is no such job: it never was, was deleted, or its history has been dropped';
+  if (status === null) return `there is no such job: ${gone}`;
   if (verdict === 'busy') return again;
   switch (status) {
     case 'delayed':

@@ -1,9 +1,10 @@
 import type { QueueSettings, RateSetting } from '@pgqueue/postgres';
+import { Argument } from 'commander';
 import type { Command } from 'commander';
 import { withOperator } from '../context.ts';
 import { UsageError } from '../errors.ts';
 import { oneLine } from '../output/format.ts';
-import { durationOf } from '../parse.ts';
+import { durationOf, queueName } from '../parse.ts';
 import { examples } from './help.ts';
 
 /** As they are given: texts, so that all problems can be told at once; false: `--no-…`. */
@@ -25,7 +26,7 @@ export function addQueueSet(queues: Command): void {
     .description(
       'Changes the settings of a queue; what is not given stays as it is. Limits count from the next tick on.',
     )
-    .argument('<queue>', 'its name')
+    .addArgument(new Argument('<queue>', 'its name').argParser(queueName))
     .option('--pool <pool>', 'the group of nodes that serves it')
     .option('--retention <duration>', 'how long its HISTORY is kept; 0 keeps none')
     .option('--concurrency <n>', 'how many of its jobs may be in flight (ready or running)')

@@ -1,8 +1,10 @@
 import type { QueueLimits } from '@pgqueue/postgres';
 import { rateText } from '@pgqueue/postgres';
+import { Argument } from 'commander';
 import type { Command } from 'commander';
 import { withOperator } from '../context.ts';
 import { age, oneLine, percent } from '../output/format.ts';
+import { queueName } from '../parse.ts';
 import { examples } from './help.ts';
 import { addQueueSet, newText } from './queue-set.ts';
 
@@ -75,7 +77,7 @@ function addPause(queues: Command, verb: 'pause' | 'resume'): void {
         ? 'Schedules no more jobs of a queue. Those that are ready or running go on.'
         : 'Lets the jobs of a queue be scheduled again.',
     )
-    .argument('<queue>', 'its name')
+    .addArgument(new Argument('<queue>', 'its name').argParser(queueName))
     .action((queue: string, _options: unknown, self: Command) =>
       withOperator(self, async (operator, output) => {
         const { isNew } = await operator.queues[verb](queue);

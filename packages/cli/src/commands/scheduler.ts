@@ -3,7 +3,7 @@ import { defaultPolicy, logObserver } from '@pgqueue/core';
 import { Option } from 'commander';
 import type { Command } from 'commander';
 import { contextOf } from '../context.ts';
-import { duration } from '../parse.ts';
+import { durationWithin } from '../parse.ts';
 import type { PolicyOptions } from '../policy-file.ts';
 import { loadPolicies, withPolicies } from '../policy-file.ts';
 import { createLogger, logLevels } from '../roles/logger.ts';
@@ -29,7 +29,7 @@ export function addScheduler(program: Command): void {
     .option('--name <name>', 'for people; default host name and process id')
     .addOption(
       new Option('--lease <duration>', 'a leader that says nothing for so long is replaced')
-        .argParser(duration)
+        .argParser(durationWithin('100ms', '10m'))
         .default(5_000, '5s'),
     )
     .option('--no-listen', 'only poll: LISTEN hears nothing through PgBouncer in transaction mode')
