@@ -76,6 +76,7 @@ export {
 } from './options.ts';
 export type { Loop, LoopOptions } from './runtime/loop.ts';
 export { retryPauseMs, startLoop } from './runtime/loop.ts';
+export { within } from './runtime/within.ts';
 export type { Coalesce, PolicyOptions } from './policy/compose.ts';
 export { isGuarded, isTrusted, policy } from './policy/compose.ts';
 export type { Gate, OpenGate, Verdict } from './policy/gate.ts';

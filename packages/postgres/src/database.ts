@@ -1,10 +1,11 @@
 import { createHash } from 'node:crypto';
-import { PgQueueError } from '@pgqueue/core';
+import { PgQueueError, within } from '@pgqueue/core';
 import { Kysely, PostgresDialect } from 'kysely';
 import pg from 'pg';
+import { destroyClient } from './destroy.ts';
 import type { Executor } from './executor.ts';
 import { fromPg } from './executor.ts';
-import { isQueryTimeout, sqlState } from './pg-errors.ts';
+import { isQueryTimeout, isWrongServer, sqlState } from './pg-errors.ts';
 import type { Tables } from './rows.ts';
 import { checkSchemaName, defaultSchema } from './schema.ts';
 
@@ -37,7 +38,7 @@ export interface Database extends Executor {
   readonly kysely: Kysely<Tables>;
   /** Runs `work` in one transaction (read committed): commits what it resolves to, rolls back when it throws. */
   readonly transaction: <Result>(work: (client: pg.PoolClient) => Promise<Result>) => Promise<Result>;
-  /** Ends the pool, unless it was given. */
+  /** Ends the pool, unless it was given; in a few seconds at most, whatever the other side does. */
   readonly close: () => Promise<void>;
 }
 
@@ -45,15 +46,14 @@ export interface Database extends Executor {
 export function openDatabase(options: DatabaseOptions): Database {
   const schema = checkSchemaName(options.schema ?? defaultSchema);
   const pool = options.pool ?? makePool(options);
+  let closed: Promise<void> | undefined;
   return {
     ...(options.prepare === true ? preparing(pool) : fromPg(pool)),
     schema,
     pool,
     kysely: new Kysely<Tables>({ dialect: new PostgresDialect({ pool }) }).withSchema(schema),
     transaction: (work) => inTransaction(pool, work),
-    close: async () => {
-      if (options.pool === undefined && !pool.ended) await endPool(pool);
-    },
+    close: () => (closed ??= options.pool === undefined ? endPool(pool) : Promise.resolve()),
   };
 }
 
@@ -121,20 +121,24 @@ function makePool(options: DatabaseOptions): pg.Pool {
 
 /** The open connections of pools that pgqueue made. */
 const connections = new WeakMap<pg.Pool, Set<pg.PoolClient>>();
+/** How long they may take to say goodbye, and then to be destroyed. */
 const goodbyeMs = 2_000;
+const destroyMs = 500;
 
 /**
  * A pool has ended when it has said goodbye to its connections, not when they are closed: a server that stops right then would still
- * raise an error on each of them.
+ * raise an error on each of them. And where nobody answers any more, those connections would hold the process for minutes.
  */
 async function endPool(pool: pg.Pool): Promise<void> {
-  await pool.end();
-  const open = [...(connections.get(pool) ?? [])];
-  const closed = Promise.all(open.map((client) => new Promise((resolve) => client.once('end', resolve))));
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise((resolve) => (timer = setTimeout(resolve, goodbyeMs)));
-  await Promise.race([closed, late]);
-  clearTimeout(timer);
+  if (pool.ended) return;
+  const open = connections.get(pool) ?? new Set();
+  const ended = pool.end();
+  const closed = Promise.all(
+    [...open].map((client) => new Promise((resolve) => client.once('end', resolve))),
+  );
+  if (await within(goodbyeMs, Promise.all([ended, closed]))) return;
+  for (const client of open) destroyClient(client);
+  await within(destroyMs, Promise.all([ended, closed]));
 }
 
 async function inTransaction<Result>(
@@ -160,6 +164,7 @@ async function inTransaction<Result>(
       await client.query('rollback').catch((failure: unknown) => {
         broken = failure instanceof Error ? failure : new Error(String(failure));
       });
+      if (isWrongServer(error)) broken ??= error as Error;
     }
     throw error;
   } finally {

@@ -1,3 +1,4 @@
+import { within } from '@pgqueue/core';
 import type { Executor } from './executor.ts';
 
 /** The channels of a schema. `queue`: jobs were enqueued; `work`: a batch was written (payload: pool); `done`: slots are free;
@@ -15,6 +16,9 @@ export interface Hints {
   readonly send: () => void;
   readonly stop: () => Promise<void>;
 }
+
+/** How long a hint that is under way is waited for. */
+const stopMs = 1_000;
 
 /**
  * Sends hints on one channel, at most one per `intervalMs`: a NOTIFY in every enqueue or settle would serialise their
@@ -53,7 +57,7 @@ export function createHints(executor: Executor, schema: string, channel: HintCha
     stop: async () => {
       stopped = true;
       clearTimeout(timer);
-      await sending;
+      await within(stopMs, sending);
     },
   };
 }

@@ -1,5 +1,6 @@
-import { retryPauseMs, startLoop } from '@pgqueue/core';
+import { retryPauseMs, startLoop, within } from '@pgqueue/core';
 import pg from 'pg';
+import { destroyClient } from './destroy.ts';
 
 /** Where to listen, for what, and whom to tell. */
 export interface ListenerOptions {
@@ -9,8 +10,10 @@ export interface ListenerOptions {
   readonly onHint: (channel: string, payload: string) => void;
   readonly onError: (error: unknown) => void;
   readonly applicationName?: string;
-  /** How often the connection must prove that it lives. Default 15 s. */
+  /** How often the connection must prove that it lives, and leads to a server that takes writes. Default 15 s. */
   readonly heartbeatMs?: number;
+  /** How long it may take to answer that. Default 10 s. */
+  readonly queryTimeoutMs?: number;
 }
 
 /** A running listener; `stop` closes its connection. */
@@ -47,16 +50,18 @@ export function startListener(options: ListenerOptions): Listener {
     const last = client;
     client = undefined;
     failure = undefined;
+    if (last === undefined) return;
     // what the old connection still has to say is not the new one's failure
-    last?.removeAllListeners().on('error', () => {});
-    await last?.end().catch(() => {});
+    last.removeAllListeners().on('error', () => {});
+    await within(endMs, last.end());
+    destroyClient(last);
   };
 
   const loop = startLoop({
     step: async () => {
       if (failure !== undefined) throw failure;
       if (client === undefined) await connect();
-      else await client.query('select 1');
+      else await check(client);
       return heartbeatMs;
     },
     failed: (error, failures) => {
@@ -67,18 +72,30 @@ export function startListener(options: ListenerOptions): Listener {
   });
   return {
     stop: async () => {
-      await loop.stop();
+      const stopped = loop.stop();
+      if (!(await within(endMs, stopped)) && client !== undefined) destroyClient(client); // it waits for a dead connection
+      await stopped;
       await disconnect();
     },
   };
 }
 
-function newClient({ connectionString, applicationName }: ListenerOptions): pg.Client {
+const endMs = 1_000;
+
+/** An old primary that only reads sends no hints of the new one. */
+async function check(client: pg.Client): Promise<void> {
+  const { rows } = await client.query<{ reads: boolean }>(
+    `select pg_is_in_recovery() or current_setting('transaction_read_only')::boolean as reads`,
+  );
+  if (rows[0]?.reads === true) throw new Error('the LISTEN connection leads to a server that only reads');
+}
+
+function newClient({ connectionString, applicationName, queryTimeoutMs }: ListenerOptions): pg.Client {
   return new pg.Client({
     connectionString,
     application_name: applicationName ?? 'pgqueue listener',
-    connectionTimeoutMillis: 10_000,
-    query_timeout: 10_000,
+    connectionTimeoutMillis: queryTimeoutMs ?? 10_000,
+    query_timeout: queryTimeoutMs ?? 10_000,
     keepAlive: true,
   });
 }

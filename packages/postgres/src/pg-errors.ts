@@ -24,6 +24,14 @@ export function isQueryTimeout(error: unknown): boolean {
 }
 
 /**
+ * Whether the server that a connection leads to is of no use: it only reads (an old primary after a failover), or goes away. The
+ * connection must go, too: a new one may find the primary.
+ */
+export function isWrongServer(error: unknown): boolean {
+  return /^(?:25006|57P|08)/.test(sqlState(error) ?? '');
+}
+
+/**
  * Whether the server itself refused the statement, and so certainly kept nothing of it. Not where the session ended with it: it may
  * have committed before.
  */

@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Loop } from '@pgqueue/core';
-import { retryPauseMs, startLoop } from '@pgqueue/core';
+import { retryPauseMs, startLoop, within } from '@pgqueue/core';
 import type { Database, JobExplanation, Leader, Listener, ReportedPolicy } from '@pgqueue/postgres';
 import {
   askLeader,
@@ -34,7 +34,10 @@ export interface Scheduler {
    * @throws {PgQueueError} `schema_version`; and what the database says where trying again is no use (a wrong password)
    */
   readonly start: () => Promise<void>;
-  /** Ends the tick under way, resigns so that a standby takes over at once, and closes its connections. */
+  /**
+   * Ends the tick under way, resigns so that a standby takes over at once, and closes its connections. Within 20 s, whatever the
+   * database does.
+   */
   readonly stop: () => Promise<void>;
   /**
    * Why a job is not running, or what it does: asks whoever leads, as `operator.explain` does.
@@ -47,6 +50,7 @@ export interface Scheduler {
 }
 
 const idleMs = 3_600_000;
+const stopMs = 5_000;
 
 /** Opens no connection yet. @throws {PgQueueError} `configuration` */
 export function createScheduler(options: SchedulerOptions): Scheduler {
@@ -75,9 +79,12 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
     stop: () => {
       stopping.abort();
       return (stopped ??= (async () => {
-        await starting?.catch(() => {});
-        await running?.stop();
+        await within(stopMs, starting ?? Promise.resolve());
+        const ordered = running?.stop() ?? Promise.resolve();
+        // then what it still waits for fails, since its connections go
+        const inTime = await within(stopMs, ordered);
         await database.close();
+        if (!inTime) await within(stopMs, ordered);
       })());
     },
     explain: (job) => explainJob(database, job, (id) => askLeader(database, id)),

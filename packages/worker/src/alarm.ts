@@ -18,18 +18,3 @@ export function createAlarm(ring: () => void): Alarm {
   };
   return { set, clear: () => clearTimeout(timer) };
 }
-
-/** Resolves when the promise has settled, or after `ms`; true: it settled in time. */
-export async function within(ms: number, promise: Promise<unknown>): Promise<boolean> {
-  const late = Promise.withResolvers<false>();
-  const timer = setTimeout(() => late.resolve(false), ms);
-  const settled = promise.then(
-    () => true as const,
-    () => true as const,
-  );
-  try {
-    return await Promise.race([settled, late.promise]);
-  } finally {
-    clearTimeout(timer);
-  }
-}

@@ -1,6 +1,6 @@
+import { within } from '@pgqueue/core';
 import type { Target } from '@pgqueue/postgres';
 import { release } from '@pgqueue/postgres';
-import { within } from './alarm.ts';
 import type { Executor } from './executor.ts';
 import type { Settler } from './settler.ts';
 

@@ -1,9 +1,8 @@
 import type { PgQueueError } from '@pgqueue/core';
-import { retryPauseMs } from '@pgqueue/core';
+import { retryPauseMs, within } from '@pgqueue/core';
 import type { Database, DatabaseOptions, Listener } from '@pgqueue/postgres';
 import { channelName, checkSchemaVersion, isTransient, openDatabase, startListener } from '@pgqueue/postgres';
 import { setTimeout as delay } from 'node:timers/promises';
-import { within } from './alarm.ts';
 import type { Holding } from './held.ts';
 import type { NodeSettings } from './options.ts';
 import { createPresence } from './presence.ts';
@@ -27,6 +26,8 @@ export interface Membership {
   readonly draining: AbortSignal;
   /** Stops beating, releases what it holds, closes. */
   readonly leave: () => Promise<void>;
+  /** Only closes: what waits for the database fails. */
+  readonly close: () => Promise<void>;
 }
 
 export interface MembershipParts {
@@ -72,6 +73,10 @@ export function createMembership(parts: MembershipParts): Membership {
   let ears: Ears | undefined;
   let starting: Promise<void> | undefined;
 
+  const close = async (): Promise<void> => {
+    await Promise.all([database.close(), vital.close()]);
+  };
+
   const begin = async (): Promise<void> => {
     await reach(vital, settings, draining.signal);
     await presence.begin();
@@ -98,8 +103,9 @@ export function createMembership(parts: MembershipParts): Membership {
       await within(closeMs, Promise.allSettled([starting]));
       await within(closeMs, Promise.all([presence.stop(), ears?.stop()]));
       await within(closeMs, presence.leave());
-      await within(closeMs, Promise.all([database.close(), vital.close()]));
+      await close();
     },
+    close,
   };
 }
 

@@ -1,6 +1,6 @@
 import { Worker } from 'node:worker_threads';
+import { within } from '@pgqueue/core';
 import type { DatabaseOptions, Heartbeat, Target } from '@pgqueue/postgres';
-import { within } from './alarm.ts';
 import type { NodeSettings } from './options.ts';
 import type { BeatInput, FromThread, SharedMarks, ThreadData, ToThread } from './thread-words.ts';
 import { receivedError } from './thread-words.ts';

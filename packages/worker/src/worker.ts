@@ -1,9 +1,8 @@
-import { PgQueueError } from '@pgqueue/core';
+import { PgQueueError, within } from '@pgqueue/core';
 import type { Database, Hints } from '@pgqueue/postgres';
 import { createHints, openDatabase } from '@pgqueue/postgres';
 import pLimit from 'p-limit';
 import type { LimitFunction } from 'p-limit';
-import { within } from './alarm.ts';
 import type { Attempt } from './attempt.ts';
 import type { BlockedWatch } from './blocked.ts';
 import { createBlockedWatch } from './blocked.ts';
@@ -38,7 +37,8 @@ export interface Worker {
   start(): Promise<void>;
   /**
    * Ends in order: claims no more, gives back what has not started, waits for running handlers up to `drainMs`, aborts the
-   * signals of the others, gives back what does not end by that, uncounted, and leaves. May be called again, and at any time.
+   * signals of the others, gives back what does not end by that, uncounted, and leaves. Whatever the database does, it takes no more
+   * than 15 s beside `drainMs`. May be called again, and at any time.
    */
   stop(options?: { readonly drainMs?: number }): Promise<void>;
   /** Resolves when it was stopped; rejects when it had to end by itself: `node_id_in_use`, another live node has taken its id. */
@@ -46,6 +46,8 @@ export interface Worker {
 }
 
 const closeMs = 3_000;
+/** How long a stop may take beside `drainMs`, before its connections are closed without it. */
+const orderedMs = 8_000;
 /** Hints to the scheduler that slots are free: one at most in so long. */
 const hintsMs = 2;
 
@@ -139,7 +141,7 @@ class WorkerNode implements Worker {
   }
 
   stop({ drainMs = this.#settings.drainMs }: { readonly drainMs?: number } = {}): Promise<void> {
-    return (this.#stopped ??= this.#stop(drainMs));
+    return (this.#stopped ??= this.#stopInTime(drainMs));
   }
 
   async #start(): Promise<void> {
@@ -188,6 +190,15 @@ class WorkerNode implements Worker {
     void this.stop({ drainMs: 0 });
   }
 
+  async #stopInTime(drainMs: number): Promise<void> {
+    const ordered = this.#stop(drainMs);
+    if (!(await within(drainMs + orderedMs, ordered))) {
+      await Promise.all([this.#membership.close(), this.#handlerDatabase.close()]);
+      await within(closeMs, ordered);
+    }
+    this.#end.resolve();
+  }
+
   async #stop(drainMs: number): Promise<void> {
     const { observe, node } = this.#settings;
     this.#membership.drain();
@@ -202,8 +213,7 @@ class WorkerNode implements Worker {
     await this.#hints.stop();
     this.#transactions.destroy();
     this.#blocked.stop();
-    await Promise.all([this.#membership.leave(), within(closeMs, this.#handlerDatabase.close())]);
-    this.#end.resolve();
+    await Promise.all([this.#membership.leave(), this.#handlerDatabase.close()]);
   }
 }
 
