@@ -47,6 +47,7 @@ export default defineConfig({
           include: ['tidy', 'types', 'proofs', 'security', 'chaos', 'formal'].map(
             (folder) => `test/${folder}/**/*.test.ts`,
           ),
+          exclude: ['test/chaos/smoke.test.ts'],
           testTimeout: 60_000,
         },
       },
@@ -82,6 +83,15 @@ export default defineConfig({
           testTimeout: 60_000,
           hookTimeout: 120_000,
           sequence: { groupOrder: 2 },
+        },
+      },
+      {
+        ...shared,
+        test: {
+          ...common,
+          name: 'chaos',
+          include: ['test/chaos/smoke.test.ts'],
+          testTimeout: 240_000,
         },
       },
       {

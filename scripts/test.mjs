@@ -39,6 +39,8 @@ function plan(containers) {
       projects: index === 0 ? ['database', 'packed', 'timed', 'failover'] : ['database'],
       env: { PGQUEUE_TEST_MAJOR: major },
     })),
+    // by itself: its processes want the machine, and its recovery times mean something
+    { title: 'chaos: faults among real processes', projects: ['chaos'] },
   ];
 }
 

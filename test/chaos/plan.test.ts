@@ -17,6 +17,7 @@ test('all kinds come alike, within the time, in order', () => {
   expect(plan.every(({ atMs, lastsMs }) => atMs < 600_000 && lastsMs >= 100 && lastsMs <= 200)).toBe(true);
   expect(plan.map(({ atMs }) => atMs)).toEqual(plan.map(({ atMs }) => atMs).toSorted((a, b) => a - b));
   expect(new Set(plan.map(({ alone }) => alone))).toEqual(new Set([true, false]));
+  expect(planFaults({ ...options, mixed: true }).some(({ alone }) => alone)).toBe(false);
 });
 
 test('without kinds there are no faults', () => {

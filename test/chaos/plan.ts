@@ -17,10 +17,18 @@ export interface PlanOptions {
   readonly kinds: readonly { readonly kind: string; readonly lastsMs: readonly [number, number] }[];
   /** Between the beginnings of two, on average. */
   readonly everyMs: number;
+  /** Never one at a time: for short runs. Default: every other deck is. */
+  readonly mixed?: boolean;
 }
 
 /** Kinds are dealt from one shuffled deck after the other, so that all come alike; every other deck is dealt one at a time. */
-export function planFaults({ seed, ms, kinds, everyMs }: PlanOptions): readonly PlannedFault[] {
+export function planFaults({
+  seed,
+  ms,
+  kinds,
+  everyMs,
+  mixed = false,
+}: PlanOptions): readonly PlannedFault[] {
   const random = chances(seed, 'plan');
   const planned: PlannedFault[] = [];
   let atMs = 0;
@@ -30,7 +38,13 @@ export function planFaults({ seed, ms, kinds, everyMs }: PlanOptions): readonly 
       if (atMs >= ms) return planned;
       const [from, to] = lastsMs;
       const n = planned.length + 1;
-      planned.push({ n, kind, atMs, lastsMs: from + random() * (to - from), alone: deck % 2 === 0 });
+      planned.push({
+        n,
+        kind,
+        atMs,
+        lastsMs: from + random() * (to - from),
+        alone: !mixed && deck % 2 === 0,
+      });
     }
   }
   return planned;

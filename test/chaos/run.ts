@@ -23,6 +23,8 @@ export interface ChaosOptions {
   readonly perSecond: number;
   /** Between the beginnings of two faults, on average. */
   readonly everyMs: number;
+  /** Faults always go beside each other; default: every other deck of them comes one at a time. */
+  readonly mixed?: boolean;
   /** For histories and logs: an empty folder, made where there is none. */
   readonly folder: string;
 }
@@ -41,7 +43,7 @@ const lostAfterMs = 2_000;
 const drainMs = 180_000;
 
 export async function chaosRun(options: ChaosOptions): Promise<ChaosRun> {
-  const { seed, ms, folder } = options;
+  const { seed, ms, folder, mixed = false } = options;
   mkdirSync(folder, { recursive: true });
   const began = performance.now();
   const write = openHistory(folder, 'bench');
@@ -66,7 +68,7 @@ export async function chaosRun(options: ChaosOptions): Promise<ChaosRun> {
     const makers = makersOf(arena, options.faults);
     kinds = makers.map(({ kind }) => kind);
     await arena.fleet.start();
-    const plan = planFaults({ seed, ms, kinds: makers, everyMs: options.everyMs });
+    const plan = planFaults({ seed, ms, kinds: makers, everyMs: options.everyMs, mixed });
     const startedAt = performance.now();
     await runNemesis({ seed, plan, makers, write, ms });
     await delay(Math.max(0, startedAt + ms - performance.now()));

@@ -5,7 +5,7 @@ export const tenants = 8;
 /** Of one queue's dispatches. */
 export const meteredRate = { perSecond: 20, burst: 5 } as const;
 /** Work items of a tenant at once. */
-export const tenantMax = 20;
+export const tenantMax = 40;
 export const orderedKeys = 48;
 /** Of short and long jobs; those of a second or three have twice as much. */
 export const leaseMs = 2_000;
