@@ -82,7 +82,7 @@ export const rights: Readonly<
 };
 /** Parts of the others, which check nothing themselves. */
 export const ownersAlone =
-  'assert_leader assert_read_committed closed_for crash drop_checkpoint end_node find_suspect forget_explains note_reached recall with_error';
+  'assert_leader assert_read_committed closed_for crash drop_checkpoint end_node find_suspect forget_explains note_reached recall refuse_crowds watch_crowds with_error';
 
 const id = "'00000000-0000-7000-8000-000000000001'::uuid";
 const ids = `array[${id}]`;
@@ -249,6 +249,7 @@ export const statements: Readonly<
       `insert into queue (task) values ('hello')`,
       'select * from maintain_history()',
       `update queue_config set concurrency = 5, rate = 1, rate_burst = 1`,
+      `insert into queue_config (queue, key_pending) values ('q', 10)`,
       `select ask_explain(${id})`,
       `select take_explain(1, ${id})`,
       `select wait_facts(${id}, 1)`,

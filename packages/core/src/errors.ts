@@ -4,6 +4,8 @@ export type ErrorCode =
   | 'configuration'
   /** The caller: a job that can't be enqueued. Found before any I/O. */
   | 'invalid_job'
+  /** The caller: so many jobs of one key wait already (`key_pending` of the queue). Later there may be room. */
+  | 'too_many_pending'
   /** The operator: the database's schema is missing, too old or too new for this package. */
   | 'schema_version'
   /** The operator: another live node uses this node id. */

@@ -157,6 +157,7 @@ export interface QueueConfigTable {
   rate_burst: number | null;
   key_rate: number | null;
   key_rate_burst: number | null;
+  key_pending: number | null;
   weight: Stored<number>;
   updated: Generated<Date>;
 }

@@ -17,6 +17,7 @@ interface SetOptions {
   readonly burst?: string;
   readonly keyRate?: string | false;
   readonly keyBurst?: string;
+  readonly keyPending?: string | false;
   readonly weight?: string | false;
 }
 
@@ -39,6 +40,8 @@ export function addQueueSet(queues: Command): void {
     .option('--key-rate <rate>', 'the same for each of its keys')
     .option('--key-burst <n>', 'with --key-rate: how many may go at once')
     .option('--no-key-rate', 'takes that limit away')
+    .option('--key-pending <n>', 'how many jobs of one key may wait or run: more are refused at enqueue')
+    .option('--no-key-pending', 'takes that limit away')
     .option('--weight <weight>', 'its share beside other queues, where the policy knows shares')
     .option('--no-weight', 'gives it weight 1 again')
     .action((queue: string, options: SetOptions, self: Command) => {
@@ -63,7 +66,7 @@ export function newText(isNew: boolean): string {
 
 /** @throws {UsageError} with all problems at once */
 function settingsOf(options: SetOptions): QueueSettings {
-  const { pool, retention, concurrency, keyConcurrency, rate, keyRate, weight } = options;
+  const { pool, retention, concurrency, keyConcurrency, rate, keyRate, keyPending, weight } = options;
   const problems: string[] = [];
   const read = reader(problems);
   const retentionMs = retention === undefined ? undefined : durationOf(retention);
@@ -79,6 +82,7 @@ function settingsOf(options: SetOptions): QueueSettings {
       : { keyConcurrency: read.count('--key-concurrency', keyConcurrency) }),
     ...(rate === undefined ? {} : { rate: read.rate('--rate', rate, options.burst) }),
     ...(keyRate === undefined ? {} : { keyRate: read.rate('--key-rate', keyRate, options.keyBurst) }),
+    ...(keyPending === undefined ? {} : { keyPending: read.count('--key-pending', keyPending) }),
     ...(weight === undefined ? {} : { weight: read.number('--weight', weight, 0) }),
   };
   if (options.burst !== undefined && typeof rate !== 'string') problems.push('--burst needs --rate');
@@ -86,7 +90,7 @@ function settingsOf(options: SetOptions): QueueSettings {
     problems.push('--key-burst needs --key-rate');
   if (problems.length === 0 && Object.keys(given).length === 0)
     problems.push(
-      'give at least one of --pool, --retention, --concurrency, --key-concurrency, --rate, --key-rate, --weight',
+      'give at least one of --pool, --retention, --concurrency, --key-concurrency, --rate, --key-rate, --key-pending, --weight',
     );
   if (problems.length > 0) throw new UsageError(problems.join('; '));
   return given;

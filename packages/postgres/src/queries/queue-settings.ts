@@ -47,6 +47,11 @@ export interface QueueSettings {
   readonly keyConcurrency?: number | null;
   readonly rate?: RateSetting | null;
   readonly keyRate?: RateSetting | null;
+  /**
+   * Jobs of one key that may wait or run: an enqueue that would leave more is refused (`too_many_pending`). 1 to 100,000. Setting the
+   * first such limit, or clearing the last, waits up to 3 s for transactions that have enqueued (SQLSTATE 55P03: try again).
+   */
+  readonly keyPending?: number | null;
   /** Above 0; null: 1. */
   readonly weight?: number | null;
 }
@@ -87,7 +92,11 @@ export async function configureQueue(
 const aName: Rule = {
   expected: 'a text of 1 to 100 characters',
   judge: (value) =>
-    typeof value === 'string' && value.length >= 1 && value.length <= 100 && !value.includes('\u0000'),
+    typeof value === 'string' &&
+    value.length >= 1 &&
+    value.length <= 100 &&
+    value.isWellFormed() &&
+    !value.includes('\u0000'),
 };
 
 const aCount = aNumber({ min: 0, max: countMax, whole: true });
@@ -105,6 +114,7 @@ const shape: Shape<QueueSettings> = {
   keyConcurrency: optional(orNull(aCount)),
   rate: optional(orNull(anObject(rate, { what: 'an object with perSecond, and burst perhaps' }))),
   keyRate: optional(orNull(anObject(rate, { what: 'an object with perSecond, and burst perhaps' }))),
+  keyPending: optional(orNull(aNumber({ min: 1, max: 100_000, whole: true }))),
   weight: optional(orNull(aNumber({ above: 0 }))),
 };
 
@@ -114,7 +124,7 @@ export function settingProblems(queue: string, settings: QueueSettings): readonl
 }
 
 function columnsOf(settings: QueueSettings) {
-  const { paused, pool, retention, concurrency, keyConcurrency, rate, keyRate, weight } = settings;
+  const { paused, pool, retention, concurrency, keyConcurrency, rate, keyRate, keyPending, weight } = settings;
   return {
     ...(paused === undefined ? {} : { paused }),
     ...(pool === undefined ? {} : { pool: pool ?? 'default' }),
@@ -127,6 +137,7 @@ function columnsOf(settings: QueueSettings) {
     ...(keyRate === undefined
       ? {}
       : { key_rate: keyRate?.perSecond ?? null, key_rate_burst: burstOf(keyRate) }),
+    ...(keyPending === undefined ? {} : { key_pending: keyPending }),
     ...(weight === undefined ? {} : { weight: weight ?? 1 }),
   };
 }

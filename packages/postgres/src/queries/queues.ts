@@ -9,6 +9,8 @@ export interface QueueInfo extends QueueLimits {
   readonly paused: boolean;
   readonly pool: string;
   readonly retentionMs: number;
+  /** Jobs of one key that may wait or run; null: no limit. */
+  readonly keyPending: number | null;
   readonly delayed: number;
   readonly pending: number;
   readonly ready: number;
@@ -38,6 +40,7 @@ export async function listQueues({ kysely }: Database): Promise<readonly QueueIn
       'c.rate_burst',
       'c.key_rate',
       'c.key_rate_burst',
+      'c.key_pending',
     ])
     .select([
       sql<number>`coalesce(c.weight, 1)`.as('weight'),
@@ -53,6 +56,7 @@ export async function listQueues({ kysely }: Database): Promise<readonly QueueIn
     paused: row.paused,
     pool: row.pool,
     retentionMs: row.retention_ms,
+    keyPending: row.key_pending,
     concurrency: row.concurrency,
     keyConcurrency: row.key_concurrency,
     rate: rateOf(row.rate, row.rate_burst),
