@@ -124,7 +124,8 @@ export function settingProblems(queue: string, settings: QueueSettings): readonl
 }
 
 function columnsOf(settings: QueueSettings) {
-  const { paused, pool, retention, concurrency, keyConcurrency, rate, keyRate, keyPending, weight } = settings;
+  const { paused, pool, retention, concurrency, keyConcurrency, rate, keyRate, keyPending, weight } =
+    settings;
   return {
     ...(paused === undefined ? {} : { paused }),
     ...(pool === undefined ? {} : { pool: pool ?? 'default' }),

@@ -138,9 +138,13 @@ async function run(
     // by its text: other drivers hide the code
     const crowded = error instanceof Error ? /queue_key_pending: (.+)/.exec(error.message)?.[1] : undefined;
     if (crowded !== undefined) {
-      throw new PgQueueError('too_many_pending', `${crowded}: enqueue later, or raise key_pending of the queue`, {
-        cause: error,
-      });
+      throw new PgQueueError(
+        'too_many_pending',
+        `${crowded}: enqueue later, or raise key_pending of the queue`,
+        {
+          cause: error,
+        },
+      );
     }
     throw error;
   }
