@@ -17,7 +17,8 @@ export interface ServerOptions {
   readonly env?: Readonly<Record<string, string>>;
   /** The URL of a primary whose standby it becomes; without, it is made anew. */
   readonly standbyOf?: string;
-  /** Where its write-ahead log goes: an empty folder. Default: in its data folder. */
+  /** Empty folders for its data and its write-ahead log, on disks that fill up. Default: one of the base for both. */
+  readonly data?: string;
   readonly wal?: string;
 }
 
@@ -54,7 +55,7 @@ const startMs = 30_000;
 /** Makes it; it runs after `start`. */
 export async function createPostgres(options: ServerOptions): Promise<PostgresServer> {
   const { base, name, settings = {}, env = {}, standbyOf, wal } = options;
-  const data = base.make(name);
+  const { data = base.make(name) } = options;
   const port = await freePort();
   const walArgs = wal === undefined ? [] : [`--waldir=${wal}`];
   if (standbyOf === undefined) {

@@ -16,6 +16,8 @@ export type Role = 'producer' | 'scheduler' | 'worker';
 export interface SystemOptions {
   /** What the processes connect to. */
   readonly url: string;
+  /** By name, where a process connects to something else. */
+  readonly urls?: Readonly<{ [name: string]: string }>;
   /** A direct way to the database, for the judge; asked anew each time, since failovers change it. */
   readonly directUrl?: () => string;
   readonly config?: Partial<SystemConfig>;
@@ -61,7 +63,7 @@ export function createSystem(options: SystemOptions): System {
 
   const add: System['add'] = async (role, name, from = programOf(role)) => {
     const env = { PGQUEUE_SYSTEM: JSON.stringify(config), ...options.env?.[name] };
-    const actor = await startActor(role, { url, name, env, ...from });
+    const actor = await startActor(role, { url: options.urls?.[name] ?? url, name, env, ...from });
     actor.process.once('exit', (code, signal) => {
       if (!leaving.has(name)) died.push(`${name}: ${signal ?? code}`);
     });

@@ -1,0 +1,57 @@
+// An earlier version of pgqueue out of the repository's own history, beside this one.
+import { execFileSync } from 'node:child_process';
+import { mkdirSync, readdirSync, realpathSync, symlinkSync } from 'node:fs';
+import { basename, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+const root = fileURLToPath(new URL('../../..', import.meta.url));
+
+/** Why a commit is not there; undefined: it is. A clone without history has no earlier version. */
+export function commitBefore(path: string): string | undefined {
+  try {
+    const git = (...args: readonly string[]): string =>
+      execFileSync('git', args, { cwd: root, encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] }).trim();
+    const added = git('log', '--diff-filter=A', '--format=%H', '--', path).split('\n').at(-1) ?? '';
+    return added === '' ? undefined : git('rev-parse', '--verify', `${added}^`);
+  } catch {
+    return undefined;
+  }
+}
+
+/**
+ * Puts the packages and migrations of a commit into an empty folder, with the dependencies that are installed here: they are links to
+ * the present ones, which is what an upgrade of everything but pgqueue would give.
+ */
+export function materialise(commit: string, folder: string): void {
+  const parts = ['packages', 'migrations', 'package.json'];
+  const archive = execFileSync('git', ['archive', '--format=tar', commit, ...parts], { cwd: root, maxBuffer: 1e9 });
+  execFileSync('tar', ['-x', '-C', folder], { input: archive });
+  linkModules(root, folder, folder);
+  for (const name of readdirSync(join(folder, 'packages'))) {
+    linkModules(join(root, 'packages', name), join(folder, 'packages', name), folder);
+  }
+}
+
+/** The modules of `from` in `to`; pgqueue's own are those of `base`. */
+function linkModules(from: string, to: string, base: string): void {
+  const modules = join(from, 'node_modules');
+  for (const name of entries(modules)) {
+    mkdirSync(join(to, 'node_modules', name, '..'), { recursive: true });
+    const own = name.startsWith('@pgqueue/');
+    const target = own ? join(base, 'packages', basename(name)) : realpathSync(join(modules, name));
+    symlinkSync(target, join(to, 'node_modules', name));
+  }
+}
+
+/** Names of packages, with their scopes. */
+function entries(modules: string): readonly string[] {
+  try {
+    return readdirSync(modules)
+      .filter((name) => !name.startsWith('.'))
+      .flatMap((name) =>
+        name.startsWith('@') ? readdirSync(join(modules, name)).map((one) => `${name}/${one}`) : [name],
+      );
+  } catch {
+    return []; // a package without dependencies
+  }
+}
