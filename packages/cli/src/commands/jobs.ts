@@ -116,7 +116,7 @@ function showText(job: JobDetails): string {
       return [name, typeof value === 'object' ? JSON.stringify(value) : String(value)];
     });
   const documents = Object.entries({ payload, progress, checkpoint, result }).filter(
-    ([, value]) => value !== null,
+    ([, value]) => value !== null && value !== undefined,
   );
   return [
     facts(scalars),
