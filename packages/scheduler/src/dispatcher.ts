@@ -68,6 +68,7 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
       horizonMs: horizonOf(options, memory),
     });
     const planned = planner.plan(snapshot);
+    const cutShort = memory.aside.note(planned, memory.view);
     memory.skipAhead.note({
       rows: read.rows,
       reason: (id) => (memory.view.leftOut(id) ? leftOut : planned.reasons.get(id)),
@@ -96,7 +97,7 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     return pace.next({
       jobs: written.length,
       // what was refused is left out of the next plan: others may have its places
-      atOnce: asksAgain(memory, planned) || written.length < planned.dispatch.length,
+      atOnce: asksAgain(memory, planned) || cutShort || written.length < planned.dispatch.length,
       more: mayHaveMore(memory, {
         batchMax: snapshot.batchMax,
         planned,
@@ -117,13 +118,13 @@ async function begin(
   memory: Memory,
   leader: Leader,
 ): Promise<void> {
-  const { view, ledger, consumption, skipAhead } = memory;
+  const { view, ledger, consumption, skipAhead, aside } = memory;
   memory.feeds = planner.needs.settlements === true;
   // once a reign: it forgets what was recorded before
   if (memory.fedEpoch !== leader.epoch) await setFeed(database, leader, memory.feeds);
   memory.fedEpoch = leader.epoch;
   planner.restore(await loadPolicyState(database));
-  for (const part of [view, ledger, skipAhead]) part.reset();
+  for (const part of [view, ledger, skipAhead, aside]) part.reset();
   consumption.forget();
   memory.settled = [];
   memory.room = settings.batchMax;

@@ -1,4 +1,6 @@
 import type { Settlement } from '@pgqueue/core';
+import type { Aside } from './aside.ts';
+import { createAside } from './aside.ts';
 import type { Consumption } from './depth.ts';
 import { measureConsumption } from './depth.ts';
 import type { Ledger } from './ledger.ts';
@@ -14,6 +16,7 @@ export interface Memory {
   readonly ledger: Ledger;
   readonly consumption: Consumption;
   readonly skipAhead: SkipAhead;
+  readonly aside: Aside;
   /** Ended attempts that no plan has seen yet. */
   settled: readonly Settlement[];
   epoch: number | undefined;
@@ -36,6 +39,7 @@ export function createMemory(batchMax: number): Memory {
     ledger: createLedger(),
     consumption: measureConsumption(),
     skipAhead: createSkipAhead(),
+    aside: createAside(),
     settled: [],
     epoch: undefined,
     feeds: false,

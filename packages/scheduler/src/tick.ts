@@ -1,6 +1,7 @@
 import type { HeldCounts, InFlight, Prepared, DatabaseHealth, Settlement, Snapshot } from '@pgqueue/core';
 import { laneName, openSlots, own, poolOf } from '@pgqueue/core';
 import type { LaneRow, TickRead } from '@pgqueue/postgres';
+import type { Aside } from './aside.ts';
 import type { Consumption, Load } from './depth.ts';
 import { poolsSeen } from './depth.ts';
 import type { Ledger } from './ledger.ts';
@@ -51,6 +52,7 @@ export function loadOf({ state }: TickRead, inFlight: readonly InFlight[]): Load
 /** What a snapshot is made of, beside what was read. */
 export interface SnapshotParts {
   readonly view: View;
+  readonly aside: Aside;
   readonly ledger: Ledger;
   readonly consumption: Consumption;
   readonly settled: readonly Settlement[];
@@ -63,7 +65,7 @@ export interface SnapshotParts {
 export function toSnapshot(read: TickRead, load: Load, parts: SnapshotParts): Snapshot {
   return {
     nowMs: read.state.now,
-    lanes: parts.view.lanes(),
+    lanes: parts.aside.without(parts.view.lanes()),
     inFlight: parts.ledger.inFlight(),
     settled: parts.settled,
     queues: read.state.queues,
