@@ -3,6 +3,8 @@ export { openDatabase } from './database.ts';
 export { databaseShape } from './database-options.ts';
 export type { Executor, PgQueryable } from './executor.ts';
 export { fromPg } from './executor.ts';
+export type { HealthChecks, HealthOptions, HealthServer } from './health-server.ts';
+export { healthShape, serveHealth, stuckLoops } from './health-server.ts';
 export type { HintChannel, Hints } from './hints.ts';
 export { channelName, createHints } from './hints.ts';
 export type { Listener, ListenerOptions } from './listener.ts';
@@ -83,6 +85,8 @@ export {
   maintainHistory,
   promote,
 } from './statements/sweeps.ts';
+export type { StopOnSignals, Stoppable } from './stop-on-signals.ts';
+export { stopOnSignals } from './stop-on-signals.ts';
 export type { Target } from './statements/target.ts';
 export type {
   ItemFacts,

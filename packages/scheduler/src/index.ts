@@ -5,3 +5,5 @@ export type { SchedulerOptions } from './options.ts';
 export type { Scheduler } from './scheduler.ts';
 export type { KeyShare, ShadowReport } from './shadow.ts';
 export { createScheduler } from './scheduler.ts';
+export type { HealthOptions, StopOnSignals, Stoppable } from '@pgqueue/postgres';
+export { stopOnSignals } from '@pgqueue/postgres';

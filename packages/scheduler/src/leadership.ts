@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import type { Observer } from '@pgqueue/core';
+import type { LoopOptions, Observer } from '@pgqueue/core';
 import { retryPauseMs, startLoop } from '@pgqueue/core';
 import type { Database, Leader } from '@pgqueue/postgres';
 import { lead, resign } from '@pgqueue/postgres';
@@ -21,6 +21,10 @@ export interface Leadership {
   readonly renounce: (epoch: number) => void;
   /** The leader may have resigned: asks at once. */
   readonly wake: () => void;
+  /** For how long its loop has made no progress. */
+  readonly stuckMs: () => number;
+  /** Since the database last said who leads; Infinity: never. */
+  readonly readMsAgo: () => number;
   /** Stops renewing, and resigns. */
   readonly stop: () => Promise<void>;
 }
@@ -40,10 +44,11 @@ function newLeader({ name }: LeadershipOptions): string {
 }
 
 export function startLeadership(options: LeadershipOptions): Leadership {
-  const { database, leaseMs, observe, onElected } = options;
+  const { leaseMs, observe, onElected } = options;
   let leader = newLeader(options);
   let reign: Leader | undefined;
   let expiry: NodeJS.Timeout | undefined;
+  const reader = createReader(options);
 
   const end = (stopped = false): void => {
     clearTimeout(expiry);
@@ -57,7 +62,7 @@ export function startLeadership(options: LeadershipOptions): Leadership {
   const renew = async (): Promise<number> => {
     const askedAt = performance.now();
     const asked = leader;
-    const answer = await lead(database, asked, leaseMs);
+    const answer = await reader.lead(asked);
     // it was given up meanwhile
     if (asked !== leader) return 0;
     if (!answer.leads) {
@@ -80,10 +85,7 @@ export function startLeadership(options: LeadershipOptions): Leadership {
     return leaseMs / 3;
   };
 
-  const loop = startLoop({
-    step: renew,
-    failed: (error, failures) => notRenewed(options, error, failures),
-  });
+  const loop = startLoop({ step: renew, failed: notRenewed(options) });
 
   return {
     reign: () => reign,
@@ -101,6 +103,8 @@ export function startLeadership(options: LeadershipOptions): Leadership {
       void giveUp(options, last).then(loop.wake);
     },
     wake: loop.wake,
+    stuckMs: loop.stuckMs,
+    readMsAgo: reader.readMsAgo,
     stop: async () => {
       await loop.stop();
       const last = reign;
@@ -110,10 +114,28 @@ export function startLeadership(options: LeadershipOptions): Leadership {
   };
 }
 
-function notRenewed({ leaseMs, observe }: LeadershipOptions, error: unknown, failures: number): number {
-  const retryMs = retryPauseMs(failures, leaseMs / 3);
-  observe({ type: 'database.error', during: 'lead', error, retryMs });
-  return retryMs;
+/** Asks the database, and knows when it last answered. */
+function createReader({ database, leaseMs }: LeadershipOptions): {
+  readonly lead: (leader: string) => ReturnType<typeof lead>;
+  readonly readMsAgo: () => number;
+} {
+  let readAt = -Infinity;
+  return {
+    lead: async (leader) => {
+      const answer = await lead(database, leader, leaseMs);
+      readAt = performance.now();
+      return answer;
+    },
+    readMsAgo: () => performance.now() - readAt,
+  };
+}
+
+function notRenewed({ leaseMs, observe }: LeadershipOptions): LoopOptions['failed'] {
+  return (error, failures) => {
+    const retryMs = retryPauseMs(failures, leaseMs / 3);
+    observe({ type: 'database.error', during: 'lead', error, retryMs });
+    return retryMs;
+  };
 }
 
 async function giveUp({ database, observe }: LeadershipOptions, { leader, epoch }: Leader): Promise<void> {

@@ -13,8 +13,8 @@ import {
   optionProblems,
   throwProblems,
 } from '@pgqueue/core';
-import type { DatabaseOptions } from '@pgqueue/postgres';
-import { databaseShape } from '@pgqueue/postgres';
+import type { DatabaseOptions, HealthOptions } from '@pgqueue/postgres';
+import { databaseShape, healthShape } from '@pgqueue/postgres';
 import { policyProblems } from './policy-problems.ts';
 
 export interface SchedulerOptions extends DatabaseOptions {
@@ -36,6 +36,8 @@ export interface SchedulerOptions extends DatabaseOptions {
   readonly batchMax?: number;
   /** How far ahead of the workers' consumption work items are made, at most; where ticks are faster, less. Default 150. */
   readonly horizonMs?: number;
+  /** Where it answers `GET /live` and `GET /ready`, from `start` on. Default: nowhere. */
+  readonly health?: HealthOptions;
   readonly observe?: Observer;
 }
 
@@ -65,6 +67,7 @@ const shape: Shape<SchedulerOptions> = {
   ),
   batchMax: optional(aNumber({ min: 1, max: 10_000, whole: true })),
   horizonMs: optional(aNumber({ min: 0, max: 10_000 })),
+  health: optional(anObject(healthShape)),
   observe: optional(aFunction),
 };
 

@@ -1,7 +1,13 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import type { Loop } from '@pgqueue/core';
 import { retryPauseMs, startLoop, within } from '@pgqueue/core';
-import type { Database, JobExplanation, Leader, Listener, ReportedPolicy } from '@pgqueue/postgres';
+import type {
+  Database,
+  HealthServer,
+  JobExplanation,
+  Leader,
+  Listener,
+  ReportedPolicy,
+} from '@pgqueue/postgres';
 import {
   askLeader,
   channelName,
@@ -10,12 +16,15 @@ import {
   isTransient,
   leadershipLostState,
   openDatabase,
+  serveHealth,
   sqlState,
   startListener,
 } from '@pgqueue/postgres';
 import type { Dispatcher } from './dispatcher.ts';
 import { createDispatcher } from './dispatcher.ts';
 import { createHealthWatch } from './health.ts';
+import type { LivenessParts, Ticks } from './liveness.ts';
+import { schedulerChecks } from './liveness.ts';
 import type { Leadership } from './leadership.ts';
 import { startLeadership } from './leadership.ts';
 import type { SchedulerOptions, Settings } from './options.ts';
@@ -31,7 +40,7 @@ export interface Scheduler {
   /**
    * Checks the schema's version, then runs as leader or standby until it is stopped. While the database can't be reached, it
    * says so (`database.error`) and tries again.
-   * @throws {PgQueueError} `schema_version`; and what the database says where trying again is no use (a wrong password)
+   * @throws {PgQueueError} `schema_version`, `configuration` (the port of its health checks is taken); and what the database says where trying again is no use (a wrong password)
    */
   readonly start: () => Promise<void>;
   /**
@@ -44,6 +53,8 @@ export interface Scheduler {
    * @throws {PgQueueError} `not_found`
    */
   readonly explain: (job: string) => Promise<JobExplanation>;
+  /** Of its health checks, where it has them, from `start` on. */
+  readonly healthPort: number | undefined;
   readonly leads: boolean;
   /** Of its present reign; null on standby. */
   readonly epoch: number | null;
@@ -65,10 +76,14 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
   });
   const stopping = new AbortController();
   let running: Running | undefined;
+  let healthServer: HealthServer | undefined;
   let starting: Promise<void> | undefined;
   let stopped: Promise<void> | undefined;
 
+  const checks = schedulerChecks(settings, options.health ?? { port: 0 }, () => running?.parts);
+
   const start = async (): Promise<void> => {
+    if (options.health !== undefined) healthServer = await serveHealth(options.health, checks);
     await reach(database, settings, stopping.signal);
     const before = stopping.signal.aborted ? undefined : await lastReportedPolicy(database);
     if (!stopping.signal.aborted)
@@ -85,9 +100,13 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
         const inTime = await within(stopMs, ordered);
         await database.close();
         if (!inTime) await within(stopMs, ordered);
+        await healthServer?.close();
       })());
     },
     explain: (job) => explainJob(database, job, (id) => askLeader(database, id)),
+    get healthPort() {
+      return healthServer?.port;
+    },
     get leads() {
       return running?.leadership().reign() !== undefined;
     },
@@ -113,6 +132,7 @@ async function reach(database: Database, settings: Settings, signal: AbortSignal
 
 interface Running {
   readonly leadership: () => Leadership;
+  readonly parts: LivenessParts;
   readonly stop: () => Promise<void>;
 }
 
@@ -156,7 +176,7 @@ function run(database: Database, settings: Settings, { connectionString, before 
     onTick: telling.tick,
     onUnknown: ({ epoch }) => leadership.renounce(epoch),
   });
-  const ticks: Loop = startTicks({ leadership, dispatcher, settings });
+  const ticks: Ticks = startTicks({ leadership, dispatcher, settings });
   const listener = listen(database, settings, {
     connectionString,
     onHint: (channel) => {
@@ -179,6 +199,7 @@ function run(database: Database, settings: Settings, { connectionString, before 
 
   return {
     leadership: () => leadership,
+    parts: { leadership, ticks, sweeps },
     stop: async () => {
       await others.stop();
       await Promise.all([ticks.stop(), sweeps.stop()]);
@@ -224,12 +245,16 @@ function startTicks({
   readonly leadership: Leadership;
   readonly dispatcher: Dispatcher;
   readonly settings: Settings;
-}): Loop {
+}): Ticks {
   let leader: Leader | undefined;
-  return startLoop({
-    step: () => {
+  let tickedAt = -Infinity;
+  const loop = startLoop({
+    step: async () => {
       leader = leadership.reign();
-      return leader === undefined ? Promise.resolve(idleMs) : dispatcher.tick(leader);
+      if (leader === undefined) return idleMs;
+      const nextMs = await dispatcher.tick(leader);
+      tickedAt = performance.now();
+      return nextMs;
     },
     failed: (error, failures) => {
       if (sqlState(error) === leadershipLostState) {
@@ -242,4 +267,5 @@ function startTicks({
       return retryMs;
     },
   });
+  return { ...loop, tickedMsAgo: () => performance.now() - tickedAt };
 }

@@ -19,6 +19,7 @@ export interface Sweeps {
   readonly seen: (state: TickRead['state'], due: TickDue | null) => void;
   /** A new reign has begun. */
   readonly elected: () => void;
+  readonly stuckMs: () => number;
   readonly stop: () => Promise<void>;
 }
 
@@ -90,6 +91,7 @@ export function startSweeps(options: SweepsOptions): Sweeps {
       agenda.set('history', 0);
       loop.wake();
     },
+    stuckMs: loop.stuckMs,
     stop: loop.stop,
   };
 }

@@ -22,6 +22,7 @@ export interface Claimer {
   readonly hint: (released: boolean) => void;
   /** Resolves after the claim under way, whose jobs are still handed over. */
   readonly stop: () => Promise<void>;
+  readonly stuckMs: () => number;
 }
 
 /** A freed slot, or a registration, ends this wait. */
@@ -77,5 +78,6 @@ export function startClaimer(parts: ClaimerParts): Claimer {
       loop.wake();
     },
     stop: loop.stop,
+    stuckMs: loop.stuckMs,
   };
 }

@@ -6,3 +6,5 @@ export type { PulledJob } from './pulled.ts';
 export type { Jobs, Pulled, Puller } from './puller-verbs.ts';
 export { createPuller } from './puller.ts';
 export type { PulledTask, PullerOptions } from './puller-options.ts';
+export type { HealthOptions, StopOnSignals, Stoppable } from '@pgqueue/postgres';
+export { stopOnSignals } from '@pgqueue/postgres';

@@ -17,6 +17,8 @@ export interface Membership {
   readonly fenced: () => boolean;
   /** A claim was refused: this incarnation was reset, lost or replaced. */
   readonly ended: (incarnation: string) => void;
+  /** For how long its heartbeat's loop has made no progress. */
+  readonly stuckMs: () => number;
   /** Whether hints are heard at present; without, the claimer must look more often. */
   readonly hearing: () => boolean;
   /** @throws {PgQueueError} `schema_version`, `node_id_in_use` */
@@ -88,6 +90,7 @@ export function createMembership(parts: MembershipParts): Membership {
     incarnation: presence.incarnation,
     ended: presence.ended,
     fenced: presence.fenced,
+    stuckMs: presence.stuckMs,
     hearing: () => ears?.hearing() ?? false,
     start: () => {
       starting = begin();

@@ -2,7 +2,7 @@ import { hostname } from 'node:os';
 import { randomBytes } from 'node:crypto';
 import type { JobLogger, Observer, TaskHandler } from '@pgqueue/core';
 import { allObservers, isTaskHandler, optionProblems, throwProblems } from '@pgqueue/core';
-import type { DatabaseOptions, NodeTasks } from '@pgqueue/postgres';
+import type { DatabaseOptions, HealthOptions, NodeTasks } from '@pgqueue/postgres';
 import { workerShape } from './shapes.ts';
 
 /**
@@ -42,6 +42,8 @@ export interface WorkerOptions extends NodeOptions {
   readonly concurrency?: number;
   /** How long a stop waits for running handlers before it aborts their signals. Default 30000. */
   readonly drainMs?: number;
+  /** Where it answers `GET /live` and `GET /ready`, from `start` on. Default: nowhere. */
+  readonly health?: HealthOptions;
   /** Where `ctx.log` goes: a pino logger, or anything of its shape. Default: nowhere. */
   readonly logger?: WorkerLogger;
 }

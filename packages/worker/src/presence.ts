@@ -18,6 +18,7 @@ export interface Presence {
   readonly begin: () => Promise<void>;
   /** Beats now. */
   readonly wake: () => void;
+  readonly stuckMs: () => number;
   readonly stop: () => Promise<void>;
   readonly leave: () => Promise<void>;
 }
@@ -77,6 +78,7 @@ export function createPresence(parts: PresenceParts): Presence {
       });
     },
     wake: () => heartbeat?.wake(),
+    stuckMs: () => heartbeat?.stuckMs() ?? 0,
     stop: async () => {
       stopping = true;
       await Promise.all([heartbeat?.stop(), beater.stop()]);

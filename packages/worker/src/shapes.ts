@@ -11,7 +11,7 @@ import {
   optional,
   orNull,
 } from '@pgqueue/core';
-import { databaseShape } from '@pgqueue/postgres';
+import { databaseShape, healthShape } from '@pgqueue/postgres';
 import type { NodeOptions, WorkerLogger, WorkerOptions } from './options.ts';
 import type { PulledTask, PullerOptions } from './puller-options.ts';
 
@@ -61,6 +61,7 @@ export const workerShape: Shape<WorkerOptions> = {
   tasks: aListOf(aHandler, 'a list of handlers, such as [implement(task, handler)]'),
   concurrency: optional(aNumber({ min: 1, max: 10_000, whole: true })),
   drainMs: optional(aNumber({ min: 0, max: 86_400_000, whole: true })),
+  health: optional(anObject(healthShape)),
   // a logger has much more of its own, and what of it is misspelt is missing
   logger: optional({ ...anObject(logger, { own: true }), expected: 'a logger, such as pino() makes' }),
 };

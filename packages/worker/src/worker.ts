@@ -1,6 +1,6 @@
 import { PgQueueError, within } from '@pgqueue/core';
-import type { Database, Hints } from '@pgqueue/postgres';
-import { createHints, openDatabase } from '@pgqueue/postgres';
+import type { Database, HealthChecks, HealthOptions, HealthServer, Hints } from '@pgqueue/postgres';
+import { createHints, openDatabase, serveHealth } from '@pgqueue/postgres';
 import pLimit from 'p-limit';
 import type { LimitFunction } from 'p-limit';
 import type { Attempt } from './attempt.ts';
@@ -13,6 +13,9 @@ import { createClaims } from './claims.ts';
 import { drain } from './drain.ts';
 import type { Executor } from './executor.ts';
 import { createExecutor } from './executor.ts';
+import { workerChecks } from './health.ts';
+import type { Isolation } from './isolation/isolation.ts';
+import { createIsolation } from './isolation/isolation.ts';
 import type { Membership } from './membership.ts';
 import { createMembership } from './membership.ts';
 import type { WorkerOptions, WorkerSettings } from './options.ts';
@@ -27,12 +30,14 @@ import { createTransactions } from './transaction.ts';
 /** One worker node. */
 export interface Worker {
   readonly node: string;
+  /** Of its health checks, where it has them, from `start` on. */
+  readonly healthPort: number | undefined;
   /** Slots in use: handlers that have not returned; one with a bundle uses one. */
   readonly running: number;
   /**
    * Checks the schema's version, registers the node and begins to claim. A database that can't be reached is tried again until
    * `stop`; so is a node id whose last holder may be alive, for as long as that takes to find out.
-   * @throws {PgQueueError} `schema_version`, `node_id_in_use`
+   * @throws {PgQueueError} `schema_version`, `node_id_in_use`, `configuration` (the port of its health checks is taken)
    */
   start(): Promise<void>;
   /**
@@ -68,7 +73,11 @@ class WorkerNode implements Worker {
   readonly #attempts = new Set<Attempt>();
   readonly #blocked: BlockedWatch;
   readonly #slots: LimitFunction;
+  readonly #isolation: Isolation = createIsolation();
   readonly #end = Promise.withResolvers<void>();
+  readonly #health: HealthOptions | undefined;
+  readonly #checks: HealthChecks;
+  #healthServer: HealthServer | undefined;
   #claimer: Claimer | undefined;
   #joined: Promise<void> | undefined;
   #started: Promise<void> | undefined;
@@ -110,6 +119,15 @@ class WorkerNode implements Worker {
         this.#claimer?.slotFreed(); // it may have waited for the settler
       },
     });
+    this.#health = options.health;
+    this.#checks = workerChecks({
+      settings,
+      options: options.health ?? { port: 0 },
+      membership: this.#membership,
+      settler: this.#settler,
+      marks,
+      claimer: () => this.#claimer,
+    });
     const transactions = this.#transactions;
     const settler = this.#settler;
     this.#executor = createExecutor({
@@ -121,6 +139,7 @@ class WorkerNode implements Worker {
       observe,
       handlers,
       settler,
+      isolation: this.#isolation,
       onNext: () => this.#claimer?.hint(true),
     });
   }
@@ -131,6 +150,10 @@ class WorkerNode implements Worker {
 
   get running(): number {
     return this.#slots.activeCount + this.#slots.pendingCount;
+  }
+
+  get healthPort(): number | undefined {
+    return this.#healthServer?.port;
   }
 
   start(): Promise<void> {
@@ -148,6 +171,8 @@ class WorkerNode implements Worker {
     const { observe, node, slots: concurrency } = this.#settings;
     const { database, incarnation, ended, hearing, draining, start } = this.#membership;
     try {
+      if (this.#health !== undefined) this.#healthServer = await serveHealth(this.#health, this.#checks);
+      if (draining.aborted) return await this.#healthServer?.close();
       this.#joined = start();
       await this.#joined;
     } catch (error) {
@@ -196,6 +221,7 @@ class WorkerNode implements Worker {
       await Promise.all([this.#membership.close(), this.#handlerDatabase.close()]);
       await within(closeMs, ordered);
     }
+    await this.#healthServer?.close(); // until then probes are told that it is stopping
     this.#end.resolve();
   }
 

@@ -3,7 +3,7 @@ import { defaultPolicy, logObserver } from '@pgqueue/core';
 import { Option } from 'commander';
 import type { Command } from 'commander';
 import { contextOf } from '../context.ts';
-import { durationWithin } from '../parse.ts';
+import { durationWithin, whole } from '../parse.ts';
 import type { PolicyOptions } from '../policy-file.ts';
 import { loadPolicies, withPolicies } from '../policy-file.ts';
 import { createLogger, logLevels } from '../roles/logger.ts';
@@ -14,6 +14,7 @@ interface SchedulerCommandOptions extends PolicyOptions {
   readonly name?: string;
   readonly lease: number;
   readonly listen: boolean;
+  readonly healthPort?: number;
   readonly logLevel: string;
 }
 
@@ -33,11 +34,12 @@ export function addScheduler(program: Command): void {
         .default(5_000, '5s'),
     )
     .option('--no-listen', 'only poll: LISTEN hears nothing through PgBouncer in transaction mode')
+    .option('--health-port <n>', 'answer GET /live and GET /ready there', whole(0, 65_535))
     .addOption(new Option('--log-level <level>', 'what is logged').choices(logLevels).default('info'))
     .action(async (options: SchedulerCommandOptions, self: Command) => {
       const { problems, ...policies } = await loadPolicies(options);
       const context = contextOf(self, problems);
-      const { name = `${hostname()}-${process.pid}`, lease, listen, logLevel } = options;
+      const { name = `${hostname()}-${process.pid}`, lease, listen, healthPort, logLevel } = options;
       const logger = createLogger({ level: logLevel, role: 'scheduler', redact: context.redact });
       const { createScheduler } = await import('@pgqueue/scheduler');
       const scheduler = createScheduler({
@@ -46,6 +48,7 @@ export function addScheduler(program: Command): void {
         name,
         listen,
         leaseMs: lease,
+        ...(healthPort === undefined ? {} : { health: { port: healthPort } }),
         observe: logObserver(logger),
       });
       await runRole(scheduler, {

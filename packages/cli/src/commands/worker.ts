@@ -19,6 +19,7 @@ interface WorkerCommandOptions {
   readonly pool: string;
   readonly drain: number;
   readonly listen: boolean;
+  readonly healthPort?: number;
   readonly logLevel: string;
 }
 
@@ -39,6 +40,7 @@ export function addWorker(program: Command): void {
         .default(30_000, '30s'),
     )
     .option('--no-listen', 'only poll: LISTEN hears nothing through PgBouncer in transaction mode')
+    .option('--health-port <n>', 'answer GET /live and GET /ready there', whole(0, 65_535))
     .addOption(new Option('--log-level <level>', 'what is logged').choices(logLevels).default('info'))
     .action(async (options: WorkerCommandOptions, self: Command) => {
       const loaded = await loadTasks(options.tasks);
@@ -62,11 +64,14 @@ export function addWorker(program: Command): void {
   ]);
 }
 
-type NodeOptions = Pick<WorkerCommandOptions, 'node' | 'concurrency' | 'pool' | 'drain' | 'listen'>;
+type NodeOptions = Pick<
+  WorkerCommandOptions,
+  'node' | 'concurrency' | 'pool' | 'drain' | 'listen' | 'healthPort'
+>;
 
 export async function makeWorker(
   settings: Settings,
-  { node, concurrency, pool, drain, listen }: NodeOptions,
+  { node, concurrency, pool, drain, listen, healthPort }: NodeOptions,
   { tasks, logger }: { readonly tasks: readonly TaskHandler[]; readonly logger: Logger },
 ): Promise<Worker> {
   const { createWorker } = await import('@pgqueue/worker');
@@ -78,6 +83,7 @@ export async function makeWorker(
     pool,
     drainMs: drain,
     listen,
+    ...(healthPort === undefined ? {} : { health: { port: healthPort } }),
     observe: logObserver(logger),
     logger,
   });

@@ -93,6 +93,31 @@ test('a step that throws is reported with the failures in a row, and tried again
   expect(seen.slice(0, 4)).toEqual([1, 2, 1, 2]);
 });
 
+test('a loop says how long a step hangs, and nothing of a wait that is meant', async () => {
+  const hung = Promise.withResolvers<number>();
+  let steps = 0;
+  const second = Promise.withResolvers<void>();
+  const loop = startLoop({
+    step: () => {
+      steps += 1;
+      if (steps === 1) return Promise.resolve(3_600_000);
+      second.resolve();
+      return hung.promise;
+    },
+    failed: neverFails,
+  });
+  await new Promise((resolve) => setImmediate(resolve));
+  expect(loop.stuckMs()).toBe(0);
+  loop.wake();
+  await second.promise;
+  const began = performance.now();
+  while (performance.now() - began < 20);
+  expect(loop.stuckMs()).toBeGreaterThanOrEqual(20);
+  hung.resolve(0);
+  await loop.stop();
+  expect(loop.stuckMs()).toBe(0);
+});
+
 test('the pause between failures grows, is bounded, and varies', () => {
   expect(retryPauseMs(1, 5_000, () => 0)).toBe(50);
   expect(retryPauseMs(1, 5_000, () => 1)).toBe(100);

@@ -6,6 +6,8 @@ export interface Loop {
   readonly wake: () => void;
   /** Ends after the step under way; resolves when nothing runs any more. */
   readonly stop: () => Promise<void>;
+  /** For how long it has made no progress: since the step under way began, or a wait should have ended. 0: it waits as it should. */
+  readonly stuckMs: () => number;
 }
 
 /** What a loop does, and how it goes on when that fails. */
@@ -21,6 +23,8 @@ export function startLoop({ step, failed }: LoopOptions): Loop {
   const stopping = new AbortController();
   let woken = false;
   let endWait: (() => void) | undefined;
+  /** When the next step is due; while one is under way, when it began. */
+  let dueAt = performance.now();
 
   const wait = (ms: number): Promise<void> => {
     if (woken || stopping.signal.aborted) return Promise.resolve();
@@ -39,6 +43,7 @@ export function startLoop({ step, failed }: LoopOptions): Loop {
     while (!stopping.signal.aborted) {
       let delayMs: number;
       woken = false;
+      dueAt = performance.now();
       try {
         delayMs = await step(stopping.signal);
         failures = 0;
@@ -47,6 +52,7 @@ export function startLoop({ step, failed }: LoopOptions): Loop {
         delayMs = failed(error, failures);
         woken = false; // a failing step is not hurried by hints
       }
+      dueAt = performance.now() + delayMs;
       if (delayMs > 0) await wait(delayMs);
       else await new Promise((resolve) => setImmediate(resolve)); // a busy loop lets the others in
       endWait = undefined;
@@ -64,6 +70,7 @@ export function startLoop({ step, failed }: LoopOptions): Loop {
       endWait?.();
       await running;
     },
+    stuckMs: () => (stopping.signal.aborted ? 0 : Math.max(0, performance.now() - dueAt)),
   };
 }
 

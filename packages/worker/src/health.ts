@@ -1,0 +1,43 @@
+import type { HealthChecks, HealthOptions } from '@pgqueue/postgres';
+import { stuckLoops } from '@pgqueue/postgres';
+import type { Claimer } from './claimer.ts';
+import type { Membership } from './membership.ts';
+import type { WorkerSettings } from './options.ts';
+import type { Settler } from './settler.ts';
+import type { SharedMarks } from './thread-words.ts';
+
+export interface HealthParts {
+  readonly settings: WorkerSettings;
+  readonly options: HealthOptions;
+  readonly membership: Membership;
+  readonly settler: Settler;
+  readonly marks: SharedMarks;
+  readonly claimer: () => Claimer | undefined;
+}
+
+/**
+ * Live: its loops go on, whatever the database does (starting it anew would not mend that). Ready: it is registered, was heard of late,
+ * and claims.
+ */
+export function workerChecks({
+  settings,
+  options,
+  membership,
+  settler,
+  marks,
+  claimer,
+}: HealthParts): HealthChecks {
+  const freshMs = Math.min(3 * settings.heartbeatMs, settings.lostAfterMs);
+  return {
+    live: () => stuckLoops({ claims: claimer(), heartbeat: membership }, options),
+    ready: () => {
+      if (membership.draining.aborted) return ['it is stopping'];
+      if (membership.incarnation() === undefined) return ['the node is not registered'];
+      const silentMs = marks.ageMs('beat');
+      return [
+        ...(silentMs > freshMs ? [`no heartbeat has arrived for ${Math.round(silentMs)} ms`] : []),
+        ...(settler.full() ? ['too many settlements wait for the database'] : []),
+      ];
+    },
+  };
+}
