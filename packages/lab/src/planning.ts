@@ -1,12 +1,28 @@
-import type { Candidate, Lane, Plan, Policy, PolicyState, Snapshot, Written } from '@pgqueue/core';
+import type {
+  Candidate,
+  Lane,
+  Plan,
+  Policy,
+  PolicyFault,
+  PolicyState,
+  Snapshot,
+  Written,
+} from '@pgqueue/core';
 import { isGuarded, openGates, planProblems, policy as compose, standardGates, turns } from '@pgqueue/core';
 
 /** What failed in a policy, and how often. */
 export interface FaultCount {
   /** The gate or order; the policy itself where it is written as a whole. */
   readonly part: string;
+  /** The first of its kind: messages that differ in the job, or in numbers, are counted as one. */
   readonly message: string;
+  /** Plans in which it failed. */
   readonly count: number;
+  /**
+   * What was done about it. Of a gate: its jobs were `held`, or it was `ignored`. Of an order: lanes took `turns`. Of a whole policy: the
+   * plan was `replaced` by FIFO per key within the limits, or its state was `kept` as it was.
+   */
+  readonly instead: PolicyFault['instead'] | 'replaced' | 'kept';
 }
 
 /** Calls a policy as the scheduler does: state kept back until a plan is written, limits checked, FIFO per key where it fails. */
@@ -26,8 +42,9 @@ interface States {
 
 const limits = standardGates();
 const standard = compose({ name: 'standard', order: turns() });
-/** Different faults that are told apart at most. */
+/** Different faults that are told apart at most; what comes beyond is counted as one. */
 const faultsMax = 50;
+const beyond = { part: 'others', message: 'further faults, of other kinds' };
 
 export function startPlanning(policy: Policy): Planning {
   const faults = new Map<string, FaultCount>();
@@ -35,22 +52,23 @@ export function startPlanning(policy: Policy): Planning {
   let states: States = { own: policy.initial, limits: standard.initial };
   let pending: { readonly states: States; readonly byPolicy: boolean } | undefined;
 
-  const blame = (part: string, error: unknown): void => {
+  const blame = (part: string, error: unknown, instead: FaultCount['instead']): void => {
     const message = error instanceof Error ? error.message : String(error);
-    const name = `${part}\n${message}`;
-    const known = faults.get(name);
-    if (known === undefined && faults.size >= faultsMax) return;
-    faults.set(name, { part, message, count: (known?.count ?? 0) + 1 });
+    const name = JSON.stringify([part, instead, kindOf(message)]);
+    const told = faults.has(name) || faults.size < faultsMax;
+    const key = told ? name : beyond.part;
+    const known = faults.get(key) ?? { ...(told ? { part, message } : beyond), instead, count: 0 };
+    faults.set(key, { ...known, count: known.count + 1 });
   };
   const byPolicy = (snapshot: Snapshot): Plan | undefined => {
     try {
       const plan = policy.plan(snapshot, states.own);
-      for (const { part, error } of plan.faults ?? []) blame(part, error);
+      for (const { part, error, instead: done } of plan.faults ?? []) blame(part, error, done ?? 'ignored');
       const kept = guarded ? states.limits : keepLimits(snapshot, plan, states.limits);
       pending = { states: { own: plan.state, limits: kept }, byPolicy: true };
       return plan;
     } catch (error) {
-      blame(policy.name, error);
+      blame(policy.name, error, 'replaced');
       return undefined;
     }
   };
@@ -70,7 +88,7 @@ export function startPlanning(policy: Policy): Planning {
       try {
         if (guarded || pending.byPolicy) states = { ...states, own: policy.written?.(own, written) ?? own };
       } catch (error) {
-        blame(policy.name, error);
+        blame(policy.name, error, 'kept');
       }
       pending = undefined;
     },
@@ -79,6 +97,15 @@ export function startPlanning(policy: Policy): Planning {
     },
     faults: () => [...faults.values()],
   };
+}
+
+/** The same for messages that differ in the job that they are about, or in numbers. */
+function kindOf(message: string): string {
+  return message
+    .slice(0, 1_000)
+    .replaceAll(/\bjob [^\s:;,]+/g, 'job …')
+    .replaceAll(/\bshare [^\s:;,]+/g, 'share …')
+    .replaceAll(/\d+(\.\d+)?/g, '0');
 }
 
 /**

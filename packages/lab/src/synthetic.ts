@@ -1,7 +1,8 @@
 import type { Attributes } from '@pgqueue/core';
-import { throwProblems } from '@pgqueue/core';
+import { optionProblems, throwProblems } from '@pgqueue/core';
 import type { Random } from './random.ts';
 import { createRandom } from './random.ts';
+import { streamShape } from './shapes.ts';
 import type { Arrival, Workload } from './workload.ts';
 import { inOrder } from './workload.ts';
 
@@ -36,7 +37,10 @@ export interface StreamOptions {
 
 /** A workload made of chance: it can be iterated again and again, and is the same each time. @throws {PgQueueError} `configuration` */
 export function synthetic(options: StreamOptions): Workload {
-  throwProblems('configuration', 'the workload', problemsOf(options));
+  throwProblems('configuration', 'the workload', [
+    ...optionProblems(options, streamShape),
+    ...durationProblems(options),
+  ]);
   return { [Symbol.iterator]: () => stream(options) };
 }
 
@@ -114,23 +118,11 @@ function* merged(sources: readonly Iterator<Arrival>[]): Generator<Arrival> {
   }
 }
 
-function problemsOf({
-  jobs,
-  perSecond,
-  keys = 1,
-  skew = 0,
-  burst = 1,
-  duration,
-}: StreamOptions): readonly string[] {
-  const whole = (value: number, max: number): boolean =>
-    Number.isInteger(value) && value >= 1 && value <= max;
-  const amounts = typeof duration === 'number' ? [duration] : Object.values(duration);
-  return [
-    ...(Number.isInteger(jobs) && jobs >= 0 ? [] : ['jobs must be a whole number']),
-    ...(perSecond > 0 && perSecond < Infinity ? [] : ['perSecond must be above 0']),
-    ...(whole(keys, 10_000_000) ? [] : ['keys must be a whole number from 1']),
-    ...(whole(burst, 10_000_000) ? [] : ['burst must be a whole number from 1']),
-    ...(skew >= 0 && skew < Infinity ? [] : ['skew must be 0 or more']),
-    ...(amounts.every((amount) => amount >= 0 && amount < Infinity) ? [] : ['duration must be 0 or more']),
-  ];
+function durationProblems(options: unknown): readonly string[] {
+  const duration =
+    typeof options === 'object' && options !== null && 'duration' in options ? options.duration : 0;
+  if (typeof duration !== 'object' || duration === null || 'meanMs' in duration) return [];
+  return 'medianMs' in duration && 'sigma' in duration
+    ? []
+    : ['duration must have meanMs, or medianMs and sigma'];
 }

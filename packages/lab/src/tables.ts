@@ -1,6 +1,7 @@
 import { unreachable } from '@pgqueue/core';
 import type { Comparison, Difference } from './compare.ts';
 import { laneDifferenceTable } from './compare-tables.ts';
+import type { FaultCount } from './planning.ts';
 import type { LimitUse, QueueResult, Simulation } from './result.ts';
 import type { Table } from './table.ts';
 import { sayLane, sayMs, sayName, sayNumber, sayShare } from './words.ts';
@@ -229,12 +230,25 @@ function heldTable({ held, queues }: Simulation): Table {
   };
 }
 
-function faultsTable({ faults }: Simulation): Table {
+const insteadWords: Readonly<Record<FaultCount['instead'], string>> = {
+  held: 'its jobs were held',
+  ignored: 'it was left out',
+  turns: 'keys took turns',
+  replaced: 'FIFO per key, within the limits',
+  kept: 'its state stayed as it was',
+};
+
+function faultsTable({ faults, plans }: Simulation): Table {
   return {
     title: 'Faults',
-    heads: ['part', 'plans', 'message'],
-    rows: faults.map(({ part, message, count }) => [sayName(part), String(count), sayName(message, 200)]),
-    note: 'What failed in the policy. In those plans it was left out, or jobs went FIFO per key.',
+    heads: ['part', 'plans', 'instead', 'message'],
+    rows: faults.map(({ part, message, count, instead }) => [
+      sayName(part),
+      String(count),
+      insteadWords[instead],
+      sayName(message, 200),
+    ]),
+    note: `What failed in the policy, of ${plans.made} plans. Of messages that differ in the job or in numbers alone, the first.`,
   };
 }
 

@@ -1,5 +1,5 @@
 import type { Attributes } from '@pgqueue/core';
-import { PgQueueError } from '@pgqueue/core';
+import { PgQueueError, unknownNames } from '@pgqueue/core';
 
 /** A job of a workload: what is known when it is enqueued, and what it then takes. */
 export interface Arrival {
@@ -101,8 +101,24 @@ function problemOf(arrival: Arrival, lastMs: number): string | undefined {
   if (!isWhole(failures, 0)) return 'failures must be a whole number from 0';
   if (attributes !== undefined && (typeof attributes !== 'object' || attributes === null))
     return 'attributes must be an object';
-  return undefined;
+  if (arrival.id !== undefined && typeof arrival.id !== 'string') return 'id must be a text';
+  return unknownNames(arrival, names)[0];
 }
+
+const names: Readonly<Record<keyof Arrival, true>> = {
+  atMs: true,
+  durationMs: true,
+  queue: true,
+  key: true,
+  task: true,
+  version: true,
+  priority: true,
+  attributes: true,
+  expiresMs: true,
+  deadlineMs: true,
+  failures: true,
+  id: true,
+};
 
 function isText(value: unknown): boolean {
   return value === undefined || typeof value === 'string';

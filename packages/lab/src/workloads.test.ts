@@ -64,6 +64,8 @@ describe('arrivals', () => {
     [{ atMs: 0, durationMs: 1, deadlineMs: '1' }, 'deadlineMs must be numbers'],
     [{ atMs: 0, durationMs: 1, failures: -1 }, 'failures must be'],
     [{ atMs: 0, durationMs: 1, attributes: 'x' }, 'attributes must be'],
+    [{ atMs: 0, durationMs: 1, durationMS: 1 }, 'there is no durationMS: did you mean durationMs?'],
+    [{ atMs: 0, durationMs: 1, id: 5 }, 'id must be a text'],
     [null, 'it must be an object'],
   ])('that are wrong are named: %j', (arrival, says) => {
     expect(() => [...inOrder([{ atMs: 0, durationMs: 1 }, arrival as never])]).toThrow(
@@ -119,11 +121,28 @@ describe('workloads in JSON', () => {
 
   test.each([
     ['{', 'the workload is no JSON'],
-    ['{}', 'a workload is an array of arrivals'],
+    ['{}', 'the workload: arrivals must be given: an array of arrivals'],
+    ['{"arivals": []}', 'there is no arivals: did you mean arrivals?'],
     ['null', 'a workload is an array of arrivals'],
     ['[{"atMs": 0}]', 'arrival 0 of the workload: durationMs'],
-    ['{"arrivals": [], "queues": []}', '"queues" of the workload must be an object'],
-    ['{"arrivals": [], "fleet": {}}', '"fleet" of the workload must be an array'],
+    ['{"arrivals": [], "queues": []}', 'queues must be an object with the settings of each queue'],
+    ['{"arrivals": [], "fleet": {}}', 'fleet must be a list of nodes, not an object'],
+    [
+      '{"arrivals": [], "queues": {"mail": {"concurrency": "5"}}}',
+      'queues.mail.concurrency must be a whole number from 0, or null, not "5"',
+    ],
+    [
+      '{"arrivals": [], "queues": {"mail": {"limit": 5}}}',
+      'there is no queues.mail.limit: only pool, paused, ',
+    ],
+    [
+      '{"arrivals": [], "fleet": [{"slot": 5}]}',
+      'there is no fleet[0].slot: did you mean slots?; fleet[0].slots must be given',
+    ],
+    [
+      '[{"atMs": 0, "durationMs": 1, "quue": "mail"}]',
+      'arrival 0 of the workload: there is no quue: did you mean queue?',
+    ],
   ])('or say what is wrong: %s', (text, says) => {
     expect(() => parseWorkload(text)).toThrow(says);
   });

@@ -52,7 +52,7 @@ const coalescing: Shape<Coalesce> = {
 };
 
 const shape: Shape<PolicyOptions> = {
-  name: optional(aText({ max: 200 })),
+  name: optional(aText()),
   gates: optional(aListOf(aGate, 'a list of gates')),
   order: optional(anOrder),
   coalesce: optional(aListOf(anObject(coalescing), 'a list of rules')),
@@ -134,7 +134,7 @@ function planParts(
   try {
     return planWith(parts, snapshot, { ...options, faults });
   } catch (error) {
-    faults.push({ part: order.name, error });
+    faults.push({ part: order.name, error, instead: 'turns' });
     return planWith({ ...parts, order: turns() }, snapshot, { ...options, faults });
   }
 }

@@ -168,10 +168,10 @@ function startAsking({ faults, watch }: Pick<Opening, 'faults' | 'watch'>): Aski
   const end = (): void => {
     if (watch !== undefined) [watch.part, watch.job] = [outside, null];
   };
-  const fail: Asking['fail'] = ({ name }, error) => {
+  const fail: Asking['fail'] = ({ name, onError }, error) => {
     if (reported.has(name)) return;
     reported.add(name);
-    faults.push({ part: name, error });
+    faults.push({ part: name, error, instead: onError === 'hold' ? 'held' : 'ignored' });
   };
   return {
     begin,

@@ -16,6 +16,8 @@ export interface PolicyFault {
   /** The gate or order. */
   readonly part: string;
   readonly error: unknown;
+  /** What was done about it: the jobs that it was asked about were held, it was left out, or its lanes took turns. */
+  readonly instead: 'held' | 'ignored' | 'turns';
 }
 
 /** Held jobs of the snapshot, by queue and reason: the name of a gate, or `no_free_slot`, `no_capable_node`, `batch_full`. */

@@ -263,7 +263,7 @@ test('where "by" fails, the job goes, its attempts do not count, and it is repor
   });
   expect(ticks.tick(0, { settled: ended(['dead', 'dead', 'dead', 'dead']) })).toEqual(['job0', 'job1']);
   expect(ticks.plan(1).faults).toEqual([
-    { part: 'provider', error: new Error('by failed for job job0: no provider') },
+    { part: 'provider', error: new Error('by failed for job job0: no provider'), instead: 'ignored' },
   ]);
 });
 

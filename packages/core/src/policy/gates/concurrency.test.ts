@@ -192,7 +192,9 @@ describe('where a function of the user fails', () => {
     const made = policy({ gates: [gate], order: fifo() });
     const { dispatch, faults } = made.plan(aSnapshot({ lanes: lanesOf(waiting) }), made.initial);
     expect(dispatch.map(({ id }) => id)).toEqual(['job1', 'job3']);
-    expect(faults).toEqual([{ part: 'region', error: new Error('by failed for job job2: no region') }]);
+    expect(faults).toEqual([
+      { part: 'region', error: new Error('by failed for job job2: no region'), instead: 'held' },
+    ]);
     expect(plan(gate, waiting).held['job2']).toBe('region: by failed for job job2: no region (null)');
   });
 
@@ -215,7 +217,9 @@ describe('where a function of the user fails', () => {
   test('a job in flight is reported, too', () => {
     const made = policy({ gates: [concurrency({ name: 'region', by: picky, limit: 2 })], order: fifo() });
     const { faults } = made.plan(aSnapshot({ inFlight: [anItem({ seq: 9 })] }), made.initial);
-    expect(faults).toEqual([{ part: 'region', error: new Error('by failed for job job9: no region') }]);
+    expect(faults).toEqual([
+      { part: 'region', error: new Error('by failed for job job9: no region'), instead: 'held' },
+    ]);
   });
 
   test('a job in flight whose cost is not known fills its value until it ends', () => {

@@ -134,5 +134,5 @@ test('where "when" fails, its job is held', () => {
   const by = policy({ gates: [failing], order: fifo() });
   const plan = by.plan(aSnapshot({ lanes: [laneWith()] }), by.initial);
   expect(plan.dispatch).toEqual([]);
-  expect(plan.faults).toEqual([{ part: 'ordered', error: new Error('no attribute') }]);
+  expect(plan.faults).toEqual([{ part: 'ordered', error: new Error('no attribute'), instead: 'held' }]);
 });
