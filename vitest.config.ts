@@ -56,7 +56,9 @@ export default defineConfig({
         test: {
           ...common,
           name: 'database',
-          include: ['test/integration/**/*.test.ts', 'test/docs/**/*.test.ts'],
+          include: ['integration', 'docs', 'interleavings', 'kill-points', 'seeded-bugs'].map(
+            (folder) => `test/${folder}/**/*.test.ts`,
+          ),
           exclude: [...timed, ...failover],
           globalSetup: ['test/support/global-setup.ts'],
           testTimeout: 30_000,

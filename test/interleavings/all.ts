@@ -1,0 +1,58 @@
+import type { Case, Ran } from './run.ts';
+import { openStage, titleOf } from './run.ts';
+import { schedules } from './schedules.ts';
+import { operations, starts } from './worlds.ts';
+
+export interface InterleavingsReport {
+  readonly pairs: number;
+  readonly cases: number;
+  /** In which one side had to wait for a lock. */
+  readonly waited: number;
+  readonly violations: readonly string[];
+}
+
+/** Which cases are meant. */
+export type Choice = (one: Case) => boolean;
+
+/** Every pair of operations, from every start, in every order. */
+export function allCases(): readonly Case[] {
+  return operations.flatMap((a, index) =>
+    operations
+      .slice(index)
+      .flatMap((b) =>
+        starts.flatMap((start) => schedules.map((schedule): Case => ({ a, b, start, schedule }))),
+      ),
+  );
+}
+
+/** Every `every`-th case from `from` on: where `every` has no divisor in common with the counts, all pairs and orders are among them. */
+export async function interleave(
+  url: string,
+  options: {
+    readonly every: number;
+    readonly from: number;
+    readonly choose?: Choice;
+    readonly observe?: (ran: Ran) => void;
+  },
+): Promise<InterleavingsReport> {
+  const { every, from, choose = () => true, observe } = options;
+  const stage = await openStage(url);
+  const chosen = allCases()
+    .filter(choose)
+    .filter((_case, index) => index % every === from % every);
+  const violations: string[] = [];
+  const pairs = new Set<string>();
+  let waited = 0;
+  try {
+    for (const one of chosen) {
+      const ran = await stage.run(one);
+      observe?.(ran);
+      pairs.add(titleOf(one).split(' from ')[0] ?? '');
+      if (ran.waited) waited += 1;
+      violations.push(...ran.violations);
+    }
+  } finally {
+    await stage.close();
+  }
+  return { pairs: pairs.size, cases: chosen.length, waited, violations };
+}

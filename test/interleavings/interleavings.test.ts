@@ -1,0 +1,67 @@
+import { openDatabase } from '@pgqueue/postgres';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import type { SqlBug } from '../seeded-bugs/sql.ts';
+import { seed } from '../seeded-bugs/sql.ts';
+import type { TestDatabase } from '../support/database.ts';
+import { createTestDatabase } from '../support/database.ts';
+import type { Choice } from './all.ts';
+import { allCases, interleave } from './all.ts';
+
+let database: TestDatabase;
+beforeEach(async () => {
+  database = await createTestDatabase();
+});
+afterEach(() => database.drop());
+
+/** A prime: every pair is among them, and with each seed other orders. */
+const every = 131;
+
+test('a share of all interleavings of every pair: the outcome is that of one after the other', async () => {
+  const from = Math.floor(Math.random() * every);
+  const { violations, pairs, cases, waited } = await interleave(database.url, { every, from });
+  expect({ from, violations }).toEqual({ from, violations: [] });
+  expect(pairs).toBe(91);
+  expect(cases).toBeGreaterThan(400);
+  expect(waited).toBeGreaterThan(50);
+}, 120_000);
+
+describe('a mistake in one function is found', () => {
+  const settle = 'settle(uuid[],uuid[],text[],double precision[],text[],boolean)';
+  const bugs: Readonly<Record<string, { readonly bug: SqlBug; readonly choose: Choice }>> = {
+    'settle looks for the job only': {
+      bug: {
+        function: settle,
+        edits: [{ from: 'and w.lock_token = i.token', to: 'and w.lock_key is not null' }],
+      },
+      choose: ({ a, b, start }) => a.kind === 'settle' && b.kind === 'reset' && start[0] === 'stolen',
+    },
+    'a sweep of expired leases locks nothing': {
+      bug: {
+        function: 'reap(integer)',
+        edits: [{ from: 'for update skip locked), ', to: '), ' }],
+      },
+      choose: ({ a, b, start }) => a.kind === 'settle' && b.kind === 'steal' && start[0] === 'expired',
+    },
+    'cancel does not lock the job': {
+      bug: {
+        function: 'recall(uuid[])',
+        edits: [{ from: 'order by q.id for update;', to: 'order by q.id;' }],
+      },
+      choose: ({ a, b, start }) => a.kind === 'tick' && b.kind === 'cancel' && start[0] === 'pending',
+    },
+  };
+
+  test.each(Object.entries(bugs))(
+    '%s',
+    async (_name, { bug, choose }) => {
+      const door = openDatabase({ connectionString: database.url });
+      await seed(door, bug);
+      await door.close();
+      const sound = allCases().filter(choose);
+      expect(sound.length).toBeGreaterThan(0);
+      const { violations } = await interleave(database.url, { every: 5, from: 0, choose });
+      expect(violations).not.toEqual([]);
+    },
+    60_000,
+  );
+});
