@@ -12,6 +12,7 @@ import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { TestDatabase } from '../support/database.ts';
 import { createTestDatabase } from '../support/database.ts';
+import { until } from '../support/until.ts';
 
 let own: TestDatabase;
 let client: pg.Client;
@@ -42,6 +43,14 @@ const openFunctions = (schema: string): Promise<readonly unknown[]> =>
     `select p.proname from pg_proc p where p.pronamespace = $1::regnamespace and has_function_privilege('public', p.oid, 'execute')`,
     [schema],
   );
+
+/** Whether a migration waits for a lock right now. */
+async function waitsForLock(): Promise<boolean> {
+  const waiting = await query(
+    `select from pg_stat_activity where application_name = 'pgqueue migrate' and wait_event_type = 'Lock'`,
+  );
+  return waiting.length > 0;
+}
 
 describe('migrate', () => {
   test('fresh: every file once, in order; a second run does nothing', async () => {
@@ -120,6 +129,38 @@ describe('migrate', () => {
     expect(applied).toEqual(
       status.filter(({ applied: time }) => time === null).map(({ version }) => version),
     );
+  });
+
+  test('an open transaction stops the migration, and nobody else: others are let through while it waits', async () => {
+    await query(`create function public.stop_at_ten() returns event_trigger language plpgsql as $$ begin
+      if exists (select from pg_event_trigger_ddl_commands() where object_identity = 'busy.settlement') then
+        raise exception 'stopped on purpose';
+      end if; end $$`);
+    await query('create event trigger stop on ddl_command_end execute function public.stop_at_ten()');
+    await expect(migrate(at('busy'))).rejects.toThrow('stopped on purpose');
+    await query('drop event trigger stop');
+    const insert = `insert into busy.queue (task) values ('hello')`;
+    const application = new pg.Client({ connectionString: own.url });
+    await application.connect();
+    await application.query('begin');
+    await application.query(insert);
+    let done = false;
+    const migrating = migrate(at('busy')).finally(() => {
+      done = true;
+    });
+    await query(`set statement_timeout = '1500ms'`); // without letting through, these would wait for the application
+    for (let inserted = 0, since = performance.now(); performance.now() < since + 2_500; inserted += 1) {
+      await query(insert);
+      if (inserted === 0) await until('the migration to wait', waitsForLock);
+    }
+    await query('reset statement_timeout');
+    expect(done).toBe(false);
+    await application.query('commit');
+    await application.end();
+    await migrating;
+    expect(await query('select max(version) as version from busy.migration')).toEqual([
+      { version: schemaVersion.knows },
+    ]);
   });
 
   test('a file that was changed after it was applied is refused', async () => {

@@ -1,7 +1,8 @@
 import { createHash } from 'node:crypto';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
-import { PgQueueError } from '@pgqueue/core';
+import { setTimeout as delay } from 'node:timers/promises';
+import { PgQueueError, retryPauseMs } from '@pgqueue/core';
 import type { Database, DatabaseOptions } from './database.ts';
 import { openDatabase } from './database.ts';
 import type { PgQueryable } from './executor.ts';
@@ -31,10 +32,17 @@ interface MigrationFile {
   readonly compatible: boolean;
 }
 
+/** Everybody waits behind a migration that waits for a lock: so it gives up, lets them through, and tries again. */
+const lockWaitMs = 500;
+/** About three minutes, while a transaction of an application is in the way. */
+const triesMax = 100;
+
 /**
  * Brings a schema to the newest version: forward only, one transaction a migration, each under an advisory lock, so that
- * several migrators may start at once and one that was stopped goes on where it was. Works through PgBouncer.
+ * several migrators may start at once and one that was stopped goes on where it was. While everything works on, it waits for locks
+ * half a second at a time, for about three minutes: an open transaction stops it that long, and nobody else. Works through PgBouncer.
  * @throws {PgQueueError} `schema_version` where an applied migration is not the one of this package
+ * @throws what PostgreSQL says (SQLSTATE 55P03 or 40P01) where it found no moment without such a transaction
  */
 export async function migrate(options: MigrateOptions): Promise<readonly Migration[]> {
   const database = openDatabase({
@@ -44,17 +52,32 @@ export async function migrate(options: MigrateOptions): Promise<readonly Migrati
   });
   try {
     for (const file of migrationFiles()) {
-      const applied = await apply(database, file);
+      const applied = await amongOthers(() => apply(database, file));
       if (applied !== undefined) options.onApplied?.(applied);
     }
-    await database.transaction(async (client) => {
-      await lockSchema(database.schema, client);
-      await closeToPublic(database.schema, client);
-    });
+    await amongOthers(() =>
+      database.transaction(async (client) => {
+        await lockSchema(database.schema, client);
+        await closeToPublic(database.schema, client);
+      }),
+    );
     if (options.roles === true) await createRoles(database);
     return await migrationsOf(database);
   } finally {
     await database.close();
+  }
+}
+
+/** Repeats what others were in the way of. */
+async function amongOthers<Result>(work: () => Promise<Result>): Promise<Result> {
+  for (let failures = 1; ; failures += 1) {
+    try {
+      return await work();
+    } catch (error) {
+      const inTheWay = ['55P03', '40P01'].includes(sqlState(error) ?? '');
+      if (!inTheWay || failures >= triesMax) throw error;
+      await delay(retryPauseMs(failures, 1_500));
+    }
   }
 }
 
@@ -139,6 +162,8 @@ async function apply(database: Database, file: MigrationFile): Promise<Migration
 /** One migrator at a time; also for rights, which can't be changed by two at once. */
 async function lockSchema(schema: string, client: PgQueryable): Promise<void> {
   await client.query('select pg_advisory_xact_lock(hashtextextended($1, 0))', [`pgqueue migrate ${schema}`]);
+  // from here on: another migrator may take its time
+  await client.query(`set local lock_timeout = '${lockWaitMs}ms'`);
 }
 
 /** Functions are executable by everyone when they are created; nothing here is for everyone. */
