@@ -129,7 +129,11 @@ async function run(url: string, options: Options): Promise<Report> {
       url,
       name: 'bench',
       file: new URL('scheduler.mjs', import.meta.url),
-      execArgv: profile === undefined ? [] : ['--cpu-prof', `--cpu-prof-dir=${profile}`],
+      // as the image has it
+      execArgv: [
+        '--max-semi-space-size=16',
+        ...(profile === undefined ? [] : ['--cpu-prof', `--cpu-prof-dir=${profile}`]),
+      ],
     });
     const consumer = await startConsumer(database, slots);
     try {
