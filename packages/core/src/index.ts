@@ -4,6 +4,8 @@ export type {
   JobContext,
   JobLogger,
   Parsed,
+  Settle,
+  StatementRunner,
   Task,
   TaskDefaults,
   TaskDefinition,

@@ -12,6 +12,16 @@ export interface PgQueryable {
   query(text: string, values?: unknown[]): Promise<{ readonly rows: unknown[] }>;
 }
 
+/** An executor, or something of `pg`'s, as an executor: `pg` answers with an object that has rows, an executor with the rows. */
+export function toExecutor(given: { query(text: string, values: unknown[]): Promise<unknown> }): Executor {
+  return {
+    query: async <Row>(text: string, values: readonly unknown[]) => {
+      const result: unknown = await given.query(text, [...values]);
+      return (Array.isArray(result) ? result : (result as { readonly rows: unknown }).rows) as Row[];
+    },
+  };
+}
+
 /** An executor over a `pg` Pool, Client or PoolClient. */
 export function fromPg(queryable: PgQueryable): Executor {
   return {

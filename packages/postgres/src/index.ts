@@ -2,7 +2,7 @@ export type { Database, DatabaseOptions } from './database.ts';
 export { openDatabase } from './database.ts';
 export { databaseShape } from './database-options.ts';
 export type { Executor, PgQueryable } from './executor.ts';
-export { fromPg } from './executor.ts';
+export { fromPg, toExecutor } from './executor.ts';
 export type { HealthChecks, HealthOptions, HealthServer } from './health-server.ts';
 export { healthShape, serveHealth, stuckLoops } from './health-server.ts';
 export type { HintChannel, Hints } from './hints.ts';

@@ -10,6 +10,7 @@ import {
   defaultSchema,
   enqueueJobs,
   openDatabase,
+  toExecutor,
 } from '@pgqueue/postgres';
 import type { Enqueuer, Write } from './enqueuer.ts';
 import { createEnqueuer } from './enqueuer.ts';
@@ -127,14 +128,4 @@ function noDatabase(): PgQueueError {
     'configuration',
     'this producer has no database of its own: give connectionString or pool, or enqueue through with(transaction)',
   );
-}
-
-/** `pg` answers with an object that has rows, an executor with the rows. */
-function toExecutor(tx: Executor | PgQueryable): Executor {
-  return {
-    query: async <Row>(text: string, values: readonly unknown[]) => {
-      const result: unknown = await tx.query(text, [...values]);
-      return (Array.isArray(result) ? result : (result as { readonly rows: unknown }).rows) as Row[];
-    },
-  };
 }

@@ -5,7 +5,7 @@ import type { Attempt } from './attempt.ts';
 import { jobOf } from './context.ts';
 import { jsonText } from './json.ts';
 import type { Attempts, LeaseParts } from './leases.ts';
-import { extendLeases, loggerWith, settleWith, showProgress } from './leases.ts';
+import { extendLeases, loggerWith, settleIn, settleWith, showProgress } from './leases.ts';
 
 /** A job as its bundle's handler sees it. */
 export function batchJob(attempt: Attempt, payload: unknown): BatchJob {
@@ -74,6 +74,11 @@ export function batchContextOf(
       const result = await settleWith(parts, ours, work);
       for (const attempt of ours) settled.add(attempt);
       return result;
+    },
+    settleIn: async (run, options = {}) => {
+      const ours = named(options.jobs);
+      await settleIn(parts, ours, run);
+      for (const attempt of ours) settled.add(attempt);
     },
   };
 }

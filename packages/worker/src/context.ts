@@ -3,7 +3,7 @@ import { durationMs } from '@pgqueue/core';
 import type { Attempt } from './attempt.ts';
 import { jsonText } from './json.ts';
 import type { LeaseParts } from './leases.ts';
-import { extendLeases, loggerWith, settleWith, showProgress } from './leases.ts';
+import { extendLeases, loggerWith, settleIn, settleWith, showProgress } from './leases.ts';
 
 /** What a handler gets beside its payload; what most handlers don't ask for is made when they do. */
 export function contextOf(parts: LeaseParts, attempt: Attempt): JobContext {
@@ -24,6 +24,7 @@ export function contextOf(parts: LeaseParts, attempt: Attempt): JobContext {
     extend: async (by) => extendLeases(parts, attempts, durationMs(by, 'extend')),
     progress: async (value) => showProgress(parts, attempts, jsonText(value)),
     transaction: async (work) => settleWith(parts, attempts, work),
+    settleIn: async (run) => settleIn(parts, attempts, run),
   };
 }
 

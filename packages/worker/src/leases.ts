@@ -1,13 +1,14 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import type { JobLogger, Observer, TransactionClient } from '@pgqueue/core';
+import type { JobLogger, Observer, Settle, TransactionClient } from '@pgqueue/core';
 import { PgQueueError, retryPauseMs } from '@pgqueue/core';
-import type { Settlement, Target } from '@pgqueue/postgres';
+import type { Executor, Settlement, Target } from '@pgqueue/postgres';
 import { extend, fromPg, isTransient, reportProgressOfAll, settle } from '@pgqueue/postgres';
 import type { Attempt } from './attempt.ts';
 import { AbortedError } from './attempt.ts';
 import { lose } from './held.ts';
 import type { WorkerLogger } from './options.ts';
-import type { Transactions } from './transaction.ts';
+import { runOwn } from './own-transaction.ts';
+import type { Ran, Transactions } from './transaction.ts';
 
 export interface LeaseParts {
   /** For leases: its connections are never given to handlers. */
@@ -87,19 +88,40 @@ export async function settleWith<Result>(
   attempts: Attempts,
   work: (client: TransactionClient) => Promise<Result>,
 ): Promise<Result> {
+  return commitWith(parts, attempts, (seal) =>
+    parts.transactions.run(work, (client) => seal(fromPg(queryable(client)))),
+  );
+}
+
+/** The same in a transaction of the handler's own making. */
+export function settleIn(
+  parts: LeaseParts,
+  attempts: Attempts,
+  run: (settle: Settle) => Promise<unknown>,
+): Promise<void> {
+  return commitWith(parts, attempts, (seal) => runOwn(run, seal));
+}
+
+async function commitWith<Result>(
+  parts: LeaseParts,
+  attempts: Attempts,
+  run: (seal: (executor: Executor) => Promise<void>) => Promise<Ran<Result>>,
+): Promise<Result> {
   const done = attempts.map(({ job: { id, token } }): Settlement => {
     return { id, token, outcome: 'done', delayMs: null, data: null };
   });
   throwOver(attempts);
-  const ran = await parts.transactions.run(work, async (client) => {
-    throwOver(attempts);
+  let begun = false;
+  const ran = await run(async (executor) => {
+    if (!begun || attempts.some(({ over }) => over)) throwOver(attempts);
     for (const attempt of attempts) attempt.beginCommit();
-    const verdicts = await settle({ ...fromPg(queryable(client)), schema: parts.database.schema }, done);
+    begun = true;
+    const verdicts = await settle({ ...executor, schema: parts.database.schema }, done);
     const lost = attempts.filter(({ job }) => !verdicts.has(job.id));
     for (const attempt of lost) lose(attempt, { ...parts, during: 'settle' });
     if (lost.length > 0) throw new AbortedError('lease_lost');
   });
-  const fate = ran.kind === 'unknown' ? await fateOf(parts, attempts, done) : ran.kind;
+  const fate = await fateOf(parts, attempts, { done, ran });
   if (fate === 'lost') {
     for (const attempt of attempts) lose(attempt, { ...parts, during: 'settle' });
     throw new AbortedError('lease_lost');
@@ -109,28 +131,32 @@ export async function settleWith<Result>(
     return ran.value;
   }
   for (const attempt of attempts) attempt.abandonCommit();
-  throw ran.kind === 'committed' ? overError(attempts) : ran.error;
+  throw 'error' in ran ? ran.error : new Error('the transaction that settled the job did not commit');
 }
 
 /**
  * Whether a COMMIT that got no answer happened, for all of its jobs or none. A lease that is still held says no (to settle it here
- * would end the job without the handler's writes); where all are gone they were settled by their tokens, or lost.
+ * would end the job without the handler's writes); where all are gone they were settled by their tokens, or lost. One that is only
+ * unconfirmed has the word of who ran it: then no trace need be found, which a queue may not keep.
  */
-async function fateOf(
+async function fateOf<Result>(
   { database, observe }: LeaseParts,
   attempts: Attempts,
-  done: readonly Settlement[],
+  { done, ran }: { readonly done: readonly Settlement[]; readonly ran: Ran<Result> },
 ): Promise<'committed' | 'rolled_back' | 'lost'> {
+  if (ran.kind === 'committed' || ran.kind === 'rolled_back') return ran.kind;
+  const believed = ran.kind === 'unconfirmed';
   const endsAt = Math.min(...attempts.map((attempt) => attempt.endsAt));
   for (let failures = 1; ; failures += 1) {
     try {
       const ms = Math.max(1, endsAt - performance.now());
       const leases = done.map(({ id, token }) => ({ id, token, ms }));
       if ((await extend(database, leases)).size > 0) return 'rolled_back';
+      if (believed) return 'committed';
       const verdicts = await settle(database, done, true);
       return [...verdicts.values()].includes('repeated') ? 'committed' : 'lost';
     } catch (error) {
-      if (!isTransient(error) || performance.now() > endsAt) return 'lost';
+      if (!isTransient(error) || performance.now() > endsAt) return believed ? 'committed' : 'lost';
       const retryMs = retryPauseMs(failures, 1_000);
       observe({ type: 'database.error', during: 'commit', error, retryMs });
       await delay(retryMs);
@@ -145,7 +171,7 @@ function throwOver(attempts: Attempts): void {
 function overError(attempts: Attempts): Error {
   const aborted = attempts.find((attempt) => !attempt.live && attempt.aborted !== undefined)?.aborted;
   if (aborted !== undefined) return new AbortedError(aborted);
-  return new Error('this attempt is over: ctx.transaction settles a job once');
+  return new Error('this attempt is over: a transaction settles a job once');
 }
 
 function queryable(client: TransactionClient): Parameters<typeof fromPg>[0] {

@@ -19,6 +19,8 @@ export interface Transactions {
 
 export type Ran<Result> =
   | { readonly kind: 'committed'; readonly value: Result }
+  /** Whoever ran it says that it has committed. */
+  | { readonly kind: 'unconfirmed'; readonly value: Result }
   | { readonly kind: 'rolled_back'; readonly error: unknown }
   | { readonly kind: 'unknown'; readonly value: Result; readonly error: unknown };
 

@@ -2,7 +2,7 @@ import type { Duration } from '../duration.ts';
 import { throwProblems } from '../errors.ts';
 import type { Rule } from '../options.ts';
 import { aFunction, optionProblems } from '../options.ts';
-import type { Handler, JobContext, JobLogger, Task, TransactionClient } from './task.ts';
+import type { Handler, JobContext, JobLogger, Settle, Task, TransactionClient } from './task.ts';
 
 /** One job of a bundle: its checked payload, and what `ctx.job` tells of a job that runs alone. */
 export type BatchJob<Payload = unknown> = JobContext['job'] & {
@@ -29,6 +29,11 @@ export interface BatchContext {
     work: (client: TransactionClient) => Promise<Result>,
     options?: { readonly jobs?: readonly BatchJob[] },
   ) => Promise<Result>;
+  /** The same in a transaction of your own library: see {@link JobContext}. */
+  readonly settleIn: (
+    run: (settle: Settle) => Promise<unknown>,
+    options?: { readonly jobs?: readonly BatchJob[] },
+  ) => Promise<void>;
 }
 
 /**

@@ -83,6 +83,21 @@ export interface JobContext {
    * Throws, and rolls back, when the lease was lost. Afterwards the attempt is over: the handler's return value is ignored.
    */
   readonly transaction: <Result>(work: (client: TransactionClient) => Promise<Result>) => Promise<Result>;
+  /**
+   * The same in a transaction of your own library, on your own connection: `run` begins it, and has it settled before it commits, by
+   * `settle(fromKysely(trx))` or another library's adapter; a `pg` client goes in as it is. `settle` rejects when the lease was
+   * lost: let that roll back. Resolves when the transaction has committed, also where the reply to its COMMIT was lost; then the
+   * attempt is over. Where it has not, rejects with what `run` rejected with, and the attempt goes on.
+   */
+  readonly settleIn: (run: (settle: Settle) => Promise<unknown>) => Promise<void>;
+}
+
+/** Settles the job as done within a transaction of the handler's own, before it commits. */
+export type Settle = (transaction: StatementRunner) => Promise<void>;
+
+/** A `pg` client, or what an adapter makes of another library's transaction. */
+export interface StatementRunner {
+  query(text: string, values: unknown[]): Promise<unknown>;
 }
 
 /** The part of a `pg` client that a handler's transaction needs; rows are as loosely typed as `pg`'s own. */

@@ -25,8 +25,9 @@ export async function settle(
   repeat = false,
 ): Promise<ReadonlyMap<string, Verdict>> {
   if (settlements.length === 0) return new Map();
-  const rows = await target.query<{ job_id: string; verdict: Verdict }>(
-    `select job_id, verdict from ${target.schema}.settle($1::uuid[], $2::uuid[], $3::text[], $4::float8[], $5::text[], $6)`,
+  // a name of one word: plug-ins of a handler's library may rename the others
+  const rows = await target.query<{ id: string; verdict: Verdict }>(
+    `select job_id as id, verdict from ${target.schema}.settle($1::uuid[], $2::uuid[], $3::text[], $4::float8[], $5::text[], $6)`,
     [
       settlements.map(({ id }) => id),
       settlements.map(({ token }) => token),
@@ -36,5 +37,5 @@ export async function settle(
       repeat,
     ],
   );
-  return new Map(rows.map((row) => [row.job_id, row.verdict]));
+  return new Map(rows.map(({ id, verdict }) => [id, verdict]));
 }
