@@ -36,12 +36,6 @@ afterAll(async () => {
   await base.remove();
 });
 
-function heard(system: System, types: readonly string[]): readonly string[] {
-  return [...system.actors.values()].flatMap(({ name, heard: all }) =>
-    all.filter(({ type }) => types.includes(type)).map(({ type }) => `${name}: ${type}`),
-  );
-}
-
 /** Jobs whose leases would last for an hour. */
 async function enqueueHeld(): Promise<ReadonlySet<string>> {
   const producer = createProducer({ connectionString: server.url });
@@ -71,7 +65,7 @@ describe.skipIf(missing)('wrong clocks', () => {
       await system.finish();
       expect(await system.judge()).toMatchObject({ lost: [], twice: [], dead: 0, ranAgain: 0, died: [] });
       const harm = ['node.lost', 'node.ended', 'leases.reaped', 'leader.lost', 'job.stale', 'job.timeout'];
-      expect(heard(system, harm)).toEqual([]);
+      expect(system.told(harm)).toEqual([]);
     } finally {
       await system.stop();
     }

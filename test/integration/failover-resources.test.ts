@@ -129,9 +129,6 @@ describe.skipIf(missing)('a server under pressure, directly and by way of PgBoun
     expect(verdict).toMatchObject({ lost: [], twice: [], dead: 0, died: [] });
     const lines = system.witnessed('long').map(({ what, id }) => `${what} ${id}`);
     expect(lines).toEqual([`start ${job}`, `end ${job}`]);
-    const lost = [...system.actors.values()].flatMap(({ heard }) =>
-      heard.filter(({ type }) => type === 'node.lost'),
-    );
-    expect(lost).toEqual([]);
+    expect(system.told(['node.lost', 'node.fenced'])).toEqual([]);
   }, 120_000);
 });

@@ -34,6 +34,8 @@ export interface Program {
 export interface System extends Record {
   readonly actors: ReadonlyMap<string, Actor>;
   readonly add: (role: Role, name: string, from?: Program) => Promise<Actor>;
+  /** What all of them said, those that left, too. */
+  readonly told: (types: readonly string[]) => readonly string[];
   /** Stops it in order. */
   readonly remove: (name: string) => Promise<void>;
   /** Producers stop; resolves when no job is left in QUEUE. */
@@ -60,6 +62,7 @@ export function createSystem(options: SystemOptions): System {
   const actors = new Map<string, Actor>();
   const died: string[] = [];
   const leaving = new Set<string>();
+  const all: Actor[] = [];
 
   const add: System['add'] = async (role, name, from = programOf(role)) => {
     const env = { PGQUEUE_SYSTEM: JSON.stringify(config), ...options.env?.[name] };
@@ -68,6 +71,7 @@ export function createSystem(options: SystemOptions): System {
       if (!leaving.has(name)) died.push(`${name}: ${signal ?? code}`);
     });
     actors.set(name, actor);
+    all.push(actor);
     leaving.delete(name);
     return actor;
   };
@@ -82,6 +86,10 @@ export function createSystem(options: SystemOptions): System {
     actors,
     add,
     remove,
+    told: (types) =>
+      all.flatMap(({ name, heard }) =>
+        heard.filter(({ type }) => types.includes(type)).map((said) => `${name}: ${JSON.stringify(said)}`),
+      ),
     finish: async (timeoutMs = 30_000) => {
       await finishProducers(actors, timeoutMs);
       const open = (): Promise<readonly unknown[]> => ask(directUrl(), 'select from pgqueue.queue limit 1');

@@ -6,16 +6,28 @@ import { fileURLToPath } from 'node:url';
 
 const root = fileURLToPath(new URL('../../..', import.meta.url));
 
-/** Why a commit is not there; undefined: it is. A clone without history has no earlier version. */
-export function commitBefore(path: string): string | undefined {
+/**
+ * The commit before the one that added a file; undefined where the history is not there (a shallow clone, an unpacked archive), which
+ * CI's is.
+ */
+export function earlierCommit(path: string): string | undefined {
   try {
-    const git = (...args: readonly string[]): string =>
-      execFileSync('git', args, { cwd: root, encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] }).trim();
     const added = git('log', '--diff-filter=A', '--format=%H', '--', path).split('\n').at(-1) ?? '';
-    return added === '' ? undefined : git('rev-parse', '--verify', `${added}^`);
-  } catch {
+    if (added === '') throw new Error(`no commit adds ${path}`);
+    return git('rev-parse', '--verify', '--quiet', `${added}^`);
+  } catch (error) {
+    if (process.env['CI'] !== undefined) throw error;
+    console.warn(`skipped: the repository's history before ${path} is not here`);
     return undefined;
   }
+}
+
+function git(...args: readonly string[]): string {
+  return execFileSync('git', args, {
+    cwd: root,
+    encoding: 'utf8',
+    stdio: ['ignore', 'pipe', 'ignore'],
+  }).trim();
 }
 
 /**
@@ -24,7 +36,10 @@ export function commitBefore(path: string): string | undefined {
  */
 export function materialise(commit: string, folder: string): void {
   const parts = ['packages', 'migrations', 'package.json'];
-  const archive = execFileSync('git', ['archive', '--format=tar', commit, ...parts], { cwd: root, maxBuffer: 1e9 });
+  const archive = execFileSync('git', ['archive', '--format=tar', commit, ...parts], {
+    cwd: root,
+    maxBuffer: 1e9,
+  });
   execFileSync('tar', ['-x', '-C', folder], { input: archive });
   linkModules(root, folder, folder);
   for (const name of readdirSync(join(folder, 'packages'))) {

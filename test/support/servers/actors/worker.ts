@@ -48,6 +48,7 @@ const worker = createWorker({
   ],
   observe: (event) => {
     if (event.type === 'job.stale' || event.type === 'job.timeout') said({ ...event, atMs: now() });
+    if (event.type === 'node.fenced') said({ ...event, atMs: now() });
     if (event.type === 'node.ended' || event.type === 'node.registered') said({ ...event, atMs: now() });
     if (event.type === 'database.error')
       said({ type: event.type, during: event.during, error: String(event.error) });
