@@ -4,7 +4,7 @@ import { sql } from 'kysely';
 import type { Database } from '../database.ts';
 import type { AttemptError, DeadLetterTable, Tables } from '../rows.ts';
 import type { Page } from './page.ts';
-import { badCursor, checkLimit, pageOf } from './page.ts';
+import { badCursor, checkLimit, checkTexts, pageOf } from './page.ts';
 
 /** Why a job is dead: it ran out of tries, out of crashes, or its handler gave up. */
 export type DeadReason = DeadLetterTable['reason'];
@@ -129,6 +129,7 @@ function filtered(
   { kysely }: Database,
   { queue, task, reason, olderThanMs }: DeadFilter,
 ): SelectQueryBuilder<Tables, 'dead_letter', object> {
+  checkTexts({ queue, task, reason });
   let query = kysely.selectFrom('dead_letter');
   if (queue !== undefined) query = query.where('queue', '=', queue);
   if (task !== undefined) query = query.where('task', '=', task);

@@ -1,11 +1,11 @@
 import type { Attributes, JobStatus, TraceContext } from '@pgqueue/core';
-import { isUuid, unreachable } from '@pgqueue/core';
+import { isUuid, jobStatuses, PgQueueError, unreachable } from '@pgqueue/core';
 import type { SelectQueryBuilder } from 'kysely';
 import { sql } from 'kysely';
 import type { Database } from '../database.ts';
 import type { AttemptError, JobView, Tables } from '../rows.ts';
 import type { Page } from './page.ts';
-import { badCursor, checkLimit, pageOf } from './page.ts';
+import { badCursor, checkLimit, checkTexts, pageOf } from './page.ts';
 
 /** A job as listings show it: everything but its payload, its result and its older errors. */
 export interface JobSummary {
@@ -76,8 +76,12 @@ export interface JobListOptions extends JobFilter {
  * its id, and so its place.
  */
 export async function listJobs(database: Database, options: JobListOptions = {}): Promise<Page<JobSummary>> {
-  const { after, limit = 50 } = options;
+  const { after, limit = 50, status, queue, task, key } = options;
   checkLimit(limit);
+  checkTexts({ queue, task, key });
+  if (status !== undefined && !jobStatuses.includes(status)) {
+    throw new PgQueueError('configuration', `status must be one of ${jobStatuses.join(', ')}`);
+  }
   if (after !== undefined && !isUuid(after)) throw badCursor(after);
   const parts = tables(options.status).map(
     (table) => sql`(${idsIn(database, table, options).limit(limit + 1)})`,

@@ -8,6 +8,19 @@ export interface Page<Item> {
 
 export const pageMax = 1_000;
 
+/**
+ * Filters by whole texts. A list, as parsers of query strings give where a name comes twice, would be another question.
+ * @throws {PgQueueError} `configuration`
+ */
+export function checkTexts(filter: Readonly<Record<string, unknown>>): void {
+  for (const [name, value] of Object.entries(filter)) {
+    const isText = typeof value === 'string' && !value.includes('\u0000') && value.isWellFormed();
+    if (value !== undefined && !isText) {
+      throw new PgQueueError('configuration', `${name} must be a text without NUL or lone surrogates`);
+    }
+  }
+}
+
 /** @throws {PgQueueError} `configuration` */
 export function checkLimit(limit: number): number {
   if (Number.isInteger(limit) && limit >= 1 && limit <= pageMax) return limit;

@@ -1,5 +1,5 @@
 import type { Attributes } from '@pgqueue/core';
-import { isUuid } from '@pgqueue/core';
+import { isUuid, PgQueueError } from '@pgqueue/core';
 import { sql } from 'kysely';
 import type { Database } from '../database.ts';
 import type { Page } from './page.ts';
@@ -44,6 +44,11 @@ export async function listRecorded(
   { from, to, after, limit = 1_000 }: RecordedOptions = {},
 ): Promise<Page<RecordedJob>> {
   checkLimit(limit);
+  for (const [name, value] of Object.entries({ from, to })) {
+    if (value !== undefined && !(value instanceof Date && Number.isFinite(value.getTime()))) {
+      throw new PgQueueError('configuration', `${name} must be a valid Date`);
+    }
+  }
   let query = kysely
     .selectFrom('history')
     .select(['id', 'queue', 'key', 'task', 'payload_version', 'priority', 'attributes', 'tries'])
