@@ -108,6 +108,14 @@ export type PgQueueEvent =
       readonly timeoutMs: number;
     }
   | {
+      /** A rejection in its handler that nobody handled; `counted`: it ends the attempt as its error, when the handler returns. */
+      readonly type: 'job.floating';
+      readonly job: string;
+      readonly task: string;
+      readonly error: unknown;
+      readonly counted: boolean;
+    }
+  | {
       readonly type: 'job.invalid';
       readonly job: string;
       readonly task: string;
@@ -156,6 +164,7 @@ const levels: Readonly<Record<PgQueueEvent['type'], 'debug' | 'info' | 'warn' | 
   'job.settled': 'debug',
   'job.stale': 'warn',
   'job.timeout': 'warn',
+  'job.floating': 'error',
   'job.invalid': 'warn',
   'database.error': 'warn',
 };

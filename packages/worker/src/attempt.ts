@@ -42,6 +42,7 @@ export class Attempt implements Held {
   #controller: AbortController | undefined;
   #endsAt: number;
   #timeoutMs: number;
+  #floating: Map<Promise<unknown>, unknown> | undefined;
 
   /** @param claimedAt when the claim was sent, by the node's monotonic clock: the lease can't have begun before */
   constructor(job: ClaimedJob, claimedAt: number, on: AttemptEvents) {
@@ -85,6 +86,16 @@ export class Attempt implements Held {
   /** Why its signal aborted. */
   get aborted(): AbortReason | undefined {
     return this.#aborted?.code;
+  }
+
+  /** Rejections that its handler has let go, and nobody has handled, by their promises. */
+  get floating(): Map<Promise<unknown>, unknown> {
+    return (this.#floating ??= new Map());
+  }
+
+  /** Whether there are any. */
+  get floats(): boolean {
+    return this.#floating !== undefined && this.#floating.size > 0;
   }
 
   /** Made when it is asked for: most handlers never do. */

@@ -3,6 +3,7 @@ import type { Attempt } from './attempt.ts';
 import { batchContextOf, batchJob, createBatchSignal } from './batch-context.ts';
 import { batchEndings } from './batch-ending.ts';
 import type { Unit } from './bundles.ts';
+import { rejectionsTold } from './floating.ts';
 import type { AttemptEnding, RunParts } from './run.ts';
 import { checkPayload, timeOut } from './run.ts';
 
@@ -44,7 +45,7 @@ export async function runBatch(
     const jobs = fit.map(({ attempt, payload }) => batchJob(attempt, payload));
     const bundle = { attempts: handed, jobs, signal: whole.signal };
     const call = (): unknown => handler(jobs, batchContextOf(parts, bundle));
-    parts.end(await endingsOf(handed, () => parts.call(handed[0] as Attempt, call)));
+    parts.end(await endingsOf(handed, () => parts.call(handed, call)));
   }
   for (const attempt of attempts) parts.leave(attempt);
 }
@@ -56,7 +57,9 @@ async function endingsOf(
 ): Promise<readonly AttemptEnding[]> {
   try {
     const ids = attempts.map(({ job }) => job.id);
-    const endings = await batchEndings(ids, await call());
+    const returned = await call();
+    if (attempts.some(({ floats }) => floats)) await rejectionsTold();
+    const endings = await batchEndings(ids, returned);
     return attempts.map((attempt, index) => ({
       attempt,
       ending: endings[index] ?? { kind: 'returned', value: undefined },

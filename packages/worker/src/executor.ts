@@ -1,9 +1,12 @@
 import type { ClaimedJob, Observer } from '@pgqueue/core';
+import { isOutcome } from '@pgqueue/core';
 import { Attempt } from './attempt.ts';
 import { runBatch } from './batch.ts';
 import type { BlockedWatch } from './blocked.ts';
 import type { Unit } from './bundles.ts';
+import type { Ending } from './ending.ts';
 import { conclude } from './ending.ts';
+import type { Floating } from './floating.ts';
 import type { LeaseParts } from './leases.ts';
 import type { WorkerSettings } from './options.ts';
 import type { AttemptEnding, RunParts } from './run.ts';
@@ -18,6 +21,7 @@ export interface ExecutorParts extends Omit<LeaseParts, 'onCommitted'> {
   readonly observe: Observer;
   /** Notices a handler that keeps the event loop. */
   readonly blocked: Pick<BlockedWatch, 'call'>;
+  readonly floating: Pick<Floating, 'run'>;
   /** A job of a bundle that was perhaps not claimed whole has ended: the next of it can be. */
   readonly onNext: () => void;
 }
@@ -36,7 +40,7 @@ export interface Executor {
 }
 
 export function createExecutor(parts: ExecutorParts): Executor {
-  const { observe, attempts, handlers, blocked } = parts;
+  const { observe, attempts, handlers, blocked, floating } = parts;
   let whenQuiet: (() => void)[] = [];
 
   const isQuiet = (): boolean => [...attempts].every(({ over }) => over);
@@ -59,7 +63,12 @@ export function createExecutor(parts: ExecutorParts): Executor {
       observe({ type: 'job.started', job: job.id, task: job.task, key: job.key, waitedMs });
       return attempt;
     },
-    call: ({ job }, run) => blocked.call({ job: job.id, task: job.task }, run),
+ blocked.call({ job: job.id, task: job.task }, run),
+=>    call: (called, run) => {
+      const { id = '', task = '' } = called[0]?.job ?? {};
+      return blocked.call({ job: id, task }, () => floating.run(called, run));
+    },
+=> blocked.call({ job: job.id, task: job.task }, run),
     end: (endings) => endAll(parts, endings),
     leave: (attempt) => void attempts.delete(attempt),
   };
@@ -88,7 +97,7 @@ function endAll(parts: ExecutorParts, endings: readonly AttemptEnding[]): void {
     const retry = handlers.get(job.task)?.task.defaults.retry ?? {};
     const conclusion = conclude({
       job,
-      ending,
+      ending: withFloating(attempt, ending),
       retry,
       aborted: attempt.aborted,
       random: Math.random(),
@@ -107,6 +116,13 @@ function endAll(parts: ExecutorParts, endings: readonly AttemptEnding[]): void {
   }
   settler.settle(settled);
   settler.release(released);
+}
+
+/** What it let go, and nobody handled, has failed: *done* would not be true. Other outcomes are what the handler chose. */
+function withFloating(attempt: Attempt, ending: Ending): Ending {
+  if (ending.kind !== 'returned' || !attempt.floats || isOutcome(ending.value)) return ending;
+  const [error] = attempt.floating.values();
+  return { kind: 'threw', error };
 }
 
 function tell(

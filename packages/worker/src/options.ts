@@ -42,6 +42,11 @@ export interface WorkerOptions extends NodeOptions {
   readonly concurrency?: number;
   /** How long a stop waits for running handlers before it aborts their signals. Default 30000. */
   readonly drainMs?: number;
+  /**
+   * What becomes of a rejection in a handler that nobody handles (a promise that was not awaited). `fail`: its job fails by it, unless it
+   * has ended before; `crash`: what Node does, which ends the process, and costs every job that it runs a crash. Default `fail`.
+   */
+  readonly floatingRejections?: 'fail' | 'crash';
   /** Where it answers `GET /live` and `GET /ready`, from `start` on. Default: nowhere. */
   readonly health?: HealthOptions;
   /** Where `ctx.log` goes: a pino logger, or anything of its shape. Default: nowhere. */

@@ -16,8 +16,8 @@ export interface RunParts extends LeaseParts {
   readonly begin: (job: ClaimedJob, claimedAt: number, on: Omit<AttemptEvents, 'over'>) => Attempt;
   /** Ends those attempts that are not over yet. */
   readonly end: (endings: readonly AttemptEnding[]) => void;
-  /** Calls its handler. */
-  readonly call: <Returned>(attempt: Attempt, run: () => Returned) => Returned;
+  /** Calls their handler. */
+  readonly call: <Returned>(attempts: readonly Attempt[], run: () => Returned) => Returned;
   /** Its handler has returned. */
   readonly leave: (attempt: Attempt) => void;
 }

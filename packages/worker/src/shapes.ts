@@ -8,6 +8,7 @@ import {
   aText,
   either,
   isTaskHandler,
+  oneOf,
   optional,
   orNull,
 } from '@pgqueue/core';
@@ -61,6 +62,7 @@ export const workerShape: Shape<WorkerOptions> = {
   tasks: aListOf(aHandler, 'a list of handlers, such as [implement(task, handler)]'),
   concurrency: optional(aNumber({ min: 1, max: 10_000, whole: true })),
   drainMs: optional(aNumber({ min: 0, max: 86_400_000, whole: true })),
+  floatingRejections: optional(oneOf('fail', 'crash')),
   health: optional(anObject(healthShape)),
   // a logger has much more of its own, and what of it is misspelt is missing
   logger: optional({ ...anObject(logger, { own: true }), expected: 'a logger, such as pino() makes' }),

@@ -2,6 +2,7 @@ import type { SingleTaskHandler } from '@pgqueue/core';
 import type { Attempt } from './attempt.ts';
 import type { Unit } from './bundles.ts';
 import { contextOf } from './context.ts';
+import { rejectionsTold } from './floating.ts';
 import type { Ending } from './ending.ts';
 import type { RunParts } from './run.ts';
 import { checkPayload, timeOut } from './run.ts';
@@ -34,8 +35,10 @@ async function handle(
   if (checked.kind !== 'payload') return checked;
   try {
     const { payload } = checked;
-    const returned = parts.call(attempt, () => found.handler(payload, contextOf(parts, attempt)));
-    return { kind: 'returned', value: await returned };
+    const returned =  found=>parts.call([attempt], () => found=> found.handler(payload, contextOf(parts, attempt)));
+    const value = await returned;
+    if (attempt.floats) await rejectionsTold();
+    return { kind: 'returned', value };
   } catch (error) {
     return { kind: 'threw', error };
   }

@@ -13,6 +13,8 @@ import { createClaims } from './claims.ts';
 import { drain } from './drain.ts';
 import type { Executor } from './executor.ts';
 import { createExecutor } from './executor.ts';
+import type { Floating } from './floating.ts';
+import { createFloating } from './floating.ts';
 import { workerChecks } from './health.ts';
 import type { Isolation } from './isolation/isolation.ts';
 import { createIsolation } from './isolation/isolation.ts';
@@ -72,6 +74,7 @@ class WorkerNode implements Worker {
   readonly #executor: Executor;
   readonly #attempts = new Set<Attempt>();
   readonly #blocked: BlockedWatch;
+  readonly #floating: Floating;
   readonly #slots: LimitFunction;
   readonly #isolation: Isolation = createIsolation();
   readonly #end = Promise.withResolvers<void>();
@@ -100,6 +103,7 @@ class WorkerNode implements Worker {
     this.#transactions = createTransactions(this.#handlerDatabase.pool);
     const marks = new SharedMarks();
     const attempts = this.#attempts;
+    this.#floating = createFloating(options.floatingRejections ?? 'fail', observe);
     this.#blocked = createBlockedWatch({ settings, marks, running: () => runningOf(attempts) });
     this.#membership = createMembership({
       settings,
@@ -133,6 +137,7 @@ class WorkerNode implements Worker {
     this.#executor = createExecutor({
       attempts,
       blocked: this.#blocked,
+      floating: this.#floating,
       database,
       transactions,
       logger,
@@ -182,6 +187,7 @@ class WorkerNode implements Worker {
     }
     if (draining.aborted) return;
     this.#blocked.start();
+    this.#floating.open();
     this.#claimer = startClaimer({
       claims: createClaims({ database, node, incarnation, ended }),
       concurrency,
@@ -239,6 +245,7 @@ class WorkerNode implements Worker {
     await this.#hints.stop();
     this.#transactions.destroy();
     this.#blocked.stop();
+    this.#floating.close();
     await Promise.all([this.#membership.leave(), this.#handlerDatabase.close()]);
   }
 }

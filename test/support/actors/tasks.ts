@@ -12,3 +12,6 @@ export const quick = defineTask({
 
 /** Keeps the event loop of its node, longer than its timeout. */
 export const spin = defineTask({ name: 'spin', payload: z.object({}), timeout: '1s' });
+
+/** Lets promises go, in the way that it is told. */
+export const float = defineTask({ name: 'float', payload: z.object({ how: z.string() }) });
