@@ -1,4 +1,4 @@
-import { chmodSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { chmodSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -16,15 +16,20 @@ const { pgqueue } = cliOf(() => url);
 beforeAll(() => {
   folder = mkdtempSync(join(tmpdir(), 'pgqueue-dev-test-'));
   chmodSync(folder, 0o755); // as root, the server runs as another user
+  mkdirSync(join(folder, 'sub'));
+  writeFileSync(join(folder, 'package.json'), '{}');
 });
 afterAll(() => {
   rmSync(folder, { recursive: true, force: true });
 });
 
 async function startDev(...options: readonly string[]): Promise<CliProcess> {
-  const dev = startCli(['dev', '--data', join(folder, 'data'), '--json', ...options]);
+  const dev = startCli(['dev', '--json', ...options], { cwd: join(folder, 'sub') });
   await dev.says('"event":"ready"');
-  url = JSON.parse(dev.output().stdout).databaseUrl;
+  const { databaseUrl, data } = JSON.parse(dev.output().stdout);
+  // beside the nearest package.json, not in the folder that it is called from
+  expect(data).toBe(join(folder, 'node_modules/.cache/pgqueue-dev'));
+  url = databaseUrl;
   return dev;
 }
 

@@ -8,7 +8,7 @@ import { expect, test } from 'vitest';
 test('a folder that a server uses is refused, and that server goes on', async () => {
   const base = mkdtempSync(join(tmpdir(), 'pgqueue-folder-'));
   chmodSync(base, 0o755); // as root the server runs as another user
-  const data = join(base, 'data');
+  const data = join(base, 'made', 'on the way', 'data');
   const first = await startEmbedded({ data });
   const database = openDatabase({ connectionString: first.adminUrl });
   try {

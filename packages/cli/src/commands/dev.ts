@@ -1,9 +1,9 @@
 import { createHash } from 'node:crypto';
-import { statSync } from 'node:fs';
+import { existsSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { defineTask, implement, logObserver } from '@pgqueue/core';
-import type { TaskHandler } from '@pgqueue/core';
+import type { Observer, TaskHandler } from '@pgqueue/core';
 import { migrate } from '@pgqueue/postgres';
 import type { RunningServer } from '@pgqueue/postgres/testing';
 import { Option } from 'commander';
@@ -45,7 +45,10 @@ export function addDev(program: Command): void {
       '--tasks <file>',
       'a module that exports task handlers; without, a task "hello" is there to play with',
     )
-    .option('--data <dir>', 'where the database is kept; default node_modules/.cache/pgqueue-dev')
+    .option(
+      '--data <dir>',
+      'where the database is kept; default node_modules/.cache/pgqueue-dev beside the nearest package.json',
+    )
     .option('--port <n>', 'its port; default any that is free', whole(1, 65_535))
     .option('--workers <n>', 'worker nodes', whole(1, 100), 1)
     .option('--concurrency <n>', 'jobs at a time, each', whole(1, 10_000), 10)
@@ -92,10 +95,18 @@ async function dev(options: DevOptions, self: Command): Promise<void> {
  * folder for temporary files, one for each project.
  */
 function defaultData(): string {
-  const usual = resolve('node_modules/.cache/pgqueue-dev');
-  if (process.getuid?.() !== 0 || isOpen(process.cwd())) return usual;
-  const project = createHash('sha256').update(process.cwd()).digest('hex').slice(0, 12);
-  return join(tmpdir(), `pgqueue-dev-${project}`);
+  const project = projectOf(process.cwd()) ?? process.cwd();
+  const usual = join(project, 'node_modules/.cache/pgqueue-dev');
+  if (process.getuid?.() !== 0 || isOpen(project)) return usual;
+  const name = createHash('sha256').update(project).digest('hex').slice(0, 12);
+  return join(tmpdir(), `pgqueue-dev-${name}`);
+}
+
+/** The folder of the nearest package.json: a `node_modules` below it would make another project of its own for npm. */
+function projectOf(folder: string): string | undefined {
+  if (existsSync(join(folder, 'package.json'))) return folder;
+  const parent = dirname(folder);
+  return parent === folder ? undefined : projectOf(parent);
 }
 
 /** Whether other users can enter a folder. */
@@ -132,7 +143,10 @@ async function everything(
 ): Promise<Role> {
   const logger = createLogger({ level, role: 'dev', redact: redactor(settings.connectionString) });
   const { createScheduler } = await import('@pgqueue/scheduler');
-  const scheduler = createScheduler({ ...settings, ...policies, observe: logObserver(logger) });
+  const log = logObserver(logger);
+  // there is no other scheduler here, and the last one's policy is what is being changed
+  const observe: Observer = (event) => void (event.type === 'policy.differs' || log(event));
+  const scheduler = createScheduler({ ...settings, ...policies, observe });
   const own = { concurrency, pool: 'default', drain: 10_000, listen: true };
   const nodes = await Promise.all(
     Array.from({ length: workers }, () => makeWorker(settings, own, { tasks, logger })),

@@ -46,7 +46,8 @@ function statusText(status: Status, output: Output): string {
     ['done', `${totals.donePerSecond.toFixed(1)}/s over the last 5 minutes`],
     [
       'oldest snapshot',
-      oldestSnapshot === null
+      // a younger one may be this command's own
+      oldestSnapshot === null || (oldestSnapshot.ageMs ?? 0) < 1_000
         ? 'none'
         : `${age(oldestSnapshot.ageMs)}: session ${oldestSnapshot.pid}, ${oldestSnapshot.application || 'no application name'}`,
     ],

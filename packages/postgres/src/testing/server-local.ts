@@ -87,6 +87,7 @@ async function startOnPort({ kind, folder, identity, port, kept }: Start): Promi
   const data = kept ?? join(base, 'data');
   const reaper = startReaper(base, data);
   try {
+    mkdirSync(dirname(data), { recursive: true }); // not closed to others: as root, the server's user has to get through
     mkdirSync(data, { recursive: true, mode: 0o700 });
     if (identity !== undefined) for (const path of [base, data]) chownSync(path, identity.uid, identity.gid);
     const binaries = join(identity === undefined ? folder : openTo(folder, base), 'bin');
