@@ -6,6 +6,7 @@ import { startCutProxy } from '../support/cut-proxy.ts';
 import type { PgBouncer } from '../support/pgbouncer.ts';
 import { startPgBouncer } from '../support/pgbouncer.ts';
 import { createClock } from '../support/servers/clock.ts';
+import { createDisk, noMounts } from '../support/servers/disk.ts';
 import { createBase } from '../support/servers/machine.ts';
 import type { PostgresServer } from '../support/servers/server.ts';
 import { createPostgres } from '../support/servers/server.ts';
@@ -25,6 +26,8 @@ export interface ArenaOptions {
   readonly workers: number;
   /** Whether the server goes by a clock that can be set. */
   readonly serverClock: boolean;
+  /** Whether its write-ahead log is on a small disk. */
+  readonly smallDisk: boolean;
 }
 
 export interface OpenArena extends Arena {
@@ -32,6 +35,8 @@ export interface OpenArena extends Arena {
 }
 
 const poolSize = 12;
+const diskBytes = 192 * 1_024 * 1_024;
+const smallWal = { max_wal_size: '64MB', min_wal_size: '32MB' };
 
 /** Opens all but the processes: `fleet.start` does that. What was opened goes when anything fails. */
 export async function openArena(options: ArenaOptions): Promise<OpenArena> {
@@ -44,10 +49,12 @@ export async function openArena(options: ArenaOptions): Promise<OpenArena> {
   try {
     const fakeTime = !lacks('faketime');
     const serverClock = options.serverClock && fakeTime ? createClock(base, 'server') : undefined;
+    const disk = options.smallDisk && !noMounts() ? createDisk(base, 'wal', diskBytes) : undefined;
     const postgres = await createPostgres({
       base,
       name: 'chaos',
       ...(serverClock === undefined ? {} : { env: serverClock.env }),
+      ...(disk === undefined ? {} : { wal: disk.folder, settings: smallWal }),
     });
     await postgres.start();
     closing.push(() => postgres.stop('immediate'));
@@ -65,7 +72,7 @@ export async function openArena(options: ArenaOptions): Promise<OpenArena> {
     const slots = slotsOf(options, { proxies, pooler: pooler?.current.url, clock });
     const fleet = openFleet({ slots, config, write });
     closing.push(() => fleet.stop());
-    return { fleet, server, proxies, pooler, serverClock, write, close };
+    return { fleet, server, proxies, pooler, serverClock, disk, write, close };
   } catch (error) {
     await close();
     throw error;

@@ -112,17 +112,18 @@ class Slot {
   async stop(): Promise<void> {
     this.#taken = true;
     this.#stopping = true;
-    await this.#starting;
+    await this.#starting?.catch(() => {}); // told already
     await this.actor?.stop();
   }
 
   /** Poison, or a fault, may end it before it is ready. */
   async #startTrying(): Promise<void> {
-    for (let tries = 0; tries < triesMax && !this.#stopping && this.actor === undefined; tries += 1) {
+    for (let tries = 1; !this.#stopping && this.actor === undefined; tries += 1) {
       try {
         await this.#begin();
       } catch (error) {
         this.#ended(String(error), String(error).includes('SIGKILL'));
+        if (tries === triesMax) throw error;
         await delay(restartMs);
       }
     }
@@ -157,7 +158,7 @@ class Slot {
       // poison is the only one that kills beside the faults
       const expected = this.#taken || (this.options.role === 'worker' && child.signalCode === 'SIGKILL');
       this.#ended(child.signalCode ?? `exit ${child.exitCode}`, expected);
-      if (!this.#taken) void delay(restartMs).then(() => this.start());
+      if (!this.#taken) void delay(restartMs).then(() => this.start().catch(() => {})); // told as an end of its own
     };
     child.once('exit', ended);
     if (child.exitCode !== null || child.signalCode !== null) ended();

@@ -59,8 +59,15 @@ export async function chaosRun(options: ChaosOptions): Promise<ChaosRun> {
     lostAfterMs,
     schedulerLeaseMs: 1_500,
   };
-  const serverClock = options.faults.includes('database-clock');
-  const arena = await openArena({ config, write, producers, workers, serverClock });
+  const wants = (...kinds: readonly string[]): boolean => kinds.some((kind) => options.faults.includes(kind));
+  const arena = await openArena({
+    config,
+    write,
+    producers,
+    workers,
+    serverClock: wants('database-clock'),
+    smallDisk: wants('disk-full', 'all'),
+  });
   const over = new AbortController();
   const watching = watch(arena.server.adminUrl, write, over.signal);
   let kinds: readonly string[];

@@ -70,7 +70,7 @@ function faultChart(events: readonly HistoryEvent[], seconds: Seconds, axis: Axi
     title: 'Faults, from their beginning to their end',
     height: 60 + kinds.length * 18,
     option: {
-      grid: { left: 16, right: 16, top: 10, bottom: 32, containLabel: true },
+      grid: { left: 16, right: 16, top: 10, bottom: 32 },
       xAxis: axisOf(axis),
       yAxis: axisOf({ type: 'category', data: kinds }),
       series: [{ type: 'line', name: 'faults', data, showSymbol: false, lineStyle: { width: 8 } }],
@@ -103,7 +103,7 @@ function rateChart(events: readonly HistoryEvent[], seconds: Seconds, axis: Axis
   return {
     title: 'Jobs a second',
     option: {
-      grid: { left: 16, right: 16, top: 40, bottom: 32, containLabel: true },
+      grid: { left: 16, right: 16, top: 40, bottom: 32 },
       xAxis: axisOf(axis),
       yAxis: axisOf({ type: 'value' }),
       series: [
@@ -137,7 +137,7 @@ function sampleChart(
   return {
     title,
     option: {
-      grid: { left: 16, right: 16, top: 10, bottom: 32, containLabel: true },
+      grid: { left: 16, right: 16, top: 10, bottom: 32 },
       xAxis: axisOf(axis),
       yAxis: axisOf({ type: 'value' }),
       series: [{ type: 'line', name: title, data, showSymbol: false, lineStyle: { width: 1 } }],

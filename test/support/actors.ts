@@ -58,15 +58,20 @@ export async function startActor(
       clearTimeout(deadline);
     },
   };
-  await until(
-    `${name} to be ready`,
-    () => {
-      if (child.exitCode !== null || child.signalCode !== null)
-        throw new Error(`${name} ended with ${child.exitCode ?? child.signalCode}`);
-      return heard.some(({ type }) => type === 'ready');
-    },
-    60_000, // many start at once, on a machine that other tests have, too
-  );
+  try {
+    await until(
+      `${name} to be ready`,
+      () => {
+        if (child.exitCode !== null || child.signalCode !== null)
+          throw new Error(`${name} ended with ${child.exitCode ?? child.signalCode}`);
+        return heard.some(({ type }) => type === 'ready');
+      },
+      60_000, // many start at once, on a machine that other tests have, too
+    );
+  } catch (error) {
+    child.kill('SIGKILL'); // nobody knows of it
+    throw error;
+  }
   return actor;
 }
 

@@ -3,6 +3,7 @@ import pg from 'pg';
 import type { CutProxy } from '../../support/cut-proxy.ts';
 import type { PgBouncer } from '../../support/pgbouncer.ts';
 import type { Clock } from '../../support/servers/clock.ts';
+import type { Disk } from '../../support/servers/disk.ts';
 import { benchName } from '../audit.ts';
 import type { FaultServer } from '../fault.ts';
 import type { Fleet } from '../fleet.ts';
@@ -18,6 +19,8 @@ export interface Arena {
     | undefined;
   /** The server's, where that can be set. */
   readonly serverClock: Clock | undefined;
+  /** Of its write-ahead log, where that is small. */
+  readonly disk: Disk | undefined;
   readonly write: Write;
 }
 

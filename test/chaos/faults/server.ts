@@ -1,6 +1,7 @@
 // Faults of PostgreSQL and of what stands before it: crashes, ended sessions, too many of them, snapshots that are held.
 import { setTimeout as delay } from 'node:timers/promises';
 import type pg from 'pg';
+import { until } from '../../support/actors.ts';
 import { benchName } from '../audit.ts';
 import type { FaultMaker, FaultServer } from '../fault.ts';
 import type { Arena } from './arena.ts';
@@ -34,6 +35,7 @@ export function serverFaults(arena: Arena): readonly FaultMaker[] {
       sql: 'begin; lock table chaos.witness in access exclusive mode',
     }),
     wrongTime(arena),
+    fullDisk(arena),
   ];
 }
 
@@ -53,6 +55,36 @@ function wrongTime({ serverClock }: Arena): FaultMaker {
         heal: () => serverClock?.set(0),
       };
     },
+  };
+}
+
+/** The next segment of the write-ahead log can't be written: the server panics, and does not come up before there is room. */
+function fullDisk({ disk, server }: Arena): FaultMaker {
+  return {
+    kind: 'disk-full',
+    lastsMs: [500, 2_500],
+    takes: ['server', 'pooler'],
+    spoils: ['recent-commits'],
+    ...(disk === undefined ? { missing: 'file systems can only be mounted by root' } : {}),
+    make: () => ({
+      kind: 'disk-full',
+      start: async () => {
+        disk?.fill();
+        const down = async (): Promise<boolean> => {
+          try {
+            await askOnce(server, 'select pg_switch_wal()');
+            return false;
+          } catch {
+            return true;
+          }
+        };
+        await until('the server to find no room', down, 20_000);
+      },
+      heal: async () => {
+        disk?.free();
+        await server.start();
+      },
+    }),
   };
 }
 
