@@ -199,6 +199,7 @@ describe('an empty project with the tarballs', () => {
         migrations,
         outcome: 'enqueued',
         greeting: 'hello packed',
+        thread: true, // the heartbeat's own, from the built file
         status: 'done',
       });
     },

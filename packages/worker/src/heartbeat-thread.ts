@@ -10,7 +10,8 @@ import { heartbeatNode, openLone } from '@pgqueue/postgres/heartbeat';
 import type { BeatInput, FromThread, ThreadData, ToThread } from './thread-words.ts';
 import { sentError, SharedMarks, sharedNowMs, tickMsOf } from './thread-words.ts';
 
-function run(port: MessagePort, data: ThreadData): void {
+/** What the thread does, over the port to the worker that has started it. */
+export function beatInThread(port: MessagePort, data: ThreadData): void {
   const { node, heartbeatMs, blockedMs, shared } = data;
   const marks = new SharedMarks(shared);
   const database = openLone(data);
@@ -99,4 +100,10 @@ function watch(marks: SharedMarks, node: string, blockedMs: number): void {
   setInterval(look, tickMsOf(blockedMs));
 }
 
-if (parentPort !== null) run(parentPort, workerData as ThreadData);
+/** A thread of someone else's may import this, too. */
+function isOurs(data: Partial<ThreadData> | null | undefined): data is ThreadData {
+  return data?.shared instanceof SharedArrayBuffer && typeof data.heartbeatMs === 'number';
+}
+
+const given = workerData as Partial<ThreadData> | null | undefined;
+if (parentPort !== null && isOurs(given)) beatInThread(parentPort, given);

@@ -18,7 +18,14 @@ const handleGreet = implement(greet, ({ name }) => {
 
 const producer = createProducer(database);
 const scheduler = createScheduler(database);
-const worker = createWorker({ ...database, tasks: [handleGreet] });
+let threadFailed = false;
+const worker = createWorker({
+  ...database,
+  tasks: [handleGreet],
+  observe: ({ type }) => {
+    threadFailed ||= type === 'node.thread_failed';
+  },
+});
 await Promise.all([scheduler.start(), worker.start()]);
 
 const client = new pg.Client(database);
@@ -30,9 +37,19 @@ await client.query('commit');
 await producer.enqueue(greet, { nobody: true }).catch(() => undefined);
 
 const greeting = await ran.promise;
+let thread = false;
+for (const deadline = Date.now() + 20_000; !thread && !threadFailed && Date.now() < deadline;) {
+  const { rowCount } = await client.query(
+    `select from pg_stat_activity where datname = current_database() and application_name = $1`,
+    [`pgqueue ${worker.node} heartbeat`.slice(0, 63)],
+  );
+  thread = rowCount === 1;
+}
 await worker.stop();
 await scheduler.stop();
 await producer.close();
 const { rows } = await client.query<{ status: string }>('select status from packed.job where id = $1', [id]);
 await client.end();
-console.log(JSON.stringify({ migrations: migrations.length, outcome, greeting, status: rows[0]?.status }));
+console.log(
+  JSON.stringify({ migrations: migrations.length, outcome, greeting, thread, status: rows[0]?.status }),
+);
