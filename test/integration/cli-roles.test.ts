@@ -163,7 +163,7 @@ describe('scheduler', () => {
       expect(await parseCli([command, option, tasks, '--database-url', own.url])).toMatchObject({
         code: 78,
         stdout: '',
-        stderr: expect.stringMatching(new RegExp(`${option} .*cli-tasks\\.ts: exports no policy`)),
+        stderr: expect.stringMatching(new RegExp(`${option} .*cli-tasks\\.ts: exports no "policy"`)),
       });
     }
   });
@@ -182,7 +182,7 @@ describe('--tasks', () => {
   });
 
   test.each([
-    ['nothing.mjs', 'export const x = 1;', /exports no task handlers \(it exports x\)/],
+    ['nothing.mjs', 'export const x = 1;', /exports no task handlers, but "x"/],
     ['broken.mjs', 'throw new TypeError("no luck");', /can't be imported: TypeError: no luck/],
     [
       'twice.mjs',

@@ -171,6 +171,38 @@ describe('workloads from files', () => {
   });
 });
 
+describe('a policy that fails', () => {
+  const failing = join(import.meta.dirname, '../support', 'failing-policy.ts');
+
+  test('ends with 1, and is told: what failed, how often, and what was used instead', async () => {
+    const workload = file('failing.json', JSON.stringify(jobs));
+    const { code, stdout, stderr } = await cli(['simulate', '--workload', workload, '--policy', failing]);
+    expect(code).toBe(1);
+    expect(stderr).toBe('policy failing failed (odd, tenant): the numbers are of what was used instead\n');
+    expect(stdout).toMatch(/^PART +PLANS +INSTEAD +MESSAGE$/m);
+    expect(stdout.match(/^odd +\d+ +it was left out +no region of job .*$/gm)).toHaveLength(1);
+    expect(stdout.match(/^tenant +\d+ +its jobs were held +by failed for job .*: no tenant$/gm)).toHaveLength(
+      1,
+    );
+    expect(stdout).toMatch(/^jobs +40, 30 done, 10 unfinished$/m);
+  });
+
+  test('so does the one that it is compared with; JSON has its faults', async () => {
+    const workload = file('failing.json', JSON.stringify(jobs));
+    const { code, stdout } = await cli(['simulate', '--workload', workload, '--against', failing, '--json']);
+    expect(code).toBe(1);
+    expect(JSON.parse(stdout)).toMatchObject({
+      base: {
+        faults: [
+          { part: 'odd', instead: 'ignored' },
+          { part: 'tenant', instead: 'held' },
+        ],
+      },
+      other: { faults: [] },
+    });
+  });
+});
+
 describe('wrong usage', () => {
   test.each([
     [['simulate'], 2, 'give --workload FILE, or --history'],
@@ -197,7 +229,7 @@ describe('wrong usage', () => {
       'gone.ts',
     ]);
     expect(code).toBe(78);
-    expect(stderr).toContain('exports no policy (it exports other)');
+    expect(stderr).toContain('exports no "policy", but "other"');
     expect(stderr).toContain('gone.ts: there is no such file');
   });
 });

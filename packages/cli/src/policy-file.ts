@@ -21,15 +21,37 @@ export async function loadPolicy(file: string, option: string): Promise<PolicyFi
   try {
     exported = (await import(pathToFileURL(path).href)) as Readonly<Record<string, unknown>>;
   } catch (error) {
-    const why = error instanceof Error ? `${error.name}: ${error.message}` : String(error);
-    return problem(`can't be imported: ${why}`);
+    if (!(error instanceof Error)) return problem(`can't be imported: ${String(error)}`);
+    // what is wrong with its options says which part has them
+    if (error.name === 'PgQueueError') return problem(error.message);
+    return problem(`can't be imported: ${error.name}: ${error.message}`);
   }
   const { policy } = exported;
   if (isPolicy(policy)) return { kind: 'policy', policy };
-  const names = Object.keys(exported).join(', ') || 'nothing';
-  return problem(
-    `exports no policy (it exports ${names}); export what policy({ order, gates }) returns as policy`,
-  );
+  return problem(whatIsWrong(exported));
+}
+
+const wanted = 'what policy({ gates, order }) returns';
+
+/** What a module has in place of a policy called `policy`, and how to mend it. */
+function whatIsWrong(exported: Readonly<Record<string, unknown>>): string {
+  const { policy } = exported;
+  if (policy !== undefined) return `its "policy" is ${kindOf(policy)}: it must be ${wanted}`;
+  const name = Object.keys(exported).find((key) => isPolicy(exported[key]));
+  if (name === 'default') return 'exports its policy as default: write "export const policy = …"';
+  if (name !== undefined) return `exports its policy as "${name}": export it as "policy"`;
+  const names = Object.keys(exported);
+  const there = names.length === 0 ? 'nothing' : names.map((key) => `"${key}"`).join(', ');
+  return `exports no "policy", but ${there}: export ${wanted} as "policy"`;
+}
+
+function kindOf(value: unknown): string {
+  if (typeof value === 'function') return 'a function: call it';
+  if (typeof value !== 'object' || value === null) return value === null ? 'null' : `a ${typeof value}`;
+  if (value instanceof Promise) return 'a promise: await it';
+  if ('open' in value) return 'a gate or an order';
+  if ('gates' in value || 'order' in value) return 'an object with gates or an order: give it to policy(…)';
+  return Array.isArray(value) ? 'a list' : 'an object that is none';
 }
 
 /** The options of a command that runs a scheduler. */

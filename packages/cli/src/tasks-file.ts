@@ -2,7 +2,7 @@ import { statSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import type { TaskHandler } from '@pgqueue/core';
-import { isTaskHandler } from '@pgqueue/core';
+import { isTask, isTaskHandler } from '@pgqueue/core';
 
 export type TasksFile =
   | { readonly kind: 'tasks'; readonly tasks: readonly TaskHandler[] }
@@ -26,15 +26,30 @@ export async function loadTasks(file: string): Promise<TasksFile> {
     );
   }
   const tasks = [...new Set(Object.values(exported).flatMap(handlersIn))];
-  if (tasks.length === 0) {
-    return problem(
-      `exports no task handlers (it exports ${Object.keys(exported).join(', ') || 'nothing'}); export what implement(task, handler) returns, or an array of them named tasks`,
-    );
+  if (tasks.length === 0) return problem(noHandlers(exported));
+  const mixed = Object.keys(exported).find((name) => isMixed(exported[name]));
+  if (mixed !== undefined) {
+    return problem(`its "${mixed}" has something else beside handlers: ${wanted}`);
   }
   const names = tasks.map(({ task }) => task.name);
   const twice = names.filter((name, index) => names.indexOf(name) !== index);
   if (twice.length > 0) return problem(`has two handlers of task ${[...new Set(twice)].join(', ')}`);
   return { kind: 'tasks', tasks };
+}
+
+const wanted = 'export what implement(task, handler) returns, or an array of that named tasks';
+
+function noHandlers(exported: Readonly<Record<string, unknown>>): string {
+  const names = Object.keys(exported);
+  if (names.length === 0) return `exports nothing: ${wanted}`;
+  const bare = names.find((name) => [exported[name]].flat().some(isTask));
+  if (bare !== undefined) return `its "${bare}" is of tasks without handlers: ${wanted}`;
+  return `exports no task handlers, but ${names.map((name) => `"${name}"`).join(', ')}: ${wanted}`;
+}
+
+/** What is no handler in a list of them would never run, and nobody would know. */
+function isMixed(value: unknown): boolean {
+  return Array.isArray(value) && value.some(isTaskHandler) && !value.every(isTaskHandler);
 }
 
 function handlersIn(value: unknown): readonly TaskHandler[] {

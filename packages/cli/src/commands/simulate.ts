@@ -1,11 +1,11 @@
 import { writeFileSync } from 'node:fs';
 import { defaultPolicy, throwProblems } from '@pgqueue/core';
 import type { Policy } from '@pgqueue/core';
-import type { Conditions, NodeOptions, Table } from '@pgqueue/lab';
+import type { Conditions, NodeOptions, Simulation, Table } from '@pgqueue/lab';
 import type { Command } from 'commander';
 import { outputOf, withOperator } from '../context.ts';
 import { readEnv } from '../env.ts';
-import { UsageError } from '../errors.ts';
+import { Exit, UsageError } from '../errors.ts';
 import type { Output } from '../output/output.ts';
 import { redactor } from '../output/redact.ts';
 import type { Moment } from '../parse.ts';
@@ -34,7 +34,7 @@ export function addSimulate(program: Command): void {
     .command('simulate')
     .summary('try a policy on a workload, in virtual time')
     .description(
-      'Runs a workload through a policy in virtual time, with the code that plans in production, and shows how long jobs wait and who gets what. Without --policy it is the one that schedulers have by default. Needs a database for --history only.',
+      'Runs a workload through a policy in virtual time, with the code that plans in production, and shows how long jobs wait and who gets what. Without --policy it is the one that schedulers have by default. Ends with 1 where a policy failed in it, which its table of faults tells. Needs a database for --history only.',
     )
     .option('--policy <file>', 'a module (.js, .mjs, .ts) that exports a policy as "policy"')
     .option('--against <file>', 'another one, to compare it with')
@@ -116,6 +116,18 @@ async function run(options: SimulateCommandOptions, loaded: LoadedWorkload, outp
   output.answer(result, () =>
     textOf(says, 'base' in result ? comparisonTables(result) : tablesOf(result), output),
   );
+  tellFaults('base' in result ? [result.base, result.other] : [result], output);
+}
+
+/** What a policy that failed would do is not what these numbers say: whoever tests one must not take it for right. */
+function tellFaults(results: readonly Simulation[], output: Output): void {
+  const failed = results.filter(({ faults }) => faults.length > 0);
+  if (failed.length === 0) return;
+  for (const { policy, faults } of failed) {
+    const parts = [...new Set(faults.map(({ part }) => part))];
+    output.note(`policy ${policy} failed (${parts.join(', ')}): the numbers are of what was used instead`);
+  }
+  throw new Exit(1);
 }
 
 async function policiesOf(
