@@ -15,6 +15,13 @@ export interface Heard {
   readonly leased?: string;
 }
 
+/** The functions call it `job_id`, some statements rename it. @throws where neither is there: a history without answers would prove nothing */
+function idOf(row: Rows[number]): string {
+  const id = row['id'] ?? row['job_id'];
+  if (typeof id !== 'string') throw new Error(`an answer has no job: ${Object.keys(row).join(', ')}`);
+  return id;
+}
+
 let calls = 0;
 const lists = (parameters: readonly unknown[], count: number): readonly string[][] =>
   Array.from({ length: count }, (_, index) => (parameters[index] ?? []) as string[]);
@@ -52,7 +59,7 @@ function claimOf(op: string, [node, , , token]: readonly unknown[]): Heard {
       type: 'claim',
       phase: 'ok',
       op,
-      leases: rows.map(({ id, lease_ms }) => [String(id), Number(lease_ms)] as const),
+      leases: rows.map((row) => [idOf(row), Number(row['lease_ms'])] as const),
     }),
     failed: (refused) => ({ type: 'claim', phase: refused ? 'fail' : 'unknown', op }),
     leased: known.token,
@@ -68,7 +75,7 @@ function settleOf(op: string, parameters: readonly unknown[]): Heard {
       type: 'settle',
       phase: 'ok',
       op,
-      verdicts: rows.map(({ job_id, verdict }) => [String(job_id), verdict as SettleVerdict] as const),
+      verdicts: rows.map((row) => [idOf(row), row['verdict'] as SettleVerdict] as const),
     }),
     failed: (refused) => ({ type: 'settle', phase: refused ? 'fail' : 'unknown', op }),
   };
@@ -79,7 +86,7 @@ function extendOf(op: string, parameters: readonly unknown[]): Heard {
   const leases = ids.map((id, index) => [id, tokens[index] ?? '', Number(ms[index])] as const);
   return {
     invoked: { type: 'extend', phase: 'invoke', op, leases },
-    answered: (rows) => ({ type: 'extend', phase: 'ok', op, held: rows.map(({ job_id }) => String(job_id)) }),
+    answered: (rows) => ({ type: 'extend', phase: 'ok', op, held: rows.map(idOf) }),
     failed: (refused) => ({ type: 'extend', phase: refused ? 'fail' : 'unknown', op }),
   };
 }
@@ -89,7 +96,7 @@ function releaseOf(op: string, parameters: readonly unknown[]): Heard {
   const leases = ids.map((id, index) => [id, tokens[index] ?? ''] as const);
   return {
     invoked: { type: 'release', phase: 'invoke', op, leases },
-    answered: (rows) => ({ type: 'release', phase: 'ok', op, given: rows.map(({ id }) => String(id)) }),
+    answered: (rows) => ({ type: 'release', phase: 'ok', op, given: rows.map(idOf) }),
     failed: (refused) => ({ type: 'release', phase: refused ? 'fail' : 'unknown', op }),
   };
 }
