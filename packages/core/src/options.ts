@@ -118,7 +118,11 @@ export function aText({
   const some = max === Infinity ? 'a text' : `a text of ${min} to ${max} characters`;
   return {
     expected: min > 0 && max === Infinity ? 'a text that is not empty' : some,
-    judge: (value) => typeof value === 'string' && value.length >= min && value.length <= max,
+    judge: (value, path) => {
+      if (typeof value !== 'string' || value.length < min || value.length > max) return false;
+      if (value.isWellFormed() && !value.includes('\u0000')) return true;
+      return [`${path} must not contain NUL or lone surrogates, which PostgreSQL can't store`];
+    },
   };
 }
 

@@ -3,6 +3,7 @@ import { PgQueueError, within } from '@pgqueue/core';
 import { Kysely, PostgresDialect } from 'kysely';
 import pg from 'pg';
 import { destroyClient } from './destroy.ts';
+import { applicationName } from './application-name.ts';
 import type { Executor } from './executor.ts';
 import { fromPg } from './executor.ts';
 import { isQueryTimeout, isWrongServer, sqlState } from './pg-errors.ts';
@@ -100,7 +101,7 @@ function makePool(options: DatabaseOptions): pg.Pool {
   const pool = new pg.Pool({
     connectionString: options.connectionString,
     max: options.connectionsMax ?? 10,
-    application_name: options.applicationName ?? 'pgqueue',
+    application_name: applicationName(options.applicationName ?? 'pgqueue'),
     query_timeout: options.queryTimeoutMs ?? 30_000,
     connectionTimeoutMillis: 10_000,
     idleTimeoutMillis: 30_000,

@@ -1,5 +1,6 @@
 import { retryPauseMs, startLoop, within } from '@pgqueue/core';
 import pg from 'pg';
+import { applicationName as shown } from './application-name.ts';
 import { destroyClient } from './destroy.ts';
 
 /** Where to listen, for what, and whom to tell. */
@@ -93,7 +94,7 @@ async function check(client: pg.Client): Promise<void> {
 function newClient({ connectionString, applicationName, queryTimeoutMs }: ListenerOptions): pg.Client {
   return new pg.Client({
     connectionString,
-    application_name: applicationName ?? 'pgqueue listener',
+    application_name: shown(applicationName ?? 'pgqueue listener'),
     connectionTimeoutMillis: queryTimeoutMs ?? 10_000,
     query_timeout: queryTimeoutMs ?? 10_000,
     keepAlive: true,

@@ -1,4 +1,5 @@
 import pg from 'pg';
+import { applicationName } from './application-name.ts';
 import { destroyClient } from './destroy.ts';
 import type { Target } from './statements/target.ts';
 
@@ -29,7 +30,7 @@ export function openLone(options: LoneOptions): Lone {
   const connect = (): NonNullable<typeof current> => {
     const client = new pg.Client({
       connectionString: options.connectionString,
-      application_name: options.applicationName,
+      application_name: applicationName(options.applicationName),
       connectionTimeoutMillis: options.queryTimeoutMs,
       query_timeout: options.queryTimeoutMs,
       keepAlive: true,
