@@ -59,14 +59,17 @@ create function crash_job(p_id uuid, p_token uuid, p_why text) returns text
 as $$
 declare
   v_position bigint;
+  v_suspect boolean;
   v_verdict text;
 begin
-  select w.position into v_position from work_queue w where w.id = p_id and w.lock_token = p_token for update;
+  select w.position, w.suspect into v_position, v_suspect from work_queue w where w.id = p_id and w.lock_token = p_token for update;
   if not found then
     return null;
   end if;
   select c.verdict into v_verdict from crash(array[v_position], left(p_why, 2000), true) c;
   if v_verdict = 'ready' then
+    -- its crash cost nobody else anything
+    update work_queue w set suspect = v_suspect where w.position = v_position and w.suspect <> v_suspect;
     perform pg_notify(current_schema() || ':work', '');
   end if;
   return v_verdict;

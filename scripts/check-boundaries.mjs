@@ -26,7 +26,7 @@ const rules = {
     optional: ['@prisma/client', 'drizzle-orm', 'knex', 'kysely', 'pg', 'postgres', 'typeorm'],
   },
   scheduler: { allowed: [...base, 'croner'] },
-  worker: { allowed: [...base, 'p-limit'] },
+  worker: { allowed: [...base, 'p-limit', 'tinypool'] },
   lab: { allowed: ['@pgqueue/core'], optional: ['echarts'] },
   cli: {
     allowed: [...base, ...roles, '@pgqueue/lab', 'cli-table3', 'commander', 'pino'],

@@ -107,6 +107,14 @@ export type PgQueueEvent =
       readonly task: string;
       readonly timeoutMs: number;
     }
+  /** The thread or process of an isolated handler died; the job is ready again. At its crash limit it is settled as dead. */
+  | {
+      readonly type: 'job.crashed';
+      readonly job: string;
+      readonly task: string;
+      readonly durationMs: number;
+      readonly error: unknown;
+    }
   | {
       /** A rejection in its handler that nobody handled; `counted`: it ends the attempt as its error, when the handler returns. */
       readonly type: 'job.floating';
@@ -164,6 +172,7 @@ const levels: Readonly<Record<PgQueueEvent['type'], 'debug' | 'info' | 'warn' | 
   'job.settled': 'debug',
   'job.stale': 'warn',
   'job.timeout': 'warn',
+  'job.crashed': 'warn',
   'job.floating': 'error',
   'job.invalid': 'warn',
   'database.error': 'warn',

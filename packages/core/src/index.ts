@@ -23,6 +23,8 @@ export type {
   TaskHandler,
 } from './job/handler.ts';
 export { implement, implementBatch, isTask, isTaskHandler } from './job/handler.ts';
+export type { HandlerOf, IsolatedHandler, IsolatedOptions } from './job/isolated.ts';
+export { isIsolated, isolated } from './job/isolated.ts';
 export type {
   Attributes,
   ClaimedJob,

@@ -52,6 +52,7 @@ export type { Leadership } from './statements/lead.ts';
 export { lead, resign } from './statements/lead.ts';
 export type { Lease } from './statements/lease.ts';
 export { extend, reap, release, reportProgress, reportProgressOfAll } from './statements/lease.ts';
+export { crashJob, saveCheckpoint } from './statements/long-jobs.ts';
 export type { Heartbeat, NodeRegistered, NodeRegistration, NodeReset } from './statements/node.ts';
 export { heartbeatNode, leaveNode, registerNode, resetNode } from './statements/node.ts';
 export type { Amendment } from './statements/operate.ts';
@@ -98,4 +99,4 @@ export type {
   TickRead,
   TickState,
 } from './statements/tick.ts';
-export { readItemFacts, readTick, settledMax } from './statements/tick.ts';
+export { readItemFacts, readTick, readTickState, settledMax } from './statements/tick.ts';

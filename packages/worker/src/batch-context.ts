@@ -1,17 +1,24 @@
-import type { BatchContext, BatchJob, JobLogger } from '@pgqueue/core';
+import type { BatchContext, BatchJob, JobLogger, Task } from '@pgqueue/core';
 import { durationMs, PgQueueError } from '@pgqueue/core';
 import { AbortedError } from './attempt.ts';
 import type { Attempt } from './attempt.ts';
 import { jobOf } from './context.ts';
+import { keepCheckpoint } from './checkpoint.ts';
 import { jsonText } from './json.ts';
 import type { Attempts, LeaseParts } from './leases.ts';
-import { extendLeases, loggerWith, settleIn, settleWith, showProgress } from './leases.ts';
+import { extendLeases, loggerWith, settleIn, settleWith } from './leases.ts';
+import type { Progress } from './progress.ts';
+import { createProgress } from './progress.ts';
 
 /** A job as its bundle's handler sees it. */
-export function batchJob(attempt: Attempt, payload: unknown): BatchJob {
+export function batchJob(
+  attempt: Attempt,
+  { payload, checkpoint }: { readonly payload: unknown; readonly checkpoint: unknown },
+): BatchJob {
   return {
     ...jobOf(attempt),
     payload,
+    checkpoint,
     get signal() {
       return attempt.signal;
     },
@@ -43,10 +50,16 @@ export function createBatchSignal(attempts: () => Attempts): BatchSignal {
 /** What a handler of bundles gets beside its jobs. */
 export function batchContextOf(
   parts: LeaseParts,
-  bundle: { readonly attempts: Attempts; readonly jobs: readonly BatchJob[]; readonly signal: AbortSignal },
+  bundle: {
+    readonly task: Task;
+    readonly attempts: Attempts;
+    readonly jobs: readonly BatchJob[];
+    readonly signal: AbortSignal;
+  },
 ): BatchContext {
-  const { attempts, jobs, signal } = bundle;
+  const { task, attempts, jobs, signal } = bundle;
   let log: JobLogger | undefined;
+  let progress: Progress | undefined;
   const settled = new Set<Attempt>();
 
   const named = (some: readonly BatchJob[] | undefined): Attempts => {
@@ -68,7 +81,12 @@ export function batchContextOf(
       }));
     },
     extend: async (by) => extendLeases(parts, attempts, durationMs(by, 'extend')),
-    progress: async (value) => showProgress(parts, attempts, jsonText(value)),
+    progress: async (value) => (progress ??= createProgress(parts, attempts))(jsonText(value)),
+    checkpoint: async (job, data) => {
+      const attempt = attempts[jobs.indexOf(job)];
+      if (attempt !== undefined) return keepCheckpoint(parts, { task, attempt }, data);
+      throw new PgQueueError('configuration', 'ctx.checkpoint: give one of the jobs of this call');
+    },
     transaction: async (work, options = {}) => {
       const ours = named(options.jobs);
       const result = await settleWith(parts, ours, work);

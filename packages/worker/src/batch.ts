@@ -3,6 +3,7 @@ import type { Attempt } from './attempt.ts';
 import { batchContextOf, batchJob, createBatchSignal } from './batch-context.ts';
 import { batchEndings } from './batch-ending.ts';
 import type { Unit } from './bundles.ts';
+import { keptCheckpoint } from './checkpoint.ts';
 import { rejectionsTold } from './floating.ts';
 import type { AttemptEnding, RunParts } from './run.ts';
 import { checkPayload, timeOut } from './run.ts';
@@ -11,6 +12,7 @@ import { checkPayload, timeOut } from './run.ts';
 interface Fit {
   readonly attempt: Attempt;
   readonly payload: unknown;
+  readonly checkpoint: unknown;
 }
 
 /**
@@ -30,20 +32,23 @@ export async function runBatch(
     parts.begin(job, claimedAt, { timeout, aborted: whole.check }),
   );
   const checks = await Promise.all(
-    attempts.map(async (attempt) => ({ attempt, checked: await checkPayload(task, attempt.job) })),
+    attempts.map(async (attempt) => {
+      const checked = await checkPayload(task, attempt.job);
+      return { attempt, checked, checkpoint: await keptCheckpoint(parts, task, attempt) };
+    }),
   );
   const fit: Fit[] = [];
   const unfit: AttemptEnding[] = [];
-  for (const { attempt, checked } of checks) {
+  for (const { attempt, checked, checkpoint } of checks) {
     if (checked.kind !== 'payload') unfit.push({ attempt, ending: checked });
-    else if (!attempt.over) fit.push({ attempt, payload: checked.payload });
+    else if (!attempt.over) fit.push({ attempt, payload: checked.payload, checkpoint });
   }
   parts.end(unfit);
   if (fit.length > 0) {
     handed = fit.map(({ attempt }) => attempt);
     whole.check();
-    const jobs = fit.map(({ attempt, payload }) => batchJob(attempt, payload));
-    const bundle = { attempts: handed, jobs, signal: whole.signal };
+    const jobs = fit.map(({ attempt, ...given }) => batchJob(attempt, given));
+    const bundle = { task, attempts: handed, jobs, signal: whole.signal };
     const call = (): unknown => handler(jobs, batchContextOf(parts, bundle));
     parts.end(await endingsOf(handed, () => parts.call(handed, call)));
   }

@@ -8,12 +8,15 @@ export type Ending =
   | { readonly kind: 'returned'; readonly value: unknown }
   | { readonly kind: 'threw'; readonly error: unknown }
   | { readonly kind: 'invalid'; readonly problems: readonly string[] }
-  | { readonly kind: 'timeout'; readonly timeoutMs: number };
+  | { readonly kind: 'timeout'; readonly timeoutMs: number }
+  /** What it ran in died, and the node did not. */
+  | { readonly kind: 'crashed'; readonly why: string };
 
 /** What is asked of the database for it; `error` is for observers. */
 export type Conclusion =
   | { readonly kind: 'settle'; readonly settlement: Settlement; readonly error?: unknown }
-  | { readonly kind: 'release' };
+  | { readonly kind: 'release' }
+  | { readonly kind: 'crash'; readonly why: string };
 
 export interface EndingInput {
   readonly job: Pick<ClaimedJob, 'id' | 'token' | 'tries' | 'retry'>;
@@ -33,7 +36,7 @@ export interface EndingInput {
 export function conclude(input: EndingInput): Conclusion {
   const { job, aborted } = input;
   const conclusion = concludeFreely(input);
-  if (conclusion.kind === 'release' || aborted !== 'cancelled') return conclusion;
+  if (conclusion.kind !== 'settle' || aborted !== 'cancelled') return conclusion;
   if (conclusion.settlement.outcome === 'done') return conclusion;
   return settle(job, { outcome: 'cancelled' });
 }
@@ -64,6 +67,8 @@ function concludeFreely({ job, ending, retry, aborted, random }: EndingInput): C
       const data = { kind: 'timeout', name: 'TimeoutError', message };
       return settle(job, { outcome: 'retry', data, delayMs, error: message });
     }
+    case 'crashed':
+      return { kind: 'crash', why: ending.why };
     default:
       return unreachable(ending);
   }

@@ -1,14 +1,17 @@
 import type { ClaimedJob, Observer } from '@pgqueue/core';
 import { isOutcome } from '@pgqueue/core';
+import { crashJob } from '@pgqueue/postgres';
 import { Attempt } from './attempt.ts';
 import { runBatch } from './batch.ts';
 import type { BlockedWatch } from './blocked.ts';
 import type { Unit } from './bundles.ts';
 import type { Ending } from './ending.ts';
 import { conclude } from './ending.ts';
+import type { Isolation } from './isolation/isolation.ts';
 import type { Floating } from './floating.ts';
 import type { LeaseParts } from './leases.ts';
 import type { WorkerSettings } from './options.ts';
+import { persistently } from './persistently.ts';
 import type { AttemptEnding, RunParts } from './run.ts';
 import type { Ended, Settled, Settler } from './settler.ts';
 import { runSingly } from './single.ts';
@@ -18,6 +21,8 @@ export interface ExecutorParts extends Omit<LeaseParts, 'onCommitted'> {
   /** Where those are kept whose handlers run. */
   readonly attempts: Set<Attempt>;
   readonly settler: Settler;
+  /** Where isolated handlers run. */
+  readonly isolation: Isolation;
   readonly observe: Observer;
   /** Notices a handler that keeps the event loop. */
   readonly blocked: Pick<BlockedWatch, 'call'>;
@@ -63,12 +68,10 @@ export function createExecutor(parts: ExecutorParts): Executor {
       observe({ type: 'job.started', job: job.id, task: job.task, key: job.key, waitedMs });
       return attempt;
     },
- blocked.call({ job: job.id, task: job.task }, run),
-=>    call: (called, run) => {
+    call: (called, run) => {
       const { id = '', task = '' } = called[0]?.job ?? {};
       return blocked.call({ job: id, task }, () => floating.run(called, run));
     },
-=> blocked.call({ job: job.id, task: job.task }, run),
     end: (endings) => endAll(parts, endings),
     leave: (attempt) => void attempts.delete(attempt),
   };
@@ -106,6 +109,10 @@ function endAll(parts: ExecutorParts, endings: readonly AttemptEnding[]): void {
       released.push(job);
       continue;
     }
+    if (conclusion.kind === 'crash') {
+      void crash(parts, attempt, conclusion.why);
+      continue;
+    }
     const { settlement, error } = conclusion;
     const durationMs = performance.now() - attempt.startedAt;
     const onSettled = (told: Settled): void => {
@@ -116,6 +123,24 @@ function endAll(parts: ExecutorParts, endings: readonly AttemptEnding[]): void {
   }
   settler.settle(settled);
   settler.release(released);
+}
+
+/** Its own thread or process died. Where the database can't be told, the lease runs out, which is the same crash. */
+async function crash(parts: ExecutorParts, attempt: Attempt, why: string): Promise<void> {
+  const durationMs = performance.now() - attempt.startedAt;
+  let verdict: Awaited<ReturnType<typeof crashJob>>;
+  try {
+    verdict = await persistently(() => crashJob(parts.database, attempt.lease, why));
+  } catch (error) {
+    parts.observe({ type: 'database.error', during: 'crash', error });
+    return;
+  }
+  const error = new Error(why);
+  if (verdict === undefined) return tell(parts, attempt, { settled: 'stale', durationMs, error });
+  if (verdict !== 'ready') return tell(parts, attempt, { settled: verdict, durationMs, error });
+  const { id, task } = attempt.job;
+  parts.observe({ type: 'job.crashed', job: id, task, durationMs, error });
+  parts.onNext();
 }
 
 /** What it let go, and nobody handled, has failed: *done* would not be true. Other outcomes are what the handler chose. */

@@ -66,7 +66,7 @@ export async function showProgress(
 }
 
 /** Repeats what met a transient error for as long as some lease is held; undefined: none is any more. */
-async function whileHeld<Given>(
+export async function whileHeld<Given>(
   attempts: Attempts,
   work: (held: Attempts) => Promise<Given>,
 ): Promise<{ readonly asked: Attempts; readonly given: Given } | undefined> {

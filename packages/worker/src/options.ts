@@ -1,7 +1,7 @@
 import { hostname } from 'node:os';
 import { randomBytes } from 'node:crypto';
 import type { JobLogger, Observer, TaskHandler } from '@pgqueue/core';
-import { allObservers, isTaskHandler, optionProblems, throwProblems } from '@pgqueue/core';
+import { allObservers, isIsolated, isTaskHandler, optionProblems, throwProblems } from '@pgqueue/core';
 import type { DatabaseOptions, HealthOptions, NodeTasks } from '@pgqueue/postgres';
 import { workerShape } from './shapes.ts';
 
@@ -130,13 +130,14 @@ export function isGiven(options: unknown): boolean {
 /** What a node says of itself: of each of its tasks the payload versions, the timeout, and whether its handler takes bundles. */
 function tasksOfNode(handlers: readonly TaskHandler[]): NodeTasks {
   return Object.fromEntries(
-    handlers.map(({ kind, task }) => [
+    handlers.map(({ kind, task, handler }) => [
       task.name,
       {
         min: task.minVersion,
         max: task.version,
         timeoutMs: task.timeoutMs,
         ...(kind === 'pgqueue.batch_handler' ? { batch: true } : {}),
+        ...(isIsolated(handler) && handler.options.in === 'process' ? { isolated: true } : {}),
       },
     ]),
   );

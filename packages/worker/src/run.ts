@@ -2,6 +2,7 @@ import type { ClaimedJob, Task } from '@pgqueue/core';
 import { shapeProblem } from '@pgqueue/core';
 import type { Attempt, AttemptEvents } from './attempt.ts';
 import type { Ending } from './ending.ts';
+import type { Isolation } from './isolation/isolation.ts';
 import type { LeaseParts } from './leases.ts';
 
 /** How an attempt ended; those of a bundle are told together. */
@@ -12,6 +13,7 @@ export interface AttemptEnding {
 
 /** What runs of handlers have in common. */
 export interface RunParts extends LeaseParts {
+  readonly isolation: Isolation;
   /** Begins an attempt, which counts among those that run until it leaves. */
   readonly begin: (job: ClaimedJob, claimedAt: number, on: Omit<AttemptEvents, 'over'>) => Attempt;
   /** Ends those attempts that are not over yet. */

@@ -1,6 +1,8 @@
 import type { SingleTaskHandler } from '@pgqueue/core';
+import { isIsolated } from '@pgqueue/core';
 import type { Attempt } from './attempt.ts';
 import type { Unit } from './bundles.ts';
+import { keptCheckpoint } from './checkpoint.ts';
 import { contextOf } from './context.ts';
 import { rejectionsTold } from './floating.ts';
 import type { Ending } from './ending.ts';
@@ -35,7 +37,11 @@ async function handle(
   if (checked.kind !== 'payload') return checked;
   try {
     const { payload } = checked;
-    const returned =  found=>parts.call([attempt], () => found=> found.handler(payload, contextOf(parts, attempt)));
+    const checkpoint = await keptCheckpoint(parts, found.task, attempt);
+    const context = contextOf(parts, attempt, { task: found.task, checkpoint });
+    const { handler } = found;
+    if (isIsolated(handler)) return await parts.isolation.run(handler, payload, context);
+    const returned = parts.call([attempt], () => handler(payload, context));
     const value = await returned;
     if (attempt.floats) await rejectionsTold();
     return { kind: 'returned', value };

@@ -242,6 +242,7 @@ class WorkerNode implements Worker {
     await drain(parts, drainMs);
     await within(closeMs, Promise.resolve(claimed));
     await within(closeMs, this.#settler.idle()); // of the last claim, given back
+    await this.#isolation.close();
     await this.#hints.stop();
     this.#transactions.destroy();
     this.#blocked.stop();

@@ -2,23 +2,27 @@ import type { Duration } from '../duration.ts';
 import { throwProblems } from '../errors.ts';
 import type { Rule } from '../options.ts';
 import { aFunction, optionProblems } from '../options.ts';
+import type { IsolatedHandler } from './isolated.ts';
+import { isIsolated } from './isolated.ts';
 import type { Handler, JobContext, JobLogger, Settle, Task, TransactionClient } from './task.ts';
 
 /** One job of a bundle: its checked payload, and what `ctx.job` tells of a job that runs alone. */
-export type BatchJob<Payload = unknown> = JobContext['job'] & {
+export type BatchJob<Payload = unknown, Saved = unknown> = JobContext<Saved>['job'] & {
   readonly payload: Payload;
   /** Aborts when this job alone is to stop: its lease was lost, or it was cancelled; and whenever the whole bundle is. */
   readonly signal: AbortSignal;
 };
 
 /** What a handler of bundles can do and know. */
-export interface BatchContext {
+export interface BatchContext<Saved = unknown> {
   /** Aborts with a reason (see {@link AbortReason}) when no job of the bundle is to go on: timed out, shutting down, all lost or cancelled. */
   readonly signal: AbortSignal;
   /** Moves the ends of all leases to this long from now. False: every one of them was lost. Those that were lost abort their job's signal. */
   readonly extend: (by: Duration) => Promise<boolean>;
   /** Replaces what is shown of each job while the bundle runs: up to 8 KiB of JSON. False: every lease was lost. */
   readonly progress: (value: unknown) => Promise<boolean>;
+  /** Keeps resume data with one of the jobs: see {@link JobContext}. In the next attempt it may be in another bundle. */
+  readonly checkpoint: (job: BatchJob, data: Saved | null) => Promise<boolean>;
   readonly log: JobLogger;
   /**
    * Runs `work` in one transaction with the settlement of the bundle: its writes and *done* of every job commit together, exactly
@@ -46,9 +50,9 @@ export interface BatchContext {
  * the next time. So does a list of another length, and a Map that names other jobs: which of them had failed can't be known. It may run
  * more than once, with other jobs beside.
  */
-export type BatchHandler<Output, Result> = (
-  jobs: readonly BatchJob<Output>[],
-  context: BatchContext,
+export type BatchHandler<Output, Result, Saved = unknown> = (
+  jobs: readonly BatchJob<Output, Saved>[],
+  context: BatchContext<Saved>,
 ) => Promise<Result> | Result;
 
 /** A task with the code that runs one job of it. Made by {@link implement}. */
@@ -56,29 +60,29 @@ export interface SingleTaskHandler {
   readonly kind: 'pgqueue.handler';
   // each handler has its own payload: what they have in common is only known when one is run
   // oxlint-disable-next-line typescript/no-explicit-any
-  readonly task: Task<any, any>;
+  readonly task: Task<any, any, any>;
   // oxlint-disable-next-line typescript/no-explicit-any
-  readonly handler: Handler<any, unknown>;
+  readonly handler: Handler<any, unknown, any> | IsolatedHandler;
 }
 
 /** A task with the code that runs several jobs of it at once. Made by {@link implementBatch}. */
 export interface BatchTaskHandler {
   readonly kind: 'pgqueue.batch_handler';
   // oxlint-disable-next-line typescript/no-explicit-any
-  readonly task: Task<any, any>;
+  readonly task: Task<any, any, any>;
   // oxlint-disable-next-line typescript/no-explicit-any
-  readonly handler: BatchHandler<any, unknown>;
+  readonly handler: BatchHandler<any, unknown, any>;
 }
 
 /** A task with the code that runs it: given to `createWorker`. */
 export type TaskHandler = SingleTaskHandler | BatchTaskHandler;
 
 /** Joins a task with its handler. A handler for another payload does not compile. @throws {PgQueueError} `configuration` */
-export function implement<Input, Output, Result>(
-  task: Task<Input, Output>,
-  handler: Handler<Output, Result>,
+export function implement<Input, Output, Result, Saved = unknown>(
+  task: Task<Input, Output, Saved>,
+  handler: Handler<Output, Result, Saved> | IsolatedHandler,
 ): SingleTaskHandler {
-  checkHandler('implement', task, handler);
+  checkHandler('implement', task, isIsolated(handler) ? () => {} : handler);
   return { kind: 'pgqueue.handler', task, handler };
 }
 
@@ -87,9 +91,9 @@ export function implement<Input, Output, Result>(
  * uses one of the node's slots. A job that was scheduled alone comes as a list of one.
  * @throws {PgQueueError} `configuration`
  */
-export function implementBatch<Input, Output, Result>(
-  task: Task<Input, Output>,
-  handler: BatchHandler<Output, Result>,
+export function implementBatch<Input, Output, Result, Saved = unknown>(
+  task: Task<Input, Output, Saved>,
+  handler: BatchHandler<Output, Result, Saved>,
 ): BatchTaskHandler {
   checkHandler('implementBatch', task, handler);
   return { kind: 'pgqueue.batch_handler', task, handler };

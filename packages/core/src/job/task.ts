@@ -1,21 +1,10 @@
 import type { StandardSchemaV1 } from '@standard-schema/spec';
 import type { Duration } from '../duration.ts';
 import { parseDuration } from '../duration.ts';
-import { PgQueueError, throwProblems } from '../errors.ts';
-import type { Rule, Shape } from '../options.ts';
-import {
-  aFunction,
-  aNumber,
-  anything,
-  aRecordOf,
-  aText,
-  either,
-  optional,
-  optionProblems,
-} from '../options.ts';
+import { PgQueueError } from '../errors.ts';
 import type { Attributes, ClaimedJob, JobOptions, NewJob } from './job.ts';
 import type { RetryOptions } from './retry-policy.ts';
-import { retryProblems } from './retry-policy.ts';
+import { checkDefinition, isPlain } from './task-definition.ts';
 
 /** What a task says of its jobs, where an enqueue says nothing. `key` and `attributes` may be derived from the payload. */
 export interface TaskDefaults<Input> {
@@ -31,9 +20,10 @@ export interface TaskDefaults<Input> {
 export type Upcaster = (payload: unknown) => unknown;
 
 /** What {@link defineTask} takes: name, payload schema, and defaults for its jobs. */
-export interface TaskDefinition<Schema extends StandardSchemaV1> extends TaskDefaults<
-  StandardSchemaV1.InferInput<Schema>
-> {
+export interface TaskDefinition<
+  Schema extends StandardSchemaV1,
+  Saved extends StandardSchemaV1 = StandardSchemaV1,
+> extends TaskDefaults<StandardSchemaV1.InferInput<Schema>> {
   /** 1 to 200 characters; it is stored with every job, so don't rename it while jobs wait. */
   readonly name: string;
   /** Any Standard Schema: zod, valibot, arktype and others. Checked at enqueue, and again before the handler. */
@@ -42,10 +32,12 @@ export interface TaskDefinition<Schema extends StandardSchemaV1> extends TaskDef
   readonly version?: number;
   /** By version: how to make a payload of the next one. Nodes run the versions from the oldest upcaster on. */
   readonly upcasters?: Readonly<Record<number, Upcaster>>;
+  /** The shape of what `ctx.checkpoint` keeps, by a schema that changes nothing. Default: any JSON. */
+  readonly checkpoint?: Saved;
 }
 
 /** A typed definition that producers and workers share. Made by {@link defineTask}. */
-export interface Task<Input = unknown, Output = unknown> {
+export interface Task<Input = unknown, Output = unknown, Saved = unknown> {
   readonly name: string;
   readonly version: number;
   /** The oldest payload version that upcasters reach. */
@@ -58,6 +50,8 @@ export interface Task<Input = unknown, Output = unknown> {
   readonly parse: (payload: unknown) => Promise<Parsed<Output>>;
   /** Brings a stored payload to the current version. Throws what an upcaster throws, and `invalid_job` for a version that it can't. */
   readonly upcast: (payload: unknown, version: number) => unknown;
+  /** Checks a checkpoint, on its way to the database and back. */
+  readonly parseCheckpoint: (checkpoint: unknown) => Promise<Parsed<Saved>>;
 }
 
 /** A payload that fits its schema, or what is wrong with it. */
@@ -69,14 +63,25 @@ export type Parsed<Output> =
 export type TaskInput<T> = T extends Task<infer Input> ? Input : never;
 
 /** What a running handler can do and know. */
-export interface JobContext {
-  readonly job: Omit<ClaimedJob, 'payload' | 'token' | 'position'>;
+export interface JobContext<Saved = unknown> {
+  readonly job: Omit<ClaimedJob, 'payload' | 'token' | 'position' | 'checkpoint'> & {
+    /** What an earlier attempt kept for this one; null: nothing, or what no longer fits the task's schema. */
+    readonly checkpoint: Saved | null;
+  };
   /** Aborts with a reason (see {@link AbortReason}): lease lost, cancelled, timed out, shutting down, node lost. */
   readonly signal: AbortSignal;
   /** Moves the end of this attempt's lease to this long from now. False: the lease was lost, and the signal aborts. */
   readonly extend: (by: Duration) => Promise<boolean>;
-  /** Replaces what is shown of this job while it runs: up to 8 KiB of JSON. False: the lease was lost. */
+  /**
+   * Replaces what is shown of this job while it runs: up to 8 KiB of JSON. False: the lease was lost. Written at most four times a
+   * second: of what comes faster, the newest.
+   */
   readonly progress: (value: unknown) => Promise<boolean>;
+  /**
+   * Keeps what the next attempt needs to go on from here: up to 256 KiB of JSON, in place of what was kept before; null takes it back.
+   * It is there when this resolves, survives retries, crashes and snoozes, and goes when the job ends. False: the lease was lost.
+   */
+  readonly checkpoint: (data: Saved | null) => Promise<boolean>;
   readonly log: JobLogger;
   /**
    * Runs `work` in one transaction with the settlement of this job: its writes and *done* commit together, exactly once.
@@ -124,15 +129,25 @@ export interface JobLogger {
 export type AbortReason = 'lease_lost' | 'cancelled' | 'timeout' | 'shutdown' | 'node_lost';
 
 /** The code of a task: gets the checked payload; what it returns is the result of the job, or an {@link Outcome}. It may run more than once. */
-export type Handler<Output, Result> = (payload: Output, context: JobContext) => Promise<Result> | Result;
+export type Handler<Output, Result, Saved = unknown> = (
+  payload: Output,
+  context: JobContext<Saved>,
+) => Promise<Result> | Result;
 
 /**
  * Defines a task: what producers enqueue and workers implement. Types flow from the schema to both.
  * @throws {PgQueueError} `configuration`, with everything that is wrong at once
  */
-export function defineTask<Schema extends StandardSchemaV1>(
-  definition: TaskDefinition<Schema>,
-): Task<StandardSchemaV1.InferInput<Schema>, StandardSchemaV1.InferOutput<Schema>> {
+export function defineTask<
+  Schema extends StandardSchemaV1,
+  Saved extends StandardSchemaV1 = StandardSchemaV1,
+>(
+  definition: TaskDefinition<Schema, Saved>,
+): Task<
+  StandardSchemaV1.InferInput<Schema>,
+  StandardSchemaV1.InferOutput<Schema>,
+  StandardSchemaV1.InferOutput<Saved>
+> {
   type Input = StandardSchemaV1.InferInput<Schema>;
   type Output = StandardSchemaV1.InferOutput<Schema>;
   checkDefinition(definition);
@@ -142,11 +157,7 @@ export function defineTask<Schema extends StandardSchemaV1>(
   const defaults = Object.fromEntries(
     Object.entries(given).filter(([, value]) => value !== undefined),
   ) as TaskDefaults<Input>;
-  const parse = async (payload: unknown): Promise<Parsed<Output>> => {
-    const result = await schema['~standard'].validate(payload);
-    if (result.issues === undefined) return { ok: true, payload: result.value as Output };
-    return { ok: false, problems: result.issues.map(issueText) };
-  };
+  const parse = (payload: unknown): Promise<Parsed<Output>> => parseBy(schema, payload);
   const check = async (payload: unknown): Promise<readonly string[]> => {
     const parsed = await parse(payload);
     return parsed.ok ? [] : parsed.problems;
@@ -172,6 +183,7 @@ export function defineTask<Schema extends StandardSchemaV1>(
     timeoutMs: timeout === undefined ? null : (parseDuration(timeout) ?? null),
     defaults,
     parse,
+    parseCheckpoint: (checkpoint) => parseBy(definition.checkpoint, checkpoint),
     job: (payload, given = {}) => {
       const { base, problems } = derived(ofPayload, payload);
       // one that is no object is refused with all else that is wrong with the job
@@ -197,6 +209,15 @@ export function defineTask<Schema extends StandardSchemaV1>(
   };
 }
 
+async function parseBy<Schema extends StandardSchemaV1>(
+  schema: Schema | undefined,
+  value: unknown,
+): Promise<Parsed<StandardSchemaV1.InferOutput<Schema>>> {
+  const result = await (schema?.['~standard'].validate(value) ?? { value });
+  if (result.issues !== undefined) return { ok: false, problems: result.issues.map(issueText) };
+  return { ok: true, payload: result.value as StandardSchemaV1.InferOutput<Schema> };
+}
+
 /** A payload of the wrong shape can make `key` or `attributes` throw: that is a problem of the job, told with the others. */
 function derived<Input>(
   ofPayload: (payload: Input) => JobOptions,
@@ -216,65 +237,6 @@ function merged(
 ): { readonly retry?: RetryOptions } {
   if (given === undefined) return {};
   return { retry: isPlain(given) ? { ...base, ...given } : given };
-}
-
-function isPlain(value: unknown): boolean {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
-}
-
-const aSchema: Rule = {
-  expected: 'a Standard Schema (zod, valibot, arktype, …)',
-  judge: (value) => {
-    if ((typeof value !== 'object' && typeof value !== 'function') || value === null) return false;
-    const { '~standard': standard } = value as Partial<StandardSchemaV1>;
-    return typeof standard?.validate === 'function';
-  },
-};
-
-const aPositiveDuration: Rule = {
-  expected: 'a positive duration: milliseconds, or a text such as "30s"',
-  judge: (value) => (parseDuration(value) ?? 0) > 0,
-};
-
-const aRetry: Rule = {
-  expected: 'an object',
-  judge: (value) => retryProblems(value as RetryOptions),
-};
-
-const shape: Shape<TaskDefinition<StandardSchemaV1>> = {
-  name: aText({ max: 200 }),
-  payload: aSchema,
-  version: optional(aNumber({ min: 1, whole: true })),
-  upcasters: optional(aRecordOf(aFunction, 'an object with a function for each version')),
-  queue: optional(aText({ max: 100 })),
-  key: optional(either(aText({ min: 0, max: 200 }), aFunction)),
-  attributes: optional(either(aRecordOf(anything), aFunction)),
-  priority: optional(aNumber({ min: -2_147_483_648, max: 2_147_483_647, whole: true })),
-  timeout: optional(aPositiveDuration),
-  retry: optional(aRetry),
-};
-
-function checkDefinition(definition: unknown): void {
-  const problems = optionProblems(definition, shape);
-  const {
-    name,
-    version = 1,
-    upcasters = {},
-  } = isPlain(definition) ? (definition as Partial<TaskDefinition<StandardSchemaV1>>) : {};
-  throwProblems('configuration', typeof name === 'string' ? `task ${JSON.stringify(name)}` : 'defineTask', [
-    ...problems,
-    ...(isPlain(upcasters) ? gapProblems(version, Object.keys(upcasters).map(Number)) : []),
-  ]);
-}
-
-function gapProblems(version: number, given: readonly number[]): readonly string[] {
-  const versions = given.toSorted((a, b) => a - b);
-  const first = version - versions.length;
-  if (versions.length === 0 || (first >= 1 && versions.every((from, index) => from === first + index)))
-    return [];
-  return [
-    `upcasters must reach from some version of 1 or more to ${version - 1} without a gap; found ${versions.join(', ')}`,
-  ];
 }
 
 function issueText(issue: StandardSchemaV1.Issue): string {

@@ -40,6 +40,10 @@ export interface JobSummary {
   /** When its cancellation was asked for, while it runs. */
   readonly cancelAsked: Date | null;
   readonly progress: unknown;
+  /** Whether an attempt kept resume data for the next one. */
+  readonly hasCheckpoint: boolean;
+  /** It was lost with its node before: it begins on a node that holds nothing else. */
+  readonly suspect: boolean;
   readonly finished: Date | null;
   /** Why it is dead: `max_tries`, `crash_limit` or `gave_up`. */
   readonly reason: string | null;
@@ -50,6 +54,8 @@ export interface JobSummary {
 export interface JobDetails extends JobSummary {
   readonly payload: unknown;
   readonly result: unknown;
+  /** What an attempt kept for the next one; null: nothing. */
+  readonly checkpoint: unknown;
   /** Every failed attempt, oldest first, at most the newest 100. */
   readonly errors: readonly AttemptError[];
 }
@@ -192,25 +198,27 @@ export async function readStatuses(
 export async function readJob(database: Database, id: string): Promise<JobDetails | undefined> {
   if (!isUuid(id)) return undefined;
   const { schema } = database;
-  const [row] = await database.query<JobRecord & { payload: unknown; result: unknown }>(
+  const [row] = await database.query<JobRecord & Documents>(
     `select j.*, extract(epoch from clock_timestamp() - j.created)::float8 * 1000 as age_ms,
-            extract(epoch from j.timeout)::float8 * 1000 as timeout_ms, p.payload, p.result
+            extract(epoch from j.timeout)::float8 * 1000 as timeout_ms, p.payload, p.result, p.checkpoint
      from ${schema}.job j
      left join lateral (
-       select q.payload, null::jsonb as result from ${schema}.queue q where q.id = j.id and j.finished is null
+       select q.payload, null::jsonb as result, q.checkpoint from ${schema}.queue q where q.id = j.id and j.finished is null
        union all
-       select d.payload, null from ${schema}.dead_letter d where d.id = j.id and j.status = 'dead'
+       select d.payload, null, null from ${schema}.dead_letter d where d.id = j.id and j.status = 'dead'
        union all
-       select h.payload, h.result from ${schema}.history h
+       select h.payload, h.result, null from ${schema}.history h
        where h.id = j.id and h.finished = j.finished and j.status <> 'dead') p on true
      where j.id = $1::uuid
      order by j.finished nulls first limit 1`,
     [id],
   );
   if (row === undefined) return undefined;
-  const { payload, result, errors } = row;
-  return { ...toSummary(row), payload, result, errors: errors ?? [] };
+  const { payload, result, checkpoint, errors } = row;
+  return { ...toSummary(row), payload, result, checkpoint, errors: errors ?? [] };
 }
+
+type Documents = Pick<JobDetails, 'payload' | 'result' | 'checkpoint'>;
 
 interface JobRecord extends JobView {
   readonly age_ms: number;
@@ -250,6 +258,8 @@ function toSummary(row: JobRecord): JobSummary {
     leaseEnds: row.lock_timeout,
     cancelAsked: row.cancelled,
     progress: row.progress,
+    hasCheckpoint: row.has_checkpoint,
+    suspect: row.suspect,
     finished: row.finished,
     reason: row.reason,
     lastError: row.last_error,

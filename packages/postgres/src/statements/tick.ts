@@ -137,6 +137,16 @@ export async function readTick(target: Target, input: TickInput): Promise<TickRe
   return { state, due, questions: questions ?? [], rows };
 }
 
+/** The same without waiting jobs, and without what is due: enough where nothing was enqueued since the last look. */
+export async function readTickState(target: Target, settled: boolean): Promise<TickState> {
+  const [row] = await target.query<{ readonly state: TickState | null }>(
+    `select ${target.schema}.tick_state($1) as state`,
+    [settled],
+  );
+  if (row === undefined || row.state === null) throw new Error("a tick's state did not come back");
+  return row.state;
+}
+
 /** What comes with the first row. */
 interface Beside {
   readonly state: TickState | null;

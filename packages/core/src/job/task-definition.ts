@@ -1,0 +1,78 @@
+import type { StandardSchemaV1 } from '@standard-schema/spec';
+import { parseDuration } from '../duration.ts';
+import { throwProblems } from '../errors.ts';
+import type { Rule, Shape } from '../options.ts';
+import {
+  aFunction,
+  aNumber,
+  anything,
+  aRecordOf,
+  aText,
+  either,
+  optional,
+  optionProblems,
+} from '../options.ts';
+import type { RetryOptions } from './retry-policy.ts';
+import { retryProblems } from './retry-policy.ts';
+import type { TaskDefinition } from './task.ts';
+
+export function isPlain(value: unknown): value is object {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+const aSchema: Rule = {
+  expected: 'a Standard Schema (zod, valibot, arktype, …)',
+  judge: (value) => {
+    if ((typeof value !== 'object' && typeof value !== 'function') || value === null) return false;
+    const { '~standard': standard } = value as Partial<StandardSchemaV1>;
+    return typeof standard?.validate === 'function';
+  },
+};
+
+const aPositiveDuration: Rule = {
+  expected: 'a positive duration: milliseconds, or a text such as "30s"',
+  judge: (value) => (parseDuration(value) ?? 0) > 0,
+};
+
+const aRetry: Rule = {
+  expected: 'an object',
+  judge: (value) => retryProblems(value as RetryOptions),
+};
+
+const shape: Shape<TaskDefinition<StandardSchemaV1>> = {
+  name: aText({ max: 200 }),
+  payload: aSchema,
+  version: optional(aNumber({ min: 1, whole: true })),
+  upcasters: optional(aRecordOf(aFunction, 'an object with a function for each version')),
+  queue: optional(aText({ max: 100 })),
+  key: optional(either(aText({ min: 0, max: 200 }), aFunction)),
+  attributes: optional(either(aRecordOf(anything), aFunction)),
+  priority: optional(aNumber({ min: -2_147_483_648, max: 2_147_483_647, whole: true })),
+  timeout: optional(aPositiveDuration),
+  retry: optional(aRetry),
+  checkpoint: optional(aSchema),
+};
+
+/** @throws {PgQueueError} `configuration`, with everything that is wrong at once */
+export function checkDefinition(definition: unknown): void {
+  const problems = optionProblems(definition, shape);
+  const {
+    name,
+    version = 1,
+    upcasters = {},
+  } = isPlain(definition) ? (definition as Partial<TaskDefinition<StandardSchemaV1>>) : {};
+  throwProblems('configuration', typeof name === 'string' ? `task ${JSON.stringify(name)}` : 'defineTask', [
+    ...problems,
+    ...(isPlain(upcasters) ? gapProblems(version, Object.keys(upcasters).map(Number)) : []),
+  ]);
+}
+
+function gapProblems(version: number, given: readonly number[]): readonly string[] {
+  const versions = given.toSorted((a, b) => a - b);
+  const first = version - versions.length;
+  if (versions.length === 0 || (first >= 1 && versions.every((from, index) => from === first + index)))
+    return [];
+  return [
+    `upcasters must reach from some version of 1 or more to ${version - 1} without a gap; found ${versions.join(', ')}`,
+  ];
+}

@@ -1,0 +1,111 @@
+import type { AbortReason, JobContext, JobLogger, StatementRunner, TransactionClient } from '@pgqueue/core';
+import { AbortedError } from '../attempt.ts';
+import { jsonText } from '../json.ts';
+import type { Methods, Peer } from './peer.ts';
+
+/**
+ * A handler's context on the far side: what it does is done by its node, under the lease that the node holds. A transaction of
+ * `ctx.transaction` is on a connection of the node's, which carries out its statements; one of `ctx.settleIn` is on the handler's own
+ * connection, and carries out those of the node.
+ */
+export function childContext(
+  job: JobContext['job'],
+  peer: () => Peer,
+): { readonly context: JobContext; readonly methods: Methods } {
+  const controller = new AbortController();
+  const calls = createCallbacks(peer);
+  const log = (level: keyof JobLogger) => (data: object, message?: string) =>
+    peer().tell('log', level, plain(data), message);
+
+  const context: JobContext = {
+    job,
+    signal: controller.signal,
+    log: { debug: log('debug'), info: log('info'), warn: log('warn'), error: log('error') },
+    extend: async (by) => (await peer().call('extend', by)) === true,
+    progress: async (value) => (await peer().call('progress', plain(value))) === true,
+    checkpoint: async (data) => (await peer().call('checkpoint', plain(data))) === true,
+    transaction: (work) => calls.through('transaction', (key) => work(clientOf(peer, key))),
+    settleIn: async (run) => {
+      await calls.through('settleIn', (key) =>
+        run(async (transaction) => {
+          calls.own.set(key, transaction);
+          await peer().call('settle', key);
+        }),
+      );
+    },
+  };
+  const methods = {
+    abort: (reason: AbortReason) => controller.abort(new AbortedError(reason)),
+    work: calls.work,
+    ask: async (key: number, text: string, values: unknown[]) =>
+      copied(await calls.own.get(key)?.query(text, values)),
+  };
+  return { context, methods };
+}
+
+function plain(value: unknown): unknown {
+  return JSON.parse(jsonText(value));
+}
+
+function clientOf(peer: () => Peer, key: number): TransactionClient {
+  type Answer = Awaited<ReturnType<TransactionClient['query']>>;
+  return {
+    query: async (text, values = []) => (await peer().call('query', key, text, values)) as Answer,
+  };
+}
+
+interface Callbacks {
+  /** Asks for `name`, during which `work` is called back, once. What it throws is thrown as it is, not as it crossed. */
+  readonly through: <Result>(
+    name: 'transaction' | 'settleIn',
+    work: (key: number) => Promise<Result>,
+  ) => Promise<Result>;
+  readonly work: (key: number) => Promise<void>;
+  /** Transactions of the handler's own. */
+  readonly own: Map<number, StatementRunner>;
+}
+
+function createCallbacks(peer: () => Peer): Callbacks {
+  const works = new Map<number, () => Promise<void>>();
+  const own = new Map<number, StatementRunner>();
+  let last = 0;
+
+  const through: Callbacks['through'] = async (name, work) => {
+    const key = (last += 1);
+    let done: { readonly value: Awaited<ReturnType<typeof work>> } | undefined;
+    let failed: { readonly error: unknown } | undefined;
+    works.set(key, async () => {
+      try {
+        done = { value: await work(key) };
+      } catch (error) {
+        failed = { error };
+        throw error;
+      }
+    });
+    try {
+      await peer().call(name, key);
+    } catch (error) {
+      throw failed === undefined ? error : failed.error;
+    } finally {
+      works.delete(key);
+      own.delete(key);
+    }
+    if (done === undefined) throw new Error(`ctx.${name} ended before its work`);
+    return done.value;
+  };
+
+  return {
+    through,
+    work: async (key) => {
+      await works.get(key)?.();
+    },
+    own,
+  };
+}
+
+/** Of a library's answer, what statements of pgqueue read. */
+function copied(answer: unknown): unknown {
+  if (Array.isArray(answer)) return answer.map((row: object) => ({ ...row }));
+  const { rows } = answer as { readonly rows: readonly object[] };
+  return { rows: rows.map((row) => ({ ...row })) };
+}

@@ -1,0 +1,97 @@
+/**
+ * What runs in the threads and processes of isolated handlers: started by the pool of a worker. A bundler must be given this file as an
+ * entry of its own.
+ * @module
+ */
+import { Worker, isMainThread } from 'node:worker_threads';
+import { isTaskHandler, PgQueueError } from '@pgqueue/core';
+import type { Handler } from '@pgqueue/core';
+import { childContext } from './child-context.ts';
+import type { Methods, Peer } from './peer.ts';
+import { createPeer } from './peer.ts';
+import type { ChildEnding, ChildInput } from './words.ts';
+import { encodeReturned, encodeThrown } from './words.ts';
+
+/** Runs one attempt. It ends when the node has heard how. */
+export async function runAttempt(input: ChildInput): Promise<void> {
+  if (isMainThread) dieWithParent();
+  const line = openLine(input.port);
+  const { context, methods } = childContext(input.job, () => line.peer);
+  line.listen(methods);
+  try {
+    await line.peer.call('began', process.pid);
+    await line.peer.call('ended', await endingOf(input, context));
+  } finally {
+    line.close();
+  }
+}
+
+async function endingOf(
+  { module, payload }: ChildInput,
+  context: ReturnType<typeof childContext>['context'],
+): Promise<ChildEnding> {
+  try {
+    const handler = await load(module);
+    return encodeReturned(await handler(payload, context));
+  } catch (error) {
+    return encodeThrown(error);
+  }
+}
+
+async function load(module: string): Promise<Handler<unknown, unknown>> {
+  const { handler, default: standard } = (await import(module)) as Readonly<Record<string, unknown>>;
+  const found = handler ?? standard;
+  const own: unknown = isTaskHandler(found) ? found.handler : found;
+  if (typeof own === 'function') return own as Handler<unknown, unknown>;
+  throw new PgQueueError('configuration', `${module} exports no function "handler"`);
+}
+
+interface Line {
+  readonly peer: Peer;
+  readonly listen: (methods: Methods) => void;
+  readonly close: () => void;
+}
+
+/** A thread has a port for each attempt, a process one channel for all. */
+function openLine(port: ChildInput['port']): Line {
+  let current: Peer | undefined;
+  const receive = (message: unknown): void => {
+    // the pool's own messages come on the same channel
+    if (typeof message === 'object' && message !== null && 'pgqueue' in message)
+      current?.receive(message.pgqueue);
+  };
+  const post = (message: unknown): void => {
+    if (port === undefined) process.send?.({ pgqueue: message });
+    // oxlint-disable-next-line unicorn/require-post-message-target-origin -- a thread, not a window
+    else port.postMessage({ pgqueue: message });
+  };
+  return {
+    get peer() {
+      if (current === undefined) throw new Error('nobody listens yet');
+      return current;
+    },
+    listen: (methods) => {
+      current = createPeer(post, methods);
+      if (port === undefined) process.on('message', receive);
+      else port.on('message', receive);
+    },
+    close: () => {
+      current?.close(new Error('the attempt is over'));
+      process.off('message', receive);
+      port?.close();
+    },
+  };
+}
+
+let watched = false;
+
+/** A process whose handler keeps the event loop would live on when its node was killed: a thread sees that the parent is another. */
+function dieWithParent(): void {
+  if (watched) return;
+  watched = true;
+  process.once('disconnect', () => process.exit(1));
+  const watch = `const parent = process.ppid;
+    setInterval(() => process.ppid === parent || process.kill(process.pid, 'SIGKILL'), 1000);`;
+  const limits = { maxOldGenerationSizeMb: 16, maxYoungGenerationSizeMb: 4 };
+  new Worker(watch, { eval: true, execArgv: [], resourceLimits: limits, stdout: true }).unref();
+}

@@ -1,0 +1,48 @@
+import type { JobContext, JobLogger, Settle, TransactionClient } from '@pgqueue/core';
+import type { Methods, Peer } from './peer.ts';
+
+/** What the far side may ask for: the attempt's own context, by name. */
+export function nodeMethods(context: JobContext, peer: () => Peer): Methods {
+  const transactions = new Map<number, TransactionClient>();
+  const settles = new Map<number, Settle>();
+
+  return {
+    extend: context.extend,
+    progress: context.progress,
+    checkpoint: context.checkpoint,
+    log: (level: keyof JobLogger, data: object, message?: string) => {
+      if (Object.hasOwn(levels, level)) context.log[level](data, message);
+    },
+    transaction: (key: number) =>
+      context.transaction(async (client) => {
+        transactions.set(key, client);
+        try {
+          await peer().call('work', key);
+        } finally {
+          transactions.delete(key);
+        }
+      }),
+    query: async (key: number, text: string, values: unknown[]) => {
+      const client = transactions.get(key);
+      if (client === undefined)
+        throw new Error('this transaction has ended: its client can no longer be used');
+      const { rows, rowCount } = await client.query(text, values);
+      return { rows: rows.map((row: object) => ({ ...row })), rowCount };
+    },
+    settleIn: async (key: number) => {
+      try {
+        await context.settleIn(async (settle) => {
+          settles.set(key, settle);
+          await peer().call('work', key);
+        });
+      } finally {
+        settles.delete(key);
+      }
+    },
+    settle: async (key: number) => {
+      await settles.get(key)?.({ query: (text, values) => peer().call('ask', key, text, values) });
+    },
+  };
+}
+
+const levels: Readonly<Record<keyof JobLogger, true>> = { debug: true, info: true, warn: true, error: true };

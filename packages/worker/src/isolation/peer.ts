@@ -1,0 +1,80 @@
+import type { SentError } from './words.ts';
+import { received, sendable } from './words.ts';
+
+/** What goes between a node and the thread or process of one attempt, both ways. */
+type Message =
+  | { readonly kind: 'call'; readonly n: number; readonly name: string; readonly args: readonly unknown[] }
+  | { readonly kind: 'answer'; readonly n: number; readonly value: unknown }
+  | { readonly kind: 'failed'; readonly n: number; readonly error: SentError };
+
+export type Methods = Readonly<Record<string, (...args: never[]) => unknown>>;
+
+export interface Peer {
+  /** Resolves to the other side's answer; rejects with its error, or with what `close` says. */
+  readonly call: (name: string, ...args: readonly unknown[]) => Promise<unknown>;
+  /** The same, where no one waits for the answer. */
+  readonly tell: (name: string, ...args: readonly unknown[]) => void;
+  readonly receive: (message: unknown) => void;
+  /** Nothing more comes: whoever waits for an answer is told. */
+  readonly close: (error: Error) => void;
+}
+
+/** @param post may throw: what can't be copied (a function, a socket) does not cross */
+export function createPeer(post: (message: unknown) => void, methods: Methods): Peer {
+  const asked = new Map<number, PromiseWithResolvers<unknown>>();
+  let closed: Error | undefined;
+  let last = 0;
+
+  const reply = (n: number, message: Message): void => {
+    if (closed !== undefined) return;
+    try {
+      post(message);
+    } catch (error) {
+      post({ kind: 'failed', n, error: sendable(error) } satisfies Message);
+    }
+  };
+  const serve = async ({ n, name, args }: Message & { readonly kind: 'call' }): Promise<void> => {
+    try {
+      if (!Object.hasOwn(methods, name)) throw new Error(`there is no ${name}`);
+      const value: unknown = await methods[name]?.(...(args as never[]));
+      reply(n, { kind: 'answer', n, value });
+    } catch (error) {
+      reply(n, { kind: 'failed', n, error: sendable(error) });
+    }
+  };
+
+  const call: Peer['call'] = async (name, ...args) => {
+    if (closed !== undefined) throw closed;
+    const n = (last += 1);
+    const answer = Promise.withResolvers<unknown>();
+    asked.set(n, answer);
+    try {
+      post({ kind: 'call', n, name, args } satisfies Message);
+    } catch (error) {
+      asked.delete(n);
+      throw error;
+    }
+    return answer.promise;
+  };
+
+  return {
+    call,
+    tell: (name, ...args) => void call(name, ...args).catch(() => {}),
+    receive: (message) => {
+      const said = message as Message;
+      if (said.kind === 'call') {
+        void serve(said);
+        return;
+      }
+      const answer = asked.get(said.n);
+      asked.delete(said.n);
+      if (said.kind === 'answer') answer?.resolve(said.value);
+      else answer?.reject(received(said.error));
+    },
+    close: (error) => {
+      closed = error;
+      for (const { reject } of asked.values()) reject(error);
+      asked.clear();
+    },
+  };
+}
