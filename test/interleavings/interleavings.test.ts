@@ -25,6 +25,14 @@ test('a share of all interleavings of every pair: the outcome is that of one aft
   expect(waited).toBeGreaterThan(50);
 }, 120_000);
 
+test('leases of which some are being cancelled are given back in the order in which others lock them', async () => {
+  const choose: Choice = ({ a, b, start }) =>
+    (a.kind === 'extend' || a.kind === 'settle') && b.kind === 'release' && start[0] === 'stopping';
+  const { violations, cases } = await interleave(database.url, { every: 3, from: 1, choose });
+  expect(violations).toEqual([]);
+  expect(cases).toBeGreaterThan(100);
+}, 60_000);
+
 describe('a mistake in one function is found', () => {
   const settle = 'settle(uuid[],uuid[],text[],double precision[],text[],boolean)';
   const bugs: Readonly<Record<string, { readonly bug: SqlBug; readonly choose: Choice }>> = {
@@ -41,6 +49,14 @@ describe('a mistake in one function is found', () => {
         edits: [{ from: 'for update skip locked), ', to: '), ' }],
       },
       choose: ({ a, b, start }) => a.kind === 'settle' && b.kind === 'steal' && start[0] === 'expired',
+    },
+    'leases are given back in any order': {
+      bug: {
+        function: 'release(uuid[],uuid[])',
+        edits: [{ from: 'order by w.id for update', to: 'order by w.id desc for update' }],
+      },
+      choose: ({ a, b, start, schedule }) =>
+        a.kind === 'extend' && b.kind === 'release' && start[0] === 'running' && schedule.blocker !== null,
     },
     'cancel does not lock the job': {
       bug: {
