@@ -1,7 +1,8 @@
 import type { ErrorCode } from '@pgqueue/core';
 import { PgQueueError } from '@pgqueue/core';
-import { isTransient, sqlState } from '@pgqueue/postgres';
+import { sqlState } from '@pgqueue/postgres';
 import { CommanderError } from 'commander';
+import { databaseMessage } from './database-message.ts';
 
 /** What a command ends with: 0 done, 1 failed, 2 wrong usage, 78 wrong configuration. */
 export type ExitCode = 0 | 1 | 2 | 78;
@@ -46,29 +47,4 @@ function ofPgQueue({ code, message }: PgQueueError): Failure {
     invalid_job: 2,
   };
   return { exit: exits[code] ?? 1, code, message };
-}
-
-function databaseMessage(error: unknown): string {
-  const text = describe(error);
-  switch (sqlState(error)) {
-    case '3D000':
-      return `${text}: create it ("createdb"), or name another in --database-url`;
-    case '28P01':
-    case '28000':
-      return `${text}: check user and password in --database-url or PGQUEUE_DATABASE_URL`;
-    case '42501':
-      return `${text}: this command wants more rights; connect as a member of the role <schema>_operator, or as the owner of the schema`;
-    case undefined:
-      return isTransient(error)
-        ? `can't reach PostgreSQL: ${text}; is it running, and is --database-url (or PGQUEUE_DATABASE_URL) right?`
-        : text;
-    default:
-      return text;
-  }
-}
-
-/** Node joins the failures of a host's several addresses into an error without a message. */
-function describe(error: unknown): string {
-  if (error instanceof AggregateError && error.message === '') return error.errors.map(describe).join('; ');
-  return error instanceof Error ? error.message || error.name : String(error);
 }

@@ -1,0 +1,57 @@
+import { isTransient, sqlState } from '@pgqueue/postgres';
+
+/** What went wrong between the command and the database, and what to do about it, in a line. */
+export function databaseMessage(error: unknown): string {
+  const text = describe(error);
+  const state = sqlState(error);
+  const todo = state === undefined ? withoutState(error, text) : byState(state, text);
+  if (todo === undefined && state === undefined && isTransient(error))
+    return `can't reach PostgreSQL: ${text}; is it running, and is ${theUrl} right?`;
+  return todo === undefined ? text : `${text}: ${todo}`;
+}
+
+const theUrl = '--database-url or PGQUEUE_DATABASE_URL';
+
+function byState(state: string, text: string): string | undefined {
+  switch (state) {
+    case '3D000':
+      return `create it ("createdb"), or name another in ${theUrl}`;
+    case '28P01':
+      return `check user and password in ${theUrl}`;
+    case '28000':
+      return text.includes('pg_hba.conf')
+        ? "the server's pg_hba.conf must let this user in from here; where it wants TLS, add sslmode=verify-full to the connection string"
+        : `check user and password in ${theUrl}`;
+    case '42501':
+      return missingRight(text);
+    case '25006':
+      return `this server only reads: name the primary in ${theUrl}`;
+    case '53300':
+      return 'try again later, or raise max_connections';
+    default:
+      return undefined;
+  }
+}
+
+function missingRight(text: string): string {
+  if (text.includes('for database'))
+    return 'making the schema wants CREATE on the database; connect as its owner';
+  return 'this command wants more rights; connect as the owner of the schema, or as a member of a role that has them (such as pgqueue_operator, by "pgqueue migrate --roles")';
+}
+
+function withoutState(error: unknown, text: string): string | undefined {
+  const { code } = error as { readonly code?: unknown };
+  if (/client password must be a string/.test(text))
+    return `the server wants a password: give one in ${theUrl}`;
+  if (/does not support SSL/.test(text))
+    return `take sslmode out of ${theUrl}, or switch ssl on at the server`;
+  if (typeof code === 'string' && /CERT|UNABLE_TO_VERIFY|SELF_SIGNED/.test(code))
+    return `name the file of its certificate authority: sslrootcert=FILE in ${theUrl}`;
+  return undefined;
+}
+
+/** Node joins the failures of a host's several addresses into an error without a message. */
+function describe(error: unknown): string {
+  if (error instanceof AggregateError && error.message === '') return error.errors.map(describe).join('; ');
+  return error instanceof Error ? error.message || error.name : String(error);
+}
