@@ -33,7 +33,7 @@ afterAll(async () => {
 
 describe.skipIf(missing)('Patroni with synchronous_mode, under load', () => {
   test('the primary and its Patroni die: work goes on by itself, nothing is lost', async () => {
-    await system.goesOn(now(), 20_000);
+    await system.goesOn(now(), 60_000); // everything has begun
     const before = system.acknowledged().length;
     const killedMs = now();
     const killed = await cluster.killPrimary();
@@ -53,5 +53,5 @@ describe.skipIf(missing)('Patroni with synchronous_mode, under load', () => {
     } finally {
       await operator.close();
     }
-  }, 90_000);
+  }, 150_000);
 });

@@ -65,7 +65,7 @@ const worked = (name: string): boolean => system.witnessed().some(({ node }) => 
 
 describe.skipIf(before === undefined)('a rolling upgrade under load', () => {
   test('old and new schedulers and workers side by side, during a migration and after it: nothing lost, no error', async () => {
-    await system.goesOn(now(), 20_000);
+    await system.goesOn(now(), 60_000); // everything has begun
     const oldVersion = await versionOf();
     expect(oldVersion).toBe(9);
 

@@ -1,4 +1,5 @@
-// A primary and its streaming standby.
+// A primary and its streaming standby, which takes over.
+import type { FaultMaker } from '../../chaos/fault.ts';
 import { until } from '../until.ts';
 import type { Base } from './machine.ts';
 import type { PostgresServer } from './server.ts';
@@ -7,14 +8,16 @@ import type { Switch } from './switch.ts';
 import { startSwitch } from './switch.ts';
 
 export interface Pair {
-  readonly primary: PostgresServer;
-  readonly standby: PostgresServer;
   /** Leads to the primary, whichever that is. */
   readonly address: Switch;
-  /** The standby hears nothing more of the primary, until one of them is asked to fail over. */
+  readonly primary: () => PostgresServer;
+  readonly standby: () => PostgresServer;
+  /** The standby hears nothing more of the primary. */
   readonly partition: () => void;
   /** Kills the primary for good, promotes the standby, and lets the address lead there; resolves when it takes writes. */
   readonly failOver: () => Promise<void>;
+  /** After a failover: a new standby, copied from the new primary. */
+  readonly rebuild: () => Promise<void>;
   /** Where the address leads. */
   readonly directUrl: () => string;
   readonly stop: () => Promise<void>;
@@ -32,43 +35,72 @@ export interface PairOptions {
 const settings = { wal_retrieve_retry_interval: '100ms' };
 
 export async function startPair({ base, synchronous, prepare }: PairOptions): Promise<Pair> {
-  const primary = await createPostgres({ base, name: 'primary', settings });
+  let primary = await createPostgres({ base, name: 'server-1', settings });
   await primary.start();
   await prepare(primary.url);
-  const shipping = await startSwitch(primary.url);
-  const standby = await createPostgres({ base, name: 'standby', standbyOf: shipping.url, settings });
-  await standby.start();
-  if (synchronous) {
-    await primary.query(`alter system set synchronous_standby_names = 'standby'`);
-    await primary.query('select pg_reload_conf()');
-  }
-  const wanted = synchronous ? 'sync' : 'async';
-  await until(
-    'the standby to stream',
-    async () =>
-      (
-        await primary.query(
-          `select from pg_stat_replication where state = 'streaming' and sync_state = '${wanted}'`,
-        )
-      ).length > 0,
-    15_000,
-  );
+  let attached = await attach({ base, synchronous, primary, name: 'server-2' });
   const address = await startSwitch(primary.url);
-  let current = primary;
+  let failovers = 0;
   return {
-    primary,
-    standby,
     address,
-    partition: () => shipping.point(undefined),
+    primary: () => primary,
+    standby: () => attached.standby,
+    partition: () => attached.shipping.point(undefined),
     failOver: async () => {
       await primary.kill();
-      current = standby;
-      await standby.promote();
-      address.point(standby.port);
+      primary = attached.standby;
+      failovers += 1;
+      await primary.promote();
+      address.point(primary.port);
     },
-    directUrl: () => current.url,
+    rebuild: async () => {
+      if (primary !== attached.standby) return; // it was not promoted: it is the standby still
+      await attached.shipping.close();
+      attached = await attach({ base, synchronous, primary, name: `server-${failovers + 2}` });
+    },
+    directUrl: () => primary.url,
     stop: async () => {
-      await Promise.all([address.close(), shipping.close()]);
+      await Promise.all([address.close(), attached.shipping.close()]);
+      await Promise.all([primary.stop('immediate'), attached.standby.stop('immediate')]);
     },
+  };
+}
+
+interface Attached {
+  readonly standby: PostgresServer;
+  /** Between the two. */
+  readonly shipping: Switch;
+}
+
+async function attach({
+  base,
+  synchronous,
+  primary,
+  name,
+}: Pick<PairOptions, 'base' | 'synchronous'> & {
+  readonly primary: PostgresServer;
+  readonly name: string;
+}): Promise<Attached> {
+  const shipping = await startSwitch(primary.url);
+  const standby = await createPostgres({ base, name, standbyOf: shipping.url, settings });
+  await standby.start();
+  if (synchronous) {
+    await primary.query(`alter system set synchronous_standby_names = '*'`);
+    await primary.query('select pg_reload_conf()');
+  }
+  const wanted = `select from pg_stat_replication where state = 'streaming' and sync_state = '${synchronous ? 'sync' : 'async'}'`;
+  await until('the standby to stream', async () => (await primary.query(wanted)).length > 0, 15_000);
+  return { standby, shipping };
+}
+
+/** The primary dies, its standby takes over; healed when there is a new standby. */
+export function failOverFault(pair: Pair, { synchronous }: Pick<PairOptions, 'synchronous'>): FaultMaker {
+  const kind = synchronous ? 'failover-synchronous' : 'failover-asynchronous';
+  return {
+    kind,
+    lastsMs: [0, 2_000],
+    takes: ['server', 'pooler'],
+    spoils: synchronous ? ['recent-commits'] : ['recent-commits', 'shipped-commits'],
+    make: () => ({ kind, start: () => pair.failOver(), heal: () => pair.rebuild() }),
   };
 }

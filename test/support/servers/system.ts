@@ -49,8 +49,9 @@ const defaults: Omit<SystemConfig, 'folder'> = {
   perSecond: 100,
   listen: true,
   schedulerLeaseMs: 2_000,
-  heartbeatMs: 500,
-  lostAfterMs: 3_000,
+  // far more than a busy machine takes to answer: nodes are lost where a test wants it
+  heartbeatMs: 1_000,
+  lostAfterMs: 15_000,
 };
 
 /** Without processes; see {@link startSystem}. */
