@@ -1,4 +1,5 @@
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { fileURLToPath } from 'node:url';
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { cli, everythingSaid, parseCli } from '../support/cli.ts';
 import type { TestDatabase } from '../support/database.ts';
 import { createTestDatabase } from '../support/database.ts';
@@ -100,7 +101,57 @@ describe('wrong usage is 2', () => {
   });
 });
 
+test('every command refuses an option that it does not know', async () => {
+  for (const command of commands) {
+    const name = command.join(' ');
+    const needed = name === 'worker' ? ['--tasks', 'x.ts'] : [];
+    const needs = name === 'schedules set' ? ['--cron', '* * * * *', '--task', 'x'] : needed;
+    const { code, stdout, stderr } = await parseCli([...command, ...needs, '--nonsense']);
+    expect({ name, code, stdout, stderr }).toEqual({
+      name,
+      code: 2,
+      stdout: '',
+      stderr: expect.stringMatching(/^error: unknown option '--nonsense'\n/),
+    });
+  }
+});
+
 describe('wrong configuration is 78', () => {
+  test('every command that works on a database says, in one line, that none is named', async () => {
+    vi.stubEnv('PGQUEUE_DATABASE_URL', '').stubEnv('DATABASE_URL', '');
+    const id = '00000000-0000-7000-8000-000000000000';
+    const given: Readonly<Record<string, readonly string[]>> = {
+      enqueue: ['hello'],
+      explain: [id],
+      worker: ['--tasks', fileURLToPath(new URL('../support/cli-tasks.ts', import.meta.url))],
+      'dead redrive': ['--all'],
+      'dead purge': ['--all'],
+      'jobs amend': [id, '--priority', '1'],
+      'nodes reset': ['worker-1'],
+      'queues pause': ['mail'],
+      'queues resume': ['mail'],
+      'queues set': ['mail', '--weight', '2'],
+      'schedules set': ['x', '--cron', '* * * * *', '--task', 'y'],
+      ...Object.fromEntries(['show', 'retry', 'cancel', 'delete'].map((verb) => [`jobs ${verb}`, [id]])),
+      ...Object.fromEntries(['pause', 'resume', 'remove'].map((verb) => [`schedules ${verb}`, ['x']])),
+    };
+    const withDatabase = commands.filter(([name]) => name !== 'dev');
+    try {
+      for (const command of withDatabase) {
+        const name = command.join(' ');
+        const { code, stdout, stderr } = await parseCli([...command, ...(given[name] ?? [])]);
+        expect({ name, code, stdout, stderr }).toEqual({
+          name,
+          code: 78,
+          stdout: '',
+          stderr: expect.stringMatching(/^pgqueue: [^\n]*no database is named: give --database-url[^\n]*\n$/),
+        });
+      }
+    } finally {
+      vi.unstubAllEnvs();
+    }
+  });
+
   test('no database, a bad schema and a missing file are told at once', async () => {
     const result = await cli(['worker', '--tasks', '/nowhere/tasks.ts', '--schema', 'No!']);
     expect(result).toMatchObject({ code: 78, stdout: '' });
