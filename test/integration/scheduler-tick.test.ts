@@ -96,7 +96,8 @@ test('a job that no node can run is held until one comes', async () => {
   const scheduler = await bench.scheduler();
   const items = await itemsReach(1);
   expect(items.map(({ seq }) => seq)).toHaveLength(1);
-  expect(ticks(scheduler).at(-1)?.held).toEqual({ no_capable_node: 1 });
+  const tick = await until('the tick that wrote it', () => ticks(scheduler).at(-1));
+  expect(tick.held).toEqual({ no_capable_node: 1 });
   await bench.node({ id: 'new', tasks: { t: { min: 1, max: 2 } } });
   await itemsReach(2);
 });
@@ -166,4 +167,45 @@ test('the state of a policy is saved with its batch, and the next leader begins 
   await node.done(await node.claim(1));
   await bench.scheduler({ horizonMs: 0 });
   expect((await itemsReach(1)).map(({ key }) => key)).toEqual(['b']);
+});
+
+test('jobs that end let the next ones go without another look at what waits, and what is enqueued meanwhile is seen', async () => {
+  await bench.database.query(
+    `do $$ begin execute format('alter database %I set track_functions = %L', current_database(), 'all'); end $$`,
+    [],
+  );
+  await bench.database.query(
+    `insert into pgqueue.queue_config (queue, key_concurrency) values ('default', 1)`,
+    [],
+  );
+  const node = await bench.node({ slots: 10 });
+  await bench.enqueue({ count: 60, key: 'a' });
+  const scheduler = await bench.scheduler();
+  const seqs: number[] = [];
+  for (let n = 0; n < 90; n += 1) {
+    // urgent, and nobody says that they were enqueued
+    if (n === 30) await bench.enqueue({ count: 30, key: 'a', priority: -1 });
+    const [job] = await until(`job ${n}`, async () => {
+      const [item] = await bench.items();
+      if (item !== undefined) seqs.push(item.seq);
+      return item !== undefined && (await node.claim(1));
+    });
+    if (job !== undefined) await node.done([job]);
+  }
+  await scheduler.stop();
+  const [first = 0] = seqs;
+  const all = Array.from({ length: 90 }, (_, n) => first + n);
+  expect(seqs.slice(0, 30)).toEqual(all.slice(0, 30));
+  expect(seqs.toSorted((a, b) => a - b)).toEqual(all);
+  // the next full look is never far away
+  expect(seqs.indexOf(first + 60)).toBeLessThan(60);
+  const calls = await until('the counts of its connections', async () => {
+    const rows = await bench.database.query<{ name: string; calls: number }>(
+      `select funcname as name, calls::integer as calls from pg_stat_user_functions where funcname in ('look', 'tick_state')`,
+      [],
+    );
+    return rows.length === 2 && Object.fromEntries(rows.map(({ name, calls: n }) => [name, n]));
+  });
+  // most of them on an idle machine; where each takes 50 ms, none
+  expect(calls['look']).toBeLessThan(calls['tick_state'] ?? 0);
 });

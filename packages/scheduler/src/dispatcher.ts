@@ -1,23 +1,21 @@
 import type { HeldCounts, InFlight, Snapshot } from '@pgqueue/core';
 import { laneName } from '@pgqueue/core';
-import type { Leader, Target, TickDue, TickInput, TickRead } from '@pgqueue/postgres';
-import { loadPolicyState, readItemFacts, readTick, setFeed, settledMax } from '@pgqueue/postgres';
-import type { Load } from './depth.ts';
-import { capability } from './depth.ts';
-import type { Ledger } from './ledger.ts';
+import type { Leader, TickDue, TickRead } from '@pgqueue/postgres';
+import { loadPolicyState, setFeed, settledMax } from '@pgqueue/postgres';
+import { knowsAll, look } from './look.ts';
 import type { Memory } from './memory.ts';
 import { createMemory } from './memory.ts';
 import type { Settings } from './options.ts';
 import { createPace } from './pace.ts';
 import type { SafePlan } from './planner.ts';
 import { leftOut } from './skip-ahead.ts';
-import { ask, cutOff, heldReasons, loadOf, placesOf, toSnapshot } from './tick.ts';
+import { ask, cutOff, heldReasons, placesOf, toSnapshot } from './tick.ts';
 import type { Writing } from './write-plan.ts';
 import { writePlan } from './write-plan.ts';
 
 export interface Dispatcher {
-  /** One tick: reads, plans, writes. Resolves to the milliseconds until the next. */
-  readonly tick: (leader: Leader) => Promise<number>;
+  /** One tick: reads, plans, writes. `woken`: only because jobs have ended. Resolves to the milliseconds until the next. */
+  readonly tick: (leader: Leader, woken?: 'done') => Promise<number>;
 }
 
 export interface DispatcherOptions extends Writing {
@@ -55,11 +53,13 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
   const pace = createPace(options);
   const memory = createMemory(settings.batchMax);
 
-  const tick = async (leader: Leader): Promise<number> => {
+  const tick = async (leader: Leader, woken?: 'done'): Promise<number> => {
     const startedAt = performance.now();
     if (memory.epoch !== leader.epoch) await begin(options, memory, leader);
     const asked = ask(memory.room, memory.batch, memory.view.discovering());
-    const { read, load } = await look(options, memory, { ...asked, startedAt, due: pace.asksDue() });
+    const due = pace.asksDue();
+    const brief = woken === 'done' && !due && knowsAll(memory);
+    const { read, load } = await look(options, memory, { ...asked, startedAt, due, brief });
     options.onSeen(read.state, read.due);
     const snapshot = toSnapshot(read, load, {
       ...memory,
@@ -69,11 +69,13 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     });
     const planned = planner.plan(snapshot);
     const cutShort = memory.aside.note(planned, memory.view);
-    memory.skipAhead.note({
-      rows: read.rows,
-      reason: (id) => (memory.view.leftOut(id) ? leftOut : planned.reasons.get(id)),
-      nowMs: startedAt,
-    });
+    if (!brief) {
+      memory.skipAhead.note({
+        rows: read.rows,
+        reason: (id) => (memory.view.leftOut(id) ? leftOut : planned.reasons.get(id)),
+        nowMs: startedAt,
+      });
+    }
     const { room, hasRoom } = placesOf(snapshot, planned.dispatch, memory.view);
     const written = await writePlan(options, memory, { leader, snapshot, planned });
     memory.room = room;
@@ -94,20 +96,13 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     const { questions } = read;
     const { settled } = memory;
     options.onTick({ leader, snapshot, held, forecast, dispatched: written, settled, durationMs, questions });
-    return pace.next({
-      jobs: written.length,
-      // what was refused is left out of the next plan: others may have its places
-      atOnce: asksAgain(memory, planned) || cutShort || written.length < planned.dispatch.length,
-      more: mayHaveMore(memory, {
-        batchMax: snapshot.batchMax,
-        planned,
-        read,
-        keys: asked.keys,
-        hasRoom,
-        written,
-      }),
-      nextMs: planned.nextMs === null ? null : planned.nextMs - snapshot.nowMs,
-    });
+    // what was refused is left out of the next plan: others may have its places
+    const atOnce = asksAgain(memory, planned) || cutShort || written.length < planned.dispatch.length;
+    const { batchMax } = snapshot;
+    const more = mayHaveMore(memory, { batchMax, planned, read, keys: asked.keys, hasRoom, written, brief });
+    memory.caughtUp = !atOnce && !more;
+    const nextMs = planned.nextMs === null ? null : planned.nextMs - snapshot.nowMs;
+    return pace.next({ jobs: written.length, atOnce, more, nextMs });
   };
   return { tick };
 }
@@ -128,53 +123,8 @@ async function begin(
   consumption.forget();
   memory.settled = [];
   memory.room = settings.batchMax;
+  memory.caughtUp = false;
   memory.epoch = leader.epoch;
-}
-
-/** Reads a snapshot, and brings what is remembered to it. */
-async function look(
-  { database, questionsAfter }: DispatcherOptions,
-  memory: Memory,
-  { want, keys, startedAt, due }: { want: number; keys: number; startedAt: number; due: boolean },
-): Promise<{ readonly read: TickRead; readonly load: Load }> {
-  const { view, ledger, consumption, skipAhead } = memory;
-  const walks = skipAhead.starts(startedAt);
-  const read = await readKnown(database, ledger, {
-    want,
-    keys,
-    ...walks,
-    ...view.ask(memory.nowMs, { lanes: skipAhead.lanes(), rows: want }),
-    settled: memory.feeds,
-    due,
-    questionsAfter: questionsAfter(),
-  });
-  const { state, rows } = read;
-  memory.nowMs = state.now;
-  if (memory.feeds) {
-    const whole = state.settled.length < settledMax;
-    memory.settled = [...memory.settled, ...ledger.settled(state.settled, whole, state.now)];
-  }
-  view.see(skipAhead.shown(rows), { keys, nowMs: startedAt });
-  const load = loadOf(read, ledger.inFlight());
-  consumption.sample(load);
-  rememberNodes(memory, read);
-  return { read, load };
-}
-
-/**
- * A snapshot of which every work item is known. Where some are not, what they are is asked for, and everything is read once more: an
- * item that ended between the two would be missing, while the lanes of the first read do not show that its job waits for a retry.
- */
-async function readKnown(database: Target, ledger: Ledger, input: TickInput): Promise<TickRead> {
-  for (let round = 1; ; round += 1) {
-    const read = await readTick(database, input);
-    const { items } = read.state;
-    const unknown = ledger.see(items, input.settled);
-    if (unknown.length === 0) return read;
-    // with items that it does not count, a plan could exceed a limit
-    if (round === 5) throw new Error(`${unknown.length} work items are of jobs that can't be read`);
-    ledger.learn(await readItemFacts(database, unknown), { items, unknown });
-  }
 }
 
 /**
@@ -200,14 +150,6 @@ function batchAfter(
   return durationMs < tickGoalMs / 2 ? Math.min(batchMax, Math.ceil(batch * 1.1)) : batch;
 }
 
-/** Jobs that no node could run may have a place now. */
-function rememberNodes(memory: Memory, { state }: TickRead): void {
-  const able = state.nodes.map((node) => `${node.pool} ${capability(node)}`).toSorted();
-  const capabilities = [...new Set(able)].join('\n');
-  if (capabilities !== memory.capabilities) memory.skipAhead.reset();
-  memory.capabilities = capabilities;
-}
-
 /** Lanes wait to be read before they can be judged. */
 function asksAgain({ view }: Memory, planned: SafePlan): boolean {
   view.want((planned.stale ?? []).map((lane) => [lane, 1] as const));
@@ -224,9 +166,11 @@ function mayHaveMore(
     readonly keys: number;
     readonly hasRoom: (queue: string) => boolean;
     readonly written: readonly InFlight[];
+    readonly brief: boolean;
   },
 ): boolean {
-  const { batchMax, planned, read, keys, hasRoom, written } = tick;
+  const { batchMax, planned, read, keys, hasRoom, written, brief } = tick;
+  if (brief) return planned.dispatch.length >= batchMax || read.state.settled.length >= settledMax;
   const walking = memory.skipAhead.walking();
   const last = read.rows.findLast(({ paged }) => paged);
   const after = last === undefined ? '' : laneName(last);

@@ -23,6 +23,8 @@ export interface Memory {
   feeds: boolean;
   fedEpoch: number | undefined;
   room: number;
+  /** The last plan left nothing to be looked for. */
+  caughtUp: boolean;
   /** Jobs that the next batch may have. */
   batch: number;
   /** How long ticks that dispatched take, smoothed. */
@@ -45,6 +47,7 @@ export function createMemory(batchMax: number): Memory {
     feeds: false,
     fedEpoch: undefined,
     room: batchMax,
+    caughtUp: false,
     batch: batchMax,
     tickMs: 20,
     nowMs: 0,

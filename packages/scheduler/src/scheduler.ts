@@ -176,13 +176,15 @@ function run(database: Database, settings: Settings, { connectionString, before 
     onTick: telling.tick,
     onUnknown: ({ epoch }) => leadership.renounce(epoch),
   });
-  const ticks: Ticks = startTicks({ leadership, dispatcher, settings });
+  const ticks: WokenTicks = startTicks({ leadership, dispatcher, settings });
   const listener = listen(database, settings, {
     connectionString,
     onHint: (channel) => {
       hearing = true;
       if (channel === channelName(database.schema, 'leader')) leadership.wake();
-      else if (leadership.reign() !== undefined) ticks.wake();
+      else if (leadership.reign() === undefined) return;
+      else if (channel === channelName(database.schema, 'done')) ticks.wakeDone();
+      else ticks.wake();
     },
     onSilence: () => {
       hearing = false;
@@ -237,6 +239,11 @@ function listen(
   });
 }
 
+interface WokenTicks extends Ticks {
+  /** Jobs have ended: nothing new needs to be looked for. */
+  readonly wakeDone: () => void;
+}
+
 function startTicks({
   leadership,
   dispatcher,
@@ -245,14 +252,17 @@ function startTicks({
   readonly leadership: Leadership;
   readonly dispatcher: Dispatcher;
   readonly settings: Settings;
-}): Ticks {
+}): WokenTicks {
   let leader: Leader | undefined;
   let tickedAt = -Infinity;
+  const woken = { done: false, otherwise: false };
   const loop = startLoop({
     step: async () => {
       leader = leadership.reign();
       if (leader === undefined) return idleMs;
-      const nextMs = await dispatcher.tick(leader);
+      const onlyDone = woken.done && !woken.otherwise;
+      [woken.done, woken.otherwise] = [false, false];
+      const nextMs = await dispatcher.tick(leader, onlyDone ? 'done' : undefined);
       tickedAt = performance.now();
       return nextMs;
     },
@@ -267,5 +277,14 @@ function startTicks({
       return retryMs;
     },
   });
-  return { ...loop, tickedMsAgo: () => performance.now() - tickedAt };
+  const wakeBy = (cause: keyof typeof woken): void => {
+    woken[cause] = true;
+    loop.wake();
+  };
+  return {
+    ...loop,
+    wake: () => wakeBy('otherwise'),
+    wakeDone: () => wakeBy('done'),
+    tickedMsAgo: () => performance.now() - tickedAt,
+  };
 }

@@ -20,6 +20,10 @@ export interface View {
   ) => Pick<TickInput, 'after' | 'lanes' | 'created'>;
   /** `keys`: lanes of a full page. `nowMs`: of a clock that only goes on. */
   readonly see: (rows: readonly LaneRow[], page: { readonly keys: number; readonly nowMs: number }) => void;
+  /** Nothing was read: what is known has grown older. */
+  readonly age: () => void;
+  /** Whether all lanes are known, and none is to be read out of turn. */
+  readonly complete: () => boolean;
   /** Whether it was refused lately, and left out of its lane. */
   readonly leftOut: (id: string) => boolean;
   /** Whether the last page was full, and many of its lanes were not known before: more pages like it will come. */
@@ -105,6 +109,10 @@ export function createView(): View {
       return { after, created, lanes: takeWanted(memory, also) };
     },
     see: (rows, page) => see(memory, rows, page),
+    age: () => {
+      for (const name of memory.fresh) outdate(memory, name);
+    },
+    complete: () => memory.whole && wanted.size === 0 && deep.size === 0,
     leftOut: (id) => memory.leftOut.has(id),
     discovering: () => memory.discovering,
     lanes: () => [...memory.list],
@@ -154,6 +162,12 @@ function put(memory: Memory, entry: Omit<Known, 'lane' | 'at'>, isFresh: boolean
   for (const job of jobs) byId.set(job.id, job);
 }
 
+/** It is not fresh any more. */
+function outdate(memory: Memory, name: string): void {
+  const entry = memory.known.get(name);
+  if (entry !== undefined) put(memory, entry, false);
+}
+
 function takeWanted(
   { known, wanted, deep }: Memory,
   { lanes, rows }: { readonly lanes: readonly LaneId[]; readonly rows: number },
@@ -191,9 +205,8 @@ function see(
   memory.discovering = memory.whole || unknown * 4 > paged.length;
   const before = memory.whole ? [...known.keys()] : [...lanes.keys(), ...memory.fresh];
   for (const name of before) {
-    const entry = known.get(name);
     if (memory.whole || lanes.has(name)) forget(memory, name);
-    else if (entry !== undefined) put(memory, entry, false);
+    else outdate(memory, name);
   }
   for (const laneRows of lanes.values()) {
     const [first] = laneRows;

@@ -1,0 +1,88 @@
+import type { Database, Target, TickInput, TickRead } from '@pgqueue/postgres';
+import { readItemFacts, readTick, readTickState, settledMax } from '@pgqueue/postgres';
+import type { Load } from './depth.ts';
+import { capability } from './depth.ts';
+import type { Ledger } from './ledger.ts';
+import type { Memory } from './memory.ts';
+import { loadOf } from './tick.ts';
+
+/** Whether all that waits is known, and nothing is left to be looked for: as long as nothing is enqueued, it stays so. */
+export function knowsAll({ view, skipAhead, caughtUp }: Memory): boolean {
+  return caughtUp && view.complete() && !skipAhead.walking();
+}
+
+/** What a tick looks at. */
+export interface Looking {
+  readonly want: number;
+  readonly keys: number;
+  readonly startedAt: number;
+  readonly due: boolean;
+  /** Only at what is in flight: what waits is known. */
+  readonly brief: boolean;
+}
+
+/** Reads a snapshot, and brings what is remembered to it. */
+export async function look(
+  { database, questionsAfter }: { readonly database: Database; readonly questionsAfter: () => number },
+  memory: Memory,
+  looking: Looking,
+): Promise<{ readonly read: TickRead; readonly load: Load }> {
+  const { view, ledger, consumption, skipAhead, feeds } = memory;
+  const { want, keys, startedAt, due, brief } = looking;
+  const input: TickInput | undefined = brief
+    ? undefined
+    : {
+        want,
+        keys,
+        ...skipAhead.starts(startedAt),
+        ...view.ask(memory.nowMs, { lanes: skipAhead.lanes(), rows: want }),
+        settled: feeds,
+        due,
+        questionsAfter: questionsAfter(),
+      };
+  const read = await readKnown(database, { ledger, feeds }, input);
+  const { state, rows } = read;
+  memory.nowMs = state.now;
+  if (feeds) {
+    const whole = state.settled.length < settledMax;
+    memory.settled = [...memory.settled, ...ledger.settled(state.settled, whole, state.now)];
+  }
+  if (brief) view.age();
+  else view.see(skipAhead.shown(rows), { keys, nowMs: startedAt });
+  const load = loadOf(read, ledger.inFlight());
+  consumption.sample(load);
+  rememberNodes(memory, read);
+  return { read, load };
+}
+
+/**
+ * A snapshot of which every work item is known. Where some are not, what they are is asked for, and everything is read once more: an
+ * item that ended between the two would be missing, while the lanes of the first read do not show that its job waits for a retry.
+ */
+async function readKnown(
+  database: Target,
+  { ledger, feeds }: { readonly ledger: Ledger; readonly feeds: boolean },
+  input: TickInput | undefined,
+): Promise<TickRead> {
+  for (let round = 1; ; round += 1) {
+    const read = input === undefined ? await readBriefly(database, feeds) : await readTick(database, input);
+    const { items } = read.state;
+    const unknown = ledger.see(items, feeds);
+    if (unknown.length === 0) return read;
+    // with items that it does not count, a plan could exceed a limit
+    if (round === 5) throw new Error(`${unknown.length} work items are of jobs that can't be read`);
+    ledger.learn(await readItemFacts(database, unknown), { items, unknown });
+  }
+}
+
+async function readBriefly(database: Target, settled: boolean): Promise<TickRead> {
+  return { state: await readTickState(database, settled), due: null, rows: [], questions: [] };
+}
+
+/** Jobs that no node could run may have a place now. */
+function rememberNodes(memory: Memory, { state }: TickRead): void {
+  const able = state.nodes.map((node) => `${node.pool} ${capability(node)}`).toSorted();
+  const capabilities = [...new Set(able)].join('\n');
+  if (capabilities !== memory.capabilities) memory.skipAhead.reset();
+  memory.capabilities = capabilities;
+}
