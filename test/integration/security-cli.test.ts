@@ -16,20 +16,7 @@ import { hostileTexts, marker, named } from '../support/hostile.ts';
 type Command = ReturnType<typeof buildProgram>;
 const job = '00000000-0000-7000-8000-000000000001';
 /** One of each kind: the others do the same in the packages' own test. */
-const kinds = [
-  /^$/,
-  /drop table/,
-  /^%s/,
-  /__proto__/,
-  /\ud800/,
-  /\u202e/,
-  /title/,
-  /\r\n/,
-  /--help/,
-  /^9{9}/,
-  /hunter2/,
-  /^x{9}/,
-];
+const kinds = [/^$/, /drop table/, /\ud800/, /\u202e/, /title/, /\r\n/, /hunter2/, /^x{9}/];
 const texts = kinds
   .map((kind) => hostileTexts.find((text) => kind.test(text)) ?? '')
   .map((text) => text.slice(0, 5_000));
