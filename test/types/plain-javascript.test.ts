@@ -204,3 +204,67 @@ describe('an enqueue', () => {
     });
   });
 });
+
+describe('an operator', () => {
+  const operator = createOperator({ connectionString });
+  test.each<[string, () => Promise<unknown>, string]>([
+    [
+      'purges by a slip',
+      () => operator.dead.purge({ queue: 'mail', taks: 'x' } as never),
+      'there is no taks: did you mean task?',
+    ],
+    [
+      'purges all by a slip',
+      () => operator.dead.purge({ All: true } as never),
+      'there is no All: did you mean all?',
+    ],
+    ['redrives by a text', () => operator.dead.redrive('mail' as never), 'must be an object, not "mail"'],
+    [
+      'redrives in chunks of text',
+      () => operator.dead.redrive({ all: true }, { chunk: '5' } as never),
+      'chunk must be a whole number',
+    ],
+    ['lists the dead of a slip', () => operator.dead.list({ ques: 'x' } as never), 'there is no ques'],
+    [
+      'lists jobs by a slip',
+      () => operator.jobs.list({ state: 'dead' } as never),
+      'there is no state: did you mean status?',
+    ],
+    [
+      'amends by a slip',
+      () => operator.jobs.amend([], { prio: 5 } as never),
+      'there is no prio: did you mean priority?',
+    ],
+    [
+      'sets limits by a slip',
+      () => operator.queues.set('mail', { concurency: 5 } as never),
+      'there is no concurency: did you mean concurrency?',
+    ],
+    [
+      'sets limits by a text',
+      () => operator.queues.set('mail', { rate: '100/s' } as never),
+      'rate must be an object with perSecond',
+    ],
+    [
+      'schedules by a slip',
+      () => operator.schedules.set({ name: 's', cron: '* * * * *', task: 't', timeZone: 'UTC' } as never),
+      'there is no timeZone: did you mean timezone?',
+    ],
+    [
+      'schedules with an option that none has',
+      () =>
+        operator.schedules.set({
+          name: 's',
+          cron: '* * * * *',
+          task: 't',
+          options: { delay: '5m' },
+        } as never),
+      'there is no options.delay',
+    ],
+  ])('that %s is refused', async (_what, act, problem) => {
+    await expect(act()).rejects.toMatchObject({
+      code: 'configuration',
+      message: expect.stringContaining(problem) as unknown,
+    });
+  });
+});

@@ -1,25 +1,31 @@
 /** Longer names are nobody's slip of the pen. */
 const longest = 40;
 
-/** The name that was perhaps meant: one of few changes, or one that only begins so (`window` for `windowMs`). */
-export function nearest(name: string, names: readonly string[]): string | undefined {
+/**
+ * The name that was perhaps meant: one of few changes, or one that only begins so (`window` for `windowMs`).
+ * @param surely where the name may well be right: one change, and not of the first letter
+ */
+export function nearest(name: string, names: readonly string[], surely = false): string | undefined {
   if (name.length > longest) return undefined;
   const wanted = name.toLowerCase();
   let best: string | undefined;
   let least = Infinity;
   for (const candidate of names) {
-    const other = candidate.toLowerCase();
-    const starts = wanted.length > 2 && (other.startsWith(wanted) || wanted.startsWith(other));
-    const changes = Math.min(starts ? 2 : Infinity, distance(wanted, other));
-    if (
-      changes <= Math.max(1, Math.min(wanted.length, other.length) / 3, starts ? 2 : 0) &&
-      changes < least
-    ) {
-      least = changes;
-      best = candidate;
-    }
+    const changes = changesBetween(wanted, candidate.toLowerCase(), surely);
+    if (changes >= least) continue;
+    least = changes;
+    best = candidate;
   }
   return best;
+}
+
+/** Infinity: they are not alike. */
+function changesBetween(wanted: string, other: string, surely: boolean): number {
+  const changes = distance(wanted, other);
+  if (surely) return changes <= 1 && wanted[0] === other[0] ? changes : Infinity;
+  const starts = wanted.length > 2 && (other.startsWith(wanted) || wanted.startsWith(other));
+  if (starts) return Math.min(2, changes);
+  return changes <= Math.max(1, Math.round(Math.min(wanted.length, other.length) / 3)) ? changes : Infinity;
 }
 
 /** Characters to add, leave out, replace, or swap with their neighbour (optimal string alignment). */

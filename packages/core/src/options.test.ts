@@ -45,7 +45,7 @@ describe('names', () => {
   });
 
   test("an object of the user's own may have more, but nothing that looks like a slip", () => {
-    const mine = { name: 'a', helper: () => 1, sizes: [], moed: 'fast' };
+    const mine = { name: 'a', helper: () => 1, sizes: [], moed: 'fast', dine: 1, innermost: 2 };
     expect(optionProblems(mine, shape, { own: true })).toEqual([
       'there is no sizes: did you mean size?',
       'there is no moed: did you mean mode?',
@@ -122,6 +122,18 @@ describe('values', () => {
 
 describe('the nearest name', () => {
   const names = ['connectionString', 'windowMs', 'onError', 'by', 'max', 'perSecond', 'concurrency'];
+  test('where a name may well be right is one change away, and begins alike', () => {
+    const slips = ['onEror', 'onerror', 'onErrors', 'anError', 'onErrand', 'window'];
+    expect(slips.map((slip) => nearest(slip, names, true))).toEqual([
+      'onError',
+      'onError',
+      'onError',
+      undefined,
+      undefined,
+      undefined,
+    ]);
+  });
+
   test.each([
     ['conectionString', 'connectionString'],
     ['connectionstring', 'connectionString'],
@@ -133,6 +145,7 @@ describe('the nearest name', () => {
     ['per_second', 'perSecond'],
     ['concurency', 'concurrency'],
     ['to', undefined],
+    ['state', undefined],
     ['limit', undefined],
     ['a'.repeat(10_000), undefined],
   ])('%s: %s', (name, near) => {

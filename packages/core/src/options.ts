@@ -47,7 +47,7 @@ export function unknownNames(
   for (const name of Object.keys(options)) {
     if (Object.hasOwn(known, name)) continue;
     const names = Object.keys(known);
-    const near = nearest(name, names);
+    const near = nearest(name, names, own);
     if (near === undefined && own) continue;
     const there = near === undefined ? `only ${names.join(', ')}` : `did you mean ${near}?`;
     problems.push(`there is no ${path === '' ? '' : `${path}.`}${name.slice(0, toldMax)}: ${there}`);

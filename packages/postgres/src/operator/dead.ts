@@ -1,4 +1,14 @@
-import { PgQueueError } from '@pgqueue/core';
+import type { Shape } from '@pgqueue/core';
+import {
+  aFlag,
+  aFunction,
+  aNumber,
+  anything,
+  optional,
+  optionProblems,
+  PgQueueError,
+  throwProblems,
+} from '@pgqueue/core';
 import type { Database } from '../database.ts';
 import type { DeadFilter, DeadJob, DeadListOptions } from '../queries/dead.ts';
 import { countDead, listDead, nextDead } from '../queries/dead.ts';
@@ -53,10 +63,42 @@ export interface DeadOperator {
   readonly purge: (selection: DeadSelection, options?: BulkOptions) => Promise<BulkResult>;
 }
 
+const filterShape: Shape<DeadFilter> = {
+  queue: optional(anything),
+  task: optional(anything),
+  reason: optional(anything),
+  olderThanMs: optional(aNumber({ min: 0 })),
+};
+
+const selectionShape = { ids: optional(anything), ...filterShape, all: optional(aFlag) };
+
+const bulkShape: Shape<BulkOptions> = {
+  onProgress: optional(aFunction),
+  chunk: optional(aNumber({ min: 1, max: 10_000, whole: true })),
+};
+
+const listShape: Shape<DeadListOptions> = {
+  ...filterShape,
+  after: optional(anything),
+  limit: optional(anything),
+};
+
+/** A filter that is misspelt finds all there are: a purge of one task would be one of every task. */
+function checkBulk(selection: DeadSelection, options: BulkOptions = {}): void {
+  throwProblems('configuration', 'dead jobs', [
+    ...optionProblems(selection, selectionShape),
+    ...optionProblems(options, bulkShape),
+  ]);
+}
+
 export function operateDead(database: Database): DeadOperator {
   return {
-    list: (options) => listDead(database, options),
+    list: async (options = {}) => {
+      throwProblems('configuration', 'dead jobs', optionProblems(options, listShape));
+      return listDead(database, options);
+    },
     redrive: async (selection, options) => {
+      checkBulk(selection, options);
       const result = await inBulk(database, selection, {
         ...options,
         work: async (ids) => (await redrive(database, ids)).size,
@@ -64,8 +106,10 @@ export function operateDead(database: Database): DeadOperator {
       if (result.done > 0) await wakeSchedulers(database);
       return result;
     },
-    purge: (selection, options) =>
-      inBulk(database, selection, { ...options, work: (ids) => purge(database, ids) }),
+    purge: async (selection, options) => {
+      checkBulk(selection, options);
+      return inBulk(database, selection, { ...options, work: (ids) => purge(database, ids) });
+    },
   };
 }
 

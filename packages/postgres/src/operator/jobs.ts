@@ -1,5 +1,6 @@
 import type { JobStatus } from '@pgqueue/core';
-import { isUuid, PgQueueError } from '@pgqueue/core';
+import type { Shape } from '@pgqueue/core';
+import { anything, isUuid, optional, optionProblems, PgQueueError, throwProblems } from '@pgqueue/core';
 import type { Database } from '../database.ts';
 import type { JobDetails, JobListOptions, JobSummary } from '../queries/jobs.ts';
 import { listJobs, readJob, readStatuses } from '../queries/jobs.ts';
@@ -46,11 +47,24 @@ const chunkMax = 1_000;
 const cancelTriesMax = 5;
 const cancelPauseMs = 20;
 
+/** Their values are checked where they are used; a name that is misspelt would be left out. */
+const listShape: Shape<JobListOptions> = {
+  status: optional(anything),
+  queue: optional(anything),
+  task: optional(anything),
+  key: optional(anything),
+  after: optional(anything),
+  limit: optional(anything),
+};
+
+const amendmentShape: Shape<Amendment> = { priority: optional(anything), runAfter: optional(anything) };
+
 export function operateJobs(database: Database): JobsOperator {
   const change = async (
     ids: readonly string[],
     amendment: Amendment,
   ): Promise<Verdicts<'changed' | 'unchanged'>> => {
+    throwProblems('configuration', 'an amendment', optionProblems(amendment, amendmentShape));
     const changed = await inChunks(ids, (chunk) => amend(database, chunk, amendment));
     if (changed.size > 0) await wakeSchedulers(database);
     return withStatus(
@@ -61,7 +75,10 @@ export function operateJobs(database: Database): JobsOperator {
   const runNow: JobsOperator['runNow'] = (ids) => change(ids, { runAfter: 'now' });
   return {
     get: (id) => readJob(database, id),
-    list: (options) => listJobs(database, options),
+    list: async (options = {}) => {
+      throwProblems('configuration', 'a list of jobs', optionProblems(options, listShape));
+      return listJobs(database, options);
+    },
     cancel: (ids) => cancelAll(database, ids),
     runNow,
     retry: async (ids) => {

@@ -71,7 +71,7 @@ const restores: Check = (change) =>
         world,
         story.map((luck) => ({ ...luck, refuses: 0, stale: 0, fate: 'written' })),
       );
-      const made = policy({ gates: world.gates, coalesce: world.coalesce, order: turns() });
+      const made = policy({ gates: world.gates, coalesce: bundles, order: turns() });
       for (const [index, { plan, atMs }] of ticks.entries()) {
         const next = ticks[index + 1];
         if (next === undefined) break;
@@ -89,7 +89,7 @@ const ignoresOrder: Check = (change) =>
   verdict(
     fc.property(told, fc.gen(), ([story, bundles], draw) => {
       const world = options(change, { coalesce: bundles });
-      const made = policy({ gates: world.gates, coalesce: world.coalesce, order: turns() });
+      const made = policy({ gates: world.gates, coalesce: bundles, order: turns() });
       for (const { snapshot, state, plan } of play(world, story).slice(-3)) {
         expect(made.plan(draw(shuffled, snapshot), state).dispatch).toEqual(plan.dispatch);
       }
