@@ -3,7 +3,7 @@ import { createOperator } from '@pgqueue/postgres';
 import type { Operator } from '@pgqueue/postgres';
 import type { Scheduler } from '@pgqueue/scheduler';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
-import { cliOf } from '../support/cli.ts';
+import { cliOf, parseCli } from '../support/cli.ts';
 import type { Bench } from './scheduler-support.ts';
 import { openBench, until } from './scheduler-support.ts';
 
@@ -169,6 +169,11 @@ test('the command says it in words', async () => {
     start: { at: expect.any(String) },
     policy: { name: 'turns' },
   });
+  await operator.queues.set('mail', { keyConcurrency: 0 });
+  const blocked = await parseCli(['explain', await last(), '--database-url', bench.test.url]);
+  expect(blocked.stdout).toMatch(
+    /\n {2}never starts until this changes: key acme of queue mail has 1 of 0 in flight; nothing goes until that limit is raised\n/,
+  );
 });
 
 test('status has what the leader last said', async () => {

@@ -16,8 +16,8 @@ export function addQueues(program: Command): void {
   addQueueSet(queues);
   examples(queues, [
     ['queues list', 'depth and settings'],
-    ['queues pause mail', 'starts no more of its jobs'],
-    ['queues set mail --concurrency 20', 'limits how many run'],
+    ['queues pause mail', 'schedules no more of its jobs'],
+    ['queues set mail --concurrency 20', 'limits how many are in flight'],
   ]);
 }
 
