@@ -1,4 +1,7 @@
-// What a heartbeat needs, and no more: a thread that only beats must not load the rest.
+/**
+ * What a heartbeat needs, and no more: a thread that only beats must not load the rest.
+ * @module
+ */
 export type { Lone, LoneOptions } from './lone.ts';
 export { openLone } from './lone.ts';
 export type { Lease } from './statements/lease.ts';

@@ -3,6 +3,7 @@ import { applicationName } from './application-name.ts';
 import { destroyClient } from './destroy.ts';
 import type { Target } from './statements/target.ts';
 
+/** What {@link openLone} takes. */
 export interface LoneOptions {
   readonly connectionString: string;
   /** Checked by whoever opened the database first. */
