@@ -104,6 +104,8 @@ export const statements: Readonly<
     ],
     cannot: [
       'select payload from queue',
+      'select checkpoint from queue',
+      `insert into queue (task, checkpoint) values ('hello', '{}')`,
       `insert into queue (task, tries) values ('hello', 3)`,
       'update queue set priority = 0',
       'delete from queue',
@@ -227,6 +229,7 @@ export const statements: Readonly<
       `select answer_explain('l', 1, 1, '{}')`,
       `select report('l', 1, '{}')`,
       'update queue_config set paused = true',
+      'update queue_config set key_pending = 1',
       `insert into queue (task) values ('hello')`,
       'delete from dead_letter',
       `select * from cancel(${ids})`,
