@@ -2,8 +2,11 @@
 -- compatible: yes (older schedulers and workers go on; what an older scheduler dispatches is not run alone)
 
 -- A suspect is a job that was lost with its node before: crashes > 0.
-alter table work_queue add column suspect boolean not null default false;
+alter table work_queue
+  add column suspect boolean not null default false,
+  add column ran_ms float8;
 comment on column work_queue.suspect is 'Its job was lost with a node before: it begins on a node that holds nothing else.';
+comment on column work_queue.ran_ms is 'How long the attempt had run that was lost.';
 -- Empty most of the time, and nothing in it moves when an item is claimed: claims stay HOT updates.
 create index work_queue_suspect on work_queue (pool) where suspect;
 
@@ -37,6 +40,8 @@ create trigger queue_checkpoint before update of payload on queue
 create function save_checkpoint(p_id uuid, p_token uuid, p_checkpoint jsonb) returns boolean
   language plpgsql volatile security definer
   set search_path from current
+  set jit = off
+  set enable_seqscan = off
 as $$
 begin
   if pg_column_size(p_checkpoint) > 262144 then
@@ -56,6 +61,8 @@ $$;
 create function crash_job(p_id uuid, p_token uuid, p_why text) returns text
   language plpgsql volatile security definer
   set search_path from current
+  set jit = off
+  set enable_seqscan = off
 as $$
 declare
   v_position bigint;
@@ -69,7 +76,7 @@ begin
   select c.verdict into v_verdict from crash(array[v_position], left(p_why, 2000), true) c;
   if v_verdict = 'ready' then
     -- its crash cost nobody else anything
-    update work_queue w set suspect = v_suspect where w.position = v_position and w.suspect <> v_suspect;
+    update work_queue w set suspect = v_suspect where w.position = v_position;
     perform pg_notify(current_schema() || ':work', '');
   end if;
   return v_verdict;
@@ -120,7 +127,8 @@ begin
   ),
   freed as (
     update work_queue w
-    set lock_key = null, lock_token = null, lock_timeout = null, started = null, progress = null, suspect = true
+    set lock_key = null, lock_token = null, lock_timeout = null, started = null, progress = null, suspect = true,
+        ran_ms = extract(epoch from v_now - l.started) * 1000
     from lost l
     where w.position = any (p_positions) and w.position = l.position and l.id in (select c.id from counted c)
     returning w.id
@@ -240,8 +248,9 @@ $$;
 -- The suspect that a node is to claim now, by its position; it is locked, and the node's row with it. 0: the node claims nothing, so as to
 -- become empty. Null: nothing is to be done about suspects.
 --
--- A suspect begins alone, on a node that holds nothing. When that has gone well for half a second, others that were suspected may join it:
--- so the jobs of a node that died go on within a second or two where only one other is left, however long they take. A job
+-- A suspect begins alone, on a node that holds nothing; of several the one that had run for the shortest time, since poison strikes soon.
+-- When that has gone well for 0.7 s, others that were suspected may join it: so the jobs of a node that died go on within a second or
+-- two where only one other is left, however long they take. A job
 -- whose next crash would be its last joins nobody, and nobody joins it.
 -- Where no node is empty, one makes room: it claims nothing for 10 s. If that was not enough, it serves others for as long, and tries
 -- again for twice the time; meanwhile another node may try. So a suspect finds its node wherever jobs end at all, and waiting for
@@ -280,19 +289,20 @@ begin
     and w.version between (p_tasks -> w.task ->> 'min')::integer and (p_tasks -> w.task ->> 'max')::integer
     and (select q.id from queue q where q.id = w.id and (q.expires_at is null or q.expires_at > v_now)) is not null
     and (w.bundle is null or (select b.position from work_queue b where b.bundle = w.bundle and b.lock_key is not null limit 1) is null)
-  order by w.position + 0 limit 1 for update skip locked;
+  order by w.ran_ms nulls first, w.position + 0 limit 1 for update skip locked;
   if not found then
     return null;
   end if;
   v_last := (select q.crashes + 1 >= q.max_crashes from queue q where q.id = v_item.id);
-  select count(*), count(*) filter (where not w.suspect), min(w.started),
-         bool_or(w.suspect and (select q.crashes + 1 >= q.max_crashes from queue q where q.id = w.id))
+  with held as (select w.id, w.suspect, w.started from work_queue w where w.lock_key = p_node)
+  select count(*), count(*) filter (where not h.suspect), min(h.started),
+         bool_or(h.suspect and (select q.crashes + 1 >= q.max_crashes from queue q where q.id = h.id))
   into v_held, v_others, v_since, v_guarded
-  from work_queue w where w.lock_key = p_node;
+  from held h;
   if v_guarded then
     return null;
   end if;
-  if v_held > 0 and v_others = 0 and not v_last and v_since > v_now - interval '500 milliseconds' then
+  if v_held > 0 and v_others = 0 and not v_last and v_since > v_now - interval '700 milliseconds' then
     return null;
   end if;
   if v_held = 0 or (v_others = 0 and not v_last) then
@@ -323,6 +333,20 @@ begin
 end
 $$;
 
+-- Whether any job of a work item is a suspect: by their own index, where a scheduler's tick walks over all items anyway.
+create function has_suspects() returns boolean
+  language plpgsql stable security definer
+  set search_path from current
+  set plan_cache_mode = force_generic_plan
+  set jit = off
+  set enable_seqscan = off
+  set enable_bitmapscan = off
+as $$
+begin
+  return exists (select from work_queue w where w.suspect and w.pool >= '');
+end
+$$;
+
 -- As in 0010; a node that claims nothing because of a suspect has no slots meanwhile, and suspects that wait for an empty node take no place
 -- of others: they are in flight, under a node's id that no node can have.
 create or replace function tick_state(p_settled boolean) returns jsonb
@@ -333,7 +357,7 @@ create or replace function tick_state(p_settled boolean) returns jsonb
   set jit = off
 as $$
 declare
-  v_suspects boolean := exists (select from work_queue w where w.suspect and w.pool >= '');
+  v_suspects boolean := has_suspects();
 begin
   return (
   with working as materialized (

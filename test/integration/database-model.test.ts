@@ -239,7 +239,7 @@ test('every job is where the model says, after any sequence of steps', async () 
     ...Array.from({ length: 3 }, () => index.map((at) => oneJob(at)[0] as Step)),
     ...Array.from({ length: 6 }, () => index.map((at) => oneJob(at)[1] as Step)),
     ...Array.from({ length: 5 }, () => fc.integer({ min: 1, max: 3 }).map(claimStep)),
-    ...Array.from({ length: 2 }, () => fc.constantFrom(...allJobs)),
+    ...Array.from({ length: 4 }, () => fc.constantFrom(...allJobs)),
   ];
   await fc.assert(
     fc.asyncProperty(fc.commands(arbitraries, { maxCommands: 60, size: '+1' }), async (steps) => {

@@ -82,7 +82,7 @@ export const rights: Readonly<
 };
 /** Parts of the others, which check nothing themselves. */
 export const ownersAlone =
-  'assert_leader assert_read_committed closed_for crash drop_checkpoint end_node find_suspect forget_explains note_reached recall refuse_crowds watch_crowds with_error';
+  'assert_leader assert_read_committed closed_for crash drop_checkpoint end_node find_suspect has_suspects forget_explains note_reached recall refuse_crowds watch_crowds with_error';
 
 const id = "'00000000-0000-7000-8000-000000000001'::uuid";
 const ids = `array[${id}]`;

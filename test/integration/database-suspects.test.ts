@@ -109,19 +109,35 @@ describe('a suspect', () => {
     expect(await makesRoom(one)).toEqual({ alone: suspect, alone_ms: 20_000 });
   });
 
-  test('is joined by others that were suspected after half a second, by the rest after half a minute', async () => {
+  test('is joined by others that were suspected after 0.7 s, by the rest after half a minute', async () => {
     const [first, second, third] = await crashed(3);
     const other = await ready();
     const node = await ground.node();
     expect(idsOf(await ground.claim(node))).toEqual([first]);
     expect(await ground.claim(node)).toEqual([]);
-    await age(String(first), '0.6 s');
+    await age(String(first), '0.8 s');
     expect(idsOf(await ground.claim(node))).toEqual([second]);
     expect(idsOf(await ground.claim(node))).toEqual([third]);
     for (const id of [first, second]) await age(String(id), '31 s');
     expect(await ground.claim(node)).toEqual([]);
     await age(String(third), '31 s');
     expect(idsOf(await ground.claim(node))).toEqual([other]);
+  });
+
+  test('that had run for the shortest time goes first: poison strikes soon', async () => {
+    const node = await ground.node('died');
+    const ids = [await ready(), await ready(), await ready()];
+    for (const id of ids) expect(idsOf(await ground.claim(node, 1))).toEqual([id]);
+    for (const [index, id] of ids.entries()) await age(id, `${[20, 10, 30][index]} min`);
+    await resetNode(ground.database, node.id);
+    const other = await ground.node();
+    const order: string[] = [];
+    for (let claims = 0; claims < 3; claims += 1) {
+      const claimed = await ground.claim(other);
+      order.push(...idsOf(claimed));
+      await done(claimed);
+    }
+    expect(order).toEqual([ids[1], ids[0], ids[2]]);
   });
 
   test('whose next crash is its death has the node for itself to its end', async () => {

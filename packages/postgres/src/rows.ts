@@ -60,6 +60,8 @@ export interface WorkQueueTable {
   dispatched: Generated<Date | null>;
   bundle: string | null;
   suspect: Generated<boolean>;
+  /** How long the attempt had run that was lost with its node. */
+  ran_ms: number | null;
 }
 
 /** A job that ended as done, cancelled or expired; partitioned by `finished`. */

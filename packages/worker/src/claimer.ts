@@ -43,16 +43,19 @@ export function startClaimer(parts: ClaimerParts): Claimer {
     const free = parts.freeSlots();
     if (free <= 0) return parkedMs;
     const nowMs = performance.now();
-    const waitMs = claimedAt + gatherMs - nowMs;
-    if (waitMs > 0 && free <= (concurrency - 1) * gatherShare) return waitMs;
+    const gatheredMs = claimedAt + gatherMs - nowMs;
+    if (gatheredMs > 0 && free <= (concurrency - 1) * gatherShare) return gatheredMs;
     claimedAt = nowMs;
     const claimed = await claims({ max: free, from: lowWater.from(nowMs) });
     const units = unitsOf(claimed.jobs);
     const got = units.length;
     lowWater.saw({ last: claimed.jobs.at(-1)?.position, filled: got >= free });
-    more = got >= free;
+    // one that was lost with its node comes alone, and others may come after it
+    const suspects = claimed.jobs.some(({ crashes }) => crashes > 0);
+    more = got >= free || suspects;
     if (got > 0) parts.take(units, claimed.claimedAt);
-    return pace.next({ got, asked: free, nowMs, hearing: hearing() });
+    const waitMs = pace.next({ got, asked: free, nowMs, hearing: hearing() });
+    return suspects ? 0 : waitMs;
   };
 
   const loop: Loop = startLoop({

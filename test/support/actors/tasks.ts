@@ -15,3 +15,9 @@ export const spin = defineTask({ name: 'spin', payload: z.object({}), timeout: '
 
 /** Lets promises go, in the way that it is told. */
 export const float = defineTask({ name: 'float', payload: z.object({ how: z.string() }) });
+
+/** Ends the process that runs it. */
+export const poison = defineTask({ name: 'poison', payload: z.object({}), timeout: '1h' });
+
+/** What runs beside it. */
+export const harmless = defineTask({ name: 'harmless', payload: z.object({ ms: z.int() }), timeout: '1h' });
