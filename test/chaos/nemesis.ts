@@ -23,15 +23,16 @@ export async function runNemesis({ seed, plan, makers, write, ms }: NemesisOptio
   const under = new Set<Promise<void>>();
   let made = 0;
   let wholly = false;
+  let lateMs = 0;
   for (const planned of plan) {
     const maker = makers.find(({ kind }) => kind === planned.kind);
     if (maker === undefined) continue;
-    await delay(Math.max(0, began + planned.atMs - performance.now()));
-    while (
-      (planned.alone || wholly ? busy.size > 0 || under.size > 0 : false) ||
-      maker.takes.some((what) => busy.has(what))
-    )
-      await Promise.race(under);
+    await delay(Math.max(0, began + lateMs + planned.atMs - performance.now()));
+    const blocked = (): boolean =>
+      planned.alone || wholly ? under.size > 0 : maker.takes.some((what) => busy.has(what));
+    while (blocked()) await Promise.race(under);
+    // the rest comes later by as much: what had to wait must not come all at once
+    lateMs = performance.now() - began - planned.atMs;
     if (performance.now() - began > ms) break;
     wholly = planned.alone;
     for (const what of maker.takes) busy.add(what);

@@ -40,7 +40,7 @@ const producers = 2;
 const workers = 3;
 const lostAfterMs = 2_000;
 /** Jobs that wait for their retry, are metered, or have to be taken over from whoever died last. */
-const drainMs = 180_000;
+const drainMs = 300_000;
 
 export async function chaosRun(options: ChaosOptions): Promise<ChaosRun> {
   const { seed, ms, folder, mixed = false } = options;
