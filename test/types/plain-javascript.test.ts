@@ -205,6 +205,18 @@ describe('an enqueue', () => {
   });
 });
 
+test.each<[string, unknown]>([
+  ["a library's transaction without its adapter", { insertInto: of, executeQuery: of }],
+  ['a query builder', { query: { users: {} } }],
+  ['nothing', undefined],
+])('a producer within %s is refused', (_what, transaction) => {
+  const producer = createProducer({});
+  expect(refusal(() => producer.with(transaction as never))).toMatchObject({
+    code: 'configuration',
+    message: expect.stringContaining('through its adapter, such as fromKysely(trx)') as unknown,
+  });
+});
+
 describe('an operator', () => {
   const operator = createOperator({ connectionString });
   test.each<[string, () => Promise<unknown>, string]>([

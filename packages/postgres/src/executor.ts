@@ -1,3 +1,5 @@
+import { PgQueueError } from '@pgqueue/core';
+
 /**
  * Anything that can run one SQL statement with `$1` parameters: a pool, a client, or a transaction of some library (see the
  * adapters). Parameters are texts, numbers, booleans, null, and arrays of them; values that a driver might encode in its own way
@@ -12,8 +14,18 @@ export interface PgQueryable {
   query(text: string, values?: unknown[]): Promise<{ readonly rows: unknown[] }>;
 }
 
-/** An executor, or something of `pg`'s, as an executor: `pg` answers with an object that has rows, an executor with the rows. */
+/**
+ * An executor, or something of `pg`'s, as an executor: `pg` answers with an object that has rows, an executor with the rows.
+ * @throws {PgQueueError} `configuration` for another library's transaction as it is
+ */
 export function toExecutor(given: { query(text: string, values: unknown[]): Promise<unknown> }): Executor {
+  const { query } = (given ?? {}) as { readonly query?: unknown };
+  if (typeof query !== 'function') {
+    throw new PgQueueError(
+      'configuration',
+      "this runs no statements: give a client of pg, or another library's transaction through its adapter, such as fromKysely(trx)",
+    );
+  }
   return {
     query: async <Row>(text: string, values: readonly unknown[]) => {
       const result: unknown = await given.query(text, [...values]);
