@@ -18,7 +18,6 @@ import { lacks } from '../support/tools.ts';
 import { until } from '../support/until.ts';
 
 const missing = [lacks('replication'), lacks('pgbouncer'), noMounts()].includes(true);
-const lostAfterMs = 6_000;
 const mebibyte = 1_024 * 1_024;
 
 let base: Base;
@@ -39,7 +38,7 @@ beforeAll(async () => {
   bouncer = await startPgBouncer(server.url, 20);
   // one scheduler and one worker go straight to the server
   const urls = { standby: server.url, 'node-2': server.url };
-  const config = { listen: false, lostAfterMs };
+  const config = { listen: false };
   system = await startSystem({ url: bouncer.url, directUrl: () => server.url, urls, config });
 });
 
@@ -87,9 +86,9 @@ async function passed(ms: number): Promise<void> {
 }
 
 const faults: { readonly [what: string]: () => Promise<void> } = {
-  'an outage of most of the time that nodes may be silent': async () => {
+  'an outage': async () => {
     await server.stop('immediate');
-    await passed(lostAfterMs - 2_000);
+    await passed(4_000);
     await server.start();
   },
   'PgBouncer restarted': async () => {
@@ -118,7 +117,7 @@ describe.skipIf(missing)('a server under pressure, directly and by way of PgBoun
     const recoveryMs: { [what: string]: number } = {};
     for (const [what, fault] of Object.entries(faults)) {
       await fault();
-      recoveryMs[what] = await system.goesOn(now(), 10_000).catch((error: unknown) => {
+      recoveryMs[what] = await system.goesOn(now(), 20_000).catch((error: unknown) => {
         throw new Error(`after ${what}: ${server.log().slice(-2_000)}`, { cause: error });
       });
     }

@@ -71,7 +71,7 @@ describe.skipIf(before === undefined)('a rolling upgrade under load', () => {
 
     await migrate({ connectionString: server.adminUrl });
     expect(await versionOf()).toBeGreaterThan(oldVersion);
-    await system.goesOn(now(), 10_000);
+    await system.goesOn(now(), 30_000);
 
     // side by side: either may lead, and both work
     await Promise.all([
@@ -79,16 +79,16 @@ describe.skipIf(before === undefined)('a rolling upgrade under load', () => {
       system.add('worker', 'new-node-1'),
       system.add('producer', 'producer-new'),
     ]);
-    await system.goesOn(now(), 10_000);
-    await until('a new node to work', () => worked('new-node-1'), 10_000);
+    await system.goesOn(now(), 30_000);
+    await until('a new node to work', () => worked('new-node-1'), 30_000);
     // the old ones leave, one after the other
     for (const name of ['old-standby', 'old-node-1', 'old-leader']) {
       await system.remove(name);
-      await system.goesOn(now(), 10_000);
+      await system.goesOn(now(), 30_000);
     }
     await system.add('worker', 'new-node-2');
     await system.remove('old-node-2');
-    await until('the last new node to work', () => worked('new-node-2'), 10_000);
+    await until('the last new node to work', () => worked('new-node-2'), 30_000);
     await system.finish();
     const { acknowledged, ...verdict } = await system.judge();
     console.log(JSON.stringify({ from: oldVersion, to: await versionOf(), acknowledged }));

@@ -47,6 +47,7 @@ export interface System extends Record {
 
 const defaults: Omit<SystemConfig, 'folder'> = {
   perSecond: 100,
+  charge: false,
   listen: true,
   schedulerLeaseMs: 2_000,
   // far more than a busy machine takes to answer: nodes are lost where a test wants it

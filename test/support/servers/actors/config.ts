@@ -4,6 +4,8 @@ export interface SystemConfig {
   readonly folder: string;
   /** Producers: jobs a second. */
   readonly perSecond: number;
+  /** Schedulers: share by time, which keeps state and needs the feed of ended attempts. */
+  readonly charge: boolean;
   /** False behind PgBouncer. */
   readonly listen: boolean;
   readonly schedulerLeaseMs: number;
