@@ -31,10 +31,15 @@ export function optionProblems(
     return [`${path === '' ? 'its options' : path} must be an object, not ${say(options)}`];
   }
   const at = path === '' ? '' : `${path}.`;
-  return [
-    ...unknownNames(options, shape, { path, own }),
-    ...Object.entries(shape).flatMap(([name, rule]) => valueProblems(rule, options[name], at + name)),
-  ];
+  const problems = [...unknownNames(options, shape, { path, own })];
+  for (const name of Object.keys(shape)) {
+    const value = options[name];
+    const rule = shape[name];
+    // an enqueue asks about each of its jobs
+    if (rule === undefined || (value === undefined && rule.optional === true)) continue;
+    problems.push(...valueProblems(rule, value, at + name));
+  }
+  return problems;
 }
 
 /** The members of an object that are none of the options there are. */
