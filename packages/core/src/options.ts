@@ -97,13 +97,16 @@ export function either(...rules: readonly Rule[]): Rule {
   };
 }
 
+/** Checked elsewhere. */
 export const anything: Rule = { expected: 'given', judge: () => true };
 
+/** A function: a text would only be found out when it is called. */
 export const aFunction: Rule = {
   expected: 'a function',
   judge: (value) => typeof value === 'function',
 };
 
+/** `true` or `false`, and no text that says so. */
 export const aFlag: Rule = {
   expected: 'true or false',
   judge: (value) => typeof value === 'boolean',
