@@ -25,7 +25,18 @@ const password = 'canary-PW-9c1d';
 const secret = 'canary-PAYLOAD-77aa';
 const environment = 'canary-ENV-4b0e';
 const tasksFile = fileURLToPath(new URL('../support/canary-tasks.ts', import.meta.url));
-const secretNames = ['returns', 'fails', 'gives-up', 'strict', 'asks-0', 'asks-1', 'logs'] as const;
+const secretNames = [
+  'returns',
+  'fails',
+  'gives-up',
+  'strict',
+  'asks-0',
+  'asks-1',
+  'logs',
+  'floats',
+  'bursts-in-process',
+  'bursts-in-thread',
+] as const;
 
 let server: Awaited<ReturnType<typeof startEmbedded>>;
 let admin: pg.Client;
@@ -89,9 +100,9 @@ async function statuses(): Promise<Readonly<Record<string, string>>> {
 describe('the command', () => {
   test('shows no secret in the whole life of jobs, at the finest level of logs', async () => {
     const payload = JSON.stringify({ secret });
-    for (const task of [...secretNames, 'forgets']) {
+    for (const task of [...secretNames, 'bursts']) {
       // the last ends the process: it runs when the others have
-      const last = ['--max-tries', '1', '--priority', task === 'forgets' ? '9' : '0'];
+      const last = ['--max-tries', '1', '--max-crashes', '1', '--priority', task === 'bursts' ? '9' : '0'];
       await parseCli(['enqueue', task, '--payload', payload, ...last, '--database-url', url]);
     }
     const roles = ['scheduler', 'worker'].map((role) => {

@@ -1,5 +1,5 @@
 // Tasks for `pgqueue worker --tasks`: whatever they do with a payload that holds a secret, no log may show it.
-import { defineTask, giveUp, implement } from '@pgqueue/core';
+import { defineTask, giveUp, implement, isolated } from '@pgqueue/core';
 import * as v from 'valibot';
 
 const payload = v.looseObject({ secret: v.string() });
@@ -46,11 +46,33 @@ export const logs = implement(
   },
 );
 
-/** Nobody waits for what it asks, so that its failure ends the process. */
-export const forgets = implement(
-  defineTask({ name: 'forgets', payload }),
+const refused = async (
+  secret: string,
+  transaction: Parameters<typeof logs.handler>[1]['transaction'],
+): Promise<unknown> =>
+  transaction(async (client) => client.query(statements[1] ?? '', [secret])).catch((error: unknown) => error);
+
+/** Nobody awaits the promise that it makes. */
+export const floats = implement(
+  defineTask({ name: 'floats', payload }),
   async ({ secret }, { transaction }) => {
-    void transaction(async (client) => client.query(statements[1] ?? '', [secret]));
+    void Promise.reject(await refused(secret, transaction));
+  },
+);
+
+/** Its error ends the process. */
+export const bursts = implement(
+  defineTask({ name: 'bursts', payload }),
+  async ({ secret }, { transaction }) => {
+    const error = await refused(secret, transaction);
+    setImmediate(() => {
+      throw error;
+    });
     await new Promise(() => {});
   },
+);
+
+const module = new URL('isolated/canary.ts', import.meta.url);
+export const apart = (['process', 'thread'] as const).map((place) =>
+  implement(defineTask({ name: `bursts-in-${place}`, payload }), isolated(module, { in: place })),
 );

@@ -4,7 +4,7 @@
  * @module
  */
 import { Worker, isMainThread } from 'node:worker_threads';
-import { isTaskHandler, PgQueueError } from '@pgqueue/core';
+import { isTaskHandler, loggedError, PgQueueError } from '@pgqueue/core';
 import type { Handler } from '@pgqueue/core';
 import { childContext } from './child-context.ts';
 import type { Methods, Peer } from './peer.ts';
@@ -83,6 +83,14 @@ function openLine(port: ChildInput['port']): Line {
   };
 }
 
+/** Ends the process, as Node would; but Node's own report shows all that an error carries, rows that PostgreSQL quotes among it. */
+function onUncaught(error: unknown): void {
+  if (process.listenerCount('uncaughtException') > 1) return; // the handler has its own, and knows better
+  const text = JSON.stringify(loggedError(error));
+  process.stderr.write(`pgqueue: an isolated handler's process was ended by an error that nobody caught: ${text}\n`);
+  process.exit(1);
+}
+
 let watched = false;
 
 /** A process whose handler keeps the event loop would live on when its node was killed: a thread sees that the parent is another. */
@@ -90,6 +98,7 @@ function dieWithParent(): void {
   if (watched) return;
   watched = true;
   process.once('disconnect', () => process.exit(1));
+  process.on('uncaughtException', onUncaught);
   const watch = `const parent = process.ppid;
     setInterval(() => process.ppid === parent || process.kill(process.pid, 'SIGKILL'), 1000);`;
   const limits = { maxOldGenerationSizeMb: 16, maxYoungGenerationSizeMb: 4 };
