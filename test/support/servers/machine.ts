@@ -66,7 +66,7 @@ const reap = `
   for pid in $(cat "$1"/pids/* "$1"/*/postmaster.pid.kept 2>/dev/null) $(head -qn 1 "$1"/*/postmaster.pid 2>/dev/null); do
     [ "$pid" -gt 1 ] && kill -KILL "$pid" 2>/dev/null
   done
-  for file in "$1"/mounts/*; do [ -f "$file" ] && umount -l "$(cat "$file")"; done
+  for file in "$1"/mounts/*; do [ -f "$file" ] && { umount -l "$(cat "$file")" || sudo -n umount -l "$(cat "$file")"; }; done
   for n in 1 2 3 4 5 6 7 8 9 10; do rm -rf "$1" 2>/dev/null && break; sleep 0.1; done`;
 
 export function createBase(): Base {
@@ -96,7 +96,10 @@ export function createBase(): Base {
     guard: (name, pid) => writeFileSync(join(folder, 'pids', name), `${pid}\n`),
     mount: (name, bytes) => {
       const path = make(name);
-      execFileSync('mount', ['-t', 'tmpfs', '-o', `size=${bytes}`, 'tmpfs', path], { stdio: 'pipe' });
+      const [file = '', ...prefix] = serverIdentity() === undefined ? ['sudo', '-n', 'mount'] : ['mount'];
+      const owner = `uid=${process.getuid?.() ?? 0},gid=${process.getgid?.() ?? 0}`;
+      const options = `size=${bytes},${owner}`;
+      execFileSync(file, [...prefix, '-t', 'tmpfs', '-o', options, 'tmpfs', path], { stdio: 'pipe' });
       writeFileSync(join(folder, 'mounts', name), path);
       chmodSync(path, 0o700);
       own(path);
