@@ -10,7 +10,10 @@ import { seedOf } from '../support/seed.ts';
 let own: TestDatabase;
 let database: Database;
 const { die, insert, reset, run, sql } = seedOf(() => database);
-const { ask, pgqueue } = cliOf(() => own.url);
+const { ask } = cliOf(() => own.url);
+/** In this process: what changes is in question here, and a child takes most of its time to start. */
+const pgqueue = (...args: readonly string[]): Promise<CliResult> =>
+  parseCli([...args, '--database-url', own.url]);
 
 beforeAll(async () => {
   own = await createTestDatabase();
@@ -131,11 +134,11 @@ describe('changing', () => {
     ] as const) {
       const options = verb === 'amend' ? ['--priority', '1'] : [];
       const ids = [running, dead, done, missing];
-      const { code, stdout } = await parseCli(['jobs', verb, ...ids, ...options, '--database-url', own.url]);
+      const { code, stdout } = await pgqueue('jobs', verb, ...ids, ...options);
       const lines = [...why, none].map((text, index) => `${ids[index]}  ${verdict}: ${text}`);
       expect({ verb, code, stdout }).toEqual({ verb, code: 1, stdout: `${lines.join('\n')}\n` });
     }
-    const cancelled = await parseCli(['jobs', 'cancel', done, missing, '--database-url', own.url]);
+    const cancelled = await pgqueue('jobs', 'cancel', done, missing);
     expect(cancelled.stdout).toBe(
       `${done}  missing: it has ended: cancelled\n${missing}  missing: ${none}\n`,
     );
@@ -168,7 +171,7 @@ describe('changing', () => {
         'queue mail is paused (it is new: it had no settings, and no job waits in it; is that its name?)\n',
     });
     const queues = async (...args: readonly string[]): Promise<string> =>
-      (await parseCli(['queues', ...args, '--database-url', own.url])).stdout;
+      (await pgqueue('queues', ...args)).stdout;
     expect(await queues('pause', 'mail')).toBe('queue mail is paused\n');
     await insert({ queue: 'video' });
     expect(await queues('set', 'video', '--retention', '0')).toBe('queue video is set\n');
