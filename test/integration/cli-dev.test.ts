@@ -5,13 +5,15 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { until } from '../support/actors.ts';
-import { cliOf, startCli } from '../support/cli.ts';
-import type { CliProcess } from '../support/cli.ts';
+import { parseCli, startCli } from '../support/cli.ts';
+import type { CliProcess, CliResult } from '../support/cli.ts';
 
 const policyFile = fileURLToPath(new URL('../support/cli-policy.ts', import.meta.url));
 let folder: string;
 let url = '';
-const { pgqueue } = cliOf(() => url);
+const started: CliProcess[] = [];
+const pgqueue = (...args: readonly string[]): Promise<CliResult> =>
+  parseCli([...args, '--database-url', url]);
 
 beforeAll(() => {
   folder = mkdtempSync(join(tmpdir(), 'pgqueue-dev-test-'));
@@ -19,13 +21,18 @@ beforeAll(() => {
   mkdirSync(join(folder, 'sub'));
   writeFileSync(join(folder, 'package.json'), '{}');
 });
-afterAll(() => {
+afterAll(async () => {
+  for (const { process, ended } of started) {
+    process.kill('SIGKILL');
+    await ended;
+  }
   rmSync(folder, { recursive: true, force: true });
 });
 
 async function startDev(...options: readonly string[]): Promise<CliProcess> {
   const dev = startCli(['dev', '--json', ...options], { cwd: join(folder, 'sub') });
-  await dev.says('"event":"ready"');
+  started.push(dev);
+  await dev.says('"event":"ready"', 60_000); // it makes a database first
   const { databaseUrl, data } = JSON.parse(dev.output().stdout);
   // beside the nearest package.json, not in the folder that it is called from
   expect(data).toBe(join(folder, 'node_modules/.cache/pgqueue-dev'));
@@ -63,30 +70,34 @@ function answers(): Promise<boolean> {
   });
 }
 
-test('dev brings everything, keeps the data, and leaves no process behind', async () => {
-  const dev = await startDev();
-  const { stdout } = await pgqueue('enqueue', 'hello', '--payload', '{"n":1}', '--json');
-  const { id } = JSON.parse(stdout);
-  const show = async (): Promise<ReturnType<typeof JSON.parse>> =>
-    JSON.parse((await pgqueue('jobs', 'show', id, '--json')).stdout);
-  await until('hello to be done', async () => (await show()).status === 'done');
-  expect(await show()).toMatchObject({ result: { hello: { n: 1 }, from: id } });
-  const before = dev.output().stderr.length;
-  dev.process.kill('SIGINT');
-  const ended = await dev.ended;
-  expect(ended).toMatchObject({ code: 0, stdout: expect.stringContaining('"event":"stopped"') });
-  expect(complaints(ended.stderr.slice(before))).toEqual([]);
-  expect(await answers()).toBe(false);
-  expect(processesOf(folder)).toEqual([]);
+test(
+  'dev brings everything, keeps the data, and leaves no process behind',
+  { timeout: 150_000 },
+  async () => {
+    const dev = await startDev();
+    const { stdout } = await pgqueue('enqueue', 'hello', '--payload', '{"n":1}', '--json');
+    const { id } = JSON.parse(stdout);
+    const show = async (): Promise<ReturnType<typeof JSON.parse>> =>
+      JSON.parse((await pgqueue('jobs', 'show', id, '--json')).stdout);
+    await until('hello to be done', async () => (await show()).status === 'done');
+    expect(await show()).toMatchObject({ result: { hello: { n: 1 }, from: id } });
+    const before = dev.output().stderr.length;
+    dev.process.kill('SIGINT');
+    const ended = await dev.ended;
+    expect(ended).toMatchObject({ code: 0, stdout: expect.stringContaining('"event":"stopped"') });
+    expect(complaints(ended.stderr.slice(before))).toEqual([]);
+    expect(await answers()).toBe(false);
+    expect(processesOf(folder)).toEqual([]);
 
-  const again = await startDev('--policy', policyFile, '--workers', '3');
-  expect((await show()).status).toBe('done');
-  await until('its policy to be reported', async () => {
-    const { stdout: status } = await pgqueue('status', '--json');
-    return JSON.parse(status).scheduler?.policy === 'tenants';
-  });
-  again.process.kill('SIGKILL');
-  await again.ended;
-  await until('the database to follow it', () => processesOf(folder).length === 0);
-  expect(await answers()).toBe(false);
-});
+    const again = await startDev('--policy', policyFile, '--workers', '3');
+    expect((await show()).status).toBe('done');
+    await until('its policy to be reported', async () => {
+      const { stdout: status } = await pgqueue('status', '--json');
+      return JSON.parse(status).scheduler?.policy === 'tenants';
+    });
+    again.process.kill('SIGKILL');
+    await again.ended;
+    await until('the database to follow it', () => processesOf(folder).length === 0);
+    expect(await answers()).toBe(false);
+  },
+);

@@ -24,7 +24,7 @@ export interface CliProcess {
   readonly process: ChildProcess;
   readonly output: () => CliResult;
   /** Resolves when stdout holds the text. */
-  readonly says: (text: string) => Promise<void>;
+  readonly says: (text: string, timeoutMs?: number) => Promise<void>;
   readonly ended: Promise<CliResult>;
 }
 
@@ -55,12 +55,13 @@ export function startCli(args: readonly string[], { env = {}, cwd = root }: CliO
     process: child,
     output,
     ended,
-    says: async (text) => {
-      await until(`"${text}" from pgqueue ${args.join(' ')}`, () => {
+    says: async (text, timeoutMs) => {
+      const said = (): boolean => {
         if (child.exitCode !== null && !stdout.includes(text))
           throw new Error(`it ended with ${child.exitCode}: ${stdout}${stderr}`);
         return stdout.includes(text);
-      });
+      };
+      await until(`"${text}" from pgqueue ${args.join(' ')}`, said, timeoutMs);
     },
   };
 }
