@@ -193,6 +193,23 @@ const breakages: readonly Breakage[] = [
     },
   },
   {
+    check: 'forgotten_leases',
+    mendable: false,
+    seed: async () => {
+      for (const id of ['forgets', 'knows']) await node(id);
+      await sql(
+        `update pgqueue.node set software = '@pgqueue/worker, node v24', running = 1, heartbeat = clock_timestamp()`,
+      );
+      for (const holder of ['forgets', 'forgets', 'knows']) await item(await insert(), lease(holder));
+      await sql(
+        `update pgqueue.work_queue set started = now() - interval '2 minutes', lock_timeout = now() + interval '1 hour'`,
+      );
+      // claimed since the heartbeat that said so: it is not counted yet
+      await item(await insert(), { ...lease('knows'), started: new Date().toISOString() });
+      return ['forgets'];
+    },
+  },
+  {
     check: 'overdue_schedules',
     mendable: false,
     seed: async () => {

@@ -44,6 +44,21 @@ const health: readonly Check[] = [
       `select w.id::text as id from ${schema}.work_queue w where w.lock_timeout < clock_timestamp() - interval '1 minute'`,
   },
   {
+    name: 'forgotten_leases',
+    says: 'no worker has held leases for over a minute that it knows nothing of',
+    severity: 'warning',
+    remedy:
+      'their settlements were lost with a failover: they run again when the leases end, or at once when that worker is restarted in order',
+    find: (schema) =>
+      // others than these need not say how many they run
+      `select n.id::text as id from ${schema}.node n
+       where n.state in ('alive', 'draining') and n.software like '@pgqueue/worker%'
+         and n.heartbeat > clock_timestamp() - n.lost_after_ms * interval '1 millisecond'
+         and n.running < (select count(*) from ${schema}.work_queue w
+                          where w.lock_key = n.id and w.started < clock_timestamp() - interval '1 minute'
+                            and w.lock_timeout > clock_timestamp())`,
+  },
+  {
     name: 'history_partitions',
     says: "history has tomorrow's partition, and its default partition is empty",
     severity: 'error',
