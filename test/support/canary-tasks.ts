@@ -1,5 +1,6 @@
 // Tasks for `pgqueue worker --tasks`: whatever they do with a payload that holds a secret, no log may show it.
 import { defineTask, giveUp, implement, isolated } from '@pgqueue/core';
+import type { JobContext } from '@pgqueue/core';
 import * as v from 'valibot';
 
 const payload = v.looseObject({ secret: v.string() });
@@ -46,31 +47,29 @@ export const logs = implement(
   },
 );
 
-const refused = async (
-  secret: string,
-  transaction: Parameters<typeof logs.handler>[1]['transaction'],
-): Promise<unknown> =>
-  transaction(async (client) => client.query(statements[1] ?? '', [secret])).catch((error: unknown) => error);
+async function refused(secret: string, { transaction }: Pick<JobContext, 'transaction'>): Promise<Error> {
+  const text = statements[1] ?? '';
+  try {
+    await transaction(async (client) => client.query(text, [secret]));
+  } catch (error) {
+    if (error instanceof Error) return error;
+  }
+  throw new Error('PostgreSQL has not refused it');
+}
 
 /** Nobody awaits the promise that it makes. */
-export const floats = implement(
-  defineTask({ name: 'floats', payload }),
-  async ({ secret }, { transaction }) => {
-    void Promise.reject(await refused(secret, transaction));
-  },
-);
+export const floats = implement(defineTask({ name: 'floats', payload }), async ({ secret }, context) => {
+  void Promise.reject(await refused(secret, context));
+});
 
 /** Its error ends the process. */
-export const bursts = implement(
-  defineTask({ name: 'bursts', payload }),
-  async ({ secret }, { transaction }) => {
-    const error = await refused(secret, transaction);
-    setImmediate(() => {
-      throw error;
-    });
-    await new Promise(() => {});
-  },
-);
+export const bursts = implement(defineTask({ name: 'bursts', payload }), async ({ secret }, context) => {
+  const error = await refused(secret, context);
+  setImmediate(() => {
+    throw error;
+  });
+  await new Promise(() => {});
+});
 
 const module = new URL('isolated/canary.ts', import.meta.url);
 export const apart = (['process', 'thread'] as const).map((place) =>

@@ -87,7 +87,9 @@ function openLine(port: ChildInput['port']): Line {
 function onUncaught(error: unknown): void {
   if (process.listenerCount('uncaughtException') > 1) return; // the handler has its own, and knows better
   const text = JSON.stringify(loggedError(error));
-  process.stderr.write(`pgqueue: an isolated handler's process was ended by an error that nobody caught: ${text}\n`);
+  process.stderr.write(
+    `pgqueue: an isolated handler's process was ended by an error that nobody caught: ${text}\n`,
+  );
   process.exit(1);
 }
 
