@@ -21,6 +21,7 @@ const invoice = pgTable('invoice', { id: serial().primaryKey(), note: text().not
 
 const openPg = async (connectionString: string): Promise<Library> => {
   const client = new pg.Client({ connectionString });
+  client.on('error', () => {}); // some tests cut its connection
   await client.connect();
   return {
     transaction: async (work) => {
@@ -32,7 +33,7 @@ const openPg = async (connectionString: string): Promise<Library> => {
         await client.query('commit');
         return result;
       } catch (error) {
-        await client.query('rollback');
+        await client.query('rollback').catch(() => {});
         throw error;
       }
     },
@@ -40,9 +41,17 @@ const openPg = async (connectionString: string): Promise<Library> => {
   };
 };
 
+/** Some tests cut connections: without listeners, that would end the process. */
+function openPool(connectionString: string): pg.Pool {
+  const pool = new pg.Pool({ connectionString });
+  pool.on('error', () => {});
+  pool.on('connect', (client) => client.on('error', () => {}));
+  return pool;
+}
+
 const openKysely = (connectionString: string): Promise<Library> => {
   const kysely = new Kysely<Tables>({
-    dialect: new PostgresDialect({ pool: new pg.Pool({ connectionString }) }),
+    dialect: new PostgresDialect({ pool: openPool(connectionString) }),
     plugins: [new CamelCasePlugin()],
   });
   return Promise.resolve({
@@ -58,7 +67,7 @@ const openKysely = (connectionString: string): Promise<Library> => {
 };
 
 const openDrizzleOnNodePostgres = (connectionString: string): Promise<Library> => {
-  const pool = new pg.Pool({ connectionString });
+  const pool = openPool(connectionString);
   const db = drizzlePg(pool);
   return Promise.resolve({
     transaction: (work) =>
@@ -77,7 +86,7 @@ const openDrizzleOnPostgresJs = (connectionString: string): Promise<Library> => 
       db.transaction((tx) =>
         work({ executor: fromDrizzle(tx), write: (note) => tx.insert(invoice).values({ note }) }),
       ),
-    close: () => sql.end(),
+    close: () => sql.end({ timeout: 1 }),
   });
 };
 
@@ -103,7 +112,7 @@ const openPostgresJs = (url: string): Promise<Library> => {
           write: async (note) => tx`insert into invoice ${tx({ note })}`,
         }),
       ) as Promise<Result>,
-    close: () => sql.end(),
+    close: () => sql.end({ timeout: 1 }),
   });
 };
 

@@ -66,9 +66,12 @@ async function withPrismaClient<Result>(use: (module: PrismaModule) => Result): 
   }
 }
 
+/** Generated once for all tests of a file, which takes some seconds. */
+let prismaModule: Promise<PrismaModule> | undefined;
+
 const openPrisma = async (connectionString: string): Promise<Library> => {
-  const adapter = new PrismaPg({ connectionString });
-  const prisma = await withPrismaClient(({ PrismaClient }) => new PrismaClient({ adapter }));
+  const { PrismaClient } = await (prismaModule ??= withPrismaClient((generated) => generated));
+  const prisma = new PrismaClient({ adapter: new PrismaPg({ connectionString }) });
   return {
     transaction: (work) =>
       prisma.$transaction((tx) =>

@@ -2,6 +2,7 @@ import { defineTask, implement } from '@pgqueue/core';
 import type { JobContext } from '@pgqueue/core';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { z } from 'zod';
+import { startCutProxy } from '../support/cut-proxy.ts';
 import type { WorkerBench } from '../support/worker-bench.ts';
 import { openWorkerBench, until } from '../support/worker-bench.ts';
 import { builders } from './adapters-builders.ts';
@@ -103,5 +104,29 @@ describe.each([...builders, ...orms])('ctx.settleIn with $name', ({ open }) => {
     expect(await notes()).toEqual([]);
     expect(await bench.job(id)).toMatchObject({ status: 'running', node: 'thief' });
     expect(worker.of('job.stale')).toMatchObject([{ job: id, during: 'settle' }]);
+  });
+
+  test('looks up a COMMIT whose reply is lost: it happened once', async () => {
+    const proxy = await startCutProxy(bench.test.url);
+    const cut = await open(proxy.url);
+    let told: unknown = 'nothing';
+    const { worker, id } = await one(async ({ settleIn }) => {
+      told = await settleIn((settle) =>
+        cut.transaction(async (tx) => {
+          await tx.write('once');
+          await settle(tx.executor);
+          proxy.cutNextReply(); // whatever comes next: each library has its own way to say COMMIT
+        }),
+      ).catch((error: unknown) => error);
+    });
+    await ended(id, 'done');
+    await until('the answer', () => told !== 'nothing');
+    await until('the event', () => worker.of('job.settled').length > 0);
+    expect([proxy.cuts(), told]).toEqual([1, undefined]);
+    expect(await notes()).toEqual(['once']);
+    expect(worker.of('job.settled')).toMatchObject([{ job: id, verdict: 'done' }]);
+    expect(worker.of('job.stale')).toEqual([]);
+    await cut.close().catch(() => {}); // its connection is gone
+    await proxy.close();
   });
 });
