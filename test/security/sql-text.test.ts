@@ -18,7 +18,8 @@ const decided: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   'postgres/src/listener.ts': {
     'pg.escapeIdentifier(channel)': 'quoted, and made of the schema’s name',
   },
-  'postgres/src/migrator.ts': { kind: 'one of four words beside it' },
+  'cli/src/settings.ts': { from: 'in a message: the name of an option' },
+  'postgres/src/migrator.ts': { kind: 'one of four words beside it', lockWaitMs: 'a constant number' },
   'postgres/src/operator/checks.ts': {
     indexRows: 'names of our own indexes, from a constant',
     name: 'of our own index, a constant',
@@ -50,9 +51,7 @@ const decided: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     'sql.table(`${schema}.work_queue`)': 'quoted, and made of the schema’s name',
   },
   'postgres/src/queries/queue-settings.ts': {
-    countMax: 'in a message',
     'parseDuration(retention) ?? 0': 'the text of an interval, which is a parameter',
-    what: 'in a message',
   },
   'postgres/src/queries/recorded.ts': {
     'row.finished_us': 'a cursor, which is a parameter later',
@@ -137,7 +136,8 @@ describe('no function in SQL makes a statement of values', () => {
   const quotedTypes = /^(?:f\.signature|v_grant\.role)$/;
 
   function unquoted(sql: string): readonly string[] {
-    const statements = sql.replaceAll(/--.*$/gm, '').match(/\bexecute\s+(?!on\s+function)[^;]*;/g) ?? [];
+    const statements =
+      sql.replaceAll(/--.*$/gm, '').match(/\bexecute\s+(?!on\s+function|function\s)[^;]*;/g) ?? [];
     return statements.filter((statement) => {
       const [, template, rest = ''] = /^execute format\('([^']*)'((?:, [^;]*)?)\);$/.exec(statement) ?? [];
       if (template === undefined) return true;
