@@ -183,6 +183,29 @@ test('a settlement that nobody waits for counts if it was committed', async () =
   expect(await effects()).toEqual([{ job: id, note: 'in time' }]);
 });
 
+test('a library that never says how its COMMIT ended is waited for until the lease ends', async () => {
+  const brief = defineTask({ name: 'brief', payload: z.object({}), timeout: '2s' });
+  const heard: unknown[] = [];
+  const hang = (ctx: JobContext): Promise<void> =>
+    ctx.settleIn((settle) =>
+      inOwn(async (client) => {
+        await write(client, ctx, 'committed');
+        await settle(client);
+      }).then(() => new Promise(() => {})),
+    );
+  const worker = await bench.worker([
+    implement(brief, async (_payload, ctx) => heard.push(await hang(ctx).catch((error: unknown) => error))),
+  ]);
+  const { id } = await bench.producer.enqueue(brief, {});
+  await bench.dispatch();
+  await until('the answer', () => heard.length > 0);
+  expect(heard).toEqual([undefined]);
+  await until('the slot to be free', () => worker.running === 0);
+  expect(await effects()).toEqual([{ job: id, note: 'committed' }]);
+  expect(worker.of('job.settled')).toMatchObject([{ job: id, verdict: 'done' }]);
+  expect(worker.of('job.timeout')).toEqual([]);
+});
+
 test('a queue that keeps no history loses nothing by it', async () => {
   await bench.sql(`insert into pgqueue.queue_config (queue, retention) values ('brief', interval '0')`);
   const worker = await bench.worker([

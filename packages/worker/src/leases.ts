@@ -99,7 +99,8 @@ export function settleIn(
   attempts: Attempts,
   run: (settle: Settle) => Promise<unknown>,
 ): Promise<void> {
-  return commitWith(parts, attempts, (seal) => runOwn(run, seal));
+  const leftMs = (): number => endOf(attempts) - performance.now();
+  return commitWith(parts, attempts, (seal) => runOwn(run, { seal, leftMs }));
 }
 
 async function commitWith<Result>(
@@ -146,7 +147,7 @@ async function fateOf<Result>(
 ): Promise<'committed' | 'rolled_back' | 'lost'> {
   if (ran.kind === 'committed' || ran.kind === 'rolled_back') return ran.kind;
   const believed = ran.kind === 'unconfirmed';
-  const endsAt = Math.min(...attempts.map((attempt) => attempt.endsAt));
+  const endsAt = endOf(attempts);
   for (let failures = 1; ; failures += 1) {
     try {
       const ms = Math.max(1, endsAt - performance.now());
@@ -162,6 +163,11 @@ async function fateOf<Result>(
       await delay(retryMs);
     }
   }
+}
+
+/** When the first of their leases ends, by the node's monotonic clock. */
+function endOf(attempts: Attempts): number {
+  return Math.min(...attempts.map(({ endsAt }) => endsAt));
 }
 
 function throwOver(attempts: Attempts): void {
