@@ -13,7 +13,7 @@ const { values } = parseArgs({
     minutes: { type: 'string', default: '3' },
     seed: { type: 'string', default: '1' },
     faults: { type: 'string', default: 'all' },
-    'per-second': { type: 'string', default: '110' },
+    'per-second': { type: 'string', default: '120' },
     'fault-every': { type: 'string', default: '6' },
     json: { type: 'string' },
     html: { type: 'string' },

@@ -54,7 +54,7 @@ export async function chaosRun(options: ChaosOptions): Promise<ChaosRun> {
     // one a minute or so: each takes three processes with all that they run
     poisonShare: 1 / (options.perSecond * 60),
     perSecond: options.perSecond / producers,
-    concurrency: 30,
+    concurrency: 50,
     heartbeatMs: 400,
     lostAfterMs,
     schedulerLeaseMs: 1_500,

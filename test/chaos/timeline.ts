@@ -54,14 +54,16 @@ type Axis = Readonly<Record<string, unknown>>;
 function faultChart(events: readonly HistoryEvent[], seconds: Seconds, axis: Axis): Chart {
   const faults = events.filter((event) => event.type === 'fault');
   const kinds = [...new Set(faults.map(({ kind }) => kind))].toSorted().toReversed();
-  const data = faults.flatMap(({ n, kind, phase, at }): Point[] => {
+  const least = Number(axis['max']) / 150; // short ones are seen, too
+  const data = faults.flatMap(({ n, kind, phase }): Point[] => {
     if (phase !== 'made') return [];
-    const healed = faults.find((other) => other.n === n && other.phase === 'healed');
+    const at = (wanted: string): number | undefined =>
+      faults.find((other) => other.n === n && other.phase === wanted)?.at;
     const row = kinds.indexOf(kind);
-    // short ones are seen, too
-    const to = Math.max(seconds(healed?.at ?? at), seconds(at) + 0.5);
+    const from = seconds(at('start') ?? 0);
+    const to = Math.max(seconds(at('healed') ?? at('made') ?? 0), from + least);
     return [
-      [seconds(at), row],
+      [from, row],
       [to, row],
       [null, null],
     ];
@@ -70,7 +72,8 @@ function faultChart(events: readonly HistoryEvent[], seconds: Seconds, axis: Axi
     title: 'Faults, from their beginning to their end',
     height: 60 + kinds.length * 18,
     option: {
-      grid: { left: 16, right: 16, top: 10, bottom: 32 },
+      legend: { show: false },
+      grid: { left: 180, right: 16, top: 10, bottom: 40 },
       xAxis: axisOf(axis),
       yAxis: axisOf({ type: 'category', data: kinds }),
       series: [{ type: 'line', name: 'faults', data, showSymbol: false, lineStyle: { width: 8 } }],
@@ -103,7 +106,7 @@ function rateChart(events: readonly HistoryEvent[], seconds: Seconds, axis: Axis
   return {
     title: 'Jobs a second',
     option: {
-      grid: { left: 16, right: 16, top: 40, bottom: 32 },
+      grid: { left: 60, right: 16, top: 40, bottom: 40 },
       xAxis: axisOf(axis),
       yAxis: axisOf({ type: 'value' }),
       series: [
@@ -137,7 +140,8 @@ function sampleChart(
   return {
     title,
     option: {
-      grid: { left: 16, right: 16, top: 10, bottom: 32 },
+      legend: { show: false },
+      grid: { left: 60, right: 16, top: 10, bottom: 40 },
       xAxis: axisOf(axis),
       yAxis: axisOf({ type: 'value' }),
       series: [{ type: 'line', name: title, data, showSymbol: false, lineStyle: { width: 1 } }],

@@ -16,6 +16,9 @@ const operator = createOperator({ connectionString: url, connectionsMax: 1, quer
 /** The application's own. */
 const database = openDatabase({ connectionString: url, connectionsMax: 2, queryTimeoutMs });
 
+/** What an outage has kept from it, it makes up for, as far as that. */
+const catchUpMs = 3_000;
+
 class RolledBack extends Error {}
 
 /** One transaction of the application's: its own row and the jobs, both or neither. `unknown` where the COMMIT got no answer. */
@@ -99,10 +102,11 @@ process.on('disconnect', () => process.exit(0));
 
 async function produce(): Promise<void> {
   let next = 0;
+  let due = performance.now();
   for (let n = 0; !stopping.signal.aborted; n += 1) {
     const op = opSpec(config, name, n, next);
     next += op.jobs.length;
-    const due = performance.now() + (op.pause * 1_000) / config.perSecond;
+    due = Math.max(due, performance.now() - catchUpMs) + (op.pause * 1_000) / config.perSecond;
     await enqueue(op, 1);
     const moment = chances(config.seed, name, 'pause', n)() * 50;
     if (op.jobs.some(({ cancel }) => cancel)) await delay(moment);
