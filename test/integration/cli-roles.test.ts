@@ -150,7 +150,7 @@ describe('scheduler', () => {
     await until('status to name it', reported);
     const standby = start('scheduler', '--name', 'standby');
     await until('the standby to warn', () => standby.output().stderr.includes('policy.differs'));
-    const [warning] = logLines(standby.output().stderr).filter(({ msg }) => msg === 'policy.differs');
+    const warning = logLines(standby.output().stderr).find(({ msg }) => msg === 'policy.differs');
     expect(warning).toMatchObject({ level: 40, policy: 'default', other: 'tenants' });
     for (const { process, ended } of [standby, leader]) {
       process.kill('SIGTERM');

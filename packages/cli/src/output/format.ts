@@ -50,7 +50,6 @@ export function printableWithColors(text: string): string {
 /** JSON has escapes of its own, and of these characters it does not need to use them. */
 export function plainJson(text: string): string {
   return text.replaceAll(
-    // oxlint-disable-next-line no-control-regex -- control characters are what this is about
     /[\u007f-\u009f\u200e\u200f\u2028-\u202e\u2066-\u2069]/g,
     (control) => `\\u${(control.codePointAt(0) ?? 0).toString(16).padStart(4, '0')}`,
   );
