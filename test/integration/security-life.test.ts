@@ -146,8 +146,14 @@ test('plain SQL may bring any name, and any JSON', async () => {
     const rows = await database.query<{ id: string }>(text, Object.values(row)).catch(() => []);
     inserted.push(...rows.map(({ id }) => id));
   };
+  const configure = async (queue: string): Promise<unknown> =>
+    database.query(
+      `insert into pgqueue.queue_config (queue, concurrency, key_concurrency, rate, rate_burst) values ($1, 5, 2, 100, 10)`,
+      [queue],
+    );
   for (const text of hostileTexts) {
-    for (const column of ['key', 'unique_key']) await insert({ [column]: text });
+    for (const column of ['key', 'unique_key', 'queue']) await insert({ [column]: text });
+    await configure(text).catch(() => {});
     await insert({ attributes: JSON.stringify({ [text.slice(0, 50)]: text.slice(0, 1_000) }) });
     await insert({ retry: JSON.stringify({ kind: text.slice(0, 50), baseMs: text.slice(0, 50) }) });
   }
