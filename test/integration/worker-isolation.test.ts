@@ -3,6 +3,7 @@ import type { IsolatedOptions } from '@pgqueue/core';
 import { createOperator } from '@pgqueue/postgres';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { z } from 'zod';
+import { startActor } from '../support/actors.ts';
 import { misbehave } from '../support/isolated/tasks.ts';
 import type { TestWorker, WorkerBench } from '../support/worker-bench.ts';
 import { openWorkerBench, until } from '../support/worker-bench.ts';
@@ -66,7 +67,7 @@ const ended = (id: string, status: string): Promise<unknown> =>
     20_000,
   );
 const shows = (id: string): Promise<unknown> =>
-  until('progress', async () => (await bench.job(id)).progress ?? undefined);
+  until('progress', async () => (await bench.job(id)).progress ?? undefined, 20_000);
 
 const places = ['process', 'thread'] as const;
 
@@ -224,6 +225,20 @@ describe('in a process', () => {
       await finish();
     },
   );
+});
+
+test('a process whose handler keeps its event loop ends with the node that was killed', async () => {
+  const actor = await startActor('worker', {
+    url: bench.test.url,
+    name: 'killed',
+    file: new URL('../support/actors/isolating.ts', import.meta.url),
+  });
+  const id = await enqueue('loop');
+  const { pid } = (await shows(id)) as { readonly pid: number };
+  expect([pid === actor.process.pid, isAlive(pid)]).toEqual([false, true]);
+  actor.signal('SIGKILL');
+  await until('its process to end', () => !isAlive(pid), 20_000);
+  await actor.stop();
 });
 
 test('what cannot be run is an error of the attempt', async () => {

@@ -28,7 +28,7 @@ export const handler: HandlerOf<typeof misbehave> = async ({ how, url }, ctx) =>
       for (;;) kept.push(Array.from({ length: 10_000 }, (_none, n) => ({ n })));
     }
     case 'loop':
-      await ctx.progress('looping');
+      await ctx.progress({ pid: process.pid });
       for (;;) Math.random();
     case 'wait':
       await ctx.progress({ pid: process.pid });
