@@ -1,0 +1,178 @@
+import { resetNode } from '@pgqueue/postgres';
+import fc from 'fast-check';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import type { Ground, Member } from './database-support.ts';
+import { openGround } from './database-support.ts';
+
+/** Random claims, ends, deaths and times on three nodes: who is with whom, and whether everyone comes to an end. */
+let ground: Ground;
+beforeAll(async () => {
+  ground = await openGround();
+});
+afterAll(() => ground.close());
+
+const nodes = ['a', 'b', 'c'] as const;
+type Name = (typeof nodes)[number];
+
+type Act =
+  | { readonly kind: 'enqueue'; readonly count: number }
+  | { readonly kind: 'claim'; readonly node: Name; readonly max: number }
+  | { readonly kind: 'settle'; readonly node: Name; readonly outcome: 'done' | 'retry' }
+  | { readonly kind: 'die'; readonly node: Name }
+  | { readonly kind: 'wait'; readonly ms: number };
+
+const aNode = fc.constantFrom(...nodes);
+const anAct: fc.Arbitrary<Act> = fc.oneof(
+  {
+    weight: 2,
+    arbitrary: fc.record({ kind: fc.constant('enqueue'), count: fc.integer({ min: 1, max: 4 }) }),
+  },
+  {
+    weight: 6,
+    arbitrary: fc.record({ kind: fc.constant('claim'), node: aNode, max: fc.integer({ min: 1, max: 4 }) }),
+  },
+  {
+    weight: 2,
+    arbitrary: fc.record({
+      kind: fc.constant('settle'),
+      node: aNode,
+      outcome: fc.constantFrom('done', 'retry'),
+    }),
+  },
+  { weight: 2, arbitrary: fc.record({ kind: fc.constant('die'), node: aNode }) },
+  {
+    weight: 2,
+    arbitrary: fc.record({ kind: fc.constant('wait'), ms: fc.constantFrom(300, 1_000, 11_000, 31_000) }),
+  },
+);
+
+type Members = Record<Name, Member>;
+
+async function act(members: Members, what: Act): Promise<void> {
+  switch (what.kind) {
+    case 'enqueue': {
+      for (let n = 0; n < what.count; n += 1) await ground.insert();
+      return dispatchAll();
+    }
+    case 'claim':
+      return void (await ground.claim(members[what.node], what.max));
+    case 'settle': {
+      const held = await ground.sql(
+        'select id, lock_token as token from pgqueue.work_queue where lock_key = $1 order by started limit 1',
+        [what.node],
+      );
+      await ground.settle(held as unknown as { id: string; token: string }[], what.outcome, { delayMs: 0 });
+      await ground.sql('update pgqueue.queue set run_after = null');
+      return dispatchAll();
+    }
+    case 'die': {
+      await resetNode(ground.database, what.node);
+      members[what.node] = await ground.node(what.node);
+      return;
+    }
+    case 'wait': {
+      const by = `interval '${what.ms} ms'`;
+      await ground.sql(`update pgqueue.work_queue set started = started - ${by} where lock_key is not null`);
+      await ground.sql(`update pgqueue.node set alone_until = alone_until - ${by}`);
+      return;
+    }
+  }
+}
+
+async function dispatchAll(): Promise<void> {
+  const waiting = await ground.sql(
+    'select q.id from pgqueue.queue q where not exists (select from pgqueue.work_queue w where w.id = q.id)',
+  );
+  await ground.dispatch(waiting.map(({ id }) => String(id)));
+}
+
+/** Pairs of leases of one node that should not be together; times are of a few statements' precision. */
+const together = (): Promise<readonly object[]> =>
+  ground.sql(`
+  with held as (
+    select w.lock_key, w.id, w.suspect, w.started, q.crashes + 1 >= q.max_crashes as last
+    from pgqueue.work_queue w join pgqueue.queue q on q.id = w.id where w.lock_key is not null)
+  select s.id, o.id as other,
+         case when s.last then 'its last life' when not o.suspect then 'its first half minute' else 'its first moments' end as why
+  from held s join held o on o.lock_key = s.lock_key and o.id <> s.id
+  where s.suspect and (s.last
+    or not o.suspect and o.started < s.started + interval '29 s'
+    or o.suspect and o.started between s.started and s.started + interval '600 ms'
+       and not exists (select from held e where e.lock_key = s.lock_key and e.started < s.started - interval '600 ms'))`);
+
+async function apart(): Promise<void> {
+  const found = await together();
+  if (found.length > 0) throw new Error(`together: ${JSON.stringify(found)}`);
+}
+
+/** All nodes live, time goes by, and whatever runs comes to its end. */
+async function finish(members: Members): Promise<number> {
+  for (let round = 0; round < 80; round += 1) {
+    for (const node of nodes) {
+      await act(members, { kind: 'claim', node, max: 2 });
+      await apart();
+    }
+    for (const node of nodes) await act(members, { kind: 'settle', node, outcome: 'done' });
+    await act(members, { kind: 'wait', ms: 5_000 });
+    if ((await ground.one('select count(*)::integer from pgqueue.queue')) === 0) return round;
+  }
+  throw new Error(
+    `jobs that are never run: ${JSON.stringify(await ground.sql('select * from pgqueue.job'))}`,
+  );
+}
+
+let met = 0;
+const property = fc.asyncProperty(fc.array(anAct, { maxLength: 40, size: 'max' }), async (acts) => {
+  await ground.reset();
+  const members: Members = {
+    a: await ground.node('a'),
+    b: await ground.node('b'),
+    c: await ground.node('c'),
+  };
+  for (const what of acts) {
+    await act(members, what);
+    await apart();
+    if (
+      (await ground.one(
+        `select count(*)::integer from pgqueue.work_queue where suspect and lock_key is not null`,
+      )) !== 0
+    )
+      met += 1;
+  }
+  await finish(members);
+  await ground.sound();
+});
+const budget = { numRuns: 40, endOnFailure: true, interruptAfterTimeLimit: 5_000 };
+
+test('no suspect is with those that it could harm, and everyone comes to an end', async () => {
+  await fc.assert(property, budget);
+  expect(met).toBeGreaterThan(5);
+}, 60_000);
+
+test.each([
+  ['a node that does not close', 'closed_for', /return exists \(/, 'return false and exists ('],
+  ['a suspect that joins whoever is there', 'find_suspect', /v_held = 0 or \(/, 'true or ('],
+  [
+    'a suspect that nobody makes room for',
+    'find_suspect',
+    /if v_held = 0 or/,
+    'return null; if v_held = 0 or',
+  ],
+])(
+  'the property finds %s',
+  async (_name, name, where, instead) => {
+    const source = String(
+      await ground.one(
+        `select pg_get_functiondef(p.oid) from pg_proc p join pg_namespace n on n.oid = p.pronamespace
+       where n.nspname = 'pgqueue' and p.proname = $1`,
+        [name],
+      ),
+    );
+    expect(source).toMatch(where);
+    await ground.sql(source.replace(where, instead));
+    const found = await fc.check(property, { ...budget, interruptAfterTimeLimit: 20_000 });
+    await ground.sql(source);
+    expect(found.failed && !found.interrupted).toBe(true);
+  },
+  60_000,
+);
