@@ -9,7 +9,7 @@ export interface CutProxy {
   readonly url: string;
   /** The next statement whose text contains `part` is delivered and executed; its connection breaks in place of the reply. */
   readonly cutReplyOf: (part: string) => void;
-  /** The same of the next statement, whatever it is: prepared ones have no text. */
+  /** The same of the next statement, whatever it is. */
   readonly cutNextReply: () => void;
   /** How many replies were taken away. */
   readonly cuts: () => number;
@@ -29,6 +29,8 @@ interface Weather {
   drawMs: (() => number) | undefined;
   held: Direction | undefined;
   readonly lanes: Set<Lane>;
+  /** Prepared statements by name: their text is sent once. */
+  readonly prepared: Map<string, string>;
 }
 
 /** One direction of one connection. */
@@ -48,6 +50,7 @@ export async function startCutProxy(databaseUrl: string): Promise<CutProxy> {
     drawMs: undefined,
     held: undefined,
     lanes: new Set(),
+    prepared: new Map(),
   };
   const server = createServer((client) => {
     const upstream = connect(Number(to.port === '' ? 5432 : to.port), to.hostname);
@@ -64,7 +67,7 @@ export async function startCutProxy(databaseUrl: string): Promise<CutProxy> {
       });
     }
     client.on('data', (data) => {
-      if (weather.wanted === true || (weather.wanted !== undefined && data.includes(weather.wanted))) {
+      if (isWanted(weather, data)) {
         weather.wanted = undefined;
         cutting = true;
       }
@@ -83,6 +86,18 @@ export async function startCutProxy(databaseUrl: string): Promise<CutProxy> {
   url.hostname = '127.0.0.1';
   url.port = String((server.address() as AddressInfo).port);
   return { url: url.href, ...controls(weather, open), close: () => end(server, open) };
+}
+
+/** Also of a prepared statement, whose text came earlier, maybe on another connection: names are made from texts. */
+function isWanted({ wanted, prepared }: Weather, data: Buffer): boolean {
+  const sent = data.includes('pgqueue_') ? data.toString('latin1') : '';
+  for (const [, name = '', text = ''] of sent.matchAll(/(pgqueue_[0-9a-f]{32})\0([^\0]{20,})\0/g)) {
+    prepared.set(name, text);
+  }
+  if (wanted === undefined || wanted === true) return wanted === true;
+  if (data.includes(wanted)) return true;
+  const names = [...sent.matchAll(/pgqueue_[0-9a-f]{32}/g)].map(([name]) => name);
+  return names.some((name) => prepared.get(name)?.includes(wanted) === true);
 }
 
 async function end(server: ReturnType<typeof createServer>, open: ReadonlySet<Socket>): Promise<void> {
