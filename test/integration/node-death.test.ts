@@ -49,9 +49,11 @@ async function count(sql: string, values: readonly unknown[] = []): Promise<numb
 }
 
 /** A node that holds ten jobs with timeouts of an hour, and another one that is idle. */
-async function tenJobsHeld(): Promise<{ readonly holder: Actor; readonly leases: readonly Settlement[] }> {
+async function tenJobsHeld(
+  env: Record<string, string> = {},
+): Promise<{ readonly holder: Actor; readonly leases: readonly Settlement[] }> {
   await start('scheduler', 'scheduler-1');
-  const holder = await start('worker', 'node-a', { PGQUEUE_TEST_HOLDS: 'true' });
+  const holder = await start('worker', 'node-a', { PGQUEUE_TEST_HOLDS: 'true', ...env });
   const producer = createProducer({ connectionString: testDatabase.url });
   await producer.enqueueMany(Array.from({ length: jobs }, (_, n) => hold.job({ n })));
   await producer.close();
@@ -82,7 +84,8 @@ const doneElsewhere = (): Promise<number> =>
 
 describe('a worker killed with -9 that holds ten jobs with timeouts of an hour', () => {
   test('`pgqueue nodes reset` makes them run elsewhere within 2 s, and the old tokens settle none', async () => {
-    const { holder, leases } = await tenJobsHeld();
+    // not lost by itself before the command has started
+    const { holder, leases } = await tenJobsHeld({ PGQUEUE_TEST_LOST_AFTER_MS: '60000' });
     holder.signal('SIGKILL');
     const { stdout } = await promisify(execFile)(
       'node',

@@ -1,4 +1,4 @@
-// A worker process for tests. Task `hold` starts and then waits until it is told to finish; task `quick` is done at once.
+// A worker process for tests (PGQUEUE_TEST_LOST_AFTER_MS). Task `hold` starts and then waits until it is told to finish; task `quick` is done at once.
 import { implement } from '@pgqueue/core';
 import { createWorker } from '@pgqueue/worker';
 import { hear, said, url } from './messages.ts';
@@ -12,7 +12,7 @@ const worker = createWorker({
   node: process.env['PGQUEUE_TEST_NAME'] ?? 'worker',
   concurrency: 10,
   heartbeatMs: 300,
-  lostAfterMs: 1_500,
+  lostAfterMs: Number(process.env['PGQUEUE_TEST_LOST_AFTER_MS'] ?? 1_500),
   tasks: [
     implement(hold, async ({ n }, { job }) => {
       said({ type: 'started', job: job.id, n });
