@@ -40,7 +40,9 @@ const producers = 2;
 const workers = 3;
 const lostAfterMs = 2_000;
 /** Jobs that wait for their retry, are metered, or have to be taken over from whoever died last. */
-const drainMs = 300_000;
+const drainMs = 1_200_000;
+/** No job has ended for so long, though the longest take a few seconds. */
+const standstillMs = 90_000;
 
 export async function chaosRun(options: ChaosOptions): Promise<ChaosRun> {
   const { seed, ms, folder, mixed = false } = options;
@@ -110,5 +112,15 @@ function factsOf(seed: number): RunFacts {
 /** Resolves when no job is left, or nothing more can be expected: the checker finds those that are open. */
 async function drained(url: string): Promise<void> {
   const deadline = performance.now() + drainMs;
-  while (performance.now() < deadline && (await jobsLeft(url)) !== 0) await delay(250);
+  let least = Infinity;
+  let progressAt = performance.now();
+  while (performance.now() < deadline && performance.now() < progressAt + standstillMs) {
+    const left = await jobsLeft(url);
+    if (left === 0) return;
+    if (left !== undefined && left < least) {
+      least = left;
+      progressAt = performance.now();
+    }
+    await delay(250);
+  }
 }
