@@ -53,8 +53,8 @@ export async function chaosRun(options: ChaosOptions): Promise<ChaosRun> {
   const config = {
     folder,
     seed,
-    // one a minute or so: each takes three processes with all that they run
-    poisonShare: 1 / (options.perSecond * 60),
+    // one in two minutes or so: each takes three processes with all that they run
+    poisonShare: 1 / (options.perSecond * 120),
     perSecond: options.perSecond / producers,
     concurrency: 50,
     heartbeatMs: 400,
