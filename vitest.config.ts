@@ -31,6 +31,12 @@ const timed = [
 /** They bring servers of their own, and stop, kill and replace them under whole systems of processes. */
 const failover = ['test/integration/failover-*.test.ts'];
 
+/** What arguments, connections and output are tried with does not depend on the server's version: on one of them is enough. */
+const once =
+  process.env['PGQUEUE_TEST_MAJOR'] === '15'
+    ? ['api', 'canary', 'cli', 'http', 'tls'].map((part) => `test/integration/security-${part}.test.ts`)
+    : [];
+
 export default defineConfig({
   test: {
     maxWorkers: 2,
@@ -59,7 +65,7 @@ export default defineConfig({
           include: ['integration', 'docs', 'interleavings', 'kill-points', 'seeded-bugs'].map(
             (folder) => `test/${folder}/**/*.test.ts`,
           ),
-          exclude: [...timed, ...failover],
+          exclude: [...timed, ...failover, ...once],
           globalSetup: ['test/support/global-setup.ts'],
           testTimeout: 30_000,
         },
