@@ -40,7 +40,7 @@ beforeAll(async () => {
   const commandLine = join(old, 'packages/cli/src/main.ts');
   const args = ['--conditions=@pgqueue/source', commandLine, 'migrate', '--database-url', server.adminUrl];
   await promisify(execFile)(process.execPath, args, { cwd: old });
-  system = createSystem({ url: server.adminUrl, config: { perSecond: 200 } });
+  system = createSystem({ url: server.adminUrl, config: { perSecond: 50 } });
   const add = (role: Role, name: string): Promise<unknown> => system.add(role, name, oldProgram(old, role));
   await Promise.all([
     ...['old-leader', 'old-standby'].map((name) => add('scheduler', name)),
@@ -92,7 +92,7 @@ describe.skipIf(before === undefined)('a rolling upgrade under load', () => {
     await system.finish();
     const { acknowledged, ...verdict } = await system.judge();
     console.log(JSON.stringify({ from: oldVersion, to: await versionOf(), acknowledged }));
-    expect(acknowledged).toBeGreaterThan(300);
+    expect(acknowledged).toBeGreaterThan(100);
     expect(verdict).toMatchObject({ lost: [], twice: [], dead: 0, died: [], ranAgain: 0 });
     // a deadlock with the migration is repeated by whoever was chosen to give way
     const told = system.told(['database.error', 'refused', 'job.stale', 'node.lost']);
