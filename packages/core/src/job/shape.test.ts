@@ -34,8 +34,10 @@ test('a forbidden key is found wherever it stands; texts of that name are fine',
   fc.assert(
     fc.property(holders, fc.array(wrap, { maxLength: 20 }), key, (beside, wraps, name) => {
       const found = JSON.parse(`{"${name}": ${JSON.stringify(beside)}}`) as unknown;
-      expect(shapeProblem(wraps.reduce((inner, around) => around(inner), found))).toContain(name);
-      expect(shapeProblem(wraps.reduce((inner, around) => around(inner), { a: name }))).toBeUndefined();
+      expect(shapeProblem(wraps.reduce<unknown>((inner, around) => around(inner), found))).toContain(name);
+      expect(
+        shapeProblem(wraps.reduce<unknown>((inner, around) => around(inner), { a: name })),
+      ).toBeUndefined();
     }),
   );
 });
