@@ -47,7 +47,6 @@ const decided: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     column: 'one of two names in the code',
   },
   'postgres/src/queries/nodes.ts': {
-    // oxlint-disable-next-line no-template-curly-in-string
     'sql.table(`${schema}.work_queue`)': 'quoted, and made of the schema’s name',
   },
   'postgres/src/queries/queue-settings.ts': {

@@ -18,12 +18,12 @@ const handleGreet = implement(greet, ({ name }) => {
 
 const producer = createProducer(database);
 const scheduler = createScheduler(database);
-let threadFailed = false;
+const failed = { thread: false };
 const worker = createWorker({
   ...database,
   tasks: [handleGreet],
   observe: ({ type }) => {
-    threadFailed ||= type === 'node.thread_failed';
+    failed.thread ||= type === 'node.thread_failed';
   },
 });
 await Promise.all([scheduler.start(), worker.start()]);
@@ -38,7 +38,7 @@ await producer.enqueue(greet, { nobody: true }).catch(() => undefined);
 
 const greeting = await ran.promise;
 let thread = false;
-for (const deadline = Date.now() + 20_000; !thread && !threadFailed && Date.now() < deadline;) {
+for (const deadline = Date.now() + 20_000; !thread && !failed.thread && Date.now() < deadline;) {
   const { rowCount } = await client.query(
     `select from pg_stat_activity where datname = current_database() and application_name = $1`,
     [`pgqueue ${worker.node} heartbeat`.slice(0, 63)],

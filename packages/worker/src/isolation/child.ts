@@ -62,7 +62,6 @@ function openLine(port: ChildInput['port']): Line {
   };
   const post = (message: unknown): void => {
     if (port === undefined) process.send?.({ pgqueue: message });
-    // oxlint-disable-next-line unicorn/require-post-message-target-origin -- a thread, not a window
     else port.postMessage({ pgqueue: message });
   };
   return {

@@ -157,7 +157,6 @@ function openLine(pool: ChildPool, { methods, lost }: LineParts): Line {
   port1.once('close', () => {
     if (!ended) silence.set(wordsMs);
   });
-  // oxlint-disable-next-line unicorn/require-post-message-target-origin -- a thread, not a window
   post = (message) => port1.postMessage(message);
   const close = (): void => {
     ended = true;
