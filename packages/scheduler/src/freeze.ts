@@ -3,11 +3,13 @@ import type { JobFacts, Lane, Snapshot } from '@pgqueue/core';
 /**
  * Makes a snapshot read-only: the scheduler goes on with its lanes and work items after a policy has seen them, and a `sort` in
  * place would change what it knows. What it keeps from one tick to the next is frozen once. Measured: 6 ms for 40,000 jobs that are
- * new, 0.5 ms where they are known.
+ * new, 0.5 ms where they are known. `before`: lanes that are frozen; of those that stand in the same places nothing is looked at.
  */
-export function freezeSnapshot(snapshot: Snapshot): Snapshot {
+export function freezeSnapshot(snapshot: Snapshot, before: readonly Lane[] = []): Snapshot {
   const { lanes, inFlight, settled, queues, pools, prepared, health } = snapshot;
-  for (const lane of lanes) freezeLane(lane);
+  lanes.forEach((lane, slot) => {
+    if (lane !== before[slot]) freezeLane(lane);
+  });
   for (const item of inFlight) freezeJob(item);
   for (const ended of settled) {
     Object.freeze(ended);

@@ -111,6 +111,7 @@ export function createPlanner(options: PlannerOptions): Planner {
   const saving = createSaving({ softParts: policy.softParts ?? [], clock, savable });
   let state = policy.initial;
   let pending: Pending | undefined;
+  let lanes: Snapshot['lanes'] = [];
 
   const end = (written: Written | null): void => {
     if (pending !== undefined) shadow?.see(pending.snapshot, pending.plan, written);
@@ -119,7 +120,8 @@ export function createPlanner(options: PlannerOptions): Planner {
   return {
     plan: (snapshot) => {
       faults.now(snapshot.nowMs);
-      freezeSnapshot(snapshot);
+      freezeSnapshot(snapshot, lanes);
+      ({ lanes } = snapshot);
       const byPolicy = live.plan(snapshot, state);
       const plan = byPolicy ?? planning.instead.plan(snapshot, state) ?? nothing(state);
       const busy = plan.dispatch.length > 0 || snapshot.settled.length > 0;

@@ -4,7 +4,7 @@ import { aName, checkPart } from '../check-part.ts';
 import { ownPart } from '../own-parts.ts';
 import type { Heads, OpenOrder, Order } from '../order.ts';
 import type { InFlight, JobFacts, Lane, Settlement, Snapshot } from '../snapshot.ts';
-import { compareText, poolOf } from '../snapshot.ts';
+import { compareText, defaultPool, poolOf } from '../snapshot.ts';
 import type { FairShareState, Unsure } from './fair-share-state.ts';
 import { afterWrite, noState, restoreState, withCharges } from './fair-share-state.ts';
 import type { Estimates } from './runtimes.ts';
@@ -92,6 +92,7 @@ export function fairShare(options: FairShareOptions = {}): Order<FairShareState>
     halfLifeMs,
     idleCredit,
     runtimeOf: createRuntimeOf(levels),
+    slots: levels.every(({ by }) => typeof by !== 'function') ? new WeakMap() : null,
   };
   const order: Order<FairShareState> = {
     name,
@@ -109,6 +110,8 @@ export function fairShare(options: FairShareOptions = {}): Order<FairShareState>
 interface Settings extends Required<FairShareOptions> {
   /** What the mean runtime of a job's task in its share is called. */
   readonly runtimeOf: (job: JobFacts) => string;
+  /** Of lanes whose jobs are all of the same share: see {@link Slots}. */
+  readonly slots: ShareRules['slots'];
 }
 
 /** One plan's fair share. */
@@ -195,11 +198,12 @@ function createPoolFor(snapshot: Snapshot): (lane: Lane) => string {
 }
 
 function byPool(
-  { lanes }: Snapshot,
+  { lanes, queues }: Snapshot,
   poolFor: (lane: Lane) => string,
   full: ReadonlySet<string>,
 ): ReadonlyMap<string, readonly Lane[]> {
-  const grouped = Map.groupBy(lanes, poolFor);
+  const single = Object.values(queues).every(({ pool }) => pool === defaultPool);
+  const grouped = single ? new Map([[defaultPool, lanes]]) : Map.groupBy(lanes, poolFor);
   for (const pool of full) grouped.delete(pool);
   return grouped;
 }
@@ -259,6 +263,7 @@ function treesOf(
     idleCredit: settings.idleCredit,
     decay: opened.decay,
     headOf: heads.of,
+    slots: settings.slots,
   };
   const counts = settings.charge === 'time' || levels.some(({ min }) => min !== undefined);
   const items = Map.groupBy(counts ? snapshot.inFlight : [], ({ pool }) => pool);

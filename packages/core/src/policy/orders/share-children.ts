@@ -1,6 +1,7 @@
 import type { Lane } from '../snapshot.ts';
-import type { Children, Inner, OpenLevel, Place, Share } from './share.ts';
+import type { Children, Inner, OpenLevel, Share, ShareRules, Slots } from './share.ts';
 import { createShare, innerOf } from './share.ts';
+import type { Shares } from './shares.ts';
 import { columnsOf } from './shares.ts';
 import { addStanding, createStandings } from './standings.ts';
 
@@ -16,6 +17,7 @@ function createChildren(stored: readonly string[]): Children {
     columns: columnsOf(stored),
     stored,
     others: new Map(),
+    names: [],
     shares: stored.map(() => undefined),
     lanes: stored.map(() => undefined),
     ahead: null,
@@ -23,11 +25,16 @@ function createChildren(stored: readonly string[]): Children {
   };
 }
 
+export function nameOf({ stored, names }: Children, id: number): string {
+  return stored[id] ?? names[id - stored.length] ?? '';
+}
+
 /** The number of the child of that name. */
 function numberOf(children: Children, name: string): number {
   const known = children.columns.get(name) ?? children.others.get(name);
   if (known !== undefined) return known;
   const id = children.shares.push(undefined) - 1;
+  children.names.push(name);
   children.lanes.push(undefined);
   addStanding(children.standings);
   children.others.set(name, id);
@@ -37,20 +44,17 @@ function numberOf(children: Children, name: string): number {
 /** The child of that name, made if need be. */
 export function childOf(share: Share, level: OpenLevel, name: string): Share {
   const children = childrenOf(innerOf(share));
-  return childAt(share, level, { id: numberOf(children, name), name });
+  return childAt(share, level, numberOf(children, name));
 }
 
-/** The child of that number. `name`: where it is known. */
-export function childAt(
-  share: Share,
-  level: OpenLevel,
-  { id, name: given }: { readonly id: number; readonly name?: string },
-): Share {
+/** The child of that number, made if need be. */
+export function childAt(share: Share, level: OpenLevel, id: number): Share {
   const inner = innerOf(share);
-  const { shares, lanes, stored, ahead, standings } = childrenOf(inner);
+  const children = childrenOf(inner);
+  const { shares, lanes, ahead, standings } = children;
   const there = shares[id];
   if (there !== undefined) return there;
-  const name = given ?? stored[id] ?? '';
+  const name = nameOf(children, id);
   const min = level.min === undefined ? 0 : level.min(name);
   const child = createShare(share, { name, id, weight: level.weight(name), min });
   shares[id] = child;
@@ -65,20 +69,70 @@ export function childAt(
   return child;
 }
 
-/** A lane that waits, by its first job. */
-export function addLane(share: Share, level: OpenLevel, { lane, head }: Omit<Place, 'share'>): void {
-  const name = level.of(head);
-  const children = childrenOf(innerOf(share));
-  const id = numberOf(children, name);
-  const { lanes, shares, standings } = children;
-  if (id < children.stored.length && shares[id] === undefined && lanes[id] === undefined) {
+/** Adds the lanes of a share to its children. What the last plan found out of a lane that is still the same is taken from there. */
+export function addLanes(share: Share, level: OpenLevel, rules: ShareRules): void {
+  const inner = innerOf(share);
+  const { lanes } = share;
+  const before = (inner.stored === null ? undefined : rules.slots?.get(inner.stored)) ?? noSlots;
+  const children = childrenOf(inner);
+  const ids: number[] = [];
+  const seqs: number[] = [];
+  let at = 0;
+  for (let slot = 0; slot < lanes.length; slot += 1) {
+    const lane = lanes[slot];
+    if (lane === undefined) continue;
+    // one that was there is gone, or one came between
+    if (before.lanes[at] !== lane && before.lanes[at + 1] === lane) at += 1;
+    const same = before.lanes[at] === lane;
+    let id = same ? (before.ids[at] ?? unknown) : unknown;
+    let seq = same ? (before.seqs[at] ?? -1) : -1;
+    if (same || before.lanes[at] !== lanes[slot + 1]) at += 1;
+    if (id === unknown) {
+      const head = rules.headOf(lane);
+      id = head === undefined ? -1 : numberOf(children, level.of(head));
+      seq = head?.seq ?? -1;
+    }
+    ids.push(id);
+    seqs.push(seq);
+    if (id >= 0) addLane(share, level, { lane, id, seq });
+  }
+  if (rules.slots !== null) inner.slots = { lanes, ids, seqs };
+}
+
+const unknown = -2;
+const noSlots: Slots = { lanes: [], ids: [], seqs: [] };
+
+/** What was found out of the lanes, for the next plan: by the columns that are stored now. `moved`: where each child went; null: none did. */
+export function keepSlots(
+  { slots, children }: Inner,
+  rules: ShareRules,
+  { stored, moved }: { readonly stored: Shares; readonly moved: readonly (number | undefined)[] | null },
+): void {
+  if (slots === null || rules.slots === null || children === null) return;
+  const known = children.stored.length;
+  const columnOf = (id: number): number | undefined =>
+    moved === null ? (id < known ? id : undefined) : moved[id];
+  const same = moved === null && children.names.length === 0;
+  const ids = same ? slots.ids : slots.ids.map((id) => (id < 0 ? id : (columnOf(id) ?? unknown)));
+  rules.slots.set(stored, { ...slots, ids });
+}
+
+interface LaneAt {
+  readonly lane: Lane;
+  readonly id: number;
+  readonly seq: number;
+}
+
+function addLane(share: Share, level: OpenLevel, { lane, id, seq }: LaneAt): void {
+  const { stored, lanes, shares, standings } = childrenOf(innerOf(share));
+  if (id < stored.length && shares[id] === undefined && lanes[id] === undefined) {
     lanes[id] = lane;
-    standings.seqs[id] = head.seq;
+    standings.seqs[id] = seq;
     return;
   }
-  const child = childAt(share, level, { id, name });
+  const child = childAt(share, level, id);
   if (child.lanes.length === 0) child.lanes = [lane];
   else (child.lanes as Lane[]).push(lane);
-  if (child.firstSeq < 0 || head.seq < child.firstSeq) child.firstSeq = head.seq;
+  if (child.firstSeq < 0 || seq < child.firstSeq) child.firstSeq = seq;
   child.waiting = true;
 }

@@ -1,4 +1,5 @@
 import type { Children, Inner, Share, ShareRules } from './share.ts';
+import { keepSlots } from './share-children.ts';
 import { storedBelow, tagOf, weightUnits } from './share.ts';
 import type { Shares } from './shares.ts';
 
@@ -32,7 +33,7 @@ export function storeChildren(share: Share, rules: ShareRules): Shares | null {
   const { levels, idleCredit } = rules;
   const level = levels[inner.depth];
   const end = endTag(inner);
-  const columns = createColumns(stored, inner.depth + 1 < levels.length);
+  const columns = createColumns(children, inner.depth + 1 < levels.length);
   for (let id = 0; id < children.stored.length; id += 1) {
     const child = children.shares[id];
     if (child !== undefined) {
@@ -42,7 +43,7 @@ export function storeChildren(share: Share, rules: ShareRules): Shares | null {
     const ahead = (children.ahead?.[id] ?? 0) - end;
     const below = stored?.below?.[id] ?? null;
     if (children.lanes[id] !== undefined) add(columns, id, { ahead, below });
-    else if (ahead <= 0 && idleCredit === 0) drop(columns, id);
+    else if (ahead <= 0 && idleCredit === 0) part(columns, id);
     else {
       const floor = idleCredit === 0 ? 0 : -idleCredit / (level?.weight(children.stored[id] ?? '') ?? 1);
       columns.idle += 1;
@@ -52,20 +53,31 @@ export function storeChildren(share: Share, rules: ShareRules): Shares | null {
   for (const child of inner.news) storeChild(columns, child, { end, rules });
   const { names, ahead, below } = columns.idle > idleMax ? leastIdle(columns, children) : columns;
   const atMs = rules.decay.halfLifeMs === null ? null : rules.decay.nowMs;
-  return { names: names ?? stored?.names ?? [], ahead, below, atMs, arrival: inner.servedArrival };
+  const shares = { names: names ?? children.stored, ahead, below, atMs, arrival: inner.servedArrival };
+  if (names === columns.names) keepSlots(inner, rules, { stored: shares, moved: columns.moved });
+  return shares;
 }
 
 interface Columns {
   readonly before: readonly string[];
   /** Null as long as they are those from before: then these stay, as they are. */
   names: string[] | null;
+  /** Where each child went; null as long as each is where it was. */
+  moved: (number | undefined)[] | null;
   readonly ahead: number[];
   readonly below: (Shares | null)[] | null;
   idle: number;
 }
 
-function createColumns(stored: Shares | null, deeper: boolean): Columns {
-  return { before: stored?.names ?? [], names: null, ahead: [], below: deeper ? [] : null, idle: 0 };
+function createColumns({ stored }: Children, deeper: boolean): Columns {
+  return { before: stored, names: null, moved: null, ahead: [], below: deeper ? [] : null, idle: 0 };
+}
+
+/** From the child of this number on the columns differ from those before. */
+function part(columns: Columns, id: number): void {
+  if (columns.names !== null) return;
+  columns.names = columns.before.slice(0, columns.ahead.length);
+  columns.moved = Array.from({ length: id }, (_, at) => (at < columns.ahead.length ? at : undefined));
 }
 
 interface Stored {
@@ -76,16 +88,13 @@ interface Stored {
 /** One more; `name`: where it was not there before. */
 function add(columns: Columns, id: number, { ahead: value, below: own }: Stored, name?: string): void {
   const { ahead, below, before } = columns;
-  if (columns.names !== null || name !== undefined) {
-    columns.names ??= before.slice(0, ahead.length);
+  if (name !== undefined) part(columns, id);
+  if (columns.names !== null && columns.moved !== null) {
+    columns.moved[id] = ahead.length;
     columns.names.push(name ?? before[id] ?? '');
   }
   ahead.push(Math.round(value * places) / places);
   below?.push(own);
-}
-
-function drop(columns: Columns, id: number): void {
-  columns.names ??= columns.before.slice(0, id);
 }
 
 function storeChild(
@@ -99,7 +108,7 @@ function storeChild(
   const floor = rules.idleCredit === 0 ? 0 : -rules.idleCredit / weight;
   const tag = tagOf(child) - end;
   if (child.waiting && !isHeld(child)) return add(columns, id, { ahead: child.ahead - end, below }, name);
-  if (booked === 0 && tag <= 0 && floor === 0) return name === undefined ? drop(columns, id) : undefined;
+  if (booked === 0 && tag <= 0 && floor === 0) return name === undefined ? part(columns, id) : undefined;
   if (!child.waiting && booked === 0) columns.idle += 1;
   return add(columns, id, { ahead: Math.max(tag, floor) - booked / weight, below }, name);
 }

@@ -2,9 +2,9 @@ import { compareText } from '../snapshot.ts';
 import type { Candidate, JobFacts, Lane } from '../snapshot.ts';
 import type { Heap } from './heap.ts';
 import { createHeap } from './heap.ts';
-import type { Children, Inner, OpenLevel, Place, Share, ShareRules } from './share.ts';
+import type { Inner, OpenLevel, Place, Share, ShareRules } from './share.ts';
 import { book, createRoot, innerOf, spend, tagOf } from './share.ts';
-import { addLane, childAt, childOf, childrenOf } from './share-children.ts';
+import { addLanes, childAt, childOf, childrenOf, nameOf } from './share-children.ts';
 import { rememberChildren } from './share-past.ts';
 import { storeChildren } from './share-store.ts';
 import type { Shares } from './shares.ts';
@@ -49,7 +49,7 @@ export function openTree(rules: ShareRules, seen: Parameters<typeof createRoot>[
         const id = firstOf(inner);
         const level = levels[inner.depth];
         if (id === undefined || level === undefined) return undefined;
-        share = childAt(share, level, { id });
+        share = childAt(share, level, id);
       }
     },
     taken: (lane, job, use) => {
@@ -90,10 +90,7 @@ function build(tree: Tree, share: Share): Inner {
 function buildChildren(tree: Tree, share: Share, level: OpenLevel): void {
   const { rules, guarantees } = tree;
   const inner = innerOf(share);
-  for (const lane of share.lanes) {
-    const head = rules.headOf(lane);
-    if (head !== undefined) addLane(share, level, { lane, head });
-  }
+  addLanes(share, level, rules);
   for (const item of inner.items) book(childOf(share, level, level.of(item.item)), item);
   rememberChildren(share, level, rules);
   const children = childrenOf(inner);
@@ -103,7 +100,7 @@ function buildChildren(tree: Tree, share: Share, level: OpenLevel): void {
   const arrivals: number[] = [];
   for (let id = 0; id < shares.length; id += 1) {
     const child =
-      shares[id] ?? (guaranteed && lanes[id] !== undefined ? childAt(share, level, { id }) : undefined);
+      shares[id] ?? (guaranteed && lanes[id] !== undefined ? childAt(share, level, id) : undefined);
     if (child !== undefined) {
       if (!child.waiting) continue;
       if (guarantees[inner.depth + 1] === true) build(tree, child);
@@ -116,10 +113,6 @@ function buildChildren(tree: Tree, share: Share, level: OpenLevel): void {
   const byName = (a: number, b: number): boolean => compareText(nameOf(children, a), nameOf(children, b)) < 0;
   inner.order = createLine(order, standings, byName);
   inner.arrivals = createLine(arrivals, standings, byName);
-}
-
-function nameOf({ shares, stored }: Children, id: number): string {
-  return shares[id]?.name ?? stored[id] ?? '';
 }
 
 /**
