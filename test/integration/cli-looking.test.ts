@@ -193,7 +193,7 @@ describe('looking', () => {
     expect(found.text).toMatch(
       /^ERROR orphan_items: 1 against "every work item has its QUEUE row"\n +00000000/,
     );
-    expect(found.text).toMatch(/14 checks, 1 finding: not sound\n$/);
+    expect(found.text).toMatch(/15 checks, 1 finding: not sound\n$/);
     expect(found.json).toMatchObject({
       healthy: false,
       findings: [{ check: 'orphan_items', samples: [orphan] }],

@@ -123,7 +123,7 @@ describe('coalesced jobs', () => {
     expect(sizes).toEqual([4, 4, 1, 1, 1, 1]);
   });
 
-  test('of a node that died in the middle are run by another, as one batch', async () => {
+  test('of a node that died in the middle are run by another, one by one: one of them may have been why', async () => {
     const dead = { node: 'dead', incarnation: randomUUID() };
     const tasks = { send: { min: 1, max: 1, timeoutMs: 3_600_000, batch: true } };
     await registerNode(bench.database, {
@@ -145,7 +145,7 @@ describe('coalesced jobs', () => {
     const seen: object[] = [];
     await worker((jobs) => void seen.push({ jobs: jobs.length, crashes: jobs[0]?.crashes }));
     await done(5);
-    expect(seen).toEqual([{ jobs: 5, crashes: 1 }]);
+    expect(seen).toEqual(Array.from({ length: 5 }, () => ({ jobs: 1, crashes: 1 })));
   });
 });
 

@@ -21,7 +21,13 @@ test('what ends in order is no warning, what is lost is one', () => {
 test('an error goes where loggers look for it, and the rest beside it', () => {
   const lines: unknown[] = [];
   const logger = { warn: (...line: unknown[]) => lines.push(line) } as unknown as Logger;
-  const error = new Error('away');
+  const error = Object.assign(new Error('away'), { code: '57P01', detail: 'a whole row' });
   logObserver(logger)({ type: 'database.error', during: 'tick', error });
-  expect(lines).toEqual([[{ during: 'tick', err: error }, 'database.error']]);
+  const err = {
+    name: 'Error',
+    message: 'away',
+    code: '57P01',
+    stack: expect.stringMatching(/^\s+at /) as unknown,
+  };
+  expect(lines).toEqual([[{ during: 'tick', err }, 'database.error']]);
 });
