@@ -100,8 +100,10 @@ function dieWithParent(): void {
   watched = true;
   process.once('disconnect', () => process.exit(1));
   process.on('uncaughtException', onUncaught);
-  const watch = `const parent = process.ppid;
+  const watch = `const { workerData: parent } = require('node:worker_threads');
     setInterval(() => process.ppid === parent || process.kill(process.pid, 'SIGKILL'), 1000);`;
   const limits = { maxOldGenerationSizeMb: 16, maxYoungGenerationSizeMb: 4 };
-  new Worker(watch, { eval: true, execArgv: [], resourceLimits: limits, stdout: true }).unref();
+  // the parent of now: the thread may begin when it is gone
+  const workerData = process.ppid;
+  new Worker(watch, { eval: true, execArgv: [], resourceLimits: limits, stdout: true, workerData }).unref();
 }
