@@ -73,7 +73,8 @@ export async function startTlsServer(): Promise<TlsServer> {
       sessions: async () => {
         const found = await admin.query<{ name: string; ssl: boolean }>(
           `select application_name as name, ssl from pg_stat_activity join pg_stat_ssl using (pid)
-           where backend_type = 'client backend' and pid <> pg_backend_pid()`,
+           -- one that is still being let in has no user, and says nothing of TLS yet
+           where backend_type = 'client backend' and usename is not null and pid <> pg_backend_pid()`,
         );
         const named = (ssl: boolean): readonly string[] =>
           found.rows.filter((row) => row.ssl === ssl).map(({ name }) => name);
