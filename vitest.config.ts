@@ -31,10 +31,15 @@ const timed = [
 /** They bring servers of their own, and stop, kill and replace them under whole systems of processes. */
 const failover = ['test/integration/failover-*.test.ts'];
 
-/** What arguments, connections and output are tried with does not depend on the server's version: on one of them is enough. */
+/** What does not depend on the server's version (arguments, output, libraries, whole processes that die) is tried on one of them. */
 const once =
   process.env['PGQUEUE_TEST_MAJOR'] === '15'
-    ? ['api', 'canary', 'cli', 'http', 'tls'].map((part) => `test/integration/security-${part}.test.ts`)
+    ? [
+        'test/{docs,kill-points,seeded-bugs}/**',
+        'test/integration/security-{api,canary,cli,http,tls}.test.ts',
+        'test/integration/{adapters,cli,node}-*.test.ts',
+        'test/integration/{health,takeover,limits-sweep,worker-isolation,worker-thread}.test.ts',
+      ]
     : [];
 
 export default defineConfig({
