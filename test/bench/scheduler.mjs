@@ -1,8 +1,11 @@
 // The scheduler process of the benchmark: plain JavaScript over the built packages, as it runs in production. What strips types
 // takes some 30 MiB, which would count as the scheduler's.
+import { setFlagsFromString } from 'node:v8';
 import { fairShare, policy } from '@pgqueue/core';
 import { createScheduler } from '@pgqueue/scheduler';
 
+// as the command has it
+setFlagsFromString('--heap-growing-percent=100');
 const url = process.env['PGQUEUE_TEST_URL'] ?? '';
 
 /** @param {Readonly<Record<string, unknown>>} message */

@@ -149,6 +149,15 @@ function forget({ known, byId, list, fresh }: Memory, name: string): void {
   if (moved !== undefined) moved.at = entry.at;
 }
 
+/** It was read: what was known of it is not any more, but it keeps its place in the list. Of all, it was read last. */
+function clear({ known, byId }: Memory, name: string): void {
+  const entry = known.get(name);
+  if (entry === undefined) return;
+  for (const { id } of entry.jobs) byId.delete(id);
+  known.delete(name);
+  known.set(name, { ...entry, jobs: [] });
+}
+
 function put(memory: Memory, entry: Omit<Known, 'lane' | 'at'>, isFresh: boolean): void {
   const { known, byId, list, fresh } = memory;
   const { queue, key, jobs, more, skipped, retryDueMs } = entry;
@@ -203,18 +212,20 @@ function see(
   memory.whole = paged.length < keys;
   const unknown = paged.filter(([row]) => row !== undefined && !known.has(laneName(row))).length;
   memory.discovering = memory.whole || unknown * 4 > paged.length;
-  const before = memory.whole ? [...known.keys()] : [...lanes.keys(), ...memory.fresh];
-  for (const name of before) {
-    if (memory.whole || lanes.has(name)) forget(memory, name);
+  for (const name of memory.whole ? [...known.keys()] : memory.fresh) {
+    if (lanes.has(name)) continue;
+    if (memory.whole) forget(memory, name);
     else outdate(memory, name);
   }
-  for (const laneRows of lanes.values()) {
+  for (const name of lanes.keys()) clear(memory, name);
+  for (const [name, laneRows] of lanes) {
     const [first] = laneRows;
     const jobs = toJobs(laneRows).filter((job) => {
       const left = refusals.leavesOut(job, nowMs);
       if (left) leftOut.add(job.id);
       return !left;
     });
+    if (jobs.length === 0) forget(memory, name);
     if (first === undefined || jobs.length === 0) continue;
     const { queue, key, retryDueMs, wanted } = first;
     const front = laneRows.filter(({ ahead }) => !ahead).length;
@@ -240,10 +251,9 @@ function leaveOther(memory: Memory, job: KnownJob): void {
   put(memory, { ...entry, jobs: entry.jobs.filter(({ id }) => id !== job.id) }, entry.lane.fresh);
 }
 
-/** What left a lane. */
+/** What left a lane: so many, and whether one of its jobs was refused. */
 interface Left {
   jobs: number;
-  /** One of its jobs was refused. */
   refused: boolean;
 }
 

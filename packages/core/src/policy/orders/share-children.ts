@@ -75,8 +75,8 @@ export function addLanes(share: Share, level: OpenLevel, rules: ShareRules): voi
   const { lanes } = share;
   const before = (inner.stored === null ? undefined : rules.slots?.get(inner.stored)) ?? noSlots;
   const children = childrenOf(inner);
-  const ids: number[] = [];
-  const seqs: number[] = [];
+  const ids = lanes.map(() => -1);
+  const seqs = lanes.map(() => -1);
   let at = 0;
   for (let slot = 0; slot < lanes.length; slot += 1) {
     const lane = lanes[slot];
@@ -92,8 +92,8 @@ export function addLanes(share: Share, level: OpenLevel, rules: ShareRules): voi
       id = head === undefined ? -1 : numberOf(children, level.of(head));
       seq = head?.seq ?? -1;
     }
-    ids.push(id);
-    seqs.push(seq);
+    ids[slot] = id;
+    seqs[slot] = seq;
     if (id >= 0) addLane(share, level, { lane, id, seq });
   }
   if (rules.slots !== null) inner.slots = { lanes, ids, seqs };
