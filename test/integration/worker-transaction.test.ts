@@ -162,3 +162,26 @@ test('handlers that hold every connection of theirs stop neither heartbeats nor 
   await until('all to be done', async () => (await bench.sql('select 1 from pgqueue.queue')).length === 0);
   expect(await bench.sql('select from pgqueue.history')).toHaveLength(3);
 });
+
+test('a connection to a server that only reads by now is not used again', async () => {
+  const pids: unknown[] = [];
+  const { id } = await one(async (ctx) => {
+    const readOnly = ctx.transaction(async (client) => {
+      await client.query('set session characteristics as transaction read only');
+      await client.query('commit');
+      await client.query('begin');
+      const { rows } = await client.query('select pg_backend_pid() as pid');
+      pids.push(rows[0]?.['pid']);
+      await client.query('insert into effect values ($1, $2)', [ctx.job.id, 'refused']);
+    });
+    await expect(readOnly).rejects.toMatchObject({ code: '25006' });
+    await ctx.transaction(async (client) => {
+      const { rows } = await client.query('select pg_backend_pid() as pid');
+      pids.push(rows[0]?.['pid']);
+      await client.query('insert into effect values ($1, $2)', [ctx.job.id, 'elsewhere']);
+    });
+  });
+  await ended(id, 'done');
+  expect(await effects()).toEqual([{ job: id, note: 'elsewhere' }]);
+  expect(new Set(pids).size).toBe(2);
+});

@@ -1,5 +1,6 @@
 import type { TransactionClient } from '@pgqueue/core';
 import type { Database } from '@pgqueue/postgres';
+import { isWrongServer } from '@pgqueue/postgres';
 
 type Client = Parameters<Parameters<Database['transaction']>[0]>[0];
 
@@ -47,6 +48,7 @@ export function createTransactions(pool: Database['pool']): Transactions {
       return { kind: 'committed', value };
     } catch (error) {
       facade.close();
+      broken = isWrongServer(error); // after a failover the next transaction needs another connection
       await client.query('rollback').catch(() => {
         broken = true;
       });
