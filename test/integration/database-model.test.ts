@@ -182,13 +182,17 @@ function oneJob(index: number): Step[] {
   ];
 }
 
-/** With two crashes at most, a suspect's next one is its last: it runs alone, and while one waits the node makes room. */
-function claimable(model: Model): readonly ModelJob[] {
+/**
+ * With two crashes at most, a suspect's next one is its last: it runs alone, and while one waits the node makes room. `briefest`: of those that
+ * wait the one that had run for the shortest time, which no model can know.
+ */
+function claimable(model: Model, briefest: unknown): readonly ModelJob[] {
   const jobs = model.jobs.filter((job) => job !== undefined).sort((a, b) => a.position - b.position);
   const running = jobs.filter(({ state }) => state === 'running');
   const ready = jobs.filter(({ state }) => state === 'ready');
   if (running.some(({ crashes }) => crashes > 0)) return [];
-  const suspect = ready.find(({ crashes }) => crashes > 0);
+  const suspects = ready.filter(({ crashes }) => crashes > 0);
+  const suspect = suspects.find(({ id }) => suspects.length === 1 || id === briefest);
   if (suspect === undefined) return ready;
   return running.length === 0 ? [suspect] : [];
 }
@@ -197,8 +201,11 @@ const claimStep = (max: number): Step => ({
   check: () => true,
   run: async (model) => {
     const token = randomUUID();
+    const [briefest] = await ground.sql(
+      'select id from pgqueue.work_queue where suspect and lock_key is null order by ran_ms, position limit 1',
+    );
     const claimed = await ground.claim(node, max, token);
-    const taken = claimable(model).slice(0, max);
+    const taken = claimable(model, briefest?.['id']).slice(0, max);
     expect(claimed.map(({ id }) => id)).toEqual(taken.map(({ id }) => id));
     for (const job of taken) {
       Object.assign(job, { state: 'running', token });
