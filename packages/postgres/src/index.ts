@@ -25,7 +25,14 @@ export { createOperator } from './operator/operator.ts';
 export type { Reason } from './operator/reasons.ts';
 export { keyText, rateText, reasonText } from './operator/reasons.ts';
 export type { QueueStatus, Status, Warning } from './operator/status.ts';
-export { isTransient, isWrongServer, leadershipLostState, nodeEndedState, sqlState, wasRolledBack } from './pg-errors.ts';
+export {
+  isTransient,
+  isWrongServer,
+  leadershipLostState,
+  nodeEndedState,
+  sqlState,
+  wasRolledBack,
+} from './pg-errors.ts';
 export type { DeadFilter, DeadJob, DeadListOptions, DeadReason } from './queries/dead.ts';
 export type { JobDetails, JobFilter, JobListOptions, JobSummary } from './queries/jobs.ts';
 export type { NodeInfo } from './queries/nodes.ts';
