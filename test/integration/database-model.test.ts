@@ -248,13 +248,13 @@ test('every job is where the model says, after any sequence of steps', async () 
     ...Array.from({ length: 5 }, () => fc.integer({ min: 1, max: 3 }).map(claimStep)),
     ...Array.from({ length: 4 }, () => fc.constantFrom(...allJobs)),
   ];
-  await fc.assert(
-    fc.asyncProperty(fc.commands(arbitraries, { maxCommands: 60, size: '+1' }), async (steps) => {
+  const property = fc.asyncProperty(
+    fc.commands(arbitraries, { maxCommands: 60, size: '+1' }),
+    async (steps) => {
       await ground.reset();
       node = await ground.node();
       await fc.asyncModelRun(() => ({ model: { jobs: [], positions: 0 }, real: ground }), steps);
-    }),
-    { numRuns: 80, endOnFailure: true, interruptAfterTimeLimit: 15_000 },
+    },
   );
   const names = oneJob(0).map((one) => one.toString().replace('(0)', ''));
   const states = [
@@ -268,5 +268,10 @@ test('every job is where the model says, after any sequence of steps', async () 
     'told',
     'claim of a suspect',
   ];
-  expect([...seen].sort()).toEqual([...new Set([...names, ...states])].sort());
-}, 60_000);
+  const all = [...new Set([...names, ...states])].sort();
+  // chance may leave out a state or two at first
+  for (let round = 0; round < 4 && seen.size < all.length; round += 1) {
+    await fc.assert(property, { numRuns: 80, endOnFailure: true, interruptAfterTimeLimit: 15_000 });
+  }
+  expect([...seen].sort()).toEqual(all);
+}, 90_000);
