@@ -1,9 +1,9 @@
-import { randomUUID } from 'node:crypto';
 import type { ClaimedJob } from '@pgqueue/core';
 import { resetNode } from '@pgqueue/postgres';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import type { Ground, Member } from './database-support.ts';
 import { openGround } from './database-support.ts';
+import { crashed, makesRoom, ready } from './suspects-support.ts';
 
 /** Claims of suspects beside other claims; and the life of one that is poison. */
 let ground: Ground;
@@ -14,32 +14,7 @@ afterAll(() => ground.close());
 beforeEach(() => ground.reset());
 afterEach(() => ground.sound());
 
-/** Jobs that a node took with it when it died. */
-async function crashed(count: number): Promise<readonly string[]> {
-  const node = await ground.node(`died ${randomUUID()}`);
-  const ids: string[] = [];
-  for (let n = 0; n < count; n += 1) ids.push(await ground.insert());
-  await ground.dispatch(ids);
-  expect(await ground.claim(node)).toHaveLength(count);
-  await resetNode(ground.database, node.id);
-  return ids;
-}
-
-async function ready(): Promise<string> {
-  const id = await ground.insert();
-  await ground.dispatch([id]);
-  return id;
-}
-
 const idsOf = (jobs: readonly ClaimedJob[]): readonly string[] => jobs.map(({ id }) => id);
-const makesRoom = async (node: Member): Promise<unknown> =>
-  (
-    await ground.sql(
-      `select alone, alone_ms from pgqueue.node where id = $1 and alone_until > clock_timestamp()`,
-      [node.id],
-    )
-  )[0];
-
 async function done(jobs: readonly ClaimedJob[]): Promise<void> {
   expect((await ground.settle(jobs, 'done')).size).toBe(jobs.length);
 }
@@ -49,7 +24,7 @@ describe('interleavings', () => {
     `select id from pgqueue.claim('${id}', '${incarnation}', 10)`;
 
   test('two nodes share out two suspects, and neither waits for the other', async () => {
-    const [one, two] = await crashed(2);
+    const [one, two] = await crashed(ground, 2);
     const [a, b] = [await ground.node('a'), await ground.node('b')];
     const [first, second] = [await ground.session(), await ground.session()];
     await first.sql('begin');
@@ -60,8 +35,8 @@ describe('interleavings', () => {
   });
 
   test('a claim of the same node that comes during the claim of a suspect waits, and gets nothing', async () => {
-    const [suspect] = await crashed(1);
-    await ready();
+    const [suspect] = await crashed(ground, 1);
+    await ready(ground);
     const node = await ground.node();
     const [first, second] = [await ground.session(), await ground.session()];
     await first.sql('begin');
@@ -74,15 +49,15 @@ describe('interleavings', () => {
 
   test('a suspect is not claimed beside jobs whose claim is still under way', async () => {
     const node = await ground.node();
-    const fresh = await ready();
+    const fresh = await ready(ground);
     const [first, second] = [await ground.session(), await ground.session()];
     await first.sql('begin');
     expect(await first.sql(claimOf(node))).toEqual([{ id: fresh }]);
-    const [suspect] = await crashed(1);
+    const [suspect] = await crashed(ground, 1);
     expect(await second.sql(claimOf(node))).toEqual([]);
     await first.sql('commit');
     expect(await second.sql(claimOf(node))).toEqual([]);
-    expect(await makesRoom(node)).toMatchObject({ alone: suspect });
+    expect(await makesRoom(ground, node)).toMatchObject({ alone: suspect });
     await Promise.all([first.end(), second.end()]);
   });
 });
@@ -91,7 +66,7 @@ describe('poison', () => {
   test('is dead after three crashes; its neighbours are charged with the one that they shared', async () => {
     const node = await ground.node();
     const ids: string[] = [];
-    for (let n = 0; n < 8; n += 1) ids.push(await ready());
+    for (let n = 0; n < 8; n += 1) ids.push(await ready(ground));
     const poison = ids[3];
     let life: Member = node;
     let crashes = 0;

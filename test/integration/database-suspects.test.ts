@@ -1,9 +1,9 @@
-import { randomUUID } from 'node:crypto';
 import type { ClaimedJob } from '@pgqueue/core';
 import { resetNode } from '@pgqueue/postgres';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import type { Ground, Member } from './database-support.ts';
 import { openGround } from './database-support.ts';
+import { crashed, makesRoom, ready } from './suspects-support.ts';
 
 /** A job that was lost with its node is a suspect: it begins on a node that holds nothing else. */
 let ground: Ground;
@@ -14,45 +14,20 @@ afterAll(() => ground.close());
 beforeEach(() => ground.reset());
 afterEach(() => ground.sound());
 
-/** Jobs that a node took with it when it died. */
-async function crashed(count: number): Promise<readonly string[]> {
-  const node = await ground.node(`died ${randomUUID()}`);
-  const ids: string[] = [];
-  for (let n = 0; n < count; n += 1) ids.push(await ground.insert());
-  await ground.dispatch(ids);
-  expect(await ground.claim(node)).toHaveLength(count);
-  await resetNode(ground.database, node.id);
-  return ids;
-}
-
-async function ready(): Promise<string> {
-  const id = await ground.insert();
-  await ground.dispatch([id]);
-  return id;
-}
-
 const idsOf = (jobs: readonly ClaimedJob[]): readonly string[] => jobs.map(({ id }) => id);
 const age = (id: string, by: string): Promise<unknown> =>
   ground.sql(`update pgqueue.work_queue set started = started - $2::interval where id = $1`, [id, by]);
 /** As if its time to become empty had gone by. */
 const lapse = (node: Member, by: string): Promise<unknown> =>
   ground.sql(`update pgqueue.node set alone_until = alone_until - $2::interval where id = $1`, [node.id, by]);
-const makesRoom = async (node: Member): Promise<unknown> =>
-  (
-    await ground.sql(
-      `select alone, alone_ms from pgqueue.node where id = $1 and alone_until > clock_timestamp()`,
-      [node.id],
-    )
-  )[0];
-
 async function done(jobs: readonly ClaimedJob[]): Promise<void> {
   expect((await ground.settle(jobs, 'done')).size).toBe(jobs.length);
 }
 
 describe('a suspect', () => {
   test('goes to an empty node at once, alone; the next one after it', async () => {
-    const [first, second] = await crashed(2);
-    const other = await ready();
+    const [first, second] = await crashed(ground, 2);
+    const other = await ready(ground);
     const node = await ground.node();
     const alone = await ground.claim(node);
     expect(idsOf(alone)).toEqual([first]);
@@ -69,12 +44,12 @@ describe('a suspect', () => {
   test('does not stand in the way of others on a node that is not empty, once another makes room', async () => {
     const [one, two] = [await ground.node('one'), await ground.node('two')];
     const held = [await ground.running(one), await ground.running(two)];
-    const [suspect] = await crashed(1);
-    const other = await ready();
+    const [suspect] = await crashed(ground, 1);
+    const other = await ready(ground);
     expect(await ground.claim(one)).toEqual([]); // makes room
-    expect(await makesRoom(one)).toEqual({ alone: suspect, alone_ms: 10_000 });
+    expect(await makesRoom(ground, one)).toEqual({ alone: suspect, alone_ms: 10_000 });
     expect(idsOf(await ground.claim(two))).toEqual([other]);
-    expect(await makesRoom(two)).toBeUndefined();
+    expect(await makesRoom(ground, two)).toBeUndefined();
     expect(await ground.claim(one)).toEqual([]);
     await ground.settle(held, 'done');
     expect(idsOf(await ground.claim(one))).toEqual([suspect]);
@@ -83,10 +58,10 @@ describe('a suspect', () => {
   test('is left to whichever node is empty first', async () => {
     const [one, two] = [await ground.node('one'), await ground.node('two')];
     await ground.running(one);
-    const [suspect] = await crashed(1);
+    const [suspect] = await crashed(ground, 1);
     expect(await ground.claim(one)).toEqual([]);
     expect(idsOf(await ground.claim(two))).toEqual([suspect]);
-    const other = await ready();
+    const other = await ready(ground);
     expect(idsOf(await ground.claim(one))).toEqual([other]); // there is nothing to make room for any more
   });
 
@@ -94,24 +69,24 @@ describe('a suspect', () => {
     const [one, two] = [await ground.node('one'), await ground.node('two')];
     await ground.running(one);
     await ground.running(two);
-    const [suspect] = await crashed(1);
+    const [suspect] = await crashed(ground, 1);
     expect(await ground.claim(one)).toEqual([]);
     await lapse(one, '11 s');
-    const other = await ready();
+    const other = await ready(ground);
     expect(idsOf(await ground.claim(one))).toEqual([other]);
     expect(await ground.claim(two)).toEqual([]);
-    expect(await makesRoom(two)).toEqual({ alone: suspect, alone_ms: 10_000 });
+    expect(await makesRoom(ground, two)).toEqual({ alone: suspect, alone_ms: 10_000 });
     await lapse(one, '10 s');
     expect(await ground.claim(one)).toEqual([]); // nothing is ready, and it is two's turn
-    expect(await makesRoom(one)).toBeUndefined();
+    expect(await makesRoom(ground, one)).toBeUndefined();
     await lapse(two, '11 s');
     expect(await ground.claim(one)).toEqual([]);
-    expect(await makesRoom(one)).toEqual({ alone: suspect, alone_ms: 20_000 });
+    expect(await makesRoom(ground, one)).toEqual({ alone: suspect, alone_ms: 20_000 });
   });
 
   test('is joined by others that were suspected after 0.7 s, by the rest after half a minute', async () => {
-    const [first, second, third] = await crashed(3);
-    const other = await ready();
+    const [first, second, third] = await crashed(ground, 3);
+    const other = await ready(ground);
     const node = await ground.node();
     expect(idsOf(await ground.claim(node))).toEqual([first]);
     expect(await ground.claim(node)).toEqual([]);
@@ -126,7 +101,7 @@ describe('a suspect', () => {
 
   test('that had run for the shortest time goes first: poison strikes soon', async () => {
     const node = await ground.node('died');
-    const ids = [await ready(), await ready(), await ready()];
+    const ids = [await ready(ground), await ready(ground), await ready(ground)];
     for (const id of ids) expect(idsOf(await ground.claim(node, 1))).toEqual([id]);
     for (const [index, id] of ids.entries()) await age(id, `${[20, 10, 30][index]} min`);
     await resetNode(ground.database, node.id);
@@ -141,13 +116,13 @@ describe('a suspect', () => {
   });
 
   test('whose next crash is its death has the node for itself to its end', async () => {
-    const [last, mild, again] = await crashed(3);
+    const [last, mild, again] = await crashed(ground, 3);
     const lastLife = (id: unknown): Promise<unknown> =>
       ground.sql('update pgqueue.queue set max_crashes = 2 where id = $1', [id]);
     await lastLife(last);
     await lastLife(again);
     const node = await ground.node();
-    const other = await ready();
+    const other = await ready(ground);
     const alone = await ground.claim(node);
     expect(idsOf(alone)).toEqual([last]);
     await age(String(last), '10 h');
@@ -157,12 +132,12 @@ describe('a suspect', () => {
     expect(idsOf(await ground.claim(node))).toEqual([mild]);
     await age(String(mild), '31 s');
     expect(await ground.claim(node)).toEqual([]);
-    expect(await makesRoom(node)).toMatchObject({ alone: again });
+    expect(await makesRoom(ground, node)).toMatchObject({ alone: again });
     expect(await ground.job(other)).toMatchObject({ status: 'ready' });
   });
 
   test('stays one when it is tried again, or was snoozed', async () => {
-    const [suspect] = await crashed(1);
+    const [suspect] = await crashed(ground, 1);
     const node = await ground.node();
     for (const outcome of ['retry', 'snooze', 'snooze'] as const) {
       const claimed = await ground.claim(node);
@@ -172,13 +147,13 @@ describe('a suspect', () => {
       await ground.dispatch([String(suspect)]);
     }
     expect(await ground.job(String(suspect))).toMatchObject({ status: 'ready', crashes: 1, suspect: true });
-    await ready();
+    await ready(ground);
     expect(idsOf(await ground.claim(node))).toEqual([suspect]);
   });
 
   test('is like any other where its task has a process of its own', async () => {
-    const [suspect] = await crashed(1);
-    const other = await ready();
+    const [suspect] = await crashed(ground, 1);
+    const other = await ready(ground);
     const node = await ground.node();
     await ground.sql(
       `update pgqueue.node set tasks = jsonb_set(tasks, '{hello,isolated}', 'true') where id = 'node'`,
@@ -187,11 +162,11 @@ describe('a suspect', () => {
   });
 
   test('that nobody may run any more keeps no node from others', async () => {
-    const [gone, elsewhere] = await crashed(2);
+    const [gone, elsewhere] = await crashed(ground, 2);
     await ground.sql(`update pgqueue.queue set expires_at = clock_timestamp() where id = $1`, [gone]);
     await ground.sql(`update pgqueue.work_queue set pool = 'elsewhere' where id = $1`, [elsewhere]);
     const node = await ground.node();
-    const [one, two] = [await ready(), await ready()];
+    const [one, two] = [await ready(ground), await ready(ground)];
     expect(idsOf(await ground.claim(node, 1))).toEqual([one]);
     expect(idsOf(await ground.claim(node))).toEqual([two]);
   });
@@ -225,7 +200,7 @@ describe('what a scheduler sees', () => {
   }> => (await ground.one('select pgqueue.tick_state(false)')) as Awaited<ReturnType<typeof state>>;
 
   test('suspects that wait take no place; a node that runs one alone, or makes room, has none', async () => {
-    await crashed(2);
+    await crashed(ground, 2);
     const node = await ground.node();
     const before = await state();
     expect(before).toMatchObject({ lostNodes: false, nodes: [{ id: 'node', slots: 10 }] });

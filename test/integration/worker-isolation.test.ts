@@ -5,6 +5,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import { z } from 'zod';
 import { startActor } from '../support/actors.ts';
 import { misbehave } from '../support/isolated/tasks.ts';
+import { isAlive } from '../support/servers/machine.ts';
 import type { TestWorker, WorkerBench } from '../support/worker-bench.ts';
 import { openWorkerBench, until } from '../support/worker-bench.ts';
 
@@ -288,11 +289,3 @@ test('options are checked', () => {
     /module must be a URL.*in must be 'thread' or 'process'.*memoryMb.*concurrency/s,
   );
 });
-
-function isAlive(pid: number): boolean {
-  try {
-    return process.kill(pid, 0);
-  } catch {
-    return false;
-  }
-}

@@ -139,8 +139,7 @@ export function createRoot(seen: {
 }): Share {
   const root = createShare(null, { name: '', id: -1, weight: 1, min: 0 });
   root.lanes = seen.lanes;
-  root.inner = createInner(0, seen.stored);
-  root.inner.items.push(...seen.items);
+  root.inner = createInner(0, seen.stored, [...seen.items]);
   return root;
 }
 
@@ -167,11 +166,11 @@ export function createShare(
   };
 }
 
-function createInner(depth: number, stored: Shares | null): Inner {
+function createInner(depth: number, stored: Shares | null, items: Item[] = []): Inner {
   return {
     depth,
     stored,
-    items: [],
+    items,
     bundles: new Set(),
     children: null,
     order: null,
