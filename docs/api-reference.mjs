@@ -11,7 +11,18 @@ import { Application, LogLevel, ReflectionKind } from 'typedoc';
 const root = fileURLToPath(new URL('..', import.meta.url));
 const committed = join(root, 'docs/api');
 /** In the order in which a reader meets them. */
-const folders = ['core', 'producer', 'scheduler', 'worker', 'lab', 'cli', 'postgres'];
+const folders = [
+  'core',
+  'producer',
+  'scheduler',
+  'worker',
+  'telemetry',
+  'lab',
+  'dashboard',
+  'cli',
+  'postgres',
+  'testing',
+];
 
 const types = [ReflectionKind.Interface, ReflectionKind.TypeAlias];
 

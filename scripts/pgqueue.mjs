@@ -4,4 +4,8 @@ import process from 'node:process';
 
 const calledIn = process.env['INIT_CWD'];
 if (calledIn) process.chdir(calledIn);
+if (['dev', 'dashboard'].some((command) => process.argv.includes(command))) {
+  const { ensureWeb } = await import('./build-web.mjs');
+  await ensureWeb();
+}
 await import('../packages/cli/src/main.ts');

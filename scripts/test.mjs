@@ -2,11 +2,11 @@
 //   node scripts/test.mjs [--containers] [vitest arguments, e.g. a file filter]
 // Unit and repository tests once; then the database tests on PostgreSQL 18, with those of the packed
 // packages and those that measure time, and on 15 where Debian's server is installed. `--containers` runs the docker tests, then the
-// database tests in a container; it fails without an engine. Ends with one line: `N passed, N failed`.
+// database tests in a container; it fails without an engine. Ends with what failed, a line each, and `N passed, N failed`.
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
@@ -39,6 +39,8 @@ function plan(containers) {
       projects: index === 0 ? ['database', 'packed', 'timed', 'failover'] : ['database'],
       env: { PGQUEUE_TEST_MAJOR: major },
     })),
+    { title: 'bench: every work, small', projects: ['bench'] },
+    { title: 'browser: the dashboard in Chromium', projects: ['browser'] },
     // by itself: its processes want the machine, and its recovery times mean something
     { title: 'chaos: faults among real processes', projects: ['chaos'] },
   ];
@@ -61,29 +63,44 @@ function execute({ title, projects, env }, args) {
     ],
     { cwd: root, stdio: ['ignore', 'inherit', 'inherit'], env: { ...process.env, ...env } },
   );
-  if (!existsSync(report)) return { passed: 0, failed: 1 };
-  const { numPassedTests, numFailedTests, testResults } = JSON.parse(readFileSync(report, 'utf8'));
-  // A file can fail on its own: it does not load, or leaks. That counts as one more failure.
-  const files = testResults.filter(
-    (/** @type {{ status: string, assertionResults: { status: string }[] }} */ file) =>
-      file.status === 'failed' && file.assertionResults.every((test) => test.status !== 'failed'),
-  );
-  const failed = numFailedTests + files.length;
-  return { passed: numPassedTests, failed: status === 0 ? failed : Math.max(1, failed) };
+  if (!existsSync(report)) return { passed: 0, failed: [`${title}: no report, exit ${status}`] };
+  const { numPassedTests, testResults } = JSON.parse(readFileSync(report, 'utf8'));
+  const failed = /** @type {readonly TestFile[]} */ (testResults).flatMap((file) => failuresOf(title, file));
+  if (status !== 0 && failed.length === 0) failed.push(`${title}: exit ${status}`);
+  return { passed: numPassedTests, failed };
+}
+
+/**
+ * @typedef {{ name: string, status: string, message: string,
+ *   assertionResults: readonly { fullName: string, status: string, failureMessages?: readonly string[] }[] }} TestFile
+ */
+
+/**
+ * A file can fail on its own: it does not load, or leaks. That counts as one more failure.
+ * @param {string} title @param {TestFile} file
+ */
+function failuresOf(title, file) {
+  const place = `${title}: ${relative(root, file.name)}`;
+  const first = (/** @type {string | undefined} */ text) => text?.split('\n', 1)[0]?.slice(0, 300) ?? '';
+  const tests = file.assertionResults.filter((test) => test.status === 'failed');
+  if (tests.length === 0 && file.status === 'failed') return [`${place}: ${first(file.message)}`];
+  return tests.map((test) => `${place} > ${test.fullName}: ${first(test.failureMessages?.[0])}`);
 }
 
 const args = process.argv.slice(2);
 const runs = plan(args.includes('--containers'));
-const total = { passed: 0, failed: 0 };
+let passed = 0;
+const failed = [];
 for (const run of runs) {
-  const { passed, failed } = execute(
+  const outcome = execute(
     run,
     args.filter((arg) => arg !== '--containers'),
   );
-  total.passed += passed;
-  total.failed += failed;
+  passed += outcome.passed;
+  failed.push(...outcome.failed);
 }
 rmSync(reports, { recursive: true, force: true });
-if (total.passed + total.failed === 0) console.error('no test ran');
-console.log(`${total.passed} passed, ${total.failed} failed`);
-process.exitCode = total.failed > 0 || total.passed === 0 ? 1 : 0;
+if (passed + failed.length === 0) console.error('no test ran');
+for (const failure of failed) console.log(`failed: ${failure}`);
+console.log(`${passed} passed, ${failed.length} failed`);
+process.exitCode = failed.length > 0 || passed === 0 ? 1 : 0;

@@ -1,5 +1,6 @@
-// npm run demo: real processes, real HTTP, and a bad day. Ends with 1 if anything is lost.
+// npm run demo: real processes, real HTTP, and a bad day. Ends with 1 if anything is lost. With --stay the dashboard stays open after it.
 import { setTimeout as delay } from 'node:timers/promises';
+import { createDashboard, serveDashboard } from '@pgqueue/dashboard';
 import { migrate, openDatabase, resetNode, settle } from '@pgqueue/postgres';
 import type { Database, Settlement } from '@pgqueue/postgres';
 import { startServer } from '@pgqueue/postgres/testing';
@@ -197,6 +198,13 @@ async function finish(pool: pg.Pool, heard: Heard, seconds: number): Promise<num
   return problems.length === 0 ? 0 : 1;
 }
 
+async function stayed(url: string): Promise<void> {
+  console.log(`\ndashboard: ${url} stays open until Ctrl-C`);
+  const asked = new AbortController();
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => asked.abort());
+  await delay(2_147_483_647, undefined, { signal: asked.signal }).catch(() => {});
+}
+
 const server = await startServer();
 const heard: Heard = {
   leader: undefined,
@@ -220,7 +228,14 @@ try {
   const url = new URL(server.adminUrl);
   url.pathname = '/pgqueue_demo';
   await migrate({ connectionString: url.href });
-  process.exitCode = await play(stage, url.href, heard);
+  const dashboard = await serveDashboard(createDashboard({ connectionString: url.href }), { port: 0 });
+  console.log(`dashboard: ${dashboard.url}\n`);
+  try {
+    process.exitCode = await play(stage, url.href, heard);
+    if (process.argv.includes('--stay')) await stayed(dashboard.url);
+  } finally {
+    await dashboard.close();
+  }
 } catch (error) {
   console.error(error);
   process.exitCode = 1;

@@ -12,6 +12,7 @@ import type { PostgresServer } from '../support/servers/server.ts';
 import { createPostgres } from '../support/servers/server.ts';
 import { lacks } from '../support/tools.ts';
 import type { ChaosConfig } from './actors/config.ts';
+import { reserveName } from './actors/config.ts';
 import { installAudit } from './audit.ts';
 import type { FaultServer } from './fault.ts';
 import type { Arena, ProxyName } from './faults/arena.ts';
@@ -24,6 +25,8 @@ export interface ArenaOptions {
   readonly write: Write;
   readonly producers: number;
   readonly workers: number;
+  /** Whether one more worker takes suspects only. */
+  readonly reserve: boolean;
   /** Whether the server goes by a clock that can be set. */
   readonly serverClock: boolean;
   /** Whether its write-ahead log is on a small disk. */
@@ -119,7 +122,7 @@ interface Ways {
 
 /** The last worker and the last producer go by way of the pooler; one worker and one scheduler have a clock of their own. */
 function slotsOf(
-  { producers, workers }: ArenaOptions,
+  { producers, workers, reserve }: ArenaOptions,
   { proxies, pooler, clock }: Ways,
 ): readonly SlotOptions[] {
   const by = (name: ProxyName, last: boolean): Pick<SlotOptions, 'url' | 'listen'> =>
@@ -136,6 +139,7 @@ function slotsOf(
       const own = index === 0 ? clock(name) : {};
       return { name, role: 'worker', ...by('workers', workers > 1 && index === workers - 1), ...own };
     }),
+    ...(reserve ? [{ name: reserveName, role: 'worker' as const, ...by('workers', false) }] : []),
     ...Array.from({ length: producers }, (_, index): SlotOptions => ({
       name: `producer-${index + 1}`,
       role: 'producer',

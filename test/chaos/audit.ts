@@ -1,6 +1,7 @@
 // What the database itself says: triggers that write down each life of a work item in the same transactions, a look at the invariants every
 // second, and at the end where every job stands.
 import { setTimeout as delay } from 'node:timers/promises';
+import type { Breach } from '@pgqueue/postgres';
 import { breaches, fromPg, invariants } from '@pgqueue/postgres';
 import pg from 'pg';
 import type { Write } from './record.ts';
@@ -80,9 +81,10 @@ export async function watch(url: string, write: Write, stopped: AbortSignal): Pr
         looks += 1;
         await client.query('begin isolation level repeatable read read only');
         const checked = looks % wholeEvery === 0 ? invariants : quick;
-        const broken = await breaches({ ...fromPg(client), schema: 'pgqueue' }, checked);
+        const found = await breaches({ ...fromPg(client), schema: 'pgqueue' }, checked);
         const { rows } = await client.query<{ jobs: number; running: number; oldest: number }>(sampleSql);
         await client.query('commit');
+        const broken = await unexcused(client, found);
         write({
           type: 'snapshot',
           broken: broken.map(
@@ -98,6 +100,20 @@ export async function watch(url: string, write: Write, stopped: AbortSignal): Pr
       }
     }).catch(() => pause(300, stopped));
   }
+}
+
+/** A node that died within a transaction that settles its job keeps the lease until the server ends that transaction: nobody could take it. */
+async function unexcused(client: pg.Client, found: readonly Breach[]): Promise<readonly Breach[]> {
+  if (!found.some(({ name }) => name === 'leases_of_ended_nodes')) return found;
+  await client.query('begin');
+  const { rows } = await client.query(
+    `select w.id from pgqueue.work_queue w
+     where w.lock_key is not null
+       and not exists (select from pgqueue.node n where n.id = w.lock_key and n.state in ('alive', 'draining'))
+     for update skip locked`,
+  );
+  await client.query('rollback');
+  return rows.length > 0 ? found : found.filter(({ name }) => name !== 'leases_of_ended_nodes');
 }
 
 async function pause(ms: number, signal: AbortSignal): Promise<void> {

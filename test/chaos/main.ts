@@ -1,11 +1,12 @@
-// npm run chaos -- --minutes 3 --seed 1 [--faults worker-kill,network-delay] [--json FILE] [--html FILE] [--keep FOLDER]
+// npm run chaos -- --judge FOLDER: the verdict over a history that was kept
+// npm run chaos -- --minutes 3 --seed 1 [--faults worker-kill,network-delay] [--reserve] [--json FILE] [--html FILE] [--keep FOLDER]
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { lineOf, problemsOf } from './checker/check.ts';
 import { reportOf } from './report.ts';
-import { chaosRun } from './run.ts';
+import { chaosRun, judge } from './run.ts';
 import { timelineHtml } from './timeline.ts';
 
 const { values } = parseArgs({
@@ -15,21 +16,26 @@ const { values } = parseArgs({
     faults: { type: 'string', default: 'all' },
     'per-second': { type: 'string', default: '120' },
     'fault-every': { type: 'string', default: '6' },
+    reserve: { type: 'boolean', default: false },
     json: { type: 'string' },
     html: { type: 'string' },
     keep: { type: 'string' },
+    judge: { type: 'string' },
   },
 });
-const folder = values.keep ?? mkdtempSync(join(tmpdir(), 'pgqueue-chaos-'));
+const folder = values.judge ?? values.keep ?? mkdtempSync(join(tmpdir(), 'pgqueue-chaos-'));
 try {
-  const run = await chaosRun({
-    seed: Number(values.seed),
-    ms: Number(values.minutes) * 60_000,
-    faults: values.faults.split(','),
-    perSecond: Number(values['per-second']),
-    everyMs: Number(values['fault-every']) * 1_000,
-    folder,
-  });
+  const run = await (values.judge === undefined
+    ? chaosRun({
+        seed: Number(values.seed),
+        ms: Number(values.minutes) * 60_000,
+        faults: values.faults.split(','),
+        perSecond: Number(values['per-second']),
+        everyMs: Number(values['fault-every']) * 1_000,
+        reserve: values.reserve,
+        folder,
+      })
+    : judge(values.judge));
   const report = reportOf(run);
   if (values.json !== undefined) writeFileSync(values.json, `${JSON.stringify(report, undefined, 2)}\n`);
   if (values.html !== undefined) writeFileSync(values.html, await timelineHtml(run));
@@ -39,6 +45,7 @@ try {
   console.log(lineOf(run.verdict));
   process.exitCode = problems.length === 0 ? 0 : 1;
 } finally {
-  if (values.keep === undefined && process.exitCode === 0) rmSync(folder, { recursive: true, force: true });
+  if (values.keep === undefined && values.judge === undefined && process.exitCode === 0)
+    rmSync(folder, { recursive: true, force: true });
   else console.log(`the history is in ${folder}`);
 }

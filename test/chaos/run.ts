@@ -25,6 +25,8 @@ export interface ChaosOptions {
   readonly everyMs: number;
   /** Faults always go beside each other; default: every other deck of them comes one at a time. */
   readonly mixed?: boolean;
+  /** Whether there is a node beside the others that takes suspects only. Default false. */
+  readonly reserve?: boolean;
   /** For histories and logs: an empty folder, made where there is none. */
   readonly folder: string;
 }
@@ -45,7 +47,7 @@ const drainMs = 1_200_000;
 const standstillMs = 90_000;
 
 export async function chaosRun(options: ChaosOptions): Promise<ChaosRun> {
-  const { seed, ms, folder, mixed = false } = options;
+  const { seed, ms, folder, mixed = false, reserve = false } = options;
   mkdirSync(folder, { recursive: true });
   const began = performance.now();
   const write = openHistory(folder, 'bench');
@@ -67,6 +69,7 @@ export async function chaosRun(options: ChaosOptions): Promise<ChaosRun> {
     write,
     producers,
     workers,
+    reserve,
     serverClock: wants('database-clock'),
     smallDisk: wants('disk-full', 'all'),
   });
@@ -94,6 +97,19 @@ export async function chaosRun(options: ChaosOptions): Promise<ChaosRun> {
   }
   const history = await readHistory(folder);
   return { verdict: check(history), history, kinds, elapsedMs: performance.now() - began };
+}
+
+/** The verdict over a history that was kept. */
+export async function judge(folder: string): Promise<ChaosRun> {
+  const history = await readHistory(folder);
+  const kinds = new Set(history.flatMap((event) => (event.type === 'fault' ? [event.kind] : [])));
+  let [first, last] = [Infinity, -Infinity];
+  for (const event of history) {
+    if (event.type !== 'down' && event.type !== 'run') continue;
+    first = Math.min(first, event.at);
+    last = Math.max(last, event.at);
+  }
+  return { verdict: check(history), history, kinds: [...kinds].toSorted(), elapsedMs: last - first };
 }
 
 function factsOf(seed: number): RunFacts {

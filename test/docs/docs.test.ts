@@ -30,13 +30,21 @@ function toolsOf(blocks: readonly Block[]): readonly Tool[] {
   return [...(sql ? (['psql'] as const) : []), ...(python ? (['psycopg2'] as const) : [])];
 }
 
-describe.each(documents)('%s', (name) => {
+/** Two documents at a time: mostly their processes wait. */
+const lanes = [Promise.resolve(), Promise.resolve()];
+let turns = 0;
+function inTurn(work: () => Promise<void>): Promise<void> {
+  const lane = turns++ % lanes.length;
+  const turn = (lanes[lane] ?? Promise.resolve()).then(work);
+  lanes[lane] = turn.catch(() => {});
+  return turn;
+}
+
+describe.concurrent.each(documents)('%s', (name) => {
   const blocks = blocksOf(readFileSync(join(root, name), 'utf8'));
 
-  test.skipIf(toolsOf(blocks).some(lacks))(
-    'its examples run, in their order',
-    { timeout: 120_000 },
-    async () => {
+  test.skipIf(toolsOf(blocks).some(lacks))('its examples run, in their order', { timeout: 240_000 }, () =>
+    inTurn(async () => {
       const uses = blocks.map(useOf);
       if (uses.every(({ kind }) => kind === 'illustration')) return;
       const database = await createTestDatabase();
@@ -49,7 +57,7 @@ describe.each(documents)('%s', (name) => {
         await document.stop();
         await database.drop();
       }
-    },
+    }),
   );
 
   test('its links lead somewhere', () => {

@@ -5,11 +5,12 @@ import { variants } from './variants.ts';
 
 const name = ({ model, defines }: (typeof variants)[number]): string => [model, ...defines].join(' ');
 
-describe.skipIf(lacks('spin'))('formal models', () => {
+// compilers and searches, which are processes of their own
+describe.skipIf(lacks('spin'))('formal models', { timeout: 240_000 }, () => {
   const holding = variants.filter((variant) => variant.expect === 'holds');
   const failing = variants.filter((variant) => variant.expect !== 'holds');
 
-  test.each(holding.map((variant) => [name(variant), variant] as const))(
+  test.concurrent.each(holding.map((variant) => [name(variant), variant] as const))(
     '%s holds',
     async (_name, variant) => {
       const { verdict, states } = await explore(variant);
@@ -18,7 +19,7 @@ describe.skipIf(lacks('spin'))('formal models', () => {
     },
   );
 
-  test.each(failing.map((variant) => [name(variant), variant] as const))(
+  test.concurrent.each(failing.map((variant) => [name(variant), variant] as const))(
     '%s fails',
     async (_name, variant) => {
       const { verdict } = await explore(variant);

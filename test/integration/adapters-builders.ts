@@ -29,7 +29,7 @@ const openPg = async (connectionString: string): Promise<Library> => {
       try {
         const write = (note: string): Promise<unknown> =>
           client.query('insert into invoice (note) values ($1)', [note]);
-        const result = await work({ executor: fromPg(client), write });
+        const result = await work({ tx: client, executor: fromPg(client), write });
         await client.query('commit');
         return result;
       } catch (error) {
@@ -58,6 +58,7 @@ const openKysely = (connectionString: string): Promise<Library> => {
     transaction: (work) =>
       kysely.transaction().execute((trx) =>
         work({
+          tx: trx,
           executor: fromKysely(trx),
           write: (note) => trx.insertInto('invoice').values({ note }).execute(),
         }),
@@ -72,7 +73,7 @@ const openDrizzleOnNodePostgres = (connectionString: string): Promise<Library> =
   return Promise.resolve({
     transaction: (work) =>
       db.transaction((tx) =>
-        work({ executor: fromDrizzle(tx), write: (note) => tx.insert(invoice).values({ note }) }),
+        work({ tx, executor: fromDrizzle(tx), write: (note) => tx.insert(invoice).values({ note }) }),
       ),
     close: () => pool.end(),
   });
@@ -84,7 +85,7 @@ const openDrizzleOnPostgresJs = (connectionString: string): Promise<Library> => 
   return Promise.resolve({
     transaction: (work) =>
       db.transaction((tx) =>
-        work({ executor: fromDrizzle(tx), write: (note) => tx.insert(invoice).values({ note }) }),
+        work({ tx, executor: fromDrizzle(tx), write: (note) => tx.insert(invoice).values({ note }) }),
       ),
     close: () => sql.end({ timeout: 1 }),
   });
@@ -95,7 +96,7 @@ const openKnex = (connection: string): Promise<Library> => {
   return Promise.resolve({
     transaction: (work) =>
       db.transaction((trx) =>
-        work({ executor: fromKnex(trx), write: async (note) => trx('invoice').insert({ note }) }),
+        work({ tx: trx, executor: fromKnex(trx), write: async (note) => trx('invoice').insert({ note }) }),
       ),
     close: () => db.destroy(),
   });
@@ -108,6 +109,7 @@ const openPostgresJs = (url: string): Promise<Library> => {
     transaction: <Result>(work: Parameters<Library['transaction']>[0]) =>
       sql.begin((tx) =>
         work({
+          tx,
           executor: fromPostgresJs(tx),
           write: async (note) => tx`insert into invoice ${tx({ note })}`,
         }),

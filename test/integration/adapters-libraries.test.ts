@@ -1,6 +1,7 @@
 import { defineTask } from '@pgqueue/core';
 import { createProducer } from '@pgqueue/producer';
 import type { Producer } from '@pgqueue/producer';
+import '@pgqueue/testing/vitest';
 import pg from 'pg';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { z } from 'zod';
@@ -59,6 +60,20 @@ describe.each([...builders, ...orms])('$name', ({ open }) => {
   const invoices = (): Promise<readonly string[]> => notes('select note from invoice order by id');
   const jobs = (): Promise<readonly string[]> =>
     notes(`select payload ->> 'note' as note from pgqueue.queue order by seq`);
+
+  test("toHaveEnqueued sees the jobs of the library's own open transaction, and only it does", async () => {
+    await library.transaction(async ({ tx, executor }) => {
+      await producer.with(executor).enqueue(invoice, { note: 'paid' });
+      await expect(tx).toHaveEnqueued(
+        invoice,
+        { note: 'paid' },
+        { key: 'paid', attributes: { region: 'eu' } },
+      );
+      await expect(tx).not.toHaveEnqueued(invoice, { note: 'other' });
+      await expect(client).not.toHaveEnqueued(invoice);
+    });
+    await expect(client).toHaveEnqueued(invoice, { note: 'paid' });
+  });
 
   test('commit delivers the write and the job, and not before', async () => {
     const enqueued = await library.transaction(async (tx) => {

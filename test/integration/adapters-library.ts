@@ -2,6 +2,8 @@ import type { Executor } from '@pgqueue/postgres';
 
 /** One transaction of a library: how it enqueues, and how it writes to the table `invoice` in its own way. */
 export interface LibraryTransaction {
+  /** The library's own object. */
+  readonly tx: unknown;
   readonly executor: Executor;
   readonly write: (note: string) => Promise<unknown>;
 }

@@ -75,7 +75,7 @@ const openPrisma = async (connectionString: string): Promise<Library> => {
   return {
     transaction: (work) =>
       prisma.$transaction((tx) =>
-        work({ executor: fromPrisma(tx), write: async (note) => tx.invoice.create({ data: { note } }) }),
+        work({ tx, executor: fromPrisma(tx), write: async (note) => tx.invoice.create({ data: { note } }) }),
       ),
     close: () => prisma.$disconnect(),
   };
@@ -96,7 +96,11 @@ const openTypeorm = async (url: string): Promise<Library> => {
   return {
     transaction: (work) =>
       source.transaction((manager) =>
-        work({ executor: fromTypeOrm(manager), write: (note) => manager.insert(invoice, { note }) }),
+        work({
+          tx: manager,
+          executor: fromTypeOrm(manager),
+          write: (note) => manager.insert(invoice, { note }),
+        }),
       ),
     close: () => source.destroy(),
   };

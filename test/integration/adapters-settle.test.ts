@@ -60,7 +60,7 @@ describe.each([...builders, ...orms])('ctx.settleIn with $name', ({ open }) => {
     expect(meanwhile).toEqual([[], 'running']);
     expect(await notes()).toEqual(['paid']);
     expect(await bench.job(id)).toMatchObject({ tries: 0 });
-    expect(worker.of('job.settled')).toMatchObject([{ job: id, verdict: 'done' }]);
+    await expect.poll(() => worker.of('job.settled')).toMatchObject([{ job: id, verdict: 'done' }]);
   });
 
   test('rolls both back, and the attempt goes on', async () => {
@@ -80,7 +80,7 @@ describe.each([...builders, ...orms])('ctx.settleIn with $name', ({ open }) => {
     expect(heard).toEqual(['business says no']);
     expect(await notes()).toEqual([]);
     expect(await bench.job(id)).toMatchObject({ tries: 1, lastError: { message: 'not today' } });
-    expect(worker.of('job.settled')).toMatchObject([{ job: id, verdict: 'retry' }]);
+    await expect.poll(() => worker.of('job.settled')).toMatchObject([{ job: id, verdict: 'retry' }]);
   });
 
   test('refuses a stale token, and rolls the writes back', async () => {
@@ -103,7 +103,7 @@ describe.each([...builders, ...orms])('ctx.settleIn with $name', ({ open }) => {
     expect(heard).toEqual(['lease_lost']);
     expect(await notes()).toEqual([]);
     expect(await bench.job(id)).toMatchObject({ status: 'running', node: 'thief' });
-    expect(worker.of('job.stale')).toMatchObject([{ job: id, during: 'settle' }]);
+    await expect.poll(() => worker.of('job.stale')).toMatchObject([{ job: id, during: 'settle' }]);
   });
 
   test('looks up a COMMIT whose reply is lost: it happened once', async () => {
@@ -124,7 +124,7 @@ describe.each([...builders, ...orms])('ctx.settleIn with $name', ({ open }) => {
     await until('the event', () => worker.of('job.settled').length > 0);
     expect([proxy.cuts(), told]).toEqual([1, undefined]);
     expect(await notes()).toEqual(['once']);
-    expect(worker.of('job.settled')).toMatchObject([{ job: id, verdict: 'done' }]);
+    await expect.poll(() => worker.of('job.settled')).toMatchObject([{ job: id, verdict: 'done' }]);
     expect(worker.of('job.stale')).toEqual([]);
     await cut.close().catch(() => {}); // its connection is gone
     await proxy.close();

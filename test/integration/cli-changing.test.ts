@@ -239,6 +239,11 @@ describe('changing', () => {
     const { text, json } = await ask('schedules', 'list');
     expect(text).toMatch(/\nnightly +0 3 \* \* \* +Europe\/Berlin +report +\{\} +not planned yet +never\n$/);
     expect(json.schedules).toMatchObject([{ name: 'nightly', cron: '0 3 * * *' }]);
+    await sql(
+      "insert into pgqueue.schedule (name, cron, timezone, task) values ('odd', '61 * * * *', 'UTC', 'hello')",
+    );
+    expect((await pgqueue('schedules', 'list')).stdout).toMatch(/odd +61 .* can't be read +never/);
+    expect((await pgqueue('schedules', 'remove', 'odd')).code).toBe(0);
     expect((await pgqueue('schedules', 'pause', 'nightly')).stdout).toBe('schedule nightly is paused\n');
     expect((await pgqueue('schedules', 'resume', 'nightly')).stdout).toBe('schedule nightly goes on\n');
     expect((await pgqueue('schedules', 'remove', 'nightly', '--json')).stdout).toContain('"removed"');

@@ -20,6 +20,7 @@ const commands = [
   ['migrate'],
   ['doctor'],
   ['status'],
+  ['top'],
   ['scheduler'],
   ['worker'],
   ['enqueue'],

@@ -37,7 +37,8 @@ const makePartition = (offset: number): Promise<unknown> =>
     to ('${new Date(Date.now() + (offset + 1) * 86_400_000).toISOString().slice(0, 10)} 00:00:00+00')`);
 
 test('today and three days ahead have partitions; a settled job lands in its own', async () => {
-  expect(await partitions()).toEqual(['history_default', ...[0, 1, 2, 3].map(day)].sort());
+  await maintainHistory(ground.database); // the server may have been made ready yesterday
+  expect(await partitions()).toEqual(expect.arrayContaining(['history_default', ...[0, 1, 2, 3].map(day)]));
   const lease = await ground.running(await ground.node());
   await ground.settle([lease], 'done');
   expect(await ground.one('select tableoid::regclass::text from pgqueue.history')).toBe(`pgqueue.${day(0)}`);
@@ -87,6 +88,17 @@ test('retention 0 keeps nothing of jobs that end, however they end', async () =>
   expect(await ground.one(`select pgqueue.expire('leader', $1, 10)`, [ground.leader().epoch])).toBe(1);
   expect(await left()).toEqual([]);
   expect(await ground.one('select count(*)::integer from pgqueue.queue')).toBe(0);
+});
+
+test.each([
+  ['with history a settlement that is repeated is known', '7 days', ['repeated']],
+  ['with retention 0 there is no trace of it', '0', []],
+])('%s', async (_name, retention, known) => {
+  await ground.sql(`insert into pgqueue.queue_config (queue, retention) values ('kept', $1)`, [retention]);
+  const lease = await ground.running(await ground.node(), { queue: 'kept' });
+  expect([...(await ground.settle([lease], 'done')).values()]).toEqual(['done']);
+  const again = await ground.settle([lease], 'done', { repeat: true });
+  expect([...again.values()]).toEqual(known);
 });
 
 test('the bounds are days in UTC, whatever the session takes for a date', async () => {

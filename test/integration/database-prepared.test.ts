@@ -1,5 +1,6 @@
 import type { Database } from '@pgqueue/postgres';
 import { openDatabase } from '@pgqueue/postgres';
+import type { PoolClient } from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { TestDatabase } from '../support/database.ts';
 import { createTestDatabase } from '../support/database.ts';
@@ -48,3 +49,32 @@ test('where sessions change hands, statements go without names from then on', as
   expect(await database.query('select $1::integer as n', [5])).toEqual([{ n: 5 }]);
   expect(await prepared()).toBe(0);
 });
+
+test.each([true, false])(
+  'a connection that failed at once, and again later, ends no process (prepare: %s)',
+  async (prepare) => {
+    const errors: Error[] = [];
+    const other = openDatabase({
+      connectionString: place.url,
+      prepare,
+      onError: (error) => errors.push(error),
+    });
+    try {
+      const clients: PoolClient[] = [];
+      other.pool.once('connect', (client: PoolClient) => {
+        clients.push(client);
+        Object.assign(client, {
+          query: () => {
+            throw new Error('at once');
+          },
+        });
+      });
+      await expect(other.query('select 1', [])).rejects.toThrow('at once');
+      expect(clients[0]?.emit('error', new Error('later'))).toBe(true);
+      expect(errors.map(({ message }) => message)).toContain('later');
+      expect(await other.query('select 1 as n', [])).toEqual([{ n: 1 }]);
+    } finally {
+      await other.close();
+    }
+  },
+);

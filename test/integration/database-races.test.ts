@@ -28,8 +28,8 @@ const b = '00000000-0000-7000-8000-00000000000b';
 const c = '00000000-0000-7000-8000-00000000000c';
 
 const dispatchOf = (...ids: string[]): string =>
-  `select * from pgqueue.dispatch('leader', ${ground.leader().epoch}, array['${ids.join("','")}']::uuid[],
-     array_fill('default'::text, array[${ids.length}]), null, null, false) as id`;
+  `select x.id from pgqueue.dispatch('leader', ${ground.leader().epoch}, null, null, array['${ids.join("','")}']::uuid[],
+     'default', null, null, null, null, null, false) d, unnest(array['${ids.join("','")}']::uuid[]) x (id) where x.id <> all (d.missing)`;
 const settleOf = (leases: readonly Lease[], outcomes: readonly string[], repeat = false): string =>
   `select job_id, verdict from pgqueue.settle(array['${leases.map(({ id }) => id).join("','")}']::uuid[],
      array['${leases.map(({ token }) => token).join("','")}']::uuid[], array['${outcomes.join("','")}'],

@@ -15,13 +15,15 @@ export const rights: Readonly<
   },
   scheduler: {
     functions:
-      'answer_explain ask_explain candidates dispatch expire fire_schedule item_facts lead look lose_nodes maintain_history open_explains promote reap report resign set_feed take_back take_explain tick tick_due tick_overview tick_state uuid_v7 wait_facts waiting_job',
+      'answer_explain ask_explain candidates count_activity dispatch expire fire_schedule item_facts job_traces key_numbers lead look lose_nodes maintain_history open_explains promote queue_numbers reap report resign set_feed take_back take_explain tick tick_due tick_overview tick_state uuid_v7 wait_facts waiting_job waiting_suspects waiting_tasks',
     tables: {
       job: 'select',
       migration: 'select',
       node: 'select',
+      overview: 'select',
       policy_state: 'select',
       queue_config: 'select',
+      queue_status: 'select',
       schedule: 'select',
       scheduler_lease: 'select',
       scheduler_report: 'select',
@@ -29,20 +31,24 @@ export const rights: Readonly<
   },
   worker: {
     functions:
-      'ack backoff_ms claim crash_job extend heartbeat_node leave_node nack peek queue_length reap register_node release release_claim report_progress save_checkpoint scan settle uuid_v7',
+      'ack backoff_ms claim crash_job extend first_item heartbeat_node held_leases leave_node nack peek queue_length reap register_node release release_claim report_progress save_checkpoint scan settle uuid_v7',
     tables: { migration: 'select', node: 'select', queue_config: 'select' },
   },
   viewer: {
-    functions: 'ask_explain take_explain wait_facts',
+    functions: 'ask_explain key_numbers queue_numbers take_explain wait_facts waiting_suspects waiting_tasks',
     tables: {
+      activity: 'select',
+      activity_mark: 'select',
+      audit: 'select(action actor at db_user n target via)',
       dead_letter: 'select(crashes created died errors id key node queue reason task tries unique_key)',
-      history: 'select(finished id key outcome queue task)',
+      history: 'select(errors finished id key node outcome queue started task)',
       job: 'select',
       migration: 'select',
       node: 'select',
+      overview: 'select',
       policy_state: 'select',
       queue:
-        'select(crashes created expires_at id key max_crashes max_tries payload_version priority queue run_after seq task timeout tries unique_key)',
+        'select(crashes created errors expires_at id key max_crashes max_tries payload_version priority queue run_after seq task timeout tries unique_key)',
       queue_config: 'select',
       queue_held: 'select',
       queue_status: 'select',
@@ -56,8 +62,11 @@ export const rights: Readonly<
   },
   operator: {
     functions:
-      'amend ask_explain cancel ended_jobs enqueue_unique erase maintain_history peek queue_length reap redrive reset_node scan take_explain uuid_v7 wait_facts',
+      'amend ask_explain cancel ended_jobs enqueue_unique erase key_numbers maintain_history note_action note_result peek queue_length queue_numbers reap redrive reset_node scan take_explain uuid_v7 wait_facts waiting_suspects waiting_tasks',
     tables: {
+      activity: 'select',
+      activity_mark: 'select',
+      audit: 'select',
       dead_letter: 'delete select',
       explain_request: 'select',
       history: 'select',
@@ -65,6 +74,7 @@ export const rights: Readonly<
       job: 'select',
       migration: 'select',
       node: 'select',
+      overview: 'select',
       policy_state: 'select',
       queue: `insert(${enqueued}) select`,
       queue_config: 'delete insert select update',
@@ -82,7 +92,7 @@ export const rights: Readonly<
 };
 /** Parts of the others, which check nothing themselves. */
 export const ownersAlone =
-  'assert_leader assert_read_committed closed_for crash drop_checkpoint end_node find_suspect has_suspects forget_explains note_reached recall refuse_crowds watch_crowds with_error';
+  'assert_leader assert_read_committed audit_kept closed_for config_mark count_slice crash drop_checkpoint end_node ended_numbers enqueuers find_suspect has_suspects forget_explains note_move note_reached recall refuse_crowds suspect_wait waiting_numbers walk_lanes watch_crowds with_error';
 
 const id = "'00000000-0000-7000-8000-000000000001'::uuid";
 const ids = `array[${id}]`;
@@ -125,13 +135,14 @@ export const statements: Readonly<
     can: [
       `select * from lead('l', 1000)`,
       `select resign('l', 1)`,
-      'select tick_overview()',
-      'select tick_due()',
+      'select tick_overview(), tick_due(), tick_state(true, 0)',
       `select * from candidates('{}', '{}', 1, 1, 1)`,
       'select * from maintain_history()',
       'select * from reap()',
-      'select * from scheduler_lease',
-      'select * from scheduler_report',
+      'select * from scheduler_lease, scheduler_report',
+      'select * from queue_status, overview',
+      'select * from key_numbers(3)',
+      `select * from job_traces(${ids})`,
       'select * from schedule',
       `select * from lead('l', 1000), lateral promote('l', epoch, 1)`,
       `select * from lead('l', 1000), lateral report('l', epoch, '{}')`,
@@ -171,9 +182,7 @@ export const statements: Readonly<
       `select nack(${id}, ${id}, 'no')`,
       `select * from extend(${ids}, ${ids}, array[1::float8])`,
       `select release(${id}, ${id})`,
-      `select report_progress(${id}, ${id}, '1')`,
-      `select save_checkpoint(${id}, ${id}, '1')`,
-      `select crash_job(${id}, ${id}, 'it died')`,
+      `select report_progress(${id}, ${id}, '1'), save_checkpoint(${id}, ${id}, '1'), crash_job(${id}, ${id}, 'it died')`,
       'select * from peek()',
       `select * from settle(${ids}, ${ids}, array['done'], array[null::float8], array[null])`,
       'select * from node',
@@ -201,6 +210,7 @@ export const statements: Readonly<
     can: [
       'select * from job',
       'select * from queue_status',
+      'select * from overview',
       'select * from node',
       'select id, lock_key, lock_timeout from work_queue',
       'select id, outcome, finished from history',
@@ -211,6 +221,9 @@ export const statements: Readonly<
       'select * from queue_config',
       'select * from scheduler_report',
       'select * from queue_held',
+      'select * from activity, activity_mark',
+      'select n, at, actor, via, db_user, action, target from audit',
+      'select * from waiting_suspects()',
       `select ask_explain(${id})`,
       `select take_explain(1, ${id})`,
       `select wait_facts(${id}, 1)`,
@@ -218,6 +231,8 @@ export const statements: Readonly<
     cannot: [
       'select payload from queue',
       'select checkpoint from queue',
+      'select details from audit',
+      `select note_action('me', 'cli', 'x', null, '{}')`,
       'select payload from history',
       'select result from history',
       'select payload from dead_letter',
@@ -225,6 +240,7 @@ export const statements: Readonly<
       'select payload from schedule',
       'select * from peek()',
       'select * from explain_request',
+      'select * from waiting_numbers(1)',
       `select waiting_job(${id})`,
       `select answer_explain('l', 1, 1, '{}')`,
       `select report('l', 1, '{}')`,
@@ -257,8 +273,13 @@ export const statements: Readonly<
       `select take_explain(1, ${id})`,
       `select wait_facts(${id}, 1)`,
       'select * from explain_request',
+      `select note_result(note_action('me', 'cli', 'x', null, '{}'), '{}')`,
+      'select * from audit',
     ],
     cannot: [
+      `insert into audit (actor, via, db_user, action) values ('me', 'cli', 'me', 'x')`,
+      `update audit set actor = 'you'`,
+      'delete from audit',
       'delete from queue',
       'update queue set tries = 0',
       'delete from work_queue',

@@ -25,10 +25,12 @@ const look = (over: Partial<TickInput> = {}): Promise<TickRead> =>
     keys: 100,
     want: 100,
     starts: {},
+    ranges: {},
     lookahead: 1,
     lanes: [],
     created: null,
     settled: false,
+    itemsFrom: 0,
     due: false,
     ...over,
   });

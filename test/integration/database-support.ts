@@ -7,6 +7,7 @@ import pg from 'pg';
 import { expect } from 'vitest';
 import type { TestDatabase } from '../support/database.ts';
 import { createTestDatabase } from '../support/database.ts';
+import { emptying, jobTables } from '../support/empty.ts';
 
 export { until } from './scheduler-support.ts';
 
@@ -78,8 +79,7 @@ export async function openGround(): Promise<Ground> {
     leader,
     session: () => openSession(test.url),
     reset: async () => {
-      await looks.sql(`truncate pgqueue.queue, pgqueue.work_queue, pgqueue.history, pgqueue.dead_letter, pgqueue.node,
-                         pgqueue.queue_config, pgqueue.policy_state, pgqueue.schedule, pgqueue.schedule_slot`);
+      await looks.sql(emptying([...jobTables, 'queue_config', 'policy_state', 'schedule', 'schedule_slot']));
       await looks.sql(`update pgqueue.scheduler_lease set leader = null, expires = '-infinity'`);
       ({ epoch } = await lead(database, 'leader', 600_000));
     },

@@ -34,6 +34,35 @@ describe('interleavings', () => {
     await Promise.all([first.end(), second.end()]);
   });
 
+  test('of two busy nodes that look at the same moment one makes room, and the other claims what else there is', async () => {
+    const [a, b] = [await ground.node('a'), await ground.node('b')];
+    for (const node of [a, b]) await ground.running(node);
+    const [suspect] = await crashed(ground, 2);
+    const other = await ready(ground);
+    const [first, second] = [await ground.session(), await ground.session()];
+    await first.sql('begin');
+    expect(await first.sql(claimOf(a))).toEqual([]);
+    expect(await second.sql(claimOf(b))).toEqual([{ id: other }]);
+    await first.sql('commit');
+    expect(await makesRoom(ground, a)).toMatchObject({ alone: suspect });
+    expect(await second.sql(claimOf(b))).toEqual([]);
+    expect(await makesRoom(ground, b)).toBeUndefined();
+    await Promise.all([first.end(), second.end()]);
+  });
+
+  test('of suspects in their last life two nodes that look at the same moment take one: the other node is for others', async () => {
+    const [one] = await crashed(ground, 2);
+    await ground.sql('update pgqueue.queue set max_crashes = 2');
+    const other = await ready(ground);
+    const [a, b] = [await ground.node('a'), await ground.node('b')];
+    const [first, second] = [await ground.session(), await ground.session()];
+    await first.sql('begin');
+    expect(await first.sql(claimOf(a))).toEqual([{ id: one }]);
+    expect(await second.sql(claimOf(b))).toEqual([{ id: other }]);
+    await first.sql('commit');
+    await Promise.all([first.end(), second.end()]);
+  });
+
   test('a claim of the same node that comes during the claim of a suspect waits, and gets nothing', async () => {
     const [suspect] = await crashed(ground, 1);
     await ready(ground);

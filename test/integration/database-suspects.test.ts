@@ -75,13 +75,13 @@ describe('a suspect', () => {
     const other = await ready(ground);
     expect(idsOf(await ground.claim(one))).toEqual([other]);
     expect(await ground.claim(two)).toEqual([]);
-    expect(await makesRoom(ground, two)).toEqual({ alone: suspect, alone_ms: 10_000 });
+    expect(await makesRoom(ground, two)).toEqual({ alone: suspect, alone_ms: 20_000 });
     await lapse(one, '10 s');
     expect(await ground.claim(one)).toEqual([]); // nothing is ready, and it is two's turn
     expect(await makesRoom(ground, one)).toBeUndefined();
-    await lapse(two, '11 s');
+    await lapse(two, '21 s');
     expect(await ground.claim(one)).toEqual([]);
-    expect(await makesRoom(ground, one)).toEqual({ alone: suspect, alone_ms: 20_000 });
+    expect(await makesRoom(ground, one)).toEqual({ alone: suspect, alone_ms: 40_000 });
   });
 
   test('is joined by others that were suspected after 0.7 s, by the rest after half a minute', async () => {
@@ -134,6 +134,22 @@ describe('a suspect', () => {
     expect(await ground.claim(node)).toEqual([]);
     expect(await makesRoom(ground, node)).toMatchObject({ alone: again });
     expect(await ground.job(other)).toMatchObject({ status: 'ready' });
+  });
+
+  test('whose next crash is its death leaves half of the nodes to others, and a reserve takes it however many do that', async () => {
+    const [first, second, third, mild] = await crashed(ground, 4);
+    await ground.sql('update pgqueue.queue set max_crashes = 2 where id <> $1', [mild]);
+    const nodes = [await ground.node('a'), await ground.node('b'), await ground.node('c')];
+    const others = [await ready(ground), await ready(ground)];
+    const [a, b, c] = nodes as [Member, Member, Member];
+    expect(idsOf(await ground.claim(a))).toEqual([first]);
+    expect(idsOf(await ground.claim(b))).toEqual([mild]);
+    expect(idsOf(await ground.claim(c))).toEqual(others);
+    const d = await ground.node('d');
+    expect(idsOf(await ground.claim(d))).toEqual([second]);
+    const reserve = await ground.node('reserve');
+    await ground.sql(`update pgqueue.node set slots = 0 where id = 'reserve'`);
+    expect(idsOf(await ground.claim(reserve))).toEqual([third]);
   });
 
   test('stays one when it is tried again, or was snoozed', async () => {

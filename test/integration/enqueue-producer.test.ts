@@ -245,8 +245,8 @@ test('it tells what was enqueued, by task; an observer that throws does no harm'
     await producer.enqueueMany([hello.job({ n: 1 }), other.job({}), hello.job({ n: 2 }, { uniqueKey: 'u' })]);
     await producer.enqueue(hello, { n: 2 }, { uniqueKey: 'u' });
     expect(events).toEqual([
-      { type: 'enqueued', task: 'hello', count: 2 },
-      { type: 'enqueued', task: 'other', count: 1 },
+      { type: 'enqueued', queue: 'default', task: 'hello', count: 2 },
+      { type: 'enqueued', queue: 'default', task: 'other', count: 1 },
     ]);
   });
   const observe = (): never => {

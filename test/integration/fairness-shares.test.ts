@@ -16,7 +16,7 @@ afterEach(() => database.drop());
 test.each([1, 3] as const)(
   'weights 1:%i share the time of workers, though jobs take 50 ms and 1 ms',
   async (weight) => {
-    const report = await sharesRun({ url: database.url, seconds: 6, weight, slots: 8 });
+    const report = await sharesRun({ url: database.url, seconds: 4, weight, slots: 8 });
     expect(report.error).toBeLessThanOrEqual(0.05);
     expect(report.jobs['b']).toBeGreaterThan(3 * (report.jobs['a'] ?? Infinity));
   },

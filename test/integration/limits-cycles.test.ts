@@ -18,7 +18,7 @@ test.each([1, 8])(
   '%i keys with a limit of 1: a freed slot wakes the scheduler, no poll is waited for',
   { retry: 2, timeout: 60_000 },
   async (keys) => {
-    const report = await cyclesRun({ url: database.url, keys, seconds: 4 });
+    const report = await cyclesRun({ url: database.url, keys, seconds: 3 });
     expect(report.perKey).toHaveLength(keys);
     for (const best of report.bestPerKey) expect(best).toBeGreaterThanOrEqual(40);
   },

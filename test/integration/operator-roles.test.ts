@@ -86,6 +86,11 @@ describe('roles', () => {
       expect((await operator.dead.list()).items).toEqual([]);
       expect(await operator.nodes.list()).toEqual([]);
       expect((await operator.status()).totals.pending).toBe(1);
+      expect(await operator.top()).toMatchObject({
+        totals: { pending: 1 },
+        keys: [{ pending: 1 }],
+        slowest: [],
+      });
       for (const forbidden of [
         () => operator.jobs.get(id),
         () => operator.jobs.cancel([id]),

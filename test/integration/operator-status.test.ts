@@ -157,29 +157,6 @@ describe('status', () => {
     const replaced = await operator.status();
     expect([replaced.scheduler?.stale, replaced.warnings]).toEqual([true, []]);
   });
-
-  test('names the session that holds the oldest snapshot', async () => {
-    const holder = await database.pool.connect();
-    try {
-      await holder.query(`set application_name = 'a long report'`);
-      await holder.query('begin isolation level repeatable read');
-      const { rows } = await holder.query(
-        'select pg_backend_pid() as pid from pgqueue.queue right join (select 1) o on true',
-      );
-      await sql('insert into pgqueue.queue (task) values ($1)', ['hello']);
-      const { oldestSnapshot } = await operator.status();
-      expect(oldestSnapshot).toMatchObject({
-        pid: rows[0].pid,
-        application: 'a long report',
-        state: 'idle in transaction',
-        ageMs: expect.any(Number),
-      });
-    } finally {
-      await holder.query('rollback');
-      await holder.query('reset application_name');
-      holder.release();
-    }
-  });
 });
 
 describe('explain', () => {

@@ -13,14 +13,14 @@ const states: Readonly<Record<string, (client: pg.Client) => Promise<void>>> = {
   stale: async (client) => {
     await load(client, 20);
     await vacuum(client);
-    await load(client, 200_000);
+    await load(client, 100_000);
   },
   'stale, seen empty': async (client) => {
     await vacuum(client);
     await load(client, 100_000);
   },
   large: async (client) => {
-    await load(client, 200_000);
+    await load(client, 100_000);
     await vacuum(client);
   },
 };
@@ -43,16 +43,22 @@ const statements: Readonly<Record<string, readonly [string, readonly unknown[]]>
     `select * from pgqueue.candidates('{"q0": "k5"}', '{"q0": {"k3": [0, 5000]}}', 500, 200, 100)`,
     [],
   ],
-  tick_state: ['select pgqueue.tick_state(true)', []],
+  tick_state: ['select pgqueue.tick_state(true, $1)', [1]],
   look: [
     `select * from pgqueue.look('q0', 'k5', 200, 500, '{"q0": {"k3": [0, 5000]}}', 100, array['q0', 'q1'], array['k1', 'k2'], array[20, 5],
-       '00000000-0000-7000-8000-000000000000', 'ffffffff-ffff-7fff-bfff-ffffffffffff')`,
+       '00000000-0000-7000-8000-000000000000', 'ffffffff-ffff-7fff-bfff-ffffffffffff', '{}')`,
     [],
   ],
+  'look from where it had come to': [
+    `select * from pgqueue.look('q0', 'k5', 200, 500, '{}', 100, '{}', '{}', '{}', '00000000-0000-7000-8000-000000000001', '00000000-0000-7000-8000-000000000000',
+       '{"q0": {"k3": [[-2147483648, -1, -1, 9007199254740991, false], [0, -1, 0, 5000, true], [0, 5000, 2147483647, 9007199254740991, false]]}}')`,
+    [],
+  ],
+  first_item: ['select pgqueue.first_item(1)', []],
   item_facts: ['select * from pgqueue.item_facts(array(select generate_series(1, 500)::bigint))', []],
   dispatch: [
-    `select * from pgqueue.dispatch($1, $2, $3::uuid[], array_fill('default'::text, array[cardinality($3::uuid[])]),
-       array_fill(null::xid, array[cardinality($3::uuid[])]), array_fill(null::uuid, array[cardinality($3::uuid[])]), '{"p": {}}', '{1}', true)`,
+    `select * from pgqueue.dispatch($1, $2, array[gen_random_uuid()], pgqueue.config_mark(), $3::uuid[], 'default', null, array_fill(null::xid, array[cardinality($3::uuid[])]), null,
+       '{"p": {}}', '{1}', true)`,
     [...leader, 'pending'],
   ],
   take_back: ['select * from pgqueue.take_back($1, $2, $3::uuid[])', [...leader, 'ready']],
@@ -87,6 +93,11 @@ const statements: Readonly<Record<string, readonly [string, readonly unknown[]]>
        (array_fill('done'::text, array[20]) || array_fill('retry'::text, array[20]) || array_fill('dead'::text, array[20])
         || array_fill('snooze'::text, array[20]) || array_fill('cancelled'::text, array[20]))[1:cardinality($1::uuid[])],
        array_fill(10::float8, array[cardinality($1::uuid[])]), array_fill('{"message": "x"}'::text, array[cardinality($1::uuid[])]), true)`,
+    ['leased', tokenOfLoad],
+  ],
+  'settle, all of them done': [
+    `select * from pgqueue.settle($1::uuid[], array_fill($2::uuid, array[cardinality($1::uuid[])]), array_fill('done'::text, array[cardinality($1::uuid[])]),
+       array_fill(null::float8, array[cardinality($1::uuid[])]), array_fill('{"rows": 1}'::text, array[cardinality($1::uuid[])]), false)`,
     ['leased', tokenOfLoad],
   ],
   release: [

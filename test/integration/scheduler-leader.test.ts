@@ -146,10 +146,10 @@ test('an idle leader and its standby together send at most three queries a secon
   );
   queries = 0;
   const since = performance.now();
-  await until('six seconds', () => performance.now() - since > 6_000, 7_000);
+  await until('four seconds', () => performance.now() - since > 4_000, 5_000);
   const perSecond = queries / ((performance.now() - since) / 1_000);
   console.log(`idle: ${perSecond.toFixed(2)} queries a second, leader and standby together`);
-  expect(queries).toBeGreaterThan(3);
+  expect(queries).toBeGreaterThan(2);
   expect(perSecond).toBeLessThanOrEqual(3);
   await bench.clear();
   await Promise.all(pools.map((pool) => pool.end()));

@@ -7,6 +7,7 @@ import { createScheduler } from '@pgqueue/scheduler';
 import { expect } from 'vitest';
 import type { TestDatabase } from '../support/database.ts';
 import { createTestDatabase } from '../support/database.ts';
+import { emptying, jobTables } from '../support/empty.ts';
 
 export { until } from '../support/until.ts';
 
@@ -94,8 +95,7 @@ export async function openBench(): Promise<Bench> {
     clear: async () => {
       await stopAll();
       await database.query(
-        `truncate pgqueue.queue, pgqueue.work_queue, pgqueue.history, pgqueue.dead_letter, pgqueue.node,
-                  pgqueue.queue_config, pgqueue.policy_state, pgqueue.schedule, pgqueue.schedule_slot`,
+        emptying([...jobTables, 'queue_config', 'policy_state', 'schedule', 'schedule_slot']),
         [],
       );
     },

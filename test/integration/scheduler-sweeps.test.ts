@@ -124,3 +124,28 @@ test('a schedule that can not be read is reported, and does not stop the others'
   const failed = scheduler.events.filter(({ type }) => type === 'schedule.failed');
   expect(failed).toEqual([expect.objectContaining({ schedule: 'broken' })]);
 });
+
+test('a slot that its queue does not take is left out and told; the next one comes at its time', async () => {
+  await bench.database.query(
+    `insert into pgqueue.queue_config (queue, key_pending) values ('default', 1)`,
+    [],
+  );
+  try {
+    await bench.enqueue({ count: 1 });
+    await setSchedule('each-second', '* * * * * *', `clock_timestamp() - interval '1 s'`);
+    const scheduler = await bench.scheduler();
+    const slots = (): readonly number[] =>
+      scheduler.events.flatMap((event) => (event.type === 'schedule.skipped' ? [event.slotMs] : []));
+    const [first, second] = await until('two slots are left out', () =>
+      slots().length >= 2 ? slots() : undefined,
+    );
+    expect((second ?? 0) - (first ?? 0)).toBeGreaterThanOrEqual(1_000);
+    expect(await bench.count('queue')).toBe(1);
+    expect(await bench.count('schedule_slot')).toBe(0);
+    await bench.database.query('delete from pgqueue.queue', []);
+    await until('it fires', async () => (await bench.count('schedule_slot')) === 1);
+    expect(scheduler.events.filter(({ type }) => type === 'schedule.failed')).toEqual([]);
+  } finally {
+    await bench.database.query('delete from pgqueue.queue_config', []);
+  }
+});

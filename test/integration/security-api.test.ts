@@ -107,7 +107,9 @@ const ofOperator: Calls = {
   'schedules.pause': (x) => [() => operator.schedules.pause(x)],
   'schedules.resume': (x) => [() => operator.schedules.resume(x)],
   'schedules.remove': (x) => [() => operator.schedules.remove(x)],
+  'schedules.runNow': (x) => [() => operator.schedules.runNow(x)],
   status: () => [() => operator.status()],
+  top: (x) => ['keys', 'slowest'].map((name) => () => operator.top({ [name]: x })),
   explain: (x) => [
     () => operator.explain(x, { waitMs: 0 }),
     ...(typeof x === 'string' ? [() => operator.explain(id, { waitMs: x as unknown as number })] : []),

@@ -31,7 +31,7 @@ const good: Readonly<Record<string, string>> = {
 /** Not tried: a file that it writes, a folder that it makes. */
 const writes = ['simulate --html', 'dev --data'];
 /** These run until they are told to stop: in a schema that is not there they don't begin. */
-const lasting = new Set(['scheduler', 'worker', 'dev']);
+const lasting = new Set(['scheduler', 'worker', 'dev', 'dashboard']);
 
 interface Input {
   readonly path: readonly string[];

@@ -57,11 +57,16 @@ test('a request that is one is answered, without a word about where or who', asy
     'it to be ready',
     async () => head(await ask('GET /ready HTTP/1.1\r\nhost: a\r\n\r\n')) === '200',
   );
-  for (const path of ['/live', '/ready', '/live?x=1', '/', '/metrics']) {
+  for (const path of ['/live', '/ready', '/live?x=1', '/', '/metric']) {
     const answer = await ask(`GET ${path} HTTP/1.1\r\nhost: a\r\n\r\n`);
     expect(head(answer)).toBe(/live|ready/.test(path) ? '200' : '404');
     expect(answer).not.toMatch(/postgres|canary|127\.0\.0\.1|x-powered-by|server:/i);
   }
+  const metrics = await fetch(`http://127.0.0.1:${scheduler.healthPort}/metrics`);
+  const told = JSON.stringify([...metrics.headers]) + (await metrics.text());
+  expect(metrics.status).toBe(200);
+  expect(told).not.toMatch(/postgres:|canary|127\.0\.0\.1|x-powered-by|server:/i);
+  expect(head(await ask('POST /metrics HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\n\r\n'))).toBe('405');
   expect(head(await ask('POST /live HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\n\r\n'))).toBe('405');
   expect(head(await ask(`POST /live HTTP/1.1\r\nhost: a\r\ncontent-length: 9\r\n\r\n${marker}`))).toBe('405');
 });

@@ -65,7 +65,9 @@ describe('a batch', () => {
     expect(Object.keys(first ?? {})).not.toContain('token');
     expect(running).toEqual([1]);
     expect(worker.of('job.started').map(({ job }) => job)).toEqual(ids);
-    expect(worker.of('job.settled').map(({ verdict }) => verdict)).toEqual(ids.map(() => 'done'));
+    await expect
+      .poll(() => worker.of('job.settled').map(({ verdict }) => verdict))
+      .toEqual(ids.map(() => 'done'));
   });
 
   test('of one is what a job alone comes as', async () => {
@@ -128,7 +130,7 @@ describe('a batch', () => {
     ]);
     await ended(ids, 'done', 'dead', 'done');
     expect(seen).toEqual([1, 3]);
-    expect(worker.of('job.invalid')).toMatchObject([{ job: ids[1] }]);
+    await expect.poll(() => worker.of('job.invalid')).toMatchObject([{ job: ids[1] }]);
   });
 
   test('past the shortest timeout of its jobs fails as a whole, whatever its handler does', async () => {
@@ -148,7 +150,9 @@ describe('a batch', () => {
     release.resolve();
     expect(reason).toMatchObject({ code: 'timeout' });
     await until('the slot to be free', () => worker.running === 0);
-    expect(worker.of('job.settled').map(({ verdict }) => verdict)).toEqual(['retry', 'retry']);
+    await expect
+      .poll(() => worker.of('job.settled').map(({ verdict }) => verdict))
+      .toEqual(['retry', 'retry']);
     expect(worker.of('job.stale')).toEqual([]);
   });
 
@@ -206,8 +210,8 @@ describe('one job of a batch', () => {
       expect(signal.aborted).toBe(false);
     });
     await ended(ids, 'done', 'running', 'done');
-    expect(worker.of('job.stale')).toMatchObject([{ job: ids[1] }]);
-    expect(worker.of('job.settled').map(({ job }) => job)).toEqual([ids[0], ids[2]]);
+    await expect.poll(() => worker.of('job.stale')).toMatchObject([{ job: ids[1] }]);
+    await expect.poll(() => worker.of('job.settled').map(({ job }) => job)).toEqual([ids[0], ids[2]]);
   });
 });
 
@@ -244,7 +248,9 @@ describe('ctx.transaction', () => {
     await all(ids, 'done');
     await until('the slot to be free', () => worker.running === 0);
     expect(await effects()).toEqual(ids);
-    expect(worker.of('job.settled').map(({ verdict }) => verdict)).toEqual(ids.map(() => 'done'));
+    await expect
+      .poll(() => worker.of('job.settled').map(({ verdict }) => verdict))
+      .toEqual(ids.map(() => 'done'));
   });
 
   test('writes nothing when one lease was lost; the others can be named', async () => {

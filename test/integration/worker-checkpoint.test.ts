@@ -103,7 +103,7 @@ test('who lost the lease keeps nothing, and is told', async () => {
   );
   await until('it to be told', () => kept.length === 3);
   expect(kept).toEqual([false, true, false]);
-  expect(run.worker.of('job.stale')).toMatchObject([{ job: run.id }]);
+  await expect.poll(() => run.worker.of('job.stale')).toMatchObject([{ job: run.id }]);
   expect(await bench.sql('select checkpoint from pgqueue.queue')).toEqual([{ checkpoint: 'mine' }]);
 });
 
@@ -205,7 +205,7 @@ test('each job of a bundle has its own', async () => {
   const { id } = await bench.producer.enqueue(task, {});
   await ended(id, 'done');
   expect(found).toEqual([null, { done: id }]);
-  expect(worker.of('job.settled')).toHaveLength(2);
+  await expect.poll(() => worker.of('job.settled')).toHaveLength(2);
 });
 
 test('progress is written at most four times a second, the last one always', async () => {

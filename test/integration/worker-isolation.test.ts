@@ -150,8 +150,8 @@ describe.each(places)('in a %s', (place) => {
     const id = await enqueue('exit');
     await ended(id, 'dead');
     expect(await bench.job(id)).toMatchObject({ reason: 'crash_limit', crashes: 3, tries: 0 });
-    expect(worker.of('job.crashed')).toMatchObject([{ job: id }, { job: id }]);
-    expect(worker.of('job.settled')).toMatchObject([{ job: id, verdict: 'dead' }]);
+    await expect.poll(() => worker.of('job.crashed')).toMatchObject([{ job: id }, { job: id }]);
+    await expect.poll(() => worker.of('job.settled')).toMatchObject([{ job: id, verdict: 'dead' }]);
     await finish();
   });
 

@@ -59,7 +59,7 @@ describe('a timeout', () => {
     const { tries, crashes, errors } = await bench.job(id);
     expect({ tries, crashes }).toEqual({ tries: 1, crashes: 0 });
     expect(errors).toMatchObject([{ kind: 'timeout', message: expect.stringContaining('300 ms') }]);
-    expect(worker.of('job.timeout')).toMatchObject([{ job: id, timeoutMs: 300 }]);
+    await expect.poll(() => worker.of('job.timeout')).toMatchObject([{ job: id, timeoutMs: 300 }]);
     expect(worker.of('job.stale')).toEqual([]);
   });
 
@@ -84,14 +84,16 @@ describe('a timeout', () => {
     await ended(id, 'done');
     expect(await bench.job(id)).toMatchObject({ result: 'second', tries: 1 });
     expect(runs).toBe(2);
-    expect(worker.of('job.settled').map(({ verdict }) => verdict)).toEqual(['retry', 'done']);
+    await expect
+      .poll(() => worker.of('job.settled').map(({ verdict }) => verdict))
+      .toEqual(['retry', 'done']);
   });
 
   test('is moved by extend, on both sides', async () => {
     const worker = await bench.worker([
       implement(task, async (_payload, ctx) => {
         for (let step = 0; step < 4; step += 1) {
-          expect(await ctx.extend('300ms')).toBe(true);
+          expect(await ctx.extend('1s')).toBe(true);
           await new Promise((resolve) => setTimeout(resolve, 150));
         }
         return ctx.signal.aborted;
@@ -100,6 +102,7 @@ describe('a timeout', () => {
     const id = await enqueue();
     await ended(id, 'done');
     expect((await bench.job(id)).result).toBe(false);
+    await expect.poll(() => worker.of('job.settled')).toHaveLength(1);
     const [settled] = worker.of('job.settled');
     expect(settled?.durationMs).toBeGreaterThan(580);
     expect(worker.of('job.timeout')).toEqual([]);
@@ -157,7 +160,7 @@ describe('a lost lease', () => {
     await ended(id, 'done');
     expect(await bench.job(id)).toMatchObject({ result: 'second', crashes: 1, tries: 0 });
     expect(reasons).toEqual(['lease_lost']);
-    expect(worker.of('job.stale')).toMatchObject([{ job: id }]);
+    await expect.poll(() => worker.of('job.stale')).toMatchObject([{ job: id }]);
     expect(worker.of('node.ended')).toHaveLength(1);
     expect(worker.of('node.registered')).toHaveLength(2);
   });
@@ -173,7 +176,7 @@ describe('a lost lease', () => {
     await steal();
     finish.resolve('late');
     await until('the stale settle', () => worker.of('job.stale').length > 0);
-    expect(worker.of('job.stale')).toMatchObject([{ job: id, during: 'settle' }]);
+    await expect.poll(() => worker.of('job.stale')).toMatchObject([{ job: id, during: 'settle' }]);
     expect(await bench.job(id)).toMatchObject({ status: 'running', node: 'thief' });
   });
 
@@ -195,7 +198,7 @@ describe('a lost lease', () => {
     step.resolve();
     await until('both answers', () => heard.length === 3);
     expect(heard).toEqual([false, 'lease_lost', false]);
-    expect(worker.of('job.stale')).toHaveLength(1);
+    await expect.poll(() => worker.of('job.stale')).toHaveLength(1);
   });
 });
 

@@ -37,6 +37,7 @@ describe('a handler that returns', () => {
     const { worker, id } = await one(({ n }) => ({ doubled: n * 2 }));
     await ended(id, 'done');
     expect(await bench.job(id)).toMatchObject({ result: { doubled: 2 }, tries: 0, node: worker.node });
+    await expect.poll(() => worker.of('job.settled')).toHaveLength(1);
     const [settled] = worker.of('job.settled');
     expect(settled).toMatchObject({ job: id, task: 'task', verdict: 'done' });
     expect(worker.of('job.started')).toHaveLength(1);
@@ -77,7 +78,9 @@ describe('a handler that throws', () => {
     expect(errors.map(({ message, try: of, node, kind }) => ({ message, of, node, kind }))).toEqual(
       [1, 2, 3].map((of) => ({ message: `attempt ${of}`, of, node: worker.node, kind: 'error' })),
     );
-    expect(worker.of('job.settled').map(({ verdict }) => verdict)).toEqual(['retry', 'retry', 'dead']);
+    await expect
+      .poll(() => worker.of('job.settled').map(({ verdict }) => verdict))
+      .toEqual(['retry', 'retry', 'dead']);
   });
 
   test("the job's own retry policy counts before the task's", async () => {
@@ -139,7 +142,7 @@ describe('a payload', () => {
     expect(reason).toBe('gave_up');
     expect(errors[0]).toMatchObject({ kind: 'invalid', message: expect.stringContaining('n:') });
     expect(ran).toBe(0);
-    expect(worker.of('job.invalid')).toHaveLength(1);
+    await expect.poll(() => worker.of('job.invalid')).toHaveLength(1);
   });
 
   const versioned = (upcaster: (old: unknown) => unknown) =>

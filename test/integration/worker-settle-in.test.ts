@@ -80,7 +80,7 @@ test('a COMMIT whose reply is lost is looked up, and happened once', async () =>
   expect(proxy.cuts()).toBe(1);
   expect(told).toBeUndefined();
   expect(await effects()).toEqual([{ job: id, note: 'once' }]);
-  expect(worker.of('job.settled')).toMatchObject([{ job: id, verdict: 'done' }]);
+  await expect.poll(() => worker.of('job.settled')).toMatchObject([{ job: id, verdict: 'done' }]);
   expect(worker.of('job.stale')).toEqual([]);
 });
 
@@ -202,7 +202,7 @@ test('a library that never says how its COMMIT ended is waited for until the lea
   expect(heard).toEqual([undefined]);
   await until('the slot to be free', () => worker.running === 0);
   expect(await effects()).toEqual([{ job: id, note: 'committed' }]);
-  expect(worker.of('job.settled')).toMatchObject([{ job: id, verdict: 'done' }]);
+  await expect.poll(() => worker.of('job.settled')).toMatchObject([{ job: id, verdict: 'done' }]);
   expect(worker.of('job.timeout')).toEqual([]);
 });
 
@@ -221,7 +221,7 @@ test('a queue that keeps no history loses nothing by it', async () => {
   const { id } = await bench.producer.enqueue(task, {}, { queue: 'brief' });
   await bench.dispatch();
   await until('the event', () => worker.of('job.settled').length > 0);
-  expect(worker.of('job.settled')).toMatchObject([{ job: id, verdict: 'done' }]);
+  await expect.poll(() => worker.of('job.settled')).toMatchObject([{ job: id, verdict: 'done' }]);
   expect(worker.of('job.stale')).toEqual([]);
   expect(await effects()).toEqual([{ job: id, note: 'brief' }]);
 });

@@ -39,7 +39,7 @@ test('commits the writes and done together; nothing is settled twice', async () 
   await until('the slot to be free', () => worker.running === 0);
   expect(await effects()).toEqual([{ job: id, note: 'written' }]);
   expect(await bench.job(id)).toMatchObject({ tries: 0, result: null });
-  expect(worker.of('job.settled')).toMatchObject([{ job: id, verdict: 'done' }]);
+  await expect.poll(() => worker.of('job.settled')).toMatchObject([{ job: id, verdict: 'done' }]);
   expect(worker.of('job.stale')).toEqual([]);
 });
 
@@ -111,7 +111,7 @@ test('a lease that was lost unheard of is found by the settlement in the transac
   expect(heard).toBe('lease_lost');
   expect(await effects()).toEqual([]);
   expect(await bench.job(id)).toMatchObject({ status: 'running', node: 'thief' });
-  expect(worker.of('job.stale')).toMatchObject([{ job: id, during: 'settle' }]);
+  await expect.poll(() => worker.of('job.stale')).toMatchObject([{ job: id, during: 'settle' }]);
 });
 
 test('a connection that breaks within the transaction leaves nothing, and the attempt goes on', async () => {

@@ -1,6 +1,6 @@
 import type { Case, Ran } from './run.ts';
 import { openStage, titleOf } from './run.ts';
-import { schedules } from './schedules.ts';
+import { mirrored, schedules } from './schedules.ts';
 import { operations, starts } from './worlds.ts';
 
 export interface InterleavingsReport {
@@ -14,14 +14,16 @@ export interface InterleavingsReport {
 /** Which cases are meant. */
 export type Choice = (one: Case) => boolean;
 
-/** Every pair of operations, from every start, in every order. */
+/**
+ * Every pair of operations, from every start, in every order. Where both sides do the same, an order and its mirror image are one case
+ * with the sides' names exchanged (both sessions are alike, and so are the tokens that they draw): only one of them is taken.
+ */
 export function allCases(): readonly Case[] {
   return operations.flatMap((a, index) =>
-    operations
-      .slice(index)
-      .flatMap((b) =>
-        starts.flatMap((start) => schedules.map((schedule): Case => ({ a, b, start, schedule }))),
-      ),
+    operations.slice(index).flatMap((b) => {
+      const own = schedules.filter((schedule) => a !== b || !mirrored(schedule));
+      return starts.flatMap((start) => own.map((schedule): Case => ({ a, b, start, schedule })));
+    }),
   );
 }
 

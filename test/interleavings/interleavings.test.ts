@@ -34,7 +34,7 @@ test('leases of which some are being cancelled are given back in the order in wh
 }, 60_000);
 
 describe('a mistake in one function is found', () => {
-  const settle = 'settle(uuid[],uuid[],text[],double precision[],text[],boolean)';
+  const settle = 'settle(uuid[],uuid[],text[],double precision[],text[],boolean,double precision[])';
   const bugs: Readonly<Record<string, { readonly bug: SqlBug; readonly choose: Choice }>> = {
     'settle looks for the job only': {
       bug: {

@@ -42,3 +42,8 @@ export const schedules: readonly Schedule[] = [
 export function overlaps({ order }: Schedule): boolean {
   return order[0] !== order[1];
 }
+
+/** Whether it is the mirror image of another one, in which the first step is a's. */
+export function mirrored({ order }: Schedule): boolean {
+  return order[0] === 'b';
+}

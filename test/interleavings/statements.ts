@@ -32,8 +32,9 @@ const held = `${ids}, ${all([tokens['t1'] ?? '', tokens['t1'] ?? ''], 'uuid')}`;
 export function statementOf(operation: Operation, side: Side, epoch: number): string {
   switch (operation.kind) {
     case 'tick':
-      return `select unnest(d.ids) as id, 'scheduled' as told
-              from pgqueue.dispatch('${leader}', ${epoch}, ${ids}, array['default', 'default'], null::xid[], null::uuid[], null, null::bigint[], true) d`;
+      return `select x.id, 'scheduled' as told
+              from pgqueue.dispatch('${leader}', ${epoch}, null, null, ${ids}, 'default', null, null, null, null, null, true) d,
+                unnest(${ids}) x (id) where x.id <> all (d.missing)`;
     case 'promote':
       return `select null as id, null as told from pgqueue.promote('${leader}', ${epoch}, 10)`;
     case 'claim':

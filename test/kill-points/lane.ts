@@ -13,6 +13,7 @@ import type { Point } from './statement-proxy.ts';
 import { startStatementProxy } from './statement-proxy.ts';
 import { handlers } from './tasks.ts';
 import { problemsOf } from './verdict.ts';
+import { emptying, jobTables } from '../support/empty.ts';
 
 /** What came of one point. */
 export interface Ran {
@@ -62,8 +63,8 @@ type Kind = keyof typeof survivorsOf;
 const kinds: readonly Kind[] = ['scheduler', 'worker'];
 
 const empty = `
-  truncate pgqueue.queue, pgqueue.work_queue, pgqueue.history, pgqueue.dead_letter, pgqueue.node, pgqueue.schedule, pgqueue.schedule_slot,
-           pgqueue.policy_state, effect, application;
+  ${emptying([...jobTables, 'schedule_slot', 'schedule', 'policy_state'])};
+  delete from effect; delete from application;
   update pgqueue.scheduler_lease set leader = null, expires = '-infinity';`;
 
 export async function openLane(url: string): Promise<Lane> {
@@ -97,7 +98,7 @@ export async function openLane(url: string): Promise<Lane> {
       const ended = await Promise.race([one.ended, died]);
       if (ended === 'died') {
         loose.push(one.die());
-        await until('the server to be done with it', proxy.isOver, 20_000);
+        await until('the server to be done with it', proxy.isOver, 40_000);
       }
       for (const kind of kinds) await begin(kind);
       await untilLeft(database, 0);

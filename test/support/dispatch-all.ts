@@ -14,10 +14,12 @@ export async function dispatchAll(database: Database, pool = 'default'): Promise
       keys: chunkMax,
       want: chunkMax,
       starts: {},
+      ranges: {},
       lookahead: 1,
       lanes: [],
       created: null,
       settled: false,
+      itemsFrom: 0,
       due: false,
     });
     const jobs = rows.flatMap(({ id, rowVersion }) =>

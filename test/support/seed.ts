@@ -1,6 +1,7 @@
 import type { Database } from '@pgqueue/postgres';
 import type { QueryResult } from 'pg';
 import { expect } from 'vitest';
+import { emptying, jobTables } from './empty.ts';
 
 type Columns = Readonly<Record<string, unknown>>;
 type Rows = QueryResult['rows'];
@@ -81,8 +82,16 @@ export function seedOf(database: () => Database): Seed {
       return id;
     },
     reset: async () => {
-      await sql(`truncate pgqueue.queue, pgqueue.work_queue, pgqueue.history, pgqueue.dead_letter, pgqueue.node,
-                 pgqueue.schedule, pgqueue.queue_config, pgqueue.scheduler_report, pgqueue.explain_request cascade`);
+      await sql(
+        emptying([
+          ...jobTables,
+          'schedule_slot',
+          'schedule',
+          'queue_config',
+          'scheduler_report',
+          'explain_request',
+        ]),
+      );
       await sql(`update pgqueue.scheduler_lease set leader = null, expires = '-infinity', epoch = 0`);
     },
   };

@@ -12,6 +12,11 @@ const probes = {
   etcd: ['etcd', '--version'],
   faketime: ['sh', '-c', 'ls /usr/lib/*/faketime/libfaketime.so.1'],
   git: ['git', '--version'],
+  chromium: ['/usr/bin/chromium', '--version'],
+  promtool: ['promtool', '--version'],
+  prometheus: ['prometheus', '--version'],
+  // of util-linux: gives a program a terminal
+  script: ['script', '--version'],
   // makes a program of its model, which gcc compiles
   spin: ['sh', '-c', 'spin -V && gcc --version'],
 } as const;

@@ -8,6 +8,7 @@ import type { Worker, WorkerOptions } from '@pgqueue/worker';
 import type { TestDatabase } from './database.ts';
 import { createTestDatabase } from './database.ts';
 import { dispatchAll } from './dispatch-all.ts';
+import { emptying, jobTables } from './empty.ts';
 import { until } from './until.ts';
 
 export { until } from './until.ts';
@@ -74,9 +75,7 @@ export async function openWorkerBench(): Promise<WorkerBench> {
     job: (id) => until(`job ${id} to exist`, () => jobs.get(id)),
     clear: async () => {
       await stopAll();
-      await sql(
-        `truncate pgqueue.queue, pgqueue.work_queue, pgqueue.history, pgqueue.dead_letter, pgqueue.node`,
-      );
+      await sql(emptying(jobTables));
     },
     close: async () => {
       await stopAll();

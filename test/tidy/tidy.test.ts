@@ -49,6 +49,19 @@ describe('boundaries', () => {
     expect(boundaryProblems(scratch)).toEqual([expect.stringContaining(problem)]);
   });
 
+  test.each([
+    [`import pg from 'pg';`, 'may not import pg'],
+    [`export * from '../../src/dashboard.ts';`, 'may not import ../../src/dashboard.ts'],
+  ])('catch a breach of the front end: %s', (code, problem) => {
+    write('packages/dashboard/package.json', '{"devDependencies":{"react":"catalog:"}}');
+    write(
+      'packages/dashboard/web/src/fine.ts',
+      `import 'react';\nimport type {} from '../../src/contract.ts';`,
+    );
+    write('packages/dashboard/web/src/page.tsx', code);
+    expect(boundaryProblems(scratch)).toEqual([expect.stringContaining(problem)]);
+  });
+
   test('catch a forbidden dependency', () => {
     write('packages/worker/package.json', '{"dependencies":{"@pgqueue/producer":"workspace:*"}}');
     expect(boundaryProblems(scratch)).toEqual([expect.stringContaining('may not depend on')]);

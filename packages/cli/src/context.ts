@@ -1,3 +1,4 @@
+import { hostname, userInfo } from 'node:os';
 import type { DatabaseOptions, Operator } from '@pgqueue/postgres';
 import { createOperator } from '@pgqueue/postgres';
 import type { Command } from 'commander';
@@ -40,13 +41,23 @@ export function databaseOptions({ settings }: Context, command: string): Databas
   return { ...settings, applicationName: `pgqueue ${command}`, queryTimeoutMs: 120_000 };
 }
 
+/** Of the operating system; a container may run as a number that has no name. */
+function userName(): string {
+  try {
+    return userInfo().username;
+  } catch {
+    return String(process.getuid?.() ?? 'unknown');
+  }
+}
+
 /** Runs a command that asks or changes something, with an operator on a schema that it can work with. */
 export async function withOperator(
   command: Command,
   work: (operator: Operator, output: Output) => Promise<ExitCode | void>,
 ): Promise<void> {
   const context = contextOf(command);
-  const options = { ...databaseOptions(context, command.name()), connectionsMax: 4 };
+  const actor = { name: `${userName()}@${hostname()}`.slice(0, 200), via: 'cli' } as const;
+  const options = { ...databaseOptions(context, command.name()), connectionsMax: 4, actor };
   const operator = createOperator(options);
   try {
     await operator.check();

@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { Command } from 'commander';
+import { addDashboard } from './commands/dashboard.ts';
 import { addDead } from './commands/dead.ts';
 import { addDev } from './commands/dev.ts';
 import { addDoctor } from './commands/doctor.ts';
@@ -14,6 +15,7 @@ import { addScheduler } from './commands/scheduler.ts';
 import { addSchedules } from './commands/schedules.ts';
 import { addSimulate } from './commands/simulate.ts';
 import { addStatus } from './commands/status.ts';
+import { addTop } from './commands/top.ts';
 import { addWorker } from './commands/worker.ts';
 import { readEnv } from './env.ts';
 import type { ExitCode } from './errors.ts';
@@ -64,7 +66,8 @@ export function buildProgram(redact: Redact): Command {
       writeErr: (text) => void process.stderr.write(printable(redact(withoutValues(text)))),
     })
     .exitOverride();
-  for (const add of [addDev, addMigrate, addDoctor, addStatus, addScheduler, addWorker]) add(program);
+  for (const add of [addDev, addMigrate, addDoctor, addStatus, addTop, addScheduler, addWorker, addDashboard])
+    add(program);
   for (const add of [addEnqueue, addJobs, addDead, addExplain, addQueues, addNodes, addSchedules])
     add(program);
   addSimulate(program);

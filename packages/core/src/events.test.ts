@@ -13,7 +13,7 @@ function levelOf(event: PgQueueEvent): string {
 test('what ends in order is no warning, what is lost is one', () => {
   const lost = { type: 'leader.lost', scheduler: 's', epoch: 1 } as const;
   expect([levelOf(lost), levelOf({ ...lost, stopped: true })]).toEqual(['warn', 'info']);
-  const settled = { type: 'job.settled', job: 'j', task: 't', durationMs: 1 } as const;
+  const settled = { type: 'job.settled', job: 'j', queue: 'q', task: 't', durationMs: 1 } as const;
   const verdicts = (['done', 'retry', 'dead'] as const).map((verdict) => levelOf({ ...settled, verdict }));
   expect(verdicts).toEqual(['debug', 'warn', 'error']);
 });

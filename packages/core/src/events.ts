@@ -3,7 +3,7 @@ import { loggedFields } from './logged.ts';
 
 /** What happens in a producer, scheduler or worker, as data: ids and figures, never payloads. */
 export type PgQueueEvent =
-  | { readonly type: 'enqueued'; readonly count: number; readonly task: string }
+  | { readonly type: 'enqueued'; readonly count: number; readonly queue: string; readonly task: string }
   | { readonly type: 'leader.elected'; readonly scheduler: string; readonly epoch: number }
   | {
       readonly type: 'leader.lost';
@@ -15,6 +15,8 @@ export type PgQueueEvent =
   | {
       readonly type: 'tick';
       readonly dispatched: number;
+      /** The same by queue and task. */
+      readonly batch: readonly { readonly queue: string; readonly task: string; readonly jobs: number }[];
       readonly held: Readonly<Record<string, number>>;
       readonly durationMs: number;
     }
@@ -57,6 +59,14 @@ export type PgQueueEvent =
   | { readonly type: 'leases.reaped'; readonly jobs: number }
   | { readonly type: 'schedule.fired'; readonly schedule: string; readonly job: string }
   | { readonly type: 'schedule.failed'; readonly schedule: string; readonly error: unknown }
+  | {
+      /** Its queue takes no more jobs of its key at present: this slot is left out, and the next one comes at its time. */
+      readonly type: 'schedule.skipped';
+      readonly schedule: string;
+      /** Unix ms. */
+      readonly slotMs: number;
+      readonly error: unknown;
+    }
   | { readonly type: 'node.registered'; readonly node: string; readonly incarnation: string }
   | { readonly type: 'node.ended'; readonly node: string; readonly incarnation: string }
   | { readonly type: 'node.draining'; readonly node: string; readonly running: number }
@@ -70,6 +80,8 @@ export type PgQueueEvent =
     }
   /** No heartbeat has arrived for so long that others may take this node's jobs at any moment: it has aborted them. */
   | { readonly type: 'node.fenced'; readonly node: string; readonly jobs: number; readonly silentMs: number }
+  /** Leases that the database took for this node's, after a failover that lost their settlements, say: it has given them back. */
+  | { readonly type: 'node.forgot'; readonly node: string; readonly jobs: number }
   /** The heartbeat's thread could not start, or died: the main thread beats meanwhile. */
   | {
       readonly type: 'node.thread_failed';
@@ -83,13 +95,17 @@ export type PgQueueEvent =
   | {
       readonly type: 'job.started';
       readonly job: string;
+      readonly queue: string;
       readonly task: string;
       readonly key: string;
+      /** 1: its first; those that crashed or were given back count. */
+      readonly attempt: number;
       readonly waitedMs: number;
     }
   | {
       readonly type: 'job.settled';
       readonly job: string;
+      readonly queue: string;
       readonly task: string;
       readonly verdict: 'done' | 'retry' | 'snooze' | 'dead' | 'cancelled';
       readonly durationMs: number;
@@ -111,6 +127,7 @@ export type PgQueueEvent =
   | {
       readonly type: 'job.crashed';
       readonly job: string;
+      readonly queue: string;
       readonly task: string;
       readonly durationMs: number;
       readonly error: unknown;
@@ -136,6 +153,20 @@ export type PgQueueEvent =
       readonly retryMs?: number;
     };
 
+/** So many jobs of each queue and task. */
+export function countByTask(
+  jobs: readonly { readonly queue: string; readonly task: string }[],
+): readonly { readonly queue: string; readonly task: string; readonly jobs: number }[] {
+  const queues = new Map<string, Map<string, number>>();
+  for (const { queue, task } of jobs) {
+    const tasks = queues.get(queue) ?? new Map<string, number>();
+    queues.set(queue, tasks.set(task, (tasks.get(task) ?? 0) + 1));
+  }
+  return [...queues].flatMap(([queue, tasks]) =>
+    [...tasks].map(([task, count]) => ({ queue, task, jobs: count })),
+  );
+}
+
 /** Gets every event of a process, synchronously; must not throw (what it throws is dropped). */
 export type Observer = (event: PgQueueEvent) => void;
 
@@ -160,11 +191,13 @@ const levels: Readonly<Record<PgQueueEvent['type'], 'debug' | 'info' | 'warn' | 
   'leases.reaped': 'warn',
   'schedule.fired': 'info',
   'schedule.failed': 'error',
+  'schedule.skipped': 'warn',
   'node.registered': 'info',
   'node.ended': 'warn',
   'node.draining': 'info',
   'node.blocked': 'warn',
   'node.fenced': 'error',
+  'node.forgot': 'warn',
   'node.thread_failed': 'warn',
   'settler.full': 'warn',
   'settler.drained': 'info',

@@ -56,7 +56,7 @@ export { durationMs, parseDuration } from './duration.ts';
 export type { ErrorCode } from './errors.ts';
 export { errorData, PgQueueError, throwProblems, unreachable } from './errors.ts';
 export type { Logger, Observer, PgQueueEvent } from './events.ts';
-export { allObservers, logObserver, terminalStatuses } from './events.ts';
+export { allObservers, countByTask, logObserver, terminalStatuses } from './events.ts';
 export { loggedError } from './logged.ts';
 export { isUuid, uuidV7 } from './ids.ts';
 export type { Rule, Shape } from './options.ts';

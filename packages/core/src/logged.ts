@@ -1,8 +1,20 @@
 import { errorData } from './errors.ts';
 
-/** Data of an event as it is logged: ids and figures. Of an error what {@link loggedError} leaves, of a payload's problems how many. */
+/**
+ * Data of an event as it is logged: ids and figures. Of an error what {@link loggedError} leaves, of a payload's problems how many, of a
+ * batch nothing: what it was made of is for metrics.
+ */
 export function loggedFields(data: object): object {
-  const { error, problems, ...rest } = data as { readonly error?: unknown; readonly problems?: unknown };
+  const {
+    error,
+    problems,
+    batch: _batch,
+    ...rest
+  } = data as {
+    readonly error?: unknown;
+    readonly problems?: unknown;
+    readonly batch?: unknown;
+  };
   return {
     ...rest,
     ...(problems === undefined ? {} : { problems: Array.isArray(problems) ? problems.length : 1 }),

@@ -7,6 +7,7 @@ import { applicationName } from './application-name.ts';
 import type { Executor } from './executor.ts';
 import { fromPg } from './executor.ts';
 import { isQueryTimeout, isWrongServer, sqlState } from './pg-errors.ts';
+import { queryPool } from './pool-query.ts';
 import type { Tables } from './rows.ts';
 import { checkSchemaName, defaultSchema } from './schema.ts';
 
@@ -49,7 +50,7 @@ export function openDatabase(options: DatabaseOptions): Database {
   const pool = options.pool ?? makePool(options);
   let closed: Promise<void> | undefined;
   return {
-    ...(options.prepare === true ? preparing(pool) : fromPg(pool)),
+    ...executorOf(options, pool),
     schema,
     pool,
     kysely: new Kysely<Tables>({ dialect: new PostgresDialect({ pool }) }).withSchema(schema),
@@ -58,8 +59,24 @@ export function openDatabase(options: DatabaseOptions): Database {
   };
 }
 
+type Run = (config: pg.QueryConfig) => Promise<unknown[]>;
+
+/** A pool that was given may have a query of its own, which counts, or traces. */
+function executorOf({ pool: given, prepare = false }: DatabaseOptions, pool: pg.Pool): Executor {
+  if (given !== undefined)
+    return prepare
+      ? preparing(async (config) => (await pool.query<pg.QueryResultRow>(config)).rows)
+      : fromPg(pool);
+  const run: Run = (config) => queryPool(pool, config);
+  if (prepare) return preparing(run);
+  return {
+    query: async <Row>(text: string, values: readonly unknown[]) =>
+      (await run({ text, values: [...values] })) as Row[],
+  };
+}
+
 /** Statements by name: for those whose text never varies. */
-function preparing(pool: pg.Pool): Executor {
+function preparing(run: Run): Executor {
   const names = new Map<string, string>();
   let pooled = false;
   const nameOf = (text: string): { readonly name?: string } => {
@@ -74,13 +91,13 @@ function preparing(pool: pg.Pool): Executor {
   return {
     query: async <Row>(text: string, values: readonly unknown[]) => {
       try {
-        return (await pool.query({ ...nameOf(text), text, values: [...values] })).rows as Row[];
+        return (await run({ ...nameOf(text), text, values: [...values] })) as Row[];
       } catch (error) {
         const state = sqlState(error) ?? '';
         if (!refusedNames.has(state)) throw error;
         // nothing was executed: a migration has changed what it returns, or sessions change hands behind a pooler after all
         pooled ||= state !== '0A000';
-        return (await pool.query({ text, values: [...values] })).rows as Row[];
+        return (await run({ text, values: [...values] })) as Row[];
       }
     },
   };

@@ -3,9 +3,9 @@ import { createServer } from 'node:http';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Shape } from '@pgqueue/core';
-import { aNumber, aText, optional, PgQueueError } from '@pgqueue/core';
+import { aFlag, aNumber, aText, optional, PgQueueError } from '@pgqueue/core';
 
-/** Where a worker or scheduler answers `GET /live` and `GET /ready`. */
+/** Where a worker or scheduler answers `GET /live`, `GET /ready` and `GET /metrics`. */
 export interface HealthOptions {
   /** 0: any that is free. */
   readonly port: number;
@@ -13,6 +13,10 @@ export interface HealthOptions {
   readonly host?: string;
   /** A loop that makes no progress for so long has died: `/live` fails. Default 120000. */
   readonly stuckMs?: number;
+  /** So many keys are named in a scheduler's `/metrics`, those with the most jobs; the rest is summed. 0 to 1000: each is a few series. Default 10. */
+  readonly keys?: number;
+  /** Whether it answers `GET /metrics`. Default true. */
+  readonly metrics?: boolean;
 }
 
 /** A rule for each of them. */
@@ -20,6 +24,8 @@ export const healthShape: Shape<HealthOptions> = {
   port: aNumber({ min: 0, max: 65_535, whole: true }),
   host: optional(aText()),
   stuckMs: optional(aNumber({ min: 100, max: 86_400_000 })),
+  keys: optional(aNumber({ min: 0, max: 1_000, whole: true })),
+  metrics: optional(aFlag),
 };
 
 /** What is wrong, in words; empty: nothing. */
@@ -28,6 +34,8 @@ export interface HealthChecks {
   readonly live: () => readonly string[];
   /** Of its work at present. */
   readonly ready: () => readonly string[];
+  /** What Prometheus gets. */
+  readonly metrics?: (() => Promise<{ readonly contentType: string; readonly text: string }>) | undefined;
 }
 
 /** A server of health checks. */
@@ -70,6 +78,11 @@ export async function serveHealth(
 function answer(checks: HealthChecks, { method, url = '' }: IncomingMessage, response: ServerResponse): void {
   const [path] = url.split('?');
   const check = path === '/live' ? checks.live : path === '/ready' ? checks.ready : undefined;
+  const { metrics } = checks;
+  if (path === '/metrics' && metrics !== undefined && (method === 'GET' || method === 'HEAD')) {
+    void answerMetrics(metrics, { method, response });
+    return;
+  }
   const say = (status: number, body: object): void => {
     response.writeHead(status, {
       'content-type': 'application/json',
@@ -78,10 +91,28 @@ function answer(checks: HealthChecks, { method, url = '' }: IncomingMessage, res
     });
     response.end(method === 'HEAD' ? undefined : `${JSON.stringify(body)}\n`);
   };
-  if (check === undefined) return say(404, { status: 'unknown', paths: ['/live', '/ready'] });
+  if (check === undefined && (path !== '/metrics' || metrics === undefined)) {
+    const paths = ['/live', '/ready', ...(metrics === undefined ? [] : ['/metrics'])];
+    return say(404, { status: 'unknown', paths });
+  }
   if (method !== 'GET' && method !== 'HEAD') return say(405, { status: 'unknown', methods: ['GET', 'HEAD'] });
-  const problems = check();
+  const problems = check?.() ?? [];
   say(problems.length === 0 ? 200 : 503, { status: problems.length === 0 ? 'ok' : 'failing', problems });
+}
+
+async function answerMetrics(
+  metrics: NonNullable<HealthChecks['metrics']>,
+  { method, response }: { readonly method: string; readonly response: ServerResponse },
+): Promise<void> {
+  const headers = { 'cache-control': 'no-store', connection: 'close' };
+  try {
+    const { contentType, text } = await metrics();
+    response.writeHead(200, { ...headers, 'content-type': contentType });
+    response.end(method === 'HEAD' ? undefined : text);
+  } catch {
+    response.writeHead(500, headers);
+    response.end();
+  }
 }
 
 /** Of loops by their names, those that make no progress. */

@@ -1,7 +1,7 @@
 import { within } from '@pgqueue/core';
 import type { Executor } from './executor.ts';
 
-/** The channels of a schema. `queue`: jobs were enqueued; `work`: a batch was written (payload: pool); `done`: slots are free;
+/** The channels of a schema. `queue`: jobs were enqueued; `work`: a batch was written (payload: pool); `done`: slots are free (payload: the jobs that ended, as far as they are few; empty: others, too);
  * `cancel`: running jobs are to be cancelled; `leader`: the leading scheduler has resigned. */
 export type HintChannel = 'queue' | 'work' | 'done' | 'cancel' | 'leader';
 
@@ -12,11 +12,22 @@ export function channelName(schema: string, channel: HintChannel): string {
 
 /** A sender of hints, made by {@link createHints}. */
 export interface Hints {
-  /** Asks for a hint soon; at most one per interval is sent, from outside any transaction. Never throws, never waits; nothing after `stop`. */
-  readonly send: () => void;
+  /**
+   * Asks for a hint soon; at most one per interval is sent, from outside any transaction. Never throws, never waits; nothing after `stop`.
+   * `ids`: all that it is about; hints that are sent as one tell them only where each does, and they are few.
+   */
+  readonly send: (ids?: readonly string[]) => void;
+  /** Whether the statement that is about to run may carry the hint itself; whoever got a yes says with `rode` what became of it. */
+  readonly ride: () => boolean;
+  /** `sent`: the hint was committed; else it goes by itself, about `ids`. */
+  readonly rode: (sent: boolean, ids?: readonly string[]) => void;
   readonly stop: () => Promise<void>;
 }
 
+/** Ids that one hint tells at most. */
+const toldMax = 64;
+/** One that was carried has cost next to nothing: so soon the next one may go. */
+const riddenMs = 1;
 /** How long a hint that is under way is waited for. */
 const stopMs = 1_000;
 
@@ -28,20 +39,29 @@ export function createHints(executor: Executor, schema: string, channel: HintCha
   const name = channelName(schema, channel);
   let timer: NodeJS.Timeout | undefined;
   let again = false;
+  /** What the next one tells; null: nothing. */
+  let told: readonly string[] | null = [];
   let busy = false;
   let stopped = false;
   let sending: Promise<unknown> = Promise.resolve();
 
+  const tell = (ids: readonly string[] | undefined): void => {
+    const all = ids === undefined || told === null ? null : [...told, ...ids];
+    told = all === null || all.length > toldMax ? null : all;
+  };
+
   const now = (): void => {
-    again = false;
-    busy = true;
+    const payload = told?.join(',') ?? '';
+    [again, busy, told] = [false, true, []];
     sending = executor
-      .query("select set_config('synchronous_commit', 'off', true), pg_notify($1, '')", [name])
+      .query("select set_config('synchronous_commit', 'off', true), pg_notify($1, $2)", [name, payload])
       .catch(() => []) // a hint that is lost costs one polling interval
-      .then(() => {
-        // counted from the answer: a slow database must not have all its connections taken up by hints
-        if (!stopped) timer = setTimeout(next, intervalMs).unref();
-      });
+      .then(() => rest(intervalMs));
+  };
+
+  // counted from the answer: a slow database must not have all its connections taken up by hints
+  const rest = (ms: number): void => {
+    if (!stopped) timer = setTimeout(next, ms).unref();
   };
 
   const next = (): void => {
@@ -50,9 +70,20 @@ export function createHints(executor: Executor, schema: string, channel: HintCha
   };
 
   return {
-    send: () => {
+    send: (ids) => {
+      tell(ids);
       again = true;
       if (!busy && !stopped) now();
+    },
+    ride: () => {
+      if (busy || stopped) return false;
+      busy = true;
+      return true;
+    },
+    rode: (sent, ids) => {
+      if (sent) return rest(Math.min(riddenMs, intervalMs));
+      tell(ids);
+      if (!stopped) now();
     },
     stop: async () => {
       stopped = true;

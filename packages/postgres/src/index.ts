@@ -20,14 +20,21 @@ export { explainJob } from './operator/explain.ts';
 export type { Breach, Invariant } from './operator/invariants.ts';
 export { breaches, invariants } from './operator/invariants.ts';
 export type { JobsOperator, Verdicts } from './operator/jobs.ts';
-export type { Operator, ScheduleDefinition } from './operator/operator.ts';
-export { createOperator } from './operator/operator.ts';
+export type { Actor } from './dashboard/audit.ts';
+export type { Operator, OperatorOptions, ScheduleDefinition } from './operator/operator.ts';
+export { createOperator, operatorOf } from './operator/operator.ts';
 export type { Reason } from './operator/reasons.ts';
 export { keyText, rateText, reasonText } from './operator/reasons.ts';
+export type { ShareOptions } from './operator/share.ts';
+export { shareReading } from './operator/share.ts';
 export type { QueueStatus, Status, Warning } from './operator/status.ts';
+export { readStatus } from './operator/status.ts';
+export type { RunningJob, Top, TopOptions } from './operator/top.ts';
+export { readTop } from './operator/top.ts';
 export {
   isTransient,
   isWrongServer,
+  keyPendingState,
   leadershipLostState,
   nodeEndedState,
   sqlState,
@@ -36,19 +43,24 @@ export {
 export type { DeadFilter, DeadJob, DeadListOptions, DeadReason } from './queries/dead.ts';
 export type { JobDetails, JobFilter, JobListOptions, JobSummary } from './queries/jobs.ts';
 export type { NodeInfo } from './queries/nodes.ts';
+export type { InstallationNumbers, KeyNumbers, NodeNumbers } from './queries/numbers.ts';
+export { listKeys, readNumbers } from './queries/numbers.ts';
+export { readTraces } from './queries/traces.ts';
 export type { Page } from './queries/page.ts';
+export type { SuspectWait } from './queries/explain.ts';
 export type { QueueChange, QueueLimits, QueueSettings, RateSetting } from './queries/queue-settings.ts';
 export type { QueueInfo } from './queries/queues.ts';
 export type { RecordedJob, RecordedOptions } from './queries/recorded.ts';
 export type { StoredReport } from './queries/report.ts';
 export type { ScheduleInfo } from './queries/schedules.ts';
-export type { LeaderInfo, OldestSnapshot, UnservedJobs } from './queries/system.ts';
+export type { HotTable } from './queries/tables.ts';
+export type { LeaderInfo, OldestSnapshot, UnservedJobs, WaitingSuspects } from './queries/system.ts';
 export type { PeekedJob, ScanOptions, WaitingJob } from './queries/waiting.ts';
 export { peekJobs, queueLength, scanJobs } from './queries/waiting.ts';
 export type * from './rows.ts';
 export { checkSchemaName, checkSchemaVersion, defaultSchema, schemaVersion } from './schema.ts';
 export type { ClaimInput } from './statements/claim.ts';
-export { claim } from './statements/claim.ts';
+export { claim, firstItem } from './statements/claim.ts';
 export type { Dispatched, DispatchInput } from './statements/dispatch.ts';
 export { dispatch, loadPolicyState, setFeed, takeBack } from './statements/dispatch.ts';
 export type { EnqueueInput } from './statements/enqueue.ts';
@@ -61,7 +73,7 @@ export type { Lease } from './statements/lease.ts';
 export { extend, reap, release, reportProgress, reportProgressOfAll } from './statements/lease.ts';
 export { crashJob, saveCheckpoint } from './statements/long-jobs.ts';
 export type { Heartbeat, NodeRegistered, NodeRegistration, NodeReset } from './statements/node.ts';
-export { heartbeatNode, leaveNode, registerNode, resetNode } from './statements/node.ts';
+export { heartbeatNode, heldLeases, leaveNode, registerNode, resetNode } from './statements/node.ts';
 export type { Amendment } from './statements/operate.ts';
 export { amend, cancel, erase, redrive } from './statements/operate.ts';
 export { releaseClaim } from './statements/release-claim.ts';
@@ -83,9 +95,10 @@ export {
   writeReport,
 } from './statements/report.ts';
 export type { Settlement, Verdict } from './statements/settle.ts';
-export { settle } from './statements/settle.ts';
+export { settle, settleAndHint, settleWithin } from './statements/settle.ts';
 export type { DueSchedule, Leader } from './statements/sweeps.ts';
 export {
+  countActivity,
   dueSchedules,
   expire,
   fireSchedule,

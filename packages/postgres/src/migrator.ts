@@ -91,7 +91,8 @@ export async function migrationStatus(options: DatabaseOptions): Promise<readonl
   }
 }
 
-async function migrationsOf(database: Database): Promise<readonly Migration[]> {
+/** The same through a database that is open. */
+export async function migrationsOf(database: Database): Promise<readonly Migration[]> {
   const rows = await database
     .query<{ version: number; applied: Date; checksum: string; name: string; compatible: boolean }>(
       `select version, name, checksum, compatible, applied from ${database.schema}.migration order by version`,

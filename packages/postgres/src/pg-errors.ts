@@ -17,6 +17,8 @@ export function sqlState(error: unknown): string | undefined {
 export const nodeEndedState = 'PQ001';
 /** Raised by the SQL functions of the scheduler: it no longer leads in this epoch. */
 export const leadershipLostState = 'PQ002';
+/** Raised at an insert: its queue takes no more jobs of that key (`key_pending`). */
+export const keyPendingState = 'PQ003';
 
 /** Whether an answer did not come within `queryTimeoutMs`: the connection may be wedged, and nothing more can be asked of it. */
 export function isQueryTimeout(error: unknown): boolean {

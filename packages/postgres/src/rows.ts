@@ -14,6 +14,8 @@ export interface AttemptError {
   readonly node: string | null;
   readonly try: number;
   readonly at: string;
+  /** How long the attempt took, as its node saw it. */
+  readonly ms?: number;
 }
 
 /** A waiting, ready or running job; it leaves the table when it ends. */
@@ -41,6 +43,8 @@ export interface QueueTable {
   errors: AttemptError[] | null;
   last_token: string | null;
   checkpoint: unknown;
+  /** Changed while it waited, or made to wait again. */
+  moved: Generated<boolean | null>;
 }
 
 /** A work item: the job has been scheduled, and is ready (no lock) or running. */
@@ -60,6 +64,8 @@ export interface WorkQueueTable {
   dispatched: Generated<Date | null>;
   bundle: string | null;
   suspect: Generated<boolean>;
+  /** Of a suspect that came back: since when. */
+  waits_since: Date | null;
   /** How long the attempt had run that was lost with its node. */
   ran_ms: number | null;
 }
@@ -229,6 +235,25 @@ export interface QueueStatusView {
   retry_rate: number | null;
   done_5m: string;
   dead_5m: string;
+  exact: boolean;
+  window_s: number;
+  failed: string;
+  attempts: string;
+}
+
+/** The whole installation in one row. */
+export interface OverviewView extends Omit<
+  QueueStatusView,
+  'queue' | 'paused' | 'pool' | 'window_s' | 'failed' | 'attempts'
+> {
+  leader: string | null;
+  epoch: string;
+  alive_nodes: string;
+  draining_nodes: string;
+  lost_nodes: string;
+  slots: string;
+  tick_p50_s: number | null;
+  tick_p99_s: number | null;
 }
 
 /** The schema, as kysely sees it. */
@@ -253,5 +278,6 @@ export interface Tables {
   };
   job: JobView;
   queue_status: QueueStatusView;
+  overview: OverviewView;
   queue_held: { queue: string; reason: string; jobs: string; at: Date };
 }

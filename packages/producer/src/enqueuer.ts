@@ -1,7 +1,8 @@
 import type { Enqueued, JobOptions, JobRow, NewJob, Observer, Task } from '@pgqueue/core';
-import { isTask, PgQueueError } from '@pgqueue/core';
+import { countByTask, isTask, PgQueueError } from '@pgqueue/core';
+import { traceSend } from '@pgqueue/telemetry';
 import type { TraceSource } from './rows.ts';
-import { toRow, toRows } from './rows.ts';
+import { carrying, sendingOf, toRow, toRows } from './rows.ts';
 
 /** Enqueues jobs. Everything about a job is checked before any I/O: `PgQueueError` with code `invalid_job` and all problems. */
 export interface Enqueuer {
@@ -45,7 +46,11 @@ export function createEnqueuer(parts: EnqueuerParts): Enqueuer {
   const send = async (rows: readonly JobRow[], again: boolean): Promise<readonly Enqueued[]> => {
     if (parts.isClosed()) throw new PgQueueError('configuration', 'this producer was closed');
     if (rows.length === 0) return [];
-    const writing = parts.write(rows, again);
+    const writing = traceSend(
+      () => sendingOf(rows),
+      (carried) => parts.write(carried === undefined ? rows : carrying(rows, carried), again),
+      (written) => written.map(({ id }) => id),
+    );
     underWay.add(writing);
     try {
       const enqueued = await writing;
@@ -107,12 +112,15 @@ function isNewJob(job: unknown): boolean {
 }
 
 function tell(observe: Observer, rows: readonly JobRow[], enqueued: readonly Enqueued[]): void {
-  const counts = new Map<string, number>();
-  for (const [index, { outcome }] of enqueued.entries()) {
-    const task = rows[index]?.task;
-    if (outcome === 'enqueued' && task !== undefined) counts.set(task, (counts.get(task) ?? 0) + 1);
+  const [first] = rows;
+  if (first !== undefined && rows.length === 1) {
+    const { queue, task } = first;
+    if (enqueued[0]?.outcome === 'enqueued') observe({ type: 'enqueued', count: 1, queue, task });
+    return;
   }
-  for (const [task, count] of counts) observe({ type: 'enqueued', count, task });
+  const added = rows.filter((_, index) => enqueued[index]?.outcome === 'enqueued');
+  for (const { queue, task, jobs } of countByTask(added))
+    observe({ type: 'enqueued', count: jobs, queue, task });
 }
 
 const unchecked = (): Promise<readonly string[]> => Promise.resolve([]);

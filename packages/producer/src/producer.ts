@@ -12,6 +12,7 @@ import {
   openDatabase,
   toExecutor,
 } from '@pgqueue/postgres';
+import { createMetrics } from '@pgqueue/telemetry';
 import type { Enqueuer, Write } from './enqueuer.ts';
 import { createEnqueuer } from './enqueuer.ts';
 import { createLateHints } from './late-hints.ts';
@@ -27,12 +28,8 @@ export interface ProducerOptions extends DatabaseOptions {
   readonly notify?: boolean;
   readonly observe?: Observer;
   /**
-   * Called for each job without a `trace` of its own; gives the trace context that its handler shall continue. With
-   * OpenTelemetry's API:
-   *
-   * ```ts
-   * trace: () => { const carrier = {}; propagation.inject(context.active(), carrier); return carrier; }
-   * ```
+   * Called for each job without a `trace` of its own; gives the trace context that it shall carry. Not needed with OpenTelemetry: where
+   * an SDK is registered, each enqueue is a span, and its jobs carry that.
    *
    * What is no W3C trace context, or throws, is left out: telemetry stops no job.
    */
@@ -66,7 +63,10 @@ const shape: Shape<ProducerOptions> = {
 export function createProducer(options: ProducerOptions): Producer {
   throwProblems('configuration', 'the producer', optionProblems(options, shape));
   const { notify = true, trace } = options;
-  const observe = allObservers(options.observe);
+  const observe = allObservers(
+    options.observe,
+    createMetrics({ role: 'producer', prometheus: false }).observe,
+  );
   const schema = checkSchemaName(options.schema ?? defaultSchema);
   const database = ownDatabase(options, observe);
   const hints = database === undefined || !notify ? undefined : createHints(database, schema, 'queue');

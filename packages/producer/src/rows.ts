@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import type { JobRow, NewJob, TraceContext } from '@pgqueue/core';
+import type { Sending } from '@pgqueue/telemetry';
 import { isTraceparent, jobLimits, PgQueueError, toJobRow, uuidV7 } from '@pgqueue/core';
 
 /** Gives the trace context of what runs now; what it throws is dropped. */
@@ -57,6 +58,19 @@ export async function toRows(
     );
   }
   return rows;
+}
+
+/** Where they go, for their span. */
+export function sendingOf(rows: readonly JobRow[]): Sending {
+  const [first] = rows;
+  const same = (of: (row: JobRow) => string): string | undefined =>
+    first !== undefined && rows.every((row) => of(row) === of(first)) ? of(first) : undefined;
+  return { queue: same(({ queue }) => queue), task: same(({ task }) => task), jobs: rows.length };
+}
+
+/** The rows with the trace context of their enqueue, but for those that have one of their own. */
+export function carrying(rows: readonly JobRow[], trace: TraceContext): readonly JobRow[] {
+  return rows.map((row) => (row.trace === null ? { ...row, trace } : row));
 }
 
 function makeId(): string {

@@ -1,6 +1,13 @@
 import type { Observer } from '@pgqueue/core';
 import type { Database, DueSchedule, Leader } from '@pgqueue/postgres';
-import { dueSchedules, fireSchedule, isTransient, leadershipLostState, sqlState } from '@pgqueue/postgres';
+import {
+  dueSchedules,
+  fireSchedule,
+  isTransient,
+  keyPendingState,
+  leadershipLostState,
+  sqlState,
+} from '@pgqueue/postgres';
 import { latestSlot, nextSlot } from './cron-slots.ts';
 
 /** A schedule that can't be read is looked at again after this time; one that was changed, at once. */
@@ -10,14 +17,15 @@ const never = Date.UTC(9999, 11, 31);
 
 /**
  * Enqueues the due slot of each schedule, and plans the next one. A slot becomes one job whoever leads: its row is unique. After a
- * downtime only the latest missed slot is made up for. A schedule that fails does not stop the others.
+ * downtime only the latest missed slot is made up for. A slot that its queue does not take (`key_pending`) is left out, and told. A schedule
+ * that fails does not stop the others.
  * Resolves to how many jobs it enqueued.
  */
 export async function fireDue(database: Database, leader: Leader, observe: Observer): Promise<number> {
   let fired = 0;
   for (const schedule of await dueSchedules(database)) {
     try {
-      const job = await fireSchedule(database, leader, plan(schedule));
+      const job = await fire(database, leader, { plan: plan(schedule), observe });
       if (job === null) continue;
       fired += 1;
       observe({ type: 'schedule.fired', schedule: schedule.name, job });
@@ -31,13 +39,24 @@ export async function fireDue(database: Database, leader: Leader, observe: Obser
   return fired;
 }
 
-function plan({ name, cron, timezone, nextSlotMs, nowMs }: DueSchedule): {
-  readonly name: string;
-  readonly cron: string;
-  readonly timezone: string;
-  readonly slotMs: number | null;
-  readonly nextMs: number;
-} {
+type Plan = Parameters<typeof fireSchedule>[2];
+
+/** Resolves to the job, or to null where there is none to run. */
+async function fire(
+  database: Database,
+  leader: Leader,
+  { plan, observe }: { readonly plan: Plan; readonly observe: Observer },
+): Promise<string | null> {
+  try {
+    return await fireSchedule(database, leader, plan);
+  } catch (error) {
+    if (sqlState(error) !== keyPendingState || plan.slotMs === null) throw error;
+    observe({ type: 'schedule.skipped', schedule: plan.name, slotMs: plan.slotMs, error });
+    return fireSchedule(database, leader, { ...plan, slotMs: null });
+  }
+}
+
+function plan({ name, cron, timezone, nextSlotMs, nowMs }: DueSchedule): Plan {
   const slotMs = nextSlotMs === null ? null : latestSlot(cron, timezone, { fromMs: nextSlotMs, toMs: nowMs });
   return { name, cron, timezone, slotMs, nextMs: nextSlot(cron, timezone, nowMs) ?? never };
 }

@@ -1,7 +1,8 @@
 import type { HeldCounts, InFlight, Snapshot } from '@pgqueue/core';
-import { laneName } from '@pgqueue/core';
+import { countByTask, laneName } from '@pgqueue/core';
 import type { Leader, TickDue, TickRead } from '@pgqueue/postgres';
 import { loadPolicyState, setFeed, settledMax } from '@pgqueue/postgres';
+import { createDispatchSpans } from './dispatch-spans.ts';
 import { knowsAll, look } from './look.ts';
 import type { Memory } from './memory.ts';
 import { createMemory } from './memory.ts';
@@ -9,13 +10,14 @@ import type { Settings } from './options.ts';
 import { createPace } from './pace.ts';
 import type { SafePlan } from './planner.ts';
 import { leftOut } from './skip-ahead.ts';
+import { suppose } from './suppose.ts';
 import { ask, cutOff, heldReasons, placesOf, toSnapshot } from './tick.ts';
 import type { Writing } from './write-plan.ts';
 import { writePlan } from './write-plan.ts';
 
 export interface Dispatcher {
-  /** One tick: reads, plans, writes. `woken`: only because jobs have ended. Resolves to the milliseconds until the next. */
-  readonly tick: (leader: Leader, woken?: 'done') => Promise<number>;
+  /** One tick: reads, plans, writes. `ended`: it was woken only because jobs have ended, these among them. Resolves to the milliseconds until the next. */
+  readonly tick: (leader: Leader, ended?: readonly string[]) => Promise<number>;
 }
 
 export interface DispatcherOptions extends Writing {
@@ -52,59 +54,85 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
   const { settings, planner } = options;
   const pace = createPace(options);
   const memory = createMemory(settings.batchMax);
+  const spans = createDispatchSpans(options.database);
 
-  const tick = async (leader: Leader, woken?: 'done'): Promise<number> => {
+  const tick = async (leader: Leader, ended?: readonly string[]): Promise<number> => {
     const startedAt = performance.now();
     if (memory.epoch !== leader.epoch) await begin(options, memory, leader);
-    const asked = ask(memory.room, memory.batch, memory.view.discovering());
-    const due = pace.asksDue();
-    const brief = woken === 'done' && !due && knowsAll(memory);
-    const { read, load } = await look(options, memory, { ...asked, startedAt, due, brief });
-    options.onSeen(read.state, read.due);
+    const asked = ask(memory, memory.view.discovering());
+    const due = pace.asksDue(ended !== undefined);
+    const brief = ended !== undefined && !due && knowsAll(memory);
+    const guess = brief ? suppose(memory, ended, startedAt) : undefined;
+    const { read, load } = guess ?? (await look(options, memory, { ...asked, startedAt, due, brief }));
+    if (guess === undefined) options.onSeen(read.state, read.due);
+    else memory.view.age();
     const snapshot = toSnapshot(read, load, {
       ...memory,
+      inFlight: guess?.inFlight ?? memory.ledger.inFlight(),
       ...options.beside(read.state.now),
       batchMax: memory.batch,
       horizonMs: horizonOf(options, memory),
     });
     const planned = planner.plan(snapshot);
+    if (guess !== undefined && (planned.dispatch.length === 0 || planned.recall.length > 0)) {
+      planner.dropped();
+      return tick(leader, []);
+    }
     const cutShort = memory.aside.note(planned, memory.view);
     if (!brief) {
-      memory.skipAhead.note({
-        rows: read.rows,
-        reason: (id) => (memory.view.leftOut(id) ? leftOut : planned.reasons.get(id)),
-        nowMs: startedAt,
-      });
+      const reason = (id: string): string | undefined =>
+        memory.view.leftOut(id) ? leftOut : planned.reasons.get(id);
+      memory.skipAhead.note({ rows: read.rows, reason, nowMs: startedAt });
     }
     const { room, hasRoom } = placesOf(snapshot, planned.dispatch, memory.view);
-    const written = await writePlan(options, memory, { leader, snapshot, planned });
-    memory.room = room;
+    const plan = { leader, snapshot, planned, supposed: guess?.supposed };
+    const written = await writePlan(options, memory, plan);
+    if (written === null) return tick(leader, []);
+    guess?.confirm();
     const { held, forecast } = planned;
     const durationMs = performance.now() - startedAt;
-    if (written.length > 0) memory.tickMs += (durationMs - memory.tickMs) * 0.2;
-    memory.batch = batchAfter(memory, {
-      jobs: planned.dispatch.length,
-      durationMs,
-      batchMax: settings.batchMax,
-    });
-    settings.observe({
-      type: 'tick',
-      dispatched: written.length,
-      held: heldReasons(held, snapshot.queues),
-      durationMs,
-    });
-    const { questions } = read;
+    const jobs = planned.dispatch.length;
+    const looked = guess === undefined;
+    remember(memory, settings, { room, jobs, written: written.length, durationMs, looked });
+    tellTick(settings, snapshot, { held, written, durationMs });
+    spans.written(written, durationMs);
     const { settled } = memory;
-    options.onTick({ leader, snapshot, held, forecast, dispatched: written, settled, durationMs, questions });
+    const told = { leader, snapshot, held, forecast, dispatched: written, settled, durationMs };
+    options.onTick({ ...told, questions: read.questions });
     // what was refused is left out of the next plan: others may have its places
     const atOnce = asksAgain(memory, planned) || cutShort || written.length < planned.dispatch.length;
-    const { batchMax } = snapshot;
-    const more = mayHaveMore(memory, { batchMax, planned, read, keys: asked.keys, hasRoom, written, brief });
+    const more = mayHaveMore(memory, {
+      batchMax: snapshot.batchMax,
+      planned,
+      read,
+      keys: asked.keys,
+      hasRoom,
+      written,
+      brief,
+    });
     memory.caughtUp = !atOnce && !more;
-    const nextMs = planned.nextMs === null ? null : planned.nextMs - snapshot.nowMs;
+    const nextMs = soonest(
+      planned.nextMs === null ? null : planned.nextMs - snapshot.nowMs,
+      memory.cursors.dueMs(startedAt),
+    );
     return pace.next({ jobs: written.length, atOnce, more, nextMs });
   };
   return { tick };
+}
+
+function tellTick(
+  { observe }: Settings,
+  { queues }: Snapshot,
+  tick: { readonly held: HeldCounts; readonly written: readonly InFlight[]; readonly durationMs: number },
+): void {
+  const { held, written, durationMs } = tick;
+  observe({
+    type: 'tick',
+    dispatched: written.length,
+    batch: countByTask(written),
+    held: heldReasons(held, queues),
+    durationMs,
+  });
 }
 
 /** The first tick of a reign begins from what the last leader saved, and from the work items that are there. */
@@ -113,17 +141,19 @@ async function begin(
   memory: Memory,
   leader: Leader,
 ): Promise<void> {
-  const { view, ledger, consumption, skipAhead, aside } = memory;
+  const { view, ledger, consumption, skipAhead, aside, cursors } = memory;
   memory.feeds = planner.needs.settlements === true;
   // once a reign: it forgets what was recorded before
   if (memory.fedEpoch !== leader.epoch) await setFeed(database, leader, memory.feeds);
   memory.fedEpoch = leader.epoch;
   planner.restore(await loadPolicyState(database));
-  for (const part of [view, ledger, skipAhead, aside]) part.reset();
+  for (const part of [view, ledger, skipAhead, aside, cursors]) part.reset();
   consumption.forget();
   memory.settled = [];
   memory.room = settings.batchMax;
   memory.caughtUp = false;
+  Object.assign(memory.items, { floor: 0, allAt: -Infinity });
+  memory.lastLook = undefined;
   memory.epoch = leader.epoch;
 }
 
@@ -135,9 +165,34 @@ function horizonOf({ settings, hearing }: DispatcherOptions, { tickMs }: Memory)
   return hearing() ? Math.min(settings.horizonMs, Math.max(horizonMinMs, 3 * tickMs)) : settings.horizonMs;
 }
 
+function soonest(one: number | null, other: number | null): number | null {
+  return one === null || other === null ? (one ?? other) : Math.min(one, other);
+}
+
 /** A tick should take no longer than this: who comes waits for it, whoever that is. */
 const tickGoalMs = 50;
 const batchMin = 500;
+
+/**
+ * What the next tick goes by. `looked`: it was not supposed, which takes half of the time, and says nothing about how long work items
+ * must last.
+ */
+function remember(
+  memory: Memory,
+  { batchMax }: Settings,
+  tick: {
+    readonly room: number;
+    readonly jobs: number;
+    readonly written: number;
+    readonly durationMs: number;
+    readonly looked: boolean;
+  },
+): void {
+  const { room, written, durationMs, looked } = tick;
+  [memory.room, memory.dispatched] = [room, written];
+  if (written > 0 && looked) memory.tickMs += (durationMs - memory.tickMs) * 0.2;
+  memory.batch = batchAfter(memory, { ...tick, batchMax });
+}
 
 /** Smaller batches where full ones make slow ticks (a slow database, thousands of lanes), larger ones again where they do not. */
 function batchAfter(

@@ -25,8 +25,8 @@ function freezeLane(lane: Lane): void {
   if (Object.isFrozen(lane)) return;
   Object.freeze(lane);
   if (Object.isFrozen(lane.jobs)) return;
-  Object.freeze(lane.jobs);
   for (const job of lane.jobs) freezeJob(job);
+  Object.freeze(lane.jobs);
 }
 
 function freezeJob(job: JobFacts): void {

@@ -112,3 +112,26 @@ test('jobs that one call took together share its time', () => {
     ['b3', 10],
   ]);
 });
+
+test('it knows before which position nothing is any more', () => {
+  const ledger = createLedger();
+  expect(ledger.from()).toBe(0);
+  ledger.wrote(item('a'), 5);
+  ledger.wrote(item('b'), 6);
+  // not before a snapshot has shown them: another leader's may be there, too
+  expect(ledger.from()).toBe(0);
+  ledger.see(items([3, 5], [6]), false);
+  expect(ledger.from()).toBe(3);
+  ledger.see(items([], [6]), false);
+  expect(ledger.from()).toBe(6);
+  ledger.wrote(item('c'), 9);
+  ledger.see(items([9]), false);
+  expect(ledger.from()).toBe(9);
+  ledger.see(items([]), false);
+  expect(ledger.from()).toBe(10);
+  // one that came late
+  expect(ledger.see(items([2]), false)).toEqual([2]);
+  expect(ledger.from()).toBe(2);
+  ledger.reset();
+  expect(ledger.from()).toBe(0);
+});

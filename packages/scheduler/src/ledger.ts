@@ -18,6 +18,12 @@ export interface Ledger {
   /** Of the items that were to be recalled, those of `back` are no more: their jobs wait again. Returns them; the others are stuck. */
   readonly tookBack: (asked: readonly string[], back: ReadonlySet<string>) => readonly InFlight[];
   readonly inFlight: () => readonly InFlight[];
+  /** What is in flight when these jobs have ended; undefined: it is all the same. Not where settlements are asked for, which tell how. */
+  readonly without: (
+    ids: ReadonlySet<string>,
+  ) => { readonly inFlight: readonly InFlight[]; readonly confirm: () => void } | undefined;
+  /** No item before this position is there any more; 0 before it has been told of any. */
+  readonly from: () => number;
   /** Ended attempts of a snapshot, after {@link Ledger.see}; those of items that it never knew are left out. */
   readonly settled: (
     batches: readonly SettledBatch[],
@@ -45,8 +51,11 @@ export function createLedger(): Ledger {
   const counted = new Set<number>();
   let orphans: ReadonlySet<number> = new Set();
   const bundles = new Map<string, number>();
+  /** The lowest position that is there (a server that forgot which ones it drew draws them again), and the one behind the highest. */
+  const span = { from: 0, end: 0 };
   const add = (position: number, item: InFlight): void => {
     items.set(position, item);
+    [span.from, span.end] = [Math.min(span.from, position), Math.max(span.end, position + 1)];
     if (item.bundle !== null) bundles.set(item.bundle, (bundles.get(item.bundle) ?? 0) + 1);
   };
 
@@ -63,6 +72,7 @@ export function createLedger(): Ledger {
     }
     if (settlements) for (const [position, item] of items) if (!next.has(position)) ended.set(position, item);
     items = next;
+    span.from = Math.min(span.end, firstOf(groups));
     if (bundles.size > bundlesMax) forget(bundles, [...items.values(), ...ended.values()]);
     return unknown;
   };
@@ -70,9 +80,7 @@ export function createLedger(): Ledger {
   return {
     see,
     learn: (facts, seen) => {
-      const nodes = new Map(
-        seen.items.flatMap(({ node, positions }) => positions.map((position) => [position, node] as const)),
-      );
+      const nodes = nodesOf(seen.items);
       for (const { position, dispatchedMs, ...item } of facts) {
         const node = nodes.get(position) ?? null;
         add(position, held({ ...item, dispatchedMs: dispatchedMs ?? 0, state: 'ready', node: null }, node));
@@ -86,6 +94,8 @@ export function createLedger(): Ledger {
     },
     tookBack: (asked, back) => takeBack(items, asked, back),
     inFlight: () => [...items.values()],
+    without: (ids) => without(items, ids),
+    from: () => span.from,
     settled: (batches, whole, nowMs) => {
       const fresh = batches.filter(({ n }) => !counted.has(n));
       for (const { n } of fresh) counted.add(n);
@@ -98,11 +108,38 @@ export function createLedger(): Ledger {
     reset: () => {
       orphans = new Set();
       items = new Map();
+      Object.assign(span, { from: 0, end: 0 });
       ended.clear();
       counted.clear();
       bundles.clear();
     },
   };
+}
+
+function nodesOf(groups: TickState['items']): ReadonlyMap<number, string | null> {
+  return new Map(
+    groups.flatMap(({ node, positions }) => positions.map((position) => [position, node] as const)),
+  );
+}
+
+function without(items: Map<number, InFlight>, ids: ReadonlySet<string>): ReturnType<Ledger['without']> {
+  const gone: number[] = [];
+  const inFlight: InFlight[] = [];
+  for (const [position, item] of items) {
+    if (ids.has(item.id)) gone.push(position);
+    else inFlight.push(item);
+  }
+  if (gone.length === 0) return undefined;
+  const confirm = (): void => {
+    for (const position of gone) items.delete(position);
+  };
+  return { inFlight, confirm };
+}
+
+function firstOf(groups: TickState['items']): number {
+  let first = Infinity;
+  for (const { positions } of groups) for (const position of positions) first = Math.min(first, position);
+  return first;
 }
 
 function takeBack(

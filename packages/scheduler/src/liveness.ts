@@ -24,12 +24,13 @@ const tickedMs = 30_000;
  * by, and has asked of late who leads.
  */
 export function schedulerChecks(
-  { leaseMs, pollMs }: Pick<Settings, 'leaseMs' | 'pollMs'>,
+  { leaseMs, pollMs, metrics }: Pick<Settings, 'leaseMs' | 'pollMs' | 'metrics'>,
   options: HealthOptions,
   parts: () => LivenessParts | undefined,
 ): HealthChecks {
   const electedFirst = { since: -Infinity };
   return {
+    metrics: metrics.page,
     live: () => {
       const running = parts();
       if (running === undefined) return [];

@@ -4,6 +4,7 @@ import type { Load } from './depth.ts';
 import { capability } from './depth.ts';
 import type { Ledger } from './ledger.ts';
 import type { Memory } from './memory.ts';
+import type { Ask } from './tick.ts';
 import { loadOf } from './tick.ts';
 
 /** Whether all that waits is known, and nothing is left to be looked for: as long as nothing is enqueued, it stays so. */
@@ -12,9 +13,7 @@ export function knowsAll({ view, skipAhead, caughtUp }: Memory): boolean {
 }
 
 /** What a tick looks at. */
-export interface Looking {
-  readonly want: number;
-  readonly keys: number;
+export interface Looking extends Ask {
   readonly startedAt: number;
   readonly due: boolean;
   /** Only at what is in flight: what waits is known. */
@@ -27,21 +26,39 @@ export async function look(
   memory: Memory,
   looking: Looking,
 ): Promise<{ readonly read: TickRead; readonly load: Load }> {
-  const { view, ledger, consumption, skipAhead, feeds } = memory;
-  const { want, keys, startedAt, due, brief } = looking;
+  const { view, ledger, consumption, skipAhead, cursors, feeds } = memory;
+  const { want, keys, rows: outOfTurn, startedAt, due, brief } = looking;
+  const itemsFrom = itemsFromNow(memory, startedAt);
   const input: TickInput | undefined = brief
     ? undefined
     : {
         want,
         keys,
         ...skipAhead.starts(startedAt),
-        ...view.ask(memory.nowMs, { lanes: skipAhead.lanes(), rows: want }),
+        ranges: cursors.ranges(startedAt),
+        ...view.ask(memory.nowMs, { lanes: skipAhead.lanes(), rows: outOfTurn }),
         settled: feeds,
+        itemsFrom,
         due,
         questionsAfter: questionsAfter(),
       };
-  const read = await readKnown(database, { ledger, feeds }, input);
-  const { state, rows } = read;
+  const read = await readKnown(database, { ledger, feeds, itemsFrom }, input).catch((error: unknown) => {
+    // a server that was lost may have forgotten work items: their jobs wait where they stood
+    cursors.reset();
+    throw error;
+  });
+  noteItems(memory, itemsFrom, { nowMs: startedAt, tookMs: performance.now() - startedAt });
+  const { state, enqueuers } = read;
+  const rows =
+    read.config === null
+      ? read.rows
+      : cursors.saw({
+          rows: read.rows,
+          enqueuers,
+          nowMs: startedAt,
+          tookMs: performance.now() - startedAt,
+        });
+  if (read.config !== null) memory.lastLook = { read, config: read.config, atMs: performance.now() };
   memory.nowMs = state.now;
   if (feeds) {
     const whole = state.settled.length < settledMax;
@@ -52,7 +69,7 @@ export async function look(
   const load = loadOf(read, ledger.inFlight());
   consumption.sample(load);
   rememberNodes(memory, read);
-  return { read, load };
+  return { read: { ...read, rows }, load };
 }
 
 /**
@@ -61,11 +78,18 @@ export async function look(
  */
 async function readKnown(
   database: Target,
-  { ledger, feeds }: { readonly ledger: Ledger; readonly feeds: boolean },
+  {
+    ledger,
+    feeds,
+    itemsFrom,
+  }: { readonly ledger: Ledger; readonly feeds: boolean; readonly itemsFrom: number },
   input: TickInput | undefined,
 ): Promise<TickRead> {
   for (let round = 1; ; round += 1) {
-    const read = input === undefined ? await readBriefly(database, feeds) : await readTick(database, input);
+    const read =
+      input === undefined
+        ? await readBriefly(database, { settled: feeds, itemsFrom })
+        : await readTick(database, input);
     const { items } = read.state;
     const unknown = ledger.see(items, feeds);
     if (unknown.length === 0) return read;
@@ -75,8 +99,42 @@ async function readKnown(
   }
 }
 
-async function readBriefly(database: Target, settled: boolean): Promise<TickRead> {
-  return { state: await readTickState(database, settled), due: null, rows: [], questions: [] };
+async function readBriefly(
+  database: Target,
+  input: Pick<TickInput, 'settled' | 'itemsFrom'>,
+): Promise<TickRead> {
+  return {
+    state: await readTickState(database, input),
+    enqueuers: null,
+    config: null,
+    due: null,
+    rows: [],
+    questions: [],
+  };
+}
+
+/**
+ * However sure it is of what is gone, it looks at all items now and then: every second from where the last such look found the first one,
+ * and from the very first position as often as that costs half a percent of the time (dead rows may be a million of them).
+ */
+const rescanMs = 1_000;
+const allItemsMs = 10_000;
+const allItemsShare = 0.005;
+
+function itemsFromNow({ items, ledger }: Memory, nowMs: number): number {
+  if (nowMs >= items.allAt) return 0;
+  return nowMs >= items.rescanAt ? items.floor : ledger.from();
+}
+
+/** What a look from that position took, and found to be the first one. */
+function noteItems(
+  { items, ledger }: Memory,
+  from: number,
+  looked: { readonly nowMs: number; readonly tookMs: number },
+): void {
+  const { nowMs, tookMs } = looked;
+  if (from === 0) items.allAt = nowMs + Math.max(allItemsMs, tookMs / allItemsShare);
+  if (from <= items.floor) [items.floor, items.rescanAt] = [ledger.from(), nowMs + rescanMs];
 }
 
 /** Jobs that no node could run may have a place now. */

@@ -1,6 +1,9 @@
 import type { Settlement } from '@pgqueue/core';
+import type { TickRead } from '@pgqueue/postgres';
 import type { Aside } from './aside.ts';
 import { createAside } from './aside.ts';
+import type { Cursors } from './cursors.ts';
+import { createCursors } from './cursors.ts';
 import type { Consumption } from './depth.ts';
 import { measureConsumption } from './depth.ts';
 import type { Ledger } from './ledger.ts';
@@ -17,6 +20,7 @@ export interface Memory {
   readonly consumption: Consumption;
   readonly skipAhead: SkipAhead;
   readonly aside: Aside;
+  readonly cursors: Cursors;
   /** Ended attempts that no plan has seen yet. */
   settled: readonly Settlement[];
   epoch: number | undefined;
@@ -33,11 +37,19 @@ export interface Memory {
   writtenAt: number;
   capabilities: string;
   after: string;
+  /** By the last tick. */
+  dispatched: number;
+  /** The last one that was not brief, and when its answer came. */
+  lastLook: { readonly read: TickRead; readonly config: string; readonly atMs: number } | undefined;
+  /** When work items are looked at from the floor again, and when all of them are. */
+  readonly items: { floor: number; rescanAt: number; allAt: number };
 }
 
 export function createMemory(batchMax: number): Memory {
+  const cursors = createCursors();
   return {
-    view: createView(),
+    view: createView(cursors),
+    cursors,
     ledger: createLedger(),
     consumption: measureConsumption(),
     skipAhead: createSkipAhead(),
@@ -54,5 +66,8 @@ export function createMemory(batchMax: number): Memory {
     writtenAt: 0,
     capabilities: '',
     after: '',
+    dispatched: 0,
+    lastLook: undefined,
+    items: { floor: 0, rescanAt: -Infinity, allAt: -Infinity },
   };
 }

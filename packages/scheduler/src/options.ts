@@ -15,6 +15,8 @@ import {
 } from '@pgqueue/core';
 import type { DatabaseOptions, HealthOptions } from '@pgqueue/postgres';
 import { databaseShape, healthShape } from '@pgqueue/postgres';
+import type { Metrics } from '@pgqueue/telemetry';
+import { createMetrics } from '@pgqueue/telemetry';
 import { policyProblems } from './policy-problems.ts';
 
 export interface SchedulerOptions extends DatabaseOptions {
@@ -36,7 +38,7 @@ export interface SchedulerOptions extends DatabaseOptions {
   readonly batchMax?: number;
   /** How far ahead of the workers' consumption work items are made, at most; where ticks are faster, less. Default 150. */
   readonly horizonMs?: number;
-  /** Where it answers `GET /live` and `GET /ready`, from `start` on. Default: nowhere. */
+  /** Where it answers `GET /live`, `GET /ready` and `GET /metrics`, from `start` on. Default: nowhere. */
   readonly health?: HealthOptions;
   readonly observe?: Observer;
 }
@@ -52,6 +54,7 @@ export interface Settings {
   readonly batchMax: number;
   readonly horizonMs: number;
   readonly observe: Observer;
+  readonly metrics: Metrics;
 }
 
 const shape: Shape<SchedulerOptions> = {
@@ -76,6 +79,10 @@ export function toSettings(options: SchedulerOptions): Settings {
   const problems = optionProblems(options, shape);
   const given: SchedulerOptions = typeof options === 'object' && options !== null ? options : {};
   const listen = given.listen ?? given.connectionString !== undefined;
+  const metrics = createMetrics({
+    role: 'scheduler',
+    prometheus: given.health?.metrics ?? given.health !== undefined,
+  });
   const settings: Settings = {
     policy: given.policy ?? defaultPolicy(),
     shadow: given.shadow,
@@ -86,7 +93,8 @@ export function toSettings(options: SchedulerOptions): Settings {
     pollMs: given.pollMs ?? (listen ? { min: 50, max: 2_000 } : { min: 20, max: 500 }),
     batchMax: given.batchMax ?? 1_000,
     horizonMs: given.horizonMs ?? 150,
-    observe: allObservers(given.observe),
+    observe: allObservers(given.observe, metrics.observe),
+    metrics,
   };
   throwProblems('configuration', 'the scheduler', [
     ...problems,

@@ -2,8 +2,8 @@ import type { Settings } from './options.ts';
 
 /** When the next tick comes. */
 export interface Pace {
-  /** Whether this tick should ask, too, when sweeps are due. */
-  readonly asksDue: () => boolean;
+  /** Whether this tick should ask, too, when sweeps are due. `woken`: it is one of many, for slots that became free. */
+  readonly asksDue: (woken: boolean) => boolean;
   /** Milliseconds until the next. */
   readonly next: (tick: {
     /** Dispatched by this one. */
@@ -21,6 +21,8 @@ export interface Pace {
 const fruitlessMax = 32;
 /** How often a tick asks, too, when sweeps are due. */
 const dueEveryMs = 50;
+/** The same where slots are waiting for this tick. */
+const dueWokenMs = 150;
 /** Without hints, a tick comes at least every 100 ms for so long after the last job. */
 const busyMs = 2_000;
 
@@ -45,9 +47,9 @@ export function createPace({
     return Math.min(max, performance.now() - busyAt < busyMs ? 100 : 500);
   };
   return {
-    asksDue: () => {
+    asksDue: (woken) => {
       startedAt = performance.now();
-      asked = startedAt - askedAt >= dueEveryMs;
+      asked = startedAt - askedAt >= (woken ? dueWokenMs : dueEveryMs);
       if (asked) askedAt = startedAt;
       return asked;
     },

@@ -1,29 +1,21 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { retryPauseMs, startLoop, within } from '@pgqueue/core';
-import type {
-  Database,
-  HealthServer,
-  JobExplanation,
-  Leader,
-  Listener,
-  ReportedPolicy,
-} from '@pgqueue/postgres';
+import { retryPauseMs, within } from '@pgqueue/core';
+import type { Database, HealthServer, JobExplanation, Listener, ReportedPolicy } from '@pgqueue/postgres';
 import {
   askLeader,
   channelName,
   checkSchemaVersion,
   explainJob,
   isTransient,
-  leadershipLostState,
   openDatabase,
+  readNumbers,
   serveHealth,
-  sqlState,
+  shareReading,
   startListener,
 } from '@pgqueue/postgres';
-import type { Dispatcher } from './dispatcher.ts';
 import { createDispatcher } from './dispatcher.ts';
 import { createHealthWatch } from './health.ts';
-import type { LivenessParts, Ticks } from './liveness.ts';
+import type { LivenessParts } from './liveness.ts';
 import { schedulerChecks } from './liveness.ts';
 import type { Leadership } from './leadership.ts';
 import { startLeadership } from './leadership.ts';
@@ -34,6 +26,8 @@ import { createPlanner } from './planner.ts';
 import type { Sweeps } from './sweeps.ts';
 import { startSweeps } from './sweeps.ts';
 import { startTelling } from './telling.ts';
+import type { WokenTicks } from './woken-ticks.ts';
+import { startTicks } from './woken-ticks.ts';
 
 /** A scheduler, made by {@link createScheduler}: it leads, or stands by until the leader is gone. */
 export interface Scheduler {
@@ -60,7 +54,6 @@ export interface Scheduler {
   readonly epoch: number | null;
 }
 
-const idleMs = 3_600_000;
 const stopMs = 5_000;
 
 /** Opens no connection yet. @throws {PgQueueError} `configuration` */
@@ -74,6 +67,10 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
     onError: (error) => settings.observe({ type: 'database.error', during: 'idle', error }),
     ...options,
   });
+  const keys = options.health?.keys ?? 10;
+  settings.metrics.tellOf(
+    shareReading(() => readNumbers(database, { keys }), { share: 0.05, mostMs: 15_000 }),
+  );
   const stopping = new AbortController();
   let running: Running | undefined;
   let healthServer: HealthServer | undefined;
@@ -98,6 +95,7 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
         const ordered = running?.stop() ?? Promise.resolve();
         // then what it still waits for fails, since its connections go
         const inTime = await within(stopMs, ordered);
+        settings.metrics.stop();
         await database.close();
         if (!inTime) await within(stopMs, ordered);
         await healthServer?.close();
@@ -179,11 +177,11 @@ function run(database: Database, settings: Settings, { connectionString, before 
   const ticks: WokenTicks = startTicks({ leadership, dispatcher, settings });
   const listener = listen(database, settings, {
     connectionString,
-    onHint: (channel) => {
+    onHint: (channel, payload) => {
       hearing = true;
       if (channel === channelName(database.schema, 'leader')) leadership.wake();
       else if (leadership.reign() === undefined) return;
-      else if (channel === channelName(database.schema, 'done')) ticks.wakeDone();
+      else if (channel === channelName(database.schema, 'done')) ticks.wakeDone(payload);
       else ticks.wake();
     },
     onSilence: () => {
@@ -222,7 +220,7 @@ function listen(
     onSilence,
   }: {
     readonly connectionString: string | undefined;
-    readonly onHint: (channel: string) => void;
+    readonly onHint: (channel: string, payload: string) => void;
     readonly onSilence: () => void;
   },
 ): Listener | undefined {
@@ -237,54 +235,4 @@ function listen(
     },
     applicationName: 'pgqueue scheduler listener',
   });
-}
-
-interface WokenTicks extends Ticks {
-  /** Jobs have ended: nothing new needs to be looked for. */
-  readonly wakeDone: () => void;
-}
-
-function startTicks({
-  leadership,
-  dispatcher,
-  settings,
-}: {
-  readonly leadership: Leadership;
-  readonly dispatcher: Dispatcher;
-  readonly settings: Settings;
-}): WokenTicks {
-  let leader: Leader | undefined;
-  let tickedAt = -Infinity;
-  const woken = { done: false, otherwise: false };
-  const loop = startLoop({
-    step: async () => {
-      leader = leadership.reign();
-      if (leader === undefined) return idleMs;
-      const onlyDone = woken.done && !woken.otherwise;
-      [woken.done, woken.otherwise] = [false, false];
-      const nextMs = await dispatcher.tick(leader, onlyDone ? 'done' : undefined);
-      tickedAt = performance.now();
-      return nextMs;
-    },
-    failed: (error, failures) => {
-      if (sqlState(error) === leadershipLostState) {
-        if (leader !== undefined) leadership.lost(leader.epoch);
-        // it may have been elected anew while this tick was under way
-        return leadership.reign() === undefined ? idleMs : 0;
-      }
-      const retryMs = retryPauseMs(failures);
-      settings.observe({ type: 'database.error', during: 'tick', error, retryMs });
-      return retryMs;
-    },
-  });
-  const wakeBy = (cause: keyof typeof woken): void => {
-    woken[cause] = true;
-    loop.wake();
-  };
-  return {
-    ...loop,
-    wake: () => wakeBy('otherwise'),
-    wakeDone: () => wakeBy('done'),
-    tickedMsAgo: () => performance.now() - tickedAt,
-  };
 }

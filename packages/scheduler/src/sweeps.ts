@@ -2,6 +2,7 @@ import type { Loop } from '@pgqueue/core';
 import { retryPauseMs, startLoop } from '@pgqueue/core';
 import type { Database, Leader, TickDue, TickRead } from '@pgqueue/postgres';
 import {
+  countActivity,
   expire,
   leadershipLostState,
   loseNodes,
@@ -32,7 +33,8 @@ export interface SweepsOptions {
   readonly onWork: () => void;
 }
 
-type Kind = 'promote' | 'cron' | 'expire' | 'loseNodes' | 'reap' | 'history';
+/** What becomes due by time. */
+export type Kind = 'promote' | 'cron' | 'expire' | 'loseNodes' | 'reap' | 'history' | 'activity';
 
 /** Rows that one sweep changes at most, in one transaction; a full one goes on at once. */
 const sweepMax = 1_000;
@@ -44,9 +46,13 @@ const everyMs: Readonly<Record<Kind, number>> = {
   loseNodes: 1_000,
   reap: 1_000,
   history: 3_600_000,
+  activity: 1_000,
 };
 const kinds = Object.keys(everyMs) as readonly Kind[];
 const idleMs = 3_600_000;
+/** How often what ended is counted, and for how long at once: other sweeps wait meanwhile. */
+const activityEveryMs = 5_000;
+const activityMaxMs = 100;
 
 export function startSweeps(options: SweepsOptions): Sweeps {
   const { observe } = options.settings;
@@ -54,7 +60,8 @@ export function startSweeps(options: SweepsOptions): Sweeps {
   const run = async (kind: Kind, leader: Leader): Promise<void> => {
     agenda.begin(kind);
     try {
-      agenda.done(kind, await sweepers[kind]({ ...options, observe, leader }));
+      const { again } = await sweepOnce(kind, { ...options, observe, leader });
+      agenda.done(kind, again);
     } catch (error) {
       if (sqlState(error) === leadershipLostState) return options.lost(leader.epoch);
       observe({ type: 'database.error', during: kind, error, retryMs: agenda.failed(kind) });
@@ -89,6 +96,7 @@ export function startSweeps(options: SweepsOptions): Sweeps {
     elected: () => {
       agenda.clear();
       agenda.set('history', 0);
+      agenda.set('activity', activityEveryMs);
       loop.wake();
     },
     stuckMs: loop.stuckMs,
@@ -151,44 +159,64 @@ function createAgenda(): Agenda {
   };
 }
 
-interface Sweep {
+/** What a sweep works with. */
+export interface Sweep {
   readonly database: Database;
   readonly observe: Settings['observe'];
   readonly leader: Leader;
   readonly onWork: () => void;
 }
 
-/** Each resolves to when it is due again (0: it was full), null for not at all, or undefined: the ticks will say. */
-const sweepers: Readonly<Record<Kind, (sweep: Sweep) => Promise<number | null | undefined>>> = {
+/** What one sweep did. */
+export interface Swept {
+  /** Rows that it changed. */
+  readonly count: number;
+  /** In how many milliseconds it is due again (0: it was full), null for not at all, or undefined: the ticks will say. */
+  readonly again: number | null | undefined;
+}
+
+/** One sweep of one kind: a transaction. */
+export function sweepOnce(kind: Kind, sweep: Sweep): Promise<Swept> {
+  return sweepers[kind](sweep);
+}
+
+const sweepers: Readonly<Record<Kind, (sweep: Sweep) => Promise<Swept>>> = {
   promote: async ({ database, leader, onWork }) => {
-    const { promoted, nextDueMs } = await promote(database, leader, sweepMax);
-    if (promoted > 0) onWork();
+    const { promoted: count, nextDueMs } = await promote(database, leader, sweepMax);
+    if (count > 0) onWork();
     // what is overdue and was not promoted is locked by someone
-    if (promoted === 0 && nextDueMs !== null) return Math.max(100, nextDueMs);
-    return nextDueMs === null ? null : Math.max(0, nextDueMs);
+    if (count === 0 && nextDueMs !== null) return { count, again: Math.max(100, nextDueMs) };
+    return { count, again: nextDueMs === null ? null : Math.max(0, nextDueMs) };
   },
   cron: async ({ database, leader, observe, onWork }) => {
-    if ((await fireDue(database, leader, observe)) > 0) onWork();
-    return undefined;
+    const count = await fireDue(database, leader, observe);
+    if (count > 0) onWork();
+    return { count, again: undefined };
   },
-  expire: async ({ database, leader }) =>
-    (await expire(database, leader, sweepMax)) >= sweepMax ? 0 : undefined,
+  expire: async ({ database, leader }) => {
+    const count = await expire(database, leader, sweepMax);
+    return { count, again: count >= sweepMax ? 0 : undefined };
+  },
   loseNodes: async ({ database, leader, observe, onWork }) => {
     const lost = await loseNodes(database, leader);
     for (const { node, jobs } of lost) observe({ type: 'node.lost', node, jobs });
     if (lost.length > 0) onWork();
-    return undefined;
+    return { count: lost.length, again: undefined };
   },
   reap: async ({ database, observe, onWork }) => {
-    const jobs = await reap(database, sweepMax);
-    if (jobs > 0) {
-      observe({ type: 'leases.reaped', jobs });
+    const count = await reap(database, sweepMax);
+    if (count > 0) {
+      observe({ type: 'leases.reaped', jobs: count });
       onWork();
     }
-    return jobs >= sweepMax ? 0 : undefined;
+    return { count, again: count >= sweepMax ? 0 : undefined };
   },
   history: async ({ database }) => {
     const { deleted } = await maintainHistory(database);
-    return deleted >= 10_000 ? 1_000 : everyMs.history;
+    return { count: deleted, again: deleted >= 10_000 ? 1_000 : everyMs.history };
+  },
+  activity: async ({ database, leader }) => {
+    const behindMs = await countActivity(database, leader, activityMaxMs);
+    return { count: 0, again: behindMs > 0 ? everyMs.activity : activityEveryMs };
   },
 };

@@ -4,25 +4,37 @@ import type { LaneRow, TickRead } from '@pgqueue/postgres';
 import type { Aside } from './aside.ts';
 import type { Consumption, Load } from './depth.ts';
 import { poolsSeen } from './depth.ts';
-import type { Ledger } from './ledger.ts';
+import type { Memory } from './memory.ts';
 import type { View } from './view.ts';
+import { depthMin } from './view.ts';
 
 /** What one tick asks the database for. */
 export interface Ask {
+  /** Jobs of the page's lanes, together. */
   readonly want: number;
   readonly keys: number;
+  /** Jobs of lanes that are read out of turn, together. */
+  readonly rows: number;
 }
 
 /** Jobs that a tick looks at when it expects to have no room: enough to fill what has become free meanwhile. */
 const wantMin = 16;
 /** Lanes of one page, each of which costs an index lookup or two: of lanes that are known, and while there are unknown ones. */
 const keysMin = 128;
+/** While much is dispatched: lanes that are used up are read out of turn anyway. */
+const keysBusy = 32;
+const busyMin = 100;
 const keysMax = 500;
 
-/** As much as the last tick had room for, and a little more. `discovering`: there are lanes that nothing is known of. */
-export function ask(room: number, batchMax: number, discovering: boolean): Ask {
-  const want = Math.min(batchMax, Math.max(wantMin, Math.ceil(room * 1.2)));
-  return { want, keys: discovering ? keysMax : keysMin };
+/**
+ * As much as the last tick had room for, and a little more. `discovering`: there are lanes that nothing is known of. Among thousands that
+ * are known, more of each lane in the page would only be kept.
+ */
+export function ask({ room, batch, dispatched }: Memory, discovering: boolean): Ask {
+  const rows = Math.min(batch, Math.max(wantMin, Math.ceil(room * 1.2)));
+  if (discovering) return { want: rows, keys: keysMax, rows };
+  const keys = dispatched >= busyMin ? keysBusy : keysMin;
+  return { want: Math.min(rows, keys * depthMin), keys, rows };
 }
 
 /** The nodes' load, as the depth of a pool is measured by: the jobs of one bundle take one slot. */
@@ -53,7 +65,7 @@ export function loadOf({ state }: TickRead, inFlight: readonly InFlight[]): Load
 export interface SnapshotParts {
   readonly view: View;
   readonly aside: Aside;
-  readonly ledger: Ledger;
+  readonly inFlight: readonly InFlight[];
   readonly consumption: Consumption;
   readonly settled: readonly Settlement[];
   readonly health: DatabaseHealth | null;
@@ -66,7 +78,7 @@ export function toSnapshot(read: TickRead, load: Load, parts: SnapshotParts): Sn
   return {
     nowMs: read.state.now,
     lanes: parts.aside.without(parts.view.lanes()),
-    inFlight: parts.ledger.inFlight(),
+    inFlight: parts.inFlight,
     settled: parts.settled,
     queues: read.state.queues,
     pools: poolsSeen(load, parts.consumption.rates(), parts.horizonMs),

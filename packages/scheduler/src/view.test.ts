@@ -31,7 +31,7 @@ const shown = (view: View) =>
 const none = { lanes: [], rows: 100 };
 
 test('lanes that fit into a page are all there is', () => {
-  const view = createView();
+  const view = createView({ went: () => {} });
   view.see([row('a', 1), row('a', 2), row('b', 3), row('c', null)], { keys: 10, nowMs: 0 });
   expect(shown(view)).toEqual(['a:2+', 'b:1']);
   expect(view.ask(1, none)).toEqual({ after: { queue: '', key: '' }, lanes: [], created: null });
@@ -42,7 +42,7 @@ test('lanes that fit into a page are all there is', () => {
 });
 
 test('beyond a page, the others stay as they were read, and the page moves on', () => {
-  const view = createView();
+  const view = createView({ went: () => {} });
   view.see([row('a', 1), row('b', 2)], { keys: 2, nowMs: 0 });
   expect(view.ask(1_000, none)).toMatchObject({ after: { queue: 'q', key: 'b' }, created: null });
   view.see([row('c', 3), row('d', 4)], { keys: 2, nowMs: 0 });
@@ -56,7 +56,7 @@ test('beyond a page, the others stay as they were read, and the page moves on', 
 });
 
 test('a lane is read out of turn when its known jobs are used up, when a job was refused, or when a plan asks', () => {
-  const view = createView();
+  const view = createView({ went: () => {} });
   view.see([row('a', 1), row('a', 2), row('b', 3), row('b', 4), row('c', 5), row('d', 6), row('d', 7)], {
     keys: 4,
     nowMs: 0,
@@ -84,7 +84,7 @@ test('a lane is read out of turn when its known jobs are used up, when a job was
 });
 
 test('a lane that used up what was known of it is read as deep as it needs, and less deep again when it does not', () => {
-  const view = createView();
+  const view = createView({ went: () => {} });
   const read = (count: number): void =>
     view.see(
       Array.from({ length: count }, (_, seq) => row('a', seq, { wanted: count })),
@@ -111,13 +111,13 @@ test('a lane that used up what was known of it is read as deep as it needs, and 
 });
 
 test('of jobs that were looked at further on, none is there twice, and they say nothing of whether more wait', () => {
-  const view = createView();
+  const view = createView({ went: () => {} });
   view.see([row('a', 1), row('a', 1, { ahead: true }), row('a', 9, { ahead: true })], { keys: 10, nowMs: 0 });
   expect(shown(view)).toEqual(['a:2']);
 });
 
 test('a job that is seen in another lane is no longer in the one where it was', () => {
-  const view = createView();
+  const view = createView({ went: () => {} });
   const job = (key: string, rowVersion: string): LaneRow => row(key, 1, { id: 'job', rowVersion });
   view.see([job('a', '7')], { keys: 1, nowMs: 0 });
   view.see([job('b', '8')], { keys: 1, nowMs: 0 });
@@ -126,7 +126,7 @@ test('a job that is seen in another lane is no longer in the one where it was', 
 });
 
 test('a job that could not be written is left out for a while, and its lane says so', () => {
-  const view = createView();
+  const view = createView({ went: () => {} });
   const read = (nowMs: number): void => view.see([row('a', 1), row('a', 2)], { keys: 10, nowMs });
   read(0);
   view.wrote(['a1'], new Map());
@@ -140,7 +140,7 @@ test('a job that could not be written is left out for a while, and its lane says
 });
 
 test('pages are large as long as they show lanes that are not known', () => {
-  const view = createView();
+  const view = createView({ went: () => {} });
   expect(view.discovering()).toBe(true);
   const page = (from: number): LaneRow[] =>
     Array.from({ length: 8 }, (_, at) => row(`k${from + at}`, from + at));
@@ -155,7 +155,7 @@ test('pages are large as long as they show lanes that are not known', () => {
 });
 
 test('of more lanes than are remembered, those read longest ago are forgotten', () => {
-  const view = createView();
+  const view = createView({ went: () => {} });
   const page = (from: number): LaneRow[] =>
     Array.from({ length: 500 }, (_, at) => row(`k${String(from + at).padStart(6, '0')}`, from + at));
   for (let from = 0; from < 20_500; from += 500) view.see(page(from), { keys: 500, nowMs: 0 });

@@ -1,6 +1,7 @@
 import type { Lane } from '@pgqueue/core';
 import { laneName } from '@pgqueue/core';
 import type { LaneId, LaneRow, TickInput } from '@pgqueue/postgres';
+import type { Cursors } from './cursors.ts';
 import type { KnownJob } from './known-jobs.ts';
 import { toJobs } from './known-jobs.ts';
 import type { Refusals } from './refusals.ts';
@@ -37,12 +38,9 @@ export interface View {
   readonly reset: () => void;
 }
 
-interface Known extends LaneId {
+/** `skipped`: some that go before were left out. */
+interface Known extends LaneId, Required<Pick<Lane, 'more' | 'skipped' | 'retryDueMs'>> {
   readonly jobs: readonly KnownJob[];
-  readonly more: boolean;
-  /** Some that go before were left out. */
-  readonly skipped: boolean;
-  readonly retryDueMs: number | null;
   readonly lane: Lane;
   /** Where it is in the list of all. */
   at: number;
@@ -53,7 +51,7 @@ const lanesMax = 20_000;
 /** Jobs read in lanes out of turn, however few a tick wants. */
 const rowsMin = 64;
 /** Jobs read in one of them, unless a plan needs more; and at most. */
-const depthMin = 8;
+export const depthMin = 8;
 const depthMax = 1_000;
 /** With as few jobs left, a lane is read before they are used up: without any it would miss its turns. */
 const fewJobs = 1;
@@ -62,7 +60,6 @@ const commitMs = 200;
 
 const start: LaneId = { queue: '', key: '' };
 
-/** What is known, and what is to be read out of turn. */
 interface Memory {
   readonly known: Map<string, Known>;
   /** The same, in no particular order: snapshots get a copy of it. */
@@ -83,7 +80,7 @@ interface Memory {
   probedMs: number | null;
 }
 
-export function createView(): View {
+export function createView(cursors: Pick<Cursors, 'went'>): View {
   const memory: Memory = {
     known: new Map(),
     list: [],
@@ -118,7 +115,11 @@ export function createView(): View {
     lanes: () => [...memory.list],
     find: (id) => byId.get(id),
     wrote: (planned, written) => {
-      for (const [name, left] of leave(memory, planned, written)) settle(memory, name, left);
+      for (const [name, left] of leave(memory, planned, written)) {
+        const entry = known.get(name);
+        if (entry?.skipped === false) cursors.went(entry, entry.jobs, ({ id }) => !written.has(id));
+        settle(memory, name, left);
+      }
     },
     want: (lanes) => {
       for (const [name, jobs] of lanes) {
@@ -159,7 +160,7 @@ function clear({ known, byId }: Memory, name: string): void {
 }
 
 function put(memory: Memory, entry: Omit<Known, 'lane' | 'at'>, isFresh: boolean): void {
-  const { known, byId, list, fresh } = memory;
+  const { known, list, fresh } = memory;
   const { queue, key, jobs, more, skipped, retryDueMs } = entry;
   const name = laneName(entry);
   const lane: Lane = { queue, key, jobs, more, skipped, retryDueMs, fresh: isFresh };
@@ -168,10 +169,8 @@ function put(memory: Memory, entry: Omit<Known, 'lane' | 'at'>, isFresh: boolean
   list[at] = lane;
   if (isFresh) fresh.add(name);
   else fresh.delete(name);
-  for (const job of jobs) byId.set(job.id, job);
 }
 
-/** It is not fresh any more. */
 function outdate(memory: Memory, name: string): void {
   const entry = memory.known.get(name);
   if (entry !== undefined) put(memory, entry, false);
@@ -229,7 +228,10 @@ function see(
     if (first === undefined || jobs.length === 0) continue;
     const { queue, key, retryDueMs, wanted } = first;
     const front = laneRows.filter(({ ahead }) => !ahead).length;
-    for (const job of jobs) leaveOther(memory, job);
+    for (const job of jobs) {
+      leaveOther(memory, job);
+      memory.byId.set(job.id, job);
+    }
     const skipped = laneRows.some(({ id }) => id !== null && leftOut.has(id));
     put(memory, { queue, key, jobs, more: front >= wanted, skipped, retryDueMs }, true);
   }
@@ -251,7 +253,7 @@ function leaveOther(memory: Memory, job: KnownJob): void {
   put(memory, { ...entry, jobs: entry.jobs.filter(({ id }) => id !== job.id) }, entry.lane.fresh);
 }
 
-/** What left a lane: so many, and whether one of its jobs was refused. */
+/** Of a lane: so many jobs, and whether one of them was refused. */
 interface Left {
   jobs: number;
   refused: boolean;
@@ -280,7 +282,6 @@ function leave(
   return touched;
 }
 
-/** A lane of which jobs have left. */
 function settle(memory: Memory, name: string, left: Left): void {
   const { known, byId, wanted, deep } = memory;
   const entry = known.get(name);

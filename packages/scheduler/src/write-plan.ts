@@ -1,6 +1,6 @@
 import type { InFlight, Settlement, Snapshot } from '@pgqueue/core';
 import { laneName } from '@pgqueue/core';
-import type { Database, Leader } from '@pgqueue/postgres';
+import type { Database, DispatchInput, Leader } from '@pgqueue/postgres';
 import { dispatch, takeBack, wasRolledBack } from '@pgqueue/postgres';
 import type { Memory } from './memory.ts';
 import type { Planner, SafePlan } from './planner.ts';
@@ -16,7 +16,7 @@ export interface Writing {
 const unsavedMax = 100;
 const unsavedMs = 1_000;
 
-/** Writes a plan, and brings what is remembered to it. Resolves to the work items that it made. */
+/** Writes a plan, and brings what is remembered to it. Resolves to the work items that it made; null: what it supposes is not so. */
 export async function writePlan(
   { database, planner, onUnknown }: Writing,
   memory: Memory,
@@ -24,8 +24,14 @@ export async function writePlan(
     leader,
     snapshot,
     planned,
-  }: { readonly leader: Leader; readonly snapshot: Snapshot; readonly planned: SafePlan },
-): Promise<readonly InFlight[]> {
+    supposed,
+  }: {
+    readonly leader: Leader;
+    readonly snapshot: Snapshot;
+    readonly planned: SafePlan;
+    readonly supposed: DispatchInput['supposed'];
+  },
+): Promise<readonly InFlight[] | null> {
   const { view, ledger, consumption } = memory;
   if (planned.recall.length > 0) {
     planner.dropped();
@@ -53,22 +59,21 @@ export async function writePlan(
   try {
     const { atMs, positions } = await dispatch(database, {
       ...leader,
+      supposed,
       jobs,
       parts: planned.parts,
       settled,
       notify: true,
     });
+    if (atMs === null) {
+      planner.dropped();
+      return null;
+    }
     memory.writtenAt = atMs;
     memory.settled = [];
     ledger.saved(settled);
     planner.written({ atMs, ids: new Set(positions.keys()) });
-    const items = jobs.flatMap(({ id, pool, bundle }): InFlight[] => {
-      const [job, position] = [view.find(id), positions.get(id)];
-      if (job === undefined || position === undefined) return [];
-      const item: InFlight = { ...job, pool, bundle, dispatchedMs: atMs, state: 'ready', node: null };
-      ledger.wrote(item, position);
-      return [item];
-    });
+    const items = itemsOf(memory, jobs, { atMs, positions });
     view.wrote(
       jobs.map(({ id }) => id),
       positions,
@@ -81,6 +86,21 @@ export async function writePlan(
     if (!wasRolledBack(error)) onUnknown(leader);
     throw error;
   }
+}
+
+/** The work items that were made. */
+function itemsOf(
+  { view, ledger }: Memory,
+  jobs: DispatchInput['jobs'],
+  { atMs, positions }: { readonly atMs: number; readonly positions: ReadonlyMap<string, number> },
+): readonly InFlight[] {
+  return jobs.flatMap(({ id, pool, bundle }): InFlight[] => {
+    const [job, position] = [view.find(id), positions.get(id)];
+    if (job === undefined || position === undefined) return [];
+    const item: InFlight = { ...job, pool, bundle, dispatchedMs: atMs, state: 'ready', node: null };
+    ledger.wrote(item, position);
+    return [item];
+  });
 }
 
 /** Their jobs wait again, and are planned at once together with what outranks them. */
@@ -97,5 +117,6 @@ async function recall(
   const items = memory.ledger.tookBack(ids, back);
   const recalled = items.map((job): Settlement => ({ job, outcome: 'recalled', busyMs: 0, endedMs: nowMs }));
   if (memory.feeds) memory.settled = [...memory.settled, ...recalled];
+  for (const item of items) memory.cursors.drop(laneName(item));
   memory.view.want(items.map((item) => [laneName(item), items.length] as const));
 }

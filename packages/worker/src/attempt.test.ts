@@ -11,10 +11,14 @@ beforeEach(() => void happened.splice(0));
 
 function attempt(leaseMs: number, token = 'token'): Attempt {
   const job = { id: 'id', token, task: 'task', leaseMs } as ClaimedJob;
-  return new Attempt(job, performance.now(), {
-    timeout: () => happened.push('timeout'),
-    over: () => happened.push('over'),
-  });
+  return new Attempt(
+    job,
+    { claimedAt: performance.now() },
+    {
+      timeout: () => happened.push('timeout'),
+      over: () => happened.push('over'),
+    },
+  );
 }
 
 describe('an attempt', () => {

@@ -1,6 +1,9 @@
 import type { AbortReason, ClaimedJob } from '@pgqueue/core';
+import type { AttemptSpan } from '@pgqueue/telemetry';
+import { startAttempt } from '@pgqueue/telemetry';
 import type { Alarm } from './alarm.ts';
 import { createAlarm } from './alarm.ts';
+import type { Unit } from './bundles.ts';
 import type { Held } from './held.ts';
 
 /** What handlers see as `signal.reason`. */
@@ -19,6 +22,20 @@ export function marginMs(leaseMs: number): number {
   return Math.min(1_000, Math.max(0, leaseMs) / 10);
 }
 
+export interface Leased {
+  /** When the claim was sent, by the node's monotonic clock: the lease can't have begun before. */
+  readonly claimedAt: number;
+  /** How long it has waited for a slot since its claim came back. Default 0. */
+  readonly waitedMs?: number;
+}
+
+/** Whether a lease of the unit ends before it could be used. */
+export function isLate(unit: Unit, { claimedAt }: Leased, nowMs: number = performance.now()): boolean {
+  let leaseMs = Infinity;
+  for (const job of unit) leaseMs = Math.min(leaseMs, job.leaseMs);
+  return nowMs - claimedAt >= leaseMs - marginMs(leaseMs);
+}
+
 export interface AttemptEvents {
   /** Its lease is about to end. */
   readonly timeout: (attempt: Attempt) => void;
@@ -34,9 +51,11 @@ export interface AttemptEvents {
 export class Attempt implements Held {
   readonly job: ClaimedJob;
   readonly startedAt: number = performance.now();
+  readonly waitedMs: number;
+  /** Undefined: nobody traces. */
+  readonly span: AttemptSpan | undefined;
   readonly #alarm: Alarm;
-  readonly #onOver: () => void;
-  readonly #onAborted: (() => void) | undefined;
+  readonly #on: AttemptEvents;
   #phase: 'running' | 'committing' | 'over' = 'running';
   #aborted: AbortedError | undefined;
   #controller: AbortController | undefined;
@@ -44,17 +63,17 @@ export class Attempt implements Held {
   #timeoutMs: number;
   #floating: Map<Promise<unknown>, unknown> | undefined;
 
-  /** @param claimedAt when the claim was sent, by the node's monotonic clock: the lease can't have begun before */
-  constructor(job: ClaimedJob, claimedAt: number, on: AttemptEvents) {
+  constructor(job: ClaimedJob, { claimedAt, waitedMs = 0 }: Leased, on: AttemptEvents) {
     this.job = job;
-    this.#onOver = on.over;
-    this.#onAborted = on.aborted;
+    this.waitedMs = waitedMs;
+    this.span = startAttempt(job);
+    this.#on = on;
     this.#timeoutMs = job.leaseMs;
     this.#endsAt = claimedAt + job.leaseMs;
     this.#alarm = createAlarm(() => {
       if (this.#phase === 'running') on.timeout(this);
     });
-    this.#arm();
+    this.#arm(this.startedAt);
   }
 
   get lease(): ClaimedJob {
@@ -113,7 +132,7 @@ export class Attempt implements Held {
     if (this.#aborted !== undefined) return;
     this.#aborted = new AbortedError(reason);
     this.#controller?.abort(this.#aborted);
-    this.#onAborted?.();
+    this.#on.aborted?.();
   }
 
   /** The lease was extended by so much, asked for at `sentAt`. */
@@ -130,7 +149,7 @@ export class Attempt implements Held {
     this.#alarm.clear();
     // its settlement may wait for minutes, with many others: what it was about must not
     (this.job as { payload: unknown }).payload = null;
-    this.#onOver();
+    this.#on.over();
     return true;
   }
 
@@ -149,7 +168,7 @@ export class Attempt implements Held {
     this.#arm();
   }
 
-  #arm(): void {
-    this.#alarm.set(this.#endsAt - performance.now() - marginMs(this.#timeoutMs));
+  #arm(nowMs: number = performance.now()): void {
+    this.#alarm.set(this.#endsAt - nowMs - marginMs(this.#timeoutMs));
   }
 }

@@ -1,5 +1,5 @@
 import type { BatchTaskHandler } from '@pgqueue/core';
-import type { Attempt } from './attempt.ts';
+import type { Attempt, Leased } from './attempt.ts';
 import { batchContextOf, batchJob, createBatchSignal } from './batch-context.ts';
 import { batchEndings } from './batch-ending.ts';
 import type { Unit } from './bundles.ts';
@@ -23,13 +23,13 @@ interface Fit {
 export async function runBatch(
   parts: RunParts,
   { task, handler }: BatchTaskHandler,
-  { unit, claimedAt }: { readonly unit: Unit; readonly claimedAt: number },
+  { unit, leased }: { readonly unit: Unit; readonly leased: Leased },
 ): Promise<void> {
   let handed: readonly Attempt[] = [];
   const whole = createBatchSignal(() => handed);
   const timeout = (): void => timeOut(parts, attempts);
   const attempts: readonly Attempt[] = unit.map((job) =>
-    parts.begin(job, claimedAt, { timeout, aborted: whole.check }),
+    parts.begin(job, leased, { timeout, aborted: whole.check }),
   );
   const checks = await Promise.all(
     attempts.map(async (attempt) => {

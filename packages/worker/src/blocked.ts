@@ -6,8 +6,14 @@ import { tickMsOf } from './thread-words.ts';
 export interface BlockedWatch {
   readonly start: () => void;
   /** Runs the part of a handler that comes before its first `await`: what blocks in there is known for certain. */
-  readonly call: <Returned>(job: RunningJob, run: () => Returned) => Returned;
+  readonly call: <Returned>(job: Called, run: () => Returned) => Returned;
   readonly stop: () => void;
+}
+
+/** A job whose handler is called. */
+export interface Called {
+  readonly id: string;
+  readonly task: string;
 }
 
 export interface BlockedParts {
@@ -53,12 +59,12 @@ export function createBlockedWatch({ settings, marks, running }: BlockedParts): 
     call: (job, run) => {
       if (blockedMs === 0) return run();
       const began = performance.now();
-      marks.calling(job);
+      marks.calling(job.id, job.task);
       try {
         return run();
       } finally {
         marks.called();
-        if (performance.now() - began > blockedMs / 2) culprit = job;
+        if (performance.now() - began > blockedMs / 2) culprit = { job: job.id, task: job.task };
       }
     },
     stop: () => clearInterval(timer),

@@ -7,17 +7,22 @@ import { createLowWater, createPace } from './pace.ts';
 
 export interface ClaimerParts {
   readonly claims: Claims;
-  readonly concurrency: number;
-  readonly freeSlots: () => number;
+  /** How many it can hold, and how many of those it would take now. */
+  readonly capacity: () => number;
+  readonly wanted: () => number;
   /** Takes the jobs over, by what uses one slot; does not wait for them. */
   readonly take: (units: readonly Unit[], claimedAt: number) => void;
   readonly hearing: () => boolean;
+  readonly suspectsOnly: boolean;
   readonly observe: Observer;
 }
 
 export interface Claimer {
-  /** A slot is free: claims at once where the last claim left work behind. */
-  readonly slotFreed: () => void;
+  /**
+   * A slot is free: claims at once where the last claim left work behind, and where the node holds nothing any more: a job that was lost
+   * with its node may have waited for that.
+   */
+  readonly slotFreed: (empty: boolean) => void;
   /** Work may have become ready; `released`: behind the low-water mark, too. */
   readonly hint: (released: boolean) => void;
   /** Resolves after the claim under way, whose jobs are still handed over. */
@@ -27,26 +32,34 @@ export interface Claimer {
 
 /** A freed slot, or a registration, ends this wait. */
 const parkedMs = 1_000;
-/** While most slots are busy, those that become free within so long are filled by one claim. */
+/** While it wants few of what it can hold, those that become free within so long are filled by one claim. */
 const gatherMs = 5;
 const gatherShare = 0.25;
 
+/** A position that none has: suspects are found by themselves, wherever they stand. */
+const beyondAll = Number.MAX_SAFE_INTEGER;
+
 /** Keeps the slots full with one statement at a time. */
 export function startClaimer(parts: ClaimerParts): Claimer {
-  const { claims, concurrency, observe, hearing } = parts;
+  const { claims, capacity, wanted, observe, hearing, suspectsOnly } = parts;
   const pace = createPace();
   const lowWater = createLowWater();
   let more = true;
   let claimedAt = -Infinity;
+  let gathering = false;
+  const isFew = (count: number): boolean => count <= (capacity() - 1) * gatherShare;
 
   const step = async (): Promise<number> => {
-    const free = parts.freeSlots();
+    gathering = false;
+    const free = wanted();
     if (free <= 0) return parkedMs;
     const nowMs = performance.now();
     const gatheredMs = claimedAt + gatherMs - nowMs;
-    if (gatheredMs > 0 && free <= (concurrency - 1) * gatherShare) return gatheredMs;
+    gathering = gatheredMs > 0 && isFew(free);
+    if (gathering) return gatheredMs;
     claimedAt = nowMs;
-    const claimed = await claims({ max: free, from: lowWater.from(nowMs) });
+    const from = suspectsOnly ? beyondAll : lowWater.from(nowMs);
+    const claimed = await claims({ max: free, from });
     const units = unitsOf(claimed.jobs);
     const got = units.length;
     lowWater.saw({ last: claimed.jobs.at(-1)?.position, filled: got >= free });
@@ -71,8 +84,9 @@ export function startClaimer(parts: ClaimerParts): Claimer {
   });
 
   return {
-    slotFreed: () => {
-      if (more) loop.wake();
+    slotFreed: (empty) => {
+      // while it gathers, it comes by itself
+      if (empty || (more && !(gathering && isFew(wanted())))) loop.wake();
     },
     hint: (released) => {
       more = true;

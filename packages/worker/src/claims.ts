@@ -2,7 +2,8 @@ import { randomUUID } from 'node:crypto';
 import type { ClaimedJob } from '@pgqueue/core';
 import { PgQueueError } from '@pgqueue/core';
 import type { Target } from '@pgqueue/postgres';
-import { claim, isTransient, nodeEndedState, releaseClaim, sqlState } from '@pgqueue/postgres';
+import { claim, firstItem, isTransient, nodeEndedState, releaseClaim, sqlState } from '@pgqueue/postgres';
+import { createFloor } from './pace.ts';
 
 /** What a claim brought, and when it was sent, by the node's monotonic clock: leases count from then. */
 export interface Claimed {
@@ -15,9 +16,11 @@ export interface ClaimsParts {
   readonly node: string;
   readonly incarnation: () => string | undefined;
   readonly ended: (incarnation: string) => void;
+  /** Where tokens are kept while their claims are under way, or unanswered. */
+  readonly tokens: Set<string>;
 }
 
-/** Claims once. @throws {PgQueueError} `node_ended` while the node is not registered */
+/** Claims once. `from` 0: looks at all work items. @throws {PgQueueError} `node_ended` while the node is not registered */
 export type Claims = (wanted: { readonly max: number; readonly from: number }) => Promise<Claimed>;
 
 /** A connection that broke may still deliver a claim: what it leased is looked for once more after this time. */
@@ -27,7 +30,8 @@ const secondLookMs = 30_000;
  * Claims under a new token each time. A claim whose reply was lost may have leased jobs that nobody knows of, and a living
  * node's leases last as long as their timeouts: so they are given back, by that token, before the next claim.
  */
-export function createClaims({ database, node, incarnation, ended }: ClaimsParts): Claims {
+export function createClaims({ database, node, incarnation, ended, tokens }: ClaimsParts): Claims {
+  const all = createFloor((from) => firstItem(database, from));
   let unanswered: readonly { readonly token: string; readonly lookAt: number; readonly last: boolean }[] = [];
 
   const giveBack = async (): Promise<void> => {
@@ -35,6 +39,7 @@ export function createClaims({ database, node, incarnation, ended }: ClaimsParts
     for (const look of unanswered) {
       if (look.lookAt > now) continue;
       await releaseClaim(database, node, look.token);
+      if (look.last) tokens.delete(look.token);
       const others = unanswered.filter((other) => other !== look);
       const again = { token: look.token, lookAt: now + secondLookMs, last: true };
       unanswered = look.last ? others : [...others, again];
@@ -45,18 +50,27 @@ export function createClaims({ database, node, incarnation, ended }: ClaimsParts
     const current = incarnation();
     if (current === undefined) throw new PgQueueError('node_ended', `node ${node} is not registered`);
     if (unanswered.length > 0) await giveBack();
+    const begins = from > 0 ? from : -(await all.begin(performance.now()));
     const token = randomUUID();
     const claimedAt = performance.now();
+    tokens.add(token);
+    let known = false;
     try {
-      const jobs = await claim(database, { node, incarnation: current, max, token, from });
+      const jobs = await claim(database, { node, incarnation: current, max, token, from: begins });
+      all.saw(jobs);
       return { jobs: incarnation() === current ? jobs : [], claimedAt };
     } catch (error) {
+      all.forget();
       if (sqlState(error) === nodeEndedState) {
         ended(current);
         throw new PgQueueError('node_ended', `node ${node} was reset, lost or replaced`, { cause: error });
       }
-      if (isTransient(error)) unanswered = [...unanswered, { token, lookAt: claimedAt, last: false }];
+      known = isTransient(error);
+      if (known) unanswered = [...unanswered, { token, lookAt: claimedAt, last: false }];
       throw error;
+    } finally {
+      // by then whoever claims has taken the jobs over
+      if (!known) setImmediate(() => tokens.delete(token));
     }
   };
 }

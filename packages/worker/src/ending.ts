@@ -27,6 +27,10 @@ export interface EndingInput {
   readonly aborted: AbortReason | undefined;
   /** 0 ≤ random < 1, for the jitter. */
   readonly random: number;
+  /** How long it took: kept with its error. */
+  readonly ranMs?: number;
+  /** How long it waited for a slot. Default 0. */
+  readonly waitedMs?: number;
 }
 
 /**
@@ -34,29 +38,28 @@ export interface EndingInput {
  * cancelled unless it got done; what a shutdown interrupted, or the node's own fence, is given back, and counts nothing.
  */
 export function conclude(input: EndingInput): Conclusion {
-  const { job, aborted } = input;
+  const { aborted } = input;
   const conclusion = concludeFreely(input);
   if (conclusion.kind !== 'settle' || aborted !== 'cancelled') return conclusion;
   if (conclusion.settlement.outcome === 'done') return conclusion;
-  return settle(job, { outcome: 'cancelled' });
+  return settle(input, { outcome: 'cancelled' });
 }
 
-function concludeFreely({ job, ending, retry, aborted, random }: EndingInput): Conclusion {
-  const backoff: Backoff = job.retry ?? backoffOf(retry);
-  const delayMs = retryDelayMs(backoff, job.tries + 1, random);
+function concludeFreely(input: EndingInput): Conclusion {
+  const { ending, aborted } = input;
   switch (ending.kind) {
     case 'returned':
-      if (isOutcome(ending.value)) return concludeOutcome(job, ending.value, delayMs);
-      return done(job, ending.value);
+      if (isOutcome(ending.value)) return concludeOutcome(input, ending.value);
+      return done(input, ending.value);
     case 'threw': {
-      if (isOutcome(ending.error)) return concludeOutcome(job, ending.error, delayMs);
+      if (isOutcome(ending.error)) return concludeOutcome(input, ending.error);
       if (aborted === 'shutdown' || aborted === 'node_lost') return { kind: 'release' };
       const data = { kind: 'error', ...errorData(ending.error) };
-      return settle(job, { outcome: 'retry', data, delayMs, error: ending.error });
+      return settle(input, { outcome: 'retry', data, delayMs: delayOf(input), error: ending.error });
     }
     case 'invalid': {
       const message = `the payload does not fit: ${ending.problems.join('; ')}`;
-      return settle(job, {
+      return settle(input, {
         outcome: 'dead',
         data: { ...errorData(message), kind: 'invalid' },
         error: 'the payload does not fit', // what is wrong may quote it: that is kept with the job, and goes into no log
@@ -65,7 +68,7 @@ function concludeFreely({ job, ending, retry, aborted, random }: EndingInput): C
     case 'timeout': {
       const message = `it was not done within ${Math.round(ending.timeoutMs)} ms`;
       const data = { kind: 'timeout', name: 'TimeoutError', message };
-      return settle(job, { outcome: 'retry', data, delayMs, error: message });
+      return settle(input, { outcome: 'retry', data, delayMs: delayOf(input), error: message });
     }
     case 'crashed':
       return { kind: 'crash', why: ending.why };
@@ -74,37 +77,43 @@ function concludeFreely({ job, ending, retry, aborted, random }: EndingInput): C
   }
 }
 
-function concludeOutcome(job: EndingInput['job'], outcome: unknown, policyDelayMs: number): Conclusion {
-  if (!isOutcome(outcome)) return done(job, outcome);
+/** By the job's own policy, or its task's. */
+function delayOf({ job, retry, random }: EndingInput): number {
+  const backoff: Backoff = job.retry ?? backoffOf(retry);
+  return retryDelayMs(backoff, job.tries + 1, random);
+}
+
+function concludeOutcome(input: EndingInput, outcome: unknown): Conclusion {
+  if (!isOutcome(outcome)) return done(input, outcome);
   switch (outcome.kind) {
     case 'retry': {
       const data = { kind: 'error', ...errorData(outcome.error) };
-      const delayMs = outcome.delayMs ?? policyDelayMs;
-      return settle(job, { outcome: 'retry', data, delayMs, error: outcome.error });
+      const delayMs = outcome.delayMs ?? delayOf(input);
+      return settle(input, { outcome: 'retry', data, delayMs, error: outcome.error });
     }
     case 'give_up': {
       const data = { kind: 'error', ...errorData(outcome.error) };
-      return settle(job, { outcome: 'dead', data, error: outcome.error });
+      return settle(input, { outcome: 'dead', data, error: outcome.error });
     }
     case 'snooze':
-      return settle(job, { outcome: 'snooze', delayMs: outcome.delayMs });
+      return settle(input, { outcome: 'snooze', delayMs: outcome.delayMs });
     case 'cancelled':
-      return settle(job, { outcome: 'cancelled' });
+      return settle(input, { outcome: 'cancelled' });
     default:
       return unreachable(outcome);
   }
 }
 
 /** Its effects have happened, so a result that can't be stored does not run it again: the history says what was wrong. */
-function done(job: EndingInput['job'], value: unknown): Conclusion {
+function done({ job: { id, token }, waitedMs = 0 }: EndingInput, value: unknown): Conclusion {
   const { text, problem } = resultText(value);
-  const { id, token } = job;
-  const settlement: Settlement = { id, token, outcome: 'done', delayMs: null, data: text };
-  return { kind: 'settle', settlement, ...(problem === undefined ? {} : { error: new Error(problem) }) };
+  const settlement: Settlement = { id, token, outcome: 'done', delayMs: null, data: text, waitedMs };
+  if (problem === undefined) return { kind: 'settle', settlement };
+  return { kind: 'settle', settlement, error: new Error(problem) };
 }
 
 function settle(
-  { id, token }: EndingInput['job'],
+  { job: { id, token }, ranMs, waitedMs = 0 }: EndingInput,
   end: {
     readonly outcome: Settlement['outcome'];
     readonly data?: object;
@@ -113,7 +122,8 @@ function settle(
   },
 ): Conclusion {
   const { outcome, data, delayMs = null, error } = end;
-  const text = data === undefined ? null : JSON.stringify(data);
-  const settlement: Settlement = { id, token, outcome, delayMs, data: text };
+  const kept = ranMs === undefined ? data : data && { ...data, ms: Math.round(ranMs) };
+  const text = kept === undefined ? null : JSON.stringify(kept);
+  const settlement: Settlement = { id, token, outcome, delayMs, data: text, waitedMs };
   return { kind: 'settle', settlement, ...(error === undefined ? {} : { error }) };
 }

@@ -1,6 +1,8 @@
 import type { ClaimedJob, Observer } from '@pgqueue/core';
 import { isOutcome } from '@pgqueue/core';
+import type { Lease } from '@pgqueue/postgres';
 import { crashJob } from '@pgqueue/postgres';
+import type { AttemptEvents, Leased } from './attempt.ts';
 import { Attempt } from './attempt.ts';
 import { runBatch } from './batch.ts';
 import type { BlockedWatch } from './blocked.ts';
@@ -10,9 +12,11 @@ import { conclude } from './ending.ts';
 import type { Isolation } from './isolation/isolation.ts';
 import type { Floating } from './floating.ts';
 import type { LeaseParts } from './leases.ts';
+import { endSpan, spanned } from './spans.ts';
 import type { WorkerSettings } from './options.ts';
 import { persistently } from './persistently.ts';
 import type { AttemptEnding, RunParts } from './run.ts';
+import { timeOut } from './run.ts';
 import type { Ended, Settled, Settler } from './settler.ts';
 import { runSingly } from './single.ts';
 
@@ -37,15 +41,20 @@ export interface Executor {
    * Resolves when the handler has really returned, so that its slot is not given away twice. What the queue is told does not
    * wait for that: a job past its timeout is settled at once, and what its handler does later is ignored.
    */
-  readonly run: (unit: Unit, claimedAt: number) => Promise<void>;
+  readonly run: (unit: Unit, leased: Leased) => Promise<void>;
   /** Those whose handlers run. */
   readonly attempts: ReadonlySet<Attempt>;
+  /** Of units that run, and those whose ends could not be told: they end by their timeouts. */
+  readonly leases: () => Iterable<Lease>;
   /** Resolves when every attempt is over, though handlers that ignore their signal may still run. */
   readonly quiet: () => Promise<void>;
 }
 
 export function createExecutor(parts: ExecutorParts): Executor {
   const { observe, attempts, handlers, blocked, floating } = parts;
+  /** Those of several jobs, of which some may not have begun. */
+  const units = new Set<Unit>();
+  const untold = createUntold();
   let whenQuiet: (() => void)[] = [];
 
   const isQuiet = (): boolean => [...attempts].every(({ over }) => over);
@@ -55,39 +64,71 @@ export function createExecutor(parts: ExecutorParts): Executor {
     whenQuiet = [];
   };
 
+  const ending: EndingParts = { ...parts, untold };
+
+  const alone: AttemptEvents = { timeout: (attempt) => timeOut(runParts, [attempt]), over: checkQuiet };
+
   const runParts: RunParts = {
     ...parts,
     onCommitted: (attempt) => {
       const durationMs = performance.now() - attempt.startedAt;
-      tell(parts, attempt, { settled: 'done', durationMs });
+      attempt.span?.end('done');
+      tell(ending, attempt, { settled: 'done', durationMs });
     },
-    begin: (job, claimedAt, on) => {
-      const attempt = new Attempt(job, claimedAt, { ...on, over: checkQuiet });
+    begin: (job, leased, on) => {
+      const attempt = new Attempt(job, leased, on === undefined ? alone : { ...on, over: checkQuiet });
       attempts.add(attempt);
       const waitedMs = Math.max(0, Date.now() - job.created.getTime());
-      observe({ type: 'job.started', job: job.id, task: job.task, key: job.key, waitedMs });
+      const { id, queue, task, key, tries, crashes } = job;
+      observe({ type: 'job.started', job: id, queue, task, key, attempt: tries + crashes + 1, waitedMs });
       return attempt;
     },
     call: (called, run) => {
-      const { id = '', task = '' } = called[0]?.job ?? {};
-      return blocked.call({ job: id, task }, () => floating.run(called, run));
+      const first = called[0];
+      if (first === undefined) return run();
+      const spans = first.span !== undefined;
+      return blocked.call(first.job, () => floating.run(called, spans ? () => spanned(called, run) : run));
     },
-    end: (endings) => endAll(parts, endings),
-    leave: (attempt) => void attempts.delete(attempt),
+    end: (endings) => endAll(ending, endings),
+    leave: (attempt) => {
+      attempts.delete(attempt);
+      // it has not ended here: another has its lease
+      attempt.span?.end('stale');
+    },
   };
 
   return {
-    run: (unit, claimedAt) => {
+    run: (unit, leased) => {
       const found = handlers.get(unit[0].task);
-      if (found?.kind === 'pgqueue.batch_handler') return runBatch(runParts, found, { unit, claimedAt });
-      return runSingly(runParts, found, { unit, claimedAt });
+      if (found?.kind === 'pgqueue.batch_handler')
+        return within(units, unit, runBatch(runParts, found, { unit, leased }));
+      const ran = runSingly(runParts, found, { unit, leased });
+      return unit.length === 1 ? ran : within(units, unit, ran);
     },
     attempts,
+    leases: function* () {
+      const jobs = new Set([...units].flat());
+      yield* jobs;
+      for (const { job } of attempts) if (!jobs.has(job)) yield job;
+      yield* untold.leases();
+    },
     quiet: () => (isQuiet() ? Promise.resolve() : new Promise((resolve) => void whenQuiet.push(resolve))),
   };
 }
 
-function endAll(parts: ExecutorParts, endings: readonly AttemptEnding[]): void {
+/** While it runs, it is one of them. */
+async function within(units: Set<Unit>, unit: Unit, ran: Promise<void>): Promise<void> {
+  units.add(unit);
+  try {
+    await ran;
+  } finally {
+    units.delete(unit);
+  }
+}
+
+type EndingParts = ExecutorParts & { readonly untold: Untold };
+
+function endAll(parts: EndingParts, endings: readonly AttemptEnding[]): void {
   const { observe, settler, handlers } = parts;
   const settled: Ended[] = [];
   const released: ClaimedJob[] = [];
@@ -97,14 +138,18 @@ function endAll(parts: ExecutorParts, endings: readonly AttemptEnding[]): void {
       observe({ type: 'job.invalid', job: job.id, task: job.task, problems: ending.problems });
     }
     if (!attempt.finish()) continue;
-    const retry = handlers.get(job.task)?.task.defaults.retry ?? {};
+    const durationMs = performance.now() - attempt.startedAt;
+    const retry = handlers.get(job.task)?.task.defaults.retry ?? none;
     const conclusion = conclude({
       job,
       ending: withFloating(attempt, ending),
       retry,
       aborted: attempt.aborted,
       random: Math.random(),
+      ranMs: durationMs,
+      waitedMs: attempt.waitedMs,
     });
+    endSpan(attempt, conclusion);
     if (conclusion.kind === 'release') {
       released.push(job);
       continue;
@@ -113,8 +158,7 @@ function endAll(parts: ExecutorParts, endings: readonly AttemptEnding[]): void {
       void crash(parts, attempt, conclusion.why);
       continue;
     }
-    const { settlement, error } = conclusion;
-    const durationMs = performance.now() - attempt.startedAt;
+    const { error, settlement } = conclusion;
     const onSettled = (told: Settled): void => {
       const verdict = told === 'repeated' ? settlement.outcome : told;
       tell(parts, attempt, { settled: verdict, durationMs, error });
@@ -125,21 +169,25 @@ function endAll(parts: ExecutorParts, endings: readonly AttemptEnding[]): void {
   settler.release(released);
 }
 
+const none = {};
+
 /** Its own thread or process died. Where the database can't be told, the lease runs out, which is the same crash. */
-async function crash(parts: ExecutorParts, attempt: Attempt, why: string): Promise<void> {
+async function crash(parts: EndingParts, attempt: Attempt, why: string): Promise<void> {
   const durationMs = performance.now() - attempt.startedAt;
   let verdict: Awaited<ReturnType<typeof crashJob>>;
+  parts.untold.add(attempt);
   try {
     verdict = await persistently(() => crashJob(parts.database, attempt.lease, why));
   } catch (error) {
     parts.observe({ type: 'database.error', during: 'crash', error });
     return;
   }
+  parts.untold.delete(attempt);
   const error = new Error(why);
   if (verdict === undefined) return tell(parts, attempt, { settled: 'stale', durationMs, error });
   if (verdict !== 'ready') return tell(parts, attempt, { settled: verdict, durationMs, error });
-  const { id, task } = attempt.job;
-  parts.observe({ type: 'job.crashed', job: id, task, durationMs, error });
+  const { id, queue, task } = attempt.job;
+  parts.observe({ type: 'job.crashed', job: id, queue, task, durationMs, error });
   parts.onNext();
 }
 
@@ -151,7 +199,7 @@ function withFloating(attempt: Attempt, ending: Ending): Ending {
 }
 
 function tell(
-  { observe, handlers, onNext }: ExecutorParts,
+  { observe, handlers, onNext, untold }: EndingParts,
   attempt: Attempt,
   end: {
     readonly settled: Exclude<Settled, 'repeated'>;
@@ -159,17 +207,41 @@ function tell(
     readonly error?: unknown;
   },
 ): void {
-  const { id, task, bundle, tries, crashes } = attempt.job;
+  const { id, queue, task, bundle, tries, crashes } = attempt.job;
   const { settled, durationMs, error } = end;
-  if (settled === 'failed') return;
+  if (settled === 'failed') return untold.add(attempt);
   if (settled === 'stale') {
     observe({ type: 'job.stale', job: id, task, during: 'settle' });
     attempt.abort('lease_lost');
     return;
   }
-  const why = error === undefined ? {} : { error };
-  observe({ type: 'job.settled', job: id, task, verdict: settled, durationMs, ...why });
+  if (error === undefined)
+    observe({ type: 'job.settled', job: id, queue, task, verdict: settled, durationMs });
+  else observe({ type: 'job.settled', job: id, queue, task, verdict: settled, durationMs, error });
   if (bundle === null) return;
   const oneByOne = handlers.get(task)?.kind === 'pgqueue.handler';
   if (oneByOne || tries > 0 || crashes > 0) onNext();
 }
+
+/** Attempts that ended, and whose ends the database did not hear; until their leases end. */
+interface Untold {
+  readonly add: (attempt: Attempt) => void;
+  readonly delete: (attempt: Attempt) => void;
+  readonly leases: () => readonly Lease[];
+}
+
+function createUntold(): Untold {
+  const attempts = new Set<Attempt>();
+  return {
+    add: (attempt) => void attempts.add(attempt),
+    delete: (attempt) => void attempts.delete(attempt),
+    leases: () => {
+      const now = performance.now();
+      for (const attempt of attempts) if (attempt.endsAt + graceMs < now) attempts.delete(attempt);
+      return [...attempts].map(({ lease }) => lease);
+    },
+  };
+}
+
+/** Clocks differ a little: after so long the database has taken the lease over. */
+const graceMs = 60_000;

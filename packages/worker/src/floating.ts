@@ -42,26 +42,33 @@ export function createFloating(mode: 'fail' | 'crash', observe: Observer): Float
   };
   return {
     open: () => count(1),
-    run: (attempts, run) => storage.run(sourceOf(attempts, observe), run),
+    run: (attempts, run) => storage.run(new Handlers(attempts, observe), run),
     close: () => count(-1),
   };
 }
 
 /** What an attempt still has of them when its handler returns is the error that it ends with. */
-function sourceOf(attempts: readonly Attempt[], observe: Observer): Source {
-  return {
-    rejected: (promise, error) => {
-      for (const attempt of attempts) {
-        const counted = !attempt.over;
-        if (counted) attempt.floating.set(promise, error);
-        const { id: job, task } = attempt.job;
-        observe({ type: 'job.floating', job, task, error, counted });
-      }
-    },
-    handled: (promise) => {
-      for (const attempt of attempts) attempt.floating.delete(promise);
-    },
-  };
+class Handlers implements Source {
+  readonly #attempts: readonly Attempt[];
+  readonly #observe: Observer;
+
+  constructor(attempts: readonly Attempt[], observe: Observer) {
+    this.#attempts = attempts;
+    this.#observe = observe;
+  }
+
+  rejected(promise: Promise<unknown>, error: unknown): void {
+    for (const attempt of this.#attempts) {
+      const counted = !attempt.over;
+      if (counted) attempt.floating.set(promise, error);
+      const { id: job, task } = attempt.job;
+      this.#observe({ type: 'job.floating', job, task, error, counted });
+    }
+  }
+
+  handled(promise: Promise<unknown>): void {
+    for (const attempt of this.#attempts) attempt.floating.delete(promise);
+  }
 }
 
 function onRejection(error: unknown, promise: Promise<unknown>): void {

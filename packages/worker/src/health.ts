@@ -29,6 +29,7 @@ export function workerChecks({
 }: HealthParts): HealthChecks {
   const freshMs = Math.min(3 * settings.heartbeatMs, settings.lostAfterMs);
   return {
+    metrics: settings.metrics.page,
     live: () => stuckLoops({ claims: claimer(), heartbeat: membership }, options),
     ready: () => {
       if (membership.draining.aborted) return ['it is stopping'];

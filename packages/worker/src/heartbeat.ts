@@ -2,6 +2,7 @@ import type { Loop, Observer } from '@pgqueue/core';
 import { PgQueueError, retryPauseMs, startLoop } from '@pgqueue/core';
 import type { Beater } from './beater.ts';
 import type { Fence } from './fence.ts';
+import type { Forgotten } from './forgotten.ts';
 import type { Holding } from './held.ts';
 import { applyHeartbeat, liveOf } from './held.ts';
 import type { NodeSettings } from './options.ts';
@@ -10,6 +11,7 @@ import type { Registry } from './registry.ts';
 export interface HeartbeatParts {
   readonly beater: Beater;
   readonly fence: Fence;
+  readonly forgotten: Forgotten;
   readonly settings: NodeSettings & { readonly observe: Observer };
   readonly registry: Omit<Registry, 'leave'>;
   readonly holding: Holding;
@@ -49,6 +51,7 @@ export function startHeartbeat(parts: HeartbeatParts): Loop {
     if (answer.alive) {
       fence.beaten();
       applyHeartbeat(asked, answer, observe);
+      if (!draining.aborted) parts.forgotten.look();
       return heartbeatMs;
     }
     if (registry.end(incarnation)) parts.onEnded();
@@ -64,6 +67,7 @@ export function startHeartbeat(parts: HeartbeatParts): Loop {
         parts.onFatal(error);
         return heartbeatMs;
       }
+      parts.forgotten.soon();
       const retryMs = retryPauseMs(failures, retryMaxMs);
       observe({ type: 'database.error', during: 'heartbeat', error, retryMs });
       return retryMs;

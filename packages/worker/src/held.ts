@@ -11,7 +11,19 @@ export interface Held {
 }
 
 /** What a node holds; jobs, tokens and all. A job can be in it twice: under the lease that it lost, and under a new one. */
-export type Holding = ReadonlySet<Held>;
+export type Holding = Iterable<Held> & { readonly size: number };
+
+export function both(one: Holding, other: Holding): Holding {
+  return {
+    get size() {
+      return one.size + other.size;
+    },
+    *[Symbol.iterator]() {
+      yield* one;
+      yield* other;
+    },
+  };
+}
 
 export function liveOf(holding: Holding): readonly Held[] {
   return [...holding].filter(({ live }) => live);
@@ -33,7 +45,8 @@ export function applyHeartbeat(
   }
 }
 
-function nameOf({ id, token }: Lease): string {
+/** One string for each lease. */
+export function nameOf({ id, token }: Lease): string {
   return `${id} ${token}`;
 }
 

@@ -2,7 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { JobLogger, Observer, Settle, TransactionClient } from '@pgqueue/core';
 import { PgQueueError, retryPauseMs } from '@pgqueue/core';
 import type { Executor, Settlement, Target } from '@pgqueue/postgres';
-import { extend, fromPg, isTransient, reportProgressOfAll, settle } from '@pgqueue/postgres';
+import { extend, fromPg, isTransient, reportProgressOfAll, settle, settleWithin } from '@pgqueue/postgres';
 import type { Attempt } from './attempt.ts';
 import { AbortedError } from './attempt.ts';
 import { lose } from './held.ts';
@@ -82,6 +82,10 @@ export async function whileHeld<Given>(
   }
 }
 
+/** How long a transaction that has settled may be silent: until the lease ends, within these bounds. */
+const idleMinMs = 1_000;
+const idleMaxMs = 60_000;
+
 /** Done and the handler's writes commit together, for all of these jobs or none. A transaction that fails leaves them as they were. */
 export async function settleWith<Result>(
   parts: LeaseParts,
@@ -108,8 +112,8 @@ async function commitWith<Result>(
   attempts: Attempts,
   run: (seal: (executor: Executor) => Promise<void>) => Promise<Ran<Result>>,
 ): Promise<Result> {
-  const done = attempts.map(({ job: { id, token } }): Settlement => {
-    return { id, token, outcome: 'done', delayMs: null, data: null };
+  const done = attempts.map(({ job: { id, token }, waitedMs }): Settlement => {
+    return { id, token, outcome: 'done', delayMs: null, data: null, waitedMs };
   });
   throwOver(attempts);
   let begun = false;
@@ -117,7 +121,8 @@ async function commitWith<Result>(
     if (!begun || attempts.some(({ over }) => over)) throwOver(attempts);
     for (const attempt of attempts) attempt.beginCommit();
     begun = true;
-    const verdicts = await settle({ ...executor, schema: parts.database.schema }, done);
+    const idleMs = Math.min(idleMaxMs, Math.max(idleMinMs, endOf(attempts) - performance.now()));
+    const verdicts = await settleWithin({ ...executor, schema: parts.database.schema }, done, idleMs);
     const lost = attempts.filter(({ job }) => !verdicts.has(job.id));
     for (const attempt of lost) lose(attempt, { ...parts, during: 'settle' });
     if (lost.length > 0) throw new AbortedError('lease_lost');

@@ -1,10 +1,11 @@
 import type { PgQueueError } from '@pgqueue/core';
 import { retryPauseMs, within } from '@pgqueue/core';
-import type { Database, DatabaseOptions, Listener } from '@pgqueue/postgres';
+import type { Database, DatabaseOptions, Lease, Listener } from '@pgqueue/postgres';
 import { channelName, checkSchemaVersion, isTransient, openDatabase, startListener } from '@pgqueue/postgres';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Holding } from './held.ts';
 import type { NodeSettings } from './options.ts';
+import type { Presence } from './presence.ts';
 import { createPresence } from './presence.ts';
 import { SharedMarks } from './thread-words.ts';
 
@@ -13,6 +14,8 @@ export interface Membership {
   /** Claims, settles, extends. */
   readonly database: Database;
   readonly incarnation: () => string | undefined;
+  /** Of claims that are under way, or unanswered. */
+  readonly tokens: Set<string>;
   /** It could not say that it lives for too long, and has aborted what it ran: it must not claim. */
   readonly fenced: () => boolean;
   /** A claim was refused: this incarnation was reset, lost or replaced. */
@@ -36,6 +39,8 @@ export interface MembershipParts {
   readonly settings: NodeSettings;
   readonly databaseOptions: Omit<DatabaseOptions, 'pool'>;
   readonly holding: Holding;
+  /** Leases that it knows of beside those. */
+  readonly leases?: () => Iterable<Lease>;
   /** What the heartbeat's thread reads. */
   readonly marks?: SharedMarks;
   /** Work may have become ready; `released`: anywhere, not only at the end. */
@@ -61,6 +66,7 @@ export function createMembership(parts: MembershipParts): Membership {
   const queryTimeoutMs = Math.max(1_000, Math.min(databaseOptions.queryTimeoutMs ?? 30_000, heartbeatMs));
   const vital = openDatabase({ ...common, connectionsMax: 2, queryTimeoutMs });
   const draining = new AbortController();
+  const tokens = new Set<string>();
   const presence = createPresence({
     settings,
     databaseOptions,
@@ -68,6 +74,7 @@ export function createMembership(parts: MembershipParts): Membership {
     queryTimeoutMs,
     marks,
     holding,
+    known: { tokens, leases: parts.leases ?? (() => []) },
     draining: draining.signal,
     onRegistered: () => parts.onWork(true),
     onFatal: parts.onFatal,
@@ -82,11 +89,12 @@ export function createMembership(parts: MembershipParts): Membership {
   const begin = async (): Promise<void> => {
     await reach(vital, settings, draining.signal);
     await presence.begin();
-    ears = openEars(parts, database.schema, presence.wake);
+    ears = openEars(parts, database.schema, presence);
   };
 
   return {
     database,
+    tokens,
     incarnation: presence.incarnation,
     ended: presence.ended,
     fenced: presence.fenced,
@@ -117,7 +125,11 @@ interface Ears {
   readonly stop: () => Promise<void>;
 }
 
-function openEars({ settings, holding, onWork }: MembershipParts, schema: string, beat: () => void): Ears {
+function openEars(
+  { settings, holding, onWork }: MembershipParts,
+  schema: string,
+  { wake, unsure }: Pick<Presence, 'wake' | 'unsure'>,
+): Ears {
   const { observe, connectionString, node, pool } = settings;
   if (!settings.listen) return { hearing: () => false, stop: () => Promise.resolve() };
   let hearing = false;
@@ -130,12 +142,13 @@ function openEars({ settings, holding, onWork }: MembershipParts, schema: string
     onHint: (channel, forPool) => {
       hearing = true;
       if (channel === cancel) {
-        if (holding.size > 0) beat(); // the heartbeat's answer says whose
+        if (holding.size > 0) wake(); // the heartbeat's answer says whose
       } else if (forPool === '' || forPool === pool) onWork(forPool === '');
     },
     onError: (error) => {
       hearing = false;
       observe({ type: 'database.error', during: 'listen', error });
+      unsure();
     },
   });
   return { hearing: () => hearing, stop: listener.stop };

@@ -3,6 +3,8 @@ import { randomBytes } from 'node:crypto';
 import type { JobLogger, Observer, TaskHandler } from '@pgqueue/core';
 import { allObservers, isIsolated, isTaskHandler, optionProblems, throwProblems } from '@pgqueue/core';
 import type { DatabaseOptions, HealthOptions, NodeTasks } from '@pgqueue/postgres';
+import type { Metrics } from '@pgqueue/telemetry';
+import { createMetrics } from '@pgqueue/telemetry';
 import { workerShape } from './shapes.ts';
 
 /**
@@ -40,6 +42,11 @@ export interface WorkerOptions extends NodeOptions {
   readonly tasks: readonly TaskHandler[];
   /** Handlers at a time, 1 to 10,000; one that takes a bundle counts once. Default 10. */
   readonly concurrency?: number;
+  /**
+   * True: a reserve. It takes no jobs but those that were lost with a node before, which begin on a node that runs nothing else: so they
+   * begin at once however busy the other nodes of the pool are. Default false.
+   */
+  readonly suspectsOnly?: boolean;
   /** How long a stop waits for running handlers before it aborts their signals. Default 30000. */
   readonly drainMs?: number;
   /**
@@ -47,7 +54,7 @@ export interface WorkerOptions extends NodeOptions {
    * has ended before; `crash`: what Node does, which ends the process, and costs every job that it runs a crash. Default `fail`.
    */
   readonly floatingRejections?: 'fail' | 'crash';
-  /** Where it answers `GET /live` and `GET /ready`, from `start` on. Default: nowhere. */
+  /** Where it answers `GET /live`, `GET /ready` and `GET /metrics`, from `start` on. Default: nowhere. */
   readonly health?: HealthOptions;
   /** Where `ctx.log` goes: a pino logger, or anything of its shape. Default: nowhere. */
   readonly logger?: WorkerLogger;
@@ -63,6 +70,7 @@ export interface NodeSettings {
   readonly connectionString: string;
   readonly node: string;
   readonly pool: string;
+  /** As the scheduler counts them: a reserve has none. */
   readonly slots: number;
   readonly tasks: NodeTasks;
   readonly heartbeatMs: number;
@@ -75,19 +83,23 @@ export interface NodeSettings {
 
 export interface WorkerSettings extends NodeSettings {
   readonly handlers: ReadonlyMap<string, TaskHandler>;
+  readonly concurrency: number;
+  readonly suspectsOnly: boolean;
   readonly drainMs: number;
   readonly logger: WorkerLogger | undefined;
+  readonly metrics: Metrics;
 }
 
 /** @throws {PgQueueError} `configuration`, with everything that is wrong at once */
 export function workerSettings(options: WorkerOptions): WorkerSettings {
   const wrong = optionProblems(options, workerShape);
   const given = isGiven(options) ? options : { tasks: [] };
-  const { concurrency = 10, drainMs = 30_000, logger } = given;
+  const { concurrency = 10, suspectsOnly = false, drainMs = 30_000, logger } = given;
   const tasks = Array.isArray(given.tasks) ? given.tasks.filter((task) => isTaskHandler(task)) : [];
   const names = tasks.map(({ task }) => task.name);
   const twice = new Set(names.filter((name, index) => names.indexOf(name) !== index));
-  const node = nodeSettings(given, { slots: concurrency, tasks: tasksOfNode(tasks) });
+  const slots = suspectsOnly ? 0 : concurrency;
+  const node = nodeSettings(given, { slots, tasks: tasksOfNode(tasks) });
   throwProblems('configuration', 'the worker', [
     ...wrong,
     ...node.problems,
@@ -97,7 +109,12 @@ export function workerSettings(options: WorkerOptions): WorkerSettings {
     ...[...twice].map((name) => `task ${name} has more than one handler`),
   ]);
   const handlers = new Map(tasks.map((handler) => [handler.task.name, handler]));
-  return { ...node.settings, handlers, drainMs, logger };
+  const metrics = createMetrics({
+    role: 'worker',
+    prometheus: given.health?.metrics ?? given.health !== undefined,
+  });
+  const observe = allObservers(node.settings.observe, metrics.observe);
+  return { ...node.settings, observe, handlers, concurrency, suspectsOnly, drainMs, logger, metrics };
 }
 
 /** The settings of a node, and what is wrong between them: the caller throws, with what else it has found. */

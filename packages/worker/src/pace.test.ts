@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { createLowWater, createPace } from './pace.ts';
+import { createFloor, createLowWater, createPace } from './pace.ts';
 
 describe('pace', () => {
   const idle = (hearing: boolean, from = 0, count = 10): readonly number[] => {
@@ -61,5 +61,27 @@ describe('low water', () => {
     expect(mark.from(2)).toBe(4);
     mark.saw({ last: 1, filled: false });
     expect(mark.from(3)).toBe(4);
+  });
+});
+
+describe('the floor', () => {
+  test('is the first item that was found, from the last floor on, and from the beginning now and then', async () => {
+    const asked: number[] = [];
+    const there = [5, 7, null, null, 3];
+    const floor = createFloor((from) => {
+      asked.push(from);
+      return Promise.resolve(there.shift() ?? null);
+    });
+    const began = performance.now();
+    expect(await floor.begin(began)).toBe(5);
+    expect(await floor.begin(began + 1)).toBe(7);
+    floor.saw([{ position: 9 }, { position: 8 }]);
+    expect(await floor.begin(began + 2)).toBe(10);
+    expect(await floor.begin(began + 3)).toBe(10);
+    expect(await floor.begin(began + 60_000)).toBe(3);
+    expect(asked).toEqual([0, 5, 7, 10, 0]);
+    floor.forget();
+    await floor.begin(began + 60_001);
+    expect(asked.at(-1)).toBe(0);
   });
 });

@@ -73,3 +73,38 @@ export function createLowWater(): LowWater {
     },
   };
 }
+
+/** Where a look at all work items begins, so that what was deleted before it is passed once, however long vacuum can't remove it. */
+export interface Floor {
+  /** `nowMs`: of a clock that only goes on. */
+  readonly begin: (nowMs: number) => Promise<number>;
+  readonly saw: (items: readonly { readonly position: number }[]) => void;
+  /** The database may have been replaced by one that knows less: everything is looked at again. */
+  readonly forget: () => void;
+}
+
+/** From the very first position: as often, and no more than this part of the time. */
+const wholeMs = 10_000;
+const wholeShare = 0.005;
+
+/** `first`: the lowest position that is there from one on; null: none is. Positions only grow: nothing comes before it any more. */
+export function createFloor(first: (from: number) => Promise<number | null>): Floor {
+  let floor = 0;
+  let last = -1;
+  let wholeAt = -Infinity;
+  return {
+    begin: async (nowMs) => {
+      const whole = nowMs >= wholeAt;
+      const found = await first(whole ? 0 : floor);
+      if (whole) wholeAt = nowMs + Math.max(wholeMs, (performance.now() - nowMs) / wholeShare);
+      floor = found ?? Math.max(floor, last + 1);
+      return floor;
+    },
+    saw: (items) => {
+      for (const { position } of items) last = Math.max(last, position);
+    },
+    forget: () => {
+      [floor, last, wholeAt] = [0, -1, -Infinity];
+    },
+  };
+}

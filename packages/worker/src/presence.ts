@@ -2,6 +2,8 @@ import type { Loop, PgQueueError } from '@pgqueue/core';
 import type { Database, DatabaseOptions } from '@pgqueue/postgres';
 import { createBeater } from './beater.ts';
 import { createFence } from './fence.ts';
+import type { Known } from './forgotten.ts';
+import { createForgotten } from './forgotten.ts';
 import { loseAll, startHeartbeat } from './heartbeat.ts';
 import type { Holding } from './held.ts';
 import type { NodeSettings } from './options.ts';
@@ -18,6 +20,8 @@ export interface Presence {
   readonly begin: () => Promise<void>;
   /** Beats now. */
   readonly wake: () => void;
+  /** The server may be another one by now: asks it what became of the leases. */
+  readonly unsure: () => void;
   readonly stuckMs: () => number;
   readonly stop: () => Promise<void>;
   readonly leave: () => Promise<void>;
@@ -31,6 +35,7 @@ export interface PresenceParts {
   readonly queryTimeoutMs: number;
   readonly marks: SharedMarks;
   readonly holding: Holding;
+  readonly known: Known;
   readonly draining: AbortSignal;
   readonly onRegistered: () => void;
   readonly onFatal: (error: PgQueueError) => void;
@@ -41,6 +46,15 @@ export function createPresence(parts: PresenceParts): Presence {
   const registry = createRegistry(database, settings);
   const beater = createBeater(parts);
   const fence = createFence({ settings, marks, holding });
+  const forgotten = createForgotten({
+    ...parts.known,
+    database,
+    node: settings.node,
+    incarnation: registry.incarnation,
+    holding,
+    draining,
+    observe: settings.observe,
+  });
   let heartbeat: Loop | undefined;
   let stopping = false;
 
@@ -72,12 +86,17 @@ export function createPresence(parts: PresenceParts): Presence {
         ...parts,
         beater,
         fence,
+        forgotten,
         registry: { ...registry, register },
         onEnded: rest,
         stopping: () => stopping,
       });
     },
     wake: () => heartbeat?.wake(),
+    unsure: () => {
+      forgotten.soon();
+      heartbeat?.wake();
+    },
     stuckMs: () => heartbeat?.stuckMs() ?? 0,
     stop: async () => {
       stopping = true;

@@ -8,6 +8,8 @@ import { isTransient, release } from '@pgqueue/postgres';
 export interface Releaser {
   readonly release: (leases: readonly Lease[]) => void;
   readonly busy: () => boolean;
+  /** Those that the database has not heard of yet. */
+  readonly pending: () => readonly Lease[];
 }
 
 export interface ReleaserParts {
@@ -50,5 +52,6 @@ export function createReleaser({ database, observe, abandoned, onIdle }: Release
       if (!running) void run();
     },
     busy: () => running,
+    pending: () => waiting,
   };
 }

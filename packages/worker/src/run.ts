@@ -1,6 +1,6 @@
-import type { ClaimedJob, Task } from '@pgqueue/core';
+import type { ClaimedJob, Parsed, Task } from '@pgqueue/core';
 import { shapeProblem } from '@pgqueue/core';
-import type { Attempt, AttemptEvents } from './attempt.ts';
+import type { Attempt, AttemptEvents, Leased } from './attempt.ts';
 import type { Ending } from './ending.ts';
 import type { Isolation } from './isolation/isolation.ts';
 import type { LeaseParts } from './leases.ts';
@@ -14,8 +14,8 @@ export interface AttemptEnding {
 /** What runs of handlers have in common. */
 export interface RunParts extends LeaseParts {
   readonly isolation: Isolation;
-  /** Begins an attempt, which counts among those that run until it leaves. */
-  readonly begin: (job: ClaimedJob, claimedAt: number, on: Omit<AttemptEvents, 'over'>) => Attempt;
+  /** Begins an attempt, which counts among those that run until it leaves. Without `on` it ends by itself at its timeout. */
+  readonly begin: (job: ClaimedJob, leased: Leased, on?: Omit<AttemptEvents, 'over'>) => Attempt;
   /** Ends those attempts that are not over yet. */
   readonly end: (endings: readonly AttemptEnding[]) => void;
   /** Calls their handler. */
@@ -41,10 +41,10 @@ export type Checked =
   | Extract<Ending, { readonly kind: 'invalid' | 'threw' }>;
 
 /** Brings a payload to the current version, and checks it; never throws. */
-export async function checkPayload(
+export function checkPayload(
   task: Task,
   job: Pick<ClaimedJob, 'payload' | 'payloadVersion'>,
-): Promise<Checked> {
+): Promise<Checked> | Checked {
   const dangerous = shapeProblem(job.payload);
   if (dangerous !== undefined) return { kind: 'invalid', problems: [`it ${dangerous}`] };
   let payload: unknown;
@@ -55,10 +55,17 @@ export async function checkPayload(
     return { kind: 'invalid', problems: [`it can't be brought to version ${task.version}: ${why}`] };
   }
   try {
-    const parsed = await task.parse(payload);
-    if (parsed.ok) return { kind: 'payload', payload: parsed.payload };
-    return { kind: 'invalid', problems: parsed.problems };
+    return task.parse(payload).then(checked, threw);
   } catch (error) {
-    return { kind: 'threw', error };
+    return threw(error);
   }
+}
+
+function checked(parsed: Parsed<unknown>): Checked {
+  if (parsed.ok) return { kind: 'payload', payload: parsed.payload };
+  return { kind: 'invalid', problems: parsed.problems };
+}
+
+function threw(error: unknown): Checked {
+  return { kind: 'threw', error };
 }

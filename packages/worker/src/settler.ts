@@ -1,8 +1,8 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Observer } from '@pgqueue/core';
 import { errorData, retryPauseMs } from '@pgqueue/core';
-import type { Lease, Settlement, Target, Verdict } from '@pgqueue/postgres';
-import { isTransient, settle } from '@pgqueue/postgres';
+import type { Hints, Lease, Settlement, Target, Verdict } from '@pgqueue/postgres';
+import { isTransient, settle, settleAndHint } from '@pgqueue/postgres';
 import { createReleaser } from './releaser.ts';
 
 /**
@@ -22,6 +22,8 @@ export interface Settler {
   readonly release: (leases: readonly Lease[]) => void;
   /** So much waits that no more jobs should be claimed: 2,000 settlements, or results of 16 MiB. */
   readonly full: () => boolean;
+  /** What the database has not heard of yet, or not answered. */
+  readonly pending: () => Iterable<Lease>;
   /** Resolves when nothing is pending. */
   readonly idle: () => Promise<void>;
   /** Gives up what can't be sent: for a stop at its deadline. */
@@ -37,9 +39,19 @@ export interface Ended {
 export interface SettlerOptions {
   readonly database: Target;
   readonly observe: Observer;
-  /** Some were accepted: slots are free, and rows are gone. */
+  /** Tells the schedulers that slots are free. */
+  readonly hints: Hints;
+  /** Some were accepted: rows are gone. */
   readonly onAccepted: () => void;
 }
+
+/** Of a process that settles without a scheduler beside it, and must send nothing at times of its own. */
+export const noHints: Hints = {
+  send: () => {},
+  ride: () => true,
+  rode: () => {},
+  stop: () => Promise.resolve(),
+};
 
 /** In one statement. */
 const batchMax = 1_000;
@@ -48,13 +60,20 @@ const batchBytesMax = 4 * 1_048_576;
 const pendingMax = 2_000;
 const bytesMax = 16 * 1_048_576;
 
-export function createSettler({ database, observe, onAccepted }: SettlerOptions): Settler {
+export function createSettler({ database, observe, hints, onAccepted }: SettlerOptions): Settler {
   const abandoned = new AbortController();
   const backlog = createBacklog(observe);
   let waiting: (readonly Ended[])[] = [];
+  let sending: readonly Ended[] = [];
   let running = false;
   let whenIdle: (() => void)[] = [];
-  const sender = createSender({ database, observe, abandoned: abandoned.signal, onFailed: backlog.failing });
+  const sender = createSender({
+    database,
+    observe,
+    hints,
+    abandoned: abandoned.signal,
+    onFailed: backlog.failing,
+  });
   const releaser = createReleaser({
     database,
     observe,
@@ -74,7 +93,9 @@ export function createSettler({ database, observe, onAccepted }: SettlerOptions)
     while (waiting.length > 0) {
       const { batch, rest } = nextBatch(waiting);
       waiting = rest;
+      sending = batch;
       await sender(batch);
+      sending = [];
       backlog.remove(batch);
       onAccepted();
     }
@@ -91,6 +112,11 @@ export function createSettler({ database, observe, onAccepted }: SettlerOptions)
     },
     release: releaser.release,
     full: backlog.full,
+    pending: function* () {
+      for (const { settlement } of sending) yield settlement;
+      for (const together of waiting) for (const { settlement } of together) yield settlement;
+      yield* releaser.pending();
+    },
     idle: () =>
       running || releaser.busy() ? new Promise((resolve) => void whenIdle.push(resolve)) : Promise.resolve(),
     abandon: () => abandoned.abort(),
@@ -152,7 +178,8 @@ function nextBatch(waiting: (readonly Ended[])[]): {
   const ids = new Set<string>();
   const batch: Ended[] = [];
   let bytes = 0;
-  for (const [index, together] of waiting.entries()) {
+  for (let index = 0; index < waiting.length; index += 1) {
+    const together = waiting[index] ?? [];
     for (const ended of together) bytes += bytesOf(ended);
     const full = batch.length > 0 && (batch.length + together.length > batchMax || bytes > batchBytesMax);
     if (full || together.some(({ settlement }) => ids.has(settlement.id))) {
@@ -171,18 +198,58 @@ type Send = (batch: readonly Ended[]) => Promise<void>;
 interface SenderParts {
   readonly database: Target;
   readonly observe: Observer;
+  readonly hints: Hints;
   readonly abandoned: AbortSignal;
   readonly onFailed: () => void;
 }
 
+/** So few end together that the hint may hold up other commits for the time of this one. */
+const ridersMax = 4;
+
+/** Settles once, and sees to the hint. */
+function createAccept(
+  database: Target,
+  hints: Hints,
+): (settlements: readonly Settlement[], repeat: boolean) => Promise<ReadonlyMap<string, Verdict>> {
+  return async (settlements, repeat) => {
+    if (repeat || settlements.length > ridersMax || !hints.ride()) {
+      const verdicts = await settle(database, settlements, repeat);
+      hints.send(endedOf(settlements, verdicts));
+      return verdicts;
+    }
+    let sent = false;
+    let ended: readonly string[] | undefined;
+    try {
+      const { verdicts, hinted } = await settleAndHint(database, settlements);
+      [sent, ended] = [hinted, endedOf(settlements, verdicts)];
+      return verdicts;
+    } finally {
+      hints.rode(sent, ended);
+    }
+  };
+}
+
+/** So many that the hint can say which they were. */
+const toldMax = 16;
+
+/** All of them, where all are done; undefined: some wait again, or they are many. */
+function endedOf(
+  settlements: readonly Settlement[],
+  verdicts: ReadonlyMap<string, Verdict>,
+): readonly string[] | undefined {
+  if (settlements.length > toldMax) return undefined;
+  const ids = settlements.map(({ id }) => id);
+  return ids.every((id) => verdicts.get(id) === 'done') ? ids : undefined;
+}
+
 /** Sends a batch until the database has answered; never throws. */
-function createSender({ database, observe, abandoned, onFailed }: SenderParts): Send {
+function createSender({ database, observe, hints, abandoned, onFailed }: SenderParts): Send {
+  const accept = createAccept(database, hints);
   const send: Send = async (batch) => {
     let repeat = false;
     for (let failures = 1; ; failures += 1) {
       try {
-        const verdicts = await settle(
-          database,
+        const verdicts = await accept(
           batch.map(({ settlement }) => settlement),
           repeat,
         );

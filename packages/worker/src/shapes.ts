@@ -61,6 +61,7 @@ export const workerShape: Shape<WorkerOptions> = {
   ...node,
   tasks: aListOf(aHandler, 'a list of handlers, such as [implement(task, handler)]'),
   concurrency: optional(aNumber({ min: 1, max: 10_000, whole: true })),
+  suspectsOnly: optional(aFlag),
   drainMs: optional(aNumber({ min: 0, max: 86_400_000, whole: true })),
   floatingRejections: optional(oneOf('fail', 'crash')),
   health: optional(anObject(healthShape)),

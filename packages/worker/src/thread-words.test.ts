@@ -19,11 +19,11 @@ test('who runs is seen, and before them who is being called; long lists and name
   ];
   mine.running = jobs;
   expect(theirs.running).toEqual(jobs);
-  mine.calling({ job: '3', task: 'c' });
+  mine.calling('3', 'c');
   expect(theirs.running).toEqual([{ job: '3', task: 'c' }]);
   mine.called();
   expect(theirs.running).toEqual(jobs);
-  mine.calling({ job: '4', task: 'é'.repeat(1_000) });
+  mine.calling('4', 'é'.repeat(1_000));
   expect(theirs.running[0]?.job).toBe('4');
   expect(theirs.running[0]?.task).toMatch(/^é{200,}$/);
   mine.called();

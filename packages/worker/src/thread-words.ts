@@ -96,7 +96,7 @@ export class SharedMarks {
   }
 
   /** A handler is being called, and has not come to its first `await`. */
-  calling({ job, task }: RunningJob): void {
+  calling(job: string, task: string): void {
     Atomics.store(this.#lengths, 0, this.#call.write(`${job} ${task}`));
   }
 

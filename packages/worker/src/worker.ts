@@ -1,9 +1,10 @@
 import { PgQueueError, within } from '@pgqueue/core';
-import type { Database, HealthChecks, HealthOptions, HealthServer, Hints } from '@pgqueue/postgres';
+import type { Database, HealthChecks, HealthOptions, HealthServer, Hints, Lease } from '@pgqueue/postgres';
 import { createHints, openDatabase, serveHealth } from '@pgqueue/postgres';
-import pLimit from 'p-limit';
-import type { LimitFunction } from 'p-limit';
-import type { Attempt } from './attempt.ts';
+import type { Ahead } from './ahead.ts';
+import { createAhead } from './ahead.ts';
+import type { Attempt, Leased } from './attempt.ts';
+import { isLate } from './attempt.ts';
 import type { BlockedWatch } from './blocked.ts';
 import { createBlockedWatch } from './blocked.ts';
 import type { Unit } from './bundles.ts';
@@ -16,6 +17,7 @@ import { createExecutor } from './executor.ts';
 import type { Floating } from './floating.ts';
 import { createFloating } from './floating.ts';
 import { workerChecks } from './health.ts';
+import { both } from './held.ts';
 import type { Isolation } from './isolation/isolation.ts';
 import { createIsolation } from './isolation/isolation.ts';
 import type { Membership } from './membership.ts';
@@ -73,15 +75,16 @@ class WorkerNode implements Worker {
   readonly #hints: Hints;
   readonly #executor: Executor;
   readonly #attempts = new Set<Attempt>();
+  readonly #ahead: Ahead;
   readonly #blocked: BlockedWatch;
   readonly #floating: Floating;
-  readonly #slots: LimitFunction;
   readonly #isolation: Isolation = createIsolation();
   readonly #end = Promise.withResolvers<void>();
   readonly #health: HealthOptions | undefined;
   readonly #checks: HealthChecks;
   #healthServer: HealthServer | undefined;
   #claimer: Claimer | undefined;
+  #running = 0;
   #joined: Promise<void> | undefined;
   #started: Promise<void> | undefined;
   #stopped: Promise<void> | undefined;
@@ -93,7 +96,12 @@ class WorkerNode implements Worker {
     this.#settings = settings;
     this.ended = this.#end.promise;
     this.ended.catch(() => {}); // who does not ask is told by an event
-    this.#slots = pLimit(settings.slots);
+    // a bundle that is claimed and given back falls apart: where there are any, only what begins at once is claimed
+    const bundles = [...handlers.values()].some(({ kind }) => kind === 'pgqueue.batch_handler');
+    this.#ahead = createAhead({
+      slots: bundles || settings.suspectsOnly ? 0 : settings.concurrency,
+      release: (jobs) => this.#settler.release(jobs),
+    });
     this.#handlerDatabase = openDatabase({
       applicationName: `pgqueue ${settings.node} handlers`,
       ...databaseOptions,
@@ -108,9 +116,11 @@ class WorkerNode implements Worker {
     this.#membership = createMembership({
       settings,
       databaseOptions,
-      holding: attempts,
+      holding: both(attempts, this.#ahead.holding),
+      leases: () => this.#leases(),
       marks,
-      onWork: (released) => this.#claimer?.hint(released),
+      // what is dispatched is for others
+      onWork: (released) => (released || !settings.suspectsOnly) && this.#claimer?.hint(released),
       onFatal: (error) => this.#fail(error),
     });
     const { database } = this.#membership;
@@ -118,10 +128,8 @@ class WorkerNode implements Worker {
     this.#settler = createSettler({
       database,
       observe,
-      onAccepted: () => {
-        this.#hints.send();
-        this.#claimer?.slotFreed(); // it may have waited for the settler
-      },
+      hints: this.#hints,
+      onAccepted: () => this.#claimer?.slotFreed(this.running === 0), // it may have waited for the settler
     });
     this.#health = options.health;
     this.#checks = workerChecks({
@@ -154,7 +162,7 @@ class WorkerNode implements Worker {
   }
 
   get running(): number {
-    return this.#slots.activeCount + this.#slots.pendingCount;
+    return this.#running;
   }
 
   get healthPort(): number | undefined {
@@ -173,8 +181,8 @@ class WorkerNode implements Worker {
   }
 
   async #start(): Promise<void> {
-    const { observe, node, slots: concurrency } = this.#settings;
-    const { database, incarnation, ended, hearing, draining, start } = this.#membership;
+    const { observe, node, concurrency, suspectsOnly } = this.#settings;
+    const { database, incarnation, ended, tokens, hearing, draining, start } = this.#membership;
     try {
       if (this.#health !== undefined) this.#healthServer = await serveHealth(this.#health, this.#checks);
       if (draining.aborted) return await this.#healthServer?.close();
@@ -186,23 +194,31 @@ class WorkerNode implements Worker {
       throw error;
     }
     if (draining.aborted) return;
+    this.#hints.send(); // its slots are free
     this.#blocked.start();
     this.#floating.open();
     this.#claimer = startClaimer({
-      claims: createClaims({ database, node, incarnation, ended }),
-      concurrency,
-      freeSlots: () => this.#freeSlots(),
+      claims: createClaims({ database, node, incarnation, ended, tokens }),
+      capacity: () => concurrency + this.#ahead.capacity(),
+      wanted: () => this.#wanted(),
       take: (units, claimedAt) => this.#take(units, claimedAt),
-      hearing,
+      // a suspect that was tried again is dispatched like any other, of which a reserve does not want to hear
+      hearing: () => !suspectsOnly && hearing(),
+      suspectsOnly,
       observe,
     });
   }
 
-  #freeSlots(): number {
+  /** Jobs that it would take now. */
+  #wanted(): number {
+    if (!this.#takes() || this.#settler.full()) return 0;
+    const free = this.#settings.concurrency - this.running;
+    return free + this.#ahead.room(free);
+  }
+
+  #takes(): boolean {
     const { incarnation, draining, fenced } = this.#membership;
-    if (draining.aborted || incarnation() === undefined || fenced()) return 0;
-    if (this.#settler.full()) return 0;
-    return this.#settings.slots - this.running;
+    return !draining.aborted && incarnation() !== undefined && !fenced();
   }
 
   #take(units: readonly Unit[], claimedAt: number): void {
@@ -210,9 +226,32 @@ class WorkerNode implements Worker {
       this.#settler.release(units.flat()); // claimed while the stop began, and not started
       return;
     }
-    for (const unit of units) {
-      void this.#slots(this.#executor.run, unit, claimedAt).then(() => this.#claimer?.slotFreed());
-    }
+    const free = Math.max(0, this.#settings.concurrency - this.running);
+    this.#ahead.put(units.slice(free), claimedAt);
+    for (const unit of units.slice(0, free)) this.#run(unit, { claimedAt });
+  }
+
+  #run(unit: Unit, leased: Leased): void {
+    // a claim whose answer was late: others may have taken them since
+    const beganAt = performance.now();
+    if (isLate(unit, leased, beganAt)) return this.#settler.release(unit);
+    this.#running += 1;
+    void this.#executor.run(unit, leased).then(() => this.#ended(unit, beganAt));
+  }
+
+  #ended(unit: Unit, beganAt: number): void {
+    const nowMs = performance.now();
+    this.#running -= 1;
+    this.#ahead.ended(unit[0].task, nowMs - beganAt, nowMs);
+    const hasSlot = this.#running < this.#settings.concurrency && this.#takes();
+    const next = hasSlot ? this.#ahead.next(nowMs) : undefined;
+    if (next !== undefined) this.#run(next.unit, next.leased);
+    this.#claimer?.slotFreed(false); // its lease is there until its settlement was accepted
+  }
+
+  *#leases(): Generator<Lease> {
+    yield* this.#executor.leases();
+    yield* this.#settler.pending();
   }
 
   #fail(error: unknown): void {
@@ -234,6 +273,7 @@ class WorkerNode implements Worker {
   async #stop(drainMs: number): Promise<void> {
     const { observe, node } = this.#settings;
     this.#membership.drain();
+    this.#ahead.close();
     const claimed = this.#claimer?.stop();
     await within(closeMs, this.#joined ?? Promise.resolve());
     observe({ type: 'node.draining', node, running: this.running });

@@ -59,7 +59,7 @@ function claimOf(op: string, [node, , , token]: readonly unknown[]): Heard {
       type: 'claim',
       phase: 'ok',
       op,
-      leases: rows.map((row) => [idOf(row), Number(row['lease_ms'])] as const),
+      leases: rows.map((row) => [idOf(row), Number(row['leaseMs'] ?? row['lease_ms'])] as const),
     }),
     failed: (refused) => ({ type: 'claim', phase: refused ? 'fail' : 'unknown', op }),
     leased: known.token,
@@ -67,6 +67,7 @@ function claimOf(op: string, [node, , , token]: readonly unknown[]): Heard {
 }
 
 function settleOf(op: string, parameters: readonly unknown[]): Heard {
+  if (typeof parameters[0] === 'string') return settleDoneOf(op, parameters);
   const [ids = [], tokens = [], outcomes = []] = lists(parameters, 3);
   const leases = ids.map((id, index) => [id, tokens[index] ?? '', outcomes[index] as SettleOutcome] as const);
   return {
@@ -77,6 +78,22 @@ function settleOf(op: string, parameters: readonly unknown[]): Heard {
       op,
       verdicts: rows.map((row) => [idOf(row), row['verdict'] as SettleVerdict] as const),
     }),
+    failed: (refused) => ({ type: 'settle', phase: refused ? 'fail' : 'unknown', op }),
+  };
+}
+
+/** Everything is done: lists are texts, and one row is the answer, which says only what was not accepted as asked. */
+function settleDoneOf(op: string, parameters: readonly unknown[]): Heard {
+  const [ids = [], tokens = []] = parameters.slice(0, 2).map((text) => String(text).slice(1, -1).split(','));
+  const leases = ids.map((id, index) => [id, tokens[index] ?? '', 'done'] as const);
+  return {
+    invoked: { type: 'settle', phase: 'invoke', op, leases },
+    answered: ([answer]) => {
+      if (answer === undefined || !('rows' in answer)) throw new Error('an answer has no verdicts');
+      const rows = (answer['rows'] as Rows | null) ?? ids.map((id) => ({ id, verdict: 'done' }));
+      const verdicts = rows.map((row) => [idOf(row), row['verdict'] as SettleVerdict] as const);
+      return { type: 'settle', phase: 'ok', op, verdicts };
+    },
     failed: (refused) => ({ type: 'settle', phase: refused ? 'fail' : 'unknown', op }),
   };
 }

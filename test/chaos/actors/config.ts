@@ -19,6 +19,9 @@ export interface ChaosConfig {
   readonly listen: boolean;
 }
 
+/** The node that takes suspects only, where there is one. */
+export const reserveName = 'reserve';
+
 export const config: ChaosConfig = JSON.parse(process.env['PGQUEUE_CHAOS'] ?? '{}') as ChaosConfig;
 export const actorName: string = process.env['PGQUEUE_TEST_NAME'] ?? 'actor';
 

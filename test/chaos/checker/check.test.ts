@@ -182,3 +182,32 @@ test('recovery is told by kind', () => {
   expect(kill?.goesOn.max).toBe(150);
   expect(kill?.takenOver.max).toBe(200);
 });
+
+test('a lease that was lost long before a fault is not what the fault took over', () => {
+  const kill = (n: number, at: number): ((script: Script) => Script) => {
+    const fault = { type: 'fault', n, kind: 'worker-kill', target: 'n1' } as const;
+    return (script) =>
+      script
+        .add(at, { ...fault, phase: 'start' })
+        .add(at, { type: 'down', node: 'n1', why: 'SIGKILL', expected: true })
+        .add(at + 1, { ...fault, phase: 'made' })
+        .add(at + 50, { ...fault, phase: 'healed' });
+  };
+  const script = new Script().enqueue(1, 'a').claim(10, 'a', { token: 't1', leaseMs: 9_000 });
+  kill(
+    1,
+    100,
+  )(script)
+    .claim(301, 'a', { token: 't2', node: 'n2' })
+    .settle(349, 'a', { token: 't2', outcome: 'retry' });
+  kill(
+    2,
+    1_000,
+  )(script)
+    .claim(9_000, 'a', { token: 't3', node: 'n2' })
+    .settle(9_050, 'a', { token: 't3' })
+    .final('a', 'done', { token: 't3' });
+  const [{ made, takenOver } = { made: 0, takenOver: undefined }] = script.verdict().recoveries;
+  expect(made).toBe(2);
+  expect(takenOver).toMatchObject({ count: 1, max: 201 });
+});

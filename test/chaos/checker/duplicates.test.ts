@@ -33,6 +33,16 @@ describe('a job that began twice', () => {
   test('after its node was reset, has died, or fell silent', () => {
     expect(again(900, (script) => script.add(500, { type: 'reset', node: 'n1' }))).toEqual(['reset']);
     expect(again(900, (script) => script.add(500, { type: 'reset', node: 'n3' }))).toEqual(['unexplained']);
+    // asked for before it was claimed, and made after that
+    const made = { type: 'fault', n: 1, kind: 'node-reset', phase: 'made', spoils: [] } as const;
+    const slow = (at: number, target: string) =>
+      again(900, (script) => {
+        script.add(1, { type: 'reset', node: 'n1' });
+        return script.add(at, { ...made, target });
+      });
+    expect(slow(600, 'n1')).toEqual(['reset']);
+    expect(slow(600, 'n2')).toEqual(['unexplained']);
+    expect(slow(2, 'n1')).toEqual(['unexplained']);
     expect(
       again(900, (script) => script.add(500, { type: 'down', node: 'n1', why: 'SIGKILL', expected: true })),
     ).toEqual(['node_ended']);

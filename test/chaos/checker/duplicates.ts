@@ -82,7 +82,8 @@ function reasonFor(traces: Traces, lease: LeaseTrace, next: LeaseTrace): Reason 
   const between = (times: readonly number[] = []): boolean =>
     times.some((at) => at >= lease.claim.from && at <= next.claim.to);
   if (lease.released.some(({ from }) => from <= next.claim.to) || between(node?.left)) return 'released';
-  if (between(node?.resets)) return 'reset';
+  const hits = (node?.resets ?? []).some(({ from, to }) => to >= lease.claim.from && from <= next.claim.to);
+  if (hits) return 'reset';
   if (between(node?.ended)) return 'node_ended';
   if (next.claim.to >= endOf(lease)) return 'expired';
   if (wasSilent(node, { lease, next, lostAfterMs: traces.facts.lostAfterMs })) return 'node_silent';

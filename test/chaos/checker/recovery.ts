@@ -93,7 +93,10 @@ function firstFrom(settled: readonly Settled[], at: number): number {
   return low;
 }
 
-/** What the node held when it was hit, and did not settle or give back itself. */
+/**
+ * What the node held when it was hit, and did not settle or give back itself. Not leases that it had lost before, of which nobody has heard
+ * any more: their jobs have been with others since.
+ */
 function takenOver(node: string, hitAt: number, { byNode, traces }: Known): readonly number[] {
   return (byNode.get(node) ?? [])
     .filter(
@@ -103,11 +106,12 @@ function takenOver(node: string, hitAt: number, { byNode, traces }: Known): read
         settles.every(({ verdict }) => verdict === 'stale' || verdict === 'none') &&
         !settles.some(({ from }) => from < hitAt),
     )
-    .flatMap(({ id }) => {
-      const others = [...(traces.jobs.get(id)?.leases.values() ?? [])].filter(
-        ({ claim }) => claim.from > hitAt,
-      );
-      return others.length === 0 ? [] : [Math.min(...others.map(({ claim }) => claim.to)) - hitAt];
+    .flatMap(({ id, claim }) => {
+      const later = [...(traces.jobs.get(id)?.leases.values() ?? [])]
+        .filter((other) => other.claim.from > claim.from)
+        .toSorted((a, b) => a.claim.from - b.claim.from);
+      const [next] = later;
+      return next === undefined || next.claim.from <= hitAt ? [] : [next.claim.to - hitAt];
     });
 }
 

@@ -43,7 +43,8 @@ export interface NodeTrace {
   /** Answered heartbeats, by when they were sent, and the ends of its processes, resets and orderly leaves; in order. */
   readonly beats: number[];
   readonly ended: number[];
-  readonly resets: number[];
+  /** From when one was asked for until it had been made: it may have hit what was claimed meanwhile. */
+  readonly resets: { readonly from: number; to: number }[];
   readonly left: number[];
 }
 
@@ -171,15 +172,20 @@ function addEvent({ jobs, nodes }: Known, event: HistoryEvent, answers: Answers)
       nodeIn(nodes, event.node).ended.push(event.at);
       return;
     case 'reset':
-      nodeIn(nodes, event.node).resets.push(event.at);
+      nodeIn(nodes, event.node).resets.push({ from: event.at, to: event.at });
       return;
+    case 'fault': {
+      const reset = event.kind === 'node-reset' && event.phase === 'made' ? event.target : undefined;
+      const last = reset === undefined ? undefined : nodeIn(nodes, reset).resets.at(-1);
+      if (last !== undefined) last.to = event.at;
+      return;
+    }
     case 'leave':
       nodeIn(nodes, event.node).left.push(event.at);
       return;
     case 'claim': // taken before
     case 'run':
     case 'end':
-    case 'fault':
     case 'snapshot':
     case 'sample':
     case 'item': // looked at as they stand

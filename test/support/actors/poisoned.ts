@@ -1,13 +1,17 @@
-// A worker process for tests of jobs that take their node down: task `poison` ends the process, after the others have begun. Its name is
-// new each time, as where a supervisor starts it again.
+// A worker process for tests of jobs that take their node down: task `poison` ends the process, after the others have begun. Its node id is
+// new each time, as where a supervisor starts it again, unless PGQUEUE_TEST_NODE gives it one. PGQUEUE_TEST_SUSPECTS_ONLY: a reserve.
 import { implement } from '@pgqueue/core';
 import { createWorker } from '@pgqueue/worker';
 import { setTimeout as delay } from 'node:timers/promises';
 import { hear, said, url } from './messages.ts';
 import { harmless, poison } from './tasks.ts';
 
+const node = process.env['PGQUEUE_TEST_NODE'];
+
 const worker = createWorker({
   connectionString: url,
+  ...(node === undefined ? {} : { node }),
+  suspectsOnly: process.env['PGQUEUE_TEST_SUSPECTS_ONLY'] === 'true',
   concurrency: 10,
   heartbeatMs: 200,
   lostAfterMs: 1_000,

@@ -20,6 +20,7 @@ import type { Role } from '../roles/run.ts';
 import type { GlobalOptions, Settings } from '../settings.ts';
 import { settleSchema } from '../settings.ts';
 import { loadTasks } from '../tasks-file.ts';
+import { startLocalDashboard } from './dashboard.ts';
 import { examples } from './help.ts';
 import { makeWorker } from './worker.ts';
 
@@ -27,6 +28,7 @@ interface DevOptions extends PolicyOptions {
   readonly tasks?: string;
   readonly data?: string;
   readonly port?: number;
+  readonly dashboardPort: number;
   readonly workers: number;
   readonly concurrency: number;
   readonly logLevel: string;
@@ -38,7 +40,7 @@ export function addDev(program: Command): void {
       .command('dev')
       .summary('embedded Postgres, scheduler and workers, for a laptop')
       .description(
-        'Starts an embedded PostgreSQL on loopback, brings its schema up to date, and runs a scheduler and workers in one process, until Ctrl-C. The data stays for the next time.',
+        'Starts an embedded PostgreSQL on loopback, brings its schema up to date, and runs a scheduler, workers and the dashboard in one process, until Ctrl-C. The data stays for the next time.',
       ),
   )
     .option(
@@ -50,6 +52,12 @@ export function addDev(program: Command): void {
       'where the database is kept; default node_modules/.cache/pgqueue-dev beside the nearest package.json',
     )
     .option('--port <n>', 'its port; default any that is free', whole(1, 65_535))
+    .option(
+      '--dashboard-port <n>',
+      "the dashboard's; any that is free where it is taken",
+      whole(0, 65_535),
+      3_456,
+    )
     .option('--workers <n>', 'worker nodes', whole(1, 100), 1)
     .option('--concurrency <n>', 'jobs at a time, each', whole(1, 10_000), 10)
     .addOption(new Option('--log-level <level>', 'what is logged').choices(logLevels).default('warn'))
@@ -81,8 +89,16 @@ async function dev(options: DevOptions, self: Command): Promise<void> {
     const names = tasks.map(({ task }) => task.name);
     await runRole(role, {
       output,
-      ready: { role: 'dev', databaseUrl: settings.connectionString, data, schema, tasks: names },
-      text: `pgqueue dev: ${settings.connectionString} (tasks: ${names.join(', ')})`,
+      ready: () => ({
+        role: 'dev',
+        databaseUrl: settings.connectionString,
+        dashboardUrl: role.dashboardUrl(),
+        data,
+        schema,
+        tasks: names,
+      }),
+      text: () =>
+        `pgqueue dev: ${settings.connectionString} (tasks: ${names.join(', ')}; dashboard: ${role.dashboardUrl()})`,
     });
   } finally {
     await server.stop();
@@ -132,15 +148,15 @@ async function startServer(data: string, port: number | undefined): Promise<Runn
   }
 }
 
-/** A scheduler and workers as one role. */
+/** A scheduler, workers and the dashboard as one role. */
 async function everything(
   settings: Settings,
-  { workers, concurrency, logLevel: level }: DevOptions,
+  { workers, concurrency, logLevel: level, dashboardPort: port }: DevOptions,
   {
     tasks,
     policies,
   }: { readonly tasks: readonly TaskHandler[]; readonly policies: Omit<Policies, 'problems'> },
-): Promise<Role> {
+): Promise<Role & { readonly dashboardUrl: () => string }> {
   const logger = createLogger({ level, role: 'dev', redact: redactor(settings.connectionString) });
   const { createScheduler } = await import('@pgqueue/scheduler');
   const log = logObserver(logger);
@@ -151,11 +167,15 @@ async function everything(
   const nodes = await Promise.all(
     Array.from({ length: workers }, () => makeWorker(settings, own, { tasks, logger })),
   );
+  let dashboard: Awaited<ReturnType<typeof startLocalDashboard>> | undefined;
   return {
+    dashboardUrl: () => dashboard?.url ?? '',
     start: async () => {
       await Promise.all([scheduler, ...nodes].map((part) => part.start()));
+      dashboard = await startLocalDashboard(settings, { port, logger });
     },
     stop: async () => {
+      await dashboard?.close();
       await Promise.all(nodes.map((node) => node.stop()));
       await scheduler.stop();
     },

@@ -16,6 +16,7 @@ interface SchedulerCommandOptions extends PolicyOptions {
   readonly lease: number;
   readonly listen: boolean;
   readonly healthPort?: number;
+  readonly metricKeys?: number;
   readonly logLevel: string;
 }
 
@@ -35,12 +36,20 @@ export function addScheduler(program: Command): void {
         .default(5_000, '5s'),
     )
     .option('--no-listen', 'only poll: LISTEN hears nothing through PgBouncer in transaction mode')
-    .option('--health-port <n>', 'answer GET /live and GET /ready there', whole(0, 65_535))
+    .option('--health-port <n>', 'answer GET /live, GET /ready and GET /metrics there', whole(0, 65_535))
+    .option('--metric-keys <n>', 'keys that /metrics names, the others summed; default 10', whole(0, 1_000))
     .addOption(new Option('--log-level <level>', 'what is logged').choices(logLevels).default('info'))
     .action(async (options: SchedulerCommandOptions, self: Command) => {
       const { problems, ...policies } = await loadPolicies(options);
       const context = contextOf(self, problems);
-      const { name = `${hostname()}-${process.pid}`, lease, listen, healthPort, logLevel } = options;
+      const {
+        name = `${hostname()}-${process.pid}`,
+        lease,
+        listen,
+        healthPort,
+        metricKeys,
+        logLevel,
+      } = options;
       const logger = createLogger({ level: logLevel, role: 'scheduler', redact: context.redact });
       // collected when it has doubled, not when it has become four times what is in use: a quarter less memory, 8 % more CPU time
       setFlagsFromString('--heap-growing-percent=100');
@@ -51,7 +60,7 @@ export function addScheduler(program: Command): void {
         name,
         listen,
         leaseMs: lease,
-        ...(healthPort === undefined ? {} : { health: { port: healthPort } }),
+        ...(healthPort === undefined ? {} : { health: { port: healthPort, keys: metricKeys ?? 10 } }),
         observe: logObserver(logger),
       });
       await runRole(scheduler, {

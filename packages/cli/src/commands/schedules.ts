@@ -49,7 +49,14 @@ function addList(schedules: Command): void {
     .action((_options: unknown, self: Command) =>
       withOperator(self, async (operator, output) => {
         const list = await operator.schedules.list();
-        output.answer({ schedules: list }, () => listText(list, output));
+        const { scheduleProblems } = await import('@pgqueue/scheduler');
+        // one that was set in code, or by SQL, was not checked
+        const broken = new Set(
+          list
+            .filter(({ cron, timezone }) => scheduleProblems(cron, timezone).length > 0)
+            .map(({ name }) => name),
+        );
+        output.answer({ schedules: list }, () => listText(list, broken, output));
       }),
     );
   examples(command, [['schedules list --json', 'with payloads and options']]);
@@ -58,9 +65,10 @@ function addList(schedules: Command): void {
 /** An expression that has come for the last time is planned for the end of all years. */
 const foreverMs = 1_000 * 365 * 86_400_000;
 
-function listText(list: readonly ScheduleInfo[], output: Output): string {
+function listText(list: readonly ScheduleInfo[], broken: ReadonlySet<string>, output: Output): string {
   if (list.length === 0) return 'no schedules';
-  const next = ({ paused, nextInMs }: ScheduleInfo): string => {
+  const next = ({ name, paused, nextInMs }: ScheduleInfo): string => {
+    if (broken.has(name)) return "can't be read";
     if (paused) return 'paused';
     if (nextInMs === null) return 'not planned yet';
     if (nextInMs > foreverMs) return 'never again';

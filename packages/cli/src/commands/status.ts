@@ -1,9 +1,10 @@
-import type { QueueStatus, Status, StoredReport } from '@pgqueue/postgres';
+import type { HotTable, QueueStatus, Status, StoredReport } from '@pgqueue/postgres';
 import type { Command } from 'commander';
 import { withOperator } from '../context.ts';
 import { age, oneLine, percent, plural } from '../output/format.ts';
 import type { Output } from '../output/output.ts';
 import { facts } from '../output/table.ts';
+import { about } from '../output/top.ts';
 import { examples } from './help.ts';
 import { shadowText } from './shadow-text.ts';
 
@@ -51,6 +52,7 @@ function statusText(status: Status, output: Output): string {
         ? 'none'
         : `${age(oldestSnapshot.ageMs)}: session ${oldestSnapshot.pid}, ${oldestSnapshot.application || 'no application name'}`,
     ],
+    ...status.tables.map((table) => [table.table, tableText(table)] as const),
   ]);
   const queues = output.table(
     [
@@ -68,11 +70,11 @@ function statusText(status: Status, output: Output): string {
     ],
     status.queues.map((queue) => [
       queue.paused ? `${queue.queue} (paused)` : queue.queue,
-      queue.delayed,
-      queue.pending,
+      about(queue.delayed, queue.exact),
+      about(queue.pending, queue.exact),
       queue.ready,
       queue.running,
-      queue.dead,
+      about(queue.dead, queue.exact),
       age(queue.oldestMs),
       age(queue.claimAgeMs),
       percent(queue.retryRate),
@@ -83,6 +85,16 @@ function statusText(status: Status, output: Output): string {
   const warnings = status.warnings.map(({ message }) => `WARN  ${oneLine(message)}`);
   const tables = [status.queues.length === 0 ? 'no queues yet' : queues, ...(shadow?.tables ?? [])];
   return [overview, '', tables.join('\n\n'), ...warnings].join('\n');
+}
+
+function tableText({ liveRows, deadRows, bytes, bloatBytes, vacuumedMs }: HotTable): string {
+  const bloat = bloatBytes === null ? 'bloat not known' : `${mebibytes(bloatBytes)} bloat`;
+  const vacuumed = vacuumedMs === null ? 'never vacuumed' : `vacuumed ${age(vacuumedMs)} ago`;
+  return `${mebibytes(bytes)}, ${plural(liveRows, 'row')}, ${deadRows} dead, ${bloat}, ${vacuumed}`;
+}
+
+function mebibytes(bytes: number): string {
+  return `${(bytes / 2 ** 20).toFixed(1)} MiB`;
 }
 
 function schedulerFacts(report: StoredReport | null): readonly (readonly [string, string])[] {

@@ -17,6 +17,7 @@ interface WorkerCommandOptions {
   readonly node?: string;
   readonly concurrency: number;
   readonly pool: string;
+  readonly suspectsOnly: boolean;
   readonly drain: number;
   readonly listen: boolean;
   readonly healthPort?: number;
@@ -34,13 +35,14 @@ export function addWorker(program: Command): void {
     .option('--node <id>', 'its id, one live node each; default made of host, process and chance')
     .option('--concurrency <n>', 'jobs at a time', whole(1, 10_000), 10)
     .option('--pool <pool>', 'the group of nodes it belongs to', 'default')
+    .option('--suspects-only', 'a reserve: takes only jobs that were lost with a node before', false)
     .addOption(
       new Option('--drain <duration>', 'how long running jobs may take to finish')
         .argParser(duration)
         .default(30_000, '30s'),
     )
     .option('--no-listen', 'only poll: LISTEN hears nothing through PgBouncer in transaction mode')
-    .option('--health-port <n>', 'answer GET /live and GET /ready there', whole(0, 65_535))
+    .option('--health-port <n>', 'answer GET /live, GET /ready and GET /metrics there', whole(0, 65_535))
     .addOption(new Option('--log-level <level>', 'what is logged').choices(logLevels).default('info'))
     .action(async (options: WorkerCommandOptions, self: Command) => {
       const loaded = await loadTasks(options.tasks);
@@ -61,17 +63,18 @@ export function addWorker(program: Command): void {
       'worker --tasks dist/reports.js --pool slow --concurrency 2 --node reports-1',
       'for the queues of pool "slow"',
     ],
+    ['worker --tasks ./tasks.ts --suspects-only', 'beside others that are never without work'],
   ]);
 }
 
 type NodeOptions = Pick<
   WorkerCommandOptions,
   'node' | 'concurrency' | 'pool' | 'drain' | 'listen' | 'healthPort'
->;
+> & { readonly suspectsOnly?: boolean };
 
 export async function makeWorker(
   settings: Settings,
-  { node, concurrency, pool, drain, listen, healthPort }: NodeOptions,
+  { node, concurrency, pool, suspectsOnly = false, drain, listen, healthPort }: NodeOptions,
   { tasks, logger }: { readonly tasks: readonly TaskHandler[]; readonly logger: Logger },
 ): Promise<Worker> {
   const { createWorker } = await import('@pgqueue/worker');
@@ -81,6 +84,7 @@ export async function makeWorker(
     ...(node === undefined ? {} : { node }),
     concurrency,
     pool,
+    suspectsOnly,
     drainMs: drain,
     listen,
     ...(healthPort === undefined ? {} : { health: { port: healthPort } }),

@@ -13,18 +13,29 @@ export interface Role {
 /** Starts a role, says when it is ready, and stops it in order on SIGTERM or SIGINT. A second signal ends it at once. */
 export async function runRole(
   role: Role,
-  { output, ready, text }: { readonly output: Output; readonly ready: object; readonly text: string },
+  {
+    output,
+    ready,
+    text: given,
+  }: {
+    readonly output: Output;
+    /** Both: a function where it is known only when it has started. */
+    readonly ready: object | (() => object);
+    readonly text: string | (() => string);
+  },
 ): Promise<void> {
+  const text = typeof given === 'string' ? (): string => given : given;
   const stop = onStopSignals();
   try {
     const early = await Promise.race([role.start().then(() => undefined), stop.asked]);
     if (early === undefined) {
-      output.line({ event: 'ready', ...ready }, () => `${text} ready`);
+      const facts: object = typeof ready === 'function' ? (ready as () => object)() : ready;
+      output.line({ event: 'ready', ...facts }, () => `${text()} ready`);
       await Promise.race([stop.asked, ...(role.ended === undefined ? [] : [role.ended])]);
     }
-    output.note(`${text} stopping; a second signal ends it at once`);
+    output.note(`${text()} stopping; a second signal ends it at once`);
     await role.stop();
-    output.line({ event: 'stopped' }, () => `${text} stopped`);
+    output.line({ event: 'stopped' }, () => `${text()} stopped`);
   } catch (error) {
     await role.stop().catch(() => {});
     throw error;

@@ -145,9 +145,9 @@ function optionProblems(task: string, options: JobOptions): readonly string[] {
   if (options.runAfter !== undefined && options.delay !== undefined)
     problems.push('give runAfter or delay, not both');
   if (options.delay !== undefined && parseDuration(options.delay) === undefined)
-    problems.push(`delay must be a duration, not ${String(options.delay)}`);
+    problems.push(`delay must be a duration, such as "30s", not ${String(options.delay)}`);
   if (options.timeout !== undefined && !((parseDuration(options.timeout) ?? 0) > 0)) {
-    problems.push(`timeout must be a positive duration, not ${String(options.timeout)}`);
+    problems.push(`timeout must be a positive duration, such as "30s", not ${String(options.timeout)}`);
   }
   problems.push(...attributeProblems(options.attributes));
   if (options.trace !== undefined) {

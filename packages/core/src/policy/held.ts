@@ -40,7 +40,11 @@ export function countHeld(snapshot: Snapshot): Held {
       const close = (): void => {
         if (sum > 0) jobs.set(queue, (jobs.get(queue) ?? 0) + sum);
       };
-      for (const lane of snapshot.lanes) {
+      const { lanes: all } = snapshot;
+      // by number: of a frozen list each step of an iterator would be an object
+      for (let at = 0; at < all.length; at += 1) {
+        const lane = all[at];
+        if (lane === undefined) continue;
         if (lane.queue !== queue) {
           close();
           [queue, sum] = [lane.queue, 0];

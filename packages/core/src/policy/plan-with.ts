@@ -106,7 +106,9 @@ function closeUnknown(making: Making, lane: Lane, last: Candidate): boolean {
     closeLane(making, lane, gate);
     return true;
   }
-  making.deepen.set(laneName(lane), 2 * lane.jobs.length);
+  // one plan has no use for more
+  const most = Math.max(lane.jobs.length + 1, making.snapshot.batchMax);
+  making.deepen.set(laneName(lane), Math.min(2 * lane.jobs.length, most));
   return false;
 }
 

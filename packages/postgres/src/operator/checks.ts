@@ -24,7 +24,15 @@ const ofInvariants: Readonly<Record<(typeof invariants)[number]['name'], string>
 
 /** The indexes that migrations make, by table: fewer are slow or wrong, more make every claim pay. */
 const indexes = {
-  queue: ['queue_pkey', 'queue_waiting', 'queue_due', 'queue_expiring', 'queue_unique', 'queue_retrying'],
+  queue: [
+    'queue_pkey',
+    'queue_waiting',
+    'queue_due',
+    'queue_expiring',
+    'queue_unique',
+    'queue_retrying',
+    'queue_moved',
+  ],
   work_queue: ['work_queue_pkey', 'work_queue_id', 'work_queue_bundle', 'work_queue_suspect'],
   history: ['history_id', 'history_finished'],
   dead_letter: ['dead_letter_pkey', 'dead_letter_died'],
@@ -48,7 +56,7 @@ const health: readonly Check[] = [
     says: 'no worker has held leases for over a minute that it knows nothing of',
     severity: 'warning',
     remedy:
-      'their settlements were lost with a failover: they run again when the leases end, or at once when that worker is restarted in order',
+      'it should have given them back by itself, as after a failover that lost their settlements: restart it in order, or they last until they end',
     find: (schema) =>
       // others than these need not say how many they run
       `select n.id::text as id from ${schema}.node n

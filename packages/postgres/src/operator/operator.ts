@@ -4,6 +4,7 @@ import {
   anObject,
   anything,
   aText,
+  oneOf,
   optional,
   optionProblems,
   PgQueueError,
@@ -27,7 +28,9 @@ import { listSchedules } from '../queries/schedules.ts';
 import { checkSchemaVersion } from '../schema.ts';
 import type { NodeReset } from '../statements/node.ts';
 import { resetNode } from '../statements/node.ts';
-import { pauseSchedule, removeSchedule, setSchedule } from '../statements/schedules.ts';
+import { pauseSchedule, removeSchedule, runSchedule, setSchedule } from '../statements/schedules.ts';
+import type { Actor } from '../dashboard/audit.ts';
+import { withAudit } from './audited.ts';
 import type { DeadOperator } from './dead.ts';
 import { operateDead } from './dead.ts';
 import type { Diagnosis } from './doctor.ts';
@@ -39,6 +42,8 @@ import type { JobsOperator } from './jobs.ts';
 import { operateJobs } from './jobs.ts';
 import type { Status } from './status.ts';
 import { readStatus } from './status.ts';
+import type { Top, TopOptions } from './top.ts';
+import { readTop } from './top.ts';
 import { wakeSchedulers } from './wake.ts';
 
 /** A recurring job. `options` count for each job that it enqueues. */
@@ -86,8 +91,12 @@ export interface Operator {
     readonly pause: (name: string) => Promise<void>;
     readonly resume: (name: string) => Promise<void>;
     readonly remove: (name: string) => Promise<void>;
+    /** Enqueues what the schedule would, now, beside its slots and also while it is paused; resolves to the job's id. */
+    readonly runNow: (name: string) => Promise<string>;
   };
   readonly status: () => Promise<Status>;
+  /** The same, with the keys that have the most jobs, the jobs that have run for the longest, and the nodes. */
+  readonly top: (options?: TopOptions) => Promise<Top>;
   /**
    * Why a job is not running, or what it does. Of one that waits for its turn the leading scheduler is asked, and waited for
    * `waitMs` (default 2000; 0: not asked); without its answer, the rest is what the database alone can say.
@@ -102,10 +111,28 @@ export interface Operator {
   readonly close: () => Promise<void>;
 }
 
+/** See {@link createOperator}. */
+export interface OperatorOptions extends DatabaseOptions {
+  /** Who acts: every change is then noted in the table `audit`, before and after. Default: nothing is noted. */
+  readonly actor?: Actor;
+}
+
+const operatorShape: Shape<OperatorOptions> = {
+  ...databaseShape,
+  actor: optional(anObject({ name: aText({ max: 200 }), via: oneOf('dashboard', 'cli') })),
+};
+
 /** Opens no connection yet. @throws {PgQueueError} `configuration` */
-export function createOperator(options: DatabaseOptions): Operator {
-  throwProblems('configuration', 'the operator', optionProblems(options, databaseShape));
-  const database = openDatabase({ applicationName: 'pgqueue operator', ...options });
+export function createOperator(options: OperatorOptions): Operator {
+  throwProblems('configuration', 'the operator', optionProblems(options, operatorShape));
+  const { actor, ...own } = options;
+  const database = openDatabase({ applicationName: 'pgqueue operator', ...own });
+  const operator = operatorOf(database);
+  return actor === undefined ? operator : withAudit(database, operator, actor);
+}
+
+/** The same on a database that is open already. */
+export function operatorOf(database: Database): Operator {
   return {
     jobs: operateJobs(database),
     dead: operateDead(database),
@@ -123,6 +150,7 @@ export function createOperator(options: DatabaseOptions): Operator {
     },
     schedules: operateSchedules(database),
     status: () => readStatus(database),
+    top: (options) => readTop(database, options),
     explain: (id, { waitMs = answerWithinMs } = {}) =>
       explainJob(database, id, (job) => askLeader(database, job, waitMs)),
     recorded: (options) => listRecorded(database, options),
@@ -166,6 +194,12 @@ function operateSchedules(database: Database): Operator['schedules'] {
       await wakeSchedulers(database);
     },
     remove: async (name) => known(await removeSchedule(database, name), name),
+    runNow: async (name) => {
+      const id = await runSchedule(database, name);
+      known(id !== undefined, name);
+      await wakeSchedulers(database);
+      return id ?? '';
+    },
   };
 }
 

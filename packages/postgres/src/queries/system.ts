@@ -29,17 +29,19 @@ export interface UnservedJobs {
   readonly jobs: number;
 }
 
-/** Groups of due jobs of unpaused queues for which no live node of the pool has the task in that version; the largest 20. */
+/**
+ * Groups of due jobs of unpaused queues for which no live node of the pool has the task in that version; the largest 20. Where more than
+ * 10,000 jobs wait, of those that a sample and the oldest thousand show: `jobs` is how many (the SQL function `waiting_tasks`, migration 0023).
+ */
 export async function readUnserved({ query, schema }: Database): Promise<readonly UnservedJobs[]> {
   return query<UnservedJobs>(
     `select g.queue, coalesce(c.pool, 'default') as pool, g.task, g.payload_version as "payloadVersion", g.jobs
-     from (select q.queue, q.task, q.payload_version, count(*)::integer as jobs
-           from ${schema}.queue q where q.run_after is null group by 1, 2, 3) g
+     from (select queue, task, payload_version, jobs::integer as jobs from ${schema}.waiting_tasks()) g
      left join ${schema}.queue_config c on c.queue = g.queue
      where not coalesce(c.paused, false)
        and not exists (
          select from ${schema}.node n
-         where n.state = 'alive' and n.pool = coalesce(c.pool, 'default')
+         where n.state = 'alive' and n.pool = coalesce(c.pool, 'default') and n.slots > 0 -- none: a reserve
            and n.heartbeat > clock_timestamp() - n.lost_after_ms * interval '1 millisecond'
            and g.payload_version between (n.tasks -> g.task ->> 'min')::integer and (n.tasks -> g.task ->> 'max')::integer)
      order by g.jobs desc, 1, 3 limit 20`,
@@ -47,7 +49,28 @@ export async function readUnserved({ query, schema }: Database): Promise<readonl
   );
 }
 
-/** The session that holds vacuum back most. */
+/** Jobs that were lost with their node, and wait for one that runs nothing else. */
+export interface WaitingSuspects {
+  readonly queue: string;
+  readonly pool: string;
+  readonly jobs: number;
+  /** Of these, those whose next crash would be their last: they wait for as long as that takes. */
+  readonly last: number;
+  /** The longest wait so far. */
+  readonly waitedMs: number;
+  /** How long the others wait at most; null: there are none. */
+  readonly leftMs: number | null;
+}
+
+/** By queue and pool: the SQL function `waiting_suspects` (migration 0018). */
+export async function readSuspects({ query, schema }: Database): Promise<readonly WaitingSuspects[]> {
+  return query<WaitingSuspects>(
+    `select queue, pool, jobs, last, waited_ms as "waitedMs", left_ms as "leftMs" from ${schema}.waiting_suspects()`,
+    [],
+  );
+}
+
+/** The session that holds vacuum back most: by a snapshot, or by a transaction that has written and is still open. */
 export interface OldestSnapshot {
   readonly pid: number;
   readonly application: string;
@@ -62,8 +85,9 @@ export async function readOldestSnapshot({ query }: Database): Promise<OldestSna
     `select pid, coalesce(application_name, '') as application, usename::text as "user", state,
             extract(epoch from clock_timestamp() - xact_start)::float8 * 1000 as "ageMs"
      from pg_stat_activity
-     where backend_xmin is not null and pid <> pg_backend_pid() and datname = current_database()
-     order by age(backend_xmin) desc, xact_start limit 1`,
+     where coalesce(backend_xmin, backend_xid) is not null and pid <> pg_backend_pid() and datname = current_database()
+       and usesysid is not null -- an autovacuum holds nothing back
+     order by age(coalesce(backend_xmin, backend_xid)) desc, xact_start limit 1`,
     [],
   );
   return row ?? null;

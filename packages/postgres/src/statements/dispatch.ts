@@ -4,6 +4,11 @@ import type { Target } from './target.ts';
 
 /** One plan: the jobs to schedule, and what its policy keeps. */
 export interface DispatchInput extends Leader {
+  /**
+   * The plan takes it that these jobs have ended, and that the settings of queues are still those ({@link TickRead}.config): where it is not so,
+   * nothing is written. Default: it was made from what is in flight.
+   */
+  readonly supposed?: { readonly ended: readonly string[]; readonly config: string } | undefined;
   /** In the order in which they are to be claimed. */
   readonly jobs: readonly {
     readonly id: string;
@@ -21,40 +26,54 @@ export interface DispatchInput extends Leader {
   readonly notify: boolean;
 }
 
-/** What was written, and when by the database's clock (Unix ms). */
+/** What was written, and when by the database's clock (Unix ms); null: nothing was, since what was supposed is not so. */
 export interface Dispatched {
-  readonly atMs: number;
+  readonly atMs: number | null;
   /** By id; jobs that are missing were taken, locked, moved, changed or ended since they were read. */
   readonly positions: ReadonlyMap<string, number>;
 }
 
 /**
- * Writes one plan: the SQL function `dispatch` (migration 0010 says why it is safe).
+ * Writes one plan: the SQL function `dispatch` (migrations 0010 and 0025 say why it is safe).
  * @throws PQ002 when this scheduler no longer leads in this epoch: nothing was written
  */
 export async function dispatch(target: Target, input: DispatchInput): Promise<Dispatched> {
+  const { jobs } = input;
+  const pool = jobs[0]?.pool ?? null;
+  const alike = jobs.every((job) => job.pool === pool);
   const [row] = await target.query<{
-    readonly atMs: number;
-    readonly ids: readonly string[];
-    readonly positions: readonly number[];
+    readonly atMs: number | null;
+    readonly positions: string;
+    readonly missing: readonly string[];
   }>(
-    `select at_ms as "atMs", ids, positions::float8[] as positions
-     from ${target.schema}.dispatch($1, $2, $3::uuid[], $4::text[], $5::text[]::xid[], $6::uuid[], $7::jsonb, $8::bigint[], $9)`,
+    `select at_ms as "atMs", positions, missing
+     from ${target.schema}.dispatch($1, $2, $3::uuid[], $4, $5::uuid[], $6, $7::text[], $8::text[]::xid[], $9::uuid[], $10::jsonb, $11::bigint[], $12)`,
     [
       input.leader,
       input.epoch,
-      input.jobs.map(({ id }) => id),
-      input.jobs.map(({ pool }) => pool),
-      input.jobs.map(({ rowVersion }) => rowVersion),
-      input.jobs.map(({ bundle }) => bundle),
+      input.supposed?.ended ?? null,
+      input.supposed?.config ?? null,
+      arrayText(jobs.map(({ id }) => id)),
+      alike ? pool : null,
+      alike ? null : jobs.map((job) => job.pool),
+      arrayText(jobs.map(({ rowVersion }) => rowVersion ?? 'null')),
+      jobs.every(({ bundle }) => bundle === null) ? null : jobs.map(({ bundle }) => bundle),
       input.parts === null ? null : JSON.stringify(input.parts),
       input.settled,
       input.notify,
     ],
   );
   if (row === undefined) throw new Error('a dispatch came back without an answer');
-  const { atMs, ids, positions } = row;
-  return { atMs, positions: new Map(ids.map((id, index) => [id, positions[index] ?? 0])) };
+  const { atMs, positions, missing } = row;
+  const left = new Set(missing);
+  const made = left.size === 0 ? jobs : jobs.filter(({ id }) => !left.has(id));
+  const numbers = positions === '' ? [] : positions.split(',');
+  return { atMs, positions: new Map(made.map(({ id }, index) => [id, Number(numbers[index])])) };
+}
+
+/** An array as PostgreSQL reads it, of values that need no quotes (ids, numbers): `pg` would look at each of their characters. */
+function arrayText(values: readonly string[]): string {
+  return `{${values.join(',')}}`;
 }
 
 /** Takes back work items that no node has leased; resolves to the ids of those that were. @throws PQ002 as {@link dispatch} */

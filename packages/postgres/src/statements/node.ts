@@ -88,6 +88,17 @@ export async function heartbeatNode(target: Target, input: HeartbeatInput): Prom
   return { ...row, lost: leases.filter((_lease, index) => row.lost.includes(index + 1)) };
 }
 
+/** What the database takes for the node's: the SQL function `held_leases` (migration 0018). None where the incarnation has ended. */
+export async function heldLeases(
+  target: Target,
+  { node, incarnation }: { readonly node: string; readonly incarnation: string },
+): Promise<readonly Lease[]> {
+  return target.query<Lease>(`select id, token from ${target.schema}.held_leases($1, $2::uuid)`, [
+    node,
+    incarnation,
+  ]);
+}
+
 /** Ends an incarnation in order; what it still holds is released, uncounted. */
 export async function leaveNode(target: Target, node: string, incarnation: string): Promise<boolean> {
   const [row] = await target.query<{ left: boolean }>(

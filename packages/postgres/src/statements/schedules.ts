@@ -43,3 +43,19 @@ export async function removeSchedule(target: Target, name: string): Promise<bool
   ]);
   return rows.length > 0;
 }
+
+/** Enqueues the schedule's job as `fire_schedule` (migration 0008) does, but of no slot. Undefined: there is no such schedule. */
+export async function runSchedule(target: Target, name: string): Promise<string | undefined> {
+  const [row] = await target.query<{ id: string }>(
+    `insert into ${target.schema}.queue (id, queue, task, key, priority, attributes, timeout, max_tries, max_crashes, retry, payload,
+                                         payload_version)
+     select ${target.schema}.uuid_v7(), coalesce(s.options ->> 'queue', 'default'), s.task, coalesce(s.options ->> 'key', ''),
+            coalesce((s.options ->> 'priority')::integer, 0), coalesce(nullif(s.options -> 'attributes', 'null'), '{}'),
+            (s.options ->> 'timeoutMs')::float8 * interval '1 millisecond', coalesce((s.options ->> 'maxTries')::smallint, 20),
+            coalesce((s.options ->> 'maxCrashes')::smallint, 3), nullif(s.options -> 'retry', 'null'), s.payload,
+            coalesce((s.options ->> 'payloadVersion')::integer, 1)
+     from ${target.schema}.schedule s where s.name = $1 returning id`,
+    [name],
+  );
+  return row?.id;
+}

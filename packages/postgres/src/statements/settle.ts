@@ -1,3 +1,4 @@
+import { channelName } from '../hints.ts';
 import type { Target } from './target.ts';
 
 /** The end of one attempt. `data` is the result of a done job or the error of a failed one. */
@@ -9,6 +10,8 @@ export interface Settlement {
   readonly delayMs: number | null;
   /** JSON text, without NUL. */
   readonly data: string | null;
+  /** How long it waited for a slot after its claim: no part of its run. Default 0. */
+  readonly waitedMs?: number;
 }
 
 /** What became of an accepted settlement; `repeated`: an earlier call with the same token had been accepted. */
@@ -25,17 +28,106 @@ export async function settle(
   repeat = false,
 ): Promise<ReadonlyMap<string, Verdict>> {
   if (settlements.length === 0) return new Map();
-  // a name of one word: plug-ins of a handler's library may rename the others
-  const rows = await target.query<{ id: string; verdict: Verdict }>(
-    `select job_id as id, verdict from ${target.schema}.settle($1::uuid[], $2::uuid[], $3::text[], $4::float8[], $5::text[], $6)`,
-    [
-      settlements.map(({ id }) => id),
-      settlements.map(({ token }) => token),
-      settlements.map(({ outcome }) => outcome),
-      settlements.map(({ delayMs }) => delayMs),
-      settlements.map(({ data }) => data),
-      repeat,
-    ],
-  );
+  const done = repeat ? undefined : doneOf(settlements);
+  if (done === undefined) {
+    return verdictsOf(await target.query<Row>(textOf(target, nothing), valuesOf(settlements, repeat)));
+  }
+  const [answer] = await target.query<{ readonly rows: readonly Row[] | null }>(doneText(target), done);
+  return verdictsOf(answer?.rows ?? settlements.map(({ id }) => ({ id, verdict: 'done' })));
+}
+
+/** What is sent of a batch in which everything is done; undefined: it is another. Ids are checked here, since the texts of arrays are made here, too. */
+function doneOf(settlements: readonly Settlement[]): readonly unknown[] | undefined {
+  let ids = '';
+  let tokens = '';
+  let waits = '';
+  let results = false;
+  for (const { id, token, outcome, data, waitedMs = 0 } of settlements) {
+    if (outcome !== 'done') return undefined;
+    results ||= data !== null;
+    ids += `,${id}`;
+    tokens += `,${token}`;
+    waits += waitedMs > 0 ? `,${waitedMs.toFixed(2)}` : ',0';
+  }
+  const length = 37 * settlements.length;
+  if (ids.length !== length || tokens.length !== length || !hex.test(ids) || !hex.test(tokens))
+    return undefined;
+  return [
+    `{${ids.slice(1)}}`,
+    `{${tokens.slice(1)}}`,
+    `{${waits.slice(1)}}`,
+    settlements.length,
+    results ? settlements.map(({ data }) => data) : null,
+  ];
+}
+
+const hex = /^[0-9a-f,-]*$/i;
+
+/** Mostly all of them were accepted: then one null is the answer, instead of so many rows. Texts become arrays in the database, whatever the driver makes of arrays. */
+function doneText({ schema }: Target): string {
+  return `select case when count(*) filter (where verdict = 'done') = $4::integer then null
+      else coalesce(json_agg(json_build_object('id', job_id, 'verdict', verdict)), '[]') end as rows
+    from ${schema}.settle($1::text::uuid[], $2::text::uuid[], array_fill('done'::text, array[$4::integer]), array_fill(null::float8, array[$4::integer]),
+      coalesce($5::text[], array_fill(null::text, array[$4::integer])), false, $3::text::float8[])`;
+}
+
+/**
+ * The same for one attempt or a few, with a hint for the schedulers in the same transaction: it is heard one round trip sooner. Such
+ * commits wait for each other, so there is one at a time in all of the database: where another one is under way, `hinted` is false, and
+ * the hint is the caller's to send.
+ */
+export async function settleAndHint(
+  target: Target,
+  settlements: readonly Settlement[],
+): Promise<{ readonly verdicts: ReadonlyMap<string, Verdict>; readonly hinted: boolean }> {
+  const rows = await target.query<Row & { readonly hinted: boolean }>(textOf(target, hint), [
+    ...valuesOf(settlements, false),
+    channelName(target.schema, 'done'),
+  ]);
+  return { verdicts: verdictsOf(rows), hinted: rows.some(({ hinted }) => hinted) };
+}
+
+/**
+ * The same within a transaction that is not ours, which holds the job's rows from now on: nobody can take the job over, whatever becomes of
+ * the node. So the server ends that transaction when nothing is heard of it for `idleMs`, or what it was told before, whichever is less.
+ */
+export async function settleWithin(
+  target: Target,
+  settlements: readonly Settlement[],
+  idleMs: number,
+): Promise<ReadonlyMap<string, Verdict>> {
+  const values = [...valuesOf(settlements, false), Math.round(idleMs)];
+  return verdictsOf(await target.query<Row>(textOf(target, idle), values));
+}
+
+interface Row {
+  readonly id: string;
+  readonly verdict: Verdict;
+}
+
+/** What else each row says. */
+const nothing = '';
+const hint = `, case when pg_try_advisory_xact_lock(hashtextextended($8, 0)) then pg_notify($8, case when bool_and(verdict = 'done') over () then string_agg(job_id::text, ',') over () else '' end)::text = '' else false end as hinted`;
+const idle = `, set_config('idle_in_transaction_session_timeout', least($8::float8,
+  nullif(extract(epoch from current_setting('idle_in_transaction_session_timeout')::interval) * 1000, 0))::bigint::text, true) as idle`;
+
+function textOf({ schema }: Target, also: typeof nothing | typeof hint | typeof idle): string {
+  // names of one word: plug-ins of a handler's library may rename the others
+  return `select job_id as id, verdict${also} from ${schema}.settle($1::uuid[], $2::uuid[], $3::text[], $4::float8[], $5::text[], $6, $7::float8[])`;
+}
+
+function valuesOf(settlements: readonly Settlement[], repeat: boolean): readonly unknown[] {
+  return [
+    settlements.map(({ id }) => id),
+    settlements.map(({ token }) => token),
+    settlements.map(({ outcome }) => outcome),
+    settlements.map(({ delayMs }) => delayMs),
+    settlements.map(({ data }) => data),
+    repeat,
+    settlements.map(({ waitedMs = 0 }) => waitedMs),
+  ];
+}
+
+function verdictsOf(rows: readonly Row[]): ReadonlyMap<string, Verdict> {
   return new Map(rows.map(({ id, verdict }) => [id, verdict]));
 }

@@ -90,3 +90,20 @@ export async function fireSchedule(
   );
   return row?.job ?? null;
 }
+
+/**
+ * Counts what ended since it was last called into buckets of time, for about `maxMs`; resolves to how far behind it still is, in
+ * milliseconds. @throws PQ002 when this scheduler no longer leads in this epoch
+ */
+export async function countActivity(
+  { query, schema }: Target,
+  { leader, epoch }: Leader,
+  maxMs: number,
+): Promise<number> {
+  const [row] = await query<{ behind: number }>(`select ${schema}.count_activity($1, $2, $3) as behind`, [
+    leader,
+    epoch,
+    Math.ceil(maxMs),
+  ]);
+  return row?.behind ?? 0;
+}

@@ -21,10 +21,19 @@ export interface TickInput {
   readonly starts: Readonly<Record<string, Readonly<Record<string, readonly [number, number]>>>>;
   /** How many of them. */
   readonly lookahead: number;
+  /**
+   * By queue and key: of that lane only what lies in these ranges, behind the first (priority, seq) and up to the second; true: only jobs whose
+   * rows were changed since they were inserted. In order, without overlaps. Those lanes are in the page like others, whether anything waits in them or not.
+   */
+  readonly ranges: Readonly<
+    Record<string, Readonly<Record<string, readonly (readonly [number, number, number, number, boolean])[]>>>
+  >;
   /** Lanes to look at, in the page or beside it, and how many jobs of each at least. */
   readonly lanes: readonly (LaneId & { readonly depth: number })[];
   /** Lanes, too, in which a job waits whose id was made in this span of Unix milliseconds; null: none. */
   readonly created: { readonly fromMs: number; readonly toMs: number } | null;
+  /** Work items before this position are gone: they are not looked for. 0: looks at all. */
+  readonly itemsFrom: number;
   /** Whether to read the ended attempts. */
   readonly settled: boolean;
   /** Whether to ask, too, when sweeps are due. */
@@ -102,18 +111,22 @@ export const settledMax = 500;
 /** A tick's snapshot: what the database knows, all of it at one moment. */
 export interface TickRead {
   readonly state: TickState;
+  /** Transactions that may commit jobs whose `seq` was drawn before this. Null: not read, without {@link TickInput.ranges}. */
+  readonly enqueuers: readonly string[] | null;
+  /** Changes with any queue's settings. Null: not read. */
+  readonly config: string | null;
   readonly due: TickDue | null;
   readonly rows: readonly LaneRow[];
   /** Open questions why a job waits. */
   readonly questions: readonly OpenExplain[];
 }
 
-/** The snapshot of a tick, in one statement: the SQL function `tick` (migration 0012), and what it calls. */
+/** The snapshot of a tick, in one statement: the SQL function `tick` (migration 0025), and what it calls. */
 export async function readTick(target: Target, input: TickInput): Promise<TickRead> {
   const [first, ...rows] = await target.query<LaneRow & Beside>(
     `select state, due, questions, queue, key, paged, ahead, wanted, retry_due_ms as "retryDueMs", id, seq, priority, task, version,
             row_version as "rowVersion", created_ms as "createdMs", expires_ms as "expiresMs", tries, attributes
-     from ${target.schema}.tick($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)`,
+     from ${target.schema}.tick($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)`,
     [
       input.settled,
       input.due,
@@ -128,20 +141,25 @@ export async function readTick(target: Target, input: TickInput): Promise<TickRe
       input.lanes.map(({ key }) => key),
       input.lanes.map(({ depth }) => depth),
       ...idSpan(input.created),
+      input.itemsFrom,
+      JSON.stringify(input.ranges),
     ],
   );
   if (first === undefined || first.state === null) {
     throw new Error("a tick's snapshot came back without its state");
   }
   const { state, due, questions } = first;
-  return { state, due, questions: questions ?? [], rows };
+  return { state, enqueuers: state.enqueuers, config: state.config, due, questions: questions ?? [], rows };
 }
 
 /** The same without waiting jobs, and without what is due: enough where nothing was enqueued since the last look. */
-export async function readTickState(target: Target, settled: boolean): Promise<TickState> {
+export async function readTickState(
+  target: Target,
+  { settled, itemsFrom }: Pick<TickInput, 'settled' | 'itemsFrom'>,
+): Promise<TickState> {
   const [row] = await target.query<{ readonly state: TickState | null }>(
-    `select ${target.schema}.tick_state($1) as state`,
-    [settled],
+    `select ${target.schema}.tick_state($1, $2) as state`,
+    [settled, itemsFrom],
   );
   if (row === undefined || row.state === null) throw new Error("a tick's state did not come back");
   return row.state;
@@ -149,7 +167,9 @@ export async function readTickState(target: Target, settled: boolean): Promise<T
 
 /** What comes with the first row. */
 interface Beside {
-  readonly state: TickState | null;
+  readonly state:
+    | (TickState & { readonly config: string; readonly enqueuers: readonly string[] | null })
+    | null;
   readonly due: TickDue | null;
   readonly questions: readonly OpenExplain[] | null;
 }

@@ -94,7 +94,16 @@ export function addLanes(share: Share, level: OpenLevel, rules: ShareRules): voi
     }
     ids[slot] = id;
     seqs[slot] = seq;
-    if (id >= 0) addLane(share, level, { lane, id, seq });
+    if (id < 0) continue;
+    // the only one of a share that was remembered: as long as it does not come up, no share is made for it
+    if (
+      id < children.stored.length &&
+      children.shares[id] === undefined &&
+      children.lanes[id] === undefined
+    ) {
+      children.lanes[id] = lane;
+      children.standings.seqs[id] = seq;
+    } else addLane(share, level, { lane, id, seq });
   }
   if (rules.slots !== null) inner.slots = { lanes, ids, seqs };
 }
@@ -124,12 +133,6 @@ interface LaneAt {
 }
 
 function addLane(share: Share, level: OpenLevel, { lane, id, seq }: LaneAt): void {
-  const { stored, lanes, shares, standings } = childrenOf(innerOf(share));
-  if (id < stored.length && shares[id] === undefined && lanes[id] === undefined) {
-    lanes[id] = lane;
-    standings.seqs[id] = seq;
-    return;
-  }
   const child = childAt(share, level, id);
   if (child.lanes.length === 0) child.lanes = [lane];
   else (child.lanes as Lane[]).push(lane);

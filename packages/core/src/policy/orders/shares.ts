@@ -20,7 +20,8 @@ const columns = new WeakMap<readonly string[], ReadonlyMap<string, number>>();
 export function columnsOf(names: readonly string[]): ReadonlyMap<string, number> {
   const known = columns.get(names);
   if (known !== undefined) return known;
-  const made = new Map(names.map((name, column) => [name, column]));
+  const made = new Map<string, number>();
+  for (let column = 0; column < names.length; column += 1) made.set(names[column] ?? '', column);
   columns.set(names, made);
   return made;
 }

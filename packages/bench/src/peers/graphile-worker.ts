@@ -1,0 +1,81 @@
+import { Logger, makeWorkerUtils, run } from 'graphile-worker';
+import type { RunnerOptions } from 'graphile-worker';
+import type { BenchJob, Payload } from '../load.ts';
+import type { BenchProducer, Peer, Place, Runner, Stoppable, Wish } from './peer.ts';
+import { anyRow } from './sql.ts';
+
+/** It logs every job; a benchmark that prints measures the terminal. */
+const logger = new Logger(() => () => {});
+
+export const peer: Peer = {
+  name: 'graphile-worker',
+  store: 'postgres',
+  packageName: 'graphile-worker',
+  settings: [
+    {
+      name: 'best',
+      says: 'concurrentJobs 24, maxPoolSize 25, localQueue.size 500, completeJobBatchDelay 0, failJobBatchDelay 0 (its documentation on performance), no log',
+    },
+    { name: 'readme', says: 'concurrency 5, pollInterval 1000 (its quick start), no log', readme: true },
+  ],
+  install: async ({ databaseUrl }) => {
+    const utils = await makeWorkerUtils({ connectionString: databaseUrl, logger });
+    try {
+      await utils.migrate();
+    } finally {
+      await utils.release();
+    }
+  },
+  remains: ({ databaseUrl }) =>
+    anyRow(databaseUrl, 'select 1 from graphile_worker._private_jobs order by id limit 1'),
+  startWorker,
+  openProducer,
+};
+
+function options(wish: Wish): RunnerOptions {
+  if (wish.setting === 'readme') {
+    return { concurrency: wish.concurrency ?? 5, pollInterval: 1_000, noHandleSignals: true };
+  }
+  return {
+    noHandleSignals: true,
+    preset: {
+      worker: {
+        concurrentJobs: wish.concurrency ?? 24,
+        maxPoolSize: (wish.concurrency ?? 24) + 1,
+        localQueue: { size: 500 },
+        completeJobBatchDelay: 0,
+        failJobBatchDelay: 0,
+      },
+    },
+  };
+}
+
+async function startWorker({ databaseUrl }: Place, wish: Wish, { handle }: Runner): Promise<Stoppable> {
+  const runner = await run({
+    ...options(wish),
+    connectionString: databaseUrl,
+    logger,
+    taskList: { bench: (payload) => handle(payload as Payload) },
+  });
+  return { stop: () => runner.stop() };
+}
+
+async function openProducer(
+  { databaseUrl }: Place,
+  { ownKeys }: Wish,
+  { calls }: { readonly calls: number },
+): Promise<BenchProducer> {
+  const utils = await makeWorkerUtils({ connectionString: databaseUrl, maxPoolSize: calls + 1, logger });
+  const spec = ({ key }: BenchJob): { readonly queueName?: string } =>
+    ownKeys && key !== undefined ? { queueName: key } : {};
+  return {
+    one: async (job) => void (await utils.addJob('bench', job.payload, spec(job))),
+    many: async (jobs) =>
+      void (await utils.addJobs(
+        jobs.map((job) => ({ identifier: 'bench', payload: job.payload, ...spec(job) })),
+      )),
+    close: async () => {
+      await utils.release();
+    },
+  };
+}

@@ -1,0 +1,89 @@
+import { PgBoss } from 'pg-boss';
+import type { Job, WorkOptions } from 'pg-boss';
+import type { BenchJob, Payload } from '../load.ts';
+import type { BenchProducer, Peer, Place, Runner, Stoppable, Wish } from './peer.ts';
+import { anyRow } from './sql.ts';
+
+const queue = 'bench';
+const batch = 1_000;
+const local = 2;
+/** Where its groups are used: jobs of one group that run at a time. */
+const groupMax = 5;
+
+export const peer: Peer = {
+  name: 'pg-boss',
+  store: 'postgres',
+  packageName: 'pg-boss',
+  settings: [
+    {
+      name: 'best',
+      says:
+        `a queue with a table of its own (partition), batchSize ${batch}, localConcurrency ${local}, burstWhenBatchFull, pollingIntervalSeconds 0.5, schedule off; ` +
+        'for latency useListenNotify and notify; completed jobs are kept, as it always does',
+    },
+    { name: 'readme', says: 'nothing set: one job every two seconds', readme: true, perSecond: 0.5 },
+  ],
+  install: async ({ databaseUrl }, setting) => {
+    const boss = await started(databaseUrl, { migrate: true });
+    await boss.createQueue(queue, setting === 'best' ? { partition: true } : {});
+    await boss.stop({ graceful: false });
+  },
+  remains: ({ databaseUrl }) =>
+    anyRow(databaseUrl, `select 1 from pgboss.job where name = '${queue}' and state < 'completed' limit 1`),
+  startWorker,
+  openProducer,
+};
+
+async function started(
+  connectionString: string,
+  options: ConstructorParameters<typeof PgBoss>[0] & object = {},
+): Promise<PgBoss> {
+  const boss = new PgBoss({ connectionString, ...options });
+  boss.on('error', (error) => process.stderr.write(`pg-boss: ${error.message}\n`));
+  await boss.start();
+  return boss;
+}
+
+async function startWorker({ databaseUrl }: Place, wish: Wish, { handle }: Runner): Promise<Stoppable> {
+  const best = wish.setting === 'best';
+  const boss = await started(
+    databaseUrl,
+    best ? { schedule: false, ...(wish.quick ? { useListenNotify: true } : {}) } : {},
+  );
+  if (best && wish.quick) await boss.updateQueue(queue, { notify: true });
+  await boss.work<Payload>(queue, workOptions(wish), async (jobs: Job<Payload>[]) => {
+    const running = jobs.flatMap(({ data }) => handle(data) ?? []);
+    if (running.length > 0) await Promise.all(running);
+  });
+  return { stop: () => boss.stop({ graceful: true }) };
+}
+
+function workOptions({ setting, concurrency, ownKeys }: Wish): WorkOptions {
+  if (setting !== 'best') return {};
+  return {
+    batchSize: concurrency ?? batch,
+    localConcurrency: concurrency === undefined ? local : 1,
+    burstWhenBatchFull: true,
+    pollingIntervalSeconds: 0.5,
+    ...(ownKeys ? { groupConcurrency: groupMax } : {}),
+  };
+}
+
+async function openProducer(
+  { databaseUrl }: Place,
+  { ownKeys }: Wish,
+  { calls }: { readonly calls: number },
+): Promise<BenchProducer> {
+  const boss = await started(databaseUrl, { max: calls + 1, schedule: false, supervise: false });
+  const group = ({ key }: BenchJob): { readonly group?: { readonly id: string } } =>
+    ownKeys && key !== undefined ? { group: { id: key } } : {};
+  return {
+    one: async (job) => void (await boss.send(queue, job.payload, group(job))),
+    many: async (jobs) =>
+      void (await boss.insert(
+        queue,
+        jobs.map((job) => ({ data: job.payload, ...group(job) })),
+      )),
+    close: () => boss.stop({ graceful: true }),
+  };
+}

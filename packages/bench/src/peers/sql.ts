@@ -1,0 +1,30 @@
+import pg from 'pg';
+
+/** Runs statements one after the other on a connection of their own. */
+export async function runSql(connectionString: string, ...texts: readonly string[]): Promise<void> {
+  await withClient(connectionString, async (client) => {
+    for (const text of texts) await client.query(text);
+  });
+}
+
+export async function withClient<Result>(
+  connectionString: string,
+  work: (client: pg.Client) => Promise<Result>,
+): Promise<Result> {
+  const client = new pg.Client({ connectionString });
+  await client.connect();
+  try {
+    return await work(client);
+  } finally {
+    await client.end();
+  }
+}
+
+/** Whether a query gives a row, found by an index: rows that are dead are not read again and again. */
+export function anyRow(connectionString: string, text: string): Promise<boolean> {
+  return withClient(connectionString, async (client) => {
+    await client.query('set enable_seqscan = off');
+    const { rows } = await client.query(text);
+    return rows.length > 0;
+  });
+}

@@ -1,0 +1,124 @@
+import { nowMicros } from '../load.ts';
+import type { BenchOptions } from '../options.ts';
+import type { Setting, Wish } from '../peers/peer.ts';
+import type { Stage } from '../stage.ts';
+import { deadRows } from '../stage.ts';
+import type { Crew, Tally } from './measure.ts';
+import { assemble, costs, faultsOf, fill, runsOf, startWorkers, stopWorkers, waitFor } from './measure.ts';
+import type { Case, Measured, Work } from './work.ts';
+
+export const drain: Work = {
+  name: 'drain',
+  says: 'Jobs a second, from the first job that begins until nothing is left of a backlog; the handler does nothing.',
+  cases: ({ processes }) =>
+    processes.map((count): Case => ({
+      name: count === 1 ? '1 worker process' : `${count} worker processes`,
+      run: (stage, options) => drainWith(stage, options, count),
+    })),
+};
+
+/** A README's settings can be slow by design: they get fewer jobs, and are stopped when they take too long. */
+const readmeShare = 0.1;
+const readmeMs = 20_000;
+const drainMs = 300_000;
+const warmUpMs = 20_000;
+
+export function shareOf({ share, readme }: Setting): number {
+  return share ?? (readme === true ? readmeShare : 1);
+}
+
+/** How long at most, and how many jobs. */
+export function limitsOf(
+  setting: Setting,
+  options: BenchOptions,
+): { readonly jobs: number; readonly ms: number } {
+  return {
+    jobs: Math.ceil(options.jobs * shareOf(setting)),
+    ms: setting.readme === true ? Math.min(readmeMs, options.seconds * 1_000) : drainMs,
+  };
+}
+
+async function drainWith(stage: Stage, options: BenchOptions, processes: number): Promise<Measured> {
+  const wish: Wish = { setting: stage.setting.name };
+  const crew = await assemble(stage, wish, processes);
+  const { jobs, ms } = limitsOf(stage.setting, options);
+  await warmUp(stage, crew, wish, warmUpOf(stage, options));
+  await fill(crew, wish, { count: jobs });
+  await stage.settle();
+  return drained(stage, crew, { wish, jobs, ms });
+}
+
+/** How many jobs warm a peer up. */
+export function warmUpOf({ setting }: Stage, { jobs, smoke }: BenchOptions): number {
+  if (smoke) return 0;
+  return setting.readme === true ? 5 : Math.ceil((jobs * shareOf(setting)) / 10);
+}
+
+/** Compiles what is hot: the same processes, the same tables. With 0 jobs, nothing is done. */
+export async function warmUp(stage: Stage, crew: Crew, wish: Wish, jobs: number): Promise<void> {
+  if (jobs === 0) return;
+  await fill(crew, wish, { count: jobs });
+  await startWorkers(crew.workers, {
+    wish,
+    handling: { kind: 'nothing' },
+    remember: 'nothing',
+    capacity: jobs,
+  });
+  await waitFor(async () => runsOf(crew.workers) >= jobs && !(await stage.remains()), {
+    timeoutMs: warmUpMs,
+  });
+  await stopWorkers(crew.workers);
+}
+
+export interface Waiting {
+  readonly wish: Wish;
+  readonly jobs: number;
+  /** One more than their highest number; default: as many as there are. */
+  readonly capacity?: number;
+  /** How long they may take. */
+  readonly ms: number;
+  readonly keys?: number;
+}
+
+/** Starts the workers on what waits, and measures until all of it has ended. */
+export async function drained(
+  stage: Stage,
+  { workers, scheduler }: Crew,
+  { wish, jobs, ms, keys, capacity = jobs }: Waiting,
+): Promise<Measured> {
+  const before = await stage.usage();
+  const deadBefore = await deadRows(stage);
+  const startedAt = nowMicros();
+  await startWorkers(workers, {
+    wish,
+    handling: { kind: 'nothing' },
+    remember: 'nothing',
+    capacity,
+    ...(keys === undefined ? {} : { keys }),
+  });
+  const ran = await waitFor(() => runsOf(workers) >= jobs, { timeoutMs: ms });
+  const empty = ran && (await waitFor(async () => !(await stage.remains()), { timeoutMs: ms }));
+  const endedAt = nowMicros();
+  const after = await stage.usage();
+  const tally = await stopWorkers(workers);
+  await scheduler?.tell({ kind: 'stop' });
+  const cut = stage.setting.readme === true && !ran;
+  const done = cut ? tally.runs : jobs;
+  const dead = { before: deadBefore, after: await deadRows(stage) };
+  return {
+    metrics: {
+      jobsPerSecond: rate(tally, endedAt, done),
+      ...costs({ before, after, jobs: done }, dead),
+      startMs: (tally.firstAt - startedAt) / 1_000,
+      seconds: (endedAt - tally.firstAt) / 1e6,
+      jobs: done,
+    },
+    faults: cut
+      ? faultsOf(tally, { jobs: 0, left: false })
+      : faultsOf(tally, { jobs, left: !empty, ordered: keys !== undefined && workers.length === 1 }),
+  };
+}
+
+function rate({ firstAt }: Tally, endedAt: number, jobs: number): number {
+  return jobs === 0 ? 0 : (jobs * 1e6) / (endedAt - firstAt);
+}

@@ -1,0 +1,160 @@
+// A producer beside the workers, for a while: what the rate was in every second of it.
+import { setTimeout as delay } from 'node:timers/promises';
+import type { Actor } from '../crew.ts';
+import type { Wish } from '../peers/peer.ts';
+import type { Stage, Usage } from '../stage.ts';
+import { deadRows } from '../stage.ts';
+import type { Sample } from '../statistics.ts';
+import { mean, percentile, perSecond } from '../statistics.ts';
+import type { Crew, Tally } from './measure.ts';
+import { costs, faultsOf, runsOf, startWorkers, stopWorkers, waitFor } from './measure.ts';
+import type { Measured, Metrics } from './work.ts';
+
+export interface Flow {
+  readonly wish: Wish;
+  readonly seconds: number;
+  /** Jobs that wait, beside those that the producer has under way. */
+  readonly lead: number;
+  /** Jobs that wait already; their numbers come first. */
+  readonly before: number;
+  /** Default: as many as the workers take. */
+  readonly perSecond?: number;
+  /** Whether the rest is run, too, when the time is over; else it is left. */
+  readonly finish: boolean;
+  /** Called every second or so, with the seconds since the beginning. */
+  readonly look?: (seconds: number) => Promise<void>;
+}
+
+export interface Flowed {
+  /** Jobs that ran, in each second. */
+  readonly rates: readonly number[];
+  readonly fromMicros: number;
+  readonly tally: Tally;
+  readonly faults: readonly string[];
+  readonly costs: Metrics;
+}
+
+const sampleMs = 50;
+const lookMs = 1_000;
+const finishMs = 120_000;
+/** No system here does more: what counts jobs has room for so many a second. */
+const perSecondMax = 150_000;
+/** Jobs that one call of the producer enqueues, and its connections. */
+const batch = 1_000;
+const connections = 2;
+
+/** Lets a system flow, and measures. */
+export async function flow(stage: Stage, crew: Crew, options: Flow): Promise<Flowed> {
+  const { producer, workers, scheduler } = crew;
+  const { wish, seconds, before } = options;
+  const capacity = before + Math.ceil((seconds + 1) * (options.perSecond ?? perSecondMax) * 1.1) + batch;
+  const dead = await deadRows(stage);
+  await startWorkers(workers, { wish, handling: { kind: 'nothing' }, remember: 'nothing', capacity });
+  await producer.tell({
+    kind: 'feed',
+    wish,
+    from: before,
+    to: capacity,
+    batch: options.perSecond === undefined ? batch : Math.max(1, Math.round(options.perSecond / 50)),
+    connections,
+    leadMax: options.perSecond === undefined ? options.lead + 2 * batch : capacity,
+    ...(options.perSecond === undefined ? {} : { perSecond: options.perSecond }),
+  });
+  // it has begun when the first job has run
+  await waitFor(() => runsOf(workers) > 0, { timeoutMs: finishMs });
+  const used = await stage.usage();
+  const { samples, fromMs } = await sampled(producer, workers, options);
+  const usedNow = await stage.usage();
+  const ranThen = (samples.at(-1)?.value ?? 0) - (samples[0]?.value ?? 0);
+  const fed = await producer.tell({ kind: 'stop' });
+  const jobs = before + (fed.kind === 'enqueued' ? fed.jobs : 0);
+  const left = options.finish && !(await finished(stage, workers, jobs));
+  const tally = await stopWorkers(workers);
+  await scheduler?.tell({ kind: 'stop' });
+  return {
+    fromMicros: (performance.timeOrigin + fromMs) * 1_000,
+    rates: perSecond(samples, fromMs, fromMs + seconds * 1_000),
+    tally,
+    faults: faultsOf(tally, { jobs: options.finish ? jobs : 0, left }),
+    costs: flowCosts(
+      { used, usedNow, ranThen },
+      { jobs: tally.runs, made: (await deadRows(stage)).made - dead.made },
+    ),
+  };
+}
+
+function flowCosts(
+  { used, usedNow, ranThen }: { readonly used: Usage; readonly usedNow: Usage; readonly ranThen: number },
+  dead: { readonly jobs: number; readonly made: number },
+): Metrics {
+  const { deadRows: _, ...rest } = costs(
+    { before: used, after: usedNow, jobs: ranThen },
+    { before: { made: 0, waiting: 0 }, after: { made: 0, waiting: 0 } },
+  );
+  return { ...rest, deadRows: dead.made / dead.jobs };
+}
+
+async function finished(stage: Stage, workers: readonly Actor[], jobs: number): Promise<boolean> {
+  const ran = await waitFor(() => runsOf(workers) >= jobs, { timeoutMs: finishMs });
+  return ran && (await waitFor(async () => !(await stage.remains()), { timeoutMs: finishMs }));
+}
+
+async function sampled(
+  producer: Actor,
+  workers: readonly Actor[],
+  { seconds, look }: Flow,
+): Promise<{ readonly samples: readonly Sample[]; readonly fromMs: number }> {
+  const samples: Sample[] = [];
+  const fromMs = performance.now();
+  let looks = 0;
+  while (performance.now() < fromMs + seconds * 1_000) {
+    const runs = runsOf(workers);
+    samples.push({ atMs: performance.now(), value: runs });
+    await producer.tell({ kind: 'run', jobs: runs });
+    if (look !== undefined && performance.now() >= fromMs + looks * lookMs) {
+      looks += 1;
+      await look((performance.now() - fromMs) / 1_000);
+    }
+    await delay(sampleMs);
+  }
+  samples.push({ atMs: performance.now(), value: runsOf(workers) });
+  return { samples, fromMs };
+}
+
+/** A stretch of a flow, in seconds since it began. */
+interface Stretch {
+  readonly from: number;
+  readonly to: number;
+}
+
+/** Of long flows the second minute and the last: in the first, a system finds its way. Of short ones ten seconds, or a third. */
+export function stretchesOf(seconds: number): { readonly early: Stretch; readonly late: Stretch } {
+  const length = seconds >= 180 ? 60 : Math.min(10, Math.max(1, Math.ceil(seconds / 3)));
+  const from = seconds >= 180 ? 60 : 0;
+  return { early: { from, to: from + length }, late: { from: seconds - length, to: seconds } };
+}
+
+/** A flow's rates as figures: of the whole, and of its beginning and end. */
+export function flowMeasured({ rates, faults, costs, tally, fromMicros }: Flowed): Measured {
+  const { early, late } = stretchesOf(rates.length);
+  const rateOf = ({ from, to }: Stretch): number => mean(rates.slice(from, to));
+  const claimOf = ({ from, to }: Stretch): number =>
+    percentile(
+      tally.claims
+        .filter(({ atMicros }) => atMicros >= fromMicros + from * 1e6 && atMicros < fromMicros + to * 1e6)
+        .map(({ ms }) => ms),
+      0.99,
+    );
+  return {
+    metrics: {
+      jobsPerSecond: mean(rates),
+      early: rateOf(early),
+      late: rateOf(late),
+      kept: rateOf(late) / rateOf(early),
+      ...costs,
+      ...(tally.claims.length === 0 ? {} : { claimEarly: claimOf(early), claimLate: claimOf(late) }),
+    },
+    series: { 'jobs/s': rates },
+    faults,
+  };
+}

@@ -1,0 +1,59 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import type { BenchOptions } from '../options.ts';
+import type { Wish } from '../peers/peer.ts';
+import { withClient } from '../peers/sql.ts';
+import type { Stage } from '../stage.ts';
+import { assemble, hireScheduler, startWorkers, stopWorkers } from './measure.ts';
+import type { Measured, Work } from './work.ts';
+
+const workers = 3;
+const secondsMax = 30;
+/** Until those that have just started have found nothing to do. */
+const settleSeconds = 5;
+
+export const idle: Work = {
+  name: 'idle',
+  says: `What a system takes that has nothing to do: ${workers} worker processes, and where the peer has one a scheduler with a standby. Transactions a second by PostgreSQL's count; CPU in percent of a core.`,
+  cases: () => [
+    { name: `${workers} worker processes`, takes: (peer) => peer.store === 'postgres', run: nothing },
+  ],
+};
+
+async function nothing(stage: Stage, options: BenchOptions): Promise<Measured> {
+  const wish: Wish = { setting: stage.setting.name };
+  const crew = await assemble(stage, wish, options.smoke ? 1 : workers);
+  const standby = await hireScheduler(stage, wish);
+  await startWorkers(crew.workers, { wish, handling: { kind: 'nothing' }, remember: 'nothing', capacity: 8 });
+  const seconds = Math.min(secondsMax, options.seconds);
+  await delay((options.smoke ? 0.2 : settleSeconds) * 1_000);
+  const before = { usage: await stage.usage(), transactions: await transactions(stage) };
+  await delay(seconds * 1_000);
+  const after = { usage: await stage.usage(), transactions: await transactions(stage) };
+  const tally = await stopWorkers(crew.workers);
+  await standby?.tell({ kind: 'stop' });
+  await crew.scheduler?.tell({ kind: 'stop' });
+  const percent = (name: 'nodeMs' | 'storeMs'): number =>
+    ((after.usage[name] - before.usage[name]) / (seconds * 1_000)) * 100;
+  return {
+    metrics: {
+      transactionsPerSecond: (after.transactions - before.transactions) / seconds,
+      nodePercent: percent('nodeMs'),
+      storePercent: percent('storeMs'),
+    },
+    faults: tally.runs === 0 ? [] : [`${tally.runs} runs of jobs that nobody enqueued`],
+  };
+}
+
+/** Those of this question are left out. */
+function transactions({ place }: Stage): Promise<number> {
+  const database = new URL(place.databaseUrl).pathname.slice(1);
+  const elsewhere = new URL(place.databaseUrl);
+  elsewhere.pathname = '/postgres';
+  return withClient(elsewhere.href, async (client) => {
+    const { rows } = await client.query<{ count: number }>(
+      'select (xact_commit + xact_rollback)::float8 as count from pg_stat_database where datname = $1',
+      [database],
+    );
+    return rows[0]?.count ?? NaN;
+  });
+}

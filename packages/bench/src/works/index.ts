@@ -1,0 +1,15 @@
+import { backlog } from './backlog.ts';
+import { drain } from './drain.ts';
+import { enqueue } from './enqueue.ts';
+import { fair } from './fair.ts';
+import { idle } from './idle.ts';
+import { keys } from './keys.ts';
+import { latency } from './latency.ts';
+import { soak } from './soak.ts';
+import { pinned, sustain } from './sustain.ts';
+import type { Work } from './work.ts';
+
+/** Takes its time, and is only run when it is asked for by name. */
+export const longWorks: readonly Work[] = [soak];
+
+export const works: readonly Work[] = [drain, sustain, latency, enqueue, backlog, pinned, fair, keys, idle];

@@ -1,0 +1,118 @@
+import { readFileSync } from 'node:fs';
+import { PgQueueError } from '@pgqueue/core';
+import type { Auth } from '@pgqueue/dashboard';
+import { Option } from 'commander';
+import type { Command } from 'commander';
+import { contextOf } from '../context.ts';
+import { whole } from '../parse.ts';
+import { createLogger, logLevels } from '../roles/logger.ts';
+import type { Role } from '../roles/run.ts';
+import { runRole } from '../roles/run.ts';
+import type { Settings } from '../settings.ts';
+import { examples } from './help.ts';
+
+interface DashboardCommandOptions {
+  readonly port: number;
+  readonly host: string;
+  readonly tokenFile?: string;
+  readonly databaseRoles: boolean;
+  readonly allowHost?: readonly string[];
+  readonly basePath?: string;
+  readonly traceUrl?: string;
+  readonly logLevel: string;
+}
+
+export function addDashboard(program: Command): void {
+  const command = program
+    .command('dashboard')
+    .summary('the dashboard, on its own')
+    .description(
+      'Serves the dashboard until SIGTERM or SIGINT. Without --token-file it answers this machine alone, and whoever sits there may do everything.',
+    )
+    .option('--port <n>', 'its port; 0: any that is free', whole(0, 65_535), 3_456)
+    .option('--host <address>', 'what it listens on', '127.0.0.1')
+    .option(
+      '--token-file <file>',
+      'who may look and who may act: lines of "name role token", the role viewer or operator; requests then run as the roles of the database that "migrate --roles" makes',
+    )
+    .option('--no-database-roles', 'with --token-file, run requests as the user of the connection')
+    .option(
+      '--allow-host <name...>',
+      'host names that it answers to; default all with --token-file, else those of loopback',
+    )
+    .option('--base-path <path>', 'where a proxy has it, such as /admin/queue')
+    .option('--trace-url <url>', 'where traces are shown, with {traceId} in it')
+    .addOption(new Option('--log-level <level>', 'what is logged').choices(logLevels).default('info'))
+    .action(async (options: DashboardCommandOptions, self: Command) => {
+      const context = contextOf(self);
+      const {
+        port,
+        host,
+        tokenFile,
+        databaseRoles,
+        allowHost,
+        basePath,
+        traceUrl,
+        logLevel: level,
+      } = options;
+      const logger = createLogger({ level, role: 'dashboard', redact: context.redact });
+      const auth = tokenFile === undefined ? undefined : await authFrom(tokenFile);
+      const { createDashboard, serveDashboard } = await import('@pgqueue/dashboard');
+      const dashboard = createDashboard({
+        ...context.settings,
+        logger,
+        ...(auth === undefined ? {} : { auth }),
+        ...(databaseRoles ? {} : { databaseRoles: false }),
+        ...(allowHost === undefined ? {} : { hosts: allowHost }),
+        ...(basePath === undefined ? {} : { basePath }),
+        ...(traceUrl === undefined ? {} : { traceUrl }),
+      });
+      let url = '';
+      let close = dashboard.close;
+      const role: Role = {
+        start: async () => {
+          await dashboard.check();
+          const server = await serveDashboard(dashboard, { port, host });
+          ({ url, close } = server);
+        },
+        stop: () => close(),
+      };
+      await runRole(role, {
+        output: context.output,
+        ready: () => ({ role: 'dashboard', url }),
+        text: () => `dashboard ${url}`.trim(),
+      });
+    });
+  examples(command, [
+    ['dashboard', 'http://127.0.0.1:3456/, for whoever sits at this machine'],
+    ['dashboard --host 0.0.0.0 --token-file ./tokens', 'for others: put a proxy with TLS before it'],
+  ]);
+}
+
+/** @throws {PgQueueError} `configuration` */
+async function authFrom(file: string): Promise<Auth> {
+  const { readTokens, tokenAuth } = await import('@pgqueue/dashboard');
+  let text: string;
+  try {
+    text = readFileSync(file, 'utf8');
+  } catch (error) {
+    const why = error instanceof Error ? error.message : String(error);
+    throw new PgQueueError('configuration', `--token-file can't be read: ${why}`, { cause: error });
+  }
+  return tokenAuth(readTokens(text));
+}
+
+/** Within another process, for this machine alone; where its port is taken, at any that is free. */
+export async function startLocalDashboard(
+  settings: Settings,
+  { port, logger }: { readonly port: number; readonly logger: ReturnType<typeof createLogger> },
+): Promise<{ readonly url: string; readonly close: () => Promise<void> }> {
+  const { createDashboard, serveDashboard } = await import('@pgqueue/dashboard');
+  const dashboard = createDashboard({ ...settings, logger });
+  try {
+    return await serveDashboard(dashboard, { port }).catch(() => serveDashboard(dashboard, { port: 0 }));
+  } catch (error) {
+    await dashboard.close();
+    throw error;
+  }
+}

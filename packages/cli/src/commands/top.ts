@@ -1,0 +1,67 @@
+import { shareReading } from '@pgqueue/postgres';
+import type { Command } from 'commander';
+import { contextOf, withOperator } from '../context.ts';
+import { showLive } from '../output/live.ts';
+import { printable } from '../output/format.ts';
+import { topLines } from '../output/top.ts';
+import { durationWithin } from '../parse.ts';
+import { onStopSignals } from '../roles/stop.ts';
+import { examples } from './help.ts';
+
+interface Options {
+  readonly interval: number;
+  readonly once?: boolean;
+}
+
+/** For those who read it later: as wide as a terminal that is wide, and as long as it is. */
+const page = { columns: 120, rows: 10_000 };
+
+export function addTop(program: Command): void {
+  const command = program
+    .command('top')
+    .summary('watch queues, keys, running jobs and nodes')
+    .description(
+      'Shows what goes on, anew every two seconds: queues and what holds their jobs, the keys with the most jobs, the jobs that have run for the longest, nodes. q ends it. Where the output is no terminal, it is shown once.',
+    )
+    .option('--interval <duration>', 'how often, from 500ms to 1h', durationWithin('500ms', '1h'), 2_000)
+    .option('--once', 'show it once, for scripts')
+    .action((options: Options, self: Command) =>
+      withOperator(self, async (operator, output) => {
+        const { stdin, stdout } = process;
+        if (output.json || options.once === true || !stdout.isTTY || !stdin.isTTY) {
+          const top = await operator.top();
+          const columns = stdout.isTTY ? stdout.columns : page.columns;
+          output.answer(top, () => topLines(top, { columns, rows: page.rows }).join('\n'));
+          return;
+        }
+        const { redact } = contextOf(self);
+        const stop = onStopSignals();
+        const stopping = new AbortController();
+        void stop.asked.then(() => stopping.abort());
+        // a slow database is asked the less often
+        const read = shareReading(() => operator.top({ keys: 20, slowest: 20 }), {
+          everyMs: options.interval / 2,
+          share: 0.1,
+        });
+        try {
+          await showLive({
+            terminal: { input: stdin, output: stdout },
+            intervalMs: options.interval,
+            read: async () => {
+              const top = await read();
+              return (screen) => topLines(top, screen);
+            },
+            clean: (text) => redact(printable(text)),
+            signal: stopping.signal,
+          });
+        } finally {
+          stop.dispose();
+        }
+      }),
+    );
+  examples(command, [
+    ['top', 'live; q ends it'],
+    ['top --interval 10s', 'less often'],
+    ['top --once --json', 'once, for a program'],
+  ]);
+}

@@ -1,0 +1,86 @@
+import { unreachable } from '@pgqueue/core';
+import type { Before } from '@pgqueue/postgres/dashboard';
+import { readBefore } from '@pgqueue/postgres/dashboard';
+import type { JobAction, JobVerdict, UndoResult } from '../contract.ts';
+import type { Desk } from '../desk.ts';
+
+/** What became of the jobs, and how those stood before that can be put back. */
+export interface Acted {
+  readonly verdicts: readonly JobVerdict[];
+  readonly done: number;
+  /** Empty: it can't be undone. */
+  readonly before: readonly Before[];
+}
+
+const undoable: ReadonlySet<JobAction['kind']> = new Set(['reprioritise', 'run_now']);
+
+export function canUndo({ kind }: Pick<JobAction, 'kind'>): boolean {
+  return undoable.has(kind);
+}
+
+const undone: ReadonlySet<JobVerdict['verdict']> = new Set(['busy', 'unchanged', 'missing']);
+
+/** One action on some jobs. */
+export async function actOnJobs(desk: Desk, ids: readonly string[], action: JobAction): Promise<Acted> {
+  const before = canUndo(action) ? await readBefore(desk.database, ids) : [];
+  const verdicts = (await run(desk, ids, action)).map(({ id, verdict, status }): JobVerdict => ({
+    id,
+    verdict,
+    status: status ?? null,
+  }));
+  const changed = new Set(verdicts.flatMap(({ id, verdict }) => (undone.has(verdict) ? [] : [id])));
+  return { verdicts, done: changed.size, before: before.filter((one) => isChanged(one, changed, action)) };
+}
+
+function isChanged(
+  { id, priority, runAfter }: Before,
+  changed: ReadonlySet<string>,
+  action: JobAction,
+): boolean {
+  if (!changed.has(id)) return false;
+  return action.kind === 'reprioritise' ? priority !== action.priority : runAfter !== null;
+}
+
+async function run(
+  { operator: { jobs } }: Desk,
+  ids: readonly string[],
+  action: JobAction,
+): Promise<readonly (Pick<JobVerdict, 'id' | 'verdict'> & { readonly status?: JobVerdict['status'] })[]> {
+  switch (action.kind) {
+    case 'retry':
+      return jobs.retry(ids);
+    case 'run_now':
+      return jobs.runNow(ids);
+    case 'cancel':
+      return jobs.cancel(ids);
+    case 'reprioritise':
+      return jobs.amend(ids, { priority: action.priority });
+    case 'delete':
+      return jobs.erase(ids);
+    default:
+      return unreachable(action);
+  }
+}
+
+/** Puts jobs back as they stood, those that still wait. */
+export async function putBack(
+  { operator: { jobs } }: Desk,
+  before: readonly Before[],
+  { kind }: Pick<JobAction, 'kind'>,
+): Promise<UndoResult> {
+  let undone = 0;
+  const alike = (one: Before): string =>
+    kind === 'reprioritise' ? String(one.priority) : String(one.runAfter?.getTime());
+  for (const same of Map.groupBy(before, alike).values()) {
+    const [first] = same;
+    if (first === undefined) continue;
+    const { priority, runAfter } = first;
+    const amendment = kind === 'reprioritise' ? { priority } : runAfter === null ? {} : { runAfter };
+    const verdicts = await jobs.amend(
+      same.map(({ id }) => id),
+      amendment,
+    );
+    undone += verdicts.filter(({ verdict }) => verdict === 'changed').length;
+  }
+  return { undone, missed: before.length - undone };
+}

@@ -1,0 +1,246 @@
+import { loggedError } from '@pgqueue/core';
+import type { Context, Handler } from 'hono';
+import { Hono } from 'hono';
+import type { Actions } from './actions/actions.ts';
+import { jobsAction, nodeAction, queueAction, scheduleAction, undoAction } from './actions/actions.ts';
+import type { BulkRuns } from './actions/bulk.ts';
+import { bulkIn, previewOf } from './actions/bulk-chunks.ts';
+import type { UndoStore } from './actions/undo.ts';
+import type { Desk, Office } from './desk.ts';
+import type { Csrf } from './guard/csrf.ts';
+import { renewalHeader } from './contract/renewal.ts';
+import { dataPolicy, secure } from './guard/headers.ts';
+import type { RemoteInfo } from './guard/remote.ts';
+import { checkRemote } from './guard/remote.ts';
+import type { Turnstile } from './guard/turnstile.ts';
+import { readBody } from './http/body.ts';
+import type { Parameters } from './http/parameters.ts';
+import { queryOf } from './http/parameters.ts';
+import type { Answers } from './live/answers.ts';
+import type { Hub } from './live/hub.ts';
+import type { User } from './options.ts';
+import { auditPage } from './pages/audit.ts';
+import { deadGroupsPage, deadPage } from './pages/dead.ts';
+import { explainPage } from './pages/explain.ts';
+import { doctorPage, healthPage } from './pages/health.ts';
+import { jobPage } from './pages/job.ts';
+import { jobsCount, jobsPage, nodeJobsPage } from './pages/jobs.ts';
+import { keysPage } from './pages/keys.ts';
+import { nodesPage } from './pages/nodes.ts';
+import { overviewPage } from './pages/overview.ts';
+import { policyPage } from './pages/policy.ts';
+import { queuesPage } from './pages/queues.ts';
+import { schedulesPage } from './pages/schedules.ts';
+import { sessionPage } from './pages/session.ts';
+import { Problem, problemOf } from './problem.ts';
+import type { StaticFiles } from './static-files.ts';
+
+/** What the routes are made of. */
+export interface Parts {
+  readonly office: Office;
+  readonly csrf: Csrf;
+  /** Of all pages and actions; and of what takes longer, one at a time. */
+  readonly turnstile: Turnstile;
+  readonly slowly: Turnstile;
+  readonly hub: Hub;
+  readonly answers: Answers;
+  readonly undo: UndoStore;
+  readonly bulk: BulkRuns;
+  readonly files: StaticFiles;
+}
+
+interface Env {
+  Bindings: RemoteInfo;
+  Variables: { user: User; host: string };
+}
+
+type In = Context<Env>;
+
+/** Everything that the dashboard answers. Paths are below its base path. */
+export function createApp(parts: Parts): Hono<Env> {
+  const { basePath } = parts.office.settings;
+  const app = new Hono<Env>({ getPath: ({ url }) => pathBelow(basePath, new URL(url).pathname) });
+  guard(app, parts);
+  session(app, parts);
+  live(app, parts);
+  pages(app, parts);
+  actions(app, parts);
+  app.get('*', (c) => {
+    const path = pathBelow(basePath, new URL(c.req.url).pathname);
+    return parts.files.file(path) ?? parts.files.page();
+  });
+  app.all('*', () => {
+    throw new Problem('method', 'this address knows no such method');
+  });
+  return app;
+}
+
+/** Frameworks that mount at a path may have taken it off already. */
+function pathBelow(basePath: string, path: string): string {
+  if (basePath === '' || (path !== basePath && !path.startsWith(`${basePath}/`))) return path;
+  return path.slice(basePath.length) || '/';
+}
+
+function guard(app: Hono<Env>, { office: { settings }, csrf }: Parts): void {
+  app.onError((error, c) => {
+    const problem = problemOf(error);
+    if (problem.code === 'internal' || problem.code === 'database') {
+      settings.logger?.error(
+        { error: loggedError(error), path: new URL(c.req.url).pathname },
+        problem.message,
+      );
+    }
+    const response = Response.json(problem.body(), { status: problem.status });
+    if (problem.code === 'busy') response.headers.set('retry-after', '1');
+    secure(response.headers, dataPolicy);
+    return response;
+  });
+  app.use(async (c, next) => {
+    const { raw } = c.req;
+    const host = raw.headers.get('host') ?? new URL(raw.url).host;
+    checkRemote(settings, raw, { host, remoteAddress: c.env?.remoteAddress });
+    const user = await userOf(settings.auth, raw);
+    if (user instanceof Response) {
+      c.res = user;
+      return;
+    }
+    c.set('user', user);
+    c.set('host', host);
+    if (!['GET', 'HEAD'].includes(raw.method)) {
+      if (user.role !== 'operator') throw new Problem('forbidden', 'only operators can change anything');
+      csrf.check(raw, host, user.name);
+    }
+    await next();
+    secure(c.res.headers, dataPolicy);
+  });
+}
+
+/** Without a hook only this machine gets here. */
+async function userOf(auth: Office['settings']['auth'], request: Request): Promise<User | Response> {
+  if (auth === undefined) return { name: 'local', role: 'operator' };
+  const user = await auth(request);
+  if (user instanceof Response) return user;
+  if (user === null || user === undefined) throw new Problem('unauthenticated', 'sign in first');
+  const { name, role } = user;
+  const known = role === 'viewer' || role === 'operator';
+  if (known && typeof name === 'string' && name.length >= 1 && name.length <= 200) return { name, role };
+  throw new Error(
+    'the auth hook must return { name, role }: a text of 1 to 200 characters, and "viewer" or "operator"',
+  );
+}
+
+type Answer = (
+  desk: Desk,
+  query: Parameters,
+  given: { readonly office: Office; readonly id: string },
+) => Promise<object>;
+
+function session(app: Hono<Env>, { office, csrf, turnstile }: Parts): void {
+  app.get('/api/session', (c) =>
+    turnstile(async () => {
+      await office.ready();
+      const user = c.get('user');
+      const { token, cookie } = csrf.issue(c.req.raw, user.name);
+      if (cookie !== null) c.header('set-cookie', cookie);
+      return c.json(await sessionPage(office, office.deskOf(user.role), { user, csrf: token }));
+    }),
+  );
+}
+
+function live(app: Hono<Env>, { office, hub, bulk }: Parts): void {
+  app.get('/api/bulk', (c) => c.json({ runs: bulk.list() }));
+  app.get('/api/bulk/:run', (c) => c.json(bulk.get(named(c, 'run'))));
+  app.get('/api/live', async (c) => {
+    await office.ready();
+    return c.body(hub.open(c.req.header('last-event-id') ?? null), 200, {
+      'content-type': 'text/event-stream; charset=utf-8',
+      'cache-control': 'no-store, no-transform',
+      // proxies that gather answers would hold events back
+      'x-accel-buffering': 'no',
+    });
+  });
+}
+
+/** What is read in one look, in the order in which addresses are compared. */
+const reads: readonly (readonly [string, Answer])[] = [
+  ['/api/overview', (_, query, { office }) => overviewPage(office, query)],
+  ['/api/keys', (desk, query) => keysPage(desk, query)],
+  ['/api/queues', (desk, _, { office }) => queuesPage(office, desk)],
+  ['/api/jobs', (desk, query, { office }) => jobsPage(office, desk, query)],
+  ['/api/jobs/count', (desk, query, { office }) => jobsCount(office, desk, query)],
+  ['/api/jobs/:id', (desk, _, { office, id }) => jobPage(office, desk, id)],
+  ['/api/jobs/:id/explain', (desk, _, { id }) => explainPage(desk, id)],
+  ['/api/nodes', (desk) => nodesPage(desk)],
+  ['/api/nodes/:id/jobs', (desk, query, { office, id }) => nodeJobsPage(office, desk, { node: id, query })],
+  ['/api/dead', (desk, query) => deadPage(desk, query)],
+  ['/api/dead/groups', (desk, query) => deadGroupsPage(desk, query)],
+  ['/api/schedules', (desk, _, { office }) => schedulesPage(office, desk)],
+  ['/api/policy', (desk) => policyPage(desk)],
+  ['/api/health', (desk, _, { office }) => healthPage(office, desk)],
+  ['/api/audit', (desk, query) => auditPage(desk, query)],
+];
+
+function pages(app: Hono<Env>, { office, turnstile, slowly, answers }: Parts): void {
+  for (const [path, answer] of reads) {
+    app.get(path, (c) =>
+      turnstile(async () => {
+        await office.ready();
+        const { role } = c.get('user');
+        const url = new URL(c.req.url);
+        const read = (): Promise<object> =>
+          answer(office.deskOf(role), queryOf(url), { office, id: named(c, 'id') });
+        // all that an answer depends on
+        const name = `${role} ${url.pathname}${url.search}`;
+        const isRenewal = c.req.header(renewalHeader) !== undefined;
+        return c.json(await (isRenewal ? answers.again(name, read) : answers.anew(name, read)));
+      }),
+    );
+  }
+  app.get('/api/health/doctor', (c) =>
+    slowly(async () => {
+      await office.ready();
+      return c.json(await doctorPage(office.patientDeskOf(c.get('user').role)));
+    }),
+  );
+  app.get('/api/*', () => {
+    throw new Problem('not_found', 'there is no such page');
+  });
+}
+
+function named(c: In, name: string): string {
+  return c.req.param(name) ?? '';
+}
+
+function actions(app: Hono<Env>, { office, turnstile, hub, undo, bulk }: Parts): void {
+  const action =
+    (
+      does: (given: Actions, body: unknown, c: In) => object | Promise<object>,
+      patient = false,
+    ): Handler<Env> =>
+    (c) =>
+      turnstile(async () => {
+        await office.ready();
+        const user = c.get('user');
+        const desk = patient ? office.patientDeskOf('operator') : office.deskOf('operator');
+        const changed: Actions['changed'] = (what, target) =>
+          hub.send({ event: 'changed', data: { action: what, target, at: new Date().toISOString() } });
+        return c.json(await does({ desk, user, undo, changed }, await readBody(c.req.raw), c));
+      });
+  app.post('/api/actions/jobs', action(jobsAction, true));
+  app.post('/api/actions/queue', action(queueAction));
+  app.post('/api/actions/node', action(nodeAction, true));
+  app.post('/api/actions/schedule', action(scheduleAction));
+  app.post('/api/actions/undo', action(undoAction, true));
+  app.post(
+    '/api/bulk/preview',
+    action(({ desk }, body) => previewOf(office.settings, desk, bulkIn(body))),
+  );
+  app.post(
+    '/api/bulk',
+    action(({ desk, user }, body) => bulk.begin(desk, user, bulkIn(body)), true),
+  );
+  app.post(
+    '/api/bulk/:run/stop',
+    action((_, __, c) => bulk.stop(named(c, 'run'))),
+  );
+}

@@ -1,0 +1,59 @@
+/**
+ * The API of the dashboard: what its front end asks, and gets. Types only; the same for both sides.
+ *
+ * Every path is below the dashboard's base path. Bodies are JSON. Times are ISO 8601 in UTC with milliseconds; lengths of time are
+ * numbers of milliseconds; bigints are texts. `null` means that there is none, or that it isn't known: a member is never left out.
+ *
+ * | request | query or body | answer | role |
+ * |---|---|---|---|
+ * | GET /api/session | | {@link Session} | viewer |
+ * | GET /api/overview | {@link OverviewQuery} | {@link Overview} | viewer |
+ * | GET /api/keys | {@link KeysQuery} | {@link Keys} | viewer |
+ * | GET /api/queues | | {@link Queues} | viewer |
+ * | GET /api/jobs | {@link JobsQuery} | {@link JobsPage} | viewer |
+ * | GET /api/jobs/count | {@link JobFilter} | {@link Count} | viewer |
+ * | GET /api/jobs/:id | | {@link JobPage} | viewer |
+ * | GET /api/jobs/:id/explain | | {@link Explanation} | viewer |
+ * | GET /api/nodes | | {@link Nodes} | viewer |
+ * | GET /api/nodes/:id/jobs | {@link PageQuery} | {@link JobsPage} | viewer |
+ * | GET /api/dead | {@link DeadQuery} | {@link DeadPage} | viewer |
+ * | GET /api/dead/groups | {@link DeadFilter} | {@link DeadGroups} | viewer |
+ * | GET /api/schedules | | {@link Schedules} | viewer |
+ * | GET /api/policy | | {@link PolicyPage} | viewer |
+ * | GET /api/health | | {@link Health} | viewer |
+ * | GET /api/health/doctor | | {@link Doctor}: looks through every table, seconds on large ones; one at a time | operator |
+ * | GET /api/audit | {@link AuditQuery} | {@link AuditPage} | viewer |
+ * | GET /api/live | | server-sent events: {@link LiveEvent} | viewer |
+ * | POST /api/actions/jobs | {@link JobsAction} | {@link JobsActionResult} | operator |
+ * | POST /api/actions/queue | {@link QueueAction} | {@link QueueActionResult} | operator |
+ * | POST /api/actions/node | {@link NodeAction} | {@link NodeActionResult} | operator |
+ * | POST /api/actions/schedule | {@link ScheduleAction} | {@link ScheduleActionResult} | operator |
+ * | POST /api/actions/undo | {@link UndoRequest} | {@link UndoResult} | operator |
+ * | POST /api/bulk/preview | {@link BulkRequest} | {@link BulkPreview} | operator |
+ * | POST /api/bulk | {@link BulkRequest} | {@link BulkRun} | operator |
+ * | GET /api/bulk | | {@link BulkRuns} | viewer |
+ * | GET /api/bulk/:run | | {@link BulkRun} | viewer |
+ * | POST /api/bulk/:run/stop | {} | {@link BulkRun} | operator |
+ *
+ * Queries are query parameters; of a filter, what is left out is not filtered by, and an empty text is a value (`key=`). A POST needs
+ * `content-type: application/json`, the header `x-pgqueue-csrf` with {@link Session.csrf}, and the cookie that came with it. After
+ * an answer with the code `csrf`, ask for the session anew and repeat once.
+ *
+ * What is not 2xx has the body {@link ApiError}.
+ *
+ * The front end is in `dist/web`. Its files are answered as they are (those below `assets/` have names that change with their
+ * content). Every other path that is not below /api gets its `index.html`, and in that, for `__PGQUEUE_NONCE__`, a nonce of this
+ * answer's own, which `script-src` and `style-src` name; for `__PGQUEUE_BASE__`, the base path with a slash at its end.
+ */
+export type * from './contract/actions.ts';
+export type * from './contract/audit.ts';
+export type * from './contract/bulk.ts';
+export type * from './contract/common.ts';
+export type * from './contract/dead.ts';
+export type * from './contract/health.ts';
+export type * from './contract/jobs.ts';
+export type * from './contract/keys.ts';
+export type * from './contract/live.ts';
+export type * from './contract/overview.ts';
+export type * from './contract/policy.ts';
+export type * from './contract/queues.ts';

@@ -1,0 +1,88 @@
+import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto';
+import { Problem } from '../problem.ts';
+
+const cookieName = 'pgqueue_csrf';
+const header = 'x-pgqueue-csrf';
+
+/** Tokens that an action must name: of a cookie that other sites can neither read nor send, and of the user. */
+export interface Csrf {
+  /** The token of this user's session, and the cookie to set where there is none yet. */
+  readonly issue: (
+    request: Request,
+    user: string,
+  ) => { readonly token: string; readonly cookie: string | null };
+  /** @throws {Problem} `origin`, `csrf` */
+  readonly check: (request: Request, host: string, user: string) => void;
+}
+
+export function createCsrf({
+  secret,
+  path,
+}: {
+  readonly secret: string | undefined;
+  readonly path: string;
+}): Csrf {
+  const key = secret ?? randomBytes(32);
+  const tokenOf = (session: string, user: string): string =>
+    createHmac('sha256', key).update(`${session}\n${user}`).digest('base64url');
+  return {
+    issue: (request, user) => {
+      const known = sessionOf(request);
+      const session = known ?? randomBytes(18).toString('base64url');
+      const secure = isSecure(request) ? '; Secure' : '';
+      return {
+        token: tokenOf(session, user),
+        cookie:
+          known === undefined
+            ? `${cookieName}=${session}; Path=${path === '' ? '/' : path}; HttpOnly; SameSite=Strict${secure}`
+            : null,
+      };
+    },
+    check: (request, host, user) => {
+      checkOrigin(request, host);
+      const session = sessionOf(request);
+      const given = request.headers.get(header) ?? '';
+      if (session === undefined || !isSame(given, tokenOf(session, user))) {
+        throw new Problem(
+          'csrf',
+          'the action names no valid token of this session: read /api/session anew, and repeat it',
+        );
+      }
+    },
+  };
+}
+
+/** Browsers say where a request comes from; what says nothing of it is no browser's, and knows no cookie. */
+function checkOrigin({ headers }: Request, host: string): void {
+  const site = headers.get('sec-fetch-site');
+  if (site !== null && site !== 'same-origin' && site !== 'none') throw foreign();
+  const origin = headers.get('origin');
+  if (origin === null) {
+    if (site === null) throw foreign();
+    return;
+  }
+  if (!URL.canParse(origin) || new URL(origin).host !== hostOf(host)) throw foreign();
+}
+
+/** As URL writes it: without the scheme's usual port, which only one of the two may name. */
+function hostOf(host: string): string {
+  return URL.canParse(`http://${host}`) ? new URL(`http://${host}`).host.replace(/:443$/, '') : host;
+}
+
+function foreign(): Problem {
+  return new Problem('origin', "an action must come from the dashboard's own pages");
+}
+
+function sessionOf({ headers }: Request): string | undefined {
+  const cookies = headers.get('cookie') ?? '';
+  return new RegExp(`(?:^|;\\s*)${cookieName}=([A-Za-z0-9_-]{24})(?:;|$)`).exec(cookies)?.[1];
+}
+
+function isSecure({ url, headers }: Request): boolean {
+  return url.startsWith('https:') || headers.get('x-forwarded-proto')?.split(',')[0]?.trim() === 'https';
+}
+
+function isSame(given: string, wanted: string): boolean {
+  const [a, b] = [Buffer.from(given), Buffer.from(wanted)];
+  return a.length === b.length && timingSafeEqual(a, b);
+}

@@ -1,0 +1,43 @@
+import type { Rule } from '@pgqueue/core';
+import { optionProblems } from '@pgqueue/core';
+import { Problem } from '../problem.ts';
+
+const bytesMax = 262_144;
+
+/** The body of an action. @throws {Problem} `media_type`, `too_large`, `bad_request` */
+export async function readBody(request: Request): Promise<unknown> {
+  const type = request.headers.get('content-type')?.split(';')[0]?.trim().toLowerCase();
+  if (type !== 'application/json') {
+    throw new Problem('media_type', 'the body must be JSON, and content-type must say so: application/json');
+  }
+  if (Number(request.headers.get('content-length') ?? 0) > bytesMax) throw tooLarge();
+  const text = await readText(request);
+  try {
+    return JSON.parse(text);
+  } catch {
+    throw new Problem('bad_request', 'the body is no JSON');
+  }
+}
+
+async function readText(request: Request): Promise<string> {
+  if (request.body === null) return '';
+  const chunks: Uint8Array[] = [];
+  let bytes = 0;
+  for await (const chunk of request.body as unknown as AsyncIterable<Uint8Array>) {
+    bytes += chunk.byteLength;
+    if (bytes > bytesMax) throw tooLarge();
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks).toString('utf8');
+}
+
+function tooLarge(): Problem {
+  return new Problem('too_large', `the body is too large: ${bytesMax} bytes at most`);
+}
+
+/** A body that is as its rules say. @throws {Problem} `bad_request`, with all problems at once */
+export function checked(body: unknown, shape: Readonly<Record<string, Rule>>): unknown {
+  const problems = optionProblems(body, shape, { path: 'body' });
+  if (problems.length > 0) throw new Problem('bad_request', problems.join('; '), problems);
+  return body;
+}

@@ -1,0 +1,62 @@
+import type { Loop } from '@pgqueue/core';
+import { loggedError, retryPauseMs, startLoop } from '@pgqueue/core';
+import type { Status } from '@pgqueue/postgres';
+import type { Office } from '../desk.ts';
+import { problemOf } from '../problem.ts';
+import type { Hub } from './hub.ts';
+import { snapshotOf } from './snapshot.ts';
+
+/** Whoever hears nothing for four steps may think that nobody is there: what is known is told again. */
+const stepsSilent = 2;
+
+/** Reads the status while anyone looks, once for all of them, and tells it. */
+export interface Poller {
+  readonly stop: () => Promise<void>;
+}
+
+export function startPoller(office: Office, hub: Hub): Poller {
+  let loop: Loop | undefined;
+  let stopped: Promise<unknown> = Promise.resolve();
+  hub.onClients((some) => {
+    if (some) loop ??= pollOf(office, hub);
+    else {
+      const last = loop;
+      loop = undefined;
+      stopped = Promise.all([stopped, last?.stop()]);
+    }
+  });
+  return {
+    stop: async () => {
+      hub.close();
+      await loop?.stop();
+      await stopped;
+    },
+  };
+}
+
+function pollOf(office: Office, hub: Hub): Loop {
+  const { liveEveryMs: everyMs, logger } = office.settings;
+  let told: { readonly status: Status; readonly atMs: number } | undefined;
+  return startLoop({
+    step: async (signal) => {
+      const status = await office.status();
+      const now = performance.now();
+      if (told?.status !== status || now - told.atMs >= stepsSilent * everyMs) {
+        const nodes = await office.nodes();
+        if (signal.aborted) return everyMs;
+        told = { status, atMs: now };
+        hub.send({ event: 'snapshot', data: snapshotOf(status, nodes) });
+      }
+      return everyMs;
+    },
+    failed: (error, failures) => {
+      told = undefined;
+      const problem = problemOf(error);
+      if (problem.code === 'internal') {
+        logger?.error({ error: loggedError(error) }, 'the live view can not be read');
+      }
+      hub.send({ event: 'trouble', data: { message: problem.message } });
+      return Math.max(everyMs, retryPauseMs(failures));
+    },
+  });
+}

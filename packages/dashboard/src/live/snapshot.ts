@@ -1,0 +1,31 @@
+import type { NodeInfo, Status } from '@pgqueue/postgres';
+import type { LiveSnapshot } from '../contract.ts';
+import { depthsOf, warningsOf, workersOf } from '../pages/wire.ts';
+
+const queuesMax = 100;
+const nodesMax = 200;
+
+/** What the live view shows of a status. */
+export function snapshotOf(status: Status, nodes: readonly NodeInfo[]): LiveSnapshot {
+  const { leader, totals, queues } = status;
+  return {
+    at: new Date().toISOString(),
+    leader: { name: leader.leader, epoch: leader.epoch },
+    workers: workersOf(status),
+    donePerSecond: totals.donePerSecond,
+    totals: depthsOf(totals),
+    queues: queues.slice(0, queuesMax).map((queue) => ({
+      queue: queue.queue,
+      paused: queue.paused,
+      ...depthsOf(queue),
+    })),
+    nodes: nodes.slice(0, nodesMax).map(({ id, state, overdue, slots, leases }) => ({
+      id,
+      state,
+      overdue,
+      slots,
+      leases,
+    })),
+    warnings: warningsOf(status),
+  };
+}

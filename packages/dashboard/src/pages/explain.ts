@@ -1,0 +1,48 @@
+import { isUuid } from '@pgqueue/core';
+import type { Reason } from '@pgqueue/postgres';
+import { reasonText } from '@pgqueue/postgres';
+import type { Explanation } from '../contract.ts';
+import type { Desk } from '../desk.ts';
+import { Problem } from '../problem.ts';
+import { timeOf } from './wire.ts';
+
+/** The same question, the same answer as `pgqueue explain`. */
+export async function explainPage({ operator }: Desk, id: string): Promise<Explanation> {
+  if (!isUuid(id)) throw new Problem('bad_request', 'the id of a job is a UUID');
+  const { job, reasons, ahead, aheadInOrder, start, policy } = await operator.explain(id);
+  return {
+    id,
+    status: job.status,
+    reasons: reasons.map((reason) => ({
+      kind: reason.kind,
+      text: reasonText(reason, lengthOf),
+      until: untilOf(reason),
+    })),
+    ahead,
+    aheadInOrder,
+    start: start === null ? null : { at: timeOf(start.at), blocked: start.blocked, evidence: start.evidence },
+    policy: policy === null ? null : { name: policy.name, at: timeOf(policy.at) },
+  };
+}
+
+function untilOf(reason: Reason): string | null {
+  return 'until' in reason && reason.until instanceof Date ? timeOf(reason.until) : null;
+}
+
+/** `45s`, `3m 20s`, `2h 5m`, `3d 4h`: as the command writes it. */
+export function lengthOf(ms: number): string {
+  if (ms < 0) return `-${lengthOf(-ms)}`;
+  if (ms < 1_000) return `${Math.round(ms)}ms`;
+  const seconds = Math.floor(ms / 1_000);
+  const parts = [
+    [Math.floor(seconds / 86_400), 'd'],
+    [Math.floor(seconds / 3_600) % 24, 'h'],
+    [Math.floor(seconds / 60) % 60, 'm'],
+    [seconds % 60, 's'],
+  ] as const;
+  const first = parts.findIndex(([count]) => count > 0);
+  return parts
+    .slice(first, first + 2)
+    .flatMap(([count, unit]) => (count > 0 ? [`${count}${unit}`] : []))
+    .join(' ');
+}

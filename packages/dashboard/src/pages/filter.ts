@@ -1,0 +1,53 @@
+import type { FindFilter, GroupedFilter } from '@pgqueue/postgres/dashboard';
+import type { Parameters } from '../http/parameters.ts';
+import { Problem } from '../problem.ts';
+
+/** Which jobs a filter means. @throws {Problem} `forbidden` where a viewer looks into payloads */
+export function jobFilterIn(
+  query: Parameters,
+  { seesPayloads }: { readonly seesPayloads: boolean },
+): FindFilter {
+  const [status, queue, task] = [query.status('status'), query.text('queue', 100), query.text('task', 200)];
+  const [key, error] = [query.text('key', 200), query.text('error', 500)];
+  const [since, until] = [query.time('since'), query.time('until')];
+  const field = fieldIn(query);
+  if (field !== undefined && !seesPayloads) {
+    throw new Problem('forbidden', 'only operators can look for what is in payloads');
+  }
+  return {
+    ...(status === undefined ? {} : { status }),
+    ...(queue === undefined ? {} : { queue }),
+    ...(task === undefined ? {} : { task }),
+    ...(key === undefined ? {} : { key }),
+    ...(since === undefined ? {} : { since }),
+    ...(until === undefined ? {} : { until }),
+    ...(error === undefined || error === '' ? {} : { error }),
+    ...(field === undefined ? {} : { field }),
+  };
+}
+
+function fieldIn(query: Parameters): FindFilter['field'] {
+  const [field, value] = [query.text('field', 200), query.text('value', 1_000)];
+  if (field === undefined && value === undefined) return undefined;
+  if (field === undefined || value === undefined || field === '') {
+    query.fail('field and value go together');
+    return undefined;
+  }
+  const path = field.split('.');
+  if (path.some((name) => name === '') || path.length > 20)
+    query.fail('field must be names with points between: customer.id');
+  return { path, value };
+}
+
+/** Which dead jobs a filter means. */
+export function deadFilterIn(query: Parameters): GroupedFilter {
+  const [queue, task, group] = [query.text('queue', 100), query.text('task', 200), query.text('group', 16)];
+  const reason = query.oneOf('reason', ['max_tries', 'crash_limit', 'gave_up']);
+  if (group !== undefined && !/^[0-9a-f]{16}$/.test(group)) query.fail('group must be the id of a group');
+  return {
+    ...(queue === undefined ? {} : { queue }),
+    ...(task === undefined ? {} : { task }),
+    ...(group === undefined ? {} : { group }),
+    ...(reason === undefined ? {} : { reason }),
+  };
+}

@@ -1,0 +1,126 @@
+import { isUuid, unreachable } from '@pgqueue/core';
+import type { AttemptError, JobDetails, JobSummary } from '@pgqueue/postgres';
+import { readDispatched, readErrors, readJob, readSummary } from '@pgqueue/postgres/dashboard';
+import type { JobDocuments, JobPage, JobRow } from '../contract.ts';
+import type { Desk, Office } from '../desk.ts';
+import { seesPayloads } from '../desk.ts';
+import type { Settings, Shown } from '../options.ts';
+import { Problem } from '../problem.ts';
+import { redacted } from './redacted.ts';
+import { timelineOf } from './timeline.ts';
+import { errorOf, jsonOf, timeOf } from './wire.ts';
+
+export async function jobPage({ settings }: Office, desk: Desk, id: string): Promise<JobPage> {
+  const { job, errors, documents } = await read(desk, id);
+  const dispatched = job.position === null ? undefined : await readDispatched(desk.database, id);
+  const { task, queue, key } = job;
+  const show = (document: unknown, kind: Shown['kind']): unknown =>
+    redacted(settings, document, { kind, id, task, queue, key });
+  const nowMs = job.created.getTime() + job.ageMs;
+  return {
+    at: new Date(nowMs).toISOString(),
+    job: {
+      ...rowOf(job),
+      maxCrashes: job.maxCrashes,
+      expiresAt: timeOf(job.expiresAt),
+      timeoutMs: job.timeoutMs,
+      uniqueKey: job.uniqueKey,
+      payloadVersion: job.payloadVersion,
+      attributes: job.attributes,
+      pool: job.pool,
+      position: job.position === null ? null : String(job.position),
+      progress: jsonOf(show(job.progress, 'progress')),
+      hasCheckpoint: job.hasCheckpoint,
+      suspect: job.suspect,
+      reason: job.reason,
+      traceparent: job.trace?.traceparent ?? null,
+    },
+    documents: documents === undefined ? null : documentsOf(documents, show),
+    timeline: timelineOf({ job, errors, dispatched, nowMs }),
+    traceUrl: traceUrlOf(settings, job),
+    actions: desk.role === 'viewer' ? [] : actionsOf(job),
+  };
+}
+
+interface Read {
+  readonly job: JobSummary;
+  readonly errors: readonly AttemptError[];
+  readonly documents: JobDetails | undefined;
+}
+
+/** A viewer's role of the database can't read documents, and is not asked to. */
+async function read({ database, role }: Desk, id: string): Promise<Read> {
+  if (!isUuid(id)) throw new Problem('bad_request', 'the id of a job is a UUID');
+  if (seesPayloads({ role })) {
+    const job = await readJob(database, id);
+    if (job !== undefined) return { job, errors: job.errors, documents: job };
+  } else {
+    const [job, errors] = await Promise.all([readSummary(database, id), readErrors(database, id)]);
+    if (job !== undefined) return { job, errors, documents: undefined };
+  }
+  throw new Problem(
+    'not_found',
+    'there is no such job: it never was, was deleted, or its history has been dropped',
+  );
+}
+
+function rowOf(job: JobSummary): JobRow {
+  const { id, status, queue, task, key, priority, tries, maxTries, crashes, ageMs, node, lastError } = job;
+  return {
+    id,
+    status,
+    queue,
+    task,
+    key,
+    priority,
+    tries,
+    maxTries,
+    crashes,
+    created: timeOf(job.created),
+    ageMs,
+    runAfter: timeOf(job.runAfter),
+    node,
+    started: timeOf(job.started),
+    finished: timeOf(job.finished),
+    lastError: lastError === null ? null : errorOf(lastError).message.slice(0, 200),
+  };
+}
+
+function documentsOf(
+  { payload, result, checkpoint }: JobDetails,
+  show: (document: unknown, kind: Shown['kind']) => unknown,
+): JobDocuments {
+  return {
+    payload: jsonOf(show(payload, 'payload')),
+    result: jsonOf(show(result, 'result')),
+    checkpoint: jsonOf(show(checkpoint, 'checkpoint')),
+  };
+}
+
+/** Whoever enqueues can write any trace: of it only the 32 digits of its id get into the address. */
+function traceUrlOf({ traceUrl }: Settings, { trace }: JobSummary): string | null {
+  const traceId = /^[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}/.exec(
+    String(trace?.traceparent),
+  )?.[1];
+  return traceUrl === undefined || traceId === undefined ? null : traceUrl.replaceAll('{traceId}', traceId);
+}
+
+function actionsOf({ status }: JobSummary): JobPage['actions'] {
+  switch (status) {
+    case 'delayed':
+      return ['run_now', 'cancel', 'reprioritise', 'delete'];
+    case 'pending':
+    case 'ready':
+      return ['cancel', 'reprioritise', 'delete'];
+    case 'running':
+      return ['cancel'];
+    case 'dead':
+      return ['retry', 'delete'];
+    case 'done':
+    case 'cancelled':
+    case 'expired':
+      return ['delete'];
+    default:
+      return unreachable(status);
+  }
+}

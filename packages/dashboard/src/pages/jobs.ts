@@ -1,0 +1,115 @@
+import type { FindFilter, ListedJob } from '@pgqueue/postgres/dashboard';
+import { countFound, findJobs, readListed, readPayloads, timeOfId } from '@pgqueue/postgres/dashboard';
+import type { Count, JobsPage } from '../contract.ts';
+import type { Desk, Office } from '../desk.ts';
+import { seesPayloads } from '../desk.ts';
+import type { Parameters } from '../http/parameters.ts';
+import type { Settings } from '../options.ts';
+import { jobFilterIn } from './filter.ts';
+import { redacted } from './redacted.ts';
+import { atLeast, jobRowOf, timeOf } from './wire.ts';
+
+/** Rows of each table that one page looks at: some ten milliseconds. */
+const walkMax = 5_000;
+const countMax = 10_000;
+
+export async function jobsPage({ settings }: Office, desk: Desk, query: Parameters): Promise<JobsPage> {
+  const filter = jobFilterIn(query, { seesPayloads: seesPayloads(desk) });
+  return pageOf(settings, desk, { ...filter, ...pageIn(query) });
+}
+
+/** What a node runs. */
+export async function nodeJobsPage(
+  { settings }: Office,
+  desk: Desk,
+  { node, query }: { readonly node: string; readonly query: Parameters },
+): Promise<JobsPage> {
+  return pageOf(settings, desk, { node, status: 'running', ...pageIn(query) });
+}
+
+function pageIn(query: Parameters): { readonly limit: number; readonly after?: string } {
+  const [limit, after] = [query.limit(), query.uuid('after')];
+  query.done();
+  return { limit, ...(after === undefined ? {} : { after }) };
+}
+
+async function pageOf(
+  settings: Settings,
+  { database }: Desk,
+  options: FindFilter & { readonly limit: number; readonly after?: string },
+): Promise<JobsPage> {
+  const found = await findJobs(database, { ...options, walkMax });
+  const jobs = await shownOf(settings, await readListed(database, found.ids), { database, filter: options });
+  return {
+    items: jobs.map(jobRowOf),
+    next: found.next,
+    lookedBackTo: found.lookedDownTo === null ? null : timeOf(timeOfId(found.lookedDownTo)),
+  };
+}
+
+/**
+ * A payload that is not shown can't be looked for either: what was found by a field that the hook takes out, or changes, would tell
+ * its value to whoever guesses.
+ */
+async function shownOf(
+  settings: Settings,
+  jobs: readonly ListedJob[],
+  { database, filter: { field } }: { readonly database: Desk['database']; readonly filter: FindFilter },
+): Promise<readonly ListedJob[]> {
+  if (field === undefined || settings.redact === undefined) return jobs;
+  const payloads = await readPayloads(
+    database,
+    jobs.map(({ id }) => id),
+  );
+  return jobs.filter((job) => {
+    const { id, task, queue, key } = job;
+    const shown = redacted(settings, payloads.get(id), { kind: 'payload', id, task, queue, key });
+    return textAt(shown, field.path) === field.value;
+  });
+}
+
+/** As PostgreSQL's #>> has it. */
+function textAt(document: unknown, path: readonly string[]): string | undefined {
+  let at: unknown = document;
+  for (const name of path) {
+    if (typeof at !== 'object' || at === null || !Object.hasOwn(at, name)) return undefined;
+    at = (at as Readonly<Record<string, unknown>>)[name];
+  }
+  return typeof at === 'string' ? at : at === null ? undefined : JSON.stringify(at);
+}
+
+/** The first few, for a look. */
+export async function sampleJobs(
+  settings: Settings,
+  desk: Desk,
+  options: FindFilter & { readonly limit: number },
+): Promise<JobsPage['items']> {
+  return (await pageOf(settings, desk, options)).items;
+}
+
+/** Of these, the jobs that a filter may find: see {@link shownOf}. */
+export async function visibleIds(
+  settings: Settings,
+  { database }: Desk,
+  { ids, filter }: { readonly ids: readonly string[]; readonly filter: FindFilter },
+): Promise<readonly string[]> {
+  if (filter.field === undefined || settings.redact === undefined) return ids;
+  const shown = await shownOf(settings, await readListed(database, ids), { database, filter });
+  return shown.map(({ id }) => id);
+}
+
+/** How many there are, as far as one page may look; with a redact hook and a field, those of which it is shown are not told apart. */
+export async function jobsCount({ settings }: Office, desk: Desk, query: Parameters): Promise<Count> {
+  const filter = jobFilterIn(query, { seesPayloads: seesPayloads(desk) });
+  query.done();
+  return countJobs(settings, desk, filter);
+}
+
+export async function countJobs(settings: Settings, desk: Desk, filter: FindFilter): Promise<Count> {
+  if (filter.field !== undefined && settings.redact !== undefined) {
+    const { items, next } = await pageOf(settings, desk, { ...filter, limit: 200 });
+    return atLeast(items.length, next !== null);
+  }
+  const { count, more } = await countFound(desk.database, { ...filter, max: countMax, walkMax });
+  return atLeast(count, more);
+}

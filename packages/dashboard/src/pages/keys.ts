@@ -1,0 +1,164 @@
+import { own } from '@pgqueue/core';
+import type { Database } from '@pgqueue/postgres';
+import type { BusyKey, StoredSettings, WaitingKey } from '@pgqueue/postgres/dashboard';
+import {
+  countWaiting,
+  defaultSettings,
+  readBusyKeys,
+  readLanes,
+  readPolicyStates,
+  readSettings,
+  readWaitingKeys,
+} from '@pgqueue/postgres/dashboard';
+import type { KeyRow, Keys } from '../contract.ts';
+import type { Desk } from '../desk.ts';
+import type { Parameters } from '../http/parameters.ts';
+import { virtualTimesIn } from './virtual-times.ts';
+import { atLeast, timeOf } from './wire.ts';
+
+/** Jobs that ended last: what shares are told from. */
+const seenMax = 10_000;
+const busyMax = 2_000;
+const activeMax = 100;
+const countMax = 500;
+/** Lanes that are counted as wanting their share. */
+const lanesMax = 500;
+const stateMax = 1_048_576;
+
+export async function keysPage({ database }: Desk, query: Parameters): Promise<Keys> {
+  const queue = query.text('queue', 100);
+  const key = query.text('key', 200);
+  const after = cursorIn(query);
+  const limit = query.limit();
+  query.done();
+  const [busy, waiting, lanes, settings, states] = await Promise.all([
+    readBusyKeys(database, { jobsMax: seenMax, keysMax: busyMax }),
+    readWaitingKeys(database, {
+      ...(queue === undefined ? {} : { queue }),
+      ...(key === undefined ? {} : { key }),
+      ...(after === undefined ? {} : { after }),
+      limit,
+      countMax,
+    }),
+    readLanes(database, { limit: lanesMax }),
+    readSettings(database),
+    readPolicyStates(database, stateMax),
+  ]);
+  const shares = sharesOf({ busy: busy.keys, waiting: [...waiting, ...lanes], settings });
+  const virtual = virtualTimesIn(states);
+  const row = (lane: Lane, counted: WaitingKey | undefined, ran: BusyKey | undefined): KeyRow => {
+    const { weight, pool } = shares.queueOf(lane.queue);
+    return {
+      queue: lane.queue,
+      key: lane.key,
+      waiting: atLeast(counted?.waiting ?? 0, counted?.more ?? false),
+      running: ran?.running ?? 0,
+      oldestMs: counted?.oldestMs ?? null,
+      busyMs: ran?.busyMs ?? 0,
+      share: shares.shareOf(lane.queue, ran?.busyMs ?? 0),
+      fairShare: shares.fairShareOf(lane.queue),
+      weight,
+      // a fair order forgets those that are not ahead of the others
+      virtualTime:
+        own(virtual.times, JSON.stringify([pool, lane.queue, lane.key])) ??
+        (virtual.pools.has(pool) ? 0 : null),
+      done: ran?.done ?? 0,
+    };
+  };
+  const ranBy = new Map(busy.keys.map((one) => [nameOf(one), one]));
+  const meant = (one: Lane): boolean =>
+    (queue === undefined || one.queue === queue) && (key === undefined || one.key === key);
+  const active = after === undefined ? busy.keys.filter(meant).slice(0, activeMax) : [];
+  const counted = await waitingOf(database, active, waiting);
+  const last = waiting.at(-1);
+  return {
+    at: timeOf(busy.now),
+    seen: { from: timeOf(busy.from), jobs: busy.jobs },
+    active: active.map((one) => row(one, counted.get(nameOf(one)), one)),
+    waiting: waiting.filter((one) => one.waiting > 0).map((one) => row(one, one, ranBy.get(nameOf(one)))),
+    next: last !== undefined && key === undefined && waiting.length >= limit ? cursorOf(last) : null,
+  };
+}
+
+type Lane = Pick<BusyKey, 'queue' | 'key'>;
+
+function nameOf({ queue, key }: Lane): string {
+  return JSON.stringify([queue, key]);
+}
+
+async function waitingOf(
+  database: Database,
+  active: readonly BusyKey[],
+  known: readonly WaitingKey[],
+): Promise<ReadonlyMap<string, WaitingKey>> {
+  const counted = new Map(known.map((one) => [nameOf(one), one]));
+  const others = active.filter((one) => !counted.has(nameOf(one)));
+  for (const one of await countWaiting(database, others, countMax)) counted.set(nameOf(one), one);
+  return counted;
+}
+
+interface Shares {
+  readonly queueOf: (queue: string) => Pick<StoredSettings, 'pool' | 'weight'>;
+  readonly shareOf: (queue: string, busyMs: number) => number;
+  readonly fairShareOf: (queue: string) => number;
+}
+
+/** By weight among the queues of a pool that want anything, then alike among the keys of each. */
+function sharesOf({
+  busy,
+  waiting,
+  settings,
+}: {
+  readonly busy: readonly BusyKey[];
+  readonly waiting: readonly Lane[];
+  readonly settings: Awaited<ReturnType<typeof readSettings>>;
+}): Shares {
+  const queueOf: Shares['queueOf'] = (queue) => settings.get(queue)?.settings ?? defaultSettings;
+  const keys = new Map<string, Set<string>>();
+  for (const { queue, key } of [...busy, ...waiting]) {
+    const own = keys.get(queue) ?? new Set();
+    keys.set(queue, own.add(key));
+  }
+  const weights = new Map<string, number>();
+  for (const queue of keys.keys()) {
+    const { pool, weight } = queueOf(queue);
+    weights.set(pool, (weights.get(pool) ?? 0) + weight);
+  }
+  const busyBy = new Map<string, number>();
+  for (const { queue, busyMs } of busy) {
+    const { pool } = queueOf(queue);
+    busyBy.set(pool, (busyBy.get(pool) ?? 0) + busyMs);
+  }
+  return {
+    queueOf,
+    shareOf: (queue, busyMs) => part(busyMs, busyBy.get(queueOf(queue).pool)),
+    fairShareOf: (queue) => {
+      const { pool, weight } = queueOf(queue);
+      return part(weight, weights.get(pool)) / Math.max(1, keys.get(queue)?.size ?? 1);
+    },
+  };
+}
+
+function part(of: number, whole: number | undefined): number {
+  return whole === undefined || whole <= 0 ? 0 : of / whole;
+}
+
+function cursorOf({ queue, key }: Lane): string {
+  return Buffer.from(JSON.stringify([queue, key])).toString('base64url');
+}
+
+function cursorIn(query: Parameters): Lane | undefined {
+  const after = query.text('after', 2_000);
+  if (after === undefined) return undefined;
+  try {
+    const value: unknown = JSON.parse(Buffer.from(after, 'base64url').toString('utf8'));
+    if (Array.isArray(value) && value.length === 2 && value.every((one) => typeof one === 'string')) {
+      const [queue = '', key = ''] = value as readonly string[];
+      return { queue, key };
+    }
+  } catch {
+    // told below
+  }
+  query.fail('after is no cursor: give the "next" of the page before');
+  return undefined;
+}

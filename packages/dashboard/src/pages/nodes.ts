@@ -1,0 +1,37 @@
+import { readAlone } from '@pgqueue/postgres/dashboard';
+import type { NodeRow, Nodes } from '../contract.ts';
+import type { Desk } from '../desk.ts';
+
+const nodesMax = 500;
+
+export async function nodesPage({ operator, database }: Desk): Promise<Nodes> {
+  const [nodes, alone] = await Promise.all([operator.nodes.list(), readAlone(database)]);
+  return {
+    at: new Date().toISOString(),
+    nodes: nodes.slice(0, nodesMax).map((node): NodeRow => {
+      const { id, state, overdue, pool, slots, leases, heartbeatAgeMs, ageMs, software } = node;
+      const tasks = Object.entries(node.tasks).map(([task, { min, max, timeoutMs, batch, isolated }]) => ({
+        task,
+        min,
+        max,
+        timeoutMs: timeoutMs ?? null,
+        batch: batch === true,
+        isolated: isolated === true,
+      }));
+      return {
+        id,
+        state,
+        overdue,
+        pool,
+        slots,
+        leases,
+        tasks,
+        heartbeatAgeMs,
+        ageMs,
+        software,
+        alone: alone.get(id) ?? null,
+      };
+    }),
+    more: nodes.length > nodesMax,
+  };
+}

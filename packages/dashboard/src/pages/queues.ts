@@ -1,0 +1,37 @@
+import { defaultSettings, readSettings } from '@pgqueue/postgres/dashboard';
+import type { QueueRow, Queues } from '../contract.ts';
+import type { Desk, Office } from '../desk.ts';
+import { depthsOf, timeOf } from './wire.ts';
+
+const queuesMax = 500;
+const nothing = {
+  exact: true,
+  delayed: 0,
+  pending: 0,
+  ready: 0,
+  running: 0,
+  dead: 0,
+  oldestMs: null,
+  claimAgeMs: null,
+  retryRate: null,
+};
+
+/** Settings are read anew, so that a change is seen at once; numbers are those that everyone shares. */
+export async function queuesPage(office: Office, { database }: Desk): Promise<Queues> {
+  const [status, configured] = await Promise.all([office.status(), readSettings(database)]);
+  const known = new Map(status.queues.map((queue) => [queue.queue, queue]));
+  const names = [...new Set([...known.keys(), ...configured.keys()])].toSorted();
+  const rows = names.slice(0, queuesMax).map((queue): QueueRow => {
+    const { settings = defaultSettings, updated = null } = configured.get(queue) ?? {};
+    const now = known.get(queue);
+    return {
+      queue,
+      settings,
+      configured: updated !== null,
+      updated: timeOf(updated),
+      now: depthsOf(now ?? nothing),
+      held: now?.held ?? null,
+    };
+  });
+  return { at: new Date().toISOString(), queues: rows, more: names.length > queuesMax };
+}

@@ -1,0 +1,30 @@
+import type { Redact, Settings, Shown } from '../options.ts';
+
+/** What may be shown of a document. The hook's own failure hides it: what it would have left out is not known. */
+export function redacted({ redact, logger }: Settings, document: unknown, shown: Shown): unknown {
+  if (redact === undefined || document === null || document === undefined) return document;
+  return redactedBy(redact, document, shown, (error) =>
+    logger?.error(
+      { err: error, job: shown.id, document: shown.kind },
+      'the redact hook failed: the document is not shown',
+    ),
+  );
+}
+
+function redactedBy(
+  redact: Redact,
+  document: unknown,
+  shown: Shown,
+  failed: (error: unknown) => void,
+): unknown {
+  try {
+    const result = redact(structuredClone(document), shown);
+    // a promise would show as {}
+    if (result instanceof Promise)
+      throw new TypeError('the redact hook returned a promise: it must answer at once');
+    return JSON.parse(JSON.stringify(result ?? null)) as unknown;
+  } catch (error) {
+    failed(error);
+    return { '…': 'not shown: the redact hook failed' };
+  }
+}

@@ -1,0 +1,57 @@
+import { nextSlot, scheduleProblems } from '@pgqueue/scheduler';
+import type { StoredSchedule } from '@pgqueue/postgres/dashboard';
+import { readSchedules } from '@pgqueue/postgres/dashboard';
+import type { ScheduleRow, Schedules } from '../contract.ts';
+import type { Desk, Office } from '../desk.ts';
+import { seesPayloads } from '../desk.ts';
+import { redacted } from './redacted.ts';
+import { timeOf } from './wire.ts';
+
+const schedulesMax = 500;
+const upcomingMax = 5;
+
+export async function schedulesPage({ settings }: Office, desk: Desk): Promise<Schedules> {
+  const { now, schedules } = await readSchedules(desk.database, {
+    max: schedulesMax + 1,
+    whole: seesPayloads(desk),
+  });
+  const rows = schedules.slice(0, schedulesMax).map((schedule): ScheduleRow => {
+    const { name, cron, timezone, task, paused, options, next, last } = schedule;
+    const problems = scheduleProblems(cron, timezone, now.getTime());
+    const { queue, key } = textsIn(options);
+    const shown = { kind: 'payload', id: name, task, queue, key } as const;
+    return {
+      name,
+      cron,
+      timezone,
+      task,
+      payload: redacted(settings, schedule.payload, shown) ?? null,
+      options: options ?? null,
+      paused,
+      next: timeOf(next),
+      upcoming: paused || problems.length > 0 ? [] : upcomingOf(schedule, now),
+      last: timeOf(last),
+      problem: problems.length > 0 ? problems.join('; ') : null,
+    };
+  });
+  return { at: timeOf(now), schedules: rows, more: schedules.length > schedulesMax };
+}
+
+function textsIn(options: unknown): { readonly queue: string; readonly key: string } {
+  const { queue, key } = (options ?? {}) as Readonly<Record<string, unknown>>;
+  return {
+    queue: typeof queue === 'string' ? queue : 'default',
+    key: typeof key === 'string' ? key : '',
+  };
+}
+
+function upcomingOf({ cron, timezone }: StoredSchedule, now: Date): readonly string[] {
+  const slots: string[] = [];
+  let at: number | null = now.getTime();
+  while (slots.length < upcomingMax) {
+    at = nextSlot(cron, timezone, at);
+    if (at === null) break;
+    slots.push(new Date(at).toISOString());
+  }
+  return slots;
+}

@@ -1,0 +1,87 @@
+import type { AttemptError, JobSummary } from '@pgqueue/postgres';
+import type { TimelineEntry } from '../contract.ts';
+import { errorOf, timeOf } from './wire.ts';
+
+/** A job's life as far as it is kept, in the order of time. */
+export function timelineOf({
+  job,
+  errors,
+  dispatched,
+  nowMs,
+}: {
+  readonly job: JobSummary;
+  readonly errors: readonly AttemptError[];
+  readonly dispatched: Date | undefined;
+  /** By the database's clock. */
+  readonly nowMs: number;
+}): readonly TimelineEntry[] {
+  // of more than a hundred the newest are kept; a redriven job counts its tries anew, and keeps its errors
+  const before = Math.max(0, job.tries + job.crashes - errors.length);
+  const failed = errors.map((error, index) => failedOf(error, before + index + 1));
+  const attempt = before + errors.length + 1;
+  return [
+    { kind: 'created', at: timeOf(job.created) },
+    ...failed,
+    ...presentOf({ job, dispatched, nowMs, attempt }),
+    ...endOf(job),
+  ];
+}
+
+function failedOf(error: AttemptError, attempt: number): TimelineEntry {
+  const at = new Date(error.at);
+  const { ms } = error;
+  const durationMs = typeof ms === 'number' && Number.isFinite(ms) && ms >= 0 ? ms : null;
+  return {
+    kind: 'failed',
+    attempt,
+    at: timeOf(at) ?? '',
+    started: durationMs === null ? null : timeOf(new Date(at.getTime() - durationMs)),
+    durationMs,
+    node: error.node,
+    error: errorOf(error),
+  };
+}
+
+function presentOf({
+  job,
+  dispatched,
+  nowMs,
+  attempt,
+}: {
+  readonly job: JobSummary;
+  readonly dispatched: Date | undefined;
+  readonly nowMs: number;
+  readonly attempt: number;
+}): readonly TimelineEntry[] {
+  if (job.finished !== null) return [];
+  if (job.status === 'delayed')
+    return job.runAfter === null ? [] : [{ kind: 'due', at: timeOf(job.runAfter) }];
+  const position = job.position === null ? null : String(job.position);
+  const scheduled: readonly TimelineEntry[] =
+    dispatched === undefined ? [] : [{ kind: 'dispatched', at: timeOf(dispatched), position }];
+  if (job.started === null || job.node === null) return scheduled;
+  return [
+    ...scheduled,
+    {
+      kind: 'running',
+      attempt,
+      at: timeOf(job.started),
+      durationMs: Math.max(0, nowMs - job.started.getTime()),
+      node: job.node,
+      leaseEnds: timeOf(job.leaseEnds),
+      cancelAsked: timeOf(job.cancelAsked),
+    },
+  ];
+}
+
+function endOf({ status, finished, started, node, reason }: JobSummary): readonly TimelineEntry[] {
+  if (finished === null || !isEnd(status)) return [];
+  const durationMs = started === null ? null : finished.getTime() - started.getTime();
+  return [{ kind: status, at: timeOf(finished), started: timeOf(started), durationMs, node, reason }];
+}
+
+type End = 'done' | 'cancelled' | 'expired' | 'dead';
+
+function isEnd(status: string): status is End {
+  return status === 'done' || status === 'cancelled' || status === 'expired' || status === 'dead';
+}

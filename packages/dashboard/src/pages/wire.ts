@@ -1,0 +1,90 @@
+import type { QueueInfo, Status } from '@pgqueue/postgres';
+import type { AttemptError as StoredError } from '@pgqueue/postgres';
+import type { ListedJob } from '@pgqueue/postgres/dashboard';
+import type {
+  AttemptError,
+  Count,
+  Depths,
+  JobRow,
+  JsonValue,
+  Time,
+  Warning,
+  WorkerUse,
+} from '../contract.ts';
+
+/** Into what goes over the wire. */
+export function timeOf(date: Date): Time;
+export function timeOf(date: Date | null): Time | null;
+export function timeOf(date: Date | null): Time | null {
+  return date === null || !Number.isFinite(date.getTime()) ? null : date.toISOString();
+}
+
+export function exactly(count: number): Count {
+  return { count, kind: 'exact' };
+}
+
+export function atLeast(count: number, more: boolean): Count {
+  return { count, kind: more ? 'at_least' : 'exact' };
+}
+
+/** What JSON makes of it; it came out of JSON. */
+export function jsonOf(value: unknown): JsonValue {
+  return (value ?? null) as JsonValue;
+}
+
+type Numbers = Pick<
+  QueueInfo,
+  'exact' | 'delayed' | 'pending' | 'ready' | 'running' | 'dead' | 'oldestMs' | 'claimAgeMs' | 'retryRate'
+>;
+
+/** Numbers over a thousand may be estimates where not all of them were counted. */
+export function depthsOf(numbers: Numbers): Depths {
+  const { exact, oldestMs, claimAgeMs, retryRate } = numbers;
+  const count = (of: number): Count => ({ count: of, kind: exact || of <= 1_000 ? 'exact' : 'about' });
+  return {
+    delayed: count(numbers.delayed),
+    pending: count(numbers.pending),
+    // work items are all looked at
+    ready: exactly(numbers.ready),
+    running: exactly(numbers.running),
+    dead: count(numbers.dead),
+    oldestMs,
+    claimAgeMs,
+    retryRate,
+  };
+}
+
+export function workersOf({ nodes }: Status): WorkerUse {
+  const { alive, slots, leases } = nodes;
+  return { nodes: alive, slots, leases, use: slots === 0 ? null : leases / slots };
+}
+
+export function warningsOf({ warnings }: Status): readonly Warning[] {
+  return warnings.map(({ kind, message }) => ({ kind, message }));
+}
+
+export function jobRowOf(job: ListedJob): JobRow {
+  const { created, runAfter, started, finished, crashes, ...row } = job;
+  return {
+    ...row,
+    crashes,
+    created: timeOf(created),
+    runAfter: timeOf(runAfter),
+    started: timeOf(started),
+    finished: timeOf(finished),
+  };
+}
+
+export function errorOf(error: StoredError): AttemptError {
+  return {
+    kind: error.kind ?? 'error',
+    name: error.name ?? null,
+    message: textOf(error.message),
+    stack: error.stack === undefined ? null : textOf(error.stack),
+  };
+}
+
+/** Rows of other writers may hold anything there. */
+function textOf(value: unknown): string {
+  return typeof value === 'string' ? value : (JSON.stringify(value) ?? '');
+}

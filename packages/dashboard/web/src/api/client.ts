@@ -1,0 +1,96 @@
+import type { ApiError, ApiErrorCode, Session } from '../../../src/contract.ts';
+import { renewalHeader } from '../../../src/contract/renewal.ts';
+import { mount } from './mount.ts';
+
+/** What the server answered instead of what was asked for; `network`: it did not. */
+export class ApiProblem extends Error {
+  readonly code: ApiErrorCode | 'network';
+  readonly problems: readonly string[];
+
+  constructor(code: ApiErrorCode | 'network', message: string, problems: readonly string[] = []) {
+    super(problems.length > 0 ? `${message}: ${problems.join('; ')}` : message);
+    this.name = 'ApiProblem';
+    this.code = code;
+    this.problems = problems;
+  }
+}
+
+export type Query = Readonly<Record<string, string | number | undefined>>;
+
+/** A path below the mount, with those parameters that are given. An empty text is one. */
+export function address(path: string, query: Query = {}): string {
+  const given = Object.entries(query).flatMap(([name, value]) =>
+    value === undefined ? [] : [[name, String(value)]],
+  );
+  const text = new URLSearchParams(given).toString();
+  return `${mount}/api/${path}${text === '' ? '' : `?${text}`}`;
+}
+
+/** How something is asked for. */
+export interface Asking {
+  readonly signal?: AbortSignal;
+  /** The answer is known, and may be as old as what another tab was told a moment ago. */
+  readonly isRenewal?: boolean;
+}
+
+export async function get<Answer>(path: string, query: Query = {}, asking: Asking = {}): Promise<Answer> {
+  const { signal, isRenewal = false } = asking;
+  return ask<Answer>(address(path, query), {
+    headers: { accept: 'application/json', ...(isRenewal ? { [renewalHeader]: '1' } : {}) },
+    ...(signal ? { signal } : {}),
+  });
+}
+
+let session: Promise<Session> | undefined;
+
+/** Who looks, and the token that every action names. Asked once, until an action is refused for it. */
+export async function readSession(anew: boolean = false): Promise<Session> {
+  if (anew) session = undefined;
+  session ??= get<Session>('session');
+  try {
+    return await session;
+  } catch (error) {
+    session = undefined;
+    throw error;
+  }
+}
+
+/** An action. Refused for its token, it is tried once more with a new one. */
+export async function post<Answer>(path: string, body: unknown): Promise<Answer> {
+  try {
+    return await postOnce<Answer>(path, body, false);
+  } catch (error) {
+    if (!(error instanceof ApiProblem) || error.code !== 'csrf') throw error;
+    return postOnce<Answer>(path, body, true);
+  }
+}
+
+async function postOnce<Answer>(path: string, body: unknown, anew: boolean): Promise<Answer> {
+  const { csrf } = await readSession(anew);
+  return ask<Answer>(address(path), {
+    method: 'POST',
+    headers: { 'content-type': 'application/json', accept: 'application/json', 'x-pgqueue-csrf': csrf },
+    body: JSON.stringify(body),
+  });
+}
+
+async function ask<Answer>(url: string, init: RequestInit): Promise<Answer> {
+  let response: Response;
+  try {
+    response = await fetch(url, { credentials: 'same-origin', ...init });
+  } catch (error) {
+    if (error instanceof DOMException && error.name === 'AbortError') throw error;
+    throw new ApiProblem('network', 'the dashboard’s server does not answer');
+  }
+  if (response.ok) return (await response.json()) as Answer;
+  throw await toProblem(response);
+}
+
+async function toProblem(response: Response): Promise<ApiProblem> {
+  try {
+    const { error } = (await response.json()) as ApiError;
+    return new ApiProblem(error.code, error.message, error.problems ?? []);
+  } catch {
+    return new ApiProblem('internal', `the server answered with ${response.status} and no reason`);
+  }
+}

@@ -1,0 +1,139 @@
+import type { QueryFunctionContext, UseQueryResult } from '@tanstack/react-query';
+import { keepPreviousData, useQuery } from '@tanstack/react-query';
+import type {
+  AuditPage,
+  AuditQuery,
+  DeadFilter,
+  DeadGroups,
+  DeadPage,
+  DeadQuery,
+  Doctor,
+  Explanation,
+  Health,
+  JobPage,
+  JobsPage,
+  JobsQuery,
+  Keys,
+  KeysQuery,
+  Nodes,
+  Overview,
+  OverviewQuery,
+  PolicyPage,
+  Queues,
+  Schedules,
+  Session,
+} from '../../../src/contract.ts';
+import { renewEveryMs } from '../../../src/contract/renewal.ts';
+import { get, readSession } from './client.ts';
+import type { Asking, Query } from './client.ts';
+import { useEvery } from './live.ts';
+
+interface Asked {
+  readonly name: keyof typeof renewEveryMs;
+  readonly path: string;
+  readonly query?: Query;
+}
+
+/** How a query is asked for: what is known is only renewed. */
+function asking({ client, queryKey, signal }: QueryFunctionContext): Asking {
+  return { signal, isRenewal: client.getQueryData(queryKey) !== undefined };
+}
+
+/** What a path answers, read anew now and then; while a new question is asked, the last answer stays. */
+function useAnswer<Answer>({ name, path, query = {} }: Asked): UseQueryResult<Answer> {
+  const refetchInterval = useEvery(renewEveryMs[name]);
+  return useQuery<Answer>({
+    queryKey: [name, path, query],
+    queryFn: (context) => get<Answer>(path, query, asking(context)),
+    placeholderData: keepPreviousData,
+    refetchInterval,
+  });
+}
+
+export function useSession(): UseQueryResult<Session> {
+  return useQuery<Session>({ queryKey: ['session'], queryFn: () => readSession(), staleTime: Infinity });
+}
+
+/** Whether actions are offered. The server decides again. */
+export function useIsOperator(): boolean {
+  return useSession().data?.actor.role === 'operator';
+}
+
+export function useOverview(query: OverviewQuery): UseQueryResult<Overview> {
+  return useAnswer({ name: 'overview', path: 'overview', query: { ...query } });
+}
+
+export function useKeys(query: KeysQuery): UseQueryResult<Keys> {
+  return useAnswer({ name: 'keys', path: 'keys', query: { ...query } });
+}
+
+export function useQueues(): UseQueryResult<Queues> {
+  return useAnswer({ name: 'queues', path: 'queues' });
+}
+
+export function useJobs(query: JobsQuery): UseQueryResult<JobsPage> {
+  return useAnswer({ name: 'jobs', path: 'jobs', query: { ...query } });
+}
+
+export function useNodeJobs(node: string): UseQueryResult<JobsPage> {
+  const path = `nodes/${encodeURIComponent(node)}/jobs`;
+  return useAnswer({ name: 'node-jobs', path, query: { limit: 20 } });
+}
+
+/** Of one job no other one's answer is shown meanwhile. */
+export function useJob(id: string): UseQueryResult<JobPage> {
+  const refetchInterval = useEvery(renewEveryMs.job);
+  return useQuery<JobPage>({
+    queryKey: ['job', id],
+    queryFn: (context) => get<JobPage>(`jobs/${encodeURIComponent(id)}`, {}, asking(context)),
+    refetchInterval: ({ state }) => (state.data?.job.finished === null ? refetchInterval : false),
+    retry: false,
+  });
+}
+
+export function useExplanation(id: string, status: string): UseQueryResult<Explanation> {
+  return useQuery<Explanation>({
+    queryKey: ['explain', id, status],
+    queryFn: (context) => get<Explanation>(`jobs/${encodeURIComponent(id)}/explain`, {}, asking(context)),
+    retry: false,
+    refetchInterval: useEvery(renewEveryMs.explain),
+  });
+}
+
+export function useNodes(): UseQueryResult<Nodes> {
+  return useAnswer({ name: 'nodes', path: 'nodes' });
+}
+
+export function useDeadGroups(filter: DeadFilter): UseQueryResult<DeadGroups> {
+  return useAnswer({ name: 'dead-groups', path: 'dead/groups', query: { ...filter } });
+}
+
+export function useDead(query: DeadQuery): UseQueryResult<DeadPage> {
+  return useAnswer({ name: 'dead', path: 'dead', query: { ...query } });
+}
+
+export function useSchedules(): UseQueryResult<Schedules> {
+  return useAnswer({ name: 'schedules', path: 'schedules' });
+}
+
+export function usePolicy(): UseQueryResult<PolicyPage> {
+  return useAnswer({ name: 'policy', path: 'policy' });
+}
+
+export function useHealth(): UseQueryResult<Health> {
+  return useAnswer({ name: 'health', path: 'health' });
+}
+
+/** It looks through every table: only when somebody asks for it. */
+export function useDoctor(): UseQueryResult<Doctor> {
+  return useQuery<Doctor>({
+    queryKey: ['doctor'],
+    queryFn: ({ signal }) => get<Doctor>('health/doctor', {}, { signal }),
+    enabled: false,
+    retry: false,
+  });
+}
+
+export function useAudit(query: AuditQuery): UseQueryResult<AuditPage> {
+  return useAnswer({ name: 'audit', path: 'audit', query: { ...query } });
+}

@@ -1,0 +1,95 @@
+import type { ComponentType, ReactNode } from 'react';
+import { useEffect, useRef } from 'react';
+import { Route, Switch, useLocation } from 'wouter';
+import { useLive } from './api/live.ts';
+import { useSession } from './api/queries.ts';
+import { visible } from './format/text.ts';
+import { AuditPage } from './pages/audit.tsx';
+import { DeadPage } from './pages/dead.tsx';
+import { HealthPage } from './pages/health.tsx';
+import { JobPage } from './pages/job.tsx';
+import { JobsPage } from './pages/jobs.tsx';
+import { KeysPage } from './pages/keys.tsx';
+import { NodesPage } from './pages/nodes.tsx';
+import { OverviewPage } from './pages/overview.tsx';
+import { PolicyPage } from './pages/policy.tsx';
+import { QueuesPage } from './pages/queues.tsx';
+import { SchedulesPage } from './pages/schedules.tsx';
+import { Empty } from './ui/answer.tsx';
+import { Boundary } from './ui/boundary.tsx';
+import { Num } from './ui/numbers.tsx';
+import { Page } from './ui/page.tsx';
+import { Shell } from './ui/shell.tsx';
+import { To } from './ui/text.tsx';
+import { Shortcuts } from './ui/shortcuts.tsx';
+
+const pages: Readonly<Record<string, ComponentType>> = {
+  '/': OverviewPage,
+  '/keys': KeysPage,
+  '/queues': QueuesPage,
+  '/jobs': JobsPage,
+  '/jobs/:id': JobPage,
+  '/nodes': NodesPage,
+  '/dead': DeadPage,
+  '/schedules': SchedulesPage,
+  '/policy': PolicyPage,
+  '/health': HealthPage,
+  '/audit': AuditPage,
+};
+
+export function App(): ReactNode {
+  const [path] = useLocation();
+  useHeadingFocus(path);
+  return (
+    <Shell who={<Who />} count={EntryCount}>
+      <Shortcuts />
+      <Boundary key={path}>
+        <Switch>
+          {Object.entries(pages).map(([path, component]) => (
+            <Route key={path} path={path} component={component} />
+          ))}
+          <Route>
+            <Page title="Not found">
+              <Empty title="There is no such page">
+                <To to="/">Go to the overview</To>
+              </Empty>
+            </Page>
+          </Route>
+        </Switch>
+      </Boundary>
+    </Shell>
+  );
+}
+
+/** The heading takes the focus when one comes from another page: those who hear it know where they are. */
+function useHeadingFocus(path: string): void {
+  const shown = useRef(path);
+  useEffect(() => {
+    if (shown.current === path) return;
+    shown.current = path;
+    document.querySelector<HTMLElement>('main h1')?.focus();
+  }, [path]);
+}
+
+function Who(): ReactNode {
+  const { data } = useSession();
+  if (data === undefined) return null;
+  const { actor, schema, version } = data;
+  return (
+    <span title={`schema ${schema}, pgqueue ${version}`}>
+      <bdi>{visible(actor.name)}</bdi> · {actor.role}
+    </span>
+  );
+}
+
+/** What an entry of the side bar counts: what wants somebody. By itself, so that a snapshot does not draw the page anew. */
+function EntryCount({ to }: { readonly to: string }): ReactNode {
+  const live = useLive();
+  if (live === undefined) return null;
+  const { dead, running } = live.totals;
+  const lost = live.nodes.filter(({ state, overdue }) => state === 'lost' || overdue).length;
+  if (to === '/jobs' && running.count > 0) return <Num value={running.count} />;
+  if (to === '/dead' && dead.count > 0) return <Num value={dead.count} />;
+  if (to === '/nodes' && lost > 0) return `${lost} lost`;
+  return to === '/health' && live.warnings.length > 0 ? live.warnings.length : null;
+}

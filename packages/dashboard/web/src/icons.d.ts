@@ -1,0 +1,11 @@
+/** The library's own types are one file of 7 MB for all its icons, which type checkers would read for a few of them. */
+declare module '@tabler/icons-react/dist/esm/icons/*.mjs' {
+  import type { ComponentType } from 'react';
+
+  const icon: ComponentType<{
+    readonly size?: number;
+    readonly stroke?: number;
+    readonly 'aria-hidden'?: boolean;
+  }>;
+  export default icon;
+}

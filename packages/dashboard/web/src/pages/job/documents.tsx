@@ -1,0 +1,64 @@
+import type { ReactNode } from 'react';
+import type { JobDocuments, JsonValue } from '../../../../src/contract.ts';
+import { useSession } from '../../api/queries.ts';
+import { pretty, visible } from '../../format/text.ts';
+import { Facts, Panel } from '../../ui/panel.tsx';
+import { Faint, Name } from '../../ui/text.tsx';
+import classes from './documents.module.css';
+
+interface DocumentsProps {
+  readonly documents: JobDocuments | null;
+  readonly progress: JsonValue;
+  readonly attributes: Readonly<Record<string, string | number | boolean | null>>;
+}
+
+/** What others wrote: shown as text, whatever it says. */
+export function Documents({ documents, progress, attributes }: DocumentsProps): ReactNode {
+  const redacts = useSession().data?.redacts === true;
+  const names = Object.entries(attributes);
+  return (
+    <>
+      {progress !== null && (
+        <Panel title="Progress">
+          <Json value={progress} label="Progress" />
+        </Panel>
+      )}
+      {names.length > 0 && (
+        <Panel title="Attributes">
+          <Facts
+            facts={names.map(([name, value]) => [visible(name), <Name key={name} text={String(value)} />])}
+          />
+        </Panel>
+      )}
+      {documents === null ? (
+        <Panel title="Payload">
+          <Faint>Operators see payloads; you are a viewer.</Faint>
+        </Panel>
+      ) : (
+        <>
+          <Panel title="Payload" note={redacts ? 'redacted' : undefined}>
+            <Json value={documents.payload} label="Payload" />
+          </Panel>
+          {documents.result !== null && (
+            <Panel title="Result" note={redacts ? 'redacted' : undefined}>
+              <Json value={documents.result} label="Result" />
+            </Panel>
+          )}
+          {documents.checkpoint !== null && (
+            <Panel title="Checkpoint" note={redacts ? 'redacted' : undefined}>
+              <Json value={documents.checkpoint} label="Checkpoint" />
+            </Panel>
+          )}
+        </>
+      )}
+    </>
+  );
+}
+
+function Json({ value, label }: { readonly value: unknown; readonly label: string }): ReactNode {
+  return (
+    <pre className={classes.json} tabIndex={0} aria-label={label} role="region" dir="ltr">
+      {visible(pretty(value))}
+    </pre>
+  );
+}

@@ -1,0 +1,73 @@
+import type { ReactNode } from 'react';
+import { useState } from 'react';
+import type { JobFilter, JobsQuery, JobStatus } from '../../../src/contract.ts';
+import { useIsOperator, useJobs } from '../api/queries.ts';
+import { Answer, Empty } from '../ui/answer.tsx';
+import { useFilters } from '../ui/filters.tsx';
+import { Page } from '../ui/page.tsx';
+import { Pager } from '../ui/pager.tsx';
+import { Panel } from '../ui/panel.tsx';
+import { BulkMenu } from './jobs/bulk-menu.tsx';
+import { filterNames, JobFilters, statuses } from './jobs/job-filters.tsx';
+import { JobTable } from './jobs/job-table.tsx';
+import { SelectionBar } from './jobs/selection-bar.tsx';
+
+type FilterName = (typeof filterNames)[number];
+
+/** What the address says, as the server wants it: of a field only with its value, and no state that there is not. */
+function filterOf(values: { readonly [name in FilterName]?: string }): JobFilter {
+  const { status, field, value, ...rest } = values;
+  const known = statuses.includes(status as JobStatus);
+  return {
+    ...rest,
+    ...(known && { status: status as JobStatus }),
+    ...(field !== undefined && value !== undefined && { field, value }),
+  };
+}
+
+export function JobsPage(): ReactNode {
+  const { values, set, any } = useFilters([...filterNames, 'after']);
+  const { after, ...filters } = values;
+  const filter = filterOf(filters);
+  const asked: JobsQuery = { ...filter, ...(after !== undefined && { after }), limit: 50 };
+  const query = useJobs(asked);
+  const operator = useIsOperator();
+  const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
+  const clear = (): void => setSelected(new Set());
+  const change: typeof set = (changes) => {
+    clear();
+    set(changes);
+  };
+  return (
+    <Page title="Jobs" note="Newest first." actions={operator ? <BulkMenu filter={filter} /> : undefined}>
+      <JobFilters values={filters} set={change} any={any} operator={operator} />
+      <Panel
+        title={selected.size > 0 ? `${selected.size} selected` : 'Jobs'}
+        actions={
+          operator && selected.size > 0 ? <SelectionBar ids={[...selected]} onDone={clear} /> : undefined
+        }
+        flush
+      >
+        <Answer query={query} rows={14}>
+          {({ items, next, lookedBackTo }) => (
+            <>
+              {items.length === 0 ? (
+                <Empty title={next === null ? 'No job fits' : 'None so far'}>
+                  {any ? 'Take a filter away to see more.' : 'Enqueue one, and it is here.'}
+                </Empty>
+              ) : (
+                <JobTable rows={items} {...(operator && { selected, onSelect: setSelected })} />
+              )}
+              <Pager
+                after={after}
+                next={next}
+                lookedBackTo={lookedBackTo}
+                onPage={(cursor) => change({ after: cursor })}
+              />
+            </>
+          )}
+        </Answer>
+      </Panel>
+    </Page>
+  );
+}

@@ -1,0 +1,53 @@
+import { Button, Menu } from '@mantine/core';
+import { IconChevronDown } from '../../ui/icons.ts';
+import type { ReactNode } from 'react';
+import { useState } from 'react';
+import type { BulkRequest, JobAction, JobFilter } from '../../../../src/contract.ts';
+import { BulkDialog } from '../../bulk/bulk-dialog.tsx';
+import { useAsked } from '../../ui/confirm.tsx';
+import type { ActionKind } from './actions.tsx';
+import { actionNames, actionNotes, PriorityDialog } from './actions.tsx';
+
+const kinds = Object.keys(actionNames) as readonly ActionKind[];
+
+/** One action over all jobs that the filter finds, however many pages they fill. */
+export function BulkMenu({ filter }: { readonly filter: JobFilter }): ReactNode {
+  const { asked, ask, close } = useAsked<JobAction>();
+  const [choosing, setChoosing] = useState(false);
+  const request: BulkRequest | undefined = asked && { over: 'jobs', filter, action: asked };
+  const name = actionNames[asked?.kind ?? 'retry'];
+  return (
+    <>
+      <Menu position="bottom-end" width={200}>
+        <Menu.Target>
+          <Button variant="default" rightSection={<IconChevronDown size={14} aria-hidden />}>
+            All that fit
+          </Button>
+        </Menu.Target>
+        <Menu.Dropdown>
+          {kinds.map((kind) => (
+            <Menu.Item
+              key={kind}
+              {...(kind === 'delete' && { color: 'red' })}
+              onClick={() => (kind === 'reprioritise' ? setChoosing(true) : ask({ kind }))}
+            >
+              {actionNames[kind]} all that fit…
+            </Menu.Item>
+          ))}
+        </Menu.Dropdown>
+      </Menu>
+      <PriorityDialog
+        opened={choosing}
+        onClose={() => setChoosing(false)}
+        onChoose={(priority) => ask({ kind: 'reprioritise', priority })}
+      />
+      <BulkDialog
+        request={request}
+        onClose={close}
+        title={`${name} all jobs that fit the filter`}
+        verb={name}
+        note={actionNotes[asked?.kind ?? 'retry']}
+      />
+    </>
+  );
+}

@@ -1,0 +1,156 @@
+import type { ReactNode } from 'react';
+import type { KeyRow, Keys } from '../../../src/contract.ts';
+import { useKeys } from '../api/queries.ts';
+import { counted, exact, percent, short } from '../format/numbers.ts';
+import { Answer, Empty } from '../ui/answer.tsx';
+import { CountOf } from '../ui/counts.tsx';
+import { to, useFilters } from '../ui/filters.tsx';
+import { Num } from '../ui/numbers.tsx';
+import { Page } from '../ui/page.tsx';
+import { Pager } from '../ui/pager.tsx';
+import { Panel } from '../ui/panel.tsx';
+import { QueuePicker } from '../ui/queue-picker.tsx';
+import { ShareBar } from '../ui/share-bar.tsx';
+import type { Column } from '../ui/table.tsx';
+import { DataTable } from '../ui/table.tsx';
+import { Name, Nothing, To } from '../ui/text.tsx';
+import { TextFilter } from '../ui/text-filter.tsx';
+import { Span, Time } from '../ui/time.tsx';
+
+export function KeysPage(): ReactNode {
+  const { values, set } = useFilters(['queue', 'key', 'after']);
+  const query = useKeys({ ...values, limit: 50 });
+  return (
+    <Page
+      title="Keys"
+      note="Who waits, who runs, and who gets which share of the workers’ time."
+      actions={
+        <>
+          <TextFilter label="Key, whole" value={values.key} onChange={(key) => set({ key })} />
+          <QueuePicker value={values.queue} onChange={(queue) => set({ queue })} />
+        </>
+      }
+    >
+      <Answer query={query} rows={12}>
+        {(keys) => (
+          <>
+            {values.after === undefined && <Active keys={keys} />}
+            <Waiting keys={keys} after={values.after} onPage={(after) => set({ after })} />
+          </>
+        )}
+      </Answer>
+    </Page>
+  );
+}
+
+const rowKey = ({ queue, key }: KeyRow): string => JSON.stringify([queue, key]);
+
+const key: Column<KeyRow> = {
+  name: 'Key',
+  leads: true,
+  cell: (row) => (
+    <To to={to('/jobs', { queue: row.queue, key: row.key })}>
+      <Name text={row.key} />
+    </To>
+  ),
+};
+
+const queue: Column<KeyRow> = { name: 'Queue', cell: ({ queue }) => <Name text={queue} /> };
+
+const lines: readonly Column<KeyRow>[] = [
+  { name: 'Waiting', align: 'right', cell: ({ waiting }) => <CountOf of={waiting} /> },
+  { name: 'Oldest', align: 'right', minor: true, cell: ({ oldestMs }) => <Span ms={oldestMs} /> },
+  { name: 'Running', align: 'right', cell: ({ running }) => <Num value={running} /> },
+];
+
+function activeColumns(scale: number): readonly Column<KeyRow>[] {
+  return [
+    key,
+    queue,
+    {
+      name: 'Share of worker time',
+      cell: ({ share, fairShare }) => <ShareBar share={share} fair={fairShare} scale={scale} />,
+    },
+    { name: 'Fair share', align: 'right', cell: ({ fairShare }) => percent(fairShare) },
+    ...lines,
+    { name: 'Worker time', align: 'right', minor: true, cell: ({ busyMs }) => <Span ms={busyMs} /> },
+    { name: 'Done', align: 'right', cell: ({ done }) => <Num value={done} /> },
+    {
+      name: 'Virtual time',
+      align: 'right',
+      minor: true,
+      cell: ({ virtualTime }) => <Virtual time={virtualTime} />,
+    },
+  ];
+}
+
+function Active({ keys: { active, seen } }: { readonly keys: Keys }): ReactNode {
+  const scale = Math.max(0, ...active.map(({ share, fairShare }) => Math.max(share, fairShare)));
+  return (
+    <Panel
+      title="Who runs"
+      note={
+        <>
+          {counted(seen.jobs, 'job')} that ended since <Time at={seen.from} />, and what runs. The mark on a
+          bar is the fair share.
+        </>
+      }
+      flush
+    >
+      {active.length === 0 ? (
+        <Empty title="Nothing runs, and nothing ran lately" />
+      ) : (
+        <DataTable
+          label="Keys that run or ran"
+          columns={activeColumns(scale)}
+          rows={active}
+          rowKey={rowKey}
+        />
+      )}
+    </Panel>
+  );
+}
+
+const waitingColumns: readonly Column<KeyRow>[] = [
+  key,
+  queue,
+  { name: 'Waiting', align: 'right', cell: ({ waiting }) => <CountOf of={waiting} /> },
+  { name: 'Oldest', align: 'right', cell: ({ oldestMs }) => <Span ms={oldestMs} /> },
+  { name: 'Running', align: 'right', cell: ({ running }) => <Num value={running} /> },
+  { name: 'Weight of queue', align: 'right', minor: true, cell: ({ weight }) => short(weight) },
+  { name: 'Fair share', align: 'right', cell: ({ fairShare }) => percent(fairShare) },
+  {
+    name: 'Virtual time',
+    align: 'right',
+    minor: true,
+    cell: ({ virtualTime }) => <Virtual time={virtualTime} />,
+  },
+];
+
+interface WaitingProps {
+  readonly keys: Keys;
+  readonly after: string | undefined;
+  readonly onPage: (after: string | undefined) => void;
+}
+
+function Waiting({ keys: { waiting, next }, after, onPage }: WaitingProps): ReactNode {
+  return (
+    <Panel title="Who waits" note="due jobs, by queue and key" flush>
+      {waiting.length === 0 ? (
+        <Empty title="No key waits">Every job that is due has been handed out.</Empty>
+      ) : (
+        <DataTable label="Keys that wait" columns={waitingColumns} rows={waiting} rowKey={rowKey} />
+      )}
+      <Pager after={after} next={next} onPage={onPage} />
+    </Panel>
+  );
+}
+
+/** What the fair order charged it: the least goes next. */
+function Virtual({ time }: { readonly time: number | null }): ReactNode {
+  return time === null ? (
+    <Nothing says="not known" />
+  ) : (
+    <span title={String(time)}>{exact(Math.round(time))}</span>
+  );
+}

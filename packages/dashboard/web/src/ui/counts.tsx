@@ -1,0 +1,22 @@
+import type { ReactNode } from 'react';
+import type { Count } from '../../../src/contract.ts';
+import { exact, short } from '../format/numbers.ts';
+
+/** A count that may have stopped early (`1,000+`), or is an estimate (`≈ 1.2M`). */
+export function countText({ count, kind }: Count, shown: (value: number) => string = short): string {
+  if (kind === 'about') return `≈ ${shown(count)}`;
+  return `${shown(count)}${kind === 'at_least' ? '+' : ''}`;
+}
+
+export function CountOf({ of }: { readonly of: Count }): ReactNode {
+  return <span title={countText(of, exact)}>{countText(of)}</span>;
+}
+
+/** Several of them as one, as sure as the least sure. */
+export function sum(...counts: readonly Count[]): Count {
+  const kinds = new Set(counts.map(({ kind }) => kind));
+  return {
+    count: counts.reduce((total, { count }) => total + count, 0),
+    kind: kinds.has('about') ? 'about' : kinds.has('at_least') ? 'at_least' : 'exact',
+  };
+}

@@ -1,0 +1,32 @@
+import type { ReactNode } from 'react';
+import { useEffect } from 'react';
+import classes from './page.module.css';
+
+interface PageProps {
+  readonly title: string;
+  /** In place of the title, where it shows more than a word. */
+  readonly heading?: ReactNode;
+  readonly note?: ReactNode;
+  readonly actions?: ReactNode;
+  readonly children: ReactNode;
+}
+
+export function Page({ title, heading, note, actions, children }: PageProps): ReactNode {
+  useEffect(() => {
+    document.title = `${title} · pgqueue`;
+  }, [title]);
+  return (
+    <div className={classes.page}>
+      <header className={classes.head}>
+        <div className={classes.words}>
+          <h1 tabIndex={-1} className={classes.title}>
+            {heading ?? title}
+          </h1>
+          {note !== undefined && <p className={classes.note}>{note}</p>}
+        </div>
+        {actions !== undefined && <div className={classes.actions}>{actions}</div>}
+      </header>
+      {children}
+    </div>
+  );
+}

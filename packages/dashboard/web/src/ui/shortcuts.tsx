@@ -1,0 +1,69 @@
+import { Kbd, Modal, Table } from '@mantine/core';
+import { useDisclosure } from '@mantine/hooks';
+import type { ReactNode } from 'react';
+import { useEffect, useRef } from 'react';
+import { useLocation } from 'wouter';
+import { entries } from './shell.tsx';
+
+const sequenceMs = 1_500;
+
+function isTyping(target: EventTarget | null): boolean {
+  return (
+    target instanceof HTMLElement && (target.isContentEditable || target.matches('input, textarea, select'))
+  );
+}
+
+/** `g` and a letter goes to a page, `/` to the first filter, `?` shows this. */
+export function Shortcuts(): ReactNode {
+  const [, go] = useLocation();
+  const [opened, { open, close }] = useDisclosure();
+  const gAt = useRef(Number.NEGATIVE_INFINITY);
+  useEffect(() => {
+    const onKey = (event: KeyboardEvent): void => {
+      if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target)) return;
+      const after = performance.now() - gAt.current < sequenceMs;
+      gAt.current = event.key === 'g' && !after ? performance.now() : Number.NEGATIVE_INFINITY;
+      const entry = entries.find(({ letter }) => letter === event.key);
+      if (after && entry !== undefined) go(entry.to);
+      else if (event.key === '?') open();
+      else if (event.key === '/') focusFilter(event);
+    };
+    document.addEventListener('keydown', onKey);
+    return () => document.removeEventListener('keydown', onKey);
+  }, [go, open]);
+  return (
+    <Modal opened={opened} onClose={close} title="Keys" size="sm">
+      <Table>
+        <Table.Tbody>
+          {entries.map(({ name, letter }) => (
+            <Line key={letter} keys={['g', letter]} does={name} />
+          ))}
+          <Line keys={['/']} does="First filter of the page" />
+          <Line keys={['?']} does="These keys" />
+        </Table.Tbody>
+      </Table>
+    </Modal>
+  );
+}
+
+function Line({ keys, does }: { readonly keys: readonly string[]; readonly does: string }): ReactNode {
+  return (
+    <Table.Tr>
+      <Table.Td>
+        {keys.map((key) => (
+          <Kbd key={key} mr={4}>
+            {key}
+          </Kbd>
+        ))}
+      </Table.Td>
+      <Table.Td>{does}</Table.Td>
+    </Table.Tr>
+  );
+}
+
+function focusFilter(event: KeyboardEvent): void {
+  const filter = document.querySelector<HTMLElement>('main input[data-filter], main [data-filter] input');
+  if (filter === null) return;
+  event.preventDefault();
+  filter.focus();
+}

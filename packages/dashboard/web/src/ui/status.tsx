@@ -1,0 +1,38 @@
+import type { ReactNode } from 'react';
+import classes from './status.module.css';
+
+/** How something stands: what it is called, and the tone of its mark. Never by colour alone. */
+export type Tone = 'quiet' | 'accent' | 'good' | 'warn' | 'bad';
+
+export function Mark({ tone, children }: { readonly tone: Tone; readonly children: ReactNode }): ReactNode {
+  return (
+    <span className={classes.mark} data-tone={tone}>
+      <span className={classes.dot} aria-hidden />
+      {children}
+    </span>
+  );
+}
+
+const tones: Readonly<Record<string, Tone>> = {
+  delayed: 'quiet',
+  pending: 'quiet',
+  ready: 'accent',
+  running: 'accent',
+  done: 'good',
+  dead: 'bad',
+  cancelled: 'quiet',
+  expired: 'warn',
+  alive: 'good',
+  draining: 'warn',
+  overdue: 'warn',
+  left: 'quiet',
+  lost: 'bad',
+  ok: 'good',
+  warning: 'warn',
+  error: 'bad',
+};
+
+/** The state of a job or a node. */
+export function Status({ of }: { readonly of: string }): ReactNode {
+  return <Mark tone={tones[of] ?? 'quiet'}>{of}</Mark>;
+}

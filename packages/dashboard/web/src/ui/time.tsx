@@ -1,0 +1,33 @@
+import type { ReactNode } from 'react';
+import { localTime, relative, span, utc } from '../format/times.ts';
+import { useNow } from './clock.ts';
+import { Nothing } from './text.tsx';
+
+export type Moment = string | number | Date | null | undefined;
+
+interface TimeProps {
+  readonly at: Moment;
+  /** How it is said: the time in the viewer's zone, or how long ago. */
+  readonly as?: 'clock' | 'ago';
+}
+
+/** A time in the viewer's zone; in UTC, to the millisecond, on hovering. */
+export function Time({ at, as = 'clock' }: TimeProps): ReactNode {
+  const nowMs = useNow();
+  if (at === null || at === undefined) return <Nothing says="never" />;
+  const moment = new Date(at);
+  if (Number.isNaN(moment.getTime())) return <Nothing says="unknown" />;
+  const local = localTime(moment, nowMs);
+  const ago = relative(moment.getTime(), nowMs);
+  return (
+    <time dateTime={moment.toISOString()} title={`${utc(moment)}\n${as === 'ago' ? local : ago}`}>
+      {as === 'ago' ? ago : local}
+    </time>
+  );
+}
+
+/** A length of time, to two units; in milliseconds on hovering. */
+export function Span({ ms }: { readonly ms: number | null | undefined }): ReactNode {
+  if (ms === null || ms === undefined) return <Nothing />;
+  return <span title={`${Math.round(ms).toLocaleString('en')} ms`}>{span(ms)}</span>;
+}

@@ -1,0 +1,70 @@
+import { Kysely, PostgresDialect } from 'kysely';
+import type { PostgresPool, PostgresPoolClient } from 'kysely';
+import pg from 'pg';
+import type { Database } from '../database.ts';
+import type { Tables } from '../rows.ts';
+
+/** As whom, and for how long, statements run. */
+export interface RoleOptions {
+  /** A role that the connection's user is a member of; null: the user itself. */
+  readonly role: string | null;
+  /** A statement that takes longer is cancelled by the server (SQLSTATE 57014). */
+  readonly statementTimeoutMs: number;
+}
+
+/**
+ * The same database as somebody else: every statement is a transaction of its own that begins with `SET LOCAL ROLE`, so that a pool
+ * which others use, too, keeps its role; also behind a pooler in transaction mode. Four round trips a statement instead of one.
+ */
+export function asRole(database: Database, { role, statementTimeoutMs }: RoleOptions): Database {
+  const settings = [
+    `set local statement_timeout = ${Math.ceil(statementTimeoutMs)}`,
+    // pages walk along indexes and stop: a bitmap, or a sort of all that fits, would read a key's whole line for its first few jobs
+    'set local jit = off; set local enable_bitmapscan = off; set local enable_seqscan = off',
+    ...(role === null ? [] : [`set local role ${pg.escapeIdentifier(role)}`]),
+  ].join('; ');
+  const transaction: Database['transaction'] = (work) =>
+    database.transaction(async (client) => {
+      await client.query(settings);
+      return work(client);
+    });
+  const run = (text: string, values: readonly unknown[]): Promise<pg.QueryResult> =>
+    transaction((client) => client.query(text, [...values]));
+  return {
+    ...database,
+    query: async <Row>(text: string, values: readonly unknown[]) => (await run(text, values)).rows as Row[],
+    transaction,
+    kysely: new Kysely<Tables>({ dialect: new PostgresDialect({ pool: poolOf(run) }) }).withSchema(
+      database.schema,
+    ),
+  };
+}
+
+/** What kysely needs of a pool: each of its connections is one statement. */
+function poolOf(run: (text: string, values: readonly unknown[]) => Promise<pg.QueryResult>): PostgresPool {
+  return {
+    connect: () => {
+      const client: Pick<PostgresPoolClient, 'release'> & { readonly query: typeof run } = {
+        query: run,
+        release: () => {},
+      };
+      return Promise.resolve(client as unknown as PostgresPoolClient);
+    },
+    end: () => Promise.resolve(),
+    options: {},
+  };
+}
+
+/** Of these roles, those that are missing or that the connection's user is no member of. */
+export async function missingRoles(
+  { query }: Database,
+  roles: readonly string[],
+): Promise<readonly string[]> {
+  const rows = await query<{ role: string }>(
+    `select n.role from unnest($1::text[]) n (role)
+     left join pg_roles r on r.rolname = n.role
+     where r.oid is null or not pg_has_role(current_user, r.oid, 'member')`,
+    [roles],
+  );
+  return rows.map(({ role }) => role);
+}

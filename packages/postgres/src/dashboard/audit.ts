@@ -1,0 +1,120 @@
+import { PgQueueError } from '@pgqueue/core';
+import type { Database } from '../database.ts';
+
+/** Whom an action is told of. */
+export interface Actor {
+  readonly name: string;
+  readonly via: 'dashboard' | 'cli';
+}
+
+/** What is done. */
+export interface Action {
+  /** `jobs.cancel`, `queue.set`, … */
+  readonly action: string;
+  readonly target: string | null;
+  /** Plain JSON; of what is longer than 8 KiB only that is told. */
+  readonly details: unknown;
+}
+
+/** One line of the audit table (migration 0019). */
+export interface AuditLine {
+  readonly n: string;
+  readonly at: Date;
+  readonly actor: string;
+  readonly via: string;
+  readonly databaseUser: string;
+  readonly action: string;
+  readonly target: string | null;
+  readonly details: unknown;
+  readonly result: unknown;
+}
+
+const textMax = 8_192;
+
+/**
+ * Does something that is noted: before it begins, who does what; then what came of it. What can't be noted is not done. Where it
+ * fails, the line has no result.
+ */
+export async function audited<Result>(
+  database: Database,
+  { actor, ...action }: Action & { readonly actor: Actor },
+  work: () => Promise<{ readonly result: unknown; readonly value: Result }>,
+): Promise<Result> {
+  const n = await noteAction(database, { actor, ...action });
+  const { result, value } = await work();
+  // it is done: that its result can't be noted undoes nothing
+  await noteResult(database, n, result).catch(() => false);
+  return value;
+}
+
+/** Writes who does what, before it is done; resolves to the line's number. */
+export async function noteAction(
+  { query, schema }: Database,
+  { actor, action, target, details }: Action & { readonly actor: Actor },
+): Promise<string> {
+  const [row] = await query<{ n: string }>(`select ${schema}.note_action($1, $2, $3, $4, $5::jsonb) as n`, [
+    clean(actor.name, 200) || 'unknown',
+    actor.via,
+    action,
+    target === null ? null : clean(target, 500),
+    jsonOf(details),
+  ]);
+  if (row === undefined) throw new PgQueueError('invariant', 'note_action returned nothing');
+  return row.n;
+}
+
+/** Writes what came of it, once. */
+export async function noteResult({ query, schema }: Database, n: string, result: unknown): Promise<boolean> {
+  const [row] = await query<{ noted: boolean }>(`select ${schema}.note_result($1, $2::jsonb) as noted`, [
+    n,
+    jsonOf(result),
+  ]);
+  return row?.noted === true;
+}
+
+/** Which lines. */
+export interface AuditOptions {
+  readonly actor?: string;
+  readonly action?: string;
+  readonly after?: string;
+  readonly limit: number;
+  /** Whether details and results are read, too: not every role may. */
+  readonly whole: boolean;
+}
+
+/** Newest first; looks at 5,000 lines a page at most. */
+export async function listAudit(
+  { query, schema }: Database,
+  { actor, action, after, limit, whole }: AuditOptions,
+): Promise<{ readonly items: readonly AuditLine[]; readonly next: string | null }> {
+  const documents = whole ? 'a.details, a.result' : 'null::jsonb as details, null::jsonb as result';
+  const rows = await query<AuditLine & { readonly fits: boolean }>(
+    `select a.n::text as n, a.at, a.actor, a.via, a.db_user as "databaseUser", a.action, a.target, ${documents},
+            ($3::text is null or a.actor = $3) and ($4::text is null or a.action = $4) as fits
+     from ${schema}.audit a where ($1::bigint is null or a.n < $1) order by a.n desc limit $2`,
+    [
+      after ?? null,
+      actor === undefined && action === undefined ? limit + 1 : walkMax,
+      actor ?? null,
+      action ?? null,
+    ],
+  );
+  const fitting = rows.filter(({ fits }) => fits).map(({ fits: _fits, ...line }) => line);
+  const shown = fitting.slice(0, limit);
+  const more = fitting.length > limit ? shown.at(-1) : rows.length >= walkMax ? rows.at(-1) : undefined;
+  return { items: shown, next: more?.n ?? null };
+}
+
+const walkMax = 5_000;
+
+/** JSON that PostgreSQL can store: without NUL and lone surrogates. */
+function jsonOf(value: unknown): string {
+  const text = JSON.stringify(value ?? {}, (_, part: unknown) =>
+    typeof part === 'string' ? clean(part, textMax) : part,
+  );
+  return text.length <= textMax ? text : JSON.stringify({ characters: text.length });
+}
+
+function clean(text: string, max: number): string {
+  return text.replaceAll('\u0000', '').slice(0, max).toWellFormed();
+}

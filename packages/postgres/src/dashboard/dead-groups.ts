@@ -1,0 +1,144 @@
+import { createHash } from 'node:crypto';
+import type { Database } from '../database.ts';
+import type { AttemptError } from '../rows.ts';
+import type { DeadReason } from '../queries/dead.ts';
+
+/** A dead job, with the group that its error makes it one of. */
+export interface GroupedDead {
+  readonly id: string;
+  readonly queue: string;
+  readonly task: string;
+  readonly key: string;
+  readonly reason: DeadReason;
+  readonly tries: number;
+  readonly crashes: number;
+  readonly created: Date;
+  readonly died: Date;
+  readonly ageMs: number;
+  readonly node: string | null;
+  readonly lastError: AttemptError | null;
+  readonly group: string;
+}
+
+/** Which dead jobs are meant. */
+export interface GroupedFilter {
+  readonly queue?: string;
+  readonly task?: string;
+  readonly reason?: DeadReason;
+  readonly group?: string;
+}
+
+/** Which page. */
+export interface GroupedOptions extends GroupedFilter {
+  /** The `next` of the page before. */
+  readonly after?: string;
+  readonly limit: number;
+  /** Dead jobs that one page looks at. */
+  readonly walkMax: number;
+  /** Those that died last come first; or those that died first. */
+  readonly oldestFirst?: boolean;
+  /** Not those that died later. */
+  readonly upTo?: Date;
+}
+
+/** A page of dead jobs. */
+export interface GroupedPage {
+  readonly items: readonly GroupedDead[];
+  readonly next: string | null;
+  readonly seen: number;
+  /** When the last one died that was looked at, where that is as many as a page may. */
+  readonly lookedTo: Date | null;
+}
+
+/** A page in the order in which they died. Served by dead_letter_died: looks at `walkMax` rows, whatever fits. */
+export async function listGroupedDead(database: Database, options: GroupedOptions): Promise<GroupedPage> {
+  const { limit, walkMax, group } = options;
+  const narrow = [options.queue, options.task, options.reason, group].every((part) => part === undefined);
+  const max = narrow ? Math.min(walkMax, limit + 1) : walkMax;
+  const rows = await walk(database, options, max);
+  const fitting = rows.flatMap(({ fits, ...row }) => {
+    if (!fits) return [];
+    const own = groupOf(row).group;
+    return group === undefined || own === group ? [{ ...row, group: own }] : [];
+  });
+  const shown = fitting.slice(0, limit);
+  const last = shown.at(-1);
+  const toItem = ({ diedUs: _us, ...item }: Walked & { group: string }): GroupedDead => item;
+  if (fitting.length > limit && last !== undefined) {
+    return { items: shown.map(toItem), next: cursorOf(last), seen: rows.length, lookedTo: null };
+  }
+  const end = rows.length >= max ? rows.at(-1) : undefined;
+  return {
+    items: shown.map(toItem),
+    next: end === undefined ? null : cursorOf(end),
+    seen: rows.length,
+    lookedTo: end?.died ?? null,
+  };
+}
+
+type Walked = Omit<GroupedDead, 'group'> & { readonly diedUs: string };
+
+async function walk(
+  { query, schema }: Database,
+  { queue, task, reason, after, oldestFirst = false, upTo }: GroupedOptions,
+  max: number,
+): Promise<readonly (Walked & { readonly fits: boolean })[]> {
+  const [us, id] = after === undefined ? [null, null] : parseCursor(after);
+  const columns = `d.id, d.queue, d.task, d.key, d.reason, d.tries, d.crashes, d.created, d.died, d.node,
+    extract(epoch from clock_timestamp() - d.died)::float8 * 1000 as "ageMs", d.errors -> -1 as "lastError",
+    (extract(epoch from d.died) * 1000000)::bigint::text as "diedUs",
+    ($4::text is null or d.queue = $4) and ($5::text is null or d.task = $5) and ($6::text is null or d.reason = $6) as fits`;
+  const values = [us, id, max, queue ?? null, task ?? null, reason ?? null, upTo?.toISOString() ?? null];
+  const time = `timestamptz 'epoch' + $1::bigint * interval '1 microsecond'`;
+  return oldestFirst
+    ? query(
+        `select ${columns} from ${schema}.dead_letter d
+         where ($1::bigint is null or (d.died, d.id) > (${time}, $2::uuid)) and ($7::timestamptz is null or d.died <= $7)
+         order by d.died, d.id limit $3`,
+        values,
+      )
+    : query(
+        `select ${columns} from ${schema}.dead_letter d
+         where ($1::bigint is null or (d.died, d.id) < (${time}, $2::uuid)) and ($7::timestamptz is null or d.died <= $7)
+         order by d.died desc, d.id desc limit $3`,
+        values,
+      );
+}
+
+/** Which group a dead job is in: those of one queue, task and reason whose errors have the same name and, but for details, message. */
+export function groupOf({ queue, task, reason, lastError }: Omit<GroupedDead, 'group' | 'diedUs'>): {
+  readonly group: string;
+  readonly name: string | null;
+  readonly message: string;
+} {
+  const name = lastError?.name ?? null;
+  const message = withoutDetails(lastError?.message ?? '');
+  const whole = JSON.stringify([queue, task, reason, name, message]);
+  return { group: createHash('sha256').update(whole).digest('hex').slice(0, 16), name, message };
+}
+
+const messageMax = 300;
+
+/** A message with `…` for what differs from job to job: ids, numbers, addresses, what stands in quotes. */
+export function withoutDetails(message: string): string {
+  return message
+    .slice(0, 1_000)
+    .replaceAll(/[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}/gi, '…')
+    .replaceAll(/"[^"\n]{0,200}"|'[^'\n]{0,200}'|`[^`\n]{0,200}`/g, '…')
+    .replaceAll(/\b0x[0-9a-f]+\b|\b[0-9a-f]{12,}\b/gi, '…')
+    .replaceAll(/\d+(?:[.,:]\d+)*/g, '…')
+    .replaceAll(/…(?:[-_.:/]?…)+/g, '…')
+    .slice(0, messageMax);
+}
+
+function cursorOf({ diedUs, id }: Walked): string {
+  return `${diedUs}_${id}`;
+}
+
+/** As {@link cursorOf} made it. @throws {RangeError} */
+export function parseCursor(after: string): readonly [string, string] {
+  const [, us, id] = /^(\d{1,18})_([0-9a-f-]{36})$/.exec(after) ?? [];
+  if (us === undefined || id === undefined)
+    throw new RangeError('after is no cursor: give the "next" of the page before');
+  return [us, id];
+}

@@ -1,0 +1,254 @@
+import type { JobStatus } from '@pgqueue/core';
+import { unreachable } from '@pgqueue/core';
+import type { RawBuilder } from 'kysely';
+import { sql } from 'kysely';
+import type { Database } from '../database.ts';
+
+/** Which jobs are meant: those that fit everything given. */
+export interface FindFilter {
+  readonly status?: JobStatus;
+  readonly queue?: string;
+  readonly task?: string;
+  readonly key?: string;
+  /** Created from then on, and before, as their ids (UUID v7) tell it. */
+  readonly since?: Date;
+  readonly until?: Date;
+  /** In the message of its last error, whatever the case. */
+  readonly error?: string;
+  /** A field of the payload, by the names that lead to it, and its value as text. */
+  readonly field?: { readonly path: readonly string[]; readonly value: string };
+  /** The node that runs it, or ran it last. */
+  readonly node?: string;
+}
+
+/** Which page. */
+export interface FindOptions extends FindFilter {
+  /** The `next` of the page before: a job's id. */
+  readonly after?: string;
+  readonly limit: number;
+  /** Rows of each table that one page looks at. */
+  readonly walkMax: number;
+}
+
+/** Ids of jobs that were found, newest first. */
+export interface Found {
+  readonly ids: readonly string[];
+  readonly next: string | null;
+  /** The page has looked at as many rows as it may, down to this id. */
+  readonly lookedDownTo: string | null;
+}
+
+/**
+ * A page of jobs in the order of their ids, newest first. Each table is read backwards along its index on id, `walkMax` rows and no
+ * more: what a filter finds rarely is found over several pages. Where an index leads straight to what is wanted (work items; delayed
+ * jobs; the waiting ones of a key) and there are no more than that, all of them are looked at.
+ */
+export async function findJobs(database: Database, options: FindOptions): Promise<Found> {
+  const { limit, walkMax } = options;
+  const walks = await Promise.all(
+    sourcesOf(options).map(async (source) => {
+      const straight = straightTo(database, source, options);
+      if (straight !== undefined) {
+        const walk = await walked(database, straight, options);
+        if (walk.seen < walkMax) return { ...walk, lowest: null };
+      }
+      return walked(database, backwards(database, source, options), options);
+    }),
+  );
+  const horizon = walks.reduce<string | null>(
+    (most, { seen, lowest }) =>
+      seen >= walkMax && lowest !== null && (most === null || lowest > most) ? lowest : most,
+    null,
+  );
+  const ids = [...new Set(walks.flatMap((walk) => walk.ids))]
+    .filter((id) => horizon === null || id >= horizon)
+    .toSorted((a, b) => (a < b ? 1 : -1));
+  const shown = ids.slice(0, limit);
+  const last = shown.at(-1);
+  if (ids.length > limit && last !== undefined) return { ids: shown, next: last, lookedDownTo: null };
+  return { ids: shown, next: horizon, lookedDownTo: horizon };
+}
+
+/** How many there are, counted to `max`, as far as a walk over `walkMax` rows of each table goes. */
+export async function countFound(
+  database: Database,
+  { max, ...options }: FindFilter & { readonly max: number; readonly walkMax: number },
+): Promise<{ readonly count: number; readonly more: boolean }> {
+  const parts = await Promise.all(
+    sourcesOf(options).map(async (source) => {
+      const straight = straightTo(database, source, { ...options, limit: max });
+      const rows = straight ?? backwards(database, source, { ...options, limit: options.walkMax });
+      const found = await sql<{ fitting: number; seen: number }>`
+        select count(*) filter (where ${fits(options)})::integer as fitting, count(*)::integer as seen from (${rows}) t`.execute(
+        database.kysely,
+      );
+      const { fitting = 0, seen = 0 } = found.rows[0] ?? {};
+      return { fitting, ended: seen < options.walkMax };
+    }),
+  );
+  const count = parts.reduce((sum, { fitting }) => sum + fitting, 0);
+  return { count: Math.min(count, max), more: count > max || parts.some(({ ended }) => !ended) };
+}
+
+type Source = 'items' | 'queue' | 'dead_letter' | 'history';
+
+function sourcesOf({ status, node }: FindFilter): readonly Source[] {
+  switch (status) {
+    case undefined:
+      return node === undefined ? ['queue', 'dead_letter', 'history'] : ['items', 'dead_letter', 'history'];
+    case 'delayed':
+    case 'pending':
+      return ['queue'];
+    case 'ready':
+    case 'running':
+      return ['items'];
+    case 'dead':
+      return ['dead_letter'];
+    case 'done':
+    case 'cancelled':
+    case 'expired':
+      return ['history'];
+    default:
+      return unreachable(status);
+  }
+}
+
+interface Walk {
+  /** Those that fit, newest first: one more than the page has. */
+  readonly ids: readonly string[];
+  readonly seen: number;
+  readonly lowest: string | null;
+}
+
+/** Reads the rows of a source, and says which of them fit. */
+async function walked(database: Database, rows: RawBuilder<unknown>, options: FindOptions): Promise<Walk> {
+  const found = await sql<Walk>`
+    with walked as materialized (select t.id, ${fits(options)} as fits from (${rows}) t)
+    select array(select w.id from walked w where w.fits order by w.id desc limit ${options.limit + 1})::text[] as ids,
+           (select count(*) from walked)::integer as seen,
+           (select w.id::text from walked w order by w.id limit 1) as lowest`.execute(database.kysely);
+  return found.rows[0] ?? { ids: [], seen: 0, lowest: null };
+}
+
+const noNode = sql`null::text`;
+
+/** The newest rows of a table behind the cursor. */
+function backwards(database: Database, source: Source, options: FindOptions): RawBuilder<unknown> {
+  const table = (name: string): RawBuilder<unknown> => sql.table(`${database.schema}.${name}`);
+  const wide = isWide(options) ? options.walkMax : Math.min(options.walkMax, options.limit + 1);
+  const end = sql`order by t.id desc limit ${wide}`;
+  const from = ids(options);
+  switch (source) {
+    case 'queue':
+      return sql`select t.id, t.queue, t.task, t.key, t.errors, ${payload(options)} as payload, ${noNode} as node,
+                        ${waiting(database, options)} as status
+                 from ${table('queue')} t where ${from} ${end}`;
+    case 'items':
+      // columns by their names: a viewer may not read all of them
+      return sql`select t.id, t.queue, t.task, t.key, t.errors, t.payload, w.lock_key as node,
+                        case when w.lock_key is null then 'ready' else 'running' end as status
+                 from (select i.id, i.lock_key from ${table('work_queue')} i offset 0) w
+                 cross join lateral (
+                   select t.id, t.queue, t.task, t.key, t.errors, ${payload(options)} as payload from ${table('queue')} t
+                   where t.id = w.id offset 0) t
+                 where ${from} ${end}`;
+    case 'dead_letter':
+      return sql`select t.id, t.queue, t.task, t.key, t.errors, ${payload(options)} as payload, t.node, 'dead' as status
+                 from ${table('dead_letter')} t where ${from} ${end}`;
+    case 'history':
+      return sql`select t.id, t.queue, t.task, t.key, t.errors, ${payload(options)} as payload, t.node, t.outcome as status
+                 from ${table('history')} t where ${from} ${end}`;
+    default:
+      return unreachable(source);
+  }
+}
+
+/** What an index leads to without looking at anything else; undefined: nothing does. */
+function straightTo(
+  database: Database,
+  source: Source,
+  options: FindOptions,
+): RawBuilder<unknown> | undefined {
+  if (source !== 'queue') return undefined;
+  const { status, key, queue, walkMax } = options;
+  const jobs = sql.table(`${database.schema}.queue`);
+  const columns = sql`t.id, t.queue, t.task, t.key, t.errors, ${payload(options)} as payload, ${noNode} as node,
+                      ${waiting(database, options)} as status`;
+  if (status === 'delayed') {
+    return sql`select * from (select ${columns} from ${jobs} t where t.run_after is not null order by t.run_after limit ${walkMax}) t
+               where ${ids(options)}`;
+  }
+  if (status !== 'pending' || key === undefined) return undefined;
+  const names =
+    queue === undefined
+      ? sql`with recursive names as (
+              (select q.queue from ${jobs} q where q.run_after is null order by q.queue limit 1)
+              union all
+              select (select q.queue from ${jobs} q where q.run_after is null and q.queue > n.queue order by q.queue limit 1)
+              from names n where n.queue is not null)
+            select n.queue from names n where n.queue is not null limit 1000`
+      : sql`select ${queue}::text as queue`;
+  return sql`select * from (
+      select l.* from (${names}) n cross join lateral (
+        select ${columns} from ${jobs} t
+        where t.run_after is null and t.queue = n.queue and t.key = ${key}
+        order by t.queue, t.key, t.priority, t.seq limit ${walkMax}) l
+      limit ${walkMax}) t
+    where ${ids(options)}`;
+}
+
+/** Where a row of QUEUE stands; looked up only where it is asked for. */
+function waiting({ schema }: Database, { status }: FindFilter): RawBuilder<unknown> {
+  if (status === undefined) return sql`null::text`;
+  return sql`case when (select w.position from ${sql.table(`${schema}.work_queue`)} w where w.id = t.id) is not null then 'item'
+                  when t.run_after is null then 'pending' else 'delayed' end`;
+}
+
+/** Read only where it is looked into: not every role may. */
+function payload({ field }: FindFilter): RawBuilder<unknown> {
+  return field === undefined ? sql`null::jsonb` : sql`t.payload`;
+}
+
+/** Whether some rows that are looked at may not fit. */
+function isWide({ status, queue, task, key, error, field, node }: FindFilter): boolean {
+  return [status === 'dead' ? undefined : status, queue, task, key, error, field, node].some(
+    (part) => part !== undefined,
+  );
+}
+
+function ids({ after, since, until }: FindOptions): RawBuilder<boolean> {
+  const parts = [
+    ...(after === undefined ? [] : [sql`t.id < ${after}::uuid`]),
+    ...(since === undefined ? [] : [sql`t.id >= ${firstIdOf(since)}::uuid`]),
+    ...(until === undefined ? [] : [sql`t.id < ${firstIdOf(until)}::uuid`]),
+  ];
+  return parts.length === 0 ? sql<boolean>`true` : sql<boolean>`${sql.join(parts, sql` and `)}`;
+}
+
+function fits({ status, queue, task, key, error, field, node }: FindFilter): RawBuilder<boolean> {
+  const parts = [
+    ...(status === undefined ? [] : [sql`t.status = ${status}`]),
+    ...(queue === undefined ? [] : [sql`t.queue = ${queue}`]),
+    ...(task === undefined ? [] : [sql`t.task = ${task}`]),
+    ...(key === undefined ? [] : [sql`t.key = ${key}`]),
+    ...(node === undefined ? [] : [sql`t.node = ${node}`]),
+    ...(error === undefined
+      ? []
+      : [sql`position(lower(${error}) in lower(t.errors -> -1 ->> 'message')) > 0`]),
+    ...(field === undefined ? [] : [sql`t.payload #>> ${field.path} = ${field.value}`]),
+  ];
+  return parts.length === 0
+    ? sql<boolean>`true`
+    : sql<boolean>`coalesce(${sql.join(parts, sql` and `)}, false)`;
+}
+
+/** The smallest UUID v7 of a millisecond. */
+export function firstIdOf(time: Date): string {
+  const hex = Math.max(0, time.getTime()).toString(16).padStart(12, '0').slice(-12);
+  return `${hex.slice(0, 8)}-${hex.slice(8)}-0000-0000-000000000000`;
+}
+
+/** When an id was made, as a UUID v7 says. */
+export function timeOfId(id: string): Date {
+  return new Date(Number.parseInt(id.slice(0, 8) + id.slice(9, 13), 16));
+}

@@ -1,0 +1,90 @@
+import type { Database } from '../database.ts';
+
+/** A table, as the server's statistics have it. Of history, all partitions together. */
+export interface TableSize {
+  readonly table: string;
+  readonly liveRows: string;
+  readonly deadRows: string;
+  readonly bytes: string;
+  readonly indexBytes: string;
+  readonly lastVacuum: Date | null;
+  readonly lastAnalyze: Date | null;
+}
+
+/** The tables of the schema, the largest first. Reads no row of them. */
+export async function readTables({ query, schema }: Database): Promise<readonly TableSize[]> {
+  return query<TableSize>(
+    `select case when s.relname like 'history\\_%' then 'history' else s.relname::text end as "table",
+            sum(s.n_live_tup)::bigint::text as "liveRows", sum(s.n_dead_tup)::bigint::text as "deadRows",
+            sum(pg_total_relation_size(s.relid))::bigint::text as bytes, sum(pg_indexes_size(s.relid))::bigint::text as "indexBytes",
+            max(greatest(s.last_vacuum, s.last_autovacuum)) as "lastVacuum",
+            max(greatest(s.last_analyze, s.last_autoanalyze)) as "lastAnalyze"
+     from pg_stat_user_tables s where s.schemaname = $1 group by 1 order by sum(pg_total_relation_size(s.relid)) desc, 1`,
+    [schema],
+  );
+}
+
+/** The server, and what of it is used. */
+export interface ServerInfo {
+  readonly now: Date;
+  readonly version: string;
+  readonly connections: number;
+  readonly connectionsMax: number;
+  readonly partitions: number;
+  /** The first day that history has a partition for. */
+  readonly oldestDay: Date | null;
+  /** Rows of history for which no day's partition existed, as the server's statistics have it. */
+  readonly inDefault: number;
+}
+
+/** What the server says of itself. */
+export async function readServer({ query, schema }: Database): Promise<ServerInfo | undefined> {
+  const [row] = await query<ServerInfo>(
+    `select clock_timestamp() as now, current_setting('server_version') as version,
+            (select count(*)::integer from pg_stat_activity where backend_type = 'client backend') as connections,
+            current_setting('max_connections')::integer as "connectionsMax",
+            p.partitions, (p.oldest::timestamp at time zone 'UTC') as "oldestDay",
+            coalesce(pg_stat_get_live_tuples(to_regclass($1)), 0)::integer as "inDefault"
+     from (select count(*)::integer as partitions, min(to_date(right(c.relname, 8), 'YYYYMMDD')) as oldest
+           from pg_inherits i join pg_class c on c.oid = i.inhrelid
+           where i.inhparent = to_regclass($2) and c.relname ~ '^history_[0-9]{8}$') p`,
+    [`${schema}.history_default`, `${schema}.history`],
+  );
+  return row;
+}
+
+/** What a policy keeps from plan to plan. */
+export interface SavedState {
+  readonly policy: string;
+  readonly saved: Date;
+  readonly bytes: number;
+  /** Null: larger than was asked for. */
+  readonly state: unknown;
+}
+
+/** The saved states of policies, each up to so many bytes of JSON. */
+export async function readPolicyStates(
+  { query, schema }: Database,
+  bytesMax: number,
+): Promise<readonly SavedState[]> {
+  return query<SavedState>(
+    `select s.policy, s.saved, s.bytes, case when s.bytes <= $1 then s.state end as state
+     from (select p.policy, p.saved, p.state, octet_length(p.state::text) as bytes from ${schema}.policy_state p) s order by s.policy`,
+    [bytesMax],
+  );
+}
+
+/** The database's clock. */
+export async function readClock({ query }: Database): Promise<Date> {
+  const [row] = await query<{ now: Date }>('select clock_timestamp() as now', []);
+  return row?.now ?? new Date();
+}
+
+/** The nodes that claim nothing else, since they make room for a suspect, and for which. */
+export async function readAlone({ query, schema }: Database): Promise<ReadonlyMap<string, string>> {
+  const rows = await query<{ id: string; alone: string }>(
+    `select id, alone from ${schema}.node where alone is not null and alone_until > clock_timestamp()`,
+    [],
+  );
+  return new Map(rows.map(({ id, alone }) => [id, alone]));
+}

@@ -1,0 +1,175 @@
+import type { Database } from '../database.ts';
+
+/** A key of a queue, as far as worker time tells. */
+export interface BusyKey {
+  readonly queue: string;
+  readonly key: string;
+  readonly running: number;
+  readonly done: number;
+  /** Of attempts that ended, and of those that run so far. */
+  readonly busyMs: number;
+}
+
+/** Who got worker time lately. */
+export interface BusyKeys {
+  readonly now: Date;
+  /** The jobs that ended since, `jobs` of them, were looked at. */
+  readonly from: Date;
+  readonly jobs: number;
+  /** Every key that ran, of all queues. */
+  readonly keys: readonly BusyKey[];
+}
+
+/** Keys with jobs that wait for their turn, or are ready. */
+export interface WaitingKey {
+  readonly queue: string;
+  readonly key: string;
+  readonly waiting: number;
+  /** It was counted so far and no further. */
+  readonly more: boolean;
+  readonly oldestMs: number | null;
+}
+
+/**
+ * Worker time by key: of the last hour, or of the jobs that ended last, `jobsMax` of them; and of what runs now. Served by
+ * history_finished, backwards.
+ */
+export async function readBusyKeys(
+  { query, schema }: Database,
+  { jobsMax, keysMax }: { readonly jobsMax: number; readonly keysMax: number },
+): Promise<BusyKeys> {
+  const rows = await query<{ now: Date; from: Date; jobs: number; keys: BusyKey[] }>(
+    `with seen as materialized (
+       select h.queue, h.key, h.started, h.finished from ${schema}.history h
+       where h.finished > statement_timestamp() - interval '1 hour' order by h.finished desc limit $1
+     ),
+     since as materialized (
+       select case when (select count(*) from seen) < $1 then statement_timestamp() - interval '1 hour'
+                   else (select min(s.finished) from seen s) end as at
+     ),
+     parts as (
+       select s.queue, s.key, 0 as running, 1 as done,
+              coalesce(extract(epoch from s.finished - greatest(s.started, c.at))::float8 * 1000, 0) as busy_ms
+       from seen s, since c
+       union all
+       select q.queue, q.key, 1, 0, greatest(0, extract(epoch from statement_timestamp() - greatest(w.started, c.at))::float8 * 1000)
+       from since c, (select w.id, w.started from ${schema}.work_queue w where w.lock_key is not null offset 0) w
+       cross join lateral (select q.queue, q.key from ${schema}.queue q where q.id = w.id offset 0) q
+     )
+     select statement_timestamp() as now, (select at from since) as "from", (select count(*) from seen)::integer as jobs,
+            coalesce((select jsonb_agg(jsonb_build_object('queue', k.queue, 'key', k.key, 'running', k.running, 'done', k.done,
+                                                          'busyMs', k.busy_ms))
+                      from (select p.queue, p.key, sum(p.running) as running, sum(p.done) as done, sum(p.busy_ms) as busy_ms
+                            from parts p group by 1, 2 order by 5 desc limit $2) k), '[]') as keys`,
+    [jobsMax, keysMax],
+  );
+  return rows[0] ?? { now: new Date(0), from: new Date(0), jobs: 0, keys: [] };
+}
+
+/** Which keys. */
+export interface WaitingKeysOptions {
+  readonly queue?: string;
+  readonly key?: string;
+  /** Behind this one. */
+  readonly after?: { readonly queue: string; readonly key: string };
+  readonly limit: number;
+  /** Each is counted so far. */
+  readonly countMax: number;
+}
+
+/**
+ * Keys in the order of queue and key, by a skip scan along queue_waiting. `waiting` leaves out those that run; delayed jobs are not
+ * in it.
+ */
+export async function readWaitingKeys(
+  database: Database,
+  { queue, key, after, limit, countMax }: WaitingKeysOptions,
+): Promise<readonly WaitingKey[]> {
+  if (key !== undefined) {
+    const queues = queue === undefined ? await readWaitingQueues(database) : [queue];
+    const named = await countWaiting(
+      database,
+      queues.map((name) => ({ queue: name, key })),
+      countMax,
+    );
+    return named.filter(({ waiting }) => waiting > 0).slice(0, limit);
+  }
+  return countWaiting(database, await readLanes(database, { queue, after, limit }), countMax);
+}
+
+/** Keys with due jobs, in the order of queue and key: each costs a step of an index. */
+export async function readLanes(
+  { query, schema }: Database,
+  {
+    queue,
+    after,
+    limit,
+  }: {
+    readonly queue?: string | undefined;
+    readonly after?: WaitingKeysOptions['after'] | undefined;
+    readonly limit: number;
+  },
+): Promise<readonly { readonly queue: string; readonly key: string }[]> {
+  return query<{ queue: string; key: string }>(
+    `with recursive lanes (queue, key, n) as (
+       (select q.queue, q.key, 1 from ${schema}.queue q
+        where q.run_after is null and ($1::text is null or q.queue = $1) and (q.queue, q.key) > ($2, $3)
+        order by q.queue, q.key limit 1)
+       union all
+       select x.queue, x.key, l.n + 1
+       from lanes l cross join lateral (
+         select q.queue, q.key from ${schema}.queue q
+         where q.run_after is null and ($1::text is null or q.queue = $1) and (q.queue, q.key) > (l.queue, l.key)
+         order by q.queue, q.key limit 1) x
+       where l.n < $4)
+     select l.queue, l.key from lanes l`,
+    // a queue's name is never empty, so the empty one is before all; within one queue, its keys begin at ''
+    [queue ?? null, after?.queue ?? '', after?.key ?? '', limit],
+  );
+}
+
+/** The numbers of these lanes, in their order; one with nothing that waits has 0. */
+export async function countWaiting(
+  { query, schema }: Database,
+  lanes: readonly { readonly queue: string; readonly key: string }[],
+  countMax: number,
+): Promise<readonly WaitingKey[]> {
+  if (lanes.length === 0) return [];
+  return query<WaitingKey>(
+    `with runs as materialized (
+       select q.queue, q.key, count(*) as jobs
+       from (select w.id from ${schema}.work_queue w where w.lock_key is not null offset 0) w
+       cross join lateral (select q.queue, q.key from ${schema}.queue q where q.id = w.id offset 0) q
+       group by 1, 2
+     )
+     select l.queue, l.key, greatest(0, c.jobs - coalesce(r.jobs, 0))::integer as waiting, c.jobs > $3 as more,
+            extract(epoch from clock_timestamp() - o.created)::float8 * 1000 as "oldestMs"
+     from unnest($1::text[], $2::text[]) with ordinality l (queue, key, n)
+     cross join lateral (
+       select count(*) as jobs from (
+         select from ${schema}.queue q where q.run_after is null and q.queue = l.queue and q.key = l.key
+         order by q.queue, q.key, q.priority, q.seq limit $3 + 1) c) c
+     left join runs r on r.queue = l.queue and r.key = l.key
+     left join lateral (
+       select q.created from ${schema}.queue q
+       where q.run_after is null and q.queue = l.queue and q.key = l.key
+         and (select w.id from ${schema}.work_queue w where w.id = q.id and w.lock_key is not null) is null
+       order by q.queue, q.key, q.priority, q.seq limit 1) o on true
+     order by l.n`,
+    [lanes.map(({ queue }) => queue), lanes.map(({ key }) => key), countMax],
+  );
+}
+
+/** Queues with due jobs, a thousand at most. */
+async function readWaitingQueues({ query, schema }: Database): Promise<readonly string[]> {
+  const rows = await query<{ queue: string }>(
+    `with recursive names as (
+       (select q.queue from ${schema}.queue q where q.run_after is null order by q.queue limit 1)
+       union all
+       select (select q.queue from ${schema}.queue q where q.run_after is null and q.queue > n.queue order by q.queue limit 1)
+       from names n where n.queue is not null)
+     select n.queue from names n where n.queue is not null limit 1000`,
+    [],
+  );
+  return rows.map(({ queue }) => queue);
+}

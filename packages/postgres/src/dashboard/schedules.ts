@@ -1,0 +1,33 @@
+import type { Database } from '../database.ts';
+
+/** A recurring job. */
+export interface StoredSchedule {
+  readonly name: string;
+  readonly cron: string;
+  readonly timezone: string;
+  readonly task: string;
+  /** Null where it was not read. */
+  readonly payload: unknown;
+  readonly options: unknown;
+  readonly paused: boolean;
+  readonly next: Date | null;
+  readonly last: Date | null;
+}
+
+/** Schedules by name; with `whole`, also their payloads and options, which not every role may read. */
+export async function readSchedules(
+  { query, schema }: Database,
+  { max, whole }: { readonly max: number; readonly whole: boolean },
+): Promise<{ readonly now: Date; readonly schedules: readonly StoredSchedule[] }> {
+  const columns =
+    's.name, s.cron, s.timezone, s.task, s.paused, s.next_slot as "next", s.last_slot as "last"';
+  const documents = whole ? 's.payload, s.options' : 'null::jsonb as payload, null::jsonb as options';
+  const rows = await query<StoredSchedule & { readonly now: Date }>(
+    `select ${columns}, ${documents}, clock_timestamp() as now from ${schema}.schedule s order by s.name limit $1`,
+    [max],
+  );
+  return {
+    now: rows[0]?.now ?? new Date(),
+    schedules: rows.map(({ now: _now, ...schedule }) => schedule),
+  };
+}

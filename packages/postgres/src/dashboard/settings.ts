@@ -1,0 +1,43 @@
+import type { Database } from '../database.ts';
+
+/** What is set for a queue. */
+export interface StoredSettings {
+  readonly paused: boolean;
+  readonly pool: string;
+  readonly retentionMs: number;
+  readonly concurrency: number | null;
+  readonly keyConcurrency: number | null;
+  readonly rate: { readonly perSecond: number; readonly burst: number } | null;
+  readonly keyRate: { readonly perSecond: number; readonly burst: number } | null;
+  readonly keyPending: number | null;
+  readonly weight: number;
+}
+
+/** Of a queue for which nothing was ever set. */
+export const defaultSettings: StoredSettings = {
+  paused: false,
+  pool: 'default',
+  retentionMs: 7 * 86_400_000,
+  concurrency: null,
+  keyConcurrency: null,
+  rate: null,
+  keyRate: null,
+  keyPending: null,
+  weight: 1,
+};
+
+/** The settings of all queues that have any, and when they were changed last. */
+export async function readSettings({
+  query,
+  schema,
+}: Database): Promise<ReadonlyMap<string, { readonly settings: StoredSettings; readonly updated: Date }>> {
+  const rows = await query<StoredSettings & { queue: string; updated: Date }>(
+    `select c.queue, c.updated, c.paused, c.pool, extract(epoch from c.retention)::float8 * 1000 as "retentionMs", c.concurrency,
+            c.key_concurrency as "keyConcurrency", c.key_pending as "keyPending", c.weight,
+            case when c.rate is not null then jsonb_build_object('perSecond', c.rate, 'burst', c.rate_burst) end as rate,
+            case when c.key_rate is not null then jsonb_build_object('perSecond', c.key_rate, 'burst', c.key_rate_burst) end as "keyRate"
+     from ${schema}.queue_config c order by c.queue`,
+    [],
+  );
+  return new Map(rows.map(({ queue, updated, ...settings }) => [queue, { settings, updated }]));
+}

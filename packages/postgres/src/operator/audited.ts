@@ -1,0 +1,136 @@
+import type { Database } from '../database.ts';
+import type { Actor } from '../dashboard/audit.ts';
+import { audited } from '../dashboard/audit.ts';
+import type { DeadOperator } from './dead.ts';
+import type { JobsOperator } from './jobs.ts';
+import type { Operator } from './operator.ts';
+
+const idsNoted = 100;
+
+interface What {
+  readonly action: string;
+  readonly target?: string;
+  readonly details?: object;
+}
+
+/** The same operator, whose every change is a line of the audit table (migration 0019): one that can't be noted is not done. */
+export function withAudit(database: Database, operator: Operator, actor: Actor): Operator {
+  const note = <Result>(
+    { action, target, details = {} }: What,
+    work: () => Promise<Result>,
+    resultOf: (value: Result) => unknown = () => ({}),
+  ): Promise<Result> =>
+    audited(database, { actor, action, target: target ?? null, details }, async () => {
+      const value = await work();
+      return { value, result: resultOf(value) };
+    });
+  const { queues, nodes, schedules, doctor } = operator;
+  return {
+    ...operator,
+    jobs: auditedJobs(operator.jobs, note),
+    dead: auditedDead(operator.dead, note),
+    queues: {
+      ...queues,
+      pause: (queue) =>
+        note({ action: 'queue.set', target: queue, details: { paused: true } }, () => queues.pause(queue)),
+      resume: (queue) =>
+        note({ action: 'queue.set', target: queue, details: { paused: false } }, () => queues.resume(queue)),
+      set: (queue, settings) =>
+        note({ action: 'queue.set', target: queue, details: settings }, () => queues.set(queue, settings)),
+    },
+    nodes: {
+      ...nodes,
+      reset: (node) =>
+        note(
+          { action: 'node.reset', target: node },
+          () => nodes.reset(node),
+          (result) => result,
+        ),
+    },
+    schedules: {
+      ...schedules,
+      set: (definition) => {
+        const { name, cron, timezone, task } = definition;
+        const details = { cron, timezone, task };
+        return note({ action: 'schedule.set', target: name, details }, () => schedules.set(definition));
+      },
+      pause: (name) => note({ action: 'schedule.pause', target: name }, () => schedules.pause(name)),
+      resume: (name) => note({ action: 'schedule.resume', target: name }, () => schedules.resume(name)),
+      remove: (name) => note({ action: 'schedule.remove', target: name }, () => schedules.remove(name)),
+      runNow: (name) =>
+        note(
+          { action: 'schedule.run_now', target: name },
+          () => schedules.runNow(name),
+          (job) => ({ job }),
+        ),
+    },
+    doctor: (options) =>
+      options?.mend === true
+        ? note(
+            { action: 'doctor.mend' },
+            () => doctor(options),
+            ({ findings }) => ({
+              mended: findings.flatMap(({ check, mended }) => (mended === null ? [] : [check])),
+            }),
+          )
+        : doctor(options),
+  };
+}
+
+type Note = <Result>(
+  what: What,
+  work: () => Promise<Result>,
+  resultOf?: (value: Result) => unknown,
+) => Promise<Result>;
+
+function idsOf(ids: readonly string[]): Pick<What, 'details'> & { readonly target?: string } {
+  const [only] = ids;
+  return {
+    ...(ids.length === 1 && only !== undefined ? { target: only } : {}),
+    details: { jobs: ids.length, ids: ids.slice(0, idsNoted) },
+  };
+}
+
+/** How many there are of each verdict. */
+function verdictsOf(verdicts: readonly { readonly verdict: string }[]): Readonly<Record<string, number>> {
+  const counts: Record<string, number> = {};
+  for (const { verdict } of verdicts) counts[verdict] = (counts[verdict] ?? 0) + 1;
+  return counts;
+}
+
+function auditedJobs(jobs: JobsOperator, note: Note): JobsOperator {
+  return {
+    ...jobs,
+    cancel: (ids) => note({ action: 'jobs.cancel', ...idsOf(ids) }, () => jobs.cancel(ids), verdictsOf),
+    runNow: (ids) => note({ action: 'jobs.run_now', ...idsOf(ids) }, () => jobs.runNow(ids), verdictsOf),
+    retry: (ids) => note({ action: 'jobs.retry', ...idsOf(ids) }, () => jobs.retry(ids), verdictsOf),
+    amend: (ids, amendment) => {
+      const { details, ...of } = idsOf(ids);
+      const what = { action: 'jobs.amend', ...of, details: { ...details, ...amendment } };
+      return note(what, () => jobs.amend(ids, amendment), verdictsOf);
+    },
+    erase: (ids) => note({ action: 'jobs.delete', ...idsOf(ids) }, () => jobs.erase(ids), verdictsOf),
+  };
+}
+
+function auditedDead(dead: DeadOperator, note: Note): DeadOperator {
+  const whatOf = (action: string, selection: Parameters<DeadOperator['redrive']>[0]): What => ({
+    action,
+    ...('ids' in selection ? idsOf(selection.ids) : { details: { filter: selection } }),
+  });
+  return {
+    ...dead,
+    redrive: (selection, options) =>
+      note(
+        whatOf('dead.redrive', selection),
+        () => dead.redrive(selection, options),
+        (result) => result,
+      ),
+    purge: (selection, options) =>
+      note(
+        whatOf('dead.purge', selection),
+        () => dead.purge(selection, options),
+        (result) => result,
+      ),
+  };
+}

@@ -1,0 +1,82 @@
+import type { Shape } from '@pgqueue/core';
+import { aNumber, optional, optionProblems, throwProblems } from '@pgqueue/core';
+import type { Database } from '../database.ts';
+import type { NodeInfo } from '../queries/nodes.ts';
+import { listNodes } from '../queries/nodes.ts';
+import type { KeyNumbers } from '../queries/numbers.ts';
+import { listKeys } from '../queries/numbers.ts';
+import type { Status } from './status.ts';
+import { readStatus } from './status.ts';
+
+/** A job that runs. */
+export interface RunningJob {
+  readonly id: string;
+  readonly queue: string;
+  readonly task: string;
+  readonly key: string;
+  readonly node: string;
+  /** Since it was claimed. */
+  readonly runningMs: number;
+  /** Below 0: its lease has run out. */
+  readonly leaseEndsInMs: number;
+  /** Attempts that ran to an error before. */
+  readonly tries: number;
+  readonly crashes: number;
+  /** It was asked to stop. */
+  readonly cancelled: boolean;
+}
+
+/** What goes on, at one look. */
+export interface Top extends Status {
+  /** Those with the most jobs; the rest of each queue with key null. */
+  readonly keys: readonly KeyNumbers[];
+  /** Those that have run for the longest, longest first. */
+  readonly slowest: readonly RunningJob[];
+  /** Those that are alive or draining come first. */
+  readonly everyNode: readonly NodeInfo[];
+}
+
+/** How many of each {@link Operator.top} gives at most. */
+export interface TopOptions {
+  /** 0 to 1000. Default 10. */
+  readonly keys?: number;
+  /** 0 to 1000. Default 10. */
+  readonly slowest?: number;
+}
+
+const nodeOrder: readonly NodeInfo['state'][] = ['alive', 'draining', 'lost', 'left'];
+
+const count = aNumber({ min: 0, max: 1_000, whole: true });
+const shape: Shape<TopOptions> = { keys: optional(count), slowest: optional(count) };
+
+/**
+ * `status`, with the keys, jobs and nodes behind it. Its cost is bounded as that of `readStatus` is.
+ * @throws {PgQueueError} `configuration`
+ */
+export async function readTop(database: Database, options: TopOptions = {}): Promise<Top> {
+  throwProblems('configuration', 'top', optionProblems(options, shape));
+  const { keys = 10, slowest = 10 } = options;
+  const [status, found, running, nodes] = await Promise.all([
+    readStatus(database),
+    listKeys(database, keys),
+    listSlowest(database, slowest),
+    listNodes(database),
+  ]);
+  const everyNode = nodes.toSorted((a, b) => nodeOrder.indexOf(a.state) - nodeOrder.indexOf(b.state));
+  return { ...status, keys: found, slowest: running, everyNode };
+}
+
+/** Sorts the work items, of which there are few; then looks up the jobs of so many. */
+async function listSlowest({ query, schema }: Database, max: number): Promise<readonly RunningJob[]> {
+  return query<RunningJob>(
+    `select w.id, q.queue, w.task, q.key, w.node, w.running_ms as "runningMs", w.left_ms as "leaseEndsInMs",
+            q.tries::integer as tries, q.crashes::integer as crashes, w.cancelled
+     from (select id, task, lock_key as node, cancelled is not null as cancelled,
+                  extract(epoch from clock_timestamp() - started)::float8 * 1000 as running_ms,
+                  extract(epoch from lock_timeout - clock_timestamp())::float8 * 1000 as left_ms
+           from ${schema}.work_queue where lock_key is not null order by started, position limit $1) w
+     join ${schema}.queue q on q.id = w.id
+     order by w.running_ms desc`,
+    [max],
+  );
+}

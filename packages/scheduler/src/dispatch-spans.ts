@@ -1,0 +1,37 @@
+import type { Database } from '@pgqueue/postgres';
+import { readTraces } from '@pgqueue/postgres';
+import { isTracing, traceDispatch } from '@pgqueue/telemetry';
+
+/** Makes a span of each batch, where somebody traces. */
+export interface DispatchSpans {
+  readonly written: (jobs: readonly { readonly id: string }[], durationMs: number) => void;
+}
+
+/** A span has no more links. */
+const linksMax = 128;
+
+/** Reads what the jobs carry, after they were dispatched, and beside the next tick: one batch at a time, those meanwhile have no span. */
+export function createDispatchSpans(database: Database): DispatchSpans {
+  let busy = false;
+  const make = async (
+    ids: readonly string[],
+    span: { readonly jobs: number; readonly startedAtMs: number; readonly endedAtMs: number },
+  ): Promise<void> => {
+    busy = true;
+    try {
+      traceDispatch(await readTraces(database, ids), span);
+    } catch {
+      // a span that is missing stops nothing
+    } finally {
+      busy = false;
+    }
+  };
+  return {
+    written: (jobs, durationMs) => {
+      if (jobs.length === 0 || busy || !isTracing()) return;
+      const ids = jobs.slice(0, linksMax).map(({ id }) => id);
+      const endedAtMs = Date.now();
+      void make(ids, { jobs: jobs.length, startedAtMs: endedAtMs - durationMs, endedAtMs });
+    },
+  };
+}

@@ -1,0 +1,215 @@
+import { randomBytes } from 'node:crypto';
+import type { HeldCounts } from '@pgqueue/core';
+import { allObservers, durationMs } from '@pgqueue/core';
+import type { Database } from '@pgqueue/postgres';
+import { amend, openDatabase } from '@pgqueue/postgres';
+import type { SchedulerStep, SchedulerSteps } from '@pgqueue/scheduler/steps';
+import { createSchedulerSteps } from '@pgqueue/scheduler/steps';
+import type { WorkerSteps } from '@pgqueue/worker/steps';
+import { createWorkerSteps } from '@pgqueue/worker/steps';
+import { needClock } from '../clock/clock.ts';
+import { putForward } from '../clock/clock-sql.ts';
+import type { DrainOptions } from './options.ts';
+import { checkDrain, timeoutOf } from './options.ts';
+import type { DrainedJob, DrainRecord } from './record.ts';
+import { createRecord } from './record.ts';
+
+/** What a drain did, and what it left. */
+export interface Drained {
+  /** Every attempt, in the order in which they ended. */
+  readonly jobs: readonly DrainedJob[];
+  /** Attempts by outcome. */
+  readonly counts: Readonly<Record<DrainedJob['outcome'], number>>;
+  /** Jobs that ended as expired, unstarted. */
+  readonly expired: number;
+  /** Jobs that schedules have enqueued. */
+  readonly fired: number;
+  readonly left: DrainLeft;
+}
+
+/** What still waits after a drain. */
+export interface DrainLeft {
+  readonly pending: number;
+  readonly delayed: number;
+  /** Scheduled, and not run: `maxJobs` was reached. */
+  readonly ready: number;
+  /** Why jobs are pending: by queue, and by the reason that holds them. */
+  readonly held: HeldCounts;
+  /** Until the next job, schedule or rate is due, by the database's clock; null: nothing will be. */
+  readonly nextInMs: number | null;
+}
+
+const jobsMax = 1_000;
+const policyBudgetMs = 5_000;
+
+/**
+ * Runs what is due now, in this process: a scheduler and a worker node that are put through their steps until nothing is due any more.
+ * Plans, handlers and settlements are those of production. Sees what is committed only.
+ * @throws {PgQueueError} `configuration`; `leadership_lost`: another scheduler leads there
+ * @throws {Error} after `timeoutMs`; where 1000 attempts came to no end; where a policy or a schedule fails, which production would
+ * report, and go on
+ */
+export async function drain(options: DrainOptions): Promise<Drained> {
+  checkDrain(options);
+  const timeoutMs = timeoutOf(options);
+  const record = createRecord();
+  const drainage = open(options, record);
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_resolve, reject) => {
+    timer = setTimeout(() => reject(tooLate(record, timeoutMs)), timeoutMs);
+  });
+  try {
+    return await Promise.race([run(drainage, options, record), late]);
+  } finally {
+    clearTimeout(timer);
+    await drainage.close();
+  }
+}
+
+interface Drainage {
+  readonly scheduler: SchedulerSteps;
+  readonly worker: WorkerSteps;
+  readonly database: Database;
+  readonly close: () => Promise<void>;
+}
+
+function open(options: DrainOptions, record: DrainRecord): Drainage {
+  const { database: tested, tasks, policy, pool, concurrency = 1 } = options;
+  const { url: connectionString, schema } = tested;
+  const observe = allObservers(record.observe, options.observe);
+  const where = { connectionString, ...(schema === undefined ? {} : { schema }) };
+  const common = { ...where, observe };
+  const scheduler = createSchedulerSteps({
+    ...common,
+    name: `drain ${randomBytes(4).toString('hex')}`, // another one beside it is another scheduler
+    policyBudgetMs, // tests run on busy machines
+    ...(policy === undefined ? {} : { policy }),
+  });
+  const worker = createWorkerSteps({
+    ...common,
+    tasks: record.noted(tasks),
+    concurrency,
+    ...(pool === undefined ? {} : { pool }),
+  });
+  const database = openDatabase({ ...where, applicationName: 'pgqueue drain', connectionsMax: 1 });
+  return {
+    scheduler,
+    worker,
+    database,
+    close: async () => {
+      await worker.end();
+      await scheduler.end();
+      await database.close();
+    },
+  };
+}
+
+async function run(drainage: Drainage, options: DrainOptions, record: DrainRecord): Promise<Drained> {
+  const { scheduler, worker, database } = drainage;
+  const { maxJobs = jobsMax, ahead = 0 } = options;
+  const total = { expired: 0, fired: 0 };
+  let aheadMs = durationMs(ahead, 'ahead');
+  if (aheadMs > 0) await needClock(database);
+  await worker.begin(); // before a plan: it dispatches to nodes that live
+  await scheduler.begin();
+  let claimed = 0;
+  for (;;) {
+    const step = await scheduler.step();
+    const fault = record.fault();
+    if (fault !== undefined) throw fault;
+    total.expired += step.expired;
+    total.fired += step.fired;
+    const ran = await runReady(worker, maxJobs - claimed);
+    claimed += ran;
+    if (claimed >= maxJobs) {
+      if (options.maxJobs === undefined) throw endless(record);
+      return report(drainage, record, { ...total, step: await scheduler.step() });
+    }
+    if (ran > 0 || step.dispatched + step.promoted + step.fired > 0) continue;
+    if ((await runNow(database, options)) > 0) continue;
+    if (aheadMs <= 0) return report(drainage, record, { ...total, step });
+    const byMs = Math.min(aheadMs, leap(step.nextMs ?? aheadMs));
+    await putForward(database, { byMs });
+    aheadMs -= byMs;
+  }
+}
+
+/** To the next due time; what is overdue and did not go is in somebody's hands. */
+function leap(nextMs: number): number {
+  return nextMs <= 0 ? 1_000 : Math.ceil(nextMs) + 1;
+}
+
+/** Claims until nothing is ready, or so many were. */
+async function runReady(worker: WorkerSteps, max: number): Promise<number> {
+  let ran = 0;
+  while (ran < max) {
+    const claimed = await worker.run(max - ran);
+    ran += claimed;
+    if (claimed === 0) break;
+  }
+  return ran;
+}
+
+/** Makes pending what waits for its time, if that is wanted: retries are what has failed before. */
+async function runNow(
+  database: Database,
+  { retries = false, delayed = false }: DrainOptions,
+): Promise<number> {
+  if (!retries && !delayed) return 0;
+  const rows = await database.query<{ readonly id: string }>(
+    `select q.id from ${database.schema}.queue q
+     where q.run_after is not null and case when q.tries > 0 then $1::boolean else $2::boolean end
+     order by q.run_after, q.seq limit 1000`,
+    [retries, delayed],
+  );
+  if (rows.length === 0) return 0;
+  const amended = await amend(
+    database,
+    rows.map(({ id }) => id),
+    { runAfter: 'now' },
+  );
+  return amended.size;
+}
+
+async function report(
+  { database }: Drainage,
+  { jobs }: DrainRecord,
+  {
+    expired,
+    fired,
+    step,
+  }: { readonly expired: number; readonly fired: number; readonly step: SchedulerStep },
+): Promise<Drained> {
+  const counts = { done: 0, retry: 0, snooze: 0, dead: 0, cancelled: 0, crashed: 0, lost: 0 };
+  for (const { outcome } of jobs) counts[outcome] += 1;
+  const rows = await database.query<{
+    readonly status: 'pending' | 'delayed' | 'ready';
+    readonly jobs: number;
+  }>(
+    `select status, count(*)::integer as jobs from ${database.schema}.job
+     where status in ('pending', 'delayed', 'ready') group by status`,
+    [],
+  );
+  const waiting = { pending: 0, delayed: 0, ready: 0 };
+  for (const { status, jobs: count } of rows) waiting[status] = count;
+  const left: DrainLeft = { ...waiting, held: step.held, nextInMs: step.nextMs };
+  return { jobs, counts, expired, fired, left };
+}
+
+function tooLate({ jobs, running }: DrainRecord, timeoutMs: number): Error {
+  const names = [...running].map(([id, task]) => `${task} (job ${id})`);
+  const why =
+    names.length === 0
+      ? 'no handler runs, so it was the database that took so long'
+      : `still running: ${names.join(', ')}, which may never return`;
+  return new Error(
+    `drain did not come to an end within ${timeoutMs} ms, when ${jobs.length} attempts had ended: ${why}. More time: timeoutMs`,
+  );
+}
+
+function endless({ jobs }: DrainRecord): Error {
+  const tasks = [...new Set(jobs.slice(-20).map(({ task }) => task))].join(', ');
+  return new Error(
+    `drain came to no end within ${jobsMax} attempts, the last of ${tasks}: a job that enqueues itself, or fails for ever? Else say how many: maxJobs`,
+  );
+}

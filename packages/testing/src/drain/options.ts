@@ -1,0 +1,92 @@
+import type { Duration, Observer, Policy, Rule, Shape, TaskHandler } from '@pgqueue/core';
+import {
+  aDuration,
+  aFlag,
+  aFunction,
+  aListOf,
+  aNumber,
+  anObject,
+  anything,
+  aText,
+  isTaskHandler,
+  optional,
+  optionProblems,
+  throwProblems,
+} from '@pgqueue/core';
+
+/** Which database: one of `createTestDatabase`, or one of your own by its connection string. */
+export interface TestedDatabase {
+  readonly url: string;
+  /** Default `pgqueue`. */
+  readonly schema?: string;
+}
+
+/** What {@link drain} takes. */
+export interface DrainOptions {
+  readonly database: TestedDatabase;
+  /** What can run. Jobs of other tasks wait. */
+  readonly tasks: readonly TaskHandler[];
+  /** Who goes first, and who is held. Default: the scheduler's default. */
+  readonly policy?: Policy;
+  /** The pool whose queues are served. Default `default`. */
+  readonly pool?: string;
+  /** Handlers at a time. Default 1: one after the other, in the order of dispatch. */
+  readonly concurrency?: number;
+  /** Whether to run retries at once, too, whatever their backoff. Default false: they wait. */
+  readonly retries?: boolean;
+  /** Whether to run delayed and snoozed jobs at once, too. Default false: they wait. */
+  readonly delayed?: boolean;
+  /** Goes so far in time, too: puts the database's clock forward, from one due time to the next. */
+  readonly ahead?: Duration;
+  /** Ends after so many attempts. Default: 1000, and then it is an error. 1: one step. */
+  readonly maxJobs?: number;
+  /**
+   * An error after so long; what runs is aborted, and given back. Default: PGQUEUE_TEST_TIMEOUT_MS of the environment, or 4500, which is
+   * within the time that runners give a test.
+   */
+  readonly timeoutMs?: number;
+  readonly observe?: Observer;
+}
+
+const aTaskHandler: Rule = { expected: 'made by implement or implementBatch', judge: isTaskHandler };
+
+/** Of {@link TestedDatabase}; a TestDatabase has more members. */
+export const aTestedDatabase: Rule = anObject(
+  { url: aText(), schema: optional(aText()) },
+  { what: 'a test database: from createTestDatabase, or { url }', own: true },
+);
+
+const shape: Shape<DrainOptions> = {
+  database: aTestedDatabase,
+  tasks: aListOf(aTaskHandler, 'a list of handlers, made by implement or implementBatch'),
+  policy: optional(anything),
+  pool: optional(aText()),
+  concurrency: optional(aNumber({ min: 1, max: 1_000, whole: true })),
+  retries: optional(aFlag),
+  delayed: optional(aFlag),
+  ahead: optional(aDuration),
+  maxJobs: optional(aNumber({ min: 1, max: 1_000_000, whole: true })),
+  timeoutMs: optional(aNumber({ min: 1, max: 3_600_000 })),
+  observe: optional(aFunction),
+};
+
+/** @throws {PgQueueError} `configuration`, with all problems at once */
+export function checkDrain(options: DrainOptions): void {
+  throwProblems('configuration', 'drain', optionProblems(options, shape));
+}
+
+const usualTimeoutMs = 4_500;
+
+/** How long a drain may take. @throws {PgQueueError} `configuration` for a variable that is no number */
+export function timeoutOf({ timeoutMs }: DrainOptions): number {
+  const said = process.env['PGQUEUE_TEST_TIMEOUT_MS'];
+  if (timeoutMs !== undefined || said === undefined || said === '') return timeoutMs ?? usualTimeoutMs;
+  const rule = aNumber({ min: 1, max: 3_600_000 });
+  const PGQUEUE_TEST_TIMEOUT_MS = Number(said);
+  throwProblems(
+    'configuration',
+    'the environment',
+    optionProblems({ PGQUEUE_TEST_TIMEOUT_MS }, { PGQUEUE_TEST_TIMEOUT_MS: rule }),
+  );
+  return PGQUEUE_TEST_TIMEOUT_MS;
+}

@@ -1,0 +1,100 @@
+import type { BatchTaskHandler, PgQueueEvent, SingleTaskHandler, TaskHandler } from '@pgqueue/core';
+import { errorData, isIsolated, isOutcome } from '@pgqueue/core';
+
+/** One attempt that a drain ran. */
+export interface DrainedJob {
+  readonly id: string;
+  readonly task: string;
+  readonly key: string;
+  /**
+   * `done`, `retry`, `snooze`, `dead`, `cancelled`: as it was settled. `crashed`: its isolated handler's thread or process died. `lost`:
+   * its lease was, and nothing was changed.
+   */
+  readonly outcome: 'done' | 'retry' | 'snooze' | 'dead' | 'cancelled' | 'crashed' | 'lost';
+  /** What the handler returned, before it became JSON; not of bundles and isolated handlers. */
+  readonly result?: unknown;
+  /** The very error that the handler threw, or what was wrong. */
+  readonly error?: unknown;
+  readonly durationMs: number;
+}
+
+/** What a drain notes while it runs. */
+export interface DrainRecord {
+  readonly jobs: readonly DrainedJob[];
+  /** Jobs whose handlers run, by id: their tasks. */
+  readonly running: ReadonlyMap<string, string>;
+  /** What production would report, and go on with: a policy that fails, a schedule that can't be read. Undefined: nothing. */
+  readonly fault: () => Error | undefined;
+  /** The same handlers, whose results are noted. */
+  readonly noted: (tasks: readonly TaskHandler[]) => readonly TaskHandler[];
+  readonly observe: (event: PgQueueEvent) => void;
+}
+
+export function createRecord(): DrainRecord {
+  const jobs: DrainedJob[] = [];
+  const running = new Map<string, string>();
+  const keys = new Map<string, string>();
+  const results = new Map<string, unknown>();
+  const problems = new Map<string, readonly string[]>();
+  let fault: Error | undefined;
+
+  const end = (job: string, ended: Pick<DrainedJob, 'task' | 'outcome'> & Partial<DrainedJob>): void => {
+    const wrong = problems.get(job);
+    const { durationMs = 0 } = ended;
+    const result = ended.outcome === 'done' && results.has(job) ? { result: results.get(job) } : {};
+    const error =
+      wrong === undefined ? {} : { error: new Error(`the payload does not fit: ${wrong.join('; ')}`) };
+    jobs.push({ id: job, key: keys.get(job) ?? '', ...ended, durationMs, ...result, ...error });
+    for (const map of [running, keys, results, problems]) map.delete(job);
+  };
+
+  const note = ({ handler }: SingleTaskHandler): SingleTaskHandler['handler'] =>
+    isIsolated(handler)
+      ? handler
+      : async (payload, context) => {
+          const result: unknown = await handler(payload, context);
+          if (!isOutcome(result)) results.set(context.job.id, result);
+          return result;
+        };
+
+  return {
+    jobs,
+    running,
+    fault: () => fault,
+    noted: (tasks) =>
+      tasks.map((found: SingleTaskHandler | BatchTaskHandler) =>
+        found.kind === 'pgqueue.handler' ? { ...found, handler: note(found) } : found,
+      ),
+    observe: (event) => {
+      fault ??= faultOf(event);
+      if (event.type === 'job.started') {
+        running.set(event.job, event.task);
+        keys.set(event.job, event.key);
+      } else if (event.type === 'job.invalid') {
+        problems.set(event.job, event.problems);
+      } else if (event.type === 'job.settled') {
+        const { job, task, verdict, durationMs } = event;
+        end(job, { task, outcome: verdict, durationMs, ...('error' in event ? { error: event.error } : {}) });
+      } else if (event.type === 'job.crashed') {
+        end(event.job, {
+          task: event.task,
+          outcome: 'crashed',
+          durationMs: event.durationMs,
+          error: event.error,
+        });
+      } else if (event.type === 'job.stale') {
+        end(event.job, { task: event.task, outcome: 'lost' });
+      }
+    },
+  };
+}
+
+function faultOf(event: PgQueueEvent): Error | undefined {
+  if (event.type !== 'policy.failed' && event.type !== 'schedule.failed') return undefined;
+  const { message } = errorData(event.error);
+  const what =
+    event.type === 'schedule.failed'
+      ? `schedule ${JSON.stringify(event.schedule)}`
+      : `policy ${JSON.stringify(event.policy)}, ${event.part}`;
+  return new Error(`${what} failed: ${message}`, { cause: event.error });
+}

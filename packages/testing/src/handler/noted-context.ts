@@ -1,0 +1,94 @@
+import type { JobContext, SingleTaskHandler } from '@pgqueue/core';
+import { durationMs, isIsolated, isOutcome, PgQueueError } from '@pgqueue/core';
+import type { Target } from '@pgqueue/postgres';
+import type { WorkerLogger } from '@pgqueue/worker';
+
+/** A line of `ctx.log`. */
+export interface LoggedLine {
+  readonly level: 'debug' | 'info' | 'warn' | 'error';
+  readonly data: Readonly<Record<string, unknown>>;
+  readonly message: string | undefined;
+}
+
+/** What a handler did with its context, while it does it. */
+export interface Notes {
+  readonly extended: number[];
+  readonly progress: unknown[];
+  readonly logs: LoggedLine[];
+  readonly checkpoints: unknown[];
+  result: unknown;
+  delayMs: number | null;
+}
+
+export function newNotes(): Notes {
+  return { extended: [], progress: [], logs: [], checkpoints: [], result: undefined, delayMs: null };
+}
+
+/** The same handler: what it asks of its context, and what it returns, is noted on the way. */
+export function notedHandler({ task, handler, kind }: SingleTaskHandler, notes: Notes): SingleTaskHandler {
+  if (isIsolated(handler)) {
+    throw new PgQueueError('configuration', 'runHandler runs functions; an isolated handler runs in a drain');
+  }
+  return {
+    kind,
+    task,
+    handler: async (payload, context: JobContext) => {
+      const result: unknown = await handler(payload, notedContext(context, notes));
+      if (!isOutcome(result)) notes.result = result;
+      return result;
+    },
+  };
+}
+
+function notedContext(context: JobContext, notes: Notes): JobContext {
+  return {
+    get job() {
+      return context.job;
+    },
+    get log() {
+      return context.log;
+    },
+    get signal() {
+      return context.signal;
+    },
+    extend: async (by) => {
+      const held = await context.extend(by);
+      if (held) notes.extended.push(durationMs(by, 'extend'));
+      return held;
+    },
+    progress: async (value) => {
+      const held = await context.progress(value);
+      if (held) notes.progress.push(value);
+      return held;
+    },
+    checkpoint: async (data) => {
+      const held = await context.checkpoint(data);
+      if (held) notes.checkpoints.push(data);
+      return held;
+    },
+    transaction: (work) => context.transaction(work),
+    settleIn: (run) => context.settleIn(run),
+  };
+}
+
+/** Where `ctx.log` goes; what a worker adds to each line, the job and its task, is left out. */
+export function notedLogger(notes: Notes): WorkerLogger {
+  const at =
+    (level: LoggedLine['level']) =>
+    (data: object, message?: string): void => {
+      notes.logs.push({ level, data: { ...data }, message });
+    };
+  const logger = { debug: at('debug'), info: at('info'), warn: at('warn'), error: at('error') };
+  return { ...logger, child: () => logger };
+}
+
+/** The same target; of settlements the delay is noted. */
+export function notedTarget({ schema, query }: Target, notes: Notes): Target {
+  return {
+    schema,
+    query: (text, values) => {
+      if (/\.settle\(/.test(text)) notes.delayMs = (values[3] as readonly (number | null)[])[0] ?? null;
+      return query(text, values);
+    },
+  };
+}

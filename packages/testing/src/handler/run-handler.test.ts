@@ -1,0 +1,156 @@
+import {
+  cancelled,
+  defineTask,
+  giveUp,
+  implement,
+  implementBatch,
+  isolated,
+  retryAfter,
+  snooze,
+} from '@pgqueue/core';
+import { expect, test } from 'vitest';
+import { z } from 'zod';
+import { runHandler } from './run-handler.ts';
+
+const resize = defineTask({
+  name: 'resize',
+  payload: z.object({ width: z.number().default(80) }),
+  checkpoint: z.object({ page: z.number() }),
+  retry: { maxTries: 3, backoff: 'fixed', base: '1m', max: '1m', jitter: 0 },
+});
+
+test('what a handler returns is its result', async () => {
+  const ran = await runHandler(
+    implement(resize, ({ width }) => width * 2),
+    {},
+  );
+  expect(ran).toMatchObject({ outcome: 'done', result: 160, delayMs: null, progress: [], extended: [] });
+});
+
+test('what it throws is tried again by its policy, and is dead after the last try', async () => {
+  const mine = new Error('no');
+  const failing = implement(resize, () => {
+    throw mine;
+  });
+  const first = await runHandler(failing, {});
+  expect(first).toMatchObject({ outcome: 'retry', delayMs: 60_000 });
+  expect(first.error).toBe(mine);
+  expect(await runHandler(failing, {}, { tries: 2 })).toMatchObject({
+    outcome: 'dead',
+    delayMs: null,
+    error: mine,
+  });
+});
+
+test.each([
+  [retryAfter('5s', new Error('busy')), { outcome: 'retry', delayMs: 5_000, error: { message: 'busy' } }],
+  [snooze('1h'), { outcome: 'snooze', delayMs: 3_600_000, error: undefined }],
+  [giveUp('pointless'), { outcome: 'dead', error: 'pointless' }],
+  [cancelled(), { outcome: 'cancelled', error: undefined }],
+])('outcomes are values: %#', async (outcome, expected) => {
+  expect(
+    await runHandler(
+      implement(resize, () => outcome),
+      {},
+    ),
+  ).toMatchObject(expected);
+  const thrown = implement(resize, () => {
+    // oxlint-disable-next-line typescript/only-throw-error -- an outcome may be thrown
+    throw outcome;
+  });
+  expect(await runHandler(thrown, {})).toMatchObject(expected);
+});
+
+test('has the whole context, and notes what the handler did with it', async () => {
+  const ran = await runHandler(
+    implement(resize, async (_payload, ctx) => {
+      ctx.log.info({ page: ctx.job.checkpoint?.page }, 'goes on');
+      for (const page of [1, 2]) await ctx.progress({ page });
+      await ctx.checkpoint({ page: 2 });
+      await ctx.extend('10m');
+      return [ctx.job.key, ctx.job.tries, ctx.job.attributes, ctx.signal.aborted];
+    }),
+    { width: 1 },
+    { job: { key: 'acme', attributes: { region: 'eu' } }, tries: 1, checkpoint: { page: 1 } },
+  );
+  expect(ran).toMatchObject({
+    outcome: 'done',
+    result: ['acme', 1, { region: 'eu' }, false],
+    progress: [{ page: 1 }, { page: 2 }],
+    checkpoints: [{ page: 2 }],
+    extended: [600_000],
+    logs: [{ level: 'info', data: { page: 1 }, message: 'goes on' }],
+  });
+});
+
+test('a checkpoint that does not fit its schema fails the attempt', async () => {
+  const ran = await runHandler(
+    implement(resize, (_payload, ctx) => ctx.checkpoint({ page: 'two' } as never)),
+    {},
+  );
+  expect(ran).toMatchObject({ outcome: 'retry', checkpoints: [] });
+  expect(String(ran.error)).toContain("can't keep this checkpoint: page");
+});
+
+test('past its timeout the signal aborts, and the attempt is over', async () => {
+  const ran = await runHandler(
+    implement(resize, async (_payload, { signal }) => {
+      const aborted = Promise.withResolvers<void>();
+      signal.addEventListener('abort', () => aborted.resolve());
+      await aborted.promise;
+      return 'too late';
+    }),
+    {},
+    { job: { timeout: '50ms' } },
+  );
+  expect(ran).toMatchObject({ outcome: 'retry', result: undefined, error: 'it was not done within 50 ms' });
+});
+
+test.each([
+  ['cancelled', 'cancelled'],
+  ['shutdown', 'released'],
+  ['node_lost', 'released'],
+  ['lease_lost', 'lost'],
+] as const)('an attempt that is aborted (%s) ends as %s', async (reason, outcome) => {
+  const begun = Promise.withResolvers<void>();
+  const ran = await runHandler(
+    implement(resize, async (_payload, { signal }) => {
+      const aborted = Promise.withResolvers<never>();
+      signal.addEventListener('abort', () => aborted.reject(signal.reason));
+      begun.resolve();
+      await aborted.promise;
+    }),
+    {},
+    { abort: { reason, when: begun.promise } },
+  );
+  expect(ran.outcome).toBe(outcome);
+});
+
+test('without a database its transactions are refused, with what to do', async () => {
+  for (const use of ['transaction', 'settleIn'] as const) {
+    const ran = await runHandler(
+      implement(resize, (_payload, ctx) => ctx[use](() => Promise.resolve())),
+      {},
+    );
+    expect(String(ran.error)).toMatch(/needs a database|settle was not called/);
+  }
+});
+
+test('a payload that does not fit is refused as at enqueue', async () => {
+  const handler = implement(resize, () => {});
+  await expect(runHandler(handler, { width: 'wide' })).rejects.toThrow(
+    /job of task "resize" can't be enqueued.*width/,
+  );
+});
+
+test('wrong use is told at once', async () => {
+  const batch = implementBatch(resize, () => {});
+  await expect(runHandler(batch, {})).rejects.toThrow('handlers of bundles run in a drain');
+  await expect(runHandler(resize as never, {})).rejects.toThrow('handler must be made by implement');
+  const apart = implement(resize, isolated(new URL('data:text/javascript,'), { in: 'thread' }));
+  await expect(runHandler(apart, {})).rejects.toThrow('an isolated handler runs in a drain');
+  const wrong = { tires: 1, abort: { reason: 'timeout' } };
+  await expect(runHandler(batch, {}, wrong as never)).rejects.toThrow(
+    /tires: did you mean tries.*abort\.reason must be/,
+  );
+});

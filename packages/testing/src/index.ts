@@ -1,0 +1,16 @@
+export type { ClockOptions, TestClock } from './clock/clock.ts';
+export { addClock, clockOf } from './clock/clock.ts';
+export type { TestDatabase } from './database/database.ts';
+export { createTestDatabase } from './database/database.ts';
+export type { ServerAddress, TestServer, TestServerOptions } from './database/server.ts';
+export { startTestServer } from './database/server.ts';
+export type { Drained, DrainLeft } from './drain/drain.ts';
+export { drain } from './drain/drain.ts';
+export type { DrainOptions, TestedDatabase } from './drain/options.ts';
+export type { DrainedJob } from './drain/record.ts';
+export type { EnqueuedOptions, PartOf } from './matcher/expectation.ts';
+export type { MatcherContext, MatcherResult, PgQueueMatchers } from './matcher/matchers.ts';
+export { matchers } from './matcher/matchers.ts';
+export type { LoggedLine } from './handler/noted-context.ts';
+export type { HandlerRun, RunHandlerOptions } from './handler/run-handler.ts';
+export { runHandler } from './handler/run-handler.ts';

@@ -1,0 +1,39 @@
+import { PgQueueError } from '@pgqueue/core';
+import type { Executor } from '@pgqueue/postgres';
+import { toExecutor } from '@pgqueue/postgres';
+import type { KnexLike } from '@pgqueue/postgres/knex';
+import { fromKnex } from '@pgqueue/postgres/knex';
+import type { KyselyLike } from '@pgqueue/postgres/kysely';
+import { fromKysely } from '@pgqueue/postgres/kysely';
+import type { PostgresJsLike } from '@pgqueue/postgres/postgres-js';
+import { fromPostgresJs } from '@pgqueue/postgres/postgres-js';
+import type { PrismaLike } from '@pgqueue/postgres/prisma';
+import { fromPrisma } from '@pgqueue/postgres/prisma';
+import type { DrizzleLike } from '@pgqueue/producer/drizzle';
+
+/**
+ * What a test has at hand, as something that runs statements: a test database, an executor, and databases and transactions of pg, Kysely,
+ * Drizzle, Knex, Prisma, postgres.js and TypeORM as they are. Each is known by the function that its adapter calls.
+ * @throws {PgQueueError} `configuration` for anything else
+ */
+export async function executorOf(given: unknown): Promise<Executor> {
+  const has = (name: string): boolean =>
+    (typeof given === 'object' || typeof given === 'function') &&
+    given !== null &&
+    typeof (given as Readonly<Record<string, unknown>>)[name] === 'function';
+  if (typeof given === 'function') {
+    if (has('unsafe')) return fromPostgresJs(given as unknown as PostgresJsLike);
+    if (has('raw')) return fromKnex(given as unknown as KnexLike);
+  }
+  if (has('executeQuery')) return fromKysely(given as KyselyLike);
+  if (has('$queryRawUnsafe')) return fromPrisma(given as PrismaLike);
+  if (has('query')) return toExecutor(given as Parameters<typeof toExecutor>[0]);
+  if (has('execute')) {
+    const { fromDrizzle } = await import('@pgqueue/producer/drizzle');
+    return fromDrizzle(given as DrizzleLike);
+  }
+  throw new PgQueueError(
+    'configuration',
+    'toHaveEnqueued: expect(…) takes a test database, or a database or transaction of pg, Kysely, Drizzle, Knex, Prisma, postgres.js or TypeORM',
+  );
+}

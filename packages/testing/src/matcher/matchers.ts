@@ -1,0 +1,62 @@
+import type { Task } from '@pgqueue/core';
+import { checkSchemaName, defaultSchema } from '@pgqueue/postgres';
+import { readEnqueued } from './enqueued.ts';
+import { executorOf } from './executor-of.ts';
+import type { EnqueuedOptions, Fits, PartOf } from './expectation.ts';
+import { differences, expectationOf } from './expectation.ts';
+import { isOfTask, missingMessage, presentMessage } from './message.ts';
+
+/** What this package adds to `expect`. */
+export interface PgQueueMatchers {
+  /**
+   * That a job was enqueued, and has not ended: `expect(database or transaction)`; await it. Sees what that transaction sees. Nothing
+   * given: any job at all.
+   * @param payload some of it; it is compared as `toMatchObject` does
+   */
+  toHaveEnqueued<Input>(
+    task?: Task<Input> | string,
+    payload?: PartOf<NoInfer<Input>>,
+    options?: EnqueuedOptions,
+  ): Promise<void>;
+}
+
+/** What a runner gives a matcher: both of vitest and jest do. */
+export interface MatcherContext {
+  readonly equals: (a: unknown, b: unknown, testers?: never) => boolean;
+  readonly utils: { readonly iterableEquality: unknown; readonly subsetEquality: unknown };
+}
+
+/** What a matcher answers. */
+export interface MatcherResult {
+  readonly pass: boolean;
+  readonly message: () => string;
+}
+
+/** The matchers by their names, for `expect.extend`: where neither of the subpaths for vitest and jest can be named in a configuration. */
+export const matchers = {
+  async toHaveEnqueued(
+    this: MatcherContext,
+    received: unknown,
+    task?: Task<never> | string,
+    payload?: unknown,
+    options?: EnqueuedOptions,
+  ): Promise<MatcherResult> {
+    const expectation = expectationOf(task, payload, options);
+    const schema = checkSchemaName(options?.schema ?? schemaOf(received));
+    const found = await readEnqueued(await executorOf(received), schema);
+    const fits: Fits = (actual, expected) =>
+      this.equals(actual, expected, [this.utils.iterableEquality, this.utils.subsetEquality] as never);
+    const fitting = found.jobs.filter(
+      (job) => isOfTask(job, expectation) && differences(job, expectation, fits).length === 0,
+    );
+    const { times } = expectation.options;
+    const pass = times === undefined ? fitting.length > 0 : fitting.length === times;
+    const say = pass ? presentMessage : missingMessage;
+    return { pass, message: () => say(expectation, found, fits) };
+  },
+} as const;
+
+function schemaOf(received: unknown): string {
+  const given = typeof received === 'object' && received !== null && 'schema' in received && received.schema;
+  return typeof given === 'string' ? given : defaultSchema;
+}

@@ -1,0 +1,8 @@
+/** For vitest: `globalSetup: ['@pgqueue/testing/vitest-setup']` starts one server for the run, which all its files and workers share. */
+import { startTestServer } from './database/server.ts';
+
+/** Called by vitest before the run; what it resolves to, afterwards. */
+export async function setup(): Promise<() => Promise<void>> {
+  const server = await startTestServer();
+  return () => server.stop();
+}

@@ -1,0 +1,43 @@
+import type { Browser, BrowserContext, Page } from 'playwright-core';
+import { chromium } from 'playwright-core';
+
+/** Debian's; another one is tried where the environment names it. */
+const executablePath = process.env['PGQUEUE_CHROMIUM'] ?? '/usr/bin/chromium';
+
+/** Chromium's sandbox does not work for root, whom CI runs as. */
+export function launch(): Promise<Browser> {
+  const args = ['--disable-gpu', '--disable-dev-shm-usage', '--force-color-profile=srgb'];
+  return chromium.launch({ executablePath, args, chromiumSandbox: process.getuid?.() !== 0 });
+}
+
+/** A page, and all that went wrong on it. */
+export interface Watched {
+  readonly page: Page;
+  /** Dialogs, breaches of the policy, errors, requests to others. */
+  readonly faults: string[];
+}
+
+/** What a page must never do is written down, whoever made it do so. */
+export async function watch(context: BrowserContext, origin: string): Promise<Watched> {
+  const faults: string[] = [];
+  const page = await context.newPage();
+  page.on('dialog', (dialog) => {
+    faults.push(`dialog: ${dialog.message()}`);
+    dialog.dismiss().catch(() => {}); // the page may be gone
+  });
+  page.on('pageerror', (error) => faults.push(`page error: ${error.message}`));
+  page.on('popup', (popup) => faults.push(`popup: ${popup.url()}`));
+  page.on('download', (download) => faults.push(`download: ${download.url()}`));
+  page.on('console', (message) => {
+    if (message.type() === 'error') faults.push(`console: ${message.text()}`);
+  });
+  page.on('request', (request) => {
+    if (new URL(request.url()).origin !== origin) faults.push(`request: ${request.url()}`);
+  });
+  await page.addInitScript(() => {
+    addEventListener('securitypolicyviolation', ({ violatedDirective, blockedURI, sample }) => {
+      console.error(`policy: ${violatedDirective} ${blockedURI} ${sample}`);
+    });
+  });
+  return { page, faults };
+}

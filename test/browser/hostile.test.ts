@@ -1,0 +1,9 @@
+import { describe } from 'vitest';
+import { hostileSuite } from './hostile-suite.ts';
+import { onStage } from './on-stage.ts';
+
+onStage((on) => {
+  describe('hostile texts', () => {
+    hostileSuite(on);
+  });
+});

@@ -1,0 +1,74 @@
+import type { Page } from 'playwright-core';
+import { expect, test } from 'vitest';
+import { startCutProxy } from '../support/cut-proxy.ts';
+import type { OnStage } from './suites.ts';
+
+const patienceMs = 25_000;
+
+function figure(page: Page, name: string): Promise<string> {
+  return page
+    .locator('main dl > div')
+    .filter({ hasText: name })
+    .first()
+    .locator('dd > span')
+    .first()
+    .innerText();
+}
+
+async function state(page: Page): Promise<string | null> {
+  return page.locator('[data-live]').last().getAttribute('data-live');
+}
+
+export function liveSuite(on: OnStage): void {
+  test('what happens is seen without loading the page again; paused, it is not; then it is', async () => {
+    const { producer, tasks, operator } = on();
+    await operator.queues.pause('seen');
+    const { page, faults, close } = await on().visit('/');
+    await expect.poll(() => state(page), { timeout: patienceMs }).toBe('live');
+    const begun = await page.evaluate(() => performance.timeOrigin);
+    const before = Number(await figure(page, 'Waiting'));
+    for (const tenant of ['a', 'b', 'c']) await producer.enqueue(tasks.hello, { tenant }, { queue: 'seen' });
+    await expect
+      .poll(async () => Number(await figure(page, 'Waiting')), { timeout: patienceMs })
+      .toBe(before + 3);
+    await page.locator('main').getByRole('link', { name: 'seen' }).waitFor();
+
+    await page.getByRole('button', { name: 'Live. Pause updating' }).last().click();
+    expect(await state(page)).toBe('paused');
+    await producer.enqueue(tasks.hello, { tenant: 'd' }, { queue: 'seen' });
+    await operator.status();
+    expect(Number(await figure(page, 'Waiting'))).toBe(before + 3);
+    await page.getByRole('button', { name: 'Paused. Go on updating' }).last().click();
+    await expect
+      .poll(async () => Number(await figure(page, 'Waiting')), { timeout: patienceMs })
+      .toBe(before + 4);
+    expect(await page.evaluate(() => performance.timeOrigin)).toBe(begun);
+    expect(faults).toEqual([]);
+    await close();
+  });
+
+  test('one connection for all of a page; when it breaks, the page says so and comes back', async () => {
+    const network = await startCutProxy(on().server.url);
+    const { page, close } = await on().visit(network.url);
+    await expect.poll(() => state(page), { timeout: patienceMs }).toBe('live');
+    network.hold('to-client');
+    network.reset();
+    await expect.poll(() => state(page), { timeout: patienceMs }).toBe('reconnecting');
+    network.hold(undefined);
+    await expect.poll(() => state(page), { timeout: 40_000 }).toBe('live');
+    await close();
+    await network.close();
+  });
+
+  test('another one’s action is seen at once', async () => {
+    const watching = await on().visit('/queues', 'viewer');
+    await watching.page.getByText('seen').waitFor();
+    const acting = await on().visit('/queues');
+    await acting.page.getByRole('switch', { name: 'Queue seen is paused' }).click({ force: true });
+    const row = watching.page.getByRole('row').filter({ hasText: 'seen' });
+    await row.getByText('open', { exact: true }).waitFor();
+    expect([...watching.faults, ...acting.faults]).toEqual([]);
+    await watching.close();
+    await acting.close();
+  });
+}

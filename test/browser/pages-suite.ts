@@ -1,0 +1,167 @@
+import type { Page } from 'playwright-core';
+import { expect, test } from 'vitest';
+import type { OnStage } from './suites.ts';
+import { pages } from './suites.ts';
+import type { World } from './world.ts';
+
+/** Goes by the side bar, as somebody would: no page is loaded anew. */
+export async function go(page: Page, name: string): Promise<void> {
+  await page.getByRole('navigation', { name: 'Pages' }).getByRole('link', { name }).press('Enter');
+  await page.getByRole('heading', { level: 1, name }).waitFor();
+}
+
+/** Everything that the page asked for is there. */
+export async function loaded(page: Page): Promise<void> {
+  const open = page.locator('main').getByRole('status', { name: 'loading' });
+  await expect.poll(() => open.count(), { timeout: 25_000 }).toBe(0);
+}
+
+/** What each page must show of the world, beside its heading. */
+const shows: Readonly<Record<string, readonly (string | RegExp)[]>> = {
+  Overview: ['Oldest waiting', 'Retry rate', 'Wait before start', 'later', 'paused'],
+  Keys: ['Share of worker time', 'acme', 'globex', 'Who waits'],
+  Queues: ['20 at once · 5 a key · 500/s', 'hooks', 'open'],
+  Jobs: ['delayed', 'running', 'dead', 'done', 'hello'],
+  Nodes: ['worker-1', 'alive', 'gone-1', 'lost', /of 8$/],
+  'Dead letters': [/endpoint … refused/, 'RangeError', 'max tries'],
+  Schedules: ['nightly', '0 2 * * *', 'Europe/Berlin'],
+  Policy: ['Gates', 'Virtual times', 'queue concurrency'],
+  Health: ['Leader', 'work_queue', 'Schema version', 'Not examined yet'],
+  Audit: ['Who'],
+};
+
+export function pagesSuite(on: OnStage, world: () => World): void {
+  test('every page shows what is in the database', async () => {
+    const { page, faults, close } = await on().visit('/');
+    for (const { name } of pages) {
+      await go(page, name);
+      for (const text of shows[name] ?? []) {
+        await page.locator('main').getByText(text).first().waitFor({ state: 'attached' });
+      }
+      expect(await page.title()).toBe(`${name} · pgqueue`);
+    }
+    expect(faults).toEqual([]);
+    await close();
+  });
+
+  test('a job’s page: what it did, on which node, why it waits, what it carries', async () => {
+    const { page, faults, close } = await on().visit(`/jobs/${world().running}`);
+    const main = page.locator('main');
+    await main.getByRole('heading', { name: 'What it does' }).waitFor();
+    await main
+      .getByText(/runs on worker-1 for/)
+      .first()
+      .waitFor();
+    await main.getByText('"step": 3').waitFor();
+    await main.getByText('"tenant": "globex"').waitFor();
+    await main.getByText('Attempt 1 runs').waitFor();
+
+    await page.goto(new URL(`jobs/${world().dead[0]}`, on().server.url).href);
+    await main.getByRole('heading', { name: 'Why it is dead' }).waitFor();
+    await main.getByText('Attempt 1 failed').waitFor();
+    await main.getByText('Stack', { exact: true }).click();
+    await main
+      .getByText(/at .*stage\.ts/)
+      .first()
+      .waitFor();
+
+    await page.goto(new URL(`jobs/${world().held}`, on().server.url).href);
+    await main.getByRole('heading', { name: 'Why it waits' }).waitFor();
+    await main
+      .getByText(/1 of 1|limit.* 1/)
+      .first()
+      .waitFor();
+
+    await page.goto(new URL(`jobs/${world().waiting[0]}`, on().server.url).href);
+    await main
+      .getByText(/queue "?later"? is paused|paused/)
+      .first()
+      .waitFor();
+    expect(faults).toEqual([]);
+    await close();
+  });
+
+  test('a job that is not there, a page that is not there', async () => {
+    const { page, close } = await on().visit('/jobs/00000000-0000-7000-8000-000000000000');
+    await page.getByText('There is no such job').waitFor();
+    await page.goto(new URL('nothing', on().server.url).href);
+    await page.getByText('There is no such page').waitFor();
+    await page.getByRole('link', { name: 'Go to the overview' }).click();
+    await page.getByRole('heading', { level: 1, name: 'Overview' }).waitFor();
+    expect(new URL(page.url()).pathname).toBe('/');
+    await close();
+  });
+
+  test('filters stand in the address, and come back with it', async () => {
+    const { page, faults, close } = await on().visit('/jobs?status=dead&queue=hooks');
+    const rows = page.getByRole('table', { name: 'Jobs' }).getByRole('row');
+    await expect.poll(() => rows.count(), { timeout: 20_000 }).toBe(1 + world().dead.length);
+    await page.getByRole('textbox', { name: 'In the error' }).fill('REFUSED');
+    await expect.poll(() => page.url(), { timeout: 20_000 }).toContain('error=REFUSED');
+    await page.getByRole('button', { name: 'Clear' }).click();
+    await page.getByRole('textbox', { name: 'Payload field' }).fill('tenant');
+    await page.getByRole('textbox', { name: 'is', exact: true }).fill('initech');
+    await expect.poll(() => page.url(), { timeout: 20_000 }).toContain('value=initech');
+    await expect.poll(() => rows.count(), { timeout: 20_000 }).toBe(1 + 21);
+    await page.goBack();
+    await page.getByRole('table', { name: 'Jobs' }).waitFor();
+    expect(faults).toEqual([]);
+    await close();
+  });
+
+  test('lists go page by page', async () => {
+    const { page, close } = await on().visit('/jobs?queue=later');
+    const rows = page.getByRole('table', { name: 'Jobs' }).getByRole('row');
+    await expect.poll(() => rows.count(), { timeout: 20_000 }).toBe(51);
+    await page.getByRole('button', { name: 'Next page' }).click();
+    await expect.poll(() => rows.count(), { timeout: 20_000 }).toBe(11);
+    expect(page.url()).toContain('after=');
+    await page.getByRole('button', { name: 'First page' }).click();
+    await expect.poll(() => rows.count(), { timeout: 20_000 }).toBe(51);
+    await close();
+  });
+
+  test('times are the viewer’s, with UTC beside', async () => {
+    const { page, close } = await on().visit(`/jobs/${world().done}`, 'operator', {
+      timezoneId: 'Asia/Kolkata',
+      locale: 'en-GB',
+    });
+    const time = page.locator('main time').first();
+    await time.waitFor();
+    const [iso, shown, title] = await Promise.all([
+      time.getAttribute('datetime'),
+      time.textContent(),
+      time.getAttribute('title'),
+    ]);
+    const there = new Date(Date.parse(iso ?? '') + 330 * 60_000).toISOString();
+    expect(shown).toBe(there.slice(11, 19));
+    expect(title).toContain(`${iso?.slice(0, 23).replace('T', ' ')} UTC`);
+    await close();
+  });
+
+  test('a viewer sees everything but payloads, and is offered no action', async () => {
+    const { page, faults, close } = await on().visit('/', 'viewer');
+    await page.getByText('ada · viewer').waitFor();
+    const actions =
+      /^(Retry|Run|Cancel|Reprioritise|Delete|Edit|Reset|Redrive|Purge|Pause schedule|All that fit)/;
+    const offered: string[] = [];
+    for (const { name } of pages) {
+      await go(page, name);
+      const main = page.locator('main');
+      for (const found of [
+        main.getByRole('button', { name: actions }),
+        main.getByRole('checkbox'),
+        main.getByRole('switch'),
+      ]) {
+        if ((await found.count()) > 0) offered.push(name);
+      }
+    }
+    expect(offered).toEqual([]);
+    await page.goto(new URL(`jobs/${world().running}`, on().server.url).href);
+    await page.getByText('Operators see payloads').waitFor();
+    expect(await page.locator('main').getByRole('button', { name: actions }).count()).toBe(0);
+    expect(await page.content()).not.toContain('"tenant"');
+    expect(faults).toEqual([]);
+    await close();
+  });
+}

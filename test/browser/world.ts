@@ -1,0 +1,82 @@
+import type { Stage } from './stage.ts';
+import { until } from '../support/until.ts';
+
+/** Ids of jobs that stand in each state, and stay there until a test moves them. */
+export interface World {
+  readonly waiting: readonly string[];
+  readonly delayed: string;
+  readonly running: string;
+  /** Behind the running one: its queue runs one at a time. */
+  readonly held: string;
+  readonly done: string;
+  readonly dead: readonly string[];
+}
+
+const patienceMs = 30_000;
+
+/**
+ * Something of everything: queues (one paused), keys, jobs in every state, two lost nodes, a schedule, an action in the audit. The
+ * paused queue keeps its jobs waiting.
+ */
+export async function fill({ producer, operator, sql, tasks }: Stage): Promise<World> {
+  await operator.queues.set('mail', { concurrency: 20, keyConcurrency: 5, rate: { perSecond: 500 } });
+  await operator.queues.set('slow', { concurrency: 1 });
+  await operator.queues.pause('later');
+  await operator.schedules.set({
+    name: 'nightly',
+    cron: '0 2 * * *',
+    timezone: 'Europe/Berlin',
+    task: 'hello',
+    payload: { tenant: 'acme' },
+  });
+  for (const id of ['gone-1', 'gone-2']) await seedNode(sql, id);
+  const waiting: string[] = [];
+  for (let n = 0; n < 60; n += 1) {
+    const tenant = ['acme', 'globex', 'initech'][n % 3] ?? 'acme';
+    const { id } = await producer.enqueue(tasks.hello, { tenant }, { queue: 'later', priority: n % 2 });
+    waiting.push(id);
+  }
+  const { id: delayed } = await producer.enqueue(
+    tasks.hello,
+    { tenant: 'acme' },
+    { queue: 'mail', delay: '1h' },
+  );
+  const { id: running } = await producer.enqueue(tasks.steps, { tenant: 'globex' }, { queue: 'slow' });
+  const { id: held } = await producer.enqueue(tasks.steps, { tenant: 'acme' }, { queue: 'slow' });
+  const { id: done } = await producer.enqueue(tasks.hello, { tenant: 'initech' }, { queue: 'mail' });
+  const dead: string[] = [];
+  for (let n = 0; n < 6; n += 1) {
+    dead.push((await producer.enqueue(tasks.fails, { tenant: 'acme' }, { queue: 'hooks' })).id);
+  }
+  await Promise.all([
+    reach(operator, { ids: [running], status: 'running' }),
+    reach(operator, { ids: [done], status: 'done' }),
+    reach(operator, { ids: dead, status: 'dead' }),
+  ]);
+  return { waiting, delayed, running, held, done, dead };
+}
+
+interface Reach {
+  readonly ids: readonly string[];
+  readonly status: string;
+}
+
+/** Waits until all of them stand there. */
+export async function reach(operator: Stage['operator'], { ids, status }: Reach): Promise<void> {
+  for (const id of ids) {
+    await until(
+      `job ${id} to be ${status}`,
+      async () => (await operator.jobs.get(id))?.status === status,
+      patienceMs,
+    );
+  }
+}
+
+/** A node that died long ago; its row is kept for a day. */
+async function seedNode(sql: Stage['sql'], id: string): Promise<void> {
+  await sql(
+    `select * from pgqueue.register_node($1, '{"hello": {"min": 1, "max": 1, "timeoutMs": 60000}}', 4)`,
+    [id],
+  );
+  await sql(`update pgqueue.node set state = 'lost', slots = 4 where id = $1`, [id]);
+}

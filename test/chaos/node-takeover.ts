@@ -1,0 +1,171 @@
+// A pool whose slots are all busy, with a backlog behind, and one of its nodes is killed with -9: how long until each of its jobs runs
+// elsewhere. Nobody starts the node again before that.
+import { setTimeout as delay } from 'node:timers/promises';
+import type { Database } from '@pgqueue/postgres';
+import { openDatabase, resetNode } from '@pgqueue/postgres';
+import type { Producer } from '@pgqueue/producer';
+import { createProducer } from '@pgqueue/producer';
+import type { Actor } from '../support/actors.ts';
+import { startActor, until } from '../support/actors.ts';
+import { harmless } from '../support/actors/tasks.ts';
+
+export interface NodeTakeoverOptions {
+  readonly url: string;
+  /** In each, one node dies. */
+  readonly rounds: number;
+  /** Beside the reserve. */
+  readonly nodes: number;
+  /** Whether the pool has a node that takes suspects only. */
+  readonly reserve: boolean;
+  /** What ends the dead node: its silence, or an operator at once. */
+  readonly by: 'silence' | 'reset';
+  /** Shortest and longest job. */
+  readonly jobMs: readonly [from: number, to: number];
+}
+
+export interface NodeTakeover {
+  /** Of each job that a node held when it was killed, until another node had it; milliseconds. */
+  readonly tookMs: readonly number[];
+  /** Jobs that the reserve has run which had never been lost. */
+  readonly strangers: number;
+  /** Work items of other nodes that began while those waited. */
+  readonly wentOn: number;
+}
+
+/** Of each node. */
+export const slots = 10;
+/** Of every node of the bench, in test/support/actors/poisoned.ts. */
+export const lostAfterMs = 1_000;
+const backlog = 20 * slots;
+
+const waitMaxMs = 90_000;
+
+export async function nodeTakeover(options: NodeTakeoverOptions): Promise<NodeTakeover> {
+  const { url, rounds, reserve } = options;
+  const nodes = nodesOf(options);
+  const database = openDatabase({ connectionString: url, connectionsMax: 3 });
+  const producer = createProducer({ connectionString: url });
+  const actors = new Map<string, Actor>();
+  const over = new AbortController();
+  let feeding: Promise<void> | undefined;
+  try {
+    const begin = async (name: string, start: () => Promise<Actor>): Promise<void> => {
+      actors.set(name, await start());
+    };
+    const workers = reserve ? [...nodes, 'reserve'] : nodes;
+    await Promise.all([
+      begin('scheduler', () => startActor('scheduler', { url, name: 'scheduler' })),
+      ...workers.map((name) => begin(name, () => startNode(url, name))),
+    ]);
+    feeding = feed({ database, producer, options, stopped: over.signal });
+    feeding.catch(() => {}); // told when all has ended
+    const took: number[] = [];
+    let wentOn = 0;
+    for (let round = 0; round < rounds; round += 1) {
+      const name = nodes[round % nodes.length] ?? '';
+      const victim = actors.get(name);
+      if (victim === undefined) throw new Error(`no process ${name}`);
+      const one = await strike(database, victim, options);
+      took.push(...one.tookMs);
+      wentOn += one.wentOn;
+      if (round + 1 < rounds) await begin(name, () => startNode(url, name));
+    }
+    const [row] = await database.query<{ n: number }>(
+      `select count(*)::integer as n from pgqueue.job where node = 'reserve' and crashes = 0`,
+      [],
+    );
+    return { tookMs: took, strangers: row?.n ?? -1, wentOn };
+  } finally {
+    over.abort();
+    await feeding;
+    await Promise.all([...actors.values()].map((actor) => actor.stop()));
+    await Promise.all([producer.close(), database.close()]);
+  }
+}
+
+function nodesOf({ nodes }: NodeTakeoverOptions): readonly string[] {
+  return Array.from({ length: nodes }, (_, index) => `node-${index + 1}`);
+}
+
+function startNode(url: string, name: string): Promise<Actor> {
+  const file = new URL('../support/actors/poisoned.ts', import.meta.url);
+  const env = { PGQUEUE_TEST_NODE: name, PGQUEUE_TEST_SUSPECTS_ONLY: String(name === 'reserve') };
+  return startActor('worker', { url, name, file, env });
+}
+
+interface Feeding {
+  readonly database: Database;
+  readonly producer: Producer;
+  readonly options: NodeTakeoverOptions;
+  readonly stopped: AbortSignal;
+}
+
+/** Keeps a backlog behind the slots. */
+async function feed({ database, producer, options, stopped }: Feeding): Promise<void> {
+  const [from, to] = options.jobMs;
+  for (let n = 0; !stopped.aborted; n += 1) {
+    const [row] = await database.query<{ n: number }>('select count(*)::integer as n from pgqueue.queue', []);
+    const missing = backlog + options.nodes * slots - (row?.n ?? 0);
+    // their lengths go round, so that no two runs differ by chance
+    const jobs = Array.from({ length: Math.max(0, missing) }, (_, index) =>
+      harmless.job({ ms: Math.round(from + ((to - from) * ((n * 7 + index * 3) % 10)) / 9) }),
+    );
+    if (jobs.length > 0) await producer.enqueueMany(jobs);
+    await delay(100, undefined, { signal: stopped }).catch(() => {});
+  }
+}
+
+/** Kills it when all nodes are busy; resolves when others have, or have done, what it held. */
+async function strike(
+  database: Database,
+  victim: Actor,
+  options: NodeTakeoverOptions,
+): Promise<Pick<NodeTakeover, 'tookMs' | 'wentOn'>> {
+  await until('all nodes to be busy', () => busy(database, options), 60_000);
+  const exited = new Promise((resolve) => victim.process.once('exit', resolve));
+  const began = performance.now();
+  victim.signal('SIGKILL');
+  await exited;
+  const held = await database.query<{ id: string }>('select id from pgqueue.work_queue where lock_key = $1', [
+    victim.name,
+  ]);
+  if (options.by === 'reset') await resetNode(database, victim.name);
+  const left = new Set(held.map(({ id }) => id));
+  const tookMs: number[] = [];
+  await until(
+    `others to have what ${victim.name} held`,
+    async () => {
+      const rows = await database.query<{ id: string }>(
+        `select id from pgqueue.work_queue where id = any ($1::uuid[]) and (lock_key is null or lock_key = $2)`,
+        [[...left], victim.name],
+      );
+      const waiting = new Set(rows.map(({ id }) => id));
+      for (const id of left) {
+        if (waiting.has(id)) continue;
+        left.delete(id);
+        tookMs.push(performance.now() - began);
+      }
+      return left.size === 0;
+    },
+    waitMaxMs,
+  );
+  const [row] = await database.query<{ n: number }>(
+    `select count(*)::integer as n from pgqueue.work_queue
+     where lock_key is not null and not suspect and started > clock_timestamp() - $1 * interval '1 millisecond'`,
+    [performance.now() - began],
+  );
+  return { tookMs, wentOn: row?.n ?? 0 };
+}
+
+/**
+ * With jobs that were never lost: for a second time they would run to their end, one by one; and a reserve has as many places as any node. Short
+ * jobs leave some slots free at any moment.
+ */
+async function busy(database: Database, { nodes }: NodeTakeoverOptions): Promise<boolean> {
+  const rows = await database.query<{ n: number; suspects: number }>(
+    `select count(*)::integer as n, count(*) filter (where suspect)::integer as suspects
+     from pgqueue.work_queue where lock_key is not null group by lock_key`,
+    [],
+  );
+  return rows.length === nodes && rows.every(({ n, suspects }) => n >= slots / 2 && suspects === 0);
+}

@@ -1,0 +1,93 @@
+import { createOperator, openDatabase } from '@pgqueue/postgres';
+import type { Database, Operator } from '@pgqueue/postgres';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import type { TestDatabase } from '../support/database.ts';
+import { createTestDatabase } from '../support/database.ts';
+import { seedOf } from '../support/seed.ts';
+
+let own: TestDatabase;
+let database: Database;
+let operator: Operator;
+const { sql } = seedOf(() => database);
+
+beforeAll(async () => {
+  own = await createTestDatabase();
+  database = openDatabase({ connectionString: own.url, connectionsMax: 4 });
+  operator = createOperator({ pool: database.pool });
+});
+afterAll(async () => {
+  await operator.close();
+  await database.close();
+  await own.drop();
+});
+
+test('names the session that holds the oldest snapshot', async () => {
+  const holder = await database.pool.connect();
+  try {
+    await holder.query(`set application_name = 'a long report'`);
+    await holder.query('begin isolation level repeatable read');
+    const { rows } = await holder.query(
+      'select pg_backend_pid() as pid from pgqueue.queue right join (select 1) o on true',
+    );
+    await sql('insert into pgqueue.queue (task) values ($1)', ['hello']);
+    const { oldestSnapshot } = await operator.status();
+    expect(oldestSnapshot).toMatchObject({
+      pid: rows[0].pid,
+      application: 'a long report',
+      state: 'idle in transaction',
+      ageMs: expect.any(Number),
+    });
+  } finally {
+    await holder.query('rollback');
+    await holder.query('reset application_name');
+    holder.release();
+  }
+});
+
+test('names a session that has written and is still open: it has no snapshot, and holds vacuum back as well', async () => {
+  const holder = await database.pool.connect();
+  try {
+    await holder.query('begin');
+    await holder.query(`set local application_name = 'forgotten'`);
+    await holder.query('create temporary table written () on commit drop');
+    const found = await sql('select backend_xmin from pg_stat_activity where application_name = $1', [
+      'forgotten',
+    ]);
+    expect(found).toMatchObject([{ backend_xmin: null }]);
+    // a query of a moment may show the snapshot of another database's older transaction
+    await expect
+      .poll(async () => (await operator.status()).oldestSnapshot, { timeout: 10_000 })
+      .toMatchObject({ application: 'forgotten' });
+  } finally {
+    await holder.query('rollback');
+    holder.release();
+  }
+});
+
+test('shows dead rows and bloat of the tables that every job goes through', async () => {
+  await sql(`insert into pgqueue.queue (task) select 'hello' from generate_series(1, 2000)`);
+  await sql('analyze pgqueue.queue');
+  const full = (await operator.status()).tables.find(({ table }) => table === 'queue');
+  // whoever vacuums meanwhile must leave them
+  const holder = await database.pool.connect();
+  try {
+    await holder.query('begin isolation level repeatable read');
+    await holder.query('select 1');
+    await sql('delete from pgqueue.queue');
+    await sql('analyze pgqueue.queue');
+    await expect
+      .poll(async () => (await operator.status()).tables[0]?.deadRows, { timeout: 10_000 })
+      .toBeGreaterThan(1_000);
+    const { tables } = await operator.status();
+    expect(tables.map(({ table }) => table)).toEqual(['queue', 'work_queue']);
+    const [queue] = tables;
+    // counts of other sessions may come late
+    expect(queue?.liveRows).toBeLessThan(10);
+    expect(queue?.bytes).toBe(full?.bytes);
+    expect(queue?.bloatBytes).toBeGreaterThan(100_000);
+    expect(full?.bloatBytes ?? Infinity).toBeLessThan((queue?.bloatBytes ?? 0) / 2);
+  } finally {
+    await holder.query('rollback');
+    holder.release();
+  }
+});

@@ -1,0 +1,41 @@
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { stripTypeScriptTypes } from 'node:module';
+import { join } from 'node:path';
+import { blocksOf, useOf } from '../docs/blocks.ts';
+import type { Tarball } from '../packed/tarballs.ts';
+import { root } from '../packed/tarballs.ts';
+
+/** What the test installs beside our tarballs. */
+const versions = { next: '16.4.6', react: '19.3.1', 'react-dom': '19.3.1' } as const;
+const route = 'app/admin/queue/[[...path]]';
+
+/** A Next application with the route handler of docs/guides/dashboard.md. TypeScript is stripped: Next would install a compiler. */
+export function writeProject(project: string, tarballs: readonly Tarball[]): void {
+  const write = (name: string, text: string): void => writeFileSync(join(project, name), text);
+  mkdirSync(join(project, route), { recursive: true });
+  const blocks = blocksOf(readFileSync(join(root, 'docs/guides/dashboard.md'), 'utf8'));
+  for (const wanted of ['dashboard.ts', 'route.ts']) {
+    const block = blocks.find((one) => {
+      const use = useOf(one);
+      return use.kind === 'file' && use.name === wanted;
+    });
+    if (block === undefined) throw new Error(`the guide has no ${wanted}`);
+    const text = stripTypeScriptTypes(block.text).replaceAll(/'(\.\/\w+)\.ts'/g, "'$1.js'");
+    write(join(route, wanted.replace('.ts', '.js')), text);
+  }
+  write(
+    'app/layout.js',
+    'export default ({ children }) => <html lang="en"><body>{children}</body></html>;\n',
+  );
+  write('app/page.js', 'export default () => <p>an application</p>;\n');
+  write('next.config.mjs', "export default { serverExternalPackages: ['@pgqueue/dashboard', 'pg'] };\n");
+  const ours = tarballs.map(({ name, file }) => [name, `file:${file}`] as const);
+  const manifest = {
+    name: 'next-user',
+    private: true,
+    type: 'module',
+    dependencies: { ...versions, ...Object.fromEntries(ours) },
+    overrides: Object.fromEntries(ours.map(([name]) => [name, `$${name}`])),
+  };
+  write('package.json', JSON.stringify(manifest));
+}

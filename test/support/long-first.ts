@@ -1,0 +1,33 @@
+import type { TestSpecification } from 'vitest/node';
+import { BaseSequencer } from 'vitest/node';
+
+/** Files of more than a dozen seconds, the longest first: begun last, one of them would keep a worker while the others have nothing to do. */
+const long = [
+  'docs/docs',
+  'integration/worker-isolation',
+  'kill-points/kill-points',
+  'formal/formal',
+  'packed/packed',
+  'seeded-bugs/seeded-bugs',
+  'integration/limits-sweep',
+  'integration/failover-synchronous',
+  'integration/failover-clocks',
+  'integration/failover-patroni',
+  'integration/plans-hot',
+  'integration/scheduler-leader',
+  'integration/node-death',
+  'integration/scheduler-stuck',
+  'integration/takeover',
+  'integration/database-dead-ends',
+];
+
+export class LongFirst extends BaseSequencer {
+  override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
+    const sorted = await super.sort(files);
+    const rank = ({ moduleId }: TestSpecification): number => {
+      const place = long.findIndex((name) => moduleId.endsWith(`/test/${name}.test.ts`));
+      return place < 0 ? long.length : place;
+    };
+    return sorted.toSorted((a, b) => rank(a) - rank(b));
+  }
+}
