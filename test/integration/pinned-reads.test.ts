@@ -153,7 +153,7 @@ describe.each(['reads', 'wrote'] as const)(
       const under = await steady(queue);
       for (const name of names) {
         expect(under[name].length).toBeGreaterThan(2);
-        expect(median(under[name])).toBeLessThan(2 * median(without[name]) + slack);
+        expect(median(under[name]), name).toBeLessThan(2 * median(without[name]) + slack);
       }
     });
 

@@ -45,17 +45,17 @@ describe('what an attempt keeps is there for the next one', () => {
     ['a snooze', () => snooze(1)],
     ['a crash', (_ctx, node) => resetNode(bench.database, node)],
   ])('after %s', async (_name, end) => {
-    let node = '';
+    const node = Promise.withResolvers<string>();
     const run = await attempts(
       async (ctx) => {
         expect(await ctx.checkpoint({ page: 1 })).toBe(true);
         expect(await ctx.checkpoint({ page: 2, of: [null, 'ä'] })).toBe(true);
         expect(await bench.job(ctx.job.id)).toMatchObject({ hasCheckpoint: true });
-        return end(ctx, node);
+        return end(ctx, await node.promise);
       },
       () => 'done',
     );
-    node = run.worker.node;
+    node.resolve(run.worker.node);
     await ended(run.id, 'done');
     expect(run.found).toEqual([null, { page: 2, of: [null, 'ä'] }]);
     expect(await bench.job(run.id)).toMatchObject({ hasCheckpoint: false, result: 'done' });

@@ -105,6 +105,8 @@ export interface SharesOptions {
   readonly weight: 1 | 3;
   /** Default 20. */
   readonly slots?: number;
+  /** How long B's jobs take: A's take 50 times as long. Default 1. */
+  readonly bMs?: number;
 }
 
 export interface SharesReport {
@@ -116,17 +118,20 @@ export interface SharesReport {
   readonly jobs: Readonly<Record<string, number>>;
 }
 
-/** A's jobs take 50 ms, B's 1 ms, both have plenty: time is shared by weight, however many jobs that makes. */
+/** A's jobs take 50 times as long as B's, both have plenty: time is shared by weight, however many jobs that makes. */
 export async function sharesRun({
   url,
   seconds,
   weight,
   slots = slotsMost,
+  bMs = 1,
 }: SharesOptions): Promise<SharesReport> {
   const fleet = openFleet(url);
   try {
-    await load(fleet.database, { count: slots * seconds * 40, key: 'a', tenant: 'a', ms: 50 });
-    await load(fleet.database, { count: 6_000 * (seconds + 5), key: 'b', tenant: 'b', ms: 1 });
+    await load(fleet.database, { count: Math.ceil(slots * seconds * 40 / bMs), key: 'a', tenant: 'a', ms: 50 * bMs });
+    // as many as B's slots could do at most
+    const most = (slots * weight) / (1 + weight) / bMs * 1_000 * (seconds + 5);
+    await load(fleet.database, { count: Math.ceil(most), key: 'b', tenant: 'b', ms: bMs });
     await fleet.startSchedulers(['scheduler'], { policy: `fair-time-${weight}` });
     await fleet.startWorkers(['node'], { concurrency: slots });
     const begunMs = await databaseNow(fleet.database);

@@ -67,9 +67,10 @@ test('those that may run for long are given back at once, and the next claim nee
   const { ahead, run, released } = bench();
   run(100, 'slow');
   run(1);
-  const short = { leaseMs: 1_000 };
+  const short = { leaseMs: 900 };
+  const wait = [unit('a'), unit('b'), unit('c')];
   ahead.put(
-    [unit('a'), unit('new', { task: 'new' }), unit('slow', { task: 'slow' }), unit('short', short)],
+    [...wait, unit('new', { task: 'new' }), unit('slow', { task: 'slow' }), unit('short', short)],
     0,
   );
   expect(released()).toEqual(['new', 'slow', 'short']);
@@ -80,6 +81,17 @@ test('those that may run for long are given back at once, and the next claim nee
   const [first] = unit('one', { bundle: 'bundle' });
   ahead.put([[first, first]], 0);
   expect(released()).toEqual(['one', 'one']);
+});
+
+test('after a claim of which most could not wait, none are claimed ahead for a while: they would come and go', () => {
+  const { ahead, run, released, passes } = bench();
+  run(1);
+  ahead.put([unit('a'), unit('b', { leaseMs: 900 }), unit('c', { leaseMs: 900 })], 0);
+  expect(released()).toEqual(['b', 'c']);
+  passes(150);
+  expect(ahead.room(1)).toBe(0);
+  passes(60);
+  expect(ahead.room(1)).toBe(99);
 });
 
 test('a task whose runs take long now and then does not wait either', () => {

@@ -31,7 +31,10 @@ const aheadMs = 50;
 const stuckMs = 100;
 /** However much ends meanwhile. */
 const waitMaxMs = 500;
-/** How long none are claimed ahead after some were given back. */
+/** Of a lease, waiting may use up so much; it must be enough for a little more than {@link aheadMs}. */
+const waitShare = 0.1;
+const waitMinMs = 2 * aheadMs;
+/** How long none are claimed ahead after some were given back, or after a claim of which most could not wait. */
 const restMs = 200;
 /** A task is known after as many runs. */
 const runsMin = 20;
@@ -40,8 +43,6 @@ const slowMs = 25;
 const slowShare = 0.01;
 /** That share is of about as many runs. */
 const slowRuns = 200;
-/** Waiting uses up a tenth of a lease at most. */
-const leaseMinMs = 10 * waitMaxMs;
 /** Of what may be claimed ahead, where it waits for longer than it should: a busy machine is slower than its jobs tell. */
 const shareMin = 1 / 64;
 const unitsMax = 1_000;
@@ -73,6 +74,15 @@ class Waiting implements Held {
   abort(reason: 'lease_lost' | 'cancelled' | 'node_lost'): void {
     this.#drop(this, reason === 'lease_lost');
   }
+
+  /** When it has waited for too long. */
+  get lateAt(): number {
+    return this.since + waitMsOf(this.unit);
+  }
+}
+
+function waitMsOf([{ leaseMs }]: Unit): number {
+  return Math.min(waitMaxMs, leaseMs * waitShare);
 }
 
 export interface AheadParts {
@@ -107,7 +117,9 @@ export function createAhead({ slots, release, clock = () => performance.now() }:
     const [oldest] = waiting;
     if (oldest === undefined) return;
     const stuckAt = Math.max(endedAt, oldest.since) + stuckMs;
-    const leftMs = Math.min(stuckAt, oldest.since + waitMaxMs) - clock();
+    let lateAt = stuckAt;
+    for (const one of waiting) lateAt = Math.min(lateAt, one.lateAt);
+    const leftMs = lateAt - clock();
     if (leftMs > 0) timer = setTimeout(check, leftMs).unref();
     else giveBack();
   };
@@ -121,16 +133,18 @@ export function createAhead({ slots, release, clock = () => performance.now() }:
     capacity,
     room: (free) => (wantsSlot && free <= 0 ? 0 : Math.max(0, capacity() - waiting.size)),
     put: (units, claimedAt) => {
-      wantsSlot = false;
       const since = clock();
+      let refused = 0;
       for (const unit of units) {
         if (!closed && mayWait(unit) && runs.isQuick(unit[0].task))
           waiting.add(new Waiting({ unit, claimedAt, since }, drop));
         else {
-          wantsSlot = true;
+          refused += 1;
           release(unit);
         }
       }
+      wantsSlot = refused > 0;
+      if (refused * 2 > units.length) restsUntil = since + restMs;
       if (waiting.size > 0) timer ??= setTimeout(check, stuckMs).unref();
     },
     next: (nowMs = clock()) => {
@@ -163,7 +177,7 @@ function firstOf<One>(all: ReadonlySet<One>): () => One | undefined {
 }
 
 function mayWait(unit: Unit): boolean {
-  return unit.length === 1 && unit[0].leaseMs >= leaseMinMs;
+  return unit.length === 1 && waitMsOf(unit) >= waitMinMs;
 }
 
 /** What part of its room is used. */
