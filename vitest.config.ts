@@ -28,6 +28,7 @@ const timed = [
   'test/integration/fairness-*.test.ts',
   'test/integration/limits-cycles.test.ts',
   'test/integration/limits-rate.test.ts',
+  'test/integration/node-reserve.test.ts',
 ];
 
 /** They bring servers of their own, and stop, kill and replace them under whole systems of processes. */
