@@ -84,7 +84,10 @@ function passesAlone(run, failed) {
   const files = new Set(failed.map(({ file }) => file));
   if (files.size > unsteadyMax || [...files].some((file) => file === undefined)) return false;
   const again = { ...run, title: `${run.title}: once more, one by one` };
-  const outcome = execute(again, ['--no-file-parallelism', ...[...files].filter((file) => file !== undefined)]);
+  const outcome = execute(again, [
+    '--no-file-parallelism',
+    ...[...files].filter((file) => file !== undefined),
+  ]);
   return outcome.failed.length === 0 && outcome.passed > 0;
 }
 
@@ -102,7 +105,8 @@ function failuresOf(title, file) {
   const place = `${title}: ${name}`;
   const first = (/** @type {string | undefined} */ text) => text?.split('\n', 1)[0]?.slice(0, 300) ?? '';
   const tests = file.assertionResults.filter((test) => test.status === 'failed');
-  if (tests.length === 0 && file.status === 'failed') return [{ text: `${place}: ${first(file.message)}`, file: name }];
+  if (tests.length === 0 && file.status === 'failed')
+    return [{ text: `${place}: ${first(file.message)}`, file: name }];
   return tests.map((test) => ({
     text: `${place} > ${test.fullName}: ${first(test.failureMessages?.[0])}`,
     file: name,

@@ -98,7 +98,13 @@ async function startNode(database: Database): Promise<{ readonly work: (jobs: nu
       await until(
         `${jobs} jobs`,
         async () => {
-          const claimed = await claim(database, { node, incarnation, max: claimMax, token: randomUUID(), from });
+          const claimed = await claim(database, {
+            node,
+            incarnation,
+            max: claimMax,
+            token: randomUUID(),
+            from,
+          });
           from = Math.max(from, ...claimed.map(({ position }) => position + 1));
           const done = { outcome: 'done', delayMs: null, data: null } as const;
           await settle(
@@ -155,7 +161,7 @@ describe.each(['reads', 'wrote'] as const)(
       const under = await steady(queue);
       for (const name of names) {
         expect(under[name].length).toBeGreaterThan(2);
-        expect(median(under[name]), name).toBeLessThan(2 * median(without[name]) + slack);
+        expect(median(under[name])).toBeLessThan(2 * median(without[name]) + slack);
       }
     });
 

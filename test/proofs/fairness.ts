@@ -128,9 +128,14 @@ export async function sharesRun({
 }: SharesOptions): Promise<SharesReport> {
   const fleet = openFleet(url);
   try {
-    await load(fleet.database, { count: Math.ceil(slots * seconds * 40 / bMs), key: 'a', tenant: 'a', ms: 50 * bMs });
+    await load(fleet.database, {
+      count: Math.ceil((slots * seconds * 40) / bMs),
+      key: 'a',
+      tenant: 'a',
+      ms: 50 * bMs,
+    });
     // as many as B's slots could do at most
-    const most = (slots * weight) / (1 + weight) / bMs * 1_000 * (seconds + 5);
+    const most = ((slots * weight) / (1 + weight) / bMs) * 1_000 * (seconds + 5);
     await load(fleet.database, { count: Math.ceil(most), key: 'b', tenant: 'b', ms: bMs });
     await fleet.startSchedulers(['scheduler'], { policy: `fair-time-${weight}` });
     await fleet.startWorkers(['node'], { concurrency: slots });

@@ -111,6 +111,7 @@ export { stopOnSignals } from './stop-on-signals.ts';
 export type { Target } from './statements/target.ts';
 export type {
   ItemFacts,
+  LaneBehind,
   LaneId,
   LaneRow,
   SettledBatch,
@@ -119,4 +120,11 @@ export type {
   TickRead,
   TickState,
 } from './statements/tick.ts';
-export { readItemFacts, readTick, readTickState, settledMax } from './statements/tick.ts';
+export {
+  lastPlace,
+  readBehind,
+  readItemFacts,
+  readTick,
+  readTickState,
+  settledMax,
+} from './statements/tick.ts';

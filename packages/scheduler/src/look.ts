@@ -4,6 +4,7 @@ import type { Load } from './depth.ts';
 import { capability } from './depth.ts';
 import type { Ledger } from './ledger.ts';
 import type { Memory } from './memory.ts';
+import { stockOf } from './stock.ts';
 import type { Ask } from './tick.ts';
 import { loadOf } from './tick.ts';
 
@@ -35,7 +36,7 @@ export async function look(
         want,
         keys,
         ...skipAhead.starts(startedAt),
-        ranges: cursors.ranges(startedAt),
+        ranges: cursors.ranges(startedAt, stockOf(memory)),
         ...view.ask(memory.nowMs, { lanes: skipAhead.lanes(), rows: outOfTurn }),
         settled: feeds,
         itemsFrom,
@@ -65,7 +66,7 @@ export async function look(
     memory.settled = [...memory.settled, ...ledger.settled(state.settled, whole, state.now)];
   }
   if (brief) view.age();
-  else view.see(skipAhead.shown(rows), { keys, nowMs: startedAt });
+  else view.see(skipAhead.shown(rows), { keys, nowMs: startedAt, stocked: cursors.stocked() });
   const load = loadOf(read, ledger.inFlight());
   consumption.sample(load);
   rememberNodes(memory, read);

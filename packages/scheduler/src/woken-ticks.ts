@@ -36,10 +36,11 @@ export function startTicks({
     step: async () => {
       leader = leadership.reign();
       if (leader === undefined) return idleMs;
-      const onlyDone = woken.done && !woken.otherwise;
+      const news = woken.otherwise;
+      const onlyDone = woken.done && !news;
       const told = ended;
       [woken.done, woken.otherwise, ended] = [false, false, []];
-      const nextMs = await dispatcher.tick(leader, onlyDone ? (told ?? []) : undefined);
+      const nextMs = await dispatcher.tick(leader, { ended: onlyDone ? (told ?? []) : undefined, news });
       tickedAt = performance.now();
       return nextMs;
     },

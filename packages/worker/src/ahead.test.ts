@@ -69,10 +69,7 @@ test('those that may run for long are given back at once, and the next claim nee
   run(1);
   const short = { leaseMs: 900 };
   const wait = [unit('a'), unit('b'), unit('c')];
-  ahead.put(
-    [...wait, unit('new', { task: 'new' }), unit('slow', { task: 'slow' }), unit('short', short)],
-    0,
-  );
+  ahead.put([...wait, unit('new', { task: 'new' }), unit('slow', { task: 'slow' }), unit('short', short)], 0);
   expect(released()).toEqual(['new', 'slow', 'short']);
   expect(ahead.room(0)).toBe(0);
   expect(ahead.room(1)).toBeGreaterThan(0);

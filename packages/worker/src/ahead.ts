@@ -134,17 +134,12 @@ export function createAhead({ slots, release, clock = () => performance.now() }:
     room: (free) => (wantsSlot && free <= 0 ? 0 : Math.max(0, capacity() - waiting.size)),
     put: (units, claimedAt) => {
       const since = clock();
-      let refused = 0;
-      for (const unit of units) {
-        if (!closed && mayWait(unit) && runs.isQuick(unit[0].task))
-          waiting.add(new Waiting({ unit, claimedAt, since }, drop));
-        else {
-          refused += 1;
-          release(unit);
-        }
-      }
-      wantsSlot = refused > 0;
-      if (refused * 2 > units.length) restsUntil = since + restMs;
+      const stays = (unit: Unit): boolean => !closed && mayWait(unit) && runs.isQuick(unit[0].task);
+      const refused = units.filter((unit) => !stays(unit));
+      for (const unit of units) if (stays(unit)) waiting.add(new Waiting({ unit, claimedAt, since }, drop));
+      for (const unit of refused) release(unit);
+      wantsSlot = refused.length > 0;
+      if (refused.length * 2 > units.length) restsUntil = since + restMs;
       if (waiting.size > 0) timer ??= setTimeout(check, stuckMs).unref();
     },
     next: (nowMs = clock()) => {
