@@ -54,6 +54,7 @@ function pagesOf(ids: Readonly<Record<'waiting' | 'done' | 'dead', string>>): re
     'overview?window=day',
     'overview?window=day&queue=q3',
     'keys',
+    'keys?window=minutes',
     'keys?queue=q3&key=k3',
     'queues',
     'jobs',

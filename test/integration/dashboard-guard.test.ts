@@ -125,6 +125,7 @@ describe('a request', () => {
     'jobs?field=a',
     'jobs?queue=%00',
     'keys?after=x',
+    'keys?window=day',
     'dead?after=1',
     'dead?group=x',
     'audit?after=x',

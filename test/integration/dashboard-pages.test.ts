@@ -7,7 +7,6 @@ import type {
   Health,
   JobPage,
   JobsPage,
-  Keys,
   Nodes,
   Overview,
   PolicyPage,
@@ -138,38 +137,6 @@ describe('pages', () => {
       queues: [{ queue: 'mail', paused: true }],
     });
     expect(ofMail.buckets).toHaveLength(96);
-  });
-
-  test('keys: who waits, who runs, who got how much', async () => {
-    const keys = await read<Keys>('keys');
-    expect(keys.seen.jobs).toBe(2);
-    expect(keys.waiting).toMatchObject([
-      {
-        queue: 'mail',
-        key: 'acme',
-        waiting: { count: 1, kind: 'exact' },
-        running: 0,
-        weight: 3,
-        virtualTime: 3,
-      },
-    ]);
-    const globex = keys.active.find(({ key }) => key === 'globex');
-    expect(globex).toMatchObject({ queue: 'default', running: 1, waiting: { count: 0 }, weight: 1 });
-    // of the weights 3 and 1, the latter by two keys
-    expect(globex?.fairShare).toBeCloseTo(1 / 4 / 2);
-    expect(keys.active.reduce((sum, { share }) => sum + share, 0)).toBeCloseTo(1);
-  });
-
-  test('keys: page by page', async () => {
-    await bench.insert({ queue: 'paged', key: 'a' });
-    await bench.insert({ queue: 'paged', key: 'b' }, 3);
-    const first = await read<Keys>('keys?queue=paged&limit=1');
-    expect(first.waiting).toMatchObject([{ key: 'a' }]);
-    const second = await read<Keys>(`keys?queue=paged&limit=1&after=${first.next}`);
-    expect(second).toMatchObject({ active: [], waiting: [{ key: 'b', waiting: { count: 3 } }] });
-    const last = await read<Keys>(`keys?queue=paged&limit=1&after=${second.next}`);
-    expect(last).toMatchObject({ waiting: [], next: null });
-    await bench.sql(`delete from $schema.queue where queue = 'paged'`);
   });
 
   test('queues: settings and numbers', async () => {

@@ -1,7 +1,12 @@
 import type { Count, PageQuery, Time } from './common.ts';
 
+/** What shares are told of: `minutes`, the last five, is who gets what now; the last `hour`, who got what. */
+export type ShareWindow = 'minutes' | 'hour';
+
 /** Query of GET /api/keys. */
 export interface KeysQuery extends PageQuery {
+  /** Default `hour`. */
+  readonly window?: ShareWindow;
   /** One queue only. */
   readonly queue?: string;
   /** One key only, by its whole name. */
@@ -38,7 +43,8 @@ export interface KeyRow {
 /** Answer to GET /api/keys. */
 export interface Keys {
   readonly at: Time;
-  /** Shares come from the jobs that ended last: those since `from`, `jobs` of them (an hour, or 10,000, whichever is less). */
+  readonly window: ShareWindow;
+  /** Shares come from the jobs that ended last: those since `from`, `jobs` of them (the window, or 10,000, whichever is less). */
   readonly seen: { readonly from: Time; readonly jobs: number };
   /** Keys that run or ran, by share, largest first, 100 at most. Only on the first page; else empty. */
   readonly active: readonly KeyRow[];

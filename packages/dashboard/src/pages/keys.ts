@@ -10,7 +10,7 @@ import {
   readSettings,
   readWaitingKeys,
 } from '@pgqueue/postgres/dashboard';
-import type { KeyRow, Keys } from '../contract.ts';
+import type { KeyRow, Keys, ShareWindow } from '../contract.ts';
 import type { Desk } from '../desk.ts';
 import type { Parameters } from '../http/parameters.ts';
 import { virtualTimesIn } from './virtual-times.ts';
@@ -19,6 +19,7 @@ import { atLeast, timeOf } from './wire.ts';
 /** Jobs that ended last: what shares are told from. */
 const seenMax = 10_000;
 const busyMax = 2_000;
+const windowsMs: Readonly<Record<ShareWindow, number>> = { minutes: 300_000, hour: 3_600_000 };
 const activeMax = 100;
 const countMax = 500;
 /** Lanes that are counted as wanting their share. */
@@ -26,13 +27,14 @@ const lanesMax = 500;
 const stateMax = 1_048_576;
 
 export async function keysPage({ database }: Desk, query: Parameters): Promise<Keys> {
+  const window = query.oneOf('window', ['minutes', 'hour']) ?? 'hour';
   const queue = query.text('queue', 100);
   const key = query.text('key', 200);
   const after = cursorIn(query);
   const limit = query.limit();
   query.done();
   const [busy, waiting, lanes, settings, states] = await Promise.all([
-    readBusyKeys(database, { jobsMax: seenMax, keysMax: busyMax }),
+    readBusyKeys(database, { windowMs: windowsMs[window], jobsMax: seenMax, keysMax: busyMax }),
     readWaitingKeys(database, {
       ...(queue === undefined ? {} : { queue }),
       ...(key === undefined ? {} : { key }),
@@ -73,6 +75,7 @@ export async function keysPage({ database }: Desk, query: Parameters): Promise<K
   const last = waiting.at(-1);
   return {
     at: timeOf(busy.now),
+    window,
     seen: { from: timeOf(busy.from), jobs: busy.jobs },
     active: active.map((one) => row(one, counted.get(nameOf(one)), one)),
     waiting: waiting.filter((one) => one.waiting > 0).map((one) => row(one, one, ranBy.get(nameOf(one)))),

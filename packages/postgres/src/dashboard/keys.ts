@@ -20,6 +20,13 @@ export interface BusyKeys {
   readonly keys: readonly BusyKey[];
 }
 
+/** Of what time, and how much of it at most. */
+export interface BusyKeysOptions {
+  readonly windowMs: number;
+  readonly jobsMax: number;
+  readonly keysMax: number;
+}
+
 /** Keys with jobs that wait for their turn, or are ready. */
 export interface WaitingKey {
   readonly queue: string;
@@ -31,20 +38,20 @@ export interface WaitingKey {
 }
 
 /**
- * Worker time by key: of the last hour, or of the jobs that ended last, `jobsMax` of them; and of what runs now. Served by
+ * Worker time by key: of the last `windowMs`, or of the jobs that ended last, `jobsMax` of them; and of what runs now. Served by
  * history_finished, backwards.
  */
 export async function readBusyKeys(
   { query, schema }: Database,
-  { jobsMax, keysMax }: { readonly jobsMax: number; readonly keysMax: number },
+  { windowMs, jobsMax, keysMax }: BusyKeysOptions,
 ): Promise<BusyKeys> {
   const rows = await query<{ now: Date; from: Date; jobs: number; keys: BusyKey[] }>(
     `with seen as materialized (
        select h.queue, h.key, h.started, h.finished from ${schema}.history h
-       where h.finished > statement_timestamp() - interval '1 hour' order by h.finished desc limit $1
+       where h.finished > statement_timestamp() - $3::float8 * interval '1 ms' order by h.finished desc limit $1
      ),
      since as materialized (
-       select case when (select count(*) from seen) < $1 then statement_timestamp() - interval '1 hour'
+       select case when (select count(*) from seen) < $1 then statement_timestamp() - $3::float8 * interval '1 ms'
                    else (select min(s.finished) from seen s) end as at
      ),
      parts as (
@@ -61,7 +68,7 @@ export async function readBusyKeys(
                                                           'busyMs', k.busy_ms))
                       from (select p.queue, p.key, sum(p.running) as running, sum(p.done) as done, sum(p.busy_ms) as busy_ms
                             from parts p group by 1, 2 order by 5 desc limit $2) k), '[]') as keys`,
-    [jobsMax, keysMax],
+    [jobsMax, keysMax, windowMs],
   );
   return rows[0] ?? { now: new Date(0), from: new Date(0), jobs: 0, keys: [] };
 }

@@ -1,5 +1,6 @@
+import { SegmentedControl } from '@mantine/core';
 import type { ReactNode } from 'react';
-import type { KeyRow, Keys } from '../../../src/contract.ts';
+import type { KeyRow, Keys, ShareWindow } from '../../../src/contract.ts';
 import { useKeys } from '../api/queries.ts';
 import { counted, exact, percent, short } from '../format/numbers.ts';
 import { Answer, Empty } from '../ui/answer.tsx';
@@ -17,9 +18,15 @@ import { Name, Nothing, To } from '../ui/text.tsx';
 import { TextFilter } from '../ui/text-filter.tsx';
 import { Span, Time } from '../ui/time.tsx';
 
+const windows: { value: ShareWindow; label: string }[] = [
+  { value: 'minutes', label: 'Last 5 minutes' },
+  { value: 'hour', label: 'Last hour' },
+];
+
 export function KeysPage(): ReactNode {
-  const { values, set } = useFilters(['queue', 'key', 'after']);
-  const query = useKeys({ ...values, limit: 50 });
+  const { values, set } = useFilters(['window', 'queue', 'key', 'after']);
+  const window: ShareWindow = values.window === 'minutes' ? 'minutes' : 'hour';
+  const query = useKeys({ ...values, window, limit: 50 });
   return (
     <Page
       title="Keys"
@@ -28,6 +35,13 @@ export function KeysPage(): ReactNode {
         <>
           <TextFilter label="Key, whole" value={values.key} onChange={(key) => set({ key })} />
           <QueuePicker value={values.queue} onChange={(queue) => set({ queue })} />
+          <SegmentedControl
+            size="xs"
+            value={window}
+            data={windows}
+            aria-label="Window of the shares"
+            onChange={(value) => set({ window: value })}
+          />
         </>
       }
     >
@@ -135,7 +149,7 @@ interface WaitingProps {
 
 function Waiting({ keys: { waiting, next }, after, onPage }: WaitingProps): ReactNode {
   return (
-    <Panel title="Who waits" note="due jobs, by queue and key" flush>
+    <Panel title="Who waits" note="due jobs, by queue and key; the least virtual time goes next" flush>
       {waiting.length === 0 ? (
         <Empty title="No key waits">Every job that is due has been handed out.</Empty>
       ) : (
