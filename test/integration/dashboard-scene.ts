@@ -40,6 +40,8 @@ async function fill({ insert, claim, sql }: DashboardBench): Promise<Scene> {
   const [cancelled] = await insert({ key: 'globex' });
   await sql('select * from $schema.cancel(array[$1::uuid])', [cancelled]);
   const [delayed] = await insert({ queue: 'mail', delayMs: 600_000 });
+  // lists go by ids, which tell milliseconds apart and no less
+  await sql('select pg_sleep(0.002)');
   const [pending] = await insert({ queue: 'mail', key: 'acme', priority: 7, payload });
   return { done: done?.id, dead: dead?.id, running: running?.id, cancelled, delayed, pending };
 }
