@@ -21,7 +21,7 @@ const shows: Readonly<Record<string, readonly (string | RegExp)[]>> = {
   Overview: ['Oldest waiting', 'Retry rate', 'Wait before start', 'later', 'paused'],
   Keys: ['Share of worker time', 'acme', 'globex', 'Who waits'],
   Queues: ['20 at once · 5 a key · 500/s', 'hooks', 'open'],
-  Jobs: ['delayed', 'running', 'dead', 'done', 'hello'],
+  Jobs: ['delayed', 'running', 'dead', 'done', 'hello', /^due/, /^began/],
   Nodes: ['worker-1', 'alive', 'gone-1', 'lost', /of 8$/],
   'Dead letters': [/endpoint … refused/, 'RangeError', 'max tries'],
   Schedules: ['nightly', '0 2 * * *', 'Europe/Berlin'],
@@ -105,6 +105,41 @@ export function pagesSuite(on: OnStage, world: () => World): void {
     await expect.poll(() => rows.count(), { timeout: 20_000 }).toBe(1 + 21);
     await page.goBack();
     await page.getByRole('table', { name: 'Jobs' }).waitFor();
+    expect(faults).toEqual([]);
+    await close();
+  });
+
+  test('shares of keys are those of the last hour, or of the last minutes', async () => {
+    const { page, faults, close } = await on().visit('/keys');
+    const since = async (): Promise<number> =>
+      Date.parse((await page.locator('main header time').first().getAttribute('datetime')) ?? '');
+    await page.getByRole('table', { name: 'Keys that run or ran' }).waitFor();
+    const hour = await since();
+    await page.getByText('Last 5 minutes').click();
+    await expect.poll(() => page.url(), { timeout: 20_000 }).toContain('window=minutes');
+    await expect.poll(since, { timeout: 20_000 }).toBeGreaterThan(hour + 50 * 60_000);
+    expect(faults).toEqual([]);
+    await close();
+  });
+
+  test('what is cut off for want of room is whole on hovering, or is not cut off', async () => {
+    const { page, faults, close } = await on().visit('/');
+    const cut: string[] = [];
+    for (const { name } of pages) {
+      await go(page, name);
+      await loaded(page);
+      const names = await page.evaluate(() =>
+        [...document.querySelectorAll('main [data-name]')]
+          .filter((one) => one.scrollWidth > one.clientWidth && one.querySelector('[title]') === null)
+          .map((one) => one.textContent),
+      );
+      cut.push(...names.map((one) => `${name}: ${one}`));
+    }
+    expect(cut).toEqual([]);
+    await go(page, 'Health');
+    const migration = page.getByText('0019_activity_and_audit.sql', { exact: true });
+    await migration.waitFor();
+    expect(await migration.evaluate((one) => one.scrollWidth - one.clientWidth)).toBe(0);
     expect(faults).toEqual([]);
     await close();
   });

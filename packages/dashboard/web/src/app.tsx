@@ -3,6 +3,7 @@ import { useEffect, useRef } from 'react';
 import { Route, Switch, useLocation } from 'wouter';
 import { useLive } from './api/live.ts';
 import { useSession } from './api/queries.ts';
+import { short } from './format/numbers.ts';
 import { visible } from './format/text.ts';
 import { AuditPage } from './pages/audit.tsx';
 import { DeadPage } from './pages/dead.tsx';
@@ -88,7 +89,7 @@ function EntryCount({ to }: { readonly to: string }): ReactNode {
   if (live === undefined) return null;
   const { dead, running } = live.totals;
   const lost = live.nodes.filter(({ state, overdue }) => state === 'lost' || overdue).length;
-  if (to === '/jobs' && running.count > 0) return <Num value={running.count} />;
+  if (to === '/jobs' && running.count > 0) return `${short(running.count)} running`;
   if (to === '/dead' && dead.count > 0) return <Num value={dead.count} />;
   if (to === '/nodes' && lost > 0) return `${lost} lost`;
   return to === '/health' && live.warnings.length > 0 ? live.warnings.length : null;

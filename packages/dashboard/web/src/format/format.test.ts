@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { bytes, counted, exact, percent, perSecond, short } from './numbers.ts';
 import { clipped, pretty, visible } from './text.ts';
+import { shareTicks, spanTicks } from './ticks.ts';
 import { localTime, relative, span, utc } from './times.ts';
 
 describe('numbers have units, and say no more than can be read', () => {
@@ -86,5 +87,29 @@ describe('text of strangers', () => {
     expect(pretty({ a: [1] })).toBe('{\n  "a": [\n    1\n  ]\n}');
     expect(pretty('x'.repeat(200), 100)).toMatch(/more characters$/);
     expect(pretty(undefined)).toBe('null');
+  });
+});
+
+describe('axes have round marks', () => {
+  test.each([
+    [0, ['0 ms', '1 ms', '2 ms', '3 ms']],
+    [237, ['0 ms', '100 ms', '200 ms', '300 ms']],
+    [31_000, ['0 ms', '20 s', '40 s', '1 m']],
+    [299_000, ['0 ms', '2 m', '4 m', '6 m']],
+    [40 * 60_000, ['0 ms', '20 m', '40 m', '1 h']],
+    [3 * 86_400_000, ['0 ms', '1 d', '2 d', '3 d']],
+  ])('of waits up to %d ms', (mostMs, marks) => expect(spanTicks(mostMs).map(span)).toEqual(marks));
+
+  test.each([
+    [0, ['0 %', '25 %', '50 %', '75 %', '100 %']],
+    [1, ['0 %', '25 %', '50 %', '75 %', '100 %']],
+    [1.1, ['0 %', '50 %', '100 %', '150 %']],
+    [1.9, ['0 %', '50 %', '100 %', '150 %', '200 %']],
+    [3.2, ['0 %', '100 %', '200 %', '300 %', '400 %']],
+  ])('of shares up to %d', (most, marks) => expect(shareTicks(most).map(percent)).toEqual(marks));
+
+  test('and reach to the most there is, however much that is', () => {
+    for (let most = 1; most < 1e12; most *= 1.7) expect(spanTicks(most).at(-1)).toBeGreaterThanOrEqual(most);
+    for (let most = 0.1; most < 50; most *= 1.3) expect(shareTicks(most).at(-1)).toBeGreaterThanOrEqual(most);
   });
 });

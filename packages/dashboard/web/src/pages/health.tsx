@@ -125,7 +125,7 @@ function Migrations({ health: { migrations } }: { readonly health: Health }): Re
         rowKey={({ version }) => String(version)}
         columns={[
           { name: 'Version', leads: true, tight: true, cell: ({ version }) => version },
-          { name: 'Name', cell: ({ name }) => <Name text={name} /> },
+          { name: 'Name', cell: ({ name }) => <Name text={name} whole /> },
           {
             name: 'Applied',
             align: 'right',

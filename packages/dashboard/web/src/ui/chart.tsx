@@ -18,7 +18,8 @@ export interface ChartProps {
   readonly format: (value: number) => string;
   /** What it shows, in words: a chart is nothing to those who hear a page. */
   readonly says: string;
-  readonly max?: number;
+  /** Marks of the axis, from nought to its end; left out: round numbers. */
+  readonly ticks?: readonly number[];
 }
 
 export const plotHeight = 176;

@@ -5,7 +5,7 @@ import { plotHeight } from './chart.tsx';
 import { hourAndMinute } from '../format/times.ts';
 
 /** Drawn by recharts, which is loaded when the first chart is shown. */
-export function Plot({ kind, points, series, format, max }: ChartProps): ReactNode {
+export function Plot({ kind, points, series, format, ticks }: ChartProps): ReactNode {
   const shared = {
     h: plotHeight,
     data: points.map((point) => ({ ...point, at: hourAndMinute(point.at) })),
@@ -19,16 +19,21 @@ export function Plot({ kind, points, series, format, max }: ChartProps): ReactNo
     tickLine: 'none' as const,
     gridColor: 'var(--line)',
     textColor: 'var(--ink-faint)',
-    xAxisProps: { minTickGap: 48, fontSize: 11 },
+    xAxisProps: { minTickGap: 48, fontSize: 11, interval: 'equidistantPreserveStart' as const },
     yAxisProps: {
       width: 62,
       fontSize: 11,
       tickCount: 4,
-      domain: [0, max ?? 'auto'] as [number, number | 'auto'],
+      domain: [0, ticks?.at(-1) ?? 'auto'] as [number, number | 'auto'],
+      ...(ticks !== undefined && { ticks: [...ticks] }),
     },
     tooltipAnimationDuration: 0,
   };
-  const chart = { accessibilityLayer: false };
+  // the topmost label needs room above its line; a legend has it
+  const chart = {
+    accessibilityLayer: false,
+    margin: { top: series.length > 1 ? 5 : 14, right: 5, bottom: 5, left: 5 },
+  };
   return (
     <>
       {kind === 'bars' && (

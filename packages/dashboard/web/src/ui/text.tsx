@@ -5,6 +5,8 @@ import { clipped, visible } from '../format/text.ts';
 import classes from './text.module.css';
 
 const shownMax = 160;
+/** Longer ones may be cut off where there is little room. */
+const wholeMax = 20;
 
 /** Text that a stranger wrote: isolated from the direction of its neighbours, and with what can't be seen made visible. */
 export function Foreign({
@@ -16,7 +18,10 @@ export function Foreign({
 }): ReactNode {
   const shown = visible(text);
   return (
-    <bdi className={classes.foreign} title={shown.length > max ? clipped(shown, 2_000) : undefined}>
+    <bdi
+      className={classes.foreign}
+      title={shown.length > Math.min(max, wholeMax) ? clipped(shown, 2_000) : undefined}
+    >
       {clipped(shown, max)}
     </bdi>
   );
@@ -31,10 +36,17 @@ export function Prose({ text, max }: { readonly text: string; readonly max?: num
   );
 }
 
+interface NameProps {
+  readonly text: string;
+  readonly max?: number;
+  /** In a table, too, as wide as it is. */
+  readonly whole?: boolean;
+}
+
 /** A name (of a queue, task, key, node), in type of one width. */
-export function Name({ text, max }: { readonly text: string; readonly max?: number }): ReactNode {
+export function Name({ text, max, whole = false }: NameProps): ReactNode {
   return (
-    <span className={classes.name} data-name>
+    <span className={classes.name} data-name={whole ? undefined : true}>
       {text === '' ? (
         <span className={classes.faint}>(empty)</span>
       ) : (

@@ -4,7 +4,7 @@ import type { JobRow } from '../../../../src/contract.ts';
 import { Status } from '../../ui/status.tsx';
 import type { Column } from '../../ui/table.tsx';
 import { DataTable } from '../../ui/table.tsx';
-import { JobId, Name, Nothing, Prose } from '../../ui/text.tsx';
+import { Faint, JobId, Name, Nothing, Prose } from '../../ui/text.tsx';
 import { Span, Time } from '../../ui/time.tsx';
 
 interface JobTableProps {
@@ -58,12 +58,20 @@ function Tries({ row: { tries, maxTries, crashes } }: { readonly row: JobRow }):
   );
 }
 
-/** How long its last attempt took, or runs so far. */
+/** How long its last attempt took; when the one that runs began, or the next is due. */
 function Ran({ row: { status, started, finished, runAfter } }: { readonly row: JobRow }): ReactNode {
-  if (status === 'delayed') return <Time at={runAfter} as="ago" />;
+  if (status === 'delayed') return <When word="due" at={runAfter} />;
   if (started === null) return <Nothing says="not yet" />;
-  if (finished === null) return <Time at={started} as="ago" />;
+  if (finished === null) return <When word="began" at={started} />;
   return <Span ms={Date.parse(finished) - Date.parse(started)} />;
+}
+
+function When({ word, at }: { readonly word: string; readonly at: string | null }): ReactNode {
+  return (
+    <>
+      <Faint>{word}</Faint> <Time at={at} as="ago" />
+    </>
+  );
 }
 
 /** A box for each job, and one for all of the page. */

@@ -2,6 +2,7 @@ import type { ComponentType } from 'react';
 import { memo } from 'react';
 import type { Bucket, Overview } from '../../../../src/contract.ts';
 import { exact, percent, short } from '../../format/numbers.ts';
+import { shareTicks, spanTicks } from '../../format/ticks.ts';
 import { span } from '../../format/times.ts';
 import type { Point, Series } from '../../ui/chart.tsx';
 import { Chart } from '../../ui/chart.tsx';
@@ -17,9 +18,6 @@ const waits: readonly Series[] = [
   { name: 'p95', label: 'p95', color: 'var(--warn)' },
   { name: 'p99', label: 'p99', color: 'var(--bad)' },
 ];
-
-/** A chart of next to nothing should look like it. */
-const leastScale = 0.1;
 
 const use: readonly Series[] = [{ name: 'use', label: 'slots in use', color: 'var(--accent)' }];
 
@@ -55,6 +53,7 @@ export const Charts: ComponentType<{ readonly overview: Overview }> = memo(funct
           series={waits}
           format={span}
           says={`Waits: p99 at most ${span(slowest)}`}
+          ticks={spanTicks(slowest)}
         />
       </Panel>
       <Panel title="Worker time" note="share of the slots">
@@ -64,7 +63,7 @@ export const Charts: ComponentType<{ readonly overview: Overview }> = memo(funct
           series={use}
           format={percent}
           says={`Worker time as a share of the slots: at most ${percent(busiest)}`}
-          {...(busiest < leastScale && { max: leastScale })}
+          ticks={shareTicks(busiest)}
         />
       </Panel>
     </>

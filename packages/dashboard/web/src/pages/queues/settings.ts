@@ -27,7 +27,7 @@ export interface Field {
 }
 
 export const fields: readonly Field[] = [
-  { name: 'concurrency', label: 'At once', hint: 'jobs in flight at most; 0: none may start', min: 0 },
+  { name: 'concurrency', label: 'At once', hint: 'jobs in flight; 0: none', min: 0 },
   { name: 'keyConcurrency', label: 'At once, each key', hint: 'jobs in flight', min: 0 },
   { name: 'rate', label: 'Rate', hint: 'jobs a second', min: 0, decimals: true },
   { name: 'rateBurst', label: 'Burst', hint: 'jobs at one time', min: 0, decimals: true },
