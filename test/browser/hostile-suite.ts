@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs';
-import type { Page } from 'playwright-core';
+import type { Locator, Page } from 'playwright-core';
 import { expect, test } from 'vitest';
 import type { Tally } from './hostile-answers.ts';
 import { poisoned } from './hostile-answers.ts';
@@ -72,6 +72,21 @@ export function hostileSuite(on: OnStage): void {
     await close();
   }, 600_000);
 
+  test('hostile texts in what opens: forms, questions, details, notices', async () => {
+    const { page, faults, close } = await on().visit('/queues');
+    for (let nth = 0; nth < perKind; nth += 1) {
+      for (const open of openings) {
+        await open(page, nth);
+        expect(await intruders(page)).toEqual([]);
+        for (const closing of await page.getByRole('button', { name: 'Close' }).all()) await closing.click();
+        await page.getByRole('dialog').waitFor({ state: 'detached' });
+        shown += 1;
+      }
+    }
+    expect(faults.filter((fault) => !/status of 4\d\d/.test(fault))).toEqual([]);
+    await close();
+  }, 900_000);
+
   test('hostile texts in the address and in what is typed', async () => {
     const { page, faults, close } = await on().visit('/jobs');
     for (const text of hostileTexts.slice(0, perKind * 2)) {
@@ -123,6 +138,60 @@ export function hostileSuite(on: OnStage): void {
       `| ${hostileTexts.length} in each of ${fields.length} fields of the database, on ${pages.length} pages and those of 8 jobs; in the address; in place of every text of every answer | 0 |`,
     );
   });
+}
+
+/** Each shows something of the hostile row number `nth` that is not on a page until somebody clicks. */
+const openings: readonly ((page: Page, nth: number) => Promise<void>)[] = [
+  async (page, nth) => {
+    await go(page, 'Queues');
+    await strange(page, 'button', 'Edit queue').nth(nth).press('Enter');
+    await page.getByRole('form').waitFor();
+  },
+  async (page, nth) => {
+    await strange(page, 'switch', 'Queue').nth(nth).press('Space');
+    await notice(page);
+  },
+  async (page, nth) => {
+    await go(page, 'Schedules');
+    await strange(page, 'button', 'Run now: schedule').nth(nth).press('Enter');
+    await notice(page);
+  },
+  async (page, nth) => {
+    await go(page, 'Nodes');
+    await strange(page, 'button', 'Reset node').nth(nth).press('Enter');
+    await page.getByRole('dialog').getByText('All of them go back').waitFor();
+  },
+  async (page, nth) => {
+    await page
+      .getByRole('table', { name: 'Nodes' })
+      .getByRole('button', { expanded: false })
+      .nth(nth)
+      .press('Enter');
+    await page.getByText('Can run').waitFor();
+  },
+  async (page, nth) => {
+    await go(page, 'Jobs');
+    await page.getByRole('textbox', { name: 'Task' }).fill(hostileTexts[nth] ?? '');
+    await page.getByRole('button', { name: 'All that fit' }).press('Enter');
+    await page.getByRole('menuitem', { name: 'Cancel all that fit…' }).press('Enter');
+    await page
+      .getByRole('dialog')
+      .getByText(/jobs? fits? now/)
+      .waitFor();
+  },
+];
+
+/** What the stage has itself; all other names are hostile. */
+const known = 'hooks|later|mail|slow|seen|nightly|worker-1|gone-';
+
+/** Buttons and the like, by what they are called before the hostile name. */
+function strange(page: Page, role: 'button' | 'switch', beginning: string): Locator {
+  return page.getByRole(role, { name: new RegExp(`^${beginning} (?!${known})`) });
+}
+
+/** Whatever was said, and then no more. */
+async function notice(page: Page): Promise<void> {
+  await page.getByRole('alert').first().waitFor();
 }
 
 /** A text that a page must show: else nothing hostile was there to be shown. */
