@@ -146,7 +146,7 @@ describe('looking', () => {
     const shown = await parseCli(['jobs', 'show', id, '--json', '--database-url', own.url]);
     expect(JSON.parse(shown.stderr)).toMatchObject({ error: { code: 'not_found' } });
     expect(results[2]?.stderr).toContain('there is no node "nobody"');
-    expect(results[3]?.stderr).toContain('there is no schedule "never"');
+    expect(results[3]?.stderr).toContain('there is no schedule "never": "pgqueue schedules list"');
     expect(results[4]?.stdout).toMatch(`${id}  missing: there is no such job`);
     expect(results[5]?.stdout).toMatch(/^0 jobs redriven, 1 skipped/);
   });
@@ -161,7 +161,7 @@ describe('looking', () => {
     expect(text).toContain('- queue default is paused: "pgqueue queues resume default"');
     expect(text).toContain('- no scheduler leads');
     expect(text).toContain('- no node lives in pool default: start a worker');
-    expect(text).toContain('0 jobs of key "tenant" come first');
+    expect(text).toContain('- is the first of key "tenant"\n');
     expect(text).not.toContain('estimate');
     expect(json.reasons.map(({ kind }: { kind: string }) => kind)).toEqual([
       'paused_queue',

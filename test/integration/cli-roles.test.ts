@@ -171,7 +171,7 @@ describe('scheduler', () => {
   test('a schema that is not there ends it with 78', async () => {
     const { code, stdout, stderr } = await pgqueue('scheduler', '--schema', 'elsewhere');
     expect({ code, stdout }).toEqual({ code: 78, stdout: '' });
-    expect(stderr).toContain('run "pgqueue migrate"');
+    expect(stderr).toContain('run "pgqueue migrate --schema elsewhere"');
   });
 });
 

@@ -156,7 +156,9 @@ describe('wrong configuration is 78', () => {
   test('no database, a bad schema and a missing file are told at once', async () => {
     const result = await cli(['worker', '--tasks', '/nowhere/tasks.ts', '--schema', 'No!']);
     expect(result).toMatchObject({ code: 78, stdout: '' });
-    expect(result.stderr).toMatch(/no database is named.*PGQUEUE_DATABASE_URL/);
+    expect(result.stderr).toMatch(
+      /no database is named.*PGQUEUE_DATABASE_URL or DATABASE_URL \("pgqueue dev"/,
+    );
     expect(result.stderr).toMatch(/schema "No!" is no usable name/);
     expect(result.stderr).toMatch(/\/nowhere\/tasks\.ts: there is no such file/);
     expect(result.stderr.trim().split('\n')).toHaveLength(1);
@@ -165,7 +167,10 @@ describe('wrong configuration is 78', () => {
   test('a schema that is not there says what to run', async () => {
     const elsewhere = ['status', '--database-url', own.url, '--schema', 'elsewhere'];
     const [text, json] = await Promise.all([cli(elsewhere), cli([...elsewhere, '--json'])]);
-    expect(text).toMatchObject({ code: 78, stderr: expect.stringContaining('run "pgqueue migrate"') });
+    expect(text).toMatchObject({
+      code: 78,
+      stderr: expect.stringContaining('run "pgqueue migrate --schema elsewhere" first'),
+    });
     expect(json?.code).toBe(78);
     expect(JSON.parse(json?.stderr ?? '')).toEqual({
       error: { code: 'schema_version', message: expect.stringContaining('elsewhere') },
@@ -196,7 +201,9 @@ describe('a database that is not there is 1', () => {
     );
     expect(results.map(({ code }) => code)).toEqual([1, 1, 1]);
     expect(results[0]?.stderr).toMatch(/"no_such_database" does not exist: create it/);
-    expect(results[1]?.stderr).toMatch(/can't reach PostgreSQL: .*ECONNREFUSED.*is it running/);
+    expect(results[1]?.stderr).toMatch(
+      /can't reach PostgreSQL: .*ECONNREFUSED.*is it running, and is --database-url, PGQUEUE_DATABASE_URL or DATABASE_URL right/,
+    );
     expect(results[2]?.stderr).toMatch(/nobody_known.*check user and password/);
   });
 

@@ -252,7 +252,7 @@ describe('the version that a package needs', () => {
   test('missing, older, newer', async () => {
     expect(await check('absent')).toMatchObject({
       code: 'schema_version',
-      message: expect.stringContaining('run "pgqueue migrate" first'),
+      message: expect.stringContaining('run "pgqueue migrate --schema absent" first'),
     });
     await migrate(at('versions'));
     expect(await check('versions')).toBe('fits');

@@ -89,7 +89,9 @@ describe('pending jobs of one key', () => {
     producer.enqueueByName('t', {}, { key, ...options }).then(({ outcome }) => outcome);
   const refused = {
     code: 'too_many_pending',
-    message: expect.stringMatching(/queue "default" takes 3 jobs.*"a"/),
+    message: expect.stringMatching(
+      /queue "default" takes 3 jobs.*"a": enqueue later, .*queues set QUEUE --key-pending N/,
+    ),
   };
 
   test('cost nothing where no queue limits them', async () => {

@@ -10,7 +10,7 @@ export function databaseMessage(error: unknown): string {
   return todo === undefined ? text : `${text}: ${todo}`;
 }
 
-const theUrl = '--database-url or PGQUEUE_DATABASE_URL';
+const theUrl = '--database-url, PGQUEUE_DATABASE_URL or DATABASE_URL';
 
 function byState(state: string, text: string): string | undefined {
   switch (state) {

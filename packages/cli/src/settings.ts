@@ -34,7 +34,9 @@ export function settle(options: GlobalOptions, env: Env, further: readonly strin
 /** Never says what the value is: it holds a password. */
 function urlProblems(url: string | undefined, from: string): readonly string[] {
   if (url === undefined || url === '')
-    return ['no database is named: give --database-url, or set PGQUEUE_DATABASE_URL'];
+    return [
+      'no database is named: give --database-url, or set PGQUEUE_DATABASE_URL or DATABASE_URL ("pgqueue dev" brings one along)',
+    ];
   if (/^postgres(?:ql)?:\/\//.test(url) && URL.canParse(url)) return [];
   return [
     `${from} is no connection string: it looks like postgres://USER@HOST:5432/DATABASE, with :PASSWORD behind USER where there is one`,

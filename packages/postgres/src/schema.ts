@@ -47,6 +47,7 @@ export async function checkSchemaVersion(executor: Executor, schema: string): Pr
   const refuse = (message: string, data: object = {}): never => {
     throw new PgQueueError('schema_version', message, { data: { schema, ...data } });
   };
+  const migrating = schema === defaultSchema ? '"pgqueue migrate"' : `"pgqueue migrate --schema ${schema}"`;
   let found: { readonly version: number | null; readonly breaking: number | null } | undefined;
   try {
     [found] = await executor.query<{ version: number | null; breaking: number | null }>(
@@ -55,14 +56,14 @@ export async function checkSchemaVersion(executor: Executor, schema: string): Pr
     );
   } catch (error) {
     if (sqlState(error) === '42P01' || sqlState(error) === '3F000') {
-      refuse(`there is no pgqueue in schema "${schema}" of this database: run "pgqueue migrate" first`);
+      refuse(`there is no pgqueue in schema "${schema}" of this database: run ${migrating} first`);
     }
     throw error;
   }
   const version = found?.version ?? 0;
   if (version < schemaVersion.needs) {
     refuse(
-      `schema "${schema}" is at version ${version}, this package needs ${schemaVersion.needs}: run "pgqueue migrate" of the new version first`,
+      `schema "${schema}" is at version ${version}, this package needs ${schemaVersion.needs}: run ${migrating} of the new version first`,
       { version },
     );
   }

@@ -177,9 +177,13 @@ function operateQueues(database: Database): Operator['queues'] {
 function operateSchedules(database: Database): Operator['schedules'] {
   const known = (found: boolean, name: string): void => {
     if (found) return;
-    throw new PgQueueError('not_found', `there is no schedule ${JSON.stringify(name)}`, {
-      data: { name },
-    });
+    throw new PgQueueError(
+      'not_found',
+      `there is no schedule ${JSON.stringify(name)}: "pgqueue schedules list" shows them all`,
+      {
+        data: { name },
+      },
+    );
   };
   return {
     list: () => listSchedules(database),

@@ -164,8 +164,12 @@ function suspectText(reason: Extract<Reason, { kind: 'suspect' }>, age: Age): st
 }
 
 function inLineText({ key, ahead, aheadInOrder }: Extract<Reason, { kind: 'in_line' }>): string {
-  const own = ahead >= aheadMax ? `${aheadMax} or more jobs` : many(ahead, 'job');
   const all = aheadInOrder === null ? '' : `; ${aheadInOrder} of all keys, as far as the scheduler looks`;
+  if (ahead === 0 && (aheadInOrder ?? 0) === 0) {
+    const others = aheadInOrder === null ? '' : ', and of all keys, as far as the scheduler looks';
+    return `is the first of ${keyText(key)}${others}`;
+  }
+  const own = ahead >= aheadMax ? `${aheadMax} or more jobs` : many(ahead, 'job');
   return `waits for its turn: ${own} of ${keyText(key)} ${ahead === 1 ? 'comes' : 'come'} first${all}`;
 }
 

@@ -140,10 +140,8 @@ async function run(
     if (crowded !== undefined) {
       throw new PgQueueError(
         'too_many_pending',
-        `${crowded}: enqueue later, or raise key_pending of the queue`,
-        {
-          cause: error,
-        },
+        `${crowded}: enqueue later, or fewer at once, or raise the limit ("pgqueue queues set QUEUE --key-pending N")`,
+        { cause: error },
       );
     }
     throw error;
