@@ -171,6 +171,43 @@ describe('workloads from files', () => {
   });
 });
 
+describe('a policy with data from outside', () => {
+  const fetching = join(import.meta.dirname, '../support', 'fetching-policy.ts');
+  const simulated = (...args: string[]): ReturnType<typeof cli> => {
+    const workload = file('fetching.json', JSON.stringify(jobs));
+    return cli(['simulate', '--workload', workload, '--policy', fetching, ...args]);
+  };
+
+  test('gets none, which is said', async () => {
+    const { code, stdout, stderr } = await simulated();
+    expect({ code, stderr }).toEqual({
+      code: 0,
+      stderr:
+        'nothing is fetched in a simulation, so there is no data for credit: give it by --prepared FILE\n',
+    });
+    expect(stdout).toMatch(/^jobs +40, 0 done, 40 unfinished$/m);
+  });
+
+  test('gets what --prepared says', async () => {
+    const prepared = file('prepared.json', JSON.stringify({ credit: { overdrawn: ['small'] } }));
+    const { code, stdout, stderr } = await simulated('--prepared', prepared);
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+    expect(stdout).toMatch(/^jobs +40, 30 done, 10 unfinished$/m);
+  });
+
+  test.each([
+    ['{ "credti": 1 }', 'no policy here prepares credti; it must be an object by the names .*: credit'],
+    ['[]', 'it must be an object by the names of what is prepared: credit'],
+    ['{', 'is no JSON: '],
+    [undefined, 'there is no such file'],
+  ])('%s is refused', async (text, says) => {
+    const prepared = text === undefined ? join(folder, 'none.json') : file('wrong.json', text);
+    const { code, stderr } = await simulated('--prepared', prepared);
+    expect(code).toBe(78);
+    expect(stderr).toMatch(new RegExp(`^pgqueue: --prepared .*\\.json: ${says}`));
+  });
+});
+
 describe('a policy that fails', () => {
   const failing = join(import.meta.dirname, '../support', 'failing-policy.ts');
 
@@ -208,7 +245,7 @@ describe('wrong usage', () => {
     [['simulate'], 2, 'give --workload FILE, or --history'],
     [['simulate', '--workload', 'a.json', '--history'], 2, 'give --workload FILE, or --history'],
     [['simulate', '--workload', 'a.json', '--from', '1d'], 2, '--from and --to go with --history'],
-    [['simulate', '--workload', 'nowhere.json'], 78, '--workload nowhere.json: ENOENT'],
+    [['simulate', '--workload', 'nowhere.json'], 78, '--workload nowhere.json: there is no such file'],
     [['simulate', '--workload', 'jobs.csv'], 78, 'give a .swf or .json file'],
   ] as const)('%s', async (args, exit, says) => {
     const { code, stderr } = await parseCli(args);

@@ -5,6 +5,7 @@ import type { Arrival, NodeOptions } from '@pgqueue/lab';
 import { parseSwf, parseWorkload, toArrival } from '@pgqueue/lab';
 import type { Operator, RecordedOptions } from '@pgqueue/postgres';
 import { plural } from './output/format.ts';
+import { whyUnread } from './prepared-file.ts';
 
 /** What is simulated, and what it met. */
 export interface LoadedWorkload {
@@ -26,7 +27,7 @@ export function readWorkload(file: string): LoadedWorkload {
   try {
     text = readFileSync(file, 'utf8');
   } catch (error) {
-    throw wrong(file, error instanceof Error ? error.message : String(error), error);
+    throw wrong(file, whyUnread(error), error);
   }
   try {
     return /\.swf$/i.test(file) ? fromSwf(file, text) : fromJson(file, text);

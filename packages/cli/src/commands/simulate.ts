@@ -11,6 +11,7 @@ import { redactor } from '../output/redact.ts';
 import type { Moment } from '../parse.ts';
 import { duration, moment, whole } from '../parse.ts';
 import { loadPolicy } from '../policy-file.ts';
+import { readPrepared, unprepared } from '../prepared-file.ts';
 import type { GlobalOptions } from '../settings.ts';
 import type { LoadedWorkload } from '../workload-file.ts';
 import { examples } from './help.ts';
@@ -27,6 +28,7 @@ interface SimulateCommandOptions {
   readonly tick?: number;
   readonly seed?: number;
   readonly html?: string;
+  readonly prepared?: string;
 }
 
 export function addSimulate(program: Command): void {
@@ -50,6 +52,10 @@ export function addSimulate(program: Command): void {
     )
     .option('--tick <duration>', 'from one plan to the next at least; default 5ms', duration)
     .option('--seed <n>', 'of what is left to chance; default 1', whole(0, 2_147_483_647))
+    .option(
+      '--prepared <file>',
+      'JSON: what the policies would have fetched, by the name of what prepares it',
+    )
     .option('--html <file>', 'write a report with charts')
     .action(async (options: SimulateCommandOptions, self: Command) => {
       checkUsage(options);
@@ -99,10 +105,20 @@ async function run(options: SimulateCommandOptions, loaded: LoadedWorkload, outp
   const { policy, against } = await policiesOf(options);
   const { compare, comparisonTables, htmlReport, simulate, tablesOf } = await import('@pgqueue/lab');
   const { arrivals, queues, says } = loaded;
+  const policies = against === undefined ? [policy] : [policy, against];
+  const prepared = options.prepared === undefined ? {} : readPrepared(options.prepared, policies);
+  const missing = unprepared(policies, prepared);
+  if (missing.length > 0) {
+    const them = missing.join(', ');
+    output.note(
+      `nothing is fetched in a simulation, so there is no data for ${them}: give it by --prepared FILE`,
+    );
+  }
   const conditions: Conditions = {
     workload: arrivals,
     queues,
     fleet: fleetOf(options, loaded),
+    prepared,
     ...(options.tick === undefined ? {} : { tickMs: options.tick }),
     ...(options.seed === undefined ? {} : { seed: options.seed }),
     onProgress: ({ ended }) => output.progress(`${ended} of ${arrivals.length} jobs`),

@@ -1,0 +1,40 @@
+import { readFileSync } from 'node:fs';
+import { PgQueueError } from '@pgqueue/core';
+import type { Json, Policy } from '@pgqueue/core';
+
+/** What policies would have fetched: by the name of the gate or order that prepares it. */
+export type PreparedData = Readonly<Record<string, Json>>;
+
+/** @throws {PgQueueError} `configuration`: no file, no JSON object, or data that none of the policies prepares */
+export function readPrepared(file: string, policies: readonly Policy[]): PreparedData {
+  const wrong = (why: string, cause?: unknown): PgQueueError =>
+    new PgQueueError('configuration', `--prepared ${file}: ${why}`, { cause });
+  let value: unknown;
+  try {
+    value = JSON.parse(readFileSync(file, 'utf8'));
+  } catch (error) {
+    if (error instanceof SyntaxError) throw wrong(`is no JSON: ${error.message}`, error);
+    throw wrong(whyUnread(error), error);
+  }
+  const names = preparationsOf(policies);
+  const shape = `it must be an object by the names of what is prepared: ${names.join(', ') || 'here nothing is'}`;
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) throw wrong(shape);
+  const unknown = Object.keys(value).filter((name) => !names.includes(name));
+  if (unknown.length > 0) throw wrong(`no policy here prepares ${unknown.join(', ')}; ${shape}`);
+  return value as PreparedData;
+}
+
+/** What policies want to be fetched, and is not given: their gates see none, and may hold every job. */
+export function unprepared(policies: readonly Policy[], given: PreparedData): readonly string[] {
+  return preparationsOf(policies).filter((name) => !(name in given));
+}
+
+/** Why a file that was named can't be read, in words. */
+export function whyUnread(error: unknown): string {
+  if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return 'there is no such file';
+  return error instanceof Error ? error.message : String(error);
+}
+
+function preparationsOf(policies: readonly Policy[]): readonly string[] {
+  return [...new Set(policies.flatMap(({ prepare = [] }) => prepare.map(({ name }) => name)))];
+}
