@@ -169,6 +169,13 @@ test('one drain at a time leads', async () => {
   expect((await first).counts.done).toBe(1);
 });
 
+test('a database that can not be reached is told', async () => {
+  const away = { url: 'postgres://postgres@127.0.0.1:1/away' };
+  await expect(drain({ database: away, tasks: [double], timeoutMs: 1_000 })).rejects.toThrow(
+    /within 1000 ms, .* no handler runs, so the database failed: .*ECONNREFUSED.* More time: timeoutMs/,
+  );
+});
+
 test('how long it may take can be said by the environment', async () => {
   vi.stubEnv('PGQUEUE_TEST_TIMEOUT_MS', 'long');
   await expect(drain({ database, tasks: [double] })).rejects.toThrow(

@@ -61,6 +61,9 @@ test('copies a template that was prepared once, and leaves a server that is give
   expect(await databases(young)).toEqual([young]);
   await admin.query(`drop database ${young}`);
 
+  await expect(createTestDatabase({ name: 'mine' } as never)).rejects.toThrow(
+    'createTestDatabase: server.adminUrl must be given',
+  );
   const [one, other] = await Promise.all([createTestDatabase(), createTestDatabase()]);
   await one.query("insert into account values ('Ada')", []);
   await one.query("insert into jobs.queue (task) values ('a')", []);
@@ -77,7 +80,9 @@ test('copies a template that was prepared once, and leaves a server that is give
   forgotten.on('error', () => {});
   await forgotten.connect();
   await forgotten.query('select 42');
-  await expect(one.drop()).rejects.toThrow(/1 connection\(s\) to \w+ leaked:\nmy app, idle, last: select 42/);
+  await expect(one.drop()).rejects.toThrow(
+    /1 connection\(s\) to \w+ leaked: end your clients, .* before drop\(\)\nmy app, idle, last: select 42/,
+  );
   await other.drop();
   await forgotten.end();
   await server.stop();

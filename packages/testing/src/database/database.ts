@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
+import { optionProblems, throwProblems } from '@pgqueue/core';
 import type { Database, Executor } from '@pgqueue/postgres';
 import { openDatabase } from '@pgqueue/postgres';
 import type pg from 'pg';
@@ -7,7 +8,7 @@ import type { TestClock } from '../clock/clock.ts';
 import { clockOf } from '../clock/clock.ts';
 import { pointSessions } from '../clock/clock-sql.ts';
 import type { ServerAddress } from './server.ts';
-import { asAdmin, serverOfRun, withDatabase } from './server.ts';
+import { asAdmin, aServerAddress, serverOfRun, withDatabase } from './server.ts';
 
 /** A throw-away database with pgqueue in it. Statements run on connections of its own, which `drop` closes. */
 export interface TestDatabase extends Executor {
@@ -31,6 +32,11 @@ const pollMs = 20;
  * @throws {PgQueueError} `configuration` where there is none
  */
 export async function createTestDatabase(server: ServerAddress = serverOfRun()): Promise<TestDatabase> {
+  throwProblems(
+    'configuration',
+    'createTestDatabase',
+    optionProblems({ server }, { server: aServerAddress }),
+  );
   const { adminUrl, schema, clock } = server;
   const name = `pgqueue_test_${Date.now()}_${randomBytes(5).toString('hex')}`;
   await asAdmin(adminUrl, (admin) => createFrom(admin, server.template, name));
@@ -94,7 +100,9 @@ async function dropWhenFree(admin: pg.Client, name: string): Promise<void> {
   }
   await admin.query(`drop database if exists ${name} with (force)`);
   if (open.length > 0) {
-    throw new Error(`${open.length} connection(s) to ${name} leaked:\n${open.join('\n')}`);
+    throw new Error(
+      `${open.length} connection(s) to ${name} leaked: end your clients, stop and close what uses it, before drop()\n${open.join('\n')}`,
+    );
   }
 }
 

@@ -1,8 +1,9 @@
 import { randomBytes } from 'node:crypto';
-import type { Shape } from '@pgqueue/core';
+import type { Rule, Shape } from '@pgqueue/core';
 import {
   aFlag,
   aFunction,
+  anObject,
   aText,
   optional,
   optionProblems,
@@ -46,6 +47,12 @@ const shape: Shape<TestServerOptions> = {
   prepare: optional(aFunction),
   clock: optional(aFlag),
 };
+
+/** Of {@link ServerAddress}; a TestServer has more members. */
+export const aServerAddress: Rule = anObject(
+  { adminUrl: aText(), template: aText(), schema: aText(), clock: aFlag },
+  { what: 'what startTestServer resolves to, or nothing', own: true },
+);
 
 const variable = 'PGQUEUE_TESTING';
 /** Left behind by a run that was killed, in a server that somebody else runs. */

@@ -25,6 +25,8 @@ export interface DrainRecord {
   readonly running: ReadonlyMap<string, string>;
   /** What production would report, and go on with: a policy that fails, a schedule that can't be read. Undefined: nothing. */
   readonly fault: () => Error | undefined;
+  /** What the database refused last, which is tried again. Undefined: nothing. */
+  readonly databaseError: () => unknown;
   /** The same handlers, whose results are noted. */
   readonly noted: (tasks: readonly TaskHandler[]) => readonly TaskHandler[];
   readonly observe: (event: PgQueueEvent) => void;
@@ -37,6 +39,7 @@ export function createRecord(): DrainRecord {
   const results = new Map<string, unknown>();
   const problems = new Map<string, readonly string[]>();
   let fault: Error | undefined;
+  let databaseError: unknown;
 
   const end = (job: string, ended: Pick<DrainedJob, 'task' | 'outcome'> & Partial<DrainedJob>): void => {
     const wrong = problems.get(job);
@@ -61,6 +64,7 @@ export function createRecord(): DrainRecord {
     jobs,
     running,
     fault: () => fault,
+    databaseError: () => databaseError,
     noted: (tasks) =>
       tasks.map((found: SingleTaskHandler | BatchTaskHandler) =>
         found.kind === 'pgqueue.handler' ? { ...found, handler: note(found) } : found,
@@ -84,6 +88,8 @@ export function createRecord(): DrainRecord {
         });
       } else if (event.type === 'job.stale') {
         end(event.job, { task: event.task, outcome: 'lost' });
+      } else if (event.type === 'database.error') {
+        databaseError = event.error;
       }
     },
   };
