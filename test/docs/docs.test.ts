@@ -8,6 +8,7 @@ import type { Tool } from '../support/tools.ts';
 import { lacks } from '../support/tools.ts';
 import type { Block } from './blocks.ts';
 import { blocksOf, useOf } from './blocks.ts';
+import { anchorsOf, deadLinks } from './links.ts';
 import { runDocument } from './runner.ts';
 
 const root = new URL('../..', import.meta.url).pathname;
@@ -61,13 +62,19 @@ describe.concurrent.each(documents)('%s', (name) => {
   );
 
   test('its links lead somewhere', () => {
-    const text = readFileSync(join(root, name), 'utf8');
-    const links = [...text.matchAll(/\]\(([^)#\s]+)(?:#[^)]*)?\)/g)].map(([, target = '']) => target);
-    const missing = links.filter(
-      (target) => !/^[a-z]+:/.test(target) && !existsSync(join(root, name, '..', target)),
-    );
-    expect(missing).toEqual([]);
+    expect(deadLinks(root, name)).toEqual([]);
   });
+});
+
+test('a link to a heading that is not there is found', () => {
+  const text = '# A `b`, c\n## Same\n## Same\n```sh\n# none\n```\n### [Linked](x.md) one\n';
+  expect([...anchorsOf(text)]).toEqual(['a-b-c', 'same', 'same-1', 'linked-one']);
+  const document = runDocument('links', 'postgres://nowhere');
+  writeFileSync(
+    join(document.folder, 'x.md'),
+    '# One\n[a](#one) [b](#two) [c](x.md#one) [d](x.md#no) [e](y.md)',
+  );
+  expect(deadLinks(document.folder, 'x.md')).toEqual(['#two', 'x.md#no', 'y.md']);
 });
 
 test('a block that fails, or prints something else, fails the test', async () => {
