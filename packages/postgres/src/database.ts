@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto';
 import { PgQueueError, within } from '@pgqueue/core';
 import { Kysely, PostgresDialect } from 'kysely';
 import pg from 'pg';
+import { copyIn } from './copy.ts';
 import { destroyClient } from './destroy.ts';
 import { applicationName } from './application-name.ts';
 import type { Executor } from './executor.ts';
@@ -40,6 +41,8 @@ export interface Database extends Executor {
   readonly kysely: Kysely<Tables>;
   /** Runs `work` in one transaction (read committed): commits what it resolves to, rolls back when it throws. */
   readonly transaction: <Result>(work: (client: pg.PoolClient) => Promise<Result>) => Promise<Result>;
+  /** Sends the chunks of a COPY … FROM STDIN, all or nothing. */
+  readonly copyIn: (statement: string, chunks: Iterable<string>) => Promise<void>;
   /** Ends the pool, unless it was given; in a few seconds at most, whatever the other side does. */
   readonly close: () => Promise<void>;
 }
@@ -55,9 +58,13 @@ export function openDatabase(options: DatabaseOptions): Database {
     pool,
     kysely: new Kysely<Tables>({ dialect: new PostgresDialect({ pool }) }).withSchema(schema),
     transaction: (work) => inTransaction(pool, work),
+    copyIn: (statement, chunks) =>
+      copyIn(pool, statement, { chunks, timeoutMs: options.queryTimeoutMs ?? queryTimeoutMs }),
     close: () => (closed ??= options.pool === undefined ? endPool(pool) : Promise.resolve()),
   };
 }
+
+const queryTimeoutMs = 30_000;
 
 type Run = (config: pg.QueryConfig) => Promise<unknown[]>;
 
@@ -119,7 +126,7 @@ function makePool(options: DatabaseOptions): pg.Pool {
     connectionString: options.connectionString,
     max: options.connectionsMax ?? 10,
     application_name: applicationName(options.applicationName ?? 'pgqueue'),
-    query_timeout: options.queryTimeoutMs ?? 30_000,
+    query_timeout: options.queryTimeoutMs ?? queryTimeoutMs,
     connectionTimeoutMillis: 10_000,
     idleTimeoutMillis: 30_000,
     keepAlive: true,

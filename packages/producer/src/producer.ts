@@ -5,10 +5,12 @@ import type { Database, DatabaseOptions, Executor, PgQueryable } from '@pgqueue/
 import {
   checkSchemaName,
   checkSchemaVersion,
+  copyJobs,
   createHints,
   databaseShape,
   defaultSchema,
   enqueueJobs,
+  mayCopy,
   openDatabase,
   toExecutor,
 } from '@pgqueue/postgres';
@@ -88,6 +90,7 @@ export function createProducer(options: ProducerOptions): Producer {
       observe,
       work: async (repeated) => {
         await verify(database);
+        if (!again && !repeated && mayCopy(rows)) return copyJobs(database, rows);
         return enqueueJobs(database, rows, { again: again || repeated });
       },
     });

@@ -1,4 +1,4 @@
-import { randomBytes } from 'node:crypto';
+import { randomFillSync } from 'node:crypto';
 import type { JobRow, NewJob, TraceContext } from '@pgqueue/core';
 import type { Sending } from '@pgqueue/telemetry';
 import { isTraceparent, jobLimits, PgQueueError, toJobRow, uuidV7 } from '@pgqueue/core';
@@ -73,8 +73,19 @@ export function carrying(rows: readonly JobRow[], trace: TraceContext): readonly
   return rows.map((row) => (row.trace === null ? { ...row, trace } : row));
 }
 
+/** Random bytes are drawn for so many ids at once: a call for each takes five times as long as all else that an id does. */
+const idsDrawn = 256;
+const idBytes = 10;
+const drawn = Buffer.alloc(idsDrawn * idBytes);
+let used = drawn.length;
+
 function makeId(): string {
-  return uuidV7(Date.now(), randomBytes(10));
+  if (used === drawn.length) {
+    randomFillSync(drawn);
+    used = 0;
+  }
+  used += idBytes;
+  return uuidV7(Date.now(), drawn.subarray(used - idBytes, used));
 }
 
 function traced(job: NewJob, trace: TraceSource | undefined): NewJob {

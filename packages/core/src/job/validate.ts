@@ -193,14 +193,17 @@ function jsonText(value: unknown, name: string, bytesMax: number, problems: stri
   let refused: string | undefined;
   let text: string | undefined;
   try {
-    text = JSON.stringify(value, (key, inner: unknown) => {
-      if (typeof inner === 'string' && (inner.includes('\u0000') || !inner.isWellFormed())) {
-        refused = `${name} must not contain NUL or lone surrogates, which PostgreSQL's jsonb can't store`;
-      }
-      if (key.includes('\u0000') || !key.isWellFormed())
-        refused = `${name} must not have a key with NUL or lone surrogates`;
-      return inner;
-    });
+    text = JSON.stringify(value);
+    // whatever PostgreSQL does not take is escaped there: most texts have no escapes at all
+    if ((text ?? '').includes(String.raw`\u`))
+      text = JSON.stringify(value, (key, inner: unknown) => {
+        if (typeof inner === 'string' && (inner.includes('\u0000') || !inner.isWellFormed())) {
+          refused = `${name} must not contain NUL or lone surrogates, which PostgreSQL's jsonb can't store`;
+        }
+        if (key.includes('\u0000') || !key.isWellFormed())
+          refused = `${name} must not have a key with NUL or lone surrogates`;
+        return inner;
+      });
   } catch (error) {
     const overflow = error instanceof RangeError && /stack/i.test(error.message);
     refused = overflow
@@ -208,12 +211,15 @@ function jsonText(value: unknown, name: string, bytesMax: number, problems: stri
       : `${name} can't be written as JSON: ${errorData(error).message}`;
   }
   if (text === undefined && refused === undefined) refused = `${name} can't be written as JSON`;
-  if (text !== undefined && utf8Bytes(text) > bytesMax) {
+  if (text !== undefined && text.length * utf8Most > bytesMax && utf8Bytes(text) > bytesMax) {
     refused = `${name} has ${utf8Bytes(text)} bytes of JSON, more than ${bytesMax}; store it elsewhere and enqueue a reference`;
   }
   if (refused !== undefined) problems.push(refused);
   return text;
 }
+
+/** Bytes that a UTF-16 unit takes at most. */
+const utf8Most = 3;
 
 function utf8Bytes(text: string): number {
   return new TextEncoder().encode(text).length;

@@ -1,3 +1,4 @@
+import pLimit from 'p-limit';
 import { Problem } from '../problem.ts';
 
 /** Lets so many through at a time; others wait in line. */
@@ -13,42 +14,32 @@ export function createTurnstile({
   readonly waitingMax: number;
   readonly waitMs: number;
 }): Turnstile {
-  let inside = 0;
-  const waiting = new Set<() => void>();
-  const enter = async (): Promise<void> => {
-    if (inside < atOnce) {
-      inside += 1;
-      return;
-    }
-    if (waiting.size >= waitingMax) throw tooMany();
-    await new Promise<void>((resolve, reject) => {
-      const timer = setTimeout(() => {
-        waiting.delete(go);
-        reject(tooMany());
-      }, waitMs);
-      const go = (): void => {
-        clearTimeout(timer);
-        resolve();
-      };
-      waiting.add(go);
+  const limit = pLimit(atOnce);
+  /** Not those that have gone: their turn still comes, and nothing is done in it. */
+  let waiting = 0;
+
+  const inLine: Turnstile = (work) => {
+    const patience = Promise.withResolvers<never>();
+    let gone = false;
+    const timer = setTimeout(() => {
+      gone = true;
+      waiting -= 1;
+      patience.reject(tooMany());
+    }, waitMs);
+    waiting += 1;
+    const turn = limit(() => {
+      if (gone) return patience.promise;
+      clearTimeout(timer);
+      waiting -= 1;
+      return work();
     });
+    return Promise.race([turn, patience.promise]);
   };
-  const leave = (): void => {
-    const [next] = waiting;
-    if (next === undefined) inside -= 1;
-    else {
-      // its place is handed on
-      waiting.delete(next);
-      next();
-    }
-  };
+
   return async (work) => {
-    await enter();
-    try {
-      return await work();
-    } finally {
-      leave();
-    }
+    if (limit.activeCount < atOnce) return limit(work);
+    if (waiting >= waitingMax) throw tooMany();
+    return inLine(work);
   };
 }
 

@@ -1,5 +1,6 @@
 import type { Enqueued, JobRow } from '@pgqueue/core';
 import { PgQueueError } from '@pgqueue/core';
+import { columnsOf } from './enqueue-columns.ts';
 import type { Target } from './target.ts';
 
 /** What an enqueue is told beside its jobs. */
@@ -10,60 +11,6 @@ export interface EnqueueInput {
    */
   readonly again?: boolean;
 }
-
-/** One column of QUEUE: what it reads, and whether its default says the same already. */
-interface Column {
-  readonly name: string;
-  readonly sources: readonly {
-    readonly name: string;
-    readonly type: string;
-    readonly value: (row: JobRow) => string | null;
-  }[];
-  readonly expression: (source: (name: string) => string) => string;
-  readonly isDefault?: (row: JobRow) => boolean;
-}
-
-type Value = string | number | null;
-
-const plain = (name: string, type: string, value: (row: JobRow) => Value, defaultValue?: Value): Column => ({
-  name,
-  sources: [{ name, type, value: (row) => textOf(value(row)) }],
-  expression: (source) => source(name),
-  ...(defaultValue === undefined ? {} : { isDefault: (row) => value(row) === defaultValue }),
-});
-
-/** The defaults are those of migration 0001. */
-const columns: readonly Column[] = [
-  plain('id', 'uuid', (row) => row.id),
-  plain('task', 'text', (row) => row.task),
-  plain('payload', 'jsonb', (row) => row.payload),
-  plain('queue', 'text', (row) => row.queue, 'default'),
-  plain('key', 'text', (row) => row.key, ''),
-  plain('priority', 'integer', (row) => row.priority, 0),
-  plain('attributes', 'jsonb', (row) => JSON.stringify(row.attributes), '{}'),
-  plain('expires_at', 'timestamptz', (row) => row.expiresAt?.toISOString() ?? null, null),
-  plain('max_tries', 'smallint', (row) => row.maxTries, 20),
-  plain('max_crashes', 'smallint', (row) => row.maxCrashes, 3),
-  plain('retry', 'jsonb', (row) => jsonOf(row.retry), null),
-  plain('payload_version', 'integer', (row) => row.payloadVersion, 1),
-  plain('trace', 'jsonb', (row) => jsonOf(row.trace), null),
-  {
-    ...plain('timeout', 'float8', (row) => row.timeoutMs, null),
-    expression: (source) => `${source('timeout')} * interval '1 millisecond'`,
-  },
-  {
-    // a time that has passed means: pending at once, without the scheduler having to promote it
-    name: 'run_after',
-    sources: [
-      { name: 'delay', type: 'float8', value: (row) => textOf(row.delayMs) },
-      { name: 'at', type: 'timestamptz', value: (row) => row.runAfter?.toISOString() ?? null },
-    ],
-    expression: (source) =>
-      `case when ${source('delay')} > 0 then clock_timestamp() + ${source('delay')} * interval '1 millisecond'
-            when ${source('at')} > clock_timestamp() then ${source('at')} end`,
-    isDefault: (row) => row.delayMs === null && row.runAfter === null,
-  },
-];
 
 /**
  * Enqueues jobs with one statement, however many; resolves to what became of each, in input order. All or nothing. The
@@ -91,11 +38,8 @@ export async function enqueueJobs(
   const values: (string | null)[] = [];
   const insert = rows.length === 0 ? '' : insertStatement(target.schema, rows, values);
   const call = unique.length === 0 ? '' : uniqueCall(target.schema, unique, again, values);
-  const text =
-    call === '' || insert === ''
-      ? insert + call
-      : `with inserted as (${insert}) select id::text, null::integer as n, null as outcome from inserted union all ${call}`;
-  const answers = await run(target, text, values);
+  const answers = await run(target, textOf({ insert, call, rows: rows.length }, values), values);
+  if (answers[0]?.all === true) return jobs.map(({ id }): Enqueued => ({ id, outcome: 'enqueued' }));
   const inserted = new Set<string>();
   const answered: Enqueued[] = [];
   for (const { id, n, outcome } of answers) {
@@ -114,19 +58,35 @@ export async function enqueueJobs(
   });
 }
 
+/** Of many rows, of which each was inserted nearly always, the answer is that, and not all of their ids. */
+function textOf(
+  { insert, call, rows }: { readonly insert: string; readonly call: string; readonly rows: number },
+  values: (string | null)[],
+): string {
+  if (insert === '' || (call === '' && rows === 1)) return insert + call;
+  const inserted = `with inserted as (${insert})`;
+  if (call !== '')
+    return `${inserted} select id::text, null::integer as n, null as outcome from inserted union all ${call}`;
+  const all = `(select count(*) from inserted) = $${values.push(`${rows}`)}::text::integer`;
+  return `${inserted} select null as id, true as "all" where ${all} union all select id::text, null from inserted where not ${all}`;
+}
+
 interface Answer {
   readonly id: string;
+  /** All that were to be inserted were, none was there before; nothing else is in the answer. */
+  readonly all?: boolean | null;
   readonly n?: number | null;
   readonly outcome: Enqueued['outcome'] | null;
 }
 
-async function run(
-  target: Target,
-  text: string,
-  values: readonly (string | null)[],
-): Promise<readonly Answer[]> {
+function run(target: Target, text: string, values: readonly (string | null)[]): Promise<readonly Answer[]> {
+  return explaining(() => target.query<Answer>(text, values));
+}
+
+/** What the table refuses, in the words of who enqueues. @throws {PgQueueError} `invalid_job`, `too_many_pending` */
+export async function explaining<Result>(enqueue: () => Promise<Result>): Promise<Result> {
   try {
-    return await target.query<Answer>(text, values);
+    return await enqueue();
   } catch (error) {
     if (error instanceof Error && error.message.includes('queue_payload_size')) {
       throw new PgQueueError(
@@ -149,7 +109,7 @@ async function run(
 }
 
 function insertStatement(schema: string, rows: readonly JobRow[], values: (string | null)[]): string {
-  const used = columns.filter(({ isDefault }) => isDefault === undefined || !rows.every(isDefault));
+  const used = columnsOf(rows);
   const sources = used.flatMap((column) => column.sources);
   const into = `insert into ${schema}.queue (${used.map(({ name }) => name).join(', ')})`;
   const conflict = 'on conflict (id) do nothing returning id';
@@ -208,14 +168,6 @@ function uniqueCall(
   });
   const parameter = `$${values.push(`[${json.join(',')}]`)}::text::jsonb`;
   return `select u.job_id::text as id, u.ordinal as n, u.outcome from ${schema}.enqueue_unique(${parameter}) u`;
-}
-
-function textOf(value: Value): string | null {
-  return value === null ? null : String(value);
-}
-
-function jsonOf(value: object | null): string | null {
-  return value === null ? null : JSON.stringify(value);
 }
 
 /** PostgreSQL's own text form of an array. */

@@ -1,0 +1,73 @@
+import type { JobRow } from '@pgqueue/core';
+
+/** One column of QUEUE: what it reads, and whether its default says the same already. */
+export interface Column {
+  readonly name: string;
+  readonly sources: readonly {
+    readonly name: string;
+    readonly type: string;
+    readonly value: (row: JobRow) => string | null;
+  }[];
+  readonly expression: (source: (name: string) => string) => string;
+  readonly isDefault?: (row: JobRow) => boolean;
+  /** As COPY reads it; null: it can't say what this row wants. Default: as its one source. */
+  readonly copied?: ((row: JobRow) => string | null) | null;
+}
+
+type Value = string | number | null;
+
+const plain = (name: string, type: string, value: (row: JobRow) => Value, defaultValue?: Value): Column => ({
+  name,
+  sources: [{ name, type, value: (row) => textOf(value(row)) }],
+  expression: (source) => source(name),
+  ...(defaultValue === undefined ? {} : { isDefault: (row) => value(row) === defaultValue }),
+});
+
+/** The defaults are those of migration 0001. */
+const columns: readonly Column[] = [
+  plain('id', 'uuid', (row) => row.id),
+  plain('task', 'text', (row) => row.task),
+  plain('payload', 'jsonb', (row) => row.payload),
+  plain('queue', 'text', (row) => row.queue, 'default'),
+  plain('key', 'text', (row) => row.key, ''),
+  plain('priority', 'integer', (row) => row.priority, 0),
+  plain('attributes', 'jsonb', (row) => JSON.stringify(row.attributes), '{}'),
+  plain('expires_at', 'timestamptz', (row) => row.expiresAt?.toISOString() ?? null, null),
+  plain('max_tries', 'smallint', (row) => row.maxTries, 20),
+  plain('max_crashes', 'smallint', (row) => row.maxCrashes, 3),
+  plain('retry', 'jsonb', (row) => jsonOf(row.retry), null),
+  plain('payload_version', 'integer', (row) => row.payloadVersion, 1),
+  plain('trace', 'jsonb', (row) => jsonOf(row.trace), null),
+  {
+    ...plain('timeout', 'float8', (row) => row.timeoutMs, null),
+    expression: (source) => `${source('timeout')} * interval '1 millisecond'`,
+    copied: (row) => (row.timeoutMs === null ? null : `${row.timeoutMs} milliseconds`),
+  },
+  {
+    // a time that has passed means: pending at once, without the scheduler having to promote it
+    name: 'run_after',
+    sources: [
+      { name: 'delay', type: 'float8', value: (row) => textOf(row.delayMs) },
+      { name: 'at', type: 'timestamptz', value: (row) => row.runAfter?.toISOString() ?? null },
+    ],
+    expression: (source) =>
+      `case when ${source('delay')} > 0 then clock_timestamp() + ${source('delay')} * interval '1 millisecond'
+            when ${source('at')} > clock_timestamp() then ${source('at')} end`,
+    isDefault: (row) => row.delayMs === null && row.runAfter === null,
+    // by the database's clock
+    copied: null,
+  },
+];
+
+function textOf(value: Value): string | null {
+  return value === null ? null : String(value);
+}
+
+function jsonOf(value: object | null): string | null {
+  return value === null ? null : JSON.stringify(value);
+}
+
+/** Those in which some of the rows differ from the defaults. */
+export function columnsOf(rows: readonly JobRow[]): readonly Column[] {
+  return columns.filter(({ isDefault }) => isDefault === undefined || !rows.every(isDefault));
+}
