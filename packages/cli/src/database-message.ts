@@ -36,7 +36,7 @@ function byState(state: string, text: string): string | undefined {
 function missingRight(text: string): string {
   if (text.includes('for database'))
     return 'making the schema wants CREATE on the database; connect as its owner';
-  return 'this command wants more rights; connect as the owner of the schema, or as a member of a role that has them (such as pgqueue_operator, by "pgqueue migrate --roles")';
+  return 'this command wants more rights; connect as the owner of the schema or, for all but "migrate", as a member of the role for it: pgqueue_producer, _scheduler, _worker, _viewer or _operator, made by "pgqueue migrate --roles"';
 }
 
 function withoutState(error: unknown, text: string): string | undefined {
