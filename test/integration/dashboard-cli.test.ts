@@ -77,8 +77,12 @@ test('pgqueue dashboard says where it is, and asks for name and token', { timeou
 });
 
 test.each([
-  ['an address for others without tokens', ['--host', '0.0.0.0', '--port', '0'], 'loopback'],
-  ['a file that is not there', ['--token-file', '/nowhere/tokens'], "can't be read"],
+  ['an address for others without tokens', ['--host', '0.0.0.0', '--port', '0'], 'by --token-file FILE'],
+  [
+    'a file that is not there',
+    ['--token-file', '/nowhere/tokens'],
+    "/nowhere/tokens can't be read: there is no such file",
+  ],
   ['a base path that is none', ['--base-path', 'queue'], 'basePath'],
 ])('%s is a wrong configuration', async (_, options, message) => {
   const args = ['dashboard', ...options, '--schema', bench.schema, '--database-url', bench.url];
@@ -90,7 +94,9 @@ test('a file of tokens that is wrong is told line by line, without a token', asy
   const args = ['dashboard', '--token-file', file, '--schema', bench.schema, '--database-url', bench.url];
   const { code, stderr } = await parseCli(args);
   expect(code).toBe(78);
-  expect(stderr).toMatch(/line 1: the role.*line 2: the token.*line 3: there is more.*stands twice/);
+  expect(stderr).toMatch(
+    /--token-file .*tokens: .*line 1: the role.*line 2: the token.*line 3: there is more.*stands twice; each line is "name role token"/,
+  );
   expect(stderr).not.toMatch(new RegExp(`${secret}|${other}|short`));
 });
 

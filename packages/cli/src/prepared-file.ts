@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { PgQueueError } from '@pgqueue/core';
 import type { Json, Policy } from '@pgqueue/core';
+import { whyUnread } from './unread.ts';
 
 /** What policies would have fetched: by the name of the gate or order that prepares it. */
 export type PreparedData = Readonly<Record<string, Json>>;
@@ -27,12 +28,6 @@ export function readPrepared(file: string, policies: readonly Policy[]): Prepare
 /** What policies want to be fetched, and is not given: their gates see none, and may hold every job. */
 export function unprepared(policies: readonly Policy[], given: PreparedData): readonly string[] {
   return preparationsOf(policies).filter((name) => !(name in given));
-}
-
-/** Why a file that was named can't be read, in words. */
-export function whyUnread(error: unknown): string {
-  if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return 'there is no such file';
-  return error instanceof Error ? error.message : String(error);
 }
 
 function preparationsOf(policies: readonly Policy[]): readonly string[] {

@@ -5,7 +5,7 @@ import type { Arrival, NodeOptions } from '@pgqueue/lab';
 import { parseSwf, parseWorkload, toArrival } from '@pgqueue/lab';
 import type { Operator, RecordedOptions } from '@pgqueue/postgres';
 import { plural } from './output/format.ts';
-import { whyUnread } from './prepared-file.ts';
+import { whyUnread } from './unread.ts';
 
 /** What is simulated, and what it met. */
 export interface LoadedWorkload {

@@ -9,6 +9,7 @@ import { createLogger, logLevels } from '../roles/logger.ts';
 import type { Role } from '../roles/run.ts';
 import { runRole } from '../roles/run.ts';
 import type { Settings } from '../settings.ts';
+import { whyUnread } from '../unread.ts';
 import { examples } from './help.ts';
 
 interface DashboardCommandOptions {
@@ -72,7 +73,9 @@ export function addDashboard(program: Command): void {
       const role: Role = {
         start: async () => {
           await dashboard.check();
-          const server = await serveDashboard(dashboard, { port, host });
+          const server = await serveDashboard(dashboard, { port, host }).catch((error: unknown) => {
+            throw inOptions(error);
+          });
           ({ url, close } = server);
         },
         stop: () => close(),
@@ -96,10 +99,23 @@ async function authFrom(file: string): Promise<Auth> {
   try {
     text = readFileSync(file, 'utf8');
   } catch (error) {
-    const why = error instanceof Error ? error.message : String(error);
-    throw new PgQueueError('configuration', `--token-file can't be read: ${why}`, { cause: error });
+    const why = `--token-file ${file} can't be read: ${whyUnread(error)}`;
+    throw new PgQueueError('configuration', why, { cause: error });
   }
-  return tokenAuth(readTokens(text));
+  try {
+    return tokenAuth(readTokens(text));
+  } catch (error) {
+    if (!(error instanceof PgQueueError)) throw error;
+    const why = `--token-file ${file}: ${error.message}; each line is "name role token"`;
+    throw new PgQueueError(error.code, why, { cause: error });
+  }
+}
+
+/** The package speaks of its option, which the command fills from a file. */
+function inOptions(error: unknown): unknown {
+  if (!(error instanceof PgQueueError) || !error.message.includes('the option "auth"')) return error;
+  const message = error.message.replace('give it the option "auth"', 'name who may, by --token-file FILE');
+  return new PgQueueError(error.code, message, { cause: error });
 }
 
 /** Within another process, for this machine alone; where its port is taken, at any that is free. */
