@@ -24,8 +24,8 @@ export interface Scenery {
 
 const shops = ['acme', 'globex', 'initech', 'umbrella'] as const;
 const pauseMs = 2_500;
-/** How long a delivery of each shop takes: together they want about 21 of 24 slots. */
-const deliveryMs = [3_400, 4_000, 4_600, 5_200] as const;
+/** How long a delivery of each shop takes: three of them want a little less than a fair share of 24 slots, acme a third less. */
+const deliveryMs = [3_400, 4_600, 4_700, 4_800] as const;
 
 export async function openScenery(connectionString: string): Promise<Scenery> {
   await ensureWeb();
@@ -101,7 +101,7 @@ function startTrickle(producer: Producer): { readonly stop: () => Promise<void> 
   };
 }
 
-/** Nobody wants to wait an hour for a picture of one: history that could have been, up to a minute ago. */
+/** Nobody wants to wait an hour for a picture of one: history that could have been, up to a moment ago. */
 async function pretendAnHour(connectionString: string): Promise<void> {
   const database = openDatabase({ connectionString });
   try {
@@ -112,8 +112,8 @@ async function pretendAnHour(connectionString: string): Promise<void> {
               ended - make_interval(secs => took + 0.05 + 0.4 * noise * noise), ended - make_interval(secs => took), ended,
               1, 'worker-' || 1 + n % 3, '{}', '{}'
        from (select n, random() as noise, ($2::float8[])[1 + n % 4] / 1000 as took,
-                    now() - interval '59 minutes' + make_interval(secs => 58 * 60 * (n / 16800.0 + 0.015 * sin(n / 1300.0))) as ended
-             from generate_series(0, 16799) n) made`,
+                    now() - interval '59 minutes' + make_interval(secs => 58.8 * 60 * (n / 15600.0 + 0.008 * sin(n / 1300.0))) as ended
+             from generate_series(0, 15599) n) made`,
       [shops, deliveryMs],
     );
   } finally {

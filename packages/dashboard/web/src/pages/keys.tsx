@@ -33,7 +33,7 @@ export function KeysPage(): ReactNode {
       note="Who waits, who runs, and who gets which share of the workers’ time."
       actions={
         <>
-          <TextFilter label="Key, whole" value={values.key} onChange={(key) => set({ key })} />
+          <TextFilter label="Key, its whole name" value={values.key} onChange={(key) => set({ key })} />
           <QueuePicker value={values.queue} onChange={(queue) => set({ queue })} />
           <SegmentedControl
             size="xs"
