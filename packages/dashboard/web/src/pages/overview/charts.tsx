@@ -7,6 +7,7 @@ import { span } from '../../format/times.ts';
 import type { Point, Series } from '../../ui/chart.tsx';
 import { Chart } from '../../ui/chart.tsx';
 import { Panel } from '../../ui/panel.tsx';
+import { workerUse } from './worker-use.ts';
 
 const throughput: readonly Series[] = [
   { name: 'done', label: 'done', color: 'var(--accent)' },
@@ -19,17 +20,17 @@ const waits: readonly Series[] = [
   { name: 'p99', label: 'p99', color: 'var(--bad)' },
 ];
 
-const use: readonly Series[] = [{ name: 'use', label: 'slots in use', color: 'var(--accent)' }];
+const slotsInUse: readonly Series[] = [{ name: 'use', label: 'slots in use', color: 'var(--accent)' }];
 
 /** Drawn when an overview comes, and not with every snapshot. */
 export const Charts: ComponentType<{ readonly overview: Overview }> = memo(function Charts({ overview }) {
-  const { buckets, stepMs, workers, window } = overview;
+  const { buckets, stepMs, countedTo, workers, window } = overview;
   const step = window === 'hour' ? 'a minute' : 'a quarter of an hour';
   const points = (values: (bucket: Bucket) => Readonly<Record<string, number | null>>): readonly Point[] =>
     buckets.map((bucket) => ({ at: Date.parse(bucket.at), ...values(bucket) }));
-  const slotsMs = workers.slots * stepMs;
+  const use = buckets.map((bucket) => workerUse(bucket, { slots: workers.slots, stepMs, countedTo }));
   const most = Math.max(0, ...buckets.map(({ done }) => done));
-  const busiest = Math.max(0, ...buckets.map(({ busyMs }) => busyMs)) / Math.max(1, slotsMs);
+  const busiest = Math.max(0, ...use.map((share) => share ?? 0));
   const slowest = Math.max(0, ...buckets.map(({ waitP99Ms }) => waitP99Ms ?? 0));
   return (
     <>
@@ -59,8 +60,8 @@ export const Charts: ComponentType<{ readonly overview: Overview }> = memo(funct
       <Panel title="Worker time" note="share of the slots">
         <Chart
           kind="area"
-          points={points(({ busyMs }) => ({ use: slotsMs === 0 ? null : busyMs / slotsMs }))}
-          series={use}
+          points={buckets.map(({ at }, index) => ({ at: Date.parse(at), use: use[index] ?? null }))}
+          series={slotsInUse}
           format={percent}
           says={`Worker time as a share of the slots: at most ${percent(busiest)}`}
           ticks={shareTicks(busiest)}
