@@ -73,11 +73,16 @@ function told(): ReadonlySet<string> {
   );
 }
 
+interface Panel {
+  readonly id: number;
+  readonly gridPos: { readonly x: number; readonly y: number; readonly w: number; readonly h: number };
+}
+
 interface Dashboard {
-  readonly panels: readonly {
+  readonly panels: readonly (Panel & {
     readonly title: string;
     readonly targets: readonly { readonly expr: string }[];
-  }[];
+  })[];
 }
 
 const dashboard = JSON.parse(read('grafana/dashboards/pgqueue.json')) as Dashboard;
@@ -95,6 +100,45 @@ test.each(expressions)('%s: every metric that is named is told', (_what, text) =
   expect(named.length).toBeGreaterThan(0);
   const known = told();
   expect(named.filter((name) => !known.has(name))).toEqual([]);
+});
+
+describe('what Grafana and Prometheus are given fits together', () => {
+  const compose = read('../compose.yaml');
+  const serviceOf = (name: string): string =>
+    new RegExp(`^  ${name}:\\n(?:(?:    .*)?\\n)+`, 'm').exec(compose)?.[0] ?? '';
+
+  test('every panel asks the data source that is provisioned', () => {
+    const source = read('grafana/provisioning/datasources/prometheus.yaml');
+    const [, uid] = /uid: (\S+)/.exec(source) ?? [];
+    const asked = read('grafana/dashboards/pgqueue.json').matchAll(/"type": "prometheus",\s*"uid": "(\w+)"/g);
+    expect([...new Set([...asked].map(([, one]) => one))]).toEqual([uid]);
+    const [, host = ''] = /url: http:\/\/([\w-]+):9090/.exec(source) ?? [];
+    expect(serviceOf(host)).toContain('9090');
+  });
+
+  test('dashboards are where Grafana looks for them, and the first one is the home page', () => {
+    const [, path] = /path: (\S+)/.exec(read('grafana/provisioning/dashboards/pgqueue.yaml')) ?? [];
+    const grafana = serviceOf('grafana');
+    expect(grafana).toContain(`./monitoring/grafana/dashboards:${path}:ro`);
+    expect(grafana).toContain('./monitoring/grafana/provisioning:/etc/grafana/provisioning:ro');
+    expect(grafana).toContain(`HOME_DASHBOARD_PATH: ${path}/pgqueue.json`);
+  });
+
+  test('what Prometheus scrapes are services, at the port where they answer', () => {
+    const targets = [...read('prometheus.yaml').matchAll(/'([\w-]+):(\d+)'/g)];
+    const known = /^  (?:scheduler|worker)-\d+:$/gm;
+    expect(targets.map(([, name]) => `  ${name}:`)).toEqual(compose.match(known));
+    for (const [, name = '', port] of targets) expect(serviceOf(name)).toContain(`--health-port, '${port}'`);
+  });
+
+  test('no panel lies on another, or outside', () => {
+    const cells = dashboard.panels.flatMap(({ gridPos: { x, y, w, h } }) =>
+      Array.from({ length: w * h }, (_, n) => `${x + (n % w)}:${y + Math.floor(n / w)}`),
+    );
+    expect(new Set(cells).size).toBe(cells.length);
+    expect(dashboard.panels.every(({ gridPos: { x, w } }) => x + w <= 24)).toBe(true);
+    expect(new Set(dashboard.panels.map(({ id }) => id)).size).toBe(dashboard.panels.length);
+  });
 });
 
 describe.skipIf(lacks('promtool'))('promtool', () => {
