@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import type { HeldCounts } from '@pgqueue/core';
-import { allObservers, durationMs, errorData } from '@pgqueue/core';
+import { allObservers, durationMs } from '@pgqueue/core';
 import type { Database } from '@pgqueue/postgres';
 import { amend, openDatabase } from '@pgqueue/postgres';
 import type { SchedulerStep, SchedulerSteps } from '@pgqueue/scheduler/steps';
@@ -196,16 +196,12 @@ async function report(
   return { jobs, counts, expired, fired, left };
 }
 
-function tooLate({ jobs, running, databaseError }: DrainRecord, timeoutMs: number): Error {
+function tooLate({ jobs, running, trouble }: DrainRecord, timeoutMs: number): Error {
   const names = [...running].map(([id, task]) => `${task} (job ${id})`);
-  const cause = databaseError();
-  const database =
-    cause === undefined
-      ? 'it was the database that took so long'
-      : `the database failed: ${errorData(cause).message}`;
+  const cause = trouble();
   const why =
     names.length === 0
-      ? `no handler runs, so ${database}`
+      ? `no handler runs, so ${cause?.message ?? 'it was the database that took so long'}`
       : `still running: ${names.join(', ')}, which may never return`;
   return new Error(
     `drain did not come to an end within ${timeoutMs} ms, when ${jobs.length} attempts had ended: ${why}. More time: timeoutMs`,

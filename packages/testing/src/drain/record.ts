@@ -25,8 +25,8 @@ export interface DrainRecord {
   readonly running: ReadonlyMap<string, string>;
   /** What production would report, and go on with: a policy that fails, a schedule that can't be read. Undefined: nothing. */
   readonly fault: () => Error | undefined;
-  /** What the database refused last, which is tried again. Undefined: nothing. */
-  readonly databaseError: () => unknown;
+  /** What failed last of what is tried again: the database, a fetch of the policy's. Undefined: nothing. */
+  readonly trouble: () => Error | undefined;
   /** The same handlers, whose results are noted. */
   readonly noted: (tasks: readonly TaskHandler[]) => readonly TaskHandler[];
   readonly observe: (event: PgQueueEvent) => void;
@@ -39,7 +39,7 @@ export function createRecord(): DrainRecord {
   const results = new Map<string, unknown>();
   const problems = new Map<string, readonly string[]>();
   let fault: Error | undefined;
-  let databaseError: unknown;
+  let trouble: Error | undefined;
 
   const end = (job: string, ended: Pick<DrainedJob, 'task' | 'outcome'> & Partial<DrainedJob>): void => {
     const wrong = problems.get(job);
@@ -64,7 +64,7 @@ export function createRecord(): DrainRecord {
     jobs,
     running,
     fault: () => fault,
-    databaseError: () => databaseError,
+    trouble: () => trouble,
     noted: (tasks) =>
       tasks.map((found: SingleTaskHandler | BatchTaskHandler) =>
         found.kind === 'pgqueue.handler' ? { ...found, handler: note(found) } : found,
@@ -88,11 +88,21 @@ export function createRecord(): DrainRecord {
         });
       } else if (event.type === 'job.stale') {
         end(event.job, { task: event.task, outcome: 'lost' });
-      } else if (event.type === 'database.error') {
-        databaseError = event.error;
+      } else {
+        trouble = troubleOf(event) ?? trouble;
       }
     },
   };
+}
+
+function troubleOf(event: PgQueueEvent): Error | undefined {
+  if (event.type !== 'database.error' && event.type !== 'policy.prepare_failed') return undefined;
+  const { message } = errorData(event.error);
+  const what =
+    event.type === 'database.error'
+      ? 'the database failed'
+      : `the policy waits for what ${event.part} prepares, which failed`;
+  return new Error(`${what}: ${message}`, { cause: event.error });
 }
 
 function faultOf(event: PgQueueEvent): Error | undefined {
