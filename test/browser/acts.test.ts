@@ -2,6 +2,7 @@ import { describe } from 'vitest';
 import { actionsSuite } from './actions-suite.ts';
 import { keyboardSuite } from './keyboard-suite.ts';
 import { liveSuite } from './live-suite.ts';
+import { mountSuite } from './mount-suite.ts';
 import { onStage } from './on-stage.ts';
 
 // they change the world, the last ones most
@@ -11,6 +12,9 @@ onStage((on, world) => {
   });
   describe('live', () => {
     liveSuite(on);
+  });
+  describe('mounted', () => {
+    mountSuite(on);
   });
   describe('actions', () => {
     actionsSuite(on, world);

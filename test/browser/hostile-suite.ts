@@ -140,11 +140,11 @@ export function hostileSuite(on: OnStage): void {
   });
 }
 
-/** Each shows something of the hostile row number `nth` that is not on a page until somebody clicks. */
+/** Each shows something of the hostile row number `nth` that is not on a page until somebody clicks; a dialog that closes takes the focus. */
 const openings: readonly ((page: Page, nth: number) => Promise<void>)[] = [
   async (page, nth) => {
     await go(page, 'Queues');
-    await strange(page, 'button', 'Edit queue').nth(nth).press('Enter');
+    await strange(page, 'button', 'Edit queue').nth(nth).click();
     await page.getByRole('form').waitFor();
   },
   async (page, nth) => {
@@ -153,12 +153,12 @@ const openings: readonly ((page: Page, nth: number) => Promise<void>)[] = [
   },
   async (page, nth) => {
     await go(page, 'Schedules');
-    await strange(page, 'button', 'Run now: schedule').nth(nth).press('Enter');
+    await strange(page, 'button', 'Run now: schedule').nth(nth).click();
     await notice(page);
   },
   async (page, nth) => {
     await go(page, 'Nodes');
-    await strange(page, 'button', 'Reset node').nth(nth).press('Enter');
+    await strange(page, 'button', 'Reset node').nth(nth).click();
     await page.getByRole('dialog').getByText('All of them go back').waitFor();
   },
   async (page, nth) => {
@@ -166,14 +166,14 @@ const openings: readonly ((page: Page, nth: number) => Promise<void>)[] = [
       .getByRole('table', { name: 'Nodes' })
       .getByRole('button', { expanded: false })
       .nth(nth)
-      .press('Enter');
+      .click();
     await page.getByText('Can run').waitFor();
   },
   async (page, nth) => {
     await go(page, 'Jobs');
     await page.getByRole('textbox', { name: 'Task' }).fill(hostileTexts[nth] ?? '');
-    await page.getByRole('button', { name: 'All that fit' }).press('Enter');
-    await page.getByRole('menuitem', { name: 'Cancel all that fit…' }).press('Enter');
+    await page.getByRole('button', { name: 'All that fit' }).click();
+    await page.getByRole('menuitem', { name: 'Cancel all that fit…' }).click();
     await page
       .getByRole('dialog')
       .getByText(/jobs? fits? now/)

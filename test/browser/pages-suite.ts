@@ -109,6 +109,22 @@ export function pagesSuite(on: OnStage, world: () => World): void {
     await close();
   });
 
+  test('a filter may be any text, also one that looks like part of an address', async () => {
+    const odd = '100%25 + 1 = %41&key=#?';
+    const { page, faults, close } = await on().visit(`/jobs?key=${encodeURIComponent(odd)}`);
+    const box = page.getByRole('textbox', { name: 'Key' });
+    await expect.poll(() => box.inputValue(), { timeout: 20_000 }).toBe(odd);
+    await page.getByText('No job fits').waitFor();
+    const asked = page.waitForRequest(
+      (request) => new URL(request.url()).searchParams.get('key') === '%2541',
+    );
+    await box.fill('%2541');
+    await asked;
+    expect(await box.inputValue()).toBe('%2541');
+    expect(faults).toEqual([]);
+    await close();
+  });
+
   test('shares of keys are those of the last hour, or of the last minutes', async () => {
     const { page, faults, close } = await on().visit('/keys');
     const since = async (): Promise<number> =>

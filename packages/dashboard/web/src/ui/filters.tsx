@@ -1,4 +1,5 @@
-import { useSearchParams } from 'wouter';
+import { useLocation } from 'wouter';
+import { useSearch } from 'wouter/use-browser-location';
 
 export type Given = Readonly<Record<string, string | undefined>>;
 
@@ -10,9 +11,13 @@ interface Filters<Name extends string> {
   readonly any: boolean;
 }
 
-/** Filters in the address: what one sees can be sent to somebody, and found again. */
+/**
+ * Filters in the address: what one sees can be sent to somebody, and found again. Read as the browser has it: the router's own hook
+ * decodes it twice, and a key such as `100%25` becomes another.
+ */
 export function useFilters<Name extends string>(names: readonly Name[]): Filters<Name> {
-  const [params, setParams] = useSearchParams();
+  const [path, navigate] = useLocation();
+  const params = new URLSearchParams(useSearch());
   const given = names.flatMap((name) => {
     const value = params.get(name);
     return value === null ? [] : [[name, value] as const];
@@ -21,15 +26,14 @@ export function useFilters<Name extends string>(names: readonly Name[]): Filters
     values: Object.fromEntries(given) as { readonly [name in Name]?: string },
     any: given.length > 0,
     set: (changes) => {
-      setParams((before) => {
-        const next = new URLSearchParams(before);
-        if (!('after' in changes)) next.delete('after');
-        for (const [name, value] of Object.entries(changes)) {
-          if (value === undefined) next.delete(name);
-          else next.set(name, value);
-        }
-        return next;
-      });
+      // as it is now: something else may have been set since this was drawn
+      const next = new URLSearchParams(location.search);
+      if (!('after' in changes)) next.delete('after');
+      for (const [name, value] of Object.entries(changes)) {
+        if (value === undefined) next.delete(name);
+        else next.set(name, value);
+      }
+      navigate(next.size === 0 ? path : `${path}?${next.toString()}`);
     },
   };
 }
