@@ -112,7 +112,6 @@ export { stopOnSignals } from './stop-on-signals.ts';
 export type { Target } from './statements/target.ts';
 export type {
   ItemFacts,
-  LaneBehind,
   LaneId,
   LaneRow,
   SettledBatch,
@@ -121,11 +120,4 @@ export type {
   TickRead,
   TickState,
 } from './statements/tick.ts';
-export {
-  lastPlace,
-  readBehind,
-  readItemFacts,
-  readTick,
-  readTickState,
-  settledMax,
-} from './statements/tick.ts';
+export { readItemFacts, readTick, readTickState, settledMax } from './statements/tick.ts';

@@ -98,7 +98,7 @@ function createStage(cursors: Cursors) {
     },
     /** A tick: all that is seen goes, but for the jobs that are held. Returns what was seen. */
     tick: (held: (job: LaneRow) => boolean) => {
-      const ranges = cursors.ranges(nowMs, () => undefined);
+      const ranges = cursors.ranges(nowMs);
       const rows = cursors.saw({
         rows: read(waiting(), ranges),
         enqueuers: Object.keys(ranges).length === 0 ? null : [...open].map(String),
@@ -200,14 +200,7 @@ describe('a lane that is looked at from where it had come to', () => {
   test('does not pass what is in flight, nor what has ended', () => {
     const asked: number[] = [];
     const cursors = createCursors();
-    const stage = createStage({
-      ...cursors,
-      ranges: (nowMs) =>
-        count(
-          cursors.ranges(nowMs, () => undefined),
-          asked,
-        ),
-    });
+    const stage = createStage({ ...cursors, ranges: (nowMs) => count(cursors.ranges(nowMs), asked) });
     stage.insert(0, 400, false);
     for (let n = 0; n < 20; n += 1) {
       stage.pass(20);
@@ -228,8 +221,8 @@ function count(ranges: TickInput['ranges'], asked: number[]): TickInput['ranges'
 
 function rangesNeverLate({ ranges }: Cursors): Cursors['ranges'] {
   let furthest = 0;
-  return (nowMs, stock) => {
-    const asked = ranges(nowMs, stock);
+  return (nowMs) => {
+    const asked = ranges(nowMs);
     const last = bounds(asked).at(-1);
     if (last === undefined) return asked;
     furthest = Math.max(furthest, last[1]);
@@ -242,8 +235,8 @@ function wentPastHeld({ went }: Cursors): Cursors['went'] {
 }
 
 function rangesUnmoved({ ranges }: Cursors): Cursors['ranges'] {
-  return (nowMs, stock) => {
-    const asked = ranges(nowMs, stock);
+  return (nowMs) => {
+    const asked = ranges(nowMs);
     const kept = bounds(asked).filter(([, , , , moved]) => !moved);
     return kept.length === 0 ? asked : { q: { k: kept } };
   };

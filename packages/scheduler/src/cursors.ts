@@ -1,7 +1,5 @@
 import { laneName } from '@pgqueue/core';
 import type { LaneId, LaneRow, TickInput } from '@pgqueue/postgres';
-import type { Ranges, Reached } from './cursor-ranges.ts';
-import { rangesBefore, rangesOf } from './cursor-ranges.ts';
 
 /**
  * How far busy lanes have gone. The rows of jobs in flight, and of those that ended until vacuum can remove them, stand before all that
@@ -13,13 +11,8 @@ import { rangesBefore, rangesOf } from './cursor-ranges.ts';
  * at which a transaction that is still open may have inserted one. Beyond that, every lane is looked at from its first row now and then.
  */
 export interface Cursors {
-  /**
-   * What the next tick asks for. `nowMs`: of a clock that only goes on. `stock`: the last of the known jobs of a lane, where they are
-   * enough for a while; then it asks for what comes before it only.
-   */
-  readonly ranges: (nowMs: number, stock: (lane: string) => Place | undefined) => TickInput['ranges'];
-  /** Lanes, by name, of which the tick under way asks for that only. */
-  readonly stocked: () => ReadonlySet<string>;
+  /** What the next tick asks for. `nowMs`: of a clock that only goes on. */
+  readonly ranges: (nowMs: number) => TickInput['ranges'];
   /** What came of it: the rows that count, and what it took. */
   readonly saw: (read: {
     readonly rows: readonly LaneRow[];
@@ -28,12 +21,8 @@ export interface Cursors {
     readonly nowMs: number;
     readonly tookMs: number;
   }) => readonly LaneRow[];
-  /** Jobs that were read beside the ticks. */
-  readonly sawBeside: (rows: readonly LaneRow[]) => void;
   /** Jobs of a lane went: `jobs`, all that were known to wait before, in their order, without one before them left out. */
   readonly went: (lane: LaneId, jobs: readonly Place[], stays: (job: Place) => boolean) => void;
-  /** Lanes of which many go, and all is known up to the last job that is known; by name. */
-  readonly busy: () => Iterable<string>;
   /** In how many milliseconds another look should come, whatever else does: for what was committed since the last one. */
   readonly dueMs: (nowMs: number) => number | null;
   /** Jobs of it wait again of which this leader made work items. */
@@ -68,6 +57,17 @@ const wholeShare = 0.005;
 const markMs = 250;
 const marksMax = 64;
 
+/** The end of a range: behind all others. */
+const last = [2_147_483_647, Number.MAX_SAFE_INTEGER] as const;
+const first = [-2_147_483_648, -1] as const;
+
+interface Reached {
+  /** All that were known up to this seq went. */
+  at: number;
+  /** Nothing will be committed any more up to this one. */
+  floor: number;
+}
+
 interface Cursor extends LaneId {
   readonly reached: Map<number, Reached>;
   wholeAt: number;
@@ -99,7 +99,6 @@ interface Memory {
   /** Of the tick under way: lanes that are looked at from their floor, and the one that is looked at whole. */
   late: Set<string>;
   whole: string | undefined;
-  readonly stocked: Set<string>;
 }
 
 export function createCursors(): Cursors {
@@ -116,18 +115,16 @@ export function createCursors(): Cursors {
     wholeMs,
     late: new Set(),
     whole: undefined,
-    stocked: new Set(),
   };
   const { lanes, counts, gaps } = memory;
   return {
-    ranges: (nowMs, stock) => {
+    ranges: (nowMs) => {
       if (nowMs >= memory.countedAt + busyMs) {
         counts.clear();
         memory.countedAt = nowMs;
       }
-      return ask(memory, nowMs, stock);
+      return ask(memory, nowMs);
     },
-    stocked: () => memory.stocked,
     saw: ({ rows, enqueuers, nowMs, tookMs }) => {
       if (memory.late.size > 0) memory.lateMs = Math.max(lateMs, tookMs / lateShare);
       if (memory.whole !== undefined) memory.wholeMs = Math.max(wholeMs, tookMs / wholeShare);
@@ -139,10 +136,25 @@ export function createCursors(): Cursors {
       if (enqueuers !== null) mark(memory, rows, enqueuers, nowMs);
       return shown;
     },
-    sawBeside: (rows) => raiseHighest(memory, rows),
-    went: (lane, jobs, stays) => went(memory, lane, { jobs, stays }),
-    busy: function* () {
-      for (const name of lanes.keys()) if (!gaps.has(name)) yield name;
+    went: (lane, jobs, stays) => {
+      const name = laneName(lane);
+      if (gaps.has(name)) return;
+      const cursor = lanes.get(name);
+      const gone = prefix(jobs, stays, cursor);
+      if (gone.length === 0) return;
+      if (cursor !== undefined) return advance(memory, cursor, gone);
+      const count = (counts.get(name) ?? 0) + gone.length;
+      if (count < busyJobs || !hasRoom(memory)) {
+        if (counts.size >= countedMax) counts.clear();
+        counts.set(name, count);
+        return;
+      }
+      counts.delete(name);
+      const { queue, key } = lane;
+      const { nowMs } = memory;
+      const begun: Cursor = { queue, key, reached: new Map(), wholeAt: nowMs, lateAt: nowMs, wentAt: nowMs };
+      lanes.set(name, begun);
+      advance(memory, begun, gone);
     },
     dueMs: (nowMs) => {
       let due: number | null = null;
@@ -159,38 +171,11 @@ export function createCursors(): Cursors {
   };
 }
 
-/** Of a lane that is not busy yet, jobs are counted until it is. */
-function went(
-  memory: Memory,
-  lane: LaneId,
-  { jobs, stays }: { readonly jobs: readonly Place[]; readonly stays: (job: Place) => boolean },
-): void {
-  const { lanes, counts, gaps, nowMs } = memory;
-  const name = laneName(lane);
-  if (gaps.has(name)) return;
-  const cursor = lanes.get(name);
-  const gone = prefix(jobs, stays, cursor);
-  if (gone.length === 0) return;
-  if (cursor !== undefined) return advance(memory, cursor, gone);
-  const count = (counts.get(name) ?? 0) + gone.length;
-  if (count < busyJobs || !hasRoom(memory)) {
-    if (counts.size >= countedMax) counts.clear();
-    counts.set(name, count);
-    return;
-  }
-  counts.delete(name);
-  const { queue, key } = lane;
-  const begun: Cursor = { queue, key, reached: new Map(), wholeAt: nowMs, lateAt: nowMs, wentAt: nowMs };
-  lanes.set(name, begun);
-  advance(memory, begun, gone);
-}
-
-function ask(memory: Memory, nowMs: number, stock: (lane: string) => Place | undefined): TickInput['ranges'] {
+function ask(memory: Memory, nowMs: number): TickInput['ranges'] {
   memory.nowMs = nowMs;
-  memory.stocked.clear();
   memory.late = new Set();
   memory.whole = undefined;
-  const asked: (readonly [Cursor, Ranges])[] = [];
+  const asked: (readonly [Cursor, TickInput['ranges'][string][string]])[] = [];
   for (const [name, cursor] of memory.lanes) {
     if (memory.whole === undefined && nowMs >= cursor.wholeAt + memory.wholeMs) {
       memory.whole = name;
@@ -199,11 +184,7 @@ function ask(memory: Memory, nowMs: number, stock: (lane: string) => Place | und
     }
     const late = nowMs >= cursor.lateAt + memory.lateMs;
     if (late) memory.late.add(name);
-    const last = late || memory.gaps.has(name) || cursor.reached.size > 1 ? undefined : stock(name);
-    if (last !== undefined && cursor.reached.has(last.priority)) {
-      memory.stocked.add(name);
-      asked.push([cursor, rangesBefore(last.priority, last.seq)]);
-    } else asked.push([cursor, rangesOf(cursor.reached, late)]);
+    asked.push([cursor, rangesOf(cursor, late)]);
   }
   const byQueue = Map.groupBy(asked, ([{ queue }]) => queue);
   return Object.fromEntries(
@@ -212,6 +193,21 @@ function ask(memory: Memory, nowMs: number, stock: (lane: string) => Place | und
       Object.fromEntries(lanes.map(([{ key }, ranges]) => [key, ranges] as const)),
     ]),
   );
+}
+
+/** Behind each place, up to the next priority; before it, what was changed. */
+function rangesOf({ reached }: Cursor, late: boolean): TickInput['ranges'][string][string] {
+  const ranges: TickInput['ranges'][string][string][number][] = [];
+  let from: readonly [number, number] = first;
+  for (const [priority, { at, floor }] of [...reached].toSorted(([a], [b]) => a - b)) {
+    const seq = late ? floor : at;
+    // up to the priority before, and not to this one's beginning: see walk_lanes
+    if (priority > first[0]) ranges.push([...from, priority - 1, last[1], false]);
+    ranges.push([priority, -1, priority, seq, true]);
+    from = [priority, seq];
+  }
+  ranges.push([...from, ...last, false]);
+  return ranges;
 }
 
 /**
@@ -246,15 +242,11 @@ function mark(memory: Memory, rows: readonly LaneRow[], enqueuers: readonly stri
     memory.safe = Math.max(memory.safe, oldest.seq);
     marks.shift();
   }
-  raiseHighest(memory, rows);
+  for (const { id, seq } of rows) if (id !== null && seq > memory.highest) memory.highest = seq;
   const newest = marks.at(-1);
   if (marks.length < marksMax && (newest === undefined || nowMs >= newest.atMs + markMs)) {
     marks.push({ seq: memory.highest, enqueuers, atMs: nowMs });
   }
-}
-
-function raiseHighest(memory: Memory, rows: readonly LaneRow[]): void {
-  for (const { id, seq } of rows) if (id !== null && seq > memory.highest) memory.highest = seq;
 }
 
 /** It was looked at from its floor on: what could have been committed before has been seen. */

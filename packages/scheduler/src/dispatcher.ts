@@ -1,6 +1,6 @@
 import type { HeldCounts, InFlight, Snapshot } from '@pgqueue/core';
 import { countByTask, laneName } from '@pgqueue/core';
-import type { LaneRow, Leader, TickDue, TickRead } from '@pgqueue/postgres';
+import type { Leader, TickDue, TickRead } from '@pgqueue/postgres';
 import { loadPolicyState, setFeed, settledMax } from '@pgqueue/postgres';
 import { createDispatchSpans } from './dispatch-spans.ts';
 import { knowsAll, look } from './look.ts';
@@ -10,24 +10,14 @@ import type { Settings } from './options.ts';
 import { createPace } from './pace.ts';
 import type { SafePlan } from './planner.ts';
 import { leftOut } from './skip-ahead.ts';
-import { readOn, stockLastsMs } from './stock.ts';
-import type { Supposed } from './suppose.ts';
 import { suppose } from './suppose.ts';
 import { ask, cutOff, heldReasons, placesOf, toSnapshot } from './tick.ts';
 import type { Writing } from './write-plan.ts';
 import { writePlan } from './write-plan.ts';
 
 export interface Dispatcher {
-  /** One tick: reads, plans, writes. Resolves to the milliseconds until the next. Without `woken` it looks at everything. */
-  readonly tick: (leader: Leader, woken?: Woken) => Promise<number>;
-}
-
-/** Why a tick comes. */
-export interface Woken {
-  /** Only because jobs have ended, these among them. */
-  readonly ended?: readonly string[] | undefined;
-  /** Something may be new. */
-  readonly news: boolean;
+  /** One tick: reads, plans, writes. `ended`: it was woken only because jobs have ended, these among them. Resolves to the milliseconds until the next. */
+  readonly tick: (leader: Leader, ended?: readonly string[]) => Promise<number>;
 }
 
 export interface DispatcherOptions extends Writing {
@@ -57,9 +47,6 @@ export interface TickReport {
   readonly questions: TickRead['questions'];
 }
 
-/** What was supposed is not so: jobs have ended, but not those that were told. */
-const again: Woken = { ended: [], news: false };
-
 /** Hints, and the timers of workers, are no finer than this. */
 const horizonMinMs = 20;
 
@@ -69,12 +56,13 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
   const memory = createMemory(settings.batchMax);
   const spans = createDispatchSpans(options.database);
 
-  const tick = async (leader: Leader, woken?: Woken): Promise<number> => {
+  const tick = async (leader: Leader, ended?: readonly string[]): Promise<number> => {
     const startedAt = performance.now();
     if (memory.epoch !== leader.epoch) await begin(options, memory, leader);
     const asked = ask(memory, memory.view.discovering());
-    const due = pace.asksDue(woken?.ended !== undefined);
-    const { brief, guess, lastsMs } = whatIsKnown(memory, woken, { startedAt, due });
+    const due = pace.asksDue(ended !== undefined);
+    const brief = ended !== undefined && !due && knowsAll(memory);
+    const guess = brief ? suppose(memory, ended, startedAt) : undefined;
     const { read, load } = guess ?? (await look(options, memory, { ...asked, startedAt, due, brief }));
     if (guess === undefined) options.onSeen(read.state, read.due);
     else memory.view.age();
@@ -88,7 +76,7 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     const planned = planner.plan(snapshot);
     if (guess !== undefined && (planned.dispatch.length === 0 || planned.recall.length > 0)) {
       planner.dropped();
-      return tick(leader, again);
+      return tick(leader, []);
     }
     const cutShort = memory.aside.note(planned, memory.view);
     if (!brief) {
@@ -98,12 +86,9 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     }
     const { room, hasRoom } = placesOf(snapshot, planned.dispatch, memory.view);
     const plan = { leader, snapshot, planned, supposed: guess?.supposed };
-    const reading = guess === undefined ? readOn(options.database, memory, { ...planned, room }) : undefined;
     const written = await writePlan(options, memory, plan);
-    if (written === null) return tick(leader, again);
+    if (written === null) return tick(leader, []);
     guess?.confirm();
-    const behind = (await reading) ?? [];
-    if (written.length === planned.dispatch.length) memory.view.extend(behind);
     const { held, forecast } = planned;
     const durationMs = performance.now() - startedAt;
     const jobs = planned.dispatch.length;
@@ -115,7 +100,7 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     const told = { leader, snapshot, held, forecast, dispatched: written, settled, durationMs };
     options.onTick({ ...told, questions: read.questions });
     // what was refused is left out of the next plan: others may have its places
-    const atOnce = asksAgain(memory, planned, behind) || cutShort || written.length < planned.dispatch.length;
+    const atOnce = asksAgain(memory, planned) || cutShort || written.length < planned.dispatch.length;
     const more = mayHaveMore(memory, {
       batchMax: snapshot.batchMax,
       planned,
@@ -125,30 +110,14 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
       written,
       brief,
     });
-    memory.caughtUp = !atOnce && !more && lastsMs === null;
-    const heldMs = planned.nextMs === null ? null : planned.nextMs - snapshot.nowMs;
-    const nextMs = soonest(soonest(heldMs, memory.cursors.dueMs(startedAt)), lastsMs);
+    memory.caughtUp = !atOnce && !more;
+    const nextMs = soonest(
+      planned.nextMs === null ? null : planned.nextMs - snapshot.nowMs,
+      memory.cursors.dueMs(startedAt),
+    );
     return pace.next({ jobs: written.length, atOnce, more, nextMs });
   };
   return { tick };
-}
-
-/** Whether the tick can do without a look at what waits, or at anything; `lastsMs`: for so long at most, since others may wait that are not known. */
-function whatIsKnown(
-  memory: Memory,
-  woken: Woken | undefined,
-  { startedAt, due }: { readonly startedAt: number; readonly due: boolean },
-): {
-  readonly brief: boolean;
-  readonly guess?: Supposed | undefined;
-  readonly lastsMs: number | null;
-} {
-  if (due || woken === undefined) return { brief: false, lastsMs: null };
-  const { ended, news } = woken;
-  if (ended !== undefined && knowsAll(memory))
-    return { brief: true, guess: suppose(memory, ended, startedAt), lastsMs: null };
-  const lastsMs = stockLastsMs(memory, startedAt, news) ?? null;
-  return { brief: lastsMs !== null, lastsMs };
 }
 
 function tellTick(
@@ -237,11 +206,10 @@ function batchAfter(
 }
 
 /** Lanes wait to be read before they can be judged. */
-function asksAgain({ view }: Memory, planned: SafePlan, read: readonly LaneRow[]): boolean {
+function asksAgain({ view }: Memory, planned: SafePlan): boolean {
   view.want((planned.stale ?? []).map((lane) => [lane, 1] as const));
-  const known = new Set(read.map(laneName));
-  view.want([...planned.deepen].filter(([lane]) => !known.has(lane)));
-  return planned.recall.length > 0 || (planned.stale ?? []).length > 0 || planned.deepen.size > 0;
+  view.want(planned.deepen ?? []);
+  return planned.recall.length > 0 || (planned.stale ?? []).length > 0 || (planned.deepen?.size ?? 0) > 0;
 }
 
 function mayHaveMore(

@@ -4,7 +4,6 @@ import type { Load } from './depth.ts';
 import { capability } from './depth.ts';
 import type { Ledger } from './ledger.ts';
 import type { Memory } from './memory.ts';
-import { stockOf } from './stock.ts';
 import type { Ask } from './tick.ts';
 import { loadOf } from './tick.ts';
 
@@ -36,7 +35,7 @@ export async function look(
         want,
         keys,
         ...skipAhead.starts(startedAt),
-        ranges: cursors.ranges(startedAt, stockOf(memory)),
+        ranges: cursors.ranges(startedAt),
         ...view.ask(memory.nowMs, { lanes: skipAhead.lanes(), rows: outOfTurn }),
         settled: feeds,
         itemsFrom,
@@ -66,7 +65,7 @@ export async function look(
     memory.settled = [...memory.settled, ...ledger.settled(state.settled, whole, state.now)];
   }
   if (brief) view.age();
-  else view.see(skipAhead.shown(rows), { keys, nowMs: startedAt, stocked: cursors.stocked() });
+  else view.see(skipAhead.shown(rows), { keys, nowMs: startedAt });
   const load = loadOf(read, ledger.inFlight());
   consumption.sample(load);
   rememberNodes(memory, read);

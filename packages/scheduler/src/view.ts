@@ -4,8 +4,6 @@ import type { LaneId, LaneRow, TickInput } from '@pgqueue/postgres';
 import type { Cursors } from './cursors.ts';
 import type { KnownJob } from './known-jobs.ts';
 import { toJobs } from './known-jobs.ts';
-import type { KnownLanes } from './known-lanes.ts';
-import { append, clear, createKnownLanes, forget, leaveOther, outdate, precede, put } from './known-lanes.ts';
 import type { Refusals } from './refusals.ts';
 import { createRefusals } from './refusals.ts';
 
@@ -21,32 +19,31 @@ export interface View {
     nowMs: number,
     also: { readonly lanes: readonly LaneId[]; readonly rows: number },
   ) => Pick<TickInput, 'after' | 'lanes' | 'created'>;
-  /** `keys`: lanes of a full page. `nowMs`: of a clock that only goes on. `stocked`: of those lanes, by name, what is known stays; rows come before it. */
-  readonly see: (
-    rows: readonly LaneRow[],
-    page: { readonly keys: number; readonly nowMs: number; readonly stocked?: ReadonlySet<string> },
-  ) => void;
+  /** `keys`: lanes of a full page. `nowMs`: of a clock that only goes on. */
+  readonly see: (rows: readonly LaneRow[], page: { readonly keys: number; readonly nowMs: number }) => void;
   /** Nothing was read: what is known has grown older. */
   readonly age: () => void;
   /** Whether all lanes are known, and none is to be read out of turn. */
   readonly complete: () => boolean;
-  /** Whether this lane, or any, is to be read out of turn. */
-  readonly wants: (lane?: string) => boolean;
   /** Whether it was refused lately, and left out of its lane. */
   readonly leftOut: (id: string) => boolean;
   /** Whether the last page was full, and many of its lanes were not known before: more pages like it will come. */
   readonly discovering: () => boolean;
   readonly lanes: () => readonly Lane[];
   readonly find: (id: string) => KnownJob | undefined;
-  /** How many of a lane are known, and the last of them; undefined: none is, or it is known not to have more, or not all of what is between. */
-  readonly tail: (lane: string) => { readonly known: number; readonly last: KnownJob } | undefined;
-  /** Jobs that wait behind those that were known of their lanes, read meanwhile. */
-  readonly extend: (rows: readonly LaneRow[]) => void;
   /** A plan was written: `planned` are gone from here, and lanes with jobs that were refused are read anew. */
   readonly wrote: (planned: Iterable<string>, written: ReadonlyMap<string, number>) => void;
   /** Lanes, by name, of which so many jobs must be read at the next tick. */
   readonly want: (lanes: Iterable<readonly [string, number]>) => void;
   readonly reset: () => void;
+}
+
+/** `skipped`: some that go before were left out. */
+interface Known extends LaneId, Required<Pick<Lane, 'more' | 'skipped' | 'retryDueMs'>> {
+  readonly jobs: readonly KnownJob[];
+  readonly lane: Lane;
+  /** Where it is in the list of all. */
+  at: number;
 }
 
 /** Lanes that are remembered at most; those read longest ago go first, and come back with their page. */
@@ -62,9 +59,14 @@ const fewJobs = 1;
 const commitMs = 200;
 
 const start: LaneId = { queue: '', key: '' };
-const noLanes: ReadonlySet<string> = new Set();
 
-interface Memory extends KnownLanes {
+interface Memory {
+  readonly known: Map<string, Known>;
+  /** The same, in no particular order: snapshots get a copy of it. */
+  list: Lane[];
+  /** Names of those that were read by the last tick. */
+  readonly fresh: Set<string>;
+  readonly byId: Map<string, KnownJob>;
   /** By lane name: how many of its jobs. */
   readonly wanted: Map<string, number>;
   /** The same of lanes that use up more than their part of a page, tick by tick. */
@@ -80,7 +82,10 @@ interface Memory extends KnownLanes {
 
 export function createView(cursors: Pick<Cursors, 'went'>): View {
   const memory: Memory = {
-    ...createKnownLanes(),
+    known: new Map(),
+    list: [],
+    fresh: new Set(),
+    byId: new Map(),
     wanted: new Map(),
     deep: new Map(),
     refusals: createRefusals(),
@@ -105,19 +110,10 @@ export function createView(cursors: Pick<Cursors, 'went'>): View {
       for (const name of memory.fresh) outdate(memory, name);
     },
     complete: () => memory.whole && wanted.size === 0 && deep.size === 0,
-    wants: (name) => (name === undefined ? wanted.size > 0 : wanted.has(name)),
     leftOut: (id) => memory.leftOut.has(id),
     discovering: () => memory.discovering,
     lanes: () => [...memory.list],
     find: (id) => byId.get(id),
-    tail: (name) => {
-      const entry = known.get(name);
-      const last = entry?.jobs.at(-1);
-      return entry === undefined || last === undefined || !entry.more || entry.skipped
-        ? undefined
-        : { known: entry.jobs.length, last };
-    },
-    extend: (rows) => extend(memory, rows),
     wrote: (planned, written) => {
       for (const [name, left] of leave(memory, planned, written)) {
         const entry = known.get(name);
@@ -138,6 +134,46 @@ export function createView(cursors: Pick<Cursors, 'went'>): View {
       [memory.after, memory.whole, memory.discovering, memory.probedMs] = [start, true, true, null];
     },
   };
+}
+
+function forget({ known, byId, list, fresh }: Memory, name: string): void {
+  const entry = known.get(name);
+  if (entry === undefined) return;
+  for (const { id } of entry.jobs) byId.delete(id);
+  known.delete(name);
+  fresh.delete(name);
+  const last = list.pop();
+  if (last === undefined || entry.at === list.length) return;
+  // the last one takes its place
+  list[entry.at] = last;
+  const moved = known.get(laneName(last));
+  if (moved !== undefined) moved.at = entry.at;
+}
+
+/** It was read: what was known of it is not any more, but it keeps its place in the list. Of all, it was read last. */
+function clear({ known, byId }: Memory, name: string): void {
+  const entry = known.get(name);
+  if (entry === undefined) return;
+  for (const { id } of entry.jobs) byId.delete(id);
+  known.delete(name);
+  known.set(name, { ...entry, jobs: [] });
+}
+
+function put(memory: Memory, entry: Omit<Known, 'lane' | 'at'>, isFresh: boolean): void {
+  const { known, list, fresh } = memory;
+  const { queue, key, jobs, more, skipped, retryDueMs } = entry;
+  const name = laneName(entry);
+  const lane: Lane = { queue, key, jobs, more, skipped, retryDueMs, fresh: isFresh };
+  const at = known.get(name)?.at ?? list.length;
+  known.set(name, { queue, key, jobs, more, skipped, retryDueMs, lane, at });
+  list[at] = lane;
+  if (isFresh) fresh.add(name);
+  else fresh.delete(name);
+}
+
+function outdate(memory: Memory, name: string): void {
+  const entry = memory.known.get(name);
+  if (entry !== undefined) put(memory, entry, false);
 }
 
 function takeWanted(
@@ -165,7 +201,7 @@ function takeWanted(
 function see(
   memory: Memory,
   rows: readonly LaneRow[],
-  { keys, nowMs, stocked = noLanes }: Parameters<View['see']>[1],
+  { keys, nowMs }: { readonly keys: number; readonly nowMs: number },
 ): void {
   const { known, refusals, leftOut } = memory;
   memory.nowMs = nowMs;
@@ -180,11 +216,9 @@ function see(
     if (memory.whole) forget(memory, name);
     else outdate(memory, name);
   }
-  for (const name of lanes.keys()) if (!stocked.has(name)) clear(memory, name);
+  for (const name of lanes.keys()) clear(memory, name);
   for (const [name, laneRows] of lanes) {
     const [first] = laneRows;
-    if (stocked.has(name) && precede(memory, name, laneRows)) continue;
-    clear(memory, name);
     const jobs = toJobs(laneRows).filter((job) => {
       const left = refusals.leavesOut(job, nowMs);
       if (left) leftOut.add(job.id);
@@ -210,15 +244,13 @@ function see(
   }
 }
 
-function extend(memory: Memory, rows: readonly LaneRow[]): void {
-  const { refusals, wanted, nowMs } = memory;
-  for (const [name, laneRows] of Map.groupBy(rows, laneName)) {
-    const jobs = toJobs(laneRows);
-    // with one that was refused, or that came here from elsewhere, it is read as a whole
-    if (jobs.some((job) => refusals.leavesOut(job, nowMs))) continue;
-    const more = jobs.length >= (laneRows[0]?.wanted ?? 1);
-    if (append(memory, name, { jobs, more })) wanted.delete(name);
-  }
+/** A job whose queue or key was changed is in one lane only: what a plan counts it under is what is checked when it is written. */
+function leaveOther(memory: Memory, job: KnownJob): void {
+  const before = memory.byId.get(job.id);
+  if (before === undefined || laneName(before) === laneName(job)) return;
+  const entry = memory.known.get(laneName(before));
+  if (entry === undefined) return;
+  put(memory, { ...entry, jobs: entry.jobs.filter(({ id }) => id !== job.id) }, entry.lane.fresh);
 }
 
 /** Of a lane: so many jobs, and whether one of them was refused. */

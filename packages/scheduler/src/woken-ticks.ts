@@ -36,11 +36,10 @@ export function startTicks({
     step: async () => {
       leader = leadership.reign();
       if (leader === undefined) return idleMs;
-      const news = woken.otherwise;
-      const onlyDone = woken.done && !news;
+      const onlyDone = woken.done && !woken.otherwise;
       const told = ended;
       [woken.done, woken.otherwise, ended] = [false, false, []];
-      const nextMs = await dispatcher.tick(leader, { ended: onlyDone ? (told ?? []) : undefined, news });
+      const nextMs = await dispatcher.tick(leader, onlyDone ? (told ?? []) : undefined);
       tickedAt = performance.now();
       return nextMs;
     },

@@ -165,32 +165,6 @@ export async function readTickState(
   return row.state;
 }
 
-/** A lane, and the place behind which its jobs are wanted: so many of them. */
-export interface LaneBehind extends LaneId {
-  readonly behind: readonly [priority: number, seq: number];
-  readonly depth: number;
-}
-
-/** Jobs that wait there, lane by lane, in their order; nothing beside. */
-export async function readBehind(target: Target, lanes: readonly LaneBehind[]): Promise<readonly LaneRow[]> {
-  const ranges: Record<string, Record<string, TickInput['ranges'][string][string]>> = {};
-  for (const { queue, key, behind } of lanes) {
-    (ranges[queue] ??= {})[key] = [[...behind, ...lastPlace, false]];
-  }
-  return target.query<LaneRow>(
-    `select queue, key, paged, ahead, wanted, retry_due_ms as "retryDueMs", id, seq, priority, task, version,
-            row_version as "rowVersion", created_ms as "createdMs", expires_ms as "expiresMs", tries, attributes
-     from ${target.schema}.look('', '', 0, 1, '{}', 0, $1, $2, $3, $4, $5, $6)`,
-    [
-      lanes.map(({ queue }) => queue),
-      lanes.map(({ key }) => key),
-      lanes.map(({ depth }) => depth),
-      ...idSpan(null),
-      JSON.stringify(ranges),
-    ],
-  );
-}
-
 /** What comes with the first row. */
 interface Beside {
   readonly state:
@@ -199,9 +173,6 @@ interface Beside {
   readonly due: TickDue | null;
   readonly questions: readonly OpenExplain[] | null;
 }
-
-/** The end of a range: behind all others. */
-export const lastPlace: readonly [priority: number, seq: number] = [2_147_483_647, Number.MAX_SAFE_INTEGER];
 
 /** The first and the last UUID v7 of a span; for null, a span in which none lies. */
 function idSpan(created: TickInput['created']): readonly [string, string] {
