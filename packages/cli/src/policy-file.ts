@@ -3,6 +3,7 @@ import { resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import type { Policy } from '@pgqueue/core';
 import type { Command } from 'commander';
+import { whyNotImported } from './unread.ts';
 
 export type PolicyFile =
   | { readonly kind: 'policy'; readonly policy: Policy }
@@ -21,10 +22,9 @@ export async function loadPolicy(file: string, option: string): Promise<PolicyFi
   try {
     exported = (await import(pathToFileURL(path).href)) as Readonly<Record<string, unknown>>;
   } catch (error) {
-    if (!(error instanceof Error)) return problem(`can't be imported: ${String(error)}`);
     // what is wrong with its options says which part has them
-    if (error.name === 'PgQueueError') return problem(error.message);
-    return problem(`can't be imported: ${error.name}: ${error.message}`);
+    if (error instanceof Error && error.name === 'PgQueueError') return problem(error.message);
+    return problem(whyNotImported(error));
   }
   const { policy } = exported;
   if (isPolicy(policy)) return { kind: 'policy', policy };

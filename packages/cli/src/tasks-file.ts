@@ -3,6 +3,7 @@ import { resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import type { TaskHandler } from '@pgqueue/core';
 import { isTask, isTaskHandler } from '@pgqueue/core';
+import { whyNotImported } from './unread.ts';
 
 export type TasksFile =
   | { readonly kind: 'tasks'; readonly tasks: readonly TaskHandler[] }
@@ -21,9 +22,7 @@ export async function loadTasks(file: string): Promise<TasksFile> {
   try {
     exported = (await import(pathToFileURL(path).href)) as Readonly<Record<string, unknown>>;
   } catch (error) {
-    return problem(
-      `can't be imported: ${error instanceof Error ? `${error.name}: ${error.message}` : String(error)}`,
-    );
+    return problem(whyNotImported(error));
   }
   const tasks = [...new Set(Object.values(exported).flatMap(handlersIn))];
   if (tasks.length === 0) return problem(noHandlers(exported));
