@@ -25,6 +25,7 @@ const common = {
 
 /** What they measure is time: they run one by one, when nothing else does. */
 const timed = [
+  'test/integration/demo.test.ts',
   'test/integration/fairness-*.test.ts',
   'test/integration/limits-cycles.test.ts',
   'test/integration/limits-rate.test.ts',

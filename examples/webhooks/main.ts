@@ -229,10 +229,13 @@ try {
   url.pathname = '/pgqueue_demo';
   await migrate({ connectionString: url.href });
   const dashboard = await serveDashboard(createDashboard({ connectionString: url.href }), { port: 0 });
-  console.log(`dashboard: ${dashboard.url}\n`);
+  const stays = process.argv.includes('--stay');
+  console.log(
+    `dashboard: ${dashboard.url}${stays ? '' : ' until the demo ends; npm run demo -- --stay keeps it'}\n`,
+  );
   try {
     process.exitCode = await play(stage, url.href, heard);
-    if (process.argv.includes('--stay')) await stayed(dashboard.url);
+    if (stays) await stayed(dashboard.url);
   } finally {
     await dashboard.close();
   }
