@@ -131,11 +131,17 @@ export function hostileSuite(on: OnStage): void {
     await close();
   }, 900_000);
 
-  test('docs/reliability.md has the count of what CI runs', () => {
-    const doc = readFileSync(new URL('../../docs/reliability.md', import.meta.url), 'utf8');
+  test('docs/reliability.md has the counts', () => {
+    const doc = readFileSync(new URL('../../docs/reliability.md', import.meta.url), 'utf8').replaceAll(
+      '\n',
+      ' ',
+    );
     console.log(`hostile texts: ${shown} pages shown`);
     expect(doc).toContain(
-      `| ${hostileTexts.length} in each of ${fields.length} fields of the database, on ${pages.length} pages and those of 8 jobs; in the address; in place of every text of every answer | 0 |`,
+      `${hostileTexts.length} hostile texts in each of ${fields.length} fields of the database, on ${pages.length} pages`,
+    );
+    expect(doc).toMatch(
+      new RegExp(`\\| ${isWhole ? '`npm run test:hostile`' : 'CI'}[^|]* \\| ${shown} \\| 0 \\|`),
     );
   });
 }
