@@ -187,6 +187,16 @@ describe('a viewer', () => {
       filter: { field: 'a', value: 'secret' },
       action: { kind: 'cancel' },
     });
+    const { id } = await post<BulkRun>('/api/bulk', {
+      over: 'jobs',
+      filter: { field: 'a', value: 'secret' },
+      action: { kind: 'cancel' },
+    });
+    for (const path of ['/api/bulk', `/api/bulk/${id}`]) {
+      const { body } = await viewer.get(path);
+      expect(JSON.stringify(body)).toContain(id);
+      expect(JSON.stringify(body)).not.toContain('secret');
+    }
     await post('/api/actions/queue', { queue: 'mail', settings: { paused: true } });
     const { items } = (await viewer.get<AuditPage>('/api/audit?action=queue.set&actor=otto')).body;
     expect(items).toMatchObject([{ action: 'queue.set', target: 'mail', details: null, result: null }]);

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { loggedError } from '@pgqueue/core';
 import type { Before } from '@pgqueue/postgres/dashboard';
 import { noteAction, noteResult } from '@pgqueue/postgres/dashboard';
-import type { BulkRun } from '../contract.ts';
+import type { BulkRequest, BulkRun } from '../contract.ts';
 import type { Desk } from '../desk.ts';
 import type { Settings, User } from '../options.ts';
 import { Problem, problemOf } from '../problem.ts';
@@ -94,7 +94,7 @@ function begun(user: User, { request }: Bulk): BulkRun {
   return {
     id: randomUUID(),
     actor: user.name,
-    request,
+    request: toldOf(request),
     state: 'running',
     begun: new Date().toISOString(),
     ended: null,
@@ -104,6 +104,12 @@ function begun(user: User, { request }: Bulk): BulkRun {
     error: null,
     undo: null,
   };
+}
+
+/** Viewers are told of it, too: what somebody looked for in payloads is left out. */
+function toldOf(request: BulkRequest): BulkRequest {
+  if (request.over === 'dead' || request.filter.value === undefined) return request;
+  return { ...request, filter: { ...request.filter, value: '…' } };
 }
 
 /** The oldest that has ended makes room. */

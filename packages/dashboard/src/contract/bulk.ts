@@ -31,6 +31,7 @@ export interface BulkPreview {
 export interface BulkRun {
   readonly id: string;
   readonly actor: string;
+  /** But for the value that was looked for in payloads. */
   readonly request: BulkRequest;
   readonly state: 'running' | 'done' | 'stopped' | 'failed';
   readonly begun: Time;
