@@ -2,6 +2,7 @@ import type { Locator, Page } from 'playwright-core';
 import { expect, test } from 'vitest';
 import { until } from '../support/until.ts';
 import type { Stage } from './stage.ts';
+import { go } from './pages-suite.ts';
 import type { OnStage } from './suites.ts';
 import type { World } from './world.ts';
 import { reach } from './world.ts';
@@ -117,9 +118,26 @@ export function actionsSuite(on: OnStage, world: () => World): void {
     await dialog.getByRole('button', { name: `Reprioritise ${items.length} jobs` }).click();
     await dialog.getByText(`Done. ${items.length} jobs changed`).waitFor();
     expect(await priorities()).toEqual(items.map(() => 9));
-    await dialog.getByRole('button', { name: 'Undo' }).click();
+    // closed, and found again
+    await dialog.getByRole('button', { name: 'Close' }).last().click();
+    await go(page, 'Audit');
+    await page.getByRole('button', { name: 'Show bulk action: reprioritise jobs' }).first().click();
+    const found = page.getByRole('dialog', { name: 'Bulk action' });
+    await found.getByText(`Done. ${items.length} jobs changed`).waitFor();
+    await found.getByRole('button', { name: 'Undo' }).click();
     await told(page, `Undone: ${items.length}`);
     expect(await priorities()).toEqual(items.map(({ priority }) => priority));
+    expect(faults).toEqual([]);
+    await close();
+  });
+
+  test('a dead job is retried from its page', async () => {
+    const dead = world().dead.at(-1) ?? '';
+    const { page, faults, close } = await on().visit(`/jobs/${dead}`);
+    await page.getByRole('button', { name: 'Retry' }).click();
+    await told(page, '1 job due again');
+    await reach(on().operator, { ids: [dead], status: 'dead' });
+    await page.getByText('Attempt 2 failed').waitFor();
     expect(faults).toEqual([]);
     await close();
   });
@@ -197,10 +215,10 @@ export function actionsSuite(on: OnStage, world: () => World): void {
     await page.getByText(/checks in/).waitFor();
     await page.getByRole('navigation', { name: 'Pages' }).getByRole('link', { name: 'Audit' }).click();
     for (const action of ['queue.set', 'node.reset', 'jobs.cancel']) {
-      await page.getByRole('table', { name: 'Actions' }).getByText(action).first().waitFor();
+      await page.getByRole('table', { name: 'Actions', exact: true }).getByText(action).first().waitFor();
     }
     await page.getByRole('textbox', { name: 'Action, such as queue.set' }).fill('node.reset');
-    const rows = page.getByRole('table', { name: 'Actions' }).getByRole('row');
+    const rows = page.getByRole('table', { name: 'Actions', exact: true }).getByRole('row');
     await expect.poll(() => rows.count(), { timeout: patienceMs }).toBe(2);
     expect(faults).toEqual([]);
     await close();

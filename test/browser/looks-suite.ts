@@ -61,6 +61,12 @@ export function looksSuite(on: OnStage, world: () => World): void {
     await page.getByRole('button', { name: 'Reset node gone-1' }).click();
     await page.getByRole('dialog').waitFor();
     for (const fault of await seriousFaults(page, colorScheme)) found.push(`dialog: ${fault}`);
+    await page.getByRole('button', { name: 'Don’t' }).click();
+    await go(page, 'Jobs');
+    await page.getByRole('button', { name: 'All that fit' }).click();
+    await page.getByRole('menuitem', { name: 'Cancel all that fit…' }).click();
+    await page.getByRole('dialog').getByText('jobs fit now').waitFor();
+    for (const fault of await seriousFaults(page, colorScheme)) found.push(`bulk: ${fault}`);
     expect(found).toEqual([]);
     expect(faults).toEqual([]);
     await close();

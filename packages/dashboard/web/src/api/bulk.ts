@@ -1,6 +1,6 @@
 import type { UseQueryResult } from '@tanstack/react-query';
 import { useQuery } from '@tanstack/react-query';
-import type { BulkPreview, BulkRequest, BulkRun } from '../../../src/contract.ts';
+import type { BulkPreview, BulkRequest, BulkRun, BulkRuns } from '../../../src/contract.ts';
 import { get, post } from './client.ts';
 
 /** How many jobs it would be now, and which come first. */
@@ -19,5 +19,15 @@ export function useBulkRun(id: string): UseQueryResult<BulkRun> {
     queryKey: ['bulk', id],
     queryFn: ({ signal }) => get<BulkRun>(`bulk/${encodeURIComponent(id)}`, {}, { signal }),
     refetchInterval: ({ state }) => (state.data?.state === 'running' ? 1_000 : false),
+  });
+}
+
+/** Those of the process that answers; while one is under way they are asked for again and again. */
+export function useBulkRuns(): UseQueryResult<BulkRuns> {
+  return useQuery<BulkRuns>({
+    queryKey: ['bulk', 'all'],
+    queryFn: ({ signal }) => get<BulkRuns>('bulk', {}, { signal }),
+    refetchInterval: ({ state }) =>
+      state.data?.runs.some((run) => run.state === 'running') === true ? 2_000 : 15_000,
   });
 }

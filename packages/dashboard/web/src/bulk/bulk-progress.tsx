@@ -6,6 +6,7 @@ import type { BulkRun } from '../../../src/contract.ts';
 import { sayFailure, takeBack } from '../api/actions.tsx';
 import { useBulkRun } from '../api/bulk.ts';
 import { post } from '../api/client.ts';
+import { useIsOperator } from '../api/queries.ts';
 import { counted, exact } from '../format/numbers.ts';
 import { visible } from '../format/text.ts';
 import { Answer } from '../ui/answer.tsx';
@@ -41,6 +42,7 @@ const words: Readonly<Record<BulkRun['state'], string>> = {
 
 function Run({ run, onClose }: { readonly run: BulkRun; readonly onClose: () => void }): ReactNode {
   const cache = useQueryClient();
+  const operator = useIsOperator();
   const { id, state, seen, done, total, error, undo } = run;
   const stop = useMutation({
     mutationFn: () => post<BulkRun>(`bulk/${encodeURIComponent(id)}/stop`, {}),
@@ -65,12 +67,12 @@ function Run({ run, onClose }: { readonly run: BulkRun; readonly onClose: () => 
       {error !== null && <p role="alert">{visible(error)}</p>}
       {running && <Faint>It goes on when this is closed.</Faint>}
       <Group gap="xs" mt="md" justify="flex-end">
-        {running && (
+        {running && operator && (
           <Button variant="default" loading={stop.isPending} onClick={() => stop.mutate()}>
             Stop
           </Button>
         )}
-        {undo !== null && (
+        {undo !== null && operator && (
           <Button
             variant="light"
             onClick={() => {

@@ -2,6 +2,7 @@ import { Group } from '@mantine/core';
 import type { ReactNode } from 'react';
 import type { AuditRow } from '../../../src/contract.ts';
 import { useAudit } from '../api/queries.ts';
+import { BulkRuns } from '../bulk/bulk-runs.tsx';
 import { pretty } from '../format/text.ts';
 import { Answer, Empty } from '../ui/answer.tsx';
 import { useFilters } from '../ui/filters.tsx';
@@ -19,6 +20,7 @@ export function AuditPage(): ReactNode {
   const query = useAudit({ ...values, limit: 50 });
   return (
     <Page title="Audit" note="Who did what, and when.">
+      <BulkRuns />
       <Group gap="xs" role="search" aria-label="Filter the audit">
         <TextFilter label="Who" value={values.actor} onChange={(actor) => set({ actor })} />
         <TextFilter
