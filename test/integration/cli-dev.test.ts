@@ -81,12 +81,16 @@ test(
       JSON.parse((await pgqueue('jobs', 'show', id, '--json')).stdout);
     await until('hello to be done', async () => (await show()).status === 'done');
     expect(await show()).toMatchObject({ result: { hello: { n: 1 }, from: id } });
+    const { dashboardUrl } = JSON.parse(dev.output().stdout.split('\n')[0] ?? '');
+    const shown = await fetch(new URL(`api/jobs/${id}`, dashboardUrl));
+    expect([shown.status, await shown.json()]).toMatchObject([200, { job: { id, status: 'done' } }]);
     const before = dev.output().stderr.length;
     dev.process.kill('SIGINT');
     const ended = await dev.ended;
     expect(ended).toMatchObject({ code: 0, stdout: expect.stringContaining('"event":"stopped"') });
     expect(complaints(ended.stderr.slice(before))).toEqual([]);
     expect(await answers()).toBe(false);
+    await expect(fetch(dashboardUrl)).rejects.toThrow('fetch failed');
     expect(processesOf(folder)).toEqual([]);
 
     const again = await startDev('--policy', policyFile, '--workers', '3');
