@@ -74,10 +74,17 @@ function cell(text: string): string {
 }
 
 const mark = '## Results\n';
+
+/** The page with these results instead of its own; what comes behind them stays. */
+export function withResults(page: string, results: string): string {
+  const [before = '', own = ''] = page.split(mark);
+  const behind = own.indexOf('\n## ');
+  return `${before}${mark}\n${results}\n${behind === -1 ? '' : own.slice(behind)}`;
+}
+
 const files = process.argv.slice(2);
 if (files.length > 0 && process.argv[1] === fileURLToPath(import.meta.url)) {
   const page = new URL('../../../docs/benchmarks.md', import.meta.url);
   const report = mergeReports(files.map((file) => JSON.parse(readFileSync(file, 'utf8')) as Report));
-  const [before] = readFileSync(page, 'utf8').split(mark);
-  writeFileSync(page, `${before}${mark}\n${markdownOf(report)}\n`);
+  writeFileSync(page, withResults(readFileSync(page, 'utf8'), markdownOf(report)));
 }
