@@ -23,6 +23,7 @@ describe('pace', () => {
     const waits = Array.from({ length: 30 }, (_, n) =>
       pace.next({ got: 0, asked: 5, nowMs: n * 100, hearing: false }),
     );
+    expect(waits.slice(0, 5)).toEqual([20, 40, 80, 100, 100]);
     expect(Math.max(...waits.slice(0, 20))).toBe(100);
     expect(waits.at(-1)).toBe(500);
   });

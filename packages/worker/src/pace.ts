@@ -14,7 +14,8 @@ export interface Pace {
 const firstMs = 50;
 /** Hints wake it, so polling is only for those that are lost. */
 const lastHearingMs = 2_000;
-/** Without hints it looks often for a while after the last job. */
+/** Without hints it looks often for a while after the last job, and very often right after it. */
+const firstBusyMs = 10;
 const lastBusyMs = 100;
 const lastIdleMs = 500;
 const busyMs = 2_000;
@@ -27,7 +28,7 @@ export function createPace(): Pace {
     next: ({ got, asked, nowMs, hearing }) => {
       if (got > 0) {
         foundAt = nowMs;
-        waitMs = firstMs;
+        waitMs = hearing ? firstMs : firstBusyMs;
       }
       if (got >= asked) return 0;
       const busy = nowMs - foundAt < busyMs;
