@@ -1,4 +1,5 @@
 import { migrate } from '@pgqueue/postgres';
+import { createScheduler } from '@pgqueue/scheduler';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { TestDatabase } from '../support/database.ts';
@@ -56,6 +57,19 @@ async function as(login: string, ...texts: readonly string[]): Promise<Rows> {
     await client.end();
   }
 }
+
+test('a scheduler that has no right to schedule says so when it starts, and does not wait for ever', async () => {
+  const url = new URL(own.url);
+  [url.username, url.password] = [`${schema}_worker_login`, password];
+  const scheduler = createScheduler({ connectionString: url.href, schema });
+  await expect(scheduler.start()).rejects.toMatchObject({ code: '42501' });
+  await scheduler.stop();
+  url.username = `${schema}_scheduler_login`;
+  const other = createScheduler({ connectionString: url.href, schema });
+  await other.start();
+  await expect.poll(() => other.leads).toBe(true);
+  await other.stop();
+});
 
 async function tablesOf(role: string): Promise<Readonly<Record<string, string>>> {
   const rows = await sql(

@@ -151,5 +151,7 @@ function checkJson(value: Json, budgetMs: number): Error | { readonly json: Json
     freezeAll(value);
   });
   if (checked.kind === 'done') return { json: value };
-  return checked.kind === 'failed' ? checked.error : new Error('what it fetched is too large');
+  return checked.kind === 'failed'
+    ? checked.error
+    : new Error(`what it fetched could not be looked through within ${budgetMs} ms`);
 }

@@ -9,6 +9,7 @@ import {
   isTransient,
   openDatabase,
   readNumbers,
+  resign,
   serveHealth,
   shareReading,
   startListener,
@@ -34,7 +35,7 @@ export interface Scheduler {
   /**
    * Checks the schema's version, then runs as leader or standby until it is stopped. While the database can't be reached, it
    * says so (`database.error`) and tries again.
-   * @throws {PgQueueError} `schema_version`, `configuration` (the port of its health checks is taken); and what the database says where trying again is no use (a wrong password)
+   * @throws {PgQueueError} `schema_version`, `configuration` (the port of its health checks is taken); and what the database says where trying again is no use (a wrong password, a right that is missing)
    */
   readonly start: () => Promise<void>;
   /**
@@ -114,11 +115,14 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
   };
 }
 
-/** Resolves when the database is there and has a schema that fits, or when `signal` aborts. */
+/** Resolves when the database is there, has a schema that fits, and lets this role schedule; or when `signal` aborts. */
 async function reach(database: Database, settings: Settings, signal: AbortSignal): Promise<void> {
   for (let failures = 1; !signal.aborted; failures += 1) {
     try {
-      return await checkSchemaVersion(database, database.schema);
+      await checkSchemaVersion(database, database.schema);
+      // nobody leads in epoch 0: it changes nothing, but whoever may not do it may not lead either
+      await resign(database, settings.name, 0);
+      return;
     } catch (error) {
       if (!isTransient(error)) throw error;
       const retryMs = retryPauseMs(failures);

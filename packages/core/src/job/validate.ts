@@ -111,6 +111,11 @@ const names: Readonly<Record<keyof JobOptions, true>> = {
 
 const namesOfUnique: Readonly<Record<keyof Unique, true>> = { key: true, onConflict: true };
 
+/** A text in quotes, anything else as it reads. */
+function named(value: unknown): string {
+  return typeof value === 'string' ? JSON.stringify(value) : String(value);
+}
+
 function optionProblems(task: string, options: JobOptions): readonly string[] {
   const problems = [...unknownNames(options, names)];
   const text = (name: string, value: unknown, min: number, max: number): void => {
@@ -145,9 +150,9 @@ function optionProblems(task: string, options: JobOptions): readonly string[] {
   if (options.runAfter !== undefined && options.delay !== undefined)
     problems.push('give runAfter or delay, not both');
   if (options.delay !== undefined && parseDuration(options.delay) === undefined)
-    problems.push(`delay must be a duration, such as "30s", not ${String(options.delay)}`);
+    problems.push(`delay must be a duration, such as "30s", not ${named(options.delay)}`);
   if (options.timeout !== undefined && !((parseDuration(options.timeout) ?? 0) > 0)) {
-    problems.push(`timeout must be a positive duration, such as "30s", not ${String(options.timeout)}`);
+    problems.push(`timeout must be a positive duration, such as "30s", not ${named(options.timeout)}`);
   }
   problems.push(...attributeProblems(options.attributes));
   if (options.trace !== undefined) {
