@@ -105,6 +105,7 @@ export {
   fireSchedule,
   loseNodes,
   maintainHistory,
+  nextLossMs,
   promote,
 } from './statements/sweeps.ts';
 export type { StopOnSignals, Stoppable } from './stop-on-signals.ts';

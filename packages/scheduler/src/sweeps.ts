@@ -6,6 +6,7 @@ import {
   expire,
   leadershipLostState,
   loseNodes,
+  nextLossMs,
   maintainHistory,
   promote,
   reap,
@@ -38,12 +39,12 @@ export type Kind = 'promote' | 'cron' | 'expire' | 'loseNodes' | 'reap' | 'histo
 
 /** Rows that one sweep changes at most, in one transaction; a full one goes on at once. */
 const sweepMax = 1_000;
-/** How soon a sweep may follow itself. Promoting and cron are at their time; the others are never urgent. */
+/** How soon a sweep may follow itself. Promoting, cron and lost nodes are at their time; the others are never urgent. */
 const everyMs: Readonly<Record<Kind, number>> = {
   promote: 0,
   cron: 50,
   expire: 1_000,
-  loseNodes: 1_000,
+  loseNodes: 100,
   reap: 1_000,
   history: 3_600_000,
   activity: 1_000,
@@ -57,6 +58,7 @@ const activityMaxMs = 100;
 export function startSweeps(options: SweepsOptions): Sweeps {
   const { observe } = options.settings;
   const agenda = createAgenda();
+  let nodes: ReadonlySet<string> = new Set();
   const run = async (kind: Kind, leader: Leader): Promise<void> => {
     agenda.begin(kind);
     try {
@@ -85,7 +87,9 @@ export function startSweeps(options: SweepsOptions): Sweeps {
     seen: (state, due) => {
       const before = agenda.waitMs();
       agenda.set('reap', state.expiredLeases ? 0 : null);
-      agenda.set('loseNodes', state.lostNodes ? 0 : null);
+      // ticks of a busy pool are seconds apart: when the next node could be lost is asked once, and again when there are others
+      if (state.lostNodes || state.nodes.some(({ id }) => !nodes.has(id))) agenda.set('loseNodes', 0);
+      nodes = new Set(state.nodes.map(({ id }) => id));
       if (due !== null) {
         agenda.set('promote', due.promoteMs);
         agenda.set('expire', due.expireMs);
@@ -95,6 +99,7 @@ export function startSweeps(options: SweepsOptions): Sweeps {
     },
     elected: () => {
       agenda.clear();
+      nodes = new Set();
       agenda.set('history', 0);
       agenda.set('activity', activityEveryMs);
       loop.wake();
@@ -201,7 +206,11 @@ const sweepers: Readonly<Record<Kind, (sweep: Sweep) => Promise<Swept>>> = {
     const lost = await loseNodes(database, leader);
     for (const { node, jobs } of lost) observe({ type: 'node.lost', node, jobs });
     if (lost.length > 0) onWork();
-    return { count: lost.length, again: undefined };
+    const dueMs = await nextLossMs(database);
+    return {
+      count: lost.length,
+      again: dueMs === null ? null : Math.max(everyMs.loseNodes, Math.ceil(dueMs)),
+    };
   },
   reap: async ({ database, observe, onWork }) => {
     const count = await reap(database, sweepMax);

@@ -28,6 +28,16 @@ export async function expire(target: Target, { leader, epoch }: Leader, max: num
   return row?.expired ?? 0;
 }
 
+/** Milliseconds until the first node is silent for too long, if none says anything (negative: it is); null: there is none. */
+export async function nextLossMs({ query, schema }: Target): Promise<number | null> {
+  const [row] = await query<{ readonly dueMs: number | null }>(
+    `select extract(epoch from min(n.heartbeat + n.lost_after_ms * interval '1 millisecond') - clock_timestamp())::float8 * 1000 as "dueMs"
+     from ${schema}.node n where n.state in ('alive', 'draining')`,
+    [],
+  );
+  return row?.dueMs ?? null;
+}
+
 /** Nodes whose heartbeat stopped lose their items. */
 export async function loseNodes(
   target: Target,
