@@ -21,7 +21,7 @@ const ready = (count: number) => [{ pool: 'default', task: 't', version: 1, coun
 
 test('depth is the free slots of nodes that can run the same; one that is overfull takes nothing from others', () => {
   const nodes = [node('a', 5, 2), node('b', 5, 9), node('c', 4, 0, 'u')];
-  const pools = poolsSeen(overview({ nodes, ready: ready(2) }), [], () => 150);
+  const pools = poolsSeen(overview({ nodes, ready: ready(2) }), [], 150);
   expect(pools['default']?.groups.map(({ slots, depth }) => ({ slots, depth }))).toEqual([
     { slots: 10, depth: 3 },
     { slots: 4, depth: 4 },
@@ -38,7 +38,7 @@ test('depth grows with what is consumed within the horizon, and only for those w
   }
   expect(consumption.rates()[0]?.perSecond).toBeCloseTo(2_000, -2);
   const nodes = [node('a', 10, 10), node('c', 4, 4, 'u')];
-  const pools = poolsSeen(overview({ nodes }), consumption.rates(), () => 100);
+  const pools = poolsSeen(overview({ nodes }), consumption.rates(), 100);
   expect(pools['default']?.groups.map(({ depth }) => depth)).toEqual([199, 0]);
 });
 

@@ -73,7 +73,7 @@ export function measureConsumption(): Consumption {
 export function poolsSeen(
   load: Load,
   rates: ReturnType<Consumption['rates']>,
-  horizonMs: (pool: string) => number,
+  horizonMs: number,
 ): Readonly<Record<string, PoolSeen>> {
   const pools = Map.groupBy(load.nodes, ({ pool }) => pool);
   const ready = Map.groupBy(load.ready, ({ pool }) => pool);
@@ -93,8 +93,7 @@ export function poolsSeen(
         const slots = groups.reduce((sum, group, at) => sum + (able[at] ? group.slots : 0), 0);
         groups.forEach((group, at) => {
           if (able[at] && slots > 0)
-            extra[at] =
-              (extra[at] ?? 0) + (((rate.perSecond * horizonMs(pool)) / 1_000) * group.slots) / slots;
+            extra[at] = (extra[at] ?? 0) + (((rate.perSecond * horizonMs) / 1_000) * group.slots) / slots;
         });
       }
       return [

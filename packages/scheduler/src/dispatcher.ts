@@ -84,12 +84,11 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
         memory.view.leftOut(id) ? leftOut : planned.reasons.get(id);
       memory.skipAhead.note({ rows: read.rows, reason, nowMs: startedAt });
     }
-    const { room, hasRoom, filled } = placesOf(snapshot, planned.dispatch, memory.view);
+    const { room, hasRoom } = placesOf(snapshot, planned.dispatch, memory.view);
     const plan = { leader, snapshot, planned, supposed: guess?.supposed };
     const written = await writePlan(options, memory, plan);
     if (written === null) return tick(leader, []);
     guess?.confirm();
-    memory.reach.planned(filled);
     const { held, forecast } = planned;
     const durationMs = performance.now() - startedAt;
     const jobs = planned.dispatch.length;
@@ -142,13 +141,13 @@ async function begin(
   memory: Memory,
   leader: Leader,
 ): Promise<void> {
-  const { view, ledger, consumption, reach, skipAhead, aside, cursors } = memory;
+  const { view, ledger, consumption, skipAhead, aside, cursors } = memory;
   memory.feeds = planner.needs.settlements === true;
   // once a reign: it forgets what was recorded before
   if (memory.fedEpoch !== leader.epoch) await setFeed(database, leader, memory.feeds);
   memory.fedEpoch = leader.epoch;
   planner.restore(await loadPolicyState(database));
-  for (const part of [view, ledger, reach, skipAhead, aside, cursors]) part.reset();
+  for (const part of [view, ledger, skipAhead, aside, cursors]) part.reset();
   consumption.forget();
   memory.settled = [];
   memory.room = settings.batchMax;
@@ -162,14 +161,8 @@ async function begin(
  * Work items are made for as long as it takes until the next ones are there: a few ticks. More would be a line that a newcomer, another
  * key's first job, has to wait behind.
  */
-function horizonOf(
-  { settings, hearing }: DispatcherOptions,
-  { tickMs, reach }: Memory,
-): (pool: string) => number {
-  const horizonMs = hearing()
-    ? Math.min(settings.horizonMs, Math.max(horizonMinMs, 3 * tickMs))
-    : settings.horizonMs;
-  return (pool) => Math.min(settings.horizonMs, horizonMs * reach.of(pool));
+function horizonOf({ settings, hearing }: DispatcherOptions, { tickMs }: Memory): number {
+  return hearing() ? Math.min(settings.horizonMs, Math.max(horizonMinMs, 3 * tickMs)) : settings.horizonMs;
 }
 
 function soonest(one: number | null, other: number | null): number | null {

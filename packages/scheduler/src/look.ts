@@ -26,7 +26,7 @@ export async function look(
   memory: Memory,
   looking: Looking,
 ): Promise<{ readonly read: TickRead; readonly load: Load }> {
-  const { view, ledger, consumption, reach, skipAhead, cursors, feeds } = memory;
+  const { view, ledger, consumption, skipAhead, cursors, feeds } = memory;
   const { want, keys, rows: outOfTurn, startedAt, due, brief } = looking;
   const itemsFrom = itemsFromNow(memory, startedAt);
   const input: TickInput | undefined = brief
@@ -68,7 +68,6 @@ export async function look(
   else view.see(skipAhead.shown(rows), { keys, nowMs: startedAt });
   const load = loadOf(read, ledger.inFlight());
   consumption.sample(load);
-  reach.saw(load);
   rememberNodes(memory, read);
   return { read: { ...read, rows }, load };
 }

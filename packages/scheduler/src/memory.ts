@@ -8,8 +8,6 @@ import type { Consumption } from './depth.ts';
 import { measureConsumption } from './depth.ts';
 import type { Ledger } from './ledger.ts';
 import { createLedger } from './ledger.ts';
-import type { Reach } from './reach.ts';
-import { createReach } from './reach.ts';
 import type { SkipAhead } from './skip-ahead.ts';
 import { createSkipAhead } from './skip-ahead.ts';
 import type { View } from './view.ts';
@@ -20,7 +18,6 @@ export interface Memory {
   readonly view: View;
   readonly ledger: Ledger;
   readonly consumption: Consumption;
-  readonly reach: Reach;
   readonly skipAhead: SkipAhead;
   readonly aside: Aside;
   readonly cursors: Cursors;
@@ -55,7 +52,6 @@ export function createMemory(batchMax: number): Memory {
     cursors,
     ledger: createLedger(),
     consumption: measureConsumption(),
-    reach: createReach(),
     skipAhead: createSkipAhead(),
     aside: createAside(),
     settled: [],

@@ -70,7 +70,7 @@ export interface SnapshotParts {
   readonly settled: readonly Settlement[];
   readonly health: DatabaseHealth | null;
   readonly prepared: Readonly<Record<string, Prepared>>;
-  readonly horizonMs: (pool: string) => number;
+  readonly horizonMs: number;
   readonly batchMax: number;
 }
 
@@ -93,21 +93,14 @@ export function placesOf(
   snapshot: Snapshot,
   dispatch: readonly { readonly id: string; readonly pool: string; readonly bundle?: string }[],
   view: View,
-): {
-  readonly room: number;
-  readonly hasRoom: (queue: string) => boolean;
-  /** Pools that had places: whether none is left. */
-  readonly filled: ReadonlyMap<string, boolean>;
-} {
+): { readonly room: number; readonly hasRoom: (queue: string) => boolean } {
   const slots = openSlots(snapshot);
-  const pools = Object.keys(snapshot.pools).filter((pool) => slots.left(pool) > 0);
-  const room = pools.reduce((sum, pool) => sum + slots.left(pool), 0);
+  const room = Object.keys(snapshot.pools).reduce((sum, pool) => sum + slots.left(pool), 0);
   for (const { id, pool, bundle } of dispatch) {
     const job = view.find(id);
     if (job !== undefined && (bundle === undefined || bundle === id)) slots.take(pool, job);
   }
-  const filled = new Map(pools.map((pool) => [pool, slots.left(pool) === 0]));
-  return { room, hasRoom: (queue) => slots.left(poolOf(snapshot, queue)) > 0, filled };
+  return { room, hasRoom: (queue) => slots.left(poolOf(snapshot, queue)) > 0 };
 }
 
 /**
