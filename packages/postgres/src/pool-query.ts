@@ -1,13 +1,13 @@
 import type pg from 'pg';
 
 /**
- * One statement on a connection of the pool; where it fails, the connection is not used again. The pool's own `query` leaves its listener on a connection whose
- * client threw at once, and an error that comes on it later is thrown where nobody can catch it: it ended a worker's process.
+ * Works on a connection of the pool; where that fails, or the connection breaks meanwhile, it is not used again. The pool's own `query` leaves its listener on a
+ * connection whose client threw at once, and an error that comes on it later is thrown where nobody can catch it: it ended a worker's process.
  */
-export async function queryPool<Row extends pg.QueryResultRow>(
+export async function withClient<Result>(
   pool: pg.Pool,
-  config: pg.QueryConfig,
-): Promise<Row[]> {
+  work: (client: pg.PoolClient) => Promise<Result>,
+): Promise<Result> {
   const client = await pool.connect();
   let broken: Error | undefined;
   const onError = (error: Error): void => {
@@ -15,7 +15,7 @@ export async function queryPool<Row extends pg.QueryResultRow>(
   };
   client.on('error', onError);
   try {
-    return (await client.query<Row>(config)).rows;
+    return await work(client);
   } catch (error) {
     broken ??= error instanceof Error ? error : new Error(String(error));
     throw error;
@@ -23,4 +23,12 @@ export async function queryPool<Row extends pg.QueryResultRow>(
     client.off('error', onError);
     client.release(broken);
   }
+}
+
+/** One statement on a connection of the pool. */
+export async function queryPool<Row extends pg.QueryResultRow>(
+  pool: pg.Pool,
+  config: pg.QueryConfig,
+): Promise<Row[]> {
+  return withClient(pool, async (client) => (await client.query<Row>(config)).rows);
 }
