@@ -89,7 +89,7 @@ export function hasRoom(model: Model): boolean {
 
 /**
  * What a claim of so many units gets. With two crashes at most, a suspect's next one is its last: it runs alone, and while one waits the node makes
- * room. `briefest`: of those that wait the one that had run for the shortest time, which no model can know.
+ * room. `briefest`: of those that wait the one that had run for the shortest time, which no model can know, or not at all.
  */
 export function claimable(model: Model, max: number, briefest: unknown): readonly ModelJob[] {
   const items = jobsOf(model)
@@ -98,7 +98,9 @@ export function claimable(model: Model, max: number, briefest: unknown): readonl
   const running = items.filter(({ state }) => state === 'running');
   const ready = items.filter(({ state }) => state === 'ready');
   if (running.some(isSuspect)) return [];
-  const suspects = ready.filter(isSuspect);
+  // for one whose bundle somebody still has no node needs to make room
+  const held = new Set(running.map(({ bundle }) => bundle ?? 'none'));
+  const suspects = ready.filter((job) => isSuspect(job) && !held.has(job.bundle ?? ''));
   const suspect = suspects.find(({ id }) => suspects.length === 1 || id === briefest);
   if (suspect !== undefined) return running.length === 0 ? [suspect] : [];
   const units = ready.flatMap((job) => {

@@ -123,8 +123,9 @@ async function startNode(database: Database): Promise<{ readonly work: (jobs: nu
 function readOf(readings: readonly Reading[]): Read {
   const of = (name: Name): readonly number[] =>
     readings.flatMap(({ query, pages }) => (query.includes(`.${name}(`) ? [pages] : []));
-  // how many claims find nothing is a matter of chance: of those that find some, a page for each job is read at least
-  return { tick: of('tick'), claim: of('claim').filter((pages) => pages >= claimMax), settle: of('settle') };
+  // how many ticks and claims find nothing is a matter of chance: of those that find some, a page for each job is read at least
+  const working = (name: Name, jobs: number): readonly number[] => of(name).filter((pages) => pages >= jobs);
+  return { tick: working('tick', jobsOfRound), claim: working('claim', claimMax), settle: of('settle') };
 }
 
 /** Of so many rounds, when the scheduler knows which keys are busy. */
