@@ -10,7 +10,7 @@ export const rights: Readonly<
   Record<Role, { readonly functions: string; readonly tables: Readonly<Record<string, string>> }>
 > = {
   producer: {
-    functions: 'ended_jobs enqueue_unique uuid_v7',
+    functions: 'check_job ended_jobs enqueue_unique uuid_v7',
     tables: { migration: 'select', queue: `insert(${enqueued}) select(id)` },
   },
   scheduler: {
@@ -62,7 +62,7 @@ export const rights: Readonly<
   },
   operator: {
     functions:
-      'amend ask_explain cancel ended_jobs enqueue_unique erase key_numbers maintain_history note_action note_result peek queue_length queue_numbers reap redrive reset_node scan take_explain uuid_v7 wait_facts waiting_suspects waiting_tasks',
+      'amend ask_explain cancel check_job ended_jobs enqueue_unique erase key_numbers maintain_history note_action note_result peek queue_length queue_numbers reap redrive reset_node scan take_explain uuid_v7 wait_facts waiting_suspects waiting_tasks',
     tables: {
       activity: 'select',
       activity_mark: 'select',

@@ -8,8 +8,9 @@ import type { Answer, Hiring, Order, Said, WorkOrder } from './orders.ts';
 import { loadPeer } from './peers/index.ts';
 import type { Peer, Stoppable } from './peers/peer.ts';
 
+/** While something is counted; and where nothing is. */
 const progressMs = 10;
-const sleepy = 1_000 / progressMs;
+const sleepyMs = 5_000;
 
 const hiring = JSON.parse(process.argv[2] ?? '{}') as Hiring;
 const { place } = hiring;
@@ -27,6 +28,7 @@ function say(said: Said): void {
 async function work(order: WorkOrder): Promise<Answer> {
   const counts = counter(order);
   counting = counts;
+  if (order.idle !== true) tellEvery(progressMs);
   const began = performance.now();
   running = await peer.startWorker(place, order.wish, counts.runner);
   return { kind: 'started', ms: performance.now() - began };
@@ -53,11 +55,13 @@ async function obey(order: Order): Promise<Answer> {
       return { kind: 'started', ms: performance.now() - began };
     }
     case 'enqueue':
+      tellEvery(progressMs);
       return enqueue(peer, place, order, (jobs) => {
         enqueued += jobs;
       });
     case 'feed':
       enqueued = 0;
+      tellEvery(progressMs);
       feed = await startFeed(peer, place, order, (jobs) => {
         enqueued = jobs;
       });
@@ -73,18 +77,27 @@ async function obey(order: Order): Promise<Answer> {
 }
 
 let told = '';
-let quiet = 0;
-setInterval(() => {
+let quietMs = 0;
+let timer: NodeJS.Timeout | undefined;
+
+/** Each time is work, which an idle process must not be charged with. */
+function tellEvery(ms: number): void {
+  clearInterval(timer);
+  timer = setInterval(tell, ms, ms).unref();
+}
+
+function tell(everyMs: number): void {
   const runs = counting?.runs() ?? 0;
   const now = `${runs} ${enqueued} ${counting?.watched()}`;
-  quiet += 1;
-  if (now === told && quiet < sleepy) return;
+  quietMs += everyMs;
+  if (now === told && quietMs < sleepyMs) return;
   told = now;
-  quiet = 0;
+  quietMs = 0;
   const { rss, heapUsed: heap } = process.memoryUsage();
   say({ progress: { runs, enqueued, watched: counting?.watched() ?? 0, rss, heap } });
-}, progressMs).unref();
+}
 
+tellEvery(sleepyMs);
 process.on('message', ({ id, order }: { readonly id: number; readonly order: Order }) => {
   obey(order).then(
     (answer) => say({ id, answer }),

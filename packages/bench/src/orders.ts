@@ -27,6 +27,8 @@ export interface WorkOrder {
   readonly keys?: number;
   /** Jobs from this number on are counted apart. */
   readonly watchFrom?: number;
+  /** No jobs are to come. */
+  readonly idle?: boolean;
 }
 
 export interface EnqueueOrder {

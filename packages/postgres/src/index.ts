@@ -65,7 +65,7 @@ export type { Dispatched, DispatchInput } from './statements/dispatch.ts';
 export { dispatch, loadPolicyState, setFeed, takeBack } from './statements/dispatch.ts';
 export type { EnqueueInput } from './statements/enqueue.ts';
 export { enqueueJobs } from './statements/enqueue.ts';
-export { copyJobs, mayCopy } from './statements/enqueue-copy.ts';
+export { columnsToCopy, copyJobs } from './statements/enqueue-copy.ts';
 export type { HealthReading } from './statements/health.ts';
 export { readHealth } from './statements/health.ts';
 export type { Leadership } from './statements/lead.ts';

@@ -5,12 +5,12 @@ import type { Database, DatabaseOptions, Executor, PgQueryable } from '@pgqueue/
 import {
   checkSchemaName,
   checkSchemaVersion,
+  columnsToCopy,
   copyJobs,
   createHints,
   databaseShape,
   defaultSchema,
   enqueueJobs,
-  mayCopy,
   openDatabase,
   toExecutor,
 } from '@pgqueue/postgres';
@@ -90,7 +90,8 @@ export function createProducer(options: ProducerOptions): Producer {
       observe,
       work: async (repeated) => {
         await verify(database);
-        if (!again && !repeated && mayCopy(rows)) return copyJobs(database, rows);
+        const columns = again || repeated ? undefined : columnsToCopy(rows);
+        if (columns !== undefined) return copyJobs(database, rows, columns);
         return enqueueJobs(database, rows, { again: again || repeated });
       },
     });
@@ -122,6 +123,8 @@ function ownDatabase(options: ProducerOptions, observe: Observer): Database | un
   return openDatabase({
     applicationName: 'pgqueue producer',
     onError: (error) => observe({ type: 'database.error', during: 'idle', error }),
+    // behind a pooler in transaction mode the first that fails is repeated without, and so are all others
+    prepare: options.pool === undefined,
     ...options,
   });
 }

@@ -24,6 +24,8 @@ export interface BlockedParts {
 }
 
 const namedMax = 10;
+/** Ticks without a handler, after which there are none until one is called: an idle process is not woken. */
+const idleTicksMax = 4;
 
 export function createBlockedWatch({ settings, marks, running }: BlockedParts): BlockedWatch {
   const { node, blockedMs, heartbeatThread, observe } = settings;
@@ -31,7 +33,20 @@ export function createBlockedWatch({ settings, marks, running }: BlockedParts): 
   let suspects: readonly RunningJob[] = [];
   let culprit: RunningJob | undefined;
   let tickedAt = 0;
+  let idleTicks = 0;
+  let on = false;
 
+  const begin = (): void => {
+    idleTicks = 0;
+    tickedAt = performance.now();
+    marks.stamp('main');
+    timer = setInterval(tick, tickMsOf(blockedMs)).unref();
+  };
+  const rest = (): void => {
+    clearInterval(timer);
+    timer = undefined;
+    marks.unstamp('main');
+  };
   const tick = (): void => {
     const nowMs = performance.now();
     const gapMs = nowMs - tickedAt;
@@ -47,17 +62,17 @@ export function createBlockedWatch({ settings, marks, running }: BlockedParts): 
     culprit = undefined;
     suspects = now;
     marks.running = now;
+    idleTicks = now.length === 0 ? idleTicks + 1 : 0;
+    if (idleTicks >= idleTicksMax) rest();
   };
 
   return {
     start: () => {
-      if (blockedMs === 0) return;
-      tickedAt = performance.now();
-      marks.stamp('main');
-      timer = setInterval(tick, tickMsOf(blockedMs)).unref();
+      on = blockedMs > 0;
     },
     call: (job, run) => {
-      if (blockedMs === 0) return run();
+      if (!on) return run();
+      if (timer === undefined) begin();
       const began = performance.now();
       marks.calling(job.id, job.task);
       try {
@@ -67,7 +82,10 @@ export function createBlockedWatch({ settings, marks, running }: BlockedParts): 
         if (performance.now() - began > blockedMs / 2) culprit = { job: job.id, task: job.task };
       }
     },
-    stop: () => clearInterval(timer),
+    stop: () => {
+      on = false;
+      rest();
+    },
   };
 }
 

@@ -8,7 +8,7 @@ import { parentPort, workerData } from 'node:worker_threads';
 import type { MessagePort } from 'node:worker_threads';
 import { heartbeatNode, openLone } from '@pgqueue/postgres/heartbeat';
 import type { BeatInput, FromThread, ThreadData, ToThread } from './thread-words.ts';
-import { sentError, SharedMarks, sharedNowMs, tickMsOf } from './thread-words.ts';
+import { idleTickMsOf, sentError, SharedMarks, sharedNowMs, tickMsOf } from './thread-words.ts';
 
 /** What the thread does, over the port to the worker that has started it. */
 export function beatInThread(port: MessagePort, data: ThreadData): void {
@@ -96,8 +96,13 @@ function watch(marks: SharedMarks, node: string, blockedMs: number): void {
       }
     }
   };
+  const lookOn = (): void => {
+    look();
+    const idle = marks.ageMs('main') === Infinity;
+    setTimeout(lookOn, idle ? idleTickMsOf(blockedMs) : tickMsOf(blockedMs));
+  };
   marks.stamp('thread');
-  setInterval(look, tickMsOf(blockedMs));
+  lookOn();
 }
 
 /** A thread of someone else's may import this, too. */

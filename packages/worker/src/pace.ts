@@ -92,10 +92,14 @@ const wholeShare = 0.005;
 export function createFloor(first: (from: number) => Promise<number | null>): Floor {
   let floor = 0;
   let last = -1;
+  /** What `last` was when it was asked: as long as nothing was claimed since, nothing was deleted that a claim would pass again. */
+  let asked: number | undefined;
   let wholeAt = -Infinity;
   return {
     begin: async (nowMs) => {
       const whole = nowMs >= wholeAt;
+      if (!whole && asked === last) return floor;
+      asked = last;
       const found = await first(whole ? 0 : floor);
       if (whole) wholeAt = nowMs + Math.max(wholeMs, (performance.now() - nowMs) / wholeShare);
       floor = found ?? Math.max(floor, last + 1);
@@ -105,7 +109,7 @@ export function createFloor(first: (from: number) => Promise<number | null>): Fl
       for (const { position } of items) last = Math.max(last, position);
     },
     forget: () => {
-      [floor, last, wholeAt] = [0, -1, -Infinity];
+      [floor, last, asked, wholeAt] = [0, -1, undefined, -Infinity];
     },
   };
 }

@@ -53,6 +53,11 @@ export function tickMsOf(blockedMs: number): number {
   return Math.max(10, Math.min(250, blockedMs / 4));
 }
 
+/** The same of the heartbeat's thread while no handler runs: less than what the main thread takes for a frozen process. */
+export function idleTickMsOf(blockedMs: number): number {
+  return Math.max(10, Math.min(1_000, blockedMs * 0.4));
+}
+
 /** A job whose handler runs. */
 export interface RunningJob {
   readonly job: string;
@@ -87,6 +92,11 @@ export class SharedMarks {
 
   stamp(which: Stamp, atMs: number = sharedNowMs()): void {
     Atomics.store(this.#stamps, stamps[which], BigInt(Math.round(atMs * 1e6)));
+  }
+
+  /** As if it had never been stamped. */
+  unstamp(which: Stamp): void {
+    Atomics.store(this.#stamps, stamps[which], 0n);
   }
 
   /** Milliseconds since that was stamped; Infinity: never. */

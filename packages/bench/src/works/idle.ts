@@ -8,8 +8,8 @@ import type { Measured, Work } from './work.ts';
 
 const workers = 3;
 const secondsMax = 30;
-/** Until those that have just started have found nothing to do. */
-const settleSeconds = 5;
+/** Until those that have just started have found nothing to do, and the server has counted what they did. */
+const settleSeconds = 15;
 
 export const idle: Work = {
   name: 'idle',
@@ -23,7 +23,8 @@ async function nothing(stage: Stage, options: BenchOptions): Promise<Measured> {
   const wish: Wish = { setting: stage.setting.name };
   const crew = await assemble(stage, wish, options.smoke ? 1 : workers);
   const standby = await hireScheduler(stage, wish);
-  await startWorkers(crew.workers, { wish, handling: { kind: 'nothing' }, remember: 'nothing', capacity: 8 });
+  const order = { wish, handling: { kind: 'nothing' }, remember: 'nothing', capacity: 8 } as const;
+  await startWorkers(crew.workers, { ...order, idle: true });
   const seconds = Math.min(secondsMax, options.seconds);
   await delay((options.smoke ? 0.2 : settleSeconds) * 1_000);
   const before = { usage: await stage.usage(), transactions: await transactions(stage) };

@@ -53,8 +53,10 @@ async function checkedRow(job: NewJob, makeId: () => string): Promise<JobRow> {
   const given = job.payload === undefined ? {} : job.payload;
   const payload = jsonText(given, 'payload', jobLimits.payloadBytesMax, problems);
   problems.unshift(...(await payloadProblems(job, payload)));
-  jsonText(options?.attributes ?? {}, 'attributes', jobLimits.attributesBytesMax, problems);
-  throwProblems('invalid_job', `job of task ${JSON.stringify(job.task)} can't be enqueued`, problems);
+  if (options?.attributes !== undefined)
+    jsonText(options.attributes, 'attributes', jobLimits.attributesBytesMax, problems);
+  if (problems.length > 0)
+    throwProblems('invalid_job', `job of task ${JSON.stringify(job.task)} can't be enqueued`, problems);
   const unique = typeof options.uniqueKey === 'string' ? { key: options.uniqueKey } : options.uniqueKey;
   return {
     id: options.id?.toLowerCase() ?? makeId(),

@@ -31,7 +31,10 @@ const columns: readonly Column[] = [
   plain('queue', 'text', (row) => row.queue, 'default'),
   plain('key', 'text', (row) => row.key, ''),
   plain('priority', 'integer', (row) => row.priority, 0),
-  plain('attributes', 'jsonb', (row) => JSON.stringify(row.attributes), '{}'),
+  {
+    ...plain('attributes', 'jsonb', (row) => JSON.stringify(row.attributes)),
+    isDefault: (row) => Object.keys(row.attributes).length === 0,
+  },
   plain('expires_at', 'timestamptz', (row) => row.expiresAt?.toISOString() ?? null, null),
   plain('max_tries', 'smallint', (row) => row.maxTries, 20),
   plain('max_crashes', 'smallint', (row) => row.maxCrashes, 3),

@@ -10,15 +10,13 @@ const copyMin = 500;
 const chunkLength = 64 * 1_024;
 
 /**
- * Whether jobs that were never enqueued before may go by COPY: they are many, none has a unique key, and none waits until a time, which is the database's
- * to compute.
+ * The columns of jobs that were never enqueued before and may go by COPY: they are many, none has a unique key, and none waits until a time, which is
+ * the database's to compute. Undefined: these may not.
  */
-export function mayCopy(jobs: readonly JobRow[]): boolean {
-  return (
-    jobs.length >= copyMin &&
-    jobs.every(({ unique }) => unique === null) &&
-    columnsOf(jobs).every(({ copied }) => copied !== null)
-  );
+export function columnsToCopy(jobs: readonly JobRow[]): readonly Column[] | undefined {
+  if (jobs.length < copyMin || jobs.some(({ unique }) => unique !== null)) return undefined;
+  const columns = columnsOf(jobs);
+  return columns.every(({ copied }) => copied !== null) ? columns : undefined;
 }
 
 /**
@@ -26,8 +24,11 @@ export function mayCopy(jobs: readonly JobRow[]): boolean {
  * were made for this call, and only once; after a lost reply, `enqueueJobs` with `again` tells what became of them.
  * @throws {PgQueueError} `invalid_job`, `too_many_pending`
  */
-export async function copyJobs(database: Database, jobs: readonly JobRow[]): Promise<readonly Enqueued[]> {
-  const columns = columnsOf(jobs);
+export async function copyJobs(
+  database: Database,
+  jobs: readonly JobRow[],
+  columns: readonly Column[],
+): Promise<readonly Enqueued[]> {
   const names = columns.map(({ name }) => name).join(', ');
   await explaining(() =>
     database.copyIn(`copy ${database.schema}.queue (${names}) from stdin`, linesOf(jobs, columns)),
