@@ -119,7 +119,7 @@ export default defineConfig({
           ...common,
           name: 'chaos',
           include: ['test/chaos/smoke.test.ts'],
-          testTimeout: 240_000,
+          testTimeout: 400_000,
         },
       },
       {

@@ -212,6 +212,7 @@ describe.skipIf(noPgBouncer)('through PgBouncer in transaction mode', () => {
     const options = { connectionString: bouncer.url, schema, listen: false };
     const hello = defineTask({ name: 'hello', payload: z.object({ n: z.number() }) });
     const seen: number[] = [];
+    const jobs = Array.from({ length: 60 }, (_, n) => n);
     const producer = createProducer({ connectionString: bouncer.url, schema });
     const scheduler = createScheduler(options);
     const worker = createWorker({
@@ -220,13 +221,14 @@ describe.skipIf(noPgBouncer)('through PgBouncer in transaction mode', () => {
     });
     try {
       await Promise.all([scheduler.start(), worker.start()]);
-      await Promise.all([1, 2, 3].map((n) => producer.enqueue(hello, { n })));
-      await until('three jobs to run', () => seen.length === 3, 15_000);
+      // prepared on one session, many are then sent to the other one
+      await Promise.all(jobs.map((n) => producer.enqueue(hello, { n })));
+      await until('all jobs to run', () => seen.length === jobs.length, 15_000);
     } finally {
       await worker.stop();
       await scheduler.stop();
       await producer.close();
     }
-    expect(seen.toSorted((a, b) => a - b)).toEqual([1, 2, 3]);
+    expect(seen.toSorted((a, b) => a - b)).toEqual(jobs);
   });
 });

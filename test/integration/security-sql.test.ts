@@ -136,7 +136,10 @@ const hostileOfType: Readonly<Record<string, readonly string[]>> = {
   smallint: ['0', '-1', '32767', '-32768'],
   'double precision': ['0', '-0', '-1', 'NaN', 'Infinity', '-Infinity', '1e308', '-1e308', '5e-324'],
   'double precision[]': ['{}', '{NULL}', '{NaN}', '{Infinity}', '{-1e308}', '{1,2}', '{{1},{2}}'],
-  queue: [`(${','.repeat(23)})`, `(${job},1${',infinity'.repeat(3)},-1 day,0,-1,-1,-1,-1,-1${',[]'.repeat(12)},true)`],
+  queue: [
+    `(${','.repeat(23)})`,
+    `(${job},1${',infinity'.repeat(3)},-1 day,0,-1,-1,-1,-1,-1${',[]'.repeat(12)},true)`,
+  ],
   'xid[]': ['{}', '{0}', '{4294967295}', '{{1},{2}}'],
 };
 
