@@ -59,15 +59,15 @@ declare
   r record;
 begin
   for r in
-    select distinct a.grantee::regrole::text as name
+    select distinct pg_get_userbyid(a.grantee) as name
     from pg_class c, aclexplode(c.relacl) a
     where c.oid = 'queue'::regclass and a.privilege_type in ('INSERT', 'UPDATE') and a.grantee <> 0
     union
-    select distinct a.grantee::regrole::text
+    select distinct pg_get_userbyid(a.grantee)
     from pg_attribute t, aclexplode(t.attacl) a
     where t.attrelid = 'queue'::regclass and a.privilege_type in ('INSERT', 'UPDATE') and a.grantee <> 0
   loop
-    execute format('grant execute on function check_job(queue) to %s', r.name);
+    execute format('grant execute on function check_job(queue) to %I', r.name);
   end loop;
 end
 $$;

@@ -80,6 +80,22 @@ describe('a job that began twice', () => {
     expect(again(900, refused)).toEqual(['unexplained']);
   });
 
+  test('under a claim that was made before, and answered after', () => {
+    const late = (resets: string): readonly string[] => {
+      const script = new Script()
+        .enqueue(10, 'a')
+        .claim(100, 'a', { token: 't1', answeredAt: 160 })
+        .add(120, { type: 'reset', node: resets })
+        .claim(140, 'a', { token: 't2', node: 'n2' })
+        .settle(150, 'a', { token: 't2' })
+        .final('a', 'done', { token: 't2' });
+      const { duplicates } = script.verdict();
+      return duplicates.unexplained.length > 0 ? ['unexplained'] : Object.keys(duplicates.explained);
+    };
+    expect(late('n1')).toEqual(['reset']);
+    expect(late('n3')).toEqual(['unexplained']);
+  });
+
   test('after its end was accepted is never explained', () => {
     expect(again(9_000, (script) => script.settle(200, 'a', { token: 't1' }))).toEqual(['unexplained']);
   });
@@ -101,5 +117,12 @@ describe('a job that began twice', () => {
     };
     expect(poisoned(2).violated()).toEqual([]);
     expect(poisoned(3).violated()).toEqual(['crash_limit']);
+    // the server has forgotten one of the claims, and its crash
+    const crash = { type: 'fault', n: 1, kind: 'disk-full', spoils: ['recent-commits'] } as const;
+    const forgetful = poisoned(3)
+      .add(140, { ...crash, phase: 'start' })
+      .add(145, { ...crash, phase: 'made' })
+      .add(149, { ...crash, phase: 'healed' });
+    expect(forgetful.violated()).toEqual([]);
   });
 });

@@ -29,17 +29,18 @@ export function duplicatesOf(traces: Traces): Duplicates {
   const beyondCrashLimit: string[] = [];
   for (const job of traces.jobs.values()) {
     const runs = runsOf(job);
+    let crashes = 0;
     const reasons = runs.slice(1).map(({ lease, at }, index) => {
       const before = runs[index] ?? { lease, at };
-      const reason = reasonFor(traces, before.lease, lease);
+      const reason = reasonOf(traces, before.lease, lease);
       if (reason === undefined) unexplained.push(sayAgain(job.id, before, { lease, at }));
+      else if (counted.has(reason) && !forgotten(traces, before.lease, lease)) crashes += 1;
       return reason;
     });
     for (const reason of reasons) {
       if (reason === undefined || reason === 'settled' || reason === 'released') continue;
       explained[reason] = (explained[reason] ?? 0) + 1;
     }
-    const crashes = reasons.filter((reason) => reason !== undefined && counted.has(reason)).length;
     const max = traces.facts.crashMax?.[job.finals[0]?.task ?? ''] ?? Infinity;
     if (crashes >= max) beyondCrashLimit.push(`${job.id}: began again after ${crashes} crashes, of ${max}`);
   }
@@ -52,7 +53,7 @@ function sayAgain(id: string, before: Run, again: Run): string {
   return `${id}: began under ${first.token} on ${first.node} and, ${laterMs} ms later, under ${second.token} on ${second.node}`;
 }
 
-/** What the job's crashes count. A crash of the server may take the count back with the lease. */
+/** What the job's crashes count, but where a crash of the server may have taken the lease back, and the count with it. */
 const counted: ReadonlySet<Reason> = new Set(['expired', 'reset', 'node_ended', 'node_silent']);
 
 interface Run {
@@ -67,16 +68,22 @@ function runsOf({ leases }: JobTrace): readonly Run[] {
     .toSorted((a, b) => a.lease.claim.to - b.lease.claim.to || a.at - b.at);
 }
 
+/** Of two claims that were under way at once, the one that was answered later may have been made earlier: by a node that was reset before it heard of it. */
+function reasonOf(traces: Traces, lease: LeaseTrace, next: LeaseTrace): Reason | undefined {
+  const reason = reasonFor(traces, lease, next);
+  if (reason !== undefined || next.claim.from > lease.claim.to) return reason;
+  return reasonFor(traces, next, lease);
+}
+
 /** Undefined: nothing that anybody saw explains it. Times are taken such that no possible reason is overlooked. */
 function reasonFor(traces: Traces, lease: LeaseTrace, next: LeaseTrace): Reason | undefined {
   if (lease.token === next.token) return undefined;
-  const spoiled = (what: string, from: number): boolean =>
-    traces.spoils.some((spoil) => spoil.what === what && spoil.to >= from && spoil.from <= next.claim.to);
+  const spoiled = (what: string): boolean => spoiledBetween(traces, what, lease, next);
   const endedBefore = lease.settles.some(
     ({ verdict, outcome, to }) => terminal(verdict, outcome) && to < next.claim.from,
   );
   // what is settled is on the disk: only a failover to a server that was behind takes it back
-  if (endedBefore) return spoiled('shipped-commits', lease.claim.from) ? 'database_crash' : undefined;
+  if (endedBefore) return spoiled('shipped-commits') ? 'database_crash' : undefined;
   if (lease.settles.some((settle) => mayContinue(settle) && settle.from <= next.claim.to)) return 'settled';
   const node = traces.nodes.get(lease.node);
   const between = (times: readonly number[] = []): boolean =>
@@ -87,6 +94,18 @@ function reasonFor(traces: Traces, lease: LeaseTrace, next: LeaseTrace): Reason 
   if (between(node?.ended)) return 'node_ended';
   if (next.claim.to >= endOf(lease)) return 'expired';
   if (wasSilent(node, { lease, next, lostAfterMs: traces.facts.lostAfterMs })) return 'node_silent';
+  if (forgotten(traces, lease, next)) return 'database_crash';
+  return spoiled('clock') ? 'clock' : undefined;
+}
+
+function spoiledBetween({ spoils }: Traces, what: string, lease: LeaseTrace, next: LeaseTrace): boolean {
+  return spoils.some(
+    (spoil) => spoil.what === what && spoil.to >= lease.claim.from && spoil.from <= next.claim.to,
+  );
+}
+
+/** Whether the server may have lost the claim in a crash, or by a failover. */
+function forgotten(traces: Traces, lease: LeaseTrace, next: LeaseTrace): boolean {
   const crashed = traces.spoils.some(
     ({ what, from, to }) =>
       what === 'recent-commits' &&
@@ -94,8 +113,7 @@ function reasonFor(traces: Traces, lease: LeaseTrace, next: LeaseTrace): Reason 
       lease.claim.from <= to &&
       from <= next.claim.to,
   );
-  if (crashed || spoiled('shipped-commits', lease.claim.from)) return 'database_crash';
-  return spoiled('clock', lease.claim.from) ? 'clock' : undefined;
+  return crashed || spoiledBetween(traces, 'shipped-commits', lease, next);
 }
 
 function terminal(verdict: string, outcome: string): boolean {

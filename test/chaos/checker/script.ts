@@ -25,12 +25,12 @@ export class Script {
     return this.add(at + 1, { type: 'enqueue', phase, op });
   }
 
-  /** A claim that begins its handler at once. */
-  claim(at: number, id: string, { token, node = 'n1', leaseMs = 2_000 }: Claim): this {
+  /** A claim that begins its handler as soon as it is answered. */
+  claim(at: number, id: string, { token, node = 'n1', leaseMs = 2_000, answeredAt = at + 1 }: Claim): this {
     const op = `c${(this.#ops += 1)}`;
     return this.add(at, { type: 'claim', phase: 'invoke', op, node, token })
-      .add(at + 1, { type: 'claim', phase: 'ok', op, leases: [[id, leaseMs]] })
-      .add(at + 2, { type: 'start', id, token, node });
+      .add(answeredAt, { type: 'claim', phase: 'ok', op, leases: [[id, leaseMs]] })
+      .add(answeredAt + 1, { type: 'start', id, token, node });
   }
 
   /** `verdict`: null is refused as stale, 'lost' got no answer. */
@@ -66,6 +66,7 @@ interface Claim {
   readonly token: string;
   readonly node?: string;
   readonly leaseMs?: number;
+  readonly answeredAt?: number;
 }
 
 interface Settle {
