@@ -9,7 +9,7 @@ beforeAll(async () => {
 afterAll(() => ground.close());
 
 const big = (bytes: number): string => JSON.stringify({ a: 'x'.repeat(bytes) });
-/** Does not shrink where it is stored. */
+/** What no refusal may tell. */
 const secret = 'c4n4ry';
 
 /** Each rule of a job, and what breaks it and no other. */
