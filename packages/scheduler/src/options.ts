@@ -32,7 +32,7 @@ export interface SchedulerOptions extends DatabaseOptions {
   readonly name?: string;
   /** A leader that says nothing for so long is replaced. Default 5000. */
   readonly leaseMs?: number;
-  /** The pause between ticks that find nothing to do, growing from `min` to `max`. Default 50 to 2000, without LISTEN 20 to 500. */
+  /** The pause between ticks that find nothing to do, growing from `min` to `max`. Default 50 to 2000, without LISTEN 10 to 500. */
   readonly pollMs?: { readonly min: number; readonly max: number };
   /** Jobs in one batch at most, 1 to 10,000; where they make slow ticks, fewer. Default 1000. */
   readonly batchMax?: number;
@@ -90,7 +90,7 @@ export function toSettings(options: SchedulerOptions): Settings {
     listen,
     name: given.name ?? `${hostname()}-${process.pid}`,
     leaseMs: given.leaseMs ?? 5_000,
-    pollMs: given.pollMs ?? (listen ? { min: 50, max: 2_000 } : { min: 20, max: 500 }),
+    pollMs: given.pollMs ?? (listen ? { min: 50, max: 2_000 } : { min: 10, max: 500 }),
     batchMax: given.batchMax ?? 1_000,
     horizonMs: given.horizonMs ?? 150,
     observe: allObservers(given.observe, metrics.observe),

@@ -25,6 +25,8 @@ const dueEveryMs = 50;
 const dueWokenMs = 150;
 /** Without hints, a tick comes at least every 100 ms for so long after the last job. */
 const busyMs = 2_000;
+/** How much longer each wait is than the one before: less where only looking finds out. */
+const growth = { hearing: 2, polling: 1.5 } as const;
 
 /** Not at all while there is more, little while busy, ever longer while idle; and exactly when a rate lets the next job go. */
 export function createPace({
@@ -57,7 +59,8 @@ export function createPace({
       if (jobs > 0) busyAt = performance.now();
       fruitless = jobs > 0 ? 0 : fruitless + 1;
       if ((more || atOnce) && fruitless < fruitlessMax) return 0;
-      delayMs = jobs > 0 || more ? min : Math.min(longest(), delayMs * 2);
+      const slower = delayMs * (hearing() ? growth.hearing : growth.polling);
+      delayMs = jobs > 0 || more ? min : Math.min(longest(), slower);
       const pause = asked ? delayMs : Math.min(delayMs, dueEveryMs);
       if (nextMs === null) return pause;
       return Math.max(1, Math.min(pause, nextMs - (performance.now() - startedAt)));

@@ -14,7 +14,7 @@ describe('pace', () => {
 
   test('waits ever longer while nothing is found', () => {
     expect(idle(true)).toEqual([50, 100, 200, 400, 800, 1_600, 2_000, 2_000, 2_000, 2_000]);
-    expect(idle(false).slice(0, 5)).toEqual([50, 100, 200, 400, 500]);
+    expect(idle(false).slice(0, 5)).toEqual([50, 75, 112.5, 168.75, 253.125]);
   });
 
   test('without hints looks at least every 100 ms for 2 s after the last job', () => {
@@ -23,7 +23,7 @@ describe('pace', () => {
     const waits = Array.from({ length: 30 }, (_, n) =>
       pace.next({ got: 0, asked: 5, nowMs: n * 100, hearing: false }),
     );
-    expect(waits.slice(0, 5)).toEqual([20, 40, 80, 100, 100]);
+    expect(waits.slice(0, 5)).toEqual([15, 22.5, 33.75, 50.625, 75.9375]);
     expect(Math.max(...waits.slice(0, 20))).toBe(100);
     expect(waits.at(-1)).toBe(500);
   });

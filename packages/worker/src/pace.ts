@@ -19,8 +19,10 @@ const firstBusyMs = 10;
 const lastBusyMs = 100;
 const lastIdleMs = 500;
 const busyMs = 2_000;
+/** How much longer each wait is than the one before: less where only looking finds out. */
+const growth = { hearing: 2, polling: 1.5 } as const;
 
-/** The wait doubles while nothing is found. */
+/** The wait grows while nothing is found. */
 export function createPace(): Pace {
   let waitMs = firstMs;
   let foundAt = -Infinity;
@@ -34,7 +36,7 @@ export function createPace(): Pace {
       const busy = nowMs - foundAt < busyMs;
       const lastMs = hearing ? lastHearingMs : busy ? lastBusyMs : lastIdleMs;
       const nextMs = Math.min(waitMs, lastMs);
-      waitMs = Math.min(lastMs, waitMs * 2);
+      waitMs = Math.min(lastMs, waitMs * (hearing ? growth.hearing : growth.polling));
       return nextMs;
     },
     hurry: () => {
