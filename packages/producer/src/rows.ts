@@ -9,8 +9,8 @@ export type TraceSource = () => Partial<TraceContext> | undefined;
 /** Problems of this many jobs are told at most. */
 const toldMax = 10;
 
-/** One job as its row. @throws {PgQueueError} `invalid_job` */
-export async function toRow(job: NewJob, trace: TraceSource | undefined): Promise<JobRow> {
+/** One job as its row; a promise where its schema is asynchronous. @throws {PgQueueError} `invalid_job` */
+export function toRow(job: NewJob, trace: TraceSource | undefined): JobRow | Promise<JobRow> {
   return toJobRow(traced(job, trace), makeId);
 }
 
@@ -35,7 +35,8 @@ export async function toRows(
   let bytes = 0;
   for (const [index, job] of jobs.entries()) {
     try {
-      const row = await toRow(job, trace);
+      const made = toRow(job, trace);
+      const row = made instanceof Promise ? await made : made;
       bytes += row.payload.length;
       rows.push(row);
     } catch (error) {

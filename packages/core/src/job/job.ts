@@ -1,3 +1,4 @@
+import type { MaybePromise } from '../runtime/when-done.ts';
 import type { Duration } from '../duration.ts';
 import type { Backoff, RetryOptions } from './retry-policy.ts';
 
@@ -78,8 +79,8 @@ export interface NewJob {
   readonly payloadVersion: number;
   readonly payload: unknown;
   readonly options: JobOptions;
-  /** Resolves to what is wrong with the payload; empty where nothing is. */
-  readonly check: (payload: unknown) => Promise<readonly string[]>;
+  /** What is wrong with the payload; empty where nothing is. A promise only where its schema gives one. */
+  readonly check: (payload: unknown) => MaybePromise<readonly string[]>;
 }
 
 /** A job as its QUEUE row wants it: validated, every default applied, durations in milliseconds. */

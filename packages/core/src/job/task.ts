@@ -3,6 +3,8 @@ import type { Duration } from '../duration.ts';
 import { parseDuration } from '../duration.ts';
 import { PgQueueError } from '../errors.ts';
 import type { Attributes, ClaimedJob, JobOptions, NewJob } from './job.ts';
+import type { MaybePromise } from '../runtime/when-done.ts';
+import { whenDone } from '../runtime/when-done.ts';
 import type { RetryOptions } from './retry-policy.ts';
 import { checkDefinition, isPlain } from './task-definition.ts';
 
@@ -157,11 +159,7 @@ export function defineTask<
   const defaults = Object.fromEntries(
     Object.entries(given).filter(([, value]) => value !== undefined),
   ) as TaskDefaults<Input>;
-  const parse = (payload: unknown): Promise<Parsed<Output>> => parseBy(schema, payload);
-  const check = async (payload: unknown): Promise<readonly string[]> => {
-    const parsed = await parse(payload);
-    return parsed.ok ? [] : parsed.problems;
-  };
+  const check: NewJob['check'] = (payload) => whenDone(parseBy(schema, payload), problemsOf);
   const ofPayload = (payload: Input): JobOptions => ({
     ...(queue === undefined ? {} : { queue }),
     ...(key === undefined ? {} : { key: typeof key === 'function' ? key(payload) : key }),
@@ -182,8 +180,8 @@ export function defineTask<
     minVersion: Math.min(version, ...Object.keys(upcasters).map(Number)),
     timeoutMs: timeout === undefined ? null : (parseDuration(timeout) ?? null),
     defaults,
-    parse,
-    parseCheckpoint: (checkpoint) => parseBy(definition.checkpoint, checkpoint),
+    parse: async (payload): Promise<Parsed<Output>> => parseBy(schema, payload),
+    parseCheckpoint: async (checkpoint) => parseBy(definition.checkpoint, checkpoint),
     job: (payload, given = {}) => {
       const { base, problems } = derived(ofPayload, payload);
       // one that is no object is refused with all else that is wrong with the job
@@ -193,7 +191,10 @@ export function defineTask<
         payloadVersion: version,
         payload,
         options,
-        check: problems.length === 0 ? check : async (stored) => [...(await check(stored)), ...problems],
+        check:
+          problems.length === 0
+            ? check
+            : (stored) => whenDone(check(stored), (found) => [...found, ...problems]),
       };
     },
     upcast: (payload, from) => {
@@ -209,13 +210,20 @@ export function defineTask<
   };
 }
 
-async function parseBy<Schema extends StandardSchemaV1>(
+/** At once where the schema does: a batch checks thousands. */
+function parseBy<Schema extends StandardSchemaV1>(
   schema: Schema | undefined,
   value: unknown,
-): Promise<Parsed<StandardSchemaV1.InferOutput<Schema>>> {
-  const result = await (schema?.['~standard'].validate(value) ?? { value });
-  if (result.issues !== undefined) return { ok: false, problems: result.issues.map(issueText) };
-  return { ok: true, payload: result.value as StandardSchemaV1.InferOutput<Schema> };
+): MaybePromise<Parsed<StandardSchemaV1.InferOutput<Schema>>> {
+  return whenDone(schema?.['~standard'].validate(value) ?? { value }, (result) =>
+    result.issues === undefined
+      ? { ok: true, payload: result.value as StandardSchemaV1.InferOutput<Schema> }
+      : { ok: false, problems: result.issues.map(issueText) },
+  );
+}
+
+function problemsOf(parsed: Parsed<unknown>): readonly string[] {
+  return parsed.ok ? [] : parsed.problems;
 }
 
 /** A payload of the wrong shape can make `key` or `attributes` throw: that is a problem of the job, told with the others. */

@@ -8,8 +8,8 @@ import { toJobRow } from './validate.ts';
 
 const id = '017f22e2-79b0-7cc3-98c4-dc0c0c07398f';
 
-function row(payload: unknown, options: object = {}, part: Partial<NewJob> = {}): Promise<JobRow> {
-  const check = (): Promise<readonly string[]> => Promise.resolve([]);
+async function row(payload: unknown, options: object = {}, part: Partial<NewJob> = {}): Promise<JobRow> {
+  const check = (): readonly string[] => [];
   const job = { task: 'mail', payloadVersion: 1, payload, options: options as JobOptions, check, ...part };
   return toJobRow(job, () => id);
 }
@@ -77,7 +77,7 @@ describe('a payload', () => {
 
   test('is checked as the handler will see it: after a round trip through JSON', async () => {
     const dated = defineTask({ name: 'dated', payload: z.object({ at: z.date() }) });
-    const wrong = await problems(toJobRow(dated.job({ at: new Date() }), () => id));
+    const wrong = await problems((async () => toJobRow(dated.job({ at: new Date() }), () => id))());
     expect(wrong).toEqual([expect.stringMatching(/^at: .*date.*string/i)]);
     const coerced = defineTask({ name: 'dated', payload: z.object({ at: z.coerce.date() }) });
     const at = new Date(0);
@@ -97,6 +97,21 @@ describe('a payload', () => {
   test('whose schema throws is the caller’s error', async () => {
     const check = (): Promise<never> => Promise.reject(new Error('broken schema'));
     expect(await problems(row({}, {}, { check }))).toEqual(["the payload's schema threw: broken schema"]);
+    const throws = (): never => {
+      throw new Error('broken schema');
+    };
+    expect(await problems(row({}, {}, { check: throws }))).toEqual([
+      "the payload's schema threw: broken schema",
+    ]);
+  });
+
+  test('is a row at once, but for a schema that is asynchronous', async () => {
+    const at = (payload: z.ZodType): unknown =>
+      toJobRow(defineTask({ name: 'async', payload }).job({ a: 1 }), () => id);
+    expect(at(z.object({ a: z.number() }))).toMatchObject({ payload: '{"a":1}' });
+    const later = at(z.object({ a: z.number() }).refine(() => Promise.resolve(true)));
+    expect(later).toBeInstanceOf(Promise);
+    expect(await later).toMatchObject({ payload: '{"a":1}' });
   });
 });
 

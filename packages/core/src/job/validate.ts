@@ -3,6 +3,8 @@ import { parseDuration } from '../duration.ts';
 import { errorData, PgQueueError, throwProblems } from '../errors.ts';
 import { isUuid } from '../ids.ts';
 import { unknownNames } from '../options.ts';
+import type { MaybePromise } from '../runtime/when-done.ts';
+import { caught, whenDone } from '../runtime/when-done.ts';
 import type { JobOptions, JobRow, NewJob, TraceContext, Unique } from './job.ts';
 import { backoffOf, defaultMaxCrashes, defaultMaxTries, retryProblems } from './retry-policy.ts';
 import { nestingMax, shapeProblem } from './shape.ts';
@@ -27,14 +29,33 @@ export const jobLimits = {
 } as const;
 
 /**
- * A job as its QUEUE row wants it. Pure but for the payload's schema: no I/O. The schema sees the payload as the handler's node
- * will: after a round trip through JSON, so that a Date, a Map or NaN where the schema wants one fails here and not there.
+ * A job as its QUEUE row wants it; a promise only where its payload's schema is asynchronous. Pure but for that schema: no I/O. The schema
+ * sees the payload as the handler's node will: after a round trip through JSON, so that a Date, a Map or NaN where the schema wants one
+ * fails here and not there.
  * @param makeId gives the id where the caller gave none
  * @throws {PgQueueError} `invalid_job`, with everything that is wrong with the job at once
  */
-export async function toJobRow(job: NewJob, makeId: () => string): Promise<JobRow> {
+export function toJobRow(job: NewJob, makeId: () => string): MaybePromise<JobRow> {
+  return readable(() => {
+    const problems = isObject(job.options)
+      ? [...optionProblems(job.task, job.options)]
+      : ['options must be an object'];
+    if (
+      !(Number.isInteger(job.payloadVersion) && job.payloadVersion >= 1 && job.payloadVersion <= int32Max)
+    ) {
+      problems.push(`payloadVersion must be a whole number from 1, not ${String(job.payloadVersion)}`);
+    }
+    const given = job.payload === undefined ? {} : job.payload;
+    const payload = jsonText(given, 'payload', jobLimits.payloadBytesMax, problems);
+    return whenDone(payloadProblems(job, payload), (found) =>
+      readable(() => checkedRow(job, { makeId, payload, problems: [...found, ...problems] })),
+    );
+  });
+}
+
+function readable<Result>(work: () => Result): Result {
   try {
-    return await checkedRow(job, makeId);
+    return work();
   } catch (error) {
     if (error instanceof PgQueueError) throw error;
     const why = errorData(error).message;
@@ -44,15 +65,19 @@ export async function toJobRow(job: NewJob, makeId: () => string): Promise<JobRo
   }
 }
 
-async function checkedRow(job: NewJob, makeId: () => string): Promise<JobRow> {
+function checkedRow(
+  job: NewJob,
+  {
+    makeId,
+    payload,
+    problems,
+  }: {
+    readonly makeId: () => string;
+    readonly payload: string | undefined;
+    readonly problems: string[];
+  },
+): JobRow {
   const { options } = job;
-  const problems = isObject(options) ? [...optionProblems(job.task, options)] : ['options must be an object'];
-  if (!(Number.isInteger(job.payloadVersion) && job.payloadVersion >= 1 && job.payloadVersion <= int32Max)) {
-    problems.push(`payloadVersion must be a whole number from 1, not ${String(job.payloadVersion)}`);
-  }
-  const given = job.payload === undefined ? {} : job.payload;
-  const payload = jsonText(given, 'payload', jobLimits.payloadBytesMax, problems);
-  problems.unshift(...(await payloadProblems(job, payload)));
   if (options?.attributes !== undefined)
     jsonText(options.attributes, 'attributes', jobLimits.attributesBytesMax, problems);
   if (problems.length > 0)
@@ -79,14 +104,17 @@ async function checkedRow(job: NewJob, makeId: () => string): Promise<JobRow> {
   };
 }
 
-async function payloadProblems(job: NewJob, payload: string | undefined): Promise<readonly string[]> {
+function payloadProblems(job: NewJob, payload: string | undefined): MaybePromise<readonly string[]> {
+  const threw = (error: unknown): readonly string[] => [
+    `the payload's schema threw: ${errorData(error).message}`,
+  ];
   try {
-    if (payload === undefined) return await job.check(job.payload);
+    if (payload === undefined) return caught(job.check(job.payload), threw);
     const stored: unknown = JSON.parse(payload);
     const problem = shapeProblem(stored);
-    return problem === undefined ? await job.check(stored) : [`payload ${problem}`];
+    return problem === undefined ? caught(job.check(stored), threw) : [`payload ${problem}`];
   } catch (error) {
-    return [`the payload's schema threw: ${errorData(error).message}`];
+    return threw(error);
   }
 }
 

@@ -235,7 +235,7 @@ async function toScheduleRow(definition: ScheduleDefinition): Promise<Parameters
   );
   const { name, cron, timezone = 'UTC', task, payload = {}, options = {} } = definition;
   const { payloadVersion = 1, ...jobOptions } = options;
-  const check = (): Promise<readonly string[]> => Promise.resolve([]);
+  const check = (): readonly string[] => [];
   const job = await toJobRow({ task, payloadVersion, payload, options: jobOptions, check }, () => '');
   const { queue, key, priority, attributes, timeoutMs, maxTries, maxCrashes, retry } = job;
   const stored = { queue, key, priority, attributes, timeoutMs, maxTries, maxCrashes, retry };
