@@ -126,9 +126,10 @@ describe('what Grafana and Prometheus are given fits together', () => {
 
   test('what Prometheus scrapes are services, at the port where they answer', () => {
     const targets = [...read('prometheus.yaml').matchAll(/'([\w-]+):(\d+)'/g)];
-    const known = /^  (?:scheduler|worker)-\d+:$/gm;
+    const known = /^  (?:scheduler|worker)-\w+:$/gm;
     expect(targets.map(([, name]) => `  ${name}:`)).toEqual(compose.match(known));
-    for (const [, name = '', port] of targets) expect(serviceOf(name)).toContain(`--health-port, '${port}'`);
+    for (const [, name = '', port] of targets)
+      expect(serviceOf(name).replace(/,\s+/g, ', ')).toContain(`--health-port, '${port}'`);
   });
 
   test('no panel lies on another, or outside', () => {

@@ -3,6 +3,7 @@ import { connect } from 'node:net';
 import type { Socket } from 'node:net';
 import { createScheduler } from '@pgqueue/scheduler';
 import type { Scheduler } from '@pgqueue/scheduler';
+import pg from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { TestDatabase } from '../support/database.ts';
 import { createTestDatabase } from '../support/database.ts';
@@ -10,6 +11,7 @@ import { hostileTexts, marker, named } from '../support/hostile.ts';
 import { until } from '../support/until.ts';
 
 const password = 'canary-http-31d7';
+const role = `canary_http_${process.pid}`;
 let own: TestDatabase;
 let scheduler: Scheduler;
 const lost: unknown[] = [];
@@ -18,8 +20,10 @@ const onLost = (error: unknown): void => void lost.push(error);
 beforeAll(async () => {
   own = await createTestDatabase();
   process.on('uncaughtException', onLost);
+  // of its own, since this server may want passwords
+  await asAdmin(`create role ${role} superuser login password '${password}'`);
   const url = new URL(own.url);
-  url.password = password;
+  [url.username, url.password] = [role, password];
   const health = { port: 0, host: '127.0.0.1' };
   scheduler = createScheduler({ connectionString: url.href, name: `s ${password}`, health });
   await scheduler.start();
@@ -27,8 +31,16 @@ beforeAll(async () => {
 afterAll(async () => {
   process.off('uncaughtException', onLost);
   await scheduler.stop();
+  await asAdmin(`drop role ${role}`);
   await own.drop();
 });
+
+async function asAdmin(statement: string): Promise<void> {
+  const client = new pg.Client({ connectionString: own.url });
+  await client.connect();
+  await client.query(statement);
+  await client.end();
+}
 
 /** Unlike `once`, whatever the socket has met before. */
 function closing(socket: Socket): Promise<void> {

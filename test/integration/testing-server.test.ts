@@ -42,6 +42,7 @@ test('wrong options are told, before there is a server', async () => {
 
 test('copies a template that was prepared once, and leaves a server that is given as it was', async () => {
   vi.stubEnv('PGQUEUE_TEST_DATABASE_URL', inject('adminUrl'));
+  vi.stubEnv('PGQUEUE_TEST_SERVER', undefined);
   const old = `pgqueue_test_${Date.now() - 2 * 86_400_000}_aaaa`;
   const young = `pgqueue_test_${Date.now()}_bbbb`;
   for (const name of [old, young]) await admin.query(`create database ${name} template template0`);

@@ -30,7 +30,7 @@ export async function startPrometheus(
   const folder = mkdtempSync(join(tmpdir(), 'pgqueue-prometheus-'));
   const config = readFileSync(join(given, 'prometheus.yaml'), 'utf8')
     .replaceAll(/_interval: 15s/g, '_interval: 1s')
-    .replaceAll(/\[(?:'(scheduler|worker)-\d:9464'(?:, )?)+\]/g, (_, role: 'scheduler' | 'worker') => {
+    .replaceAll(/\[(?:'(scheduler|worker)-\w+:9464'(?:, )?)+\]/g, (_, role: 'scheduler' | 'worker') => {
       return `['127.0.0.1:${ports[role]}']`;
     });
   writeFileSync(join(folder, 'prometheus.yaml'), config);
