@@ -50,6 +50,7 @@ const metrics: Readonly<Record<string, Metric>> = {
   transactionsPerSecond: { title: 'transactions/s', digits: 1 },
   nodePercent: { title: 'Node % of a core', digits: 2 },
   storePercent: { title: 'PostgreSQL % of a core', digits: 2 },
+  sustained: { title: 'sustained jobs/s', digits: 0, single: true },
   offered: { title: 'offered jobs/s', digits: 0, single: true },
   workerRssEarly: { title: 'worker RSS MiB, early', digits: 0, single: true },
   workerRssLate: { title: 'late', digits: 0, single: true },
