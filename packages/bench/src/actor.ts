@@ -11,6 +11,7 @@ import type { Peer, Stoppable } from './peers/peer.ts';
 /** While something is counted; and where nothing is. */
 const progressMs = 10;
 const sleepyMs = 5_000;
+const memoryMs = 1_000;
 
 const hiring = JSON.parse(process.argv[2] ?? '{}') as Hiring;
 const { place } = hiring;
@@ -78,6 +79,8 @@ async function obey(order: Order): Promise<Answer> {
 
 let told = '';
 let quietMs = 0;
+let remembered = { rss: NaN, heap: NaN };
+let rememberedAt = -Infinity;
 let timer: NodeJS.Timeout | undefined;
 
 /** Each time is work, which an idle process must not be charged with. */
@@ -93,8 +96,16 @@ function tell(everyMs: number): void {
   if (now === told && quietMs < sleepyMs) return;
   told = now;
   quietMs = 0;
-  const { rss, heapUsed: heap } = process.memoryUsage();
-  say({ progress: { runs, enqueued, watched: counting?.watched() ?? 0, rss, heap } });
+  say({ progress: { runs, enqueued, watched: counting?.watched() ?? 0, ...memory() } });
+}
+
+/** Looked at once a second: it takes longer than all else that is told. */
+function memory(): { readonly rss: number; readonly heap: number } {
+  if (performance.now() - rememberedAt > memoryMs) {
+    const { rss, heapUsed: heap } = process.memoryUsage();
+    [remembered, rememberedAt] = [{ rss, heap }, performance.now()];
+  }
+  return remembered;
 }
 
 tellEvery(sleepyMs);

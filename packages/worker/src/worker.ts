@@ -86,6 +86,7 @@ class WorkerNode implements Worker {
   #claimer: Claimer | undefined;
   #running = 0;
   #joined: Promise<void> | undefined;
+  #hasJoined = false;
   #started: Promise<void> | undefined;
   #stopped: Promise<void> | undefined;
 
@@ -188,6 +189,7 @@ class WorkerNode implements Worker {
       if (draining.aborted) return await this.#healthServer?.close();
       this.#joined = start();
       await this.#joined;
+      this.#hasJoined = true;
     } catch (error) {
       if (draining.aborted) return;
       await this.stop({ drainMs: 0 });
@@ -276,7 +278,7 @@ class WorkerNode implements Worker {
     this.#ahead.close();
     const claimed = this.#claimer?.stop();
     await within(closeMs, this.#joined ?? Promise.resolve());
-    observe({ type: 'node.draining', node, running: this.running });
+    if (this.#hasJoined) observe({ type: 'node.draining', node, running: this.running });
     const { database } = this.#membership;
     const parts = { executor: this.#executor, settler: this.#settler, database };
     await drain(parts, drainMs);
