@@ -55,7 +55,8 @@ export function checkPayload(
     return { kind: 'invalid', problems: [`it can't be brought to version ${task.version}: ${why}`] };
   }
   try {
-    return task.parse(payload).then(checked, threw);
+    const parsed = task.parse(payload);
+    return parsed instanceof Promise ? parsed.then(checked, threw) : checked(parsed);
   } catch (error) {
     return threw(error);
   }

@@ -22,7 +22,8 @@ export async function runSingly(
     const attempt = parts.begin(job, leased);
     let ending: Ending;
     try {
-      const checked = found === undefined ? unknown(job) : await checkPayload(found.task, job);
+      const checking = found === undefined ? unknown(job) : checkPayload(found.task, job);
+      const checked = checking instanceof Promise ? await checking : checking;
       if (found === undefined || checked.kind !== 'payload') ending = checked as Exclude<Checked, Payload>;
       else {
         const { task, handler } = found;

@@ -1,4 +1,3 @@
-import type { MaybePromise } from '../runtime/when-done.ts';
 import type { Duration } from '../duration.ts';
 import type { Backoff, RetryOptions } from './retry-policy.ts';
 
@@ -80,7 +79,7 @@ export interface NewJob {
   readonly payload: unknown;
   readonly options: JobOptions;
   /** What is wrong with the payload; empty where nothing is. A promise only where its schema gives one. */
-  readonly check: (payload: unknown) => MaybePromise<readonly string[]>;
+  readonly check: (payload: unknown) => readonly string[] | Promise<readonly string[]>;
 }
 
 /** A job as its QUEUE row wants it: validated, every default applied, durations in milliseconds. */

@@ -48,8 +48,8 @@ export interface Task<Input = unknown, Output = unknown, Saved = unknown> {
   readonly defaults: TaskDefaults<Input>;
   /** A job of this task, for `enqueueMany`. */
   readonly job: (payload: Input, options?: JobOptions) => NewJob;
-  /** Checks a payload of the current version; resolves to the handler's payload, or to what is wrong. */
-  readonly parse: (payload: unknown) => Promise<Parsed<Output>>;
+  /** Checks a payload of the current version: the handler's payload, or what is wrong. A promise only where its schema gives one. */
+  readonly parse: (payload: unknown) => Parsed<Output> | Promise<Parsed<Output>>;
   /** Brings a stored payload to the current version. Throws what an upcaster throws, and `invalid_job` for a version that it can't. */
   readonly upcast: (payload: unknown, version: number) => unknown;
   /** Checks a checkpoint, on its way to the database and back. */
@@ -180,7 +180,7 @@ export function defineTask<
     minVersion: Math.min(version, ...Object.keys(upcasters).map(Number)),
     timeoutMs: timeout === undefined ? null : (parseDuration(timeout) ?? null),
     defaults,
-    parse: async (payload): Promise<Parsed<Output>> => parseBy(schema, payload),
+    parse: (payload): MaybePromise<Parsed<Output>> => parseBy(schema, payload),
     parseCheckpoint: async (checkpoint) => parseBy(definition.checkpoint, checkpoint),
     job: (payload, given = {}) => {
       const { base, problems } = derived(ofPayload, payload);

@@ -35,7 +35,7 @@ export const jobLimits = {
  * @param makeId gives the id where the caller gave none
  * @throws {PgQueueError} `invalid_job`, with everything that is wrong with the job at once
  */
-export function toJobRow(job: NewJob, makeId: () => string): MaybePromise<JobRow> {
+export function toJobRow(job: NewJob, makeId: () => string): JobRow | Promise<JobRow> {
   return readable(() => {
     const problems = isObject(job.options)
       ? [...optionProblems(job.task, job.options)]

@@ -6,7 +6,8 @@ export function whenDone<Value, Result>(
   value: MaybePromise<Value>,
   next: (value: Value) => Result,
 ): MaybePromise<Result> {
-  return isPromise(value) ? Promise.resolve(value).then(next) : next(value);
+  if (!isPromise(value)) return next(value);
+  return (async () => next(await value))();
 }
 
 /** What comes instead of a rejection. */
@@ -14,7 +15,7 @@ export function caught<Value>(
   value: MaybePromise<Value>,
   instead: (error: unknown) => Value,
 ): MaybePromise<Value> {
-  return isPromise(value) ? Promise.resolve(value).catch(instead) : value;
+  return isPromise(value) ? Promise.resolve(value).catch((error: unknown) => instead(error)) : value;
 }
 
 /** Of another realm too, which `instanceof` does not see. */
