@@ -190,6 +190,12 @@ describe('changing', () => {
     expect(text).toMatch(/^QUEUE +PAUSED .*\nmail +yes +slow +2d +0 /);
     expect(json.queues).toMatchObject([{ queue: 'mail', paused: true, pool: 'slow' }]);
     expect((await pgqueue('queues', 'resume', 'mail', '--json')).stdout).toContain('"paused": false');
+    expect(await queues('forget', 'mail')).toBe('queue mail has no settings any more\n');
+    expect(await queues('list')).toBe('no queues yet\n');
+    expect(await pgqueue('queues', 'forget', 'mail')).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining('queue "mail" has no settings'),
+    });
   });
 
   test('queues set gives limits, shows them, and takes them away', async () => {

@@ -131,6 +131,7 @@ describe('wrong configuration is 78', () => {
       'nodes reset': ['worker-1'],
       'queues pause': ['mail'],
       'queues resume': ['mail'],
+      'queues forget': ['mail'],
       'queues set': ['mail', '--weight', '2'],
       'schedules set': ['x', '--cron', '* * * * *', '--task', 'y'],
       ...Object.fromEntries(['show', 'retry', 'cancel', 'delete'].map((verb) => [`jobs ${verb}`, [id]])),

@@ -103,6 +103,19 @@ describe('limits', () => {
     });
   });
 
+  test('are taken away together', async () => {
+    await operator.queues.set('mail', { concurrency: 5, paused: true });
+    await insert({ queue: 'mail' });
+    await operator.queues.set('mial', { weight: 2 });
+    await operator.queues.forget('mial');
+    await operator.queues.forget('mail');
+    expect(await operator.queues.list()).toMatchObject([
+      { queue: 'mail', ...none, paused: false, pending: 1 },
+    ]);
+    await expect(operator.queues.forget('mail')).rejects.toMatchObject({ code: 'not_found' });
+    await expect(operator.queues.forget('')).rejects.toMatchObject({ code: 'configuration' });
+  });
+
   test('tell all that is wrong with them at once, and change nothing then', async () => {
     const wrong = {
       pool: '',

@@ -97,6 +97,7 @@ describe('roles', () => {
         () => operator.jobs.erase([id]),
         () => operator.dead.purge({ ids: [id] }),
         () => operator.queues.pause('mail'),
+        () => operator.queues.forget('mail'),
         () => operator.schedules.remove('x'),
       ]) {
         await expect(forbidden()).rejects.toMatchObject({ code: '42501' });

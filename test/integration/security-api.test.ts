@@ -84,6 +84,7 @@ const ofOperator: Calls = {
   'queues.list': () => [() => operator.queues.list()],
   'queues.pause': (x) => [() => operator.queues.pause(x)],
   'queues.resume': (x) => [() => operator.queues.resume(x)],
+  'queues.forget': (x) => [() => operator.queues.forget(x)],
   'queues.set': (x) => [
     () => operator.queues.set(x, {}),
     ...['paused', 'pool', 'retention', 'concurrency', 'keyConcurrency', 'rate', 'keyRate', 'weight'].map(

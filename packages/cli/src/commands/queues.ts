@@ -14,6 +14,7 @@ export function addQueues(program: Command): void {
   addPause(queues, 'pause');
   addPause(queues, 'resume');
   addQueueSet(queues);
+  addForget(queues);
   examples(queues, [
     ['queues list', 'depth and settings'],
     ['queues pause mail', 'schedules no more of its jobs'],
@@ -87,6 +88,22 @@ function addPause(queues: Command, verb: 'pause' | 'resume'): void {
       }),
     );
   examples(command, [[`queues ${verb} mail`, 'takes effect with the next tick']]);
+}
+
+function addForget(queues: Command): void {
+  const command = queues
+    .command('forget')
+    .description(
+      'Takes away all settings of a queue, its limits and whether it is paused among them. Its jobs stay.',
+    )
+    .addArgument(new Argument('<queue>', 'its name').argParser(queueName))
+    .action((queue: string, _options: unknown, self: Command) =>
+      withOperator(self, async (operator, output) => {
+        await operator.queues.forget(queue);
+        output.answer({ queue }, () => oneLine(`queue ${queue} has no settings any more`));
+      }),
+    );
+  examples(command, [['queues forget mial', 'a name that was not meant']]);
 }
 
 /** `concurrency 5, rate 100/s burst 10`; null: nothing is set. */

@@ -17,7 +17,7 @@ import { databaseShape } from '../database-options.ts';
 import type { NodeInfo } from '../queries/nodes.ts';
 import { isKnownNode, listNodes } from '../queries/nodes.ts';
 import type { QueueChange, QueueSettings } from '../queries/queue-settings.ts';
-import { configureQueue } from '../queries/queue-settings.ts';
+import { configureQueue, forgetQueue } from '../queries/queue-settings.ts';
 import type { QueueInfo } from '../queries/queues.ts';
 import { listQueues } from '../queries/queues.ts';
 import type { Page } from '../queries/page.ts';
@@ -74,6 +74,11 @@ export interface Operator {
      * @throws {PgQueueError} `configuration`, with all problems at once
      */
     readonly set: (queue: string, settings: QueueSettings) => Promise<QueueChange>;
+    /**
+     * Takes away all of its settings, its limits and whether it is paused among them; its jobs stay. A queue with neither is listed no more.
+     * @throws {PgQueueError} `not_found` where it had none
+     */
+    readonly forget: (queue: string) => Promise<void>;
   };
   readonly nodes: {
     readonly list: () => Promise<readonly NodeInfo[]>;
@@ -171,6 +176,10 @@ function operateQueues(database: Database): Operator['queues'] {
     pause: (queue) => set(queue, { paused: true }),
     resume: (queue) => set(queue, { paused: false }),
     set,
+    forget: async (queue) => {
+      await forgetQueue(database, queue);
+      await wakeSchedulers(database);
+    },
   };
 }
 

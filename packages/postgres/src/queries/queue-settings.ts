@@ -8,6 +8,7 @@ import {
   optionProblems,
   orNull,
   parseDuration,
+  PgQueueError,
   throwProblems,
   valueProblems,
 } from '@pgqueue/core';
@@ -87,6 +88,24 @@ export async function configureQueue(
   if (row?.inserted !== true) return { isNew: false };
   const waiting = await kysely.selectFrom('queue').select('id').where('queue', '=', queue).limit(1).execute();
   return { isNew: waiting.length === 0 };
+}
+
+/**
+ * Takes away all settings of a queue: it is not paused any more, and has no limits.
+ * @throws {PgQueueError} `configuration`; `not_found` where it had none
+ */
+export async function forgetQueue({ kysely }: Database, queue: string): Promise<void> {
+  throwProblems('configuration', `queue ${JSON.stringify(queue)}`, valueProblems(aName, queue, 'queue'));
+  const forgotten = await kysely
+    .deleteFrom('queue_config')
+    .where('queue', '=', queue)
+    .returning('queue')
+    .executeTakeFirst();
+  if (forgotten !== undefined) return;
+  throw new PgQueueError(
+    'not_found',
+    `queue ${JSON.stringify(queue)} has no settings: see "pgqueue queues list"`,
+  );
 }
 
 const aName: Rule = {
