@@ -5,8 +5,6 @@ import type { Database, DatabaseOptions, Executor, PgQueryable } from '@pgqueue/
 import {
   checkSchemaName,
   checkSchemaVersion,
-  columnsToCopy,
-  copyJobs,
   createHints,
   databaseShape,
   defaultSchema,
@@ -20,6 +18,7 @@ import { createEnqueuer } from './enqueuer.ts';
 import { createLateHints } from './late-hints.ts';
 import { repeatable } from './repeat.ts';
 import type { TraceSource } from './rows.ts';
+import { writeOutside } from './write-outside.ts';
 
 /**
  * With neither `connectionString` nor `pool` the producer has no connection of its own: it enqueues through `with` only, and
@@ -90,9 +89,7 @@ export function createProducer(options: ProducerOptions): Producer {
       observe,
       work: async (repeated) => {
         await verify(database);
-        const columns = again || repeated ? undefined : columnsToCopy(rows);
-        if (columns !== undefined) return copyJobs(database, rows, columns);
-        return enqueueJobs(database, rows, { again: again || repeated });
+        return writeOutside({ database, hints }, rows, again || repeated);
       },
     });
   };
@@ -112,7 +109,7 @@ export function createProducer(options: ProducerOptions): Producer {
   };
 
   return {
-    ...createEnqueuer({ ...common, write: outside, hint: hints?.send }),
+    ...createEnqueuer({ ...common, write: outside, hint: undefined }),
     with: (tx) => createEnqueuer({ ...common, write: inside(toExecutor(tx)), hint: lateHints?.send }),
     close: () => (closing ??= close()),
   };
