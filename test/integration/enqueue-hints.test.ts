@@ -3,7 +3,6 @@ import { channelName, openDatabase, startListener } from '@pgqueue/postgres';
 import type { Database, Executor, Listener } from '@pgqueue/postgres';
 import { createProducer } from '@pgqueue/producer';
 import type { Producer, ProducerOptions } from '@pgqueue/producer';
-import pg from 'pg';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
 import { z } from 'zod';
 import { until } from '../support/actors.ts';
@@ -65,52 +64,6 @@ test('one enqueue wakes at once; a thousand in one moment wake a few times', asy
     await Promise.all(Array.from({ length: 1_000 }, (_, n) => producer.enqueue(hello, { n })));
   });
   expect(await hints()).toBeLessThan(500);
-});
-
-test('one job carries its hint, but not right after another; many have theirs sent beside them', async () => {
-  const texts: string[] = [];
-  const pool = new pg.Pool({ connectionString: own.url, max: 4 });
-  pool.on('connect', (client) => {
-    const query = client.query.bind(client) as (...args: readonly unknown[]) => unknown;
-    const watched = (...args: readonly unknown[]): unknown => {
-      const [given] = args;
-      texts.push(typeof given === 'string' ? given : String((given as { readonly text?: string }).text));
-      return query(...args);
-    };
-    Object.assign(client, { query: watched });
-  });
-  const carried = (): number => texts.filter((text) => /insert.*pg_notify/s.test(text)).length;
-  try {
-    await withProducer({ pool }, async (producer) => {
-      await producer.enqueue(hello, { n: 1 });
-      expect(carried()).toBe(1);
-      expect(await hints()).toBe(1);
-      await Promise.all([producer.enqueue(hello, { n: 2 }), producer.enqueue(hello, { n: 3 })]);
-      expect(carried()).toBeLessThan(3);
-      await until('the hint of the others', () => heard.filter((name) => name === channel).length >= 2);
-      const before = carried();
-      await producer.enqueueMany([hello.job({ n: 4 }), hello.job({ n: 5 })]);
-      await producer.enqueue(hello, { n: 6 }, { uniqueKey: 'carried' });
-      expect(carried()).toBe(before);
-    });
-  } finally {
-    await pool.end();
-  }
-});
-
-test('after one that was refused the next ones still wake', async () => {
-  await database.query(`insert into pgqueue.queue_config (queue, key_pending) values ('narrow', 1)`, []);
-  await withProducer({}, async (producer) => {
-    const narrow = { queue: 'narrow', key: 'k' };
-    await producer.enqueue(hello, { n: 1 }, narrow);
-    await until('its hint', () => heard.includes(channel));
-    const refused = producer.enqueue(hello, { n: 2 }, narrow);
-    await expect(refused).rejects.toMatchObject({ code: 'too_many_pending' });
-    await hints();
-    heard.length = 0;
-    await producer.enqueue(hello, { n: 3 });
-    await until('a hint', () => heard.includes(channel));
-  });
 });
 
 test('after a transaction of the caller: a few, and none from inside it', async () => {

@@ -26,7 +26,7 @@ export interface Hints {
 
 /** Ids that one hint tells at most. */
 const toldMax = 64;
-/** So soon after one that a settlement carried the next may go: a node has few of them. Enqueues that carry one keep to the interval: others commit beside them. */
+/** One that was carried has cost next to nothing: so soon the next one may go. */
 const riddenMs = 1;
 /** How long a hint that is under way is waited for. */
 const stopMs = 1_000;
@@ -37,7 +37,6 @@ const stopMs = 1_000;
  */
 export function createHints(executor: Executor, schema: string, channel: HintChannel, intervalMs = 5): Hints {
   const name = channelName(schema, channel);
-  const riddenRestMs = channel === 'done' ? Math.min(riddenMs, intervalMs) : intervalMs;
   let timer: NodeJS.Timeout | undefined;
   let again = false;
   /** What the next one tells; null: nothing. */
@@ -82,7 +81,7 @@ export function createHints(executor: Executor, schema: string, channel: HintCha
       return true;
     },
     rode: (sent, ids) => {
-      if (sent) return rest(riddenRestMs);
+      if (sent) return rest(Math.min(riddenMs, intervalMs));
       tell(ids);
       if (!stopped) now();
     },

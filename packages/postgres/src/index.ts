@@ -64,7 +64,7 @@ export { claim, firstItem } from './statements/claim.ts';
 export type { Dispatched, DispatchInput } from './statements/dispatch.ts';
 export { dispatch, loadPolicyState, setFeed, takeBack } from './statements/dispatch.ts';
 export type { EnqueueInput } from './statements/enqueue.ts';
-export { carriesHint, enqueueJobs } from './statements/enqueue.ts';
+export { enqueueJobs } from './statements/enqueue.ts';
 export { columnsToCopy, copyJobs } from './statements/enqueue-copy.ts';
 export type { HealthReading } from './statements/health.ts';
 export { readHealth } from './statements/health.ts';

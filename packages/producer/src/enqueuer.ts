@@ -30,7 +30,7 @@ export type Write = (rows: readonly JobRow[], again: boolean) => Promise<readonl
 
 export interface EnqueuerParts {
   readonly write: Write;
-  /** Says that there is something to schedule; undefined: `write` sees to that. */
+  /** Says that there is something to schedule. */
   readonly hint: (() => void) | undefined;
   readonly trace: TraceSource | undefined;
   readonly observe: Observer;
@@ -54,7 +54,7 @@ export function createEnqueuer(parts: EnqueuerParts): Enqueuer {
     underWay.add(writing);
     try {
       const enqueued = await writing;
-      if (isNews(enqueued)) parts.hint?.();
+      if (enqueued.some(({ outcome }) => outcome !== 'kept')) parts.hint?.();
       tell(parts.observe, rows, enqueued);
       return enqueued;
     } finally {
@@ -89,11 +89,6 @@ export function createEnqueuer(parts: EnqueuerParts): Enqueuer {
       return one({ ...job, payloadVersion, options });
     },
   };
-}
-
-/** Whether there may be something to schedule now. */
-export function isNews(enqueued: readonly Enqueued[]): boolean {
-  return enqueued.some(({ outcome }) => outcome !== 'kept');
 }
 
 /** A list that holds something else would fail in the midst of it. */

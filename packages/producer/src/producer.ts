@@ -5,6 +5,8 @@ import type { Database, DatabaseOptions, Executor, PgQueryable } from '@pgqueue/
 import {
   checkSchemaName,
   checkSchemaVersion,
+  columnsToCopy,
+  copyJobs,
   createHints,
   databaseShape,
   defaultSchema,
@@ -18,7 +20,6 @@ import { createEnqueuer } from './enqueuer.ts';
 import { createLateHints } from './late-hints.ts';
 import { repeatable } from './repeat.ts';
 import type { TraceSource } from './rows.ts';
-import { writeOutside } from './write-outside.ts';
 
 /**
  * With neither `connectionString` nor `pool` the producer has no connection of its own: it enqueues through `with` only, and
@@ -89,7 +90,9 @@ export function createProducer(options: ProducerOptions): Producer {
       observe,
       work: async (repeated) => {
         await verify(database);
-        return writeOutside({ database, hints }, rows, again || repeated);
+        const columns = again || repeated ? undefined : columnsToCopy(rows);
+        if (columns !== undefined) return copyJobs(database, rows, columns);
+        return enqueueJobs(database, rows, { again: again || repeated });
       },
     });
   };
@@ -109,7 +112,7 @@ export function createProducer(options: ProducerOptions): Producer {
   };
 
   return {
-    ...createEnqueuer({ ...common, write: outside, hint: undefined }),
+    ...createEnqueuer({ ...common, write: outside, hint: hints?.send }),
     with: (tx) => createEnqueuer({ ...common, write: inside(toExecutor(tx)), hint: lateHints?.send }),
     close: () => (closing ??= close()),
   };

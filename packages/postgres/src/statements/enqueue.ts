@@ -10,13 +10,6 @@ export interface EnqueueInput {
    * that have ended since count as repeated too, as long as history keeps them.
    */
   readonly again?: boolean;
-  /** A channel to notify with the commit, where it {@link carriesHint}. */
-  readonly hint?: string;
-}
-
-/** Whether an enqueue of these jobs can carry a hint: of one job, that makes its statement no longer. */
-export function carriesHint(jobs: readonly JobRow[], again: boolean): boolean {
-  return jobs.length === 1 && !again && jobs[0]?.unique === null;
 }
 
 /**
@@ -36,15 +29,14 @@ export function carriesHint(jobs: readonly JobRow[], again: boolean): boolean {
 export async function enqueueJobs(
   target: Target,
   jobs: readonly JobRow[],
-  { again = false, hint }: EnqueueInput = {},
+  { again = false }: EnqueueInput = {},
 ): Promise<readonly Enqueued[]> {
   if (jobs.length === 0) return [];
   const single = (job: JobRow): boolean => job.unique === null && !again;
   const rows = jobs.filter(single);
   const unique = jobs.filter((job) => !single(job));
   const values: (string | null)[] = [];
-  const carried = hint !== undefined && carriesHint(jobs, again) ? hint : undefined;
-  const insert = rows.length === 0 ? '' : insertStatement(target.schema, rows, { values, hint: carried });
+  const insert = rows.length === 0 ? '' : insertStatement(target.schema, rows, values);
   const call = unique.length === 0 ? '' : uniqueCall(target.schema, unique, again, values);
   const answers = await run(target, textOf({ insert, call, rows: rows.length }, values), values);
   if (answers[0]?.all === true) return jobs.map(({ id }): Enqueued => ({ id, outcome: 'enqueued' }));
@@ -116,16 +108,11 @@ export async function explaining<Result>(enqueue: () => Promise<Result>): Promis
   }
 }
 
-function insertStatement(
-  schema: string,
-  rows: readonly JobRow[],
-  { values, hint }: { readonly values: (string | null)[]; readonly hint: string | undefined },
-): string {
+function insertStatement(schema: string, rows: readonly JobRow[], values: (string | null)[]): string {
   const used = columnsOf(rows);
   const sources = used.flatMap((column) => column.sources);
   const into = `insert into ${schema}.queue (${used.map(({ name }) => name).join(', ')})`;
-  const told = hint === undefined ? '' : `, pg_notify($${values.push(hint)}::text, '')`;
-  const conflict = `on conflict (id) do nothing returning id${told}`;
+  const conflict = 'on conflict (id) do nothing returning id';
   const [only] = rows;
   if (rows.length === 1 && only !== undefined) {
     const parameters = new Map(
