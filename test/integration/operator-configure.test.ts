@@ -104,11 +104,15 @@ describe('limits', () => {
   });
 
   test('are taken away together', async () => {
-    await operator.queues.set('mail', { concurrency: 5, paused: true });
+    await operator.queues.set('mail', { concurrency: 5, keyPending: 1, paused: true });
     await insert({ queue: 'mail' });
     await operator.queues.set('mial', { weight: 2 });
     await operator.queues.forget('mial');
-    await operator.queues.forget('mail');
+    expect(await operator.queues.forget('mail')).toMatchObject({
+      concurrency: 5,
+      paused: true,
+      pool: 'default',
+    });
     expect(await operator.queues.list()).toMatchObject([
       { queue: 'mail', ...none, paused: false, pending: 1 },
     ]);

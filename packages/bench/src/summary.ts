@@ -105,7 +105,7 @@ export function sizeText({ work, sizes, rows }: Section): string {
   const counts = rows.map(({ repetitions }) => repetitions);
   const [least, most] = [Math.min(...counts), Math.max(...counts)];
   const times = `${least === most ? least : `${least} to ${most}`} ${most === 1 ? 'repetition' : 'repetitions'}`;
-  const timed = ['sustain', 'pinned', 'backlog', 'latency', 'idle', 'soak'].includes(work);
+  const timed = ['sustain', 'pinned', 'backlog', 'latency', 'idle'].includes(work);
   return `${timed ? `--seconds ${sizes.seconds}` : `--jobs ${sizes.jobs}`}; ${times}.`;
 }
 

@@ -36,7 +36,7 @@ export async function toRows(
   for (const [index, job] of jobs.entries()) {
     try {
       const made = toRow(job, trace);
-      const row = made instanceof Promise ? await made : made;
+      const row = 'payload' in made ? made : await made;
       bytes += row.payload.length;
       rows.push(row);
     } catch (error) {

@@ -56,7 +56,7 @@ export function checkPayload(
   }
   try {
     const parsed = task.parse(payload);
-    return parsed instanceof Promise ? parsed.then(checked, threw) : checked(parsed);
+    return 'ok' in parsed ? checked(parsed) : parsed.then(checked, threw);
   } catch (error) {
     return threw(error);
   }

@@ -23,7 +23,7 @@ export async function runSingly(
     let ending: Ending;
     try {
       const checking = found === undefined ? unknown(job) : checkPayload(found.task, job);
-      const checked = checking instanceof Promise ? await checking : checking;
+      const checked = 'kind' in checking ? checking : await checking;
       if (found === undefined || checked.kind !== 'payload') ending = checked as Exclude<Checked, Payload>;
       else {
         const { task, handler } = found;

@@ -99,8 +99,8 @@ function addForget(queues: Command): void {
     .addArgument(new Argument('<queue>', 'its name').argParser(queueName))
     .action((queue: string, _options: unknown, self: Command) =>
       withOperator(self, async (operator, output) => {
-        await operator.queues.forget(queue);
-        output.answer({ queue }, () => oneLine(`queue ${queue} has no settings any more`));
+        const settings = await operator.queues.forget(queue);
+        output.answer({ queue, settings }, () => oneLine(`queue ${queue} has no settings any more`));
       }),
     );
   examples(command, [['queues forget mial', 'a name that was not meant']]);

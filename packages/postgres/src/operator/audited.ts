@@ -37,7 +37,12 @@ export function withAudit(database: Database, operator: Operator, actor: Actor):
         note({ action: 'queue.set', target: queue, details: { paused: false } }, () => queues.resume(queue)),
       set: (queue, settings) =>
         note({ action: 'queue.set', target: queue, details: settings }, () => queues.set(queue, settings)),
-      forget: (queue) => note({ action: 'queue.forget', target: queue }, () => queues.forget(queue)),
+      forget: (queue) =>
+        note(
+          { action: 'queue.forget', target: queue },
+          () => queues.forget(queue),
+          (settings) => settings,
+        ),
     },
     nodes: {
       ...nodes,

@@ -75,10 +75,11 @@ export interface Operator {
      */
     readonly set: (queue: string, settings: QueueSettings) => Promise<QueueChange>;
     /**
-     * Takes away all of its settings, its limits and whether it is paused among them; its jobs stay. A queue with neither is listed no more.
+     * Takes away all of its settings, its limits and whether it is paused among them, and resolves to what they were, by their columns; its jobs stay. A queue with neither is listed no more.
+     * Where its `keyPending` was the last one, this waits for transactions as `set` does ({@link QueueSettings.keyPending}).
      * @throws {PgQueueError} `not_found` where it had none
      */
-    readonly forget: (queue: string) => Promise<void>;
+    readonly forget: (queue: string) => Promise<Readonly<Record<string, unknown>>>;
   };
   readonly nodes: {
     readonly list: () => Promise<readonly NodeInfo[]>;
@@ -177,8 +178,9 @@ function operateQueues(database: Database): Operator['queues'] {
     resume: (queue) => set(queue, { paused: false }),
     set,
     forget: async (queue) => {
-      await forgetQueue(database, queue);
+      const settings = await forgetQueue(database, queue);
       await wakeSchedulers(database);
+      return settings;
     },
   };
 }

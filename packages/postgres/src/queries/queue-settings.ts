@@ -91,17 +91,22 @@ export async function configureQueue(
 }
 
 /**
- * Takes away all settings of a queue: it is not paused any more, and has no limits.
+ * Takes away all settings of a queue: it is not paused any more, and has no limits. Resolves to what they were, by their columns.
  * @throws {PgQueueError} `configuration`; `not_found` where it had none
  */
-export async function forgetQueue({ kysely }: Database, queue: string): Promise<void> {
+export async function forgetQueue(
+  { kysely }: Database,
+  queue: string,
+): Promise<Readonly<Record<string, unknown>>> {
   throwProblems('configuration', `queue ${JSON.stringify(queue)}`, valueProblems(aName, queue, 'queue'));
   const forgotten = await kysely
     .deleteFrom('queue_config')
     .where('queue', '=', queue)
-    .returning('queue')
+    .returning(
+      sql<Record<string, unknown>>`to_jsonb(queue_config) - '{queue,updated}'::text[]`.as('settings'),
+    )
     .executeTakeFirst();
-  if (forgotten !== undefined) return;
+  if (forgotten !== undefined) return forgotten.settings;
   throw new PgQueueError(
     'not_found',
     `queue ${JSON.stringify(queue)} has no settings: see "pgqueue queues list"`,
