@@ -59,7 +59,8 @@ test('everything that ended within the day is counted, once, however it is slice
      from generate_series(1, 7)`,
     [],
   );
-  expect(await countAll(0.001)).toBeGreaterThan(20);
+  // a call goes on for a millisecond: how many it takes depends on the machine
+  expect(await countAll(0.001)).toBeGreaterThan(3);
   const day = await read(900, 96);
   const sum = (of: 'done' | 'cancelled' | 'dead' | 'failures'): number =>
     day.buckets.reduce((all, bucket) => all + bucket[of], 0);
