@@ -14,7 +14,9 @@ export const peer: Peer = {
   settings: [
     {
       name: 'best',
-      says: 'concurrentJobs 24, maxPoolSize 25, localQueue.size 500, completeJobBatchDelay 0, failJobBatchDelay 0 (its documentation on performance), no log',
+      says:
+        'concurrentJobs 24, maxPoolSize 25, localQueue.size 500, completeJobBatchDelay 0, failJobBatchDelay 0 (its documentation on performance), no log; ' +
+        'where jobs have queue names none of that, but as many concurrentJobs as the work has, maxPoolSize 2',
     },
     { name: 'readme', says: 'concurrency 5, pollInterval 1000 (its quick start), no log', readme: true },
   ],
@@ -36,6 +38,7 @@ function options(wish: Wish): RunnerOptions {
   if (wish.setting === 'readme') {
     return { concurrency: wish.concurrency ?? 5, pollInterval: 1_000, noHandleSignals: true };
   }
+  if (wish.ownKeys) return queuedOptions(wish);
   return {
     noHandleSignals: true,
     preset: {
@@ -48,6 +51,16 @@ function options(wish: Wish): RunnerOptions {
       },
     },
   };
+}
+
+/**
+ * Where its queue names are used. No local queue: of each batch that it fetches, the earliest jobs, it keeps one per name, and counts a
+ * batch with less than `size` as the last for `pollInterval`: one of A's in 2 s, none of B's. And one connection beside that for LISTEN: it
+ * completes a job without waiting for that, and fetches the next, which on another connection comes too early and finds A's queue still
+ * locked; then the worker waits for `pollInterval`, and has read all of A's jobs in vain. A short `pollInterval` does that all the time.
+ */
+function queuedOptions({ concurrency = 24 }: Wish): RunnerOptions {
+  return { noHandleSignals: true, preset: { worker: { concurrentJobs: concurrency, maxPoolSize: 2 } } };
 }
 
 async function startWorker({ databaseUrl }: Place, wish: Wish, { handle }: Runner): Promise<Stoppable> {

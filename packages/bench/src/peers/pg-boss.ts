@@ -7,7 +7,11 @@ import { anyRow } from './sql.ts';
 const queue = 'bench';
 const batch = 1_000;
 const local = 2;
-/** Where its groups are used: jobs of one group that run at a time. */
+/**
+ * Where its groups are used: jobs of one group that run at a time, and so the batch. A fetch takes its batch first and then leaves out what is
+ * beyond the group's limit: a larger batch is never full, which ends the burst, and never comes to another group's jobs. Two workers, for
+ * only while one has A's does the other find that A has enough.
+ */
 const groupMax = 5;
 
 export const peer: Peer = {
@@ -19,7 +23,8 @@ export const peer: Peer = {
       name: 'best',
       says:
         `a queue with a table of its own (partition), batchSize ${batch}, localConcurrency ${local}, burstWhenBatchFull, pollingIntervalSeconds 0.5, schedule off; ` +
-        'for latency useListenNotify and notify; completed jobs are kept, as it always does',
+        `for latency useListenNotify and notify; with groups these too, groupConcurrency ${groupMax}, batchSize ${groupMax}, localConcurrency ${local}, notifyPollingIntervalSeconds 0.5; ` +
+        'completed jobs are kept, as it always does',
     },
     { name: 'readme', says: 'nothing set: one job every two seconds', readme: true, perSecond: 0.5 },
   ],
@@ -46,11 +51,12 @@ async function started(
 
 async function startWorker({ databaseUrl }: Place, wish: Wish, { handle }: Runner): Promise<Stoppable> {
   const best = wish.setting === 'best';
+  const notified = best && (wish.quick === true || wish.ownKeys === true);
   const boss = await started(
     databaseUrl,
-    best ? { schedule: false, ...(wish.quick ? { useListenNotify: true } : {}) } : {},
+    best ? { schedule: false, ...(notified ? { useListenNotify: true } : {}) } : {},
   );
-  if (best && wish.quick) await boss.updateQueue(queue, { notify: true });
+  if (notified) await boss.updateQueue(queue, { notify: true });
   await boss.work<Payload>(queue, workOptions(wish), async (jobs: Job<Payload>[]) => {
     const running = jobs.flatMap(({ data }) => handle(data) ?? []);
     if (running.length > 0) await Promise.all(running);
@@ -60,12 +66,20 @@ async function startWorker({ databaseUrl }: Place, wish: Wish, { handle }: Runne
 
 function workOptions({ setting, concurrency, ownKeys }: Wish): WorkOptions {
   if (setting !== 'best') return {};
+  const often: WorkOptions = { burstWhenBatchFull: true, pollingIntervalSeconds: 0.5 };
+  if (ownKeys) {
+    return {
+      ...often,
+      batchSize: groupMax,
+      localConcurrency: local,
+      groupConcurrency: groupMax,
+      notifyPollingIntervalSeconds: 0.5,
+    };
+  }
   return {
+    ...often,
     batchSize: concurrency ?? batch,
     localConcurrency: concurrency === undefined ? local : 1,
-    burstWhenBatchFull: true,
-    pollingIntervalSeconds: 0.5,
-    ...(ownKeys ? { groupConcurrency: groupMax } : {}),
   };
 }
 
