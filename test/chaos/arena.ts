@@ -12,7 +12,7 @@ import type { PostgresServer } from '../support/servers/server.ts';
 import { createPostgres } from '../support/servers/server.ts';
 import { lacks } from '../support/tools.ts';
 import type { ChaosConfig } from './actors/config.ts';
-import { reserveName } from './actors/config.ts';
+import { reserveNames } from './actors/config.ts';
 import { installAudit } from './audit.ts';
 import type { FaultServer } from './fault.ts';
 import type { Arena, ProxyName } from './faults/arena.ts';
@@ -25,7 +25,7 @@ export interface ArenaOptions {
   readonly write: Write;
   readonly producers: number;
   readonly workers: number;
-  /** Whether one more worker takes suspects only. */
+  /** Whether two more workers take suspects only. */
   readonly reserve: boolean;
   /** Whether the server goes by a clock that can be set. */
   readonly serverClock: boolean;
@@ -139,7 +139,11 @@ function slotsOf(
       const own = index === 0 ? clock(name) : {};
       return { name, role: 'worker', ...by('workers', workers > 1 && index === workers - 1), ...own };
     }),
-    ...(reserve ? [{ name: reserveName, role: 'worker' as const, ...by('workers', false) }] : []),
+    ...(reserve ? reserveNames : []).map((name): SlotOptions => ({
+      name,
+      role: 'worker',
+      ...by('workers', false),
+    })),
     ...Array.from({ length: producers }, (_, index): SlotOptions => ({
       name: `producer-${index + 1}`,
       role: 'producer',

@@ -3,6 +3,7 @@ import { PgQueueError, retryPauseMs, startLoop } from '@pgqueue/core';
 import type { Unit } from './bundles.ts';
 import { unitsOf } from './bundles.ts';
 import type { Claims } from './claims.ts';
+import type { Hearing } from './pace.ts';
 import { createLowWater, createPace } from './pace.ts';
 
 export interface ClaimerParts {
@@ -12,7 +13,7 @@ export interface ClaimerParts {
   readonly wanted: () => number;
   /** Takes the jobs over, by what uses one slot; does not wait for them. */
   readonly take: (units: readonly Unit[], claimedAt: number) => void;
-  readonly hearing: () => boolean;
+  readonly hearing: () => Hearing;
   readonly suspectsOnly: boolean;
   readonly observe: Observer;
 }

@@ -1,8 +1,9 @@
 import { describe, expect, test } from 'vitest';
+import type { Hearing } from './pace.ts';
 import { createFloor, createLowWater, createPace } from './pace.ts';
 
 describe('pace', () => {
-  const idle = (hearing: boolean, from = 0, count = 10): readonly number[] => {
+  const idle = (hearing: Hearing, from = 0, count = 10): readonly number[] => {
     const pace = createPace();
     let nowMs = from;
     return Array.from({ length: count }, () => {
@@ -15,6 +16,18 @@ describe('pace', () => {
   test('waits ever longer while nothing is found', () => {
     expect(idle(true)).toEqual([50, 100, 200, 400, 800, 1_600, 2_000, 2_000, 2_000, 2_000]);
     expect(idle(false).slice(0, 5)).toEqual([50, 75, 112.5, 168.75, 253.125]);
+    expect(idle(false).at(-1)).toBe(500);
+  });
+
+  test('who hears of releases only looks as seldom as who hears all, but for 2 s after a job', () => {
+    expect(idle('releases').at(-1)).toBe(50 * 1.5 ** 9);
+    expect(idle('releases', 0, 12).at(-1)).toBe(2_000);
+    const pace = createPace();
+    pace.next({ got: 1, asked: 5, nowMs: 0, hearing: 'releases' });
+    const waits = Array.from({ length: 20 }, (_, n) =>
+      pace.next({ got: 0, asked: 5, nowMs: n * 100, hearing: 'releases' }),
+    );
+    expect(Math.max(...waits)).toBe(100);
   });
 
   test('without hints looks at least every 100 ms for 2 s after the last job', () => {

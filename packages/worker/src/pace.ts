@@ -1,3 +1,6 @@
+/** Whether it is told of work: of all, of what is released only, or of none. */
+export type Hearing = boolean | 'releases';
+
 /** How long a claimer that found less than it has room for waits before it looks again. */
 export interface Pace {
   /** After a claim of `got` of `asked` jobs. Milliseconds; 0: at once. */
@@ -5,7 +8,7 @@ export interface Pace {
     readonly got: number;
     readonly asked: number;
     readonly nowMs: number;
-    readonly hearing: boolean;
+    readonly hearing: Hearing;
   }) => number;
   /** Work has been heard of. */
   readonly hurry: () => void;
@@ -28,15 +31,17 @@ export function createPace(): Pace {
   let foundAt = -Infinity;
   return {
     next: ({ got, asked, nowMs, hearing }) => {
+      const all = hearing === true;
       if (got > 0) {
         foundAt = nowMs;
-        waitMs = hearing ? firstMs : firstBusyMs;
+        waitMs = all ? firstMs : firstBusyMs;
       }
       if (got >= asked) return 0;
       const busy = nowMs - foundAt < busyMs;
-      const lastMs = hearing ? lastHearingMs : busy ? lastBusyMs : lastIdleMs;
+      const idleMs = hearing === false ? lastIdleMs : lastHearingMs;
+      const lastMs = busy && !all ? lastBusyMs : idleMs;
       const nextMs = Math.min(waitMs, lastMs);
-      waitMs = Math.min(lastMs, waitMs * (hearing ? growth.hearing : growth.polling));
+      waitMs = Math.min(lastMs, waitMs * (all ? growth.hearing : growth.polling));
       return nextMs;
     },
     hurry: () => {

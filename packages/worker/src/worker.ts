@@ -205,7 +205,7 @@ class WorkerNode implements Worker {
       wanted: () => this.#wanted(),
       take: (units, claimedAt) => this.#take(units, claimedAt),
       // a suspect that was tried again is dispatched like any other, of which a reserve does not want to hear
-      hearing: () => !suspectsOnly && hearing(),
+      hearing: () => hearing() && (suspectsOnly ? 'releases' : true),
       suspectsOnly,
       observe,
     });

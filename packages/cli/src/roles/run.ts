@@ -1,4 +1,5 @@
 import type { Output } from '../output/output.ts';
+import type { StopRequest } from './stop.ts';
 import { onStopSignals } from './stop.ts';
 
 /** Something that runs until it is told to stop. */
@@ -8,32 +9,36 @@ export interface Role {
   readonly stop: () => Promise<void>;
   /** Settles when it ends by itself; left out where it never does. */
   readonly ended?: Promise<unknown>;
+  /** Ends at once what would outlive this process. */
+  readonly kill?: () => void;
 }
 
-/** Starts a role, says when it is ready, and stops it in order on SIGTERM or SIGINT. A second signal ends it at once. */
+/** Starts a role, says when it is ready, and stops it in order, on SIGTERM or SIGINT: a second signal ends it at once. */
 export async function runRole(
   role: Role,
   {
     output,
     ready,
     text: given,
+    stop = onStopSignals(role.kill),
   }: {
     readonly output: Output;
     /** Both: a function where it is known only when it has started. */
     readonly ready: object | (() => object);
     readonly text: string | (() => string);
+    /** Default: these signals. */
+    readonly stop?: StopRequest;
   },
 ): Promise<void> {
   const text = typeof given === 'string' ? (): string => given : given;
-  const stop = onStopSignals();
   try {
-    const early = await Promise.race([role.start().then(() => undefined), stop.asked]);
-    if (early === undefined) {
+    const started = await Promise.race([role.start().then(() => true), stop.asked.then(() => false)]);
+    if (started) {
       const facts: object = typeof ready === 'function' ? (ready as () => object)() : ready;
       output.line({ event: 'ready', ...facts }, () => `${text()} ready`);
       await Promise.race([stop.asked, ...(role.ended === undefined ? [] : [role.ended])]);
     }
-    output.note(`${text()} stopping; a second signal ends it at once`);
+    output.note([`${text()} stopping`, stop.again].filter((part) => part !== '').join('; '));
     await role.stop();
     output.line({ event: 'stopped' }, () => `${text()} stopped`);
   } catch (error) {

@@ -1,23 +1,47 @@
-/** Waits for the signals that end a process: the first is a request, the second ends it at once, with code 1. */
+/** What ends a process: a first time it is a request. */
 export interface StopRequest {
-  readonly asked: Promise<NodeJS.Signals>;
+  readonly asked: Promise<void>;
+  /** What a second time does; empty: nothing. */
+  readonly again: string;
   readonly dispose: () => void;
 }
 
-export function onStopSignals(): StopRequest {
-  const { promise: asked, resolve } = Promise.withResolvers<NodeJS.Signals>();
+const signals = ['SIGTERM', 'SIGINT'] as const;
+
+/** The first signal is a request, the second ends the process at once, with code 1, after `atOnce`. */
+export function onStopSignals(atOnce: () => void = () => {}): StopRequest {
+  const { promise: asked, resolve } = Promise.withResolvers<void>();
   let first = true;
-  const listener = (signal: NodeJS.Signals): void => {
-    if (!first) process.exit(1);
+  const dispose = onSignals(() => {
+    if (!first) {
+      atOnce();
+      process.exit(1);
+    }
     first = false;
-    resolve(signal);
-  };
-  const signals = ['SIGTERM', 'SIGINT'] as const;
-  for (const signal of signals) process.on(signal, listener);
+    resolve();
+  });
+  return { asked, again: 'a second signal ends it at once', dispose };
+}
+
+/** For a process that another one has started, and stops by leaving it: a terminal sends its signals to both. */
+export function onParentGone(): StopRequest {
+  const { promise: asked, resolve } = Promise.withResolvers<void>();
+  if (process.connected) process.once('disconnect', resolve);
+  else resolve();
+  const disposeSignals = onSignals(() => {});
   return {
     asked,
+    again: '',
     dispose: () => {
-      for (const signal of signals) process.off(signal, listener);
+      process.off('disconnect', resolve);
+      disposeSignals();
     },
+  };
+}
+
+function onSignals(listener: () => void): () => void {
+  for (const signal of signals) process.on(signal, listener);
+  return () => {
+    for (const signal of signals) process.off(signal, listener);
   };
 }
