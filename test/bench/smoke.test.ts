@@ -51,6 +51,12 @@ describe('every work of the benchmark, small', () => {
     for (const { metrics } of runs) expect(Object.keys(metrics).length).toBeGreaterThan(2);
   });
 
+  test.each(['sustain', 'pinned'])('%s: how long claims take is seen', (work) => {
+    const [run] = report.runs.filter(({ work: of, peer }) => of === work && peer === 'pgqueue');
+    expect(run?.metrics['claimEarly']).toBeGreaterThan(0);
+    expect(run?.metrics['claimLate']).toBeGreaterThan(0);
+  });
+
   test('the report is a page', () => {
     expect(readFileSync(join(folder, 'report.html'), 'utf8')).toMatch(/^<!doctype html>[^]*<\/html>\n$/);
   });

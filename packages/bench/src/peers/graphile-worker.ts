@@ -14,9 +14,7 @@ export const peer: Peer = {
   settings: [
     {
       name: 'best',
-      says:
-        'concurrentJobs 24, maxPoolSize 25, localQueue.size 500, completeJobBatchDelay 0, failJobBatchDelay 0 (its documentation on performance), no log; ' +
-        'where jobs have queue names none of that, but as many concurrentJobs as the work has, maxPoolSize 2',
+      says: 'concurrentJobs 24, maxPoolSize 25, localQueue.size 500, completeJobBatchDelay 0, failJobBatchDelay 0 (its documentation on performance), no log; with queue names none of that, but as many concurrentJobs as the work has, maxPoolSize 2',
     },
     { name: 'readme', says: 'concurrency 5, pollInterval 1000 (its quick start), no log', readme: true },
   ],
