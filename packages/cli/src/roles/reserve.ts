@@ -1,6 +1,5 @@
 import { fork } from 'node:child_process';
 import type { ChildProcess } from 'node:child_process';
-import { once } from 'node:events';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Logger } from '@pgqueue/core';
 
@@ -54,7 +53,7 @@ export function createReserve({ args, env, stopMs, logger }: ReserveParts): Rese
       again = setTimeout(start, pause);
     };
     one.once('exit', (code, signal) => over({ code, signal }));
-    one.once('error', (error) => over({ err: error }));
+    one.on('error', (error) => over({ err: error }));
     logger.info({ reserve: one.pid }, 'reserve.started');
   };
 
@@ -65,7 +64,7 @@ export function createReserve({ args, env, stopMs, logger }: ReserveParts): Rese
       clearTimeout(again);
       if (child === undefined) return;
       const one = child;
-      const exited = once(one, 'exit');
+      const exited = new Promise<void>((resolve) => void one.once('exit', () => resolve()));
       if (one.connected) one.disconnect();
       const waiting = new AbortController();
       const inTime = await Promise.race([
