@@ -8,6 +8,7 @@ import type { CliProcess } from '../support/cli.ts';
 import type { TestDatabase } from '../support/database.ts';
 import { createTestDatabase } from '../support/database.ts';
 import { seedOf } from '../support/seed.ts';
+import { isAlive } from '../support/servers/machine.ts';
 
 const tasks = fileURLToPath(new URL('../support/cli-tasks.ts', import.meta.url));
 let own: TestDatabase;
@@ -75,15 +76,6 @@ async function runsOn(id: string): Promise<string | undefined> {
 const stateOf = async (id: string): Promise<string> =>
   (await sql('select state from pgqueue.node where id = $1', [id]))[0].state;
 
-function isThere(pid: number): boolean {
-  try {
-    process.kill(pid, 0);
-    return true;
-  } catch {
-    return false;
-  }
-}
-
 test('a worker brings a reserve, which has the job of a dead node although every slot is taken, and outlives what it ran', async () => {
   const dying = await start('dying', '--no-reserve');
   expect(await reserves()).toEqual([]);
@@ -114,7 +106,7 @@ test('a worker brings a reserve, which has the job of a dead node although every
     return row.status === 'done' && row.node === second.id;
   });
   await until('the reserve to leave', async () => (await stateOf(second.id)) === 'left');
-  await until('it to end', () => !isThere(second.pid));
+  await until('it to end', () => !isAlive(second.pid));
   busy.process.kill('SIGTERM');
   expect((await busy.ended).code).toBe(1);
   expect((await pgqueue('nodes', 'reset', 'busy')).code).toBe(0);
@@ -128,7 +120,7 @@ test('a reserve leaves in order when its worker was killed, and ends with one th
   killed.process.kill('SIGKILL');
   await killed.ended;
   await until('it to leave', async () => (await stateOf(orphan.id)) === 'left');
-  await until('it to end', () => !isThere(orphan.pid));
+  await until('it to end', () => !isAlive(orphan.pid));
 
   const hurried = await start('hurried');
   const reserve = await onlyReserve();
@@ -140,5 +132,5 @@ test('a reserve leaves in order when its worker was killed, and ends with one th
   await until('it to say that it stops', () => hurried.output().stderr.includes('a second signal'));
   hurried.process.kill('SIGINT');
   expect((await hurried.ended).code).toBe(1);
-  await until('the reserve to end', () => !isThere(reserve.pid));
+  await until('the reserve to end', () => !isAlive(reserve.pid));
 }, 60_000);
