@@ -1,6 +1,6 @@
 import { fork } from 'node:child_process';
 import type { ChildProcess } from 'node:child_process';
-import { setTimeout as delay } from 'node:timers/promises';
+import { within } from '@pgqueue/core';
 import type { Logger } from '@pgqueue/core';
 
 /** A process beside a worker, which is started again whenever it ends. */
@@ -66,13 +66,7 @@ export function createReserve({ args, env, stopMs, logger }: ReserveParts): Rese
       const one = child;
       const exited = new Promise<void>((resolve) => void one.once('exit', () => resolve()));
       if (one.connected) one.disconnect();
-      const waiting = new AbortController();
-      const inTime = await Promise.race([
-        exited.then(() => true),
-        delay(stopMs, false, { signal: waiting.signal }),
-      ]);
-      waiting.abort();
-      if (inTime) return;
+      if (await within(stopMs, exited)) return;
       logger.warn({ reserve: one.pid }, 'reserve.killed');
       one.kill('SIGKILL');
       await exited;
