@@ -117,15 +117,16 @@ const statements: Readonly<Record<string, readonly [string, readonly unknown[]]>
 };
 
 /**
- * Whole scans that are meant: of all work items (the table is short, and no index may serve them: claims are HOT updates), and of
- * the jobs that expire soonest, past those that run already.
+ * Whole scans that are meant: of all work items (the table is short, and no index may serve them: claims are HOT updates), of those
+ * that are to be cancelled, and of the jobs that expire soonest, past those that run already.
  */
 const meant = [
   /with working as materialized/,
   /with one as materialized/,
   /by queue_expiring in: /,
   /lock_timeout <= /,
-  /where w\.lock_key = p_node/,
+  /with held as/,
+  /by work_queue_cancelled in: /,
   /r\.lock_key is null and r\.pool/,
 ];
 

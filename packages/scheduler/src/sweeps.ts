@@ -35,22 +35,24 @@ export interface SweepsOptions {
 }
 
 /** What becomes due by time. */
-export type Kind = 'promote' | 'cron' | 'expire' | 'loseNodes' | 'reap' | 'history' | 'activity';
+export type Kind = 'promote' | 'cron' | 'expire' | 'nextLoss' | 'loseNodes' | 'reap' | 'history' | 'activity';
 
 /** Rows that one sweep changes at most, in one transaction; a full one goes on at once. */
 const sweepMax = 1_000;
+const hourMs = 3_600_000;
 /** How soon a sweep may follow itself. Promoting, cron and lost nodes are at their time; the others are never urgent. */
 const everyMs: Readonly<Record<Kind, number>> = {
   promote: 0,
   cron: 50,
   expire: 1_000,
+  nextLoss: 100,
   loseNodes: 100,
   reap: 1_000,
-  history: 3_600_000,
+  history: hourMs,
   activity: 1_000,
 };
 const kinds = Object.keys(everyMs) as readonly Kind[];
-const idleMs = 3_600_000;
+const idleMs = hourMs;
 /** How often what ended is counted, and for how long at once: other sweeps wait meanwhile. */
 const activityEveryMs = 5_000;
 const activityMaxMs = 100;
@@ -87,8 +89,9 @@ export function startSweeps(options: SweepsOptions): Sweeps {
     seen: (state, due) => {
       const before = agenda.waitMs();
       agenda.set('reap', state.expiredLeases ? 0 : null);
+      if (state.lostNodes) agenda.set('loseNodes', 0);
       // ticks of a busy pool are seconds apart: when the next node could be lost is asked once, and again when there are others
-      if (state.lostNodes || state.nodes.some(({ id }) => !nodes.has(id))) agenda.set('loseNodes', 0);
+      if (state.nodes.some(({ id }) => !nodes.has(id))) agenda.set('nextLoss', 0);
       nodes = new Set(state.nodes.map(({ id }) => id));
       if (due !== null) {
         agenda.set('promote', due.promoteMs);
@@ -101,6 +104,7 @@ export function startSweeps(options: SweepsOptions): Sweeps {
       agenda.clear();
       nodes = new Set();
       agenda.set('history', 0);
+      agenda.set('loseNodes', 0); // and every hour: it also forgets nodes that left a day ago
       agenda.set('activity', activityEveryMs);
       loop.wake();
     },
@@ -202,15 +206,18 @@ const sweepers: Readonly<Record<Kind, (sweep: Sweep) => Promise<Swept>>> = {
     const count = await expire(database, leader, sweepMax);
     return { count, again: count >= sweepMax ? 0 : undefined };
   },
+  // by the nodes alone: whose leases they are is looked for among all work items, which holds the leader's row meanwhile
+  nextLoss: async (sweep) => {
+    const dueMs = await nextLossMs(sweep.database);
+    if (dueMs === null || dueMs > 0) return { count: 0, again: dueMs };
+    const { count } = await sweepers.loseNodes(sweep);
+    return { count, again: everyMs.nextLoss };
+  },
   loseNodes: async ({ database, leader, observe, onWork }) => {
     const lost = await loseNodes(database, leader);
     for (const { node, jobs } of lost) observe({ type: 'node.lost', node, jobs });
     if (lost.length > 0) onWork();
-    const dueMs = await nextLossMs(database);
-    return {
-      count: lost.length,
-      again: dueMs === null ? null : Math.max(everyMs.loseNodes, Math.ceil(dueMs)),
-    };
+    return { count: lost.length, again: hourMs };
   },
   reap: async ({ database, observe, onWork }) => {
     const count = await reap(database, sweepMax);

@@ -32,7 +32,9 @@ export interface ForgottenParts extends Known {
   readonly observe: Observer;
 }
 
+/** How often, and how much of the time at most: where vacuum can't clear dead rows away, a look reads millions of them. */
 const everyMs = 30_000;
+const lookShare = 0.005;
 
 export function createForgotten(parts: ForgottenParts): Forgotten {
   const { database, node, observe } = parts;
@@ -54,8 +56,13 @@ export function createForgotten(parts: ForgottenParts): Forgotten {
       const incarnation = parts.incarnation();
       if (looking || performance.now() < lookAt || incarnation === undefined) return;
       looking = true;
-      lookAt = performance.now() + everyMs;
+      const began = performance.now();
+      const nextAt = began + everyMs;
+      lookAt = nextAt;
       giveBack(incarnation)
+        .then(() => {
+          if (lookAt === nextAt) lookAt = Math.max(nextAt, began + (performance.now() - began) / lookShare);
+        })
         .catch((error: unknown) => {
           if (isTransient(error)) lookAt = 0; // with the next heartbeat
           observe({ type: 'database.error', during: 'look', error });
