@@ -8,8 +8,9 @@ import { expect } from 'vitest';
 import type { TestDatabase } from '../support/database.ts';
 import { createTestDatabase } from '../support/database.ts';
 import { emptying, jobTables } from '../support/empty.ts';
+import { until } from '../support/until.ts';
 
-export { until } from '../support/until.ts';
+export { until };
 
 export interface Bench {
   readonly test: TestDatabase;
@@ -134,6 +135,26 @@ async function startNode(database: Database, options: Partial<NodeOptions>): Pro
       await database.query(`select pg_notify('pgqueue:done', '')`, []);
     },
   };
+}
+
+/** How often SQL functions are called from here on, by connections that have ended since. */
+export async function countCalls(
+  database: Database,
+  names: readonly string[],
+): Promise<() => Promise<readonly number[]>> {
+  await database.query(
+    `do $$ begin execute format('alter database %I set track_functions = %L', current_database(), 'all'); end $$`,
+    [],
+  );
+  return () =>
+    until('the counts of its connections', async () => {
+      const rows = await database.query<{ calls: number }>(
+        `select calls::integer as calls from unnest($1::text[]) with ordinality as n (name, at)
+         join pg_stat_user_functions on funcname = name order by at`,
+        [names],
+      );
+      return rows.length === names.length && rows.map(({ calls }) => calls);
+    });
 }
 
 export function ticks(scheduler: TestScheduler): readonly (PgQueueEvent & { type: 'tick' })[] {

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import type { Bench } from './scheduler-support.ts';
-import { openBench, until } from './scheduler-support.ts';
+import { countCalls, openBench, until } from './scheduler-support.ts';
 
 let bench: Bench;
 beforeAll(async () => {
@@ -80,10 +80,7 @@ const setSchedule = async (name: string, cron: string, nextSlot = 'null'): Promi
 };
 
 test('as long as nodes live, nobody looks through all work items for what lost ones hold', async () => {
-  await bench.database.query(
-    `do $$ begin execute format('alter database %I set track_functions = %L', current_database(), 'all'); end $$`,
-    [],
-  );
+  const calls = await countCalls(bench.database, ['lose_nodes']);
   await bench.node({ id: 'alive', lostAfterMs: 600 });
   const scheduler = await bench.scheduler();
   await until('it leads', () => scheduler.leads);
@@ -94,15 +91,9 @@ test('as long as nodes live, nobody looks through all work items for what lost o
     await sleep(50);
   }
   await scheduler.stop(); // its connections report what they called
-  const calls = await until('the counts', async () => {
-    const [row] = await bench.database.query<{ calls: number }>(
-      `select calls::integer as calls from pg_stat_user_functions where funcname = 'lose_nodes'`,
-      [],
-    );
-    return row?.calls;
-  });
+  const [looks] = await calls();
   // once when it began to lead; a machine that stalls may have missed a beat
-  expect(calls).toBeLessThanOrEqual(3);
+  expect(looks).toBeLessThanOrEqual(3);
 });
 
 test('each slot of a schedule becomes one job, whoever leads', async () => {

@@ -1,7 +1,7 @@
 import type { Lane, Policy } from '@pgqueue/core';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import type { Bench } from './scheduler-support.ts';
-import { openBench, ticks, until } from './scheduler-support.ts';
+import { countCalls, openBench, ticks, until } from './scheduler-support.ts';
 
 let bench: Bench;
 beforeAll(async () => {
@@ -170,10 +170,7 @@ test('the state of a policy is saved with its batch, and the next leader begins 
 });
 
 test('jobs that end let the next ones go without another look at what waits, and what is enqueued meanwhile is seen', async () => {
-  await bench.database.query(
-    `do $$ begin execute format('alter database %I set track_functions = %L', current_database(), 'all'); end $$`,
-    [],
-  );
+  const calls = await countCalls(bench.database, ['look', 'tick_state']);
   await bench.database.query(
     `insert into pgqueue.queue_config (queue, key_concurrency) values ('default', 1)`,
     [],
@@ -199,13 +196,7 @@ test('jobs that end let the next ones go without another look at what waits, and
   expect(seqs.toSorted((a, b) => a - b)).toEqual(all);
   // the next full look is never far away
   expect(seqs.indexOf(first + 60)).toBeLessThan(60);
-  const calls = await until('the counts of its connections', async () => {
-    const rows = await bench.database.query<{ name: string; calls: number }>(
-      `select funcname as name, calls::integer as calls from pg_stat_user_functions where funcname in ('look', 'tick_state')`,
-      [],
-    );
-    return rows.length === 2 && Object.fromEntries(rows.map(({ name, calls: n }) => [name, n]));
-  });
+  const [looks = 0, ticksMade = 0] = await calls();
   // most of them on an idle machine; where each takes 50 ms, none
-  expect(calls['look']).toBeLessThan(calls['tick_state'] ?? 0);
+  expect(looks).toBeLessThan(ticksMade);
 });
