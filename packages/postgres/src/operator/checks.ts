@@ -33,7 +33,13 @@ const indexes = {
     'queue_retrying',
     'queue_moved',
   ],
-  work_queue: ['work_queue_pkey', 'work_queue_id', 'work_queue_bundle', 'work_queue_suspect'],
+  work_queue: [
+    'work_queue_pkey',
+    'work_queue_id',
+    'work_queue_bundle',
+    'work_queue_suspect',
+    'work_queue_cancelled',
+  ],
   history: ['history_id', 'history_finished'],
   dead_letter: ['dead_letter_pkey', 'dead_letter_died'],
 } as const;
