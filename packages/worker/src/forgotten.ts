@@ -3,6 +3,7 @@ import type { Lease, Target } from '@pgqueue/postgres';
 import { heldLeases, isTransient, release } from '@pgqueue/postgres';
 import type { Holding } from './held.ts';
 import { nameOf } from './held.ts';
+import { wholeShare } from './pace.ts';
 
 /** What a node has to do with still, beside what its handlers hold. */
 export interface Known {
@@ -32,9 +33,7 @@ export interface ForgottenParts extends Known {
   readonly observe: Observer;
 }
 
-/** How often, and how much of the time at most: where vacuum can't clear dead rows away, a look reads millions of them. */
 const everyMs = 30_000;
-const lookShare = 0.005;
 
 export function createForgotten(parts: ForgottenParts): Forgotten {
   const { database, node, observe } = parts;
@@ -61,7 +60,7 @@ export function createForgotten(parts: ForgottenParts): Forgotten {
       lookAt = nextAt;
       giveBack(incarnation)
         .then(() => {
-          if (lookAt === nextAt) lookAt = Math.max(nextAt, began + (performance.now() - began) / lookShare);
+          if (lookAt === nextAt) lookAt = Math.max(nextAt, began + (performance.now() - began) / wholeShare);
         })
         .catch((error: unknown) => {
           if (isTransient(error)) lookAt = 0; // with the next heartbeat

@@ -91,9 +91,10 @@ export interface Floor {
   readonly forget: () => void;
 }
 
-/** From the very first position: as often, and no more than this part of the time. */
+/** What looks at all work items may take this part of the time: where vacuum can't clear dead rows away, it reads millions of them. */
+export const wholeShare = 0.005;
+/** From the very first position: as often, and no more than that. */
 const wholeMs = 10_000;
-const wholeShare = 0.005;
 
 /** `first`: the lowest position that is there from one on; null: none is. Positions only grow: nothing comes before it any more. */
 export function createFloor(first: (from: number) => Promise<number | null>): Floor {
