@@ -65,6 +65,7 @@ const statements: Readonly<Record<string, readonly [string, readonly unknown[]]>
     [],
   ],
   first_item: ['select pgqueue.first_item(1)', []],
+  behind: ["select * from pgqueue.behind('q0', 'k3', '{0, 5}', '{5000, 100}')", []],
   item_facts: ['select * from pgqueue.item_facts(array(select generate_series(1, 500)::bigint))', []],
   dispatch: [
     `select * from pgqueue.dispatch($1, $2, array[gen_random_uuid()], pgqueue.config_mark(), $3::uuid[], 'default', null, array_fill(null::xid, array[cardinality($3::uuid[])]), null,

@@ -114,11 +114,13 @@ export type { Target } from './statements/target.ts';
 export type {
   ItemFacts,
   LaneId,
+  LanePart,
   LaneRow,
   SettledBatch,
+  Spot,
   TickDue,
   TickInput,
   TickRead,
   TickState,
 } from './statements/tick.ts';
-export { readItemFacts, readTick, readTickState, settledMax } from './statements/tick.ts';
+export { firstWaiting, readItemFacts, readTick, readTickState, settledMax } from './statements/tick.ts';

@@ -209,6 +209,30 @@ describe('a lane that is looked at from where it had come to', () => {
     expect(asked.slice(0, 2)).toEqual([0, 0]);
     expect(asked.at(-1)).toBe(19 * wanted);
   });
+
+  test('says what was left behind, every ten seconds while jobs go, and begins before what is found there', () => {
+    const cursors = createCursors();
+    const stage = createStage(cursors);
+    const go = (jobs: number): void => {
+      stage.insert(0, jobs, false);
+      for (let n = 0; n < jobs; n += wanted) {
+        stage.pass(20);
+        stage.tick(() => false);
+      }
+    };
+    go(400);
+    expect(cursors.unseen(stage.now())).toBeUndefined();
+    stage.pass(10_000);
+    go(8);
+    stage.pass(20);
+    expect(cursors.unseen(stage.now())).toEqual({ lane, places: [{ priority: 0, seq: 408 }] });
+    expect(cursors.unseen(stage.now())).toBeUndefined();
+    cursors.found(lane, [{ priority: 0, seq: 7 }]);
+    expect(bounds(cursors.ranges(stage.now()))).toContainEqual([0, -1, 0, 6, true]);
+    stage.pass(20_000);
+    stage.tick(() => false);
+    expect(cursors.unseen(stage.now())).toBeUndefined();
+  });
 });
 
 const bounds = (ranges: TickInput['ranges']) => ranges['q']?.['k'] ?? [];

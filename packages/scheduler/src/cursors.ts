@@ -1,5 +1,8 @@
 import { laneName } from '@pgqueue/core';
-import type { LaneId, LaneRow, TickInput } from '@pgqueue/postgres';
+import type { LaneId, LanePart, LaneRow, Spot, TickInput } from '@pgqueue/postgres';
+
+import type { Marks } from './marks.ts';
+import { createMarks } from './marks.ts';
 
 /**
  * How far busy lanes have gone. The rows of jobs in flight, and of those that ended until vacuum can remove them, stand before all that
@@ -8,7 +11,7 @@ import type { LaneId, LaneRow, TickInput } from '@pgqueue/postgres';
  *
  * What comes to lie before that place is found even so: rows that were changed (a retry, a delay that is over, another priority) by the mark
  * on them, at once; those that were inserted earlier and are committed late by looking again, every half second, from the first place
- * at which a transaction that is still open may have inserted one. Beyond that, every lane is looked at from its first row now and then.
+ * at which a transaction that is still open may have inserted one. Beyond that, what lies before those places is looked for beside the ticks.
  */
 export interface Cursors {
   /** What the next tick asks for. `nowMs`: of a clock that only goes on. */
@@ -21,6 +24,10 @@ export interface Cursors {
     readonly nowMs: number;
     readonly tookMs: number;
   }) => readonly LaneRow[];
+  /** The part of a lane that ticks don't look at, where it was not asked for lately; undefined: there is none. */
+  readonly unseen: (nowMs: number) => LanePart | undefined;
+  /** There, these are the first jobs that wait. */
+  readonly found: (lane: LaneId, jobs: readonly Spot[]) => void;
   /** Jobs of a lane went: `jobs`, all that were known to wait before, in their order, without one before them left out. */
   readonly went: (lane: LaneId, jobs: readonly Place[], stays: (job: Place) => boolean) => void;
   /** In how many milliseconds another look should come, whatever else does: for what was committed since the last one. */
@@ -30,10 +37,8 @@ export interface Cursors {
   readonly reset: () => void;
 }
 
-export interface Place {
+export interface Place extends Spot {
   readonly id: string;
-  readonly priority: number;
-  readonly seq: number;
 }
 
 /** A tick steps over so many lanes at most. */
@@ -50,12 +55,8 @@ const prioritiesMax = 4;
 /** Looks for late commits: as often, and no more than this part of the time. */
 const lateMs = 500;
 const lateShare = 0.05;
-/** Looks at a whole lane. */
-const wholeMs = 10_000;
-const wholeShare = 0.005;
-/** How often it is noted who may still commit jobs, and how many such notes are kept. */
-const markMs = 250;
-const marksMax = 64;
+/** How often what lies before all that is looked at, of each lane that moves. */
+const unseenMs = 10_000;
 
 /** The end of a range: behind all others. */
 const last = [2_147_483_647, Number.MAX_SAFE_INTEGER] as const;
@@ -70,17 +71,11 @@ interface Reached {
 
 interface Cursor extends LaneId {
   readonly reached: Map<number, Reached>;
-  wholeAt: number;
+  /** When it was asked for that. */
+  unseenAt: number;
   lateAt: number;
   /** When jobs of it went last. */
   wentAt: number;
-}
-
-/** All numbers up to `seq` were drawn by transactions that have ended, or by these. */
-interface Mark {
-  readonly seq: number;
-  readonly enqueuers: readonly string[];
-  readonly atMs: number;
 }
 
 interface Memory {
@@ -89,16 +84,11 @@ interface Memory {
   countedAt: number;
   /** Lanes that were read last with a window further on: between it and the first jobs others wait. */
   readonly gaps: Set<string>;
-  marks: Mark[];
-  highest: number;
-  /** Nobody can commit a job up to this seq any more. */
-  safe: number;
+  readonly marks: Marks;
   nowMs: number;
   lateMs: number;
-  wholeMs: number;
-  /** Of the tick under way: lanes that are looked at from their floor, and the one that is looked at whole. */
+  /** Of the tick under way: lanes that are looked at from their floor. */
   late: Set<string>;
-  whole: string | undefined;
 }
 
 export function createCursors(): Cursors {
@@ -107,14 +97,10 @@ export function createCursors(): Cursors {
     counts: new Map(),
     countedAt: 0,
     gaps: new Set(),
-    marks: [],
-    highest: 0,
-    safe: 0,
+    marks: createMarks(),
     nowMs: 0,
     lateMs,
-    wholeMs,
     late: new Set(),
-    whole: undefined,
   };
   const { lanes, counts, gaps } = memory;
   return {
@@ -127,15 +113,16 @@ export function createCursors(): Cursors {
     },
     saw: ({ rows, enqueuers, nowMs, tookMs }) => {
       if (memory.late.size > 0) memory.lateMs = Math.max(lateMs, tookMs / lateShare);
-      if (memory.whole !== undefined) memory.wholeMs = Math.max(wholeMs, tookMs / wholeShare);
       const shown = lanes.size === 0 ? rows : rowsThatCount(memory, rows);
       if (gaps.size > 0) for (const row of rows) gaps.delete(laneName(row));
       for (const row of rows) if (row.ahead) gaps.add(laneName(row));
       // by what the tick before knew: who has ended since may not have been seen by this one
       for (const name of memory.late) raiseFloor(memory, name, nowMs);
-      if (enqueuers !== null) mark(memory, rows, enqueuers, nowMs);
+      if (enqueuers !== null) memory.marks.note(rows, enqueuers, nowMs);
       return shown;
     },
+    unseen: (nowMs) => partToLookAt(lanes, nowMs),
+    found: (lane, jobs) => beginBefore(lanes.get(laneName(lane)), jobs),
     went: (lane, jobs, stays) => {
       const name = laneName(lane);
       if (gaps.has(name)) return;
@@ -152,36 +139,51 @@ export function createCursors(): Cursors {
       counts.delete(name);
       const { queue, key } = lane;
       const { nowMs } = memory;
-      const begun: Cursor = { queue, key, reached: new Map(), wholeAt: nowMs, lateAt: nowMs, wentAt: nowMs };
+      const begun: Cursor = { queue, key, reached: new Map(), unseenAt: nowMs, lateAt: nowMs, wentAt: nowMs };
       lanes.set(name, begun);
       advance(memory, begun, gone);
     },
     dueMs: (nowMs) => {
       let due: number | null = null;
-      for (const [name, { lateAt }] of lanes) {
-        if (!memory.late.has(name)) due = Math.min(due ?? Infinity, lateAt + memory.lateMs - nowMs);
+      for (const [name, { lateAt, reached }] of lanes) {
+        const open = !memory.late.has(name) && [...reached.values()].some(({ at, floor }) => floor < at);
+        if (open) due = Math.min(due ?? Infinity, lateAt + memory.lateMs - nowMs);
       }
       return due === null ? null : Math.max(0, due);
     },
     drop: (name) => void lanes.delete(name),
     reset: () => {
       for (const known of [lanes, counts, gaps]) known.clear();
-      Object.assign(memory, { marks: [], highest: 0, safe: 0 });
+      memory.marks.reset();
     },
   };
+}
+
+function partToLookAt(lanes: Memory['lanes'], nowMs: number): LanePart | undefined {
+  const cursor = [...lanes.values()].find(
+    ({ unseenAt, wentAt }) => wentAt >= unseenAt && nowMs >= unseenAt + unseenMs,
+  );
+  if (cursor === undefined) return undefined;
+  cursor.unseenAt = nowMs;
+  const { queue, key, reached } = cursor;
+  const places = [...reached].map(([priority, { at: seq }]) => ({ priority, seq }));
+  return { lane: { queue, key }, places };
+}
+
+function beginBefore(cursor: Cursor | undefined, jobs: readonly Spot[]): void {
+  for (const { priority, seq } of jobs) {
+    const reached = cursor?.reached.get(priority);
+    if (reached === undefined) continue;
+    reached.at = Math.min(reached.at, seq - 1);
+    reached.floor = Math.min(reached.floor, reached.at);
+  }
 }
 
 function ask(memory: Memory, nowMs: number): TickInput['ranges'] {
   memory.nowMs = nowMs;
   memory.late = new Set();
-  memory.whole = undefined;
   const asked: (readonly [Cursor, TickInput['ranges'][string][string]])[] = [];
   for (const [name, cursor] of memory.lanes) {
-    if (memory.whole === undefined && nowMs >= cursor.wholeAt + memory.wholeMs) {
-      memory.whole = name;
-      memory.late.add(name);
-      continue;
-    }
     const late = nowMs >= cursor.lateAt + memory.lateMs;
     if (late) memory.late.add(name);
     asked.push([cursor, rangesOf(cursor, late)]);
@@ -234,28 +236,13 @@ function rowsThatCount({ lanes, late }: Memory, rows: readonly LaneRow[]): reado
   });
 }
 
-function mark(memory: Memory, rows: readonly LaneRow[], enqueuers: readonly string[], nowMs: number): void {
-  const { marks } = memory;
-  const open = new Set(enqueuers);
-  for (let oldest = marks[0]; oldest !== undefined; oldest = marks[0]) {
-    if (oldest.enqueuers.some((transaction) => open.has(transaction))) break;
-    memory.safe = Math.max(memory.safe, oldest.seq);
-    marks.shift();
-  }
-  for (const { id, seq } of rows) if (id !== null && seq > memory.highest) memory.highest = seq;
-  const newest = marks.at(-1);
-  if (marks.length < marksMax && (newest === undefined || nowMs >= newest.atMs + markMs)) {
-    marks.push({ seq: memory.highest, enqueuers, atMs: nowMs });
-  }
-}
-
 /** It was looked at from its floor on: what could have been committed before has been seen. */
-function raiseFloor({ lanes, whole, safe }: Memory, name: string, nowMs: number): void {
+function raiseFloor({ lanes, marks }: Memory, name: string, nowMs: number): void {
   const cursor = lanes.get(name);
   if (cursor === undefined) return;
   cursor.lateAt = nowMs;
-  if (whole === name) cursor.wholeAt = nowMs;
-  for (const reached of cursor.reached.values()) reached.floor = Math.max(0, Math.min(reached.at, safe));
+  for (const reached of cursor.reached.values())
+    reached.floor = Math.max(0, Math.min(reached.at, marks.safe()));
 }
 
 /** Jobs that went, and before which none stays that would not be found again by its mark. */

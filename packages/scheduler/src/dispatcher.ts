@@ -2,6 +2,7 @@ import type { HeldCounts, InFlight, Snapshot } from '@pgqueue/core';
 import { countByTask, laneName } from '@pgqueue/core';
 import type { Leader, TickDue, TickRead } from '@pgqueue/postgres';
 import { loadPolicyState, setFeed, settledMax } from '@pgqueue/postgres';
+import { createBehind } from './behind.ts';
 import { createDispatchSpans } from './dispatch-spans.ts';
 import { knowsAll, look } from './look.ts';
 import type { Memory } from './memory.ts';
@@ -18,6 +19,8 @@ import { writePlan } from './write-plan.ts';
 export interface Dispatcher {
   /** One tick: reads, plans, writes. `ended`: it was woken only because jobs have ended, these among them. Resolves to the milliseconds until the next. */
   readonly tick: (leader: Leader, ended?: readonly string[]) => Promise<number>;
+  /** What it does beside its ticks has ended. */
+  readonly settled: () => Promise<void>;
 }
 
 export interface DispatcherOptions extends Writing {
@@ -55,6 +58,8 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
   const pace = createPace(options);
   const memory = createMemory(settings.batchMax);
   const spans = createDispatchSpans(options.database);
+  const behind = createBehind({ ...options, ...settings });
+  const looks = { ...options, behind };
 
   const tick = async (leader: Leader, ended?: readonly string[]): Promise<number> => {
     const startedAt = performance.now();
@@ -63,7 +68,7 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     const due = pace.asksDue(ended !== undefined);
     const brief = ended !== undefined && !due && knowsAll(memory);
     const guess = brief ? suppose(memory, ended, startedAt) : undefined;
-    const { read, load } = guess ?? (await look(options, memory, { ...asked, startedAt, due, brief }));
+    const { read, load } = guess ?? (await look(looks, memory, { ...asked, startedAt, due, brief }));
     if (guess === undefined) options.onSeen(read.state, read.due);
     else memory.view.age();
     const snapshot = toSnapshot(read, load, {
@@ -89,18 +94,17 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     const written = await writePlan(options, memory, plan);
     if (written === null) return tick(leader, []);
     guess?.confirm();
-    const { held, forecast } = planned;
+    const { held, forecast, dispatch } = planned;
     const durationMs = performance.now() - startedAt;
-    const jobs = planned.dispatch.length;
     const looked = guess === undefined;
-    remember(memory, settings, { room, jobs, written: written.length, durationMs, looked });
+    remember(memory, settings, { room, jobs: dispatch.length, written: written.length, durationMs, looked });
     tellTick(settings, snapshot, { held, written, durationMs });
     spans.written(written, durationMs);
     const { settled } = memory;
     const told = { leader, snapshot, held, forecast, dispatched: written, settled, durationMs };
     options.onTick({ ...told, questions: read.questions });
     // what was refused is left out of the next plan: others may have its places
-    const atOnce = asksAgain(memory, planned) || cutShort || written.length < planned.dispatch.length;
+    const atOnce = asksAgain(memory, planned) || cutShort || written.length < dispatch.length;
     const more = mayHaveMore(memory, {
       batchMax: snapshot.batchMax,
       planned,
@@ -117,7 +121,7 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     );
     return pace.next({ jobs: written.length, atOnce, more, nextMs });
   };
-  return { tick };
+  return { tick, settled: behind.settled };
 }
 
 function tellTick(
@@ -152,7 +156,7 @@ async function begin(
   memory.settled = [];
   memory.room = settings.batchMax;
   memory.caughtUp = false;
-  Object.assign(memory.items, { floor: 0, allAt: -Infinity });
+  Object.assign(memory.items, { floor: 0, rescanAt: -Infinity });
   memory.lastLook = undefined;
   memory.epoch = leader.epoch;
 }

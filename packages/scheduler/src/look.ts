@@ -1,5 +1,6 @@
 import type { Database, Target, TickInput, TickRead } from '@pgqueue/postgres';
 import { readItemFacts, readTick, readTickState, settledMax } from '@pgqueue/postgres';
+import type { Behind } from './behind.ts';
 import type { Load } from './depth.ts';
 import { capability } from './depth.ts';
 import type { Ledger } from './ledger.ts';
@@ -22,7 +23,11 @@ export interface Looking extends Ask {
 
 /** Reads a snapshot, and brings what is remembered to it. */
 export async function look(
-  { database, questionsAfter }: { readonly database: Database; readonly questionsAfter: () => number },
+  {
+    database,
+    questionsAfter,
+    behind,
+  }: { readonly database: Database; readonly questionsAfter: () => number; readonly behind: Behind },
   memory: Memory,
   looking: Looking,
 ): Promise<{ readonly read: TickRead; readonly load: Load }> {
@@ -47,7 +52,8 @@ export async function look(
     cursors.reset();
     throw error;
   });
-  noteItems(memory, itemsFrom, { nowMs: startedAt, tookMs: performance.now() - startedAt });
+  noteItems(memory, itemsFrom, startedAt);
+  behind.look(memory, startedAt);
   const { state, enqueuers } = read;
   const rows =
     read.config === null
@@ -113,27 +119,15 @@ async function readBriefly(
   };
 }
 
-/**
- * However sure it is of what is gone, it looks at all items now and then: every second from where the last such look found the first one,
- * and from the very first position as often as that costs half a percent of the time (dead rows may be a million of them).
- */
+/** However sure it is of what is gone, it looks every second from where the last such look found the first item. */
 const rescanMs = 1_000;
-const allItemsMs = 10_000;
-const allItemsShare = 0.005;
 
 function itemsFromNow({ items, ledger }: Memory, nowMs: number): number {
-  if (nowMs >= items.allAt) return 0;
   return nowMs >= items.rescanAt ? items.floor : ledger.from();
 }
 
-/** What a look from that position took, and found to be the first one. */
-function noteItems(
-  { items, ledger }: Memory,
-  from: number,
-  looked: { readonly nowMs: number; readonly tookMs: number },
-): void {
-  const { nowMs, tookMs } = looked;
-  if (from === 0) items.allAt = nowMs + Math.max(allItemsMs, tookMs / allItemsShare);
+/** What was looked at from that position on. */
+function noteItems({ items, ledger }: Memory, from: number, nowMs: number): void {
   if (from <= items.floor) [items.floor, items.rescanAt] = [ledger.from(), nowMs + rescanMs];
 }
 

@@ -41,8 +41,8 @@ export interface Memory {
   dispatched: number;
   /** The last one that was not brief, and when its answer came. */
   lastLook: { readonly read: TickRead; readonly config: string; readonly atMs: number } | undefined;
-  /** When work items are looked at from the floor again, and when all of them are. */
-  readonly items: { floor: number; rescanAt: number; allAt: number };
+  /** Where work items are looked at from, beside those that are known, and when again. */
+  readonly items: { floor: number; rescanAt: number };
 }
 
 export function createMemory(batchMax: number): Memory {
@@ -68,6 +68,6 @@ export function createMemory(batchMax: number): Memory {
     after: '',
     dispatched: 0,
     lastLook: undefined,
-    items: { floor: 0, rescanAt: -Infinity, allAt: -Infinity },
+    items: { floor: 0, rescanAt: -Infinity },
   };
 }

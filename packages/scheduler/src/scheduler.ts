@@ -210,7 +210,7 @@ function run(database: Database, settings: Settings, { connectionString, before 
       await telling.stop();
       await leadership.stop();
       await listener?.stop();
-      await Promise.all([planner.stop(), health.stop()]);
+      await Promise.all([planner.stop(), health.stop(), dispatcher.settled()]);
     },
   };
 }

@@ -166,7 +166,7 @@ function startTicking(database: Database, settings: Settings): Ticking {
       return { dispatched, held, nextMs: soonest([planMs, ...(await due(database))]) };
     },
     end: async () => {
-      await Promise.all([planner.stop(), health.stop()]);
+      await Promise.all([planner.stop(), health.stop(), dispatcher.settled()]);
     },
   };
 }

@@ -96,28 +96,46 @@ export const wholeShare = 0.005;
 /** From the very first position: as often, and no more than that. */
 const wholeMs = 10_000;
 
-/** `first`: the lowest position that is there from one on; null: none is. Positions only grow: nothing comes before it any more. */
+/**
+ * `first`: the lowest position that is there from one on; null: none is. Positions only grow: nothing comes before it any more. So from the very first
+ * position it is asked beside the claims, which don't wait for it: behind an old snapshot it takes seconds.
+ */
 export function createFloor(first: (from: number) => Promise<number | null>): Floor {
-  let floor = 0;
+  let floor: number | undefined;
   let last = -1;
   /** What `last` was when it was asked: as long as nothing was claimed since, nothing was deleted that a claim would pass again. */
   let asked: number | undefined;
   let wholeAt = -Infinity;
+  const firstOfAll = async (nowMs: number): Promise<number | null> => {
+    wholeAt = nowMs + wholeMs;
+    const found = await first(0);
+    wholeAt = Math.max(wholeAt, nowMs + (performance.now() - nowMs) / wholeShare);
+    return found;
+  };
+  const lookBeside = (nowMs: number): void => {
+    firstOfAll(nowMs).then(
+      (found) => {
+        if (found !== null && floor !== undefined) floor = Math.min(floor, found);
+      },
+      () => {}, // claims find out, too
+    );
+  };
   return {
     begin: async (nowMs) => {
-      const whole = nowMs >= wholeAt;
-      if (!whole && asked === last) return floor;
+      if (floor !== undefined && nowMs >= wholeAt) lookBeside(nowMs);
+      if (floor !== undefined && asked === last) return floor;
       asked = last;
-      const found = await first(whole ? 0 : floor);
-      if (whole) wholeAt = nowMs + Math.max(wholeMs, (performance.now() - nowMs) / wholeShare);
-      floor = found ?? Math.max(floor, last + 1);
-      return floor;
+      const from = floor;
+      const found = from === undefined ? await firstOfAll(nowMs) : await first(from);
+      // a look beside may have found one before it meanwhile
+      if (floor === from) floor = found ?? Math.max(from ?? 0, last + 1);
+      return floor ?? 0;
     },
     saw: (items) => {
       for (const { position } of items) last = Math.max(last, position);
     },
     forget: () => {
-      [floor, last, asked, wholeAt] = [0, -1, undefined, -Infinity];
+      [floor, last, asked, wholeAt] = [undefined, -1, undefined, -Infinity];
     },
   };
 }

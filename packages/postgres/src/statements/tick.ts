@@ -185,6 +185,28 @@ function idSpan(created: TickInput['created']): readonly [string, string] {
   return [bound(created.fromMs, '0'), bound(created.toMs, 'f')];
 }
 
+/** In a lane. */
+export interface Spot {
+  readonly priority: number;
+  readonly seq: number;
+}
+
+/** A part of a lane: from its begin up to these places, one a priority. */
+export interface LanePart {
+  readonly lane: LaneId;
+  readonly places: readonly Spot[];
+}
+
+/** The first job that waits there at each priority, of those whose rows were not changed. It may pass millions of dead rows. */
+export async function firstWaiting(target: Target, { lane, places }: LanePart): Promise<readonly Spot[]> {
+  return target.query<Spot>(`select priority, seq from ${target.schema}.behind($1, $2, $3, $4)`, [
+    lane.queue,
+    lane.key,
+    places.map(({ priority }) => priority),
+    places.map(({ seq }) => seq),
+  ]);
+}
+
 /** A work item and what its job is: what a scheduler must know of items that it did not write itself. */
 export interface ItemFacts extends LaneId {
   readonly position: number;

@@ -1,0 +1,57 @@
+import type { Target } from '@pgqueue/postgres';
+import { firstItem, firstWaiting } from '@pgqueue/postgres';
+import type { Memory } from './memory.ts';
+import type { Settings } from './options.ts';
+
+/**
+ * Looks at what lies before the places that ticks begin at: nothing should wait there. Where vacuum can't clear dead rows away there are
+ * millions to pass, so it does that beside the ticks, which dispatch meanwhile. What it finds, the next tick sees.
+ */
+export interface Behind {
+  /** Looks, where it is time to; does not wait for it. */
+  readonly look: (memory: Memory, nowMs: number) => void;
+  /** The look that is under way has ended. */
+  readonly settled: () => Promise<void>;
+}
+
+/** How often the items are looked at, where the first one has moved on. */
+const itemsMs = 10_000;
+/** Such looks may take this part of the time. */
+const share = 0.005;
+
+export function createBehind({
+  database,
+  observe,
+}: { readonly database: Target } & Pick<Settings, 'observe'>): Behind {
+  const asked = { floor: 0, atMs: -Infinity };
+  let looking: Promise<void> | undefined;
+  let restsUntilMs = -Infinity;
+
+  const lookAtItems = async (items: Memory['items']): Promise<void> => {
+    const first = await firstItem(database, 0);
+    if (first !== null && first < items.floor) Object.assign(items, { floor: first, rescanAt: -Infinity });
+  };
+  const lookOnce = async ({ items, cursors }: Memory, nowMs: number): Promise<void> => {
+    if (items.floor !== asked.floor && nowMs >= asked.atMs + itemsMs) {
+      Object.assign(asked, { floor: items.floor, atMs: nowMs });
+      return lookAtItems(items);
+    }
+    const unseen = cursors.unseen(nowMs);
+    if (unseen !== undefined) cursors.found(unseen.lane, await firstWaiting(database, unseen));
+  };
+
+  return {
+    look: (memory, nowMs) => {
+      if (looking !== undefined || nowMs < restsUntilMs) return;
+      const beganMs = performance.now();
+      looking = lookOnce(memory, nowMs)
+        .catch((error: unknown) => observe({ type: 'database.error', during: 'look', error }))
+        .finally(() => {
+          looking = undefined;
+          const endedMs = performance.now();
+          restsUntilMs = endedMs + (endedMs - beganMs) / share;
+        });
+    },
+    settled: () => looking ?? Promise.resolve(),
+  };
+}

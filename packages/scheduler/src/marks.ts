@@ -1,0 +1,45 @@
+import type { LaneRow } from '@pgqueue/postgres';
+
+/** Up to which seq nobody can commit a job any more, from notes of who may still commit some. */
+export interface Marks {
+  /** `enqueuers`: transactions that were open at a look which saw these rows. `nowMs`: of a clock that only goes on. */
+  readonly note: (rows: readonly LaneRow[], enqueuers: readonly string[], nowMs: number) => void;
+  readonly safe: () => number;
+  readonly reset: () => void;
+}
+
+/** All numbers up to `seq` were drawn by transactions that have ended, or by these. */
+interface Mark {
+  readonly seq: number;
+  readonly enqueuers: readonly string[];
+  readonly atMs: number;
+}
+
+/** How often it is noted, and how many such notes are kept. */
+const everyMs = 250;
+const marksMax = 64;
+
+export function createMarks(): Marks {
+  let marks: Mark[] = [];
+  let highest = 0;
+  let safe = 0;
+  return {
+    note: (rows, enqueuers, nowMs) => {
+      const open = new Set(enqueuers);
+      for (let oldest = marks[0]; oldest !== undefined; oldest = marks[0]) {
+        if (oldest.enqueuers.some((transaction) => open.has(transaction))) break;
+        safe = Math.max(safe, oldest.seq);
+        marks.shift();
+      }
+      for (const { id, seq } of rows) if (id !== null && seq > highest) highest = seq;
+      const newest = marks.at(-1);
+      if (marks.length < marksMax && (newest === undefined || nowMs >= newest.atMs + everyMs)) {
+        marks.push({ seq: highest, enqueuers, atMs: nowMs });
+      }
+    },
+    safe: () => safe,
+    reset: () => {
+      [marks, highest, safe] = [[], 0, 0];
+    },
+  };
+}
