@@ -18,6 +18,7 @@ const count = defineTask({
   payload: z.object({ n: z.number() }),
   key: ({ n }) => `k${n % 3}`,
 });
+const texts = defineTask({ name: 'texts', payload: z.object({ text: z.string() }) });
 const traceparent = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01';
 
 let own: TestDatabase;
@@ -167,6 +168,19 @@ describe('many jobs', () => {
     expect(rows).toHaveLength(5_000);
     expect(rows.every(({ payload, key }, n) => payload.n === n && key === `k${n % 3}`)).toBe(true);
     expect(enqueued.map(({ id }) => id)).toEqual(rows.map(({ id }) => id));
+  });
+
+  test.each([
+    ['no line ends', ['', 'a,b', '{"c"}', String.raw`d\n\"`, "e'"]],
+    ['line ends', ['', 'a\nb', '\n', String.raw`c\n`, '"d"']],
+    ['the same', ['a\nb', 'a\nb']],
+  ])('whatever their keys and payloads are: %s', async (_name, given) => {
+    const jobs = given.map((text) => texts.job({ text }, { key: text, attributes: { text } }));
+    await producer.enqueueMany(jobs);
+    const rows = await sql('select key, payload, attributes from pgqueue.queue order by seq');
+    expect(rows.map(({ key }) => key)).toEqual(given);
+    expect(rows.map(({ payload }) => payload.text)).toEqual(given);
+    expect(rows.map(({ attributes }) => attributes.text)).toEqual(given);
   });
 
   test('both kinds in one statement, answers in input order; one that fails takes all with it', async () => {
