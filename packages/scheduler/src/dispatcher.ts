@@ -50,8 +50,11 @@ export interface TickReport {
   readonly questions: TickRead['questions'];
 }
 
-/** Hints, and the timers of workers, are no finer than this. */
-const horizonMinMs = 20;
+/**
+ * As long as what a node claims ahead of its slots: jobs that take no time go in larger batches, which take less of everything. With 20 ms, a job of a
+ * drain took 54 µs of processors instead of 49.
+ */
+const horizonMinMs = 50;
 
 export function createDispatcher(options: DispatcherOptions): Dispatcher {
   const { settings, planner } = options;
