@@ -15,7 +15,7 @@ export const rights: Readonly<
   },
   scheduler: {
     functions:
-      'answer_explain ask_explain candidates count_activity dispatch expire fire_schedule item_facts job_traces key_numbers lead look lose_nodes maintain_history open_explains promote queue_numbers reap report resign set_feed take_back take_explain tick tick_due tick_overview tick_state uuid_v7 wait_facts waiting_job waiting_suspects waiting_tasks',
+      'answer_explain ask_explain behind candidates count_activity dispatch expire fire_schedule item_facts items_behind job_traces key_numbers lead look lose_nodes maintain_history open_explains promote queue_numbers reap report resign set_feed take_back take_explain tick tick_due tick_overview tick_state uuid_v7 wait_facts waiting_job waiting_suspects waiting_tasks',
     tables: {
       job: 'select',
       migration: 'select',
@@ -135,7 +135,7 @@ export const statements: Readonly<
     can: [
       `select * from lead('l', 1000)`,
       `select resign('l', 1)`,
-      'select tick_overview(), tick_due(), tick_state(true, 0)',
+      'select tick_overview(), tick_due(), tick_state(true, 0, null)',
       `select * from candidates('{}', '{}', 1, 1, 1)`,
       'select * from maintain_history()',
       'select * from reap()',

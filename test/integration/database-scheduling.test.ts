@@ -31,6 +31,7 @@ const look = (over: Partial<TickInput> = {}): Promise<TickRead> =>
     created: null,
     settled: false,
     itemsFrom: 0,
+    items: [],
     due: false,
     ...over,
   });

@@ -40,6 +40,7 @@ async function atWork(deadRows: number, kind: 'reads' | 'wrote'): Promise<AtWork
   const holder = await pin(own.url, kind);
   const { pool, take } = openReadingPool(own.url);
   const database = openDatabase({ pool });
+  await dispatchedLongAgo(database);
   await leaveDead(database, deadRows);
   const node = await startNode(database);
   const scheduler = createScheduler({ pool, pollMs: { min: 5, max: 20 } });
@@ -63,17 +64,26 @@ async function atWork(deadRows: number, kind: 'reads' | 'wrote'): Promise<AtWork
   };
 }
 
+/** A work item that stays, before all others: as that of a job that runs for hours. */
+async function dispatchedLongAgo(database: Database): Promise<void> {
+  await database.query(
+    `with job as (insert into pgqueue.queue (queue, task) values ('slow', 'slow') returning id)
+     insert into pgqueue.work_queue (batch, id, version, pool, task) select 0, id, 1, 'elsewhere', 'slow' from job`,
+    [],
+  );
+}
+
 /** Jobs that went through both tables, and whose rows are still there for the one who holds the snapshot. */
 async function leaveDead(database: Database, count: number): Promise<void> {
   await database.query(`insert into pgqueue.queue (task) select 't' from generate_series(1, $1::integer)`, [
     count,
   ]);
   await database.query(
-    `insert into pgqueue.work_queue (batch, id, version, pool, task) select 0, id, 1, 'default', 't' from pgqueue.queue`,
+    `insert into pgqueue.work_queue (batch, id, version, pool, task) select 0, id, 1, 'default', 't' from pgqueue.queue where task = 't'`,
     [],
   );
-  await database.query('delete from pgqueue.work_queue', []);
-  await database.query('delete from pgqueue.queue', []);
+  await database.query("delete from pgqueue.work_queue where task = 't'", []);
+  await database.query("delete from pgqueue.queue where task = 't'", []);
 }
 
 /** One that claims behind its low-water mark, as a worker's node does. */

@@ -53,7 +53,8 @@ const statements: Readonly<Record<string, readonly [string, readonly unknown[]]>
     `select * from pgqueue.candidates('{"q0": "k5"}', '{"q0": {"k3": [0, 5000]}}', 500, 200, 100)`,
     [],
   ],
-  tick_state: ['select pgqueue.tick_state(true, $1)', [1]],
+  tick_state: ['select pgqueue.tick_state(true, $1, $2)', [1, [0, -1]]],
+  items_behind: ['select pgqueue.items_behind(5000, 100)', []],
   look: [
     `select * from pgqueue.look('q0', 'k5', 200, 500, '{"q0": {"k3": [0, 5000]}}', 100, array['q0', 'q1'], array['k1', 'k2'], array[20, 5],
        '00000000-0000-7000-8000-000000000000', 'ffffffff-ffff-7fff-bfff-ffffffffffff', '{}')`,

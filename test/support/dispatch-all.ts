@@ -20,6 +20,7 @@ export async function dispatchAll(database: Database, pool = 'default'): Promise
       created: null,
       settled: false,
       itemsFrom: 0,
+      items: [],
       due: false,
     });
     const jobs = rows.flatMap(({ id, rowVersion }) =>

@@ -123,4 +123,11 @@ export type {
   TickRead,
   TickState,
 } from './statements/tick.ts';
-export { firstWaiting, readItemFacts, readTick, readTickState, settledMax } from './statements/tick.ts';
+export {
+  firstWaiting,
+  itemsBehind,
+  readItemFacts,
+  readTick,
+  readTickState,
+  settledMax,
+} from './statements/tick.ts';

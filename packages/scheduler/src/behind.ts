@@ -1,5 +1,5 @@
 import type { Target } from '@pgqueue/postgres';
-import { firstItem, firstWaiting } from '@pgqueue/postgres';
+import { firstWaiting, itemsBehind } from '@pgqueue/postgres';
 import type { Memory } from './memory.ts';
 import type { Settings } from './options.ts';
 
@@ -16,6 +16,8 @@ export interface Behind {
 
 /** How often the items are looked at, where the first one has moved on. */
 const itemsMs = 10_000;
+/** Items that are looked at at once: more than are known to be there. */
+const strayMax = 2_000;
 /** Such looks may take this part of the time. */
 const share = 0.005;
 
@@ -27,14 +29,16 @@ export function createBehind({
   let looking: Promise<void> | undefined;
   let restsUntilMs = -Infinity;
 
-  const lookAtItems = async (items: Memory['items']): Promise<void> => {
-    const first = await firstItem(database, 0);
-    if (first !== null && first < items.floor) Object.assign(items, { floor: first, rescanAt: -Infinity });
+  const lookAtItems = async ({ items, ledger }: Memory): Promise<void> => {
+    const found = await itemsBehind(database, items.floor, strayMax);
+    const unknown = found.filter((position) => position < items.floor && !ledger.knows(position));
+    if (unknown.length > 0) Object.assign(items, { floor: Math.min(...unknown), rescanAt: -Infinity });
   };
-  const lookOnce = async ({ items, cursors }: Memory, nowMs: number): Promise<void> => {
+  const lookOnce = async (memory: Memory, nowMs: number): Promise<void> => {
+    const { items, cursors } = memory;
     if (items.floor !== asked.floor && nowMs >= asked.atMs + itemsMs) {
       Object.assign(asked, { floor: items.floor, atMs: nowMs });
-      return lookAtItems(items);
+      return lookAtItems(memory);
     }
     const unseen = cursors.unseen(nowMs);
     if (unseen !== undefined) cursors.found(unseen.lane, await firstWaiting(database, unseen));

@@ -1,5 +1,6 @@
 import type { InFlight, Settlement } from '@pgqueue/core';
 import type { ItemFacts, SettledBatch, TickState } from '@pgqueue/postgres';
+import { frontOf } from './front.ts';
 
 /**
  * What every work item is. The leader is the only one that makes work items, so it knows them; each tick's snapshot says which are
@@ -22,8 +23,12 @@ export interface Ledger {
   readonly without: (
     ids: ReadonlySet<string>,
   ) => { readonly inFlight: readonly InFlight[]; readonly confirm: () => void } | undefined;
-  /** No item before this position is there any more; 0 before it has been told of any. */
+  /** No item before this position is there any more but for {@link Ledger.before}; 0 before it has been told of any. */
   readonly from: () => number;
+  /** Items before a position. */
+  readonly before: (position: number) => readonly number[];
+  /** Whether it knows an item of that position, or that it has no job. */
+  readonly knows: (position: number) => boolean;
   /** Ended attempts of a snapshot, after {@link Ledger.see}; those of items that it never knew are left out. */
   readonly settled: (
     batches: readonly SettledBatch[],
@@ -51,7 +56,7 @@ export function createLedger(): Ledger {
   const counted = new Set<number>();
   let orphans: ReadonlySet<number> = new Set();
   const bundles = new Map<string, number>();
-  /** The lowest position that is there (a server that forgot which ones it drew draws them again), and the one behind the highest. */
+  /** Where most of them begin (a server that forgot which ones it drew draws them again), and the one behind the highest. */
   const span = { from: 0, end: 0 };
   const add = (position: number, item: InFlight): void => {
     items.set(position, item);
@@ -72,7 +77,8 @@ export function createLedger(): Ledger {
     }
     if (settlements) for (const [position, item] of items) if (!next.has(position)) ended.set(position, item);
     items = next;
-    span.from = Math.min(span.end, firstOf(groups));
+    const seen = groups.flatMap(({ positions }) => positions);
+    span.from = frontOf(seen, span.end);
     if (bundles.size > bundlesMax) forget(bundles, [...items.values(), ...ended.values()]);
     return unknown;
   };
@@ -89,13 +95,13 @@ export function createLedger(): Ledger {
         [...orphans, ...seen.unknown].filter((position) => !items.has(position)).slice(-orphansMax),
       );
     },
-    wrote: (item, position) => {
-      add(position, { ...item, state: 'ready', node: null });
-    },
+    wrote: (item, position) => add(position, { ...item, state: 'ready', node: null }),
     tookBack: (asked, back) => takeBack(items, asked, back),
     inFlight: () => [...items.values()],
     without: (ids) => without(items, ids),
     from: () => span.from,
+    before: (position) => [...items.keys()].filter((known) => known < position),
+    knows: (position) => items.has(position) || orphans.has(position),
     settled: (batches, whole, nowMs) => {
       const fresh = batches.filter(({ n }) => !counted.has(n));
       for (const { n } of fresh) counted.add(n);
@@ -109,9 +115,7 @@ export function createLedger(): Ledger {
       orphans = new Set();
       items = new Map();
       Object.assign(span, { from: 0, end: 0 });
-      ended.clear();
-      counted.clear();
-      bundles.clear();
+      for (const known of [ended, counted, bundles]) known.clear();
     },
   };
 }
@@ -134,12 +138,6 @@ function without(items: Map<number, InFlight>, ids: ReadonlySet<string>): Return
     for (const position of gone) items.delete(position);
   };
   return { inFlight, confirm };
-}
-
-function firstOf(groups: TickState['items']): number {
-  let first = Infinity;
-  for (const { positions } of groups) for (const position of positions) first = Math.min(first, position);
-  return first;
 }
 
 function takeBack(

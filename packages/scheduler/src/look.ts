@@ -34,6 +34,7 @@ export async function look(
   const { view, ledger, consumption, skipAhead, cursors, feeds } = memory;
   const { want, keys, rows: outOfTurn, startedAt, due, brief } = looking;
   const itemsFrom = itemsFromNow(memory, startedAt);
+  const items = ledger.before(itemsFrom);
   const input: TickInput | undefined = brief
     ? undefined
     : {
@@ -44,14 +45,17 @@ export async function look(
         ...view.ask(memory.nowMs, { lanes: skipAhead.lanes(), rows: outOfTurn }),
         settled: feeds,
         itemsFrom,
+        items,
         due,
         questionsAfter: questionsAfter(),
       };
-  const read = await readKnown(database, { ledger, feeds, itemsFrom }, input).catch((error: unknown) => {
-    // a server that was lost may have forgotten work items: their jobs wait where they stood
-    cursors.reset();
-    throw error;
-  });
+  const read = await readKnown(database, { ledger, feeds, itemsFrom, items }, input).catch(
+    (error: unknown) => {
+      // a server that was lost may have forgotten work items: their jobs wait where they stood
+      cursors.reset();
+      throw error;
+    },
+  );
   noteItems(memory, itemsFrom, startedAt);
   behind.look(memory, startedAt);
   const { state, enqueuers } = read;
@@ -88,13 +92,14 @@ async function readKnown(
     ledger,
     feeds,
     itemsFrom,
-  }: { readonly ledger: Ledger; readonly feeds: boolean; readonly itemsFrom: number },
+    items: strays,
+  }: { readonly ledger: Ledger; readonly feeds: boolean } & Pick<TickInput, 'itemsFrom' | 'items'>,
   input: TickInput | undefined,
 ): Promise<TickRead> {
   for (let round = 1; ; round += 1) {
     const read =
       input === undefined
-        ? await readBriefly(database, { settled: feeds, itemsFrom })
+        ? await readBriefly(database, { settled: feeds, itemsFrom, items: strays })
         : await readTick(database, input);
     const { items } = read.state;
     const unknown = ledger.see(items, feeds);
@@ -107,7 +112,7 @@ async function readKnown(
 
 async function readBriefly(
   database: Target,
-  input: Pick<TickInput, 'settled' | 'itemsFrom'>,
+  input: Pick<TickInput, 'settled' | 'itemsFrom' | 'items'>,
 ): Promise<TickRead> {
   return {
     state: await readTickState(database, input),
@@ -119,7 +124,7 @@ async function readBriefly(
   };
 }
 
-/** However sure it is of what is gone, it looks every second from where the last such look found the first item. */
+/** However sure it is of what is gone, it looks every second from where the last such look would have begun. */
 const rescanMs = 1_000;
 
 function itemsFromNow({ items, ledger }: Memory, nowMs: number): number {

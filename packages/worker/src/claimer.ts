@@ -63,7 +63,8 @@ export function startClaimer(parts: ClaimerParts): Claimer {
     const claimed = await claims({ max: free, from });
     const units = unitsOf(claimed.jobs);
     const got = units.length;
-    lowWater.saw({ last: claimed.jobs.at(-1)?.position, filled: got >= free });
+    const tookMs = performance.now() - nowMs;
+    lowWater.saw({ last: claimed.jobs.at(-1)?.position, filled: got >= free, tookMs });
     // one that was lost with its node comes alone, and others may come after it
     const suspects = claimed.jobs.some(({ crashes }) => crashes > 0);
     more = got >= free || suspects;

@@ -56,7 +56,7 @@ describe('low water', () => {
   test('lets each claim begin behind the last, and looks at all once a second, or when told', () => {
     const mark = createLowWater();
     expect(mark.from(0)).toBe(0);
-    mark.saw({ last: 6, filled: true });
+    mark.saw({ last: 6, filled: true, tookMs: 1 });
     expect(mark.from(10)).toBe(7);
     expect(mark.from(999)).toBe(7);
     expect(mark.from(1_000)).toBe(0);
@@ -67,13 +67,13 @@ describe('low water', () => {
 
   test('falls back when a claim from the start was filled by older items', () => {
     const mark = createLowWater();
-    mark.saw({ last: 100, filled: false });
-    mark.saw({ last: 3, filled: true });
+    mark.saw({ last: 100, filled: false, tookMs: 1 });
+    mark.saw({ last: 3, filled: true, tookMs: 1 });
     mark.from(0);
     expect(mark.from(1)).toBe(4);
-    mark.saw({ last: undefined, filled: false });
+    mark.saw({ last: undefined, filled: false, tookMs: 1 });
     expect(mark.from(2)).toBe(4);
-    mark.saw({ last: 1, filled: false });
+    mark.saw({ last: 1, filled: false, tookMs: 1 });
     expect(mark.from(3)).toBe(4);
   });
 });

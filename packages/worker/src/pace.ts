@@ -55,26 +55,35 @@ export interface LowWater {
   readonly from: (nowMs: number) => number;
   /** Something may be ready behind it: the next claim looks at all. */
   readonly drop: () => void;
-  /** What a claim brought: its last job's position, and whether it got all that it asked for. */
-  readonly saw: (claim: { readonly last: number | undefined; readonly filled: boolean }) => void;
+  /** What a claim brought: its last job's position, and whether it got all that it asked for. `tookMs`: it. */
+  readonly saw: (claim: {
+    readonly last: number | undefined;
+    readonly filled: boolean;
+    readonly tookMs: number;
+  }) => void;
 }
 
-/** Released items, and late commits, fall behind the mark. */
+/** Released items, and late commits, fall behind the mark. Looks for them may take this part of the time: they pass what ended since the first item that is there. */
 const rescanMs = 1_000;
+const rescanShare = 0.05;
 
 export function createLowWater(): LowWater {
   let mark = 0;
   let rescanAt = -Infinity;
+  let rescanning = false;
   return {
     from: (nowMs) => {
       if (nowMs < rescanAt) return mark;
       rescanAt = nowMs + rescanMs;
+      rescanning = true;
       return 0;
     },
     drop: () => {
       rescanAt = -Infinity;
     },
-    saw: ({ last = -1, filled }) => {
+    saw: ({ last = -1, filled, tookMs }) => {
+      if (rescanning) rescanAt += Math.max(0, tookMs / rescanShare - rescanMs);
+      rescanning = false;
       const behind = last + 1;
       // a claim that was filled may have left ready items right behind its last one, even where the mark was further on
       mark = filled ? behind : Math.max(mark, behind);

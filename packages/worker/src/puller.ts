@@ -172,7 +172,8 @@ class PullerNode implements Puller {
     if (free <= 0) return [];
     const { jobs, claimedAt } = await this.#ask(free);
     if (this.#closed !== undefined) throw closed(this.node); // leaving releases them
-    this.#lowWater.saw({ last: jobs.at(-1)?.position, filled: unitsOf(jobs).length >= free });
+    const tookMs = performance.now() - claimedAt;
+    this.#lowWater.saw({ last: jobs.at(-1)?.position, filled: unitsOf(jobs).length >= free, tookMs });
     const leases = jobs.map((job) => new PulledLease(job, claimedAt));
     for (const lease of leases) this.#leases.add(lease);
     return leases.map(({ job }) => job);

@@ -32,8 +32,10 @@ export interface TickInput {
   readonly lanes: readonly (LaneId & { readonly depth: number })[];
   /** Lanes, too, in which a job waits whose id was made in this span of Unix milliseconds; null: none. */
   readonly created: { readonly fromMs: number; readonly toMs: number } | null;
-  /** Work items before this position are gone: they are not looked for. 0: looks at all. */
+  /** Work items before this position are gone, but for `items`: they are not looked for. 0: looks at all. */
   readonly itemsFrom: number;
+  /** Positions before that one which are looked at, too. */
+  readonly items: readonly number[];
   /** Whether to read the ended attempts. */
   readonly settled: boolean;
   /** Whether to ask, too, when sweeps are due. */
@@ -121,12 +123,12 @@ export interface TickRead {
   readonly questions: readonly OpenExplain[];
 }
 
-/** The snapshot of a tick, in one statement: the SQL function `tick` (migration 0025), and what it calls. */
+/** The snapshot of a tick, in one statement: the SQL function `tick` (migration 0032), and what it calls. */
 export async function readTick(target: Target, input: TickInput): Promise<TickRead> {
   const [first, ...rows] = await target.query<LaneRow & Beside>(
     `select state, due, questions, queue, key, paged, ahead, wanted, retry_due_ms as "retryDueMs", id, seq, priority, task, version,
             row_version as "rowVersion", created_ms as "createdMs", expires_ms as "expiresMs", tries, attributes
-     from ${target.schema}.tick($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)`,
+     from ${target.schema}.tick($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)`,
     [
       input.settled,
       input.due,
@@ -142,6 +144,7 @@ export async function readTick(target: Target, input: TickInput): Promise<TickRe
       input.lanes.map(({ depth }) => depth),
       ...idSpan(input.created),
       input.itemsFrom,
+      input.items,
       JSON.stringify(input.ranges),
     ],
   );
@@ -155,11 +158,11 @@ export async function readTick(target: Target, input: TickInput): Promise<TickRe
 /** The same without waiting jobs, and without what is due: enough where nothing was enqueued since the last look. */
 export async function readTickState(
   target: Target,
-  { settled, itemsFrom }: Pick<TickInput, 'settled' | 'itemsFrom'>,
+  { settled, itemsFrom, items }: Pick<TickInput, 'settled' | 'itemsFrom' | 'items'>,
 ): Promise<TickState> {
   const [row] = await target.query<{ readonly state: TickState | null }>(
-    `select ${target.schema}.tick_state($1, $2) as state`,
-    [settled, itemsFrom],
+    `select ${target.schema}.tick_state($1, $2, $3) as state`,
+    [settled, itemsFrom, items],
   );
   if (row === undefined || row.state === null) throw new Error("a tick's state did not come back");
   return row.state;
@@ -205,6 +208,15 @@ export async function firstWaiting(target: Target, { lane, places }: LanePart): 
     places.map(({ priority }) => priority),
     places.map(({ seq }) => seq),
   ]);
+}
+
+/** The first so many work items before a position, by theirs. It may pass millions of dead rows. */
+export async function itemsBehind(target: Target, before: number, max: number): Promise<readonly number[]> {
+  const [row] = await target.query<{ readonly positions: readonly number[] }>(
+    `select ${target.schema}.items_behind($1, $2)::float8[] as positions`,
+    [before, max],
+  );
+  return row?.positions ?? [];
 }
 
 /** A work item and what its job is: what a scheduler must know of items that it did not write itself. */
