@@ -26,22 +26,30 @@ export function createBehind({
   observe,
 }: { readonly database: Target } & Pick<Settings, 'observe'>): Behind {
   const asked = { floor: 0, atMs: -Infinity };
+  let itemsLast = false;
   let looking: Promise<void> | undefined;
   let restsUntilMs = -Infinity;
 
   const lookAtItems = async ({ items, ledger }: Memory): Promise<void> => {
+    // what has ended when the answer comes was still there when the database looked
+    const known = new Set(ledger.before(items.floor));
     const found = await itemsBehind(database, items.floor, strayMax);
-    const unknown = found.filter((position) => position < items.floor && !ledger.knows(position));
-    if (unknown.length > 0) Object.assign(items, { floor: Math.min(...unknown), rescanAt: -Infinity });
+    const unknown = found.filter((position) => !known.has(position) && !ledger.knows(position));
+    if (unknown.length > 0)
+      Object.assign(items, { floor: Math.min(items.floor, ...unknown), rescanAt: -Infinity });
   };
   const lookOnce = async (memory: Memory, nowMs: number): Promise<void> => {
     const { items, cursors } = memory;
-    if (items.floor !== asked.floor && nowMs >= asked.atMs + itemsMs) {
+    const moved = items.floor !== asked.floor && nowMs >= asked.atMs + itemsMs;
+    // in turn: behind an old snapshot there is always something to look at when it is time again
+    const unseen = moved && !itemsLast ? undefined : cursors.unseen(nowMs);
+    itemsLast = unseen === undefined;
+    if (unseen !== undefined) {
+      cursors.found(unseen.lane, await firstWaiting(database, unseen));
+    } else if (moved) {
       Object.assign(asked, { floor: items.floor, atMs: nowMs });
-      return lookAtItems(memory);
+      await lookAtItems(memory);
     }
-    const unseen = cursors.unseen(nowMs);
-    if (unseen !== undefined) cursors.found(unseen.lane, await firstWaiting(database, unseen));
   };
 
   return {

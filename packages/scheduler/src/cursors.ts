@@ -160,9 +160,9 @@ export function createCursors(): Cursors {
 }
 
 function partToLookAt(lanes: Memory['lanes'], nowMs: number): LanePart | undefined {
-  const cursor = [...lanes.values()].find(
-    ({ unseenAt, wentAt }) => wentAt >= unseenAt && nowMs >= unseenAt + unseenMs,
-  );
+  const [cursor] = [...lanes.values()]
+    .filter(({ unseenAt, wentAt }) => wentAt >= unseenAt && nowMs >= unseenAt + unseenMs)
+    .toSorted((a, b) => a.unseenAt - b.unseenAt);
   if (cursor === undefined) return undefined;
   cursor.unseenAt = nowMs;
   const { queue, key, reached } = cursor;

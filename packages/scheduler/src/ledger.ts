@@ -78,7 +78,7 @@ export function createLedger(): Ledger {
     if (settlements) for (const [position, item] of items) if (!next.has(position)) ended.set(position, item);
     items = next;
     const seen = groups.flatMap(({ positions }) => positions);
-    span.from = frontOf(seen, span.end);
+    span.from = unknown.reduce((least, position) => Math.min(least, position), frontOf(seen, span.end));
     if (bundles.size > bundlesMax) forget(bundles, [...items.values(), ...ended.values()]);
     return unknown;
   };

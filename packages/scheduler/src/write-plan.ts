@@ -113,7 +113,11 @@ async function recall(
     nowMs,
   }: { readonly leader: Leader; readonly ids: readonly string[]; readonly nowMs: number },
 ): Promise<void> {
-  const back = await takeBack(database, leader, ids);
+  const back = await takeBack(database, leader, ids).catch((error: unknown) => {
+    // they may wait again, before the places that their lanes have come to
+    memory.epoch = undefined;
+    throw error;
+  });
   const items = memory.ledger.tookBack(ids, back);
   const recalled = items.map((job): Settlement => ({ job, outcome: 'recalled', busyMs: 0, endedMs: nowMs }));
   if (memory.feeds) memory.settled = [...memory.settled, ...recalled];

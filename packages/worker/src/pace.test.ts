@@ -65,6 +65,21 @@ describe('low water', () => {
     expect(mark.from(1_002)).toBe(0);
   });
 
+  test('looks at all less often where that takes long: a twentieth of the time, and every 30 s at least', () => {
+    const mark = createLowWater();
+    mark.saw({ last: 6, filled: false, tookMs: 10_000 });
+    for (const [tookMs, pauseMs] of [
+      [20, 1_000],
+      [200, 4_000],
+      [9_000, 30_000],
+    ] as const) {
+      mark.drop();
+      expect(mark.from(0)).toBe(0);
+      mark.saw({ last: undefined, filled: false, tookMs });
+      expect([mark.from(pauseMs - 1), mark.from(pauseMs)]).toEqual([7, 0]);
+    }
+  });
+
   test('falls back when a claim from the start was filled by older items', () => {
     const mark = createLowWater();
     mark.saw({ last: 100, filled: false, tookMs: 1 });

@@ -66,6 +66,7 @@ export interface LowWater {
 /** Released items, and late commits, fall behind the mark. Looks for them may take this part of the time: they pass what ended since the first item that is there. */
 const rescanMs = 1_000;
 const rescanShare = 0.05;
+const rescanMaxMs = 30_000;
 
 export function createLowWater(): LowWater {
   let mark = 0;
@@ -82,7 +83,7 @@ export function createLowWater(): LowWater {
       rescanAt = -Infinity;
     },
     saw: ({ last = -1, filled, tookMs }) => {
-      if (rescanning) rescanAt += Math.max(0, tookMs / rescanShare - rescanMs);
+      if (rescanning) rescanAt += Math.max(0, Math.min(rescanMaxMs, tookMs / rescanShare) - rescanMs);
       rescanning = false;
       const behind = last + 1;
       // a claim that was filled may have left ready items right behind its last one, even where the mark was further on
