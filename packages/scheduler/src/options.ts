@@ -36,7 +36,7 @@ export interface SchedulerOptions extends DatabaseOptions {
   readonly pollMs?: { readonly min: number; readonly max: number };
   /** Jobs in one batch at most, 1 to 10,000; where they make slow ticks, fewer. Default 1000. */
   readonly batchMax?: number;
-  /** How far ahead of the workers' consumption work items are made, at most; where ticks are faster, less. Default 150. */
+  /** How many milliseconds ahead of the workers' consumption work items are made, at most; where ticks are faster, less: 50, or three ticks. Default 150. */
   readonly horizonMs?: number;
   /** Where it answers `GET /live`, `GET /ready` and `GET /metrics`, from `start` on. Default: nowhere. */
   readonly health?: HealthOptions;
