@@ -1,6 +1,5 @@
 import { laneName } from '@pgqueue/core';
 import type { LaneId, LanePart, LaneRow, Spot, TickInput } from '@pgqueue/postgres';
-
 import type { Marks } from './marks.ts';
 import { createMarks } from './marks.ts';
 

@@ -117,10 +117,12 @@ export function createFloor(first: (from: number) => Promise<number | null>): Fl
   let asked: number | undefined;
   let wholeAt = -Infinity;
   const firstOfAll = async (nowMs: number): Promise<number | null> => {
-    wholeAt = nowMs + wholeMs;
-    const found = await first(0);
-    wholeAt = Math.max(wholeAt, nowMs + (performance.now() - nowMs) / wholeShare);
-    return found;
+    wholeAt = Infinity; // not twice at a time
+    try {
+      return await first(0);
+    } finally {
+      wholeAt = nowMs + Math.max(wholeMs, (performance.now() - nowMs) / wholeShare);
+    }
   };
   const lookBeside = (nowMs: number): void => {
     firstOfAll(nowMs).then(
