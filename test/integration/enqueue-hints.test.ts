@@ -1,5 +1,6 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import { defineTask } from '@pgqueue/core';
-import { channelName, openDatabase, startListener } from '@pgqueue/postgres';
+import { channelName, createHints, openDatabase, startListener } from '@pgqueue/postgres';
 import type { Database, Executor, Listener } from '@pgqueue/postgres';
 import { createProducer } from '@pgqueue/producer';
 import type { Producer, ProducerOptions } from '@pgqueue/producer';
@@ -64,6 +65,21 @@ test('one enqueue wakes at once; a thousand in one moment wake a few times', asy
     await Promise.all(Array.from({ length: 1_000 }, (_, n) => producer.enqueue(hello, { n })));
   });
   expect(await hints()).toBeLessThan(500);
+});
+
+test('four hints go one after the other; the fifth waits for its interval', async () => {
+  const spaced = createHints(database, 'pgqueue', 'queue', 60_000);
+  try {
+    for (const sent of [1, 2, 3, 4]) {
+      spaced.send();
+      await until(`hint ${sent}`, () => heard.length === sent);
+    }
+    spaced.send();
+    await delay(100);
+    expect(await hints()).toBe(4);
+  } finally {
+    await spaced.stop();
+  }
 });
 
 test('after a transaction of the caller: a few, and none from inside it', async () => {

@@ -13,7 +13,7 @@ export function channelName(schema: string, channel: HintChannel): string {
 /** A sender of hints, made by {@link createHints}. */
 export interface Hints {
   /**
-   * Asks for a hint soon; at most one per interval is sent, from outside any transaction. Never throws, never waits; nothing after `stop`.
+   * Asks for a hint soon; over time at most one per interval is sent, from outside any transaction. Never throws, never waits; nothing after `stop`.
    * `ids`: all that it is about; hints that are sent as one tell them only where each does, and they are few.
    */
   readonly send: (ids?: readonly string[]) => void;
@@ -28,12 +28,14 @@ export interface Hints {
 const toldMax = 64;
 /** One that was carried has cost next to nothing: so soon the next one may go. */
 const riddenMs = 1;
+/** So many go one after the other where none was sent for so many intervals: two jobs that come together need not wait for each other. */
+const burstMax = 4;
 /** How long a hint that is under way is waited for. */
 const stopMs = 1_000;
 
 /**
- * Sends hints on one channel, at most one per `intervalMs`: a NOTIFY in every enqueue or settle would serialise their
- * commits. The first goes out at once.
+ * Sends hints on one channel, one after the other, and over time at most one per `intervalMs`: a NOTIFY in every enqueue or settle
+ * would serialise their commits. The first few go out at once.
  */
 export function createHints(executor: Executor, schema: string, channel: HintChannel, intervalMs = 5): Hints {
   const name = channelName(schema, channel);
@@ -43,6 +45,9 @@ export function createHints(executor: Executor, schema: string, channel: HintCha
   let told: readonly string[] | null = [];
   let busy = false;
   let stopped = false;
+  /** Hints that may go at once, as of `countedAt`. */
+  let saved = burstMax;
+  let countedAt = performance.now();
   let sending: Promise<unknown> = Promise.resolve();
 
   const tell = (ids: readonly string[] | undefined): void => {
@@ -51,17 +56,26 @@ export function createHints(executor: Executor, schema: string, channel: HintCha
   };
 
   const now = (): void => {
+    saved = Math.min(burstMax, saved + (performance.now() - countedAt) / intervalMs);
     const payload = told?.join(',') ?? '';
     [again, busy, told] = [false, true, []];
     sending = executor
       .query("select set_config('synchronous_commit', 'off', true), pg_notify($1, $2)", [name, payload])
       .catch(() => []) // a hint that is lost costs one polling interval
-      .then(() => rest(intervalMs));
+      .then(answered);
   };
 
-  // counted from the answer: a slow database must not have all its connections taken up by hints
+  const answered = (): void => {
+    saved -= 1;
+    // counted from the answer: a slow database must not have a connection taken up by hints all the time
+    countedAt = performance.now();
+    rest(saved >= 1 ? 0 : (1 - saved) * intervalMs);
+  };
+
   const rest = (ms: number): void => {
-    if (!stopped) timer = setTimeout(next, ms).unref();
+    if (stopped) return;
+    if (ms === 0) next();
+    else timer = setTimeout(next, ms).unref();
   };
 
   const next = (): void => {
