@@ -13,7 +13,7 @@ declare
   worker text[] := array['claim', 'release_claim', 'settle', 'ack', 'nack', 'extend', 'release', 'report_progress', 'save_checkpoint', 'crash_job', 'reap', 'register_node',
                          'heartbeat_node', 'held_leases', 'leave_node', 'queue_length', 'peek', 'scan', 'backoff_ms', 'first_item', 'uuid_v7'];
   scheduler text[] := array['lead', 'resign', 'tick_overview', 'tick', 'tick_due', 'candidates', 'tick_state', 'look', 'behind', 'items_behind', 'item_facts', 'set_feed', 'take_back', 'dispatch', 'promote', 'reap', 'lose_nodes', 'expire', 'queue_numbers', 'key_numbers', 'waiting_tasks', 'job_traces',
-                            'fire_schedule', 'maintain_history', 'report', 'open_explains', 'answer_explain', 'waiting_job', 'ask_explain', 'take_explain', 'wait_facts', 'waiting_suspects', 'count_activity', 'uuid_v7'];
+                            'fire_schedule', 'maintain_history', 'pace_vacuum', 'report', 'open_explains', 'answer_explain', 'waiting_job', 'ask_explain', 'take_explain', 'wait_facts', 'waiting_suspects', 'count_activity', 'uuid_v7'];
   viewer text[] := array['queue_numbers', 'key_numbers', 'waiting_tasks', 'ask_explain', 'take_explain', 'wait_facts', 'waiting_suspects'];
   operator text[] := array['check_job', 'cancel', 'amend', 'erase', 'redrive', 'reset_node', 'enqueue_unique', 'ended_jobs', 'queue_length', 'queue_numbers', 'key_numbers', 'waiting_tasks', 'peek', 'scan', 'uuid_v7',
                            'reap', 'maintain_history', 'ask_explain', 'take_explain', 'wait_facts', 'waiting_suspects', 'note_action', 'note_result'];

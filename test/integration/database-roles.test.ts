@@ -4,7 +4,8 @@ import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { TestDatabase } from '../support/database.ts';
 import { createTestDatabase } from '../support/database.ts';
-import { ownersAlone, rights, roles, statements } from './database-roles.ts';
+import { statements } from './database-roles-at-work.ts';
+import { ownersAlone, rights, roles } from './database-roles.ts';
 
 // a schema of its own: its roles belong to the whole server
 const schema = 'database_roles_test';

@@ -106,6 +106,7 @@ export {
   loseNodes,
   maintainHistory,
   nextLossMs,
+  paceVacuum,
   promote,
 } from './statements/sweeps.ts';
 export type { StopOnSignals, Stoppable } from './stop-on-signals.ts';

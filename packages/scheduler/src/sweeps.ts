@@ -8,6 +8,7 @@ import {
   loseNodes,
   nextLossMs,
   maintainHistory,
+  paceVacuum,
   promote,
   reap,
   sqlState,
@@ -35,7 +36,16 @@ export interface SweepsOptions {
 }
 
 /** What becomes due by time. */
-export type Kind = 'promote' | 'cron' | 'expire' | 'nextLoss' | 'loseNodes' | 'reap' | 'history' | 'activity';
+export type Kind =
+  | 'promote'
+  | 'cron'
+  | 'expire'
+  | 'nextLoss'
+  | 'loseNodes'
+  | 'reap'
+  | 'history'
+  | 'activity'
+  | 'vacuum';
 
 /** Rows that one sweep changes at most, in one transaction; a full one goes on at once. */
 const sweepMax = 1_000;
@@ -50,6 +60,7 @@ const everyMs: Readonly<Record<Kind, number>> = {
   reap: 1_000,
   history: hourMs,
   activity: 1_000,
+  vacuum: 15_000, // autovacuum looks each minute
 };
 const kinds = Object.keys(everyMs) as readonly Kind[];
 const idleMs = hourMs;
@@ -106,6 +117,7 @@ export function startSweeps(options: SweepsOptions): Sweeps {
       agenda.set('history', 0);
       agenda.set('loseNodes', 0); // and every hour: it also forgets nodes that left a day ago
       agenda.set('activity', activityEveryMs);
+      agenda.set('vacuum', everyMs.vacuum);
       loop.wake();
     },
     stuckMs: loop.stuckMs,
@@ -235,4 +247,5 @@ const sweepers: Readonly<Record<Kind, (sweep: Sweep) => Promise<Swept>>> = {
     const behindMs = await countActivity(database, leader, activityMaxMs);
     return { count: 0, again: behindMs > 0 ? everyMs.activity : activityEveryMs };
   },
+  vacuum: async ({ database }) => ({ count: await paceVacuum(database), again: everyMs.vacuum }),
 };
