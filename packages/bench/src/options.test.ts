@@ -26,10 +26,15 @@ test('a smoke run is every work, small; what is given holds', () => {
 
 test('peers can be named with a setting, long works only by name', () => {
   const options = parseOptions(
-    ['--peers', 'pgqueue:default, table', '--work', 'soak', '--minutes', '0.5'],
+    ['--peers', 'pgqueue:default, table', '--work', 'soak', '--minutes', '0.5', '--sustained', '28000'],
     known,
   );
-  expect(options).toMatchObject({ peers: ['pgqueue:default', 'table'], works: ['soak'], minutes: 0.5 });
+  expect(options).toMatchObject({
+    peers: ['pgqueue:default', 'table'],
+    works: ['soak'],
+    minutes: 0.5,
+    sustained: 28_000,
+  });
 });
 
 test('everything that is wrong is said at once', () => {

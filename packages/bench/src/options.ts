@@ -9,6 +9,8 @@ export interface BenchOptions {
   readonly seconds: number;
   /** Of the soak. */
   readonly minutes: number;
+  /** Jobs a second that the soak takes for what is sustained; undefined: it finds out. */
+  readonly sustained: number | undefined;
   readonly repeat: number;
   /** How many worker processes drain, each number a case of its own. */
   readonly processes: readonly number[];
@@ -53,6 +55,26 @@ const smokeDefaults = {
   processes: '2',
 };
 
+const flags = {
+  work: { type: 'string' },
+  peers: { type: 'string' },
+  jobs: { type: 'string' },
+  seconds: { type: 'string' },
+  minutes: { type: 'string', default: '20' },
+  sustained: { type: 'string' },
+  repeat: { type: 'string' },
+  processes: { type: 'string' },
+  'database-url': { type: 'string' },
+  json: { type: 'string' },
+  html: { type: 'string' },
+  profile: { type: 'string' },
+  smoke: { type: 'boolean', default: false },
+  plan: { type: 'string' },
+  resume: { type: 'boolean', default: false },
+  list: { type: 'boolean', default: false },
+  within: { type: 'string', default: '10000' },
+} as const;
+
 function minutesOf(name: string, text: string, problems: string[]): number {
   const minutes = Number(text);
   if (!(minutes > 0 && minutes <= 10_000))
@@ -81,24 +103,7 @@ function contradictions(
 export function parseOptions(args: readonly string[], known: Known): BenchOptions {
   const { values } = parseArgs({
     args: [...args],
-    options: {
-      work: { type: 'string' },
-      peers: { type: 'string' },
-      jobs: { type: 'string' },
-      seconds: { type: 'string' },
-      minutes: { type: 'string', default: '20' },
-      repeat: { type: 'string' },
-      processes: { type: 'string' },
-      'database-url': { type: 'string' },
-      json: { type: 'string' },
-      html: { type: 'string' },
-      profile: { type: 'string' },
-      smoke: { type: 'boolean', default: false },
-      plan: { type: 'string' },
-      resume: { type: 'boolean', default: false },
-      list: { type: 'boolean', default: false },
-      within: { type: 'string', default: '10000' },
-    },
+    options: flags,
   });
   const problems = [...contradictions(values, known)];
   const whole = (name: string, text: string, max: number): number => {
@@ -133,6 +138,7 @@ export function parseOptions(args: readonly string[], known: Known): BenchOption
     jobs: whole('jobs', jobs, 50_000_000),
     seconds: whole('seconds', seconds, 86_400),
     minutes: minutesOf('minutes', values.minutes, problems),
+    sustained: values.sustained === undefined ? undefined : whole('sustained', values.sustained, 10_000_000),
     repeat: whole('repeat', repeat, 100),
     processes: processes.split(',').map((text) => whole('processes', text, 64)),
     databaseUrl: values['database-url'],

@@ -6,6 +6,7 @@ import type { Stage } from '../stage.ts';
 import { percentile } from '../statistics.ts';
 import { warmUp, warmUpOf } from './drain.ts';
 import { flow, flowMeasured, stretchesOf } from './flow.ts';
+import type { Crew } from './measure.ts';
 import { assemble } from './measure.ts';
 import { followsProducer } from './sustain.ts';
 import type { Measured, Metrics, Work } from './work.ts';
@@ -19,7 +20,7 @@ const minute = 60;
 
 export const soak: Work = {
   name: 'soak',
-  says: `For a long time at ${load * 100} % of what half of that time's feeding, ten minutes at most, has shown to be sustained in its end: whether rate, memory and tables stay what they were in the second minute.`,
+  says: `For a long time at ${load * 100} % of what is sustained (found out by half of that time's feeding, ten minutes at most, in its end, or told): whether rate, memory and tables stay what they were in the second minute.`,
   cases: ({ minutes }) => [
     { name: `${minutes} minutes at ${load * 100} %`, takes: followsProducer, run: soaked },
   ],
@@ -33,19 +34,10 @@ interface Look {
 
 async function soaked(stage: Stage, options: BenchOptions): Promise<Measured> {
   const wish: Wish = { setting: stage.setting.name };
-  const seconds = Math.max(2, Math.round(options.minutes * minute));
-  const findSeconds = Math.min(findSecondsMax, Math.ceil(seconds / 2));
+  const seconds = secondsOf(options);
   const crew = await assemble(stage, wish, 1);
   await warmUp(stage, crew, wish, warmUpOf(stage, options));
-  const found = await flow(stage, crew, {
-    wish,
-    seconds: findSeconds,
-    lead: Math.min(lead, options.jobs),
-    before: 0,
-    finish: true,
-  });
-  const { late } = stretchesOf(findSeconds);
-  const sustained = percentile(found.rates.slice(late.from, late.to), 0.5);
+  const { sustained, faults } = await find(stage, crew, options);
   const rate = Math.max(1, Math.floor(sustained * load));
   await crew.scheduler?.tell({ kind: 'schedule', wish });
   await stage.settle();
@@ -66,8 +58,31 @@ async function soaked(stage: Stage, options: BenchOptions): Promise<Measured> {
   return {
     metrics: { sustained, offered: rate, ...measured.metrics, ...comparison(looks, seconds) },
     series: { ...measured.series, ...seriesOf(looks) },
-    faults: [...found.faults, ...measured.faults],
+    faults: [...faults, ...measured.faults],
   };
+}
+
+function secondsOf({ minutes }: BenchOptions): number {
+  return Math.max(2, Math.round(minutes * minute));
+}
+
+/** By feeding as fast as it goes, unless that was done before. */
+async function find(
+  stage: Stage,
+  crew: Crew,
+  options: BenchOptions,
+): Promise<{ readonly sustained: number; readonly faults: readonly string[] }> {
+  if (options.sustained !== undefined) return { sustained: options.sustained, faults: [] };
+  const findSeconds = Math.min(findSecondsMax, Math.ceil(secondsOf(options) / 2));
+  const { rates, faults } = await flow(stage, crew, {
+    wish: { setting: stage.setting.name },
+    seconds: findSeconds,
+    lead: Math.min(lead, options.jobs),
+    before: 0,
+    finish: true,
+  });
+  const { late } = stretchesOf(findSeconds);
+  return { sustained: percentile(rates.slice(late.from, late.to), 0.5), faults };
 }
 
 const mebi = 2 ** 20;
