@@ -117,7 +117,7 @@ export function startSweeps(options: SweepsOptions): Sweeps {
       agenda.set('history', 0);
       agenda.set('loseNodes', 0); // and every hour: it also forgets nodes that left a day ago
       agenda.set('activity', activityEveryMs);
-      agenda.set('vacuum', everyMs.vacuum);
+      agenda.set('vacuum', 0);
       loop.wake();
     },
     stuckMs: loop.stuckMs,
