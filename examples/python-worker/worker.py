@@ -12,12 +12,23 @@ connection = psycopg2.connect(os.environ["DATABASE_URL"])
 connection.autocommit = True  # each call commits by itself: no transaction stays open while a job runs
 cursor = connection.cursor(cursor_factory=RealDictCursor)
 node, tasks = f"python-{uuid.uuid4()}", {"shout": {"min": 1, "max": 1, "timeoutMs": 60_000}}
-cursor.execute("select incarnation from pgqueue.register_node(%s, %s, 10)", (node, json.dumps(tasks)))
-me = (node, cursor.fetchone()["incarnation"])
+
+def register():
+    cursor.execute("select incarnation from pgqueue.register_node(%s, %s, 1)", (node, json.dumps(tasks)))
+    return node, cursor.fetchone()["incarnation"]
+
+me = register()
 print(f"ready {node}", flush=True)
 while not stopping:
     cursor.execute("select alive from pgqueue.heartbeat_node(%s, %s)", me)
-    cursor.execute("select id, token, payload from pgqueue.claim(%s, %s, 1)", me)
+    if not cursor.fetchone()["alive"]:  # it was reset, or not heard of for 30 s: its leases are gone, and nothing of them is kept here
+        me = register()
+    try:
+        cursor.execute("select id, token, payload from pgqueue.claim(%s, %s, 1)", me)
+    except psycopg2.Error as error:
+        if error.pgcode != "PQ001":
+            raise
+        continue  # reset since that heartbeat: the next one says so
     jobs = cursor.fetchall()
     for job in jobs:
         try:

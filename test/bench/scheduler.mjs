@@ -1,19 +1,27 @@
 // The scheduler process of the benchmark: plain JavaScript over the built packages, as it runs in production. What strips types
-// takes some 30 MiB, which would count as the scheduler's.
+// takes some 30 MiB, which would count as the scheduler's. PGQUEUE_TEST_HELD: with a gate that holds all jobs that have a group.
 import { setFlagsFromString } from 'node:v8';
-import { fairShare, policy } from '@pgqueue/core';
+import { concurrency, fairShare, policy } from '@pgqueue/core';
 import { createScheduler } from '@pgqueue/scheduler';
 
 // as the command has it
 setFlagsFromString('--heap-growing-percent=100');
 const url = process.env['PGQUEUE_TEST_URL'] ?? '';
+const holdsGroups = concurrency({
+  name: 'held',
+  by: ({ attributes }) => attributes['group'] ?? null,
+  limit: 0,
+});
 
 /** @param {Readonly<Record<string, unknown>>} message */
 const said = (message) => process.connected && process.send?.(message);
 
 const scheduler = createScheduler({
   connectionString: url,
-  policy: policy({ order: fairShare() }),
+  policy: policy({
+    gates: process.env['PGQUEUE_TEST_HELD'] === undefined ? [] : [holdsGroups],
+    order: fairShare(),
+  }),
   observe: (event) => {
     if (event.type === 'tick') {
       said({ type: 'tick', dispatched: event.dispatched, durationMs: event.durationMs });

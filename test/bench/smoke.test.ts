@@ -20,7 +20,7 @@ beforeAll(async () => {
   file = join(folder, 'report.json');
   ({ code, said } = await bench('--smoke', '--json', file, '--html', join(folder, 'report.html')));
   report = JSON.parse(readFileSync(file, 'utf8')) as Report;
-}, 240_000);
+}, 900_000);
 
 async function bench(
   ...args: readonly string[]
@@ -44,7 +44,7 @@ describe('every work of the benchmark, small', () => {
     expect({ code, said }).toMatchObject({ code: 0 });
   });
 
-  test.each(works)('%s: every job ran once, in the order of its key, and none is left', (work) => {
+  test.each(works)('%s: every job ran once, and none is left', (work) => {
     const runs = report.runs.filter((run) => run.work === work);
     expect(runs.map(({ peer }) => peer)).toContain('pgqueue');
     expect(runs.flatMap(({ faults }) => faults)).toEqual([]);

@@ -1,19 +1,14 @@
-import type { Locator, Page } from 'playwright-core';
 import { expect, test } from 'vitest';
 import { until } from '../support/until.ts';
+import { told } from './chrome.ts';
+import { turn } from './press.ts';
 import type { Stage } from './stage.ts';
 import { go } from './pages-suite.ts';
 import type { OnStage } from './suites.ts';
 import type { World } from './world.ts';
 import { reach } from './world.ts';
 
-const patienceMs = 25_000;
-
-async function told(page: Page, message: string | RegExp): Promise<Locator> {
-  const notice = page.getByRole('alert').filter({ hasText: message });
-  await notice.first().waitFor();
-  return notice.first();
-}
+const patienceMs = 120_000;
 
 async function status({ operator }: Stage, id: string | undefined): Promise<string | undefined> {
   return (await operator.jobs.get(id ?? ''))?.status;
@@ -27,8 +22,9 @@ async function settings({ operator }: Stage, queue: string): Promise<Record<stri
 export function actionsSuite(on: OnStage, world: () => World): void {
   test('a queue is paused and resumed, its limits are edited in place, and put back', async () => {
     const { page, faults, close } = await on().visit('/queues');
-    await page.getByRole('switch', { name: 'Queue hooks is open' }).click({ force: true });
-    const notice = await told(page, 'Queue hooks: paused');
+    await turn(page.getByRole('switch', { name: 'Queue hooks is open' }));
+    const notice = page.getByRole('alert').filter({ hasText: 'Queue hooks: paused' });
+    await notice.hover(); // it stays
     expect(await settings(on(), 'hooks')).toMatchObject({ paused: true });
     await notice.getByRole('button', { name: 'Undo' }).click();
     await told(page, 'Undone');

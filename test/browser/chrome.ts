@@ -1,5 +1,6 @@
 import type { Browser, BrowserContext, Page } from 'playwright-core';
 import { chromium } from 'playwright-core';
+import { expect } from 'vitest';
 
 /** Debian's; another one is tried where the environment names it. */
 const executablePath = process.env['PGQUEUE_CHROMIUM'] ?? '/usr/bin/chromium';
@@ -15,6 +16,17 @@ export interface Watched {
   readonly page: Page;
   /** Dialogs, breaches of the policy, errors, requests to others. */
   readonly faults: string[];
+}
+
+/** Waits until the page has said it. A notice that is gone again counts: it stays for a few seconds, and the machine may have other work. */
+export async function told(page: Page, message: string | RegExp): Promise<void> {
+  const said = async (): Promise<boolean> => {
+    const notices = await page.evaluate(() => (globalThis as unknown as { notices: string[] }).notices);
+    return notices.some((notice) =>
+      typeof message === 'string' ? notice.includes(message) : message.test(notice),
+    );
+  };
+  await expect.poll(said, { message: `the notice ${String(message)}`, timeout: 120_000 }).toBe(true);
 }
 
 /** What a page must never do is written down, whoever made it do so. */
@@ -35,6 +47,15 @@ export async function watch(context: BrowserContext, origin: string): Promise<Wa
     if (new URL(request.url()).origin !== origin) faults.push(`request: ${request.url()}`);
   });
   await page.addInitScript(() => {
+    const notices: string[] = [];
+    Object.assign(globalThis, { notices });
+    new MutationObserver((changes) => {
+      for (const node of changes.flatMap(({ addedNodes }) => [...addedNodes])) {
+        if (!(node instanceof HTMLElement)) continue;
+        const found = node.matches('[role=alert]') ? [node] : node.querySelectorAll('[role=alert]');
+        notices.push(...[...found].map((notice) => notice.textContent));
+      }
+    }).observe(document, { childList: true, subtree: true });
     addEventListener('securitypolicyviolation', ({ violatedDirective, blockedURI, sample }) => {
       console.error(`policy: ${violatedDirective} ${blockedURI} ${sample}`);
     });

@@ -7,10 +7,11 @@ import type { HostileJobs } from './hostile-rows.ts';
 import { fields, plant } from './hostile-rows.ts';
 import { hostileTexts } from './hostile-texts.ts';
 import { go, loaded } from './pages-suite.ts';
+import { turn, untilSeen } from './press.ts';
 import type { OnStage } from './suites.ts';
 import { pages } from './suites.ts';
 
-const patienceMs = 25_000;
+const patienceMs = 120_000;
 
 /** Of the poisoned answers every turn, and of every job the page, by `npm run test:hostile`; in CI a few. */
 const isWhole = process.env['PGQUEUE_HOSTILE'] === 'all';
@@ -78,8 +79,7 @@ export function hostileSuite(on: OnStage): void {
       for (const open of openings) {
         await open(page, nth);
         expect(await intruders(page)).toEqual([]);
-        for (const closing of await page.getByRole('button', { name: 'Close' }).all()) await closing.click();
-        await page.getByRole('dialog').waitFor({ state: 'detached' });
+        await closeDialogs(page);
         shown += 1;
       }
     }
@@ -154,7 +154,7 @@ const openings: readonly ((page: Page, nth: number) => Promise<void>)[] = [
     await page.getByRole('form').waitFor();
   },
   async (page, nth) => {
-    await strange(page, 'switch', 'Queue').nth(nth).press('Space');
+    await turn(strange(page, 'switch', 'Queue').nth(nth));
     await notice(page);
   },
   async (page, nth) => {
@@ -178,6 +178,7 @@ const openings: readonly ((page: Page, nth: number) => Promise<void>)[] = [
   async (page, nth) => {
     await go(page, 'Jobs');
     await page.getByRole('textbox', { name: 'Task' }).fill(hostileTexts[nth] ?? '');
+    await expect.poll(() => page.url(), { timeout: patienceMs }).toContain('task=');
     await page.getByRole('button', { name: 'All that fit' }).click();
     await page.getByRole('menuitem', { name: 'Cancel all that fit…' }).click();
     await page
@@ -193,6 +194,14 @@ const known = 'hooks|later|mail|slow|seen|nightly|worker-1|gone-';
 /** Buttons and the like, by what they are called before the hostile name. */
 function strange(page: Page, role: 'button' | 'switch', beginning: string): Locator {
   return page.getByRole(role, { name: new RegExp(`^${beginning} (?!${known})`) });
+}
+
+/** Closes whatever can be closed. */
+async function closeDialogs(page: Page): Promise<void> {
+  const dialog = page.getByRole('dialog');
+  while ((await dialog.count()) > 0) {
+    await untilSeen(() => page.keyboard.press('Escape'), { sign: dialog.first(), state: 'detached' });
+  }
 }
 
 /** Whatever was said, and then no more. */

@@ -1,5 +1,7 @@
 import type { Page } from 'playwright-core';
 import { expect, test } from 'vitest';
+import { told } from './chrome.ts';
+import { escape, goByKeys, turn, untilSeen } from './press.ts';
 import type { OnStage } from './suites.ts';
 
 /** What has the focus, as those hear it who don't see it. */
@@ -26,43 +28,38 @@ export function keyboardSuite(on: OnStage): void {
     await page.getByRole('heading', { level: 1, name: 'Overview' }).waitFor();
     expect(await tabTo(page, 'Skip to the content')).toBe(1);
     await page.keyboard.press('Enter');
-    expect(await page.evaluate(() => document.activeElement?.id)).toBe('main');
+    await expect.poll(() => page.evaluate(() => document.activeElement?.id)).toBe('main');
 
-    await page.keyboard.press('g');
-    await page.keyboard.press('q');
-    await page.getByRole('heading', { level: 1, name: 'Queues' }).waitFor();
+    await goByKeys(page, 'q', 'Queues');
     await expect.poll(() => focused(page)).toBe('Queues');
     await page.getByRole('switch', { name: 'Queue mail is open' }).waitFor();
     await tabTo(page, 'Queue mail is open');
     await page.keyboard.press('Space');
-    await page.getByRole('alert').filter({ hasText: 'Queue mail: paused' }).waitFor();
-    await page.getByRole('switch', { name: 'Queue mail is paused' }).waitFor();
-    await page.getByRole('switch', { name: 'Queue mail is paused' }).press('Space');
-    await page.getByRole('alert').filter({ hasText: 'Queue mail: resumed' }).waitFor();
+    await told(page, 'Queue mail: paused');
+    await turn(page.getByRole('switch', { name: 'Queue mail is paused' }));
+    await told(page, 'Queue mail: resumed');
     await tabTo(page, 'Edit queue mail');
     await page.keyboard.press('Enter');
     await page.getByRole('form', { name: 'Settings of queue mail' }).waitFor();
-    await page.keyboard.press('Escape');
-    await page.getByRole('form').waitFor({ state: 'detached' });
+    await escape(page, page.getByRole('form'));
 
-    await page.keyboard.press('g');
-    await page.keyboard.press('j');
-    await page.getByRole('heading', { level: 1, name: 'Jobs' }).waitFor();
+    await goByKeys(page, 'j', 'Jobs');
     await tabTo(page, 'All that fit');
     await page.keyboard.press('Enter');
     await page.getByRole('menuitem', { name: 'Retry all that fit…' }).waitFor();
     await page.keyboard.press('ArrowDown');
-    await page.keyboard.press('Escape');
-    await page.getByRole('menu').waitFor({ state: 'detached' });
+    await escape(page, page.getByRole('menu'));
+    await expect.poll(() => focused(page)).toBe('All that fit'); // the menu gives it back
     await page.keyboard.press('/');
-    expect(
-      await page.evaluate(() => document.activeElement?.matches('main [data-filter] input, main input')),
-    ).toBe(true);
+    await expect
+      .poll(() =>
+        page.evaluate(() => document.activeElement?.matches('main [data-filter] input, main input')),
+      )
+      .toBe(true);
     await page.keyboard.press('Escape');
-    await page.getByRole('heading', { level: 1, name: 'Jobs' }).press('?');
-    await page.getByRole('dialog', { name: 'Keys' }).waitFor();
-    await page.keyboard.press('Escape');
-    await page.getByRole('dialog').waitFor({ state: 'detached' });
+    const keys = page.getByRole('dialog', { name: 'Keys' });
+    await untilSeen(() => page.getByRole('heading', { level: 1, name: 'Jobs' }).press('?'), { sign: keys });
+    await escape(page, keys);
     expect(faults).toEqual([]);
     await close();
   });

@@ -1,9 +1,10 @@
 import type { Page } from 'playwright-core';
 import { expect, test } from 'vitest';
 import { startCutProxy } from '../support/cut-proxy.ts';
+import { turn } from './press.ts';
 import type { OnStage } from './suites.ts';
 
-const patienceMs = 25_000;
+const patienceMs = 120_000;
 
 function figure(page: Page, name: string): Promise<string> {
   return page
@@ -34,7 +35,7 @@ export function liveSuite(on: OnStage): void {
     await page.locator('main').getByRole('link', { name: 'seen' }).waitFor();
 
     await page.getByRole('button', { name: 'Live. Pause updating' }).last().click();
-    expect(await state(page)).toBe('paused');
+    await expect.poll(() => state(page), { timeout: patienceMs }).toBe('paused');
     await producer.enqueue(tasks.hello, { tenant: 'd' }, { queue: 'seen' });
     await operator.status();
     expect(Number(await figure(page, 'Waiting'))).toBe(before + 3);
@@ -55,7 +56,7 @@ export function liveSuite(on: OnStage): void {
     network.reset();
     await expect.poll(() => state(page), { timeout: patienceMs }).toBe('reconnecting');
     network.hold(undefined);
-    await expect.poll(() => state(page), { timeout: 40_000 }).toBe('live');
+    await expect.poll(() => state(page), { timeout: patienceMs }).toBe('live');
     await close();
     await network.close();
   });
@@ -64,7 +65,8 @@ export function liveSuite(on: OnStage): void {
     const watching = await on().visit('/queues', 'viewer');
     await watching.page.getByText('seen').waitFor();
     const acting = await on().visit('/queues');
-    await acting.page.getByRole('switch', { name: 'Queue seen is paused' }).click({ force: true });
+    await expect.poll(() => state(watching.page), { timeout: patienceMs }).toBe('live');
+    await turn(acting.page.getByRole('switch', { name: 'Queue seen is paused' }));
     const row = watching.page.getByRole('row').filter({ hasText: 'seen' });
     await row.getByText('open', { exact: true }).waitFor();
     expect([...watching.faults, ...acting.faults]).toEqual([]);

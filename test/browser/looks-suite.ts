@@ -77,12 +77,12 @@ export function looksSuite(on: OnStage, world: () => World): void {
     const scheme = (): Promise<string | null> =>
       page.locator('html').getAttribute('data-mantine-color-scheme');
     await page.getByRole('heading', { level: 1 }).waitFor();
-    expect(await scheme()).toBe('dark');
+    await expect.poll(scheme).toBe('dark');
     await page.getByRole('button', { name: /^Colours: as the system/ }).click();
-    expect(await scheme()).toBe('light');
+    await expect.poll(scheme).toBe('light');
     await page.reload();
     await page.getByRole('heading', { level: 1 }).waitFor();
-    expect(await scheme()).toBe('light');
+    await expect.poll(scheme).toBe('light');
     await close();
   });
 

@@ -4,6 +4,7 @@ import { createDashboard, toNodeHandler } from '@pgqueue/dashboard';
 import express from 'express';
 import { expect, test } from 'vitest';
 import { go, loaded } from './pages-suite.ts';
+import { turn } from './press.ts';
 import type { OnStage } from './suites.ts';
 
 const basePath = '/admin/queue';
@@ -38,12 +39,12 @@ export function mountSuite(on: OnStage): void {
       ['open', 'paused'],
       ['paused', 'open'],
     ] as const) {
-      await page.getByRole('switch', { name: `Queue mail is ${is}` }).press('Space');
+      await turn(page.getByRole('switch', { name: `Queue mail is ${is}` }));
       await page.getByRole('switch', { name: `Queue mail is ${becomes}` }).waitFor();
     }
     await expect.poll(() => page.locator('[data-live]').last().getAttribute('data-live')).toBe('live');
     await page.goBack();
-    expect(path()).toBe(`${basePath}/jobs`);
+    await expect.poll(path).toBe(`${basePath}/jobs`);
     expect(faults).toEqual([]);
     await close();
     await dashboard.close();

@@ -17,7 +17,7 @@ export function onStage(suites: (on: () => Stage, world: () => World) => void): 
       test = await createTestDatabase();
       stage = await openStage(test.url);
       world = await fill(stage);
-    }, 120_000);
+    });
     afterAll(async () => {
       await stage?.close();
       await test?.drop();

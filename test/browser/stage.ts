@@ -109,7 +109,7 @@ export async function openStage(connectionString: string, port: number = 0): Pro
         extraHTTPHeaders: { 'x-test-role': as },
         ...options,
       });
-      context.setDefaultTimeout(45_000);
+      context.setDefaultTimeout(120_000);
       const address = new URL(path, server.url);
       const watched = await watch(context, address.origin);
       await watched.page.goto(address.href, { waitUntil: 'domcontentloaded' });

@@ -12,7 +12,7 @@ export interface World {
   readonly dead: readonly string[];
 }
 
-const patienceMs = 30_000;
+const patienceMs = 120_000;
 
 /**
  * Something of everything: queues (one paused), keys, jobs in every state, two lost nodes, a schedule, an action in the audit. The

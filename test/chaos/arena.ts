@@ -6,13 +6,12 @@ import { startCutProxy } from '../support/cut-proxy.ts';
 import type { PgBouncer } from '../support/pgbouncer.ts';
 import { startPgBouncer } from '../support/pgbouncer.ts';
 import { createClock } from '../support/servers/clock.ts';
-import { createDisk, noMounts } from '../support/servers/disk.ts';
+import { createDisk } from '../support/servers/disk.ts';
 import { createBase } from '../support/servers/machine.ts';
 import type { PostgresServer } from '../support/servers/server.ts';
 import { createPostgres } from '../support/servers/server.ts';
 import { lacks } from '../support/tools.ts';
 import type { ChaosConfig } from './actors/config.ts';
-import { reserveNames } from './actors/config.ts';
 import { installAudit } from './audit.ts';
 import type { FaultServer } from './fault.ts';
 import type { Arena, ProxyName } from './faults/arena.ts';
@@ -25,8 +24,6 @@ export interface ArenaOptions {
   readonly write: Write;
   readonly producers: number;
   readonly workers: number;
-  /** Whether two more workers take suspects only. */
-  readonly reserve: boolean;
   /** Whether the server goes by a clock that can be set. */
   readonly serverClock: boolean;
   /** Whether its write-ahead log is on a small disk. */
@@ -52,7 +49,8 @@ export async function openArena(options: ArenaOptions): Promise<OpenArena> {
   try {
     const fakeTime = !lacks('faketime');
     const serverClock = options.serverClock && fakeTime ? createClock(base, 'server') : undefined;
-    const disk = options.smallDisk && !noMounts() ? createDisk(base, 'wal', diskBytes) : undefined;
+    const disk =
+      options.smallDisk && !lacks('the right to mount') ? createDisk(base, 'wal', diskBytes) : undefined;
     const postgres = await createPostgres({
       base,
       name: 'chaos',
@@ -122,7 +120,7 @@ interface Ways {
 
 /** The last worker and the last producer go by way of the pooler; one worker and one scheduler have a clock of their own. */
 function slotsOf(
-  { producers, workers, reserve }: ArenaOptions,
+  { producers, workers }: ArenaOptions,
   { proxies, pooler, clock }: Ways,
 ): readonly SlotOptions[] {
   const by = (name: ProxyName, last: boolean): Pick<SlotOptions, 'url' | 'listen'> =>
@@ -139,11 +137,6 @@ function slotsOf(
       const own = index === 0 ? clock(name) : {};
       return { name, role: 'worker', ...by('workers', workers > 1 && index === workers - 1), ...own };
     }),
-    ...(reserve ? reserveNames : []).map((name): SlotOptions => ({
-      name,
-      role: 'worker',
-      ...by('workers', false),
-    })),
     ...Array.from({ length: producers }, (_, index): SlotOptions => ({
       name: `producer-${index + 1}`,
       role: 'producer',

@@ -1,9 +1,10 @@
 // npm run chaos -- --judge FOLDER: the verdict over a history that was kept
-// npm run chaos -- --minutes 3 --seed 1 [--faults worker-kill,network-delay] [--reserve] [--json FILE] [--html FILE] [--keep FOLDER]
+// npm run chaos -- --minutes 3 --seed 1 [--faults worker-kill,network-delay] [--busy] [--json FILE] [--html FILE] [--keep FOLDER]
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
+import { startBusyCore } from './busy-core.ts';
 import { lineOf, problemsOf } from './checker/check.ts';
 import { reportOf } from './report.ts';
 import { chaosRun, judge } from './run.ts';
@@ -16,7 +17,7 @@ const { values } = parseArgs({
     faults: { type: 'string', default: 'all' },
     'per-second': { type: 'string', default: '120' },
     'fault-every': { type: 'string', default: '6' },
-    reserve: { type: 'boolean', default: false },
+    busy: { type: 'boolean', default: false },
     json: { type: 'string' },
     html: { type: 'string' },
     keep: { type: 'string' },
@@ -24,6 +25,7 @@ const { values } = parseArgs({
   },
 });
 const folder = values.judge ?? values.keep ?? mkdtempSync(join(tmpdir(), 'pgqueue-chaos-'));
+const busy = values.busy ? startBusyCore() : undefined;
 try {
   const run = await (values.judge === undefined
     ? chaosRun({
@@ -32,7 +34,6 @@ try {
         faults: values.faults.split(','),
         perSecond: Number(values['per-second']),
         everyMs: Number(values['fault-every']) * 1_000,
-        reserve: values.reserve,
         folder,
       })
     : judge(values.judge));
@@ -45,6 +46,7 @@ try {
   console.log(lineOf(run.verdict));
   process.exitCode = problems.length === 0 ? 0 : 1;
 } finally {
+  await busy?.stop();
   if (values.keep === undefined && values.judge === undefined && process.exitCode === 0)
     rmSync(folder, { recursive: true, force: true });
   else console.log(`the history is in ${folder}`);

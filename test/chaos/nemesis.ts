@@ -14,7 +14,7 @@ export interface NemesisOptions {
   readonly ms: number;
 }
 
-const stepMaxMs = 90_000;
+const stepMaxMs = 300_000;
 
 /** Resolves to how many were made, when all are healed. @throws when a fault could not be healed in time */
 export async function runNemesis({ seed, plan, makers, write, ms }: NemesisOptions): Promise<number> {

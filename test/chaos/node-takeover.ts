@@ -13,35 +13,32 @@ export interface NodeTakeoverOptions {
   readonly url: string;
   /** In each, one node dies. */
   readonly rounds: number;
-  /** Beside the reserve. */
   readonly nodes: number;
-  /** Whether the pool has a node that takes suspects only. */
-  readonly reserve: boolean;
-  /** What ends the dead node: its silence, or an operator at once. */
-  readonly by: 'silence' | 'reset';
+  /** How the dead node is found: by the end of its session, with the clocks of nodes that say nothing else; by a second of silence; by an operator at once. */
+  readonly by: 'session' | 'silence' | 'reset';
   /** Shortest and longest job. */
   readonly jobMs: readonly [from: number, to: number];
 }
 
 export interface NodeTakeover {
+  /** Of each round, from the kill until all that the node held was free; milliseconds. */
+  readonly foundMs: readonly number[];
   /** Of each job that a node held when it was killed, until another node had it; milliseconds. */
   readonly tookMs: readonly number[];
-  /** Jobs that the reserve has run which had never been lost. */
-  readonly strangers: number;
   /** Work items of other nodes that began while those waited. */
   readonly wentOn: number;
 }
 
 /** Of each node. */
 export const slots = 10;
-/** Of every node of the bench, in test/support/actors/poisoned.ts. */
-export const lostAfterMs = 1_000;
+/** In how many milliseconds a dead node is found at the latest: its silence is that of test/support/actors/poisoned.ts. */
+export const foundMaxMs = { session: 5_000, silence: 1_000, reset: 0 } as const;
 const backlog = 20 * slots;
 
-const waitMaxMs = 90_000;
+const waitMaxMs = 150_000;
 
 export async function nodeTakeover(options: NodeTakeoverOptions): Promise<NodeTakeover> {
-  const { url, rounds, reserve } = options;
+  const { url, rounds } = options;
   const nodes = nodesOf(options);
   const database = openDatabase({ connectionString: url, connectionsMax: 3 });
   const producer = createProducer({ connectionString: url });
@@ -52,14 +49,14 @@ export async function nodeTakeover(options: NodeTakeoverOptions): Promise<NodeTa
     const begin = async (name: string, start: () => Promise<Actor>): Promise<void> => {
       actors.set(name, await start());
     };
-    const workers = reserve ? [...nodes, 'reserve'] : nodes;
     await Promise.all([
       begin('scheduler', () => startActor('scheduler', { url, name: 'scheduler' })),
-      ...workers.map((name) => begin(name, () => startNode(url, name))),
+      ...nodes.map((name) => begin(name, () => startNode(options, name))),
     ]);
     feeding = feed({ database, producer, options, stopped: over.signal });
     feeding.catch(() => {}); // told when all has ended
     const took: number[] = [];
+    const foundMs: number[] = [];
     let wentOn = 0;
     for (let round = 0; round < rounds; round += 1) {
       const name = nodes[round % nodes.length] ?? '';
@@ -67,14 +64,11 @@ export async function nodeTakeover(options: NodeTakeoverOptions): Promise<NodeTa
       if (victim === undefined) throw new Error(`no process ${name}`);
       const one = await strike(database, victim, options);
       took.push(...one.tookMs);
+      foundMs.push(one.foundMs);
       wentOn += one.wentOn;
-      if (round + 1 < rounds) await begin(name, () => startNode(url, name));
+      if (round + 1 < rounds) await begin(name, () => startNode(options, name));
     }
-    const [row] = await database.query<{ n: number }>(
-      `select count(*)::integer as n from pgqueue.job where node = 'reserve' and crashes = 0`,
-      [],
-    );
-    return { tookMs: took, strangers: row?.n ?? -1, wentOn };
+    return { foundMs, tookMs: took, wentOn };
   } finally {
     over.abort();
     await feeding;
@@ -87,9 +81,9 @@ function nodesOf({ nodes }: NodeTakeoverOptions): readonly string[] {
   return Array.from({ length: nodes }, (_, index) => `node-${index + 1}`);
 }
 
-function startNode(url: string, name: string): Promise<Actor> {
+function startNode({ url, by }: NodeTakeoverOptions, name: string): Promise<Actor> {
   const file = new URL('../support/actors/poisoned.ts', import.meta.url);
-  const env = { PGQUEUE_TEST_NODE: name, PGQUEUE_TEST_SUSPECTS_ONLY: String(name === 'reserve') };
+  const env = { PGQUEUE_TEST_NODE: name, PGQUEUE_TEST_CLOCKS: by === 'session' ? 'default' : 'short' };
   return startActor('worker', { url, name, file, env });
 }
 
@@ -120,25 +114,29 @@ async function strike(
   database: Database,
   victim: Actor,
   options: NodeTakeoverOptions,
-): Promise<Pick<NodeTakeover, 'tookMs' | 'wentOn'>> {
+): Promise<{ readonly foundMs: number; readonly tookMs: readonly number[]; readonly wentOn: number }> {
   await until('all nodes to be busy', () => busy(database, options), 60_000);
   const exited = new Promise((resolve) => victim.process.once('exit', resolve));
   const began = performance.now();
   victim.signal('SIGKILL');
   await exited;
-  const held = await database.query<{ id: string }>('select id from pgqueue.work_queue where lock_key = $1', [
+  const held = await database.query<{ id: string }>('select id from pgqueue.work_item where lock_key = $1', [
     victim.name,
   ]);
   if (options.by === 'reset') await resetNode(database, victim.name);
   const left = new Set(held.map(({ id }) => id));
   const tookMs: number[] = [];
+  let foundMs = Infinity;
   await until(
     `others to have what ${victim.name} held`,
     async () => {
-      const rows = await database.query<{ id: string }>(
-        `select id from pgqueue.work_queue where id = any ($1::uuid[]) and (lock_key is null or lock_key = $2)`,
+      const rows = await database.query<{ id: string; held: boolean }>(
+        `select id, lock_key is not null as held from pgqueue.work_item
+         where id = any ($1::uuid[]) and (lock_key is null or lock_key = $2)`,
         [[...left], victim.name],
       );
+      if (rows.every(({ held: stillHeld }) => !stillHeld))
+        foundMs = Math.min(foundMs, performance.now() - began);
       const waiting = new Set(rows.map(({ id }) => id));
       for (const id of left) {
         if (waiting.has(id)) continue;
@@ -150,17 +148,14 @@ async function strike(
     waitMaxMs,
   );
   const [row] = await database.query<{ n: number }>(
-    `select count(*)::integer as n from pgqueue.work_queue
+    `select count(*)::integer as n from pgqueue.work_item
      where lock_key is not null and not suspect and started > clock_timestamp() - $1 * interval '1 millisecond'`,
     [performance.now() - began],
   );
-  return { tookMs, wentOn: row?.n ?? 0 };
+  return { foundMs, tookMs, wentOn: row?.n ?? 0 };
 }
 
-/**
- * With jobs that were never lost: for a second time they would run to their end, one by one; and a reserve has as many places as any node. Short
- * jobs leave some slots free at any moment.
- */
+/** With jobs that were never lost: those of an earlier round begin one by one. Short jobs leave some slots free at any moment. */
 async function busy(database: Database, { nodes }: NodeTakeoverOptions): Promise<boolean> {
   const rows = await database.query<{ n: number; suspects: number }>(
     `select count(*)::integer as n, count(*) filter (where suspect)::integer as suspects

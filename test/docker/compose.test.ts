@@ -6,8 +6,7 @@ const project = `pgqueue-test-${process.pid}`;
 const image = 'pgqueue-test';
 const schedulers = ['scheduler-1', 'scheduler-2'];
 const workers = ['worker-1', 'worker-2', 'worker-3'];
-const reserve = 'worker-reserve';
-const services = ['postgres', 'receiver', ...schedulers, ...workers, reserve];
+const services = ['postgres', 'receiver', ...schedulers, ...workers];
 const minutes = 60_000;
 
 let topology: Topology;
@@ -75,7 +74,7 @@ function backlog(count: number): Promise<unknown> {
 }
 
 const heldBy = (node: string): Promise<readonly string[]> =>
-  one(`select coalesce(json_agg(id), '[]') from pgqueue.work_queue where lock_key = '${node}'`);
+  one(`select coalesce(json_agg(id), '[]') from pgqueue.work_item where lock_key = '${node}'`);
 
 const nodeState = (node: string): Promise<string> =>
   one(`select state from pgqueue.node where id = '${node}'`);
@@ -119,6 +118,14 @@ describe('the topology', () => {
   test('becomes healthy, each service by its own check', async () => {
     expect(await topology.state('migrate')).toMatchObject({ running: false, exitCode: 0 });
     await allHealthy(services);
+  });
+
+  test('runs no role as the owner of the database', async () => {
+    const users = await one<readonly string[]>(
+      `select json_agg(distinct usename) from pg_stat_activity where application_name like 'pgqueue %'`,
+    );
+    expect(users).not.toContain('pgqueue');
+    expect(users).toEqual(expect.arrayContaining(['scheduler', 'worker']));
   });
 
   test('moves jobs from the app to the receiver', async () => {

@@ -44,7 +44,7 @@ function inTurn(work: () => Promise<void>): Promise<void> {
 describe.concurrent.each(documents)('%s', (name) => {
   const blocks = blocksOf(readFileSync(join(root, name), 'utf8'));
 
-  test.skipIf(toolsOf(blocks).some(lacks))('its examples run, in their order', { timeout: 240_000 }, () =>
+  test.skipIf(toolsOf(blocks).some(lacks))('its examples run, in their order', { timeout: 1_200_000 }, () =>
     inTurn(async () => {
       const uses = blocks.map(useOf);
       if (uses.every(({ kind }) => kind === 'illustration')) return;
@@ -111,7 +111,7 @@ test('a background process that fails later fails the test', async () => {
   try {
     await document.step(starts);
     const outcome = (): Promise<string> => document.step(next).then(() => 'fine', String);
-    await expect.poll(outcome, { timeout: 5_000 }).toContain('ended with 4');
+    await expect.poll(outcome).toContain('ended with 4');
   } finally {
     await document.stop();
   }
@@ -146,4 +146,4 @@ test('an example that does not compile fails the test', async () => {
 
 afterAll(async () => {
   if (folders.length > 0) await compile(folders);
-}, 120_000);
+}, 600_000);

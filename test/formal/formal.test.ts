@@ -6,7 +6,7 @@ import { variants } from './variants.ts';
 const name = ({ model, defines }: (typeof variants)[number]): string => [model, ...defines].join(' ');
 
 // compilers and searches, which are processes of their own
-describe.skipIf(lacks('spin'))('formal models', { timeout: 240_000 }, () => {
+describe.skipIf(lacks('spin'))('formal models', { timeout: 900_000 }, () => {
   const holding = variants.filter((variant) => variant.expect === 'holds');
   const failing = variants.filter((variant) => variant.expect !== 'holds');
 

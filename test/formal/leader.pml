@@ -29,6 +29,11 @@ byte name[SCHEDULERS]; /* as each calls itself now */
 #define EXPIRIES 2
 #endif
 byte expiries = EXPIRIES, lost_replies = LOST, rollbacks = 1;
+/* The leader's session is found gone before its lease has ended, whether the leader lives or not. */
+#ifndef GONE
+#define GONE 1
+#endif
+byte gone = GONE;
 
 /* Connections: a scheduler takes its next one when it has given one up. */
 #define CONNECTIONS 3
@@ -83,7 +88,8 @@ proctype Scheduler(byte me) {
 end:
   do
   /* lead: an update of the row, which waits for those that hold it */
-  :: atomic { reign == 0 && !finished && sharers == 0 && (expired || leader == name[me]) ->
+  :: atomic { reign == 0 && !finished && sharers == 0 && (expired || leader == name[me] || gone > 0) ->
+       if :: expired || leader == name[me] :: else -> gone-- fi;
        if :: leader == name[me] && !expired :: else -> epoch++ fi;
        leader = name[me]; expired = false; reign = epoch }
 

@@ -5,7 +5,7 @@
  * Not modelled: several jobs in one statement (test/interleavings has their locks), and that a random token could repeat.
  *
  * Each of these definitions makes a variant that must fail: NO_FENCE, STALE_EXTEND, KEEPS_TOKEN, TWO_STATEMENTS, TWO_STATEMENTS with
- * EDGE, POISON with NO_CRASH_LIMIT, LATE_LIMIT. EDGE and POISON alone must hold.
+ * EDGE, POISON with NO_CRASH_LIMIT, LATE_LIMIT, POISON with SPARES and FORGETS. EDGE, POISON and SPARES without these must hold.
  */
 #define NODES 2
 #define MAX_TRIES 2
@@ -20,6 +20,7 @@ byte last_token;       /* what HISTORY, DEAD_LETTER or QUEUE keep of the last ac
 bool expired;          /* lock_timeout has passed, by the database's clock */
 bool stop;             /* a cancellation was asked for while it ran */
 byte tries, crashes;
+bool suspect;          /* it was lost with its node */
 bool alive[NODES];     /* the node's row: the incarnation that it knows of has not ended */
 bool fresh = true;     /* EDGE: the job became pending, and no tick has looked at it yet */
 
@@ -83,11 +84,11 @@ inline draw(me) {
   token = newest; owner = me; settled = false; counted = false
 }
 
-inline leave_item(to) { item = to; token = 0; expired = false; stop = false }
+inline leave_item(to) { item = to; token = 0; expired = false; stop = false; suspect = (to == ready && suspect) }
 /* what no longer matters is forgotten: fewer states */
 inline end(how) {
   row = how; leave_item(none); endings++;
-  lost_replies = 0; resets = 0; cancels = 0; snoozes = 0; releases = 0; newest = 0; owner = 0; tries = 0; crashes = 0
+  lost_replies = 0; resets = 0; cancels = 0; snoozes = 0; releases = 0; newest = 0; owner = 0; tries = 0; crashes = 0; suspect = false
 }
 inline count() { assert(!counted); counted = true }
 
@@ -110,6 +111,21 @@ inline crash() {
 #else
   :: else -> leave_item(ready)
 #endif
+#endif
+  fi
+}
+
+/* end_node: a suspect is charged, and so is what was no suspect; but not beside a suspect, which only makes it one (SPARES) */
+inline lose() {
+  if
+  :: crash(); suspect = !ended
+#ifdef SPARES
+#ifdef FORGETS
+  :: !suspect && !stop -> leave_item(ready)
+#else
+  :: !suspect && !stop -> leave_item(ready); suspect = true
+#endif
+  :: !suspect && stop -> end(cancelled)
 #endif
   fi
 }
@@ -150,7 +166,7 @@ proctype Node(byte me) {
   do
   /* register_node: takes back what its last incarnation held */
   :: atomic { !ended && mine[me] == 0 && !(registered && alive[me]) ->
-       if :: item == running && owner == me -> crash() :: else fi;
+       if :: item == running && owner == me -> lose() :: else fi;
        alive[me] = true; registered = true; unanswered[me] = 0 }
 
   /* release_claim */
@@ -257,7 +273,7 @@ active proctype Operator() {
        resets--;
        if :: whom = 0 :: whom = 1 fi;
        alive[whom] = false;
-       if :: item == running && owner == whom -> crash() :: else fi;
+       if :: item == running && owner == whom -> lose() :: else fi;
        whom = 0 }
   :: atomic { cancels > 0 && !ended ->                                     /* cancel */
        cancels--;

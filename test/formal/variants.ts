@@ -9,9 +9,24 @@ const of = (
 
 /** The models as they are, and one variant for each of their rules that is left out. Seconds, all together. */
 export const variants: readonly Variant[] = [
-  ...of('lease', 'holds', '', 'LOST=0 RESETS=0 CANCELS=1 SNOOZES=1 RELEASES=1', 'EDGE LOST=0', 'POISON'),
+  ...of(
+    'lease',
+    'holds',
+    '',
+    'LOST=0 RESETS=0 CANCELS=1 SNOOZES=1 RELEASES=1',
+    'EDGE LOST=0',
+    'POISON',
+    'SPARES LOST=0',
+    'POISON SPARES',
+  ),
   ...of('lease', 'assertion', 'NO_FENCE', 'STALE_EXTEND', 'KEEPS_TOKEN', 'TWO_STATEMENTS', 'LATE_LIMIT'),
-  ...of('lease', 'cycle', 'TWO_STATEMENTS EDGE UNWATCHED LOST=0 RESETS=0', 'POISON NO_CRASH_LIMIT'),
+  ...of(
+    'lease',
+    'cycle',
+    'TWO_STATEMENTS EDGE UNWATCHED LOST=0 RESETS=0',
+    'POISON NO_CRASH_LIMIT',
+    'POISON SPARES FORGETS',
+  ),
   ...of('leader', 'holds', 'LOST=1 EXPIRIES=1'),
   ...of('leader', 'assertion', 'NO_EPOCH_CHECK', 'NO_LOCK', 'SAME_REIGN', 'SAME_NAME'),
   ...of('leader', 'cycle', 'NO_EXPIRY LOST=1 EXPIRIES=0'),

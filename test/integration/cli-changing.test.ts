@@ -81,6 +81,34 @@ describe('changing', () => {
     expect(later).toEqual({ later: true, payload: {} });
   });
 
+  test('jobs cancel by a filter counts first, and cancels with --yes', async () => {
+    const filter = ['jobs', 'cancel', '--queue', 'mail', '--key', ''];
+    expect(await pgqueue(...filter)).toMatchObject({ code: 0, stdout: 'no jobs fit\n' });
+    for (let n = 0; n < 3; n += 1) await insert({ queue: 'mail' });
+    await insert({ queue: 'mail', key: 'other' });
+    const running = await insert({ queue: 'mail' });
+    await run('n', [running]);
+    expect(await pgqueue(...filter)).toMatchObject({
+      code: 1,
+      stdout: '4 jobs fit: give --yes to cancel them\n',
+    });
+    expect(JSON.parse((await pgqueue(...filter, '--json')).stdout)).toEqual({
+      fit: { count: 4, more: false },
+    });
+    expect(await sql('select from pgqueue.queue')).toHaveLength(5);
+    expect(await pgqueue(...filter, '--yes')).toMatchObject({
+      code: 0,
+      stdout: '3 jobs cancelled, 1 running: asked to stop\n',
+    });
+    expect(await sql('select from pgqueue.queue')).toHaveLength(2);
+    const [line] = await sql(`select action, details, result from pgqueue.audit order by n desc limit 1`);
+    expect(line).toEqual({
+      action: 'jobs.cancel',
+      details: { filter: { queue: 'mail', key: '' } },
+      result: { cancelled: 3, signalled: 1, busy: 0, missing: 0 },
+    });
+  });
+
   test('jobs amend, retry, cancel and delete', async () => {
     const [a, b] = [await insert(), await insert({ run_after: '2999-01-01T00:00:00Z' })];
     const amended = await pgqueue(
@@ -261,13 +289,13 @@ describe('changing', () => {
     const before = await there('--status');
     expect(before).toMatchObject({
       code: 1,
-      stdout: expect.stringMatching(/^1 +0001_tables\.sql +no +not yet$/m),
+      stdout: expect.stringMatching(/^1 +0001_initial\.sql +no +not yet$/m),
     });
     expect(before.stdout).toContain('run "pgqueue migrate"');
     const made = await there();
     expect(made).toMatchObject({
       code: 0,
-      stdout: expect.stringMatching(/^applied 0001_tables\.sql\n[^]*migrations applied\n$/),
+      stdout: expect.stringMatching(/^applied 0001_initial\.sql\n[^]*1 migration applied\n$/),
     });
     const again = await there('--json');
     expect(JSON.parse(again.stdout)).toEqual({ schema: 'second', applied: [], roles: false });

@@ -70,38 +70,34 @@ function answers(): Promise<boolean> {
   });
 }
 
-test(
-  'dev brings everything, keeps the data, and leaves no process behind',
-  { timeout: 150_000 },
-  async () => {
-    const dev = await startDev();
-    const { stdout } = await pgqueue('enqueue', 'hello', '--payload', '{"n":1}', '--json');
-    const { id } = JSON.parse(stdout);
-    const show = async (): Promise<ReturnType<typeof JSON.parse>> =>
-      JSON.parse((await pgqueue('jobs', 'show', id, '--json')).stdout);
-    await until('hello to be done', async () => (await show()).status === 'done');
-    expect(await show()).toMatchObject({ result: { hello: { n: 1 }, from: id } });
-    const { dashboardUrl } = JSON.parse(dev.output().stdout.split('\n')[0] ?? '');
-    const shown = await fetch(new URL(`api/jobs/${id}`, dashboardUrl));
-    expect([shown.status, await shown.json()]).toMatchObject([200, { job: { id, status: 'done' } }]);
-    const before = dev.output().stderr.length;
-    dev.process.kill('SIGINT');
-    const ended = await dev.ended;
-    expect(ended).toMatchObject({ code: 0, stdout: expect.stringContaining('"event":"stopped"') });
-    expect(complaints(ended.stderr.slice(before))).toEqual([]);
-    expect(await answers()).toBe(false);
-    await expect(fetch(dashboardUrl)).rejects.toThrow('fetch failed');
-    expect(processesOf(folder)).toEqual([]);
+test('dev brings everything, keeps the data, and leaves no process behind', async () => {
+  const dev = await startDev();
+  const { stdout } = await pgqueue('enqueue', 'hello', '--payload', '{"n":1}', '--json');
+  const { id } = JSON.parse(stdout);
+  const show = async (): Promise<ReturnType<typeof JSON.parse>> =>
+    JSON.parse((await pgqueue('jobs', 'show', id, '--json')).stdout);
+  await until('hello to be done', async () => (await show()).status === 'done');
+  expect(await show()).toMatchObject({ result: { hello: { n: 1 }, from: id } });
+  const { dashboardUrl } = JSON.parse(dev.output().stdout.split('\n')[0] ?? '');
+  const shown = await fetch(new URL(`api/jobs/${id}`, dashboardUrl));
+  expect([shown.status, await shown.json()]).toMatchObject([200, { job: { id, status: 'done' } }]);
+  const before = dev.output().stderr.length;
+  dev.process.kill('SIGINT');
+  const ended = await dev.ended;
+  expect(ended).toMatchObject({ code: 0, stdout: expect.stringContaining('"event":"stopped"') });
+  expect(complaints(ended.stderr.slice(before))).toEqual([]);
+  expect(await answers()).toBe(false);
+  await expect(fetch(dashboardUrl)).rejects.toThrow('fetch failed');
+  expect(processesOf(folder)).toEqual([]);
 
-    const again = await startDev('--policy', policyFile, '--workers', '3');
-    expect((await show()).status).toBe('done');
-    await until('its policy to be reported', async () => {
-      const { stdout: status } = await pgqueue('status', '--json');
-      return JSON.parse(status).scheduler?.policy === 'tenants';
-    });
-    again.process.kill('SIGKILL');
-    await again.ended;
-    await until('the database to follow it', () => processesOf(folder).length === 0);
-    expect(await answers()).toBe(false);
-  },
-);
+  const again = await startDev('--policy', policyFile, '--workers', '3');
+  expect((await show()).status).toBe('done');
+  await until('its policy to be reported', async () => {
+    const { stdout: status } = await pgqueue('status', '--json');
+    return JSON.parse(status).scheduler?.policy === 'tenants';
+  });
+  again.process.kill('SIGKILL');
+  await again.ended;
+  await until('the database to follow it', () => processesOf(folder).length === 0);
+  expect(await answers()).toBe(false);
+});

@@ -8,7 +8,7 @@ import { openDatabase } from '@pgqueue/postgres';
 import type { Database } from '@pgqueue/postgres';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { until } from '../support/actors.ts';
-import { cliOf, parseCli, startCli } from '../support/cli.ts';
+import { cli, cliOf, parseCli, startCli } from '../support/cli.ts';
 import type { CliProcess } from '../support/cli.ts';
 import type { TestDatabase } from '../support/database.ts';
 import { createTestDatabase } from '../support/database.ts';
@@ -198,6 +198,15 @@ describe('--tasks', () => {
       code: 78,
       stdout: '',
       stderr: expect.stringMatching(message),
+    });
+  });
+
+  test('a syntax error is told with its line', async () => {
+    const file = join(folder, 'wrong.mjs');
+    writeFileSync(file, 'export const a = 1;\nexport const b = 1 2;\n');
+    expect(await cli(['worker', '--tasks', file, '--database-url', own.url])).toMatchObject({
+      code: 78,
+      stderr: `pgqueue: pgqueue can't start: --tasks ${file}: can't be imported: SyntaxError: Unexpected number (${file}:2)\n`,
     });
   });
 });

@@ -163,12 +163,25 @@ describe('workloads from files', () => {
       jobs: { done: 2 },
       lanes: [{ queue: 'queue-1', key: 'user-7' }],
       endMs: 120_000,
+      workload: { jobs: 2, skipped: { unknownTimes: 1, cancelled: 0, parts: 0 } },
     });
+    const byGroup = await parseCli(['simulate', '--workload', workload, '--key', 'group', '--json']);
+    expect(JSON.parse(byGroup.stdout)).toMatchObject({ lanes: [{ key: 'group-1' }] });
     const broken = file('broken.swf', `${line(1, 0, 60, 7)}\n1 2 3\n`);
     const refused = await parseCli(['simulate', '--workload', broken]);
     expect(refused.code).toBe(78);
     expect(refused.stderr).toContain('line 2: 3 fields, where 18 are expected');
   });
+});
+
+test('--progress tells on stderr how far it is, and leaves the answer as it is', async () => {
+  const many = Array.from({ length: 1_500 }, (_, atMs) => ({ atMs, durationMs: 1 }));
+  const workload = file('many.json', JSON.stringify(many));
+  const { code, stdout, stderr } = await cli(['simulate', '--workload', workload, '--json', '--progress']);
+  expect(code).toBe(0);
+  expect(stderr).toMatch(/^\d+ of 1500 jobs \(\d+ %\), \d+ wait, .* of virtual time$/m);
+  expect(JSON.parse(stdout)).toMatchObject({ jobs: { done: 1_500 }, workload: { jobs: 1_500 } });
+  expect((await cli(['simulate', '--workload', workload, '--json'])).stderr).toBe('');
 });
 
 describe('a policy with data from outside', () => {
@@ -245,6 +258,8 @@ describe('wrong usage', () => {
     [['simulate'], 2, 'give --workload FILE, or --history'],
     [['simulate', '--workload', 'a.json', '--history'], 2, 'give --workload FILE, or --history'],
     [['simulate', '--workload', 'a.json', '--from', '1d'], 2, '--from and --to go with --history'],
+    [['simulate', '--workload', 'a.json', '--key', 'group'], 2, '--key goes with a workload in the Standard'],
+    [['simulate', '--workload', 'a.swf', '--key', 'queue'], 2, 'Allowed choices are user, group'],
     [['simulate', '--workload', 'nowhere.json'], 78, '--workload nowhere.json: there is no such file'],
     [['simulate', '--workload', 'jobs.csv'], 78, 'give a .swf or .json file'],
   ] as const)('%s', async (args, exit, says) => {

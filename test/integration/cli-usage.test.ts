@@ -64,6 +64,10 @@ describe('wrong usage is 2', () => {
     [['jobs', 'show', 'x'], /A job id is a UUID/],
     [['jobs', 'list', '--status', 'asleep'], /Allowed choices are delayed/],
     [['jobs', 'list', '--limit', '0'], /whole number from 1 to 1000/],
+    [['jobs', 'cancel'], /ids, or a filter/],
+    [['jobs', 'cancel', '--yes'], /ids, or a filter/],
+    [['jobs', 'cancel', id, '--queue', 'mail'], /ids, or a filter/],
+    [['jobs', 'cancel', '--status', 'done'], /Allowed choices are delayed/],
     [['jobs', 'amend', id], /--priority, --run-after, or both/],
     [['jobs', 'amend', id, '--run-after', 'tomorrow'], /a time with its zone/],
     [['dead', 'redrive'], /say which/],
@@ -78,6 +82,14 @@ describe('wrong usage is 2', () => {
       /--burst needs --rate; --key-burst needs/,
     ],
     [['enqueue', 'hello', '--payload', '{'], /It must be JSON/],
+    [
+      ['enqueue', 'hello', '--payload', '{"v":1e400}'],
+      /^error: [^1]*Its number "v" is one that a double can't hold/,
+    ],
+    [
+      ['enqueue', 'hello', '--attributes', '{"id":9007199254740993}'],
+      /^error: [^9]*Its number "id" is one that/,
+    ],
     [['enqueue', 'hello', '--on-conflict', 'keep'], /--unique-key/],
     [['enqueue', 'hello', '--attributes', '{"a":{}}', '--database-url', nowhere], /flat/],
     [['worker'], /required option '--tasks <file>'/],
@@ -182,7 +194,7 @@ describe('wrong configuration is 78', () => {
     const result = await parseCli(['status', '--database-url', `host=x password=${canary}`]);
     expect(result).toMatchObject({
       code: 78,
-      stderr: expect.stringContaining('--database-url is no connection string'),
+      stderr: expect.stringContaining('--database-url is not a connection string'),
     });
   });
 });
@@ -232,4 +244,20 @@ test('no password was in any output, also where the usage was wrong', async () =
   for (const line of lines) expect((await parseCli(line)).code).not.toBe(0);
   expect(everythingSaid.join('')).toContain('***');
   expect(everythingSaid.join('')).not.toContain(canary);
+});
+
+test('a Node that is too old says so in a line, before anything is loaded that it lacks', async () => {
+  const older = `data:text/javascript,${encodeURIComponent(
+    `import nodeModule, { syncBuiltinESMExports } from 'node:module';
+     Object.defineProperty(process, 'versions', { value: { ...process.versions, node: '20.20.2' } });
+     delete nodeModule.enableCompileCache; syncBuiltinESMExports();`,
+  )}`;
+  const env = { NODE_OPTIONS: `--import ${older}` };
+  expect(await cli(['status', '--json'], { env })).toEqual({
+    code: 78,
+    stdout: '',
+    stderr: expect.stringMatching(
+      /^pgqueue: this is Node 20\.20\.2, and pgqueue needs Node 22\.12 or newer: .*\n$/,
+    ),
+  });
 });

@@ -79,7 +79,7 @@ describe('in bulk', () => {
     const at = async (priority: number): Promise<number> =>
       (await bench.sql('select from $schema.queue where priority = $1', [priority])).length;
     expect([await at(9), await at(3)]).toEqual([1_200, 2]);
-    expect(await audit()).toMatchObject([
+    await expect.poll(audit).toMatchObject([
       {
         action: 'bulk.reprioritise',
         details: { over: 'jobs', filter: { queue: 'mail' } },

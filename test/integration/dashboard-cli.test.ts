@@ -28,7 +28,7 @@ function tokens(text: string): string {
   return file;
 }
 
-test('pgqueue dashboard says where it is, and asks for name and token', { timeout: 90_000 }, async () => {
+test('pgqueue dashboard says where it is, and asks for name and token', async () => {
   const file = tokens(`# who may what\nvera viewer ${other}\n\notto operator ${secret}\n`);
   const server = startCli(
     [

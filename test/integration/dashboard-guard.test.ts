@@ -214,7 +214,15 @@ describe('without an auth hook', () => {
       '127.0.0.1',
       403,
     ],
-    ['through one for this machine', { host: 'localhost', 'x-forwarded-for': '::1' }, '127.0.0.1', 200],
+    ['through one for this machine', { host: 'localhost', 'x-forwarded-for': '::1' }, '127.0.0.1', 403],
+    ...['via', 'x-forwarded-host', 'x-forwarded-proto', 'x-real-ip'].map(
+      (name): [string, Readonly<Record<string, string>>, string, number] => [
+        `with the header ${name}`,
+        { host: 'localhost', [name]: 'localhost' },
+        '127.0.0.1',
+        403,
+      ],
+    ),
   ])('a request %s', async (_, headers, remote, wanted) => {
     expect(await ask(headers, remote)).toBe(wanted);
   });

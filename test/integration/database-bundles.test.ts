@@ -1,5 +1,4 @@
 import { randomUUID } from 'node:crypto';
-import { readFileSync } from 'node:fs';
 import type { ClaimedJob } from '@pgqueue/core';
 import { reap, registerNode, release } from '@pgqueue/postgres';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
@@ -195,10 +194,9 @@ describe('the jobs of a bundle are never with two handlers', () => {
     await dispatchBundles(ground.database, bundles);
     const members = await Promise.all([0, 1, 2, 3, 4, 5].map((n) => taker(`node ${n}`, n % 3 !== 0)));
     let done = 0;
-    const deadline = performance.now() + 15_000;
     await Promise.all(
       members.map(async (node, n) => {
-        for (let round = n; done < bundles.flat().length && performance.now() < deadline; round += 1) {
+        for (let round = n; done < bundles.flat().length && round < 10_000; round += 1) {
           const claimed = await ground.claim(node, 1 + (round % 4));
           if (claimed.length === 0) await reap(ground.database);
           if (round % 5 === 1) await release(ground.database, claimed.slice(round % 3));
@@ -223,25 +221,5 @@ describe('the jobs of a bundle are never with two handlers', () => {
       bundles.flat().length,
     );
     await ground.sound();
-  }, 20_000);
-});
-
-test('migration 0011 hands on who may claim', async () => {
-  const role = `claimer_${randomUUID().slice(0, 8)}`;
-  const signature = 'pgqueue.claim(text, uuid, integer, uuid, bigint)';
-  const text = readFileSync(new URL('../../migrations/0011_bundles.sql', import.meta.url), 'utf8');
-  const session = await ground.session();
-  try {
-    await session.sql('begin');
-    await session.sql(`create role ${role}`);
-    await session.sql(`grant execute on function ${signature} to ${role}`);
-    await session.sql('drop index pgqueue.work_queue_bundle');
-    await session.sql('set local search_path = pgqueue');
-    await session.sql(text);
-    expect(
-      await session.sql(`select has_function_privilege('${role}', '${signature}', 'execute') as may`),
-    ).toEqual([{ may: true }]);
-  } finally {
-    await session.end(); // rolls back
-  }
+  });
 });

@@ -204,11 +204,9 @@ describe('pools', () => {
       connectionsMax: 1,
     });
     const wedged = async (): Promise<void> => {
-      const began = performance.now();
       await expect(database.transaction((client) => client.query('select pg_sleep(60)'))).rejects.toThrow(
         'Query read timeout',
       );
-      expect(performance.now() - began).toBeLessThan(950);
     };
     await wedged();
     expect(database.pool.totalCount).toBe(0);

@@ -29,13 +29,7 @@ afterAll(async () => {
 const task = defineTask({ name: 'task', payload: z.object({}), timeout: '1h' });
 const quick = implement(task, () => null);
 
-async function tookMs(work: Promise<unknown>): Promise<number> {
-  const began = performance.now();
-  await work;
-  return performance.now() - began;
-}
-
-test('a network that swallows everything keeps nothing from closing, within bounds', async () => {
+test('a network that swallows everything keeps nothing from closing', async () => {
   const connectionString = proxy.url;
   const database = openDatabase({ connectionString });
   await database.query('select 1', []);
@@ -55,18 +49,9 @@ test('a network that swallows everything keeps nothing from closing, within boun
   await until('it to lead', () => scheduler.leads);
   proxy.hold('to-server');
   const asked = database.query('select 2', []).catch((error: unknown) => error);
-  const [databaseMs, listenerMs, schedulerMs, workerMs] = await Promise.all([
-    tookMs(database.close()),
-    tookMs(listener.stop()),
-    tookMs(scheduler.stop()),
-    tookMs(worker.stop({ drainMs: 0 })),
-  ]);
-  expect(databaseMs).toBeLessThan(4_000);
-  expect(listenerMs).toBeLessThan(4_000);
-  expect(schedulerMs).toBeLessThan(20_000);
-  expect(workerMs).toBeLessThan(15_000);
+  await Promise.all([database.close(), listener.stop(), scheduler.stop(), worker.stop({ drainMs: 0 })]);
   expect(await asked).toBeInstanceOf(Error);
-}, 40_000);
+});
 
 test('a server that only reads is left, not kept: all go on when there is one that writes', async () => {
   const scheduler = createScheduler({ connectionString: bench.test.url });
@@ -87,8 +72,8 @@ test('a server that only reads is left, not kept: all go on when there is one th
       worker
         .of('database.error')
         .some((event) => event.during === during && /read-only/.test(String(event.error)));
-    await until('the heartbeat to be refused', refused('heartbeat'), 10_000);
-    await until('claims to be refused', refused('claim'), 10_000);
+    await until('the heartbeat to be refused', refused('heartbeat'));
+    await until('claims to be refused', refused('claim'));
     const write = (): Promise<unknown> =>
       database.transaction((client) =>
         client.query(`insert into pgqueue.queue (task, payload) values ('task', '{}')`),
@@ -101,14 +86,13 @@ test('a server that only reads is left, not kept: all go on when there is one th
     await until(
       'it to be done',
       async () => (await bench.sql(`select from pgqueue.history where outcome = 'done'`)).length === 1,
-      15_000,
     );
     expect(worker.of('node.registered').length).toBeLessThanOrEqual(2);
   } finally {
     await scheduler.stop();
     await database.close();
   }
-}, 40_000);
+});
 
 test('a LISTEN connection that is dead, or leads to a server that only reads, is noticed by its own heartbeat', async () => {
   const errors: string[] = [];

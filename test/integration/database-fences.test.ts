@@ -101,7 +101,7 @@ describe('a settlement whose reply was lost', () => {
     const verdicts = await settle(
       ground.database,
       [before, now, { id: stale, token: stale }].map((lease) => settlement(lease, 'done')),
-      true,
+      { repeat: true },
     );
     expect(verdicts).toEqual(
       new Map([
@@ -200,7 +200,7 @@ describe('incarnations', () => {
       lost: [lost], // the older lease of a job, not the one that is held
     });
     expect(await ground.one('select state from pgqueue.node')).toBe('draining');
-    const progress = await reportProgress(ground.database, held, JSON.stringify('x'.repeat(9_000))).catch(
+    const progress = await reportProgress(ground.database, held, JSON.stringify('x'.repeat(13_000))).catch(
       String,
     );
     expect(progress).toContain('at most 8 KiB');

@@ -12,6 +12,8 @@ export interface ModelJob {
   state: State;
   tries: number;
   crashes: number;
+  /** Its work item was lost with a node. */
+  suspect: boolean;
   /** Its place among the work items. */
   position: number;
   /** The batch that it was dispatched with, and the first job of its bundle. */
@@ -48,6 +50,7 @@ export function absent(): ModelJob {
     state: 'pending',
     tries: 0,
     crashes: 0,
+    suspect: false,
     position: 0,
     batch: 0,
     bundle: null,
@@ -68,6 +71,19 @@ export function crash(job: ModelJob): void {
   const wasCancelled = job.cancelled;
   job.crashes += 1;
   put(job, wasCancelled ? 'cancelled' : job.crashes >= maxCrashes ? 'dead' : 'ready');
+  job.suspect = job.state === 'ready';
+}
+
+/** The node dies: charged are the suspects that it ran, or all, where it ran none. */
+export function die(model: Model): void {
+  const running = jobsOf(model).filter(({ state }) => state === 'running');
+  const suspects = running.filter(({ suspect }) => suspect);
+  const charged = suspects.length > 0 ? suspects : running;
+  for (const job of running) {
+    if (charged.includes(job)) crash(job);
+    else put(job, job.cancelled ? 'cancelled' : 'ready');
+    job.suspect = job.state === 'ready';
+  }
 }
 
 /** Work items for those of them that are pending, in this order; of several together, one bundle. */
@@ -77,6 +93,7 @@ export function schedule(model: Model, jobs: readonly ModelJob[], together: bool
     model.positions += 1;
     [job.position, job.batch] = [model.positions, model.batches];
     put(job, 'ready');
+    job.suspect = job.crashes > 0;
     job.bundle = together ? (jobs[0]?.id ?? null) : null;
   }
 }
@@ -87,40 +104,33 @@ export function hasRoom(model: Model): boolean {
   return model.limit === null || waiting.length < model.limit;
 }
 
-/**
- * What a claim of so many units gets. With two crashes at most, a suspect's next one is its last: it runs alone, and while one waits the node makes
- * room. `briefest`: of those that wait the one that had run for the shortest time, which no model can know, or not at all.
- */
-export function claimable(model: Model, max: number, briefest: unknown): readonly ModelJob[] {
+/** What a claim of up to `max` units gets. No time goes by here, so a node runs one suspect at a time. */
+export function claimable(model: Model, max: number): readonly ModelJob[] {
   const items = jobsOf(model)
     .filter(({ state }) => state === 'ready' || state === 'running')
     .toSorted((a, b) => a.position - b.position);
   const running = items.filter(({ state }) => state === 'running');
   const ready = items.filter(({ state }) => state === 'ready');
-  if (running.some(isSuspect)) return [];
-  // for one whose bundle somebody still has no node needs to make room
   const held = new Set(running.map(({ bundle }) => bundle ?? 'none'));
-  const suspects = ready.filter((job) => isSuspect(job) && !held.has(job.bundle ?? ''));
-  const suspect = suspects.find(({ id }) => suspects.length === 1 || id === briefest);
-  if (suspect !== undefined) return running.length === 0 ? [suspect] : [];
+  const mayBegin = (job: ModelJob): boolean => isSuspect(job) && !held.has(job.bundle ?? '');
+  const suspect = max > 0 && !running.some(isSuspect) ? ready.find(mayBegin) : undefined;
   const units = ready.flatMap((job) => {
-    const unit = unitOf(model, job, items);
+    const isTaken = suspect?.bundle !== undefined && suspect.bundle !== null && job.bundle === suspect.bundle;
+    const unit = isTaken ? [] : unitOf(model, job, items);
     return unit.length > 0 ? [unit] : [];
   });
-  return units
-    .slice(0, max)
-    .flat()
-    .toSorted((a, b) => a.position - b.position);
+  const first = suspect === undefined ? [] : [suspect];
+  return [...first, ...units.slice(0, max - first.length).flat()].toSorted((a, b) => a.position - b.position);
 }
 
-const isSuspect = ({ crashes }: ModelJob): boolean => crashes > 0;
+const isSuspect = ({ suspect }: ModelJob): boolean => suspect;
 
 /** What comes with a job that is ready: its bundle, where it is the first of it and nobody has any of it. */
 function unitOf(model: Model, job: ModelJob, items: readonly ModelJob[]): readonly ModelJob[] {
-  if (job.bundle === null) return [job];
+  if (job.bundle === null) return isSuspect(job) ? [] : [job];
   const all = items.filter(({ bundle }) => bundle === job.bundle);
   if (all[0] !== job || all.some(({ state }) => state === 'running')) return [];
-  const members = all.filter(({ batch }) => batch === job.batch);
+  const members = all.filter((other) => other.batch === job.batch && !isSuspect(other));
   // one whose next failure would be its last is not drawn into others'
   const safe = members.filter(({ tries }) => !(tries > 0 && tries + 1 >= maxTries));
   return model.takesBundles && safe.length > 0 ? safe : members.slice(0, 1);

@@ -8,6 +8,7 @@ import {
   absent,
   claimable,
   crash,
+  die,
   emptyModel,
   hasRoom,
   jobsOf,
@@ -177,21 +178,15 @@ const claimStep = (max: number): Step => ({
   check: () => true,
   run: async (model) => {
     const token = randomUUID();
-    const [briefest] = await ground.sql(
-      `select w.id from pgqueue.work_queue w
-       where w.suspect and w.lock_key is null
-         and not exists (select from pgqueue.work_queue b where b.bundle = w.bundle and b.lock_key is not null)
-       order by w.ran_ms nulls first, w.position limit 1`,
-    );
     const claimed = await ground.claim(node, max, token);
-    const taken = claimable(model, max, briefest?.['id']);
+    const taken = claimable(model, max);
     expect(claimed.map(({ id, bundle, checkpoint }) => ({ id, bundle, checkpoint }))).toEqual(
       taken.map(({ id, bundle, checkpoint }) => ({ id, bundle, checkpoint })),
     );
     if (taken.length > max) seen.add('claim-of-bundle');
     for (const job of taken) {
       Object.assign(job, { state: 'running', token });
-      if (job.crashes > 0) seen.add('claim-of-suspect');
+      if (job.suspect) seen.add('claim-of-suspect');
       if (job.checkpoint !== null) seen.add('claim-with-checkpoint');
     }
     await agree(model);
@@ -234,7 +229,7 @@ const allJobs: readonly Step[] = [
     check: () => true,
     run: async (model) => {
       await resetNode(ground.database, node.id);
-      for (const job of model.jobs) if (job?.state === 'running') crash(job);
+      die(model);
       node = await ground.node();
       model.takesBundles = !model.takesBundles;
       await takesBundles(ground, model.takesBundles);
@@ -272,13 +267,12 @@ test('every job is where the model says, after any sequence of steps', async () 
   const states =
     'delayed pending ready running done cancelled dead told refused claim-of-suspect claim-of-bundle claim-with-checkpoint';
   const all = [...new Set([...names, ...states.split(' ')])].sort();
-  // chance may leave out a state or two at first; a slow machine does fewer
-  const startedAt = performance.now();
-  for (let round = 0; performance.now() < startedAt + 60_000; round += 1) {
+  // chance may leave out a state or two at first
+  for (let round = 0; round < 200; round += 1) {
     const unseen = all.filter((name) => !seen.has(name));
-    if (unseen.length === 0 && (round >= 10 || performance.now() > startedAt + 5_000)) break;
+    if (unseen.length === 0 && round >= 10) break;
     // of so few runs, those that begin with small values would be most
     await fc.assert(property(unseen), { numRuns: 4, endOnFailure: true, unbiased: true });
   }
   expect([...seen].sort()).toEqual(all);
-}, 90_000);
+}, 600_000);

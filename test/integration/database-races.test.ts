@@ -28,8 +28,8 @@ const b = '00000000-0000-7000-8000-00000000000b';
 const c = '00000000-0000-7000-8000-00000000000c';
 
 const dispatchOf = (...ids: string[]): string =>
-  `select x.id from pgqueue.dispatch('leader', ${ground.leader().epoch}, null, null, array['${ids.join("','")}']::uuid[],
-     'default', null, null, null, null, null, false) d, unnest(array['${ids.join("','")}']::uuid[]) x (id) where x.id <> all (d.missing)`;
+  `select x.id from pgqueue.dispatch('leader', ${ground.leader().epoch}, array['${ids.join("','")}']::uuid[],
+     null, '{"pool": "default"}', false) d, unnest(array['${ids.join("','")}']::uuid[]) x (id) where x.id <> all (d.missing)`;
 const settleOf = (leases: readonly Lease[], outcomes: readonly string[], repeat = false): string =>
   `select job_id, verdict from pgqueue.settle(array['${leases.map(({ id }) => id).join("','")}']::uuid[],
      array['${leases.map(({ token }) => token).join("','")}']::uuid[], array['${outcomes.join("','")}'],
@@ -248,16 +248,32 @@ describe('sweeps', () => {
   test('none waits for an application that has a job locked; the next sweep finds it', async () => {
     await runningAll([a, b]);
     await expireLeases();
-    await ground.sql(`update pgqueue.node set heartbeat = '-infinity'`);
+    await ground.sql(`update pgqueue.node set heartbeat = clock_timestamp() - interval '1 hour'`);
     await first.sql('begin');
     await first.sql('select from pgqueue.queue where id = $1 for update', [a]);
     const lose = `select jobs::integer from pgqueue.lose_nodes('leader', ${ground.leader().epoch})`;
+    const state = 'select state from pgqueue.node';
     expect(await second.sql('select job_id from pgqueue.reap()')).toEqual([{ job_id: b }]);
-    expect(await second.sql(lose)).toEqual([{ jobs: 0 }]);
-    expect(await second.sql(lose)).toEqual([]); // told once
+    expect(await second.sql(lose)).toEqual([]);
+    expect(await second.sql(state)).toEqual([{ state: 'alive' }]); // every lease has a node that has not ended
     await first.sql('commit');
     expect(await second.sql(lose)).toEqual([{ jobs: 1 }]);
+    expect(await second.sql(state)).toEqual([{ state: 'lost' }]);
     expect(await ground.job(a)).toMatchObject({ status: 'ready', crashes: 1 });
+  });
+
+  test('a sweep waits for no node that claims, and ends none that beats', async () => {
+    await ground.sql(`update pgqueue.node set heartbeat = clock_timestamp() - interval '1 hour'`);
+    const lose = `select node_id from pgqueue.lose_nodes('leader', ${ground.leader().epoch})`;
+    await first.sql('begin');
+    await first.sql(claimOf(node));
+    expect(await second.sql(lose)).toEqual([]);
+    await first.sql('commit');
+    await first.sql('begin');
+    await first.sql(`select from pgqueue.heartbeat_node('node', '${node.incarnation}')`);
+    expect(await second.sql(lose)).toEqual([]);
+    await first.sql('commit');
+    expect(await second.sql(lose)).toEqual([]);
   });
 
   test('a beat that waited for the next incarnation is told that its own has ended', async () => {

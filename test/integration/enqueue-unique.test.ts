@@ -79,6 +79,22 @@ describe('against one that waits or is ready', () => {
     ]);
   });
 
+  test.each(['replace', 'debounce'] as const)(
+    '%s by a new payload begins anew; by the same one it goes on',
+    async (mode) => {
+      const id = await first('pending');
+      await sql(
+        `update pgqueue.queue set tries = 19, crashes = 2, errors = '[{"message": "no"}]', checkpoint = '1'`,
+      );
+      const state = 'select tries, crashes, errors, checkpoint from pgqueue.queue';
+      const before = await sql(state);
+      await producer.enqueue(hello, { n: 1 }, unique(mode));
+      expect(await sql(state)).toEqual(before);
+      expect(await producer.enqueue(hello, { n: 2 }, unique(mode))).toMatchObject({ id });
+      expect(await sql(state)).toEqual([{ tries: 0, crashes: 0, errors: null, checkpoint: null }]);
+    },
+  );
+
   test.each(['pending', 'delayed', 'ready'] as const)('debounce pushes its time back: %s', async (state) => {
     const id = await first(state);
     const minutes = async (): Promise<number> =>

@@ -41,6 +41,15 @@ describe('a question', () => {
     expect(await count()).toBe(0);
   });
 
+  test("leaves the caller's transaction as durable as it was", async () => {
+    const kept = await ground.database.transaction(async (client) => {
+      await client.query('set local synchronous_commit = on');
+      await client.query('select pgqueue.take_explain(pgqueue.ask_explain($1), $1)', [job]);
+      return (await client.query('show synchronous_commit')).rows;
+    });
+    expect(kept).toEqual([{ synchronous_commit: 'on' }]);
+  });
+
   test('wakes the leader', async () => {
     const client = await ground.database.pool.connect();
     try {
@@ -113,7 +122,7 @@ describe('the facts of a waiting job', () => {
   test('whose key is first, and when the next retry is due', async () => {
     const member = await ground.node();
     const failed = await ground.running(member, { key: 'acme' });
-    await ground.settle([failed], 'retry', { delayMs: 60_000, data: { message: 'no' } });
+    await ground.settle([failed], 'retry', { delayMs: 3_600_000, data: { message: 'no' } });
     const late = await ground.insert({ key: 'acme', priority: 5, attributes: '{"region": "eu"}' });
     const first = await ground.insert({ key: 'acme' });
     await ground.insert({ key: 'globex', priority: -5 });
@@ -127,7 +136,7 @@ describe('the facts of a waiting job', () => {
       expiresMs: null,
     });
     const dueMs = Number((await facts(first))?.['retryDueMs']);
-    expect(dueMs).toBeGreaterThan(Date.now() + 50_000);
+    expect(dueMs).toBeGreaterThan(Date.now() + 3_000_000);
     expect(await facts(failed.id)).toBeNull();
     await ground.dispatch([first]);
     expect(await facts(first)).toBeNull();
@@ -182,14 +191,15 @@ describe('the report', () => {
       if (text.includes('.report(')) writes.push(text);
       return database.query(text, values);
     };
-    const own = createReporter({ database: counting, policy: 'fair', observe: () => {}, everyMs: 200 });
-    const startedAt = performance.now();
+    const own = createReporter({ database: counting, policy: 'fair', observe: () => {}, everyMs: 1_000 });
+    const beganAt = performance.now();
     own.tick(facts({ lanes: 1 }));
     await until('the first', async () => (await stored())?.['lanes'] === 1);
     for (let lanes = 2; lanes <= 50; lanes += 1) own.tick(facts({ lanes, dispatched: lanes === 7 ? 3 : 0 }));
     await until('the last', async () => (await stored())?.['lanes'] === 50);
-    expect(performance.now() - startedAt).toBeGreaterThan(190);
-    expect(writes).toHaveLength(2);
+    // two, or one more for each second that the machine took
+    expect(writes.length).toBeLessThanOrEqual(2 + Math.floor((performance.now() - beganAt) / 1_000));
+    const changes = writes.length;
     expect(await stored()).toMatchObject({
       policy: 'fair',
       ticks: { count: 50, p50Ms: 2, p99Ms: 2, lastBatch: 3, dispatched: 3 },
@@ -197,9 +207,9 @@ describe('the report', () => {
     const lastAt = performance.now();
     await until('there was time for another', () => {
       own.tick(facts({ lanes: 50 }));
-      return performance.now() - lastAt > 300;
+      return performance.now() - lastAt > 1_300;
     });
-    expect(writes).toHaveLength(2);
+    expect(writes).toHaveLength(changes);
     await own.stop();
     tick(facts({ lanes: 51 }));
     await stop();

@@ -8,7 +8,7 @@ import { openBench, until } from './scheduler-support.ts';
 
 export const hourMs = 3_600_000;
 
-/** A moment in about so long: a minute may have passed since it was said. */
+/** A moment in about that time: a minute may have passed since it was said. */
 export function isIn(until: Date | null | undefined, ms: number): void {
   const inMs = (until?.getTime() ?? 0) - Date.now();
   expect(inMs).toBeGreaterThan(ms - 60_000);
@@ -51,7 +51,7 @@ export async function openExplained(): Promise<Explained> {
   const { database } = bench;
   const operator = createOperator({ pool: database.pool });
   const explain: Explained['explain'] = async (id) => {
-    const explained = await operator.explain(id);
+    const explained = await operator.explain(id, { waitMs: 30_000 });
     expect(explained.policy, 'the leader answers').not.toBeNull();
     return explained;
   };

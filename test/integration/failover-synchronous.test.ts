@@ -12,10 +12,11 @@ import { startSystem } from '../support/servers/system.ts';
 import { lacks } from '../support/tools.ts';
 import { until } from '../support/until.ts';
 
-const missing = lacks('replication');
+const missing = lacks('postgresql-15');
 /** A job of two hours, scaled down: so long it takes, through everything that happens here. */
-const longMs = Number(process.env['PGQUEUE_LONG_JOB_MS'] ?? 15_000);
-const leaseMs = 10_000;
+const longMs = Number(process.env['PGQUEUE_LONG_JOB_MS'] ?? 24_000);
+/** Longer than any of it takes on a busy machine, and shorter than the job. */
+const leaseMs = 20_000;
 
 let base: Base;
 let pair: Pair;
@@ -27,7 +28,7 @@ beforeAll(async () => {
   const prepare = (url: string): Promise<unknown> => migrate({ connectionString: url });
   pair = await startPair({ base, synchronous: true, prepare });
   system = await startSystem({ url: pair.address.url, directUrl: pair.directUrl });
-}, 120_000);
+});
 
 afterAll(async () => {
   if (missing) return;
@@ -55,28 +56,28 @@ describe.skipIf(missing)('synchronous replication, under load', () => {
     const job = await enqueueLong();
     // claims commit asynchronously: one of the last second may be gone with the server
     const old = (): boolean => system.witnessed('long').some(({ atMs }) => atMs < now() - 1_500);
-    await until('the long job to have run for a while', old, 30_000);
+    await until('the long job to have run for a while', old);
     const recoveryMs: Record<string, number> = {};
 
     for (const how of ['immediate', 'kill', 'fast'] as const) {
       await (how === 'kill' ? pair.primary().kill() : pair.primary().stop(how));
       await pair.primary().start();
-      recoveryMs[how] = await system.goesOn(now(), 10_000);
+      recoveryMs[how] = await system.goesOn(now());
     }
 
     const killed = await leader();
     system.actors.get(killed)?.signal('SIGKILL');
-    recoveryMs['leader-kill'] = await system.goesOn(now(), 10_000);
+    recoveryMs['leader-kill'] = await system.goesOn(now());
 
     const { start, heal } = failOverFault(pair, { synchronous: true }).make(() => 0);
     for (const what of ['failover', 'failover of the new one']) {
       const failedMs = now();
       await start();
-      recoveryMs[what] = await system.goesOn(failedMs, 20_000);
+      recoveryMs[what] = await system.goesOn(failedMs);
       await heal();
     }
 
-    await system.finish(longMs + 30_000);
+    await system.finish(longMs + 300_000);
     const { acknowledged, ...verdict } = await system.judge();
     console.log(JSON.stringify({ acknowledged, recoveryMs }));
     expect(acknowledged).toBeGreaterThan(100);
@@ -87,5 +88,5 @@ describe.skipIf(missing)('synchronous replication, under load', () => {
       .primary()
       .query(`select outcome, tries, crashes from pgqueue.history where id = '${job}'`);
     expect(ended).toEqual([{ outcome: 'done', tries: 0, crashes: 0 }]);
-  }, 120_000);
+  });
 });

@@ -40,21 +40,17 @@ interface Answer {
 }
 
 async function ask(port: number | undefined, path: string): Promise<Answer> {
-  const response = await fetch(`http://127.0.0.1:${port}${path}`, { signal: AbortSignal.timeout(2_000) });
+  const response = await fetch(`http://127.0.0.1:${port}${path}`, { signal: AbortSignal.timeout(30_000) });
   return { status: response.status, body: (await response.json()) as Answer['body'] };
 }
 
 /** Until it answers so; what it answered. */
 const answers = (port: () => number | undefined, path: string, status: number): Promise<Answer> =>
-  until(
-    `${path} to be ${status}`,
-    async () => {
-      if (port() === undefined) return false;
-      const answer = await ask(port(), path);
-      return answer.status === status && answer;
-    },
-    10_000,
-  );
+  until(`${path} to be ${status}`, async () => {
+    if (port() === undefined) return false;
+    const answer = await ask(port(), path);
+    return answer.status === status && answer;
+  });
 
 test('a worker is ready while its heartbeat arrives, and lives while its loops go on, whatever the database does', async () => {
   const worker = createWorker({
@@ -75,20 +71,23 @@ test('a worker is ready while its heartbeat arrives, and lives while its loops g
   expect(await ask(port(), '/live')).toEqual({ status: 200, body: { status: 'ok', problems: [] } });
   proxy.hold('to-server');
   expect((await answers(port, '/ready', 503)).body.problems[0]).toContain('no heartbeat has arrived for');
-  expect((await answers(port, '/live', 503)).body.problems).toEqual([
-    expect.stringMatching(/^(?:claims|heartbeat): no progress for \d+ ms$/),
-  ]);
+  // one of its loops, or both by the time that it is asked
+  const { problems } = (await answers(port, '/live', 503)).body;
+  expect(problems).not.toEqual([]);
+  for (const problem of problems) expect(problem).toMatch(/^(?:claims|heartbeat): no progress for \d+ ms$/);
   mend();
   await answers(port, '/ready', 200);
   await answers(port, '/live', 200);
   expect((await ask(port(), '/')).status).toBe(404);
   await worker.stop();
   await expect(ask(port(), '/live')).rejects.toThrow('fetch failed');
-}, 40_000);
+});
 
 test('a scheduler is ready as leader and as standby, and not while it can not read who leads', async () => {
   const health = { port: 0, host: '127.0.0.1', stuckMs: 1_000 };
-  const leader = createScheduler({ connectionString: own.url, leaseMs: 500, health });
+  // no machine is so busy that this one is not ready, or that the other one takes its place
+  const calm = { leaseMs: 30_000, health: { ...health, stuckMs: 60_000 } };
+  const leader = createScheduler({ connectionString: own.url, ...calm });
   const standby = createScheduler({ connectionString: proxy.url, leaseMs: 500, health });
   await leader.start();
   await until('it to lead', () => leader.leads);
@@ -108,7 +107,7 @@ test('a scheduler is ready as leader and as standby, and not while it can not re
   const taken = createScheduler({ connectionString: own.url, health: { port: leader.healthPort ?? 0 } });
   await expect(taken.start()).rejects.toMatchObject({ code: 'configuration' });
   await Promise.all([leader.stop(), standby.stop(), taken.stop()]);
-}, 40_000);
+});
 
 test('--health-port of the command', async () => {
   const env = { PGQUEUE_DATABASE_URL: own.url };
@@ -129,7 +128,7 @@ test('stopOnSignals stops in order on the first signal, and ends the process on 
     });
     let said = '';
     child.stdout.setEncoding('utf8').on('data', (chunk: string) => (said += chunk));
-    await until('it to be ready', () => said.includes('ready'), 15_000);
+    await until('it to be ready', () => said.includes('ready'));
     child.kill('SIGTERM');
     await until('it to be asked', () => said.includes('stopping'));
     return { child, said: () => said };
@@ -144,4 +143,4 @@ test('stopOnSignals stops in order on the first signal, and ends the process on 
   stubborn.child.kill('SIGINT');
   await once(stubborn.child, 'exit');
   expect(stubborn.child.exitCode).toBe(1);
-}, 40_000);
+});

@@ -57,7 +57,7 @@ beforeAll(async () => {
     await worker.stop();
     await scheduler.stop();
   };
-}, 60_000);
+});
 afterAll(async () => {
   await stop();
   await own.drop();
@@ -151,7 +151,7 @@ describe.skipIf(lacks('promtool'))('promtool', () => {
       cwd: folder,
       input,
       encoding: 'utf8',
-      timeout: 20_000,
+      timeout: 150_000,
     });
     return { code: status, said: stdout + stderr };
   };
@@ -192,18 +192,14 @@ describe.skipIf(lacks('prometheus'))('Prometheus, with the configuration of dock
 
   beforeAll(async () => {
     prometheus = await startPrometheus(ports);
-  }, 60_000);
+  });
   afterAll(() => prometheus?.stop());
 
   test('finds schedulers and workers, and all of the rules', async () => {
-    const up = await until(
-      'both to be scraped',
-      async () => {
-        const found = await prometheus.query('up');
-        return found.length === 2 && found.every(({ value }) => value === 1) && found;
-      },
-      25_000,
-    );
+    const up = await until('both to be scraped', async () => {
+      const found = await prometheus.query('up');
+      return found.length === 2 && found.every(({ value }) => value === 1) && found;
+    });
     const roles = up.map(({ labels }) => `${labels['job']}, ${labels['role']}`);
     expect(roles.toSorted()).toEqual(['pgqueue, scheduler', 'pgqueue, worker']);
     const { groups } = await prometheus.ask<{
@@ -226,6 +222,6 @@ describe.skipIf(lacks('prometheus'))('Prometheus, with the configuration of dock
     };
     const all = async (): Promise<readonly string[]> =>
       (await Promise.all(dashboard.panels.map(empty))).flat();
-    await expect.poll(all, { timeout: 25_000 }).toEqual([]);
+    await expect.poll(all).toEqual([]);
   });
 });

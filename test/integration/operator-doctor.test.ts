@@ -4,11 +4,13 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import type { TestDatabase } from '../support/database.ts';
 import { createTestDatabase } from '../support/database.ts';
 import { lease, seedOf } from '../support/seed.ts';
+import { endsOf } from './doctor-support.ts';
 
 let own: TestDatabase;
 let database: Database;
 let operator: Operator;
-const { insert, item, node, reset, sql } = seedOf(() => database);
+const { batch, insert, item, node, reset, sql } = seedOf(() => database);
+const { bury, finish } = endsOf({ sql });
 
 beforeAll(async () => {
   own = await createTestDatabase();
@@ -21,23 +23,6 @@ afterAll(async () => {
   await own.drop();
 });
 beforeEach(reset);
-
-async function bury(id: string): Promise<void> {
-  await sql(
-    `insert into pgqueue.dead_letter (id, queue, task, key, priority, reason, tries, max_tries, crashes, max_crashes, created, died,
-       payload_version, attributes, payload, errors)
-     values ($1, 'default', 'hello', '', 0, 'gave_up', 1, 20, 0, 3, now(), now(), 1, '{}', '{}', '[]')`,
-    [id],
-  );
-}
-
-async function finish(id: string, finished = 'now'): Promise<void> {
-  await sql(
-    `insert into pgqueue.history (id, queue, task, key, priority, outcome, tries, crashes, created, finished, payload_version, attributes, payload)
-     values ($1, 'default', 'hello', '', 0, 'done', 0, 0, now(), $2, 1, '{}', '{}')`,
-    [id, finished],
-  );
-}
 
 interface Breakage {
   readonly check: string;
@@ -53,9 +38,16 @@ const breakages: readonly Breakage[] = [
   {
     check: 'orphan_items',
     seed: async () => {
-      const id = '00000000-0000-7000-8000-00000000000a';
-      await item(id);
-      return [id];
+      const ids = ['00000000-0000-7000-8000-00000000000a', '00000000-0000-7000-8000-000000000009'];
+      const [single = '', inBatch = ''] = ids;
+      await item(single);
+      await node('n');
+      await batch([await insert(), inBatch, await insert()], lease('n'));
+      return ids;
+    },
+    after: async () => {
+      expect((await operator.jobs.list({ status: 'running' })).items).toHaveLength(2);
+      expect(await sql('select from pgqueue.work_queue where jobs is null')).toHaveLength(2);
     },
   },
   {
@@ -66,22 +58,67 @@ const breakages: readonly Breakage[] = [
       await node('n');
       await item(ready);
       await item(running, lease('n'));
-      return [ready, running];
+      const [readyToo, runningToo] = [
+        await insert({ run_after: '2999-01-01T00:00:00Z' }),
+        await insert({ run_after: '2999-01-01T00:00:00Z' }),
+      ];
+      await batch([await insert(), readyToo]);
+      await batch([runningToo, await insert()], lease('n'));
+      return [ready, running, readyToo, runningToo];
     },
-    after: async ([ready = '', running = '']) => {
-      expect((await operator.jobs.get(ready))?.status).toBe('delayed');
-      expect(await operator.jobs.get(running)).toMatchObject({ status: 'running', runAfter: null });
+    after: async ([ready = '', running = '', readyToo = '', runningToo = '']) => {
+      for (const id of [ready, readyToo]) expect((await operator.jobs.get(id))?.status).toBe('delayed');
+      for (const id of [running, runningToo]) {
+        expect(await operator.jobs.get(id)).toMatchObject({ status: 'running', runAfter: null });
+      }
+      // what was with them in a batch is as it was
+      expect((await operator.jobs.list({ status: 'ready' })).items).toHaveLength(1);
+      expect(await sql('select from pgqueue.work_queue where jobs is not null')).toHaveLength(1);
     },
   },
   {
     check: 'items_that_differ',
     seed: async () => {
-      const id = await insert({ payload_version: 2 });
-      await item(id);
-      return [id];
+      const [alone, inBatch] = [await insert({ payload_version: 2 }), await insert({ task: 'other' })];
+      await item(alone);
+      await batch([await insert(), inBatch]);
+      return [alone, inBatch];
     },
-    after: async ([id = '']) => {
-      expect((await operator.jobs.get(id))?.status).toBe('pending');
+    after: async (ids) => {
+      for (const id of ids) expect((await operator.jobs.get(id))?.status).toBe('pending');
+      expect((await operator.jobs.list({ status: 'ready' })).items).toHaveLength(1);
+    },
+  },
+  {
+    check: 'jobs_in_two_items',
+    seed: async () => {
+      await node('n');
+      const [single, twice, leased, sound] = [await insert(), await insert(), await insert(), await insert()];
+      await item(single);
+      await batch([single, twice, sound]);
+      await batch([leased, await insert(), leased]);
+      await batch([twice, leased], lease('n'));
+      return [single, twice, leased];
+    },
+    after: async (ids) => {
+      const [single = '', twice = '', leased = ''] = ids;
+      for (const id of [twice, leased]) expect((await operator.jobs.get(id))?.status).toBe('running');
+      expect((await operator.jobs.get(single))?.status).toBe('ready');
+      const items = await sql('select id from pgqueue.work_item');
+      expect(items).toHaveLength(5);
+      expect(new Set(items.map(({ id }) => id)).size).toBe(5);
+      expect((await operator.jobs.list({ status: 'ready' })).items).toHaveLength(3);
+    },
+  },
+  {
+    check: 'batches_behind_front',
+    seed: async () => {
+      const position = await batch([await insert(), await insert()]);
+      await sql('insert into pgqueue.batch_front (position) values ($1)', [position + 1]);
+      return [String(position)];
+    },
+    after: async () => {
+      expect((await operator.jobs.list({ status: 'ready' })).items).toHaveLength(2);
     },
   },
   {
@@ -91,12 +128,27 @@ const breakages: readonly Breakage[] = [
       await finish(done);
       const dead = await insert();
       await bury(dead);
-      return [done, dead];
+      const both = '00000000-0000-7000-8000-00000000000f';
+      await bury(both);
+      await finish(both);
+      return [done, dead, both];
     },
-    after: async ([done = '', dead = '']) => {
+    after: async ([done = '', dead = '', both = '']) => {
       expect((await operator.jobs.get(done))?.status).toBe('done');
       expect((await operator.jobs.get(dead))?.status).toBe('pending');
+      expect((await operator.jobs.get(both))?.status).toBe('done');
       expect((await operator.dead.list()).items).toEqual([]);
+      const removed = await sql(
+        `select id, errors -> -1 ->> 'message' as why from pgqueue.history where outcome = 'cancelled' order by id = $1, id = $2`,
+        [both, dead],
+      );
+      const why = (what: string): unknown =>
+        expect.stringContaining(`removed by the doctor: this job ${what}`);
+      expect(removed).toEqual([
+        { id: done, why: why('waited') },
+        { id: dead, why: why('was dead') },
+        { id: both, why: why('was dead') },
+      ]);
     },
   },
   {
@@ -104,10 +156,11 @@ const breakages: readonly Breakage[] = [
     seed: async () => {
       await node('gone', { state: 'left' });
       for (const name of ['gone', 'unheard-of']) await item(await insert(), lease(name));
+      await batch([await insert(), await insert()], lease('gone'));
       return ['gone', 'unheard-of'];
     },
     after: async () => {
-      expect((await operator.jobs.list({ status: 'ready' })).items).toHaveLength(2);
+      expect((await operator.jobs.list({ status: 'ready' })).items).toHaveLength(4);
     },
   },
   {
@@ -116,10 +169,14 @@ const breakages: readonly Breakage[] = [
       await node('n');
       const id = await insert();
       await item(id, lease('n', '2026-01-01T00:00:00Z'));
-      return [id];
+      const ids = [await insert(), await insert()];
+      await batch(ids, lease('n', '2026-01-01T00:00:00Z'));
+      return [id, ...ids];
     },
-    after: async ([id = '']) => {
-      expect(await operator.jobs.get(id)).toMatchObject({ status: 'ready', crashes: 1 });
+    after: async (ids) => {
+      for (const id of ids) {
+        expect(await operator.jobs.get(id)).toMatchObject({ status: 'ready', crashes: 1 });
+      }
     },
   },
   {
@@ -200,7 +257,9 @@ const breakages: readonly Breakage[] = [
       await sql(
         `update pgqueue.node set software = '@pgqueue/worker, node v24', running = 1, heartbeat = clock_timestamp()`,
       );
-      for (const holder of ['forgets', 'forgets', 'knows']) await item(await insert(), lease(holder));
+      // a node says of how many jobs it has leases, those of batches among them
+      await batch([await insert(), await insert()], lease('forgets'));
+      await item(await insert(), lease('knows'));
       await sql(
         `update pgqueue.work_queue set started = now() - interval '2 minutes', lock_timeout = now() + interval '1 hour'`,
       );
@@ -218,6 +277,18 @@ const breakages: readonly Breakage[] = [
       return ['nightly'];
     },
   },
+  {
+    check: 'unreadable_rows',
+    mendable: false,
+    seed: async () => {
+      await sql(
+        `update pgqueue.scheduler_lease set leader = 'l', epoch = 7, expires = clock_timestamp() + interval '1 hour'`,
+      );
+      await sql(`insert into pgqueue.scheduler_report (leader, epoch, written, report)
+        values ('l', 7, clock_timestamp(), '{"unreadable": [{"kind": "node", "id": "python-1"}]}')`);
+      return ['node python-1'];
+    },
+  },
 ];
 
 describe('doctor', () => {
@@ -225,12 +296,27 @@ describe('doctor', () => {
     const running = await insert();
     await node('n');
     await item(running, lease('n'));
+    const first = await batch([await insert(), await insert()], lease('n'));
+    await batch([await insert(), await insert()]);
+    await sql('insert into pgqueue.batch_front (position) values ($1)', [first]);
     await bury(await insert().then(async (id) => (await operator.jobs.erase([id]), id)));
     await finish('00000000-0000-7000-8000-00000000000c');
     const { findings, healthy, checked } = await operator.doctor();
     expect(findings).toEqual([]);
     expect(healthy).toBe(true);
-    expect([...checked].sort()).toEqual(breakages.map(({ check }) => check).sort());
+    expect([...checked].sort()).toEqual(['history_lock', ...breakages.map(({ check }) => check)].sort());
+  });
+
+  test('an id that is used again is another job, and no damage', async () => {
+    const ids = Array.from({ length: 3 }, (_, n) => `00000000-0000-7000-8000-0000000000a${n}`);
+    const [afterDone = '', afterDead = '', diedAfterDone = ''] = ids;
+    for (const id of [afterDone, diedAfterDone]) await finish(id);
+    await bury(afterDead);
+    for (const id of [afterDone, afterDead]) await insert({ id });
+    await bury(diedAfterDone);
+    expect((await operator.doctor({ mend: true })).findings).toEqual([]);
+    expect(await sql('select from pgqueue.queue')).toHaveLength(2);
+    expect(await sql('select from pgqueue.dead_letter')).toHaveLength(2);
   });
 
   test.each(breakages)('finds $check, and mends it on request', async (breakage) => {
@@ -253,6 +339,32 @@ describe('doctor', () => {
     } finally {
       if (undo !== undefined) await sql(undo);
     }
+  });
+
+  test('names the session that keeps history from being maintained', async () => {
+    const holder = await database.pool.connect();
+    try {
+      await holder.query(`set application_name = 'somebody else'`);
+      await holder.query(`select pg_advisory_lock(hashtextextended('pgqueue:history', 0))`);
+      expect((await operator.doctor()).findings).toEqual([]);
+      const [{ name }] = await sql(
+        `select 'history_' || to_char((now() at time zone 'UTC')::date + 1, 'YYYYMMDD') as name`,
+      );
+      await sql(`drop table pgqueue.${name}`);
+      const { findings } = await operator.doctor({ mend: true });
+      const [pid] = (await holder.query('select pg_backend_pid() as pid, current_user as name')).rows;
+      expect(findings).toMatchObject([
+        { check: 'history_partitions', mended: { left: 1, error: null } },
+        {
+          check: 'history_lock',
+          samples: [`pid ${pid.pid}, user ${pid.name}, application somebody else`],
+          mended: null,
+        },
+      ]);
+    } finally {
+      holder.release(true);
+    }
+    await expect.poll(async () => (await operator.doctor({ mend: true })).healthy).toBe(true);
   });
 
   test('a mend that fails says so', async () => {

@@ -126,6 +126,7 @@ describe('jobs', () => {
     const release = client.release.bind(client);
     client.release = (): void => {};
     try {
+      await alone.check();
       await client.query(`load 'auto_explain'`);
       await client.query(`set auto_explain.log_min_duration = 0`);
       await client.query(`set client_min_messages = 'log'`);
@@ -156,6 +157,47 @@ describe('jobs', () => {
     expect((await operator.jobs.get(waiting))?.status).toBe('cancelled');
     expect((await operator.jobs.get(running))?.cancelAsked).toBeInstanceOf(Date);
     await expect(operator.jobs.cancel(['x'])).rejects.toMatchObject({ code: 'configuration' });
+    for (const ids of [waiting, undefined, { 0: waiting, length: 1 }] as unknown as string[][]) {
+      for (const act of ['cancel', 'runNow', 'retry', 'erase'] as const) {
+        await expect(operator.jobs[act](ids)).rejects.toThrow(
+          "give a list of job ids, such as ['0198a3c2-…']",
+        );
+      }
+    }
+  });
+
+  test('cancelAll ends all that fit, chunk by chunk, and none that has ended or does not fit', async () => {
+    await sql(
+      `insert into pgqueue.queue (task, queue, key) select 'hello', 'mail', 'a' from generate_series(1, 1200)`,
+    );
+    const [delayed, dead] = [
+      await insert({ queue: 'mail', key: 'a', run_after: '2999-01-01' }),
+      await die({ queue: 'mail', key: 'a' }),
+    ];
+    const running = await insert({ queue: 'mail', key: 'a' });
+    await run('n', [running]);
+    const others = [await insert({ queue: 'mail', key: 'b' }), await insert({ key: 'a' })];
+    const filter = { queue: 'mail', key: 'a' };
+    expect(await operator.jobs.count(filter)).toEqual({ count: 1202, more: false });
+    expect(await operator.jobs.count({ ...filter, status: 'running' })).toEqual({ count: 1, more: false });
+    expect(await operator.jobs.cancelAll({ ...filter, status: 'delayed' })).toMatchObject({ cancelled: 1 });
+    expect((await operator.jobs.get(delayed))?.status).toBe('cancelled');
+    const steps: number[] = [];
+    const result = await operator.jobs.cancelAll(filter, {
+      onProgress: ({ cancelled, signalled }) => steps.push(cancelled + signalled),
+    });
+    expect(result).toEqual({ cancelled: 1200, signalled: 1, busy: 0, missing: 0 });
+    expect(steps).toEqual([500, 1000, 1201]);
+    expect((await operator.jobs.get(running))?.cancelAsked).toBeInstanceOf(Date);
+    expect((await operator.jobs.get(dead))?.status).toBe('dead');
+    expect((await operator.jobs.list({ status: 'pending' })).items.map(({ id }) => id).toSorted()).toEqual(
+      others.toSorted(),
+    );
+    for (const wrong of [{}, { quue: 'mail' }, { status: 'dead' }]) {
+      const refused = { code: 'configuration' };
+      await expect(operator.jobs.cancelAll(wrong as typeof filter)).rejects.toMatchObject(refused);
+      await expect(operator.jobs.count(wrong as typeof filter)).rejects.toMatchObject(refused);
+    }
   });
 
   test('cancel gives up on a job that stays busy, and gets it when it is free again', async () => {

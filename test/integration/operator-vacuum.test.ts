@@ -56,7 +56,7 @@ test('names a session that has written and is still open: it has no snapshot, an
     expect(found).toMatchObject([{ backend_xmin: null }]);
     // a query of a moment may show the snapshot of another database's older transaction
     await expect
-      .poll(async () => (await operator.status()).oldestSnapshot, { timeout: 10_000 })
+      .poll(async () => (await operator.status()).oldestSnapshot)
       .toMatchObject({ application: 'forgotten' });
   } finally {
     await holder.query('rollback');
@@ -80,7 +80,7 @@ test('shows dead rows and bloat of the tables that every job goes through', asyn
       return (await operator.status()).tables[0];
     };
     await expect
-      .poll(counted, { timeout: 15_000, interval: 250 })
+      .poll(counted, { interval: 250 })
       .toSatisfy((table) => table.deadRows > 1_000 && table.liveRows < 10);
     const { tables } = await operator.status();
     expect(tables.map(({ table }) => table)).toEqual(['queue', 'work_queue']);

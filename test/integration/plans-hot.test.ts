@@ -44,33 +44,67 @@ async function vacuum(client: pg.Client): Promise<void> {
 const leader = ['leader', 1] as const;
 const node = randomUUID();
 
+/** A page of lanes, as `look` reads it; ids of a span in which none lies. */
+const page = {
+  queue: 'q0',
+  key: 'k5',
+  keys: 200,
+  want: 500,
+  starts: {},
+  lookahead: 0,
+  named: [],
+  from: '00000000-0000-7000-8000-000000000001',
+  to: '00000000-0000-7000-8000-000000000000',
+  ranges: {},
+};
+
 /** Each once on what the earlier ones left. Ids come from the tables, so that the statements have work to do. */
 const statements: Readonly<Record<string, readonly [string, readonly unknown[]]>> = {
   tick_due: ['select pgqueue.tick_due()', []],
   promote: ['select * from pgqueue.promote($1, $2, 500)', leader],
   expire: ['select pgqueue.expire($1, $2, 500)', leader],
-  candidates: [
-    `select * from pgqueue.candidates('{"q0": "k5"}', '{"q0": {"k3": [0, 5000]}}', 500, 200, 100)`,
-    [],
-  ],
   tick_state: ['select pgqueue.tick_state(true, $1, $2)', [1, [0, -1]]],
   items_behind: ['select pgqueue.items_behind(5000, 100)', []],
   look: [
-    `select * from pgqueue.look('q0', 'k5', 200, 500, '{"q0": {"k3": [0, 5000]}}', 100, array['q0', 'q1'], array['k1', 'k2'], array[20, 5],
-       '00000000-0000-7000-8000-000000000000', 'ffffffff-ffff-7fff-bfff-ffffffffffff', '{}')`,
-    [],
+    'select * from pgqueue.look($1)',
+    [
+      JSON.stringify({
+        ...page,
+        starts: { q0: { k3: [0, 5000] } },
+        lookahead: 100,
+        named: [
+          ['q0', 'k1', 20],
+          ['q1', 'k2', 5],
+        ],
+        from: '00000000-0000-7000-8000-000000000000',
+        to: 'ffffffff-ffff-7fff-bfff-ffffffffffff',
+      }),
+    ],
   ],
   'look from where it had come to': [
-    `select * from pgqueue.look('q0', 'k5', 200, 500, '{}', 100, '{}', '{}', '{}', '00000000-0000-7000-8000-000000000001', '00000000-0000-7000-8000-000000000000',
-       '{"q0": {"k3": [[-2147483648, -1, -1, 9007199254740991, false], [0, -1, 0, 5000, true], [0, 5000, 2147483647, 9007199254740991, false]]}}')`,
-    [],
+    'select * from pgqueue.look($1)',
+    [
+      JSON.stringify({
+        ...page,
+        ranges: {
+          q0: {
+            k3: [
+              [-2147483648, -1, -1, 9007199254740991, false],
+              [0, -1, 0, 5000, true],
+              [0, 5000, 2147483647, 9007199254740991, false],
+            ],
+          },
+        },
+      }),
+    ],
   ],
   first_item: ['select pgqueue.first_item(1)', []],
   behind: ["select * from pgqueue.behind('q0', 'k3', '{0, 5}', '{5000, 100}')", []],
   item_facts: ['select * from pgqueue.item_facts(array(select generate_series(1, 500)::bigint))', []],
   dispatch: [
-    `select * from pgqueue.dispatch($1, $2, array[gen_random_uuid()], pgqueue.config_mark(), $3::uuid[], 'default', null, array_fill(null::xid, array[cardinality($3::uuid[])]), null,
-       '{"p": {}}', '{1}', true)`,
+    `select * from pgqueue.dispatch($1, $2, $3::uuid[], array_fill(null::xid, array[cardinality($3::uuid[])]),
+       jsonb_build_object('pool', 'default', 'parts', '{"p": {}}'::jsonb, 'settled', '[1]'::jsonb,
+                          'supposed', jsonb_build_object('ended', jsonb_build_array(gen_random_uuid()), 'config', pgqueue.config_mark())), true)`,
     [...leader, 'pending'],
   ],
   take_back: ['select * from pgqueue.take_back($1, $2, $3::uuid[])', [...leader, 'ready']],
@@ -112,6 +146,7 @@ const statements: Readonly<Record<string, readonly [string, readonly unknown[]]>
        array_fill(null::float8, array[cardinality($1::uuid[])]), array_fill('{"rows": 1}'::text, array[cardinality($1::uuid[])]), false)`,
     ['leased', tokenOfLoad],
   ],
+  unlocked_jobs: ['select pgqueue.unlocked_jobs($1::uuid[])', ['leased']],
   release: [
     `select * from pgqueue.release($1::uuid[], array_fill($2::uuid, array[cardinality($1::uuid[])]))`,
     ['leased', tokenOfLoad],

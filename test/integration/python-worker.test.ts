@@ -1,8 +1,13 @@
 import type { ChildProcess } from 'node:child_process';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { Readable } from 'node:stream';
 import { fileURLToPath } from 'node:url';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
+import { blocksOf } from '../docs/blocks.ts';
 import { dispatchAll } from '../support/dispatch-all.ts';
 import { lacks } from '../support/tools.ts';
 import type { WorkerBench } from '../support/worker-bench.ts';
@@ -22,16 +27,41 @@ afterAll(async () => {
   await bench.close();
 });
 
+function start(file: string): ChildProcess & { readonly stdout: Readable } {
+  const child = spawn(python, ['-u', file], {
+    env: { ...process.env, DATABASE_URL: bench.test.url },
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  worker = child;
+  return child;
+}
+
+const incarnation = async (): Promise<unknown> => {
+  const [row] = await bench.sql(`select incarnation from pgqueue.node where state = 'alive'`);
+  return row?.['incarnation'];
+};
+
+/** Ends the node as somebody else would, and waits until it has registered again. */
+async function resetNode(): Promise<void> {
+  const before = await until('the node to live', incarnation);
+  await bench.sql('select pgqueue.reset_node(id) from pgqueue.node');
+  await until('the node to register again', async () => ((await incarnation()) ?? before) !== before);
+}
+
 test.skipIf(lacks('psycopg2'))(
-  'a worker of 30 lines in Python does jobs, fails one, and leaves in order',
+  'a worker of 40 lines in Python does jobs, fails one, lives through a reset and a pause, and leaves in order',
   async () => {
-    const child = spawn(python, [script], {
-      env: { ...process.env, DATABASE_URL: bench.test.url },
-      stdio: ['ignore', 'pipe', 'inherit'],
-    });
-    worker = child;
+    const child = start(script);
     const [ready] = (await once(child.stdout, 'data')) as [Buffer];
     expect(ready.toString()).toMatch(/^ready python-/);
+    await resetNode();
+    child.kill('SIGSTOP'); // for longer than 30 s, as far as the leader knows
+    await bench.sql(`update pgqueue.node set heartbeat = now() - interval '31 seconds'`);
+    await bench.sql(`select pgqueue.lead('s', 60000)`);
+    await bench.sql(`select pgqueue.lose_nodes('s', (select epoch from pgqueue.scheduler_lease))`);
+    await bench.sql(`select pgqueue.resign('s', (select epoch from pgqueue.scheduler_lease))`);
+    expect(await incarnation()).toBeUndefined();
+    child.kill('SIGCONT');
     const enqueue = async (payload: unknown): Promise<string> =>
       (await bench.producer.enqueueByName('shout', payload)).id;
     const done = await Promise.all(['one', 'zwei', 'três'].map((text) => enqueue({ text })));
@@ -54,6 +84,24 @@ test.skipIf(lacks('psycopg2'))(
     expect(await bench.sql(`select state from pgqueue.node`)).toEqual([{ state: 'left' }]);
   },
 );
+
+test.skipIf(lacks('psycopg2'))("the guide's worker lives through a reset, too", async () => {
+  await bench.clear();
+  const guide = readFileSync(new URL('../../docs/guides/worker.md', import.meta.url), 'utf8');
+  const block = blocksOf(guide).find(({ text }) => text.includes('register_node('));
+  const folder = mkdtempSync(join(tmpdir(), 'pgqueue-python-'));
+  onTestFinished(() => rmSync(folder, { recursive: true }));
+  writeFileSync(join(folder, 'worker.py'), block?.text ?? '');
+  const child = start(join(folder, 'worker.py'));
+  await resetNode();
+  for (const text of ['one', 'two', 'three']) await bench.producer.enqueueByName('shout', { text });
+  await dispatchAll(bench.database);
+  let said = '';
+  child.stdout.on('data', (part: Buffer) => (said += part.toString()));
+  const [code] = (await once(child, 'close')) as [number | null];
+  expect(said).toBe('handled 3\n');
+  expect(code).toBe(0);
+});
 
 /** A job that this node does not say it can run. */
 async function enqueueOther(): Promise<string> {

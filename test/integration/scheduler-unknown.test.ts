@@ -1,3 +1,4 @@
+import type { PgQueueEvent } from '@pgqueue/core';
 import { concurrency, policy, turns } from '@pgqueue/core';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import { startCutProxy } from '../support/cut-proxy.ts';
@@ -41,6 +42,33 @@ test('a batch whose reply is lost ends the reign; the next one counts what was w
   await scheduler.stop();
   await proxy.close();
 });
+
+test('a resignation that gets no answer is repeated: the next reign does not wait for the lease to run out', async () => {
+  const proxy = await startCutProxy(bench.test.url);
+  await bench.node({ slots: 50 });
+  const scheduler = await bench.scheduler({
+    connectionString: proxy.url,
+    listen: false,
+    policy: limited,
+    // longer than the test may take
+    leaseMs: 60_000,
+  });
+  await until('it leads', () => scheduler.leads);
+  const epoch = scheduler.epoch ?? 0;
+  await bench.database.query('alter function pgqueue.resign rename to resign_later', []);
+  proxy.cutReplyOf('.dispatch(');
+  await bench.enqueue({ count: 1, key: 'a' });
+  await until('three resignations in vain', () => resignations(scheduler.events) >= 3);
+  expect(scheduler.leads).toBe(false);
+  await bench.database.query('alter function pgqueue.resign_later rename to resign', []);
+  await until('another reign', () => (scheduler.epoch ?? 0) > epoch);
+  await scheduler.stop();
+  await proxy.close();
+});
+
+function resignations(events: readonly PgQueueEvent[]): number {
+  return events.filter((event) => event.type === 'database.error' && event.during === 'resign').length;
+}
 
 test('a batch that the database refuses is planned anew in the same reign', async () => {
   await bench.node({ slots: 50 });

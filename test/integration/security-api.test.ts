@@ -61,6 +61,10 @@ const ofOperator: Calls = {
       (name) => () => operator.jobs.list({ [name]: x }),
     ),
   'jobs.cancel': (x) => [() => operator.jobs.cancel([x])],
+  'jobs.cancelAll': (x) =>
+    ['status', 'queue', 'task', 'key'].map((name) => () => operator.jobs.cancelAll({ [name]: x })),
+  'jobs.count': (x) =>
+    ['status', 'queue', 'task', 'key'].map((name) => () => operator.jobs.count({ [name]: x })),
   'jobs.runNow': (x) => [() => operator.jobs.runNow([x])],
   'jobs.retry': (x) => [() => operator.jobs.retry([x])],
   'jobs.amend': (x) => [

@@ -34,8 +34,7 @@ const secretNames = [
   'asks-1',
   'logs',
   'floats',
-  'bursts-in-process',
-  'bursts-in-thread',
+  'bursts-apart',
 ] as const;
 
 let server: Awaited<ReturnType<typeof startEmbedded>>;
@@ -111,14 +110,10 @@ describe('the command', () => {
     });
     started.push(...roles);
     const [scheduler, worker] = roles;
-    await until(
-      'every job but the last to end, which ends the process',
-      async () => {
-        const now = await statuses();
-        return secretNames.every((task) => ['done', 'dead'].includes(now[task] ?? ''));
-      },
-      20_000,
-    );
+    await until('every job but the last to end, which ends the process', async () => {
+      const now = await statuses();
+      return secretNames.every((task) => ['done', 'dead'].includes(now[task] ?? ''));
+    });
     expect((await worker?.ended)?.code).toBe(1);
     // lists of jobs show the errors that are kept with them, and these say what the handler said
     const commands = [
@@ -260,7 +255,7 @@ describe('the packages', () => {
     const producer = createProducer({ connectionString: url, observe });
     await Promise.all([scheduler.start(), worker.start()]);
     await producer.enqueue(task, { secret });
-    await until('it to be dead', async () => (await statuses())['in-process'] === 'dead', 10_000);
+    await until('it to be dead', async () => (await statuses())['in-process'] === 'dead');
     observe({
       type: 'database.error',
       during: 'settle',

@@ -78,14 +78,10 @@ afterAll(async () => {
 });
 
 async function allEnded(): Promise<void> {
-  await until(
-    'every job to end',
-    async () => {
-      const open = await database.query(`select id from pgqueue.queue limit 1`, []);
-      return open.length === 0;
-    },
-    20_000,
-  );
+  await until('every job to end', async () => {
+    const open = await database.query(`select id from pgqueue.queue limit 1`, []);
+    return open.length === 0;
+  });
   expect(lost).toEqual([]);
   expect((await breaches(database)).filter(({ count }) => count > 0)).toEqual([]);
 }
@@ -113,12 +109,12 @@ test('handlers may return, throw, report, extend by, save and log anything', asy
   );
   const all = Object.keys(hostileValues).length;
   const failed = new Set(['throws', 'rejects']);
-  // a promise asks what it is resolved with for `then`: to return one of these proxies is to throw
-  const proxies = 2;
+  // an error that is returned is one that is thrown; and a promise asks what it is resolved with for `then`, which two proxies throw at
+  const failures = 3;
   for (const way of ways) {
     const count = (status: string): number =>
       rows.find((row) => row.way === way && row.status === status)?.jobs ?? 0;
-    const dead = failed.has(way) ? all : way === 'returns' ? proxies : 0;
+    const dead = failed.has(way) ? all : way === 'returns' ? failures : 0;
     expect({ way, dead: count('dead'), done: count('done') }).toEqual({ way, dead, done: all - dead });
   }
   expect(worker.running).toBe(0);
@@ -172,7 +168,7 @@ test('plain SQL may bring any name, and any JSON', async () => {
   );
   expect(
     dead.map(({ message }) => message.replace('the payload does not fit: it must not ', '')).toSorted(),
-  ).toEqual(['be nested deeper than 500 levels', 'have a key __proto__', 'have a key constructor']);
+  ).toEqual(['have a key __proto__', 'have a key constructor with a key prototype below it']);
   expect(JSON.stringify(parsedLines().map(({ key: _key, queue: _queue, ...line }) => line))).not.toContain(
     marker,
   );

@@ -133,6 +133,7 @@ const hostileOfType: Readonly<Record<string, readonly string[]>> = {
   'bigint[]': ['{}', '{NULL}', '{-1,9223372036854775807}', '{{1},{2}}'],
   'integer[]': ['{}', '{NULL}', '{-1,2147483647}', '{{1},{2}}'],
   real: ['0', '-1', 'NaN', 'Infinity', '-Infinity', '3e38'],
+  'real[]': ['{}', '{NULL}', '{NaN}', '{Infinity}', '{-3e38}', '{1,2}', '{{1},{2}}'],
   smallint: ['0', '-1', '32767', '-32768'],
   'double precision': ['0', '-0', '-1', 'NaN', 'Infinity', '-Infinity', '1e308', '-1e308', '5e-324'],
   'double precision[]': ['{}', '{NULL}', '{NaN}', '{Infinity}', '{-1e308}', '{1,2}', '{{1},{2}}'],

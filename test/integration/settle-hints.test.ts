@@ -156,3 +156,49 @@ test('a node that begins says that its slots are free: what waits for them does 
     await worker.stop();
   }
 });
+
+test.each(['transaction', 'settleIn'] as const)(
+  'a job that its handler ends by ctx.%s wakes the schedulers as others do, after the commit and before it returns',
+  async (how) => {
+    const returns = Promise.withResolvers<void>();
+    const own = new Client({ connectionString: bench.test.url });
+    await own.connect();
+    const task = defineTask({ name: 't', payload: z.object({}) });
+    const worker = createWorker({
+      connectionString: bench.test.url,
+      node: 'commits',
+      tasks: [
+        implement(task, async (_payload, ctx) => {
+          heard.length = 0;
+          if (how === 'transaction') await ctx.transaction((client) => client.query('select 1'));
+          else {
+            await ctx.settleIn(async (settle) => {
+              await own.query('begin');
+              await settle(fromPg(own));
+              await own.query('commit');
+            });
+          }
+          await returns.promise; // no slot is freed meanwhile
+        }),
+      ],
+    });
+    try {
+      await worker.start();
+      await until('the hint that its slots are free', () => heard.length > 0);
+      await bench.enqueue({ count: 1 });
+      const committed: unknown[] = [];
+      listener.once('notification', () => {
+        void listener
+          .query('select outcome from pgqueue.history')
+          .then(({ rows }) => committed.push(...rows));
+      });
+      await bench.scheduler();
+      await until('the hint of its end', () => heard.length > 0 && committed.length > 0);
+      expect([heard, committed, worker.running]).toEqual([['pgqueue:done'], [{ outcome: 'done' }], 1]);
+    } finally {
+      returns.resolve();
+      await worker.stop();
+      await own.end();
+    }
+  },
+);

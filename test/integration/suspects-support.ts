@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { resetNode } from '@pgqueue/postgres';
 import { expect } from 'vitest';
-import type { Ground, Member } from './database-support.ts';
+import type { Ground } from './database-support.ts';
 
 /** Jobs that a node took with it when it died. */
 export async function crashed(ground: Ground, count: number): Promise<readonly string[]> {
@@ -20,10 +20,6 @@ export async function ready(ground: Ground): Promise<string> {
   return id;
 }
 
-export const makesRoom = async (ground: Ground, node: Member): Promise<unknown> =>
-  (
-    await ground.sql(
-      `select alone, alone_ms from pgqueue.node where id = $1 and alone_until > clock_timestamp()`,
-      [node.id],
-    )
-  )[0];
+/** As if its lease had begun earlier. */
+export const age = (ground: Ground, id: unknown, by: string): Promise<unknown> =>
+  ground.sql(`update pgqueue.work_queue set started = started - $2::interval where id = $1`, [id, by]);

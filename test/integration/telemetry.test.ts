@@ -98,7 +98,7 @@ beforeEach(() => {
 const named = (name: string): readonly ReadableSpan[] =>
   exporter.getFinishedSpans().filter((span) => span.name === name);
 const some = (name: string, count: number): Promise<readonly ReadableSpan[]> =>
-  until(`${count} spans "${name}"`, () => named(name).length >= count && named(name), 10_000);
+  until(`${count} spans "${name}"`, () => named(name).length >= count && named(name));
 const linked = (span: ReadableSpan | undefined): readonly string[] =>
   (span?.links ?? []).map(({ context: { spanId } }) => spanId);
 const id = (span: ReadableSpan | undefined): string | undefined => span?.spanContext().spanId;
@@ -185,7 +185,7 @@ test('a handler that takes bundles has one span for its call, linked to all, bes
   ]);
   const outcomes = (): readonly ReadableSpan[] =>
     named('process many').filter(({ attributes }) => attributes['pgqueue.outcome'] === 'done');
-  await until('both attempts to have ended', () => outcomes().length === jobs.length, 10_000);
+  await until('both attempts to have ended', () => outcomes().length === jobs.length);
   const [enqueue] = named('enqueue many');
   expect(outcomes().map(linked)).toEqual([[id(enqueue)], [id(enqueue)]]);
   const call = named('process many').find(
@@ -204,6 +204,38 @@ test('a payload that does not fit is an error that does not quote it', async () 
   });
   expect(JSON.stringify([span?.attributes, span?.events, span?.status])).not.toContain(secret);
 });
+
+test.each(['single', 'bundled'])(
+  'a trace that is none, as plain SQL may bring, costs neither a job of task %s nor its slot',
+  async (task) => {
+    const odd = [{}, [], 1, true, '', 'no trace state', '\u00e9=1'];
+    const traceparent = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01';
+    const traces = [
+      ...odd.map((tracestate) => ({ traceparent, tracestate })),
+      ...odd.map((other) => ({ traceparent: other })),
+      {},
+      { tracestate: {} },
+    ];
+    const queue = `odd ${task}`;
+    const inserted = await database.query<{ id: string }>(
+      `insert into pgqueue.queue (queue, task, payload, trace)
+       select $1, $2, '{"fails": 0, "secret": "none"}', t from unnest($3::jsonb[]) t returning id`,
+      [queue, task, traces.map((one) => JSON.stringify(one))],
+    );
+    await until('all jobs to be done', async () => {
+      const [row] = await database.query<{ done: number }>(
+        'select count(*)::int as done from pgqueue.history where id = any ($1)',
+        [inserted.map((row) => row.id)],
+      );
+      return row?.done === traces.length;
+    });
+    await until('every slot to be free', () => worker.running === 0);
+    const outcomes = named(`process ${queue}`).filter(
+      ({ attributes }) => attributes['pgqueue.outcome'] === 'done',
+    );
+    expect(outcomes).toHaveLength(traces.length);
+  },
+);
 
 test('an enqueue that fails is an error of its span', async () => {
   const lonely = createProducer({ connectionString: own.url, schema: 'nowhere' });
@@ -231,7 +263,7 @@ test('the same numbers go to an SDK for metrics, by the conventions’ names whe
     const found = point?.value;
     return typeof found === 'object' ? found.count : found;
   };
-  await until('the job to be done', async () => (await value('pgqueue.jobs.done')) === 1, 10_000);
+  await until('the job to be done', async () => (await value('pgqueue.jobs.done')) === 1);
   expect(await value('messaging.client.sent.messages')).toBe(1);
   expect(await value('messaging.client.consumed.messages')).toBe(1);
   expect(await value('messaging.process.duration')).toBe(1);

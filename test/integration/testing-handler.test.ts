@@ -11,6 +11,7 @@ import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
 import { z } from 'zod';
 import type { TestDatabase } from '../support/database.ts';
 import { createTestDatabase } from '../support/database.ts';
+import { until } from '../support/until.ts';
 
 const pay = defineTask({ name: 'pay', payload: z.object({ cents: z.number() }), retry: { maxTries: 2 } });
 
@@ -131,4 +132,30 @@ test('several at a time, and each has its own; where a scheduler leads it says s
   } finally {
     await scheduler.end();
   }
+});
+
+test('a scheduler by hand that is ended while it begins neither leads nor goes on', async () => {
+  const locker = new pg.Client({ connectionString: database.url });
+  await locker.connect();
+  try {
+    await locker.query('begin');
+    await locker.query('lock table pgqueue.scheduler_lease');
+    const scheduler = createSchedulerSteps({ connectionString: database.url, name: 'ended' });
+    const begun = scheduler.begin().catch(() => {});
+    await until('it to wait', async () => {
+      const waiting = await database.query(
+        `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
+        [],
+      );
+      return waiting.length > 0;
+    });
+    const ended = scheduler.end();
+    await locker.query('commit');
+    await Promise.all([begun, ended]);
+  } finally {
+    await locker.end();
+  }
+  expect(await database.query('select 1 from pgqueue.scheduler_lease where leader is not null', [])).toEqual(
+    [],
+  );
 });

@@ -162,6 +162,9 @@ test('a policy that fails, or a schedule that nobody can read, fails the drain',
   await expect(drain({ database, tasks: [double], policy: failing })).rejects.toThrow(
     /policy "mine", broken failed: .*no such attribute/,
   );
-  await operator.schedules.set({ name: 'odd', cron: '61 * * * *', task: 'greet', payload: { n: 1 } });
+  await database.query(
+    `insert into pgqueue.schedule (name, cron, timezone, task, payload) values ('odd', '61 * * * *', 'UTC', 'greet', '{}')`,
+    [],
+  );
   await expect(drain({ database, tasks: [double] })).rejects.toThrow(/schedule "odd" failed: .*61/);
 });

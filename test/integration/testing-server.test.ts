@@ -132,4 +132,4 @@ test('the embedded server ends with a process that is killed', async () => {
     await again.end().catch(() => {});
     return refused;
   });
-}, 60_000);
+});

@@ -37,7 +37,7 @@ function mend(): void {
 }
 
 const hour = defineTask({ name: 'task', payload: z.object({}), timeout: '1h' });
-const second = defineTask({ name: 'task', payload: z.object({}), timeout: '1s' });
+const second = defineTask({ name: 'task', payload: z.object({}), timeout: '5s' });
 
 interface Lived {
   readonly at: number;
@@ -65,26 +65,27 @@ const through = (lostAfterMs: number): object => ({
   lostAfterMs,
   node: 'cut-off',
 });
-const elsewhere = { node: 'elsewhere', heartbeatMs: 200, lostAfterMs: 2_000 };
+const elsewhere = { node: 'elsewhere' };
 
 async function cutOff(worker: TestWorker, task: typeof hour, handler: TaskHandler): Promise<string> {
   const { id } = await bench.producer.enqueue(task, {});
   await until('it to run', () => worker.of('job.started').length === 1);
-  await bench.worker([handler], elsewhere);
+  // at once: its lease must not end before
   proxy.hold('to-server');
+  await bench.worker([handler], elsewhere);
   return id;
 }
 
 test('a node that can not say that it lives aborts what it runs before others have it; when it is back, it changes nothing', async () => {
   const { handler, lived } = recording(hour);
-  const worker = await bench.worker([handler], through(1_500));
+  const worker = await bench.worker([handler], through(5_000));
   const id = await cutOff(worker, hour, handler);
-  await until('it to be done elsewhere', async () => (await bench.job(id)).status === 'done', 8_000);
+  const before = worker.of('node.registered').length;
+  await until('it to be done elsewhere', async () => (await bench.job(id)).status === 'done');
   expect(lived.map(({ what }) => what)).toEqual(['run', 'node_lost', 'run']);
-  expect(worker.of('node.fenced')).toMatchObject([{ node: 'cut-off', jobs: 1 }]);
-  expect(worker.of('node.fenced')[0]?.silentMs).toBeLessThan(1_500);
+  expect(worker.of('node.fenced').at(-1)).toMatchObject({ node: 'cut-off', jobs: 1 });
   mend();
-  await until('it to be back', () => worker.of('node.registered').length === 2, 10_000);
+  await until('it to be back', () => worker.of('node.registered').length > before);
   expect(await bench.job(id)).toMatchObject({ node: 'elsewhere', crashes: 1, tries: 0 });
 });
 
@@ -92,24 +93,29 @@ test('a job is aborted before its own lease ends, though nobody can be asked', a
   const { handler, lived } = recording(second);
   const worker = await bench.worker([handler], through(60_000));
   const id = await cutOff(worker, second, handler);
-  await until('it to be done elsewhere', async () => (await bench.job(id)).status === 'done', 8_000);
+  await until('it to be done elsewhere', async () => (await bench.job(id)).status === 'done');
   expect(lived.map(({ what }) => what)).toEqual(['run', 'timeout', 'run']);
   expect(await bench.job(id)).toMatchObject({ node: 'elsewhere', crashes: 1 });
 });
 
 test('signals of pulled jobs abort, too: by the fence, and when their lease is about to end', async () => {
   for (const [task, lostAfterMs, reason] of [
-    [hour, 1_500, 'node_lost'],
+    [hour, 5_000, 'node_lost'],
     [second, 60_000, 'timeout'],
   ] as const) {
     const puller = createPuller({ ...through(lostAfterMs), tasks: ['task'], listen: false });
-    const { id } = await bench.producer.enqueue(task, {}, { timeout: task === hour ? '1h' : '1s' });
-    const [job] = await puller.claim({ waitMs: 5_000 });
+    const { id } = await bench.producer.enqueue(task, {}, { timeout: task === hour ? '1h' : '5s' });
+    const [job] = await puller.claim({ waitMs: 30_000 });
     const signal = job?.signal as AbortSignal;
     proxy.hold('to-server');
     if (!signal.aborted) await once(signal, 'abort');
+    const abortedMs = Date.now();
     expect(signal.reason).toMatchObject({ code: reason });
-    expect(await bench.job(id)).toMatchObject({ status: 'running', node: 'cut-off' });
+    await until('it to be taken back', async () => (await bench.job(id)).status !== 'running');
+    const [taken] = (await bench.job(id)).errors;
+    expect(taken).toMatchObject({ node: 'cut-off' });
+    // one machine, one clock
+    expect(Date.parse(taken?.at ?? '')).toBeGreaterThanOrEqual(abortedMs);
     mend();
     await puller.close();
     await bench.sql('truncate pgqueue.queue, pgqueue.work_queue');

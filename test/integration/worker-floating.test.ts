@@ -46,7 +46,7 @@ async function enqueue(how: string): Promise<string> {
 
 const job = (id: string): Promise<JobDetails> => until(`job ${id} to exist`, () => jobs.get(id));
 const reaches = (id: string, status: string): Promise<unknown> =>
-  until(`job to be ${status}`, async () => (await job(id)).status === status, 10_000);
+  until(`job to be ${status}`, async () => (await job(id)).status === status);
 const floated = (actor: Actor): readonly object[] =>
   actor.heard.filter(({ type }) => type === 'job.floating');
 

@@ -90,33 +90,38 @@ describe('a timeout', () => {
   });
 
   test('is moved by extend, on both sides', async () => {
+    const gate = Promise.withResolvers<void>();
     const worker = await bench.worker([
       implement(task, async (_payload, ctx) => {
-        for (let step = 0; step < 4; step += 1) {
-          expect(await ctx.extend('1s')).toBe(true);
-          await new Promise((resolve) => setTimeout(resolve, 150));
-        }
+        expect(await ctx.extend('1h')).toBe(true);
+        await gate.promise;
         return ctx.signal.aborted;
       }),
     ]);
-    const id = await enqueue();
+    const { id } = await bench.producer.enqueue(slow, {}, { timeout: '3s' });
+    await bench.dispatch();
+    await until('its first lease to be over', async () => {
+      const [row] = await bench.sql(
+        `select started + interval '4 s' < clock_timestamp() as over from pgqueue.work_queue`,
+      );
+      return row?.['over'] === true;
+    });
+    gate.resolve();
     await ended(id, 'done');
     expect((await bench.job(id)).result).toBe(false);
     await expect.poll(() => worker.of('job.settled')).toHaveLength(1);
-    const [settled] = worker.of('job.settled');
-    expect(settled?.durationMs).toBeGreaterThan(580);
     expect(worker.of('job.timeout')).toEqual([]);
   });
 });
 
 describe('a cancellation', () => {
   test.each([
-    ['throws', 'cancelled', true, 700],
-    ['throws, without LISTEN', 'cancelled', false, 1_000],
-    ['gets done all the same', 'done', true, 700],
+    ['throws', 'cancelled', true],
+    ['throws, without LISTEN', 'cancelled', false],
+    ['gets done all the same', 'done', true],
   ] as const)(
     'aborts the signal of a running job; a handler that %s ends as %s',
-    async (how, status, listen, withinMs) => {
+    async (how, status, listen) => {
       let reason: unknown;
       const worker = await bench.worker(
         [
@@ -126,14 +131,13 @@ describe('a cancellation', () => {
             throw new Error('anything');
           }),
         ],
-        { listen, heartbeatMs: listen ? 1_000 : 100 },
+        // with LISTEN it hears of it long before the next heartbeat
+        { listen, heartbeatMs: listen ? 120_000 : 100, lostAfterMs: 600_000 },
       );
       const id = await enqueueSlow();
       await started(worker);
-      const asked = performance.now();
       expect((await cancel(bench.database, [id])).get(id)).toBe('signalled');
       await ended(id, status);
-      expect(performance.now() - asked).toBeLessThan(withinMs);
       expect(reason).toBe('cancelled');
       expect((await bench.job(id)).tries).toBe(0);
     },
@@ -245,6 +249,6 @@ test('a settle whose reply was lost is told from a stale one', async () => {
     data: '1',
   } as const;
   expect((await settle(bench.database, [settlement])).get(id)).toBe('done');
-  expect((await settle(bench.database, [settlement], true)).get(id)).toBe('repeated');
+  expect((await settle(bench.database, [settlement], { repeat: true })).get(id)).toBe('repeated');
   expect((await settle(bench.database, [settlement])).has(id)).toBe(false);
 });

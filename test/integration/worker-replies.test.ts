@@ -52,7 +52,7 @@ test('a settle whose reply is lost is repeated, and known as its own', async () 
 });
 
 test('jobs of a claim whose reply is lost are given back, and run: their hour is not waited for', async () => {
-  const { id, worker } = await doneThough('.claim(', () => 'result');
+  const { id, worker } = await doneThough('.claim_rows(', () => 'result');
   await until('the event', () => worker.of('job.settled').length > 0);
   await expectOneEnd(worker, id);
   expect(await bench.job(id)).toMatchObject({ tries: 0, crashes: 0 });
@@ -80,7 +80,7 @@ test('a claim whose answer comes when its leases have ended starts nothing: its 
   await bench.dispatch();
   await until('the claim to wait', async () => {
     const rows = await bench.sql(
-      `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' and query like '%claim(%'`,
+      `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' and query like '%claim_rows(%'`,
     );
     return rows.length > 0;
   });

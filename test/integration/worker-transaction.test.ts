@@ -1,4 +1,4 @@
-import { defineTask, implement } from '@pgqueue/core';
+import { defineTask, implement, logObserver, retryAfter } from '@pgqueue/core';
 import type { JobContext } from '@pgqueue/core';
 import { resetNode } from '@pgqueue/postgres';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
@@ -41,6 +41,68 @@ test('commits the writes and done together; nothing is settled twice', async () 
   expect(await bench.job(id)).toMatchObject({ tries: 0, result: null });
   await expect.poll(() => worker.of('job.settled')).toMatchObject([{ job: id, verdict: 'done' }]);
   expect(worker.of('job.stale')).toEqual([]);
+});
+
+test.each<[string, (ctx: JobContext) => unknown, string]>([
+  ['an error', () => Promise.reject(new Error('after the end')), 'after the end'],
+  ['an error that is returned', () => new Error('returned'), 'returned'],
+  ['an outcome', () => retryAfter('1m', 'again'), 'its handler asked for retry when its job was done'],
+  ['a second transaction', (ctx) => write(ctx, 'lost'), 'put all writes into that transaction'],
+  ['a second one, by settleIn', (ctx) => ctx.settleIn(() => Promise.resolve()), 'a job is settled once'],
+])('what comes after the commit changes nothing, and is told: %s', async (_what, then, message) => {
+  const lines: unknown[] = [];
+  const quiet = (): void => {};
+  const error = (data: object, event: string): void => void lines.push([event, data]);
+  const log = logObserver({ debug: quiet, info: quiet, warn: quiet, error });
+  const { worker, id } = await one(async (ctx) => {
+    await write(ctx);
+    return then(ctx);
+  });
+  await expect.poll(() => worker.of('job.late_error')).toHaveLength(1);
+  const told = worker.of('job.late_error');
+  expect(told).toMatchObject([
+    { job: id, queue: 'default', task: 'task', error: { message: expect.stringContaining(message) } },
+  ]);
+  for (const event of told) log(event);
+  expect(lines).toMatchObject([['job.late_error', { job: id }]]);
+  expect(await bench.job(id)).toMatchObject({ status: 'done', tries: 0 });
+  expect(await effects()).toEqual([{ job: id, note: 'written' }]);
+  expect(worker.of('job.settled')).toMatchObject([{ job: id, verdict: 'done' }]);
+});
+
+test.each([
+  'commit',
+  '  -- why\n /* not */ END',
+  'rollback',
+  'ROLLBACK AND CHAIN',
+  'begin',
+  'start  transaction',
+  "prepare transaction 'p'",
+  'abort',
+])('a transaction that is to be ended from within is refused, and nothing is lost: %j', async (text) => {
+  const heard: unknown[] = [];
+  const { id } = await one(async (ctx) => {
+    const ending = ctx.transaction(async (client) => {
+      await client.query('insert into effect values ($1, $2)', [ctx.job.id, 'undone']);
+      await client.query(text);
+    });
+    await ending.catch((error: unknown) => heard.push((error as Error).message));
+    await ctx.transaction(async (client) => {
+      await client.query('savepoint here');
+      await client.query('insert into effect values ($1, $2)', [ctx.job.id, 'undone']);
+      await client.query('rollback to savepoint here');
+      await client.query('insert into effect values ($1, $2)', [ctx.job.id, 'kept']);
+    });
+  });
+  await ended(id, 'done');
+  expect(heard).toEqual([expect.stringContaining('ctx.transaction begins and ends its transaction itself')]);
+  expect(await effects()).toEqual([{ job: id, note: 'kept' }]);
+});
+
+test('one that was ended from within after all is an error, and settles nothing', async () => {
+  const { id } = await one((ctx) => ctx.transaction((client) => client.query('select 1; commit')));
+  await ended(id, 'delayed');
+  expect((await bench.job(id)).lastError?.message).toContain('its work has ended it');
 });
 
 test('what throws rolls back, and leaves the work item as it was: the handler may go on', async () => {
@@ -167,9 +229,7 @@ test('a connection to a server that only reads by now is not used again', async 
   const pids: unknown[] = [];
   const { id } = await one(async (ctx) => {
     const readOnly = ctx.transaction(async (client) => {
-      await client.query('set session characteristics as transaction read only');
-      await client.query('commit');
-      await client.query('begin');
+      await client.query('set transaction read only');
       const { rows } = await client.query('select pg_backend_pid() as pid');
       pids.push(rows[0]?.['pid']);
       await client.query('insert into effect values ($1, $2)', [ctx.job.id, 'refused']);

@@ -1,4 +1,4 @@
-import type { Effect, JobState, Operation, World } from './model.ts';
+import type { Effect, JobState, NodeState, Operation, World } from './model.ts';
 import { apply, passesOver, toldOver } from './model.ts';
 import type { Schedule, Side } from './schedules.ts';
 import { overlaps } from './schedules.ts';
@@ -28,7 +28,7 @@ export function allowed({ a, b, schedule }: Pair, job: JobState, which: 0 | 1): 
       ]
     : [schedule.order[0] === 'a' ? ['a', 'b'] : ['b', 'a']];
   const operationOf = { a, b };
-  const start: World = { job, n1: true };
+  const start: World = { job, n1: nodeAtStart(a, b) };
   return orders.flatMap(([first, second]) => {
     const one = outcomes(operationOf[first], start, { which, side: first, mayPass: together });
     return one.flatMap((effect) => {
@@ -50,7 +50,17 @@ function outcomes(
 ): readonly Effect[] {
   const done = apply(operation, world, which, tokenOf(side));
   if (!mayPass || !passesOver(operation) || done.told === 'PQ001') return [done];
-  return [done, { world, told: toldOver(operation, world) }];
+  const over: Effect = { world, told: toldOver(operation, world) };
+  // a node that keeps the lease of one job, which is locked, is not ended; the other job is taken back
+  if (operation.kind === 'lose' || operation.kind === 'miss')
+    return [done, over, { ...done, world: { ...done.world, n1: world.n1 } }];
+  return [done, over];
+}
+
+/** Gone or silent where an operation wants that, and alive. */
+export function nodeAtStart(...operations: readonly Operation[]): NodeState {
+  if (operations.some(({ kind }) => kind === 'miss')) return 'gone';
+  return operations.some(({ kind }) => kind === 'lose' || kind === 'register') ? 'silent' : 'beats';
 }
 
 /** What a claim draws. */

@@ -17,10 +17,13 @@ export interface JobState {
 
 export type NodeId = 'n1' | 'n2';
 
-/** A job, and whether the node n1 lives. */
+/** `gone`: it was heard of late, but its session is not there any more; `replaced`: another incarnation has its id. */
+export type NodeState = 'beats' | 'silent' | 'gone' | 'ended' | 'replaced';
+
+/** A job, and the node n1. */
 export interface World {
   readonly job: JobState;
-  readonly n1: boolean;
+  readonly n1: NodeState;
 }
 
 export type Outcome = 'done' | 'retry' | 'snooze' | 'dead';
@@ -34,6 +37,11 @@ export type Operation =
   | { readonly kind: 'settle'; readonly outcomes: readonly [Outcome, Outcome] }
   | { readonly kind: 'release' }
   | { readonly kind: 'reset' }
+  | { readonly kind: 'beat' }
+  | { readonly kind: 'leave' }
+  | { readonly kind: 'register' }
+  | { readonly kind: 'lose' }
+  | { readonly kind: 'miss' }
   | { readonly kind: 'steal' }
   | { readonly kind: 'cancel' }
   | { readonly kind: 'redrive' };
@@ -48,7 +56,15 @@ export const limits = { tries: 3, crashes: 3 } as const;
 
 /** Whether the operation may pass a job over that another transaction has locked. */
 export function passesOver({ kind }: Operation): boolean {
-  return kind === 'tick' || kind === 'promote' || kind === 'claim' || kind === 'steal' || kind === 'cancel';
+  return (
+    kind === 'tick' ||
+    kind === 'promote' ||
+    kind === 'claim' ||
+    kind === 'steal' ||
+    kind === 'lose' ||
+    kind === 'miss' ||
+    kind === 'cancel'
+  );
 }
 
 /** What the caller is told of a job that was passed over. */
@@ -70,13 +86,14 @@ export function apply(operation: Operation, world: World, which: 0 | 1, token: s
     told,
   });
   const held = job.where === 'running' && job.token === 't1';
+  const lives = world.n1 === 'beats' || world.n1 === 'silent' || world.n1 === 'gone';
   switch (operation.kind) {
     case 'tick':
       return job.where === 'pending' ? to({ where: 'ready' }, 'scheduled') : none;
     case 'promote':
       return job.where === 'delayed' ? to({ where: 'pending' }) : none;
     case 'claim':
-      if (operation.node === 'n1' && !world.n1) return { world, told: 'PQ001' };
+      if (operation.node === 'n1' && !lives) return { world, told: 'PQ001' };
       return job.where === 'ready' ? to({ where: 'running', token, node: operation.node }, 'claimed') : none;
     case 'extend':
       return held ? to({ expired: false }, job.stop ? 'cancelled' : 'held') : none;
@@ -85,10 +102,25 @@ export function apply(operation: Operation, world: World, which: 0 | 1, token: s
     case 'release':
       if (!held) return none;
       return to({ ...unleased, where: job.stop ? 'cancelled' : 'ready' }, 'released');
-    case 'reset': {
-      const ended = { ...world, n1: false };
-      return job.where === 'running' && job.node === 'n1' ? crash(ended) : { world: ended, told: undefined };
+    case 'reset':
+      return takenBack({ ...world, n1: 'ended' });
+    case 'beat':
+      return lives ? { world: { ...world, n1: 'beats' }, told: 'beats' } : { world, told: 'ended' };
+    case 'leave': {
+      if (!lives) return none;
+      const where = job.stop ? 'cancelled' : 'ready';
+      const left = onN1(job) ? { ...job, ...unleased, where } : job;
+      return { world: { n1: 'ended', job: left as JobState }, told: 'left' };
     }
+    case 'register':
+      if (world.n1 === 'beats' || world.n1 === 'gone' || world.n1 === 'replaced')
+        return { world, told: 'refused' };
+      return { ...takenBack({ ...world, n1: 'replaced' }), told: 'registered' };
+    case 'miss':
+      if (world.n1 === 'gone') return { ...takenBack({ ...world, n1: 'ended' }), told: undefined };
+      return apply({ kind: 'lose' }, world, which, token);
+    case 'lose':
+      return world.n1 === 'silent' ? { ...takenBack({ ...world, n1: 'ended' }), told: undefined } : none;
     case 'steal':
       return job.where === 'running' && job.expired ? crash(world) : none;
     case 'cancel':
@@ -101,6 +133,12 @@ export function apply(operation: Operation, world: World, which: 0 | 1, token: s
     default:
       return operation satisfies never;
   }
+}
+
+const onN1 = ({ where, node }: JobState): boolean => where === 'running' && node === 'n1';
+
+function takenBack(world: World): Effect {
+  return onN1(world.job) ? crash(world) : { world, told: undefined };
 }
 
 function crash(world: World): Effect {

@@ -3,8 +3,8 @@ import type { Database } from '@pgqueue/postgres';
 import { breaches, openDatabase } from '@pgqueue/postgres';
 import pg from 'pg';
 import type { Pair, Possible } from './allowed.ts';
-import { allowed } from './allowed.ts';
-import type { JobState, Operation, World } from './model.ts';
+import { allowed, nodeAtStart } from './allowed.ts';
+import type { JobState, NodeState, Operation, World } from './model.ts';
 import type { Schedule, Side } from './schedules.ts';
 import { blockerStatement, jobs, leader, readBack, setUp, statementOf, tokenNames } from './statements.ts';
 import type { StateName } from './worlds.ts';
@@ -86,7 +86,7 @@ interface Flight {
 async function runCase(props: Props, one: Case): Promise<Ran> {
   const { database, sides, blocker } = props;
   const { schedule } = one;
-  await blocker.client.query(setUp([states[one.start[0]], states[one.start[1]]]));
+  await blocker.client.query(setUp([states[one.start[0]], states[one.start[1]]], nodeAtStart(one.a, one.b)));
   if (schedule.blocker !== null) {
     await blocker.client.query('begin');
     await blocker.client.query(blockerStatement(schedule.blocker));
@@ -170,7 +170,7 @@ async function judge(
   answers: Readonly<Record<Side, Answer | undefined>>,
 ): Promise<readonly string[]> {
   const [read] = await database.query<{
-    n1: boolean;
+    n1: NodeState;
     rows: number;
     jobs: Readonly<Record<string, JobState>>;
   }>(readBack, []);
@@ -208,7 +208,7 @@ function toldOf(answer: Answer | undefined, id: string): string | undefined {
   return 'error' in answer ? answer.error : (answer.told[id] ?? undefined);
 }
 
-const say = ({ job, n1 }: World): string => `${JSON.stringify(job)}${n1 ? '' : ', n1 ended'}`;
+const say = ({ job, n1 }: World): string => `${JSON.stringify(job)}, n1 ${n1}`;
 
 export function titleOf({ a, b, start, schedule }: Case): string {
   const { order, ends, blocker } = schedule;

@@ -1,4 +1,4 @@
-import type { JobState, Operation } from './model.ts';
+import type { JobState, NodeState, Operation } from './model.ts';
 import { limits } from './model.ts';
 import type { Blocker, Side } from './schedules.ts';
 import { tokenOf } from './allowed.ts';
@@ -33,13 +33,13 @@ export function statementOf(operation: Operation, side: Side, epoch: number): st
   switch (operation.kind) {
     case 'tick':
       return `select x.id, 'scheduled' as told
-              from pgqueue.dispatch('${leader}', ${epoch}, null, null, ${ids}, 'default', null, null, null, null, null, true) d,
+              from pgqueue.dispatch('${leader}', ${epoch}, ${ids}, null, '{"pool": "default"}', true) d,
                 unnest(${ids}) x (id) where x.id <> all (d.missing)`;
     case 'promote':
       return `select null as id, null as told from pgqueue.promote('${leader}', ${epoch}, 10)`;
     case 'claim':
       return `select id, 'claimed' as told
-              from pgqueue.claim('${operation.node}', '${incarnations[operation.node]}', 10, '${tokens[tokenOf(side)]}', 1)`;
+              from pgqueue.claim('${operation.node}', '${incarnations[operation.node]}', 10, '${tokens[tokenOf(side)]}', 1, false)`;
     case 'extend':
       return `select job_id as id, case when cancelled then 'cancelled' else 'held' end as told
               from pgqueue.extend(${held}, array[60000, 60000]::float8[])`;
@@ -50,6 +50,18 @@ export function statementOf(operation: Operation, side: Side, epoch: number): st
       return `select id, 'released' as told from pgqueue.release(${held}) as id`;
     case 'reset':
       return `select job_id as id, verdict as told from pgqueue.reset_node('n1')`;
+    case 'beat':
+      return `select x.id, case when alive then 'beats' else 'ended' end as told
+              from pgqueue.heartbeat_node('n1', '${incarnations.n1}'), unnest(${ids}) x (id)`;
+    case 'leave':
+      return `select x.id, 'left' as told from pgqueue.leave_node('n1', '${incarnations.n1}') l, unnest(${ids}) x (id) where l`;
+    case 'register':
+      return `select x.id, case when accepted then 'registered' else 'refused' end as told
+              from pgqueue.register_node('n1', ${tasks}, 10, 'default', 60000, 600000, '', '${tokens[tokenOf(side)]}'), unnest(${ids}) x (id)`;
+    case 'lose':
+      return `select null as id, null as told from pgqueue.lose_nodes('${leader}', ${epoch})`;
+    case 'miss':
+      return `select null as id, null as told from pgqueue.lose_nodes('${leader}', ${epoch}, 3000)`;
     case 'steal':
       return `select job_id as id, verdict as told from pgqueue.reap()`;
     case 'cancel':
@@ -68,18 +80,25 @@ export function blockerStatement(blocker: Blocker): string {
   return `select from pgqueue.${name} where id = '${jobs[Number(which)]}' for update`;
 }
 
+const tasks = `'{"t": {"min": 1, "max": 1, "timeoutMs": 3600000, "isolated": true}}'`;
+/** Longer than a node may be silent. */
+const silence = `interval '1 h'`;
 const ends = { past: `clock_timestamp() - interval '1 s'`, future: `clock_timestamp() + interval '1 h'` };
 
 /** Makes the tables hold two jobs in these states, and two nodes. */
-export function setUp(start: readonly [JobState, JobState]): string {
+export function setUp(start: readonly [JobState, JobState], n1: NodeState): string {
   const parts = start.flatMap((job, which) => rowsOf(job, which));
-  const tasks = `'{"t": {"min": 1, "max": 1, "timeoutMs": 3600000, "isolated": true}}'`;
   const nodes = (['n1', 'n2'] as const).map(
     (id) =>
-      `('${id}', '${incarnations[id]}', 'alive', 10, ${tasks}, clock_timestamp(), 60000, 600000, clock_timestamp())`,
+      `('${id}', '${incarnations[id]}', 'alive', 10, ${tasks},
+        clock_timestamp() - ${id === 'n1' && n1 === 'silent' ? silence : `interval '0'`}, 60000, 600000, clock_timestamp())`,
   );
+  const session =
+    n1 === 'gone'
+      ? `insert into pgqueue.node_session values ('n1', '${incarnations.n1}', 1, 0, pg_postmaster_start_time(), clock_timestamp() - ${silence});`
+      : '';
   return `delete from pgqueue.queue; delete from pgqueue.work_queue; delete from pgqueue.history; delete from pgqueue.dead_letter;
-    delete from pgqueue.node;
+    delete from pgqueue.node; delete from pgqueue.node_session; ${session}
     insert into pgqueue.node (id, incarnation, state, slots, tasks, heartbeat, heartbeat_ms, lost_after_ms, started) values ${nodes.join(', ')};
     ${parts.join(';\n')}`;
 }
@@ -111,9 +130,12 @@ function rowsOf(job: JobState, which: number): readonly string[] {
   ];
 }
 
-/** The two jobs as they are, and whether n1 lives; one row. */
+/** The two jobs as they are, and n1; one row. */
 export const readBack = `
-  select (select state from pgqueue.node where id = 'n1') in ('alive', 'draining') as n1,
+  select (select case when state not in ('alive', 'draining') then 'ended' when incarnation <> '${incarnations.n1}' then 'replaced'
+                      when heartbeat < clock_timestamp() - lost_after_ms * interval '1 ms' then 'silent'
+                      when exists (select from pgqueue.gone_nodes() g where g = 'n1') then 'gone' else 'beats' end
+          from pgqueue.node where id = 'n1') as n1,
     coalesce((select jsonb_object_agg(j.id, jsonb_build_object('where', j.status, 'tries', j.tries, 'crashes', j.crashes, 'token', w.lock_token,
       'node', w.lock_key, 'expired', coalesce(w.lock_timeout <= clock_timestamp(), false), 'stop', w.cancelled is not null))
     from pgqueue.job j left join pgqueue.work_queue w on w.id = j.id), '{}') as jobs,

@@ -98,7 +98,7 @@ export async function openLane(url: string): Promise<Lane> {
       const ended = await Promise.race([one.ended, died]);
       if (ended === 'died') {
         loose.push(one.die());
-        await until('the server to be done with it', proxy.isOver, 40_000);
+        await until('the server to be done with it', proxy.isOver);
       }
       for (const kind of kinds) await begin(kind);
       await untilLeft(database, 0);

@@ -161,7 +161,7 @@ export async function untilLeft(
     );
     const passedMs = performance.now() - began;
     if ((row !== undefined && row.jobs <= jobs) || passedMs > atMostMs) return;
-    if (passedMs > 30_000) throw new Error(`more than ${jobs} jobs are left: ${row?.rows}`);
+    if (passedMs > 150_000) throw new Error(`more than ${jobs} jobs are left: ${row?.rows}`);
     await new Promise((resolve) => setTimeout(resolve, 10));
   }
 }

@@ -26,7 +26,7 @@ const questions: Readonly<Record<string, string>> = {
   'jobs and their application apart': `
     select a.job::text as what from application a where not exists (select from pgqueue.history h where h.id = a.job)`,
   'rows that are left': `
-    select id::text as what from pgqueue.queue union all select id::text from pgqueue.work_queue`,
+    select id::text as what from pgqueue.queue union all select coalesce(id::text, jobs::text) from pgqueue.work_queue`,
 };
 
 /** What is wrong; empty where all is well. Waits for nothing: all jobs have ended. */

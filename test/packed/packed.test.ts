@@ -27,7 +27,7 @@ let tarballs: readonly Tarball[];
 
 beforeAll(async () => {
   tarballs = await packAll(folder);
-}, 180_000);
+}, 600_000);
 
 afterAll(() => {
   rmSync(folder, { recursive: true, force: true });
@@ -120,7 +120,7 @@ describe('an empty project with the tarballs', () => {
     writeFileSync(join(project, 'package.json'), JSON.stringify(projectManifest(), undefined, 2));
     const quiet = ['--no-audit', '--no-fund', '--prefer-offline', '--omit=optional', '--loglevel=error'];
     await run('npm', ['install', ...quiet], project);
-  }, 180_000);
+  }, 600_000);
 
   afterAll(() => database.drop());
 
@@ -207,26 +207,22 @@ describe('an empty project with the tarballs', () => {
     expect(await compile({ imports: skipped ?? [], skipLibCheck: true })).toBe('');
   });
 
-  test(
-    'a program of a user compiles, and runs from migration to settled job',
-    { timeout: 60_000 },
-    async () => {
-      await compile({ files: ['program.ts'], outDir: 'out' });
-      const { stdout } = await run(process.execPath, ['out/program.js'], project, {
-        DATABASE_URL: database.url,
-      });
-      const migrations = readdirSync(join(root, 'migrations')).filter((file) => /^\d/.test(file)).length;
-      expect(JSON.parse(stdout)).toEqual({
-        migrations,
-        outcome: 'enqueued',
-        greeting: 'hello packed',
-        thread: true, // the heartbeat's own, from the built file
-        status: 'done',
-      });
-    },
-  );
+  test('a program of a user compiles, and runs from migration to settled job', async () => {
+    await compile({ files: ['program.ts'], outDir: 'out' });
+    const { stdout } = await run(process.execPath, ['out/program.js'], project, {
+      DATABASE_URL: database.url,
+    });
+    const migrations = readdirSync(join(root, 'migrations')).filter((file) => /^\d/.test(file)).length;
+    expect(JSON.parse(stdout)).toEqual({
+      migrations,
+      outcome: 'enqueued',
+      greeting: 'hello packed',
+      thread: true, // the heartbeat's own, from the built file
+      status: 'done',
+    });
+  });
 
-  test("the guide's tests run by vitest and by jest", { timeout: 120_000 }, async () => {
+  test("the guide's tests run by vitest and by jest", async () => {
     const guide = writeGuide(project, inject('adminUrl'));
     expect(await guide.vitest()).toMatch(/Tests +6 passed/);
     expect(await guide.jest()).toMatch(/Tests: +1 passed/);

@@ -2,7 +2,7 @@
 // by whoever looks from outside.
 import type { Database } from '@pgqueue/postgres';
 
-/** One life of a work item, from its dispatch to its end; times in Unix milliseconds of the database's clock. */
+/** One job's life in work items, from its dispatch to its end; times in Unix milliseconds of the database's clock. */
 export interface RecordedItem {
   readonly id: string;
   readonly position: number;
@@ -27,31 +27,38 @@ export interface RecordedItem {
 }
 
 /**
- * The stretch that is recorded is the widest: from the insert itself (its commit comes later) to the end of the removing transaction (a
+ * Each job of a batch has a life of its own, in the order of the batch. Where a batch is taken apart, its jobs' lives go on in the new rows: those
+ * have the number of the same dispatch, and the old row is gone. The stretch that is recorded is the widest: from the insert itself (its commit comes later) to the end of the removing transaction (a
  * constraint trigger that is deferred runs right before the commit).
  */
 const ddl = `
   create schema proof;
   create table proof.item (
-    position bigint primary key, id uuid not null, queue text not null, key text not null, task text not null, priority integer not null,
+    position float8 not null, place bigint not null, batch bigint not null, id uuid not null, queue text not null, key text not null, task text not null, priority integer not null,
     seq bigint not null, tenant text not null, tries integer not null, inserted timestamptz not null, dispatched timestamptz not null,
     leased timestamptz, leases integer not null default 0, ended timestamptz);
+  create index on proof.item (place);
+  create index on proof.item (id);
   create function proof.on_insert() returns trigger language plpgsql as $$
   begin
-    insert into proof.item (position, id, queue, key, task, priority, seq, tenant, tries, inserted, dispatched)
-    select new.position, q.id, q.queue, q.key, q.task, q.priority, q.seq, coalesce(q.attributes ->> 'tenant', ''), q.tries,
+    update proof.item i set place = new.position
+    where i.id = any (coalesce(new.jobs, array[new.id])) and i.batch = new.batch and i.ended is null
+      and not exists (select from pgqueue.work_queue w where w.position = i.place);
+    insert into proof.item (position, place, batch, id, queue, key, task, priority, seq, tenant, tries, inserted, dispatched)
+    select new.position + (u.n - 1) * 0.001, new.position, new.batch, q.id, q.queue, q.key, q.task, q.priority, q.seq, coalesce(q.attributes ->> 'tenant', ''), q.tries,
            clock_timestamp(), new.dispatched
-    from pgqueue.queue q where q.id = new.id;
+    from unnest(coalesce(new.jobs, array[new.id])) with ordinality u (id, n) join pgqueue.queue q on q.id = u.id
+    where not exists (select from proof.item i where i.id = u.id and i.place = new.position);
     return null;
   end $$;
   create function proof.on_lease() returns trigger language plpgsql as $$
   begin
-    update proof.item set leased = coalesce(leased, clock_timestamp()), leases = leases + 1 where position = new.position;
+    update proof.item set leased = coalesce(leased, clock_timestamp()), leases = leases + 1 where place = new.position;
     return null;
   end $$;
   create function proof.on_delete() returns trigger language plpgsql as $$
   begin
-    update proof.item set ended = clock_timestamp() where position = old.position;
+    update proof.item set ended = clock_timestamp() where place = old.position;
     return null;
   end $$;
   create trigger proof_insert after insert on pgqueue.work_queue for each row execute function proof.on_insert();
@@ -68,7 +75,7 @@ export async function record(database: Database): Promise<void> {
 /** Everything that was recorded, in the order of dispatch. */
 export function recordedItems(database: Database): Promise<readonly RecordedItem[]> {
   return database.query<RecordedItem>(
-    `select id, position::float8 as position, queue, key, task, priority, seq::float8 as seq, tenant, tries, leases,
+    `select id, position, queue, key, task, priority, seq::float8 as seq, tenant, tries, leases,
             extract(epoch from inserted)::float8 * 1000 as "insertedMs",
             extract(epoch from dispatched)::float8 * 1000 as "dispatchedMs",
             extract(epoch from leased)::float8 * 1000 as "leasedMs",

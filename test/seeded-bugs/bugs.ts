@@ -18,9 +18,13 @@ export interface Bug {
   readonly module?: ModuleBug;
 }
 
-const settle = 'settle(uuid[],uuid[],text[],double precision[],text[],boolean,double precision[])';
-const claim = 'claim(text,uuid,integer,uuid,bigint)';
-const crash = 'crash(bigint[],text,boolean)';
+const settles = [
+  'settle_done(timestamptz,uuid[],uuid[],text[],double precision[])',
+  'settle_mixed(timestamptz,uuid[],uuid[],text[],double precision[],text[],double precision[])',
+];
+const leaseItems = 'lease_items(text,uuid,integer,uuid,bigint,boolean,integer)';
+const leaseAll = 'lease_all(text,uuid,bigint[],jsonb,jsonb,timestamptz)';
+const crash = 'crash_all(bigint[],bigint[],text,boolean)';
 
 /** Whether what was found is what the bug does: a bug that only stops the process was not found by what it does to jobs. */
 export function isCaught({ finds }: Bug, found: readonly string[]): boolean {
@@ -34,9 +38,10 @@ export const bugs: readonly Bug[] = [
     name: 'no fence on settle',
     scenario: 'stolen',
     finds: 'accepted_not_newest',
-    sql: [
-      { function: settle, edits: [{ from: 'and w.lock_token = i.token', to: 'and w.lock_key is not null' }] },
-    ],
+    sql: settles.map((name) => ({
+      function: name,
+      edits: [{ from: 'and w.lock_token = i.token', to: 'and w.lock_key is not null' }],
+    })),
   },
   {
     name: 'no fence on extend',
@@ -60,7 +65,7 @@ export const bugs: readonly Bug[] = [
         edits: [{ from: 'set lock_key = null, lock_token = null,', to: 'set lock_key = null,' }],
       },
       {
-        function: claim,
+        function: leaseAll,
         edits: [{ from: 'lock_token = p_token', to: 'lock_token = coalesce(w.lock_token, p_token)' }],
       },
     ],
@@ -95,11 +100,12 @@ export const bugs: readonly Bug[] = [
       module: '/statements/claim.ts',
       edits: [
         {
-          from: '  for (const row of rows) {',
-          to: `  for (const { id, leaseMs } of rows) await target.query(
+          from: '  return mended(await target.query<ClaimRow>(text, valuesOf(input)), input.token);',
+          to: `  const rows = await target.query<ClaimRow>(text, valuesOf(input));
+  for (const { id, leaseMs } of rows) await target.query(
     \`update \${target.schema}.work_queue set lock_timeout = to_timestamp($3::float8 / 1000) where id = $1 and lock_token = $2\`,
-    [id, token, Date.now() + leaseMs]);
-  for (const row of rows) {`,
+    [id, input.token, Date.now() + leaseMs]);
+  return mended(rows, input.token);`,
         },
       ],
     },
@@ -112,8 +118,8 @@ export const bugs: readonly Bug[] = [
       {
         function: crash,
         edits: [
-          { from: 'and not l.stop and q.crashes + 1 < q.max_crashes', to: 'and not l.stop' },
-          { from: 'and (l.stop or q.crashes + 1 >= q.max_crashes)', to: 'and l.stop' },
+          { from: 'and (l.charge = 0 or q.crashes + 1 < q.max_crashes)', to: '' },
+          { from: 'and (l.stop or (l.charge = 1 and q.crashes + 1 >= q.max_crashes))', to: 'and l.stop' },
         ],
       },
     ],
@@ -143,8 +149,9 @@ export const bugs: readonly Bug[] = [
       edits: [
         {
           // when the job begins, and again when it ends
-          from: 'openTallies(snapshot, {',
-          to: `openTallies({ ...snapshot, inFlight: snapshot.inFlight.filter(({ state }) => state === 'ready') }, {`,
+          from: 'open: (snapshot) => {',
+          to: `open: (whole) => {
+            const snapshot = { ...whole, inFlight: whole.inFlight.filter(({ state }) => state === 'ready') };`,
         },
       ],
     },
@@ -155,7 +162,7 @@ export const bugs: readonly Bug[] = [
     finds: 'unexplained_duplicates',
     sql: [
       {
-        function: claim,
+        function: leaseItems,
         edits: [{ from: 'v_now timestamptz := clock_timestamp()', to: 'v_now timestamptz := now()' }],
       },
     ],

@@ -36,7 +36,7 @@ export async function judge(url: string, scenario: string, bug?: Bug): Promise<r
     });
     let said = '';
     child.stderr.setEncoding('utf8').on('data', (text: string) => (said += text));
-    const deadline = setTimeout(() => child.kill('SIGKILL'), 60_000);
+    const deadline = setTimeout(() => child.kill('SIGKILL'), 240_000);
     const [code] = (await once(child, 'close')) as [number | null];
     clearTimeout(deadline);
     // a bug that could not be made is none that was caught

@@ -68,31 +68,35 @@ const left = async ({ database }: Stage, jobs: number): Promise<boolean> => {
 
 const limited: Scenario = async (stage) => {
   stage.facts({ groupMax: 1 });
-  await stage.enqueue({ count: 12, tenant: 'one' });
+  await stage.enqueue({ count: 4, tenant: 'one' });
   const gate = concurrency({ name: 'tenant', by: ({ attributes }) => attributes['tenant'], limit: 1 });
   const scheduler = schedulerOf(stage, { policy: policy({ gates: [gate], order: fifo() }) });
-  const worker = workerOf(stage, 'n1', () => delay(30), { lostAfterMs: 60_000 });
+  // each long enough for a tick while it runs, on a machine that does much else
+  const worker = workerOf(stage, 'n1', () => delay(600), { lostAfterMs: 60_000 });
   await Promise.all([scheduler.start(), worker.start()]);
-  await until('all to be done', () => left(stage, 0), 20_000);
+  await until('all to be done', () => left(stage, 0));
   await Promise.all([scheduler.stop(), worker.stop()]);
 };
 
 /** It is told to stop while its job takes longer than a lost node may be silent. Nothing else happens. */
 const shutdown: Scenario = async (stage) => {
-  stage.facts({ lostAfterMs: 1_000 });
+  // longer than a machine that does much else keeps its heartbeat waiting
+  const lostAfterMs = 4_000;
+  stage.facts({ lostAfterMs });
   await stage.enqueue();
   const scheduler = schedulerOf(stage);
   const begun = Promise.withResolvers<void>();
-  const leaving = workerOf(stage, 'n1', () => {
+  const leave = (): Promise<unknown> => {
     begun.resolve();
-    return delay(3_500);
-  });
-  const staying = workerOf(stage, 'n2', () => Promise.resolve());
+    return delay(2 * lostAfterMs);
+  };
+  const leaving = workerOf(stage, 'n1', leave, { lostAfterMs });
+  const staying = workerOf(stage, 'n2', () => Promise.resolve(), { lostAfterMs: 60_000 });
   await Promise.all([scheduler.start(), leaving.start()]);
   await begun.promise;
-  const stopped = leaving.stop({ drainMs: 10_000 });
+  const stopped = leaving.stop({ drainMs: 60_000 });
   await staying.start();
-  await until('all to be done', () => left(stage, 0), 20_000);
+  await until('all to be done', () => left(stage, 0));
   await Promise.all([stopped, staying.stop(), scheduler.stop()]);
 };
 
@@ -116,27 +120,30 @@ const brokenConnection: Scenario = async (stage) => {
     { lostAfterMs: 60_000 },
   );
   await Promise.all([scheduler.start(), worker.start()]);
-  await until(`job ${id} to be done`, () => left(stage, 0), 20_000);
+  await until(`job ${id} to be done`, () => left(stage, 0));
   await Promise.all([scheduler.stop(), worker.stop()]);
 };
 
 /** The leader dies behind the first statement of its first batch; another one goes on. */
 const halfBatch: Scenario = async (stage) => {
-  const limit = { perSecond: 1, burst: 3 };
+  // the fourth waits for ten seconds: far more than it takes until the second one leads
+  const limit = { perSecond: 0.1, burst: 3 };
   stage.facts({ rate: { queue: 'metered', ...limit } });
   await stage.node('n1');
-  await stage.enqueue({ count: 6, queue: 'metered' });
   const gate = rate({ name: 'metered', by: ({ queue }) => queue, ...limit });
   const plan = policy({ gates: [gate], order: fifo() });
   const point = { n: 1, moment: 'after', fate: 'death', of: '.dispatch(' } as const;
   const proxy = await startStatementProxy(stage.url, point);
-  const first = schedulerOf(stage, { connectionString: proxy.url, policy: plan, leaseMs: 300 });
+  const first = schedulerOf(stage, { connectionString: proxy.url, policy: plan, leaseMs: 60_000 });
   await first.start();
-  await proxy.reached;
+  await until('the first to lead', () => first.leads);
   const second = schedulerOf(stage, { policy: plan });
   await second.start();
+  await stage.enqueue({ count: 4, queue: 'metered' });
+  await proxy.reached;
+  await stage.database.query('update pgqueue.scheduler_lease set expires = clock_timestamp()', []);
   await until('the second to lead', () => second.leads);
-  await until('all to be dispatched', () => items(stage, 6), 20_000);
+  await until('all to be dispatched', () => items(stage, 4));
   await Promise.all([first.stop(), second.stop()]);
   await proxy.close();
 };

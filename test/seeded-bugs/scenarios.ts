@@ -117,12 +117,12 @@ const takeover: Scenario = async (stage) => {
 const longTransaction: Scenario = async (stage) => {
   stage.facts();
   const [n1, n2] = [await stage.node('n1'), await stage.node('n2')];
-  await stage.enqueue({ timeoutMs: 400 });
+  await stage.enqueue({ timeoutMs: 2_000 });
   await stage.dispatch();
   const client = await stage.database.pool.connect();
   try {
     await client.query('begin');
-    await client.query('select pg_sleep(0.6)');
+    await client.query('select pg_sleep(2.2)');
     await stage.begin(n1, { target: { ...fromPg(client), schema: stage.database.schema } });
     await client.query('commit');
   } finally {

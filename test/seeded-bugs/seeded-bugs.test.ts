@@ -18,7 +18,7 @@ test('there are twelve', () => {
 });
 
 // each is a process of its own, which mostly waits
-describe.concurrent('seeded bugs', { timeout: 90_000 }, () => {
+describe.concurrent('seeded bugs', { timeout: 600_000 }, () => {
   test.each(bugs.map((bug) => [bug.scenario, bug] as const))('"%s" is good by itself', async (scenario) => {
     expect(await verdictOn(scenario)).toEqual([]);
   });

@@ -2,7 +2,7 @@ import type { Database } from '@pgqueue/postgres';
 
 /** One change of one SQL function, as a mistaken migration would make it. */
 export interface SqlBug {
-  /** With its argument types, as in `regprocedure`: `settle(uuid[],uuid[],text[],double precision[],text[],boolean,double precision[])`. */
+  /** With its argument types, as in `regprocedure`: `release(uuid[],uuid[])`. */
   readonly function: string;
   /** Each text is looked for in the function as the database has it, and must be there. */
   readonly edits: readonly { readonly from: string; readonly to: string }[];

@@ -66,7 +66,7 @@ export async function startActor(
           throw new Error(`${name} ended with ${child.exitCode ?? child.signalCode}`);
         return heard.some(({ type }) => type === 'ready');
       },
-      60_000, // many start at once, on a machine that other tests have, too
+      240_000, // many start at once, on a machine that other tests have, too
     );
   } catch (error) {
     child.kill('SIGKILL'); // nobody knows of it
@@ -79,7 +79,7 @@ export async function startActor(
 export async function until(
   what: string,
   condition: () => boolean | Promise<boolean>,
-  timeoutMs = 15_000,
+  timeoutMs = 150_000,
 ): Promise<number> {
   const began = performance.now();
   while (!(await condition())) {

@@ -8,10 +8,12 @@ const payload = v.looseObject({ secret: v.string() });
 export const returns = implement(defineTask({ name: 'returns', payload }), ({ secret }) => ({ secret }));
 
 export const fails = implement(defineTask({ name: 'fails', payload }), ({ secret }) => {
-  throw Object.assign(new Error('it failed', { cause: new Error(secret) }), {
+  // as a library wraps what PostgreSQL says of a wrong value
+  const cause = Object.assign(new Error(`invalid input syntax for type integer: "${secret}"`), {
+    code: '22P02',
     detail: secret,
-    payload: secret,
   });
+  throw Object.assign(new Error('it failed', { cause }), { detail: secret, payload: secret });
 });
 
 export const givesUp = implement(defineTask({ name: 'gives-up', payload }), ({ secret }) =>
@@ -72,6 +74,4 @@ export const bursts = implement(defineTask({ name: 'bursts', payload }), async (
 });
 
 const module = new URL('isolated/canary.ts', import.meta.url);
-export const apart = (['process', 'thread'] as const).map((place) =>
-  implement(defineTask({ name: `bursts-in-${place}`, payload }), isolated(module, { in: place })),
-);
+export const apart = implement(defineTask({ name: 'bursts-apart', payload }), isolated(module));

@@ -3,8 +3,8 @@ import { dispatch, lead, readTick } from '@pgqueue/postgres';
 
 const chunkMax = 1_000;
 
-/** Schedules everything that is pending, in place of a scheduler; resolves to the number of jobs. Promotes nothing. */
-export async function dispatchAll(database: Database, pool = 'default'): Promise<number> {
+/** Schedules everything that is pending, in place of a scheduler, `batch` jobs a work item; resolves to the number of jobs. Promotes nothing. */
+export async function dispatchAll(database: Database, pool = 'default', batch = 1): Promise<number> {
   const leader = 'test-dispatcher';
   let dispatched = 0;
   for (;;) {
@@ -23,9 +23,11 @@ export async function dispatchAll(database: Database, pool = 'default'): Promise
       items: [],
       due: false,
     });
-    const jobs = rows.flatMap(({ id, rowVersion }) =>
+    const waiting = rows.flatMap(({ id, rowVersion }) =>
       id === null ? [] : [{ id, pool, rowVersion, bundle: null }],
     );
+    const jobs =
+      batch === 1 ? waiting : waiting.map((job, index) => ({ ...job, row: Math.floor(index / batch) + 1 }));
     const plan = { leader, epoch, jobs, parts: null, settled: [], notify: true };
     const { positions: written } = await dispatch(database, plan);
     dispatched += written.size;

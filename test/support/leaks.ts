@@ -3,7 +3,7 @@ import { afterAll } from 'vitest';
 
 /** What a test file must not leave behind. Pipes and the like belong to the test runner. */
 const watched = ['Timeout', 'TCPSocketWrap', 'TCPServerWrap', 'ProcessWrap'] as const;
-const graceMs = 2_000;
+const graceMs = 15_000;
 const pollMs = 20;
 
 type Counts = Readonly<Record<(typeof watched)[number], number>>;

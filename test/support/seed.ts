@@ -11,6 +11,8 @@ export interface Seed {
   readonly sql: (text: string, values?: readonly unknown[]) => Promise<Rows>;
   readonly insert: (columns?: Columns) => Promise<string>;
   readonly item: (id: string, columns?: Columns) => Promise<void>;
+  /** One work item of several jobs; resolves to its position. */
+  readonly batch: (ids: readonly string[], columns?: Columns) => Promise<number>;
   readonly node: (id: string, columns?: Columns) => Promise<void>;
   /** Schedules and leases exactly these; resolves to their token. */
   readonly run: (node: string, ids: readonly string[]) => Promise<string>;
@@ -52,8 +54,7 @@ export function seedOf(database: () => Database): Seed {
     await node(name);
     await sql(`select * from pgqueue.lead('s', 60000)`);
     await sql(
-      `select pgqueue.dispatch('s', (select epoch from pgqueue.scheduler_lease), $1::uuid[],
-              array_fill('default'::text, array[cardinality($1::uuid[])]), null, null, false)`,
+      `select pgqueue.dispatch('s', (select epoch from pgqueue.scheduler_lease), $1::uuid[], null, '{"pool": "default"}', false)`,
       [ids],
     );
     const claimed = await sql(
@@ -72,6 +73,11 @@ export function seedOf(database: () => Database): Seed {
       const job = { batch: 1, id, version: 1, pool: 'default', task: 'hello' };
       await insertInto('work_queue', { ...job, ...columns });
     },
+    batch: async (jobs, columns) => {
+      const row = { batch: 1, jobs, version: 1, pool: 'default', task: 'hello' };
+      const [{ position }] = await insertInto('work_queue', { ...row, ...columns });
+      return Number(position);
+    },
     die: async (columns) => {
       const id = await insert(columns);
       const token = await run('killer', [id]);
@@ -85,6 +91,7 @@ export function seedOf(database: () => Database): Seed {
       await sql(
         emptying([
           ...jobTables,
+          'batch_front',
           'schedule_slot',
           'schedule',
           'queue_config',

@@ -1,4 +1,5 @@
 import { spawnSync } from 'node:child_process';
+import { appendFileSync } from 'node:fs';
 
 const probes = {
   psql: ['psql', '--version'],
@@ -7,11 +8,10 @@ const probes = {
   // Debian's own Python, which has python3-psycopg2; another one in PATH has not
   psycopg2: ['/usr/bin/python3', '-c', 'import psycopg2.extras'],
   // the server's programs that replication needs; the embedded one has them not
-  replication: ['/usr/lib/postgresql/15/bin/pg_basebackup', '--version'],
+  'postgresql-15': ['/usr/lib/postgresql/15/bin/pg_basebackup', '--version'],
   patroni: ['patroni', '--version'],
   etcd: ['etcd', '--version'],
   faketime: ['sh', '-c', 'ls /usr/lib/*/faketime/libfaketime.so.1'],
-  git: ['git', '--version'],
   chromium: ['/usr/bin/chromium', '--version'],
   promtool: ['promtool', '--version'],
   prometheus: ['prometheus', '--version'],
@@ -19,19 +19,23 @@ const probes = {
   script: ['script', '--version'],
   // makes a program of its model, which gcc compiles
   spin: ['sh', '-c', 'spin -V && gcc --version'],
+  // small file systems, which only an administrator may mount
+  'the right to mount': ['sh', '-c', '[ "$(id -u)" = 0 ] && unshare -m true || sudo -n unshare -m true'],
 } as const;
 
 /** A program of the system that some tests use, beside Node and PostgreSQL. */
 export type Tool = keyof typeof probes;
 
 /**
- * Whether a test must be skipped for want of a program. CI installs them all (`.ci/run`): there nothing is skipped, and a test
- * whose program is missing fails.
+ * True where a test must be skipped because a program is missing. The runner of the tests lists these programs at the end. With
+ * PGQUEUE_TEST_COMPLETE, as in `.ci/run`, nothing is skipped, and a test whose program is missing fails.
  */
 export function lacks(tool: Tool): boolean {
-  if (process.env['CI'] !== undefined) return false;
+  if (process.env['PGQUEUE_TEST_COMPLETE'] !== undefined) return false;
   const [command, ...args] = probes[tool];
   const missing = spawnSync(command, args, { stdio: 'ignore' }).status !== 0;
-  if (missing) console.warn(`skipped: ${tool} is not installed here`);
+  const list = process.env['PGQUEUE_TEST_MISSING'];
+  if (missing && list !== undefined) appendFileSync(list, `${tool}\n`);
+  else if (missing) console.warn(`skipped: ${tool} is not here`);
   return missing;
 }

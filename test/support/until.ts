@@ -1,10 +1,10 @@
 import { setTimeout as delay } from 'node:timers/promises';
 
-/** Waits until `probe` gives something, checking often; fails after `timeoutMs`. */
+/** Waits until `probe` gives something, checking often; fails after `timeoutMs`, longer than anything takes on a busy machine. */
 export async function until<Found>(
   what: string,
   probe: () => Promise<Found | undefined | false> | Found | undefined | false,
-  timeoutMs = 5_000,
+  timeoutMs = 150_000,
 ): Promise<Found> {
   const deadline = performance.now() + timeoutMs;
   for (;;) {

@@ -56,7 +56,8 @@ export async function openWorkerBench(): Promise<WorkerBench> {
         connectionString: test.url,
         tasks,
         heartbeatMs: 200,
-        lostAfterMs: 2_000,
+        // no machine is so busy that a node is lost where a test does not want it
+        lostAfterMs: 30_000,
         observe: (event) => events.push(event),
         ...options,
       });

@@ -17,23 +17,17 @@ export interface Counter {
 }
 
 /** A bit a job, and no object: what counts must not weigh on what it counts. */
-export function counter({ handling, remember, capacity, keys, watchFrom = Infinity }: WorkOrder): Counter {
+export function counter({ handling, remember, capacity, watchFrom = Infinity }: WorkOrder): Counter {
   const seen = new Uint8Array(Math.ceil(capacity / 8)).fill(0);
   const remembered = remember === 'nothing' ? undefined : new Float64Array(capacity);
-  const latest = keys === undefined ? undefined : new Int32Array(keys).fill(-1);
   const claims = claimNotes();
-  let [runs, disordered, firstAt, watched] = [0, 0, 0, 0];
+  let [runs, firstAt, watched] = [0, 0, 0];
 
   const begin = (payload: Payload): number => {
     const n = numberOf(payload);
     if (runs === 0) firstAt = nowMicros();
     runs += 1;
     seen[n >> 3] = (seen[n >> 3] ?? 0) | (1 << (n & 7));
-    if (latest !== undefined) {
-      const key = n % latest.length;
-      if (n < (latest[key] ?? -1)) disordered += 1;
-      latest[key] = n;
-    }
     if (remember === 'waited' && remembered !== undefined) remembered[n] = nowMicros() - payload.at;
     return n;
   };
@@ -61,7 +55,6 @@ export function counter({ handling, remember, capacity, keys, watchFrom = Infini
     counted: () => ({
       kind: 'worked',
       runs,
-      disordered,
       firstAt,
       ...written({ seen, claims: claims.noted(), remembered }),
     }),

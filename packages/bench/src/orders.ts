@@ -23,8 +23,6 @@ export interface WorkOrder {
   readonly handling: Handling;
   readonly remember: Remembering;
   readonly capacity: number;
-  /** How many keys the jobs have, to see that the jobs of each begin in order. */
-  readonly keys?: number;
   /** Jobs from this number on are counted apart. */
   readonly watchFrom?: number;
   /** No jobs are to come. */
@@ -77,7 +75,6 @@ export interface Worked {
   readonly kind: 'worked';
   readonly runs: number;
   /** Jobs that began after a later one of their key. */
-  readonly disordered: number;
   readonly firstAt: number;
   /** A file with a bit for each job that ran. */
   readonly seen: string;

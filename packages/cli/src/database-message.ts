@@ -25,7 +25,7 @@ function byState(state: string, text: string): string | undefined {
     case '42501':
       return missingRight(text);
     case '25006':
-      return `this server only reads: name the primary in ${theUrl}`;
+      return `this server only reads: name the primary in ${theUrl}, or switch default_transaction_read_only off for this role and database`;
     case '53300':
       return 'try again later, or raise max_connections';
     default:

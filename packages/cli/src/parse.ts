@@ -76,14 +76,38 @@ export function dateOf(given: Moment): Date {
   return given.kind === 'at' ? given.date : new Date(Date.now() + given.ms);
 }
 
+/** Refuses a number that would be stored as another one, since JavaScript's numbers are doubles: 1e400 as null, 9007199254740993 as …992. */
 export function json(text: string): unknown {
   try {
-    return JSON.parse(text) as unknown;
+    return JSON.parse(text, refuseChanged as Reviver);
   } catch (error) {
+    if (error instanceof InvalidArgumentError) throw error;
     // the rest of the message quotes what was given
     const where = /\(line \d+ column \d+\)/.exec(String(error))?.[0];
     throw new InvalidArgumentError(`It must be JSON${where === undefined ? '' : ` ${where}`}.`);
   }
+}
+
+type Reviver = Parameters<typeof JSON.parse>[1];
+
+/** A reviver; the source of a value that is no object or array is not yet in TypeScript's own types. */
+function refuseChanged(name: string, value: unknown, { source }: { readonly source?: string }): unknown {
+  if (typeof value !== 'number' || source === undefined || decimal(source) === decimal(String(value)))
+    return value;
+  const which = name === '' ? 'It is a number' : `Its number ${JSON.stringify(name)} is one`;
+  throw new InvalidArgumentError(
+    `${which} that a double can't hold, and would be changed: give it as a text.`,
+  );
+}
+
+/** The digits and the power of ten of a number as JSON writes it: the same for 1200, 1.2e3 and 1200.0. */
+function decimal(text: string): string {
+  const [, sign = '', whole = '', fraction = '', power = '0'] =
+    /^(-?)(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d+))?$/.exec(text) ?? [];
+  const digits = `${whole}${fraction}`.replace(/^0+/, '');
+  const shortest = digits.replace(/0+$/, '');
+  if (shortest === '') return whole === '' ? text : '0';
+  return `${sign}${shortest}e${Number(power) - fraction.length + digits.length - shortest.length}`;
 }
 
 export function jsonObject(text: string): Readonly<Record<string, unknown>> {

@@ -24,7 +24,7 @@ export async function loadPolicy(file: string, option: string): Promise<PolicyFi
   } catch (error) {
     // what is wrong with its options says which part has them
     if (error instanceof Error && error.name === 'PgQueueError') return problem(error.message);
-    return problem(whyNotImported(error));
+    return problem(whyNotImported(error, path));
   }
   const { policy } = exported;
   if (isPolicy(policy)) return { kind: 'policy', policy };

@@ -1,5 +1,5 @@
 import { PgQueueError, throwProblems } from '@pgqueue/core';
-import { checkSchemaName, defaultSchema } from '@pgqueue/postgres';
+import { checkSchemaName, connectionStringProblem, defaultSchema } from '@pgqueue/postgres';
 import type { Env } from './env.ts';
 
 /** What every command takes. */
@@ -37,10 +37,8 @@ function urlProblems(url: string | undefined, from: string): readonly string[] {
     return [
       'no database is named: give --database-url, or set PGQUEUE_DATABASE_URL or DATABASE_URL ("pgqueue dev" brings one along)',
     ];
-  if (/^postgres(?:ql)?:\/\//.test(url) && URL.canParse(url)) return [];
-  return [
-    `${from} is no connection string: it looks like postgres://USER@HOST:5432/DATABASE, with :PASSWORD behind USER where there is one`,
-  ];
+  const problem = connectionStringProblem(url, from);
+  return problem === undefined ? [] : [problem];
 }
 
 function schemaProblems(schema: string): readonly string[] {

@@ -22,7 +22,7 @@ export async function loadTasks(file: string): Promise<TasksFile> {
   try {
     exported = (await import(pathToFileURL(path).href)) as Readonly<Record<string, unknown>>;
   } catch (error) {
-    return problem(whyNotImported(error));
+    return problem(whyNotImported(error, path));
   }
   const tasks = [...new Set(Object.values(exported).flatMap(handlersIn))];
   if (tasks.length === 0) return problem(noHandlers(exported));

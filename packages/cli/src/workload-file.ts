@@ -1,10 +1,11 @@
 import { readFileSync } from 'node:fs';
 import { PgQueueError } from '@pgqueue/core';
 import type { QueueSeen } from '@pgqueue/core';
-import type { Arrival, NodeOptions } from '@pgqueue/lab';
+import type { Arrival, NodeOptions, SwfOptions, SwfWorkload } from '@pgqueue/lab';
 import { parseSwf, parseWorkload, toArrival } from '@pgqueue/lab';
 import type { Operator, RecordedOptions } from '@pgqueue/postgres';
 import { plural } from './output/format.ts';
+import { isSwf } from './swf-file.ts';
 import { whyUnread } from './unread.ts';
 
 /** What is simulated, and what it met. */
@@ -13,6 +14,8 @@ export interface LoadedWorkload {
   readonly queues: Readonly<Record<string, Partial<QueueSeen>>>;
   /** Undefined: nothing is known of it. */
   readonly fleet: readonly NodeOptions[] | undefined;
+  /** Jobs of the file that are left out, and why. Undefined: it has no such jobs. */
+  readonly skipped?: SwfWorkload['skipped'];
   /** In a line. */
   readonly says: string;
 }
@@ -21,7 +24,7 @@ export interface LoadedWorkload {
 const recordedMax = 2_000_000;
 
 /** Reads a workload from a .swf or .json file. @throws {PgQueueError} `configuration` */
-export function readWorkload(file: string): LoadedWorkload {
+export function readWorkload(file: string, key: SwfOptions['key'] = 'user'): LoadedWorkload {
   if (!/\.(?:swf|json)$/i.test(file)) throw wrong(file, 'give a .swf or .json file');
   let text: string;
   try {
@@ -30,15 +33,15 @@ export function readWorkload(file: string): LoadedWorkload {
     throw wrong(file, whyUnread(error), error);
   }
   try {
-    return /\.swf$/i.test(file) ? fromSwf(file, text) : fromJson(file, text);
+    return isSwf(file) ? fromSwf(file, text, key) : fromJson(file, text);
   } catch (error) {
     if (error instanceof PgQueueError) throw wrong(file, error.message, error);
     throw error;
   }
 }
 
-function fromSwf(file: string, text: string): LoadedWorkload {
-  const { arrivals, skipped } = parseSwf(text);
+function fromSwf(file: string, text: string, key: NonNullable<SwfOptions['key']>): LoadedWorkload {
+  const { arrivals, skipped } = parseSwf(text, { key });
   const left = [
     ...(skipped.unknownTimes > 0 ? [`${skipped.unknownTimes} with unknown times`] : []),
     ...(skipped.cancelled > 0 ? [`${skipped.cancelled} cancelled before they ran`] : []),
@@ -49,6 +52,7 @@ function fromSwf(file: string, text: string): LoadedWorkload {
     arrivals,
     queues: {},
     fleet: undefined,
+    skipped,
     says: `${plural(arrivals.length, 'job')} of ${file}${without}`,
   };
 }

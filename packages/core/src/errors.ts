@@ -50,38 +50,3 @@ export function throwProblems(
 export function unreachable(value: never): never {
   throw new PgQueueError('invariant', `unexpected value ${JSON.stringify(value)}`);
 }
-
-/** The error as plain data, bounded: message up to 2,000 characters, stack up to 8,000, no NUL (jsonb refuses it). */
-export function errorData(error: unknown): {
-  readonly name: string;
-  readonly message: string;
-  readonly stack?: string;
-} {
-  const unreadable = 'what was thrown can not be read';
-  if (!isError(error)) {
-    return { name: 'NonError', message: textOf(() => error, 2_000) ?? unreadable };
-  }
-  const stack = textOf(() => error.stack ?? '', 8_000) ?? '';
-  return {
-    name: textOf(() => error.name, 200) ?? 'Error',
-    message: textOf(() => error.message, 2_000) ?? unreadable,
-    ...(stack === '' ? {} : { stack }),
-  };
-}
-
-function isError(value: unknown): value is Error {
-  try {
-    return value instanceof Error;
-  } catch {
-    return false; // a revoked proxy
-  }
-}
-
-/** What handlers throw may be anything: reading it, or making a text of it, may throw in turn. */
-function textOf(read: () => unknown, max: number): string | undefined {
-  try {
-    return String(read()).slice(0, max).replaceAll('\u0000', '').toWellFormed();
-  } catch {
-    return undefined;
-  }
-}

@@ -44,6 +44,13 @@ export type PgQueueEvent =
       readonly retryMs: number;
     }
   | {
+      /** Ticks leave it out, since it is not what it must be; the others go on. */
+      readonly type: 'tick.unreadable';
+      readonly kind: 'job' | 'node' | 'queue';
+      readonly id: string;
+      readonly problem: string;
+    }
+  | {
       readonly type: 'shadow.compared';
       readonly policy: string;
       readonly shadow: string;
@@ -123,7 +130,7 @@ export type PgQueueEvent =
       readonly task: string;
       readonly timeoutMs: number;
     }
-  /** The thread or process of an isolated handler died; the job is ready again. At its crash limit it is settled as dead. */
+  /** The process of an isolated handler died; the job is ready again. At its crash limit it is settled as dead. */
   | {
       readonly type: 'job.crashed';
       readonly job: string;
@@ -139,6 +146,14 @@ export type PgQueueEvent =
       readonly task: string;
       readonly error: unknown;
       readonly counted: boolean;
+    }
+  | {
+      /** Its handler failed after a transaction of its own had settled the job as done. It stays done, and is not tried again. */
+      readonly type: 'job.late_error';
+      readonly job: string;
+      readonly queue: string;
+      readonly task: string;
+      readonly error: unknown;
     }
   | {
       readonly type: 'job.invalid';
@@ -186,6 +201,7 @@ const levels: Readonly<Record<PgQueueEvent['type'], 'debug' | 'info' | 'warn' | 
   'policy.failed': 'error',
   'policy.differs': 'warn',
   'policy.prepare_failed': 'warn',
+  'tick.unreadable': 'error',
   'shadow.compared': 'debug',
   'node.lost': 'warn',
   'leases.reaped': 'warn',
@@ -207,6 +223,7 @@ const levels: Readonly<Record<PgQueueEvent['type'], 'debug' | 'info' | 'warn' | 
   'job.timeout': 'warn',
   'job.crashed': 'warn',
   'job.floating': 'error',
+  'job.late_error': 'error',
   'job.invalid': 'warn',
   'database.error': 'warn',
 };

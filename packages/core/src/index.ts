@@ -54,7 +54,9 @@ export { isTraceparent, jobLimits, toJobRow } from './job/validate.ts';
 export type { Duration } from './duration.ts';
 export { durationMs, parseDuration } from './duration.ts';
 export type { ErrorCode } from './errors.ts';
-export { errorData, PgQueueError, throwProblems, unreachable } from './errors.ts';
+export { PgQueueError, throwProblems, unreachable } from './errors.ts';
+export type { ErrorData } from './error-data.ts';
+export { errorData, errorLine } from './error-data.ts';
 export type { Logger, Observer, PgQueueEvent } from './events.ts';
 export { allObservers, countByTask, logObserver, terminalStatuses } from './events.ts';
 export { loggedError } from './logged.ts';
@@ -83,7 +85,7 @@ export { retryPauseMs, startLoop } from './runtime/loop.ts';
 export { within } from './runtime/within.ts';
 export type { Coalesce, PolicyOptions } from './policy/compose.ts';
 export { isGuarded, isTrusted, policy } from './policy/compose.ts';
-export type { Gate, OpenGate, Verdict } from './policy/gate.ts';
+export type { Gate, JobGroups, OpenGate, Verdict } from './policy/gate.ts';
 export type { CircuitBreakerOptions } from './policy/gates/circuit-breaker.ts';
 export { circuitBreaker } from './policy/gates/circuit-breaker.ts';
 export type { ConcurrencyOptions } from './policy/gates/concurrency.ts';
@@ -118,7 +120,7 @@ export type { StrictPriorityOptions } from './policy/orders/strict-priority.ts';
 export { strictPriority } from './policy/orders/strict-priority.ts';
 export type { Ranking } from './policy/orders/ranked.ts';
 export { fifo, ranked, turns } from './policy/orders/ranked.ts';
-export type { HeldCounts, Plan, PlannedJob, PolicyFault } from './policy/plan.ts';
+export type { ClosedLane, HeldCounts, Holds, Plan, PlannedJob, PolicyFault } from './policy/plan.ts';
 export { planProblems } from './policy/plan.ts';
 export type {
   Explanation,

@@ -1,4 +1,5 @@
-import { errorData } from './errors.ts';
+import type { ErrorData } from './error-data.ts';
+import { errorDataBy } from './error-data.ts';
 
 /**
  * Data of an event as it is logged: ids and figures. Of an error what {@link loggedError} leaves, of a payload's problems how many, of a
@@ -23,35 +24,32 @@ export function loggedFields(data: object): object {
 }
 
 /**
- * An error as it is logged: name, message, code, and where it was raised; nothing else that it carries, since PostgreSQL's details
- * quote whole rows. Messages about wrong values (SQLSTATE class 22) quote the value: it is left out. What a handler writes into an
- * error's message is logged.
+ * An error as it is logged, and what it carries: names, messages, codes, and where it was raised; nothing else, since PostgreSQL's details
+ * quote whole rows. Messages about wrong values (SQLSTATE class 22) quote the value: it is left out. Of a thrown object that is no error the
+ * names of its members are told. What a handler writes into an error's message is logged.
  */
-export function loggedError(error: unknown): {
-  readonly name: string;
-  readonly message: string;
-  readonly code?: string;
-  readonly stack?: string;
-} {
-  const { name, message, stack } = errorData(error);
-  const code = codeOf(error);
+export function loggedError(error: unknown): ErrorData {
+  return logged(errorDataBy(error, memberNames));
+}
+
+function logged({ name, message, code, stack, errors, cause }: ErrorData): ErrorData {
   // the stack begins with the message, which may have several lines
-  const frames = stack?.split('\n').filter((line) => /^\s+at /.test(line));
+  const frames = stack?.split('\n').filter((line) => /^\s+at /.test(line)) ?? [];
   return {
     name,
     message: code !== undefined && /^22[0-9A-Z]{3}$/.test(code) ? withoutQuoted(message) : message,
     ...(code === undefined ? {} : { code }),
-    ...(frames === undefined || frames.length === 0 ? {} : { stack: frames.join('\n') }),
+    ...(frames.length === 0 ? {} : { stack: frames.join('\n') }),
+    ...(errors === undefined ? {} : { errors: errors.map(logged) }),
+    ...(cause === undefined ? {} : { cause: logged(cause) }),
   };
 }
 
-function codeOf(error: unknown): string | undefined {
-  try {
-    const { code } = error as { readonly code?: unknown };
-    return typeof code === 'string' && code.length <= 100 ? code : undefined;
-  } catch {
-    return undefined; // there is nothing that has a code, or reading it throws
-  }
+const namesMax = 10;
+
+function memberNames(thrown: object): string {
+  const names = Object.keys(thrown).slice(0, namesMax);
+  return `an object${names.length === 0 ? '' : ` with ${names.join(', ')}`}, which is no Error`;
 }
 
 /** From the first quotation mark to the last: a value may have some, too. */

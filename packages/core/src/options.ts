@@ -215,7 +215,7 @@ function sayBounds(bounds: {
 }
 
 /** A value in a few words: what is long, or may hold secrets, is only said to be there. */
-function say(value: unknown): string {
+export function say(value: unknown): string {
   if (value === null || typeof value === 'number' || typeof value === 'boolean') return String(value);
   if (typeof value === 'string') {
     return value.length > toldMax ? `a text of ${value.length} characters` : JSON.stringify(value);

@@ -77,7 +77,7 @@ const measures: readonly Measure[] = [
   ['dead', 'jobs', 'less', ({ jobs }) => jobs.dead],
   ['expired', 'jobs', 'less', ({ jobs }) => jobs.expired],
   ['unfinished', 'jobs', 'less', ({ jobs }) => jobs.unfinished],
-  ['missed deadlines', 'jobs', 'less', ({ deadlines }) => deadlines.missed],
+  ['missed deadlines', 'jobs', 'less', ({ deadlines }) => (deadlines.set === 0 ? null : deadlines.missed)],
 ];
 
 function differencesOf(base: Simulation, other: Simulation): readonly Difference[] {

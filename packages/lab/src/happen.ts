@@ -4,7 +4,8 @@ import type { SimItem } from './fleet.ts';
 import type { SimLane } from './lanes.ts';
 import type { SimJob } from './line.ts';
 import { chance } from './random.ts';
-import type { Flying, Run } from './run.ts';
+import type { Flying } from './air.ts';
+import type { Run } from './run.ts';
 import { change, laneOf, later } from './run.ts';
 import type { Arrival } from './workload.ts';
 
@@ -33,7 +34,16 @@ export function arrive(run: Run, arrival: Arrival): void {
     tries: 0,
   });
   const { durationMs, deadlineMs = null, failures = 0 } = arrival;
-  const job: SimJob = { facts: own, durationMs, deadlineMs, failures, crashes: 0, attempts: 0, waits: false };
+  const job: SimJob = {
+    facts: own,
+    durationMs,
+    deadlineMs,
+    failures,
+    crashes: 0,
+    attempts: 0,
+    waits: false,
+    kind: '',
+  };
   fleet.know(own.task, own.version);
   run.jobs.set(own.id, job);
   const lane = laneOf(run, own);
@@ -53,7 +63,7 @@ export function start(run: Run, flying: Flying): void {
   const { item, lane } = flying;
   const { nowMs, settings } = run;
   flying.startedMs = nowMs;
-  flying.seen = null;
+  run.air.change(flying);
   change(run, lane, { running: 1 });
   const { job, members } = item;
   begin(lane, job, nowMs);
@@ -87,11 +97,7 @@ export function end(run: Run, flying: Flying): void {
 export function land(run: Run, flying: Flying): void {
   const { item } = flying;
   run.items.delete(item.job.facts.id);
-  const last = run.flying.pop();
-  if (last !== undefined && last !== flying) {
-    run.flying[flying.at] = last;
-    last.at = flying.at;
-  }
+  run.air.remove(flying);
 }
 
 function settle(

@@ -2,8 +2,11 @@ import { fifo, policy, turns } from '@pgqueue/core';
 import { describe, expect, test } from 'vitest';
 import { compare } from './compare.ts';
 import { htmlReport } from './html.ts';
+import type { Simulation } from './result.ts';
+import { comparisonCharts } from './result-charts.ts';
 import { simulate } from './simulate.ts';
 import { merge, synthetic } from './synthetic.ts';
+import { comparisonTables } from './tables.ts';
 import type { Arrival } from './workload.ts';
 
 const hostile = [
@@ -93,6 +96,40 @@ describe('the page', () => {
     const html = await htmlReport(both);
     tagsOf(html);
     expect(html).toContain('<h1>&lt;b&gt;one&lt;/b&gt; against &lt;b&gt;one&lt;/b&gt; (against)</h1>');
+  });
+
+  test('says in a comparison what each key got of its due under each policy, as the table does', () => {
+    // under FIFO the first key has the slots for itself, and the second has nothing of its due
+    const both = compare({
+      policy: policy({ order: turns() }),
+      against: policy({ order: fifo() }),
+      workload: ['first', 'second'].flatMap((key) =>
+        Array.from({ length: 2_000 }, (): Arrival => ({ atMs: 0, durationMs: 10, key })),
+      ),
+      fleet: [{ slots: 8 }],
+      untilMs: 2_000,
+      tickMs: 0,
+    });
+    const ratios = ({ lanes }: Simulation): readonly number[] => lanes.map(({ served }) => served.ratio ?? 0);
+    const chart = comparisonCharts(both).find(({ title }) => title === 'What keys got of their due');
+    expect(chart?.option['series']).toMatchObject([
+      { name: 'fifo', data: ratios(both.base) },
+      { name: 'turns', data: ratios(both.other) },
+    ]);
+    expect(ratios(both.base)).toEqual([2, 0]);
+    for (const ratio of ratios(both.other)) expect(ratio).toBeCloseTo(1, 1);
+    expect(both.differences.find(({ measure }) => measure === 'missed deadlines')).toMatchObject({
+      base: null,
+      other: null,
+      change: null,
+    });
+    const [table] = comparisonTables(both);
+    expect(table?.rows.find(([measure]) => measure === 'missed deadlines')).toEqual([
+      'missed deadlines',
+      '-',
+      '-',
+      '-',
+    ]);
   });
 
   test('can be made of nothing', async () => {

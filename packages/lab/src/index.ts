@@ -5,7 +5,7 @@ export type { PageOptions } from './html.ts';
 export { htmlReport } from './html.ts';
 export type { WorkloadFile } from './json-workload.ts';
 export { parseWorkload } from './json-workload.ts';
-export type { Conditions, FailureOptions, SimulateOptions } from './options.ts';
+export type { Conditions, FailureOptions, SimulateOptions, SimulationProgress } from './options.ts';
 export type { FaultCount } from './planning.ts';
 export type { Spread } from './quantiles.ts';
 export type { Random } from './random.ts';

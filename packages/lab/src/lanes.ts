@@ -1,11 +1,12 @@
-import type { Lane, Snapshot } from '@pgqueue/core';
+import type { Lane, Policy, Snapshot } from '@pgqueue/core';
 import { laneName } from '@pgqueue/core';
 import type { Part, QueuePart } from './fairness.ts';
 import { createPart, createQueuePart } from './fairness.ts';
 import type { Gauge } from './gauge.ts';
 import { createGauge } from './gauge.ts';
-import type { Line, SimJob } from './line.ts';
-import { createLine } from './line.ts';
+import type { KindLines } from './kind-lines.ts';
+import { createKindLines } from './kind-lines.ts';
+import type { SimJob } from './line.ts';
 
 /** What became of the jobs of a lane. */
 export interface Tally {
@@ -25,7 +26,7 @@ export interface Tally {
 export interface SimLane {
   readonly queue: string;
   readonly key: string;
-  readonly line: Line;
+  readonly line: KindLines;
   readonly gauge: Gauge;
   readonly part: Part;
   readonly tally: Tally;
@@ -38,10 +39,13 @@ export interface SimLane {
   readonly row: number;
   /** As policies see it; null: it has changed. */
   seen: Lane | null;
+  /** So many of its jobs were asked for when that was made. */
+  seenDepth: number;
   /** So many of its jobs are to be seen. */
   depth: number;
-  /** A gate held its head in the last plan that looked at it. */
+  /** A gate held its head in the last plan that looked at it; `heldIn`: the number of the last plan that held any of it. */
   held: boolean;
+  heldIn: number;
   /** Its place among the active ones; −1: nothing of it waits. */
   active: number;
 }
@@ -65,6 +69,8 @@ export interface Lanes {
 export const rowsMax = 200;
 /** Rows in front of them: running and waiting jobs of all lanes. */
 export const firstRow = 2;
+/** Jobs of each lane, and of each kind in it, that a policy sees at least. */
+export const depthMin = 4;
 /** Jobs that a policy may see of one lane at most. */
 export const depthMax = 4_096;
 
@@ -94,12 +100,14 @@ interface LaneOptions {
   readonly startMs: number;
   readonly weightOf: (lane: { readonly queue: string; readonly key: string }) => number;
   readonly queueWeight: (queue: string) => number;
+  readonly kindOf: Policy['kindOf'];
 }
 
 function createMake({
   startMs,
   weightOf,
   queueWeight,
+  kindOf,
 }: LaneOptions): (lane: { readonly queue: string; readonly key: string }, index: number) => SimLane {
   const parts = new Map<string, QueuePart>();
   return ({ queue, key }, index) => {
@@ -108,7 +116,7 @@ function createMake({
     return {
       queue,
       key,
-      line: createLine(),
+      line: createKindLines(kindOf),
       gauge: createGauge(startMs),
       part: createPart(part, weightOf({ queue, key })),
       tally: emptyTally(),
@@ -117,8 +125,10 @@ function createMake({
       dues: [],
       row: firstRow + Math.min(index, rowsMax),
       seen: null,
+      seenDepth: 0,
       depth: 0,
       held: false,
+      heldIn: -1,
       active: -1,
     };
   };
@@ -167,11 +177,14 @@ function createActive(): Omit<Lanes, 'of' | 'all' | 'find'> {
 
 function see(lane: SimLane, depth: number): Lane {
   const { seen } = lane;
-  if (seen !== null && (!seen.more || seen.jobs.length >= depth)) return seen;
-  const jobs = Object.freeze(lane.line.first(Math.max(depth, lane.depth)).map(({ facts }) => facts));
+  if (seen !== null && (!seen.more || lane.seenDepth >= depth)) return seen;
   const { queue, key, line, dues } = lane;
+  lane.seenDepth = Math.max(depth, lane.depth);
+  const { jobs, unseen } = line.show(lane.seenDepth, depthMin);
   const retryDueMs = dues.length === 0 ? null : Math.min(...dues);
-  const made = Object.freeze({ queue, key, jobs, more: jobs.length < line.size(), retryDueMs, fresh: true });
+  const facts = { queue, key, jobs: Object.freeze(jobs), retryDueMs, fresh: true };
+  const more = jobs.length < line.size();
+  const made = Object.freeze({ ...facts, more, ...(unseen === undefined ? {} : { unseen }) });
   lane.seen = made;
   return made;
 }

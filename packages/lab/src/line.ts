@@ -12,6 +12,8 @@ export interface SimJob {
   /** Attempts that were started. */
   attempts: number;
   waits: boolean;
+  /** As the policy's gates tell it from others of its lane. */
+  kind: string;
 }
 
 /** The waiting jobs of one lane: by priority, then `seq`. Made for a million of them. */

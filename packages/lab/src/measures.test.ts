@@ -17,6 +17,7 @@ function job(seq: number, priority = 0): SimJob {
     crashes: 0,
     attempts: 0,
     waits: false,
+    kind: '',
   };
 }
 

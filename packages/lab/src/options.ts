@@ -24,6 +24,15 @@ export interface FailureOptions {
   readonly backoff?: Partial<Backoff>;
 }
 
+/** How far a simulation is. */
+export interface SimulationProgress {
+  readonly ended: number;
+  readonly waiting: number;
+  readonly plans: number;
+  /** Since the first arrival, in virtual time. */
+  readonly passedMs: number;
+}
+
 /** What is simulated, but for the policy. */
 export interface Conditions {
   readonly workload: Workload;
@@ -50,8 +59,8 @@ export interface Conditions {
   readonly health?: DatabaseHealth;
   /** Ends the simulation then, whatever still waits or runs. Default: when nothing can happen any more. */
   readonly untilMs?: number;
-  /** Told now and then how many jobs have ended. */
-  readonly onProgress?: (progress: { readonly ended: number; readonly nowMs: number }) => void;
+  /** Told now and then how far it is: often enough for a line that changes, as long as it goes on. */
+  readonly onProgress?: (progress: SimulationProgress) => void;
 }
 
 /** A policy under conditions. */

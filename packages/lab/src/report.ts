@@ -76,7 +76,7 @@ function close(run: Run): void {
     run.series.add(0, span, total.running);
     run.series.add(1, span, total.waiting);
   }
-  for (const { lane, startedMs, item } of run.flying) {
+  for (const { lane, startedMs, item } of run.air.all) {
     if (item.node !== null) run.series.add(lane.row, { fromMs: startedMs, toMs: nowMs }, 1);
   }
   for (const gauge of [total, ...run.queues.values()]) bring(gauge, nowMs);

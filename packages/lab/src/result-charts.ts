@@ -18,13 +18,7 @@ interface Named {
 
 export function chartsOf(result: Simulation): readonly Chart[] {
   const one = { name: result.policy, result };
-  return [
-    waitsChart([one]),
-    waitsByKey(result),
-    ...overTime(one),
-    sharesChart([one]),
-    ...limitsChart(result),
-  ];
+  return [waitsChart([one]), waitsByKey(result), ...overTime(one), sharesChart(one), ...limitsChart(result)];
 }
 
 export function comparisonCharts(comparison: Comparison): readonly Chart[] {
@@ -37,7 +31,7 @@ export function comparisonCharts(comparison: Comparison): readonly Chart[] {
   return [
     waitsChart([one, two]),
     keyWaitsOfBoth(comparison, named),
-    sharesChart([one, two]),
+    duesChart([one, two]),
     ...[one, two].flatMap((named) =>
       overTime(named).map((chart) => ({ ...chart, title: `${chart.title}: ${named.name}` })),
     ),
@@ -95,31 +89,50 @@ function keyWaitsOfBoth({ base, lanes }: Comparison, named: ReturnType<typeof na
   };
 }
 
-function sharesChart(all: readonly Named[]): Chart {
-  const [first] = all;
-  const shown = (first?.result.lanes ?? []).filter(({ served }) => served.entitledMs > 0).slice(0, keysMax);
-  const alone = first?.result.queues.length === 1;
-  const shares = (result: Simulation, of: (lane: LaneResult) => number): readonly number[] => {
-    const sum = result.lanes.reduce((total, lane) => total + of(lane), 0);
-    const byName = new Map(result.lanes.map((lane) => [JSON.stringify([lane.queue, lane.key]), of(lane)]));
-    return shown.map(({ queue, key }) =>
-      sum === 0 ? 0 : (byName.get(JSON.stringify([queue, key])) ?? 0) / sum,
-    );
+function sharesChart({ name, result }: Named): Chart {
+  const { lanes, queues } = result;
+  const shown = entitled(result);
+  const part = (of: (lane: LaneResult) => number): readonly number[] => {
+    const sum = lanes.reduce((total, lane) => total + of(lane), 0);
+    return shown.map((lane) => (sum === 0 ? 0 : of(lane) / sum));
   };
   return {
     title: 'Slot time against weight',
     note: 'Of the slot time that was given to keys which had more jobs waiting: what each got, and what its weight entitled it to.',
     option: barOption(
-      shown.map((lane) => sayLane(lane, { alone, max: 18 })),
+      shown.map((lane) => sayLane(lane, { alone: queues.length === 1, max: 18 })),
       [
-        ...(first === undefined
-          ? []
-          : [{ name: 'by weight', values: shares(first.result, ({ served }) => served.entitledMs) }]),
-        ...all.map(({ name, result }) => ({ name, values: shares(result, ({ served }) => served.servedMs) })),
+        { name: 'by weight', values: part(({ served }) => served.entitledMs) },
+        { name, values: part(({ served }) => served.servedMs) },
       ],
       sayShare,
     ),
   };
+}
+
+/** A key is entitled to something else under each policy: it depends on when it and others wait. */
+function duesChart(all: readonly [Named, Named]): Chart {
+  const [{ result: first }] = all;
+  const shown = entitled(first);
+  const ratios = ({ lanes }: Simulation): readonly number[] => {
+    const byName = new Map(
+      lanes.map(({ queue, key, served }) => [JSON.stringify([queue, key]), served.ratio]),
+    );
+    return shown.map(({ queue, key }) => byName.get(JSON.stringify([queue, key])) ?? 0);
+  };
+  return {
+    title: 'What keys got of their due',
+    note: 'Of the slot time that was given to keys which had more jobs waiting: what each got, by what its weight entitled it to under that policy. No bar: too little to tell.',
+    option: barOption(
+      shown.map((lane) => sayLane(lane, { alone: first.queues.length === 1, max: 18 })),
+      all.map(({ name, result }) => ({ name, values: ratios(result) })),
+      sayShare,
+    ),
+  };
+}
+
+function entitled({ lanes }: Simulation): readonly LaneResult[] {
+  return lanes.filter(({ served }) => served.entitledMs > 0).slice(0, keysMax);
 }
 
 function limitsChart({ limits }: Simulation): readonly Chart[] {

@@ -86,7 +86,7 @@ export interface LimitUse {
   readonly max: number | null;
 }
 
-/** Jobs held, of those that policies looked at: the first few of every key. */
+/** Jobs held, of those that policies looked at, the first few of every key, and of all that are alike to the gates that hold those. */
 export interface HeldResult {
   readonly queue: string;
   /** The name of a gate, or `no_free_slot`, `no_capable_node`, `batch_full`. */

@@ -1,8 +1,10 @@
-import type { Candidate, Heap, HeldCounts, InFlight, Settlement } from '@pgqueue/core';
+import type { Candidate, Heap, HeldCounts, Settlement } from '@pgqueue/core';
 import { createHeap, queueOf } from '@pgqueue/core';
+import type { Air, Flying } from './air.ts';
+import { createAir } from './air.ts';
 import type { Fairness } from './fairness.ts';
 import { createFairness } from './fairness.ts';
-import type { Fleet, SimItem } from './fleet.ts';
+import type { Fleet } from './fleet.ts';
 import { createFleet } from './fleet.ts';
 import type { Gauge } from './gauge.ts';
 import { bring, createGauge } from './gauge.ts';
@@ -22,17 +24,6 @@ export interface Event<What> {
   readonly atMs: number;
   readonly n: number;
   readonly what: What;
-}
-
-/** A work item with what policies see of it while it is in flight. */
-export interface Flying {
-  readonly item: SimItem;
-  readonly lane: SimLane;
-  /** Null: to be made anew. */
-  seen: InFlight | null;
-  startedMs: number;
-  /** Its place in Run.flying. */
-  at: number;
 }
 
 /** How many jobs a reason holds, over time. */
@@ -57,7 +48,7 @@ export interface Run {
   readonly jobs: Map<string, SimJob>;
   /** Work items by id of their first job; bundles' other jobs, too. */
   readonly items: Map<string, Flying>;
-  readonly flying: Flying[];
+  readonly air: Air;
   readonly ends: Heap<Event<Flying>>;
   readonly dues: Heap<Event<SimJob>>;
   readonly expiries: Heap<Event<SimJob>>;
@@ -70,6 +61,8 @@ export interface Run {
   plannedMs: number;
   /** When a rule said that something may go by time alone, or the scheduler would look anyway. */
   wakeAtMs: number;
+  /** When a plan would be made that finds nothing, as long as nothing else happens: such a one is counted, and not made. Infinity: none would. */
+  idleAtMs: number;
   writtenMs: number;
   plans: number;
   emptyPlans: number;
@@ -103,6 +96,7 @@ export function startRun(settings: Settings): Run {
       startMs,
       weightOf: settings.weightOf,
       queueWeight: (queue) => queueOf(settings, queue).weight,
+      kindOf: settings.policy.kindOf,
     }),
     startMs,
     nowMs: startMs,
@@ -110,7 +104,7 @@ export function startRun(settings: Settings): Run {
     next,
     jobs: new Map(),
     items: new Map(),
-    flying: [],
+    air: createAir(),
     ends: soonest<Flying>(),
     dues: soonest<SimJob>(),
     expiries: soonest<SimJob>(),
@@ -121,6 +115,7 @@ export function startRun(settings: Settings): Run {
     planAtMs: Infinity,
     plannedMs: -Infinity,
     wakeAtMs: Infinity,
+    idleAtMs: Infinity,
     writtenMs: startMs,
     plans: 0,
     emptyPlans: 0,
@@ -140,6 +135,16 @@ export function startRun(settings: Settings): Run {
 
 function before(a: Event<unknown>, b: Event<unknown>): boolean {
   return a.atMs !== b.atMs ? a.atMs < b.atMs : a.n < b.n;
+}
+
+/** When something happens next, apart from plans. */
+export function happensMs({ ends, dues, expiries, next }: Run): number {
+  return Math.min(
+    next?.atMs ?? Infinity,
+    ends.peek()?.atMs ?? Infinity,
+    dues.peek()?.atMs ?? Infinity,
+    expiries.peek()?.atMs ?? Infinity,
+  );
 }
 
 export function later<What>(run: Run, heap: Heap<Event<What>>, atMs: number, what: What): void {

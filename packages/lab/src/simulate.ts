@@ -4,12 +4,13 @@ import { toSettings } from './options.ts';
 import type { Simulation } from './result.ts';
 import { resultOf } from './report.ts';
 import type { Run } from './run.ts';
-import { startRun } from './run.ts';
-import { claimAll, tick } from './tick.ts';
+import { happensMs, startRun } from './run.ts';
+import { claimAll, passIdle, tick } from './tick.ts';
 
 /** So many plans in a row that do nothing, while nothing else goes on, and what still waits is taken to wait for ever. */
 const idlePlansMax = 200;
-const progressEvery = 20_000;
+/** So many jobs that ended, or plans, are worth a word. */
+const progressEvery = 1_000;
 
 /**
  * Runs a workload through a policy in virtual time, with the code that plans in production: snapshots, plan, written. The same options
@@ -24,23 +25,20 @@ export function simulate(options: SimulateOptions): Simulation {
     if (atMs === Infinity || atMs > run.settings.untilMs) break;
     run.nowMs = atMs;
     step(run);
-    if (run.ended - told >= progressEvery) {
-      told = run.ended;
-      run.settings.onProgress({ ended: told, nowMs: run.nowMs });
+    const { ended, plans, total, nowMs, startMs } = run;
+    if (ended + plans - told >= progressEvery) {
+      told = ended + plans;
+      run.settings.onProgress({ ended, plans, waiting: total.waiting, passedMs: nowMs - startMs });
     }
   }
+  if (run.settings.untilMs < Infinity) passIdle(run, run.settings.untilMs);
   if (run.settings.untilMs < Infinity) run.nowMs = Math.max(run.nowMs, run.settings.untilMs);
   return resultOf(run);
 }
 
 function nextMs(run: Run): number {
-  const { ends, dues, expiries, next, planAtMs, wakeAtMs } = run;
-  const happens = Math.min(
-    next?.atMs ?? Infinity,
-    ends.peek()?.atMs ?? Infinity,
-    dues.peek()?.atMs ?? Infinity,
-    expiries.peek()?.atMs ?? Infinity,
-  );
+  const { planAtMs, wakeAtMs } = run;
+  const happens = happensMs(run);
   if (happens === Infinity && run.idlePlans > idlePlansMax) return Infinity;
   return Math.min(happens, planAtMs, wakeAtMs);
 }
@@ -49,6 +47,8 @@ function nextMs(run: Run): number {
 function step(run: Run): void {
   const { nowMs, ends, dues, expiries } = run;
   let changed = false;
+  passIdle(run, nowMs);
+  if (run.idleAtMs === nowMs) run.planAtMs = nowMs;
   for (let top = ends.peek(); top !== undefined && top.atMs <= nowMs; top = ends.peek()) {
     ends.pop();
     end(run, top.what);
@@ -73,6 +73,7 @@ function step(run: Run): void {
   if (changed) {
     claimAll(run);
     run.idlePlans = 0;
+    run.idleAtMs = Infinity;
     run.planAtMs = Math.min(run.planAtMs, Math.max(nowMs, run.plannedMs + run.settings.tickMs));
   }
   if (run.wakeAtMs <= nowMs) run.planAtMs = nowMs;

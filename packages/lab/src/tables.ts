@@ -226,7 +226,7 @@ function heldTable({ held, queues }: Simulation): Table {
       String(maxJobs),
       String(plans),
     ]),
-    note: 'Of the first few jobs of every key: those that a plan looks at.',
+    note: 'Of the first few jobs of every key, those that a plan looks at, and of all that gates hold together with them.',
   };
 }
 

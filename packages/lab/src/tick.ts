@@ -1,17 +1,16 @@
-import type { InFlight, Plan, Prepared, Snapshot } from '@pgqueue/core';
+import type { Plan, Prepared, Snapshot } from '@pgqueue/core';
 import { compete, shareOut } from './fairness.ts';
 import type { Part } from './fairness.ts';
 import type { SimItem } from './fleet.ts';
 import { comeBack, feed, land, start } from './happen.ts';
 import type { SimLane } from './lanes.ts';
-import { depthMax } from './lanes.ts';
-import type { Flying, Run } from './run.ts';
-import { change, laneOf, noteHeld } from './run.ts';
+import { depthMax, depthMin } from './lanes.ts';
+import type { Flying } from './air.ts';
+import type { Run } from './run.ts';
+import { change, happensMs, laneOf, noteHeld } from './run.ts';
 
 /** Jobs that a tick looks at when it expects to have little room, as the scheduler does. */
 const wantMin = 64;
-/** Jobs of each lane that a policy sees at least. */
-const depthMin = 4;
 /** Ended attempts that wait for a plan to be written: as many, or so long, and one is written without a job. */
 const unsavedMax = 100;
 const unsavedMs = 1_000;
@@ -25,7 +24,7 @@ const pollMaxMs = 3_600_000;
 export function tick(run: Run): void {
   const { nowMs, settings, planning } = run;
   const room = run.fleet.room();
-  [run.planAtMs, run.wakeAtMs] = [Infinity, Infinity];
+  [run.planAtMs, run.wakeAtMs, run.idleAtMs] = [Infinity, Infinity, Infinity];
   if (!worthIt(run, room)) return;
   leave(run);
   const snapshot = look(run, room);
@@ -49,12 +48,50 @@ export function tick(run: Run): void {
   const dispatched = plan.dispatch.length;
   if (dispatched === 0) run.emptyPlans += 1;
   run.idlePlans = dispatched > 0 ? 0 : run.idlePlans + 1;
-  if (deeper || dispatched > 0) run.planAtMs = nowMs + settings.tickMs;
-  if (run.lanes.active() > 0) {
+  if (deeper !== 'no' || dispatched > 0) run.planAtMs = nowMs + settings.tickMs;
+  if (deeper === 'at once') run.planAtMs = nowMs;
+  if (deeper === 'no' && nothingToDo(run, plan)) {
+    run.idleAtMs = nowMs + pauseMs(run);
+    run.planAtMs = Infinity;
+    run.wakeAtMs = Math.max(nowMs + Math.max(1, settings.tickMs), plan.nextMs ?? Infinity);
+  } else if (run.lanes.active() > 0) {
     const soonestMs = nowMs + Math.max(1, settings.tickMs);
-    const pollsMs = Math.min(pollMaxMs, pollMs * 2 ** Math.min(20, run.idlePlans));
-    run.wakeAtMs = Math.max(soonestMs, Math.min(plan.nextMs ?? Infinity, nowMs + pollsMs));
+    run.wakeAtMs = Math.max(soonestMs, Math.min(plan.nextMs ?? Infinity, nowMs + pauseMs(run)));
   }
+}
+
+/** Until the scheduler looks again although nothing has changed. */
+function pauseMs({ idlePlans, settings }: Run): number {
+  const pollsMs = Math.min(pollMaxMs, pollMs * 2 ** Math.min(20, idlePlans));
+  return Math.max(1, settings.tickMs, pollsMs);
+}
+
+/** Counts the plans that would have found nothing before a time: the next one comes as if they had been made. */
+export function passIdle(run: Run, untilMs: number): void {
+  while (run.idleAtMs < untilMs) {
+    const atMs = run.idleAtMs;
+    if (!worthIt(run, run.fleet.room())) {
+      run.idleAtMs = Infinity;
+      return;
+    }
+    run.fleet.seen(atMs - run.plannedMs);
+    run.plannedMs = atMs;
+    run.plans += 1;
+    run.emptyPlans += 1;
+    run.idlePlans += 1;
+    for (const reasons of run.held.values()) {
+      for (const gauge of reasons.values()) if (gauge.jobs > 0) gauge.plans += 1;
+    }
+    run.idleAtMs = atMs + pauseMs(run);
+  }
+}
+
+/** All that waits is held by gates which say when that changes: another plan would be the same until something else happens. */
+function nothingToDo(run: Run, { held, dispatch, forecast }: Plan): boolean {
+  const { policy } = run.settings;
+  if (policy.tellsTime !== true || forecast !== undefined || dispatch.length > 0) return false;
+  if (run.settled.length > 0 || happensMs(run) === Infinity) return false;
+  return Object.values(held).every((reasons) => Object.keys(reasons).every((reason) => !passing.has(reason)));
 }
 
 /** Whether a plan could do anything. */
@@ -74,7 +111,7 @@ function look(run: Run, room: number): Snapshot {
   return {
     nowMs,
     lanes: lanes.see(depth),
-    inFlight: inFlight(run),
+    inFlight: run.air.seen(),
     settled: run.settled,
     queues: settings.queues,
     pools: run.fleet.seen(nowMs - run.plannedMs),
@@ -82,23 +119,6 @@ function look(run: Run, room: number): Snapshot {
     prepared: prepared(run),
     batchMax: settings.batchMax,
   };
-}
-
-function inFlight({ flying }: Run): readonly InFlight[] {
-  const items: InFlight[] = [];
-  for (const one of flying) {
-    const seen = (one.seen ??= seeItem(one.item));
-    items.push(seen);
-    for (const { facts } of one.item.members) items.push({ ...seen, ...facts });
-  }
-  return items;
-}
-
-function seeItem({ job, pool, node, dispatchedMs, bundle }: SimItem): InFlight {
-  const { id, queue, key, task, version, priority, seq, createdMs, expiresMs, attributes, tries } = job.facts;
-  const facts = { id, queue, key, task, version, priority, seq, createdMs, expiresMs, attributes, tries };
-  const state = node === null ? 'ready' : 'running';
-  return { ...facts, pool, state, node: node?.name ?? null, dispatchedMs, bundle };
 }
 
 function prepared({ settings, nowMs }: Run): Readonly<Record<string, Prepared>> {
@@ -124,42 +144,61 @@ function recall(run: Run, id: string): boolean {
 
 /** Reasons that say nothing against a job itself. */
 const outside: ReadonlySet<string> = new Set(['no_free_slot', 'batch_full', 'out_of_time']);
+/** Those, and that it waits for more of its kind to be seen: the next plan may be another one. */
+const passing: ReadonlySet<string> = new Set([...outside, 'coalescing']);
 
 /**
- * Takes in why jobs are held: such lanes do not compete; and those whose every visible job is held, or of which a bundle needs more,
- * are seen deeper from now on. Returns whether there are any of the latter.
+ * Takes in why jobs are held: such lanes do not compete; and those whose every visible job is held, each by itself, or of which a plan
+ * needs more, are seen deeper from now on. Returns whether there are any of those: `at once` where the plan broke off for them.
  */
-function noteReasons(run: Run, { deepen, reasons, laneReasons }: Plan): boolean {
-  const { lanes, jobs } = run;
-  let deeper = false;
-  const see = (lane: SimLane, count: number): void => {
-    if (lane.depth >= Math.min(depthMax, count)) return;
+function noteReasons(run: Run, plan: Plan): 'no' | 'later' | 'at once' {
+  const { lanes, jobs, plans } = run;
+  const { holds = { jobs: plan.reasons ?? none, lanes: plan.laneReasons ?? none, closed: [] } } = plan;
+  let deeper: 'no' | 'later' | 'at once' = 'no';
+  const see = (lane: SimLane, count: number): boolean => {
+    if (lane.depth >= Math.min(depthMax, count)) return false;
     lane.depth = Math.min(depthMax, count);
     lane.seen = null;
-    deeper = true;
+    if (deeper === 'no') deeper = 'later';
+    return true;
   };
-  for (const [name, count] of deepen ?? []) {
+  for (const [name, count] of plan.deepen ?? none) {
     const lane = lanes.find(name);
-    if (lane !== undefined) see(lane, count);
+    if (lane === undefined) continue;
+    const kinds = lane.seen?.unseen !== undefined;
+    if (see(lane, count) && kinds) deeper = 'at once';
   }
-  const held = new Map<SimLane, number>();
-  for (const [name, reason] of laneReasons ?? []) {
+  const held: SimLane[] = [];
+  const hold = (lane: SimLane): void => {
+    if (lane.heldIn !== plans) held.push(lane);
+    lane.heldIn = plans;
+  };
+  for (const { lane, counts } of holds.closed) {
+    let against = false;
+    for (const reason of counts.keys()) against ||= !outside.has(reason);
+    if (against) hold(lanes.of(lane.queue, lane.key));
+  }
+  for (const [name, reason] of holds.lanes) {
     const lane = outside.has(reason) ? undefined : lanes.find(name);
-    if (lane !== undefined) held.set(lane, 0);
+    if (lane !== undefined) hold(lane);
   }
-  for (const [id, reason] of reasons ?? []) {
+  const counts = new Map<SimLane, number>();
+  for (const [id, reason] of holds.jobs) {
     const facts = outside.has(reason) ? undefined : jobs.get(id)?.facts;
     if (facts === undefined) continue;
     const lane = laneOf(run, facts);
-    held.set(lane, (held.get(lane) ?? 0) + 1);
+    hold(lane);
+    counts.set(lane, (counts.get(lane) ?? 0) + 1);
   }
-  for (const [lane, count] of held) {
+  for (const [lane, count] of counts) {
     const { seen } = lane;
     if (seen?.more === true && count >= seen.jobs.length) see(lane, count * 2);
   }
   setHeld(run, held);
   return deeper;
 }
+
+const none: ReadonlyMap<string, never> = new Map<string, never>();
 
 /** Who was left waiting by this plan competes; who has nothing waiting any more does not, from the next one on. */
 function share(run: Run, given: Parameters<typeof shareOut>[1]): void {
@@ -174,21 +213,19 @@ function leave({ lanes, fairness, nowMs }: Run): void {
   for (const { part } of lanes.emptied()) compete(fairness, part, false, nowMs);
 }
 
-function setHeld(run: Run, held: ReadonlyMap<SimLane, number>): void {
-  const { nowMs, fairness } = run;
+function setHeld(run: Run, held: readonly SimLane[]): void {
+  const { nowMs, fairness, plans } = run;
   for (const lane of run.heldLanes) {
-    if (held.has(lane)) continue;
+    if (lane.heldIn === plans) continue;
     lane.held = false;
     compete(fairness, lane.part, lane.gauge.waiting > 0, nowMs);
   }
-  for (const lane of held.keys()) {
+  for (const lane of held) {
     lane.held = true;
     compete(fairness, lane.part, false, nowMs);
   }
-  run.heldLanes = held.size === 0 ? none : [...held.keys()];
+  run.heldLanes = held;
 }
-
-const none: readonly SimLane[] = [];
 
 function write(run: Run, plan: Plan): void {
   const { nowMs, planning, settled } = run;
@@ -200,24 +237,24 @@ function write(run: Run, plan: Plan): void {
   }
   const ids = new Set<string>();
   const given: { readonly part: Part; readonly workMs: number }[] = [];
-  let first: SimItem | undefined;
+  let first: Flying | undefined;
   for (const { id, pool, bundle = null } of plan.dispatch) {
     const job = run.jobs.get(id);
     if (job?.waits !== true) continue;
     ids.add(id);
     const lane = laneOf(run, job.facts);
     run.lanes.remove(lane, job);
-    const joins = bundle !== null && bundle !== id && first?.job.facts.id === bundle;
+    const joins = bundle !== null && bundle !== id && first?.item.job.facts.id === bundle;
     change(run, lane, { waiting: -1, inFlight: joins ? 0 : 1, dispatched: 1 });
     lane.depth = 0;
-    if (joins) {
-      first?.members.push(job);
+    if (joins && first !== undefined) {
+      first.item.members.push(job);
+      run.air.change(first);
       continue;
     }
     given.push({ part: lane.part, workMs: job.durationMs });
     const item: SimItem = { job, pool, bundle, members: [], dispatchedMs: nowMs, node: null, ready: true };
-    first = item;
-    fly(run, item);
+    first = fly(run, item);
   }
   share(run, given);
   planning.written({ atMs: nowMs, ids });
@@ -225,13 +262,12 @@ function write(run: Run, plan: Plan): void {
   run.settled = [];
 }
 
-function fly(run: Run, item: SimItem): void {
-  const { job, dispatchedMs } = item;
-  const lane = laneOf(run, job.facts);
-  const flying: Flying = { item, lane, seen: null, startedMs: dispatchedMs, at: run.flying.length };
-  run.flying.push(flying);
+function fly(run: Run, item: SimItem): Flying {
+  const { job } = item;
+  const flying = run.air.add(item, laneOf(run, job.facts));
   run.items.set(job.facts.id, flying);
   run.fleet.add(item);
+  return flying;
 }
 
 /** Nodes take what is ready. */

@@ -1,6 +1,7 @@
 import type { Rule, Shape } from '@pgqueue/core';
 import { aFlag, aFunction, aNumber, aText, optional, PgQueueError } from '@pgqueue/core';
 import type { DatabaseOptions } from './database.ts';
+import { aConnectionString } from './connection-string.ts';
 import { checkSchemaName } from './schema.ts';
 
 const aPool: Rule = {
@@ -28,7 +29,7 @@ const aSchemaName: Rule = {
 
 /** A rule for each option by which an installation is reached. */
 export const databaseShape: Shape<DatabaseOptions> = {
-  connectionString: optional(aText()),
+  connectionString: optional(aConnectionString),
   pool: optional(aPool),
   schema: optional(aSchemaName),
   connectionsMax: optional(aNumber({ min: 1, max: 10_000, whole: true })),

@@ -6,11 +6,11 @@ import { copyIn } from './copy.ts';
 import { destroyClient } from './destroy.ts';
 import { applicationName } from './application-name.ts';
 import type { Executor } from './executor.ts';
-import { fromPg } from './executor.ts';
 import { isQueryTimeout, isWrongServer, sqlState } from './pg-errors.ts';
-import { queryPool } from './pool-query.ts';
+import { queryPool, withClient } from './pool-query.ts';
 import type { Tables } from './rows.ts';
 import { checkSchemaName, defaultSchema } from './schema.ts';
+import { createSessionDefaults } from './session-defaults.ts';
 
 /** How to reach an installation. Give a connection string, or a pool of your own (which stays yours to end). */
 export interface DatabaseOptions {
@@ -30,7 +30,7 @@ export interface DatabaseOptions {
    * that makes its own pool true, else false.
    */
   readonly prepare?: boolean;
-  /** An idle connection that broke; the pool replaces it. */
+  /** An idle connection that broke; the pool replaces it. Or a default of the role or database that should be changed: its message says how. */
   readonly onError?: (error: Error) => void;
 }
 
@@ -53,14 +53,17 @@ export function openDatabase(options: DatabaseOptions): Database {
   const schema = checkSchemaName(options.schema ?? defaultSchema);
   const pool = options.pool ?? makePool(options);
   let closed: Promise<void> | undefined;
+  const { run, alone } = statementsOf(options, pool);
   return {
-    ...executorOf(options, pool),
+    ...executorOf(run, options),
     schema,
     pool,
     kysely: new Kysely<Tables>({ dialect: new PostgresDialect({ pool }) }).withSchema(schema),
     transaction: (work) => inTransaction(pool, work),
     copyIn: (statement, chunks) =>
-      copyIn(pool, statement, { chunks, timeoutMs: options.queryTimeoutMs ?? queryTimeoutMs }),
+      alone((client) =>
+        copyIn(client, statement, { chunks, timeoutMs: options.queryTimeoutMs ?? queryTimeoutMs }),
+      ),
     close: () => (closed ??= options.pool === undefined ? endPool(pool) : Promise.resolve()),
   };
 }
@@ -68,14 +71,46 @@ export function openDatabase(options: DatabaseOptions): Database {
 const queryTimeoutMs = 30_000;
 
 type Run = (config: pg.QueryConfig) => Promise<unknown[]>;
+type Work<Result> = (client: pg.PoolClient) => Promise<Result>;
 
-/** A pool that was given may have a query of its own, which counts, or traces. */
-function executorOf({ pool: given, prepare = false }: DatabaseOptions, pool: pg.Pool): Executor {
-  if (given !== undefined)
-    return prepare
-      ? preparing(async (config) => (await pool.query<pg.QueryResultRow>(config)).rows)
-      : fromPg(pool);
-  const run: Run = (config) => queryPool(pool, config);
+/**
+ * Statements that are transactions of their own, READ COMMITTED whatever the default of role or database is: functions look again after they have locked a row, and
+ * at a stricter level would not see what happened meanwhile. A pool that was given may have a query of its own, which counts, or traces.
+ */
+function statementsOf(
+  { pool: given, onError = () => {} }: DatabaseOptions,
+  pool: pg.Pool,
+): { readonly run: Run; readonly alone: <Result>(work: Work<Result>) => Promise<Result> } {
+  const plain: Run = given === undefined ? (config) => queryPool(pool, config) : queryGiven(given);
+  const defaults = createSessionDefaults(plain, onError);
+  const either = async <Result>(quick: () => Promise<Result>, work: Work<Result>): Promise<Result> => {
+    try {
+      return (await defaults.stricter()) ? await inTransaction(pool, work) : await quick();
+    } catch (error) {
+      defaults.failed(error);
+      throw error;
+    }
+  };
+  return {
+    run: (config) =>
+      either(
+        () => plain(config),
+        async (client) => (await client.query<pg.QueryResultRow>(config)).rows,
+      ),
+    alone: (work) => either(() => withClient(pool, work), work),
+  };
+}
+
+function queryGiven(pool: pg.Pool): Run {
+  return async (config) => {
+    const { name, text, values } = config;
+    const asked = name === undefined ? pool.query(text, values) : pool.query(config);
+    const { rows }: { readonly rows: unknown[] } = await asked;
+    return rows;
+  };
+}
+
+function executorOf(run: Run, { prepare = false }: DatabaseOptions): Executor {
   if (prepare) return preparing(run);
   return {
     query: async <Row>(text: string, values: readonly unknown[]) =>

@@ -1,6 +1,10 @@
 export type { Database, DatabaseOptions } from './database.ts';
 export { openDatabase } from './database.ts';
 export { databaseShape } from './database-options.ts';
+export { aConnectionString, connectionStringProblem } from './connection-string.ts';
+export { warnWithoutLeader } from './leaderless.ts';
+export type { Waiting } from './waiting.ts';
+export { startWaiting, warn } from './waiting.ts';
 export type { Executor, PgQueryable } from './executor.ts';
 export { fromPg, toExecutor } from './executor.ts';
 export type { HealthChecks, HealthOptions, HealthServer } from './health-server.ts';
@@ -9,6 +13,8 @@ export type { HintChannel, Hints } from './hints.ts';
 export { channelName, createHints } from './hints.ts';
 export type { Listener, ListenerOptions } from './listener.ts';
 export { startListener } from './listener.ts';
+export type { Lone, LoneOptions } from './lone.ts';
+export { openLone } from './lone.ts';
 export type { MigrateOptions, Migration } from './migrator.ts';
 export { migrate, migrationStatus } from './migrator.ts';
 export type { BulkOptions, BulkResult, DeadOperator, DeadProgress, DeadSelection } from './operator/dead.ts';
@@ -19,6 +25,7 @@ export type { Ask, JobExplanation } from './operator/explain.ts';
 export { explainJob } from './operator/explain.ts';
 export type { Breach, Invariant } from './operator/invariants.ts';
 export { breaches, invariants } from './operator/invariants.ts';
+export type { CancelAllOptions, CancelledJobs, JobCount, UnfinishedFilter } from './operator/cancel-all.ts';
 export type { JobsOperator, Verdicts } from './operator/jobs.ts';
 export type { Actor } from './dashboard/audit.ts';
 export type { Operator, OperatorOptions, ScheduleDefinition } from './operator/operator.ts';
@@ -32,10 +39,13 @@ export { readStatus } from './operator/status.ts';
 export type { RunningJob, Top, TopOptions } from './operator/top.ts';
 export { readTop } from './operator/top.ts';
 export {
+  isIdTaken,
+  isOfRow,
   isTransient,
   isWrongServer,
   keyPendingState,
   leadershipLostState,
+  lockedState,
   nodeEndedState,
   sqlState,
   wasRolledBack,
@@ -47,20 +57,24 @@ export type { InstallationNumbers, KeyNumbers, NodeNumbers } from './queries/num
 export { listKeys, readNumbers } from './queries/numbers.ts';
 export { readTraces } from './queries/traces.ts';
 export type { Page } from './queries/page.ts';
-export type { SuspectWait } from './queries/explain.ts';
 export type { QueueChange, QueueLimits, QueueSettings, RateSetting } from './queries/queue-settings.ts';
 export type { QueueInfo } from './queries/queues.ts';
 export type { RecordedJob, RecordedOptions } from './queries/recorded.ts';
 export type { StoredReport } from './queries/report.ts';
 export type { ScheduleInfo } from './queries/schedules.ts';
 export type { HotTable } from './queries/tables.ts';
-export type { LeaderInfo, OldestSnapshot, UnservedJobs, WaitingSuspects } from './queries/system.ts';
+export type { LeaderInfo, OldestSnapshot, UnservedJobs } from './queries/system.ts';
 export type { PeekedJob, ScanOptions, WaitingJob } from './queries/waiting.ts';
 export { peekJobs, queueLength, scanJobs } from './queries/waiting.ts';
 export type * from './rows.ts';
+export { latestSlot, nextSlot, scheduleProblems } from './cron-slots.ts';
 export { checkSchemaName, checkSchemaVersion, defaultSchema, schemaVersion } from './schema.ts';
 export type { ClaimInput } from './statements/claim.ts';
-export { claim, firstItem } from './statements/claim.ts';
+export { claim, claimUnread, firstItem, readLeased } from './statements/claim.ts';
+export type { ClaimedRow, ClaimRowsInput } from './statements/claim-rows.ts';
+export { claimRows } from './statements/claim-rows.ts';
+export type { EndedRow, RowLease } from './statements/rows.ts';
+export { releaseRows, settleRows, takeApart, takeOut, tellRuns } from './statements/rows.ts';
 export type { Dispatched, DispatchInput } from './statements/dispatch.ts';
 export { dispatch, loadPolicyState, setFeed, takeBack } from './statements/dispatch.ts';
 export type { EnqueueInput } from './statements/enqueue.ts';
@@ -69,7 +83,7 @@ export { columnsToCopy, copyJobs } from './statements/enqueue-copy.ts';
 export type { HealthReading } from './statements/health.ts';
 export { readHealth } from './statements/health.ts';
 export type { Leadership } from './statements/lead.ts';
-export { lead, resign } from './statements/lead.ts';
+export { lead, leaderGone, resign } from './statements/lead.ts';
 export type { Lease } from './statements/lease.ts';
 export { extend, reap, release, reportProgress, reportProgressOfAll } from './statements/lease.ts';
 export { crashJob, saveCheckpoint } from './statements/long-jobs.ts';
@@ -83,6 +97,7 @@ export type {
   LeaderAnswer,
   OpenExplain,
   ReportedFault,
+  ReportedUnreadable,
   ReportedPolicy,
   SchedulerReport,
   WaitingFacts,
@@ -96,8 +111,8 @@ export {
   writeReport,
 } from './statements/report.ts';
 export type { Settlement, Verdict } from './statements/settle.ts';
-export { settle, settleAndHint, settleWithin } from './statements/settle.ts';
-export type { DueSchedule, Leader } from './statements/sweeps.ts';
+export { settle, settleAndHint, settleWithin, unlockedJobs } from './statements/settle.ts';
+export type { DueSchedule, Leader, MissingNodes } from './statements/sweeps.ts';
 export {
   countActivity,
   dueSchedules,
@@ -105,6 +120,9 @@ export {
   fireSchedule,
   loseNodes,
   maintainHistory,
+  missingNodes,
+  missNodes,
+  trimHistory,
   nextLossMs,
   paceVacuum,
   promote,

@@ -45,13 +45,18 @@ const triesMax = 100;
  * @throws what PostgreSQL says (SQLSTATE 55P03 or 40P01) where it found no moment without such a transaction
  */
 export async function migrate(options: MigrateOptions): Promise<readonly Migration[]> {
+  return migrateFrom(migrationsDirectory(), options);
+}
+
+/** Applies the migrations of a folder, as {@link migrate} does those of this package. */
+export async function migrateFrom(directory: URL, options: MigrateOptions): Promise<readonly Migration[]> {
   const database = openDatabase({
     applicationName: 'pgqueue migrate',
     queryTimeoutMs: 600_000,
     ...options,
   });
   try {
-    for (const file of migrationFiles()) {
+    for (const file of migrationFiles(directory)) {
       const applied = await amongOthers(() => apply(database, file));
       if (applied !== undefined) options.onApplied?.(applied);
     }
@@ -182,8 +187,7 @@ async function createRoles({ schema, transaction }: Database): Promise<void> {
   });
 }
 
-function migrationFiles(): readonly MigrationFile[] {
-  const directory = migrationsDirectory();
+function migrationFiles(directory = migrationsDirectory()): readonly MigrationFile[] {
   return readdirSync(directory)
     .filter((name) => /^\d{4}_.*\.sql$/.test(name))
     .toSorted()

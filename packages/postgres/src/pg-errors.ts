@@ -20,6 +20,9 @@ export const leadershipLostState = 'PQ002';
 /** Raised at an insert: its queue takes no more jobs of that key (`key_pending`). */
 export const keyPendingState = 'PQ003';
 
+/** Another transaction held a lock for longer than `lock_timeout`. */
+export const lockedState = '55P03';
+
 /** Whether an answer did not come within `queryTimeoutMs`: the connection may be wedged, and nothing more can be asked of it. */
 export function isQueryTimeout(error: unknown): boolean {
   return error instanceof Error && error.message === 'Query read timeout';
@@ -40,6 +43,19 @@ export function isWrongServer(error: unknown): boolean {
 export function wasRolledBack(error: unknown): boolean {
   const state = sqlState(error);
   return state !== undefined && !/^(?:08|57P)/.test(state);
+}
+
+/**
+ * Whether a statement failed for what one of its rows holds: data, constraints, limits of the program, damage. It would fail again, and without
+ * that row it would not. The SQL function `is_of_row` says the same.
+ */
+export function isOfRow(error: unknown): boolean {
+  return /^(?:22|23|54|XX001|XX002)/.test(sqlState(error) ?? '');
+}
+
+/** Whether an insert was refused since a job with such an id is in QUEUE. By its text: other drivers hide the constraint. */
+export function isIdTaken(error: unknown): boolean {
+  return sqlState(error) === '23505' && error instanceof Error && error.message.includes('"queue_pkey"');
 }
 
 /**

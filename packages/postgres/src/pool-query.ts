@@ -25,10 +25,20 @@ export async function withClient<Result>(
   }
 }
 
-/** One statement on a connection of the pool. */
+/** The server has ended the session because it was idle, before it read the statement: `idle_session_timeout`. */
+const idleState = '57P05';
+
+/** One statement on a connection of the pool. Where that was just ended for being idle, the statement goes to another one. */
 export async function queryPool<Row extends pg.QueryResultRow>(
   pool: pg.Pool,
   config: pg.QueryConfig,
 ): Promise<Row[]> {
-  return withClient(pool, async (client) => (await client.query<Row>(config)).rows);
+  const query = async (): Promise<Row[]> =>
+    (await withClient(pool, (client) => client.query<Row>(config))).rows;
+  try {
+    return await query();
+  } catch (error) {
+    if ((error as { readonly code?: string } | null)?.code !== idleState) throw error;
+    return query();
+  }
 }

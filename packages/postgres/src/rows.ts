@@ -1,4 +1,4 @@
-import type { Attributes, Backoff, JobStatus, TraceContext } from '@pgqueue/core';
+import type { Attributes, Backoff, ErrorData, JobStatus, TraceContext } from '@pgqueue/core';
 import type { ColumnType, Generated } from 'kysely';
 
 /** A bigint: `pg` reads it as text unless told otherwise, so statements cast it where a number is wanted. */
@@ -10,7 +10,10 @@ export interface AttemptError {
   readonly kind?: 'error' | 'timeout' | 'crash' | 'invalid';
   readonly name?: string;
   readonly message: string;
+  readonly code?: string;
   readonly stack?: string;
+  readonly errors?: readonly ErrorData[];
+  readonly cause?: ErrorData;
   readonly node: string | null;
   readonly try: number;
   readonly at: string;
@@ -47,11 +50,12 @@ export interface QueueTable {
   moved: Generated<boolean | null>;
 }
 
-/** A work item: the job has been scheduled, and is ready (no lock) or running. */
+/** A work item: one job (`id`), or a batch of short ones (`jobs`). They have been scheduled, and are ready (no lock) or running. */
 export interface WorkQueueTable {
   position: BigInt8;
   batch: BigInt8;
-  id: string;
+  id: string | null;
+  jobs: string[] | null;
   version: number;
   pool: string;
   task: string;
@@ -64,10 +68,12 @@ export interface WorkQueueTable {
   dispatched: Generated<Date | null>;
   bundle: string | null;
   suspect: Generated<boolean>;
-  /** Of a suspect that came back: since when. */
-  waits_since: Date | null;
-  /** How long the attempt had run that was lost with its node. */
-  ran_ms: number | null;
+  timeout: unknown;
+}
+
+/** A job that has a work item, with its lease: that of its batch, where it is in one. */
+export interface WorkItemView extends Omit<WorkQueueTable, 'id' | 'jobs' | 'timeout'> {
+  id: string;
 }
 
 /** A job that ended as done, cancelled or expired; partitioned by `finished`. */
@@ -148,9 +154,6 @@ export interface NodeTable {
   lost_after_ms: number;
   started: Date;
   software: string;
-  /** A suspect that it makes room for: until `alone_until` it claims nothing else. */
-  alone: string | null;
-  alone_until: Date | null;
 }
 
 /** What was set for a queue; a queue without a row has the defaults. */
@@ -260,6 +263,7 @@ export interface OverviewView extends Omit<
 export interface Tables {
   queue: QueueTable;
   work_queue: WorkQueueTable;
+  work_item: WorkItemView;
   history: HistoryTable;
   dead_letter: DeadLetterTable;
   node: NodeTable;

@@ -3,7 +3,7 @@ import type { Executor } from './executor.ts';
 import { sqlState } from './pg-errors.ts';
 
 /** The migration that this package's statements need, and the newest one that it knows. */
-export const schemaVersion = { needs: 34, knows: 34 } as const;
+export const schemaVersion = { needs: 1, knows: 1 } as const;
 
 /** The schema that pgqueue lives in unless told otherwise. */
 export const defaultSchema = 'pgqueue';

@@ -9,8 +9,10 @@ import {
   copyJobs,
   createHints,
   databaseShape,
+  warnWithoutLeader,
   defaultSchema,
   enqueueJobs,
+  isIdTaken,
   openDatabase,
   toExecutor,
 } from '@pgqueue/postgres';
@@ -63,7 +65,10 @@ const shape: Shape<ProducerOptions> = {
  * @throws {PgQueueError} `configuration`
  */
 export function createProducer(options: ProducerOptions): Producer {
-  throwProblems('configuration', 'the producer', optionProblems(options, shape));
+  throwProblems('configuration', 'the producer', [
+    ...optionProblems(options, shape),
+    ...unsetProblems(options),
+  ]);
   const { notify = true, trace } = options;
   const observe = allObservers(
     options.observe,
@@ -76,12 +81,13 @@ export function createProducer(options: ProducerOptions): Producer {
   const underWay = new Set<Promise<unknown>>();
   let closing: Promise<void> | undefined;
   let verified = false;
+  let leaderless: { readonly stop: () => void } | undefined;
   const common = { trace, observe, underWay, isClosed: () => closing !== undefined };
 
   const verify = async (executor: Executor): Promise<void> => {
-    if (verified) return;
     await checkSchemaVersion(executor, schema);
     verified = true;
+    if (database !== undefined) leaderless = warnWithoutLeader(database, { isIdle: () => true });
   };
 
   const outside: Write = async (rows, again) => {
@@ -89,10 +95,18 @@ export function createProducer(options: ProducerOptions): Producer {
     return repeatable({
       observe,
       work: async (repeated) => {
-        await verify(database);
-        const columns = again || repeated ? undefined : columnsToCopy(rows);
-        if (columns !== undefined) return copyJobs(database, rows, columns);
-        return enqueueJobs(database, rows, { again: again || repeated });
+        if (!verified) await verify(database);
+        if (again || repeated) return enqueueJobs(database, rows, { again: true });
+        try {
+          const columns = columnsToCopy(rows);
+          return await (columns === undefined
+            ? enqueueJobs(database, rows)
+            : copyJobs(database, rows, columns));
+        } catch (error) {
+          // the ids are new: a pool that was given, or something on the way, has sent the statement twice
+          if (!isIdTaken(error)) throw error;
+          return enqueueJobs(database, rows, { again: true });
+        }
       },
     });
   };
@@ -100,13 +114,14 @@ export function createProducer(options: ProducerOptions): Producer {
   const inside =
     (executor: Executor): Write =>
     async (rows, again) => {
-      await verify(executor);
+      if (!verified) await verify(executor);
       return enqueueJobs({ ...executor, schema }, rows, { again });
     };
 
   const close = async (): Promise<void> => {
     await Promise.allSettled(underWay);
     lateHints?.stop();
+    leaderless?.stop();
     await hints?.stop();
     await database?.close();
   };
@@ -116,6 +131,16 @@ export function createProducer(options: ProducerOptions): Producer {
     with: (tx) => createEnqueuer({ ...common, write: inside(toExecutor(tx)), hint: lateHints?.send }),
     close: () => (closing ??= close()),
   };
+}
+
+/** An environment variable that is not set would only be found out by the first enqueue. */
+function unsetProblems(options: ProducerOptions): readonly string[] {
+  if (typeof options !== 'object' || options === null || !Object.hasOwn(options, 'connectionString'))
+    return [];
+  if (options.connectionString !== undefined || options.pool !== undefined) return [];
+  return [
+    'connectionString is undefined: is its environment variable set? Leave it out for a producer that enqueues through with() only',
+  ];
 }
 
 function ownDatabase(options: ProducerOptions, observe: Observer): Database | undefined {

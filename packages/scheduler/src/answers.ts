@@ -8,6 +8,8 @@ import { explainNow } from './explain-now.ts';
 export interface Answers {
   /** Where the next tick begins to look for open questions. */
   readonly after: () => number;
+  /** The server may be another one than before: numbers of questions may begin anew. */
+  readonly serverLost: () => void;
   /** What a tick found, and left. */
   readonly seen: (leader: Leader, open: readonly OpenExplain[], left: Left) => void;
   readonly stop: () => Promise<void>;
@@ -57,6 +59,7 @@ export function createAnswers(options: AnswersOptions): Answers {
 
   return {
     after: inbox.after,
+    serverLost: inbox.forget,
     seen: (leader, open, left) => {
       inbox.reign(leader.epoch);
       inbox.put(open);
@@ -81,6 +84,8 @@ interface Inbox {
   readonly mayHaveMore: () => boolean;
   readonly after: () => number;
   readonly clear: () => void;
+  /** Looks from the first number on again, as if none had been there. */
+  readonly forget: () => void;
 }
 
 function createInbox(): Inbox {
@@ -111,6 +116,9 @@ function createInbox(): Inbox {
     after: () => Math.max(0, highest - outOfOrder),
     clear: () => {
       waiting = [];
+    },
+    forget: () => {
+      [known, highest, full] = [new Set(), 0, false];
     },
   };
 }

@@ -15,7 +15,7 @@ test('a job behind more held lanes than a plan has time for comes up', () => {
   const aside = createAside();
   const find = (id: string): ReturnType<Parameters<typeof aside.note>[1]['find']> => {
     const job = jobs.find((known) => known.id === id);
-    return job === undefined ? undefined : { ...job, rowVersion: '1' };
+    return job === undefined ? undefined : { ...job, rowVersion: '1', crashes: 0 };
   };
   const plans = Array.from({ length: 6 }, () => {
     const snapshot = aSnapshot({ lanes: aside.without(lanes) });

@@ -2,6 +2,7 @@ import type { Lane } from '@pgqueue/core';
 import { laneName, own } from '@pgqueue/core';
 import type { SafePlan } from './planner.ts';
 import type { View } from './view.ts';
+import { heldLanes } from './why-held.ts';
 
 /**
  * Where a plan runs out of time among thousands of lanes that are held, the next one would begin with the same lanes, and never come
@@ -18,7 +19,7 @@ export function createAside(): Aside {
   const names = new Set<string>();
   return {
     without: (lanes) => (names.size === 0 ? lanes : lanes.filter((lane) => !names.has(laneName(lane)))),
-    note: ({ held, laneReasons, reasons, dispatch }, { find }) => {
+    note: ({ held, holds, dispatch }, { find }) => {
       if (!Object.values(held).some((counts) => own(counts, 'out_of_time') !== undefined)) {
         names.clear();
         return false;
@@ -29,8 +30,7 @@ export function createAside(): Aside {
       };
       const before = names.size;
       const went = new Set(dispatch.map(({ id }) => laneOf(id)));
-      for (const name of laneReasons.keys()) if (!went.has(name)) names.add(name);
-      for (const id of reasons.keys()) if (!went.has(laneOf(id))) names.add(laneOf(id));
+      for (const name of heldLanes(holds, laneOf)) if (!went.has(name)) names.add(name);
       return names.size > before;
     },
     reset: () => names.clear(),

@@ -1,5 +1,5 @@
 import { types } from 'node:util';
-import type { HeldCounts, Plan, PlannedJob, PolicyState, Snapshot } from '@pgqueue/core';
+import type { HeldCounts, Holds, Plan, PlannedJob, PolicyState, Snapshot } from '@pgqueue/core';
 import { planProblems } from '@pgqueue/core';
 
 /** A plan in which everything is there, and of the kind that it should be. */
@@ -9,8 +9,7 @@ export interface CleanPlan {
   readonly state: PolicyState;
   readonly recall: readonly string[];
   readonly nextMs: number | null;
-  readonly reasons: ReadonlyMap<string, string>;
-  readonly laneReasons: ReadonlyMap<string, string>;
+  readonly holds: Holds;
   readonly stale: readonly string[];
   readonly deepen: ReadonlyMap<string, number>;
   readonly forecast: Readonly<Record<string, number>> | null;
@@ -24,12 +23,16 @@ export function completePlan(plan: Plan): CleanPlan {
     state: plan.state,
     recall: plan.recall ?? [],
     nextMs: plan.nextMs ?? null,
-    reasons: plan.reasons ?? new Map<string, string>(),
-    laneReasons: plan.laneReasons ?? new Map<string, string>(),
+    holds: plan.holds ?? holdsOf(plan),
     stale: plan.stale ?? [],
     deepen: plan.deepen ?? new Map<string, number>(),
     forecast: plan.forecast === undefined ? null : numbersOf(plan.forecast),
   };
+}
+
+/** As they are told one by one. */
+function holdsOf({ reasons, laneReasons }: Plan): Holds {
+  return { jobs: new Map(reasons), lanes: new Map(laneReasons), closed: [] };
 }
 
 /**
@@ -57,8 +60,7 @@ export function cleanPlan(snapshot: Snapshot, returned: Plan): CleanPlan {
     held: heldOf(plan.held),
     state: stateOf(plan.state),
     recall: [...plan.recall],
-    reasons: new Map(plan.reasons),
-    laneReasons: new Map(plan.laneReasons),
+    holds: holdsOf(returned),
     stale: [...plan.stale],
     deepen: new Map(plan.deepen),
   };

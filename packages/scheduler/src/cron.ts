@@ -5,10 +5,11 @@ import {
   fireSchedule,
   isTransient,
   keyPendingState,
+  latestSlot,
   leadershipLostState,
+  nextSlot,
   sqlState,
 } from '@pgqueue/postgres';
-import { latestSlot, nextSlot } from './cron-slots.ts';
 
 /** A schedule that can't be read is looked at again after this time; one that was changed, at once. */
 const brokenMs = 3_600_000;

@@ -40,6 +40,7 @@ const noRow: LaneRow = {
   createdMs: 0,
   expiresMs: null,
   tries: 0,
+  crashes: 0,
   attributes: {},
 };
 

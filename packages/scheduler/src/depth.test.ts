@@ -8,6 +8,7 @@ const node = (id: string, slots: number, running: number, task = 't'): Load['nod
   slots,
   running,
   tasks: { [task]: { min: 1, max: 1, timeoutMs: null } },
+  runs: {},
 });
 
 const overview = (over: Partial<Load>): Load => ({

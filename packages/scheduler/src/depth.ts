@@ -57,7 +57,12 @@ export function measureConsumption(): Consumption {
       sampledAt = now;
     },
     dispatched: (jobs) => {
-      for (const job of jobs) flowOf(job).waiting += 1;
+      let last: Flow | undefined;
+      for (const job of jobs) {
+        if (last?.task !== job.task || last.version !== job.version || last.pool !== job.pool)
+          last = flowOf(job);
+        last.waiting += 1;
+      }
     },
     rates: () => [...flows.values()],
     forget: () => {

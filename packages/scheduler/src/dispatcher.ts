@@ -14,11 +14,14 @@ import { leftOut } from './skip-ahead.ts';
 import { suppose } from './suppose.ts';
 import { ask, cutOff, heldReasons, placesOf, toSnapshot } from './tick.ts';
 import type { Writing } from './write-plan.ts';
+import { heldFresh } from './why-held.ts';
 import { writePlan } from './write-plan.ts';
 
 export interface Dispatcher {
   /** One tick: reads, plans, writes. `ended`: it was woken only because jobs have ended, these among them. Resolves to the milliseconds until the next. */
   readonly tick: (leader: Leader, ended?: readonly string[]) => Promise<number>;
+  /** A connection broke: a server that crashed may have forgotten the last work items, whose jobs wait where they stood. */
+  readonly serverLost: () => void;
   /** What it does beside its ticks has ended. */
   readonly settled: () => Promise<void>;
 }
@@ -34,6 +37,8 @@ export interface DispatcherOptions extends Writing {
   readonly onTick: (tick: TickReport) => void;
   /** Where to look for open questions why a job waits. */
   readonly questionsAfter: () => number;
+  /** A tick failed, or a connection broke. */
+  readonly onServerLost: () => void;
 }
 
 /** What came of one tick. */
@@ -46,6 +51,7 @@ export interface TickReport {
   /** Ended attempts that the policy's state does not have yet: they come again with the next snapshot. */
   readonly settled: Snapshot['settled'];
   readonly durationMs: number;
+  readonly unreadable: ReturnType<Memory['unreadable']['current']>;
   /** Why a job waits: asked by others. */
   readonly questions: TickRead['questions'];
 }
@@ -59,7 +65,7 @@ const horizonMinMs = 50;
 export function createDispatcher(options: DispatcherOptions): Dispatcher {
   const { settings, planner } = options;
   const pace = createPace(options);
-  const memory = createMemory(settings.batchMax);
+  const memory = createMemory(settings);
   const spans = createDispatchSpans(options.database);
   const behind = createBehind({ ...options, ...settings });
   const looks = { ...options, behind };
@@ -67,7 +73,7 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
   const tick = async (leader: Leader, ended?: readonly string[]): Promise<number> => {
     const startedAt = performance.now();
     if (memory.epoch !== leader.epoch) await begin(options, memory, leader);
-    const asked = ask(memory, memory.view.discovering());
+    const asked = ask(memory, memory.view.discovers());
     const due = pace.asksDue(ended !== undefined);
     const brief = ended !== undefined && !due && knowsAll(memory);
     const guess = brief ? suppose(memory, ended, startedAt) : undefined;
@@ -87,9 +93,10 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
       return tick(leader, []);
     }
     const cutShort = memory.aside.note(planned, memory.view);
+    memory.view.planned({ ...planned, keeps: memory.skipAhead.walks });
     if (!brief) {
-      const reason = (id: string): string | undefined =>
-        memory.view.leftOut(id) ? leftOut : planned.reasons.get(id);
+      const held = heldFresh(planned.holds);
+      const reason = (id: string): string | undefined => (memory.view.leftOut(id) ? leftOut : held(id));
       memory.skipAhead.note({ rows: read.rows, reason, nowMs: startedAt });
     }
     const { room, hasRoom } = placesOf(snapshot, planned.dispatch, memory.view);
@@ -105,7 +112,7 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     spans.written(written, durationMs);
     const { settled } = memory;
     const told = { leader, snapshot, held, forecast, dispatched: written, settled, durationMs };
-    options.onTick({ ...told, questions: read.questions });
+    options.onTick({ ...told, questions: read.questions, unreadable: memory.unreadable.current() });
     // what was refused is left out of the next plan: others may have its places
     const atOnce = asksAgain(memory, planned) || cutShort || written.length < dispatch.length;
     const more = mayHaveMore(memory, {
@@ -124,7 +131,21 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     );
     return pace.next({ jobs: written.length, atOnce, more, nextMs });
   };
-  return { tick, settled: behind.settled };
+  const serverLost = (): void => forgetPlaces(options, memory);
+  const failed = (error: unknown): never => {
+    serverLost();
+    throw error;
+  };
+  return {
+    tick: (leader, ended) => tick(leader, ended).catch(failed),
+    serverLost,
+    settled: behind.settled,
+  };
+}
+
+function forgetPlaces({ onServerLost }: DispatcherOptions, { cursors }: Memory): void {
+  cursors.reset();
+  onServerLost();
 }
 
 function tellTick(
@@ -148,13 +169,13 @@ async function begin(
   memory: Memory,
   leader: Leader,
 ): Promise<void> {
-  const { view, ledger, consumption, skipAhead, aside, cursors } = memory;
+  const { view, ledger, consumption, skipAhead, aside, cursors, unreadable } = memory;
   memory.feeds = planner.needs.settlements === true;
   // once a reign: it forgets what was recorded before
   if (memory.fedEpoch !== leader.epoch) await setFeed(database, leader, memory.feeds);
   memory.fedEpoch = leader.epoch;
   planner.restore(await loadPolicyState(database));
-  for (const part of [view, ledger, skipAhead, aside, cursors]) part.reset();
+  for (const part of [view, ledger, skipAhead, aside, cursors, unreadable]) part.reset();
   consumption.forget();
   memory.settled = [];
   memory.room = settings.batchMax;

@@ -50,7 +50,12 @@ describe('what a tick left', () => {
 
   test('what it wrote waits no more: it is in flight, and ready', () => {
     const left = { snapshot: snapshotOf([laneOf('acme', a, b)]), dispatched: [itemOf(a)], settled: [] };
-    const { snapshot, laneOf: lane } = afterTick(left, { job: b, firstId: b.id, retryDueMs: 7 });
+    const { snapshot, laneOf: lane } = afterTick(left, {
+      job: b,
+      firstId: b.id,
+      retryDueMs: 7,
+      legible: true,
+    });
     expect(lane).toEqual({ ...laneOf('acme', b), retryDueMs: 7, fresh: true });
     expect(snapshot.lanes).toEqual([lane]);
     expect(snapshot.inFlight).toEqual([itemOf(a)]);
@@ -70,18 +75,25 @@ describe('what a tick left', () => {
       dispatched: [],
       settled: [],
     };
-    const { snapshot, laneOf: lane } = afterTick(left, { job: c, firstId: a.id, retryDueMs: null });
+    const { snapshot, laneOf: lane } = afterTick(left, {
+      job: c,
+      firstId: a.id,
+      retryDueMs: null,
+      legible: true,
+    });
     expect(lane?.jobs).toEqual([a, b, c]);
     expect(snapshot.lanes).toHaveLength(2);
     const between = { snapshot: snapshotOf([laneOf('acme', a, c)]), dispatched: [], settled: [] };
-    expect(afterTick(between, { job: b, firstId: a.id, retryDueMs: null }).laneOf?.jobs).toEqual([a, b, c]);
+    expect(
+      afterTick(between, { job: b, firstId: a.id, retryDueMs: null, legible: true }).laneOf?.jobs,
+    ).toEqual([a, b, c]);
   });
 
   test('in a lane that is not known, something stands where its first job is', () => {
     const left = { snapshot: snapshotOf([]), dispatched: [], settled: [] };
-    const behind = afterTick(left, { job: c, firstId: a.id, retryDueMs: null }).laneOf;
+    const behind = afterTick(left, { job: c, firstId: a.id, retryDueMs: null, legible: true }).laneOf;
     expect(behind?.jobs.map(({ id }) => id)).toEqual([a.id, c.id]);
-    const first = afterTick(left, { job: c, firstId: c.id, retryDueMs: null });
+    const first = afterTick(left, { job: c, firstId: c.id, retryDueMs: null, legible: true });
     expect(first.laneOf?.jobs).toEqual([c]);
     expect(first.snapshot.lanes).toEqual([first.laneOf]);
   });

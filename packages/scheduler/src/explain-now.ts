@@ -1,8 +1,9 @@
 import type { Explanation, InFlight, JobFacts, Lane, PoolSeen, Snapshot } from '@pgqueue/core';
-import { compareInKey, laneName } from '@pgqueue/core';
+import { compareInKey, laneName, neverMs } from '@pgqueue/core';
 import type { LeaderAnswer, Target, WaitingFacts } from '@pgqueue/postgres';
 import { readWaitingJob } from '@pgqueue/postgres';
 import type { FlowMeter } from './flow.ts';
+import { attributesProblem, isFlat } from './unreadable.ts';
 
 /** What a tick left: what it saw, and what it then wrote. */
 export interface Left {
@@ -32,6 +33,8 @@ export async function explainNow(
   const answer = { policy, atMs: snapshot.nowMs, holds: [], ahead: null, failed: null };
   const none = { windowMs: 0, key: 0, queue: 0, all: 0 };
   if (facts === undefined || laneOf === undefined) return { ...answer, waits: false, flow: none };
+  if (!facts.legible || !isFlat(facts.job.attributes))
+    return { ...answer, waits: true, flow: none, holds: [unreadable] };
   const explained = explain(snapshot, facts.job, laneOf);
   return {
     ...answer,
@@ -40,6 +43,12 @@ export async function explainNow(
     ...(explained ?? { failed: 'it gives no explanation, or failed when it was asked: see status' }),
   };
 }
+
+const unreadable = {
+  gate: 'unreadable',
+  message: `ticks leave it out: ${attributesProblem}`,
+  untilMs: neverMs,
+};
 
 /**
  * The snapshot as it stands after what the tick wrote, and the job's lane in it: with the job, also where that lies behind the first

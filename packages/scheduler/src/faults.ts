@@ -1,5 +1,5 @@
 import type { Observer } from '@pgqueue/core';
-import { errorData } from '@pgqueue/core';
+import { errorData, errorLine } from '@pgqueue/core';
 
 /** Something of a policy that failed lately, and what was done about it. */
 export interface Fault {
@@ -44,8 +44,10 @@ interface Known extends Fault {
 
 export function createFaults(observe: Observer, clock: () => number): Faults {
   const known = new Map<string, Known>();
-  let nowMs = 0;
-  let nowAt = clock();
+  /** By the monotonic clock until the first snapshot says what the database's is. */
+  let nowMs = clock();
+  let nowAt = nowMs;
+  let dated = false;
 
   const report: Faults['report'] = ({ policy, part, error, suspendedMs, retryMs }) => {
     const name = JSON.stringify([policy, part]);
@@ -58,7 +60,7 @@ export function createFaults(observe: Observer, clock: () => number): Faults {
     known.set(name, {
       policy,
       part,
-      message: errorData(error).message.slice(0, messageMax),
+      message: errorLine(errorData(error)).slice(0, messageMax),
       firstMs: again?.firstMs ?? atMs,
       atMs,
       count: (again?.count ?? 0) + 1,
@@ -97,7 +99,19 @@ export function createFaults(observe: Observer, clock: () => number): Faults {
       );
     },
     now: (ms) => {
+      if (!dated) for (const [name, fault] of known) known.set(name, later(fault, ms - clock()));
+      dated = true;
       [nowMs, nowAt] = [ms, clock()];
     },
+  };
+}
+
+function later(fault: Known, byMs: number): Known {
+  const { firstMs, atMs, suspendedUntilMs } = fault;
+  return {
+    ...fault,
+    firstMs: firstMs + byMs,
+    atMs: atMs + byMs,
+    suspendedUntilMs: suspendedUntilMs === null ? null : suspendedUntilMs + byMs,
   };
 }

@@ -1,5 +1,7 @@
 /** A look at an item by its position costs as much as passing so many. */
 const lookupCost = 20;
+/** Positions are so far apart, but for those of what batches were taken apart into. */
+export const spacing = 256;
 /** So many for each item are passed without a thought. */
 const sparse = 4;
 /** Items that are looked at by their positions at most. */
@@ -11,11 +13,11 @@ const strayMax = 1_000;
  */
 export function frontOf(positions: readonly number[], end: number): number {
   const first = positions.reduce((least, position) => Math.min(least, position), end);
-  if (end - first <= positions.length * sparse + lookupCost) return first;
+  if (end - first <= (positions.length * sparse + lookupCost) * spacing) return first;
   const inOrder = [...positions, end].toSorted((a, b) => a - b).slice(0, strayMax + 1);
-  let [front, least] = [first, end - first];
+  let [front, least] = [first, (end - first) / spacing];
   for (const [strays, position] of inOrder.entries()) {
-    const cost = strays * lookupCost + end - position;
+    const cost = strays * lookupCost + (end - position) / spacing;
     if (cost < least) [front, least] = [position, cost];
   }
   return front;

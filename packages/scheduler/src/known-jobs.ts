@@ -4,6 +4,7 @@ import type { LaneRow } from '@pgqueue/postgres';
 /** A waiting job as it was read. */
 export interface KnownJob extends Candidate {
   readonly rowVersion: string;
+  readonly crashes: number;
 }
 
 /** Once each: the first jobs of a lane may have come up to those that were looked at behind them. */
@@ -20,11 +21,12 @@ export function toJobs(rows: readonly LaneRow[]): readonly KnownJob[] {
 const noAttributes: Attributes = Object.freeze({});
 
 function toJob(row: LaneRow, before: KnownJob | undefined): KnownJob | undefined {
-  const { id, seq, priority, version, rowVersion, createdMs, expiresMs, tries } = row;
+  const { id, seq, priority, version, rowVersion, createdMs, expiresMs, tries, crashes } = row;
   if (id === null) return undefined;
   const { queue, key } = before ?? row;
   const task = before?.task === row.task ? before.task : row.task;
-  const attributes = Object.keys(row.attributes).length === 0 ? noAttributes : row.attributes;
+  const { attributes: own } = row;
+  const attributes = own === null || Object.keys(own).length === 0 ? noAttributes : own;
   return {
     id,
     queue,
@@ -37,6 +39,7 @@ function toJob(row: LaneRow, before: KnownJob | undefined): KnownJob | undefined
     createdMs,
     expiresMs,
     tries,
+    crashes,
     attributes,
   };
 }

@@ -1,13 +1,17 @@
 import { randomUUID } from 'node:crypto';
+import { setTimeout as delay } from 'node:timers/promises';
 import type { LoopOptions, Observer } from '@pgqueue/core';
-import { retryPauseMs, startLoop } from '@pgqueue/core';
-import type { Database, Leader } from '@pgqueue/postgres';
-import { lead, resign } from '@pgqueue/postgres';
+import { retryPauseMs, startLoop, within } from '@pgqueue/core';
+import type { Database, Leader, Lone, LoneOptions } from '@pgqueue/postgres';
+import { lead, leaderGone, resign } from '@pgqueue/postgres';
 
 /**
  * Who leads is one row with an epoch. A scheduler leads while it renews that row in time; each write of a tick or a sweep
  * names leader and epoch, and the database refuses it from anyone else, so that no scheduler needs to be right about whether it
  * leads. It gives up early nevertheless, by its own monotonic clock, counted from before it asked: work in vain helps nobody.
+ *
+ * It renews in a session of its own, where it can. A standby that finds that session gone takes the next epoch at once: a process that
+ * was killed leaves no session behind. One that lives, and only lost its connection, connects anew, and is deposed at worst.
  */
 export interface Leadership {
   /** The present reign; undefined while another scheduler leads, or none is known to. */
@@ -16,7 +20,7 @@ export interface Leadership {
   readonly lost: (epoch: number) => void;
   /**
    * A write of this epoch has an unknown outcome: ends the reign, so that nothing more can come of it. Resigning waits for a write
-   * that is still under way; where it can't be done, the lease must run out.
+   * that is still under way. It is repeated until the database has answered, or the lease has run out.
    */
   readonly renounce: (epoch: number) => void;
   /** The leader may have resigned: asks at once. */
@@ -31,6 +35,8 @@ export interface Leadership {
 
 export interface LeadershipOptions {
   readonly database: Database;
+  /** Opens the connection that it keeps for this alone; undefined: there is none, and only the lease's end tells others that it is gone. */
+  readonly session: ((options: Pick<LoneOptions, 'queryTimeoutMs' | 'onBroken'>) => Lone) | undefined;
   readonly name: string;
   readonly leaseMs: number;
   readonly observe: Observer;
@@ -48,9 +54,11 @@ export function startLeadership(options: LeadershipOptions): Leadership {
   let leader = newLeader(options);
   let reign: Leader | undefined;
   let expiry: NodeJS.Timeout | undefined;
-  const reader = createReader(options);
+  let stopped = false;
+  const reader = createReader(options, () => loop.wake());
+  const { watch } = reader;
 
-  const end = (stopped = false): void => {
+  const end = (): void => {
     clearTimeout(expiry);
     if (reign === undefined) return;
     const { epoch } = reign;
@@ -58,18 +66,20 @@ export function startLeadership(options: LeadershipOptions): Leadership {
     observe({ type: 'leader.lost', scheduler: leader, epoch, ...(stopped ? { stopped } : {}) });
     options.onLost?.();
   };
+  const isStopped = (): boolean => stopped;
 
   const renew = async (): Promise<number> => {
+    const waitMs = reign === undefined ? await watch.look() : 0;
+    if (waitMs > 0) return waitMs;
     const askedAt = performance.now();
     const asked = leader;
     const answer = await reader.lead(asked);
-    // it was given up meanwhile
-    if (asked !== leader) return 0;
-    if (!answer.leads) {
-      end();
-      return Math.min(leaseMs / 2, Math.max(0, answer.expiresInMs) + 10);
+    if (asked !== leader) {
+      // its old name resigned meanwhile, and may have taken the lease once more
+      if (answer.leads) await giveUp(options, { leader: asked, epoch: answer.epoch }, isStopped);
+      return 0;
     }
-    const leftMs = askedAt + leaseMs - performance.now();
+    const leftMs = answer.leads ? askedAt + leaseMs - performance.now() : 0;
     if (leftMs <= 0) {
       end();
       return 0;
@@ -86,13 +96,17 @@ export function startLeadership(options: LeadershipOptions): Leadership {
   };
 
   const loop = startLoop({ step: renew, failed: notRenewed(options) });
+  const askNow = (): void => {
+    watch.until(0);
+    loop.wake();
+  };
 
   return {
     reign: () => reign,
     lost: (epoch) => {
       if (reign?.epoch !== epoch) return;
       end();
-      loop.wake();
+      askNow();
     },
     renounce: (epoch) => {
       if (reign?.epoch !== epoch) return;
@@ -100,33 +114,99 @@ export function startLeadership(options: LeadershipOptions): Leadership {
       end();
       // under its old name it would only renew the lease, and keep the epoch
       leader = newLeader(options);
-      void giveUp(options, last).then(loop.wake);
+      void giveUp(options, last, isStopped).then(loop.wake);
     },
-    wake: loop.wake,
+    wake: askNow,
     stuckMs: loop.stuckMs,
     readMsAgo: reader.readMsAgo,
     stop: async () => {
-      await loop.stop();
+      stopped = true;
+      await reader.closed(loop.stop());
       const last = reign;
-      end(true);
-      if (last !== undefined) await giveUp(options, last);
+      end();
+      if (last !== undefined) await giveUp(options, last, isStopped);
     },
   };
 }
 
-/** Asks the database, and knows when it last answered. */
-function createReader({ database, leaseMs }: LeadershipOptions): {
+/** How long a stop waits for an answer. */
+const closeMs = 2_000;
+
+/** How the database is asked, and when it last answered. */
+interface Reader {
   readonly lead: (leader: string) => ReturnType<typeof lead>;
+  readonly watch: Watch;
   readonly readMsAgo: () => number;
-} {
+  /** Closes the session of its own when nothing is asked any more; what takes too long then fails. */
+  readonly closed: (over: Promise<unknown>) => Promise<void>;
+}
+
+function createReader(options: LeadershipOptions, onBroken: () => void): Reader {
+  const { database, leaseMs, observe } = options;
+  const session = options.session?.({ queryTimeoutMs: Math.max(1_000, leaseMs), onBroken });
+  const watch = createWatch(session ?? database);
   let readAt = -Infinity;
+  const ask = async (leader: string): ReturnType<typeof lead> => {
+    if (session === undefined) return lead(database, leader, leaseMs);
+    try {
+      return await lead(session, leader, leaseMs, await session.pid());
+    } catch (error) {
+      // by any other connection, and then without a session
+      const answer = await lead(database, leader, leaseMs);
+      observe({ type: 'database.error', during: 'lead', error });
+      return answer;
+    }
+  };
   return {
     lead: async (leader) => {
-      const answer = await lead(database, leader, leaseMs);
+      const answer = await ask(leader);
       readAt = performance.now();
+      watch.until(answer.leads ? 0 : Math.min(leaseMs / 2, Math.max(0, answer.expiresInMs) + 10));
       return answer;
     },
+    watch,
     readMsAgo: () => performance.now() - readAt,
+    closed: async (over) => {
+      await within(closeMs, over);
+      session?.close();
+      await over;
+    },
+  };
+}
+
+/** How often a standby looks for the leader's session; a look that takes long comes less often. */
+const lookMs = 200;
+const lookShare = 0.02;
+/** A leader that only lost its connection has so long to come back. */
+const backMs = 100;
+
+/** What a standby does until it asks for the lease: looks whether the leader's session is there. */
+interface Watch {
+  /** Milliseconds until the next look; 0: the lease is to be asked for. */
+  readonly look: () => Promise<number>;
+  /** In so many milliseconds the lease is asked for in any case. */
+  readonly until: (ms: number) => void;
+}
+
+function createWatch(target: Database | Lone): Watch {
+  let askAt = -Infinity;
+  let missed = false;
+  return {
+    look: async () => {
+      const beganAt = performance.now();
+      const leftMs = askAt - beganAt;
+      if (leftMs <= 0) return 0;
+      const gone = await leaderGone(target);
+      if (gone === true && missed) return 0;
+      missed = gone === true;
+      if (gone === null) return leftMs;
+      const tookMs = performance.now() - beganAt;
+      return Math.min(leftMs, missed ? backMs : Math.max(lookMs, tookMs / lookShare));
+    },
+    until: (ms) => {
+      askAt = performance.now() + ms;
+      missed = false;
+    },
   };
 }
 
@@ -138,8 +218,26 @@ function notRenewed({ leaseMs, observe }: LeadershipOptions): LoopOptions['faile
   };
 }
 
-async function giveUp({ database, observe }: LeadershipOptions, { leader, epoch }: Leader): Promise<void> {
-  await resign(database, leader, epoch).catch((error: unknown) => {
-    observe({ type: 'database.error', during: 'resign', error });
-  });
+/** The longest pause between two resignations, in milliseconds: while none is answered, nobody leads. */
+const resignEveryMs = 200;
+
+async function giveUp(
+  { database, leaseMs, observe }: LeadershipOptions,
+  { leader, epoch }: Leader,
+  isStopped: () => boolean,
+): Promise<void> {
+  // by then the lease has run out by itself
+  const endsAt = performance.now() + leaseMs;
+  for (let failures = 1; ; failures += 1) {
+    try {
+      await resign(database, leader, epoch);
+      return;
+    } catch (error) {
+      const retryMs = retryPauseMs(failures, resignEveryMs);
+      const again = !isStopped() && performance.now() + retryMs < endsAt;
+      observe({ type: 'database.error', during: 'resign', error, ...(again ? { retryMs } : {}) });
+      if (!again) return;
+      await delay(retryMs, undefined, { ref: false });
+    }
+  }
 }

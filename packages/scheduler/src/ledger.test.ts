@@ -1,6 +1,7 @@
 import type { InFlight } from '@pgqueue/core';
 import type { ItemFacts, SettledBatch } from '@pgqueue/postgres';
 import { expect, test } from 'vitest';
+import type { Ledger } from './ledger.ts';
 import { createLedger } from './ledger.ts';
 
 const facts = {
@@ -23,6 +24,8 @@ const items = (ready: readonly number[], running: readonly number[] = []) => [
   { pool: 'default', node: null, positions: ready },
   { pool: 'default', node: 'n', positions: running },
 ];
+const see = (ledger: Ledger, seen: ReturnType<typeof items>, settlements: boolean) =>
+  ledger.see(seen, { settlements, from: 0 }).unknown;
 const batch = (
   n: number,
   positions: readonly number[],
@@ -39,7 +42,7 @@ test('it knows what it wrote, follows who holds it, and asks for what it did not
   const ledger = createLedger();
   ledger.wrote(item('a'), 1);
   ledger.wrote(item('b'), 2);
-  expect(ledger.see(items([1], [2, 3]), false)).toEqual([3]);
+  expect(see(ledger, items([1], [2, 3]), false)).toEqual([3]);
   const stranger: ItemFacts = { ...facts, id: 'c', position: 3 };
   ledger.learn([stranger], { items: items([1], [2, 3]), unknown: [3] });
   expect(ledger.inFlight().map(({ id, state, node }) => [id, state, node])).toEqual([
@@ -47,18 +50,18 @@ test('it knows what it wrote, follows who holds it, and asks for what it did not
     ['b', 'running', 'n'],
     ['c', 'running', 'n'],
   ]);
-  expect(ledger.see(items([2]), false)).toEqual([]);
+  expect(see(ledger, items([2]), false)).toEqual([]);
   expect(ledger.inFlight().map(({ id, state }) => [id, state])).toEqual([['b', 'ready']]);
 });
 
 test('an item without a job is asked for once', () => {
   const ledger = createLedger();
-  expect(ledger.see(items([1, 2]), false)).toEqual([1, 2]);
+  expect(see(ledger, items([1, 2]), false)).toEqual([1, 2]);
   ledger.learn([{ ...facts, id: 'a', position: 1 }], { items: items([1, 2]), unknown: [1, 2] });
-  expect(ledger.see(items([1, 2]), false)).toEqual([]);
+  expect(see(ledger, items([1, 2]), false)).toEqual([]);
   expect(ledger.inFlight().map(({ id }) => id)).toEqual(['a']);
   ledger.reset();
-  expect(ledger.see(items([2]), false)).toEqual([2]);
+  expect(see(ledger, items([2]), false)).toEqual([2]);
 });
 
 test('an ended attempt is told once, with what its job was; what went without one was never run', () => {
@@ -69,7 +72,7 @@ test('an ended attempt is told once, with what its job was; what went without on
     ['c', 3],
   ] as const)
     ledger.wrote(item(id), position);
-  ledger.see(items([], [3]), true);
+  see(ledger, items([], [3]), true);
   const told = (batches: readonly SettledBatch[], whole: boolean) =>
     ledger.settled(batches, whole, 200).map(({ job, outcome, busyMs }) => [job.id, outcome, busyMs]);
   expect(told([batch(7, [1], 'done')], false)).toEqual([['a', 'done', 30]]);
@@ -83,15 +86,34 @@ test('an ended attempt is told once, with what its job was; what went without on
   expect(ledger.inFlight().map(({ id }) => id)).toEqual(['c']);
 });
 
+test('a batch that ended attempts under a number that was used before is told, too: a crash of the server begins them anew', () => {
+  const ledger = createLedger();
+  ledger.wrote(item('a'), 1);
+  ledger.wrote(item('b'), 2);
+  see(ledger, items([]), true);
+  const told = (batches: readonly SettledBatch[]) =>
+    ledger.settled(batches, false, 200).map(({ job, outcome }) => [job.id, outcome]);
+  expect(told([batch(1, [1], 'done')])).toEqual([['a', 'done']]);
+  expect(told([{ ...batch(1, [2], 'retry'), atMs: 5_000 }])).toEqual([['b', 'retry']]);
+});
+
+test('batches that the server has forgotten are not removed with the next write, when others may have their numbers', () => {
+  const ledger = createLedger();
+  see(ledger, items([]), true);
+  ledger.settled([batch(1, [1], 'done'), batch(2, [2], 'done')], true, 200);
+  ledger.settled([batch(2, [2], 'done')], true, 200);
+  expect(ledger.unsaved()).toEqual([2]);
+});
+
 test('items that were taken back are gone at once, and are not told as cancelled', () => {
   const ledger = createLedger();
   ledger.wrote(item('a'), 1);
   ledger.wrote(item('b'), 2);
   expect(ledger.tookBack(['a', 'b', 'z'], new Set(['b', 'z'])).map(({ id }) => id)).toEqual(['b']);
-  expect(ledger.see(items([1]), true)).toEqual([]);
+  expect(see(ledger, items([1]), true)).toEqual([]);
   expect(ledger.settled([], true, 9)).toEqual([]);
   expect(ledger.inFlight().map(({ id, stuck }) => [id, stuck])).toEqual([['a', true]]);
-  ledger.see(items([], [1]), true);
+  see(ledger, items([], [1]), true);
   expect(ledger.inFlight().map(({ id, stuck }) => [id, stuck])).toEqual([['a', false]]);
 });
 
@@ -99,7 +121,7 @@ test('jobs that one call took together share its time', () => {
   const ledger = createLedger();
   for (const position of [1, 2, 3]) ledger.wrote({ ...item(`b${position}`), bundle: 'b1' }, position);
   ledger.wrote(item('alone'), 4);
-  ledger.see(items([], [3]), true);
+  see(ledger, items([], [3]), true);
   const told = ledger.settled(
     [batch(1, [1, 2], 'done'), batch(2, [4], 'done'), batch(3, [3], 'retry')],
     true,
@@ -120,18 +142,43 @@ test('it knows before which position nothing is any more', () => {
   ledger.wrote(item('b'), 6);
   // not before a snapshot has shown them: another leader's may be there, too
   expect(ledger.from()).toBe(0);
-  ledger.see(items([3, 5], [6]), false);
+  see(ledger, items([3, 5], [6]), false);
   expect(ledger.from()).toBe(3);
-  ledger.see(items([], [6]), false);
+  see(ledger, items([], [6]), false);
   expect(ledger.from()).toBe(6);
   ledger.wrote(item('c'), 9);
-  ledger.see(items([9]), false);
+  see(ledger, items([9]), false);
   expect(ledger.from()).toBe(9);
-  ledger.see(items([]), false);
+  see(ledger, items([]), false);
   expect(ledger.from()).toBe(10);
   // one that came late
-  expect(ledger.see(items([2]), false)).toEqual([2]);
+  expect(see(ledger, items([2]), false)).toEqual([2]);
   expect(ledger.from()).toBe(2);
   ledger.reset();
   expect(ledger.from()).toBe(0);
+});
+
+test('a batch that is looked at by its position, and is no more, is looked for where its parts would be', () => {
+  const ledger = createLedger();
+  for (const id of ['a', 'b']) ledger.wrote({ ...item(id), row: 256 }, 256);
+  for (const id of ['c', 'd']) ledger.wrote({ ...item(id), row: 512 }, 512);
+  ledger.wrote(item('e'), 768);
+  const seen = items([768]);
+  const told = ledger.see(seen, { settlements: true, from: 512 });
+  expect(told).toEqual({ unknown: [], parts: [257, 258, 259, 260] });
+  ledger.learn([{ ...facts, id: 'a', position: 257 }], { items: seen, unknown: told.unknown });
+  expect(ledger.before(512)).toEqual([257]);
+  expect(ledger.see(items([768], [257]), { settlements: true, from: 512 })).toEqual({
+    unknown: [],
+    parts: [],
+  });
+  expect(ledger.inFlight().map(({ id, state }) => [id, state])).toEqual([
+    ['e', 'ready'],
+    ['a', 'running'],
+  ]);
+  expect(ledger.settled([], true, 1).map(({ job, outcome }) => [job.id, outcome])).toEqual([
+    ['b', 'cancelled'],
+    ['c', 'cancelled'],
+    ['d', 'cancelled'],
+  ]);
 });

@@ -1,14 +1,22 @@
 import type { InFlight, Settlement } from '@pgqueue/core';
 import type { ItemFacts, SettledBatch, TickState } from '@pgqueue/postgres';
-import { frontOf } from './front.ts';
+import { frontOf, spacing } from './front.ts';
+import type { Item } from './items.ts';
+import { Items } from './items.ts';
 
 /**
  * What every work item is. The leader is the only one that makes work items, so it knows them; each tick's snapshot says which are
  * still there, and who holds them. Only after a change of leader must it ask what they are.
  */
 export interface Ledger {
-  /** Brings it to a snapshot. `settlements`: whether those will be asked for. Returns the positions of items that it knows nothing of: see {@link Ledger.learn}. */
-  readonly see: (items: TickState['items'], settlements: boolean) => readonly number[];
+  /**
+   * Brings it to a snapshot of all items from `from` on, and of {@link Ledger.before}. `settlements`: whether those will be asked for. `unknown`: positions of items that it knows
+   * nothing of, see {@link Ledger.learn}; `parts`: where the parts of batches would be that were before `from`, and are no more.
+   */
+  readonly see: (
+    items: TickState['items'],
+    how: { readonly settlements: boolean; readonly from: number },
+  ) => { readonly unknown: readonly number[]; readonly parts: readonly number[] };
   /** What unknown items are. Those of which nothing is known even so have no job any more: they are not asked for again. */
   readonly learn: (
     facts: readonly ItemFacts[],
@@ -25,6 +33,8 @@ export interface Ledger {
   ) => { readonly inFlight: readonly InFlight[]; readonly confirm: () => void } | undefined;
   /** No item before this position is there any more but for {@link Ledger.before}; 0 before it has been told of any. */
   readonly from: () => number;
+  /** No batch is before this position. */
+  readonly firstBatch: () => number;
   /** Items before a position. */
   readonly before: (position: number) => readonly number[];
   /** Whether it knows an item of that position, or that it has no job. */
@@ -51,73 +61,90 @@ const orphansMax = 10_000;
 const bundlesMax = 10_000;
 
 export function createLedger(): Ledger {
-  let items = new Map<number, InFlight>();
-  const ended = new Map<number, InFlight>();
-  const counted = new Set<number>();
+  const items = new Items();
+  const ended = new Map<number, Item>();
+  /** When each ended: a server that crashed draws their numbers again. */
+  const counted = new Map<number, number>();
   let orphans: ReadonlySet<number> = new Set();
   const bundles = new Map<string, number>();
   /** Where most of them begin (a server that forgot which ones it drew draws them again), and the one behind the highest. */
   const span = { from: 0, end: 0 };
-  const add = (position: number, item: InFlight): void => {
-    items.set(position, item);
+  const add = (position: number, job: InFlight): void => {
+    items.add(position, job);
     [span.from, span.end] = [Math.min(span.from, position), Math.max(span.end, position + 1)];
-    if (item.bundle !== null) bundles.set(item.bundle, (bundles.get(item.bundle) ?? 0) + 1);
+    if (job.bundle !== null) bundles.set(job.bundle, (bundles.get(job.bundle) ?? 0) + 1);
   };
 
-  const see: Ledger['see'] = (groups, settlements) => {
-    const unknown: number[] = [];
-    const next = new Map<number, InFlight>();
+  const see: Ledger['see'] = (groups, { settlements, from }) => {
+    const [unknown, parts]: [number[], number[]] = [[], []];
+    const next = new Map<number, InFlight[]>();
     for (const { node, positions } of groups) {
       for (const position of positions) {
         const item = items.get(position);
         if (item === undefined) {
           if (!orphans.has(position)) unknown.push(position);
-        } else next.set(position, item.node === node ? item : held(item, node));
+        } else next.set(position, item[0]?.node === node ? item : item.map((job) => held(job, node)));
       }
     }
-    if (settlements) for (const [position, item] of items) if (!next.has(position)) ended.set(position, item);
-    items = next;
+    for (const [position, item] of items) {
+      if (next.has(position)) continue;
+      if (position < from) parts.push(...partsOf(position, item.length));
+      if (settlements) ended.set(position, item);
+    }
+    items.replace(next);
     const seen = groups.flatMap(({ positions }) => positions);
     span.from = unknown.reduce((least, position) => Math.min(least, position), frontOf(seen, span.end));
-    if (bundles.size > bundlesMax) forget(bundles, [...items.values(), ...ended.values()]);
-    return unknown;
+    if (bundles.size > bundlesMax) forget(bundles, [...items.jobs, ...[...ended.values()].flat()]);
+    return { unknown, parts };
   };
 
   return {
     see,
     learn: (facts, seen) => {
       const nodes = nodesOf(seen.items);
+      const sizes = Map.groupBy(facts, ({ position }) => position);
+      movedOut(ended, new Set(facts.map(({ id }) => id)));
       for (const { position, dispatchedMs, ...item } of facts) {
         const node = nodes.get(position) ?? null;
-        add(position, held({ ...item, dispatchedMs: dispatchedMs ?? 0, state: 'ready', node: null }, node));
+        const row = (sizes.get(position)?.length ?? 1) > 1 ? { row: position } : {};
+        const job = { ...item, ...row, dispatchedMs: dispatchedMs ?? 0, state: 'ready', node: null } as const;
+        add(position, held(job, node));
       }
       orphans = new Set(
         [...orphans, ...seen.unknown].filter((position) => !items.has(position)).slice(-orphansMax),
       );
     },
     wrote: (item, position) => add(position, { ...item, state: 'ready', node: null }),
-    tookBack: (asked, back) => takeBack(items, asked, back),
-    inFlight: () => [...items.values()],
-    without: (ids) => without(items, ids),
+    tookBack: (asked, back) => items.takeBack(asked, back),
+    inFlight: () => items.jobs,
+    without: (ids) => items.without(ids),
+    firstBatch: () => items.firstBatch ?? span.end,
     from: () => span.from,
-    before: (position) => [...items.keys()].filter((known) => known < position),
+    before: (position) => [...items.positions].filter((known) => known < position),
     knows: (position) => items.has(position) || orphans.has(position),
     settled: (batches, whole, nowMs) => {
-      const fresh = batches.filter(({ n }) => !counted.has(n));
-      for (const { n } of fresh) counted.add(n);
+      const fresh = batches.filter(({ n, atMs }) => counted.get(n) !== atMs);
+      if (whole) forgetOthers(counted, batches);
+      for (const { n, atMs } of fresh) counted.set(n, atMs);
       return toldBy(fresh, { items, ended, bundles, whole, nowMs });
     },
-    unsaved: () => [...counted],
+    unsaved: () => [...counted.keys()],
     saved: (batches) => {
       for (const n of batches) counted.delete(n);
     },
     reset: () => {
       orphans = new Set();
-      items = new Map();
+      items.replace(new Map());
       Object.assign(span, { from: 0, end: 0 });
       for (const known of [ended, counted, bundles]) known.clear();
     },
   };
+}
+
+/** Batches that are not there any more: none else takes them away, so the server has forgotten them. */
+function forgetOthers(counted: Map<number, number>, batches: readonly SettledBatch[]): void {
+  const there = new Set(batches.map(({ n }) => n));
+  for (const n of counted.keys()) if (!there.has(n)) counted.delete(n);
 }
 
 function nodesOf(groups: TickState['items']): ReadonlyMap<number, string | null> {
@@ -126,35 +153,21 @@ function nodesOf(groups: TickState['items']): ReadonlyMap<number, string | null>
   );
 }
 
-function without(items: Map<number, InFlight>, ids: ReadonlySet<string>): ReturnType<Ledger['without']> {
-  const gone: number[] = [];
-  const inFlight: InFlight[] = [];
-  for (const [position, item] of items) {
-    if (ids.has(item.id)) gone.push(position);
-    else inFlight.push(item);
-  }
-  if (gone.length === 0) return undefined;
-  const confirm = (): void => {
-    for (const position of gone) items.delete(position);
-  };
-  return { inFlight, confirm };
+/** Where what a batch was taken apart into stands: the SQL function `take_apart`. Behind the place of a batch there may be one of a single job. */
+function partsOf(position: number, size: number): readonly number[] {
+  if (size === 1 && position % spacing === 0) return [];
+  return Array.from({ length: 2 * size }, (_, n) => position + n + 1);
 }
 
-function takeBack(
-  items: Map<number, InFlight>,
-  asked: readonly string[],
-  back: ReadonlySet<string>,
-): readonly InFlight[] {
-  const ids = new Set(asked);
-  const gone: InFlight[] = [];
-  for (const [position, item] of items) {
-    if (!ids.has(item.id)) continue;
-    if (back.has(item.id)) {
-      items.delete(position);
-      gone.push(item);
-    } else items.set(position, { ...item, stuck: true });
+/** Jobs of batches that were taken apart have not ended: they have rows of their own. */
+function movedOut(ended: Map<number, Item>, ids: ReadonlySet<string>): void {
+  for (const [position, item] of ended) {
+    if (item.length < 2 || !item.some(({ id }) => ids.has(id))) continue;
+    ended.set(
+      position,
+      item.filter(({ id }) => !ids.has(id)),
+    );
   }
-  return gone;
 }
 
 function toldBy(
@@ -166,8 +179,8 @@ function toldBy(
     whole,
     nowMs,
   }: {
-    readonly items: ReadonlyMap<number, InFlight>;
-    readonly ended: Map<number, InFlight>;
+    readonly items: Items;
+    readonly ended: Map<number, Item>;
     readonly bundles: ReadonlyMap<string, number>;
     readonly whole: boolean;
     readonly nowMs: number;
@@ -180,7 +193,8 @@ function toldBy(
   }
   // all that ended by a settlement has been told: the rest was cancelled, or taken away, before it ran
   if (whole) {
-    for (const job of ended.values()) found.push({ job, outcome: 'cancelled', busyMs: 0, endedMs: nowMs });
+    for (const job of [...ended.values()].flat())
+      found.push({ job, outcome: 'cancelled', busyMs: 0, endedMs: nowMs });
     ended.clear();
   }
   for (const position of ended.keys()) {
@@ -197,13 +211,16 @@ function held(item: InFlight, node: string | null): InFlight {
 function settlementsOf(
   { positions, verdicts, busyMs, atMs }: SettledBatch,
   told: {
-    readonly find: (position: number) => InFlight | undefined;
+    readonly find: (position: number) => Item | undefined;
     readonly bundles: ReadonlyMap<string, number>;
     readonly found: Settlement[];
   },
 ): void {
+  // of a batch, its position stands there once for each of its jobs, in their order
+  let [last, place] = [-1, 0];
   positions.forEach((position, index) => {
-    const job = told.find(position);
+    [last, place] = [position, position === last ? place + 1 : 0];
+    const job = told.find(position)?.[place];
     const outcome = verdicts[index];
     if (job === undefined || outcome === undefined) return;
     // each job of a bundle was leased for as long as the one call ran that took them all

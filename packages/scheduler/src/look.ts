@@ -34,7 +34,6 @@ export async function look(
   const { view, ledger, consumption, skipAhead, cursors, feeds } = memory;
   const { want, keys, rows: outOfTurn, startedAt, due, brief } = looking;
   const itemsFrom = itemsFromNow(memory, startedAt);
-  const items = ledger.before(itemsFrom);
   const input: TickInput | undefined = brief
     ? undefined
     : {
@@ -45,16 +44,13 @@ export async function look(
         ...view.ask(memory.nowMs, { lanes: skipAhead.lanes(), rows: outOfTurn }),
         settled: feeds,
         itemsFrom,
-        items,
+        items: ledger.before(itemsFrom),
         due,
         questionsAfter: questionsAfter(),
       };
-  const read = await readKnown(database, { ledger, feeds, itemsFrom, items }, input).catch(
-    (error: unknown) => {
-      // a server that was lost may have forgotten work items: their jobs wait where they stood
-      cursors.reset();
-      throw error;
-    },
+  const { read, jobs: unreadable } = memory.unreadable.without(
+    await readKnown(database, { ledger, feeds, itemsFrom }, input),
+    startedAt,
   );
   noteItems(memory, itemsFrom, startedAt);
   behind.look(memory, startedAt);
@@ -75,7 +71,7 @@ export async function look(
     memory.settled = [...memory.settled, ...ledger.settled(state.settled, whole, state.now)];
   }
   if (brief) view.age();
-  else view.see(skipAhead.shown(rows), { keys, nowMs: startedAt });
+  else view.see(skipAhead.shown(rows), { keys, nowMs: startedAt, unreadable });
   const load = loadOf(read, ledger.inFlight());
   consumption.sample(load);
   rememberNodes(memory, read);
@@ -84,7 +80,8 @@ export async function look(
 
 /**
  * A snapshot of which every work item is known. Where some are not, what they are is asked for, and everything is read once more: an
- * item that ended between the two would be missing, while the lanes of the first read do not show that its job waits for a retry.
+ * item that ended between the two would be missing, while the lanes of the first read do not show that its job waits for a retry. The same where
+ * a batch was taken apart that is looked at by its position.
  */
 async function readKnown(
   database: Target,
@@ -92,21 +89,23 @@ async function readKnown(
     ledger,
     feeds,
     itemsFrom,
-    items: strays,
-  }: { readonly ledger: Ledger; readonly feeds: boolean } & Pick<TickInput, 'itemsFrom' | 'items'>,
+  }: { readonly ledger: Ledger; readonly feeds: boolean; readonly itemsFrom: number },
   input: TickInput | undefined,
 ): Promise<TickRead> {
   for (let round = 1; ; round += 1) {
+    const strays = { itemsFrom, items: ledger.before(itemsFrom) };
     const read =
       input === undefined
-        ? await readBriefly(database, { settled: feeds, itemsFrom, items: strays })
-        : await readTick(database, input);
+        ? await readBriefly(database, { settled: feeds, ...strays })
+        : await readTick(database, { ...input, ...strays });
     const { items } = read.state;
-    const unknown = ledger.see(items, feeds);
-    if (unknown.length === 0) return read;
+    const { unknown, parts } = ledger.see(items, { settlements: feeds, from: itemsFrom });
+    if (unknown.length + parts.length === 0) return read;
     // with items that it does not count, a plan could exceed a limit
     if (round === 5) throw new Error(`${unknown.length} work items are of jobs that can't be read`);
-    ledger.learn(await readItemFacts(database, unknown), { items, unknown });
+    const facts = await readItemFacts(database, [...unknown, ...parts]);
+    if (unknown.length + facts.length === 0) return read;
+    ledger.learn(facts, { items, unknown });
   }
 }
 
@@ -138,6 +137,7 @@ function noteItems({ items, ledger }: Memory, from: number, nowMs: number): void
 
 /** Jobs that no node could run may have a place now. */
 function rememberNodes(memory: Memory, { state }: TickRead): void {
+  memory.nodes = state.nodes;
   const able = state.nodes.map((node) => `${node.pool} ${capability(node)}`).toSorted();
   const capabilities = [...new Set(able)].join('\n');
   if (capabilities !== memory.capabilities) memory.skipAhead.reset();

@@ -1,4 +1,4 @@
-import type { Settlement } from '@pgqueue/core';
+import type { Observer, Settlement } from '@pgqueue/core';
 import type { TickRead } from '@pgqueue/postgres';
 import type { Aside } from './aside.ts';
 import { createAside } from './aside.ts';
@@ -8,6 +8,8 @@ import type { Consumption } from './depth.ts';
 import { measureConsumption } from './depth.ts';
 import type { Ledger } from './ledger.ts';
 import { createLedger } from './ledger.ts';
+import type { Unreadable } from './unreadable.ts';
+import { createUnreadable } from './unreadable.ts';
 import type { SkipAhead } from './skip-ahead.ts';
 import { createSkipAhead } from './skip-ahead.ts';
 import type { View } from './view.ts';
@@ -21,6 +23,7 @@ export interface Memory {
   readonly skipAhead: SkipAhead;
   readonly aside: Aside;
   readonly cursors: Cursors;
+  readonly unreadable: Unreadable;
   /** Ended attempts that no plan has seen yet. */
   settled: readonly Settlement[];
   epoch: number | undefined;
@@ -35,6 +38,10 @@ export interface Memory {
   tickMs: number;
   nowMs: number;
   writtenAt: number;
+  /** When it was told last where batches begin. */
+  frontAt: number;
+  /** As the last tick saw them. */
+  nodes: TickRead['state']['nodes'];
   capabilities: string;
   after: string;
   /** By the last tick. */
@@ -45,7 +52,13 @@ export interface Memory {
   readonly items: { floor: number; rescanAt: number };
 }
 
-export function createMemory(batchMax: number): Memory {
+export function createMemory({
+  batchMax,
+  observe,
+}: {
+  readonly batchMax: number;
+  readonly observe: Observer;
+}): Memory {
   const cursors = createCursors();
   return {
     view: createView(cursors),
@@ -54,6 +67,7 @@ export function createMemory(batchMax: number): Memory {
     consumption: measureConsumption(),
     skipAhead: createSkipAhead(),
     aside: createAside(),
+    unreadable: createUnreadable(observe),
     settled: [],
     epoch: undefined,
     feeds: false,
@@ -64,6 +78,8 @@ export function createMemory(batchMax: number): Memory {
     tickMs: 20,
     nowMs: 0,
     writtenAt: 0,
+    frontAt: -Infinity,
+    nodes: [],
     capabilities: '',
     after: '',
     dispatched: 0,

@@ -35,6 +35,8 @@ const shape: Shape<Policy> = {
   softParts: optional(aListOf(aText())),
   guarded: optional(anything),
   trusted: optional(anything),
+  kindOf: optional(aFunction),
+  tellsTime: optional(aFlag),
   fallback: optional(aPart),
 };
 

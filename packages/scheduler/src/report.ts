@@ -1,5 +1,5 @@
 import type { HeldCounts, Observer } from '@pgqueue/core';
-import type { Database, Leader, ReportedFault, SchedulerReport } from '@pgqueue/postgres';
+import type { Database, Leader, ReportedFault, ReportedUnreadable, SchedulerReport } from '@pgqueue/postgres';
 import { leadershipLostState, sqlState, writeReport } from '@pgqueue/postgres';
 
 /** What one tick adds to the report. */
@@ -15,6 +15,7 @@ export interface TickFacts {
   /** Work items, those just written among them. */
   readonly inFlight: number;
   readonly faults: readonly ReportedFault[];
+  readonly unreadable?: readonly ReportedUnreadable[];
   /** How a second policy differs, as plain JSON; null: none runs beside. */
   readonly shadow: SchedulerReport['shadow'];
 }
@@ -121,12 +122,13 @@ function note(reign: Reign, { durationMs, dispatched }: TickFacts): void {
 
 /** What makes a report worth writing: not that one more tick found nothing. */
 function changeOf(facts: TickFacts, dispatched: number | undefined): string {
-  const { leader, held, forecast, lanes, inFlight, faults, shadow } = facts;
-  return JSON.stringify([leader.epoch, dispatched, held, forecast, lanes, inFlight, faults, shadow]);
+  const { leader, held, forecast, lanes, inFlight, faults, unreadable, shadow } = facts;
+  const { epoch } = leader;
+  return JSON.stringify([epoch, dispatched, held, forecast, lanes, inFlight, faults, unreadable, shadow]);
 }
 
 function toReport(policy: string, facts: TickFacts, { durations, ...reign }: Reign): SchedulerReport {
-  const { held, forecast, lanes, inFlight, faults, shadow } = facts;
+  const { held, forecast, lanes, inFlight, faults, unreadable, shadow } = facts;
   const sorted = durations.toSorted((a, b) => a - b);
   return {
     policy,
@@ -141,6 +143,7 @@ function toReport(policy: string, facts: TickFacts, { durations, ...reign }: Rei
     lanes,
     inFlight,
     faults,
+    ...(unreadable === undefined ? {} : { unreadable }),
     forecast,
     shadow,
   };

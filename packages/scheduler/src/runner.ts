@@ -180,10 +180,11 @@ function cleanExplanation(explained: Explanation): Explanation {
     throw new Error('an explanation must have holds, each with gate and message');
   }
   return {
-    holds: holds.map(({ gate, message, untilMs }) => ({
+    holds: holds.map(({ gate, message, untilMs, paced }) => ({
       gate,
       message,
       untilMs: Number.isFinite(untilMs) ? untilMs : null,
+      ...(paced === true ? { paced } : {}),
     })),
     ahead: Number.isFinite(ahead) ? ahead : null,
   };

@@ -1,6 +1,14 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { retryPauseMs, within } from '@pgqueue/core';
-import type { Database, HealthServer, JobExplanation, Listener, ReportedPolicy } from '@pgqueue/postgres';
+import { PgQueueError, retryPauseMs, within } from '@pgqueue/core';
+import type {
+  Database,
+  HealthServer,
+  JobExplanation,
+  Listener,
+  Lone,
+  LoneOptions,
+  ReportedPolicy,
+} from '@pgqueue/postgres';
 import {
   askLeader,
   channelName,
@@ -8,11 +16,13 @@ import {
   explainJob,
   isTransient,
   openDatabase,
+  openLone,
   readNumbers,
   resign,
   serveHealth,
   shareReading,
   startListener,
+  startWaiting,
 } from '@pgqueue/postgres';
 import { createDispatcher } from './dispatcher.ts';
 import { createHealthWatch } from './health.ts';
@@ -20,6 +30,7 @@ import type { LivenessParts } from './liveness.ts';
 import { schedulerChecks } from './liveness.ts';
 import type { Leadership } from './leadership.ts';
 import { startLeadership } from './leadership.ts';
+import { createNodeSessions } from './node-sessions.ts';
 import type { SchedulerOptions, Settings } from './options.ts';
 import { toSettings } from './options.ts';
 import { lastReportedPolicy, watchOtherPolicies } from './other-policies.ts';
@@ -35,7 +46,7 @@ export interface Scheduler {
   /**
    * Checks the schema's version, then runs as leader or standby until it is stopped. While the database can't be reached, it
    * says so (`database.error`) and tries again.
-   * @throws {PgQueueError} `schema_version`, `configuration` (the port of its health checks is taken); and what the database says where trying again is no use (a wrong password, a right that is missing)
+   * @throws {PgQueueError} `schema_version`, `configuration` (the port of its health checks is taken, or it was stopped); and what the database says where trying again is no use (a wrong password, a right that is missing)
    */
   readonly start: () => Promise<void>;
   /**
@@ -65,7 +76,10 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
     connectionsMax: 4,
     // who can listen is connected directly
     prepare: settings.listen,
-    onError: (error) => settings.observe({ type: 'database.error', during: 'idle', error }),
+    onError: (error) => {
+      running?.serverLost();
+      settings.observe({ type: 'database.error', during: 'idle', error });
+    },
     ...options,
   });
   const keys = options.health?.keys ?? 10;
@@ -85,10 +99,19 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
     await reach(database, settings, stopping.signal);
     const before = stopping.signal.aborted ? undefined : await lastReportedPolicy(database);
     if (!stopping.signal.aborted)
-      running = run(database, settings, { before, connectionString: options.connectionString });
+      running = run(database, settings, {
+        before,
+        connectionString: options.connectionString,
+        lone: loneOf(options, database.schema),
+      });
   };
   return {
-    start: () => (starting ??= start()),
+    start: () => {
+      if (stopped === undefined) return (starting ??= start());
+      return Promise.reject(
+        new PgQueueError('configuration', 'this scheduler was stopped: create another one'),
+      );
+    },
     stop: () => {
       stopping.abort();
       return (stopped ??= (async () => {
@@ -117,39 +140,65 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
 
 /** Resolves when the database is there, has a schema that fits, and lets this role schedule; or when `signal` aborts. */
 async function reach(database: Database, settings: Settings, signal: AbortSignal): Promise<void> {
-  for (let failures = 1; !signal.aborted; failures += 1) {
-    try {
-      await checkSchemaVersion(database, database.schema);
-      // nobody leads in epoch 0: it changes nothing, but whoever may not do it may not lead either
-      await resign(database, settings.name, 0);
-      return;
-    } catch (error) {
-      if (!isTransient(error)) throw error;
-      const retryMs = retryPauseMs(failures);
-      settings.observe({ type: 'database.error', during: 'start', error, retryMs });
-      await delay(retryMs, undefined, { signal }).catch(() => {});
+  const waiting = startWaiting(`the scheduler ${settings.name}`);
+  try {
+    for (let failures = 1; !signal.aborted; failures += 1) {
+      try {
+        await checkSchemaVersion(database, database.schema);
+        // nobody leads in epoch 0: it changes nothing, but whoever may not do it may not lead either
+        await resign(database, settings.name, 0);
+        return;
+      } catch (error) {
+        if (!isTransient(error)) throw error;
+        waiting.failed(error);
+        const retryMs = retryPauseMs(failures);
+        settings.observe({ type: 'database.error', during: 'start', error, retryMs });
+        await delay(retryMs, undefined, { signal }).catch(() => {});
+      }
     }
+  } finally {
+    waiting.done();
   }
 }
 
 interface Running {
   readonly leadership: () => Leadership;
   readonly parts: LivenessParts;
+  /** A connection broke while nothing was asked on it. */
+  readonly serverLost: () => void;
   readonly stop: () => Promise<void>;
+}
+
+/** Opens connections of their own, where it is known how. */
+type OpenLone = (given: Pick<LoneOptions, 'queryTimeoutMs' | 'onBroken'>) => Lone;
+
+function loneOf(options: SchedulerOptions, schema: string): OpenLone | undefined {
+  const { connectionString, applicationName = 'pgqueue scheduler', queryTimeoutMs = 30_000 } = options;
+  if (connectionString === undefined) return undefined;
+  return (given) =>
+    openLone({
+      ...given,
+      connectionString,
+      schema,
+      applicationName: `${applicationName} lease`,
+      queryTimeoutMs: Math.min(queryTimeoutMs, given.queryTimeoutMs),
+    });
 }
 
 interface Found {
   readonly connectionString: string | undefined;
+  readonly lone: OpenLone | undefined;
   /** The policy of who led last. */
   readonly before: ReportedPolicy | undefined;
 }
 
-function run(database: Database, settings: Settings, { connectionString, before }: Found): Running {
+function run(database: Database, settings: Settings, { connectionString, lone, before }: Found): Running {
   let hearing = false;
   // First of all: the loops below ask it at once, while it calls them only when the database has answered.
   const leadership: Leadership = startLeadership({
     database,
     ...settings,
+    session: lone,
     onElected: () => {
       planner.start();
       health.start();
@@ -159,7 +208,13 @@ function run(database: Database, settings: Settings, { connectionString, before 
     },
     onLost: () => void Promise.all([planner.stop(), health.stop()]),
   });
-  const sweeps: Sweeps = startSweeps({ database, settings, ...leadership, onWork: () => ticks.wake() });
+  const sweeps: Sweeps = startSweeps({
+    database,
+    settings,
+    ...leadership,
+    sessions: lone && createNodeSessions(database, lone),
+    onWork: () => ticks.wake(),
+  });
   const planner = createPlanner({ ...settings, onPrepared: () => ticks.wake() });
   const health = createHealthWatch({
     database,
@@ -173,6 +228,7 @@ function run(database: Database, settings: Settings, { connectionString, before 
     planner,
     beside: (nowMs) => ({ health: health.health(), prepared: planner.prepared(nowMs) }),
     questionsAfter: telling.questionsAfter,
+    onServerLost: telling.serverLost,
     hearing: () => hearing,
     onSeen: sweeps.seen,
     onTick: telling.tick,
@@ -204,6 +260,7 @@ function run(database: Database, settings: Settings, { connectionString, before 
   return {
     leadership: () => leadership,
     parts: { leadership, ticks, sweeps },
+    serverLost: dispatcher.serverLost,
     stop: async () => {
       await others.stop();
       await Promise.all([ticks.stop(), sweeps.stop()]);

@@ -5,6 +5,7 @@ import type { Faults } from './faults.ts';
 import { createPreparing } from './prepare.ts';
 import type { RunnerOptions } from './runner.ts';
 import { createRunner } from './runner.ts';
+import { whyHeld } from './why-held.ts';
 
 /** How a second policy's plans differ from the ones that count, since the scheduler leads. Plain JSON. */
 export interface ShadowReport {
@@ -186,15 +187,17 @@ function compare(counts: Counts, snapshot: Snapshot, { live, shadow }: Two): voi
   const ranks = new Map(live.dispatch.map(({ id }, rank) => [id, rank] as const));
   const others = new Map(shadow.dispatch.map(({ id }, rank) => [id, rank] as const));
   if (ranks.size === 0 && others.size === 0) return;
+  const [why, whyShadow] = [whyHeld(live.holds), whyHeld(shadow.holds)];
   for (const lane of snapshot.lanes) {
-    for (const { id } of lane.jobs) {
+    for (const [place, job] of lane.jobs.entries()) {
+      const { id } = job;
       const [rank, other] = [ranks.get(id), others.get(id)];
       if (rank === undefined && other === undefined) continue;
       const share = shareOf(counts, lane);
       if (rank !== undefined && share !== undefined) share.live += 1;
       if (other !== undefined && share !== undefined) share.shadow += 1;
-      if (rank === undefined) count(counts.shadowOnly, whyNot(live, lane, id));
-      else if (other === undefined) count(counts.liveOnly, whyNot(shadow, lane, id));
+      if (rank === undefined) count(counts.shadowOnly, why(lane, job, place) ?? later);
+      else if (other === undefined) count(counts.liveOnly, whyShadow(lane, job, place) ?? later);
       else {
         counts.both += 1;
         counts.ranks += Math.abs(rank - other);
@@ -203,9 +206,8 @@ function compare(counts: Counts, snapshot: Snapshot, { live, shadow }: Two): voi
   }
 }
 
-function whyNot({ reasons, laneReasons }: CleanPlan, lane: Lane, id: string): string {
-  return reasons.get(id) ?? laneReasons.get(laneName(lane)) ?? 'later';
-}
+/** Others went first. */
+const later = 'later';
 
 function shareOf({ keys }: Counts, { queue, key }: Lane): { live: number; shadow: number } | undefined {
   const name = laneName({ queue, key });

@@ -21,6 +21,7 @@ const row = (seq: number, task: string, over: Partial<LaneRow> = {}): LaneRow =>
   createdMs: 0,
   expiresMs: null,
   tries: 0,
+  crashes: 0,
   attributes: {},
   ...over,
 });

@@ -22,6 +22,8 @@ export interface SkipAhead {
     readonly reason: (id: string) => string | undefined;
     readonly nowMs: number;
   }) => void;
+  /** Whether there is one in that lane. */
+  readonly walks: (lane: string) => boolean;
   /** Whether some walk is under way: the next tick will see something new. */
   readonly walking: () => boolean;
   readonly reset: () => void;
@@ -82,6 +84,7 @@ export function createSkipAhead(): SkipAhead {
         if (walk.missed >= missedMax) walks.all.delete(name);
       }
     },
+    walks: (lane) => walks.all.has(lane),
     walking: () => [...walks.all.values()].some(({ arrivedMs }) => arrivedMs === undefined),
     reset: () => {
       walks.all.clear();

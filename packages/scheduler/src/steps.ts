@@ -48,6 +48,8 @@ export interface SchedulerStep {
 const leaseMs = 60_000;
 /** What a policy prepares must be there before it plans: it gets so long. */
 const preparedMs = 2_000;
+/** A begin that gets no answer holds up the end for no longer. */
+const endMs = 5_000;
 /** A tick that goes on without end is a mistake of ours. */
 const ticksMax = 10_000;
 const sweepsMax = 1_000;
@@ -58,6 +60,8 @@ export function createSchedulerSteps(options: SchedulerOptions): SchedulerSteps 
   const database = openDatabase({ applicationName: 'pgqueue steps', connectionsMax: 2, ...options });
   const ticking = startTicking(database, settings);
   let leader: Leader | undefined;
+  let ended = false;
+  let beginning: Promise<void> = Promise.resolve();
 
   const renew = async (): Promise<Leader> => {
     const answer = await lead(database, settings.name, leaseMs);
@@ -65,18 +69,23 @@ export function createSchedulerSteps(options: SchedulerOptions): SchedulerSteps 
     leader = { leader: settings.name, epoch: answer.epoch };
     return leader;
   };
+  const begin = async (): Promise<void> => {
+    await checkSchemaVersion(database, database.schema);
+    await renew();
+    // nobody would stop what begins after the end
+    if (!ended) await ticking.begin();
+  };
   return {
-    begin: async () => {
-      await checkSchemaVersion(database, database.schema);
-      await renew();
-      await ticking.begin();
-    },
+    begin: () => (beginning = begin()),
     step: async () => {
       const current = await renew();
       const swept = await sweepAll({ database, settings, leader: current });
       return { ...swept, ...(await ticking.untilQuiet(current)) };
     },
     end: async () => {
+      ended = true;
+      // a lease that is being asked for is given back, too
+      await within(endMs, beginning);
       await ticking.end();
       const last = leader;
       leader = undefined;
@@ -111,6 +120,7 @@ async function sweepAll({
     }
   };
   await sweepWhole('history');
+  await sweepWhole('trim');
   await sweepWhole('loseNodes');
   await sweepWhole('reap');
   const expired = await sweepWhole('expire');
@@ -140,6 +150,7 @@ function startTicking(database: Database, settings: Settings): Ticking {
     planner: noting(planner, (nextMs) => (seen.planMs = nextMs)),
     beside: (nowMs) => ({ health: health.health(), prepared: planner.prepared(nowMs) }),
     questionsAfter: () => 0,
+    onServerLost: () => {},
     hearing: () => false,
     onSeen: () => {},
     onTick: ({ dispatched, held }) => {

@@ -33,7 +33,7 @@ const read: TickRead = {
 };
 
 function memoryOf() {
-  const memory = createMemory(500);
+  const memory = createMemory({ observe: () => {}, batchMax: 500 });
   ids.forEach((id, position) => memory.ledger.wrote(item(id), position + 1));
   memory.lastLook = { read, config: '1 7', atMs: 100 };
   return memory;

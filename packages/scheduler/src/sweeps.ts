@@ -12,13 +12,15 @@ import {
   promote,
   reap,
   sqlState,
+  trimHistory,
 } from '@pgqueue/postgres';
 import { fireDue } from './cron.ts';
+import type { NodeSessions } from './node-sessions.ts';
 import type { Settings } from './options.ts';
 
 /** Beside the ticks, on a connection of its own: what becomes due by time. */
 export interface Sweeps {
-  /** What a tick saw: sets when each sweep runs next, so that an idle scheduler spends no query on them. */
+  /** What a tick saw: sets when each sweep runs next, so that an idle scheduler spends a query on none but the sessions of nodes. */
   readonly seen: (state: TickRead['state'], due: TickDue | null) => void;
   /** A new reign has begun. */
   readonly elected: () => void;
@@ -31,6 +33,8 @@ export interface SweepsOptions {
   readonly settings: Settings;
   readonly reign: () => Leader | undefined;
   readonly lost: (epoch: number) => void;
+  /** Undefined: nodes are lost by their silence alone. */
+  readonly sessions: NodeSessions | undefined;
   /** Jobs became pending, or work items were taken back. */
   readonly onWork: () => void;
 }
@@ -41,9 +45,11 @@ export type Kind =
   | 'cron'
   | 'expire'
   | 'nextLoss'
+  | 'sessions'
   | 'loseNodes'
   | 'reap'
   | 'history'
+  | 'trim'
   | 'activity'
   | 'vacuum';
 
@@ -56,9 +62,11 @@ const everyMs: Readonly<Record<Kind, number>> = {
   cron: 50,
   expire: 1_000,
   nextLoss: 100,
+  sessions: 0,
   loseNodes: 100,
   reap: 1_000,
-  history: hourMs,
+  history: 60_000,
+  trim: 1_000,
   activity: 1_000,
   vacuum: 15_000, // autovacuum looks each minute
 };
@@ -115,7 +123,9 @@ export function startSweeps(options: SweepsOptions): Sweeps {
       agenda.clear();
       nodes = new Set();
       agenda.set('history', 0);
+      agenda.set('trim', 0);
       agenda.set('loseNodes', 0); // and every hour: it also forgets nodes that left a day ago
+      if (options.sessions !== undefined) agenda.set('sessions', 0);
       agenda.set('activity', activityEveryMs);
       agenda.set('vacuum', 0);
       loop.wake();
@@ -185,6 +195,7 @@ export interface Sweep {
   readonly database: Database;
   readonly observe: Settings['observe'];
   readonly leader: Leader;
+  readonly sessions?: NodeSessions | undefined;
   readonly onWork: () => void;
 }
 
@@ -195,6 +206,15 @@ export interface Swept {
   /** In how many milliseconds it is due again (0: it was full), null for not at all, or undefined: the ticks will say. */
   readonly again: number | null | undefined;
 }
+
+async function lose({ database, leader, observe, onWork }: Sweep, wellMs?: number): Promise<number> {
+  const lost = await loseNodes(database, leader, wellMs);
+  for (const { node, jobs } of lost) observe({ type: 'node.lost', node, jobs });
+  if (lost.length > 0) onWork();
+  return lost.length;
+}
+
+const trimAgainMs = { done: hourMs, locked: everyMs.history, more: everyMs.trim } as const;
 
 /** One sweep of one kind: a transaction. */
 export function sweepOnce(kind: Kind, sweep: Sweep): Promise<Swept> {
@@ -225,11 +245,13 @@ const sweepers: Readonly<Record<Kind, (sweep: Sweep) => Promise<Swept>>> = {
     const { count } = await sweepers.loseNodes(sweep);
     return { count, again: everyMs.nextLoss };
   },
-  loseNodes: async ({ database, leader, observe, onWork }) => {
-    const lost = await loseNodes(database, leader);
-    for (const { node, jobs } of lost) observe({ type: 'node.lost', node, jobs });
-    if (lost.length > 0) onWork();
-    return { count: lost.length, again: hourMs };
+  loseNodes: async (sweep) => ({ count: await lose(sweep), again: hourMs }),
+  sessions: async (sweep) => {
+    let count = 0;
+    const again = await sweep.sessions?.look(sweep.leader, async (wellMs) => {
+      count = await lose(sweep, wellMs);
+    });
+    return { count, again: again ?? null };
   },
   reap: async ({ database, observe, onWork }) => {
     const count = await reap(database, sweepMax);
@@ -239,9 +261,17 @@ const sweepers: Readonly<Record<Kind, (sweep: Sweep) => Promise<Swept>>> = {
     }
     return { count, again: count >= sweepMax ? 0 : undefined };
   },
+  // partitions first, and each by itself: what deletes for long must not keep tomorrow's from being made
   history: async ({ database }) => {
-    const { deleted } = await maintainHistory(database);
-    return { count: deleted, again: deleted >= 10_000 ? 1_000 : everyMs.history };
+    const { created, dropped, outcome } = await maintainHistory(database);
+    return {
+      count: created + dropped,
+      again: outcome === 'locked' || outcome === 'waits' ? everyMs.history : hourMs,
+    };
+  },
+  trim: async ({ database }) => {
+    const { deleted, outcome } = await trimHistory(database);
+    return { count: deleted, again: trimAgainMs[outcome] };
   },
   activity: async ({ database, leader }) => {
     const behindMs = await countActivity(database, leader, activityMaxMs);

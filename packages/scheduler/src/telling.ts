@@ -10,6 +10,8 @@ import { createReporter } from './report.ts';
 export interface Telling {
   /** Where the next tick begins to look for open questions why a job waits. */
   readonly questionsAfter: () => number;
+  /** See {@link Answers.serverLost}. */
+  readonly serverLost: () => void;
   readonly tick: (tick: TickReport) => void;
   /** A new reign has begun. */
   readonly elected: () => void;
@@ -24,7 +26,8 @@ export function startTelling(database: Database, settings: Settings, planner: Pl
   const answers = createAnswers({ database, policy, explain: planner.explain, flow, observe });
   return {
     questionsAfter: answers.after,
-    tick: ({ leader, questions, snapshot, dispatched, settled, held, forecast, durationMs }) => {
+    serverLost: answers.serverLost,
+    tick: ({ leader, questions, snapshot, dispatched, settled, held, forecast, durationMs, unreadable }) => {
       flow.dispatched(dispatched);
       answers.seen(leader, questions, { snapshot, dispatched, settled });
       reporter.tick({
@@ -36,6 +39,7 @@ export function startTelling(database: Database, settings: Settings, planner: Pl
         lanes: snapshot.lanes.length,
         inFlight: snapshot.inFlight.length + dispatched.length,
         faults: planner.faults(),
+        unreadable,
         shadow: planner.shadow(),
       });
     },

@@ -27,35 +27,43 @@ const busyMin = 100;
 const keysMax = 500;
 
 /**
- * As much as the last tick had room for, and a little more. `discovering`: there are lanes that nothing is known of. Among thousands that
- * are known, more of each lane in the page would only be kept.
+ * As much as the last tick had room for, and a little more. `discovers`: how many lanes that nothing is known of may come. Among thousands
+ * that are known, more of each lane in the page would only be kept.
  */
-export function ask({ room, batch, dispatched }: Memory, discovering: boolean): Ask {
+export function ask({ room, batch, dispatched }: Memory, discovers: number): Ask {
   const rows = Math.min(batch, Math.max(wantMin, Math.ceil(room * 1.2)));
-  if (discovering) return { want: rows, keys: keysMax, rows };
+  if (discovers > 0) return { want: rows, keys: Math.min(keysMax, Math.max(keysBusy, discovers)), rows };
   const keys = dispatched >= busyMin ? keysBusy : keysMin;
   return { want: Math.min(rows, keys * depthMin), keys, rows };
 }
 
-/** The nodes' load, as the depth of a pool is measured by: the jobs of one bundle take one slot. */
+/** The nodes' load, as the depth of a pool is measured by: the jobs of one bundle take one slot, and so do those of a batch that is leased. */
 export function loadOf({ state }: TickRead, inFlight: readonly InFlight[]): Load {
   const running = new Map<string, number>();
   const ready = new Map<string, Load['ready'][number] & { count: number }>();
+  let last: (Load['ready'][number] & { count: number }) | undefined;
   const bundles = new Set<string>();
-  for (const { pool, node, task, version, bundle } of inFlight) {
+  const batches = new Set<number>();
+  for (const { pool, node, task, version, bundle, row } of inFlight) {
     if (bundle !== null) {
       const part = JSON.stringify([bundle, node]);
       if (bundles.has(part)) continue;
       bundles.add(part);
     }
     if (node !== null) {
+      if (row !== undefined) {
+        if (batches.has(row)) continue;
+        batches.add(row);
+      }
       running.set(node, (running.get(node) ?? 0) + 1);
       continue;
     }
-    const kind = JSON.stringify([pool, task, version]);
-    const counted = ready.get(kind);
-    if (counted === undefined) ready.set(kind, { pool, task, version, count: 1 });
-    else counted.count += 1;
+    if (last === undefined || last.task !== task || last.version !== version || last.pool !== pool) {
+      const kind = JSON.stringify([pool, task, version]);
+      last = ready.get(kind) ?? { pool, task, version, count: 0 };
+      ready.set(kind, last);
+    }
+    last.count += 1;
   }
   const nodes = state.nodes.map((node) => ({ ...node, running: running.get(node.id) ?? 0 }));
   return { now: state.now, nodes, ready: [...ready.values()] };

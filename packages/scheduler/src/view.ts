@@ -4,6 +4,8 @@ import type { LaneId, LaneRow, TickInput } from '@pgqueue/postgres';
 import type { Cursors } from './cursors.ts';
 import type { KnownJob } from './known-jobs.ts';
 import { toJobs } from './known-jobs.ts';
+import type { Held, LaneRoom } from './lane-room.ts';
+import { createLaneRoom } from './lane-room.ts';
 import type { Refusals } from './refusals.ts';
 import { createRefusals } from './refusals.ts';
 
@@ -19,16 +21,20 @@ export interface View {
     nowMs: number,
     also: { readonly lanes: readonly LaneId[]; readonly rows: number },
   ) => Pick<TickInput, 'after' | 'lanes' | 'created'>;
-  /** `keys`: lanes of a full page. `nowMs`: of a clock that only goes on. */
-  readonly see: (rows: readonly LaneRow[], page: { readonly keys: number; readonly nowMs: number }) => void;
+  readonly see: (rows: readonly LaneRow[], page: Page) => void;
   /** Nothing was read: what is known has grown older. */
   readonly age: () => void;
   /** Whether all lanes are known, and none is to be read out of turn. */
   readonly complete: () => boolean;
-  /** Whether it was refused lately, and left out of its lane. */
+  /** Whether it was refused lately or can't be read, and is left out of its lane. */
   readonly leftOut: (id: string) => boolean;
-  /** Whether the last page was full, and many of its lanes were not known before: more pages like it will come. */
-  readonly discovering: () => boolean;
+  /**
+   * How many lanes that are not known the next page may bring; 0: nearly all of the last one were known, or there is no room for
+   * others.
+   */
+  readonly discovers: () => number;
+  /** What a plan made of the lanes. */
+  readonly planned: (plan: Held) => void;
   readonly lanes: () => readonly Lane[];
   readonly find: (id: string) => KnownJob | undefined;
   /** A plan was written: `planned` are gone from here, and lanes with jobs that were refused are read anew. */
@@ -38,21 +44,33 @@ export interface View {
   readonly reset: () => void;
 }
 
+/** How a tick read. */
+export interface Page {
+  /** Lanes of a full page. */
+  readonly keys: number;
+  /** Of a clock that only goes on. */
+  readonly nowMs: number;
+  /** Ids of jobs that no plan may see. Default: none. */
+  readonly unreadable?: ReadonlySet<string>;
+}
+
 /** `skipped`: some that go before were left out. */
-interface Known extends LaneId, Required<Pick<Lane, 'more' | 'skipped' | 'retryDueMs'>> {
+interface Known extends LaneId, Required<Pick<Lane, 'more' | 'skipped' | 'retryDueMs' | 'found'>> {
   readonly jobs: readonly KnownJob[];
   readonly lane: Lane;
   /** Where it is in the list of all. */
   at: number;
 }
 
-/** Lanes that are remembered at most; those read longest ago go first, and come back with their page. */
-const lanesMax = 20_000;
+/** Lanes that pages fill the view up to: see {@link LaneRoom}. */
+export const lanesMax = 20_000;
 /** Jobs read in lanes out of turn, however few a tick wants. */
 const rowsMin = 64;
 /** Jobs read in one of them, unless a plan needs more; and at most. */
 export const depthMin = 8;
 const depthMax = 1_000;
+/** Jobs read in one of them where there are more lanes than are remembered: others wait to be read, too. */
+const depthFull = 2;
 /** With as few jobs left, a lane is read before they are used up: without any it would miss its turns. */
 const fewJobs = 1;
 /** A job is visible so long after its id was made, usually; and clocks of producers differ by so much. */
@@ -73,14 +91,19 @@ interface Memory {
   readonly deep: Map<string, number>;
   readonly refusals: Refusals;
   readonly leftOut: Set<string>;
+  readonly room: LaneRoom;
   nowMs: number;
   after: LaneId;
   whole: boolean;
+  /** All lanes were known before the present look. */
+  wereAll: boolean;
   discovering: boolean;
   probedMs: number | null;
+  /** What was created later is new: by the database's clock. Null: nothing was looked at before. */
+  newFromMs: number | null;
 }
 
-export function createView(cursors: Pick<Cursors, 'went'>): View {
+export function createView(cursors: Pick<Cursors, 'went'>, max: number = lanesMax): View {
   const memory: Memory = {
     known: new Map(),
     list: [],
@@ -90,17 +113,29 @@ export function createView(cursors: Pick<Cursors, 'went'>): View {
     deep: new Map(),
     refusals: createRefusals(),
     leftOut: new Set(),
+    room: createLaneRoom({
+      max,
+      size: () => memory.known.size,
+      laneOf: (id) => {
+        const job = memory.byId.get(id);
+        return job === undefined ? undefined : laneName(job);
+      },
+      drop: (name) => forget(memory, name),
+    }),
     nowMs: 0,
     after: start,
     whole: true,
+    wereAll: false,
     discovering: true,
     probedMs: null,
+    newFromMs: null,
   };
   const { known, byId, wanted, deep } = memory;
   return {
     ask: (nowMs, also) => {
       const { after, whole, probedMs } = memory;
       memory.probedMs = nowMs;
+      memory.newFromMs = probedMs === null ? null : probedMs - commitMs;
       const created =
         whole || probedMs === null ? null : { fromMs: probedMs - commitMs, toMs: nowMs + commitMs };
       return { after, created, lanes: takeWanted(memory, also) };
@@ -111,7 +146,8 @@ export function createView(cursors: Pick<Cursors, 'went'>): View {
     },
     complete: () => memory.whole && wanted.size === 0 && deep.size === 0,
     leftOut: (id) => memory.leftOut.has(id),
-    discovering: () => memory.discovering,
+    discovers: () => (memory.discovering ? memory.room.free() : 0),
+    planned: (plan) => memory.room.planned(plan),
     lanes: () => [...memory.list],
     find: (id) => byId.get(id),
     wrote: (planned, written) => {
@@ -131,14 +167,17 @@ export function createView(cursors: Pick<Cursors, 'went'>): View {
       for (const map of [known, byId, wanted, deep, memory.fresh]) map.clear();
       memory.list = [];
       memory.refusals.reset();
+      memory.room.reset();
       [memory.after, memory.whole, memory.discovering, memory.probedMs] = [start, true, true, null];
+      memory.newFromMs = null;
     },
   };
 }
 
-function forget({ known, byId, list, fresh }: Memory, name: string): void {
+function forget({ known, byId, list, fresh, room }: Memory, name: string): void {
   const entry = known.get(name);
   if (entry === undefined) return;
+  room.forgot(name);
   for (const { id } of entry.jobs) byId.delete(id);
   known.delete(name);
   fresh.delete(name);
@@ -161,11 +200,11 @@ function clear({ known, byId }: Memory, name: string): void {
 
 function put(memory: Memory, entry: Omit<Known, 'lane' | 'at'>, isFresh: boolean): void {
   const { known, list, fresh } = memory;
-  const { queue, key, jobs, more, skipped, retryDueMs } = entry;
+  const { queue, key, jobs, more, skipped, retryDueMs, found } = entry;
   const name = laneName(entry);
-  const lane: Lane = { queue, key, jobs, more, skipped, retryDueMs, fresh: isFresh };
+  const lane: Lane = { queue, key, jobs, more, skipped, retryDueMs, found, fresh: isFresh };
   const at = known.get(name)?.at ?? list.length;
-  known.set(name, { queue, key, jobs, more, skipped, retryDueMs, lane, at });
+  known.set(name, { queue, key, jobs, more, skipped, retryDueMs, found, lane, at });
   list[at] = lane;
   if (isFresh) fresh.add(name);
   else fresh.delete(name);
@@ -198,16 +237,14 @@ function takeWanted(
   return [...named.values()];
 }
 
-function see(
-  memory: Memory,
-  rows: readonly LaneRow[],
-  { keys, nowMs }: { readonly keys: number; readonly nowMs: number },
-): void {
+function see(memory: Memory, rows: readonly LaneRow[], { keys, nowMs, unreadable }: Page): void {
   const { known, refusals, leftOut } = memory;
   memory.nowMs = nowMs;
   leftOut.clear();
   const lanes = Map.groupBy(rows, laneName);
   const paged = [...lanes.values()].filter(([row]) => row?.paged === true);
+  // lanes that were not there when all were are new, whenever their jobs were enqueued: their delays are over
+  memory.wereAll = memory.whole && memory.newFromMs !== null;
   memory.whole = paged.length < keys;
   const unknown = paged.filter(([row]) => row !== undefined && !known.has(laneName(row))).length;
   memory.discovering = memory.whole || unknown * 4 > paged.length;
@@ -217,15 +254,23 @@ function see(
     else outdate(memory, name);
   }
   for (const name of lanes.keys()) clear(memory, name);
+  let last: LaneRow | undefined;
+  let turnedAway = false;
   for (const [name, laneRows] of lanes) {
     const [first] = laneRows;
     const jobs = toJobs(laneRows).filter((job) => {
-      const left = refusals.leavesOut(job, nowMs);
+      const left = unreadable?.has(job.id) === true || refusals.leavesOut(job, nowMs);
       if (left) leftOut.add(job.id);
       return !left;
     });
+    if (first === undefined) continue;
     if (jobs.length === 0) forget(memory, name);
-    if (first === undefined || jobs.length === 0) continue;
+    const found = known.get(name)?.found ?? !isNew(memory, jobs);
+    const stays = jobs.length === 0 || known.has(name) || memory.room.admits({ isNew: !found });
+    // the next page begins with the first lane of this one that found no room
+    turnedAway ||= first.paged && !stays;
+    if (first.paged && !turnedAway) last = first;
+    if (jobs.length === 0 || !stays) continue;
     const { queue, key, retryDueMs, wanted } = first;
     const front = laneRows.filter(({ ahead }) => !ahead).length;
     for (const job of jobs) {
@@ -233,15 +278,17 @@ function see(
       memory.byId.set(job.id, job);
     }
     const skipped = laneRows.some(({ id }) => id !== null && leftOut.has(id));
-    put(memory, { queue, key, jobs, more: front >= wanted, skipped, retryDueMs }, true);
+    memory.room.filled(name);
+    put(memory, { queue, key, jobs, more: front >= wanted, skipped, retryDueMs, found }, true);
   }
-  const last = paged.at(-1)?.[0];
   for (const name of memory.deep.keys()) if (!known.has(name)) memory.deep.delete(name);
-  memory.after = memory.whole || last === undefined ? start : { queue: last.queue, key: last.key };
-  for (const name of known.keys()) {
-    if (known.size <= lanesMax) break;
-    forget(memory, name);
-  }
+  if (memory.whole) memory.after = start;
+  else if (last !== undefined) memory.after = { queue: last.queue, key: last.key };
+}
+
+/** Whether nothing of a lane waited before: its first job has come since the last look. */
+function isNew({ wereAll, newFromMs }: Memory, [first]: readonly KnownJob[]): boolean {
+  return wereAll || (first !== undefined && newFromMs !== null && first.createdMs >= newFromMs);
 }
 
 /** A job whose queue or key was changed is in one lane only: what a plan counts it under is what is checked when it is written. */
@@ -256,6 +303,7 @@ function leaveOther(memory: Memory, job: KnownJob): void {
 /** Of a lane: so many jobs, and whether one of them was refused. */
 interface Left {
   jobs: number;
+  written: number;
   refused: boolean;
 }
 
@@ -270,9 +318,10 @@ function leave(
     const job = byId.get(id);
     if (job === undefined) continue;
     const name = laneName(job);
-    const left = touched.get(name) ?? { jobs: 0, refused: false };
+    const left = touched.get(name) ?? { jobs: 0, written: 0, refused: false };
     left.jobs += 1;
-    if (!written.has(id)) {
+    if (written.has(id)) left.written += 1;
+    else {
       left.refused = true;
       refusals.note(id, job.rowVersion, nowMs);
     }
@@ -283,16 +332,19 @@ function leave(
 }
 
 function settle(memory: Memory, name: string, left: Left): void {
-  const { known, byId, wanted, deep } = memory;
+  const { known, byId, wanted, deep, room } = memory;
   const entry = known.get(name);
   if (entry === undefined) return;
+  if (left.written > 0) room.served(name, left.written);
   const jobs = entry.jobs.filter(({ id }) => byId.has(id));
   const usedUp = jobs.length === 0 && entry.more;
   if (jobs.length === 0 && !entry.more && !left.refused) forget(memory, name);
   // a job that was refused still waits: what is behind it is not the first
   else put(memory, { ...entry, jobs }, entry.lane.fresh && !left.refused);
   const soonUsedUp = entry.more && jobs.length <= fewJobs && !memory.whole;
-  if (left.refused || usedUp || soonUsedUp) wanted.set(name, Math.max(depthMin, entry.jobs.length));
+  if (usedUp) room.usedUp(name);
+  const least = room.full() ? depthFull : depthMin;
+  if (left.refused || usedUp || soonUsedUp) wanted.set(name, Math.max(least, entry.jobs.length));
   const depth = deep.get(name);
   if (depth === undefined || usedUp || left.jobs * 4 > depth) return;
   if (depth <= 2 * depthMin) deep.delete(name);

@@ -4,6 +4,7 @@ import type { Database, DispatchInput, Leader } from '@pgqueue/postgres';
 import { dispatch, takeBack, wasRolledBack } from '@pgqueue/postgres';
 import type { Memory } from './memory.ts';
 import type { Planner, SafePlan } from './planner.ts';
+import { toRows } from './rows.ts';
 
 export interface Writing {
   readonly database: Database;
@@ -50,12 +51,17 @@ export async function writePlan(
     else planner.dropped();
     return [];
   }
-  const jobs = planned.dispatch.map(({ id, pool, bundle }) => ({
-    id,
-    pool,
-    rowVersion: view.find(id)?.rowVersion ?? null,
-    bundle: bundle ?? null,
-  }));
+  const jobs = toRows(
+    planned.dispatch.map(({ id, pool, bundle }) => ({
+      id,
+      pool,
+      rowVersion: view.find(id)?.rowVersion ?? null,
+      bundle: bundle ?? null,
+      job: view.find(id),
+    })),
+    { nodes: memory.nodes, ready: snapshot.inFlight.length, held: planned.held },
+  );
+  const front = frontOf(memory, snapshot.nowMs);
   try {
     const { atMs, positions } = await dispatch(database, {
       ...leader,
@@ -63,6 +69,7 @@ export async function writePlan(
       jobs,
       parts: planned.parts,
       settled,
+      front,
       notify: true,
     });
     if (atMs === null) {
@@ -88,16 +95,27 @@ export async function writePlan(
   }
 }
 
+/** How often it is told where batches begin. */
+const frontMs = 1_000;
+
+function frontOf(memory: Memory, nowMs: number): number | undefined {
+  if (Math.abs(nowMs - memory.frontAt) < frontMs) return undefined;
+  memory.frontAt = nowMs;
+  return memory.ledger.firstBatch();
+}
+
 /** The work items that were made. */
 function itemsOf(
   { view, ledger }: Memory,
   jobs: DispatchInput['jobs'],
   { atMs, positions }: { readonly atMs: number; readonly positions: ReadonlyMap<string, number> },
 ): readonly InFlight[] {
+  const sizes = Map.groupBy(positions.values(), (position) => position);
   return jobs.flatMap(({ id, pool, bundle }): InFlight[] => {
     const [job, position] = [view.find(id), positions.get(id)];
     if (job === undefined || position === undefined) return [];
-    const item: InFlight = { ...job, pool, bundle, dispatchedMs: atMs, state: 'ready', node: null };
+    const row = (sizes.get(position)?.length ?? 1) > 1 ? { row: position } : {};
+    const item: InFlight = { ...job, ...row, pool, bundle, dispatchedMs: atMs, state: 'ready', node: null };
     ledger.wrote(item, position);
     return [item];
   });

@@ -2,6 +2,7 @@ import type { Attributes, Context, Link, Span, SpanContext } from '@opentelemetr
 import {
   context,
   createTraceState,
+  diag,
   isSpanContextValid,
   ProxyTracerProvider,
   ROOT_CONTEXT,
@@ -10,7 +11,7 @@ import {
   trace,
 } from '@opentelemetry/api';
 import type { TraceContext } from '@pgqueue/core';
-import { isTraceparent, loggedError } from '@pgqueue/core';
+import { errorLine, isTraceparent, loggedError } from '@pgqueue/core';
 
 const scope = '@pgqueue/telemetry';
 /** What stands in while no SDK is registered. */
@@ -20,6 +21,37 @@ const noProvider = new ProxyTracerProvider().getDelegate();
 export function isTracing(): boolean {
   const provider = trace.getTracerProvider();
   return !(provider instanceof ProxyTracerProvider) || provider.getDelegate() !== noProvider;
+}
+
+/**
+ * Does what only telemetry needs. What an SDK throws must not stop the job, the enqueue or the tick that it traces: it is told to
+ * OpenTelemetry's own `diag`, and the answer is undefined.
+ */
+function harmless<Result>(work: () => Result): Result | undefined {
+  try {
+    return work();
+  } catch (error) {
+    diag.error('pgqueue: tracing failed', error);
+    return undefined;
+  }
+}
+
+/** Calls once below `active`, whatever the context manager does. */
+function below<Returned>(active: Context, call: () => Returned): Returned {
+  let called = false;
+  let answer: { readonly returned: Returned } | undefined;
+  const once = (): Returned => {
+    called = true;
+    answer = { returned: call() };
+    return answer.returned;
+  };
+  try {
+    return context.with(active, once);
+  } catch (error) {
+    if (answer !== undefined) return answer.returned;
+    if (called) throw error;
+    return once();
+  }
 }
 
 /** Where jobs are sent to. */
@@ -41,24 +73,29 @@ export async function traceSend<Result>(
 ): Promise<Result> {
   if (!isTracing()) return send(undefined);
   const { queue, task, jobs } = sending();
-  const attributes: Attributes = {
-    ...common('enqueue', 'send'),
-    ...(queue === undefined ? {} : { 'messaging.destination.name': queue }),
-    ...(task === undefined ? {} : { 'pgqueue.task': task }),
-    ...(jobs === 1 ? {} : { 'messaging.batch.message_count': jobs }),
-  };
-  const span = tracer().startSpan(named('enqueue', queue), { kind: SpanKind.PRODUCER, attributes });
-  return context.with(trace.setSpan(context.active(), span), async () => {
+  const begun = harmless(() => {
+    const attributes: Attributes = {
+      ...common('enqueue', 'send'),
+      ...(queue === undefined ? {} : { 'messaging.destination.name': queue }),
+      ...(task === undefined ? {} : { 'pgqueue.task': task }),
+      ...(jobs === 1 ? {} : { 'messaging.batch.message_count': jobs }),
+    };
+    const span = tracer().startSpan(named('enqueue', queue), { kind: SpanKind.PRODUCER, attributes });
+    return { span, active: trace.setSpan(context.active(), span), carried: carriedOf(span.spanContext()) };
+  });
+  if (begun === undefined) return send(undefined);
+  const { span, active, carried } = begun;
+  return below(active, async () => {
     try {
-      const result = await send(carriedOf(span.spanContext()));
+      const result = await send(carried);
       const [id] = ids(result);
-      if (jobs === 1 && id !== undefined) span.setAttribute('messaging.message.id', id);
+      if (jobs === 1 && id !== undefined) harmless(() => span.setAttribute('messaging.message.id', id));
       return result;
     } catch (error) {
-      fail(span, error);
+      harmless(() => fail(span, error));
       throw error;
     } finally {
-      span.end();
+      harmless(() => span.end());
     }
   });
 }
@@ -89,44 +126,36 @@ export interface AttemptSpan {
 export function startAttempt(job: TracedJob): AttemptSpan | undefined {
   if (!isTracing()) return undefined;
   const { id, queue, task, key, tries, crashes } = job;
-  const span = tracer().startSpan(
-    named('process', queue),
-    {
-      kind: SpanKind.CONSUMER,
-      links: linksTo([job.trace]),
-      attributes: {
-        ...common('process', 'process'),
-        'messaging.destination.name': queue,
-        'messaging.message.id': id,
-        'pgqueue.task': task,
-        'pgqueue.attempt': tries + crashes + 1,
-        ...(key === '' ? {} : { 'pgqueue.key': key }),
-      },
-    },
-    ROOT_CONTEXT,
-  );
-  return spanOf(span);
+  return consumerSpan([job], {
+    'messaging.destination.name': queue,
+    'messaging.message.id': id,
+    'pgqueue.task': task,
+    'pgqueue.attempt': tries + crashes + 1,
+    ...(key === '' ? {} : { 'pgqueue.key': key }),
+  });
 }
 
 /** The span of one handler call for several jobs, beside those of their attempts. */
 export function startBundle(jobs: readonly TracedJob[]): AttemptSpan | undefined {
   const [first] = jobs;
   if (first === undefined || !isTracing()) return undefined;
-  const span = tracer().startSpan(
-    named('process', first.queue),
-    {
+  return consumerSpan(jobs, {
+    'messaging.destination.name': first.queue,
+    'messaging.batch.message_count': jobs.length,
+    'pgqueue.task': first.task,
+  });
+}
+
+/** A span of its own trace, linked to the enqueues of these jobs. */
+function consumerSpan(jobs: readonly TracedJob[], attributes: Attributes): AttemptSpan | undefined {
+  return harmless(() => {
+    const options = {
       kind: SpanKind.CONSUMER,
       links: linksTo(jobs.map(({ trace: carried }) => carried)),
-      attributes: {
-        ...common('process', 'process'),
-        'messaging.destination.name': first.queue,
-        'messaging.batch.message_count': jobs.length,
-        'pgqueue.task': first.task,
-      },
-    },
-    ROOT_CONTEXT,
-  );
-  return spanOf(span);
+      attributes: { ...common('process', 'process'), ...attributes },
+    };
+    return spanOf(tracer().startSpan(named('process', jobs[0]?.queue), options, ROOT_CONTEXT));
+  });
 }
 
 /** The span of a batch of work items, linked to the enqueues of its jobs, as far as they carry them. */
@@ -139,10 +168,12 @@ export function traceDispatch(
   }: { readonly jobs: number; readonly startedAtMs: number; readonly endedAtMs: number },
 ): void {
   if (!isTracing()) return;
-  const attributes = { ...common('dispatch', 'receive'), 'messaging.batch.message_count': jobs };
-  const links = linksTo(carried);
-  const options = { kind: SpanKind.CLIENT, links, attributes, startTime: new Date(startedAtMs) };
-  tracer().startSpan('dispatch', options, ROOT_CONTEXT).end(new Date(endedAtMs));
+  harmless(() => {
+    const attributes = { ...common('dispatch', 'receive'), 'messaging.batch.message_count': jobs };
+    const links = linksTo(carried);
+    const options = { kind: SpanKind.CLIENT, links, attributes, startTime: new Date(startedAtMs) };
+    tracer().startSpan('dispatch', options, ROOT_CONTEXT).end(new Date(endedAtMs));
+  });
 }
 
 function tracer(): ReturnType<typeof trace.getTracer> {
@@ -165,20 +196,24 @@ function spanOf(span: Span): AttemptSpan {
   const active: Context = trace.setSpan(ROOT_CONTEXT, span);
   let ended = false;
   return {
-    run: (call) => context.with(active, call),
+    run: (call) => below(active, call),
     end: (outcome, error) => {
       if (ended) return;
       ended = true;
-      span.setAttribute('pgqueue.outcome', outcome);
-      if (error !== undefined) fail(span, error);
-      span.end();
+      harmless(() => {
+        span.setAttribute('pgqueue.outcome', outcome);
+        if (error !== undefined) fail(span, error);
+        span.end();
+      });
     },
   };
 }
 
 /** As it is logged: without what a database's error quotes. */
 function fail(span: Span, error: unknown): void {
-  const { name, message, code, stack } = loggedError(error);
+  const logged = loggedError(error);
+  const { name, code, stack } = logged;
+  const message = errorLine(logged);
   span.setAttribute('error.type', code ?? name);
   span.recordException({
     name,
@@ -219,7 +254,7 @@ export function carriedOf({
   };
 }
 
-/** Undefined: it names no span. */
+/** Undefined: it names no span. SQL producers may write any JSON here: what is no text of `tracestate` is left out. */
 export function spanContextOf({ traceparent, tracestate }: TraceContext): SpanContext | undefined {
   if (!isTraceparent(traceparent) || traceparent.startsWith('ff')) return undefined;
   const [, traceId = '', spanId = '', flags = '00'] = traceparent.split('-');
@@ -228,7 +263,7 @@ export function spanContextOf({ traceparent, tracestate }: TraceContext): SpanCo
     spanId,
     traceFlags: Number.parseInt(flags, 16) & 1,
     isRemote: true,
-    ...(tracestate === undefined ? {} : { traceState: createTraceState(tracestate) }),
+    ...(typeof tracestate === 'string' ? { traceState: createTraceState(tracestate) } : {}),
   };
   return isSpanContextValid(found) ? found : undefined;
 }

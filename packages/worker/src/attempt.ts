@@ -1,8 +1,8 @@
 import type { AbortReason, ClaimedJob } from '@pgqueue/core';
 import type { AttemptSpan } from '@pgqueue/telemetry';
-import { startAttempt } from '@pgqueue/telemetry';
 import type { Alarm } from './alarm.ts';
 import { createAlarm } from './alarm.ts';
+import type { Batch } from './batch-row.ts';
 import type { Unit } from './bundles.ts';
 import type { Held } from './held.ts';
 
@@ -27,6 +27,8 @@ export interface Leased {
   readonly claimedAt: number;
   /** How long it has waited for a slot since its claim came back. Default 0. */
   readonly waitedMs?: number;
+  /** The batch that it is leased with; undefined: it has a row of its own. */
+  readonly batch?: Batch | undefined;
 }
 
 /** Whether a lease of the unit ends before it could be used. */
@@ -35,6 +37,9 @@ export function isLate(unit: Unit, { claimedAt }: Leased, nowMs: number = perfor
   for (const job of unit) leaseMs = Math.min(leaseMs, job.leaseMs);
   return nowMs - claimedAt >= leaseMs - marginMs(leaseMs);
 }
+
+/** Attempts of a batch with a shorter lease have a timer of their own from the start. */
+const batchAlarmMs = 1_000;
 
 export interface AttemptEvents {
   /** Its lease is about to end. */
@@ -52,8 +57,11 @@ export class Attempt implements Held {
   readonly job: ClaimedJob;
   readonly startedAt: number = performance.now();
   readonly waitedMs: number;
-  /** Undefined: nobody traces. */
-  readonly span: AttemptSpan | undefined;
+  readonly batch: Batch | undefined;
+  /** Undefined: nobody traces, or it has not been opened. */
+  span: AttemptSpan | undefined;
+  /** A transaction of its handler has settled it as done: whatever the handler does later changes nothing of that. */
+  committed = false;
   readonly #alarm: Alarm;
   readonly #on: AttemptEvents;
   #phase: 'running' | 'committing' | 'over' = 'running';
@@ -63,17 +71,18 @@ export class Attempt implements Held {
   #timeoutMs: number;
   #floating: Map<Promise<unknown>, unknown> | undefined;
 
-  constructor(job: ClaimedJob, { claimedAt, waitedMs = 0 }: Leased, on: AttemptEvents) {
+  constructor(job: ClaimedJob, { claimedAt, waitedMs = 0, batch }: Leased, on: AttemptEvents) {
     this.job = job;
+    this.batch = batch;
     this.waitedMs = waitedMs;
-    this.span = startAttempt(job);
     this.#on = on;
     this.#timeoutMs = job.leaseMs;
     this.#endsAt = claimedAt + job.leaseMs;
     this.#alarm = createAlarm(() => {
       if (this.#phase === 'running') on.timeout(this);
     });
-    this.#arm(this.startedAt);
+    // a timer a job would cost a short one a tenth of its time: whoever runs its batch sees to those that take longer
+    if (batch === undefined || job.leaseMs < batchAlarmMs) this.#arm(this.startedAt);
   }
 
   get lease(): ClaimedJob {
@@ -133,6 +142,11 @@ export class Attempt implements Held {
     this.#aborted = new AbortedError(reason);
     this.#controller?.abort(this.#aborted);
     this.#on.aborted?.();
+  }
+
+  /** It takes longer than its batch should: its timeout counts from now on. */
+  outlasts(): void {
+    if (this.#phase === 'running') this.#arm();
   }
 
   /** The lease was extended by so much, asked for at `sentAt`. */

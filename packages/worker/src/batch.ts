@@ -1,4 +1,4 @@
-import type { BatchTaskHandler } from '@pgqueue/core';
+import type { BatchTaskHandler, Task } from '@pgqueue/core';
 import type { Attempt, Leased } from './attempt.ts';
 import { batchContextOf, batchJob, createBatchSignal } from './batch-context.ts';
 import { batchEndings } from './batch-ending.ts';
@@ -31,6 +31,25 @@ export async function runBatch(
   const attempts: readonly Attempt[] = unit.map((job) =>
     parts.begin(job, leased, { timeout, aborted: whole.check }),
   );
+  try {
+    for (const attempt of attempts) parts.announce(attempt);
+    const fit = await fitOf(parts, task, attempts);
+    if (fit.length === 0) return;
+    handed = fit.map(({ attempt }) => attempt);
+    whole.check();
+    const jobs = fit.map(({ attempt, ...given }) => batchJob(attempt, given));
+    const bundle = { task, attempts: handed, jobs, signal: whole.signal };
+    const call = (): unknown => handler(jobs, batchContextOf(parts, bundle));
+    parts.end(await endingsOf(handed, () => parts.call(handed, call)));
+  } catch (error) {
+    parts.end(attempts.map((attempt) => ({ attempt, ending: { kind: 'threw', error } })));
+  } finally {
+    for (const attempt of attempts) parts.leave(attempt);
+  }
+}
+
+/** Those that can be handed to the handler. The others end here, or were lost while their payloads were checked. */
+async function fitOf(parts: RunParts, task: Task, attempts: readonly Attempt[]): Promise<readonly Fit[]> {
   const checks = await Promise.all(
     attempts.map(async (attempt) => {
       const checked = await checkPayload(task, attempt.job);
@@ -44,15 +63,7 @@ export async function runBatch(
     else if (!attempt.over) fit.push({ attempt, payload: checked.payload, checkpoint });
   }
   parts.end(unfit);
-  if (fit.length > 0) {
-    handed = fit.map(({ attempt }) => attempt);
-    whole.check();
-    const jobs = fit.map(({ attempt, ...given }) => batchJob(attempt, given));
-    const bundle = { task, attempts: handed, jobs, signal: whole.signal };
-    const call = (): unknown => handler(jobs, batchContextOf(parts, bundle));
-    parts.end(await endingsOf(handed, () => parts.call(handed, call)));
-  }
-  for (const attempt of attempts) parts.leave(attempt);
+  return fit;
 }
 
 /** What the handler made of it; never throws. */

@@ -1,14 +1,17 @@
 import { retryPauseMs } from '@pgqueue/core';
 import type { Heartbeat } from '@pgqueue/postgres';
-import { heartbeatNode } from '@pgqueue/postgres';
+import { heartbeatNode, openLone } from '@pgqueue/postgres';
 import type { ThreadLink, ThreadParts } from './thread-link.ts';
-import { openThread } from './thread-link.ts';
+import { connectionOf, openThread } from './thread-link.ts';
 import type { BeatInput } from './thread-words.ts';
 import { sharedNowMs } from './thread-words.ts';
 
 /**
  * Sends heartbeats, from a thread and a connection of its own. While that thread starts, or can't, the main thread sends them. When
  * the main thread asks for none although it should, the thread goes on by itself: it is kept by a handler.
+ *
+ * The session of that connection shows, by its end, that the process was killed. The main thread has another one for as long as it beats
+ * itself, since processes die early, too.
  */
 export interface Beater {
   readonly start: () => void;
@@ -21,11 +24,12 @@ export interface Beater {
 const restartMaxMs = 60_000;
 
 export function createBeater(parts: ThreadParts): Beater {
-  const { settings, database, marks } = parts;
+  const { settings, marks } = parts;
   const { node, observe } = settings;
   let link: ThreadLink | undefined;
   let restart: NodeJS.Timeout | undefined;
   let failures = 0;
+  const own = openLone({ ...connectionOf(parts), onBroken: parts.beatNow });
 
   const failed = (error: unknown): void => {
     link = undefined;
@@ -33,6 +37,7 @@ export function createBeater(parts: ThreadParts): Beater {
     const retryMs = retryPauseMs(failures, restartMaxMs);
     observe({ type: 'node.thread_failed', node, error, retryMs });
     restart = setTimeout(start, retryMs).unref();
+    parts.beatNow();
   };
   const start = (): void => {
     if (settings.heartbeatThread === false) return;
@@ -49,17 +54,19 @@ export function createBeater(parts: ThreadParts): Beater {
       if (link?.ready() === true) {
         const answer = await link.beat(input);
         failures = 0;
+        own.close(); // the thread has named its own by now
         return answer;
       }
       link?.tell({ kind: 'know', input }); // it hears that when it has started
       const sentAt = sharedNowMs();
-      const answer = await heartbeatNode(database, { ...input, node });
+      const answer = await heartbeatNode(own, { ...input, node, pid: await own.pid() });
       if (answer.alive) marks.stamp('beat', sentAt);
       return answer;
     },
     rest: () => link?.tell({ kind: 'rest' }),
     stop: async () => {
       clearTimeout(restart);
+      own.close();
       await link?.end();
     },
   };

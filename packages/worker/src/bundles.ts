@@ -3,7 +3,7 @@ import type { ClaimedJob } from '@pgqueue/core';
 /** Jobs that use one slot: those of a bundle, or one alone. */
 export type Unit<Job extends Pick<ClaimedJob, 'bundle'> = ClaimedJob> = readonly [Job, ...Job[]];
 
-/** The units of one claim, in the order of their first jobs. */
+/** The units of one claim, in the order of their first jobs: jobs of one bundle are one, whatever their rows. */
 export function unitsOf<Job extends Pick<ClaimedJob, 'bundle'>>(jobs: readonly Job[]): readonly Unit<Job>[] {
   const bundles = new Map<string, [Job, ...Job[]]>();
   const units: [Job, ...Job[]][] = [];

@@ -5,7 +5,7 @@ import type { Attempt } from './attempt.ts';
 import { lose } from './held.ts';
 import { jsonText } from './json.ts';
 import type { LeaseParts } from './leases.ts';
-import { loggerWith, whileHeld } from './leases.ts';
+import { loggerWith, ownRows, whileHeld } from './leases.ts';
 
 /** Keeps resume data with the job of an attempt. False: its lease was lost. @throws {PgQueueError} `invalid_job` */
 export async function keepCheckpoint(
@@ -14,6 +14,7 @@ export async function keepCheckpoint(
   data: unknown,
 ): Promise<boolean> {
   const text = await checkedText(task, data);
+  await ownRows([attempt]);
   const answer = await whileHeld([attempt], () => saveCheckpoint(parts.database, attempt.lease, text));
   if (answer?.given === false && attempt.live) lose(attempt, { ...parts, during: 'extend' });
   return answer?.given ?? false;

@@ -1,27 +1,33 @@
 import type { Loop, Observer } from '@pgqueue/core';
 import { PgQueueError, retryPauseMs, startLoop } from '@pgqueue/core';
+import type { ClaimedRow } from '@pgqueue/postgres';
 import type { Unit } from './bundles.ts';
 import { unitsOf } from './bundles.ts';
 import type { Claims } from './claims.ts';
-import type { Hearing } from './pace.ts';
 import { createLowWater, createPace } from './pace.ts';
 
 export interface ClaimerParts {
   readonly claims: Claims;
-  /** How many it can hold, and how many of those it would take now. */
-  readonly capacity: () => number;
-  readonly wanted: () => number;
+  /** How many slots there are. */
+  readonly slots: number;
+  /** How many work items it would take now, and how many batches beyond them. */
+  readonly wanted: () => { readonly free: number; readonly ahead: number };
   /** Takes the jobs over, by what uses one slot; does not wait for them. */
-  readonly take: (units: readonly Unit[], claimedAt: number) => void;
-  readonly hearing: () => Hearing;
-  readonly suspectsOnly: boolean;
+  readonly take: (
+    units: readonly Unit[],
+    claim: { readonly claimedAt: number; readonly ahead: number },
+  ) => void;
+  /** Makes a batch of the jobs of one work item. */
+  readonly batch: (unit: Unit, size: number) => void;
+  /** Whether it hears hints of work at present. */
+  readonly hearing: () => boolean;
   readonly observe: Observer;
 }
 
 export interface Claimer {
   /**
-   * A slot is free: claims at once where the last claim left work behind, and where the node holds nothing any more: a job that was lost
-   * with its node may have waited for that.
+   * A slot is free: claims at once where the last claim left work behind, and where the node holds nothing any more: a suspect may have waited
+   * for the one that it ran.
    */
   readonly slotFreed: (empty: boolean) => void;
   /** Work may have become ready; `released`: behind the low-water mark, too. */
@@ -33,44 +39,54 @@ export interface Claimer {
 
 /** A freed slot, or a registration, ends this wait. */
 const parkedMs = 1_000;
-/** While it wants few of what it can hold, those that become free within so long are filled by one claim. */
+/** While few of its slots are free, those that become free within so long are filled by one claim. */
 const gatherMs = 5;
 const gatherShare = 0.25;
 
-/** A position that none has: suspects are found by themselves, wherever they stand. */
-const beyondAll = Number.MAX_SAFE_INTEGER;
+/** What uses one slot: a batch, the jobs of a bundle, or one job. */
+function unitsIn(rows: readonly ClaimedRow[], batch: ClaimerParts['batch']): readonly Unit[] {
+  const units = unitsOf(rows.flatMap(({ size, jobs }) => (size === 1 ? jobs : [])));
+  if (units.length === rows.length) return units;
+  const batches = rows.flatMap(({ size, jobs: [first, ...others] }): Unit[] => {
+    if (size === 1 || first === undefined) return [];
+    const unit: Unit = [first, ...others];
+    batch(unit, size);
+    return [unit];
+  });
+  return [...units, ...batches].toSorted(([a], [b]) => a.position - b.position);
+}
 
 /** Keeps the slots full with one statement at a time. */
 export function startClaimer(parts: ClaimerParts): Claimer {
-  const { claims, capacity, wanted, observe, hearing, suspectsOnly } = parts;
+  const { claims, slots, wanted, observe, hearing } = parts;
   const pace = createPace();
   const lowWater = createLowWater();
   let more = true;
   let claimedAt = -Infinity;
   let gathering = false;
-  const isFew = (count: number): boolean => count <= (capacity() - 1) * gatherShare;
+  const isFew = ({ free, ahead }: { readonly free: number; readonly ahead: number }): boolean =>
+    free + ahead <= (slots - 1) * gatherShare;
 
   const step = async (): Promise<number> => {
     gathering = false;
-    const free = wanted();
-    if (free <= 0) return parkedMs;
+    const want = wanted();
+    const { free, ahead } = want;
+    if (free + ahead <= 0) return parkedMs;
     const nowMs = performance.now();
     const gatheredMs = claimedAt + gatherMs - nowMs;
-    gathering = gatheredMs > 0 && isFew(free);
+    gathering = gatheredMs > 0 && isFew(want);
     if (gathering) return gatheredMs;
     claimedAt = nowMs;
-    const from = suspectsOnly ? beyondAll : lowWater.from(nowMs);
-    const claimed = await claims({ max: free, from });
-    const units = unitsOf(claimed.jobs);
+    const claimed = await claims({ max: free, ahead, ...lowWater.range(nowMs) });
+    const units = unitsIn(claimed.rows, parts.batch);
     const got = units.length;
     const tookMs = performance.now() - nowMs;
-    lowWater.saw({ last: claimed.jobs.at(-1)?.position, filled: got >= free, tookMs });
-    // one that was lost with its node comes alone, and others may come after it
-    const suspects = claimed.jobs.some(({ crashes }) => crashes > 0);
-    more = got >= free || suspects;
-    if (got > 0) parts.take(units, claimed.claimedAt);
-    const waitMs = pace.next({ got, asked: free, nowMs, hearing: hearing() });
-    return suspects ? 0 : waitMs;
+    // beyond the free slots only batches were taken: single jobs may have stayed in front of them
+    const last = units.slice(0, free).at(-1)?.at(-1)?.position;
+    if (free > 0) lowWater.saw({ last, filled: got >= free, tookMs });
+    more = free > 0 ? got >= free : more;
+    parts.take(units, { claimedAt: claimed.claimedAt, ahead: got < free ? 0 : ahead });
+    return pace.next({ got, asked: free + ahead, nowMs, hearing: hearing() });
   };
 
   const loop: Loop = startLoop({

@@ -1,13 +1,25 @@
 import { randomUUID } from 'node:crypto';
-import type { ClaimedJob } from '@pgqueue/core';
+import type { ClaimedJob, Observer } from '@pgqueue/core';
 import { PgQueueError } from '@pgqueue/core';
-import type { Target } from '@pgqueue/postgres';
-import { claim, firstItem, isTransient, nodeEndedState, releaseClaim, sqlState } from '@pgqueue/postgres';
+import type { ClaimedRow, Target } from '@pgqueue/postgres';
+import {
+  claim,
+  claimRows,
+  firstItem,
+  isOfRow,
+  isTransient,
+  nodeEndedState,
+  releaseClaim,
+  sqlState,
+} from '@pgqueue/postgres';
+import type { ClaimRange } from './pace.ts';
+import { claimApart } from './apart.ts';
 import { createFloor } from './pace.ts';
 
 /** What a claim brought, and when it was sent, by the node's monotonic clock: leases count from then. */
 export interface Claimed {
-  readonly jobs: readonly ClaimedJob[];
+  /** Work items, in dispatch order. */
+  readonly rows: readonly ClaimedRow[];
   readonly claimedAt: number;
 }
 
@@ -18,10 +30,13 @@ export interface ClaimsParts {
   readonly ended: (incarnation: string) => void;
   /** Where tokens are kept while their claims are under way, or unanswered. */
   readonly tokens: Set<string>;
+  readonly observe: Observer;
 }
 
-/** Claims once. `from` 0: looks at all work items. @throws {PgQueueError} `node_ended` while the node is not registered */
-export type Claims = (wanted: { readonly max: number; readonly from: number }) => Promise<Claimed>;
+/** Claims once. `ahead`: batches beyond `max` work items; null: single jobs only. @throws {PgQueueError} `node_ended` while the node is not registered */
+export type Claims = (
+  wanted: { readonly max: number; readonly ahead: number | null } & ClaimRange,
+) => Promise<Claimed>;
 
 /** A connection that broke may still deliver a claim: what it leased is looked for once more after this time. */
 const secondLookMs = 30_000;
@@ -30,7 +45,7 @@ const secondLookMs = 30_000;
  * Claims under a new token each time. A claim whose reply was lost may have leased jobs that nobody knows of, and a living
  * node's leases last as long as their timeouts: so they are given back, by that token, before the next claim.
  */
-export function createClaims({ database, node, incarnation, ended, tokens }: ClaimsParts): Claims {
+export function createClaims({ database, node, incarnation, ended, tokens, observe }: ClaimsParts): Claims {
   const all = createFloor((from) => firstItem(database, from));
   let unanswered: readonly { readonly token: string; readonly lookAt: number; readonly last: boolean }[] = [];
 
@@ -46,19 +61,25 @@ export function createClaims({ database, node, incarnation, ended, tokens }: Cla
     }
   };
 
-  return async ({ max, from }) => {
+  return async ({ max, ahead, from, whole }) => {
     const current = incarnation();
     if (current === undefined) throw new PgQueueError('node_ended', `node ${node} is not registered`);
     if (unanswered.length > 0) await giveBack();
-    const begins = from > 0 ? from : -(await all.begin(performance.now()));
+    const begins = whole ? await all.begin(performance.now()) : from;
     const token = randomUUID();
     const claimedAt = performance.now();
     tokens.add(token);
     let known = false;
     try {
-      const jobs = await claim(database, { node, incarnation: current, max, token, from: begins });
-      all.saw(jobs);
-      return { jobs: incarnation() === current ? jobs : [], claimedAt };
+      const input = { node, incarnation: current, max, token, from: begins, reap: whole };
+      const claimed =
+        ahead === null ? claim(database, input).then(alone) : claimRows(database, { ...input, ahead });
+      const rows = await claimed.catch(async (error: unknown) => {
+        if (!isOfRow(error)) throw error;
+        return alone(await claimApart({ database, observe }, input));
+      });
+      all.saw(rows);
+      return { rows: incarnation() === current ? rows : [], claimedAt };
     } catch (error) {
       all.forget();
       if (sqlState(error) === nodeEndedState) {
@@ -73,4 +94,9 @@ export function createClaims({ database, node, incarnation, ended, tokens }: Cla
       if (!known) setImmediate(() => tokens.delete(token));
     }
   };
+}
+
+/** Each job is a work item of its own. */
+function alone(jobs: readonly ClaimedJob[]): readonly ClaimedRow[] {
+  return jobs.map((job) => ({ position: job.position, size: 1, jobs: [job] }));
 }

@@ -25,6 +25,7 @@ describe('an ending', () => {
     [returned(cancelled()), 'cancelled', 'cancelled', 'cancelled'],
     [threw(error), 'retry', 'cancelled', 'release'],
     [threw('text'), 'retry', 'cancelled', 'release'],
+    [returned(error), 'retry', 'cancelled', 'release'],
     [threw(giveUp(error)), 'dead', 'cancelled', 'dead'],
     [{ kind: 'invalid', problems: ['p'] } as const, 'dead', 'cancelled', 'dead'],
     [{ kind: 'timeout', timeoutMs: 5 } as const, 'retry', 'cancelled', 'retry'],

@@ -50,6 +50,9 @@ function concludeFreely(input: EndingInput): Conclusion {
   switch (ending.kind) {
     case 'returned':
       if (isOutcome(ending.value)) return concludeOutcome(input, ending.value);
+      // one that is returned by mistake for a throw
+      if (ending.value instanceof Error)
+        return concludeFreely({ ...input, ending: { kind: 'threw', error: ending.value } });
       return done(input, ending.value);
     case 'threw': {
       if (isOutcome(ending.error)) return concludeOutcome(input, ending.error);
@@ -107,7 +110,8 @@ function concludeOutcome(input: EndingInput, outcome: unknown): Conclusion {
 /** Its effects have happened, so a result that can't be stored does not run it again: the history says what was wrong. */
 function done({ job: { id, token }, waitedMs = 0 }: EndingInput, value: unknown): Conclusion {
   const { text, problem } = resultText(value);
-  const settlement: Settlement = { id, token, outcome: 'done', delayMs: null, data: text, waitedMs };
+  const data = text === 'null' ? null : text; // most handlers return nothing, and nothing is sent or stored for them
+  const settlement: Settlement = { id, token, outcome: 'done', delayMs: null, data, waitedMs };
   if (problem === undefined) return { kind: 'settle', settlement };
   return { kind: 'settle', settlement, error: new Error(problem) };
 }

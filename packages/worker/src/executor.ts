@@ -1,16 +1,19 @@
 import type { ClaimedJob, Observer } from '@pgqueue/core';
 import { isOutcome } from '@pgqueue/core';
-import type { Lease } from '@pgqueue/postgres';
+import type { Hints, Lease } from '@pgqueue/postgres';
 import { crashJob } from '@pgqueue/postgres';
+import { startAttempt } from '@pgqueue/telemetry';
 import type { AttemptEvents, Leased } from './attempt.ts';
 import { Attempt } from './attempt.ts';
 import { runBatch } from './batch.ts';
+import { batchOf } from './batch-row.ts';
 import type { BlockedWatch } from './blocked.ts';
 import type { Unit } from './bundles.ts';
-import type { Ending } from './ending.ts';
+import type { Conclusion, Ending, EndingInput } from './ending.ts';
 import { conclude } from './ending.ts';
 import type { Isolation } from './isolation/isolation.ts';
 import type { Floating } from './floating.ts';
+import type { Held } from './held.ts';
 import type { LeaseParts } from './leases.ts';
 import { endSpan, spanned } from './spans.ts';
 import type { WorkerSettings } from './options.ts';
@@ -25,6 +28,8 @@ export interface ExecutorParts extends Omit<LeaseParts, 'onCommitted'> {
   /** Where those are kept whose handlers run. */
   readonly attempts: Set<Attempt>;
   readonly settler: Settler;
+  /** Tells the schedulers of jobs that ended without the settler: by a handler's own transaction, or by a crash of its process. */
+  readonly hints: Pick<Hints, 'send'>;
   /** Where isolated handlers run. */
   readonly isolation: Isolation;
   readonly observe: Observer;
@@ -33,6 +38,10 @@ export interface ExecutorParts extends Omit<LeaseParts, 'onCommitted'> {
   readonly floating: Pick<Floating, 'run'>;
   /** A job of a bundle that was perhaps not claimed whole has ended: the next of it can be. */
   readonly onNext: () => void;
+  /** Whether jobs of a batch that have not begun are to be given back. Default: no. */
+  readonly stopping?: () => boolean;
+  /** A handler has returned after so long. Default: nobody measures. */
+  readonly ran?: (task: string, durationMs: number) => void;
 }
 
 /** Runs claimed jobs, each to its one end. */
@@ -46,6 +55,8 @@ export interface Executor {
   readonly attempts: ReadonlySet<Attempt>;
   /** Of units that run, and those whose ends could not be told: they end by their timeouts. */
   readonly leases: () => Iterable<Lease>;
+  /** Jobs of batches under way that have not begun. */
+  readonly waiting: () => Generator<Held>;
   /** Resolves when every attempt is over, though handlers that ignore their signal may still run. */
   readonly quiet: () => Promise<void>;
 }
@@ -73,15 +84,20 @@ export function createExecutor(parts: ExecutorParts): Executor {
     onCommitted: (attempt) => {
       const durationMs = performance.now() - attempt.startedAt;
       attempt.span?.end('done');
+      parts.hints.send([attempt.job.id]);
       tell(ending, attempt, { settled: 'done', durationMs });
     },
     begin: (job, leased, on) => {
       const attempt = new Attempt(job, leased, on === undefined ? alone : { ...on, over: checkQuiet });
       attempts.add(attempt);
+      return attempt;
+    },
+    announce: (attempt) => {
+      const { job } = attempt;
+      attempt.span = startAttempt(job);
       const waitedMs = Math.max(0, Date.now() - job.created.getTime());
       const { id, queue, task, key, tries, crashes } = job;
       observe({ type: 'job.started', job: id, queue, task, key, attempt: tries + crashes + 1, waitedMs });
-      return attempt;
     },
     call: (called, run) => {
       const first = called[0];
@@ -90,6 +106,7 @@ export function createExecutor(parts: ExecutorParts): Executor {
       return blocked.call(first.job, () => floating.run(called, spans ? () => spanned(called, run) : run));
     },
     end: (endings) => endAll(ending, endings),
+    stopping: parts.stopping ?? ((): boolean => false),
     leave: (attempt) => {
       attempts.delete(attempt);
       // it has not ended here: another has its lease
@@ -106,6 +123,9 @@ export function createExecutor(parts: ExecutorParts): Executor {
       return unit.length === 1 ? ran : within(units, unit, ran);
     },
     attempts,
+    waiting: function* () {
+      for (const unit of units) yield* batchOf(unit)?.waiting() ?? [];
+    },
     leases: function* () {
       const jobs = new Set([...units].flat());
       yield* jobs;
@@ -132,15 +152,20 @@ function endAll(parts: EndingParts, endings: readonly AttemptEnding[]): void {
   const { observe, settler, handlers } = parts;
   const settled: Ended[] = [];
   const released: ClaimedJob[] = [];
+  const nowMs = performance.now();
   for (const { attempt, ending } of endings) {
     const { job } = attempt;
     if (ending.kind === 'invalid') {
       observe({ type: 'job.invalid', job: job.id, task: job.task, problems: ending.problems });
     }
-    if (!attempt.finish()) continue;
-    const durationMs = performance.now() - attempt.startedAt;
+    if (!attempt.finish()) {
+      if (attempt.committed) tellLate(parts, attempt, ending);
+      continue;
+    }
+    const durationMs = nowMs - attempt.startedAt;
+    parts.ran?.(job.task, durationMs);
     const retry = handlers.get(job.task)?.task.defaults.retry ?? none;
-    const conclusion = conclude({
+    const conclusion = concludeAny({
       job,
       ending: withFloating(attempt, ending),
       retry,
@@ -150,8 +175,10 @@ function endAll(parts: EndingParts, endings: readonly AttemptEnding[]): void {
       waitedMs: attempt.waitedMs,
     });
     endSpan(attempt, conclusion);
+    const { batch } = attempt;
     if (conclusion.kind === 'release') {
-      released.push(job);
+      if (batch === undefined) released.push(job);
+      else batch.release(job);
       continue;
     }
     if (conclusion.kind === 'crash') {
@@ -163,7 +190,8 @@ function endAll(parts: EndingParts, endings: readonly AttemptEnding[]): void {
       const verdict = told === 'repeated' ? settlement.outcome : told;
       tell(parts, attempt, { settled: verdict, durationMs, error });
     };
-    settled.push({ settlement, onSettled });
+    if (batch === undefined) settled.push({ settlement, onSettled });
+    else batch.ended({ settlement, onSettled }, durationMs);
   }
   settler.settle(settled);
   settler.release(released);
@@ -171,12 +199,22 @@ function endAll(parts: EndingParts, endings: readonly AttemptEnding[]): void {
 
 const none = {};
 
-/** Its own thread or process died. Where the database can't be told, the lease runs out, which is the same crash. */
+/** A result or an outcome can throw when it is read: that is then how the attempt ended. */
+function concludeAny(input: EndingInput): Conclusion {
+  try {
+    return conclude(input);
+  } catch (error) {
+    return conclude({ ...input, ending: { kind: 'threw', error } });
+  }
+}
+
+/** Its own process died. Where the database can't be told, the lease runs out, which is the same crash. */
 async function crash(parts: EndingParts, attempt: Attempt, why: string): Promise<void> {
   const durationMs = performance.now() - attempt.startedAt;
   let verdict: Awaited<ReturnType<typeof crashJob>>;
   parts.untold.add(attempt);
   try {
+    await attempt.batch?.apart();
     verdict = await persistently(() => crashJob(parts.database, attempt.lease, why));
   } catch (error) {
     parts.observe({ type: 'database.error', during: 'crash', error });
@@ -185,7 +223,10 @@ async function crash(parts: EndingParts, attempt: Attempt, why: string): Promise
   parts.untold.delete(attempt);
   const error = new Error(why);
   if (verdict === undefined) return tell(parts, attempt, { settled: 'stale', durationMs, error });
-  if (verdict !== 'ready') return tell(parts, attempt, { settled: verdict, durationMs, error });
+  if (verdict !== 'ready') {
+    parts.hints.send([attempt.job.id]);
+    return tell(parts, attempt, { settled: verdict, durationMs, error });
+  }
   const { id, queue, task } = attempt.job;
   parts.observe({ type: 'job.crashed', job: id, queue, task, durationMs, error });
   parts.onNext();
@@ -196,6 +237,21 @@ function withFloating(attempt: Attempt, ending: Ending): Ending {
   if (ending.kind !== 'returned' || !attempt.floats || isOutcome(ending.value)) return ending;
   const [error] = attempt.floating.values();
   return { kind: 'threw', error };
+}
+
+/** The job is done, and stays so: that its handler says otherwise must not be lost. */
+function tellLate({ observe }: EndingParts, attempt: Attempt, ending: Ending): void {
+  const error = lateError(withFloating(attempt, ending));
+  if (error === undefined) return;
+  const { id, queue, task } = attempt.job;
+  observe({ type: 'job.late_error', job: id, queue, task, error });
+}
+
+function lateError(ending: Ending): unknown {
+  if (ending.kind !== 'returned' && ending.kind !== 'threw') return undefined;
+  const value = ending.kind === 'returned' ? ending.value : ending.error;
+  if (isOutcome(value)) return new Error(`its handler asked for ${value.kind} when its job was done`);
+  return ending.kind === 'threw' || value instanceof Error ? value : undefined;
 }
 
 function tell(

@@ -14,16 +14,18 @@ import { idleTickMsOf, sentError, SharedMarks, sharedNowMs, tickMsOf } from './t
 export function beatInThread(port: MessagePort, data: ThreadData): void {
   const { node, heartbeatMs, blockedMs, shared } = data;
   const marks = new SharedMarks(shared);
-  const database = openLone(data);
+  // others take the node for dead soon after its session has ended: the break is answered at once, whatever keeps the main thread
+  const database = openLone({ ...data, onBroken: () => later(0) });
   let known: BeatInput | undefined;
   let alone: NodeJS.Timeout | undefined;
+  let failures = 0;
   let last: Promise<unknown> = Promise.resolve();
 
   const say = (message: FromThread): void => port.postMessage(message);
 
   const beat = async (input: BeatInput): Promise<FromThread & { readonly kind: 'beaten' }> => {
     const sentAt = sharedNowMs();
-    const answer = await heartbeatNode(database, { ...input, node });
+    const answer = await heartbeatNode(database, { ...input, node, pid: await database.pid() });
     if (answer.alive) marks.stamp('beat', sentAt);
     else if (known?.incarnation === input.incarnation) known = undefined;
     return { kind: 'beaten', number: 0, answer };
@@ -42,11 +44,11 @@ export function beatInThread(port: MessagePort, data: ThreadData): void {
   const beatAlone = (): void =>
     inTurn(async () => {
       if (known === undefined) return;
-      const failed = await beat(known).then(
-        () => false,
-        () => true, // whoever can hear it asks, and is told
+      failures = await beat(known).then(
+        () => 0,
+        () => failures + 1, // whoever can hear it asks, and is told
       );
-      later(failed ? Math.min(1_000, heartbeatMs) : heartbeatMs);
+      later(failures > 0 ? Math.min(1_000, heartbeatMs, 100 * 2 ** failures) : heartbeatMs);
     });
 
   port.on('message', (message: ToThread) => {
@@ -59,11 +61,13 @@ export function beatInThread(port: MessagePort, data: ThreadData): void {
     if (message.kind === 'know') return later(heartbeatMs * 1.5);
     const { number, input } = message;
     inTurn(async () => {
-      await beat(input).then(
-        (beaten) => say({ ...beaten, number }),
-        (error: unknown) => say({ kind: 'failed', number, error: sentError(error) }),
-      );
-      later(heartbeatMs * 1.5);
+      try {
+        say({ ...(await beat(input)), number });
+        later(heartbeatMs * 1.5);
+      } catch (error) {
+        say({ kind: 'failed', number, error: sentError(error) });
+        later(Math.min(1_000, heartbeatMs) * 1.5);
+      }
     });
   });
   if (blockedMs > 0) watch(marks, node, blockedMs);

@@ -23,9 +23,15 @@ export interface LeaseParts {
 /** What one handler call holds: the attempt of a job, or those of a bundle. */
 export type Attempts = readonly Attempt[];
 
+/** Each job has a row of its own from then on: what is said of a single one has nowhere else to go. */
+export async function ownRows(attempts: Attempts): Promise<void> {
+  for (const { batch } of attempts) await batch?.apart();
+}
+
 /** Moves the ends of the leases to `ms` from now. Those that were lost are told; false: all of them were. */
 export async function extendLeases(parts: LeaseParts, attempts: Attempts, ms: number): Promise<boolean> {
   if (ms <= 0) throw new PgQueueError('configuration', 'extend: give a duration longer than 0');
+  await ownRows(attempts);
   let sentAt = performance.now();
   const answer = await whileHeld(attempts, (held) => {
     sentAt = performance.now();
@@ -54,6 +60,7 @@ export async function showProgress(
   attempts: Attempts,
   progress: string,
 ): Promise<boolean> {
+  await ownRows(attempts);
   const answer = await whileHeld(attempts, (held) => {
     const leases = held.map(({ lease }) => lease);
     return reportProgressOfAll(parts.database, leases, progress);
@@ -116,6 +123,7 @@ async function commitWith<Result>(
     return { id, token, outcome: 'done', delayMs: null, data: null, waitedMs };
   });
   throwOver(attempts);
+  await ownRows(attempts);
   let begun = false;
   const ran = await run(async (executor) => {
     if (!begun || attempts.some(({ over }) => over)) throwOver(attempts);
@@ -133,7 +141,11 @@ async function commitWith<Result>(
     throw new AbortedError('lease_lost');
   }
   if (fate === 'committed' && ran.kind !== 'rolled_back') {
-    for (const attempt of attempts) if (attempt.finish()) parts.onCommitted(attempt);
+    for (const attempt of attempts) {
+      if (!attempt.finish()) continue;
+      attempt.committed = true;
+      parts.onCommitted(attempt);
+    }
     return ran.value;
   }
   for (const attempt of attempts) attempt.abandonCommit();
@@ -159,7 +171,7 @@ async function fateOf<Result>(
       const leases = done.map(({ id, token }) => ({ id, token, ms }));
       if ((await extend(database, leases)).size > 0) return 'rolled_back';
       if (believed) return 'committed';
-      const verdicts = await settle(database, done, true);
+      const verdicts = await settle(database, done, { repeat: true });
       return [...verdicts.values()].includes('repeated') ? 'committed' : 'lost';
     } catch (error) {
       if (!isTransient(error) || performance.now() > endsAt) return believed ? 'committed' : 'lost';
@@ -179,10 +191,14 @@ function throwOver(attempts: Attempts): void {
   if (attempts.some(({ live }) => !live)) throw overError(attempts);
 }
 
+const settledOnce =
+  'a transaction of its handler has settled this job as done, and a job is settled once: put all writes into that transaction';
+
 function overError(attempts: Attempts): Error {
   const aborted = attempts.find((attempt) => !attempt.live && attempt.aborted !== undefined)?.aborted;
   if (aborted !== undefined) return new AbortedError(aborted);
-  return new Error('this attempt is over: a transaction settles a job once');
+  if (attempts.some(({ committed }) => committed)) return new PgQueueError('configuration', settledOnce);
+  return new Error('this attempt is over: its job is settled');
 }
 
 function queryable(client: TransactionClient): Parameters<typeof fromPg>[0] {

@@ -43,6 +43,7 @@ export function runAttempt(options: LoneAttemptOptions): LoneAttempt {
     handlers: new Map([[handler.task.name, handler]]),
     attempts,
     settler,
+    hints: untold,
     isolation,
     observe,
     blocked: { call: (_job, run) => run() },

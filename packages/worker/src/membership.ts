@@ -1,7 +1,14 @@
 import type { PgQueueError } from '@pgqueue/core';
 import { retryPauseMs, within } from '@pgqueue/core';
 import type { Database, DatabaseOptions, Lease, Listener } from '@pgqueue/postgres';
-import { channelName, checkSchemaVersion, isTransient, openDatabase, startListener } from '@pgqueue/postgres';
+import {
+  channelName,
+  checkSchemaVersion,
+  isTransient,
+  openDatabase,
+  startListener,
+  startWaiting,
+} from '@pgqueue/postgres';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Holding } from './held.ts';
 import type { NodeSettings } from './options.ts';
@@ -155,16 +162,26 @@ function openEars(
 }
 
 /** Resolves when the database is there and has a schema that fits. */
-async function reach(database: Database, { observe }: NodeSettings, signal: AbortSignal): Promise<void> {
-  for (let failures = 1; ; failures += 1) {
-    signal.throwIfAborted();
-    try {
-      return await checkSchemaVersion(database, database.schema);
-    } catch (error) {
-      if (!isTransient(error)) throw error;
-      const retryMs = retryPauseMs(failures);
-      observe({ type: 'database.error', during: 'start', error, retryMs });
-      await delay(retryMs, undefined, { signal });
+async function reach(
+  database: Database,
+  { observe, node }: NodeSettings,
+  signal: AbortSignal,
+): Promise<void> {
+  const waiting = startWaiting(`the worker ${node}`);
+  try {
+    for (let failures = 1; ; failures += 1) {
+      signal.throwIfAborted();
+      try {
+        return await checkSchemaVersion(database, database.schema);
+      } catch (error) {
+        if (!isTransient(error)) throw error;
+        waiting.failed(error);
+        const retryMs = retryPauseMs(failures);
+        observe({ type: 'database.error', during: 'start', error, retryMs });
+        await delay(retryMs, undefined, { signal });
+      }
     }
+  } finally {
+    waiting.done();
   }
 }

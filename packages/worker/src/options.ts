@@ -42,11 +42,6 @@ export interface WorkerOptions extends NodeOptions {
   readonly tasks: readonly TaskHandler[];
   /** Handlers at a time, 1 to 10,000; one that takes a bundle counts once. Default 10. */
   readonly concurrency?: number;
-  /**
-   * True: a reserve. It takes no jobs but those that were lost with a node before, which begin on a node that runs nothing else: so they
-   * begin at once however busy the other nodes of the pool are. Default false.
-   */
-  readonly suspectsOnly?: boolean;
   /** How long a stop waits for running handlers before it aborts their signals. Default 30000. */
   readonly drainMs?: number;
   /**
@@ -70,7 +65,6 @@ export interface NodeSettings {
   readonly connectionString: string;
   readonly node: string;
   readonly pool: string;
-  /** As the scheduler counts them: a reserve has none. */
   readonly slots: number;
   readonly tasks: NodeTasks;
   readonly heartbeatMs: number;
@@ -84,7 +78,6 @@ export interface NodeSettings {
 export interface WorkerSettings extends NodeSettings {
   readonly handlers: ReadonlyMap<string, TaskHandler>;
   readonly concurrency: number;
-  readonly suspectsOnly: boolean;
   readonly drainMs: number;
   readonly logger: WorkerLogger | undefined;
   readonly metrics: Metrics;
@@ -94,12 +87,11 @@ export interface WorkerSettings extends NodeSettings {
 export function workerSettings(options: WorkerOptions): WorkerSettings {
   const wrong = optionProblems(options, workerShape);
   const given = isGiven(options) ? options : { tasks: [] };
-  const { concurrency = 10, suspectsOnly = false, drainMs = 30_000, logger } = given;
+  const { concurrency = 10, drainMs = 30_000, logger } = given;
   const tasks = Array.isArray(given.tasks) ? given.tasks.filter((task) => isTaskHandler(task)) : [];
   const names = tasks.map(({ task }) => task.name);
   const twice = new Set(names.filter((name, index) => names.indexOf(name) !== index));
-  const slots = suspectsOnly ? 0 : concurrency;
-  const node = nodeSettings(given, { slots, tasks: tasksOfNode(tasks) });
+  const node = nodeSettings(given, { slots: concurrency, tasks: tasksOfNode(tasks) });
   throwProblems('configuration', 'the worker', [
     ...wrong,
     ...node.problems,
@@ -114,7 +106,7 @@ export function workerSettings(options: WorkerOptions): WorkerSettings {
     prometheus: given.health?.metrics ?? given.health !== undefined,
   });
   const observe = allObservers(node.settings.observe, metrics.observe);
-  return { ...node.settings, observe, handlers, concurrency, suspectsOnly, drainMs, logger, metrics };
+  return { ...node.settings, observe, handlers, concurrency, drainMs, logger, metrics };
 }
 
 /** The settings of a node, and what is wrong between them: the caller throws, with what else it has found. */
@@ -154,7 +146,7 @@ function tasksOfNode(handlers: readonly TaskHandler[]): NodeTasks {
         max: task.version,
         timeoutMs: task.timeoutMs,
         ...(kind === 'pgqueue.batch_handler' ? { batch: true } : {}),
-        ...(isIsolated(handler) && handler.options.in === 'process' ? { isolated: true } : {}),
+        ...(isIsolated(handler) ? { isolated: true } : {}),
       },
     ]),
   );

@@ -1,9 +1,9 @@
 import { describe, expect, test } from 'vitest';
-import type { Hearing } from './pace.ts';
+import type { ClaimRange } from './pace.ts';
 import { createFloor, createLowWater, createPace } from './pace.ts';
 
 describe('pace', () => {
-  const idle = (hearing: Hearing, from = 0, count = 10): readonly number[] => {
+  const idle = (hearing: boolean, from = 0, count = 10): readonly number[] => {
     const pace = createPace();
     let nowMs = from;
     return Array.from({ length: count }, () => {
@@ -17,17 +17,6 @@ describe('pace', () => {
     expect(idle(true)).toEqual([50, 100, 200, 400, 800, 1_600, 2_000, 2_000, 2_000, 2_000]);
     expect(idle(false).slice(0, 5)).toEqual([50, 75, 112.5, 168.75, 253.125]);
     expect(idle(false).at(-1)).toBe(500);
-  });
-
-  test('who hears of releases only looks as seldom as who hears all, but for 2 s after a job', () => {
-    expect(idle('releases').at(-1)).toBe(50 * 1.5 ** 9);
-    expect(idle('releases', 0, 12).at(-1)).toBe(2_000);
-    const pace = createPace();
-    pace.next({ got: 1, asked: 5, nowMs: 0, hearing: 'releases' });
-    const waits = Array.from({ length: 20 }, (_, n) =>
-      pace.next({ got: 0, asked: 5, nowMs: n * 100, hearing: 'releases' }),
-    );
-    expect(Math.max(...waits)).toBe(100);
   });
 
   test('without hints looks at least every 100 ms for 2 s after the last job', () => {
@@ -53,16 +42,19 @@ describe('pace', () => {
 });
 
 describe('low water', () => {
+  const all = { from: 0, whole: true };
+  const behind = (from: number): ClaimRange => ({ from, whole: false });
+
   test('lets each claim begin behind the last, and looks at all once a second, or when told', () => {
     const mark = createLowWater();
-    expect(mark.from(0)).toBe(0);
+    expect(mark.range(0)).toEqual(all);
     mark.saw({ last: 6, filled: true, tookMs: 1 });
-    expect(mark.from(10)).toBe(7);
-    expect(mark.from(999)).toBe(7);
-    expect(mark.from(1_000)).toBe(0);
-    expect(mark.from(1_001)).toBe(7);
+    expect(mark.range(10)).toEqual(behind(7));
+    expect(mark.range(999)).toEqual(behind(7));
+    expect(mark.range(1_000)).toEqual(all);
+    expect(mark.range(1_001)).toEqual(behind(7));
     mark.drop();
-    expect(mark.from(1_002)).toBe(0);
+    expect(mark.range(1_002)).toEqual(all);
   });
 
   test('looks at all less often where that takes long: a twentieth of the time, and every 30 s at least', () => {
@@ -74,9 +66,9 @@ describe('low water', () => {
       [9_000, 30_000],
     ] as const) {
       mark.drop();
-      expect(mark.from(0)).toBe(0);
+      expect(mark.range(0)).toEqual(all);
       mark.saw({ last: undefined, filled: false, tookMs });
-      expect([mark.from(pauseMs - 1), mark.from(pauseMs)]).toEqual([7, 0]);
+      expect([mark.range(pauseMs - 1), mark.range(pauseMs)]).toEqual([behind(7), all]);
     }
   });
 
@@ -84,12 +76,12 @@ describe('low water', () => {
     const mark = createLowWater();
     mark.saw({ last: 100, filled: false, tookMs: 1 });
     mark.saw({ last: 3, filled: true, tookMs: 1 });
-    mark.from(0);
-    expect(mark.from(1)).toBe(4);
+    mark.range(0);
+    expect(mark.range(1)).toEqual(behind(4));
     mark.saw({ last: undefined, filled: false, tookMs: 1 });
-    expect(mark.from(2)).toBe(4);
+    expect(mark.range(2)).toEqual(behind(4));
     mark.saw({ last: 1, filled: false, tookMs: 1 });
-    expect(mark.from(3)).toBe(4);
+    expect(mark.range(3)).toEqual(behind(4));
   });
 });
 

@@ -1,6 +1,3 @@
-/** Whether it is told of work: of all, of what is released only, or of none. */
-export type Hearing = boolean | 'releases';
-
 /** How long a claimer that found less than it has room for waits before it looks again. */
 export interface Pace {
   /** After a claim of `got` of `asked` jobs. Milliseconds; 0: at once. */
@@ -8,7 +5,8 @@ export interface Pace {
     readonly got: number;
     readonly asked: number;
     readonly nowMs: number;
-    readonly hearing: Hearing;
+    /** Whether hints of work are heard. */
+    readonly hearing: boolean;
   }) => number;
   /** Work has been heard of. */
   readonly hurry: () => void;
@@ -31,17 +29,15 @@ export function createPace(): Pace {
   let foundAt = -Infinity;
   return {
     next: ({ got, asked, nowMs, hearing }) => {
-      const all = hearing === true;
       if (got > 0) {
         foundAt = nowMs;
-        waitMs = all ? firstMs : firstBusyMs;
+        waitMs = hearing ? firstMs : firstBusyMs;
       }
       if (got >= asked) return 0;
-      const busy = nowMs - foundAt < busyMs;
-      const idleMs = hearing === false ? lastIdleMs : lastHearingMs;
-      const lastMs = busy && !all ? lastBusyMs : idleMs;
+      const pollingMs = nowMs - foundAt < busyMs ? lastBusyMs : lastIdleMs;
+      const lastMs = hearing ? lastHearingMs : pollingMs;
       const nextMs = Math.min(waitMs, lastMs);
-      waitMs = Math.min(lastMs, waitMs * (all ? growth.hearing : growth.polling));
+      waitMs = Math.min(lastMs, waitMs * (hearing ? growth.hearing : growth.polling));
       return nextMs;
     },
     hurry: () => {
@@ -50,9 +46,17 @@ export function createPace(): Pace {
   };
 }
 
+/** The work items that a claim reads. */
+export interface ClaimRange {
+  /** Positions from the low-water mark on. */
+  readonly from: number;
+  /** True: all work items are read, and leases that have ended are reaped. */
+  readonly whole: boolean;
+}
+
 /** Where claims begin to look, so that they don't pass again what was deleted; and when they look at all. */
 export interface LowWater {
-  readonly from: (nowMs: number) => number;
+  readonly range: (nowMs: number) => ClaimRange;
   /** Something may be ready behind it: the next claim looks at all. */
   readonly drop: () => void;
   /** What a claim brought: its last job's position, and whether it got all that it asked for. `tookMs`: it. */
@@ -73,11 +77,11 @@ export function createLowWater(): LowWater {
   let rescanAt = -Infinity;
   let rescanning = false;
   return {
-    from: (nowMs) => {
-      if (nowMs < rescanAt) return mark;
+    range: (nowMs) => {
+      if (nowMs < rescanAt) return { from: mark, whole: false };
       rescanAt = nowMs + rescanMs;
       rescanning = true;
-      return 0;
+      return { from: 0, whole: true };
     },
     drop: () => {
       rescanAt = -Infinity;

@@ -1,4 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises';
+import type { Observer } from '@pgqueue/core';
 import { retryPauseMs } from '@pgqueue/core';
 import { isTransient } from '@pgqueue/postgres';
 
@@ -14,4 +15,29 @@ export async function persistently<Answer>(work: (again: boolean) => Promise<Ans
       await delay(retryPauseMs(failures, 2_000));
     }
   }
+}
+
+/**
+ * Repeats what met a transient error until it is done; false: it was given up, or refused for good. For what must be said before anything else
+ * about the same jobs.
+ */
+export async function untilDone(
+  work: () => Promise<void>,
+  { observe, abandoned }: { readonly observe: Observer; readonly abandoned: AbortSignal },
+): Promise<boolean> {
+  for (let failures = 1; !abandoned.aborted; failures += 1) {
+    try {
+      await work();
+      return true;
+    } catch (error) {
+      if (!isTransient(error)) {
+        observe({ type: 'database.error', during: 'settle', error });
+        return false;
+      }
+      const retryMs = retryPauseMs(failures);
+      observe({ type: 'database.error', during: 'settle', error, retryMs });
+      await delay(retryMs, undefined, { signal: abandoned }).catch(() => {});
+    }
+  }
+  return false;
 }

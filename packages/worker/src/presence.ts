@@ -44,7 +44,7 @@ export interface PresenceParts {
 export function createPresence(parts: PresenceParts): Presence {
   const { settings, database, marks, holding, draining } = parts;
   const registry = createRegistry(database, settings);
-  const beater = createBeater(parts);
+  const beater = createBeater({ ...parts, beatNow: () => heartbeat?.wake() });
   const fence = createFence({ settings, marks, holding });
   const forgotten = createForgotten({
     ...parts.known,

@@ -33,7 +33,7 @@ export interface Puller {
   extend(jobs: Jobs, by: Duration): Promise<Pulled>;
   /** Gives them back unrun; nothing is counted. */
   release(jobs: Jobs): Promise<Pulled>;
-  /** The first waiting jobs of a queue by priority and age, without taking them. */
+  /** The first waiting jobs of a queue by priority and age, without taking them, and without their payloads. */
   peek(queue?: string, max?: number): Promise<readonly PeekedJob[]>;
   /** How many jobs of a queue wait or run. */
   length(queue?: string): Promise<number>;

@@ -59,7 +59,7 @@ class PullerNode implements Puller {
       onFatal: (error) => (this.#fatal = error),
     });
     const { database } = this.#membership;
-    this.#claims = createClaims({ ...this.#membership, node: this.node });
+    this.#claims = createClaims({ ...this.#membership, node: this.node, observe: settings.observe });
     this.#hints = createHints(database, database.schema, 'done', 10);
   }
 
@@ -96,6 +96,9 @@ class PullerNode implements Puller {
   }
 
   async ack(jobs: Jobs, result?: unknown): Promise<Pulled> {
+    if (result instanceof Error) {
+      throw new PgQueueError('configuration', 'ack: an Error is no result: give it to nack(job, error)');
+    }
     const data = jsonText(result);
     return this.#settle(list(jobs), (verdicts) => verdicts, { outcome: 'done', delayMs: null, data });
   }
@@ -170,7 +173,8 @@ class PullerNode implements Puller {
     const used = unitsOf([...this.#leases].map(({ job }) => job)).length;
     const free = Math.min(max, this.#slots - used - this.#asked);
     if (free <= 0) return [];
-    const { jobs, claimedAt } = await this.#ask(free);
+    const { rows, claimedAt } = await this.#ask(free);
+    const jobs = rows.flatMap((row) => row.jobs);
     if (this.#closed !== undefined) throw closed(this.node); // leaving releases them
     const tookMs = performance.now() - claimedAt;
     this.#lowWater.saw({ last: jobs.at(-1)?.position, filled: unitsOf(jobs).length >= free, tookMs });
@@ -183,7 +187,7 @@ class PullerNode implements Puller {
   async #ask(free: number): Promise<Claimed> {
     this.#asked += free;
     try {
-      return await this.#claims({ max: free, from: this.#lowWater.from(performance.now()) });
+      return await this.#claims({ max: free, ahead: null, ...this.#lowWater.range(performance.now()) });
     } finally {
       this.#asked -= free;
     }
@@ -195,7 +199,9 @@ class PullerNode implements Puller {
     end: Pick<Settlement, 'outcome' | 'delayMs' | 'data'>,
   ): Promise<Pulled> {
     const settlements = jobs.map(({ id, token }) => ({ id, token, ...end }));
-    const verdicts = await this.#away(jobs, (again) => settle(this.#membership.database, settlements, again));
+    const verdicts = await this.#away(jobs, (repeat) =>
+      settle(this.#membership.database, settlements, { repeat }),
+    );
     hear(verdicts);
     this.#hints.send();
     return this.#told(jobs, (id) => verdicts.has(id));

@@ -14,12 +14,19 @@ export interface AttemptEnding {
 /** What runs of handlers have in common. */
 export interface RunParts extends LeaseParts {
   readonly isolation: Isolation;
-  /** Begins an attempt, which counts among those that run until it leaves. Without `on` it ends by itself at its timeout. */
+  /**
+   * Begins an attempt, which counts among those that run until it leaves. Without `on` it ends by itself at its timeout. It never
+   * throws: from here on the attempt has an end, whatever fails.
+   */
   readonly begin: (job: ClaimedJob, leased: Leased, on?: Omit<AttemptEvents, 'over'>) => Attempt;
+  /** Opens the span of an attempt, and tells observers that it has begun. */
+  readonly announce: (attempt: Attempt) => void;
   /** Ends those attempts that are not over yet. */
   readonly end: (endings: readonly AttemptEnding[]) => void;
   /** Calls their handler. */
   readonly call: <Returned>(attempts: readonly Attempt[], run: () => Returned) => Returned;
+  /** Jobs of a batch that have not begun are to be given back. */
+  readonly stopping: () => boolean;
   /** Its handler has returned. */
   readonly leave: (attempt: Attempt) => void;
 }

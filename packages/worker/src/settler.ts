@@ -1,9 +1,12 @@
-import { setTimeout as delay } from 'node:timers/promises';
 import type { Observer } from '@pgqueue/core';
-import { errorData, retryPauseMs } from '@pgqueue/core';
 import type { Hints, Lease, Settlement, Target, Verdict } from '@pgqueue/postgres';
-import { isTransient, settle, settleAndHint } from '@pgqueue/postgres';
+import type { Batch, DoneRow } from './batch-row.ts';
+import { createLockedOut } from './locked-out.ts';
+import { untilDone } from './persistently.ts';
 import { createReleaser } from './releaser.ts';
+import { createRowSettler } from './row-settler.ts';
+import type { Send } from './sender.ts';
+import { createSender } from './sender.ts';
 
 /**
  * `stale`: the lease had been lost, and nothing was changed. `failed`: it could not be settled, and its lease will run out or
@@ -13,13 +16,22 @@ export type Settled = Verdict | 'stale' | 'failed';
 
 /**
  * Settles attempts, many with one statement: whatever gathers while one is under way goes with the next. While the database can't be
- * reached they wait, in memory.
+ * reached they wait, in memory; so does a job that somebody else has locked, and holds up no other.
  */
 export interface Settler {
-  /** Those that are given together, the jobs of a bundle, go in one statement. */
+  /** Those that are given together, the jobs of a bundle, go in one statement, but for those that are locked. */
   readonly settle: (together: readonly Ended[]) => void;
+  /** A batch of which every job is done: as one. */
+  readonly settleRow: (row: DoneRow) => void;
+  /**
+   * Does what must be done before these jobs can be settled, as often as it takes; until then they are pending. Resolves even where it was
+   * given up: then their settlements find out.
+   */
+  readonly before: (jobs: readonly Lease[], work: () => Promise<void>) => Promise<void>;
   /** Gives leases back unrun; what can't be said waits as settlements do. */
   readonly release: (leases: readonly Lease[]) => void;
+  /** A whole batch that has not begun. */
+  readonly releaseRow: (batch: Batch) => void;
   /** So much waits that no more jobs should be claimed: 2,000 settlements, or results of 16 MiB. */
   readonly full: () => boolean;
   /** What the database has not heard of yet, or not answered. */
@@ -63,30 +75,140 @@ const bytesMax = 16 * 1_048_576;
 export function createSettler({ database, observe, hints, onAccepted }: SettlerOptions): Settler {
   const abandoned = new AbortController();
   const backlog = createBacklog(observe);
+  const unanswered = new WeakSet<Ended>();
+  const common = { database, observe, abandoned: abandoned.signal };
+  const idle = createIdle(
+    () => singles.busy() || releaser.busy() || rows.busy() || lockedOut.size() > 0 || preparing.busy(),
+  );
+  const preparing = createPreparing({ observe, abandoned: abandoned.signal, onIdle: idle.check });
+  const { before } = preparing;
+  const sender = createSender({
+    ...common,
+    hints,
+    unanswered,
+    onFailed: backlog.failing,
+    onLocked: (ended) => {
+      backlog.add(ended);
+      lockedOut.add(ended);
+    },
+  });
+  const answered = (ended: readonly Ended[]): void => {
+    backlog.remove(ended);
+    onAccepted();
+  };
+  const singles = createSingles({ send: sender, onAnswered: answered, onIdle: idle.check });
+  const releaser = createReleaser({ ...common, onIdle: idle.check });
+  const settle = (together: readonly Ended[]): void => {
+    if (together.length === 0) return;
+    backlog.add(together);
+    singles.settle(together);
+  };
+  const rows = createRowSettler({
+    ...common,
+    hints,
+    unanswered,
+    before,
+    onAnswered: answered,
+    settle: (ended) => {
+      for (const one of ended) settle([one]);
+    },
+    release: releaser.release,
+    onFailed: backlog.failing,
+    onIdle: idle.check,
+  });
+  const lockedOut = createLockedOut({
+    ...common,
+    settle: (ended) => {
+      for (const one of ended) singles.settle([one]);
+    },
+    onGivenUp: (ended) => {
+      backlog.remove(ended);
+      idle.check();
+    },
+  });
+
+  return {
+    settle,
+    settleRow: (row) => {
+      backlog.add(row.ended);
+      rows.settle(row);
+    },
+    release: releaser.release,
+    releaseRow: rows.release,
+    before,
+    full: backlog.full,
+    pending: function* () {
+      yield* preparing.pending();
+      yield* singles.pending();
+      for (const { settlement } of lockedOut.all()) yield settlement;
+      yield* releaser.pending();
+      yield* rows.pending();
+    },
+    idle: idle.wait,
+    abandon: () => abandoned.abort(),
+  };
+}
+
+/** What must be done before jobs can be settled. */
+interface Preparing extends Pick<Settler, 'before' | 'pending'> {
+  readonly busy: () => boolean;
+}
+
+function createPreparing(parts: {
+  readonly observe: Observer;
+  readonly abandoned: AbortSignal;
+  readonly onIdle: () => void;
+}): Preparing {
+  const all = new Set<readonly Lease[]>();
+  return {
+    before: async (jobs, work) => {
+      all.add(jobs);
+      await untilDone(work, parts);
+      // by then whoever asked has said what is to be settled
+      setImmediate(() => {
+        all.delete(jobs);
+        parts.onIdle();
+      });
+    },
+    busy: () => all.size > 0,
+    pending: function* () {
+      for (const jobs of all) yield* jobs;
+    },
+  };
+}
+
+/** Lets others wait until nothing is busy; `check` must be called when something may have ended. */
+function createIdle(busy: () => boolean): { readonly check: () => void; readonly wait: () => Promise<void> } {
+  let waiting: (() => void)[] = [];
+  return {
+    check: () => {
+      if (busy()) return;
+      for (const resolve of waiting) resolve();
+      waiting = [];
+    },
+    wait: () => (busy() ? new Promise((resolve) => void waiting.push(resolve)) : Promise.resolve()),
+  };
+}
+
+/** Attempts on their way to the database, those of single jobs and of bundles. */
+interface Singles {
+  readonly settle: (together: readonly Ended[]) => void;
+  readonly busy: () => boolean;
+  readonly pending: () => Iterable<Lease>;
+}
+
+function createSingles({
+  send,
+  onAnswered,
+  onIdle,
+}: {
+  readonly send: Send;
+  readonly onAnswered: (ended: readonly Ended[]) => void;
+  readonly onIdle: () => void;
+}): Singles {
   let waiting: (readonly Ended[])[] = [];
   let sending: readonly Ended[] = [];
   let running = false;
-  let whenIdle: (() => void)[] = [];
-  const sender = createSender({
-    database,
-    observe,
-    hints,
-    abandoned: abandoned.signal,
-    onFailed: backlog.failing,
-  });
-  const releaser = createReleaser({
-    database,
-    observe,
-    abandoned: abandoned.signal,
-    onIdle: () => checkIdle(),
-  });
-
-  const checkIdle = (): void => {
-    if (running || releaser.busy()) return;
-    for (const resolve of whenIdle) resolve();
-    whenIdle = [];
-  };
-
   const run = async (): Promise<void> => {
     running = true;
     await new Promise((resolve) => setImmediate(resolve)); // handlers that end together are settled together
@@ -94,32 +216,23 @@ export function createSettler({ database, observe, hints, onAccepted }: SettlerO
       const { batch, rest } = nextBatch(waiting);
       waiting = rest;
       sending = batch;
-      await sender(batch);
+      await send(batch);
       sending = [];
-      backlog.remove(batch);
-      onAccepted();
+      onAnswered(batch);
     }
     running = false;
-    checkIdle();
+    onIdle();
   };
-
   return {
     settle: (together) => {
-      if (together.length === 0) return;
       waiting.push(together);
-      backlog.add(together);
       if (!running) void run();
     },
-    release: releaser.release,
-    full: backlog.full,
+    busy: () => running,
     pending: function* () {
       for (const { settlement } of sending) yield settlement;
       for (const together of waiting) for (const { settlement } of together) yield settlement;
-      yield* releaser.pending();
     },
-    idle: () =>
-      running || releaser.busy() ? new Promise((resolve) => void whenIdle.push(resolve)) : Promise.resolve(),
-    abandon: () => abandoned.abort(),
   };
 }
 
@@ -191,99 +304,4 @@ function nextBatch(waiting: (readonly Ended[])[]): {
     }
   }
   return { batch, rest: [] };
-}
-
-type Send = (batch: readonly Ended[]) => Promise<void>;
-
-interface SenderParts {
-  readonly database: Target;
-  readonly observe: Observer;
-  readonly hints: Hints;
-  readonly abandoned: AbortSignal;
-  readonly onFailed: () => void;
-}
-
-/** So few end together that the hint may hold up other commits for the time of this one. */
-const ridersMax = 4;
-
-/** Settles once, and sees to the hint. */
-function createAccept(
-  database: Target,
-  hints: Hints,
-): (settlements: readonly Settlement[], repeat: boolean) => Promise<ReadonlyMap<string, Verdict>> {
-  return async (settlements, repeat) => {
-    if (repeat || settlements.length > ridersMax || !hints.ride()) {
-      const verdicts = await settle(database, settlements, repeat);
-      hints.send(endedOf(settlements, verdicts));
-      return verdicts;
-    }
-    let sent = false;
-    let ended: readonly string[] | undefined;
-    try {
-      const { verdicts, hinted } = await settleAndHint(database, settlements);
-      [sent, ended] = [hinted, endedOf(settlements, verdicts)];
-      return verdicts;
-    } finally {
-      hints.rode(sent, ended);
-    }
-  };
-}
-
-/** So many that the hint can say which they were. */
-const toldMax = 16;
-
-/** All of them, where all are done; undefined: some wait again, or they are many. */
-function endedOf(
-  settlements: readonly Settlement[],
-  verdicts: ReadonlyMap<string, Verdict>,
-): readonly string[] | undefined {
-  if (settlements.length > toldMax) return undefined;
-  const ids = settlements.map(({ id }) => id);
-  return ids.every((id) => verdicts.get(id) === 'done') ? ids : undefined;
-}
-
-/** Sends a batch until the database has answered; never throws. */
-function createSender({ database, observe, hints, abandoned, onFailed }: SenderParts): Send {
-  const accept = createAccept(database, hints);
-  const send: Send = async (batch) => {
-    let repeat = false;
-    for (let failures = 1; ; failures += 1) {
-      try {
-        const verdicts = await accept(
-          batch.map(({ settlement }) => settlement),
-          repeat,
-        );
-        for (const { settlement, onSettled } of batch) onSettled(verdicts.get(settlement.id) ?? 'stale');
-        return;
-      } catch (error) {
-        if (!isTransient(error)) {
-          observe({ type: 'database.error', during: 'settle', error });
-          return refused(batch, error);
-        }
-        repeat = true; // its reply may have been lost on the way back
-        const retryMs = retryPauseMs(failures);
-        observe({ type: 'database.error', during: 'settle', error, retryMs });
-        onFailed();
-        await delay(retryMs, undefined, { signal: abandoned }).catch(() => {});
-        if (!abandoned.aborted) continue;
-        for (const { onSettled } of batch) onSettled('failed');
-        return;
-      }
-    }
-  };
-
-  /** One settlement that the database refuses must not take the others with it; it becomes the error of its attempt. */
-  const refused = async (batch: readonly Ended[], error: unknown): Promise<void> => {
-    const [only] = batch;
-    if (batch.length > 1) {
-      for (const one of batch) await send([one]);
-    } else if (only !== undefined && only.settlement.outcome === 'done') {
-      const data = { ...errorData(error), kind: 'error' };
-      const settlement: Settlement = { ...only.settlement, outcome: 'dead', data: JSON.stringify(data) };
-      await send([{ ...only, settlement }]);
-    } else {
-      only?.onSettled('failed');
-    }
-  };
-  return send;
 }

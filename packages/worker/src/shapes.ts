@@ -12,16 +12,11 @@ import {
   optional,
   orNull,
 } from '@pgqueue/core';
-import { databaseShape, healthShape } from '@pgqueue/postgres';
+import { aConnectionString, databaseShape, healthShape } from '@pgqueue/postgres';
 import type { NodeOptions, WorkerLogger, WorkerOptions } from './options.ts';
 import type { PulledTask, PullerOptions } from './puller-options.ts';
 
 const { pool: _pool, ...connection } = databaseShape;
-
-const aConnectionString: Rule = {
-  ...aText(),
-  expected: 'a connection string: a node makes its own connections',
-};
 
 const aUrl: Rule = { expected: 'the URL of a file', judge: (value) => value instanceof URL };
 
@@ -61,7 +56,6 @@ export const workerShape: Shape<WorkerOptions> = {
   ...node,
   tasks: aListOf(aHandler, 'a list of handlers, such as [implement(task, handler)]'),
   concurrency: optional(aNumber({ min: 1, max: 10_000, whole: true })),
-  suspectsOnly: optional(aFlag),
   drainMs: optional(aNumber({ min: 0, max: 86_400_000, whole: true })),
   floatingRejections: optional(oneOf('fail', 'crash')),
   health: optional(anObject(healthShape)),

@@ -1,6 +1,8 @@
 import type { ClaimedJob, SingleTaskHandler } from '@pgqueue/core';
 import { isIsolated } from '@pgqueue/core';
-import type { Leased } from './attempt.ts';
+import type { Attempt, Leased } from './attempt.ts';
+import { AbortedError } from './attempt.ts';
+import { batchOf } from './batch-row.ts';
 import type { Unit } from './bundles.ts';
 import { keptCheckpoint } from './checkpoint.ts';
 import { contextOf } from './context.ts';
@@ -8,6 +10,12 @@ import { rejectionsTold } from './floating.ts';
 import type { Ending } from './ending.ts';
 import type { Checked, RunParts } from './run.ts';
 import { checkPayload } from './run.ts';
+
+/**
+ * A batch that is not through after so long is taken apart: the job that runs gets a row of its own, those that are done are settled, and those that
+ * have not begun are given back.
+ */
+const slowMs = 250;
 
 /**
  * Runs the jobs of a unit one after another in their one slot. Mostly that is one: the database gives a node the jobs of a bundle one
@@ -18,10 +26,33 @@ export async function runSingly(
   found: SingleTaskHandler | undefined,
   { unit, leased }: { readonly unit: Unit; readonly leased: Leased },
 ): Promise<void> {
+  const batch = batchOf(unit);
+  let current: Attempt | undefined;
+  const outlasted = (): void => {
+    batch?.outlasted();
+    current?.outlasts();
+  };
+  const timer = batch === undefined ? undefined : setTimeout(outlasted, slowMs);
+  const beganAt = performance.now();
   for (const job of unit) {
-    const attempt = parts.begin(job, leased);
+    let begins = leased;
+    if (batch !== undefined) {
+      const nowMs = performance.now();
+      const fate = batch.fate(job);
+      if (fate === 'lost') continue;
+      if (fate === 'back' || (job !== unit[0] && (nowMs - beganAt > slowMs || parts.stopping()))) {
+        batch.release(job);
+        continue;
+      }
+      batch.begun(job);
+      begins = { claimedAt: nowMs, batch };
+    }
+    const attempt = parts.begin(job, begins);
+    current = attempt;
     let ending: Ending;
     try {
+      parts.announce(attempt);
+      if (batch?.fate(job) === 'cancelled') throw cancelled(attempt);
       const checking = found === undefined ? unknown(job) : checkPayload(found.task, job);
       const checked = 'kind' in checking ? checking : await checking;
       if (found === undefined || checked.kind !== 'payload') ending = checked as Exclude<Checked, Payload>;
@@ -40,9 +71,20 @@ export async function runSingly(
     } catch (error) {
       ending = { kind: 'threw', error };
     }
-    parts.end([{ attempt, ending }]);
-    parts.leave(attempt);
+    try {
+      parts.end([{ attempt, ending }]);
+    } finally {
+      parts.leave(attempt);
+    }
   }
+  clearTimeout(timer);
+  batch?.through();
+}
+
+/** It was cancelled before it began. */
+function cancelled(attempt: Attempt): AbortedError {
+  attempt.abort('cancelled');
+  return new AbortedError('cancelled');
 }
 
 type Payload = Extract<Checked, { readonly kind: 'payload' }>;

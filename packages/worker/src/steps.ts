@@ -68,9 +68,9 @@ export function createWorkerSteps(options: WorkerOptions): WorkerSteps {
   const { database, incarnation, ended, tokens } = membership;
   const settler = createSettler({ database, observe, hints: noHints, onAccepted: () => {} });
   const blocked = createBlockedWatch({ settings, marks, running: () => [] });
-  const common = { database, transactions, logger, observe, handlers, settler, isolation };
+  const common = { database, transactions, logger, observe, handlers, settler, hints: noHints, isolation };
   const executor = createExecutor({ ...common, attempts, blocked, floating, onNext: () => {} });
-  const claims = createClaims({ database, node, incarnation, ended, tokens });
+  const claims = createClaims({ database, node, incarnation, ended, tokens, observe });
   let ending: Promise<void> | undefined;
 
   const end = async (): Promise<void> => {
@@ -89,7 +89,9 @@ export function createWorkerSteps(options: WorkerOptions): WorkerSteps {
       floating.open();
     },
     run: async (max = settings.slots) => {
-      const { jobs, claimedAt } = await claims({ max: Math.min(max, settings.slots), from: 0 });
+      const wanted = { max: Math.min(max, settings.slots), ahead: null, from: 0, whole: true };
+      const { rows, claimedAt } = await claims(wanted);
+      const jobs = rows.flatMap((row) => row.jobs);
       await Promise.all(unitsOf(jobs).map((unit) => executor.run(unit, { claimedAt })));
       await settler.idle();
       return jobs.length;

@@ -1,6 +1,6 @@
 import { Worker } from 'node:worker_threads';
 import { within } from '@pgqueue/core';
-import type { DatabaseOptions, Heartbeat, Target } from '@pgqueue/postgres';
+import type { DatabaseOptions, Heartbeat, LoneOptions, Target } from '@pgqueue/postgres';
 import type { NodeSettings } from './options.ts';
 import type { BeatInput, FromThread, SharedMarks, ThreadData, ToThread } from './thread-words.ts';
 import { receivedError } from './thread-words.ts';
@@ -8,10 +8,23 @@ import { receivedError } from './thread-words.ts';
 export interface ThreadParts {
   readonly settings: NodeSettings;
   readonly databaseOptions: Omit<DatabaseOptions, 'pool'>;
-  /** For the main thread's own heartbeats. */
   readonly database: Target;
   readonly queryTimeoutMs: number;
   readonly marks: SharedMarks;
+  /** Heartbeats go by another session from now on, or the present one has ended: others are to know. */
+  readonly beatNow: () => void;
+}
+
+/** Of the connection that is kept for heartbeats alone. */
+export function connectionOf({
+  settings,
+  databaseOptions,
+  database,
+  queryTimeoutMs,
+}: ThreadParts): LoneOptions {
+  const { node, connectionString } = settings;
+  const applicationName = `${databaseOptions.applicationName ?? `pgqueue ${node}`} heartbeat`;
+  return { connectionString, schema: database.schema, applicationName, queryTimeoutMs };
 }
 
 /** One life of the heartbeat's thread. */
@@ -57,6 +70,7 @@ export function openThread(parts: ThreadParts, failed: (error: unknown) => void)
   thread.on('message', (message: FromThread) => {
     if (message.kind === 'ready') {
       ready = true;
+      parts.beatNow();
       return;
     }
     const one = asked.get(message.number);
@@ -92,18 +106,10 @@ export function openThread(parts: ThreadParts, failed: (error: unknown) => void)
 }
 
 /** Beside this file, with its ending: sources run as they are. */
-function startThread({ settings, databaseOptions, queryTimeoutMs, marks, database }: ThreadParts): Worker {
-  const { node, heartbeatThread, heartbeatMs, blockedMs, connectionString } = settings;
-  const workerData: ThreadData = {
-    connectionString,
-    schema: database.schema,
-    applicationName: `${databaseOptions.applicationName ?? `pgqueue ${node}`} heartbeat`,
-    queryTimeoutMs,
-    node,
-    heartbeatMs,
-    blockedMs,
-    shared: marks.buffer,
-  };
+function startThread(parts: ThreadParts): Worker {
+  const { node, heartbeatThread, heartbeatMs, blockedMs } = parts.settings;
+  const clocks = { heartbeatMs, blockedMs };
+  const workerData: ThreadData = { ...connectionOf(parts), node, ...clocks, shared: parts.marks.buffer };
   const options = { workerData, name: 'pgqueue heartbeat' };
   if (typeof heartbeatThread !== 'boolean') return new Worker(heartbeatThread, options);
   // two literals: bundlers that look for such files find the one that is there

@@ -12,7 +12,7 @@ export interface ThreadData {
   readonly shared: SharedArrayBuffer;
 }
 
-export type BeatInput = Omit<HeartbeatInput, 'node'>;
+export type BeatInput = Omit<HeartbeatInput, 'node' | 'pid'>;
 
 /** `know`: what to keep alive, while the main thread itself sends the heartbeats; `rest`: this incarnation is over, there is nothing to keep alive. */
 export type ToThread =

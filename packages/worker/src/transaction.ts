@@ -1,4 +1,5 @@
 import type { TransactionClient } from '@pgqueue/core';
+import { PgQueueError } from '@pgqueue/core';
 import type { Database } from '@pgqueue/postgres';
 import { isWrongServer } from '@pgqueue/postgres';
 
@@ -42,6 +43,7 @@ export function createTransactions(pool: Database['pool']): Transactions {
       await client.query('begin');
       const value = await work(facade.client);
       facade.close();
+      if (client.getTransactionStatus() === 'I') throw new PgQueueError('configuration', endedItself);
       await seal(client);
       sealed = { value };
       await client.query('commit');
@@ -68,15 +70,24 @@ export function createTransactions(pool: Database['pool']): Transactions {
   };
 }
 
-/** A handler that keeps its client must not write into the transaction of the next one. */
+const endedItself =
+  'ctx.transaction begins and ends its transaction itself: its work has ended it, and the job is not settled with what was written';
+const notYours = 'ctx.transaction begins and ends its transaction itself: leave out ';
+/** Statements that begin or end a transaction; savepoints are no business of ours. */
+const control =
+  /^(?:\s|--[^\n]*\n|\/\*[^]*?\*\/)*(begin|start\s+transaction|commit|end|abort|prepare\s+transaction|rollback(?!(?:\s+(?:work|transaction))?\s+to\b))\b/i;
+
+/** A handler that keeps its client must not write into the transaction of the next one, nor end its own before the job is settled in it. */
 function guarded(client: Client): { readonly client: TransactionClient; readonly close: () => void } {
   let closed = false;
   return {
     client: {
-      query: (text, values = []) =>
-        closed
-          ? Promise.reject(new Error('this transaction has ended: its client can no longer be used'))
-          : client.query(text, [...values]),
+      query: async (text, values = []) => {
+        if (closed) throw new Error('this transaction has ended: its client can no longer be used');
+        const [, word] = control.exec(text) ?? [];
+        if (word !== undefined) throw new PgQueueError('configuration', notYours + word.toUpperCase());
+        return client.query(text, [...values]);
+      },
     },
     close: () => {
       closed = true;

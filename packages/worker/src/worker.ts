@@ -1,12 +1,13 @@
 import { PgQueueError, within } from '@pgqueue/core';
 import type { Database, HealthChecks, HealthOptions, HealthServer, Hints, Lease } from '@pgqueue/postgres';
-import { createHints, openDatabase, serveHealth } from '@pgqueue/postgres';
+import { createHints, openDatabase, serveHealth, tellRuns, warnWithoutLeader } from '@pgqueue/postgres';
 import type { Ahead } from './ahead.ts';
 import { createAhead } from './ahead.ts';
 import type { Attempt, Leased } from './attempt.ts';
 import { isLate } from './attempt.ts';
 import type { BlockedWatch } from './blocked.ts';
 import { createBlockedWatch } from './blocked.ts';
+import { batchOf, createBatch } from './batch-row.ts';
 import type { Unit } from './bundles.ts';
 import type { Claimer } from './claimer.ts';
 import { startClaimer } from './claimer.ts';
@@ -24,6 +25,7 @@ import type { Membership } from './membership.ts';
 import { createMembership } from './membership.ts';
 import type { WorkerOptions, WorkerSettings } from './options.ts';
 import { connectionOptions, workerSettings } from './options.ts';
+import { createRunTimes } from './run-times.ts';
 import type { Settler } from './settler.ts';
 import { createSettler } from './settler.ts';
 import type { RunningJob } from './thread-words.ts';
@@ -79,12 +81,15 @@ class WorkerNode implements Worker {
   readonly #blocked: BlockedWatch;
   readonly #floating: Floating;
   readonly #isolation: Isolation = createIsolation();
+  readonly #runTimes = createRunTimes();
   readonly #end = Promise.withResolvers<void>();
   readonly #health: HealthOptions | undefined;
   readonly #checks: HealthChecks;
   #healthServer: HealthServer | undefined;
   #claimer: Claimer | undefined;
   #running = 0;
+  #idle = true;
+  #leaderless: { readonly stop: () => void } | undefined;
   #joined: Promise<void> | undefined;
   #hasJoined = false;
   #started: Promise<void> | undefined;
@@ -97,12 +102,7 @@ class WorkerNode implements Worker {
     this.#settings = settings;
     this.ended = this.#end.promise;
     this.ended.catch(() => {}); // who does not ask is told by an event
-    // a bundle that is claimed and given back falls apart: where there are any, only what begins at once is claimed
-    const bundles = [...handlers.values()].some(({ kind }) => kind === 'pgqueue.batch_handler');
-    this.#ahead = createAhead({
-      slots: bundles || settings.suspectsOnly ? 0 : settings.concurrency,
-      release: (jobs) => this.#settler.release(jobs),
-    });
+    this.#ahead = createAhead({ slots: settings.concurrency, release: (unit) => this.#release(unit) });
     this.#handlerDatabase = openDatabase({
       applicationName: `pgqueue ${settings.node} handlers`,
       ...databaseOptions,
@@ -117,11 +117,13 @@ class WorkerNode implements Worker {
     this.#membership = createMembership({
       settings,
       databaseOptions,
-      holding: both(attempts, this.#ahead.holding),
+      holding: both(both(attempts, this.#ahead.holding), {
+        size: 0,
+        [Symbol.iterator]: () => this.#executor.waiting(),
+      }),
       leases: () => this.#leases(),
       marks,
-      // what is dispatched is for others
-      onWork: (released) => (released || !settings.suspectsOnly) && this.#claimer?.hint(released),
+      onWork: (released) => this.#claimer?.hint(released),
       onFatal: (error) => this.#fail(error),
     });
     const { database } = this.#membership;
@@ -153,8 +155,11 @@ class WorkerNode implements Worker {
       observe,
       handlers,
       settler,
+      hints: this.#hints,
       isolation: this.#isolation,
       onNext: () => this.#claimer?.hint(true),
+      stopping: () => this.#membership.draining.aborted,
+      ran: (task, durationMs) => this.#runTimes.add(task, durationMs),
     });
   }
 
@@ -182,7 +187,7 @@ class WorkerNode implements Worker {
   }
 
   async #start(): Promise<void> {
-    const { observe, node, concurrency, suspectsOnly } = this.#settings;
+    const { observe, node, concurrency } = this.#settings;
     const { database, incarnation, ended, tokens, hearing, draining, start } = this.#membership;
     try {
       if (this.#health !== undefined) this.#healthServer = await serveHealth(this.#health, this.#checks);
@@ -197,25 +202,30 @@ class WorkerNode implements Worker {
     }
     if (draining.aborted) return;
     this.#hints.send(); // its slots are free
+    this.#leaderless = warnWithoutLeader(database, { isIdle: () => this.#idle });
     this.#blocked.start();
     this.#floating.open();
     this.#claimer = startClaimer({
-      claims: createClaims({ database, node, incarnation, ended, tokens }),
-      capacity: () => concurrency + this.#ahead.capacity(),
+      claims: createClaims({ database, node, incarnation, ended, tokens, observe }),
+      slots: concurrency,
       wanted: () => this.#wanted(),
-      take: (units, claimedAt) => this.#take(units, claimedAt),
-      // a suspect that was tried again is dispatched like any other, of which a reserve does not want to hear
-      hearing: () => hearing() && (suspectsOnly ? 'releases' : true),
-      suspectsOnly,
+      take: (units, claim) => this.#take(units, claim),
+      batch: (unit, size) => createBatch({ database, settler: this.#settler }, unit, size),
+      hearing,
       observe,
     });
   }
 
-  /** Jobs that it would take now. */
-  #wanted(): number {
-    if (!this.#takes() || this.#settler.full()) return 0;
-    const free = this.#settings.concurrency - this.running;
-    return free + this.#ahead.room(free);
+  /** Work items that it would take now, and batches beyond them. */
+  #wanted(): { readonly free: number; readonly ahead: number } {
+    if (!this.#takes() || this.#settler.full()) return { free: 0, ahead: 0 };
+    return { free: Math.max(0, this.#settings.concurrency - this.running), ahead: this.#ahead.room() };
+  }
+
+  #release(unit: Unit): void {
+    const batch = batchOf(unit);
+    if (batch === undefined) this.#settler.release(unit);
+    else this.#settler.releaseRow(batch);
   }
 
   #takes(): boolean {
@@ -223,32 +233,56 @@ class WorkerNode implements Worker {
     return !draining.aborted && incarnation() !== undefined && !fenced();
   }
 
-  #take(units: readonly Unit[], claimedAt: number): void {
+  #take(
+    units: readonly Unit[],
+    { claimedAt, ahead }: { readonly claimedAt: number; readonly ahead: number },
+  ): void {
     if (this.#membership.draining.aborted) {
-      this.#settler.release(units.flat()); // claimed while the stop began, and not started
+      for (const unit of units) this.#release(unit); // claimed while the stop began, and not started
       return;
     }
     const free = Math.max(0, this.#settings.concurrency - this.running);
-    this.#ahead.put(units.slice(free), claimedAt);
+    this.#ahead.saw(units.some((unit) => batchOf(unit) !== undefined));
+    this.#ahead.put(units.slice(free), { claimedAt, sought: ahead });
     for (const unit of units.slice(0, free)) this.#run(unit, { claimedAt });
   }
 
   #run(unit: Unit, leased: Leased): void {
     // a claim whose answer was late: others may have taken them since
     const beganAt = performance.now();
-    if (isLate(unit, leased, beganAt)) return this.#settler.release(unit);
+    if (isLate(unit, leased, beganAt)) return this.#release(unit);
     this.#running += 1;
-    void this.#executor.run(unit, leased).then(() => this.#ended(unit, beganAt));
+    this.#idle = false;
+    const ended = (): void => this.#ended();
+    // whatever it throws, its slot is free
+    this.#executor.run(unit, leased).then(ended, (error: unknown) => {
+      this.#settings.observe({ type: 'database.error', during: 'run', error });
+      ended();
+    });
   }
 
-  #ended(unit: Unit, beganAt: number): void {
+  #ended(): void {
     const nowMs = performance.now();
     this.#running -= 1;
-    this.#ahead.ended(unit[0].task, nowMs - beganAt, nowMs);
+    this.#tellRuns(nowMs);
     const hasSlot = this.#running < this.#settings.concurrency && this.#takes();
     const next = hasSlot ? this.#ahead.next(nowMs) : undefined;
     if (next !== undefined) this.#run(next.unit, next.leased);
     this.#claimer?.slotFreed(false); // its lease is there until its settlement was accepted
+  }
+
+  /** Tells how long jobs take, where that is news; what fails is told another time. */
+  #tellRuns(nowMs: number): void {
+    const runs = this.#runTimes.news(nowMs);
+    const incarnation = this.#membership.incarnation();
+    if (runs === undefined || incarnation === undefined) return;
+    this.#runTimes.told(runs, nowMs);
+    tellRuns(this.#membership.database, { node: this.#settings.node, incarnation }, runs).catch(
+      (error: unknown) => {
+        this.#runTimes.forget();
+        this.#settings.observe({ type: 'database.error', during: 'runs', error });
+      },
+    );
   }
 
   *#leases(): Generator<Lease> {
@@ -276,6 +310,7 @@ class WorkerNode implements Worker {
     const { observe, node } = this.#settings;
     this.#membership.drain();
     this.#ahead.close();
+    this.#leaderless?.stop();
     const claimed = this.#claimer?.stop();
     await within(closeMs, this.#joined ?? Promise.resolve());
     if (this.#hasJoined) observe({ type: 'node.draining', node, running: this.running });

@@ -28,15 +28,26 @@ const lists = (parameters: readonly unknown[], count: number): readonly string[]
 
 /** Undefined: no such call. */
 export function hearingOf(text: string, parameters: readonly unknown[]): Heard | undefined {
-  const name = /\.(claim|settle|extend|release|leave_node|heartbeat_node)\(/.exec(text)?.[1];
+  const name =
+    /\.(claim|claim_rows|settle|settle_rows|take_out|extend|release|release_rows|leave_node|heartbeat_node)\(/.exec(
+      text,
+    )?.[1];
   if (name === undefined) return undefined;
   calls += 1;
   const op = `${actorName}-${process.pid}-${threadId}-${calls}`;
   switch (name) {
     case 'claim':
       return claimOf(op, parameters);
+    case 'claim_rows':
+      return claimRowsOf(op, parameters);
     case 'settle':
       return settleOf(op, parameters);
+    case 'settle_rows':
+      return settleRowsOf(op, parameters);
+    case 'take_out':
+      return takeOutOf(parameters);
+    case 'release_rows':
+      return releaseRowsOf(op, parameters);
     case 'extend':
       return extendOf(op, parameters);
     case 'release':
@@ -63,6 +74,87 @@ function claimOf(op: string, [node, , , token]: readonly unknown[]): Heard {
     }),
     failed: (refused) => ({ type: 'claim', phase: refused ? 'fail' : 'unknown', op }),
     leased: known.token,
+  };
+}
+
+/** The jobs of batches that this thread has claimed, or that were left together, by position and token. */
+const batches = new Map<string, readonly string[]>();
+const nameOf = (position: unknown, token: unknown): string => `${position as number} ${token as string}`;
+const batchOf = (position: unknown, token: unknown): readonly string[] =>
+  batches.get(nameOf(position, token)) ?? [];
+
+function claimRowsOf(op: string, parameters: readonly unknown[]): Heard {
+  const heard = claimOf(op, parameters);
+  return {
+    ...heard,
+    answered: (rows) => ({
+      type: 'claim',
+      phase: 'ok',
+      op,
+      leases: rows.flatMap(({ position, size, leaseMs, jobs }) => {
+        const ids = (JSON.parse((jobs ?? '[]') as string) as readonly (readonly [string])[]).map(
+          ([id]) => id,
+        );
+        if (Number(size) > 1) batches.set(nameOf(position, heard.leased), ids);
+        return ids.map((id) => [id, Number(leaseMs)] as const);
+      }),
+    }),
+  };
+}
+
+function settleRowsOf(op: string, parameters: readonly unknown[]): Heard {
+  const [positions = [], tokens = []] = parameters
+    .slice(0, 2)
+    .map((text) => String(text).slice(1, -1).split(','));
+  const rows = positions.map((position, index) => ({ position, token: tokens[index] ?? '' }));
+  const leases = rows.flatMap(({ position, token }) =>
+    batchOf(position, token).map((id) => [id, token, 'done'] as const),
+  );
+  return {
+    invoked: { type: 'settle', phase: 'invoke', op, leases },
+    answered: ([answer]) => {
+      const settled = new Set(((answer?.['settled'] ?? []) as readonly number[]).map(String));
+      const verdicts = rows
+        .filter(({ position }) => settled.has(position))
+        .flatMap(({ position, token }) => batchOf(position, token).map((id) => [id, 'done'] as const));
+      return { type: 'settle', phase: 'ok', op, verdicts };
+    },
+    failed: (refused) => ({ type: 'settle', phase: refused ? 'fail' : 'unknown', op }),
+  };
+}
+
+/** No lease changes: only where the others are. */
+function takeOutOf([position, token, ids]: readonly unknown[]): Heard {
+  return {
+    answered: ([answer]) => {
+      const rest = answer?.['rest'];
+      const out = new Set((ids ?? []) as readonly string[]);
+      if (typeof rest === 'number')
+        batches.set(
+          nameOf(rest, token),
+          batchOf(position, token).filter((id) => !out.has(id)),
+        );
+      return undefined;
+    },
+    failed: () => undefined,
+  };
+}
+
+function releaseRowsOf(op: string, parameters: readonly unknown[]): Heard {
+  const [positions = [], tokens = []] = lists(parameters, 2);
+  const leases = positions.flatMap((position, index) => {
+    const token = tokens[index] ?? '';
+    return batchOf(position, token).map((id) => [id, token] as const);
+  });
+  return {
+    invoked: { type: 'release', phase: 'invoke', op, leases },
+    answered: ([answer]) => ({
+      type: 'release',
+      phase: 'ok',
+      op,
+      given: answer?.['given'] === positions.length ? leases.map(([id]) => id) : [],
+    }),
+    failed: (refused) => ({ type: 'release', phase: refused ? 'fail' : 'unknown', op }),
   };
 }
 

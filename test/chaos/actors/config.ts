@@ -19,9 +19,6 @@ export interface ChaosConfig {
   readonly listen: boolean;
 }
 
-/** The nodes that take suspects only, where there are any: one can die while the other is needed. */
-export const reserveNames: readonly string[] = ['reserve-1', 'reserve-2'];
-
 export const config: ChaosConfig = JSON.parse(process.env['PGQUEUE_CHAOS'] ?? '{}') as ChaosConfig;
 export const actorName: string = process.env['PGQUEUE_TEST_NAME'] ?? 'actor';
 

@@ -39,7 +39,7 @@ prototype.query = function tapped(given, values, callback) {
     if (heard === undefined) return;
     if (error !== undefined) tell(heard.failed(transaction !== undefined || wasRolledBack(error)));
     else if (transaction !== undefined) transaction.push({ heard, rows });
-    else tell(heard.answered(rows, sentAt), heard, rows);
+    else tell(heard.answered(rows, sentAt), heard);
   };
   if (heard === undefined && !ends) return original.call(this, given, values, callback);
   if (done === undefined) {
@@ -64,11 +64,12 @@ prototype.query = function tapped(given, values, callback) {
     : original.call(this, given, values, tappedDone);
 };
 
-function tell(entry: HistoryEntry | undefined, heard?: Heard, rows: Rows = []): void {
+function tell(entry: HistoryEntry | undefined, heard?: Heard): void {
   if (entry === undefined) return;
   write(entry);
   if (heard?.leased === undefined) return;
-  for (const row of rows) tokens.set(String(row['id']), heard.leased);
+  if (entry.type !== 'claim' || entry.phase !== 'ok') return;
+  for (const [id] of entry.leases) tokens.set(id, heard.leased);
 }
 
 function endAll(
@@ -76,7 +77,7 @@ function endAll(
   { committed, error }: { readonly committed: boolean; readonly error: unknown },
 ): void {
   for (const { heard, rows } of all) {
-    if (committed && error === undefined) tell(heard.answered(rows, monotonicMs()), heard, rows);
+    if (committed && error === undefined) tell(heard.answered(rows, monotonicMs()), heard);
     else tell(heard.failed(!committed || wasRolledBack(error)));
   }
 }

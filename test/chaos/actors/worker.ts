@@ -5,7 +5,7 @@ import { implement } from '@pgqueue/core';
 import { createWorker } from '@pgqueue/worker';
 import { said, url } from '../../support/actors/messages.ts';
 import { leaseMs } from '../workload.ts';
-import { actorName as node, config, openOwnHistory, reserveNames } from './config.ts';
+import { actorName as node, config, openOwnHistory } from './config.ts';
 import { tokens } from './tap.ts';
 import { effect, long, medium, poison, short } from './tasks.ts';
 
@@ -74,7 +74,6 @@ const worker = createWorker({
   connectionString: url,
   node,
   concurrency: config.concurrency,
-  suspectsOnly: reserveNames.includes(node),
   heartbeatMs: config.heartbeatMs,
   lostAfterMs: config.lostAfterMs,
   queryTimeoutMs: 5_000,

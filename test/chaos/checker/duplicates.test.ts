@@ -115,11 +115,11 @@ describe('a job that began twice', () => {
       }
       return script.final('a', 'dead', { task: 'poison', token: 't2' });
     };
-    expect(poisoned(2).violated()).toEqual([]);
-    expect(poisoned(3).violated()).toEqual(['crash_limit']);
+    expect(poisoned(3).violated()).toEqual([]);
+    expect(poisoned(4).violated()).toEqual(['crash_limit']);
     // the server has forgotten one of the claims, and its crash
     const crash = { type: 'fault', n: 1, kind: 'disk-full', spoils: ['recent-commits'] } as const;
-    const forgetful = poisoned(3)
+    const forgetful = poisoned(4)
       .add(140, { ...crash, phase: 'start' })
       .add(145, { ...crash, phase: 'made' })
       .add(149, { ...crash, phase: 'healed' });

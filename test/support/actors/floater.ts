@@ -14,7 +14,7 @@ const worker = createWorker({
   connectionString: url,
   node: process.env['PGQUEUE_TEST_NAME'] ?? 'worker',
   heartbeatMs: 200,
-  lostAfterMs: 2_000,
+  lostAfterMs: 30_000,
   floatingRejections: process.env['PGQUEUE_TEST_FLOATING'] === 'crash' ? 'crash' : 'fail',
   tasks: [
     implement(float, async ({ how }) => {

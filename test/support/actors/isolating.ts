@@ -7,7 +7,7 @@ import { hear, said, url } from './messages.ts';
 const module = new URL('../isolated/misbehave.ts', import.meta.url);
 const worker = createWorker({
   connectionString: url,
-  tasks: [implement(misbehave, isolated(module, { in: 'process' }))],
+  tasks: [implement(misbehave, isolated(module))],
 });
 hear('stop', () => worker.stop({ drainMs: 0 }));
 await worker.start();

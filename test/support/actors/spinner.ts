@@ -1,5 +1,5 @@
 // A worker process for tests whose handlers keep the event loop. Task `spin` spins until there is a file
-// PGQUEUE_TEST_SPIN, 25 s at most, and not where none is named; `hold` waits until
+// PGQUEUE_TEST_SPIN, a minute at most, and not where none is named; `hold` waits until
 // it is told to finish. PGQUEUE_TEST_THREAD=false: heartbeats come from the event loop.
 import { existsSync } from 'node:fs';
 import { implement } from '@pgqueue/core';
@@ -15,7 +15,7 @@ const worker = createWorker({
   node: process.env['PGQUEUE_TEST_NAME'] ?? 'worker',
   concurrency: 10,
   heartbeatMs: 200,
-  lostAfterMs: 1_000,
+  lostAfterMs: Number(process.env['PGQUEUE_TEST_LOST_AFTER_MS'] ?? 3_000),
   blockedMs: 300,
   heartbeatThread: process.env['PGQUEUE_TEST_THREAD'] !== 'false',
   tasks: [
@@ -25,7 +25,7 @@ const worker = createWorker({
     }),
     implement(spin, (_payload, { job }) => {
       said({ type: 'spinning', job: job.id });
-      const until = performance.now() + 25_000;
+      const until = performance.now() + 60_000;
       const isLetGo = (): boolean => spinsUntil === undefined || existsSync(spinsUntil);
       while (!isLetGo() && performance.now() < until);
     }),

@@ -12,7 +12,7 @@ const worker = createWorker({
   node: process.env['PGQUEUE_TEST_NAME'] ?? 'worker',
   concurrency: 10,
   heartbeatMs: 300,
-  lostAfterMs: Number(process.env['PGQUEUE_TEST_LOST_AFTER_MS'] ?? 1_500),
+  lostAfterMs: Number(process.env['PGQUEUE_TEST_LOST_AFTER_MS'] ?? 5_000),
   tasks: [
     implement(hold, async ({ n }, { job }) => {
       said({ type: 'started', job: job.id, n });

@@ -1,4 +1,4 @@
-// Its error ends the process or thread that it runs in: what is said of that holds nothing that the error carries.
+// Ends its process by an error: what the worker says of that end holds nothing that the error carries.
 import type { Handler } from '@pgqueue/core';
 
 export const handler: Handler<{ readonly secret: string }, unknown> = async ({ secret }) => {

@@ -4,13 +4,17 @@ import { setTimeout as delay } from 'node:timers/promises';
 import pg from 'pg';
 import type { misbehave } from './tasks.ts';
 
-/** Does what it is told to, in a thread or process of its own. */
+/** Does what it is told to, in a process of its own. */
 export const handler: HandlerOf<typeof misbehave> = async ({ how, url }, ctx) => {
   switch (how) {
     case 'return':
       return { pid: process.pid, job: ctx.job.id, created: ctx.job.created instanceof Date };
     case 'throw':
-      throw Object.assign(new TypeError('a throw from inside'), { code: 'E_INSIDE' });
+      throw Object.assign(new TypeError('a throw from inside', { cause: new Error('the cause of it') }), {
+        code: 'E_INSIDE',
+      });
+    case 'return an error':
+      return new RangeError('returned from inside');
     case 'reject':
       void Promise.reject(new Error('nobody hears this'));
       await delay(60_000);

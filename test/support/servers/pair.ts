@@ -89,7 +89,7 @@ async function attach({
     await primary.query('select pg_reload_conf()');
   }
   const wanted = `select from pg_stat_replication where state = 'streaming' and sync_state = '${synchronous ? 'sync' : 'async'}'`;
-  await until('the standby to stream', async () => (await primary.query(wanted)).length > 0, 15_000);
+  await until('the standby to stream', async () => (await primary.query(wanted)).length > 0);
   return { standby, shipping };
 }
 

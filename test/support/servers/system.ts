@@ -25,15 +25,9 @@ export interface SystemOptions {
   readonly env?: Readonly<{ [name: string]: Readonly<{ [variable: string]: string }> }>;
 }
 
-/** Where a process's program is, and how Node runs it: another version's, for a rolling upgrade. */
-export interface Program {
-  readonly file: URL;
-  readonly execArgv?: readonly string[];
-}
-
 export interface System extends Record {
   readonly actors: ReadonlyMap<string, Actor>;
-  readonly add: (role: Role, name: string, from?: Program) => Promise<Actor>;
+  readonly add: (role: Role, name: string) => Promise<Actor>;
   /** What all of them said, those that left, too. */
   readonly told: (types: readonly string[]) => readonly string[];
   /** Stops it in order. */
@@ -56,7 +50,7 @@ const defaults: Omit<SystemConfig, 'folder'> = {
 };
 
 /** Without processes; see {@link startSystem}. */
-export function createSystem(options: SystemOptions): System {
+function createSystem(options: SystemOptions): System {
   const { url, directUrl = () => url } = options;
   const folder = mkdtempSync(join(tmpdir(), 'pgqueue-system-'));
   const config: SystemConfig = { ...defaults, ...options.config, folder };
@@ -66,9 +60,10 @@ export function createSystem(options: SystemOptions): System {
   const leaving = new Set<string>();
   const all: Actor[] = [];
 
-  const add: System['add'] = async (role, name, from = programOf(role)) => {
+  const add: System['add'] = async (role, name) => {
+    const file = new URL(`actors/${role}.ts`, import.meta.url);
     const env = { PGQUEUE_SYSTEM: JSON.stringify(config), ...options.env?.[name] };
-    const actor = await startActor(role, { url: options.urls?.[name] ?? url, name, env, ...from });
+    const actor = await startActor(role, { url: options.urls?.[name] ?? url, name, env, file });
     actor.process.once('exit', (code, signal) => {
       if (!leaving.has(name)) died.push(`${name}: ${signal ?? code}`);
     });
@@ -92,7 +87,7 @@ export function createSystem(options: SystemOptions): System {
       all.flatMap(({ name, heard }) =>
         heard.filter(({ type }) => types.includes(type)).map((said) => `${name}: ${JSON.stringify(said)}`),
       ),
-    finish: async (timeoutMs = 30_000) => {
+    finish: async (timeoutMs = 300_000) => {
       await finishProducers(actors, timeoutMs);
       const open = (): Promise<readonly unknown[]> => ask(directUrl(), 'select from pgqueue.queue limit 1');
       await until('every job to end', async () => (await open().catch(() => [{}])).length === 0, timeoutMs);
@@ -103,10 +98,6 @@ export function createSystem(options: SystemOptions): System {
       await rm(folder, { recursive: true, force: true });
     },
   };
-}
-
-function programOf(role: Role): Program {
-  return { file: new URL(`actors/${role}.ts`, import.meta.url) };
 }
 
 async function finishProducers(actors: ReadonlyMap<string, Actor>, timeoutMs: number): Promise<void> {

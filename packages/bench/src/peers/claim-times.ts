@@ -8,7 +8,7 @@ export function timeClaims(told: (ms: number) => void): () => void {
     const text = typeof first === 'string' ? first : (first as { readonly text?: string } | undefined)?.text;
     const began = performance.now();
     const answer = original.apply(this, args);
-    if (answer instanceof Promise && text !== undefined && /\bclaim\(/.test(text)) {
+    if (answer instanceof Promise && text !== undefined && /\bclaim_rows\(/.test(text)) {
       void answer.then(
         () => told(performance.now() - began),
         () => {}, // its caller hears of it

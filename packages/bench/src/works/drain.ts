@@ -77,14 +77,13 @@ export interface Waiting {
   readonly capacity?: number;
   /** How long they may take. */
   readonly ms: number;
-  readonly keys?: number;
 }
 
 /** Starts the workers on what waits, and measures until all of it has ended. */
 export async function drained(
   stage: Stage,
   { workers, scheduler }: Crew,
-  { wish, jobs, ms, keys, capacity = jobs }: Waiting,
+  { wish, jobs, ms, capacity = jobs }: Waiting,
 ): Promise<Measured> {
   const before = await stage.usage();
   const deadBefore = await deadRows(stage);
@@ -94,7 +93,6 @@ export async function drained(
     handling: { kind: 'nothing' },
     remember: 'nothing',
     capacity,
-    ...(keys === undefined ? {} : { keys }),
   });
   const ran = await waitFor(() => runsOf(workers) >= jobs, { timeoutMs: ms });
   const empty = ran && (await waitFor(async () => !(await stage.remains()), { timeoutMs: ms }));
@@ -113,9 +111,7 @@ export async function drained(
       seconds: (endedAt - tally.firstAt) / 1e6,
       jobs: done,
     },
-    faults: cut
-      ? faultsOf(tally, { jobs: 0, left: false })
-      : faultsOf(tally, { jobs, left: !empty, ordered: keys !== undefined && workers.length === 1 }),
+    faults: cut ? faultsOf(tally, { jobs: 0, left: false }) : faultsOf(tally, { jobs, left: !empty }),
   };
 }
 

@@ -11,7 +11,7 @@ test('long flows compare minutes, short ones their ends', () => {
 const flowed: Flowed = {
   rates: Array.from({ length: 60 }, (_, second) => (second < 30 ? 100 : 50)),
   fromMicros: 1e12,
-  tally: { runs: 0, distinct: 0, disordered: 0, firstAt: 0, remembered: [], claims: [] },
+  tally: { runs: 0, distinct: 0, firstAt: 0, remembered: [], claims: [] },
   faults: [],
   costs: { nodeMicros: 7 },
 };

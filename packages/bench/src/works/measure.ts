@@ -88,7 +88,6 @@ function workedOf(answer: Answer): Worked {
 export interface Tally {
   readonly runs: number;
   readonly distinct: number;
-  readonly disordered: number;
   /** When the first job began; microseconds since 1970. */
   readonly firstAt: number;
   readonly remembered: readonly Float64Array[];
@@ -106,7 +105,6 @@ export function tallyOf(worked: readonly Worked[]): Tally {
   return {
     runs: worked.reduce((sum, { runs }) => sum + runs, 0),
     distinct,
-    disordered: worked.reduce((sum, { disordered }) => sum + disordered, 0),
     firstAt: Math.min(...worked.flatMap(({ firstAt }) => (firstAt === 0 ? [] : [firstAt]))),
     remembered: worked.flatMap(({ remembered }) => (remembered === undefined ? [] : [doublesOf(remembered)])),
     claims: worked.flatMap(({ claims }) => claimsOf(doublesOf(claims))),
@@ -127,18 +125,13 @@ function doublesOf(file: string): Float64Array {
 
 /** What is wrong with a tally of jobs that all should have run, once. */
 export function faultsOf(
-  { runs, distinct, disordered }: Tally,
-  {
-    jobs,
-    left,
-    ordered = false,
-  }: { readonly jobs: number; readonly left: boolean; readonly ordered?: boolean },
+  { runs, distinct }: Tally,
+  { jobs, left }: { readonly jobs: number; readonly left: boolean },
 ): readonly string[] {
   return [
     ...(distinct < jobs ? [`${jobs - distinct} of ${jobs} jobs did not run`] : []),
     ...(runs > distinct ? [`${runs - distinct} runs too many`] : []),
     ...(left ? ['jobs are left over'] : []),
-    ...(ordered && disordered > 0 ? [`${disordered} jobs began after a later one of their key`] : []),
   ];
 }
 

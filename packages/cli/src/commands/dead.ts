@@ -1,3 +1,4 @@
+import { errorLine } from '@pgqueue/core';
 import type {
   BulkResult,
   DeadFilter,
@@ -84,7 +85,7 @@ function addList(dead: Command): void {
             job.tries,
             job.crashes,
             age(job.ageMs),
-            job.lastError === null ? '' : brief(job.lastError.message),
+            job.lastError === null ? '' : brief(errorLine(job.lastError)),
           ]);
           const heads = ['id', 'queue', 'task', 'key', 'reason', 'tries', 'crashes', 'died', 'last error'];
           const more = page.next === null ? [] : [`more: --after ${page.next}`];

@@ -1,12 +1,19 @@
-import { jobStatuses, PgQueueError, unreachable } from '@pgqueue/core';
+import { errorLine, jobStatuses, PgQueueError, unreachable } from '@pgqueue/core';
 import type { JobStatus } from '@pgqueue/core';
-import type { JobDetails, JobSummary, Verdicts } from '@pgqueue/postgres';
+import type {
+  JobCount,
+  JobDetails,
+  JobSummary,
+  Operator,
+  UnfinishedFilter,
+  Verdicts,
+} from '@pgqueue/postgres';
 import { Argument, Option } from 'commander';
 import type { Command } from 'commander';
 import { withOperator } from '../context.ts';
 import type { ExitCode } from '../errors.ts';
 import { UsageError } from '../errors.ts';
-import { age, brief, printable } from '../output/format.ts';
+import { age, brief, plural, printable } from '../output/format.ts';
 import type { Output } from '../output/output.ts';
 import { facts } from '../output/table.ts';
 import type { Moment } from '../parse.ts';
@@ -81,7 +88,7 @@ function listText(
     job.maxTries === null ? job.tries : `${job.tries}/${job.maxTries}`,
     age(job.ageMs),
     job.node,
-    job.lastError === null ? '' : brief(job.lastError.message, 40),
+    job.lastError === null ? '' : brief(errorLine(job.lastError), 40),
   ]);
   const heads = ['id', 'status', 'queue', 'task', 'key', 'priority', 'tries', 'age', 'node', 'last error'];
   const more = next === null ? [] : [`more: --after ${next}`];
@@ -122,8 +129,8 @@ function showText(job: JobDetails): string {
     facts(scalars),
     ...documents.map(([name, value]) => `\n${name}\n${printable(JSON.stringify(value, null, 2))}`),
     ...(errors.length === 0 ? [] : ['\nerrors']),
-    ...errors.map(({ at, node, try: attempt, message }) =>
-      printable(`  try ${attempt}  ${at}  ${node ?? '-'}  ${brief(message, 200)}`),
+    ...errors.map((error) =>
+      printable(`  try ${error.try}  ${error.at}  ${error.node ?? '-'}  ${brief(errorLine(error), 200)}`),
     ),
   ].join('\n');
 }
@@ -147,17 +154,64 @@ function addRetry(jobs: Command): void {
   examples(command, [['jobs retry 0198a3c2-…', 'does not wait for its backoff']]);
 }
 
+interface CancelOptions extends UnfinishedFilter {
+  readonly yes?: boolean;
+}
+
 function addCancel(jobs: Command): void {
+  const unfinished = ['delayed', 'pending', 'ready', 'running'] as const;
   const command = jobs
     .command('cancel')
-    .description('Ends waiting jobs; asks running ones to stop, by their signal (signalled).')
-    .addArgument(idsArgument())
-    .action((ids: readonly string[], _options: unknown, self: Command) =>
-      withOperator(self, async (operator, output) =>
-        sayVerdicts(output, 'cancel', await operator.jobs.cancel(ids), ['busy', 'missing']),
-      ),
-    );
-  examples(command, [['jobs cancel 0198a3c2-… 0198a3c3-…', 'two at once']]);
+    .description(
+      'Ends waiting jobs; asks running ones to stop, by their signal (signalled). By a filter in chunks: what is interrupted can be repeated.',
+    )
+    .addArgument(new Argument('[job...]', 'ids; else give a filter').argParser(uuids))
+    .option('--queue <queue>', 'all of this queue')
+    .option('--task <task>', 'all of this task')
+    .option('--key <key>', 'all of this key')
+    .addOption(new Option('--status <status>', 'all of this status').choices(unfinished))
+    .option('--yes', 'cancel all that fit; without it they are counted')
+    .action((given: readonly string[] | undefined, { yes, ...filter }: CancelOptions, self: Command) => {
+      const ids = given ?? [];
+      if (ids.length > 0 === Object.keys(filter).length > 0)
+        throw new UsageError('give ids, or a filter: --queue, --task, --key, --status');
+      return withOperator(self, async (operator, output) => {
+        if (ids.length > 0)
+          return sayVerdicts(output, 'cancel', await operator.jobs.cancel(ids), ['busy', 'missing']);
+        return yes === true
+          ? cancelAll(operator, output, filter)
+          : sayCount(output, await operator.jobs.count(filter));
+      });
+    });
+  examples(command, [
+    ['jobs cancel 0198a3c2-… 0198a3c3-…', 'two at once'],
+    ['jobs cancel --queue mail --key tenant-7', 'how many there are'],
+    ['jobs cancel --queue mail --key tenant-7 --yes', 'all of them'],
+  ]);
+}
+
+/** Nothing was done: that is no success, unless there was nothing to do. */
+function sayCount(output: Output, { count, more }: JobCount): ExitCode {
+  output.answer({ fit: { count, more } }, () => {
+    if (count === 0 && !more) return 'no jobs fit';
+    return `${more ? 'at least ' : ''}${plural(count, 'job')} fit: give --yes to cancel them`;
+  });
+  return count === 0 && !more ? 0 : 1;
+}
+
+async function cancelAll(operator: Operator, output: Output, filter: UnfinishedFilter): Promise<ExitCode> {
+  const result = await operator.jobs.cancelAll(filter, {
+    onProgress: ({ cancelled, signalled }) => output.progress(`${cancelled + signalled} cancelled`),
+  });
+  const { cancelled, signalled, busy } = result;
+  output.answer(result, () =>
+    [
+      `${plural(cancelled, 'job')} cancelled`,
+      ...(signalled === 0 ? [] : [`${signalled} running: asked to stop`]),
+      ...(busy === 0 ? [] : [`${busy} changed hands at that moment: try again`]),
+    ].join(', '),
+  );
+  return busy === 0 ? 0 : 1;
 }
 
 function addDelete(jobs: Command): void {

@@ -1,16 +1,26 @@
 import { writeFileSync } from 'node:fs';
 import { defaultPolicy, throwProblems } from '@pgqueue/core';
 import type { Policy } from '@pgqueue/core';
-import type { Conditions, NodeOptions, Simulation, Table } from '@pgqueue/lab';
+import type {
+  Conditions,
+  NodeOptions,
+  Simulation,
+  SimulationProgress,
+  SwfOptions,
+  Table,
+} from '@pgqueue/lab';
 import type { Command } from 'commander';
+import { Option } from 'commander';
 import { outputOf, withOperator } from '../context.ts';
 import { readEnv } from '../env.ts';
 import { Exit, UsageError } from '../errors.ts';
+import { age } from '../output/format.ts';
 import type { Output } from '../output/output.ts';
 import { redactor } from '../output/redact.ts';
 import type { Moment } from '../parse.ts';
 import { duration, moment, whole } from '../parse.ts';
 import { loadPolicy } from '../policy-file.ts';
+import { isSwf } from '../swf-file.ts';
 import { readPrepared, unprepared } from '../prepared-file.ts';
 import type { GlobalOptions } from '../settings.ts';
 import type { LoadedWorkload } from '../workload-file.ts';
@@ -29,6 +39,8 @@ interface SimulateCommandOptions {
   readonly seed?: number;
   readonly html?: string;
   readonly prepared?: string;
+  readonly key?: NonNullable<SwfOptions['key']>;
+  readonly progress?: boolean;
 }
 
 export function addSimulate(program: Command): void {
@@ -41,6 +53,7 @@ export function addSimulate(program: Command): void {
     .option('--policy <file>', 'a module (.js, .mjs, .ts) that exports a policy as "policy"')
     .option('--against <file>', 'another one, to compare it with')
     .option('--workload <file>', 'jobs in JSON, or in the Standard Workload Format (.swf)')
+    .addOption(new Option('--key <what>', 'of jobs of an .swf file; default user').choices(swfKeys))
     .option('--history', 'the jobs that ran, with the limits and the nodes of now')
     .option('--from <time>', 'of the history: finished since then, or so long back from now (7d)', moment)
     .option('--to <time>', 'of the history: finished before', moment)
@@ -57,6 +70,7 @@ export function addSimulate(program: Command): void {
       'JSON: what the policies would have fetched, by the name of what prepares it',
     )
     .option('--html <file>', 'write a report with charts')
+    .option('--progress', 'tell on stderr how far it is, also where that is no terminal')
     .action(async (options: SimulateCommandOptions, self: Command) => {
       checkUsage(options);
       if (options.workload === undefined) {
@@ -71,7 +85,7 @@ export function addSimulate(program: Command): void {
       const { readWorkload } = await import('../workload-file.ts');
       const globals = self.optsWithGlobals<GlobalOptions>();
       const redact = redactor(globals.databaseUrl ?? readEnv().databaseUrl);
-      await run(options, readWorkload(options.workload), outputOf(globals, redact));
+      await run(options, readWorkload(options.workload, options.key), outputOf(globals, redact));
     });
   examples(command, [
     ['simulate --workload jobs.json --slots 20', 'how long jobs wait under the default policy'],
@@ -82,11 +96,15 @@ export function addSimulate(program: Command): void {
   ]);
 }
 
-function checkUsage({ workload, history, from, to }: SimulateCommandOptions): void {
+const swfKeys: readonly NonNullable<SwfOptions['key']>[] = ['user', 'group', 'executable', 'partition'];
+
+function checkUsage({ workload, history, from, to, key }: SimulateCommandOptions): void {
   if ((workload === undefined) === (history !== true))
     throw new UsageError('give --workload FILE, or --history');
   if (history !== true && (from ?? to) !== undefined)
     throw new UsageError('--from and --to go with --history');
+  if (key !== undefined && !isSwf(workload ?? ''))
+    throw new UsageError('--key goes with a workload in the Standard Workload Format (.swf)');
 }
 
 /** A duration counts back from now. */
@@ -121,7 +139,7 @@ async function run(options: SimulateCommandOptions, loaded: LoadedWorkload, outp
     prepared,
     ...(options.tick === undefined ? {} : { tickMs: options.tick }),
     ...(options.seed === undefined ? {} : { seed: options.seed }),
-    onProgress: ({ ended }) => output.progress(`${ended} of ${arrivals.length} jobs`),
+    onProgress: teller(arrivals.length, options, output),
   };
   const result =
     against === undefined ? simulate({ ...conditions, policy }) : compare({ ...conditions, policy, against });
@@ -129,10 +147,30 @@ async function run(options: SimulateCommandOptions, loaded: LoadedWorkload, outp
     writeFileSync(options.html, await htmlReport(result, { subtitle: says }));
     output.note(`report: ${options.html}`);
   }
-  output.answer(result, () =>
+  const { skipped } = loaded;
+  const workload = { jobs: arrivals.length, ...(skipped === undefined ? {} : { skipped }) };
+  output.answer({ ...result, workload }, () =>
     textOf(says, 'base' in result ? comparisonTables(result) : tablesOf(result), output),
   );
   tellFaults('base' in result ? [result.base, result.other] : [result], output);
+}
+
+/** So often a line that changes on a terminal is written, and a line of its own elsewhere. */
+const [tellMs, tellLineMs] = [200, 5_000];
+
+function teller(
+  jobs: number,
+  { progress = false }: SimulateCommandOptions,
+  output: Output,
+): (progress: SimulationProgress) => void {
+  const everyMs = process.stderr.isTTY ? tellMs : tellLineMs;
+  let toldAt = -Infinity;
+  return ({ ended, waiting, passedMs }) => {
+    if (performance.now() < toldAt + everyMs) return;
+    toldAt = performance.now();
+    const done = `${ended} of ${jobs} jobs (${Math.floor((100 * ended) / Math.max(1, jobs))} %)`;
+    output.progress(`${done}, ${waiting} wait, ${age(passedMs)} of virtual time`, { lines: progress });
+  };
 }
 
 /** What a policy that failed would do is not what these numbers say: whoever tests one must not take it for right. */

@@ -7,10 +7,7 @@ import { contextOf } from '../context.ts';
 import { plural } from '../output/format.ts';
 import { duration, whole } from '../parse.ts';
 import { createLogger, logLevels } from '../roles/logger.ts';
-import { createReserve } from '../roles/reserve.ts';
-import type { Role } from '../roles/run.ts';
 import { runRole } from '../roles/run.ts';
-import { onParentGone } from '../roles/stop.ts';
 import type { Settings } from '../settings.ts';
 import { loadTasks } from '../tasks-file.ts';
 import { examples } from './help.ts';
@@ -20,10 +17,6 @@ interface WorkerCommandOptions {
   readonly node?: string;
   readonly concurrency: number;
   readonly pool: string;
-  readonly suspectsOnly: boolean;
-  readonly reserve: boolean;
-  /** Of the process that a worker starts beside itself. */
-  readonly beside: boolean;
   readonly drain: number;
   readonly listen: boolean;
   readonly healthPort?: number;
@@ -41,9 +34,6 @@ export function addWorker(program: Command): void {
     .option('--node <id>', 'its id, one live node each; default made of host, process and chance')
     .option('--concurrency <n>', 'jobs at a time', whole(1, 10_000), 10)
     .option('--pool <pool>', 'the group of nodes it belongs to', 'default')
-    .option('--no-reserve', 'no second process that takes only jobs that were lost with a node')
-    .option('--suspects-only', 'be such a reserve, and nothing else', false)
-    .addOption(new Option('--beside').default(false).hideHelp())
     .addOption(
       new Option('--drain <duration>', 'how long running jobs may take to finish')
         .argParser(duration)
@@ -59,12 +49,10 @@ export function addWorker(program: Command): void {
       const { logLevel: level } = options;
       const logger = createLogger({ level, role: 'worker', redact: context.redact });
       const worker = await makeWorker(context.settings, options, { tasks, logger });
-      const alone = options.suspectsOnly || !options.reserve;
-      await runRole(alone ? worker : withReserve(worker, { settings: context.settings, options, logger }), {
+      await runRole(worker, {
         output: context.output,
         ready: { role: 'worker', node: worker.node, tasks: tasks.map(({ task }) => task.name) },
         text: `worker ${worker.node} (${plural(tasks.length, 'task')}, ${plural(options.concurrency, 'slot')})`,
-        ...(options.beside ? { stop: onParentGone() } : {}),
       });
     });
   examples(command, [
@@ -73,61 +61,17 @@ export function addWorker(program: Command): void {
       'worker --tasks dist/reports.js --pool slow --concurrency 2 --node reports-1',
       'for the queues of pool "slow"',
     ],
-    ['worker --tasks ./tasks.ts --no-reserve', 'one process: for a container, beside others for reserves'],
-    ['worker --tasks ./tasks.ts --suspects-only', 'such a reserve'],
   ]);
-}
-
-/** What a worker gets beyond its drain to stop. */
-const leaveMs = 10_000;
-
-/** The reserve starts after the worker: what keeps both from it is told once. */
-function withReserve(
-  worker: Worker,
-  {
-    settings,
-    options,
-    logger,
-  }: { readonly settings: Settings; readonly options: WorkerCommandOptions; readonly logger: Logger },
-): Role {
-  const { tasks, concurrency, pool, drain, listen, logLevel } = options;
-  const reserve = createReserve({
-    args: [
-      'worker',
-      '--suspects-only',
-      '--beside',
-      `--schema=${settings.schema}`,
-      `--tasks=${tasks}`,
-      `--concurrency=${concurrency}`,
-      `--pool=${pool}`,
-      `--drain=${drain}ms`,
-      `--log-level=${logLevel}`,
-      ...(listen ? [] : ['--no-listen']),
-    ],
-    // not among the arguments, which others can read
-    env: { PGQUEUE_DATABASE_URL: settings.connectionString },
-    stopMs: drain + leaveMs,
-    logger,
-  });
-  return {
-    start: async () => {
-      await worker.start();
-      reserve.start();
-    },
-    stop: async () => void (await Promise.all([worker.stop(), reserve.stop()])),
-    ended: worker.ended,
-    kill: reserve.kill,
-  };
 }
 
 type NodeOptions = Pick<
   WorkerCommandOptions,
   'node' | 'concurrency' | 'pool' | 'drain' | 'listen' | 'healthPort'
-> & { readonly suspectsOnly?: boolean };
+>;
 
 export async function makeWorker(
   settings: Settings,
-  { node, concurrency, pool, suspectsOnly = false, drain, listen, healthPort }: NodeOptions,
+  { node, concurrency, pool, drain, listen, healthPort }: NodeOptions,
   { tasks, logger }: { readonly tasks: readonly TaskHandler[]; readonly logger: Logger },
 ): Promise<Worker> {
   const { createWorker } = await import('@pgqueue/worker');
@@ -137,7 +81,6 @@ export async function makeWorker(
     ...(node === undefined ? {} : { node }),
     concurrency,
     pool,
-    suspectsOnly,
     drainMs: drain,
     listen,
     ...(healthPort === undefined ? {} : { health: { port: healthPort } }),

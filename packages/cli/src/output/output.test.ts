@@ -61,21 +61,23 @@ test('tables are plain for pipes, and drawn for terminals', () => {
   ).toBe('a    1\nbcd  -');
 });
 
-test('progress is shown on a terminal only, and wiped before anything else is said', () => {
-  const said = (isTTY: boolean): string => {
+test('progress is shown on a terminal, and wiped before anything else is said; elsewhere only where lines are asked for', () => {
+  const said = (isTTY: boolean, options?: { readonly lines: boolean }): string => {
     let text = '';
     const stream = { isTTY, write: (chunk: string) => ((text += chunk), true) };
     const streams = { stdout: stream, stderr: stream } as unknown as Parameters<
       typeof createOutput
     >[0]['streams'];
     const output = createOutput({ json: false, lines: false, redact: (line) => line, streams });
-    output.progress('1 of 2');
+    output.progress('1 of 2', options);
     output.answer({}, () => 'done');
     output.answer({}, () => 'again');
     return text;
   };
   expect(said(true)).toBe('\r\u001b[K1 of 2\r\u001b[Kdone\nagain\n');
+  expect(said(true, { lines: true })).toBe(said(true));
   expect(said(false)).toBe('done\nagain\n');
+  expect(said(false, { lines: true })).toBe('1 of 2\ndone\nagain\n');
 });
 
 test('what turns the direction of a text is shown, not done', () => {

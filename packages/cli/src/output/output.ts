@@ -12,8 +12,8 @@ export interface Output {
   readonly line: (value: unknown, text: () => string) => void;
   /** For people only, on stderr. */
   readonly note: (text: string) => void;
-  /** How far a long piece of work is, on stderr, where that is a terminal. */
-  readonly progress: (text: string) => void;
+  /** How far a long piece of work is, on stderr, where that is a terminal. `lines`: elsewhere too, a line each time. */
+  readonly progress: (text: string, options?: { readonly lines?: boolean }) => void;
   readonly table: (heads: readonly string[], rows: readonly (readonly Cell[])[]) => string;
 }
 
@@ -53,8 +53,11 @@ export function createOutput(options: {
       endProgress();
       stderr.write(`${redact(printable(text))}\n`);
     },
-    progress: (text) => {
-      if (!stderr.isTTY) return;
+    progress: (text, { lines: always = false } = {}) => {
+      if (!stderr.isTTY) {
+        if (always) stderr.write(`${redact(printable(text))}\n`);
+        return;
+      }
       open = true;
       stderr.write(`\r\u001b[K${redact(printable(text))}`);
     },

@@ -18,7 +18,7 @@ export function createLogger({
   readonly role: string;
   readonly redact: Redact;
 }): Logger {
-  return pino(
+  const logger = pino(
     {
       level,
       base: { role, pid: process.pid },
@@ -27,4 +27,20 @@ export function createLogger({
     },
     pino.destination({ dest: 2, sync: true }),
   );
+  logWarnings(logger);
+  return logger;
+}
+
+let logged = false;
+
+/** Warnings of the packages become lines of the log; that a start waits is left out, since each of its tries is logged. */
+function logWarnings(logger: Logger): void {
+  if (logged) return;
+  logged = true;
+  const others = process.listeners('warning');
+  process.removeAllListeners('warning');
+  process.on('warning', (warning: Error & { readonly code?: string }) => {
+    if (warning.name !== 'PgQueueWarning') for (const listener of others) listener(warning);
+    else if (warning.code !== 'PGQUEUE_WAITING') logger.warn({ code: warning.code }, warning.message);
+  });
 }

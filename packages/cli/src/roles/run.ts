@@ -1,5 +1,4 @@
 import type { Output } from '../output/output.ts';
-import type { StopRequest } from './stop.ts';
 import { onStopSignals } from './stop.ts';
 
 /** Something that runs until it is told to stop. */
@@ -9,8 +8,6 @@ export interface Role {
   readonly stop: () => Promise<void>;
   /** Settles when it ends by itself; left out where it never does. */
   readonly ended?: Promise<unknown>;
-  /** Ends at once what would outlive this process. */
-  readonly kill?: () => void;
 }
 
 /** Starts a role, says when it is ready, and stops it in order, on SIGTERM or SIGINT: a second signal ends it at once. */
@@ -20,16 +17,14 @@ export async function runRole(
     output,
     ready,
     text: given,
-    stop = onStopSignals(role.kill),
   }: {
     readonly output: Output;
     /** Both: a function where it is known only when it has started. */
     readonly ready: object | (() => object);
     readonly text: string | (() => string);
-    /** Default: these signals. */
-    readonly stop?: StopRequest;
   },
 ): Promise<void> {
+  const stop = onStopSignals();
   const text = typeof given === 'string' ? (): string => given : given;
   try {
     const started = await Promise.race([role.start().then(() => true), stop.asked.then(() => false)]);
@@ -38,7 +33,7 @@ export async function runRole(
       output.line({ event: 'ready', ...facts }, () => `${text()} ready`);
       await Promise.race([stop.asked, ...(role.ended === undefined ? [] : [role.ended])]);
     }
-    output.note([`${text()} stopping`, stop.again].filter((part) => part !== '').join('; '));
+    output.note(`${text()} stopping; a second signal ends it at once`);
     await role.stop();
     output.line({ event: 'stopped' }, () => `${text()} stopped`);
   } catch (error) {

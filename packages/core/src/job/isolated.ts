@@ -3,20 +3,15 @@ import type { Rule, Shape } from '../options.ts';
 import { aNumber, anything, optional, optionProblems } from '../options.ts';
 import type { Handler, Task } from './task.ts';
 
-/** Where an isolated handler runs, and with how much. */
+/** The limits of an isolated handler's processes. */
 export interface IsolatedOptions {
-  /**
-   * `process`: nothing that it does can end the node: `process.exit`, `process.abort`, a fault in native code, memory.
-   * `thread`: starts sooner and takes less memory; what ends the process (`process.abort`, a fault in native code) ends the node.
-   */
-  readonly in: 'thread' | 'process';
-  /** JavaScript memory of one of them, 16 to 65,536 MiB. An attempt that needs more dies, alone. Default: Node's own limit. */
+  /** JavaScript memory of one process, 16 to 65,536 MiB. An attempt that needs more dies, alone. Default: Node's own limit. */
   readonly memoryMb?: number;
   /** How many of its jobs a node runs at a time. One that waits for another uses up its own timeout. Default: the node's slots. */
   readonly concurrency?: number;
 }
 
-/** A handler that runs in a thread or a process of its own. Made by {@link isolated}. */
+/** A handler that runs in a process of its own. Made by {@link isolated}. */
 export interface IsolatedHandler {
   readonly kind: 'pgqueue.isolated';
   /** The URL of a module that exports the handler. */
@@ -29,14 +24,7 @@ export type HandlerOf<T> =
   // oxlint-disable-next-line typescript/no-explicit-any
   T extends Task<any, infer Output, infer Saved> ? Handler<Output, unknown, Saved> : never;
 
-const aPlace: Rule = {
-  expected: "'thread' or 'process'",
-  words: ['thread', 'process'],
-  judge: (value) => value === 'thread' || value === 'process',
-};
-
 const shape: Shape<IsolatedOptions> = {
-  in: aPlace,
   memoryMb: optional(aNumber({ min: 16, max: 65_536, whole: true })),
   concurrency: optional(aNumber({ min: 1, max: 10_000, whole: true })),
 };
@@ -47,12 +35,12 @@ const aModule: Rule = {
 };
 
 /**
- * For {@link implement}: runs a task's handler in threads or child processes, which are kept for the next job. The module exports it
- * as `handler`, or by default. For handlers that use the CPU for long, or that may crash: what goes wrong costs one attempt, and neither
- * the node nor its other jobs. An attempt whose thread or process died counts as a crash.
+ * For {@link implement}: runs a task's handler in child processes, which are kept for the next job. The module exports it as
+ * `handler`, or by default. For handlers that use the CPU for long, or that may crash: what goes wrong costs one attempt, and neither
+ * the node nor its other jobs. An attempt whose process died counts as a crash.
  * @throws {PgQueueError} `configuration`
  */
-export function isolated(module: { readonly href: string }, options: IsolatedOptions): IsolatedHandler {
+export function isolated(module: { readonly href: string }, options: IsolatedOptions = {}): IsolatedHandler {
   throwProblems('configuration', 'isolated(module, options)', [
     ...optionProblems({ module, options }, { module: aModule, options: anything }),
     ...optionProblems(options, shape),

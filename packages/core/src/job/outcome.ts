@@ -14,8 +14,11 @@ export type Outcome = { readonly [brand]: true } & (
   | { readonly kind: 'cancelled' }
 );
 
-/** Try again, after the given delay instead of the policy's; counts a try. */
-export function retryAfter(delay: Duration | null, error: unknown): Outcome {
+/** Try again, after the given delay instead of the policy's; counts a try. The error is kept with the job. */
+export function retryAfter(
+  delay: Duration | null,
+  error: unknown = 'the handler asked for another try, and gave no reason',
+): Outcome {
   return {
     [brand]: true,
     kind: 'retry',
@@ -24,8 +27,8 @@ export function retryAfter(delay: Duration | null, error: unknown): Outcome {
   };
 }
 
-/** Don't try again: dead letter, reason `gave_up`. */
-export function giveUp(error: unknown): Outcome {
+/** Don't try again: dead letter, reason `gave_up`. The error is kept with the job. */
+export function giveUp(error: unknown = 'the handler gave up, and gave no reason'): Outcome {
   return { [brand]: true, kind: 'give_up', error };
 }
 

@@ -20,8 +20,10 @@ describe('the delay', () => {
     [{ kind: 'odd' }, 2_000],
     [{ kind: 'linear', baseMs: 'soon', maxMs: -1 }, 2_000],
     [{ factor: Number.NaN, jitter: 9 }, 2_000],
+    [{ baseMs: 0, factor: 1e300 }, 0],
   ])('of what plain SQL may bring, %j, is a sound one', (odd, ms) => {
     expect(retryDelayMs(odd as Partial<Backoff>, 2, 0)).toBe(ms);
+    expect(retryDelayMs(odd as Partial<Backoff>, 60, 0)).not.toBeNaN();
   });
 
   test('jitter only ever shortens, by up to its share', () => {

@@ -83,7 +83,9 @@ export function retryDelayMs(given: Partial<Backoff>, tryNumber: number, random:
     linear: backoff.baseMs * tryNumber,
     exponential: backoff.baseMs * backoff.factor ** Math.min(tryNumber - 1, 60),
   }[backoff.kind];
-  return Math.max(0, Math.min(backoff.maxMs, grown) * (1 - backoff.jitter * random));
+  // 0 × Infinity: no base, and a factor that has grown beyond all numbers
+  const delayMs = Number.isNaN(grown) ? 0 : Math.min(backoff.maxMs, grown);
+  return Math.max(0, delayMs * (1 - backoff.jitter * random));
 }
 
 const count = aNumber({ min: 1, max: 1_000, whole: true });

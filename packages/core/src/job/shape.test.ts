@@ -33,11 +33,18 @@ test('a forbidden key is found wherever it stands; texts of that name are fine',
   const key = fc.constantFrom('__proto__', 'constructor');
   fc.assert(
     fc.property(holders, fc.array(wrap, { maxLength: 20 }), key, (beside, wraps, name) => {
-      const found = JSON.parse(`{"${name}": ${JSON.stringify(beside)}}`) as unknown;
+      const below = name === 'constructor' ? { prototype: beside } : beside;
+      const found = JSON.parse(`{"${name}": ${JSON.stringify(below)}}`) as unknown;
       expect(shapeProblem(wraps.reduce<unknown>((inner, around) => around(inner), found))).toContain(name);
       expect(
         shapeProblem(wraps.reduce<unknown>((inner, around) => around(inner), { a: name })),
       ).toBeUndefined();
     }),
   );
+});
+
+test('a constructor without a prototype is a word like others', () => {
+  for (const value of ['"McLaren"', 'null', '[1]', '{"name": "McLaren", "constructor": {"prototypes": 2}}']) {
+    expect(shapeProblem(JSON.parse(`{"race": [{"constructor": ${value}}]}`))).toBeUndefined();
+  }
 });

@@ -2,8 +2,8 @@
 export const nestingMax = 500;
 
 /**
- * What makes a value out of JSON dangerous to hand on; undefined: nothing. A key `__proto__` or `constructor` reaches the prototype of
- * whatever it is merged into. Looks at every key once, without recursion.
+ * What makes a value out of JSON dangerous to hand on; undefined: nothing. A key `__proto__`, or `constructor` with a key `prototype` below it,
+ * reaches the prototype of whatever it is merged into; real data has a `constructor` without. Looks at every key once, without recursion.
  */
 export function shapeProblem(value: unknown): string | undefined {
   if (typeof value !== 'object' || value === null) return undefined;
@@ -23,9 +23,11 @@ export function shapeProblem(value: unknown): string | undefined {
   return undefined;
 }
 
-function keyProblem(container: object): string | undefined {
-  for (const key of ['__proto__', 'constructor']) {
-    if (Object.hasOwn(container, key)) return `must not have a key ${key}`;
-  }
-  return undefined;
+function keyProblem(container: { readonly constructor?: unknown }): string | undefined {
+  if (Object.hasOwn(container, '__proto__')) return 'must not have a key __proto__';
+  if (!Object.hasOwn(container, 'constructor')) return undefined;
+  const { constructor: inner } = container;
+  return typeof inner === 'object' && inner !== null && Object.hasOwn(inner, 'prototype')
+    ? 'must not have a key constructor with a key prototype below it'
+    : undefined;
 }

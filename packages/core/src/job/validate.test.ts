@@ -47,7 +47,11 @@ describe('a payload', () => {
 
   test.each<[string, unknown, RegExp]>([
     ['a key __proto__', JSON.parse('{"a":[{"__proto__":{"admin":true}}]}'), /must not have a key __proto__/],
-    ['a key constructor', { a: { constructor: 1 } }, /must not have a key constructor/],
+    [
+      'a key constructor with a prototype',
+      { a: { constructor: { prototype: 1 } } },
+      /must not have a key constructor/,
+    ],
     ['a cycle', cycle, /can't be written as JSON: .*circular/],
     ['a BigInt', { a: 5n }, /can't be written as JSON: .*BigInt/],
     ['a function', () => 1, /can't be written as JSON$/],
@@ -206,6 +210,17 @@ describe('options', () => {
     ['payloadVersion', { payloadVersion: 1.5 }],
   ])('%s is told (case %#)', async (name, part) => {
     expect(await problems(row({}, {}, part))).toEqual([expect.stringContaining(`${name} must`)]);
+  });
+
+  test.each([
+    [5, 'the number 5'],
+    [null, 'null'],
+    [true, 'true'],
+    [{}, 'an object'],
+    ['k'.repeat(201), 'a text of 201 characters'],
+  ])('a key that is %j is refused, and what it was is said', async (key, got) => {
+    const [problem] = await problems(row({ a: 1 }, { key: key as never }));
+    expect(problem).toBe(`key must be a text of 0 to 200 characters, not ${got}`);
   });
 
   test('everything that is wrong is told at once, the payload first', async () => {

@@ -1,8 +1,9 @@
 import type { Duration } from '../duration.ts';
 import { parseDuration } from '../duration.ts';
-import { errorData, PgQueueError, throwProblems } from '../errors.ts';
+import { errorData } from '../error-data.ts';
+import { PgQueueError, throwProblems } from '../errors.ts';
 import { isUuid } from '../ids.ts';
-import { unknownNames } from '../options.ts';
+import { say, unknownNames } from '../options.ts';
 import type { MaybePromise } from '../runtime/when-done.ts';
 import { caught, whenDone } from '../runtime/when-done.ts';
 import type { JobOptions, JobRow, NewJob, TraceContext, Unique } from './job.ts';
@@ -151,7 +152,8 @@ function optionProblems(task: string, options: JobOptions): readonly string[] {
   const text = (name: string, value: unknown, min: number, max: number): void => {
     if (value === undefined) return;
     if (typeof value !== 'string' || value.length < min || value.length > max) {
-      problems.push(`${name} must be a text of ${min} to ${max} characters`);
+      const got = typeof value === 'number' ? `the number ${value}` : say(value);
+      problems.push(`${name} must be a text of ${min} to ${max} characters, not ${got}`);
     } else if (value.includes('\u0000') || !value.isWellFormed()) {
       problems.push(`${name} must not contain NUL or lone surrogates, which PostgreSQL can't store`);
     }

@@ -2,7 +2,7 @@ import { throwProblems } from '../errors.ts';
 import type { Rule, Shape } from '../options.ts';
 import { aFlag, aFunction, aListOf, aNumber, anObject, anything, aText } from '../options.ts';
 import { oneOf, optional, optionProblems } from '../options.ts';
-import type { Gate } from './gate.ts';
+import type { Gate, JobGroups } from './gate.ts';
 import type { Order } from './order.ts';
 import type { Needs, Preparation } from './policy.ts';
 
@@ -34,7 +34,14 @@ const part = {
   soft: optional(aFlag),
 };
 
-const gate: Shape<Gate> = { ...part, onError: optional(oneOf('hold', 'ignore')) };
+const groups: Shape<JobGroups> = { of: aFunction, lane: optional(aFlag) };
+
+const gate: Shape<Gate> = {
+  ...part,
+  onError: optional(oneOf('hold', 'ignore')),
+  groups: optional(anObject(groups)),
+  tellsTime: optional(aFlag),
+};
 
 /** A gate, of the user's making perhaps: its class may have members that only it knows. */
 export const aGate: Rule = anObject(gate, {

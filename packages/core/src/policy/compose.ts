@@ -3,6 +3,8 @@ import { aFlag, aFunction, aListOf, aNumber, anObject, aText, optional, optionPr
 import { aGate, anOrder } from './check-part.ts';
 import type { Json } from '../job/job.ts';
 import type { Gate } from './gate.ts';
+import { createKinds } from './kinds.ts';
+import type { KindMemory } from './kinds.ts';
 import { isOwnPart } from './own-parts.ts';
 import { standardGates } from './gates/standard.ts';
 import type { Order } from './order.ts';
@@ -90,7 +92,9 @@ export function isTrusted(policy: Policy): boolean {
 
 function whole(name: string, parts: Parts): Policy {
   const all = [...parts.gates, parts.order];
-  const plan: Policy['plan'] = (snapshot, state, watch) => planParts(parts, snapshot, { state, watch });
+  const kinds = createKinds(parts.gates);
+  const plan: Policy['plan'] = (snapshot, state, watch) =>
+    planParts(parts, snapshot, { state, watch, kinds });
   return {
     name,
     initial: Object.fromEntries(
@@ -115,16 +119,31 @@ function whole(name: string, parts: Parts): Policy {
       prepare === undefined ? [] : [{ name, ...prepare }],
     ),
     softParts: all.filter(({ soft }) => soft === true).map(({ name }) => name),
+    kindOf: kindBy(parts.gates),
+    tellsTime: parts.gates.every(({ tellsTime }) => tellsTime === true),
     guarded: plan,
     ...(parts.coalesce.length === 0 && all.every(isOwnPart) ? { trusted: plan } : {}),
   };
+}
+
+/** By the groups of its gates, as far as these tell jobs of one lane apart; undefined: they don't. */
+function kindBy(gates: readonly Gate[]): Policy['kindOf'] {
+  const telling = gates.flatMap(({ groups }) =>
+    groups === undefined || groups.lane === true ? [] : [groups],
+  );
+  if (telling.length === 0) return undefined;
+  return (job) => JSON.stringify(telling.map(({ of }) => of(job)));
 }
 
 /** An order that fails is replaced for this plan; the gates stay. */
 function planParts(
   parts: Parts,
   snapshot: Snapshot,
-  options: { readonly state: PolicyState; readonly watch: Watch | undefined },
+  options: {
+    readonly state: PolicyState;
+    readonly watch: Watch | undefined;
+    readonly kinds: KindMemory | null;
+  },
 ): Plan {
   const faults: PolicyFault[] = [];
   const { order } = parts;

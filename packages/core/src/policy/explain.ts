@@ -42,14 +42,14 @@ function places(snapshot: Snapshot, job: JobFacts): readonly Hold[] {
   const running = taken.filter(({ state }) => state === 'running').length;
   const ready = taken.length - running;
   const message = `${running} ${running === 1 ? 'job runs' : 'jobs run'} in the ${slots} ${slots === 1 ? 'slot' : 'slots'} of pool ${pool}, ${ready} more ${ready === 1 ? 'is' : 'are'} ready`;
-  return [{ gate: fit, message, untilMs: null }];
+  return [{ gate: fit, message, untilMs: null, paced: true }];
 }
 
 /** Lets the order choose, with no rule in its way, until the job's turn comes. */
 function countAhead({ order }: Parts, asked: Parameters<typeof explainWith>[1]): number | null {
   const { snapshot, state, job, watch } = asked;
   if (watch?.avoids(order.name, null) === true) return null;
-  const heads = createHeads();
+  const heads = createHeads(snapshot.lanes);
   try {
     const open = order.open(snapshot, state[order.name] ?? order.initial ?? null, heads);
     let ahead = 0;

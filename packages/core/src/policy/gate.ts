@@ -1,9 +1,17 @@
 import type { Json } from '../job/job.ts';
 import type { Hold, Needs, Preparation, Written } from './policy.ts';
-import type { Candidate, Lane, Snapshot } from './snapshot.ts';
+import type { Candidate, JobFacts, Lane, Snapshot } from './snapshot.ts';
 
 /** `hold_lane`: neither this job nor any other of its lane can go in this plan. */
 export type Verdict = 'admit' | 'hold' | 'hold_lane';
+
+/** Tells which waiting jobs are alike to a gate: see {@link Gate.groups}. */
+export interface JobGroups {
+  /** The name of the group; null: the gate admits the job whatever else there is. Must depend on the job alone, and say the same each time. */
+  readonly of: (job: JobFacts) => string | null;
+  /** Whether `of` depends on the job's queue and key only. Default false. */
+  readonly lane?: boolean;
+}
 
 /**
  * A scheduling rule that can hold a job back. It is asked about a job right before that would be dispatched, and told of every job
@@ -29,6 +37,17 @@ export interface Gate<State extends Json = Json> {
   readonly prepare?: Omit<Preparation, 'name'>;
   /** Its state may be saved up to a second late. */
   readonly soft?: boolean;
+  /**
+   * A promise that jobs of one group are alike: at any moment of a plan `admits` says the same of each of them (but of members of a
+   * bundle), and once it holds one of them, it holds them all until the plan ends. Then it is asked about a group that it holds once a
+   * plan, however many jobs wait in it. Default: it is asked about every job.
+   */
+  readonly groups?: JobGroups;
+  /**
+   * A promise that what it holds may go by time alone only when {@link OpenGate.nextMs} says so. Then a simulation does not ask again
+   * before that, as long as nothing else has changed. Default false.
+   */
+  readonly tellsTime?: boolean;
 }
 
 /** A gate during one plan. */

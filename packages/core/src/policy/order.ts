@@ -30,6 +30,8 @@ export interface Order<State extends Json = Json> {
 export interface Heads {
   /** Undefined: nothing of the lane is left for this plan. */
   readonly of: (lane: Lane) => Candidate | undefined;
+  /** The lanes of the snapshot without those of which gates hold everything already: an order need not go through those. */
+  readonly lanes: () => readonly Lane[];
 }
 
 /** An order during one plan. */

@@ -1,9 +1,11 @@
 import type { Json } from '../job/job.ts';
 import type { Coalesce, Parts } from './compose.ts';
 import { createHeads } from './heads.ts';
-import { countHeld } from './held.ts';
-import type { OpenGates } from './open-gates.ts';
+import { countHeld, reasonsOf } from './held.ts';
+import type { KindMemory, LaneKinds } from './kinds.ts';
+import type { Judged, OpenGates } from './open-gates.ts';
 import { openGates } from './open-gates.ts';
+import { findOpen, noPlace } from './open-lanes.ts';
 import type { OpenOrder, Order } from './order.ts';
 import { isOwnPart } from './own-parts.ts';
 import type { Plan, PlannedJob, PolicyFault } from './plan.ts';
@@ -20,6 +22,8 @@ interface Making {
   readonly snapshot: Snapshot;
   readonly slots: Slots;
   readonly gates: OpenGates;
+  /** The lanes of which something may go, as far as gates know when the plan begins. */
+  readonly lanes: readonly Lane[];
   readonly heads: ReturnType<typeof createHeads>;
   readonly order: OpenOrder;
   readonly watch: Watch | undefined;
@@ -38,38 +42,22 @@ interface Making {
   nextMs: number | null;
 }
 
+/** A plan's input beside its snapshot. Faults are added to the list. */
+interface PlanOptions {
+  readonly state: PolicyState;
+  readonly faults: PolicyFault[];
+  readonly watch?: Watch | undefined;
+  readonly kinds: KindMemory | null;
+}
+
 /** One plan of a policy made of parts. @throws what its order throws */
-export function planWith(
-  parts: Parts,
-  snapshot: Snapshot,
-  options: {
-    readonly state: PolicyState;
-    readonly faults: PolicyFault[];
-    readonly watch?: Watch | undefined;
-  },
-): Plan {
+export function planWith(parts: Parts, snapshot: Snapshot, options: PlanOptions): Plan {
   const { state, faults, watch } = options;
-  const heads = createHeads();
   const { order: part } = parts;
   const isKnown = createKnown(part, snapshot);
   if (watch !== undefined) [watch.part, watch.job] = [part.name, null];
-  const making: Making = {
-    parts,
-    snapshot,
-    slots: openSlots(snapshot),
-    gates: openGates(parts.gates, snapshot, options),
-    heads,
-    order: part.open(snapshot, state[part.name] ?? part.initial ?? null, heads),
-    watch,
-    dispatch: [],
-    held: countHeld(snapshot),
-    recallAsked: new Set(),
-    full: new Set(),
-    poolOf: createPoolOf(snapshot),
-    gathering: new Map(),
-    deepen: new Map(),
-    nextMs: null,
-  };
+  const making = begin(parts, snapshot, options);
+  const { heads } = making;
   if (!parts.recall) for (const pool of Object.keys(snapshot.pools)) closeIfFull(making, pool);
   let stopped: string | undefined;
   for (;;) {
@@ -88,8 +76,42 @@ export function planWith(
     const recall = consider(making, lane, job);
     if (recall !== undefined) return { dispatch: [], held: {}, state, recall };
   }
-  making.held.rest(heads, (queue) => (making.full.has(making.poolOf(queue)) ? 'no_free_slot' : stopped));
+  making.held.rest(making.lanes, heads, (queue) =>
+    making.full.has(making.poolOf(queue)) ? 'no_free_slot' : stopped,
+  );
   return finish(making, state, faults);
+}
+
+/** Opens gates and order. Lanes of which gates hold everything already are counted, and left out. */
+function begin(parts: Parts, snapshot: Snapshot, options: PlanOptions): Making {
+  const { order: part } = parts;
+  const { state, watch } = options;
+  const slots = openSlots(snapshot);
+  const queuePool = createPoolOf(snapshot);
+  const held = countHeld();
+  const hasPlace = parts.recall || Object.keys(snapshot.pools).some((pool) => slots.left(pool) > 0);
+  // where no job finds a place, nothing is asked about any
+  const gates = openGates(parts.gates, snapshot, { ...options, kinds: hasPlace ? options.kinds : null });
+  const lanes = findOpen(snapshot, { gates, slots, poolOf: queuePool, recall: parts.recall }, held);
+  const heads = createHeads(snapshot.lanes, lanes);
+  return {
+    parts,
+    snapshot,
+    slots,
+    gates,
+    lanes,
+    heads,
+    order: part.open(snapshot, state[part.name] ?? part.initial ?? null, heads),
+    watch,
+    dispatch: [],
+    held,
+    recallAsked: new Set(),
+    full: new Set(),
+    poolOf: queuePool,
+    gathering: new Map(),
+    deepen: new Map(),
+    nextMs: null,
+  };
 }
 
 /**
@@ -102,6 +124,13 @@ function closeUnknown(making: Making, lane: Lane, last: Candidate): boolean {
     return true;
   }
   const { verdict, gate } = making.gates.judge(last, lane, false);
+  if (verdict === 'hold' && lane.unseen !== undefined) {
+    // its kind can't go, others behind it may
+    making.held.job(last, gate, (own(lane.unseen, last.id) ?? 0) - 1);
+    making.heads.settle(lane);
+    making.order.passed(lane, last);
+    return true;
+  }
   if (verdict !== 'admit') {
     closeLane(making, lane, gate);
     return true;
@@ -138,28 +167,21 @@ function closeIfFull({ slots, order, full }: Making, pool: string): boolean {
 
 /** Takes the head of a lane, or passes it. Returns what is to be recalled first, if anything. */
 function consider(making: Making, lane: Lane, job: Candidate): readonly string[] | undefined {
-  const { slots, gates, heads, order, held, snapshot } = making;
+  const { slots, gates, heads, snapshot } = making;
   const pool = making.poolOf(lane.queue);
   const asksRecall = making.parts.recall && !making.recallAsked.has(pool);
   if (slots.left(pool) === 0 && !asksRecall && own(snapshot.pools, pool) !== undefined) {
     return closeIfFull(making, pool) ? undefined : closeLane(making, lane, 'no_free_slot');
   }
   const fit = slots.fit(pool, job);
-  if (fit === 'no_capable_node' || (fit === 'no_free_slot' && !asksRecall)) {
-    held.job(job, fit);
-    heads.pass(lane);
-    order.passed(lane, job);
-    return undefined;
-  }
-  const { verdict, gate } = gates.judge(job, lane, false);
+  if (noPlace(fit, asksRecall) !== undefined) return pass(making, lane, { job, reason: fit, pool });
+  const kinds = gates.kinds?.of(lane);
+  const kind = kinds === undefined ? undefined : kindAt(kinds, heads.place(lane));
+  const { verdict, gate } = gates.judge(job, lane, false, kind);
   if (verdict === 'hold_lane') return closeLane(making, lane, gate);
-  const bundle = verdict === 'admit' ? gather(making, lane, job) : undefined;
-  if (verdict === 'hold' || bundle === 'coalescing') {
-    held.job(job, verdict === 'hold' ? gate : 'coalescing');
-    heads.pass(lane);
-    order.passed(lane, job);
-    return undefined;
-  }
+  if (verdict === 'hold') return pass(making, lane, { job, reason: gate, pool });
+  const bundle = gather(making, lane, job);
+  if (bundle === 'coalescing') return pass(making, lane, { job, reason: bundle, pool });
   if (asksRecall) {
     making.recallAsked.add(pool);
     const outranked = findOutranked(making.parts.order, snapshot, { job, pool });
@@ -167,6 +189,36 @@ function consider(making: Making, lane: Lane, job: Candidate): readonly string[]
     if (fit === 'no_free_slot') return undefined;
   }
   take(making, { lane, job, pool, members: bundle ?? [] });
+  return undefined;
+}
+
+function kindAt({ of, kinds }: LaneKinds, place: number): LaneKinds['kinds'][number] | undefined {
+  return of === null ? kinds[0] : of[place];
+}
+
+/** Passes the head of a lane, with all right behind it of which it is known by now that they can't go either. */
+function pass(
+  making: Making,
+  lane: Lane,
+  { job, reason, pool }: { readonly job: Candidate; readonly reason: string; readonly pool: string },
+): undefined {
+  const { heads, held, order, gates, slots } = making;
+  const kinds = gates.kinds?.of(lane);
+  const known = (place: number): Judged | undefined => {
+    const kind = kinds === undefined ? undefined : kindAt(kinds, place);
+    return kind === undefined ? undefined : gates.closed(kind);
+  };
+  // of a kind that is held, those that are not shown are, too
+  const more = (one: Candidate): number => (lane.unseen === undefined ? 0 : (own(lane.unseen, one.id) ?? 0));
+  held.job(job, reason, known(heads.place(lane)) === undefined ? 0 : more(job));
+  heads.pass(lane);
+  heads.skip(lane, (behind, place) => {
+    const judged = known(place);
+    if (judged === undefined) return false;
+    held.job(behind, (noPlace(slots.fit(pool, behind), making.parts.recall) ?? judged).gate, more(behind));
+    return true;
+  });
+  order.passed(lane, job);
   return undefined;
 }
 
@@ -253,13 +305,20 @@ function finish(making: Making, before: PolicyState, faults: readonly PolicyFaul
   if (ordered !== undefined) state[parts.order.name] = ordered;
   const times = [making.nextMs, gates.nextMs()].filter((time) => time !== null);
   const forecast = order.forecast?.();
+  const { holds } = held;
+  let reasons: ReturnType<typeof reasonsOf> | undefined;
   return {
     dispatch,
     held: held.counts(),
     state,
     nextMs: times.length === 0 ? null : Math.min(...times),
-    reasons: held.reasons,
-    laneReasons: held.lanes,
+    holds,
+    get reasons() {
+      return (reasons ??= reasonsOf(holds)).reasons;
+    },
+    get laneReasons() {
+      return (reasons ??= reasonsOf(holds)).laneReasons;
+    },
     deepen: making.deepen,
     stale: [...new Set(gates.unread().map(laneName))],
     faults,

@@ -1,6 +1,6 @@
 import type { PolicyState } from './policy.ts';
 import { openSlots } from './slots.ts';
-import type { Candidate, Snapshot } from './snapshot.ts';
+import type { Candidate, Lane, Snapshot } from './snapshot.ts';
 
 /** A job to dispatch, and where. */
 export interface PlannedJob {
@@ -23,6 +23,26 @@ export interface PolicyFault {
 /** Held jobs of the snapshot, by queue and reason: the name of a gate, or `no_free_slot`, `no_capable_node`, `batch_full`. */
 export type HeldCounts = Readonly<Record<string, Readonly<Record<string, number>>>>;
 
+/** A lane of which gates hold everything: its jobs are not considered one by one. */
+export interface ClosedLane {
+  readonly lane: Lane;
+  /** The gate that holds the lane as a whole; null: its jobs are held, each of them by a gate of its own perhaps. */
+  readonly gate: string | null;
+  /** By reason: how many jobs, those that are not shown among them. */
+  readonly counts: ReadonlyMap<string, number>;
+  /** Why a job of the lane is held, by its place there. */
+  readonly reasonOf: (place: number) => string;
+}
+
+/** What a plan holds, without going through all of it. */
+export interface Holds {
+  /** Of jobs that were considered. */
+  readonly jobs: ReadonlyMap<string, string>;
+  /** Of lanes that were considered, and then held as a whole, by {@link laneName}. */
+  readonly lanes: ReadonlyMap<string, string>;
+  readonly closed: readonly ClosedLane[];
+}
+
 /** A policy's answer to a snapshot. */
 export interface Plan {
   /** In the order in which the jobs are to be claimed. */
@@ -34,10 +54,12 @@ export interface Plan {
   readonly recall?: readonly string[];
   /** The earliest time at which something held may go, by time alone. */
   readonly nextMs?: number | null;
-  /** Of each job that was looked at and held, the reason. Lanes that are held as a whole are not listed. */
+  /** Of each job that was held, the reason. Lanes that are held as a whole are not listed. Of `policy()`: made when it is read. */
   readonly reasons?: ReadonlyMap<string, string>;
   /** Of lanes that are held as a whole (by {@link laneName}): the gate. */
   readonly laneReasons?: ReadonlyMap<string, string>;
+  /** The same as both, for those who need not go through all that is held. Default: it is made of them. */
+  readonly holds?: Holds;
   /** Lanes (by {@link laneName}) that can't be judged before they are read anew. */
   readonly stale?: readonly string[];
   /** Lanes (by {@link laneName}) of which more jobs must be seen, and how many: for a bundle. */

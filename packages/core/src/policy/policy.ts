@@ -57,6 +57,8 @@ export interface Hold {
    * somebody changes the rule.
    */
   readonly untilMs: number | null;
+  /** It lets jobs go as others end, as a limit does: so how fast they went lately tells when this one may. Default: no. */
+  readonly paced?: boolean;
 }
 
 /** {@link Hold.untilMs} of a job that can't go as things are set: the last millisecond that a Date can tell. */
@@ -96,6 +98,13 @@ export interface Policy {
   ) => Explanation;
   readonly needs?: Needs;
   readonly prepare?: readonly Preparation[];
+  /**
+   * Tells which waiting jobs of a lane are alike to its gates. Where something is held, the first few of each kind are enough to be seen,
+   * however many jobs of it wait. Undefined: nothing is known of that.
+   */
+  readonly kindOf?: ((job: JobFacts) => string) | undefined;
+  /** What it holds may go by time alone only when {@link Plan.nextMs} says so. Default: it may at any time. */
+  readonly tellsTime?: boolean;
   /** Parts that may be saved up to a second late (fairness), while the others are saved with each batch (rates). */
   readonly softParts?: readonly string[];
   /** The `plan` that asks {@link standardGates} itself. Only `policy()` sets it; with another `plan` it says nothing. */

@@ -32,12 +32,22 @@ export interface Lane {
   readonly jobs: readonly Candidate[];
   /** Whether more wait behind those. */
   readonly more: boolean;
+  /**
+   * Where of each kind (see {@link Policy.kindOf}) only the first few are shown: by the id of the last one of a kind that is shown, how
+   * many more of that kind wait behind it, wherever in the lane. Default: none are missing between those that are shown.
+   */
+  readonly unseen?: Readonly<Record<string, number>>;
   /** Whether jobs that go before these are missing: those that could not be written lately. Default: no, these are the first. */
   readonly skipped?: boolean;
   /** A job of this key waits for its retry or the end of its snooze: when the first of them is due. Null: none does. */
   readonly retryDueMs: number | null;
   /** Whether this was read together with `inFlight`; what is not fresh may lie some ticks back. */
   readonly fresh: boolean;
+  /**
+   * It waited before it was seen: it was found among more lanes than can be looked at, or by a new leader. Default: no, its first job has just
+   * come.
+   */
+  readonly found?: boolean;
 }
 
 /** A job with a work item. */
@@ -49,6 +59,8 @@ export interface InFlight extends JobFacts {
   readonly dispatchedMs: number;
   /** Jobs that one handler call takes together share it: the id of the first. Null: it runs alone. */
   readonly bundle: string | null;
+  /** The number of the batch that it is in, whose jobs one slot runs one after another. Default: it has a work item of its own. */
+  readonly row?: number;
   /** It was to be recalled, and could not be: someone else has locked it. Default: no. */
   readonly stuck?: boolean;
 }

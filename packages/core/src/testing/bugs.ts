@@ -20,7 +20,6 @@ export function verdict<Drawn>(
     seed: 20_261_121,
     numRuns,
     endOnFailure: change !== asItIs,
-    interruptAfterTimeLimit: 15_000,
   });
   // a bug that makes a plan fail proves nothing
   const failed = details.failed && (details.errorInstance as Error).name === 'AssertionError';

@@ -26,8 +26,6 @@ export interface NodeRow {
   /** Since this incarnation began. */
   readonly ageMs: number;
   readonly software: string;
-  /** Claims nothing else, since it makes room for this job; null: no. */
-  readonly alone: string | null;
 }
 
 /** Answer to GET /api/nodes: by id, 500 at most. */

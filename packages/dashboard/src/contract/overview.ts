@@ -79,9 +79,9 @@ export interface Warning {
     | 'no_leader'
     | 'silent_leader'
     | 'no_capable_node'
-    | 'suspects_wait'
     | 'old_snapshot'
     | 'policy_fault'
+    | 'unreadable'
     | 'behind';
   /** In words; may hold names that users chose: text, no markup. */
   readonly message: string;

@@ -1,11 +1,10 @@
-import { readAlone } from '@pgqueue/postgres/dashboard';
 import type { NodeRow, Nodes } from '../contract.ts';
 import type { Desk } from '../desk.ts';
 
 const nodesMax = 500;
 
-export async function nodesPage({ operator, database }: Desk): Promise<Nodes> {
-  const [nodes, alone] = await Promise.all([operator.nodes.list(), readAlone(database)]);
+export async function nodesPage({ operator }: Desk): Promise<Nodes> {
+  const nodes = await operator.nodes.list();
   return {
     at: new Date().toISOString(),
     nodes: nodes.slice(0, nodesMax).map((node): NodeRow => {
@@ -29,7 +28,6 @@ export async function nodesPage({ operator, database }: Desk): Promise<Nodes> {
         heartbeatAgeMs,
         ageMs,
         software,
-        alone: alone.get(id) ?? null,
       };
     }),
     more: nodes.length > nodesMax,

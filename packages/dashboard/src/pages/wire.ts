@@ -1,3 +1,5 @@
+import type { ErrorData } from '@pgqueue/core';
+import { errorLine } from '@pgqueue/core';
 import type { QueueInfo, Status } from '@pgqueue/postgres';
 import type { AttemptError as StoredError } from '@pgqueue/postgres';
 import type { ListedJob } from '@pgqueue/postgres/dashboard';
@@ -79,9 +81,22 @@ export function errorOf(error: StoredError): AttemptError {
   return {
     kind: error.kind ?? 'error',
     name: error.name ?? null,
-    message: textOf(error.message),
-    stack: error.stack === undefined ? null : textOf(error.stack),
+    message: errorLine(error),
+    stack: stackOf(error),
   };
+}
+
+const causesMax = 5;
+
+/** The error's own stack, and those of its causes below it. */
+function stackOf(error: StoredError): string | null {
+  const stacks: string[] = [];
+  let cause: Partial<ErrorData> | null | undefined = error;
+  for (let depth = 0; depth <= causesMax && typeof cause === 'object' && cause !== null; depth += 1) {
+    if (cause.stack !== undefined) stacks.push(textOf(cause.stack));
+    cause = cause.cause;
+  }
+  return stacks.length === 0 ? null : stacks.join('\n\ncaused by: ');
 }
 
 /** Rows of other writers may hold anything there. */

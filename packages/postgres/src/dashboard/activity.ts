@@ -41,7 +41,7 @@ export interface ActivityOptions {
   readonly histogramsMax: number;
 }
 
-/** The buckets of the last hour or day, as the scheduler's sweep has counted them (migration 0019). */
+/** The buckets of the last hour or day, as the scheduler's sweep has counted them. */
 export interface Activity {
   readonly now: Date;
   readonly from: Date;

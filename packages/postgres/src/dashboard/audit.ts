@@ -16,7 +16,7 @@ export interface Action {
   readonly details: unknown;
 }
 
-/** One line of the audit table (migration 0019). */
+/** One line of the audit table. */
 export interface AuditLine {
   readonly n: string;
   readonly at: Date;

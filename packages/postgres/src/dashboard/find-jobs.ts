@@ -3,10 +3,13 @@ import { unreachable } from '@pgqueue/core';
 import type { RawBuilder } from 'kysely';
 import { sql } from 'kysely';
 import type { Database } from '../database.ts';
+import { hasItem } from '../queries/items.ts';
 
 /** Which jobs are meant: those that fit everything given. */
 export interface FindFilter {
   readonly status?: JobStatus;
+  /** Without a status: only those that wait or run. */
+  readonly unfinished?: boolean;
   readonly queue?: string;
   readonly task?: string;
   readonly key?: string;
@@ -92,9 +95,10 @@ export async function countFound(
 
 type Source = 'items' | 'queue' | 'dead_letter' | 'history';
 
-function sourcesOf({ status, node }: FindFilter): readonly Source[] {
+function sourcesOf({ status, unfinished, node }: FindFilter): readonly Source[] {
   switch (status) {
     case undefined:
+      if (unfinished === true) return [node === undefined ? 'queue' : 'items'];
       return node === undefined ? ['queue', 'dead_letter', 'history'] : ['items', 'dead_letter', 'history'];
     case 'delayed':
     case 'pending':
@@ -147,7 +151,7 @@ function backwards(database: Database, source: Source, options: FindOptions): Ra
       // columns by their names: a viewer may not read all of them
       return sql`select t.id, t.queue, t.task, t.key, t.errors, t.payload, w.lock_key as node,
                         case when w.lock_key is null then 'ready' else 'running' end as status
-                 from (select i.id, i.lock_key from ${table('work_queue')} i offset 0) w
+                 from (select i.id, i.lock_key from ${table('work_item')} i offset 0) w
                  cross join lateral (
                    select t.id, t.queue, t.task, t.key, t.errors, ${payload(options)} as payload from ${table('queue')} t
                    where t.id = w.id offset 0) t
@@ -200,7 +204,7 @@ function straightTo(
 /** Where a row of QUEUE stands; looked up only where it is asked for. */
 function waiting({ schema }: Database, { status }: FindFilter): RawBuilder<unknown> {
   if (status === undefined) return sql`null::text`;
-  return sql`case when (select w.position from ${sql.table(`${schema}.work_queue`)} w where w.id = t.id) is not null then 'item'
+  return sql`case when ${sql.raw(hasItem(schema, { id: 't.id' }))} then 'item'
                   when t.run_after is null then 'pending' else 'delayed' end`;
 }
 

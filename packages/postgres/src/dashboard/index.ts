@@ -16,7 +16,7 @@ export { groupOf, listGroupedDead } from './dead-groups.ts';
 export type { FindFilter, FindOptions, Found } from './find-jobs.ts';
 export { countFound, findJobs, timeOfId } from './find-jobs.ts';
 export type { SavedState, ServerInfo, TableSize } from './installation.ts';
-export { readAlone, readClock, readPolicyStates, readServer, readTables } from './installation.ts';
+export { readClock, readPolicyStates, readServer, readTables } from './installation.ts';
 export type { Before, ListedJob } from './job-rows.ts';
 export { readBefore, readDispatched, readErrors, readListed, readPayloads } from './job-rows.ts';
 export type { BusyKey, BusyKeys, WaitingKey, WaitingKeysOptions } from './keys.ts';

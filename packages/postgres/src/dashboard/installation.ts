@@ -79,12 +79,3 @@ export async function readClock({ query }: Database): Promise<Date> {
   const [row] = await query<{ now: Date }>('select clock_timestamp() as now', []);
   return row?.now ?? new Date();
 }
-
-/** The nodes that claim nothing else, since they make room for a suspect, and for which. */
-export async function readAlone({ query, schema }: Database): Promise<ReadonlyMap<string, string>> {
-  const rows = await query<{ id: string; alone: string }>(
-    `select id, alone from ${schema}.node where alone is not null and alone_until > clock_timestamp()`,
-    [],
-  );
-  return new Map(rows.map(({ id, alone }) => [id, alone]));
-}

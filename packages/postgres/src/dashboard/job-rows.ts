@@ -89,10 +89,10 @@ export async function readBefore(
   );
 }
 
-/** When its work item was written, and since when a suspect waits; undefined: it has none. */
+/** When its work item was written; undefined: it has none. */
 export async function readDispatched({ query, schema }: Database, id: string): Promise<Date | undefined> {
   const [row] = await query<{ dispatched: Date | null }>(
-    `select dispatched from ${schema}.work_queue where id = $1::uuid`,
+    `select dispatched from ${schema}.work_item where id = $1::uuid`,
     [id],
   );
   return row?.dispatched ?? undefined;

@@ -1,4 +1,5 @@
 import type { Database } from '../database.ts';
+import { hasItem } from '../queries/items.ts';
 
 /** A key of a queue, as far as worker time tells. */
 export interface BusyKey {
@@ -60,7 +61,7 @@ export async function readBusyKeys(
        from seen s, since c
        union all
        select q.queue, q.key, 1, 0, greatest(0, extract(epoch from statement_timestamp() - greatest(w.started, c.at))::float8 * 1000)
-       from since c, (select w.id, w.started from ${schema}.work_queue w where w.lock_key is not null offset 0) w
+       from since c, (select w.id, w.started from ${schema}.work_item w where w.lock_key is not null offset 0) w
        cross join lateral (select q.queue, q.key from ${schema}.queue q where q.id = w.id offset 0) q
      )
      select statement_timestamp() as now, (select at from since) as "from", (select count(*) from seen)::integer as jobs,
@@ -145,7 +146,7 @@ export async function countWaiting(
   return query<WaitingKey>(
     `with runs as materialized (
        select q.queue, q.key, count(*) as jobs
-       from (select w.id from ${schema}.work_queue w where w.lock_key is not null offset 0) w
+       from (select w.id from ${schema}.work_item w where w.lock_key is not null offset 0) w
        cross join lateral (select q.queue, q.key from ${schema}.queue q where q.id = w.id offset 0) q
        group by 1, 2
      )
@@ -160,7 +161,7 @@ export async function countWaiting(
      left join lateral (
        select q.created from ${schema}.queue q
        where q.run_after is null and q.queue = l.queue and q.key = l.key
-         and (select w.id from ${schema}.work_queue w where w.id = q.id and w.lock_key is not null) is null
+         and not ${hasItem(schema, { id: 'q.id', running: true })}
        order by q.queue, q.key, q.priority, q.seq limit 1) o on true
      order by l.n`,
     [lanes.map(({ queue }) => queue), lanes.map(({ key }) => key), countMax],

@@ -13,7 +13,7 @@ interface What {
   readonly details?: object;
 }
 
-/** The same operator, whose every change is a line of the audit table (migration 0019): one that can't be noted is not done. */
+/** The same operator, whose every change is a line of the audit table: one that can't be noted is not done. */
 export function withAudit(database: Database, operator: Operator, actor: Actor): Operator {
   const note = <Result>(
     { action, target, details = {} }: What,
@@ -56,8 +56,8 @@ export function withAudit(database: Database, operator: Operator, actor: Actor):
     schedules: {
       ...schedules,
       set: (definition) => {
-        const { name, cron, timezone, task } = definition;
-        const details = { cron, timezone, task };
+        const { name, cron, timezone, job } = definition;
+        const details = { cron, timezone, task: job?.task ?? definition.task };
         return note({ action: 'schedule.set', target: name, details }, () => schedules.set(definition));
       },
       pause: (name) => note({ action: 'schedule.pause', target: name }, () => schedules.pause(name)),
@@ -89,7 +89,9 @@ type Note = <Result>(
   resultOf?: (value: Result) => unknown,
 ) => Promise<Result>;
 
-function idsOf(ids: readonly string[]): Pick<What, 'details'> & { readonly target?: string } {
+/** Of what is no list, nothing: the action itself refuses it. */
+function idsOf(given: readonly string[]): Pick<What, 'details'> & { readonly target?: string } {
+  const ids: readonly string[] = Array.isArray(given) ? given : [];
   const [only] = ids;
   return {
     ...(ids.length === 1 && only !== undefined ? { target: only } : {}),
@@ -108,6 +110,12 @@ function auditedJobs(jobs: JobsOperator, note: Note): JobsOperator {
   return {
     ...jobs,
     cancel: (ids) => note({ action: 'jobs.cancel', ...idsOf(ids) }, () => jobs.cancel(ids), verdictsOf),
+    cancelAll: (filter, options) =>
+      note(
+        { action: 'jobs.cancel', details: { filter } },
+        () => jobs.cancelAll(filter, options),
+        (result) => result,
+      ),
     runNow: (ids) => note({ action: 'jobs.run_now', ...idsOf(ids) }, () => jobs.runNow(ids), verdictsOf),
     retry: (ids) => note({ action: 'jobs.retry', ...idsOf(ids) }, () => jobs.retry(ids), verdictsOf),
     amend: (ids, amendment) => {

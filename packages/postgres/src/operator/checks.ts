@@ -1,5 +1,5 @@
 import { schemaVersion } from '../schema.ts';
-import { invariants } from './invariants.ts';
+import { invariants, jobsOfItems } from './invariants.ts';
 
 export type Severity = 'error' | 'warning';
 
@@ -17,8 +17,11 @@ const ofInvariants: Readonly<Record<(typeof invariants)[number]['name'], string>
   orphan_items: 'removes the work items; nothing can be run for them',
   items_of_delayed_jobs: 'takes back those that are ready; a running job counts as due',
   items_that_differ: 'takes back those that are ready: they are scheduled anew',
+  jobs_in_two_items:
+    'takes back those that are ready, and where several are leased, all but the first; a node that runs such a job is told that it lost it',
+  batches_behind_front: 'has all batches looked at again; the leading scheduler says anew where they begin',
   jobs_in_two_places:
-    'a job that is done leaves QUEUE and DEAD_LETTER, unless it runs; one that waits or runs leaves DEAD_LETTER',
+    'a job that is done leaves QUEUE and DEAD_LETTER, unless it runs; one that waits or runs leaves DEAD_LETTER; HISTORY keeps what is removed, as cancelled',
   leases_of_ended_nodes: 'takes the leases back, as "pgqueue nodes reset" does',
 };
 
@@ -37,6 +40,7 @@ const indexes = {
     'work_queue_pkey',
     'work_queue_id',
     'work_queue_bundle',
+    'work_queue_batches',
     'work_queue_suspect',
     'work_queue_cancelled',
   ],
@@ -48,6 +52,9 @@ const indexRows = Object.entries(indexes)
   .flatMap(([table, names]) => names.map((name) => `('${table}', '${name}')`))
   .join(', ');
 
+/** The name of tomorrow's partition of history. */
+const tomorrow = `'history_' || to_char((now() at time zone 'UTC')::date + 1, 'YYYYMMDD')`;
+
 const health: readonly Check[] = [
   {
     name: 'expired_leases',
@@ -55,7 +62,7 @@ const health: readonly Check[] = [
     severity: 'error',
     remedy: 'takes them over; find out why no scheduler and no worker did',
     find: (schema) =>
-      `select w.id::text as id from ${schema}.work_queue w where w.lock_timeout < clock_timestamp() - interval '1 minute'`,
+      `select w.id::text as id from ${jobsOfItems(schema)} w where w.lock_timeout < clock_timestamp() - interval '1 minute'`,
   },
   {
     name: 'forgotten_leases',
@@ -68,20 +75,37 @@ const health: readonly Check[] = [
       `select n.id::text as id from ${schema}.node n
        where n.state in ('alive', 'draining') and n.software like '@pgqueue/worker%'
          and n.heartbeat > clock_timestamp() - n.lost_after_ms * interval '1 millisecond'
-         and n.running < (select count(*) from ${schema}.work_queue w
+         and n.running < (select count(*) from ${jobsOfItems(schema)} w
                           where w.lock_key = n.id and w.started < clock_timestamp() - interval '1 minute'
                             and w.lock_timeout > clock_timestamp())`,
   },
   {
     name: 'history_partitions',
-    says: "history has tomorrow's partition, and its default partition is empty",
+    says: "history has tomorrow's partition, and its default partition has nothing of today or later",
     severity: 'error',
-    remedy: 'makes the partitions and moves the rows; a leading scheduler does so by itself',
+    remedy:
+      'makes the partitions and moves the rows; a leading scheduler does so by itself, unless the default partition is beyond 64 MB: settlements wait while it is read, so choose a quiet moment',
     find: (schema) =>
-      `select name as id from (values ('history_' || to_char((now() at time zone 'UTC')::date + 1, 'YYYYMMDD'))) v (name)
+      `select name as id from (values (${tomorrow})) v (name)
        where to_regclass('${schema}.' || name) is null
        union all
-       (select 'history_default' where exists (select from ${schema}.history_default))`,
+       (select 'history_default' where exists (
+          select from ${schema}.history_default d where d.finished >= (now() at time zone 'UTC')::date::timestamp at time zone 'UTC'))`,
+  },
+  {
+    name: 'history_lock',
+    says: "no session keeps the leading scheduler from making history's partitions",
+    severity: 'error',
+    remedy:
+      'any user of the database can hold that advisory lock: end the session, by pg_terminate_backend(PID)',
+    find: (schema) =>
+      `select concat('pid ', l.pid, ', user ', a.usename, ', application ', a.application_name) as id
+       from (select hashtextextended('${schema}:history', 0) as key) k
+       join pg_locks l on l.locktype = 'advisory' and l.objsubid = 1 and l.granted
+         and l.database = (select d.oid from pg_database d where d.datname = current_database())
+         and l.classid::bigint = (k.key >> 32) & 4294967295 and l.objid::bigint = k.key & 4294967295
+       left join pg_stat_activity a on a.pid = l.pid
+       where to_regclass('${schema}.' || ${tomorrow}) is null`,
   },
   {
     name: 'invalid_indexes',
@@ -146,6 +170,18 @@ const health: readonly Check[] = [
          and exists (select from ${schema}.queue q
                      where q.created < clock_timestamp() - interval '1 minute'
                        and (q.run_after is null or q.run_after < clock_timestamp() - interval '1 minute'))`,
+  },
+  {
+    name: 'unreadable_rows',
+    says: 'the leading scheduler can read all jobs, nodes and settings that it looks at',
+    severity: 'error',
+    remedy:
+      'it leaves them out, and "pgqueue status" says why: delete or amend the job, register the node again, set the queue again',
+    find: (schema) =>
+      `select concat_ws(' ', u.kind, u.id) as id
+       from ${schema}.scheduler_report r join ${schema}.scheduler_lease l on l.leader = r.leader and l.epoch = r.epoch
+       cross join jsonb_to_recordset(coalesce(r.report -> 'unreadable', '[]')) as u (kind text, id text)
+       where l.expires > clock_timestamp()`,
   },
   {
     name: 'overdue_schedules',

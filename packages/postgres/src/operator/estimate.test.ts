@@ -49,6 +49,18 @@ describe('estimateStart', () => {
     expect(inMs({ holds: [{ ...rate, untilMs: nowMs + 1 }] })).toBe(Math.round((13 * 30_000) / 93));
   });
 
+  test('none while a rule holds it that says no time, unless that lets jobs go as others end', () => {
+    const outage = { gate: 'outage', message: 'region us has an outage', untilMs: null };
+    const limit = { gate: 'limit', message: 'key acme has 5 of 5', untilMs: null, paced: true };
+    const rate = { gate: 'rate', message: 'no token', untilMs: nowMs + 60_000 };
+    expect(inMs({ holds: [limit] })).toBe(Math.round((13 * 30_000) / 93));
+    expect(estimateStart({ ...base, holds: [rate, outage, limit], ahead: 0 })).toEqual({
+      at: null,
+      blocked: false,
+      evidence: ['nobody knows when this ends: region us has an outage'],
+    });
+  });
+
   test('none while something lasts that no time ends', () => {
     const holds = [{ gate: 'paused_queue', message: 'queue mail is paused', untilMs: null }];
     expect(estimateStart({ ...base, holds })).toEqual({

@@ -29,7 +29,7 @@ export interface Waiting {
 const lasting: ReadonlySet<string> = new Set(['paused_queue', 'no_capable_node']);
 
 /**
- * No earlier than the rules that hold it say, nor than its place takes at the pace of the last seconds: that of its key where the
+ * None while a rule holds it of which nothing says when it ends. Else no earlier than the rules that hold it say, nor than its place takes at the pace of the last seconds: that of its key where the
  * key has had a job, else that of all keys, if the order says how many come first.
  */
 export function estimateStart(waiting: Waiting): Estimate {
@@ -38,6 +38,13 @@ export function estimateStart(waiting: Waiting): Estimate {
     untilMs === null ? lasting.has(gate) : untilMs >= neverMs,
   );
   if (forever.length > 0) return { at: null, blocked: true, evidence: forever.map(({ message }) => message) };
+  const open = holds.filter(({ untilMs, paced }) => untilMs === null && paced !== true);
+  if (open.length > 0) {
+    return estimate(
+      null,
+      open.map(({ message }) => `nobody knows when this ends: ${message}`),
+    );
+  }
   const until = holds.reduce((latest, hold) => Math.max(latest, hold.untilMs ?? -Infinity), -Infinity);
   const held = until === -Infinity ? [] : [`a rule holds it until ${new Date(until).toISOString()}`];
   const pace = paceOf(waiting);

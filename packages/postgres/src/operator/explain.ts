@@ -103,21 +103,13 @@ export function waitReasons(job: JobSummary, facts: WaitFacts, answer?: LeaderAn
   } else if (running >= slots || holdsBy(answer, 'no_free_slot')) {
     reasons.push({ kind: 'no_free_slot', pool, slots, running, ready });
   }
-  if (isReady) reasons.push(readyReason(facts, { pool, itemsAhead }));
+  if (isReady) reasons.push({ kind: 'ready', pool, itemsAhead, suspect: job.suspect });
   else if (facts.jobsAhead !== null) {
     const { key } = job;
     const aheadInOrder = answer?.ahead ?? null;
     reasons.push({ kind: 'in_line', key, ahead: facts.jobsAhead, aheadInOrder });
   }
   return reasons;
-}
-
-/** A suspect is claimed out of turn, as soon as it may begin. */
-function readyReason(
-  { suspect }: WaitFacts,
-  ready: { readonly pool: string; readonly itemsAhead: number },
-): Reason {
-  return suspect ? { kind: 'suspect', pool: ready.pool, ...suspect } : { kind: 'ready', ...ready };
 }
 
 /** Rules that the database's own facts tell better: with what mends them. */

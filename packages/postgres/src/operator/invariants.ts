@@ -11,42 +11,68 @@ export type InvariantName =
   | 'orphan_items'
   | 'items_of_delayed_jobs'
   | 'items_that_differ'
+  | 'jobs_in_two_items'
+  | 'batches_behind_front'
   | 'jobs_in_two_places'
   | 'leases_of_ended_nodes';
+
+/**
+ * The jobs of all work items, a row each. Unlike the view work_item it looks at every batch, wherever batches are said to begin: what is wrong may be
+ * just that.
+ */
+export function jobsOfItems(schema: string): string {
+  return `(select w.position, w.task, w.version, w.lock_key, w.lock_timeout, w.started, u.id
+           from ${schema}.work_queue w cross join lateral unnest(coalesce(w.jobs, array[w.id])) as u (id))`;
+}
 
 /** The one list of them: `pgqueue doctor` and the checkers of the fault tests both read it. */
 export const invariants: readonly Invariant[] = [
   {
     name: 'orphan_items',
-    says: 'every work item has its QUEUE row',
+    says: 'every job of a work item has its QUEUE row',
     find: (schema) =>
-      `select w.id::text as id from ${schema}.work_queue w
+      `select w.id::text as id from ${jobsOfItems(schema)} w
        where not exists (select from ${schema}.queue q where q.id = w.id)`,
   },
   {
     name: 'items_of_delayed_jobs',
     says: 'a delayed job has no work item',
     find: (schema) =>
-      `select w.id::text as id from ${schema}.work_queue w join ${schema}.queue q on q.id = w.id
+      `select w.id::text as id from ${jobsOfItems(schema)} w join ${schema}.queue q on q.id = w.id
        where q.run_after is not null`,
   },
   {
     name: 'items_that_differ',
     says: 'a work item has the task and the payload version of its job',
     find: (schema) =>
-      `select w.id::text as id from ${schema}.work_queue w join ${schema}.queue q on q.id = w.id
+      `select w.id::text as id from ${jobsOfItems(schema)} w join ${schema}.queue q on q.id = w.id
        where w.task <> q.task or w.version <> q.payload_version`,
+  },
+  {
+    name: 'jobs_in_two_items',
+    says: 'a job is in one work item at most',
+    find: (schema) =>
+      `select w.id::text as id from ${jobsOfItems(schema)} w group by w.id having count(*) > 1`,
+  },
+  {
+    name: 'batches_behind_front',
+    says: 'no batch lies before the position from which on batches are looked for',
+    find: (schema) =>
+      `select w.position::text as id from ${schema}.work_queue w
+       where w.jobs is not null and w.position < (select f.position from ${schema}.batch_front f)`,
   },
   {
     name: 'jobs_in_two_places',
     says: 'a job stands in one of QUEUE, DEAD_LETTER and HISTORY',
+    // an id that was used again names another job: that was created after the first one had ended
     find: (schema) =>
-      `select d.id::text as id from ${schema}.dead_letter d where exists (select from ${schema}.queue q where q.id = d.id)
+      `select d.id::text as id from ${schema}.dead_letter d
+       where exists (select from ${schema}.queue q where q.id = d.id and q.created <= d.died)
        union
        select h.id::text from ${schema}.history h
        where h.outcome = 'done'
-         and (exists (select from ${schema}.queue q where q.id = h.id)
-              or exists (select from ${schema}.dead_letter d where d.id = h.id))`,
+         and (exists (select from ${schema}.queue q where q.id = h.id and q.created <= h.finished)
+              or exists (select from ${schema}.dead_letter d where d.id = h.id and d.created <= h.finished))`,
   },
   {
     name: 'leases_of_ended_nodes',

@@ -6,7 +6,9 @@ import type { JobDetails, JobListOptions, JobSummary } from '../queries/jobs.ts'
 import { listJobs, readJob, readStatuses } from '../queries/jobs.ts';
 import type { Page } from '../queries/page.ts';
 import type { Amendment } from '../statements/operate.ts';
-import { amend, cancel, erase, redrive } from '../statements/operate.ts';
+import { amend, cancel as cancelJobs, erase, redrive } from '../statements/operate.ts';
+import type { CancelAllOptions, CancelledJobs, JobCount, UnfinishedFilter } from './cancel-all.ts';
+import { cancelUnfinished, countUnfinished } from './cancel-all.ts';
 import { wakeSchedulers } from './wake.ts';
 
 /** What became of each job that was named, in the order of the naming. */
@@ -30,6 +32,10 @@ export interface JobsOperator {
   readonly cancel: (
     ids: readonly string[],
   ) => Promise<Verdicts<'cancelled' | 'signalled' | 'busy' | 'missing'>>;
+  /** How many jobs have not ended and fit the filter. */
+  readonly count: (filter: UnfinishedFilter) => Promise<JobCount>;
+  /** Cancels every job that has not ended and fits the filter, as `cancel` does, newest first. Jobs that come while it works are not meant. */
+  readonly cancelAll: (filter: UnfinishedFilter, options?: CancelAllOptions) => Promise<CancelledJobs>;
   /** Waiting jobs become due now, whatever they wait for. `unchanged`: it runs, has ended, or never was. */
   readonly runNow: (ids: readonly string[]) => Promise<Verdicts<'changed' | 'unchanged'>>;
   /** Due now if they wait; back into QUEUE if they are dead. */
@@ -72,6 +78,7 @@ export function operateJobs(database: Database): JobsOperator {
       ids.map((id) => ({ id, verdict: changed.has(id) ? 'changed' : 'unchanged' })),
     );
   };
+  const cancel: JobsOperator['cancel'] = (ids) => cancelByIds(database, ids);
   const runNow: JobsOperator['runNow'] = (ids) => change(ids, { runAfter: 'now' });
   return {
     get: (id) => readJob(database, id),
@@ -79,7 +86,9 @@ export function operateJobs(database: Database): JobsOperator {
       throwProblems('configuration', 'a list of jobs', optionProblems(options, listShape));
       return listJobs(database, options);
     },
-    cancel: (ids) => cancelAll(database, ids),
+    cancel,
+    count: (filter) => countUnfinished(database, filter),
+    cancelAll: (filter, options = {}) => cancelUnfinished(database, filter, { ...options, cancel }),
     runNow,
     retry: async (ids) => {
       const back = await inChunks(ids, (chunk) => redrive(database, chunk));
@@ -100,14 +109,14 @@ export function operateJobs(database: Database): JobsOperator {
 }
 
 /** A busy job is being claimed or settled, which takes milliseconds: a few tries are enough, and more would hide a fault. */
-async function cancelAll(database: Database, ids: readonly string[]): ReturnType<JobsOperator['cancel']> {
+async function cancelByIds(database: Database, ids: readonly string[]): ReturnType<JobsOperator['cancel']> {
   checkIds(ids);
   const verdicts = new Map<string, 'cancelled' | 'signalled' | 'busy'>();
   let open = ids;
   for (let attempt = 1; open.length > 0 && attempt <= cancelTriesMax; attempt += 1) {
     if (attempt > 1) await new Promise((resolve) => setTimeout(resolve, cancelPauseMs * attempt));
     for (let from = 0; from < open.length; from += chunkMax) {
-      const answer = await cancel(database, open.slice(from, from + chunkMax));
+      const answer = await cancelJobs(database, open.slice(from, from + chunkMax));
       for (const [id, verdict] of answer) verdicts.set(id, verdict);
       // one that was busy, and is not in a later answer, has ended meanwhile
       for (const id of open.slice(from, from + chunkMax)) if (!answer.has(id)) verdicts.delete(id);
@@ -152,6 +161,12 @@ async function inChunks(
 
 /** @throws {PgQueueError} `configuration` */
 export function checkIds(ids: readonly string[]): void {
+  // of callers in JavaScript
+  const given: unknown = ids;
+  if (!Array.isArray(given)) {
+    const got = typeof given === 'string' ? JSON.stringify(given) : typeof given;
+    throw new PgQueueError('configuration', `give a list of job ids, such as ['0198a3c2-…'], not ${got}`);
+  }
   const wrong = ids.filter((id) => !isUuid(id));
   if (wrong.length === 0) return;
   const shown = wrong.slice(0, 3).map((id) => JSON.stringify(id));

@@ -1,4 +1,4 @@
-import type { JobOptions, Shape } from '@pgqueue/core';
+import type { JobOptions, NewJob, Shape } from '@pgqueue/core';
 import {
   aNumber,
   anObject,
@@ -11,6 +11,8 @@ import {
   throwProblems,
   toJobRow,
 } from '@pgqueue/core';
+import { checkedDatabase } from '../checked-database.ts';
+import { scheduleProblems } from '../cron-slots.ts';
 import type { Database, DatabaseOptions } from '../database.ts';
 import { openDatabase } from '../database.ts';
 import { databaseShape } from '../database-options.ts';
@@ -46,19 +48,38 @@ import type { Top, TopOptions } from './top.ts';
 import { readTop } from './top.ts';
 import { wakeSchedulers } from './wake.ts';
 
-/** A recurring job. `options` count for each job that it enqueues. */
-export interface ScheduleDefinition {
+/** When a recurring job is enqueued. */
+export interface ScheduleTimes {
   readonly name: string;
   /** Five fields, or six with seconds first. */
   readonly cron: string;
   /** An IANA name. Default UTC. */
   readonly timezone?: string;
-  readonly task: string;
-  readonly payload?: unknown;
-  readonly options?: Pick<JobOptions, 'queue' | 'key' | 'priority' | 'attributes' | 'timeout' | 'retry'> & {
-    readonly payloadVersion?: number;
-  };
 }
+
+/** A recurring job: one that a task made, whose queue, key, tries and payload are checked and kept; or the name of a task. */
+export type ScheduleDefinition = ScheduleTimes &
+  (
+    | {
+        /** `task.job(payload)`: with what the task says. */
+        readonly job: NewJob;
+        readonly task?: never;
+        readonly payload?: never;
+        readonly options?: never;
+      }
+    | {
+        readonly job?: never;
+        readonly task: string;
+        readonly payload?: unknown;
+        /** They count for each job that it enqueues: of the task nothing else is known. */
+        readonly options?: Pick<JobOptions, (typeof keptOptions)[number]> & {
+          readonly payloadVersion?: number;
+        };
+      }
+  );
+
+/** Options of a job that a schedule keeps. The others are of one job, and not of all that come. */
+const keptOptions = ['queue', 'key', 'priority', 'attributes', 'timeout', 'retry'] as const;
 
 /** What an operator does: the command line and dashboards are made of this. */
 export interface Operator {
@@ -91,7 +112,10 @@ export interface Operator {
   };
   readonly schedules: {
     readonly list: () => Promise<readonly ScheduleInfo[]>;
-    /** The cron expression itself is checked by whoever can read it: the command line and the scheduler. */
+    /**
+     * Makes or changes a schedule: `set({ name, cron, job: task.job(payload) })`.
+     * @throws {PgQueueError} `configuration` (it would never come, for example), `invalid_job`
+     */
     readonly set: (definition: ScheduleDefinition) => Promise<'created' | 'changed'>;
     /** @throws {PgQueueError} `not_found`, as the next two */
     readonly pause: (name: string) => Promise<void>;
@@ -128,11 +152,14 @@ const operatorShape: Shape<OperatorOptions> = {
   actor: optional(anObject({ name: aText({ max: 200 }), via: oneOf('dashboard', 'cli') })),
 };
 
-/** Opens no connection yet. @throws {PgQueueError} `configuration` */
+/**
+ * Opens no connection yet. The first statement is preceded by a check of the schema: where these packages can't work with it, all that
+ * the operator does rejects with `schema_version`. @throws {PgQueueError} `configuration`
+ */
 export function createOperator(options: OperatorOptions): Operator {
   throwProblems('configuration', 'the operator', optionProblems(options, operatorShape));
   const { actor, ...own } = options;
-  const database = openDatabase({ applicationName: 'pgqueue operator', ...own });
+  const database = checkedDatabase(openDatabase({ applicationName: 'pgqueue operator', ...own }));
   const operator = operatorOf(database);
   return actor === undefined ? operator : withAudit(database, operator, actor);
 }
@@ -218,6 +245,14 @@ function operateSchedules(database: Database): Operator['schedules'] {
   };
 }
 
+/** A definition of either kind. */
+interface AnySchedule extends ScheduleTimes {
+  readonly job?: NewJob;
+  readonly task?: string;
+  readonly payload?: unknown;
+  readonly options?: ScheduleDefinition['options'];
+}
+
 const scheduled: Shape<NonNullable<ScheduleDefinition['options']>> = {
   queue: optional(anything),
   key: optional(anything),
@@ -228,27 +263,42 @@ const scheduled: Shape<NonNullable<ScheduleDefinition['options']>> = {
   payloadVersion: optional(aNumber({ min: 1, whole: true })),
 };
 
-const schedule: Shape<ScheduleDefinition> = {
+const schedule: Shape<AnySchedule> = {
   name: aText({ max: 200 }),
   cron: { ...aText(), judge: (cron) => typeof cron === 'string' && cron.trim() !== '' },
   timezone: optional(aText()),
-  task: aText({ max: 200 }),
+  job: optional(anything),
+  task: optional(aText({ max: 200 })),
   payload: optional(anything),
   options: optional(anObject(scheduled)),
 };
 
+function scheduleFaults(definition: ScheduleDefinition): readonly string[] {
+  const wrong = optionProblems(definition, schedule);
+  if (wrong.length > 0) return wrong;
+  const { cron, timezone, job, ...named }: AnySchedule = definition;
+  const others = Object.keys(named).filter((name) => name !== 'name');
+  const both = job === undefined ? [] : others.map((name) => `${name}: the job says it, leave it out`);
+  const none =
+    job === undefined && named.task === undefined ? ['there must be a job, or the name of a task'] : [];
+  const kept: ReadonlySet<string> = new Set(keptOptions);
+  const single = Object.entries(job?.options ?? {}).flatMap(([name, value]) =>
+    value === undefined || kept.has(name)
+      ? []
+      : [`job: ${name} is for one job, and a schedule enqueues many`],
+  );
+  return [...both, ...none, ...single, ...scheduleProblems(cron, timezone, Date.now())];
+}
+
 /** Checks what a schedule would enqueue as if it were enqueued now, so that it can't fail at every slot. */
 async function toScheduleRow(definition: ScheduleDefinition): Promise<Parameters<typeof setSchedule>[1]> {
-  throwProblems(
-    'configuration',
-    `schedule ${JSON.stringify(definition?.name)}`,
-    optionProblems(definition, schedule),
-  );
-  const { name, cron, timezone = 'UTC', task, payload = {}, options = {} } = definition;
-  const { payloadVersion = 1, ...jobOptions } = options;
-  const check = (): readonly string[] => [];
-  const job = await toJobRow({ task, payloadVersion, payload, options: jobOptions, check }, () => '');
-  const { queue, key, priority, attributes, timeoutMs, maxTries, maxCrashes, retry } = job;
+  const about = `schedule ${JSON.stringify(definition?.name)}`;
+  throwProblems('configuration', about, scheduleFaults(definition));
+  const { name, cron, timezone = 'UTC' } = definition;
+  const made = definition.job ?? jobOf(definition);
+  const { payloadVersion } = made;
+  const job = await toJobRow(made, () => '');
+  const { task, queue, key, priority, attributes, timeoutMs, maxTries, maxCrashes, retry } = job;
   const stored = { queue, key, priority, attributes, timeoutMs, maxTries, maxCrashes, retry };
   const given = Object.entries({ ...stored, payloadVersion }).filter(([, value]) => value !== null);
   return {
@@ -259,4 +309,10 @@ async function toScheduleRow(definition: ScheduleDefinition): Promise<Parameters
     payload: job.payload,
     options: JSON.stringify(Object.fromEntries(given)),
   };
+}
+
+/** Of a task of which only the name is known: its worker checks the payload. */
+function jobOf({ task = '', payload = {}, options: given = {} }: AnySchedule): NewJob {
+  const { payloadVersion = 1, ...options } = given;
+  return { task, payloadVersion, payload, options, check: () => [] };
 }

@@ -1,7 +1,6 @@
 import { readableRate, unreachable } from '@pgqueue/core';
 import type { Rate } from '@pgqueue/core';
 import { aheadMax } from '../queries/explain.ts';
-import type { SuspectWait } from '../queries/explain.ts';
 
 /** One thing that a job waits for, or that says what became of it. */
 export type Reason =
@@ -59,12 +58,13 @@ export type Reason =
       /** Of all keys, by the order of the policy; null: unknown. */
       readonly aheadInOrder: number | null;
     }
-  | { readonly kind: 'ready'; readonly pool: string; readonly itemsAhead: number }
-  | ({
-      /** It was lost with its node before, and waits for one that runs nothing else. */
-      readonly kind: 'suspect';
+  | {
+      readonly kind: 'ready';
       readonly pool: string;
-    } & SuspectWait)
+      readonly itemsAhead: number;
+      /** It was lost with its node before: a node runs one such job at a time. */
+      readonly suspect: boolean;
+    }
   | {
       readonly kind: 'running';
       readonly node: string;
@@ -105,9 +105,7 @@ export function reasonText(reason: Reason, age: Age): string {
     case 'in_line':
       return inLineText(reason);
     case 'ready':
-      return `scheduled: the next free node of pool ${reason.pool} takes it, after ${many(reason.itemsAhead, 'other')}`;
-    case 'suspect':
-      return suspectText(reason, age);
+      return readyText(reason);
     case 'running':
     case 'node_silent':
     case 'cancel_asked':
@@ -148,19 +146,10 @@ function runningText(
   }
 }
 
-function suspectText(reason: Extract<Reason, { kind: 'suspect' }>, age: Age): string {
-  const { pool, crashes, last, waitedMs, leftMs, madeRoom } = reason;
-  const lost = `it was lost with its node ${crashes === 1 ? 'once' : `${crashes} times`}`;
-  if (leftMs !== null && leftMs <= 0) {
-    return `${lost}: it has waited ${age(waitedMs)} for a node that runs nothing else, and begins on the next one of pool ${pool} with a free slot`;
-  }
-  const most = leftMs === null ? 'however long that takes' : `for ${age(leftMs)} at most`;
-  const why = last ? ', and its next crash would be its last' : '';
-  const room =
-    madeRoom === null
-      ? ''
-      : `; ${madeRoom.node} claims nothing else for ${age(madeRoom.leftMs)}, and still runs ${many(madeRoom.running, 'job')}`;
-  return `${lost}${why}: it waits for a node of pool ${pool} that runs nothing else, ${most}; so far ${age(waitedMs)}${room}`;
+function readyText({ pool, itemsAhead, suspect }: Extract<Reason, { kind: 'ready' }>): string {
+  if (!suspect)
+    return `scheduled: the next free node of pool ${pool} takes it, after ${many(itemsAhead, 'other')}`;
+  return `scheduled: it was lost with its node before, and a node runs one such job at a time: the next node of pool ${pool} with room takes it`;
 }
 
 function inLineText({ key, ahead, aheadInOrder }: Extract<Reason, { kind: 'in_line' }>): string {

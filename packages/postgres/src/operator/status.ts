@@ -5,28 +5,16 @@ import type { QueueInfo } from '../queries/queues.ts';
 import { listQueues } from '../queries/queues.ts';
 import type { StoredReport } from '../queries/report.ts';
 import { readReport } from '../queries/report.ts';
-import type { LeaderInfo, OldestSnapshot, UnservedJobs, WaitingSuspects } from '../queries/system.ts';
-import {
-  readLeader,
-  readOldestSnapshot,
-  readSchemaVersion,
-  readSuspects,
-  readUnserved,
-} from '../queries/system.ts';
+import type { LeaderInfo, OldestSnapshot, UnservedJobs } from '../queries/system.ts';
+import { readLeader, readOldestSnapshot, readSchemaVersion, readUnserved } from '../queries/system.ts';
 import type { HotTable } from '../queries/tables.ts';
 import { readHotTables } from '../queries/tables.ts';
-import type { ReportedFault } from '../statements/report.ts';
+import type { ReportedFault, ReportedUnreadable } from '../statements/report.ts';
 
 /** Something that keeps jobs from running, or the database from being cleaned up. */
 export type Warning =
   | { readonly kind: 'no_leader'; readonly message: string }
   | { readonly kind: 'no_capable_node'; readonly message: string; readonly unserved: UnservedJobs }
-  | {
-      /** For ten seconds or more. */
-      readonly kind: 'suspects_wait';
-      readonly message: string;
-      readonly suspects: WaitingSuspects;
-    }
   | { readonly kind: 'old_snapshot'; readonly message: string; readonly snapshot: OldestSnapshot }
   | {
       /** A gate, an order or the policy itself fails: ticks go on without it, or hold what it should decide. */
@@ -34,13 +22,19 @@ export type Warning =
       readonly message: string;
       readonly fault: ReportedFault;
     }
+  | {
+      /** A job, a node or the settings of a queue that ticks leave out, since they are not what they must be. */
+      readonly kind: 'unreadable';
+      readonly message: string;
+      readonly unreadable: ReportedUnreadable;
+    }
   | { readonly kind: 'silent_leader'; readonly message: string };
 
 /** A queue, and why its jobs are held. */
 export interface QueueStatus extends QueueInfo {
   /**
    * Jobs of the leader's last snapshot by reason, the most frequent first; all that are pending where it is paused; null where no report
-   * says. `suspect` counts ready ones that wait for a node that runs nothing else, whatever the report says.
+   * says.
    */
   readonly held: Readonly<Record<string, number>> | null;
 }
@@ -87,16 +81,15 @@ export interface Status {
 }
 
 const oldSnapshotMs = 60_000;
-const longSuspectMs = 10_000;
 const windowSeconds = 300;
 
 /**
- * How the installation does. The numbers are those of the views `queue_status` and `overview` (migration 0017), so that whoever shows
+ * How the installation does. The numbers are those of the views `queue_status` and `overview`, so that whoever shows
  * them agrees. With a million jobs waiting it costs the database some tens of milliseconds, and not more with more of them: {@link shareReading}
  * makes one reading do for many who ask, within a share of the time.
  */
 export async function readStatus(database: Database): Promise<Status> {
-  const [schemaVersion, leader, scheduler, queues, nodes, oldestSnapshot, tables, unserved, suspects] =
+  const [schemaVersion, leader, scheduler, queues, nodes, oldestSnapshot, tables, unserved] =
     await Promise.all([
       readSchemaVersion(database),
       readLeader(database),
@@ -106,7 +99,6 @@ export async function readStatus(database: Database): Promise<Status> {
       readOldestSnapshot(database),
       readHotTables(database),
       readUnserved(database),
-      readSuspects(database),
     ]);
   const inState = (state: string): number => nodes.filter((node) => node.state === state).length;
   return {
@@ -114,7 +106,7 @@ export async function readStatus(database: Database): Promise<Status> {
     schemaVersion,
     leader,
     scheduler,
-    queues: queues.map((queue) => ({ ...queue, held: heldIn(scheduler, queue, suspects) })),
+    queues: queues.map((queue) => ({ ...queue, held: heldIn(scheduler, queue) })),
     totals: totalsOf(queues),
     nodes: {
       alive: inState('alive'),
@@ -127,10 +119,7 @@ export async function readStatus(database: Database): Promise<Status> {
     },
     oldestSnapshot,
     tables,
-    warnings: [
-      ...warningsOf({ leader, unserved, suspects, oldestSnapshot }),
-      ...reportWarnings(leader, scheduler),
-    ],
+    warnings: [...warningsOf({ leader, unserved, oldestSnapshot }), ...reportWarnings(leader, scheduler)],
   };
 }
 
@@ -158,16 +147,10 @@ function totalsOf(queues: readonly QueueInfo[]): Status['totals'] {
 }
 
 /** The scheduler does not look at paused queues at all: what waits in them is counted here. */
-function heldIn(
-  report: StoredReport | null,
-  { queue, paused, pending }: QueueInfo,
-  suspects: readonly WaitingSuspects[],
-): QueueStatus['held'] {
-  const suspect = suspects.reduce((sum, group) => sum + (group.queue === queue ? group.jobs : 0), 0);
-  const ready = suspect > 0 ? [['suspect', suspect] as const] : [];
-  if (paused && pending > 0) return Object.fromEntries([['paused_queue', pending], ...ready]);
-  if (report === null || report.stale) return suspect > 0 ? { suspect } : null;
-  const held = [...Object.entries(own(report.held, queue) ?? {}), ...ready];
+function heldIn(report: StoredReport | null, { queue, paused, pending }: QueueInfo): QueueStatus['held'] {
+  if (paused && pending > 0) return { paused_queue: pending };
+  if (report === null || report.stale) return null;
+  const held = Object.entries(own(report.held, queue) ?? {});
   return Object.fromEntries(held.toSorted(([, a], [, b]) => b - a));
 }
 
@@ -179,38 +162,38 @@ function reportWarnings({ leader }: LeaderInfo, report: StoredReport | null): re
     const message = `scheduler ${leader} leads, but has reported nothing for ${seconds(report.ageMs)}: does it still tick?`;
     return [{ kind: 'silent_leader', message }];
   }
-  return report.faults.map((fault) => {
-    const { policy, part, count, message: error, suspendedUntilMs } = fault;
-    const times = count === 1 ? 'once' : `${count} times`;
-    const since = seconds(report.nowMs - fault.firstMs);
-    const left = suspendedUntilMs === null ? 0 : suspendedUntilMs - report.nowMs;
-    const out = left > 0 ? `, and is left out for another ${seconds(left)}` : '';
-    const message = `policy ${policy}: ${part} failed ${times}, first ${since} ago${out}: ${error}`;
-    return { kind: 'policy_fault', message, fault };
-  });
+  return [...report.faults.map((fault) => faultWarning(report, fault)), ...unreadableWarnings(report)];
+}
+
+function unreadableWarnings({ unreadable = [] }: StoredReport): readonly Warning[] {
+  return unreadable.map((one) => ({
+    kind: 'unreadable',
+    message: `${one.kind} ${one.id} is left out: ${one.problem}`,
+    unreadable: one,
+  }));
+}
+
+function faultWarning({ nowMs }: StoredReport, fault: ReportedFault): Warning {
+  const { policy, part, count, message: error, suspendedUntilMs } = fault;
+  const times = count === 1 ? 'once' : `${count} times`;
+  const since = seconds(nowMs - fault.firstMs);
+  const left = suspendedUntilMs === null ? 0 : suspendedUntilMs - nowMs;
+  const out = left > 0 ? `, and is left out for another ${seconds(left)}` : '';
+  const message = `policy ${policy}: ${part} failed ${times}, first ${since} ago${out}: ${error}`;
+  return { kind: 'policy_fault', message, fault };
 }
 
 function seconds(ms: number): string {
   return `${Math.round(ms / 1_000)} s`;
 }
 
-function suspectsText({ queue, pool, jobs, last, waitedMs, leftMs }: WaitingSuspects): string {
-  const [one, wait, its] = jobs === 1 ? ['job', 'waits', 'its'] : ['jobs', 'wait', 'their'];
-  const most = leftMs === null ? '' : `, and for ${seconds(leftMs)} more at most`;
-  const until = jobs === 1 ? 'for as long as that takes' : `${last} of them for as long as that takes`;
-  const ends = last === 0 ? '' : `, ${until}: the next crash would be the last`;
-  return `${jobs} ${one} of queue ${queue}, lost with ${its} node before, ${wait} for a node of pool ${pool} that runs nothing else, for ${seconds(waitedMs)} so far${most}${ends}`;
-}
-
 function warningsOf({
   leader,
   unserved,
-  suspects,
   oldestSnapshot: snapshot,
 }: {
   readonly leader: LeaderInfo;
   readonly unserved: readonly UnservedJobs[];
-  readonly suspects: readonly WaitingSuspects[];
   readonly oldestSnapshot: OldestSnapshot | null;
 }): readonly Warning[] {
   const warnings: Warning[] = [];
@@ -226,10 +209,6 @@ function warningsOf({
       message: `${group.jobs} ${group.jobs === 1 ? 'job' : 'jobs'} of queue ${group.queue} ${group.jobs === 1 ? 'waits' : 'wait'}, but no live node of pool ${group.pool} runs task ${group.task} with payloads of version ${group.payloadVersion}`,
       unserved: group,
     });
-  }
-  for (const group of suspects) {
-    if (group.waitedMs < longSuspectMs) continue;
-    warnings.push({ kind: 'suspects_wait', message: suspectsText(group), suspects: group });
   }
   if (snapshot !== null && (snapshot.ageMs ?? 0) > oldSnapshotMs) {
     warnings.push({

@@ -66,7 +66,7 @@ export async function readTop(database: Database, options: TopOptions = {}): Pro
   return { ...status, keys: found, slowest: running, everyNode };
 }
 
-/** Sorts the work items, of which there are few; then looks up the jobs of so many. */
+/** Sorts the jobs of the work items, of which there are few; then looks up the jobs of so many. */
 async function listSlowest({ query, schema }: Database, max: number): Promise<readonly RunningJob[]> {
   return query<RunningJob>(
     `select w.id, q.queue, w.task, q.key, w.node, w.running_ms as "runningMs", w.left_ms as "leaseEndsInMs",
@@ -74,7 +74,7 @@ async function listSlowest({ query, schema }: Database, max: number): Promise<re
      from (select id, task, lock_key as node, cancelled is not null as cancelled,
                   extract(epoch from clock_timestamp() - started)::float8 * 1000 as running_ms,
                   extract(epoch from lock_timeout - clock_timestamp())::float8 * 1000 as left_ms
-           from ${schema}.work_queue where lock_key is not null order by started, position limit $1) w
+           from ${schema}.work_item where lock_key is not null order by started, position limit $1) w
      join ${schema}.queue q on q.id = w.id
      order by w.running_ms desc`,
     [max],

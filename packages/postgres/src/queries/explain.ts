@@ -32,25 +32,11 @@ export interface WaitFacts {
   readonly nodeState: string | null;
   readonly nodeBeatAgoMs: number | null;
   readonly cancelAsked: boolean;
-  /** What a suspect that is ready waits for; null: it is none, or waits for nothing else than others do. */
-  readonly suspect?: SuspectWait | null;
-}
-
-/** A suspect waits for a node that runs nothing else. */
-export interface SuspectWait {
-  readonly crashes: number;
-  /** Its next crash would be its last. */
-  readonly last: boolean;
-  readonly waitedMs: number;
-  /** After so long it begins as others do; null: it waits for as long as that takes. */
-  readonly leftMs: number | null;
-  /** The node that claims nothing else meanwhile, for how long, and how many jobs it still runs. */
-  readonly madeRoom: { readonly node: string; readonly leftMs: number; readonly running: number } | null;
 }
 
 export const aheadMax = 100_000;
 
-/** Undefined where the job is not in QUEUE: the SQL function `wait_facts` (migration 0018). */
+/** Undefined where the job is not in QUEUE: the SQL function `wait_facts`. */
 export async function readWaitFacts({ query, schema }: Target, id: string): Promise<WaitFacts | undefined> {
   const [row] = await query<{ facts: WaitFacts | null }>(
     `select ${schema}.wait_facts($1::uuid, $2) as facts`,

@@ -5,6 +5,7 @@ import { sql } from 'kysely';
 import type { Database } from '../database.ts';
 import type { AttemptError, JobView, Tables } from '../rows.ts';
 import type { Page } from './page.ts';
+import { hasItem } from './items.ts';
 import { badCursor, checkLimit, checkTexts, pageOf } from './page.ts';
 
 /** A job as listings show it: everything but its payload, its result and its older errors. */
@@ -104,9 +105,9 @@ export async function listJobs(database: Database, options: JobListOptions = {})
   return pageOf(rows, limit, { toItem: toSummary, cursor: ({ id }) => id });
 }
 
-type JobTable = 'queue' | 'work_queue' | 'dead_letter' | 'history';
+type JobTable = 'queue' | 'work_item' | 'dead_letter' | 'history';
 
-/** Where jobs of a status stand. A work item's few rows are the way to those that are ready or running. */
+/** Where jobs of a status stand. The few work items are the way to those that are ready or running. */
 function tables(status: JobStatus | undefined): readonly JobTable[] {
   switch (status) {
     case undefined:
@@ -116,7 +117,7 @@ function tables(status: JobStatus | undefined): readonly JobTable[] {
       return ['queue'];
     case 'ready':
     case 'running':
-      return ['work_queue'];
+      return ['work_item'];
     case 'dead':
       return ['dead_letter'];
     case 'done':
@@ -130,11 +131,11 @@ function tables(status: JobStatus | undefined): readonly JobTable[] {
 
 /** The ids that the filter leaves in one table, newest first. */
 function idsIn(
-  { kysely }: Database,
+  { kysely, schema }: Database,
   table: JobTable,
   { status, after, ...wanted }: JobListOptions,
 ): SelectQueryBuilder<Tables, keyof Tables, { id: string }> {
-  const isItem = table === 'work_queue';
+  const isItem = table === 'work_item';
   let query = kysely
     .selectFrom(isItem ? 'queue as t' : (`${table} as t` as 'queue as t'))
     .select('t.id')
@@ -147,20 +148,14 @@ function idsIn(
   if (isItem) {
     query = query.where('t.id', 'in', (items) =>
       items
-        .selectFrom('work_queue')
-        .select('work_queue.id')
+        .selectFrom('work_item')
+        .select('work_item.id')
         .where('lock_key', status === 'ready' ? 'is' : 'is not', null),
     );
   } else if (table === 'queue' && status !== undefined) {
     query = query
       .where('t.run_after', status === 'delayed' ? 'is not' : 'is', null)
-      .where((jobs) =>
-        jobs.not(
-          jobs.exists(
-            jobs.selectFrom('work_queue').select('position').whereRef('work_queue.id', '=', 't.id'),
-          ),
-        ),
-      );
+      .where(sql<boolean>`not ${sql.raw(hasItem(schema, { id: 't.id' }))}`);
   } else if (table === 'history' && status !== undefined) {
     query = query.where(sql<boolean>`t.outcome = ${status}`);
   }

@@ -10,7 +10,7 @@ export interface NodeInfo {
   readonly overdue: boolean;
   readonly pool: string;
   readonly slots: number;
-  /** Work items that it holds a lease on. */
+  /** Work items that it holds a lease on; a batch is one. */
   readonly leases: number;
   readonly tasks: NodeTasks;
   /** Since its last sign of life, by the database's clock. */

@@ -18,7 +18,7 @@ export interface KeyNumbers {
   readonly exact: boolean;
 }
 
-/** The `top` keys with the most jobs that wait or run, and the rest of each queue: the SQL function `key_numbers` (migration 0020). */
+/** The `top` keys with the most jobs that wait or run, and the rest of each queue: the SQL function `key_numbers`. */
 export async function listKeys({ query, schema }: Database, top: number): Promise<readonly KeyNumbers[]> {
   return query<KeyNumbers>(
     `select queue, key, pending::float8 as pending, ready::float8 as ready, running::float8 as running, exact

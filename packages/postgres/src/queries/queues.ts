@@ -36,7 +36,7 @@ export interface QueueInfo extends QueueLimits {
 
 /**
  * Every queue that has a job, had one within five minutes, or is configured; by name. Reads the view `queue_status`, whose cost does not
- * grow with what waits: it counts 10000 jobs at most, and estimates beyond (migration 0017).
+ * grow with what waits: it counts 10000 jobs at most, and estimates beyond.
  */
 export async function listQueues({ kysely }: Database): Promise<readonly QueueInfo[]> {
   const rows = await kysely

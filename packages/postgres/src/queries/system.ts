@@ -31,7 +31,7 @@ export interface UnservedJobs {
 
 /**
  * Groups of due jobs of unpaused queues for which no live node of the pool has the task in that version; the largest 20. Where more than
- * 10,000 jobs wait, of those that a sample and the oldest thousand show: `jobs` is how many (the SQL function `waiting_tasks`, migration 0023).
+ * 10,000 jobs wait, of those that a sample and the oldest thousand show: `jobs` is how many (the SQL function `waiting_tasks`).
  */
 export async function readUnserved({ query, schema }: Database): Promise<readonly UnservedJobs[]> {
   return query<UnservedJobs>(
@@ -41,31 +41,10 @@ export async function readUnserved({ query, schema }: Database): Promise<readonl
      where not coalesce(c.paused, false)
        and not exists (
          select from ${schema}.node n
-         where n.state = 'alive' and n.pool = coalesce(c.pool, 'default') and n.slots > 0 -- none: a reserve
+         where n.state = 'alive' and n.pool = coalesce(c.pool, 'default') and n.slots > 0
            and n.heartbeat > clock_timestamp() - n.lost_after_ms * interval '1 millisecond'
            and g.payload_version between (n.tasks -> g.task ->> 'min')::integer and (n.tasks -> g.task ->> 'max')::integer)
      order by g.jobs desc, 1, 3 limit 20`,
-    [],
-  );
-}
-
-/** Jobs that were lost with their node, and wait for one that runs nothing else. */
-export interface WaitingSuspects {
-  readonly queue: string;
-  readonly pool: string;
-  readonly jobs: number;
-  /** Of these, those whose next crash would be their last: they wait for as long as that takes. */
-  readonly last: number;
-  /** The longest wait so far. */
-  readonly waitedMs: number;
-  /** How long the others wait at most; null: there are none. */
-  readonly leftMs: number | null;
-}
-
-/** By queue and pool: the SQL function `waiting_suspects` (migration 0018). */
-export async function readSuspects({ query, schema }: Database): Promise<readonly WaitingSuspects[]> {
-  return query<WaitingSuspects>(
-    `select queue, pool, jobs, last, waited_ms as "waitedMs", left_ms as "leftMs" from ${schema}.waiting_suspects()`,
     [],
   );
 }

@@ -1,7 +1,7 @@
 import type { TraceContext } from '@pgqueue/core';
 import type { Target } from '../statements/target.ts';
 
-/** The trace contexts of jobs that have not ended, of those that carry one: the SQL function `job_traces` (migration 0021). */
+/** The trace contexts of jobs that have not ended, of those that carry one: the SQL function `job_traces`. */
 export async function readTraces(
   { query, schema }: Target,
   ids: readonly string[],

@@ -15,10 +15,8 @@ export interface WaitingJob {
   readonly runAfter: Date | null;
 }
 
-/** The same with its payload, as a peek shows it. */
-export interface PeekedJob extends Omit<WaitingJob, 'queue'> {
-  readonly payload: unknown;
-}
+/** A job that waits, as a peek into its queue shows it. */
+export type PeekedJob = Omit<WaitingJob, 'queue'>;
 
 /** How many jobs of a queue wait or run: the SQL function `queue_length`. */
 export async function queueLength(target: Target, queue: string): Promise<number> {
@@ -32,7 +30,7 @@ export async function queueLength(target: Target, queue: string): Promise<number
 /** The first waiting jobs of a queue by priority and age, without taking them: the SQL function `peek`. */
 export function peekJobs(target: Target, queue: string, max: number): Promise<readonly PeekedJob[]> {
   return target.query<PeekedJob>(
-    `select id, task, key, priority, payload, created, run_after as "runAfter" from ${target.schema}.peek($1, $2)`,
+    `select id, task, key, priority, created, run_after as "runAfter" from ${target.schema}.peek($1, $2)`,
     [queue, max],
   );
 }

@@ -10,8 +10,10 @@ export interface ClaimInput {
   readonly max: number;
   /** Drawn by the node, new for each claim: with a job's id it names one lease. */
   readonly token: string;
-  /** The low-water mark: positions below it are not looked at. 0 or less: looks for leases that have ended, too, and at all from -from on. Default 0. */
+  /** The low-water mark: positions below it are not read. Default 0. */
   readonly from?: number;
+  /** Whether leases that have ended are reaped where room is left, and their jobs claimed like any other. Default true. */
+  readonly reap?: boolean;
 }
 
 /** As it is read: `pg` takes a microsecond for a time and a tenth for a number, and nothing for what most jobs don't have. */
@@ -22,14 +24,36 @@ type ClaimRow = { -readonly [Name in Exclude<keyof ClaimedJob, Mended>]: Claimed
 type Mended = 'created' | 'token' | 'key' | 'priority' | 'attributes' | 'tries' | 'crashes';
 
 /**
- * Takes leases in dispatch order: the SQL function `claim` (migrations 0013 and 0026 say why it is safe). Commits asynchronously: a
+ * Takes leases in dispatch order: the SQL function `claim` (its SQL says why it is safe). Commits asynchronously: a
  * lease lost in a crash of Postgres is an item that is ready again.
  * @throws PQ001 when the node was reset, lost or replaced
  */
 export async function claim(target: Target, input: ClaimInput): Promise<readonly ClaimedJob[]> {
-  const text = relaxed(`${target.schema}.claim($1, $2, $3, $4, $5)`).replace('f.*', columns);
-  const { node, incarnation, max, token, from = 0 } = input;
-  const rows = await target.query<ClaimRow>(text, [node, incarnation, max, token, from]);
+  const text = relaxed(`${target.schema}.claim($1, $2, $3, $4, $5, $6)`).replace('f.*', columns);
+  return mended(await target.query<ClaimRow>(text, valuesOf(input)), input.token);
+}
+
+/** The same, but the jobs are left to be read by {@link readLeased}: their ids. */
+export async function claimUnread(target: Target, input: ClaimInput): Promise<readonly string[]> {
+  const text = relaxed(`${target.schema}.claim($1, $2, $3, $4, $5, $6)`).replace('f.*', 'f.id');
+  return (await target.query<{ readonly id: string }>(text, valuesOf(input))).map(({ id }) => id);
+}
+
+/** The jobs of leases under one token, as {@link claim} returns them: the SQL function `leased`. */
+export async function readLeased(
+  target: Target,
+  token: string,
+  ids: readonly string[],
+): Promise<readonly ClaimedJob[]> {
+  const text = `select ${columns} from ${target.schema}.leased($1::uuid, $2::uuid[]) f`;
+  return mended(await target.query<ClaimRow>(text, [token, ids]), token);
+}
+
+function valuesOf({ node, incarnation, max, token, from = 0, reap = true }: ClaimInput): readonly unknown[] {
+  return [node, incarnation, max, token, from, reap];
+}
+
+function mended(rows: readonly ClaimRow[], token: string): readonly ClaimedJob[] {
   for (const row of rows) {
     row.created = new Date(row.created);
     row.token = token;
@@ -39,7 +63,7 @@ export async function claim(target: Target, input: ClaimInput): Promise<readonly
     row.tries ??= 0;
     row.crashes ??= 0;
   }
-  return (rows as ClaimedJob[]).sort((a, b) => a.position - b.position);
+  return (rows as ClaimedJob[]).toSorted((a, b) => a.position - b.position);
 }
 
 /** `created` in whole milliseconds, cut off as `pg` does; half a microsecond is what the product may be off. */

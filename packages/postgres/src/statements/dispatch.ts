@@ -17,7 +17,11 @@ export interface DispatchInput extends Leader {
     readonly rowVersion: string | null;
     /** The id of the first job of its bundle; null: it runs alone. */
     readonly bundle: string | null;
+    /** The number of its work item, from 1 on in their order: jobs of one number are a batch. Default, of all or none: each is by itself. */
+    readonly row?: number;
   }[];
+  /** No batch lies before this position any more. Default: nothing is said. */
+  readonly front?: number | undefined;
   /** The parts of the policy's state that changed, saved in the same transaction; null: none did. */
   readonly parts: Readonly<Record<string, Json>> | null;
   /** Batches of ended attempts ({@link SettledBatch}) that the plan has taken into account. */
@@ -34,7 +38,7 @@ export interface Dispatched {
 }
 
 /**
- * Writes one plan: the SQL function `dispatch` (migrations 0010 and 0025 say why it is safe).
+ * Writes one plan: the SQL function `dispatch` (its SQL says why it is safe).
  * @throws PQ002 when this scheduler no longer leads in this epoch: nothing was written
  */
 export async function dispatch(target: Target, input: DispatchInput): Promise<Dispatched> {
@@ -47,19 +51,21 @@ export async function dispatch(target: Target, input: DispatchInput): Promise<Di
     readonly missing: readonly string[];
   }>(
     `select at_ms as "atMs", positions, missing
-     from ${target.schema}.dispatch($1, $2, $3::uuid[], $4, $5::uuid[], $6, $7::text[], $8::text[]::xid[], $9::uuid[], $10::jsonb, $11::bigint[], $12)`,
+     from ${target.schema}.dispatch($1, $2, $3::uuid[], $4::text[]::xid[], $5::jsonb, $6)`,
     [
       input.leader,
       input.epoch,
-      input.supposed?.ended ?? null,
-      input.supposed?.config ?? null,
       arrayText(jobs.map(({ id }) => id)),
-      alike ? pool : null,
-      alike ? null : jobs.map((job) => job.pool),
       arrayText(jobs.map(({ rowVersion }) => rowVersion ?? 'null')),
-      jobs.every(({ bundle }) => bundle === null) ? null : jobs.map(({ bundle }) => bundle),
-      input.parts === null ? null : JSON.stringify(input.parts),
-      input.settled,
+      JSON.stringify({
+        ...(alike ? { pool } : { pools: jobs.map((job) => job.pool) }),
+        ...(jobs.some(({ bundle }) => bundle !== null) && { bundles: jobs.map(({ bundle }) => bundle) }),
+        ...(hasBatches(jobs) && { rows: arrayText(jobs.map(({ row }) => String(row))) }),
+        ...(input.front !== undefined && { front: input.front }),
+        ...(input.parts !== null && { parts: input.parts }),
+        ...(input.settled.length > 0 && { settled: input.settled }),
+        ...(input.supposed !== undefined && { supposed: input.supposed }),
+      }),
       input.notify,
     ],
   );
@@ -67,8 +73,23 @@ export async function dispatch(target: Target, input: DispatchInput): Promise<Di
   const { atMs, positions, missing } = row;
   const left = new Set(missing);
   const made = left.size === 0 ? jobs : jobs.filter(({ id }) => !left.has(id));
+  return { atMs, positions: positionsOf(made, positions) };
+}
+
+function hasBatches(jobs: DispatchInput['jobs']): boolean {
+  return jobs[0]?.row !== undefined;
+}
+
+/** There is one for each work item, in their order: of a batch of which nothing was made, there is none. */
+function positionsOf(made: DispatchInput['jobs'], positions: string): ReadonlyMap<string, number> {
   const numbers = positions === '' ? [] : positions.split(',');
-  return { atMs, positions: new Map(made.map(({ id }, index) => [id, Number(numbers[index])])) };
+  const byId = new Map<string, number>();
+  let [index, last] = [-1, 0];
+  for (const { id, row = last + 1 } of made) {
+    if (row !== last) [index, last] = [index + 1, row];
+    byId.set(id, Number(numbers[index]));
+  }
+  return byId;
 }
 
 /** An array as PostgreSQL reads it, of values that need no quotes (ids, numbers): `pg` would look at each of their characters. */

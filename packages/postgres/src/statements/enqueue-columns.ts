@@ -23,7 +23,7 @@ const plain = (name: string, type: string, value: (row: JobRow) => Value, defaul
   ...(defaultValue === undefined ? {} : { isDefault: (row) => value(row) === defaultValue }),
 });
 
-/** The defaults are those of migration 0001. */
+/** The defaults are those of the table. */
 const columns: readonly Column[] = [
   plain('id', 'uuid', (row) => row.id),
   plain('task', 'text', (row) => row.task),

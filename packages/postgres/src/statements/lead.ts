@@ -9,13 +9,30 @@ export interface Leadership {
   readonly expiresInMs: number;
 }
 
-/** Takes or renews the scheduler's lease. */
-export async function lead(target: Target, leader: string, leaseMs: number): Promise<Leadership> {
+/**
+ * Takes or renews the scheduler's lease. `pid`: of the session that `target` leads to, where the scheduler keeps that for this alone: others
+ * may take over as soon as it has ended. Null: when the lease has.
+ */
+export async function lead(
+  target: Target,
+  leader: string,
+  leaseMs: number,
+  pid: number | null = null,
+): Promise<Leadership> {
   const [row] = await target.query<Leadership>(
-    `select leads, epoch::float8 as epoch, leader, expires_in_ms as "expiresInMs" from ${target.schema}.lead($1, $2)`,
-    [leader, leaseMs],
+    `select leads, epoch::float8 as epoch, leader, expires_in_ms as "expiresInMs" from ${target.schema}.lead($1, $2, $3)`,
+    [leader, leaseMs, pid],
   );
   return row ?? { leads: false, epoch: 0, leader: null, expiresInMs: leaseMs };
+}
+
+/** Whether the leader's session has ended before its lease; null: nobody can tell by that. */
+export async function leaderGone(target: Target): Promise<boolean | null> {
+  const [row] = await target.query<{ readonly gone: boolean | null }>(
+    `select ${target.schema}.leader_gone() as gone`,
+    [],
+  );
+  return row?.gone ?? null;
 }
 
 /** Gives the lease up, so that a standby takes over at once. */

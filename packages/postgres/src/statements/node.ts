@@ -26,7 +26,7 @@ export type NodeRegistered =
       readonly otherHeartbeatMs: number;
     };
 
-/** Begins an incarnation: the SQL function `register_node` (migration 0007 says when it is refused). */
+/** Begins an incarnation: the SQL function `register_node` (its SQL says when it is refused). */
 export async function registerNode(target: Target, input: NodeRegistration): Promise<NodeRegistered> {
   const [row] = await target.query<{
     accepted: boolean;
@@ -74,21 +74,23 @@ export interface HeartbeatInput {
   readonly leases: readonly Lease[];
   /** How many jobs run there. Default: as many as it asks about. */
   readonly running?: number;
+  /** Of the session that the statement goes to, where the node keeps that for this alone: once it has ended, the node is soon lost. */
+  readonly pid?: number | null;
 }
 
 /** Says that the node lives, and hears what became of its leases. */
 export async function heartbeatNode(target: Target, input: HeartbeatInput): Promise<Heartbeat> {
-  const { node, incarnation, draining, leases, running = leases.length } = input;
+  const { node, incarnation, draining, leases, running = leases.length, pid = null } = input;
   const [row] = await target.query<Omit<Heartbeat, 'lost'> & { readonly lost: readonly number[] }>(
-    `select alive, cancelled::text[], lost from ${target.schema}.heartbeat_node($1, $2, $3, $4, $5::uuid[], $6::uuid[])`,
-    [node, incarnation, running, draining, leases.map(({ id }) => id), leases.map(({ token }) => token)],
+    `select alive, cancelled::text[], lost from ${target.schema}.heartbeat_node($1, $2, $3, $4, $5::uuid[], $6::uuid[], $7)`,
+    [node, incarnation, running, draining, leases.map(({ id }) => id), leases.map(({ token }) => token), pid],
   );
   if (row === undefined) return { alive: false, cancelled: [], lost: leases };
   // by their place: a node may hold a job under the lease that it lost, and under a new one
   return { ...row, lost: leases.filter((_lease, index) => row.lost.includes(index + 1)) };
 }
 
-/** What the database takes for the node's: the SQL function `held_leases` (migration 0018). None where the incarnation has ended. */
+/** What the database takes for the node's: the SQL function `held_leases`. None where the incarnation has ended. */
 export async function heldLeases(
   target: Target,
   { node, incarnation }: { readonly node: string; readonly incarnation: string },

@@ -1,7 +1,7 @@
 import type { Target } from './target.ts';
 
 /**
- * Gives back what a claim leased whose reply was lost: the SQL function `release_claim` (migration 0004). Resolves to the
+ * Gives back what a claim leased whose reply was lost: the SQL function `release_claim`. Resolves to the
  * number of jobs; 0 where the claim had not happened.
  */
 export async function releaseClaim(target: Target, node: string, token: string): Promise<number> {

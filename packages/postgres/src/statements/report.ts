@@ -15,6 +15,17 @@ export interface ReportedFault {
   readonly suspendedUntilMs: number | null;
 }
 
+/** Something that the leader's ticks leave out, since it is not what it must be. */
+export interface ReportedUnreadable {
+  readonly kind: 'job' | 'node' | 'queue';
+  /** Of a queue its name. */
+  readonly id: string;
+  /** In words: `its attributes are …`. */
+  readonly problem: string;
+  /** When it was seen first, by the database's clock, in Unix milliseconds. */
+  readonly firstMs: number;
+}
+
 /** What the leader knows and nobody else: its own words in `scheduler_report`, plain JSON. */
 export interface SchedulerReport {
   readonly policy: string;
@@ -35,6 +46,8 @@ export interface SchedulerReport {
   /** Work items. */
   readonly inFlight: number;
   readonly faults: readonly ReportedFault[];
+  /** What it left out within the last minute: at most a hundred. Default: nothing. */
+  readonly unreadable?: readonly ReportedUnreadable[];
   /** What the order forecasts (deadlines that will be missed), by name. */
   readonly forecast: Readonly<Record<string, number>> | null;
   /** How a second policy that runs beside it differs. */
@@ -135,18 +148,21 @@ export interface WaitingFacts {
   readonly firstId: string;
   /** When the first job of its key that waits for a retry or the end of a snooze is due; null: none does. */
   readonly retryDueMs: number | null;
+  /** Its attributes can be read: else the job has none here. */
+  readonly legible: boolean;
 }
+
+type Facts = Omit<JobFacts, 'attributes'> &
+  Pick<WaitingFacts, 'firstId' | 'retryDueMs'> & { readonly attributes: JobFacts['attributes'] | null };
 
 /** Undefined: it does not wait, or not yet. */
 export async function readWaitingJob(
   { query, schema }: Target,
   id: string,
 ): Promise<WaitingFacts | undefined> {
-  const [row] = await query<{ facts: (JobFacts & Omit<WaitingFacts, 'job'>) | null }>(
-    `select ${schema}.waiting_job($1::uuid) as facts`,
-    [id],
-  );
+  const [row] = await query<{ facts: Facts | null }>(`select ${schema}.waiting_job($1::uuid) as facts`, [id]);
   if (row === undefined || row.facts === null) return undefined;
-  const { firstId, retryDueMs, ...job } = row.facts;
-  return { job, firstId, retryDueMs };
+  const { firstId, retryDueMs, attributes, ...job } = row.facts;
+  const legible = attributes !== null;
+  return { job: { ...job, attributes: attributes ?? {} }, firstId, retryDueMs, legible };
 }

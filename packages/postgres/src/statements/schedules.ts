@@ -1,6 +1,6 @@
 import type { Target } from './target.ts';
 
-/** A schedule as its row wants it. `payload` and `options` are JSON texts; `fire_schedule` (migration 0008) reads the options. */
+/** A schedule as its row wants it. `payload` and `options` are JSON texts; `fire_schedule` reads the options. */
 export interface ScheduleRow {
   readonly name: string;
   readonly cron: string;
@@ -44,7 +44,7 @@ export async function removeSchedule(target: Target, name: string): Promise<bool
   return rows.length > 0;
 }
 
-/** Enqueues the schedule's job as `fire_schedule` (migration 0008) does, but of no slot. Undefined: there is no such schedule. */
+/** Enqueues the schedule's job as `fire_schedule` does, but of no slot. Undefined: there is no such schedule. */
 export async function runSchedule(target: Target, name: string): Promise<string | undefined> {
   const [row] = await target.query<{ id: string }>(
     `insert into ${target.schema}.queue (id, queue, task, key, priority, attributes, timeout, max_tries, max_crashes, retry, payload,

@@ -18,22 +18,44 @@ export interface Settlement {
 export type Verdict = 'done' | 'retry' | 'dead' | 'snooze' | 'cancelled' | 'repeated';
 
 /**
- * Ends attempts, each fenced by its token: the SQL function `settle` (migration 0005 says why it is safe). Commits
+ * Ends attempts, each fenced by its token: the SQL function `settle` (its SQL says why it is safe). Commits
  * synchronously. An id that is missing from the answer was stale: its lease had been lost, and nothing was changed.
- * @param repeat whether the reply of an earlier call with any of these tokens was lost
  */
 export async function settle(
   target: Target,
   settlements: readonly Settlement[],
-  repeat = false,
+  { repeat = false, impatient = false }: SettleOptions = {},
 ): Promise<ReadonlyMap<string, Verdict>> {
   if (settlements.length === 0) return new Map();
   const done = repeat ? undefined : doneOf(settlements);
   if (done === undefined) {
-    return verdictsOf(await target.query<Row>(textOf(target, nothing), valuesOf(settlements, repeat)));
+    const text = textOf(target, { impatient });
+    return verdictsOf(await target.query<Row>(text, valuesOf(settlements, repeat)));
   }
-  const [answer] = await target.query<{ readonly rows: readonly Row[] | null }>(doneText(target), done);
+  const text = doneText(target, impatient);
+  const [answer] = await target.query<{ readonly rows: readonly Row[] | null }>(text, done);
   return verdictsOf(answer?.rows ?? settlements.map(({ id }) => ({ id, verdict: 'done' })));
+}
+
+/** How to settle. */
+export interface SettleOptions {
+  /** The reply of an earlier call with any of these tokens was lost. Default false. */
+  readonly repeat?: boolean;
+  /**
+   * Waits for locks of others no longer than {@link lockMs}; then the server refuses all of it by 55P03, `unlockedJobs` says which jobs can
+   * be settled, and nothing was changed. Default false: as long as the role waits for locks, and a query may take.
+   */
+  readonly impatient?: boolean;
+}
+
+/** Longer than a lock of pgqueue's own is held, but on a server that hardly commits. */
+export const lockMs = 200;
+
+/** Those of these jobs that no other transaction has locked. */
+export async function unlockedJobs(target: Target, ids: readonly string[]): Promise<ReadonlySet<string>> {
+  const text = `select f.id from ${target.schema}.unlocked_jobs($1::uuid[]) as f (id)`;
+  const rows = await target.query<{ readonly id: string }>(text, [ids]);
+  return new Set(rows.map(({ id }) => id));
 }
 
 /** What is sent of a batch in which everything is done; undefined: it is another. Ids are checked here, since the texts of arrays are made here, too. */
@@ -64,23 +86,24 @@ function doneOf(settlements: readonly Settlement[]): readonly unknown[] | undefi
 const hex = /^[0-9a-f,-]*$/i;
 
 /** Mostly all of them were accepted: then one null is the answer, instead of so many rows. Texts become arrays in the database, whatever the driver makes of arrays. */
-function doneText({ schema }: Target): string {
+function doneText({ schema }: Target, impatient: boolean): string {
   return `select case when count(*) filter (where verdict = 'done') = $4::integer then null
       else coalesce(json_agg(json_build_object('id', job_id, 'verdict', verdict)), '[]') end as rows
-    from ${schema}.settle($1::text::uuid[], $2::text::uuid[], array_fill('done'::text, array[$4::integer]), array_fill(null::float8, array[$4::integer]),
-      coalesce($5::text[], array_fill(null::text, array[$4::integer])), false, $3::text::float8[])`;
+    from ${sourceOf(impatient)}${schema}.settle($1::text::uuid[], $2::text::uuid[], array_fill('done'::text, array[$4::integer]), array_fill(null::float8, array[$4::integer]),
+      coalesce($5::text[], array_fill(null::text, array[$4::integer])), ${impatient ? "patience.ms = ''" : 'false'}, $3::text::float8[])`;
 }
 
 /**
  * The same for one attempt or a few, with a hint for the schedulers in the same transaction: it is heard one round trip sooner. Such
  * commits wait for each other, so there is one at a time in all of the database: where another one is under way, `hinted` is false, and
- * the hint is the caller's to send.
+ * the hint is the caller's to send. Impatient, as `settle` can be.
  */
 export async function settleAndHint(
   target: Target,
   settlements: readonly Settlement[],
 ): Promise<{ readonly verdicts: ReadonlyMap<string, Verdict>; readonly hinted: boolean }> {
-  const rows = await target.query<Row & { readonly hinted: boolean }>(textOf(target, hint), [
+  const text = textOf(target, { also: hint, impatient: true });
+  const rows = await target.query<Row & { readonly hinted: boolean }>(text, [
     ...valuesOf(settlements, false),
     channelName(target.schema, 'done'),
   ]);
@@ -97,7 +120,7 @@ export async function settleWithin(
   idleMs: number,
 ): Promise<ReadonlyMap<string, Verdict>> {
   const values = [...valuesOf(settlements, false), Math.round(idleMs)];
-  return verdictsOf(await target.query<Row>(textOf(target, idle), values));
+  return verdictsOf(await target.query<Row>(textOf(target, { also: idle }), values));
 }
 
 interface Row {
@@ -106,14 +129,24 @@ interface Row {
 }
 
 /** What else each row says. */
-const nothing = '';
 const hint = `, case when pg_try_advisory_xact_lock(hashtextextended($8, 0)) then pg_notify($8, case when bool_and(verdict = 'done') over () then string_agg(job_id::text, ',') over () else '' end)::text = '' else false end as hinted`;
 const idle = `, set_config('idle_in_transaction_session_timeout', least($8::float8,
   nullif(extract(epoch from current_setting('idle_in_transaction_session_timeout')::interval) * 1000, 0))::bigint::text, true) as idle`;
 
-function textOf({ schema }: Target, also: typeof nothing | typeof hint | typeof idle): string {
+function textOf(
+  { schema }: Target,
+  { also = '', impatient = false }: { readonly also?: string; readonly impatient?: boolean },
+): string {
+  const repeat = impatient ? "($6::boolean or patience.ms = '')" : '$6';
   // names of one word: plug-ins of a handler's library may rename the others
-  return `select job_id as id, verdict${also} from ${schema}.settle($1::uuid[], $2::uuid[], $3::text[], $4::float8[], $5::text[], $6, $7::float8[])`;
+  return `select job_id as id, verdict${also} from ${sourceOf(impatient)}${schema}.settle($1::uuid[], $2::uuid[], $3::text[], $4::float8[], $5::text[], ${repeat}, $7::float8[])`;
+}
+
+/** For this statement alone. Its caller names it in an argument, which is never empty: so it is set before the function is called. */
+function sourceOf(impatient: boolean): string {
+  return impatient
+    ? `(select set_config('lock_timeout', '${lockMs}', true) as ms) as patience, lateral `
+    : '';
 }
 
 function valuesOf(settlements: readonly Settlement[], repeat: boolean): readonly unknown[] {

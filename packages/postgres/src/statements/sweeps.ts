@@ -38,26 +38,73 @@ export async function nextLossMs({ query, schema }: Target): Promise<number | nu
   return row?.dueMs ?? null;
 }
 
-/** Nodes whose heartbeat stopped lose their items. */
+/**
+ * Nodes whose heartbeat stopped lose their items. So do those whose session has been gone for 3 s; `wellMs`: for so long the leader
+ * could look without a break, and connect anew.
+ */
 export async function loseNodes(
   target: Target,
   { leader, epoch }: Leader,
+  wellMs = 0,
 ): Promise<readonly { readonly node: string; readonly jobs: number }[]> {
   return target.query<{ node: string; jobs: number }>(
-    `select node_id as node, jobs::integer as jobs from ${target.schema}.lose_nodes($1, $2)`,
-    [leader, epoch],
+    `select node_id as node, jobs::integer as jobs from ${target.schema}.lose_nodes($1, $2, $3)`,
+    [leader, epoch, Math.min(86_400_000, Math.floor(wellMs))],
   );
 }
 
-/** Makes coming partitions of history, drops old ones, deletes the rows of queues that keep less. */
-export async function maintainHistory(
-  target: Target,
-): Promise<{ readonly created: number; readonly dropped: number; readonly deleted: number }> {
-  const [row] = await target.query<{ created: number; dropped: number; deleted: number }>(
-    `select created, dropped, deleted from ${target.schema}.maintain_history()`,
+/** Nodes whose session is not there. */
+export interface MissingNodes {
+  readonly missing: number;
+  /** That is not what {@link missNodes} has noted. */
+  readonly changed: boolean;
+  /** Until the first of those that were noted is lost; null: none was. */
+  readonly lostInMs: number | null;
+}
+
+/** Looks at the sessions of all nodes. */
+export async function missingNodes({ query, schema }: Target): Promise<MissingNodes> {
+  const [row] = await query<MissingNodes>(
+    `select missing, changed, lost_in_ms as "lostInMs" from ${schema}.missing_nodes()`,
     [],
   );
-  return row ?? { created: 0, dropped: 0, deleted: 0 };
+  return row ?? { missing: 0, changed: false, lostInMs: null };
+}
+
+/** Notes since when sessions of nodes are missing. */
+export async function missNodes(target: Target, { leader, epoch }: Leader): Promise<void> {
+  await target.query(`select ${target.schema}.miss_nodes($1, $2)`, [leader, epoch]);
+}
+
+/** What came of {@link maintainHistory}. `waits`: a transaction is in the way; `large`: the default partition is too large to be read whole. */
+export interface HistoryMaintained {
+  readonly created: number;
+  readonly dropped: number;
+  readonly outcome: 'done' | 'locked' | 'waits' | 'large';
+}
+
+/** Makes coming partitions of history, and drops old ones. */
+export async function maintainHistory({ query, schema }: Target): Promise<HistoryMaintained> {
+  const [row] = await query<HistoryMaintained>(
+    `select created, dropped, outcome from ${schema}.maintain_history()`,
+    [],
+  );
+  return row ?? { created: 0, dropped: 0, outcome: 'locked' };
+}
+
+/** What came of {@link trimHistory}. `more`: time was over before all was deleted. */
+export interface HistoryTrimmed {
+  readonly deleted: number;
+  readonly outcome: 'done' | 'locked' | 'more';
+}
+
+/** Deletes the rows of queues that keep less than others, for half a second at most. */
+export async function trimHistory({ query, schema }: Target): Promise<HistoryTrimmed> {
+  const [row] = await query<HistoryTrimmed>(
+    `select deleted::float8 as deleted, outcome from ${schema}.trim_history()`,
+    [],
+  );
+  return row ?? { deleted: 0, outcome: 'locked' };
 }
 
 /** Lets autovacuum come later to tables that an old snapshot keeps it from clearing, and at its time to others; resolves to how many changed. */

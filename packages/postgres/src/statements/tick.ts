@@ -53,6 +53,8 @@ export interface TickState {
     readonly pool: string;
     readonly slots: number;
     readonly tasks: NodeTasks;
+    /** How long its jobs take, in milliseconds, by those tasks whose runs are known, and all short. */
+    readonly runs: Readonly<Record<string, number>>;
   }[];
   /** Every work item, by pool and by the node that leased it (null: none). */
   readonly items: readonly {
@@ -104,7 +106,9 @@ export interface LaneRow extends LaneId {
   readonly createdMs: number;
   readonly expiresMs: number | null;
   readonly tries: number;
-  readonly attributes: Attributes;
+  readonly crashes: number;
+  /** Null: they can't be read (the SQL function `legible`). */
+  readonly attributes: Attributes | null;
 }
 
 /** So many batches of ended attempts are in one snapshot at most. */
@@ -123,36 +127,78 @@ export interface TickRead {
   readonly questions: readonly OpenExplain[];
 }
 
-/** The snapshot of a tick, in one statement: the SQL function `tick` (migration 0032), and what it calls. */
+/** The snapshot of a tick, in one statement: the SQL function `tick`, and what it calls. */
 export async function readTick(target: Target, input: TickInput): Promise<TickRead> {
-  const [first, ...rows] = await target.query<LaneRow & Beside>(
-    `select state, due, questions, queue, key, paged, ahead, wanted, retry_due_ms as "retryDueMs", id, seq, priority, task, version,
-            row_version as "rowVersion", created_ms as "createdMs", expires_ms as "expiresMs", tries, attributes
-     from ${target.schema}.tick($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)`,
-    [
-      input.settled,
-      input.due,
-      input.questionsAfter ?? null,
-      input.after.queue,
-      input.after.key,
-      input.keys,
-      input.want,
-      JSON.stringify(input.starts),
-      input.lookahead,
-      input.lanes.map(({ queue }) => queue),
-      input.lanes.map(({ key }) => key),
-      input.lanes.map(({ depth }) => depth),
-      ...idSpan(input.created),
-      input.itemsFrom,
-      input.items,
-      JSON.stringify(input.ranges),
-    ],
-  );
-  if (first === undefined || first.state === null) {
+  const [row] = await target.query<{
+    readonly state: (TickState & Pick<TickRead, 'enqueuers'> & { readonly config: string }) | null;
+    readonly due: TickDue | null;
+    readonly questions: readonly OpenExplain[] | null;
+    readonly rows: string;
+  }>(`select state, due, questions, rows from ${target.schema}.tick($1)`, [JSON.stringify(toRead(input))]);
+  if (row === undefined || row.state === null) {
     throw new Error("a tick's snapshot came back without its state");
   }
-  const { state, due, questions } = first;
+  const { state, due, questions } = row;
+  const rows = (JSON.parse(row.rows) as readonly ListedRow[]).map(toLaneRow);
   return { state, enqueuers: state.enqueuers, config: state.config, due, questions: questions ?? [], rows };
+}
+
+/** A job as the SQL function `look` lists it; without an id: nothing of that lane waits without a work item. */
+type ListedRow = readonly [
+  queue: string,
+  key: string,
+  paged: boolean,
+  ahead: boolean,
+  wanted: number,
+  retryDueMs: number | null,
+  id?: string,
+  seq?: number,
+  priority?: number,
+  task?: string,
+  version?: number,
+  rowVersion?: string,
+  createdMs?: number | null,
+  expiresMs?: number | null,
+  tries?: number,
+  crashes?: number,
+  attributes?: Attributes | null,
+];
+
+const noAttributes: Attributes = Object.freeze({});
+
+function toLaneRow(listed: ListedRow): LaneRow {
+  const [
+    queue,
+    key,
+    paged,
+    ahead,
+    wanted,
+    retryDueMs,
+    id = null,
+    seq = 0,
+    priority = 0,
+    task = '',
+    version = 0,
+  ] = listed;
+  return {
+    queue,
+    key,
+    paged,
+    ahead,
+    wanted,
+    retryDueMs,
+    id,
+    seq,
+    priority,
+    task,
+    version,
+    rowVersion: listed[11] ?? '',
+    createdMs: listed[12] === null ? Number.NaN : (listed[12] ?? 0),
+    expiresMs: listed[13] ?? null,
+    tries: listed[14] ?? 0,
+    crashes: listed[15] ?? 0,
+    attributes: listed[16] === undefined ? noAttributes : listed[16],
+  };
 }
 
 /** The same without waiting jobs, and without what is due: enough where nothing was enqueued since the last look. */
@@ -168,13 +214,25 @@ export async function readTickState(
   return row.state;
 }
 
-/** What comes with the first row. */
-interface Beside {
-  readonly state:
-    | (TickState & { readonly config: string; readonly enqueuers: readonly string[] | null })
-    | null;
-  readonly due: TickDue | null;
-  readonly questions: readonly OpenExplain[] | null;
+/** The tick's input as its SQL function reads it. */
+function toRead(input: TickInput): Readonly<Record<string, unknown>> {
+  const [from, to] = idSpan(input.created);
+  return {
+    settled: input.settled,
+    due: input.due,
+    ...(input.questionsAfter !== undefined && { questions_after: input.questionsAfter }),
+    items_from: input.itemsFrom,
+    items: input.items,
+    ...input.after,
+    keys: input.keys,
+    want: input.want,
+    starts: input.starts,
+    lookahead: input.lookahead,
+    named: input.lanes.map(({ queue, key, depth }) => [queue, key, depth]),
+    from,
+    to,
+    ranges: input.ranges,
+  };
 }
 
 /** The first and the last UUID v7 of a span; for null, a span in which none lies. */

@@ -10,7 +10,7 @@ import {
   optionProblems,
   throwProblems,
 } from '@pgqueue/core';
-import { latestSlot, nextSlot, scheduleProblems } from '../cron-slots.ts';
+import { latestSlot, nextSlot, scheduleProblems } from '@pgqueue/postgres';
 
 /** When the window is, and what it closes or opens: see {@link maintenanceWindow}. */
 export interface MaintenanceWindowOptions {
@@ -70,6 +70,8 @@ export function maintenanceWindow(options: MaintenanceWindowOptions): Gate {
   };
   return {
     name,
+    tellsTime: true,
+    groups: { of: (job) => (when?.(job) === false ? null : ''), lane },
     open: ({ nowMs }) => {
       let asked: Stretch | undefined;
       const isHeld = (job: JobFacts): boolean => {

@@ -1,5 +1,5 @@
 import type { BatchTaskHandler, PgQueueEvent, SingleTaskHandler, TaskHandler } from '@pgqueue/core';
-import { errorData, isIsolated, isOutcome } from '@pgqueue/core';
+import { errorData, errorLine, isIsolated, isOutcome } from '@pgqueue/core';
 
 /** One attempt that a drain ran. */
 export interface DrainedJob {
@@ -7,13 +7,13 @@ export interface DrainedJob {
   readonly task: string;
   readonly key: string;
   /**
-   * `done`, `retry`, `snooze`, `dead`, `cancelled`: as it was settled. `crashed`: its isolated handler's thread or process died. `lost`:
+   * `done`, `retry`, `snooze`, `dead`, `cancelled`: as it was settled. `crashed`: its isolated handler's process died. `lost`:
    * its lease was, and nothing was changed.
    */
   readonly outcome: 'done' | 'retry' | 'snooze' | 'dead' | 'cancelled' | 'crashed' | 'lost';
   /** What the handler returned, before it became JSON; not of bundles and isolated handlers. */
   readonly result?: unknown;
-  /** The very error that the handler threw, or what was wrong. */
+  /** The very error that the handler threw, or what was wrong; of a job that is done: what it threw after its own transaction had settled it. */
   readonly error?: unknown;
   readonly durationMs: number;
 }
@@ -86,6 +86,10 @@ export function createRecord(): DrainRecord {
           durationMs: event.durationMs,
           error: event.error,
         });
+      } else if (event.type === 'job.late_error') {
+        const index = jobs.findLastIndex(({ id }) => id === event.job);
+        const job = jobs[index];
+        if (job !== undefined) jobs[index] = { ...job, error: event.error };
       } else if (event.type === 'job.stale') {
         end(event.job, { task: event.task, outcome: 'lost' });
       } else {
@@ -97,7 +101,7 @@ export function createRecord(): DrainRecord {
 
 function troubleOf(event: PgQueueEvent): Error | undefined {
   if (event.type !== 'database.error' && event.type !== 'policy.prepare_failed') return undefined;
-  const { message } = errorData(event.error);
+  const message = errorLine(errorData(event.error));
   const what =
     event.type === 'database.error'
       ? 'the database failed'
@@ -107,7 +111,7 @@ function troubleOf(event: PgQueueEvent): Error | undefined {
 
 function faultOf(event: PgQueueEvent): Error | undefined {
   if (event.type !== 'policy.failed' && event.type !== 'schedule.failed') return undefined;
-  const { message } = errorData(event.error);
+  const message = errorLine(errorData(event.error));
   const what =
     event.type === 'schedule.failed'
       ? `schedule ${JSON.stringify(event.schedule)}`

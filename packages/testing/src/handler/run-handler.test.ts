@@ -147,7 +147,7 @@ test('wrong use is told at once', async () => {
   const batch = implementBatch(resize, () => {});
   await expect(runHandler(batch, {})).rejects.toThrow('handlers of bundles run in a drain');
   await expect(runHandler(resize as never, {})).rejects.toThrow('handler must be made by implement');
-  const apart = implement(resize, isolated(new URL('data:text/javascript,'), { in: 'thread' }));
+  const apart = implement(resize, isolated(new URL('data:text/javascript,')));
   await expect(runHandler(apart, {})).rejects.toThrow('an isolated handler runs in a drain');
   const wrong = { tires: 1, abort: { reason: 'timeout' } };
   await expect(runHandler(batch, {}, wrong as never)).rejects.toThrow(

@@ -121,6 +121,7 @@ interface Ends {
   readonly settled: () => Extract<PgQueueEvent, { readonly type: 'job.settled' }> | undefined;
   readonly problems: () => readonly string[] | undefined;
   readonly lost: () => boolean;
+  readonly lateError: () => unknown;
   readonly startedAt: number;
 }
 
@@ -131,6 +132,7 @@ function createEnds(): Ends {
     settled: () => seen.find((event) => event.type === 'job.settled'),
     problems: () => seen.find((event) => event.type === 'job.invalid')?.problems,
     lost: () => seen.some(({ type }) => type === 'job.stale'),
+    lateError: () => seen.find((event) => event.type === 'job.late_error')?.error,
     startedAt: performance.now(),
   };
 }
@@ -155,7 +157,9 @@ function summary(ends: Ends, notes: Notes, aborted: AbortReason | undefined): Ha
     outcome,
     result: outcome === 'done' ? result : undefined,
     error:
-      problems === undefined ? settled?.error : new Error(`the payload does not fit: ${problems.join('; ')}`),
+      problems === undefined
+        ? (settled?.error ?? ends.lateError())
+        : new Error(`the payload does not fit: ${problems.join('; ')}`),
     delayMs: waits ? delayMs : null,
     progress,
     checkpoints,

@@ -1,9 +1,9 @@
 /**
- * What runs in the threads and processes of isolated handlers: started by the pool of a worker. A bundler must be given this file as an
- * entry of its own.
+ * The main module of isolated handlers' processes: started by the pool of a worker. A bundler must be given this file as an entry of its
+ * own.
  * @module
  */
-import { Worker, isMainThread } from 'node:worker_threads';
+import { Worker } from 'node:worker_threads';
 import { isTaskHandler, loggedError, PgQueueError } from '@pgqueue/core';
 import type { Handler } from '@pgqueue/core';
 import { childContext } from './child-context.ts';
@@ -14,8 +14,8 @@ import { encodeReturned, encodeThrown } from './words.ts';
 
 /** Runs one attempt. It ends when the node has heard how. */
 export async function runAttempt(input: ChildInput): Promise<void> {
-  if (isMainThread) dieWithParent();
-  const line = openLine(input.port);
+  dieWithParent();
+  const line = openLine();
   const { context, methods } = childContext(input.job, () => line.peer);
   line.listen(methods);
   try {
@@ -52,8 +52,8 @@ interface Line {
   readonly close: () => void;
 }
 
-/** A thread has a port for each attempt, a process one channel for all. */
-function openLine(port: ChildInput['port']): Line {
+/** One channel serves all attempts of a process, one after another. */
+function openLine(): Line {
   let current: Peer | undefined;
   const receive = (message: unknown): void => {
     // the pool's own messages come on the same channel
@@ -61,8 +61,7 @@ function openLine(port: ChildInput['port']): Line {
       current?.receive(message.pgqueue);
   };
   const post = (message: unknown): void => {
-    if (port === undefined) process.send?.({ pgqueue: message });
-    else port.postMessage({ pgqueue: message });
+    process.send?.({ pgqueue: message });
   };
   return {
     get peer() {
@@ -71,13 +70,11 @@ function openLine(port: ChildInput['port']): Line {
     },
     listen: (methods) => {
       current = createPeer(post, methods);
-      if (port === undefined) process.on('message', receive);
-      else port.on('message', receive);
+      process.on('message', receive);
     },
     close: () => {
       current?.close(new Error('the attempt is over'));
       process.off('message', receive);
-      port?.close();
     },
   };
 }

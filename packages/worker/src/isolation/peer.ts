@@ -1,11 +1,12 @@
-import type { SentError } from './words.ts';
-import { received, sendable } from './words.ts';
+import type { ErrorData } from '@pgqueue/core';
+import { errorData } from '@pgqueue/core';
+import { received } from './words.ts';
 
-/** What goes between a node and the thread or process of one attempt, both ways. */
+/** What goes between a node and the process of one attempt, both ways. */
 type Message =
   | { readonly kind: 'call'; readonly n: number; readonly name: string; readonly args: readonly unknown[] }
   | { readonly kind: 'answer'; readonly n: number; readonly value: unknown }
-  | { readonly kind: 'failed'; readonly n: number; readonly error: SentError };
+  | { readonly kind: 'failed'; readonly n: number; readonly error: ErrorData };
 
 export type Methods = Readonly<Record<string, (...args: never[]) => unknown>>;
 
@@ -30,7 +31,7 @@ export function createPeer(post: (message: unknown) => void, methods: Methods): 
     try {
       post(message);
     } catch (error) {
-      post({ kind: 'failed', n, error: sendable(error) } satisfies Message);
+      post({ kind: 'failed', n, error: errorData(error) } satisfies Message);
     }
   };
   const serve = async ({ n, name, args }: Message & { readonly kind: 'call' }): Promise<void> => {
@@ -39,7 +40,7 @@ export function createPeer(post: (message: unknown) => void, methods: Methods): 
       const value: unknown = await methods[name]?.(...(args as never[]));
       reply(n, { kind: 'answer', n, value });
     } catch (error) {
-      reply(n, { kind: 'failed', n, error: sendable(error) });
+      reply(n, { kind: 'failed', n, error: errorData(error) });
     }
   };
 

@@ -2,15 +2,13 @@ import type { IsolatedOptions } from '@pgqueue/core';
 import { Tinypool } from 'tinypool';
 import type { ChildInput } from './words.ts';
 
-/** Threads or processes, kept for the next attempt. */
+/** Processes, kept for the next attempt. */
 export interface ChildPool {
-  readonly in: IsolatedOptions['in'];
   /** Resolves when the child has ended the attempt; rejects when it has died, or was killed. */
   readonly run: (attempt: {
-    readonly input: Omit<ChildInput, 'port'>;
+    readonly input: ChildInput;
     readonly killed: AbortSignal;
-    readonly port?: ChildInput['port'] & object;
-    readonly channel?: {
+    readonly channel: {
       readonly postMessage: (message: unknown) => void;
       readonly onMessage: (send: (message: unknown) => void) => void;
     };
@@ -35,7 +33,7 @@ interface ProcessOfPool {
   };
 }
 
-export function openPool({ in: place, memoryMb }: IsolatedOptions): ChildPool {
+export function openPool({ memoryMb }: IsolatedOptions): ChildPool {
   const pool = new Tinypool({
     // two literals: bundlers that look for such files find the one that is there
     filename: (import.meta.url.endsWith('.ts')
@@ -43,15 +41,16 @@ export function openPool({ in: place, memoryMb }: IsolatedOptions): ChildPool {
       : new URL('./child.js', import.meta.url)
     ).href,
     name: 'runAttempt',
-    runtime: place === 'process' ? 'child_process' : 'worker_threads',
+    runtime: 'child_process',
     minThreads: 0,
     maxThreads: childrenMax,
     concurrentTasksPerWorker: 1,
     idleTimeout: idleMs,
-    useAtomics: false, // a thread that waits by them hears nothing else
     serialization: 'advanced',
-    ...(place === 'process' ? { env: { ...process.env } as Record<string, string> } : {}),
-    ...memoryOptions(place, memoryMb),
+    env: { ...process.env } as Record<string, string>,
+    ...(memoryMb === undefined
+      ? {}
+      : { execArgv: [...process.execArgv, `--max-old-space-size=${memoryMb}`] }),
   });
   const processes = new WeakMap<object, ProcessOfPool>();
   const starting = new Set<AbortController>();
@@ -61,16 +60,11 @@ export function openPool({ in: place, memoryMb }: IsolatedOptions): ChildPool {
   });
 
   return {
-    in: place,
-    run: async ({ input, killed, port, channel }) => {
+    run: async ({ input, killed, channel }) => {
       const start = new AbortController();
       starting.add(start);
       try {
-        await pool.run(port === undefined ? input : { ...input, port }, {
-          signal: AbortSignal.any([killed, start.signal]),
-          ...(port === undefined ? {} : { transferList: [port] }),
-          ...(channel === undefined ? {} : { channel }),
-        });
+        await pool.run(input, { signal: AbortSignal.any([killed, start.signal]), channel });
       } finally {
         starting.delete(start);
       }
@@ -84,17 +78,8 @@ export function openPool({ in: place, memoryMb }: IsolatedOptions): ChildPool {
       if (signalCode !== null) return `its process was ended by ${signalCode}`;
       if (exitCode !== null) return `its process ended with exit code ${exitCode}`;
       const why = error instanceof Error ? error.message : String(error);
-      return place === 'process' ? `its process died: ${why}` : `its thread died: ${why}`;
+      return `its process died: ${why}`;
     },
     close: () => pool.destroy(),
   };
-}
-
-function memoryOptions(
-  place: IsolatedOptions['in'],
-  memoryMb: number | undefined,
-): Pick<NonNullable<ConstructorParameters<typeof Tinypool>[0]>, 'execArgv' | 'resourceLimits'> {
-  if (memoryMb === undefined) return {};
-  if (place === 'thread') return { resourceLimits: { maxOldGenerationSizeMb: memoryMb } };
-  return { execArgv: [...process.execArgv, `--max-old-space-size=${memoryMb}`] };
 }

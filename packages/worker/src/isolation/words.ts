@@ -1,6 +1,5 @@
-import type { MessagePort } from 'node:worker_threads';
-import type { AbortReason, JobContext } from '@pgqueue/core';
-import { isOutcome, unreachable } from '@pgqueue/core';
+import type { AbortReason, ErrorData, JobContext } from '@pgqueue/core';
+import { errorData, isOutcome, unreachable } from '@pgqueue/core';
 import { AbortedError } from '../attempt.ts';
 import type { Ending } from '../ending.ts';
 import { resultText } from '../json.ts';
@@ -10,53 +9,25 @@ export interface ChildInput {
   readonly module: string;
   readonly payload: unknown;
   readonly job: JobContext['job'];
-  /** In a thread: the way to its parent. A process has its own. */
-  readonly port?: MessagePort;
-}
-
-/** An error as it crosses the border. */
-export interface SentError {
-  readonly name: string;
-  readonly message: string;
-  readonly stack?: string;
-  readonly code?: string;
 }
 
 /** How the handler ended, as it crosses the border. */
 export type ChildEnding =
   | { readonly kind: 'returned'; readonly text: string }
-  | { readonly kind: 'threw'; readonly error: SentError }
+  | { readonly kind: 'threw'; readonly error: ErrorData }
   | {
       readonly kind: 'outcome';
       readonly outcome: 'retry' | 'give_up' | 'snooze' | 'cancelled';
       readonly delayMs: number | null;
-      readonly error: SentError | null;
+      readonly error: ErrorData | null;
     };
 
-export function sendable(error: unknown): SentError {
-  if (!(error instanceof Error)) return { name: 'Error', message: textOf(error) };
-  const { name, message, stack } = error;
-  const { code } = error as { readonly code?: unknown };
-  return {
-    name: textOf(name),
-    message: textOf(message),
-    ...(stack === undefined ? {} : { stack }),
-    ...(typeof code === 'string' ? { code } : {}),
-  };
-}
-
-function textOf(value: unknown): string {
-  try {
-    return String(value);
-  } catch {
-    return 'an error that can not be read';
-  }
-}
-
-export function received({ name, message, stack, code }: SentError): Error {
+/** An error that has crossed the border, as {@link errorData} sent it. */
+export function received({ name, message, code, stack, errors, cause }: ErrorData): Error {
   if (name === 'AbortedError' && code !== undefined) return new AbortedError(code as AbortReason);
   const error = new Error(message);
-  for (const [key, value] of Object.entries({ name, stack, code })) {
+  const parts = { name, code, errors: errors?.map(received), cause: cause && received(cause) };
+  for (const [key, value] of Object.entries({ ...parts, stack: stack ?? '' })) {
     if (value !== undefined) Object.defineProperty(error, key, { value, configurable: true, writable: true });
   }
   return error;
@@ -64,11 +35,12 @@ export function received({ name, message, stack, code }: SentError): Error {
 
 /** Of what a handler returned. */
 export function encodeReturned(value: unknown): ChildEnding {
+  if (value instanceof Error) return encodeThrown(value);
   return outcomeOf(value) ?? { kind: 'returned', text: resultText(value).text };
 }
 
 export function encodeThrown(error: unknown): ChildEnding {
-  return outcomeOf(error) ?? { kind: 'threw', error: sendable(error) };
+  return outcomeOf(error) ?? { kind: 'threw', error: errorData(error) };
 }
 
 function outcomeOf(value: unknown): ChildEnding | undefined {
@@ -77,7 +49,7 @@ function outcomeOf(value: unknown): ChildEnding | undefined {
     kind: 'outcome',
     outcome: value.kind,
     delayMs: 'delayMs' in value ? value.delayMs : null,
-    error: 'error' in value ? sendable(value.error) : null,
+    error: 'error' in value ? errorData(value.error) : null,
   };
 }
 

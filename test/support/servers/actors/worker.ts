@@ -1,5 +1,5 @@
 // A worker process of the whole system; its handlers write down that they began and ended.
-import { appendFileSync } from 'node:fs';
+import { appendFileSync, existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { implement } from '@pgqueue/core';
@@ -26,9 +26,11 @@ const worker = createWorker({
   listen,
   drainMs: 2_000,
   tasks: [
-    implement(short, async ({ ms }, { job }) => {
+    implement(short, async ({ ms, gate }, { job }) => {
       witness('start', job);
       await delay(ms);
+      const isOpen = (): boolean => gate === undefined || existsSync(gate);
+      while (!isOpen()) await delay(10);
       witness('end', job);
     }),
     implement(long, async ({ ms, leaseMs }, { job, signal, extend }) => {

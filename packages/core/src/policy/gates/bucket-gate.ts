@@ -8,6 +8,7 @@ import type { Bucket, Buckets } from './buckets.ts';
 import { charge, forgettable, fullBucket, levelAt, present, readyMs, savedBuckets } from './buckets.ts';
 import type { Costs } from './group.ts';
 import { oneJob } from './group.ts';
+import { unlimited } from './unlimited.ts';
 import { sayError, sayMs, sayNumber, sayRate } from './words.ts';
 
 /** What makes a rate limit, for one plan. */
@@ -49,12 +50,6 @@ export function bucketGate(
     written: (state, written) => writeBuckets(state as Buckets, written),
   };
 }
-
-/** A limit that is not there. */
-export const unlimited: OpenGate = {
-  admits: () => 'admit',
-  why: () => ({ message: 'it may go', untilMs: null }),
-};
 
 /** All that the last leader planned counts as written. */
 export function restoreBuckets(saved: Json, savedMs: number): Buckets {

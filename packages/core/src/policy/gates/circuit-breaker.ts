@@ -68,6 +68,11 @@ export function circuitBreaker(options: CircuitBreakerOptions): Gate {
     },
     needs: { settlements: true },
     soft: true,
+    tellsTime: true,
+    groups: {
+      of: (job) => (options.when?.(job) === false ? null : groupOf(options.by, job)),
+      lane: options.lane === true,
+    },
   };
 }
 

@@ -4,8 +4,10 @@ import { aName, checkPart } from '../check-part.ts';
 import type { Gate } from '../gate.ts';
 import type { JobFacts, Snapshot } from '../snapshot.ts';
 import type { Cost, GroupBy, Limit } from './group.ts';
-import { aLimit, costsOf, groupOf, nameProblems, once } from './group.ts';
+import { aLimit, alike, costsOf, groupOf, nameProblems, once } from './group.ts';
 import { openTallies } from './tallies.ts';
+import type { Counting } from './use.ts';
+import { rememberUse } from './use.ts';
 import { sayGroup } from './words.ts';
 
 /** What is counted, and how many may be in flight: see {@link concurrency}. */
@@ -46,16 +48,26 @@ export function concurrency(options: ConcurrencyOptions): Gate {
     further: ({ limit: given, cost: by }) => nameProblems({ limit: given }, by),
   });
   const { name, by, limit, cost, lane = false } = options;
+  const counting: Counting = {
+    groupOf: (job) => (by === undefined ? '' : groupOf(by, job)),
+    costsOf: cost === undefined ? null : (job) => costsOf(cost, job),
+  };
+  const memory = rememberUse(counting);
   return {
     name,
     onError: 'hold',
-    open: (snapshot) =>
-      openTallies(snapshot, {
-        groupOf: (job) => (by === undefined ? '' : groupOf(by, job)),
-        costsOf: cost === undefined ? null : (job) => costsOf(cost, job),
-        limitOf: typeof limit === 'function' ? once((value) => limit(value, snapshot)) : () => limit,
-        label: (_job, value) => sayGroup(name, by === undefined ? undefined : value),
-        held: lane ? 'hold_lane' : 'hold',
-      }),
+    groups: alike(options),
+    tellsTime: typeof limit !== 'function',
+    open: (snapshot) => {
+      const limitOf =
+        typeof limit === 'function' ? once((value) => limit(value, snapshot)) : (): Limit => limit;
+      const label = (_job: JobFacts, value: string): string =>
+        sayGroup(name, by === undefined ? undefined : value);
+      return openTallies(
+        snapshot,
+        { ...counting, limitOf, label, held: lane ? 'hold_lane' : 'hold' },
+        memory,
+      );
+    },
   };
 }

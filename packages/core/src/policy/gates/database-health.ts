@@ -21,6 +21,9 @@ export interface DatabaseHealthOptions {
   readonly slowTo?: number;
 }
 
+/** All jobs are alike to it. */
+const oneGroup = { of: () => '', lane: true } as const;
+
 const shape: Shape<DatabaseHealthOptions> = {
   name: optional(aName),
   oldestSnapshotMs: optional(anAmount()),
@@ -59,7 +62,14 @@ export function databaseHealth(options: DatabaseHealthOptions): Gate {
       held: 'hold_lane',
     };
   });
-  return { ...gate, onError: 'ignore', needs: { health: true }, soft: true };
+  return {
+    ...gate,
+    onError: 'ignore',
+    needs: { health: true },
+    soft: true,
+    groups: oneGroup,
+    tellsTime: true,
+  };
 }
 
 type Field = Exclude<keyof DatabaseHealth, 'readMs'>;

@@ -1,5 +1,6 @@
 import type { Rule } from '../../options.ts';
 import { aFunction, aRecordOf, either } from '../../options.ts';
+import type { JobGroups } from '../gate.ts';
 import type { JobFacts } from '../snapshot.ts';
 import { own } from '../snapshot.ts';
 import { sayError } from './words.ts';
@@ -46,6 +47,25 @@ export function costsOf(cost: (job: JobFacts) => Cost, job: JobFacts): Costs {
     }
   }
   return costs;
+}
+
+/** Jobs that count under the same value, and take the same, are alike to a limit. `lane`: both depend on queue and key only. */
+export function alike({
+  by,
+  cost,
+  lane = false,
+}: {
+  readonly by?: GroupBy | undefined;
+  readonly cost?: ((job: JobFacts) => Cost) | undefined;
+  readonly lane?: boolean | undefined;
+}): JobGroups {
+  return {
+    of: (job) => {
+      const value = by === undefined ? '' : groupOf(by, job);
+      return value === null || cost === undefined ? value : JSON.stringify([value, ...costsOf(cost, job)]);
+    },
+    lane: lane || (by === undefined && cost === undefined),
+  };
 }
 
 /** The part of a limit for one name of a cost. @throws {Error} where it has none: a limit that is not there would never hold */

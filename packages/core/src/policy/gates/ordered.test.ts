@@ -33,7 +33,12 @@ describe('of an ordered key', () => {
     expect(goes({ lanes: [laneWith(), laneWith({}, [other])] })).toEqual(['job1', 'job9']);
     expect(why(first, laneWith())).toEqual([]);
     expect(why(third, laneWith())).toEqual([
-      { gate: 'ordered', message: 'key a of queue steps is ordered: its job job1 goes first', untilMs: null },
+      {
+        gate: 'ordered',
+        message: 'key a of queue steps is ordered: its job job1 goes first',
+        untilMs: null,
+        paced: true,
+      },
     ]);
   });
 
@@ -41,7 +46,12 @@ describe('of an ordered key', () => {
     const inFlight = [anItem({ seq: 0, queue: 'steps', key: 'a', state: 'running' })];
     expect(goes({ lanes: [laneWith()], inFlight })).toEqual([]);
     expect(why(first, laneWith(), { inFlight })).toEqual([
-      { gate: 'ordered', message: 'key a of queue steps is ordered: its job job0 is running', untilMs: null },
+      {
+        gate: 'ordered',
+        message: 'key a of queue steps is ordered: its job job0 is running',
+        untilMs: null,
+        paced: true,
+      },
     ]);
     const elsewhere = [
       anItem({ seq: 0, queue: 'steps', key: 'b' }),

@@ -31,7 +31,7 @@ const shape: Shape<OrderedOptions> = { name: optional(aName), when: optional(aFu
 export function ordered(options: OrderedOptions = {}): Gate {
   checkPart('gate', 'ordered', { options, shape });
   const { name = 'ordered', when = (): boolean => true } = options;
-  return { name, onError: 'hold', open: (snapshot) => openOrdered(snapshot, when) };
+  return { name, onError: 'hold', tellsTime: true, open: (snapshot) => openOrdered(snapshot, when) };
 }
 
 /** What of an ordered lane stands in the way of a job. */
@@ -89,20 +89,20 @@ function explain(job: Candidate, obstacle: Obstacle | undefined): Omit<Hold, 'ga
   if (obstacle === undefined) return { message: 'it may go', untilMs: null };
   switch (obstacle.kind) {
     case 'unread':
-      return { message: `${line} its jobs are about to be read anew`, untilMs: null };
+      return { message: `${line} its jobs are about to be read anew`, untilMs: null, paced: true };
     case 'in_flight': {
       const { id, state } = obstacle.item;
-      return { message: `${line} its job ${id} is ${state}`, untilMs: null };
+      return { message: `${line} its job ${id} is ${state}`, untilMs: null, paced: true };
     }
     case 'retry': {
       const message = `${line} one of its jobs waits until ${sayTime(obstacle.dueMs)} to run again`;
       return { message, untilMs: obstacle.dueMs };
     }
     case 'planned':
-      return { message: `${line} another job of it has just gone`, untilMs: null };
+      return { message: `${line} another job of it has just gone`, untilMs: null, paced: true };
     case 'behind': {
       const first = obstacle.first === undefined ? 'another job of it' : `its job ${obstacle.first.id}`;
-      return { message: `${line} ${first} goes first`, untilMs: null };
+      return { message: `${line} ${first} goes first`, untilMs: null, paced: true };
     }
     default:
       return unreachable(obstacle);

@@ -5,7 +5,7 @@ import type { Gate } from '../gate.ts';
 import type { JobFacts, Rate, Snapshot } from '../snapshot.ts';
 import { bucketGate } from './bucket-gate.ts';
 import type { Cost, GroupBy, Limit } from './group.ts';
-import { aLimit, costsOf, groupOf, limitFor, nameProblems, once } from './group.ts';
+import { aLimit, alike, costsOf, groupOf, limitFor, nameProblems, once } from './group.ts';
 import { sayGroup } from './words.ts';
 
 /** A limit, or one for each value; null: none. Asked once a plan. */
@@ -52,13 +52,15 @@ export function rate(options: RateOptions): Gate {
   const { name, by, perSecond, burst, cost, lane = false } = options;
   const open = (limit: LimitBy, snapshot: Snapshot): ((value: string) => Limit | null) =>
     typeof limit === 'function' ? once((value) => limit(value, snapshot)) : () => limit;
-  return bucketGate(name, (snapshot) => ({
+  const gate = bucketGate(name, (snapshot) => ({
     groupOf: (job) => (by === undefined ? '' : groupOf(by, job)),
     costsOf: cost === undefined ? null : (job) => costsOf(cost, job),
     rateOf: rateBy(open(perSecond, snapshot), open(burst, snapshot)),
     label: (_job, value) => sayGroup(name, by === undefined ? undefined : value),
     held: lane ? 'hold_lane' : 'hold',
   }));
+  const tellsTime = typeof perSecond !== 'function' && typeof burst !== 'function';
+  return { ...gate, groups: alike(options), tellsTime };
 }
 
 function rateBy(

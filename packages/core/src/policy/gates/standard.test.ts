@@ -47,7 +47,7 @@ describe('the settings of a queue', () => {
     const snapshot = seen({ concurrency: 3 }, { inFlight });
     expect(mails(snapshot)).toMatchObject({ goes: ['job0'], held: { mail: { queue_concurrency: 3 } } });
     expect(why(seen({ concurrency: 2 }, { inFlight }), jobs[0] as JobFacts)).toEqual([
-      { gate: 'queue_concurrency', message: 'queue mail has 2 of 2 in flight', untilMs: null },
+      { gate: 'queue_concurrency', message: 'queue mail has 2 of 2 in flight', untilMs: null, paced: true },
     ]);
   });
 
@@ -56,7 +56,12 @@ describe('the settings of a queue', () => {
     const snapshot = seen({ keyConcurrency: 1 }, { inFlight });
     expect(mails(snapshot)).toMatchObject({ goes: ['job2'], held: { mail: { key_concurrency: 3 } } });
     expect(why(snapshot, jobs[0] as JobFacts)).toEqual([
-      { gate: 'key_concurrency', message: 'key a of queue mail has 1 of 1 in flight', untilMs: null },
+      {
+        gate: 'key_concurrency',
+        message: 'key a of queue mail has 1 of 1 in flight',
+        untilMs: null,
+        paced: true,
+      },
     ]);
     const none = aJob({ seq: 1, queue: 'mail' });
     expect(why(seen({ keyConcurrency: 0 }), none)).toMatchObject([

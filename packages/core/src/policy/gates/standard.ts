@@ -1,11 +1,13 @@
 import type { Json } from '../../job/job.ts';
-import type { Gate, OpenGate } from '../gate.ts';
+import type { Gate, JobGroups, OpenGate } from '../gate.ts';
 import type { JobFacts, QueueSeen, Snapshot } from '../snapshot.ts';
 import { ownPart } from '../own-parts.ts';
-import { own } from '../snapshot.ts';
-import { bucketGate, openBuckets, restoreBuckets, unlimited, writeBuckets } from './bucket-gate.ts';
+import { laneName, own } from '../snapshot.ts';
+import { bucketGate, openBuckets, restoreBuckets, writeBuckets } from './bucket-gate.ts';
 import type { Buckets } from './buckets.ts';
 import { openTallies } from './tallies.ts';
+import { rememberUse } from './use.ts';
+import { unlimited } from './unlimited.ts';
 import { sayGroup } from './words.ts';
 
 /** What every plan must keep to, whatever the policy: pauses, and the limits and rates of queue_config. */
@@ -13,11 +15,16 @@ export function standardGates(): readonly Gate[] {
   return [pausedQueues(), queueConcurrency(), keyConcurrency(), queueRate(), keyRate()].map(ownPart);
 }
 
+const byQueue: JobGroups = { of: ({ queue }) => queue, lane: true };
+const byLane: JobGroups = { of: laneName, lane: true };
+
 /** Holds the jobs of paused queues. */
 export function pausedQueues(): Gate {
   return {
     name: 'paused_queue',
     onError: 'hold',
+    groups: byQueue,
+    tellsTime: true,
     open: ({ queues }) => {
       const paused = new Set(Object.keys(queues).filter((name) => queues[name]?.paused === true));
       if (paused.size === 0) return unlimited;
@@ -44,37 +51,50 @@ const ofKey = {
 } as const;
 
 function queueConcurrency(): Gate {
+  const memory = rememberUse(ofQueue);
   return {
     name: 'queue_concurrency',
     onError: 'hold',
+    groups: byQueue,
+    tellsTime: true,
     open: (snapshot) => {
       const limits = limitsOf(snapshot, ({ concurrency }) => concurrency);
       if (limits.size === 0) return unlimited;
-      return openTallies(snapshot, { ...ofQueue, limitOf: (queue) => limits.get(queue) ?? null });
+      const limitOf = (queue: string): number | null => limits.get(queue) ?? null;
+      return openTallies(snapshot, { ...ofQueue, limitOf }, memory);
     },
   };
 }
 
 function keyConcurrency(): Gate {
+  const ofLane = { ...ofKey, groupOf: laneName };
+  const memory = rememberUse(ofLane);
   return {
     name: 'key_concurrency',
     onError: 'hold',
+    groups: byLane,
+    tellsTime: true,
     open: (snapshot) => {
       const limits = limitsOf(snapshot, (queue) => queue.keyConcurrency);
       if (limits.size === 0) return unlimited;
-      const inFlight = Map.groupBy(snapshot.inFlight, ({ queue }) => queue);
-      return eachQueue(limits, (queue, limit) =>
-        openTallies({ inFlight: inFlight.get(queue) ?? [] }, { ...ofKey, limitOf: () => limit }),
-      );
+      const limitOf = (lane: string): number | null => limits.get(queueNamed(lane)) ?? null;
+      return openTallies(snapshot, { ...ofLane, limitOf }, memory);
     },
   };
 }
 
+/** The queue of a {@link laneName}. */
+function queueNamed(lane: string): string {
+  const from = lane.indexOf(':') + 1;
+  return lane.slice(from, from + Number(lane.slice(0, from - 1)));
+}
+
 function queueRate(): Gate {
-  return bucketGate('queue_rate', (snapshot) => {
+  const gate = bucketGate('queue_rate', (snapshot) => {
     const rates = limitsOf(snapshot, ({ rate }) => rate);
     return rates.size === 0 ? null : { ...ofQueue, rateOf: (queue) => rates.get(queue) ?? null };
   });
+  return { ...gate, groups: byQueue, tellsTime: true };
 }
 
 /** The buckets of a queue's keys, by queue. */
@@ -84,6 +104,8 @@ function keyRate(): Gate {
   return {
     name: 'key_rate',
     onError: 'hold',
+    groups: byLane,
+    tellsTime: true,
     initial: {},
     restore: (saved, savedMs) => eachOf(isRecord(saved) ? saved : {}, (own) => restoreBuckets(own, savedMs)),
     written: (state, written) => eachOf(state as KeyBuckets, (own) => writeBuckets(own, written)),

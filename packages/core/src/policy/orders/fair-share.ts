@@ -143,7 +143,10 @@ function openFairShare(
   const poolFor = createPoolFor(seen.snapshot);
   let pools: Map<string, Pool> | undefined;
   const openPools = (): Map<string, Pool> =>
-    (pools ??= treesOf(opened, { lanes: byPool(seen.snapshot, poolFor, full), heads: seen.heads }));
+    (pools ??= treesOf(opened, {
+      lanes: byPool(seen.heads.lanes(), seen.snapshot, { poolFor, full }),
+      heads: seen.heads,
+    }));
   return {
     next: () => {
       const open = [...openPools().values()].toSorted(
@@ -198,9 +201,9 @@ function createPoolFor(snapshot: Snapshot): (lane: Lane) => string {
 }
 
 function byPool(
-  { lanes, queues }: Snapshot,
-  poolFor: (lane: Lane) => string,
-  full: ReadonlySet<string>,
+  lanes: readonly Lane[],
+  { queues }: Snapshot,
+  { poolFor, full }: { readonly poolFor: (lane: Lane) => string; readonly full: ReadonlySet<string> },
 ): ReadonlyMap<string, readonly Lane[]> {
   const single = Object.values(queues).every(({ pool }) => pool === defaultPool);
   const grouped = single ? new Map([[defaultPool, lanes]]) : Map.groupBy(lanes, poolFor);

@@ -72,7 +72,7 @@ export function openRanked(ranking: Ranking, snapshot: Snapshot, heads: Heads): 
     return { lane, head, taken, rank: lent?.(lane, head) ?? rank(head, taken) };
   };
   const heap = createHeap(
-    snapshot.lanes.flatMap((lane) => entryOf(lane, 0) ?? []),
+    heads.lanes().flatMap((lane) => entryOf(lane, 0) ?? []),
     before,
   );
   const moved = (lane: Lane, more: number): void => {

@@ -69,6 +69,11 @@ export function burstGates(order: string, levels: readonly ShareLevel[]): readon
       {
         name: `${order}_max_${name.replaceAll(' ', '_')}`,
         onError: 'hold',
+        // the queue says which pool it is
+        groups: {
+          of: (job) => pathName([job.queue, ...path.map((level) => shareName(level, job))]),
+          lane: laneWide,
+        },
         open: (snapshot) => {
           const lastNames = new Map<string, string>();
           return openTallies(snapshot, {

@@ -6,7 +6,7 @@ import type { Shares } from './shares.ts';
 import { aheadNow } from './shares.ts';
 
 /** On one level of one share, so many shares are known by what they had; of the others, who waits longest becomes known first. */
-const knownMax = 20_000;
+const knownMax = 40_000;
 
 /** What shares that compete have used: those that wait, and those that do not but are ahead, since they had it while the others waited. */
 interface Competing {
@@ -32,11 +32,11 @@ export function rememberChildren(share: Share, level: OpenLevel, rules: ShareRul
     if (child.waiting) inner.weights += inUnits(child.weight);
     if (child.known) continue;
     child.ahead = inner.fromTag;
-    child.arrived = competing.waiting > 0;
+    child.arrived = competing.waiting > 0 && !child.lanes.every(({ found }) => found === true);
     if (child.waiting) news.push(child);
   }
   news.sort((a, b) => a.firstSeq - b.firstSeq || compareText(a.name, b.name));
-  inner.news = news.slice(0, Math.max(0, knownMax - (stored?.names.length ?? 0)));
+  inner.news = news.slice(0, Math.max(0, knownMax - competing.waiting));
   for (const child of inner.news) child.known = true;
 }
 

@@ -5,7 +5,8 @@ import { useEffect, useRef } from 'react';
 import { useLocation } from 'wouter';
 import { entries } from './shell.tsx';
 
-const sequenceMs = 1_500;
+/** The second key may come so long after `g`. */
+const sequenceMs = 3_000;
 
 function isTyping(target: EventTarget | null): boolean {
   return (
@@ -21,8 +22,9 @@ export function Shortcuts(): ReactNode {
   useEffect(() => {
     const onKey = (event: KeyboardEvent): void => {
       if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target)) return;
-      const after = performance.now() - gAt.current < sequenceMs;
-      gAt.current = event.key === 'g' && !after ? performance.now() : Number.NEGATIVE_INFINITY;
+      // the times of the keys themselves: a page that is drawn meanwhile handles them late
+      const after = event.timeStamp - gAt.current < sequenceMs;
+      gAt.current = event.key === 'g' ? event.timeStamp : Number.NEGATIVE_INFINITY;
       const entry = entries.find(({ letter }) => letter === event.key);
       if (after && entry !== undefined) go(entry.to);
       else if (event.key === '?') open();

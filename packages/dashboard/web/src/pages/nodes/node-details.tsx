@@ -3,7 +3,7 @@ import type { NodeRow, NodeTask } from '../../../../src/contract.ts';
 import { useNodeJobs } from '../../api/queries.ts';
 import { span } from '../../format/times.ts';
 import { Answer, Empty } from '../../ui/answer.tsx';
-import { Foreign, JobId, Nothing } from '../../ui/text.tsx';
+import { Foreign, Nothing } from '../../ui/text.tsx';
 import { JobTable } from '../jobs/job-table.tsx';
 import classes from './node-details.module.css';
 
@@ -21,12 +21,6 @@ export function NodeDetails({ node }: { readonly node: NodeRow }): ReactNode {
           </>
         )}
       </Answer>
-      {node.alone !== null && (
-        <p>
-          Claims nothing else: it makes room for <JobId id={node.alone} />, which was lost with its node
-          before.
-        </p>
-      )}
       <h3>Can run</h3>
       {node.tasks.length === 0 ? (
         <Nothing says="no task" />

@@ -1,0 +1,4428 @@
+-- pgqueue: its tables, functions and views.
+-- compatible: no (the first one)
+--
+-- Made by scripts/sql.mjs from packages/postgres/sql: change it there.
+-- Names are unqualified: the migrator sets search_path to the installation's schema, so that any schema name works and several
+-- installations live in one database. Bodies name functions of later files: they are checked when they are called.
+set local check_function_bodies = off;
+
+-- functions/ids.sql
+
+-- uuid v7 for plain SQL inserts (clients make their own): 48 bits of milliseconds, then version, variant and 74 random bits.
+create function uuid_v7() returns uuid
+  language sql volatile parallel safe
+  set search_path from current
+as $$
+  select encode(
+    substring(int8send((extract(epoch from clock_timestamp()) * 1000)::bigint) from 3)
+      || set_byte(substring(r from 7), 0, (get_byte(r, 6) & 15) | 112), 'hex')::uuid
+  from (select uuid_send(gen_random_uuid()) as r) random
+$$;
+
+-- tables/activity.sql
+
+-- Counts of a minute (grain 60, kept for three hours) or a quarter of an hour (900, kept for eight days), by queue; queue '' is all
+-- of them. waits and runs are histograms, {"bucket": jobs}: bucket 0 is up to 1 ms, bucket b up to 1.25^b ms.
+create table activity (
+  grain     integer     not null check (grain in (60, 900)),
+  at        timestamptz not null,
+  queue     text collate "C" not null,
+  done      bigint      not null,
+  cancelled bigint      not null,
+  expired   bigint      not null,
+  dead      bigint      not null,
+  failures  bigint      not null,
+  busy_ms   float8      not null,
+  waits     jsonb       not null,
+  runs      jsonb       not null,
+  primary key (grain, at, queue)
+) with (fillfactor = 50);
+comment on table activity is 'What ended, by queue and bucket of time: what dashboards show of the last hour and day. Queues that keep no history are not in it.';
+
+create table activity_mark (
+  only_row   boolean primary key default true check (only_row),
+  counted_to timestamptz not null
+) with (fillfactor = 50);
+insert into activity_mark (counted_to) values ('-infinity');
+
+-- Actions of operators. No role writes it but by note_action and note_result, and none changes or removes a line.
+create table audit (
+  n       bigint      generated always as identity primary key,
+  at      timestamptz not null default clock_timestamp(),
+  actor   text        not null check (length(actor) between 1 and 200),
+  via     text        not null check (via in ('dashboard', 'cli')),
+  db_user text        not null,
+  action  text        not null check (length(action) between 1 and 100),
+  target  text        check (length(target) <= 500),
+  details jsonb       not null default '{}',
+  result  jsonb
+);
+comment on table audit is 'What operators did. actor is whom the dashboard or the command says; db_user is who the database knows. result is null while an action is under way, where it failed, and where its process ended.';
+create index audit_at on audit (at);
+
+-- tables/history.sql
+
+-- Jobs that ended as done, cancelled or expired, partitioned by day in UTC: retention drops whole partitions.
+create table history (
+  id              uuid        not null,
+  queue           text collate "C" not null,
+  task            text collate "C" not null,
+  key             text collate "C" not null,
+  priority        integer     not null,
+  outcome         text        not null check (outcome in ('done', 'cancelled', 'expired')),
+  tries           smallint    not null,
+  crashes         smallint    not null,
+  created         timestamptz not null,
+  started         timestamptz,
+  finished        timestamptz not null,
+  payload_version integer     not null,
+  node            text,
+  token           uuid,
+  unique_key      text,
+  attributes      jsonb       not null,
+  payload         jsonb       not null,
+  result          jsonb,
+  errors          jsonb,
+  trace           jsonb,
+  dispatched      timestamptz
+) partition by range (finished);
+create index history_id on history (id);
+create index history_finished on history (finished, queue);
+-- Takes rows for which no day's partition exists yet, so that a settle never fails for want of one.
+create table history_default partition of history default;
+alter table history_default replica identity full;
+-- As of when the rows of queues that keep less than the longest have been deleted, and by which retentions.
+create table history_trim (
+  only_row boolean     primary key default true check (only_row),
+  settings bigint      not null,
+  kept_at  timestamptz not null
+);
+
+-- Jobs that gave up, used up their tries, or were lost with too many nodes. An operator can put them back into QUEUE.
+create table dead_letter (
+  id              uuid        primary key,
+  queue           text collate "C" not null,
+  task            text collate "C" not null,
+  key             text collate "C" not null,
+  priority        integer     not null,
+  reason          text        not null check (reason in ('max_tries', 'crash_limit', 'gave_up')),
+  tries           smallint    not null,
+  max_tries       smallint    not null,
+  crashes         smallint    not null,
+  max_crashes     smallint    not null,
+  created         timestamptz not null,
+  died            timestamptz not null,
+  timeout         interval,
+  payload_version integer     not null,
+  node            text,
+  token           uuid,
+  unique_key      text collate "C",
+  attributes      jsonb       not null,
+  payload         jsonb       not null,
+  retry           jsonb,
+  trace           jsonb,
+  errors          jsonb       not null
+);
+create index dead_letter_died on dead_letter (died, id);
+
+-- tables/leader.sql
+
+-- The leader's lease, one row. feed: ended attempts are recorded in settlement. place: where a scheduler led last, as tables_place() says;
+-- placed: since when. Null: nobody has led here yet.
+create table scheduler_lease (
+  only_row boolean     primary key default true check (only_row),
+  leader   text,
+  epoch    bigint      not null default 0,
+  expires  timestamptz not null default '-infinity',
+  feed     boolean     not null default false,
+  lease_ms integer,
+  place    text,
+  placed   timestamptz not null default '-infinity'
+) with (fillfactor = 50);
+insert into scheduler_lease default values;
+
+-- The session in which the leader renews its lease, where that is a session of its own (hold_session). Unlogged: a crash of Postgres ends
+-- all sessions at once, and empties it; so the end of that one says nothing about the leader.
+create unlogged table leader_session (
+  only_row boolean     primary key default true check (only_row),
+  leader   text        not null,
+  epoch    bigint      not null,
+  key      bigint      not null,
+  pid      integer     not null,
+  server   timestamptz not null -- when that server had been started: the same of an orderly restart
+) with (fillfactor = 50);
+
+create table policy_state (
+  policy text        primary key,
+  epoch  bigint      not null,
+  state  jsonb       not null,
+  saved  timestamptz not null
+) with (fillfactor = 50);
+
+-- Attempts that ended, one row per settle call, for a scheduler whose policy needs to know (scheduler_lease.feed). The leader
+-- removes what it has read, together with its next plan. Unlogged: a crash of Postgres that loses the rows leaves estimates where
+-- true run times would stand. Rows are read once and deleted, and cost more to compress than to write.
+create unlogged table settlement (
+  n         bigint generated always as identity primary key,
+  at        timestamptz not null,
+  positions bigint[]    not null,
+  verdicts  text[]      not null,
+  busy_ms   float4[]    not null
+) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000, toast_tuple_target = 8160);
+alter table settlement
+  alter positions set storage external,
+  alter verdicts set storage external,
+  alter busy_ms set storage external;
+
+-- The leader's report, one row, written at most once a second while something changes: why jobs are held, faults of the policy,
+-- durations of ticks.
+create table scheduler_report (
+  only_row boolean     primary key default true check (only_row),
+  leader   text        not null,
+  epoch    bigint      not null,
+  written  timestamptz not null,
+  report   jsonb       not null check (jsonb_typeof(report) = 'object')
+) with (fillfactor = 50);
+comment on table scheduler_report is 'What the leader saw last. One of an earlier leader, or older than 90 seconds, says nothing about the present.';
+
+-- Questions to the leader: the policy lives in its process alone. A question is a row; its asker takes the answer, and the row
+-- with it. Unlogged: after a crash of Postgres nobody waits for an answer any more.
+create unlogged table explain_request (
+  n        bigint      generated always as identity primary key,
+  job      uuid        not null,
+  asked    timestamptz not null default clock_timestamp(),
+  answered timestamptz,
+  answer   jsonb
+) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+
+-- Storage settings of tables that pace_vacuum changed, as they were before.
+create table vacuum_wait (
+  relation text not null check (relation in ('queue', 'work_queue')),
+  option text not null,
+  value text, -- what stood there, and comes back; null: nothing did
+  primary key (relation, option)
+);
+
+-- tables/node.sql
+
+-- One row per worker node; an incarnation is one life of it.
+create table node (
+  id            text collate "C" primary key check (length(id) between 1 and 200),
+  incarnation   uuid        not null,
+  state         text        not null check (state in ('alive', 'draining', 'left', 'lost')),
+  pool          text collate "C" not null default 'default' check (length(pool) between 1 and 100),
+  slots         integer     not null check (slots between 0 and 100000),
+  running       integer     not null default 0,
+  tasks         jsonb       not null check (jsonb_typeof(tasks) = 'object'),
+  heartbeat     timestamptz not null,
+  heartbeat_ms  integer     not null check (heartbeat_ms >= 50),
+  lost_after_ms integer     not null check (lost_after_ms <= 86400000),
+  started       timestamptz not null,
+  runs          jsonb       not null default '{}' check (jsonb_typeof(runs) = 'object'),
+  software      text        not null default '' constraint node_software_length check (length(software) <= 1000),
+  check (heartbeat_ms <= lost_after_ms / 2)
+) with (fillfactor = 50);
+comment on column node.tasks is
+  'What it can run: {"task": {"min": 1, "max": 3, "timeoutMs": 60000, "batch": true, "isolated": true}}, payload versions from min to max; batch: takes bundles whole; isolated: in processes of their own.';
+
+comment on column node.runs is
+  'How long its jobs take: {"task": milliseconds}, of tasks that it has run often enough, and whose runs are all short; the scheduler makes batches by it.';
+
+-- The session in which a node beats, where that is a session of its own (hold_session); as leader_session. missed: since when the leader
+-- has not found it.
+create unlogged table node_session (
+  node        text collate "C" primary key,
+  incarnation uuid        not null,
+  key         bigint      not null,
+  pid         integer     not null,
+  server      timestamptz not null,
+  missed      timestamptz
+) with (fillfactor = 50);
+
+-- Since when schedulers have reached this server without a gap, and when one did last. Unlogged: a crash of Postgres and the
+-- promotion of a standby empty it, which says that no node can have sent a heartbeat until now.
+create unlogged table reached (
+  only_row boolean     primary key default true check (only_row),
+  since    timestamptz not null,
+  seen     timestamptz
+) with (fillfactor = 50);
+-- Before the first scheduler no node could be lost.
+insert into reached (since) values ('-infinity');
+
+-- tables/queue.sql
+
+-- Every job that has not ended. A job's state is where its row stands, stored once:
+--   delayed  a QUEUE row with run_after          pending  a QUEUE row without, and no work item
+--   ready    a work item without a lease         running  a work item with one
+--   done, cancelled, expired: a HISTORY row      dead     a DEAD_LETTER row
+--
+-- On the way to done a row is inserted once and deleted once, never updated. The columns of fixed width come first: no padding.
+create table queue (
+  id              uuid        primary key default uuid_v7(),
+  seq             bigint      not null generated always as identity,
+  run_after       timestamptz,
+  expires_at      timestamptz,
+  created         timestamptz not null default clock_timestamp(),
+  timeout         interval,
+  priority        integer     not null default 0,
+  payload_version integer     not null default 1,
+  tries           smallint    not null default 0,
+  max_tries       smallint    not null default 20,
+  crashes         smallint    not null default 0,
+  max_crashes     smallint    not null default 3,
+  queue           text collate "C" not null default 'default',
+  task            text collate "C" not null,
+  key             text collate "C" not null default '',
+  unique_key      text collate "C",
+  attributes      jsonb       not null default '{}',
+  payload         jsonb       not null default '{}',
+  retry           jsonb,
+  trace           jsonb,
+  errors          jsonb,
+  last_token      uuid,
+  checkpoint      jsonb,
+  moved           boolean
+) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000,
+        autovacuum_vacuum_insert_scale_factor = 0, autovacuum_vacuum_insert_threshold = 200000,
+        autovacuum_vacuum_cost_delay = 0);
+comment on table queue is 'Every job that has not ended: delayed, pending, ready or running. INSERT (task, payload) from any language is supported.';
+comment on column queue.run_after is 'Not before this time (a delay, a backoff, a snooze); the scheduler clears it when it is due.';
+comment on column queue.errors is 'Every failed attempt, oldest first, at most the newest 100; null before the first.';
+comment on column queue.last_token is 'The fencing token whose retry or snooze was accepted last: tells a repeated settle from a stale one.';
+comment on column queue.checkpoint is 'Resume data that an attempt left for the next one, by save_checkpoint.';
+comment on column queue.moved is 'Changed while it waited, or made to wait again: it may stand before jobs of its key that went already.';
+
+-- The waiting jobs of each key, in order: a skip scan over (queue, key), then the first few of each key.
+create index queue_waiting on queue (queue, key, priority, seq) where run_after is null;
+create index queue_due on queue (run_after) where run_after is not null;
+create index queue_expiring on queue (expires_at) where expires_at is not null;
+create unique index queue_unique on queue (task, unique_key) where unique_key is not null;
+-- Jobs of a key that wait for their retry or the end of a snooze: they hold the line of an ordered key.
+create index queue_retrying on queue (queue, key, run_after) where run_after is not null and last_token is not null;
+-- Waiting jobs that a tick's cursor may have passed, because their rows were changed.
+create index queue_moved on queue (queue, key, priority, seq) where run_after is null and moved;
+
+-- tables/settings.sql
+
+-- Settings by queue, changed while everything runs: they count from the next tick on. Limits that are null: none.
+create table queue_config (
+  queue           text collate "C" primary key check (length(queue) between 1 and 100),
+  paused          boolean  not null default false,
+  pool            text collate "C" not null default 'default' check (length(pool) between 1 and 100),
+  retention       interval not null default interval '7 days' check (retention >= interval '0'),
+  updated         timestamptz not null default clock_timestamp(),
+  concurrency     integer check (concurrency >= 0),
+  key_concurrency integer check (key_concurrency >= 0),
+  rate            float8 check (rate > 0 and rate < 'Infinity'),
+  rate_burst      float8 check (rate_burst >= 1 and rate_burst < 'Infinity'),
+  key_rate        float8 check (key_rate > 0 and key_rate < 'Infinity'),
+  key_rate_burst  float8 check (key_rate_burst >= 1 and key_rate_burst < 'Infinity'),
+  weight          float8 not null default 1 check (weight > 0 and weight < 'Infinity'),
+  key_pending     integer check (key_pending between 1 and 100000),
+  constraint queue_config_rate_whole check ((rate is null) = (rate_burst is null)),
+  constraint queue_config_key_rate_whole check ((key_rate is null) = (key_rate_burst is null))
+);
+comment on table queue_config is 'What differs from the defaults, by queue: a queue needs no row to exist. Retention 0 keeps no history.';
+comment on column queue_config.rate is 'Jobs a second, and at most rate_burst at once: over any window of w seconds at most rate * w + rate_burst are dispatched.';
+comment on column queue_config.key_pending is
+  'Up to this many jobs of one key may wait or run; a statement that would leave more is refused. Null: no limit. Delayed jobs count when they are due.';
+-- Tells settle in one look whether there is any queue that keeps no history.
+create index queue_config_forgets on queue_config (queue) where retention = '0';
+
+create table schedule (
+  name      text collate "C" primary key check (length(name) between 1 and 200),
+  cron      text        not null check (length(cron) <= 200),
+  timezone  text        not null default 'UTC' check (length(timezone) <= 100),
+  task      text        not null check (length(task) between 1 and 200),
+  payload   jsonb       not null default '{}',
+  options   jsonb       not null default '{}' check (jsonb_typeof(options) = 'object'),
+  paused    boolean     not null default false,
+  next_slot timestamptz,
+  last_slot timestamptz,
+  updated   timestamptz not null default clock_timestamp()
+);
+-- One row per slot that was enqueued, unique: two leaders, or one that repeats itself, can't enqueue a slot twice.
+create table schedule_slot (
+  schedule text collate "C" not null references schedule (name) on delete cascade,
+  slot     timestamptz not null,
+  job      uuid        not null,
+  primary key (schedule, slot)
+);
+
+-- tables/work_queue.sql
+
+-- One row per work item: what one slot of a node does in one go. That is one job (id), or a batch of short jobs (jobs, in their
+-- order), which are leased and settled as one. Narrow and short: about what free slots take within a short horizon.
+-- A batch is whole, or there is none: a job of it that needs a state of its own (extended, cancelled, released, lost with its node)
+-- has the whole row replaced by rows of single jobs (take_apart). So what a position holds never changes.
+-- Positions are 256 apart: what a batch is taken apart into stands right behind its old place, in its order, before all that was dispatched later. And
+-- whoever has seen a batch knows where its parts will be, however late the transaction commits that takes it apart.
+-- A claim updates no indexed column, so it stays HOT. It makes the row wider by the node's name and a lease, and claims a
+-- whole page at one go: the fill factor leaves room for all rows of the page.
+create table work_queue (
+  position     bigint      generated always as identity (start with 256 increment by 256) primary key,
+  batch        bigint      not null,
+  id           uuid        constraint work_queue_id unique,
+  jobs         uuid[],
+  version      integer     not null,
+  pool         text collate "C" not null,
+  task         text collate "C" not null,
+  lock_key     text collate "C",
+  lock_token   uuid,
+  lock_timeout timestamptz,
+  started      timestamptz,
+  cancelled    timestamptz,
+  progress     jsonb,
+  dispatched   timestamptz default clock_timestamp(),
+  bundle       uuid,
+  suspect      boolean     not null default false,
+  timeout      interval,
+  constraint work_queue_jobs check (
+    (id is null) <> (jobs is null)
+    and (jobs is null or (cardinality(jobs) between 1 and 100 and bundle is null and not suspect and progress is null and cancelled is null))),
+  constraint work_queue_lease_whole check (
+    (lock_key is null) = (lock_token is null) and (lock_key is null) = (lock_timeout is null)
+    and (lock_key is null) = (started is null) and (lock_key is not null or (progress is null and cancelled is null)))
+) with (fillfactor = 35, toast_tuple_target = 8160, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000,
+        autovacuum_vacuum_cost_delay = 0);
+-- It is read once and deleted: to compress it costs more than to write it.
+alter table work_queue alter jobs set storage external;
+comment on table work_queue is 'One row per work item: a job, or a batch of short jobs that one slot takes in one go. No foreign key to queue: it costs a quarter of the throughput; pgqueue doctor checks instead.';
+comment on column work_queue.bundle is 'Jobs that one handler call takes together share it: the id of the first of them. Null: the job runs alone.';
+comment on column work_queue.jobs is 'A batch: jobs that one slot runs one after another, in their order. Null: the row is the one job id.';
+comment on column work_queue.timeout is 'The longest timeout that a job of a batch has of its own; null: none has one.';
+comment on column work_queue.suspect is 'Its job was lost with its node before: a node runs one such job at a time.';
+
+-- Items that run alone are not in it.
+create index work_queue_bundle on work_queue (bundle, position) where bundle is not null;
+-- The few rows that hold several jobs, from batches_from() on.
+create index work_queue_batches on work_queue (position) where jobs is not null;
+-- Empty most of the time.
+create index work_queue_suspect on work_queue (pool) where suspect;
+-- A heartbeat finds its cancellations by it: behind an old snapshot the table has millions of dead rows.
+create index work_queue_cancelled on work_queue (id) where cancelled is not null;
+
+create sequence batch_number;
+
+-- No batch lies before this position: a look for the item of a job passes only what has ended since the leader said so. Logged, and so readable on a
+-- standby, where the views read it. A crash can't leave it ahead of the positions that are drawn next: what drew them is before it in the log.
+create table batch_front (
+  only_row boolean primary key default true check (only_row),
+  position bigint  not null
+) with (fillfactor = 50);
+
+-- Every job that has a work item, with its lease.
+create view work_item as
+  select w.position, w.batch, w.id, w.version, w.pool, w.task, w.lock_key, w.lock_token, w.lock_timeout, w.started, w.cancelled,
+         w.progress, w.dispatched, w.bundle, w.suspect
+  from work_queue w where w.id is not null
+  union all
+  select w.position, w.batch, u.id, w.version, w.pool, w.task, w.lock_key, w.lock_token, w.lock_timeout, w.started, w.cancelled,
+         w.progress, w.dispatched, w.bundle, w.suspect
+  from work_queue w cross join lateral unnest(w.jobs) as u (id)
+  where w.jobs is not null and w.position >= coalesce((select f.position from batch_front f), 0);
+
+-- functions/activity.sql
+
+-- Counts what ended from p_from on and before p_to, which are of one quarter of an hour, in one pass without a file: 0.65 us a job.
+create function count_slice(p_from timestamptz, p_to timestamptz) returns void
+  language sql volatile security definer
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+as $$
+  with parts as materialized (
+    select date_bin('1 minute', f.at, 'epoch') as at, f.queue, f.outcome,
+           case when f.wait_ms <= 1 then 0 when f.wait_ms > 1 then least(160, ceil(ln(f.wait_ms) / ln(1.25::float8)))::integer end as wait,
+           case when f.run_ms <= 1 then 0 when f.run_ms > 1 then least(160, ceil(ln(f.run_ms) / ln(1.25::float8)))::integer end as run,
+           count(*) as jobs, sum(f.tries) as failures, coalesce(sum(f.busy_ms), 0) as busy_ms
+    from (
+      select h.finished as at, h.queue, h.outcome, h.tries,
+             case when h.outcome = 'done' then date_part('epoch', h.started - h.created) * 1000 end as wait_ms,
+             case when h.outcome = 'done' then date_part('epoch', h.finished - h.started) * 1000 end as run_ms,
+             date_part('epoch', h.finished - h.started) * 1000 as busy_ms
+      from history h where h.finished >= p_from and h.finished < p_to
+      union all
+      select d.died, d.queue, 'dead', d.tries, null, null, null from dead_letter d where d.died >= p_from and d.died < p_to
+      offset 0 -- computes what is used several times once
+    ) f group by 1, 2, 3, 4, 5
+  ),
+  grains as materialized (
+    select g.grain, date_bin(g.grain * interval '1 second', p.at, 'epoch') as at, n.queue, p.outcome, p.wait, p.run,
+           sum(p.jobs) as jobs, sum(p.failures) as failures, sum(p.busy_ms) as busy_ms
+    from parts p
+    cross join lateral (values (p.queue), ('')) n (queue)
+    cross join (values (60), (900)) g (grain)
+    where g.grain = 900 or p.at > clock_timestamp() - interval '3 hours'
+    group by 1, 2, 3, 4, 5, 6
+  ),
+  sums as (
+    select g.grain, g.at, g.queue, coalesce(sum(g.jobs) filter (where g.outcome = 'done'), 0) as done,
+           coalesce(sum(g.jobs) filter (where g.outcome = 'cancelled'), 0) as cancelled,
+           coalesce(sum(g.jobs) filter (where g.outcome = 'expired'), 0) as expired,
+           coalesce(sum(g.jobs) filter (where g.outcome = 'dead'), 0) as dead,
+           sum(g.failures) as failures, sum(g.busy_ms) as busy_ms
+    from grains g group by 1, 2, 3
+  ),
+  waits as (
+    select w.grain, w.at, w.queue, jsonb_object_agg(w.wait, w.jobs) as counts
+    from (select g.grain, g.at, g.queue, g.wait, sum(g.jobs) as jobs from grains g where g.wait is not null group by 1, 2, 3, 4) w
+    group by 1, 2, 3
+  ),
+  runs as (
+    select r.grain, r.at, r.queue, jsonb_object_agg(r.run, r.jobs) as counts
+    from (select g.grain, g.at, g.queue, g.run, sum(g.jobs) as jobs from grains g where g.run is not null group by 1, 2, 3, 4) r
+    group by 1, 2, 3
+  )
+  insert into activity as a (grain, at, queue, done, cancelled, expired, dead, failures, busy_ms, waits, runs)
+  select s.grain, s.at, s.queue, s.done, s.cancelled, s.expired, s.dead, s.failures, s.busy_ms, coalesce(w.counts, '{}'),
+         coalesce(r.counts, '{}')
+  from sums s
+  left join waits w on (w.grain, w.at, w.queue) = (s.grain, s.at, s.queue)
+  left join runs r on (r.grain, r.at, r.queue) = (s.grain, s.at, s.queue)
+  on conflict (grain, at, queue) do update
+    set done = a.done + excluded.done, cancelled = a.cancelled + excluded.cancelled, expired = a.expired + excluded.expired,
+        dead = a.dead + excluded.dead, failures = a.failures + excluded.failures, busy_ms = a.busy_ms + excluded.busy_ms,
+        waits = (select coalesce(jsonb_object_agg(x.key, x.n), '{}')
+                 from (select e.key, sum(e.value::bigint) as n
+                       from (select * from jsonb_each_text(a.waits) union all select * from jsonb_each_text(excluded.waits)) e
+                       group by e.key) x),
+        runs = (select coalesce(jsonb_object_agg(x.key, x.n), '{}')
+                from (select e.key, sum(e.value::bigint) as n
+                      from (select * from jsonb_each_text(a.runs) union all select * from jsonb_each_text(excluded.runs)) e
+                      group by e.key) x)
+$$;
+
+-- Counts what ended since it was called last, for about p_max_ms; returns how far behind it still is, in milliseconds. What ended more than
+-- a day ago is left out. Each row of history is read once, along history_finished, in slices of one quarter of an hour at most: as long as
+-- can be read in a few ten milliseconds. A settlement that commits more than five seconds after its time is missed: these are statistics,
+-- and no record.
+create function count_activity(p_leader text, p_epoch bigint, p_max_ms integer) returns float8
+  language plpgsql volatile security definer
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+as $$
+declare
+  v_begun timestamptz := clock_timestamp();
+  v_end timestamptz := date_trunc('second', v_begun) - interval '5 seconds';
+  v_slice interval := interval '1 minute';
+  v_from timestamptz;
+  v_to timestamptz;
+  v_at timestamptz;
+begin
+  perform set_config('synchronous_commit', 'off', true);
+  -- without a lock on the lease: its holder must be able to renew it meanwhile
+  perform from scheduler_lease l where l.leader = p_leader and l.epoch = p_epoch and l.expires > clock_timestamp();
+  if not found then
+    raise exception 'scheduler % no longer leads in epoch %', p_leader, p_epoch using errcode = 'PQ002';
+  end if;
+  select m.counted_to into v_from from activity_mark m for update skip locked;
+  if not found then
+    return 0;
+  end if;
+  v_from := greatest(v_from, date_bin('15 minutes', v_end, 'epoch') - interval '1 day');
+  loop
+    v_at := clock_timestamp();
+    exit when v_from >= v_end or v_at > v_begun + p_max_ms * interval '1 millisecond';
+    v_to := least(v_end, v_from + v_slice, date_bin('15 minutes', v_from, 'epoch') + interval '15 minutes');
+    perform count_slice(v_from, v_to);
+    v_from := v_to;
+    v_slice := case when clock_timestamp() - v_at < interval '20 milliseconds' then least(interval '15 minutes', 2 * v_slice)
+                    else greatest(interval '1 second', v_slice / 2) end;
+  end loop;
+  update activity_mark m set counted_to = v_from;
+  delete from activity a where a.grain = 60 and a.at < v_end - interval '3 hours';
+  delete from activity a where a.grain = 900 and a.at < v_end - interval '8 days';
+  return greatest(0, extract(epoch from v_end - v_from)) * 1000;
+end
+$$;
+
+-- functions/aside.sql
+
+-- Rows that can't be processed hurt nothing but themselves. A statement that serves many jobs and fails for good is tried again with one half of
+-- them and then with the other, until what fails is alone; that job goes into the dead letters, with the reason. It happens to rows that are older than
+-- a rule, or were written by hand, or are damaged on the disk.
+
+-- Tells whether a statement fails for what one of its rows holds (data, constraints, limits of the program, damage), and would fail again. All else
+-- (locks, connections, disks, rights, functions that are missing) concerns every row alike, and no job must die of it.
+create function is_of_row(p_state text) returns boolean
+  language sql immutable
+  set search_path from current
+as $$ select p_state ~ '^(22|23|54|XX001|XX002)' $$;
+
+-- Moves a job that can't be processed into the dead letters, whatever it was about to do; the caller has locked it. False: that fails, too, and
+-- it stays as it is.
+create function set_aside(p_id uuid, p_why text) returns boolean
+  language plpgsql volatile
+  set search_path from current
+as $$
+begin
+  if in_batch(p_id) then
+    perform spread(array[p_id]);
+    if in_batch(p_id) then
+      return false;
+    end if;
+  end if;
+  with item as (
+    delete from work_queue w where w.id = p_id returning w.lock_key, w.lock_token
+  ),
+  gone as (
+    delete from queue q where q.id = p_id returning q.*
+  )
+  insert into dead_letter (id, queue, task, key, priority, reason, tries, max_tries, crashes, max_crashes, created, died,
+                           timeout, payload_version, node, token, unique_key, attributes, payload, retry, trace, errors)
+  select g.id, g.queue, g.task, g.key, g.priority, 'gave_up', g.tries, g.max_tries, g.crashes, g.max_crashes, g.created,
+         clock_timestamp(), g.timeout, g.payload_version, i.lock_key, i.lock_token, g.unique_key, g.attributes, g.payload, g.retry, g.trace,
+         with_error(g.errors, jsonb_build_object('kind', 'error', 'message', 'it can''t be processed: ' || left(p_why, 2000)),
+                    i.lock_key, g.tries + 1, clock_timestamp())
+  from gone g left join item i on true
+  on conflict (id) do update
+    set (id, queue, task, key, priority, reason, tries, max_tries, crashes, max_crashes, created, died, timeout, payload_version, node,
+         token, unique_key, attributes, payload, retry, trace, errors) = (select excluded.*);
+  return true;
+exception when others then
+  if not is_of_row(sqlstate) then
+    raise;
+  end if;
+  raise warning 'job % can neither be processed nor be set aside: %', p_id, sqlerrm;
+  return false;
+end
+$$;
+
+-- Ends leases as crash_all does, each job as far as it can be.
+create function crash(p_positions bigint[], p_charged bigint[], p_why text, p_wait boolean)
+  returns table (job_id uuid, verdict text)
+  language plpgsql volatile
+  set search_path from current
+as $$
+#variable_conflict use_column
+declare
+  v_half integer := cardinality(p_positions) / 2;
+  v_id uuid;
+  v_error text;
+begin
+  begin
+    return query select c.job_id, c.verdict from crash_all(p_positions, p_charged, p_why, p_wait) c;
+    return;
+  exception when others then
+    if not is_of_row(sqlstate) then
+      raise;
+    end if;
+    v_error := sqlerrm;
+  end;
+  if v_half > 0 then
+    return query select c.job_id, c.verdict from crash(p_positions[:v_half], p_charged, p_why, p_wait) c;
+    return query select c.job_id, c.verdict from crash(p_positions[v_half + 1:], p_charged, p_why, p_wait) c;
+    return;
+  end if;
+  select w.id into v_id from work_queue w where w.position = p_positions[1];
+  if set_aside(v_id, v_error) then
+    return query select v_id, 'dead'::text;
+  end if;
+end
+$$;
+
+-- Delayed jobs leave delayed for pending, each as far as it can; returns how many did. The caller has locked them.
+create function make_due(p_ids uuid[]) returns integer
+  language plpgsql volatile
+  set search_path from current
+as $$
+declare
+  v_half integer := cardinality(p_ids) / 2;
+  v_count integer;
+begin
+  begin
+    update queue q set run_after = null where q.id = any (p_ids);
+    get diagnostics v_count = row_count;
+    return v_count;
+  exception when others then
+    if not is_of_row(sqlstate) then
+      raise;
+    elsif v_half = 0 then
+      perform set_aside(p_ids[1], sqlerrm);
+      return 0;
+    end if;
+  end;
+  return make_due(p_ids[:v_half]) + make_due(p_ids[v_half + 1:]);
+end
+$$;
+
+-- functions/audit.sql
+
+-- For so long a line is kept. To keep lines longer, or shorter, replace this function.
+create function audit_kept() returns interval
+  language sql immutable parallel safe
+  set search_path from current
+as $$
+  select interval '400 days'
+$$;
+
+-- Before an action: an action that can't be noted is not done. Removes a few lines that have been kept for long enough.
+create function note_action(p_actor text, p_via text, p_action text, p_target text, p_details jsonb) returns bigint
+  language plpgsql volatile security definer
+  set search_path from current
+as $$
+declare
+  v_n bigint;
+begin
+  insert into audit (actor, via, db_user, action, target, details)
+  values (p_actor, p_via, session_user, p_action, p_target, coalesce(p_details, '{}')) returning n into v_n;
+  delete from audit
+  where n = any (array(select a.n from audit a where a.at < clock_timestamp() - audit_kept() order by a.at limit 100 for update skip locked));
+  return v_n;
+end
+$$;
+
+-- After it: once, and only by the same user of the database. False: there is no such line without a result.
+create function note_result(p_n bigint, p_result jsonb) returns boolean
+  language plpgsql volatile security definer
+  set search_path from current
+as $$
+begin
+  update audit a set result = p_result where a.n = p_n and a.result is null and a.db_user = session_user;
+  return found;
+end
+$$;
+
+-- functions/batches.sql
+
+-- Batches: rows of WORK_QUEUE that hold several jobs. A node claims and settles them whole (claim_rows, settle_rows); whatever concerns one
+-- job of a batch takes the row apart first.
+
+create function batches_from() returns bigint
+  language sql stable security definer
+  set search_path from current
+as $$ select coalesce((select f.position from batch_front f), 0) $$;
+
+-- Tells whether a job is one of a batch. Served by work_queue_batches.
+create function in_batch(p_id uuid) returns boolean
+  language sql stable security definer
+  set search_path from current
+  set enable_seqscan = off
+as $$
+  select exists (select from work_queue w where w.jobs is not null and w.position >= batches_from() and p_id = any (w.jobs))
+$$;
+
+-- Replaces batches by rows of single jobs with the same lease, or with the same lack of one; only p_ids where they are given: then the others stay
+-- together, in a row of their own. Returns the position of such a row, of the last of the batches.
+-- Every job stays in exactly one work item: one statement, and an order of locks as in settle, items first and no jobs at all.
+-- Places, for a batch of n jobs at position p: p + 1 to p + n for its jobs, and p + n + 1 for those that stay together; theirs follow up to p + 2 n. No
+-- place is used twice: those that stayed together do so once, and whatever is taken out of them later, they are all taken apart.
+create function take_apart(p_positions bigint[], p_ids uuid[] default null) returns bigint
+  language sql volatile security definer
+  set search_path from current
+  set enable_seqscan = off
+as $$
+  with gone as (
+    delete from work_queue w where w.position = any (p_positions) and w.jobs is not null returning w.*
+  ),
+  members as (
+    select g.*, u.id as job, u.n, p_ids is null or g.position % 256 > 0 or u.id = any (p_ids) as alone
+    from gone g cross join lateral unnest(g.jobs) with ordinality as u (id, n)
+  ),
+  singles as (
+    insert into work_queue (position, batch, id, version, pool, task, dispatched, lock_key, lock_token, lock_timeout, started)
+    overriding system value
+    select m.position + m.n, m.batch, m.job, m.version, m.pool, m.task, m.dispatched, m.lock_key, m.lock_token, m.lock_timeout, m.started
+    from members m where m.alone order by m.position, m.n
+  ),
+  rest as (
+    insert into work_queue (position, batch, jobs, version, pool, task, dispatched, lock_key, lock_token, lock_timeout, started, timeout)
+    overriding system value
+    select m.position + cardinality(m.jobs) + 1, m.batch, array_agg(m.job order by m.n), m.version, m.pool, m.task, m.dispatched, m.lock_key, m.lock_token, m.lock_timeout,
+           m.started, m.timeout
+    from members m where not m.alone
+    group by m.position, m.jobs, m.batch, m.version, m.pool, m.task, m.dispatched, m.lock_key, m.lock_token, m.lock_timeout, m.started, m.timeout
+    order by m.position
+    returning position
+  )
+  select max(r.position) from rest r
+$$;
+
+-- Takes the batches apart that have any of these jobs, but for those that another session has locked: they are being claimed, settled or taken
+-- apart at this moment.
+create function spread(p_ids uuid[]) returns void
+  language plpgsql volatile security definer
+  set search_path from current
+  set enable_seqscan = off
+as $$
+declare
+  v_positions bigint[] := array(
+    select w.position from work_queue w
+    where w.jobs is not null and w.position >= batches_from()
+      and exists (select from unnest(w.jobs) as u (id) where u.id in (select i.id from unnest(p_ids) as i (id)))
+    for update skip locked);
+begin
+  if cardinality(v_positions) > 0 then
+    perform take_apart(v_positions);
+  end if;
+end
+$$;
+
+-- Locks ready batches that a node can run, the first from a position on.
+create function ready_batches(p_pool text, p_tasks jsonb, p_from bigint, p_max integer) returns bigint[]
+  language sql volatile security definer
+  set search_path from current
+  set enable_seqscan = off
+  set enable_bitmapscan = off
+as $$
+  select array(
+    select w.position from work_queue w
+    where w.jobs is not null and w.position >= greatest(p_from, batches_from()) and w.lock_key is null and w.pool = p_pool
+      and node_takes(p_tasks, w.task, w.version, false)
+    order by w.position limit p_max for update skip locked)
+$$;
+
+-- Takes ready batches apart that a node can run, as many as are sure to have p_jobs jobs: each has two at least.
+create function spread_ready(p_pool text, p_tasks jsonb, p_jobs integer) returns void
+  language plpgsql volatile security definer
+  set search_path from current
+as $$
+declare
+  v_positions bigint[] := ready_batches(p_pool, p_tasks, 0, (p_jobs + 1) / 2);
+begin
+  if cardinality(v_positions) > 0 then
+    perform take_apart(v_positions);
+  end if;
+end
+$$;
+
+-- Takes apart the batches that a node holds. Without p_wait, those that another session has locked stay.
+create function spread_held(p_node text, p_wait boolean) returns void
+  language plpgsql volatile security definer
+  set search_path from current
+as $$
+begin
+  if not exists (select from work_queue w where w.jobs is not null and w.lock_key = p_node) then
+    return;
+  elsif p_wait then
+    perform take_apart(array(
+      select w.position from work_queue w where w.jobs is not null and w.lock_key = p_node order by w.position for update));
+  else
+    perform take_apart(array(
+      select w.position from work_queue w where w.jobs is not null and w.lock_key = p_node for update skip locked));
+  end if;
+end
+$$;
+
+-- For the node that holds a batch: gives jobs of it rows of their own, under the same token; all of them where p_ids is null. Returns the position
+-- of the row that the others are in; null: there is none. A batch that is not held under that token stays as it is. Can be repeated: a batch that an
+-- earlier call has left together is found behind the old place.
+create function take_out(p_position bigint, p_token uuid, p_ids uuid[] default null) returns bigint
+  language plpgsql volatile security definer
+  set search_path from current
+as $$
+declare
+  v_position bigint;
+begin
+  select w.position into v_position from work_queue w
+  where w.position between p_position and p_position + 101 and w.lock_token = p_token and w.jobs is not null for update;
+  if v_position > p_position and p_ids is not null then
+    return v_position;
+  end if;
+  return case when found then take_apart(array[v_position], p_ids) end;
+end
+$$;
+
+-- Gives whole work items back unrun: they are ready again, in their old place.
+create function release_rows(p_positions bigint[], p_tokens uuid[]) returns integer
+  language plpgsql volatile security definer
+  set search_path from current
+  set enable_seqscan = off
+as $$
+declare
+  v_count integer;
+begin
+  update work_queue w set lock_key = null, lock_token = null, lock_timeout = null, started = null
+  from unnest(p_positions, p_tokens) as x (position, token)
+  where w.position = any (p_positions) and w.position = x.position and w.lock_token = x.token and w.jobs is not null;
+  get diagnostics v_count = row_count;
+  if v_count > 0 then
+    perform pg_notify(current_schema() || ':work', '');
+  end if;
+  return v_count;
+end
+$$;
+
+-- Ends batches of which every job is done: the work items by their positions and tokens, so that no ids are sent. p_sizes: how many jobs each
+-- had; p_busy_ms: the run time of each job, in the order of the batches and of the jobs in them; p_data: their results in the same order, null: none
+-- has one. Returns the positions that were settled; a batch that is missing was lost, taken apart, or settled by an earlier call.
+-- Exactly once because: the row goes by its token, and what happens to the jobs follows from the row that went. A batch whose size is another than its
+-- holder says is left alone, so that no result goes to another job.
+-- Plans: as in settle, of which this is the shorter way where nothing has failed.
+create function settle_rows(p_positions bigint[], p_tokens uuid[], p_sizes integer[], p_busy_ms float4[], p_data text[] default null)
+  returns bigint[]
+  language plpgsql volatile security definer
+  set search_path from current
+  set plan_cache_mode = force_generic_plan
+  set jit = off
+  set enable_seqscan = off
+  set enable_bitmapscan = off
+  set enable_nestloop = off
+  set enable_mergejoin = off
+as $$
+#variable_conflict use_column
+declare
+  v_now timestamptz := clock_timestamp();
+  v_forgets boolean;
+  v_feeds boolean := (select l.feed from scheduler_lease l);
+  v_jobs bigint := (select sum(s.size) from unnest(p_sizes) as s (size));
+  v_settled bigint[];
+  v_positions bigint[];
+  v_busy float4[];
+begin
+  if cardinality(p_positions) <> any (array[coalesce(cardinality(p_tokens), -1), coalesce(cardinality(p_sizes), -1)])
+     or cardinality(p_busy_ms) is distinct from v_jobs or coalesce(cardinality(p_data), v_jobs) <> v_jobs then
+    raise exception 'positions, tokens and sizes must be lists of one length, busy_ms and data as long as all sizes together' using errcode = '22023';
+  end if;
+  if exists (select from unnest(p_data) as x (data)
+             where (octet_length(x.data) > 1000 or x.data ~ '[eE][-+]?[0-9]{3}') and not fits(x.data::jsonb, 1572864)) then
+    raise exception 'a result is at most 1 MiB, nested 500 levels deep' using errcode = '22023';
+  end if;
+  v_forgets := exists (select from queue_config c where c.retention = '0');
+  with given as materialized (
+    select x.position, x.token, x.size, sum(x.size) over (order by x.n) - x.size as before
+    from unnest(p_positions, p_tokens, p_sizes) with ordinality as x (position, token, size, n)
+  ),
+  gone as (
+    delete from work_queue w using given g
+    where w.position = any (p_positions) and w.position = g.position and w.lock_token = g.token and cardinality(w.jobs) = g.size
+    returning w.position, w.jobs, w.lock_key, w.lock_token, w.started, w.dispatched, g.before
+  ),
+  members as materialized (
+    select g.position, g.lock_key, g.lock_token, g.started, g.dispatched, u.id, (g.before + u.n)::integer as n
+    from gone g cross join lateral unnest(g.jobs) with ordinality as u (id, n)
+  ),
+  ended as (
+    delete from queue q using members m
+    where q.id = any (array(select x.id from members x)) and q.id = m.id
+    returning q.id, q.queue, q.task, q.key, q.priority, q.tries, q.crashes, q.created, q.payload_version, q.unique_key, q.attributes,
+              q.payload, q.errors, q.trace, m.lock_key, m.lock_token, m.dispatched, m.n,
+              greatest(m.started, v_now - least(greatest(p_busy_ms[m.n], 0), 3.2e11) * interval '1 millisecond') as started
+  ),
+  kept as (
+    insert into history (id, queue, task, key, priority, outcome, tries, crashes, created, started, finished, payload_version,
+                         node, token, unique_key, attributes, payload, result, errors, trace, dispatched)
+    select e.id, e.queue, e.task, e.key, e.priority, 'done', e.tries, e.crashes, e.created, e.started, v_now, e.payload_version, e.lock_key,
+           e.lock_token, e.unique_key, e.attributes, e.payload, p_data[e.n]::jsonb, e.errors, e.trace, e.dispatched
+    from ended e
+    where not v_forgets or coalesce((select c.retention from queue_config c where c.queue = e.queue), interval '7 days') > interval '0'
+  )
+  select array(select g.position from gone g), array_agg(m.position order by m.n), array_agg(p_busy_ms[m.n] order by m.n)
+  into v_settled, v_positions, v_busy from members m where v_feeds;
+  if v_positions is not null then
+    insert into settlement (at, positions, verdicts, busy_ms)
+    values (v_now, v_positions, array_fill('done'::text, array[cardinality(v_positions)]), v_busy);
+  end if;
+  return v_settled;
+end
+$$;
+
+-- functions/bounds.sql
+
+-- Bounds of stored values are bounds of what is sent: the text of a value. As jsonb it may be far smaller: 1e131071 takes 16 bytes and is 131,072 digits
+-- as text, and what an INSERT ... SELECT takes from another table may come compressed.
+
+-- Tells whether a value has at most p_bytes as text, and at most 500 levels of arrays and objects. One of which PostgreSQL can make no text
+-- (1 GB is the most) does not fit; that is only caught where it can happen, since an exception block costs more than the text of a small value.
+-- Packages count JSON as they write it, without spaces: PostgreSQL's text is up to half as long again.
+create function fits(p_value jsonb, p_bytes integer) returns boolean
+  language plpgsql stable
+  set search_path from current
+as $$
+declare
+  v_bytes integer;
+begin
+  if pg_column_size(p_value) <= 8000 and pg_column_compression(p_value) is null then
+    v_bytes := octet_length(p_value::text);
+  else
+    begin
+      v_bytes := octet_length(p_value::text);
+    exception when program_limit_exceeded then
+      return false;
+    end;
+  end if;
+  return v_bytes is null or (v_bytes <= p_bytes and (
+    v_bytes <= 1000 or not jsonb_path_exists(p_value, 'strict $.**{500} ? (@.type() == "object" || @.type() == "array")', '{}', true)));
+end
+$$;
+
+-- Tells whether a job's retry policy is one: {"kind": "fixed" | "linear" | "exponential", "baseMs", "factor", "maxMs", "jitter": 0..1}, all of it optional.
+create function retry_fits(p_retry jsonb) returns boolean
+  language plpgsql stable
+  set search_path from current
+as $$
+begin
+  return jsonb_typeof(p_retry) = 'object'
+    and p_retry - array['kind', 'baseMs', 'factor', 'maxMs', 'jitter'] = '{}'
+    and coalesce(p_retry -> 'kind', '"fixed"') in ('"fixed"', '"linear"', '"exponential"')
+    and coalesce(p_retry -> 'baseMs', '0') between '0' and '3.2e11'
+    and coalesce(p_retry -> 'maxMs', '0') between '0' and '3.2e11'
+    and coalesce(p_retry -> 'factor', '1') between '1' and '1000'
+    and coalesce(p_retry -> 'jitter', '0') between '0' and '1';
+end
+$$;
+
+-- Refuses what a node says of its tasks where it can't be read: claims count with it, and each tick of the scheduler reads it.
+create function assert_tasks(p_tasks jsonb) returns void
+  language plpgsql stable
+  set search_path from current
+as $$
+declare
+  v_task text;
+begin
+  if jsonb_typeof(p_tasks) is distinct from 'object' then
+    raise exception 'tasks must be an object, such as {"mail": {"min": 1, "max": 1}}'
+      using errcode = 'check_violation', table = 'node', constraint = 'node_tasks_check';
+  elsif not fits(p_tasks, 262144) then
+    raise exception 'tasks are at most 256 KiB' using errcode = 'check_violation', table = 'node', constraint = 'node_tasks_size';
+  end if;
+  -- jsonb orders values by their kind first: what lies between two numbers is one
+  select t.key into v_task
+  from jsonb_each(p_tasks) t
+  where not coalesce(
+      jsonb_typeof(t.value) = 'object'
+      and t.value -> 'min' between '1' and t.value -> 'max' and t.value -> 'max' between '1' and '2147483647'
+      and jsonb_path_match(t.value, '$.min.floor() == $.min && $.max.floor() == $.max', '{}', true)
+      and coalesce(nullif(t.value -> 'timeoutMs', 'null'), '1') between '0.001' and '3.2e11', false)
+  limit 1;
+  if found then
+    raise exception 'task % must be {"min": 1, "max": 1}: payload versions from 1 on, whole numbers; "timeoutMs" up to 3.2e11 or null', to_json(v_task)
+      using errcode = 'check_violation', table = 'node', constraint = 'node_tasks_check';
+  end if;
+end
+$$;
+
+alter table schedule
+  add constraint schedule_payload_size check (fits(payload, 393216)),
+  add constraint schedule_options_size check (fits(options, 65536)),
+  add constraint schedule_retry_check check (retry_fits(nullif(options -> 'retry', 'null')));
+alter table audit
+  add constraint audit_details_size check (fits(details, 24576)),
+  add constraint audit_result_size check (fits(result, 24576));
+
+-- functions/bundles.sql
+
+-- Puts in the place of the first item of each bundle those that are leased with it. leases: the seconds of each bundle's lease, the shortest timeout of its
+-- jobs. A job that failed together with others, and would be dead the next time, is leased by itself, when no other is left.
+create function bundle_members(p_firsts bigint[], p_pool text, p_tasks jsonb, p_now timestamptz, out positions bigint[], out leases jsonb)
+  language plpgsql volatile security definer
+  set search_path from current
+  set plan_cache_mode = force_generic_plan
+  set jit = off
+  set enable_seqscan = off
+  set enable_bitmapscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
+as $$
+begin
+  with firsts as materialized (
+    select w.position, w.batch, w.bundle, w.task from work_queue w where w.position = any (p_firsts)
+  ),
+  units as materialized (
+    select f.batch, f.bundle, f.task,
+           coalesce(p_tasks -> f.task -> 'batch' = 'true', false) and (
+             select m.position from work_queue m
+             where m.bundle = f.bundle and m.batch = f.batch and m.task = f.task and m.pool = p_pool and m.lock_key is null
+               and node_takes(p_tasks, m.task, m.version, m.suspect)
+               and (select (j.tries > 0 and j.tries + 1 >= j.max_tries) or (j.crashes > 0 and j.crashes + 1 >= j.max_crashes)
+                    from queue j where j.id = m.id and (j.expires_at is null or j.expires_at > p_now)) = false
+             limit 1) is not null as together
+    from firsts f where f.bundle is not null
+  ),
+  members as materialized (
+    select u.bundle, m.position, m.timeout
+    from units u cross join lateral (
+      select m.position, (select coalesce(date_part('epoch', j.timeout), (p_tasks -> m.task ->> 'timeoutMs')::float8 / 1000, 300)
+                          from queue j where j.id = m.id) as timeout
+      from work_queue m
+      where m.bundle = u.bundle and m.batch = u.batch and m.task = u.task and m.pool = p_pool and m.lock_key is null
+        and node_takes(p_tasks, m.task, m.version, m.suspect)
+        and (select (j.tries > 0 and j.tries + 1 >= j.max_tries) or (j.crashes > 0 and j.crashes + 1 >= j.max_crashes)
+             from queue j where j.id = m.id and (j.expires_at is null or j.expires_at > p_now)) in (false, not u.together)
+      limit case when u.together then 10000 else 1 end
+      for update skip locked) m
+  )
+  select array(select f.position from firsts f where f.bundle is null union all select m.position from members m),
+         (select jsonb_object_agg(s.bundle, s.timeout)
+          from (select m.bundle, min(m.timeout) as timeout from members m group by m.bundle) s)
+  into positions, leases;
+end
+$$;
+
+
+-- functions/claim.sql
+
+-- Takes leases on up to p_max ready items that the node can run, in dispatch order, and returns the jobs with their payloads. The
+-- token is drawn by the caller, new for each claim: with the job's id it names one lease. p_from: the caller's low-water mark; items before it
+-- are not read. p_reap: where places are left, leases that have ended are reaped, and their jobs claimed like any other. This is how a node steals.
+--
+-- A bundle takes one of the p_max places: its ready jobs are leased together, by one node, until the shortest of their timeouts. A
+-- node says of each task whether it takes bundles ("batch": true, in the tasks that it registered with); one that does not gets
+-- the jobs of a bundle one after another, each when the one before has ended. Either way a bundle is one handler at a time, which is what
+-- limits count it as. A job that failed together with others, and would be dead the next time, goes alone: it does not take
+-- the others with it into the dead letter. One suspect at most comes with a claim, before all others (next_suspect).
+--
+-- Safe because: the items are locked (SKIP LOCKED) before they are leased, by a statement of their own, so that the next one reads
+-- their jobs as they stand then: every writer of a job takes the lock of its item before. lock_timeout is the database's clock, read
+-- once at the start. A node that was reset, lost or replaced is refused by its incarnation. A job that was replaced, cancelled or
+-- delayed has no ready item any more, so an old payload can't be read here. A bundle is claimed by its first item alone, and only while
+-- no lease on any of its items is held: of two nodes that look at once, one finds that item locked. The id of a bundle's first job can come
+-- back, when it is retried as the first of another bundle; batch tells the two apart, and the older one goes first.
+--
+-- Batches are taken apart before (claim_rows gives them whole).
+--
+-- A lease counts in seconds, ten years at most: there is nothing in a job's row that could make a claim fail, and with it those of all others.
+--
+-- Plans: work_queue's primary key from p_from on, and queue's primary key. Bundles are asked for without an order, so that no scan along the
+-- primary key can stand in for work_queue_bundle; "bundle is not null" is nowhere said of a scan, since that invites the index as a
+-- whole. Jobs are joined by "= any (array[...])": PostgreSQL considers an index without a condition where its order could serve a join, and
+-- a comparison that has no order leaves only what reads by a condition. With a plain "=", a session that planned its claim in a
+-- moment without jobs read both indexes from end to end until statistics were made anew: half a second for ten jobs.
+create function claim(p_node text, p_incarnation uuid, p_max integer, p_token uuid default gen_random_uuid(), p_from bigint default 0,
+                      p_reap boolean default true)
+  returns table ("position" bigint, id uuid, token uuid, queue text, task text, key text, priority integer, attributes jsonb,
+                 payload jsonb, payload_version integer, tries smallint, max_tries smallint, crashes smallint,
+                 retry jsonb, trace jsonb, created timestamptz, lease_ms double precision, bundle uuid, checkpoint jsonb)
+  language plpgsql volatile security definer
+  set search_path from current
+  set plan_cache_mode = force_generic_plan
+  set jit = off
+  set enable_seqscan = off
+  set enable_bitmapscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
+as $$
+#variable_conflict use_column
+declare
+  v_leased bigint[] := lease_items(p_node, p_incarnation, p_max, p_token, p_from, p_reap, null);
+begin
+  return query
+    select w.position, w.id, w.lock_token, q.queue, q.task, q.key, q.priority, q.attributes, q.payload, q.payload_version,
+           q.tries, q.max_tries, q.crashes, q.retry, q.trace, q.created,
+           date_part('epoch', w.lock_timeout - w.started) * 1000, w.bundle, q.checkpoint
+    from work_queue w, queue q
+    where w.position = any (v_leased) and q.id = any (array[w.id]);
+end
+$$;
+
+-- The same for workers that take batches whole: a row for each work item, with its jobs as one JSON text, a list for each: mostly [id, queue, task,
+-- key, created, payload], or where something is not as it mostly is, [id, queue, task, key, priority, attributes, payload, payload_version, tries, max_tries, crashes, retry, trace, created, timeout, checkpoint], with null
+-- for what most jobs don't have (no key, 0, {}), created in milliseconds and timeout in seconds. p_max counts work items, p_ahead batches beyond them;
+-- together they have about 1,000 jobs. lease_ms: of a batch, a second more than jobs have that say nothing of a timeout.
+-- One text for a batch costs its reader a third of what rows of as many columns do.
+create function claim_rows(p_node text, p_incarnation uuid, p_max integer, p_token uuid, p_from bigint, p_reap boolean, p_ahead integer)
+  returns table ("position" bigint, size integer, lease_ms float8, bundle uuid, jobs text)
+  language plpgsql volatile security definer
+  set search_path from current
+  set plan_cache_mode = force_generic_plan
+  set jit = off
+  set enable_seqscan = off
+  set enable_bitmapscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
+as $$
+#variable_conflict use_column
+declare
+  v_leased bigint[] := lease_items(p_node, p_incarnation, p_max, p_token, p_from, p_reap, p_ahead);
+begin
+  return query
+    select w.position, coalesce(cardinality(w.jobs), 1), case when w.timeout is null then date_part('epoch', w.lock_timeout - w.started) * 1000
+             else 1000 + coalesce((select (n.tasks -> w.task ->> 'timeoutMs')::float8 from node n where n.id = p_node), 300000) end, w.bundle, (
+      select '[' || string_agg(case when q.priority = 0 and q.payload_version = 1 and q.tries = 0 and q.crashes = 0 and q.max_tries = 20
+          and q.attributes = '{}' and num_nulls(q.retry, q.trace, q.timeout, q.checkpoint) = 4
+        then '["' || q.id || '",' || to_json(q.queue) || ',' || to_json(q.task) || ',' || to_json(q.key) || ','
+          || floor(date_part('epoch', q.created) * 1000 + 0.0005) || ',' || q.payload::text || ']'
+        else json_build_array(
+               q.id, q.queue, q.task, nullif(q.key, ''), nullif(q.priority, 0), nullif(q.attributes, '{}'), q.payload, q.payload_version,
+               nullif(q.tries, 0), q.max_tries, nullif(q.crashes, 0), q.retry, q.trace, floor(date_part('epoch', q.created) * 1000 + 0.0005),
+               date_part('epoch', q.timeout), q.checkpoint)::text end, ',' order by u.n) || ']'
+      from unnest(coalesce(w.jobs, array[w.id])) with ordinality as u (id, n), queue q
+      where q.id = any (array[u.id]))
+    from work_queue w
+    where w.position = any (v_leased);
+end
+$$;
+
+-- Takes the leases of a claim; returns the positions. p_ahead: as many batches more, where p_max items were there; null: batches are taken apart
+-- first, for whoever claims single jobs.
+create function lease_items(p_node text, p_incarnation uuid, p_max integer, p_token uuid, p_from bigint, p_reap boolean, p_ahead integer)
+  returns bigint[]
+  language plpgsql volatile security definer
+  set search_path from current
+  set plan_cache_mode = force_generic_plan
+  set jit = off
+  set enable_seqscan = off
+  set enable_bitmapscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
+as $$
+#variable_conflict use_column
+declare
+  v_now timestamptz := clock_timestamp();
+  v_pool text;
+  v_tasks jsonb;
+  v_left integer := least(p_max, 10000);
+  v_positions bigint[];
+  v_bundles bigint;
+  v_batches bigint;
+  v_leases jsonb;
+  v_suspect bigint;
+  v_wary boolean := false;
+  v_single integer;
+  v_got bigint[];
+  v_leased bigint[] := '{}';
+begin
+  if p_max is null or p_max < 0 then
+    raise exception 'claim takes a number of jobs, not %', p_max using errcode = '22023';
+  end if;
+  select n.pool, n.tasks into v_pool, v_tasks
+  from node n where n.id = p_node and n.incarnation = p_incarnation and n.state in ('alive', 'draining')
+  for key share; -- a reset of this node waits for this claim, and then takes back what it leased
+  if not found then
+    raise exception 'node % is not registered as incarnation %', p_node, p_incarnation
+      using errcode = 'PQ001', hint = 'It was reset, lost or replaced: register again, and drop what it was running.';
+  end if;
+  if p_ahead is null and v_left > 0 then
+    perform spread_ready(v_pool, v_tasks, v_left);
+  end if;
+  for round in 1..3 loop
+    v_suspect := null;
+    if v_left > 0 and exists (select from work_queue w where w.suspect and w.pool = v_pool) then
+      v_suspect := next_suspect(p_node, v_pool, v_tasks);
+      v_left := v_left - (v_suspect is not null)::integer;
+    end if;
+    select array_agg(x.position), count(x.bundle), count(x.jobs) into v_positions, v_bundles, v_batches
+    from (
+      select r.position, r.bundle, case when r.jobs is not null then true end as jobs from work_queue r
+      where r.position >= p_from and r.lock_key is null and r.pool = v_pool and (p_ahead is not null or r.jobs is null)
+        and case when r.bundle is null then
+          node_takes(v_tasks, r.task, r.version, r.suspect)
+          and (not v_wary or r.jobs is not null
+               or (select j.id from queue j where j.id = r.id and (j.expires_at is null or j.expires_at > v_now)) is not null)
+        else
+          (select b.position from work_queue b
+           where b.bundle = r.bundle and (b.position + 0 < r.position or b.lock_key is not null or b.position = v_suspect) limit 1) is null
+          and (select b.position from work_queue b
+               where b.bundle = r.bundle and b.batch = r.batch and b.task = r.task and b.pool = v_pool
+                 and node_takes(v_tasks, b.task, b.version, b.suspect)
+                 and (select j.id from queue j where j.id = b.id and (j.expires_at is null or j.expires_at > v_now)) is not null
+               limit 1) is not null
+        end
+      order by r.position limit v_left for update skip locked) x;
+    v_left := v_left - coalesce(cardinality(v_positions), 0);
+    v_single := coalesce(cardinality(v_positions), 0) - v_bundles;
+    if v_bundles > 0 then
+      select m.positions, m.leases into v_positions, v_leases from bundle_members(v_positions, v_pool, v_tasks, v_now) m;
+    end if;
+    if v_suspect is not null then
+      v_positions := v_suspect || v_positions;
+      v_single := v_single + 1;
+    end if;
+    if v_left <= 0 and p_ahead > 0 and round = 1 then
+      v_positions := v_positions || ready_batches(v_pool, v_tasks, greatest(p_from, v_positions[cardinality(v_positions)] + 1), p_ahead);
+      v_batches := 1;
+    end if;
+    if cardinality(v_positions) > 0 then
+      if cardinality(v_positions) > 40 or v_batches > 0 then
+        v_positions := within_bytes(v_positions, p_ahead is not null);
+      end if;
+      v_got := lease_all(p_node, p_token, v_positions, v_tasks, v_leases, v_now);
+      v_leased := v_leased || v_got;
+      -- an item whose job is gone, or has expired, must not take the place of one that can run
+      if cardinality(v_got) < cardinality(v_positions) and not v_wary then
+        v_left := v_left + least(v_single, cardinality(v_positions) - cardinality(v_got));
+        v_wary := true;
+        continue;
+      end if;
+    end if;
+    exit when v_left <= 0 or not p_reap or not exists (select from work_queue w where w.position >= p_from and w.lock_timeout <= v_now);
+    -- all that have run out, not only what fits: a bundle can be claimed when the last of its leases has
+    exit when not exists (select from reap(greatest(v_left, 1000)));
+  end loop;
+  return v_leased;
+end
+$$;
+
+-- Writes the leases of a claim, whose items are locked; returns the positions, without those whose jobs are gone, or have expired. A batch is leased
+-- for a second more than the longest timeout in it: its last job begins within a quarter of a second, or is given back.
+create function lease_all(p_node text, p_token uuid, p_positions bigint[], p_tasks jsonb, p_leases jsonb, p_now timestamptz) returns bigint[]
+  language plpgsql volatile security definer
+  set search_path from current
+  set plan_cache_mode = force_generic_plan
+  set jit = off
+  set enable_seqscan = off
+  set enable_bitmapscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
+as $$
+declare
+  v_leased bigint[];
+  v_batches bigint[];
+begin
+  -- along the primary key, and so in the order of positions; "= any" of one: nothing else may offer itself for the join
+  with leased as (
+    update work_queue w
+    set lock_key = p_node, lock_token = p_token, started = p_now,
+        lock_timeout = p_now + least(3.2e8, coalesce(
+          (p_leases ->> w.bundle::text)::float8, date_part('epoch', q.timeout),
+          (p_tasks -> w.task ->> 'timeoutMs')::float8 / 1000, 300)) * interval '1 second'
+    from queue q
+    where w.position = any (p_positions) and q.id = any (array[w.id]) and (q.expires_at is null or q.expires_at > p_now)
+    returning w.position)
+  select array_agg(l.position) into v_leased from leased l;
+  if coalesce(cardinality(v_leased), 0) < cardinality(p_positions) then
+    with leased as (
+      update work_queue w
+      set lock_key = p_node, lock_token = p_token, started = p_now,
+          lock_timeout = p_now + (1 + least(3.2e8, case when w.timeout is null then coalesce((p_tasks -> w.task ->> 'timeoutMs')::float8 / 1000, 300)
+            else (select max(coalesce(date_part('epoch', q.timeout), (p_tasks -> w.task ->> 'timeoutMs')::float8 / 1000, 300))
+                  from queue q where q.id = any (w.jobs)) end)) * interval '1 second'
+      where w.position = any (p_positions) and w.jobs is not null
+      returning w.position)
+    select array_agg(l.position) into v_batches from leased l;
+  end if;
+  return coalesce(v_leased, '{}') || coalesce(v_batches, '{}');
+end
+$$;
+
+-- The first of these items, as many as have 32 MiB of text between them: what one claim sends must fit into its node's memory, with what a
+-- node does of it. Of 40 jobs, as large as check_job lets them be, that is so anyway: claim asks for no fewer. To look at all jobs costs a third of
+-- the claim. So it is done where any payload is too large for its row (over 2 kB as it is stored), or where they are more than 1,000; p_few: those
+-- beyond 1,000 jobs are left, instead of looked at.
+create function within_bytes(p_positions bigint[], p_few boolean) returns bigint[]
+  language plpgsql stable
+  set search_path from current
+  set plan_cache_mode = force_generic_plan
+  set jit = off
+  set enable_seqscan = off
+  set enable_bitmapscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
+as $$
+declare
+  v_some bigint[] := p_positions;
+begin
+  if p_few then
+    v_some := array(
+      select s.position
+      from (select w.position, coalesce(cardinality(w.jobs), 1) as jobs, sum(coalesce(cardinality(w.jobs), 1)) over (order by w.position) as so_far
+            from work_queue w where w.position = any (p_positions)) s
+      where s.so_far - s.jobs < 1000);
+  end if;
+  if (p_few or cardinality(v_some) <= 1000)
+     and pg_relation_size((select c.reltoastrelid from pg_class c where c.oid = 'queue'::regclass)) = 0 then
+    return v_some;
+  end if;
+  return array(
+    select s.position
+    from (select w.position, b.bytes, sum(b.bytes) over (order by w.position) as bytes_so_far
+          from work_queue w cross join lateral (
+            select coalesce(sum(octet_length(q.payload::text) + coalesce(octet_length(q.checkpoint::text), 0)), 0) as bytes
+            from queue q where q.id = any (coalesce(w.jobs, array[w.id]))) b
+          where w.position = any (v_some)) s
+    where s.bytes_so_far - s.bytes < 33554432);
+end
+$$;
+
+-- The jobs of these leases, as claim returned them. A node whose claim failed for what one of the jobs holds (its text can't be made, or be
+-- written in the client's encoding) claims without reading them, and then reads them by halves until that one is alone. Served by work_queue_id
+-- and queue's primary key.
+create function leased(p_token uuid, p_ids uuid[])
+  returns table ("position" bigint, id uuid, token uuid, queue text, task text, key text, priority integer, attributes jsonb,
+                 payload jsonb, payload_version integer, tries smallint, max_tries smallint, crashes smallint,
+                 retry jsonb, trace jsonb, created timestamptz, lease_ms double precision, bundle uuid, checkpoint jsonb)
+  language sql stable security definer
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+as $$
+  select w.position, w.id, w.lock_token, q.queue, q.task, q.key, q.priority, q.attributes, q.payload, q.payload_version,
+         q.tries, q.max_tries, q.crashes, q.retry, q.trace, q.created,
+         date_part('epoch', w.lock_timeout - w.started) * 1000, w.bundle, q.checkpoint
+  from work_queue w cross join lateral (select q.* from queue q where q.id = w.id offset 0) q
+  where w.id = any (p_ids) and w.lock_token = p_token
+$$;
+
+-- functions/crash.sql
+
+-- Ends the leases of the given items, whose holder is gone (the caller has locked the rows). Each is ready again at its old place, as a suspect.
+-- The crashes of those in p_charged go up by one: a job that reaches its limit is dead (crash_limit), and the ended attempt is recorded where the
+-- policy wants to know. A job whose cancellation had been asked for ends as cancelled.
+-- A lease from before these tables were restored is the work of a node that is gone with the place it worked for: no crash is charged for it,
+-- its attempt is not recorded, and the item is no suspect.
+-- The jobs are locked before any is changed, in the order of ids that everyone keeps. Without p_wait, those that another session has
+-- locked (an application's transaction, which may be long) are left for the next sweep, so that it never stands still.
+-- Called by crash, which says what becomes of jobs that make it fail.
+create function crash_all(p_positions bigint[], p_charged bigint[], p_why text, p_wait boolean)
+  returns table (job_id uuid, verdict text)
+  language plpgsql volatile security definer
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+  set enable_bitmapscan = off
+  set enable_nestloop = off
+  set enable_mergejoin = off
+as $$
+#variable_conflict use_column
+declare
+  v_now timestamptz := clock_timestamp();
+  v_ids uuid[] := array(select w.id from work_queue w where w.position = any (p_positions) and w.lock_key is not null);
+  v_feed boolean;
+  v_placed timestamptz; -- leases from before it are from before a restore; until a scheduler leads again, all are
+begin
+  select l.feed, case when l.place is distinct from tables_place() and l.place is not null then 'infinity' else l.placed end
+  into v_feed, v_placed from scheduler_lease l;
+  if p_wait then
+    perform from queue q where q.id = any (v_ids) order by q.id for update;
+  else
+    v_ids := array(select q.id from queue q where q.id = any (v_ids) for update skip locked)
+      || array(select x.id from unnest(v_ids) x (id) where (select q.id from queue q where q.id = x.id) is null);
+  end if;
+  return query
+  with lost as materialized (
+    select w.position, w.id, w.lock_key, w.lock_token, w.started, w.dispatched, w.cancelled is not null as stop,
+           w.started >= v_placed as here, (w.started >= v_placed and w.position = any (p_charged))::integer as charge
+    from work_queue w where w.position = any (p_positions) and w.id = any (v_ids) and w.lock_key is not null
+  ),
+  counted as (
+    update queue q
+    set crashes = q.crashes + l.charge,
+        errors = case when l.charge = 0 then q.errors
+                 else with_error(q.errors, jsonb_build_object('kind', 'crash', 'message', p_why), l.lock_key, q.tries + 1, v_now) end
+    from lost l
+    where q.id = any (v_ids) and q.id = l.id and not l.stop and (l.charge = 0 or q.crashes + 1 < q.max_crashes)
+    returning q.id
+  ),
+  ended as (
+    delete from queue q using lost l
+    where q.id = any (v_ids) and q.id = l.id and (l.stop or (l.charge = 1 and q.crashes + 1 >= q.max_crashes))
+    returning q.*, l.lock_key, l.lock_token, l.started, l.dispatched, l.stop, l.charge,
+      with_error(q.errors, jsonb_build_object('kind', 'crash', 'message', p_why), l.lock_key, q.tries + 1, v_now) as all_errors
+  ),
+  freed as (
+    update work_queue w
+    set lock_key = null, lock_token = null, lock_timeout = null, started = null, progress = null,
+        suspect = w.suspect or l.here
+    from lost l
+    where w.position = any (p_positions) and w.position = l.position and l.id in (select c.id from counted c)
+    returning w.id
+  ),
+  removed as (
+    delete from work_queue w using lost l
+    where w.position = any (p_positions) and w.position = l.position and l.id not in (select c.id from counted c)
+    returning w.id
+  ),
+  kept as (
+    insert into history (id, queue, task, key, priority, outcome, tries, crashes, created, started, finished, payload_version,
+                         node, token, unique_key, attributes, payload, errors, trace, dispatched)
+    select e.id, e.queue, e.task, e.key, e.priority, 'cancelled', e.tries, e.crashes + e.charge, e.created, e.started, v_now,
+           e.payload_version, e.lock_key, e.lock_token, e.unique_key, e.attributes, e.payload, e.all_errors, e.trace, e.dispatched
+    from ended e
+    where e.stop and coalesce((select c.retention from queue_config c where c.queue = e.queue), interval '7 days') > interval '0'
+  ),
+  buried as (
+    insert into dead_letter (id, queue, task, key, priority, reason, tries, max_tries, crashes, max_crashes, created, died,
+                             timeout, payload_version, node, token, unique_key, attributes, payload, retry, trace, errors)
+    select e.id, e.queue, e.task, e.key, e.priority, 'crash_limit', e.tries, e.max_tries, e.crashes + 1, e.max_crashes,
+           e.created, v_now, e.timeout, e.payload_version, e.lock_key, e.lock_token, e.unique_key, e.attributes, e.payload,
+           e.retry, e.trace, e.all_errors
+    from ended e where not e.stop
+    on conflict (id) do update
+      set (id, queue, task, key, priority, reason, tries, max_tries, crashes, max_crashes, created, died, timeout, payload_version, node,
+           token, unique_key, attributes, payload, retry, trace, errors) = (select excluded.*)
+  ),
+  fed as (
+    insert into settlement (at, positions, verdicts, busy_ms)
+    select v_now, array_agg(l.position), array_agg('crash'::text), array_agg((extract(epoch from v_now - l.started) * 1000)::float4)
+    from lost l where v_feed and l.charge = 1 having count(*) > 0
+  )
+  select f.id, 'ready'::text from freed f
+  union all
+  select e.id, case when e.stop then 'cancelled' else 'dead' end from ended e;
+end
+$$;
+
+-- The end of an attempt whose own process or thread died, told by its node, which lives on: it counts as a crash. Returns ready, dead
+-- (crash_limit) or cancelled; null: the lease was lost, and nothing was changed.
+create function crash_job(p_id uuid, p_token uuid, p_why text) returns text
+  language plpgsql volatile security definer
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+as $$
+declare
+  v_position bigint;
+  v_suspect boolean;
+  v_verdict text;
+begin
+  select w.position, w.suspect into v_position, v_suspect from work_queue w where w.id = p_id and w.lock_token = p_token for update;
+  if not found then
+    return null;
+  end if;
+  select c.verdict into v_verdict from crash(array[v_position], array[v_position], left(p_why, 2000), true) c;
+  if v_verdict = 'ready' then
+    -- its crash cost nobody else anything
+    update work_queue w set suspect = v_suspect where w.position = v_position;
+    perform pg_notify(current_schema() || ':work', '');
+  end if;
+  return v_verdict;
+end
+$$;
+
+-- Takes over expired leases, oldest items first: each charges its own job, whatever its node does. Any node and the scheduler call it: no
+-- one's life depends on another's.
+-- SKIP LOCKED: an item that is being settled or extended at this moment is not expired; one whose job is locked waits for the
+-- next sweep.
+create function reap(p_max integer default 1000)
+  returns table (job_id uuid, verdict text)
+  language plpgsql volatile security definer
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+as $$
+#variable_conflict use_column
+declare
+  v_expired bigint[];
+begin
+  perform take_apart(array(
+    select w.position from work_queue w
+    where w.jobs is not null and w.lock_timeout <= clock_timestamp() order by w.position limit p_max for update skip locked));
+  v_expired := array(
+    select w.position from work_queue w
+    where w.id is not null and w.lock_timeout <= clock_timestamp() order by w.position limit p_max for update skip locked);
+  return query select c.job_id, c.verdict from crash(v_expired, v_expired, 'lease expired', false) c;
+  if found then
+    perform pg_notify(current_schema() || ':work', '');
+  end if;
+end
+$$;
+
+-- functions/dispatch.sql
+
+-- Writes one plan: work items in the plan's order, and the parts of the policy's state that changed, under the leader's epoch.
+-- Returns the database's time, the positions of the work items in the order of p_ids, separated by commas (of a batch once), and the ids of which none was
+-- made: those were taken, locked, moved, changed or ended since they were read.
+-- p_versions: each row's xmin as it was read, so that no limit is counted by what a job no longer is; null: unchecked. p_plan:
+--   pool, or pools     the pool of all jobs, or of each
+--   bundles            the bundle of each, or null; absent: none has one
+--   rows               the number of each one's work item, from 1 on in their order, as the text of an array: jobs of one number are a batch; absent:
+--                      each is by itself
+--   front              no batch lies before this position any more (batch_front)
+--   parts              {"part": state}: the parts of the policy's state that changed
+--   settled            numbers of the rows of settlement that the plan has taken into account
+--   supposed           {"ended": ids, "config": mark}: the plan takes it that these jobs have ended, without a look at what is in flight.
+--                      Where one of them has not, or a queue's settings are others than config (config_mark), nothing is written, and
+--                      at_ms is null. So such a plan keeps to the limits as others do.
+--
+-- Exact: only the leader writes work items, and one whose write has an unknown outcome gives up its epoch before it plans again. So
+-- what a plan counted as in flight, plus what it writes, is all there is.
+-- Safe because: a job's row is locked before its work item is written (SKIP LOCKED: never waits behind an application's transaction). A job
+-- that has an item already is left out before the insert would meet it: there it would wait for a settlement, which waits for this lock.
+-- Batches are few, and looked at whole, as a hash of their jobs: the limit says so to the planner, which would else take them for millions
+-- where its statistics are old, and the hash for too large.
+-- No "on conflict" (a fifth of its time): nobody else makes work items, two leaders wait for each other (assert_leader) before the
+-- statement below takes its snapshot, and an item that is being removed has its job's row locked.
+-- Commits asynchronously: a crash of Postgres that loses it only puts the jobs back to pending.
+-- Served by queue's primary key and work_queue_id.
+create function dispatch(p_leader text, p_epoch bigint, p_ids uuid[], p_versions xid[], p_plan jsonb, p_notify boolean)
+  returns table (at_ms float8, positions text, missing uuid[])
+  language plpgsql volatile security definer
+  set search_path from current
+  set plan_cache_mode = force_generic_plan
+  set jit = off
+  set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
+  set work_mem = '64MB'
+as $$
+#variable_conflict use_column
+declare
+  v_batch bigint;
+  v_now timestamptz;
+  v_ids uuid[];
+  v_positions text := '';
+  v_missing uuid[] := '{}';
+  v_supposed jsonb := p_plan -> 'supposed';
+  v_pool text := p_plan ->> 'pool';
+  v_pools text[] := array(select jsonb_array_elements_text(p_plan -> 'pools'));
+  v_bundles uuid[] := array(select x.bundle::uuid from jsonb_array_elements_text(p_plan -> 'bundles') as x (bundle));
+  v_rows integer[] := p_plan ->> 'rows';
+  v_made bigint;
+begin
+  perform set_config('synchronous_commit', 'off', true);
+  perform assert_leader(p_leader, p_epoch);
+  if v_supposed is not null and (
+      config_mark() is distinct from v_supposed ->> 'config'
+      or exists (select from queue q where q.id = any (array(
+        select x.id::uuid from jsonb_array_elements_text(v_supposed -> 'ended') as x (id))))) then
+    return query select null::float8, '', p_ids;
+    return;
+  end if;
+  v_now := clock_timestamp();
+  if p_plan ? 'parts' then
+    insert into policy_state as s (policy, epoch, state, saved)
+    select x.key, p_epoch, x.value, v_now from jsonb_each(p_plan -> 'parts') x
+    on conflict (policy) do update set epoch = excluded.epoch, state = excluded.state, saved = excluded.saved;
+  end if;
+  if p_plan ? 'front' then
+    -- what stayed together of a batch that was taken apart may be unknown to the leader yet
+    insert into batch_front as f (position)
+    select least((p_plan ->> 'front')::bigint, (
+      select w.position from work_queue w where w.jobs is not null and w.position >= batches_from() order by w.position limit 1))
+    on conflict (only_row) do update set position = excluded.position;
+  end if;
+  if p_plan ? 'settled' then
+    delete from settlement where n = any (array(
+      select x.n::bigint from jsonb_array_elements_text(p_plan -> 'settled') as x (n)));
+  end if;
+  if cardinality(p_ids) > 0 then
+    v_batch := nextval('batch_number');
+    with batched as materialized (
+      select u.id from (select w.jobs from work_queue w where w.jobs is not null and w.position >= batches_from() limit 100000) b
+      cross join lateral unnest(b.jobs) as u (id)
+    ),
+    picked as materialized (
+      select q.id, q.payload_version, q.task, q.timeout, q.crashes, coalesce(x.pool, v_pool) as pool, x.bundle, coalesce(x.row, x.n) as row, x.n
+      from unnest(p_ids, v_pools, p_versions, v_bundles, v_rows) with ordinality as x (id, pool, version, bundle, row, n),
+        lateral (
+          select q.id, q.payload_version, q.task, q.timeout, q.crashes from queue q
+          -- not "run_after is null": that invites the index of all waiting jobs, read whole for each id while it is thought empty
+          where q.id = x.id and (x.version is null or q.xmin = x.version) and coalesce(q.run_after, '-infinity') = '-infinity'
+            and (q.expires_at is null or q.expires_at > v_now)
+            and (select w.id from work_queue w where w.id = q.id) is null and q.id not in (select b.id from batched b)
+          for update skip locked) q
+    ),
+    made as (
+      insert into work_queue (batch, id, jobs, version, pool, task, dispatched, bundle, suspect, timeout)
+      select v_batch, case when count(*) = 1 then (array_agg(p.id))[1] end, case when count(*) > 1 then array_agg(p.id order by p.n) end,
+             min(p.payload_version), min(p.pool), min(p.task), v_now, (array_agg(p.bundle))[1], count(*) = 1 and bool_or(p.crashes > 0),
+             case when count(*) > 1 then max(p.timeout) end
+      from picked p group by p.row order by p.row
+      returning id, jobs, position)
+    select sum(coalesce(cardinality(m.jobs), 1)), string_agg(m.position::text, ',' order by m.position),
+           case when sum(coalesce(cardinality(m.jobs), 1)) < cardinality(p_ids)
+                then array(select u.id from made a cross join lateral unnest(coalesce(a.jobs, array[a.id])) as u (id)) end
+    into v_made, v_positions, v_ids from made m;
+    if coalesce(v_made, 0) < cardinality(p_ids) then
+      v_missing := array(select unnest(p_ids) except select unnest(v_ids));
+    end if;
+    if p_notify then
+      perform pg_notify(current_schema() || ':work', x.pool) from (select unnest(v_pools) as pool union select v_pool) x where x.pool is not null;
+    end if;
+  end if;
+  return query select extract(epoch from v_now)::float8 * 1000, coalesce(v_positions, ''), v_missing;
+end
+$$;
+
+-- Takes back work items that no node has leased: their jobs are pending again, and are planned anew. Returns those that were; the
+-- others are being claimed at this moment.
+create function take_back(p_leader text, p_epoch bigint, p_ids uuid[]) returns setof uuid
+  language plpgsql volatile security definer
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
+as $$
+begin
+  perform set_config('synchronous_commit', 'off', true);
+  perform assert_leader(p_leader, p_epoch);
+  perform spread(p_ids);
+  return query
+    delete from work_queue w
+    where w.position = any (array(
+      select r.position from work_queue r where r.id = any (p_ids) and r.lock_key is null for update skip locked))
+    returning w.id;
+end
+$$;
+
+-- Jobs whose time has come leave delayed for pending.
+create function promote(p_leader text, p_epoch bigint, p_max integer)
+  returns table (promoted integer, next_due_ms double precision)
+  language plpgsql volatile security definer
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+as $$
+#variable_conflict use_column
+declare
+  v_now timestamptz := clock_timestamp(); -- the function itself is volatile: compared with it, every delayed job would be read
+  v_count integer;
+begin
+  perform assert_leader(p_leader, p_epoch);
+  v_count := make_due(array(
+    select q.id from queue q where q.run_after <= v_now
+    order by q.run_after limit p_max for update skip locked));
+  return query
+    select v_count, (
+      select extract(epoch from q.run_after - clock_timestamp())::float8 * 1000 from queue q
+      where q.run_after is not null order by q.run_after limit 1);
+end
+$$;
+
+-- functions/enqueue.sql
+
+-- Several functions decide by what other sessions committed while they waited for a lock, which only READ COMMITTED shows to a
+-- later statement of the same transaction. Under a stricter level they would overlook a work item, and break invariant 2.
+create function assert_read_committed() returns void
+  language plpgsql stable
+  set search_path from current
+as $$
+begin
+  if current_setting('transaction_isolation') not in ('read committed', 'read uncommitted') then
+    raise exception 'this can''t be done in a transaction that is %', current_setting('transaction_isolation')
+      using errcode = '25001', hint = 'Begin it with: begin isolation level read committed.';
+  end if;
+end
+$$;
+
+-- Which of these jobs have ended, as far as history is kept. Makes an id of the caller's making, and a retry after a lost reply,
+-- safe to repeat even when the job is done already. Served by history_id and dead_letter's primary key.
+create function ended_jobs(p_ids uuid[]) returns table (id uuid)
+  language sql stable security definer
+  set search_path from current
+as $$
+  select h.id from history h where h.id = any (p_ids)
+  union
+  select d.id from dead_letter d where d.id = any (p_ids)
+$$;
+
+-- Locks the jobs that replace and debounce are about to change: a part of enqueue_unique, which plans it. One batch at a time over the same
+-- unique keys: the jobs that it finds are locked by id, those that it makes by unique key, and two batches that see different ones would
+-- wait for each other. Few locks, however large the batch.
+create function lock_unique_keys(p_jobs jsonb) returns void
+  language plpgsql volatile
+  set search_path from current
+as $$
+begin
+  perform assert_read_committed();
+  perform pg_advisory_xact_lock(b.bucket) from (
+    select distinct hashtextextended(current_schema() || ':unique', abs(hashtext(x.task || ':' || x.unique_key) % 1024)) as bucket
+    from jsonb_to_recordset(p_jobs) as x (task text, unique_key text, mode text)
+    where x.mode <> 'keep' order by bucket) b;
+  perform from queue where id = any (array(
+    select (select q.id from queue q where q.task = x.task and q.unique_key = x.unique_key)
+    from jsonb_to_recordset(p_jobs) as x (task text, unique_key text, mode text) where x.mode <> 'keep'))
+  order by id for update;
+end
+$$;
+
+-- Enqueue with a unique key, or of jobs that may have been enqueued before (again).
+--
+-- Other jobs are inserted by the producers' own single statement (or by anyone's INSERT). At most one job of (task, unique_key) is
+-- in QUEUE, waiting or running.
+--
+-- mode keep      the job that is there stays as it is (the default)
+--      replace   a waiting job takes the new payload, priority and attributes, and keeps its time and place
+--      debounce  the same, and its run_after is set anew (pushed back)
+-- A job that is already running can't take a new payload, and must not swallow it: under replace and debounce it gives up
+-- its unique key, and the new job is enqueued behind it.
+--
+-- again: an id that has ended counts as repeated, as far back as history reaches. It is looked for before anything is changed,
+-- and once more after the insert: that waits for a settlement of the same id which is under way, and would come after it.
+--
+-- Safe because: the QUEUE row is locked before anything is decided, and the scheduler skips locked rows; a ready work
+-- item is deleted (the job goes back to pending), so no claim can read the old payload; a work item that another session
+-- has locked is being claimed or settled, and counts as running. It waits for no lock on work items (settle locks those
+-- first), and locks jobs in the order of their ids before it changes any, as settle does: so the two can't deadlock; batches of the
+-- same keys take turns by advisory locks of the transaction (1,024 of them for all keys, so now and then others wait too), so
+-- neither can they; two transactions that call this more than once each can, as with any upsert. Until its
+-- transaction ends, though, the jobs that it changed can't be settled: keep that transaction short.
+-- Served by queue_unique, the primary keys, and work_queue_id.
+create function enqueue_unique(p_jobs jsonb)
+  returns table (ordinal integer, job_id uuid, outcome text)
+  language plpgsql volatile security definer
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
+as $$
+#variable_conflict use_column
+declare
+  j record;
+  v_existing uuid;
+  v_outcome text;
+  v_after timestamptz;
+begin
+  if exists (
+      select from jsonb_to_recordset(p_jobs) as x (mode text) where x.mode not in ('keep', 'replace', 'debounce')) then
+    raise exception 'mode is keep, replace or debounce' using errcode = '22023';
+  end if;
+  if exists (select from jsonb_to_recordset(p_jobs) as x (mode text) where x.mode <> 'keep') then
+    perform lock_unique_keys(p_jobs);
+  end if;
+  for j in
+    select x.* from jsonb_to_recordset(p_jobs) as x (
+      n integer, id uuid, queue text, task text, key text, priority integer, attributes jsonb, run_after timestamptz,
+      delay_ms float8, expires_at timestamptz, timeout_ms float8, max_tries smallint, max_crashes smallint, retry jsonb,
+      unique_key text, mode text, payload jsonb, payload_version integer, trace jsonb, again boolean)
+    -- unique keys in one order for all producers: no deadlock between two batches
+    order by x.unique_key is not null, case when x.unique_key is not null then x.task end, x.unique_key, x.n
+  loop
+    v_after := coalesce(j.run_after, clock_timestamp() + j.delay_ms * interval '1 millisecond');
+    if v_after <= clock_timestamp() then v_after := null; end if;
+    v_outcome := null;
+    for attempt in 1..20 loop
+      if j.again and exists (select from ended_jobs(array[j.id])) then
+        v_existing := j.id;
+        v_outcome := 'repeated';
+        exit;
+      end if;
+      insert into queue (id, queue, task, key, priority, attributes, run_after, expires_at, timeout, max_tries,
+                         max_crashes, retry, unique_key, payload, payload_version, trace)
+      values (coalesce(j.id, uuid_v7()), coalesce(j.queue, 'default'), j.task, coalesce(j.key, ''), coalesce(j.priority, 0),
+              coalesce(j.attributes, '{}'), v_after, j.expires_at, j.timeout_ms * interval '1 millisecond',
+              coalesce(j.max_tries, 20), coalesce(j.max_crashes, 3), j.retry, j.unique_key, coalesce(j.payload, '{}'),
+              coalesce(j.payload_version, 1), j.trace)
+      on conflict do nothing
+      returning id into v_existing;
+      if found then
+        v_outcome := 'enqueued';
+        if j.again and exists (select from ended_jobs(array[v_existing])) then
+          delete from queue where id = v_existing;
+          v_outcome := 'repeated';
+        end if;
+        exit;
+      end if;
+      if exists (select from queue where id = j.id) then
+        v_existing := j.id;
+        v_outcome := 'repeated';
+        exit;
+      end if;
+      if coalesce(j.mode, 'keep') = 'keep' then
+        select id into v_existing from queue where task = j.task and unique_key = j.unique_key;
+        continue when not found;
+        v_outcome := 'kept';
+        exit;
+      end if;
+      select id into v_existing from queue where task = j.task and unique_key = j.unique_key for update;
+      continue when not found;
+      perform spread(array[v_existing]);
+      delete from work_queue
+      where position = any (array(
+        select position from work_queue where id = v_existing and lock_key is null for update skip locked));
+      if exists (select from work_queue where id = v_existing) or in_batch(v_existing) then
+        update queue set unique_key = null where id = v_existing;
+        continue;
+      end if;
+      update queue
+      set payload = coalesce(j.payload, '{}'), payload_version = coalesce(j.payload_version, 1),
+          attributes = coalesce(j.attributes, '{}'), priority = coalesce(j.priority, 0), trace = coalesce(j.trace, trace),
+          expires_at = j.expires_at,
+          run_after = case when j.mode = 'debounce' then v_after else run_after end
+      where id = v_existing;
+      v_outcome := case when j.mode = 'debounce' then 'debounced' else 'replaced' end;
+      exit;
+    end loop;
+    if v_outcome is null then
+      raise exception 'unique key % of task % changes hands too fast', j.unique_key, j.task using errcode = '40001';
+    end if;
+    return query select j.n, v_existing, v_outcome;
+  end loop;
+end
+$$;
+
+-- functions/explain.sql
+
+-- Commits asynchronously: a report that is lost is followed by another.
+create function report(p_leader text, p_epoch bigint, p_report jsonb) returns void
+  language plpgsql volatile security definer
+  set search_path from current
+as $$
+begin
+  perform set_config('synchronous_commit', 'off', true);
+  perform assert_leader(p_leader, p_epoch);
+  insert into scheduler_report as r (leader, epoch, written, report) values (p_leader, p_epoch, clock_timestamp(), p_report)
+  on conflict (only_row) do update
+    set leader = excluded.leader, epoch = excluded.epoch, written = excluded.written, report = excluded.report;
+end
+$$;
+
+-- Asks why a job waits. Null: nobody leads, or a thousand questions are open already.
+create function ask_explain(p_job uuid) returns bigint
+  language plpgsql volatile security definer
+  set search_path from current
+as $$
+declare
+  v_n bigint;
+begin
+  perform from scheduler_lease l where l.leader is not null and l.expires > clock_timestamp();
+  if not found or (select count(*) from (select from explain_request r where r.answered is null limit 1000) open) >= 1000 then
+    perform forget_explains();
+    return null;
+  end if;
+  insert into explain_request (job) values (p_job) returning n into v_n;
+  perform pg_notify(current_schema() || ':queue', '');
+  return v_n;
+end
+$$;
+
+-- Takes the answer, once. Null: there is none yet, or the question is older than a minute and gone.
+create function take_explain(p_n bigint, p_job uuid) returns jsonb
+  language plpgsql volatile security definer
+  set search_path from current
+as $$
+declare
+  v_answer jsonb;
+begin
+  delete from explain_request r where r.n = p_n and r.job = p_job and r.answered is not null returning r.answer into v_answer;
+  return v_answer;
+end
+$$;
+
+-- The questions of the last seconds that are open, oldest first, at most twenty; null: none. Whoever asked earlier waits no more.
+-- Begins behind p_after, so that a tick does not walk over questions that are gone (numbers come a little out of order: begin
+-- some before the last one seen).
+create function open_explains(p_after bigint) returns jsonb
+  language plpgsql stable security definer
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+as $$
+begin
+  return (
+    select jsonb_agg(jsonb_build_object('n', o.n, 'job', o.job) order by o.n)
+    from (select r.n, r.job from explain_request r
+          where r.n > p_after and r.answered is null and r.asked > clock_timestamp() - interval '10 seconds'
+          order by r.n limit 20) o);
+end
+$$;
+
+-- False: the question is gone, or answered already.
+create function answer_explain(p_leader text, p_epoch bigint, p_n bigint, p_answer jsonb) returns boolean
+  language plpgsql volatile security definer
+  set search_path from current
+as $$
+declare
+  v_found boolean;
+begin
+  perform set_config('synchronous_commit', 'off', true);
+  perform assert_leader(p_leader, p_epoch);
+  update explain_request r set answered = clock_timestamp(), answer = p_answer where r.n = p_n and r.answered is null;
+  v_found := found;
+  perform forget_explains();
+  return v_found;
+end
+$$;
+
+-- Removes questions and answers that nobody waits for.
+create function forget_explains() returns void
+  language sql volatile security definer
+  set search_path from current
+as $$
+  delete from explain_request
+  where n = any (array(
+    select r.n from explain_request r where r.asked < clock_timestamp() - interval '1 minute' for update skip locked))
+$$;
+
+-- Reads what the scheduler needs to know of one waiting job, to answer for it: its facts, the first of its key that waits, and when the
+-- first job of its key that waits for a retry or the end of a snooze is due. Null: it does not wait, or not yet. Served
+-- by queue's primary key, queue_waiting and queue_retrying.
+create function waiting_job(p_job uuid) returns jsonb
+  language sql stable security definer
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+as $$
+  select jsonb_build_object(
+    'id', q.id, 'queue', q.queue, 'key', q.key, 'task', q.task, 'version', q.payload_version, 'priority', q.priority, 'seq', q.seq,
+    'createdMs', extract(epoch from q.created)::float8 * 1000, 'expiresMs', extract(epoch from q.expires_at)::float8 * 1000,
+    'attributes', legible(q.attributes), 'tries', q.tries,
+    'firstId', (
+      select f.id from queue f
+      where f.run_after is null and f.queue = q.queue and f.key = q.key and (select w.id from work_queue w where w.id = f.id) is null
+        and not in_batch(f.id)
+      order by f.queue, f.key, f.priority, f.seq limit 1),
+    'retryDueMs', (
+      select extract(epoch from r.run_after)::float8 * 1000 from queue r
+      where r.run_after is not null and r.last_token is not null and r.queue = q.queue and r.key = q.key
+      order by r.queue, r.key, r.run_after limit 1))
+  from queue q
+  -- not "run_after is null": that invites the index of all waiting jobs, read whole while it is thought empty
+  where q.id = p_job and coalesce(q.run_after, '-infinity') = '-infinity' and (select w.id from work_queue w where w.id = q.id) is null
+    and not in_batch(q.id)
+$$;
+
+-- Says what the database alone can say about a job that has not ended; null: there is none. Counts of work items are of their queue, and of
+-- its key; jobs that one handler call takes together count once. "jobsAhead", counted up to p_ahead_max, is served by queue_waiting.
+create function wait_facts(p_job uuid, p_ahead_max integer) returns jsonb
+  language sql stable security definer
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
+as $$
+  with one as materialized (
+    select q.id, q.queue, q.key, q.priority, q.seq, q.task, q.payload_version, q.run_after, q.expires_at,
+           w.position, w.lock_key, w.lock_timeout, w.started, w.cancelled,
+           coalesce(c.paused, false) as paused,
+           coalesce(w.pool, c.pool, 'default') as pool, c.concurrency, c.key_concurrency, c.rate, c.rate_burst, c.key_rate,
+           c.key_rate_burst, clock_timestamp() as now
+    from queue q
+    left join work_item w on w.id = q.id
+    left join queue_config c on c.queue = q.queue
+    where q.id = p_job
+  ),
+  live as materialized (
+    select n.slots,
+           coalesce(one.payload_version between (n.tasks -> one.task ->> 'min')::integer
+                                            and (n.tasks -> one.task ->> 'max')::integer, false) as capable
+    from one join node n on n.pool = one.pool and n.state = 'alive'
+      and n.heartbeat > one.now - n.lost_after_ms * interval '1 millisecond'
+  ),
+  items as materialized (
+    select w.pool, w.position, w.lock_key, coalesce(w.bundle, w.id) as unit, w.id <> one.id as other,
+           (select q.key from queue q where q.id = w.id and q.queue = one.queue) as key
+    from one, work_item w
+  )
+  select jsonb_build_object(
+    'paused', one.paused, 'pool', one.pool, 'expired', coalesce(one.expires_at <= one.now, false),
+    'dueInMs', extract(epoch from one.run_after - one.now)::float8 * 1000,
+    'startedAgoMs', extract(epoch from one.now - one.started)::float8 * 1000,
+    'leaseEndsInMs', extract(epoch from one.lock_timeout - one.now)::float8 * 1000,
+    'leader', (select l.leader from scheduler_lease l where l.expires > one.now),
+    'nodes', (select count(*) from live),
+    'capable', (select count(*) from live where capable),
+    'slots', (select coalesce(sum(slots), 0) from live where capable),
+    'running', (select count(i.lock_key) from items i where i.pool = one.pool),
+    'ready', (select count(*) from items i where i.pool = one.pool and i.lock_key is null),
+    'itemsAhead', (select count(*) from items i where i.pool = one.pool and i.lock_key is null and i.position < one.position),
+    'queueInFlight', (select count(distinct i.unit) from items i where i.other and i.key is not null),
+    'keyInFlight', (select count(distinct i.unit) from items i where i.other and i.key = one.key),
+    'concurrency', one.concurrency, 'keyConcurrency', one.key_concurrency,
+    'rate', case when one.rate is not null then jsonb_build_object('perSecond', one.rate, 'burst', one.rate_burst) end,
+    'keyRate', case when one.key_rate is not null then jsonb_build_object('perSecond', one.key_rate, 'burst', one.key_rate_burst) end,
+    'jobsAhead', case when one.run_after is null and one.lock_key is null then (
+      select count(*) from (
+        select from queue a
+        where a.run_after is null and a.queue = one.queue and a.key = one.key and (a.priority, a.seq) < (one.priority, one.seq)
+          and (select w.id from work_item w where w.id = a.id and w.lock_key is not null limit 1) is null
+        limit p_ahead_max) ahead) end,
+    'nodeState', n.state, 'nodeBeatAgoMs', extract(epoch from one.now - n.heartbeat)::float8 * 1000,
+    'cancelAsked', one.cancelled is not null)
+  from one left join node n on n.id = one.lock_key
+$$;
+
+-- functions/history.sql
+
+-- Makes the partitions of today and the next days (in UTC, 31 at most), and drops those whose every row is older than any queue keeps.
+-- Called by the scheduler; it needs no rights on the tables for it. One call at a time. Outcome: done; locked: another call is under way;
+-- waits: a transaction is in the way, and a later call does the rest; large: the default partition is, so that no other was made.
+--
+-- Attaching and dropping take locks that wait for every transaction which has read or written history, while every settlement
+-- waits behind them. So neither waits for long. They come last, since their locks are held until the end. Attaching also reads the whole default
+-- partition under a lock that stops whoever uses it: beyond p_default_bytes that is left to "pgqueue doctor --mend".
+--
+-- A publication FOR ALL TABLES refuses to delete from a table that has neither a key nor a replica identity; a full one costs nothing but where
+-- rows are decoded.
+-- A day is vacuumed and analysed when it has doubled. By PostgreSQL's defaults it is read again whenever it has grown by a fifth; and behind an
+-- old snapshot whole every time, since no page can be marked as visible to all: 1.4 GB a minute at 30,000 jobs a second.
+create function maintain_history(p_days integer default 3, p_default_bytes bigint default 67108864)
+  returns table (created integer, dropped integer, outcome text)
+  language plpgsql volatile security definer
+  set search_path from current
+  set lock_timeout = '300ms'
+as $$
+#variable_conflict use_column
+declare
+  v_now timestamptz := clock_timestamp();
+  v_today date := (v_now at time zone 'UTC')::date;
+  v_name text;
+  v_from text;
+  v_to text;
+  v_longest interval := greatest(interval '7 days', (select max(c.retention) from queue_config c));
+  v_created integer := 0;
+  v_dropped integer := 0;
+  v_outcome text := 'done';
+  part record;
+begin
+  if not pg_try_advisory_xact_lock(hashtextextended(current_schema() || ':history', 0)) then
+    return query select 0, 0, 'locked';
+    return;
+  end if;
+  begin
+    for ahead in 0..least(p_days, 31) loop
+      v_name := 'history_' || to_char(v_today + ahead, 'YYYYMMDD');
+      continue when to_regclass(quote_ident(current_schema()) || '.' || v_name) is not null;
+      if pg_relation_size('history_default') > p_default_bytes then
+        v_outcome := 'large';
+        exit;
+      end if;
+      -- written out: as text, a time would depend on the session's DateStyle
+      v_from := to_char(v_today + ahead, 'YYYY-MM-DD') || ' 00:00:00+00';
+      v_to := to_char(v_today + ahead + 1, 'YYYY-MM-DD') || ' 00:00:00+00';
+      execute format('create table %I (like history including defaults including constraints)
+                      with (autovacuum_vacuum_insert_threshold = 100000, autovacuum_vacuum_insert_scale_factor = 1,
+                            autovacuum_analyze_threshold = 10000, autovacuum_analyze_scale_factor = 1)', v_name);
+      execute format('alter table %I replica identity full', v_name);
+      -- what fell into the default partition meanwhile moves over, or the new one could not be attached
+      execute format('with moved as (delete from history_default where finished >= %L and finished < %L returning *)
+                      insert into %I select * from moved', v_from, v_to, v_name);
+      execute format('alter table history attach partition %I for values from (%L) to (%L)', v_name, v_from, v_to);
+      v_created := v_created + 1;
+    end loop;
+  exception when lock_not_available then
+    v_created := 0;
+    v_outcome := 'waits';
+  end;
+  begin
+    for part in
+      select c.relname, to_date(right(c.relname, 8), 'YYYYMMDD') as day
+      from pg_inherits i join pg_class c on c.oid = i.inhrelid
+      where i.inhparent = 'history'::regclass and c.relname ~ '^history_[0-9]{8}$'
+    loop
+      if (part.day + 1)::timestamp at time zone 'UTC' < v_now - v_longest then
+        execute format('drop table %I', part.relname);
+        v_dropped := v_dropped + 1;
+      end if;
+    end loop;
+  exception when lock_not_available then
+    v_dropped := 0;
+    v_outcome := 'waits';
+  end;
+  return query select v_created, v_dropped, v_outcome;
+end
+$$;
+
+-- Deletes the rows of queues that keep less than the longest, and what is older than the longest in the default partition, which is never dropped. Where
+-- all keep the same, dropping days does the rest: rows stay up to a day longer.
+--
+-- Each row is looked at once: history_trim says as of when retention was kept, so that each retention begins behind the rows where it ended. A
+-- retention that was changed begins anew. It goes in steps, each as long as takes 20 to 100 ms, a minute of rows at most, until p_max_ms, or half of what the session
+-- allows a statement, are over. Outcome: done; more: time was over, or a row is locked; locked: another call is under way.
+-- Served by history_finished, a range of each step.
+create function trim_history(p_max_ms double precision default 500)
+  returns table (deleted bigint, outcome text)
+  language plpgsql volatile security definer
+  set search_path from current
+  set lock_timeout = '300ms'
+  set jit = off
+  set enable_seqscan = off
+as $$
+#variable_conflict use_column
+declare
+  v_now timestamptz := clock_timestamp();
+  v_until timestamptz := v_now + least(
+    p_max_ms * interval '1 millisecond', nullif(current_setting('statement_timeout')::interval, '0') / 2,
+    nullif(current_setting('transaction_timeout', true)::interval, '0') / 2);
+  v_longest double precision := greatest(604800, (select extract(epoch from max(c.retention)) from queue_config c));
+  v_shorter double precision[];
+  v_settings bigint;
+  v_kept timestamptz;
+  v_next timestamptz;
+  v_step interval := '1 second';
+  v_began timestamptz;
+  v_kind double precision;
+  v_count bigint;
+  v_deleted bigint := 0;
+  v_outcome text := 'more';
+begin
+  if not pg_try_advisory_xact_lock(hashtextextended(current_schema() || ':history', 0)) then
+    return query select 0::bigint, 'locked';
+    return;
+  end if;
+  v_shorter := array(
+    select s.kind from (select extract(epoch from c.retention)::float8 from queue_config c where c.retention is not null union select 604800) s (kind)
+    where s.kind < v_longest order by 1);
+  select coalesce(hashtextextended(string_agg(c.queue || ' ' || extract(epoch from c.retention), ',' order by c.queue), 0), 0)
+  into v_settings from queue_config c where c.retention is not null;
+  v_kept := coalesce((select t.kept_at from history_trim t where t.settings = v_settings), '-infinity');
+  begin
+    loop
+      delete from history_default h
+      where h.ctid = any (array(select d.ctid from history_default d where d.finished < v_now - v_longest * interval '1 second'
+                                order by d.finished limit 1000));
+      get diagnostics v_count = row_count;
+      v_deleted := v_deleted + v_count;
+      exit when v_count = 0 or clock_timestamp() >= v_until;
+    end loop;
+    while clock_timestamp() < v_until loop
+      v_began := clock_timestamp();
+      select min(k.kind * interval '1 second' + (
+        select h.finished from history h
+        where h.finished >= v_kept - k.kind * interval '1 second' and h.finished < v_now - k.kind * interval '1 second'
+        order by h.finished limit 1))
+      into v_next from unnest(v_shorter) k (kind);
+      if v_next is null then
+        v_kept := v_now;
+        v_outcome := 'done';
+        exit;
+      end if;
+      v_kept := greatest(v_kept, v_next);
+      v_next := least(v_kept + v_step, v_now);
+      foreach v_kind in array v_shorter loop
+        delete from history h
+        where h.finished >= v_kept - v_kind * interval '1 second' and h.finished < v_next - v_kind * interval '1 second'
+          and coalesce((select extract(epoch from c.retention) from queue_config c where c.queue = h.queue), 604800) = v_kind;
+        get diagnostics v_count = row_count;
+        v_deleted := v_deleted + v_count;
+      end loop;
+      v_kept := v_next;
+      v_step := case when clock_timestamp() < v_began + interval '20 ms' then least(v_step * 2, interval '1 minute')
+                     when clock_timestamp() > v_began + interval '100 ms' then greatest(v_step / 2, interval '10 ms') else v_step end;
+    end loop;
+  exception when lock_not_available then
+    return query select 0::bigint, 'more';
+    return;
+  end;
+  insert into history_trim (settings, kept_at) values (v_settings, v_kept)
+  on conflict (only_row) do update set (settings, kept_at) = (excluded.settings, excluded.kept_at);
+  return query select v_deleted, v_outcome;
+end
+$$;
+
+select maintain_history();
+
+-- The scheduler calls it every 15 seconds. A pass was for nothing where as many were dead after it as make autovacuum come, and a session has held its snapshot
+-- since before; what is inserted makes it come, too. It may be put off only right after a pass, as dead rows grow all the time. As soon as that session is gone, the
+-- next pass has something to clear. A session that the owner of this schema may not see (it wants pg_read_all_stats) holds nothing back, as far as this is concerned.
+-- Returns how many tables changed.
+create function pace_vacuum(p_held interval default '1 minute', p_dead bigint default 1000000)
+  returns integer
+  language plpgsql volatile security definer
+  set search_path from current
+  set lock_timeout = '50ms' -- a pass that is under way would be cancelled after a second
+as $$
+declare
+  v_now timestamptz := clock_timestamp();
+  v_held timestamptz;
+  v_changed integer := 0;
+  t record;
+  o record;
+begin
+  select min(a.xact_start) into v_held from pg_stat_activity a
+  where coalesce(a.backend_xmin, a.backend_xid) is not null and a.usesysid is not null and a.datname = current_database()
+    and a.pid <> pg_backend_pid();
+  for t in
+    select s.relname, s.n_dead_tup as dead, greatest(s.last_vacuum, s.last_autovacuum) as passed, c.reloptions,
+           exists (select from vacuum_wait w where w.relation = s.relname) as waits
+    from pg_stat_user_tables s join pg_class c on c.oid = s.relid
+    where s.relid in ('queue'::regclass, 'work_queue'::regclass)
+  loop
+    begin
+      if t.waits and (v_held is null or v_held >= t.passed) then
+        for o in delete from vacuum_wait w where w.relation = t.relname returning w.option, w.value loop
+          if o.value is null then
+            execute format('alter table %I reset (%I)', t.relname, o.option);
+          else
+            execute format('alter table %I set (%I = %L)', t.relname, o.option, o.value);
+          end if;
+        end loop;
+      elsif v_held < least(t.passed, v_now - p_held) and t.passed > v_now - interval '1 minute'
+          and t.dead >= greatest(p_dead, (select max(r.option_value::bigint) from pg_options_to_table(t.reloptions) r
+                                          where r.option_name = 'autovacuum_vacuum_threshold')) then
+        insert into vacuum_wait (relation, option, value)
+        select t.relname, n.name, (select r.option_value from pg_options_to_table(t.reloptions) r where r.option_name = n.name)
+        from unnest(array['autovacuum_vacuum_threshold', 'autovacuum_vacuum_insert_threshold']) as n (name)
+        on conflict do nothing;
+        execute format('alter table %I set (autovacuum_vacuum_threshold = %L, autovacuum_vacuum_insert_threshold = %L)', t.relname,
+          least(2 * t.dead, 2000000000), least(2 * t.dead, 2000000000));
+      else
+        continue;
+      end if;
+      v_changed := v_changed + 1;
+    exception when lock_not_available then
+      null; -- a pass is under way: next time
+    end;
+  end loop;
+  return v_changed;
+end
+$$;
+
+-- functions/job.sql
+
+-- Everything that a row of QUEUE must be, as one check: PostgreSQL reads the text of every check of a table anew for each statement that
+-- writes to it, and 22 of them took half of the time of an INSERT of one job (60 of 120 us, without its commit). Each session parses
+-- the function once. A refusal names the broken rule as a constraint, and does not quote the row, which may hold secrets.
+-- Sizes are those of texts. What is small as it is stored is made a text here: a call of fits() would cost as much again. A timeout is
+-- compared in seconds, as claim uses it: a month less 28 days is positive, and negative in February.
+-- Most jobs are small and have nothing that is rare: the first condition is theirs, and keeps all rules. PL/pgSQL makes a condition ready anew in each
+-- transaction, with all of its parts: the second one takes 17 to 20 us of an INSERT's 47 to 55, the first 12.
+-- Attributes are flat, and their numbers are some that JavaScript has: each tick of the scheduler reads them. That path stands here twice,
+-- since a variable would be parsed anew for each row.
+create function check_job(p_job queue) returns boolean
+  language plpgsql stable
+  set search_path from current
+as $$
+declare
+  v_broken text;
+begin
+  if num_nulls(p_job.timeout, p_job.checkpoint, p_job.retry, p_job.trace) = 4 and p_job.attributes = '{}'
+      and least(octet_length(p_job.queue), octet_length(p_job.task), octet_length(p_job.unique_key), p_job.payload_version, p_job.max_tries, p_job.max_crashes) >= 1
+      and greatest(octet_length(p_job.queue), octet_length(p_job.task), octet_length(p_job.key), octet_length(p_job.unique_key), p_job.max_tries, p_job.max_crashes) <= 100
+      and least(p_job.tries, p_job.crashes) >= 0 and coalesce(jsonb_typeof(p_job.errors), 'array') = 'array'
+      and isfinite(least(p_job.created, p_job.expires_at, p_job.run_after)) and isfinite(greatest(p_job.created, p_job.expires_at, p_job.run_after))
+      and pg_column_size(p_job.payload) <= 1000 and pg_column_compression(p_job.payload) is null and octet_length(p_job.payload::text) <= 1000 then
+    return true;
+  end if;
+  if (least(length(p_job.queue), length(p_job.task), length(p_job.unique_key), p_job.payload_version, p_job.max_tries, p_job.max_crashes) >= 1
+      and length(p_job.queue) <= 100 and length(p_job.task) <= 200 and length(p_job.key) <= 200 and length(p_job.unique_key) <= 500
+      and (p_job.unique_key is null or octet_length(p_job.task) + octet_length(p_job.unique_key) <= 2600)
+      and greatest(p_job.max_tries, p_job.max_crashes) <= 1000 and least(p_job.tries, p_job.crashes) >= 0
+      and ((pg_column_size(p_job.payload) <= 1000 and pg_column_compression(p_job.payload) is null and octet_length(p_job.payload::text) <= 1000)
+           or fits(p_job.payload, 393216))
+      and (p_job.attributes = '{}' or (jsonb_typeof(p_job.attributes) = 'object' and fits(p_job.attributes, 16384)
+           and not jsonb_path_exists(
+             p_job.attributes, 'strict $.* ? (@.type() == "object" || @.type() == "array" || (@.type() == "number" && (@ > 1.7976931348623157e308 || @ < -1.7976931348623157e308 || (@ > -4e-324 && @ < 4e-324 && @ != 0))))', '{}', true)))
+      and (p_job.checkpoint is null or fits(p_job.checkpoint, 393216))
+      and (p_job.retry is null or (fits(p_job.retry, 4096) and retry_fits(p_job.retry)))
+      and (p_job.trace is null or (jsonb_typeof(p_job.trace) = 'object' and fits(p_job.trace, 4096)))
+      and jsonb_typeof(p_job.errors) = 'array'
+      and isfinite(p_job.created) and isfinite(p_job.expires_at) and isfinite(p_job.run_after)
+      and date_part('epoch', p_job.timeout) between 0.001 and 3.2e8) is not false then
+    return true;
+  end if;
+  select c.name into v_broken
+  from (values
+    ('queue_attributes_check', jsonb_typeof(p_job.attributes) = 'object' and not jsonb_path_exists(
+       p_job.attributes, 'strict $.* ? (@.type() == "object" || @.type() == "array" || (@.type() == "number" && (@ > 1.7976931348623157e308 || @ < -1.7976931348623157e308 || (@ > -4e-324 && @ < 4e-324 && @ != 0))))', '{}', true)),
+    ('queue_attributes_size', fits(p_job.attributes, 16384)),
+    ('queue_checkpoint_size', fits(p_job.checkpoint, 393216)),
+    ('queue_crashes_check', p_job.crashes >= 0),
+    ('queue_created_check', isfinite(p_job.created)),
+    ('queue_errors_check', jsonb_typeof(p_job.errors) = 'array'),
+    ('queue_expires_at_check', isfinite(p_job.expires_at)),
+    ('queue_key_check', length(p_job.key) <= 200),
+    ('queue_max_crashes_check', p_job.max_crashes between 1 and 1000),
+    ('queue_max_tries_check', p_job.max_tries between 1 and 1000),
+    ('queue_payload_size', fits(p_job.payload, 393216)),
+    ('queue_payload_version_check', p_job.payload_version >= 1),
+    ('queue_queue_check', length(p_job.queue) between 1 and 100),
+    ('queue_retry_check', retry_fits(p_job.retry)),
+    ('queue_retry_size', fits(p_job.retry, 4096)),
+    ('queue_run_after_check', isfinite(p_job.run_after)),
+    ('queue_task_check', length(p_job.task) between 1 and 200),
+    ('queue_timeout_check', date_part('epoch', p_job.timeout) between 0.001 and 3.2e8),
+    ('queue_trace_check', jsonb_typeof(p_job.trace) = 'object'),
+    ('queue_trace_size', fits(p_job.trace, 4096)),
+    ('queue_tries_check', p_job.tries >= 0),
+    -- an entry of the index queue_unique has 2,704 bytes at most
+    ('queue_unique_key_check', length(p_job.unique_key) between 1 and 500
+       and octet_length(p_job.task) + octet_length(p_job.unique_key) <= 2600)) as c(name, holds)
+  where not c.holds order by c.name limit 1;
+  raise exception 'new row for relation "queue" violates check constraint "%"', v_broken
+    using errcode = 'check_violation', table = 'queue', constraint = v_broken,
+      hint = case v_broken when 'queue_retry_check' then
+        'retry takes kind (fixed, linear or exponential), baseMs and maxMs (0 to 3.2e11), factor (1 to 1000), jitter (0 to 1), and nothing else.'
+        else '' end;
+end
+$$;
+
+-- Not valid, so that pg_dump writes it after the data: the check and the table depend on each other.
+alter table queue add constraint queue_check check (check_job(queue.*)) not valid;
+
+-- Refuses what a statement has inserted, where it leaves more jobs of a key than its queue takes. Counts along queue_waiting, to the
+-- limit and no further. Not exact: transactions that are under way at the same time don't see each other's jobs. Exact would mean that
+-- producers of one key wait for each other's commits.
+create function refuse_crowds() returns trigger
+  language plpgsql volatile security definer
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+as $$
+declare
+  v record;
+begin
+  for v in
+    select c.queue, i.key, c.key_pending
+    from (select distinct x.queue, x.key from inserted x where x.run_after is null) i
+    join queue_config c on c.queue = i.queue and c.key_pending is not null
+  loop
+    if (select count(*) from (
+          select from queue q
+          where q.queue = v.queue and q.key = v.key and q.run_after is null limit v.key_pending + 1) waiting) > v.key_pending then
+      raise exception 'queue_key_pending: queue % takes % jobs of one key, and there are so many of %',
+          to_json(v.queue), v.key_pending, to_json(v.key)
+        using errcode = 'PQ003', hint = 'Enqueue later, or raise key_pending of the queue.';
+    end if;
+  end loop;
+  return null;
+end
+$$;
+
+-- The trigger is there while some queue has such a limit: else its copy of the inserted rows would cost every enqueue. To make it takes a
+-- lock that waits for transactions which have enqueued, while others wait behind it: not for long, and then the setting is refused.
+create function watch_crowds() returns trigger
+  language plpgsql volatile security definer
+  set search_path from current
+  set lock_timeout = '3s'
+as $$
+declare
+  v_wanted boolean;
+  v_there boolean;
+begin
+  perform pg_advisory_xact_lock(hashtextextended(current_schema() || ':crowds', 0));
+  v_wanted := exists (select from queue_config c where c.key_pending is not null);
+  v_there := exists (
+    select from pg_trigger t where t.tgrelid = to_regclass(quote_ident(current_schema()) || '.queue') and t.tgname = 'queue_key_pending');
+  if v_wanted and not v_there then
+    create trigger queue_key_pending after insert on queue
+      referencing new table as inserted for each statement execute function refuse_crowds();
+  elsif v_there and not v_wanted then
+    drop trigger queue_key_pending on queue;
+  end if;
+  return null;
+end
+$$;
+
+create trigger queue_config_crowds after insert or update of key_pending or delete on queue_config
+  for each statement execute function watch_crowds();
+
+-- A new payload (an enqueue that replaces a waiting job) is another piece of work: neither the old one's resume data nor its failures and
+-- crashes go with it. The condition stands here: that of a trigger is copied by every statement that writes to the table, also by an INSERT.
+create function begin_anew() returns trigger
+  language plpgsql
+  set search_path from current
+as $$
+begin
+  if old.payload is distinct from new.payload
+      and (old.checkpoint is not null or old.errors is not null or greatest(old.tries, old.crashes) > 0) then
+    new.checkpoint := null;
+    new.tries := 0;
+    new.crashes := 0;
+    new.errors := null;
+  end if;
+  return new;
+end
+$$;
+
+create trigger queue_new_payload before update of payload on queue for each row execute function begin_anew();
+
+create function note_move() returns trigger
+  language plpgsql
+  set search_path from current
+as $$
+begin
+  new.moved := true;
+  return new;
+end
+$$;
+
+-- Jobs on their way to done are never updated: this costs them nothing.
+create trigger queue_move before update on queue for each row
+  when (new.run_after is null and new.moved is null) execute function note_move();
+
+-- functions/jobs.sql
+
+-- For workers in any language: how many jobs of a queue wait or run, and the first few in the order of their keys.
+create function queue_length(p_queue text default 'default') returns bigint
+  language sql stable security definer
+  set search_path from current
+as $$ select count(*) from queue q where q.queue = p_queue $$;
+
+-- The first waiting jobs of a queue by priority and age. Without payloads: any worker may look at any queue, and only leases of its own
+-- show it those.
+create function peek(p_queue text default 'default', p_max integer default 10)
+  returns table (id uuid, task text, key text, priority integer, created timestamptz, run_after timestamptz)
+  language sql stable security definer
+  set search_path from current
+as $$
+  select q.id, q.task, q.key, q.priority, q.created, q.run_after
+  from queue q where q.queue = p_queue and (select w.id from work_item w where w.id = q.id and w.lock_key is not null limit 1) is null
+  order by q.priority, q.seq limit p_max
+$$;
+
+-- Every job that waits, page by page in the order of ids: a job keeps its id, so none is shown twice or missed by the cursor.
+create function scan(p_queue text default null, p_after uuid default null, p_max integer default 100)
+  returns table (id uuid, queue text, task text, key text, priority integer, created timestamptz, run_after timestamptz)
+  language sql stable security definer
+  set search_path from current
+as $$
+  select q.id, q.queue, q.task, q.key, q.priority, q.created, q.run_after
+  from queue q
+  where (p_after is null or q.id > p_after) and (p_queue is null or q.queue = p_queue)
+    and (select w.id from work_item w where w.id = q.id and w.lock_key is not null limit 1) is null
+  order by q.id limit p_max
+$$;
+
+-- The trace contexts that jobs carry, of those that are still there. Served by queue's primary key.
+create function job_traces(p_ids uuid[]) returns setof jsonb
+  language sql stable security definer
+  set search_path from current
+  set plan_cache_mode = force_generic_plan
+  set jit = off
+  set enable_seqscan = off
+as $$
+  select q.trace from unnest(p_ids) i (id) cross join lateral (select q.trace from queue q where q.id = i.id offset 0) q
+  where q.trace is not null
+$$;
+
+-- functions/keys.sql
+
+-- The p_top keys with the most jobs, those that are delayed left out; the rest of each queue as one row with key null. Work items are
+-- counted. What is pending is, too, up to p_max jobs altogether; beyond, it is estimated from the sample that queue_numbers takes (exact is
+-- false), so that a key with few jobs may be missing.
+create function key_numbers(p_top integer default 10, p_max integer default 10000)
+  returns table (queue text, key text, pending bigint, ready bigint, running bigint, exact boolean)
+  language plpgsql stable security definer
+  set search_path from current
+  set plan_cache_mode = force_custom_plan
+  set jit = off
+  set enable_seqscan = off
+as $$
+#variable_conflict use_column
+declare
+  v_all boolean := pg_stat_get_dead_tuples('queue'::regclass) <= 20 * p_max
+    and (select count(*) from (select from queue q where q.run_after is null
+                               order by q.queue, q.key, q.priority, q.seq limit p_max + 1) w) <= p_max;
+  v_rows float8 := pg_stat_get_live_tuples('queue'::regclass);
+  v_share float8 := least(100, 100 * 200.0 / greatest(1, pg_relation_size('queue') / current_setting('block_size')::integer));
+begin
+  return query
+    with items as materialized (
+      select q.queue, q.key, count(*) as items, count(w.lock_key) as running
+      from work_item w cross join lateral (select q.queue, q.key from queue q where q.id = w.id offset 0) q
+      group by q.queue, q.key
+    ),
+    sample as materialized (
+      select q.queue, q.key, q.run_after is not null as is_delayed, count(*) as jobs
+      from queue q tablesample system (v_share) repeatable (0) where not v_all group by 1, 2, 3
+    ),
+    waiting as (
+      select q.queue, q.key, count(*) as jobs from queue q where v_all and q.run_after is null group by q.queue, q.key
+      union all
+      select s.queue, s.key,
+             round(s.jobs * case when v_rows > p_max then v_rows / (select sum(a.jobs) from sample a) else 100 / v_share end)::bigint
+      from sample s where not s.is_delayed
+    ),
+    keys as (
+      select coalesce(w.queue, i.queue) as queue, coalesce(w.key, i.key) as key,
+             greatest(0, coalesce(w.jobs, 0) - coalesce(i.items, 0)) as pending,
+             coalesce(i.items - i.running, 0) as ready, coalesce(i.running, 0) as running
+      from waiting w full join items i on i.queue = w.queue and i.key = w.key
+    ),
+    ranked as (
+      select k.*, row_number() over (order by k.pending + k.ready + k.running desc, k.queue, k.key) <= p_top as is_top from keys k
+    )
+    select r.queue::text, case when r.is_top then r.key::text end, sum(r.pending)::bigint, sum(r.ready)::bigint, sum(r.running)::bigint, v_all
+    from ranked r group by r.queue, case when r.is_top then r.key::text end
+    order by case when r.is_top then r.key::text end is null, sum(r.pending + r.ready + r.running) desc, 1, 2;
+end
+$$;
+
+-- By queue, task and version of the payload. All that wait, up to p_max; of more, those of the sample that queue_numbers takes and the
+-- thousand smallest ids: what nobody runs stays, and gets to be among the oldest. Then jobs is how many of those were met.
+create function waiting_tasks(p_max integer default 10000)
+  returns table (queue text, task text, payload_version integer, jobs bigint)
+  language plpgsql stable security definer
+  set search_path from current
+  set plan_cache_mode = force_custom_plan
+  set jit = off
+  set enable_seqscan = off
+as $$
+#variable_conflict use_column
+declare
+  v_clean boolean := pg_stat_get_dead_tuples('queue'::regclass) <= 20 * p_max;
+  v_all boolean := v_clean and (select count(*) from (select from queue q where q.run_after is null
+                                                       order by q.queue, q.key, q.priority, q.seq limit p_max + 1) w) <= p_max;
+  v_share float8 := least(100, 100 * 200.0 / greatest(1, pg_relation_size('queue') / current_setting('block_size')::integer));
+begin
+  return query
+    select j.queue::text, j.task::text, j.payload_version, count(*)
+    from (
+      select q.id, q.queue, q.task, q.payload_version from queue q where v_all and q.run_after is null
+      union
+      select q.id, q.queue, q.task, q.payload_version
+      from queue q tablesample system (v_share) repeatable (0) where not v_all and q.run_after is null
+      union
+      select e.id, e.queue, e.task, e.payload_version
+      from (select q.id, q.queue, q.task, q.payload_version, q.run_after from queue q
+            where v_clean and not v_all order by q.id limit 1000) e
+      where e.run_after is null) j
+    group by 1, 2, 3;
+end
+$$;
+
+-- functions/lanes.sql
+
+-- Lanes with waiting jobs behind a place, in their order: p_lanes of them, those of paused queues not counted and passed over at one step.
+-- p_hot_queues and p_hot_keys, in the same order: lanes that are there whether anything waits in them or not. The walk steps over them without a look into the index, where they
+-- may have left a million rows that no vacuum could remove yet. p_end: the walk ends with the last of those.
+create function walk_lanes(p_queue text, p_key text, p_lanes integer, p_paused jsonb, p_hot_queues text[], p_hot_keys text[], p_end boolean)
+  returns table (queue text, key text, n integer)
+  language plpgsql stable
+  set search_path from current
+  set plan_cache_mode = force_generic_plan
+  set jit = off
+  set enable_seqscan = off
+  set enable_bitmapscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
+as $$
+#variable_conflict use_column
+begin
+  return query
+  with recursive
+  hot as materialized (
+    select h.queue collate "C" as queue, h.key collate "C" as key from unnest(p_hot_queues, p_hot_keys) as h (queue, key)
+  ),
+  walk (queue, key, n) as (
+    select p_queue collate "C", p_key collate "C", 0
+    union all
+    select x.queue, x.key, w.n + (not p_paused ? x.queue)::integer
+    from walk w
+    left join lateral (
+      select h.queue, h.key from hot h where (h.queue, h.key) > (w.queue, w.key) order by h.queue, h.key limit 1) c on true
+    cross join lateral (
+      -- up to the next one that is known, one column bounds each of these: before PostgreSQL 18 a bound of two does not end the walk through an index
+      select s.queue, s.key from (
+        (select q.queue, q.key from queue q
+         where q.run_after is null and c.queue is null and not p_end and not p_paused ? w.queue
+           and (q.queue, q.key) > (w.queue, w.key) order by q.queue, q.key limit 1)
+        union all
+        (select q.queue, q.key from queue q
+         where q.run_after is null and c.queue is null and not p_end and p_paused ? w.queue and q.queue > w.queue
+         order by q.queue, q.key limit 1)
+        union all
+        (select q.queue, q.key from queue q
+         where q.run_after is null and not p_paused ? w.queue and c.queue <> w.queue
+           and q.queue = w.queue and q.key > w.key order by q.queue, q.key limit 1)
+        union all
+        (select q.queue, q.key from queue q
+         where q.run_after is null and not p_paused ? w.queue and c.queue = w.queue
+           and q.queue = w.queue and q.key > w.key and q.key < c.key order by q.queue, q.key limit 1)
+        union all
+        (select q.queue, q.key from queue q
+         where q.run_after is null and c.queue > w.queue and q.queue > w.queue and q.queue < c.queue order by q.queue, q.key limit 1)
+        union all
+        (select q.queue, q.key from queue q
+         where q.run_after is null and c.queue > w.queue and q.queue = c.queue and q.key < c.key order by q.queue, q.key limit 1)
+        union all
+        select c.queue, c.key where c.queue is not null) s
+      order by s.queue, s.key limit 1) x
+    where w.n < p_lanes
+  )
+  select w.queue::text, w.key::text, w.n from walk w where w.n > 0 and not p_paused ? w.queue;
+end
+$$;
+
+-- The lanes of one page in their order: those behind (p_queue, p_key), then those up to it, as far as the page has room. Lanes of p_ranges are
+-- there whether anything waits in them or not.
+create function page_of_lanes(p_queue text, p_key text, p_lanes integer, p_paused jsonb, p_ranges jsonb, out queues text[], out keys text[])
+  language plpgsql stable
+  set search_path from current
+as $$
+#variable_conflict use_column
+declare
+  v_hot_queues text[];
+  v_hot_keys text[];
+begin
+  if p_ranges <> '{}' then
+    select array_agg(x.key), array_agg(y.key) into v_hot_queues, v_hot_keys
+    from jsonb_each(p_ranges) x cross join lateral jsonb_object_keys(x.value) as y (key)
+    where not p_paused ? x.key;
+  end if;
+  select array_agg(w.queue order by w.n), array_agg(w.key order by w.n) into queues, keys
+  from walk_lanes(p_queue, p_key, p_lanes, p_paused, v_hot_queues, v_hot_keys, false) w;
+  if coalesce(cardinality(queues), 0) < p_lanes and p_queue <> '' then
+    select queues || array_agg(w.queue order by w.n), keys || array_agg(w.key order by w.n) into queues, keys
+    from walk_lanes('', '', p_lanes - coalesce(cardinality(queues), 0), p_paused,
+      array(select h.queue from unnest(v_hot_queues, v_hot_keys) as h (queue, key)
+            where (h.queue collate "C", h.key collate "C") < (p_queue, p_key)) || p_queue,
+      array(select h.key from unnest(v_hot_queues, v_hot_keys) as h (queue, key)
+            where (h.queue collate "C", h.key collate "C") < (p_queue, p_key)) || p_key, true) w;
+  end if;
+end
+$$;
+
+-- Attributes as a scheduler reads them; null: it can't, and leaves the job out. They are one flat object of numbers that a double can hold,
+-- with a text of 64 KiB at most. A stored size says little about a text: jsonb keeps 1e131071 in 16 bytes, and is compressed. So the
+-- numbers are looked at before any text is made.
+create function legible(p_attributes jsonb) returns jsonb
+  language plpgsql immutable parallel safe
+  set search_path from current
+as $$
+begin
+  if jsonb_typeof(p_attributes) <> 'object'
+    or jsonb_path_exists(p_attributes, 'strict $.* ? (@.type() == "object" || @.type() == "array"
+         || (@.type() == "number" && (@ > 1.7976931348623157e308 || @ < -1.7976931348623157e308 || (@ > -4e-324 && @ < 4e-324 && @ != 0))))', '{}', true)
+    or octet_length(p_attributes::text) > 65536 then
+    return null;
+  end if;
+  return p_attributes;
+end
+$$;
+
+-- The lanes that a look reads, each once: those of its page, by their order in it, and those that are named or have got a new job. wanted: how many jobs
+-- of each. A part of look, which plans it.
+create function lanes_to_read(p_read jsonb, p_paused jsonb, p_queues text[], p_keys text[])
+  returns table (queue text, key text, paged boolean, n bigint, wanted integer, retry_due_ms float8)
+  language plpgsql stable
+  set search_path from current
+  set plan_cache_mode = force_generic_plan
+as $$
+#variable_conflict use_column
+declare
+  v_from uuid := p_read ->> 'from';
+  v_to uuid := p_read ->> 'to';
+begin
+  return query
+  with
+  page as materialized (
+    select x.queue collate "C" as queue, x.key collate "C" as key, x.n from unnest(p_queues, p_keys) with ordinality as x (queue, key, n)
+  ),
+  named as materialized (
+    select (x.lane ->> 0) collate "C" as queue, (x.lane ->> 1) collate "C" as key, (x.lane -> 2)::integer as depth
+    from jsonb_array_elements(p_read -> 'named') as x (lane)
+    union all
+    (select q.queue, q.key, 1 from queue q
+     where q.id between v_from and v_to and not p_paused ? q.queue
+       and coalesce(q.run_after, '-infinity') = '-infinity' order by q.id desc limit 2000)
+  ),
+  depth as materialized (select greatest(1, ceil((p_read -> 'want')::float8 / greatest(1, count(*))))::integer as of_lane from page)
+  select y.queue::text, y.key::text, y.paged, y.n, y.wanted, (
+    select date_part('epoch', r.run_after) * 1000 from queue r
+    where r.run_after is not null and r.last_token is not null and r.queue = y.queue and r.key = y.key
+    order by r.queue, r.key, r.run_after limit 1) as retry_due_ms
+  from (
+    select x.queue, x.key, bool_or(x.paged) as paged, min(x.n) as n, max(x.wanted) as wanted
+    from (
+      select p.queue, p.key, true as paged, p.n, (select of_lane from depth) as wanted from page p
+      union all
+      select named.queue, named.key, false, null, greatest(named.depth, (select of_lane from depth)) from named) x
+    group by 1, 2) y;
+end
+$$;
+
+-- Reads the first few waiting jobs of lanes (a queue's keys). p_read, as one JSON object:
+--   queue, key, keys   a page of so many lanes behind that one, wrapping around
+--   want               jobs that are shared out over the page
+--   named              [[queue, key, depth], ...]: these lanes too, and at least that many jobs of each
+--   from, to           ids: the lanes too in which a job with an id between them waits (ids are made in the order of time: new work is
+--                      seen at once, however many lanes there are)
+--   starts, lookahead  {"queue": {"key": [priority, seq]}}: of these lanes, as far as they are looked at, that many jobs behind that place, too
+--   ranges             {"queue": {"key": [[priority, seq, priority, seq, moved], ...]}}: of these lanes only what lies behind the first
+--                      place, up to the second, in order, without overlaps; moved: only jobs of the second's priority whose row was
+--                      changed. Of each range the lane's part of want at most.
+-- Returns one JSON text: reading it takes a third of the time of as many rows. A list for each job, in order:
+--   [queue, key, paged, ahead, wanted, retry_due_ms, id, seq, priority, task, version, row_version, created_ms, expires_ms, tries, crashes, attributes]
+-- without attributes where there are none, and with nothing from the id on where nothing of a lane that was looked at waits without a work item.
+-- Paused queues are passed over, unless one of their lanes is named.
+-- wanted: how many jobs were looked for; paged: whether the lane belongs to the page, in its order: the last of them is where the
+-- next page begins; ahead: whether the job lies behind a place of starts; row_version: the row's xmin (dispatch refuses a job that was
+-- changed since); created_ms: null for a time that is none.
+-- Plans: queue_waiting for the walk over lanes and the heads, queue_moved for what was changed; work_queue_id by a scalar subquery,
+-- which can only be looked up. Of attributes of a few numbers the text is made twice: that takes a tenth of what legible() does.
+create function look(p_read jsonb)
+  returns text
+  language plpgsql stable security definer
+  set search_path from current
+  set plan_cache_mode = force_generic_plan
+  set jit = off
+  set enable_seqscan = off
+  set enable_bitmapscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
+  set work_mem = '64MB'
+as $$
+#variable_conflict use_column
+declare
+  -- as keys of an object: found by halving, where thousands of queues are paused
+  v_paused jsonb := coalesce((select jsonb_object_agg(c.queue, true) from queue_config c where c.paused), '{}');
+  v_ranges jsonb := p_read -> 'ranges';
+  v_queues text[];
+  v_keys text[];
+begin
+  select p.queues, p.keys into v_queues, v_keys from page_of_lanes(p_read ->> 'queue', p_read ->> 'key', (p_read -> 'keys')::integer, v_paused, v_ranges) p;
+  return (
+  with
+  lanes as materialized (
+    select l.queue collate "C" as queue, l.key collate "C" as key, l.paged, l.n, l.wanted, l.retry_due_ms
+    from lanes_to_read(p_read, v_paused, v_queues, v_keys) l
+  ),
+  parts as materialized (
+    select l.queue, l.key, l.paged, l.n, l.wanted, l.retry_due_ms, false as ahead, r.n as part, r.moved, r.priority, r.seq, r.to_priority, r.to_seq
+    from lanes l cross join lateral (
+      select 1 as n, false as moved, -2147483648 as priority, -1::bigint as seq, 2147483647 as to_priority, 9223372036854775807 as to_seq
+      where v_ranges -> l.queue -> l.key is null
+      union all
+      select x.n, (x.part -> 4)::boolean, (x.part -> 0)::integer, (x.part -> 1)::bigint, (x.part -> 2)::integer, (x.part -> 3)::bigint
+      from jsonb_array_elements(v_ranges -> l.queue -> l.key) with ordinality as x (part, n)) r
+    union all
+    select l.queue, l.key, l.paged, l.n, (p_read -> 'lookahead')::integer, null, true, 1, false, s.priority, s.seq, 2147483647, 9223372036854775807
+    from lanes l cross join lateral (
+      select (p_read -> 'starts' -> l.queue -> l.key ->> 0)::integer as priority, (p_read -> 'starts' -> l.queue -> l.key ->> 1)::bigint as seq) s
+    where s.seq is not null
+  ),
+  -- numbered, so that sorting the jobs compares numbers only, and finds them in order
+  numbered as materialized (
+    select p.*, row_number() over (order by p.n, p.queue, p.key, p.ahead, p.part) as place,
+           '[' || to_json(p.queue) || ',' || to_json(p.key) || ',' || p.paged || ',' || p.ahead || ',' || p.wanted || ','
+             || coalesce(p.retry_due_ms::text, 'null') as head
+    from parts p
+  ),
+  batched as materialized (
+    select u.id from (select w.jobs from work_queue w where w.jobs is not null and w.position >= batches_from() limit 100000) b
+    cross join lateral unnest(b.jobs) as u (id)
+  )
+  -- "||" takes a third of the time of json_build_array
+  select '[' || coalesce(string_agg(l.head || coalesce(',"' || h.id || '",' || h.seq || ',' || h.priority || ',' || to_json(h.task) || ','
+           || h.version || ',"' || h.row_version || '",' || h.created_ms || ',' || h.expires_ms || ',' || h.tries || ',' || h.crashes
+           || case when h.attributes = '{}' then '' else ',' || coalesce((
+                case when pg_column_size(h.attributes) <= 256 and pg_column_compression(h.attributes) is null
+                       and octet_length(h.attributes::text) <= 65536 then h.attributes else legible(h.attributes) end)::text, 'null') end, '')
+         || ']', ',' order by l.place, h.priority, h.seq), '') || ']'
+  from numbered l
+  left join lateral (
+    (select q.id, q.seq, q.priority, q.task, q.payload_version as version, q.xmin::text as row_version,
+            case when isfinite(q.created) then (date_part('epoch', q.created) * 1000)::text else 'null' end as created_ms,
+            case when isfinite(q.expires_at) then (date_part('epoch', q.expires_at) * 1000)::text else 'null' end as expires_ms,
+            q.tries, q.crashes, q.attributes
+     from queue q
+     where not l.moved and q.run_after is null and q.queue = l.queue and q.key = l.key
+       and (q.priority, q.seq) > (l.priority, l.seq) and (q.priority, q.seq) <= (l.to_priority, l.to_seq)
+       and (q.expires_at is null or q.expires_at > clock_timestamp())
+       and (select w.id from work_queue w where w.id = q.id) is null and q.id not in (select b.id from batched b)
+     order by q.queue, q.key, q.priority, q.seq
+     limit l.wanted)
+    union all
+    (select q.id, q.seq, q.priority, q.task, q.payload_version, q.xmin::text,
+            case when isfinite(q.created) then (date_part('epoch', q.created) * 1000)::text else 'null' end,
+            case when isfinite(q.expires_at) then (date_part('epoch', q.expires_at) * 1000)::text else 'null' end, q.tries, q.crashes, q.attributes
+     from queue q
+     where l.moved and q.moved and q.run_after is null and q.queue = l.queue and q.key = l.key
+       and q.priority = l.to_priority and q.seq <= l.to_seq
+       and (q.expires_at is null or q.expires_at > clock_timestamp())
+       and (select w.id from work_queue w where w.id = q.id) is null and q.id not in (select b.id from batched b)
+     order by q.queue, q.key, q.priority, q.seq
+     limit l.wanted)
+  ) h on true
+  where l.part = 1 or h.id is not null);
+end
+$$;
+
+-- Finds, at each of these priorities of a lane, the first waiting job up to that seq whose row was not changed: ticks begin behind it, and would not
+-- find it. While an old snapshot is held this passes all dead rows of the lane: for a scheduler beside its ticks, and seldom.
+create function behind(p_queue text, p_key text, p_priorities integer[], p_seqs bigint[])
+  returns table (priority integer, seq float8)
+  language plpgsql stable security definer
+  set search_path from current
+  set plan_cache_mode = force_generic_plan
+  set jit = off
+  set enable_seqscan = off
+  set enable_bitmapscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
+as $$
+#variable_conflict use_column
+begin
+  return query
+    select x.priority, h.seq::float8
+    from unnest(p_priorities, p_seqs) as x (priority, seq)
+    cross join lateral (
+      select q.seq from queue q
+      where q.run_after is null and q.queue = p_queue and q.key = p_key and q.priority = x.priority and q.seq <= x.seq
+        and q.moved is null
+        and (q.expires_at is null or q.expires_at > clock_timestamp())
+        and (select w.id from work_queue w where w.id = q.id) is null and not in_batch(q.id)
+      order by q.queue, q.key, q.priority, q.seq
+      limit 1) h;
+end
+$$;
+
+-- The first items before that position: beside the ticks, too.
+create function items_behind(p_to bigint, p_max integer) returns bigint[]
+  language sql stable security definer
+  set search_path from current
+  set enable_seqscan = off
+  set enable_bitmapscan = off
+as $$
+  select array(select w.position from work_queue w where w.position < p_to order by w.position limit p_max)
+$$;
+
+-- functions/leader.sql
+
+-- Leadership. Here and in the other hot functions, jit is off: up to PostgreSQL 17 a plan that can't avoid what enable_... = off forbids
+-- counts as enormously dear, and is compiled at every call (a tick of 2,000 jobs took 1,400 ms instead of 60).
+
+-- Called by each scheduler, leader or not, in every half of a lease. A gap of a whole one, or a clock that went ahead by as much, is an
+-- outage: nodes have their whole time again to beat. Where the clock was set back, what nodes wrote in what is now the future would
+-- count for as long: it counts from now on.
+create function note_reached(p_gap_ms integer) returns void
+  language plpgsql volatile security definer
+  set search_path from current
+as $$
+declare
+  v_now timestamptz := clock_timestamp();
+  v_last timestamptz;
+begin
+  select r.seen into v_last from reached r;
+  insert into reached as r (since, seen) values (v_now, v_now)
+  on conflict (only_row) do update
+    set since = case when r.seen is null or v_now between r.seen - interval '1 second' and r.seen + p_gap_ms * interval '1 millisecond'
+                     then r.since else v_now end,
+        seen = v_now;
+  if v_last > v_now + interval '1 second' then
+    update node n set heartbeat = v_now where n.heartbeat > v_now;
+  end if;
+end
+$$;
+
+-- Names these tables: server, timeline, database, and the table itself. Another name: the tables were restored from a backup (pg_dump
+-- makes other tables, recovery to a point in time another timeline), moved, or their standby was promoted.
+create function tables_place() returns text
+  language sql stable
+  set search_path from current
+as $$
+  select concat_ws('/', (select c.system_identifier from pg_control_system() c), left(pg_walfile_name(pg_current_wal_lsn()), 8),
+                   (select d.oid from pg_database d where d.datname = current_database()), 'scheduler_lease'::regclass::oid)
+$$;
+
+-- Takes or renews the scheduler's lease. A new leader gets a new epoch; every write names it.
+-- A lease that ends later than twice its length from now was given before the clock was set back: it is over. Its holder still leads if
+-- it renews in time; if not, the next leader takes the next epoch, as ever.
+-- p_pid: of the session that the caller keeps for this alone, as its driver knows it. While that one lives so does the leader, as far as
+-- others can see; once it is gone, they need not wait for the lease's end. A leader that only lost its connection is deposed, at worst.
+create function lead(p_leader text, p_lease_ms integer, p_pid integer default null)
+  returns table (leads boolean, epoch bigint, leader text, expires_in_ms double precision)
+  language plpgsql volatile security definer
+  set search_path from current
+as $$
+#variable_conflict use_column
+declare
+  v_now timestamptz;
+  v_gone boolean;
+begin
+  if p_leader is null or p_lease_ms is null or p_lease_ms < 1 then
+    raise exception 'a leader has a name, and its lease a length' using errcode = '22023';
+  end if;
+  perform note_reached(p_lease_ms);
+  v_now := clock_timestamp();
+  update scheduler_lease l
+  set place = tables_place(), placed = case when l.place is null then l.placed else v_now end
+  where l.place is distinct from tables_place();
+  v_gone := coalesce(leader_gone(), false);
+  if v_gone then
+    -- again behind the row's lock: a leader that has just reconnected renews the lease and names its new session in one transaction
+    perform from scheduler_lease l for update;
+    v_gone := coalesce(leader_gone(), false);
+    v_now := clock_timestamp();
+  end if;
+  update scheduler_lease l
+  set epoch = l.epoch + (case when l.leader is not distinct from p_leader and l.expires > v_now then 0 else 1 end),
+      leader = p_leader, expires = v_now + p_lease_ms * interval '1 millisecond', lease_ms = p_lease_ms
+  where l.leader is not distinct from p_leader or l.expires <= v_now or v_gone
+    or l.expires > v_now + 2 * l.lease_ms * interval '1 millisecond';
+  perform keep_leader_session(p_leader, p_pid);
+  return query
+    select l.leader is not distinct from p_leader, l.epoch, l.leader, extract(epoch from l.expires - v_now)::float8 * 1000
+    from scheduler_lease l;
+end
+$$;
+
+-- Notes in which session the leader renews its lease; of another caller, nothing. Where that session is not its own, none is noted.
+create function keep_leader_session(p_leader text, p_pid integer) returns void
+  language plpgsql volatile security definer
+  set search_path from current
+as $$
+declare
+  v_epoch bigint;
+  v_key bigint;
+begin
+  select l.epoch into v_epoch from scheduler_lease l where l.leader = p_leader;
+  if not found then
+    return;
+  end if;
+  v_key := hold_session((select s.key from leader_session s), p_pid);
+  if v_key is null then
+    delete from leader_session;
+    return;
+  end if;
+  insert into leader_session as s (leader, epoch, key, pid, server)
+  values (p_leader, v_epoch, v_key, p_pid, pg_postmaster_start_time())
+  on conflict (only_row) do update
+    set leader = excluded.leader, epoch = excluded.epoch, key = excluded.key, pid = excluded.pid, server = excluded.server
+    where (s.leader, s.epoch, s.key, s.pid, s.server)
+          is distinct from (excluded.leader, excluded.epoch, excluded.key, excluded.pid, excluded.server);
+end
+$$;
+
+-- Tells whether the leader's session has ended before its lease, on a server that goes on. Null: its session says nothing, only the lease's
+-- end does. Reads and locks no more than that: a standby asks several times a second.
+create function leader_gone() returns boolean
+  language sql stable security definer
+  set search_path from current
+as $$
+  select not exists (select from held_sessions() h where h.key = s.key and h.pid = s.pid)
+  from scheduler_lease l join leader_session s on s.leader = l.leader and s.epoch = l.epoch
+  where l.expires > clock_timestamp() and s.server = pg_postmaster_start_time()
+$$;
+
+-- Gives the lease up; a standby that listens takes over at once.
+create function resign(p_leader text, p_epoch bigint) returns boolean
+  language plpgsql volatile security definer
+  set search_path from current
+as $$
+begin
+  update scheduler_lease set leader = null, expires = '-infinity' where leader = p_leader and epoch = p_epoch;
+  if not found then
+    return false;
+  end if;
+  perform pg_notify(current_schema() || ':leader', '');
+  return true;
+end
+$$;
+
+-- Holds the lease row until commit: a standby that takes over waits for this transaction, and sees all of it. A leader
+-- whose lease has run out, or whose epoch has passed, gets an error and writes nothing.
+create function assert_leader(p_leader text, p_epoch bigint) returns void
+  language plpgsql volatile security definer
+  set search_path from current
+as $$
+begin
+  perform from scheduler_lease l
+  where l.leader = p_leader and l.epoch = p_epoch and l.expires > clock_timestamp() for share;
+  if not found then
+    raise exception 'scheduler % no longer leads in epoch %', p_leader, p_epoch
+      using errcode = 'PQ002', hint = 'Another scheduler has taken over; this one goes back to standby.';
+  end if;
+end
+$$;
+
+-- Sets whether ended attempts are recorded from now on; those from before have nobody who could tell what they were.
+create function set_feed(p_leader text, p_epoch bigint, p_on boolean) returns void
+  language plpgsql volatile security definer
+  set search_path from current
+as $$
+begin
+  update scheduler_lease l set feed = p_on
+  where l.leader = p_leader and l.epoch = p_epoch and l.expires > clock_timestamp();
+  if not found then
+    raise exception 'scheduler % no longer leads in epoch %', p_leader, p_epoch using errcode = 'PQ002';
+  end if;
+  delete from settlement;
+end
+$$;
+
+-- Tells whether a scheduler leads: for workers and producers, which may not read the lease. Served by the table's one row.
+create function has_leader() returns boolean
+  language sql stable security definer
+  set search_path from current
+as $$
+  select exists (select from scheduler_lease l where l.leader is not null and l.expires > clock_timestamp())
+$$;
+
+-- functions/lease.sql
+
+-- Moves the timeouts: each lease ends p_ms from now. A lease that has run out but that nobody has taken can be extended;
+-- an id that is missing from the answer was lost. Served by work_queue_id; settle says why nested loops are off.
+create function extend(p_ids uuid[], p_tokens uuid[], p_ms float8[])
+  returns table (job_id uuid, lease_ms double precision, cancelled boolean)
+  language plpgsql volatile security definer
+  set search_path from current
+  set plan_cache_mode = force_generic_plan
+  set jit = off
+  set enable_seqscan = off
+  set enable_bitmapscan = off
+  set enable_nestloop = off
+  set enable_mergejoin = off
+as $$
+#variable_conflict use_column
+declare
+  v_now timestamptz := clock_timestamp();
+begin
+  if exists (select from unnest(p_ms) m where m is null or m <= 0) then
+    raise exception 'a lease is extended by a positive number of milliseconds, not %', p_ms using errcode = '22023';
+  end if;
+  return query
+    update work_queue w set lock_timeout = v_now + x.ms * interval '1 millisecond'
+    from unnest(p_ids, p_tokens, p_ms) as x (id, token, ms)
+    where w.id = any (p_ids) and w.id = x.id and w.lock_token = x.token
+    returning w.id, x.ms, w.cancelled is not null;
+end
+$$;
+
+create function extend(p_id uuid, p_token uuid, p_by interval) returns boolean
+  language sql volatile security definer
+  set search_path from current
+as $$
+  select exists (select from extend(array[p_id], array[p_token], array[extract(epoch from p_by)::float8 * 1000]))
+$$;
+
+-- Gives leases back unrun: the items are ready again, at their old place, and nothing is counted. A job whose cancellation had
+-- been asked for ends as cancelled instead: no other node should begin it.
+-- The leases are locked in the order of ids first, as settle does: where some are to be cancelled, two passes over WORK_QUEUE
+-- could meet an extension or a settlement of the same leases in the opposite order.
+create function release(p_ids uuid[], p_tokens uuid[]) returns setof uuid
+  language plpgsql volatile security definer
+  set search_path from current
+  set plan_cache_mode = force_generic_plan
+  set jit = off
+  set enable_seqscan = off
+  set enable_bitmapscan = off
+  set enable_nestloop = off
+  set enable_mergejoin = off
+as $$
+#variable_conflict use_column
+begin
+  if exists (select from work_queue w where w.jobs is not null and w.position >= batches_from() and w.lock_token = any (p_tokens)) then
+    perform spread(p_ids);
+  end if;
+  perform from work_queue w where w.id = any (p_ids) and w.lock_token = any (p_tokens) order by w.id for update;
+  return query
+    update work_queue w
+    set lock_key = null, lock_token = null, lock_timeout = null, started = null, progress = null
+    from unnest(p_ids, p_tokens) as x (id, token)
+    where w.id = any (p_ids) and w.id = x.id and w.lock_token = x.token and w.cancelled is null
+    returning w.id;
+  if found then
+    perform pg_notify(current_schema() || ':work', '');
+  end if;
+  -- a cancellation is never taken back, so what the statement above passed over is here
+  if exists (select from work_queue w where w.id = any (p_ids) and w.cancelled is not null) then
+    return query
+      select s.job_id
+      from settle(p_ids, p_tokens, array_fill('cancelled'::text, array[cardinality(p_ids)]),
+                  array_fill(null::float8, array[cardinality(p_ids)]), array_fill(null::text, array[cardinality(p_ids)])) s;
+  end if;
+end
+$$;
+
+create function release(p_id uuid, p_token uuid) returns boolean
+  language sql volatile security definer
+  set search_path from current
+as $$
+  select exists (select from release(array[p_id], array[p_token]))
+$$;
+
+-- Stores what a running job says of itself; readable in the view job. False: the lease was lost.
+create function report_progress(p_id uuid, p_token uuid, p_progress jsonb) returns boolean
+  language plpgsql volatile security definer
+  set search_path from current
+as $$
+begin
+  if not fits(p_progress, 12288) then
+    raise exception 'progress is at most 8 KiB, nested 500 levels deep' using errcode = '22023';
+  end if;
+  update work_queue set progress = p_progress where id = p_id and lock_token = p_token;
+  return found;
+end
+$$;
+
+-- Keeps resume data for the next attempt; null takes it back. False: the lease was lost, and nothing was changed.
+-- The work item is locked before the job, as everywhere: a settlement or a takeover under way ends first, and this finds its token gone.
+create function save_checkpoint(p_id uuid, p_token uuid, p_checkpoint jsonb) returns boolean
+  language plpgsql volatile security definer
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+as $$
+begin
+  if not fits(p_checkpoint, 393216) then
+    raise exception 'a checkpoint is at most 256 KiB, nested 500 levels deep' using errcode = '22023', hint = 'Store it elsewhere, and keep a reference.';
+  end if;
+  perform from work_queue w where w.id = p_id and w.lock_token = p_token for update;
+  if not found then
+    return false;
+  end if;
+  update queue q set checkpoint = nullif(p_checkpoint, 'null') where q.id = p_id;
+  return found;
+end
+$$;
+
+-- Lists what a node holds, for itself: a settlement that was lost with a failover leaves a lease behind that its node has done with.
+create function held_leases(p_node text, p_incarnation uuid) returns table (id uuid, token uuid)
+  language sql stable security definer
+  set search_path from current
+  set jit = off
+as $$
+  select w.id, w.lock_token from work_item w
+  where w.lock_key = p_node and exists (select from node n where n.id = p_node and n.incarnation = p_incarnation)
+$$;
+
+-- For a node whose claim got no reply: gives back what that claim leased, uncounted; returns how many. Locks the node's row, so
+-- that a claim which is still under way ends first.
+create function release_claim(p_node text, p_token uuid) returns integer
+  language plpgsql volatile security definer
+  set search_path from current
+  set enable_seqscan = off
+as $$
+declare
+  v_count integer;
+begin
+  perform from node n where n.id = p_node for update;
+  perform spread_held(p_node, true);
+  select count(*) into v_count
+  from (select array_agg(w.id) as ids, array_agg(w.lock_token) as tokens
+        from work_queue w where w.position >= 0 and w.lock_key = p_node and w.lock_token = p_token having count(*) > 0) held,
+    lateral release(held.ids, held.tokens);
+  return v_count;
+end
+$$;
+
+-- functions/node.sql
+
+-- Begins an incarnation. accepted is false while another one may be alive under this id: its heartbeat is newer than its
+-- own lost_after_ms. A caller who has watched that heartbeat stand still for two of its intervals (p_seen = the value it saw
+-- before) is let in; one who has seen it move must not try again: two live nodes can't share an id.
+-- What the node's last incarnation still held is taken back.
+create function register_node(
+    p_node text, p_tasks jsonb, p_slots integer default 1, p_pool text default 'default', p_heartbeat_ms integer default 5000,
+    p_lost_after_ms integer default 30000, p_software text default '', p_incarnation uuid default gen_random_uuid(),
+    p_seen timestamptz default null)
+  returns table (accepted boolean, incarnation uuid, other_heartbeat timestamptz, other_heartbeat_ms integer)
+  language plpgsql volatile security definer
+  set search_path from current
+as $$
+#variable_conflict use_column
+declare
+  v_now timestamptz;
+  v_other node;
+begin
+  perform assert_tasks(p_tasks);
+  loop -- the row may be swept away between the two
+    insert into node (id, incarnation, state, slots, tasks, heartbeat, heartbeat_ms, lost_after_ms, started)
+    values (p_node, p_incarnation, 'left', 0, '{}', '-infinity', 5000, 30000, clock_timestamp())
+    on conflict (id) do nothing;
+    select * into v_other from node n where n.id = p_node for update;
+    exit when found;
+  end loop;
+  v_now := clock_timestamp();
+  if v_other.state in ('alive', 'draining') and v_other.incarnation <> p_incarnation
+     and v_other.heartbeat > v_now - v_other.lost_after_ms * interval '1 millisecond'
+     and (p_seen is null or v_other.heartbeat is distinct from p_seen
+          or v_other.heartbeat > v_now - 2 * v_other.heartbeat_ms * interval '1 millisecond') then
+    return query select false, v_other.incarnation, v_other.heartbeat, v_other.heartbeat_ms;
+    return;
+  end if;
+  if v_other.incarnation <> p_incarnation then
+    perform end_node(p_node, 'node restarted');
+  end if;
+  update node
+  set incarnation = p_incarnation, state = 'alive', pool = p_pool, slots = p_slots, running = 0, tasks = p_tasks, runs = '{}',
+      heartbeat = v_now, heartbeat_ms = p_heartbeat_ms, lost_after_ms = p_lost_after_ms, started = v_now, software = p_software
+  where id = p_node;
+  return query select true, p_incarnation, null::timestamptz, null::integer;
+end
+$$;
+
+-- Says that the node lives. alive false: it was reset, lost or replaced, holds nothing any more, and must register anew.
+-- lost: those of the named leases that it no longer holds, by their place from 1; cancelled: its running jobs that are to be cancelled.
+-- p_pid: of the session that the node keeps for this alone, as its driver knows it: once that one is gone for 3 s, the node is lost.
+create function heartbeat_node(
+    p_node text, p_incarnation uuid, p_running integer default 0, p_draining boolean default false,
+    p_ids uuid[] default '{}', p_tokens uuid[] default '{}', p_pid integer default null)
+  returns table (alive boolean, cancelled uuid[], lost integer[])
+  language plpgsql volatile security definer
+  set search_path from current
+  set plan_cache_mode = force_generic_plan
+  set jit = off
+  set enable_seqscan = off
+  set enable_bitmapscan = off
+as $$
+#variable_conflict use_column
+begin
+  update node
+  set heartbeat = clock_timestamp(), running = p_running, state = case when p_draining then 'draining' else 'alive' end
+  where id = p_node and incarnation = p_incarnation and state in ('alive', 'draining');
+  if not found then
+    return query select false, '{}'::uuid[], array(select generate_series(1, cardinality(p_ids)));
+    return;
+  end if;
+  perform keep_node_session(p_node, p_incarnation, p_pid);
+  return query
+    select true,
+      array(select w.id from work_queue w where w.cancelled is not null and w.lock_key = p_node),
+      array(select x.n::integer from unnest(p_ids, p_tokens) with ordinality as x (id, token, n)
+            where (select w.position from work_queue w where w.id = x.id and w.lock_token = x.token) is null
+              and (x.id, x.token) not in (
+                select u.id, b.lock_token from work_queue b cross join lateral unnest(b.jobs) as u (id)
+                where b.jobs is not null and b.position >= batches_from() and b.lock_key = p_node));
+end
+$$;
+
+-- Tells how long its jobs take: milliseconds by task, 0.001 to 1e6, of 1,000 tasks at most. What it told before is gone.
+create function tell_runs(p_node text, p_incarnation uuid, p_runs jsonb) returns boolean
+  language plpgsql volatile security definer
+  set search_path from current
+as $$
+begin
+  if jsonb_typeof(p_runs) <> 'object' or (select count(*) from jsonb_object_keys(p_runs)) > 1000
+     or exists (select from jsonb_each(p_runs) x
+                where length(x.key) > 200 or jsonb_typeof(x.value) <> 'number' or x.value::numeric not between 0.001 and 1e6) then
+    raise exception 'runs are milliseconds by task, 0.001 to 1e6, of 1,000 tasks at most' using errcode = '22023';
+  end if;
+  update node set runs = p_runs where id = p_node and incarnation = p_incarnation and state in ('alive', 'draining');
+  return found;
+end
+$$;
+
+-- Ends an incarnation in order. What it still holds is released: a shutdown counts neither as a try nor as a crash.
+create function leave_node(p_node text, p_incarnation uuid) returns boolean
+  language plpgsql volatile security definer
+  set search_path from current
+as $$
+begin
+  perform from node n where n.id = p_node and n.incarnation = p_incarnation and n.state in ('alive', 'draining') for update;
+  if not found then
+    return false;
+  end if;
+  perform spread_held(p_node, true);
+  perform release(array_agg(w.id), array_agg(w.lock_token)) from work_queue w where w.lock_key = p_node having count(*) > 0;
+  update node set state = 'left', running = 0 where id = p_node;
+  delete from node_session where node = p_node;
+  return true;
+end
+$$;
+
+-- Takes back everything that a node holds and ends its incarnation, so that it can claim nothing more.
+-- Locks the node's row first: a claim under way (which holds it FOR KEY SHARE) ends before its items are looked for, and one that
+-- comes later waits, and is refused. Items are locked in the order of ids, as settle does. charged_by_death says whose crash it was.
+create function end_node(p_node text, p_why text)
+  returns table (job_id uuid, verdict text)
+  language plpgsql volatile security definer
+  set search_path from current
+as $$
+#variable_conflict use_column
+begin
+  perform from node n where n.id = p_node for update;
+  update node set state = 'lost', incarnation = gen_random_uuid(), running = 0 where id = p_node;
+  perform spread_held(p_node, true);
+  return query
+    select c.job_id, c.verdict
+    from crash(array(select w.position from work_queue w where w.lock_key = p_node order by w.id for update), charged_by_death(p_node),
+               p_why, true) c;
+  if found then
+    perform pg_notify(current_schema() || ':work', '');
+  end if;
+end
+$$;
+
+-- A dead node's items, long timeouts or not, are ready for others at once.
+create function reset_node(p_node text)
+  returns table (job_id uuid, verdict text)
+  language sql volatile security definer
+  set search_path from current
+as $$
+  select r.job_id, r.verdict from end_node(p_node, 'node reset') r
+$$;
+
+-- Takes back what nodes hold whose heartbeat stopped, and ends them; so it does with the leases of a holder that has no row at all.
+-- Silence counts from when schedulers could reach the server (note_reached).
+-- A node whose session has been missing for 3 s counts likewise, if for so long (p_well_ms) the leader could always look, and connect anew:
+-- then so could the node.
+--
+-- The scheduler's sweep: it waits for no lock of others, since its own on the leader's lease would make the standby wait, too. A node
+-- whose row is locked claims or beats at this moment. A lease whose item or job is locked stays (a transaction that settles it may
+-- still commit, or be rolled back), and its node is not ended before it has none: every lease is held by a node that has not ended.
+-- The next sweep finds the node again by its silence, and charges such a job although a suspect may have been there before.
+--
+-- Returns the nodes that ended, and those that lost leases.
+create function lose_nodes(p_leader text, p_epoch bigint, p_well_ms integer default 0)
+  returns table (node_id text, jobs bigint)
+  language plpgsql volatile security definer
+  set search_path from current
+as $$
+#variable_conflict use_column
+declare
+  v_node text;
+  v_state text;
+  v_silent boolean;
+  v_held bigint[];
+  v_jobs bigint;
+  v_ends boolean;
+  v_since timestamptz;
+  v_gone text[];
+begin
+  perform assert_leader(p_leader, p_epoch);
+  v_since := coalesce((select r.since from reached r), 'infinity');
+  v_gone := case when p_well_ms >= 3000 then array(select gone_nodes()) else '{}' end;
+  for v_node in
+    select n.id from node n
+    where n.state in ('alive', 'draining')
+      and (n.id = any (v_gone) or greatest(n.heartbeat, v_since) <= clock_timestamp() - n.lost_after_ms * interval '1 millisecond')
+    union
+    select w.lock_key from work_queue w
+    where w.lock_key is not null and not exists (select from node n where n.id = w.lock_key and n.state in ('alive', 'draining'))
+    order by 1
+  loop
+    -- again under the row's lock, which waits for no one: it may have beaten, or come back, since
+    select n.state, greatest(n.heartbeat, v_since) <= clock_timestamp() - n.lost_after_ms * interval '1 millisecond'
+    into v_state, v_silent from node n where n.id = v_node for update skip locked;
+    continue when not found and exists (select from node n where n.id = v_node);
+    continue when v_state in ('alive', 'draining') and not v_silent
+      and not (v_node = any (v_gone) and v_node in (select gone_nodes()));
+    perform spread_held(v_node, false);
+    v_held := array(select w.position from work_queue w where w.lock_key = v_node);
+    select count(*) into v_jobs
+    from crash(array(select w.position from work_queue w where w.position = any (v_held) and w.lock_key = v_node and w.id is not null for update skip locked),
+               charged_by_death(v_node), 'node lost', false);
+    v_ends := v_state in ('alive', 'draining') and v_jobs = cardinality(v_held);
+    if v_ends then
+      update node set state = 'lost', incarnation = gen_random_uuid(), running = 0 where id = v_node;
+    end if;
+    if v_jobs > 0 then
+      perform pg_notify(current_schema() || ':work', '');
+    end if;
+    if v_ends or v_jobs > 0 then
+      return query select v_node, v_jobs;
+    end if;
+  end loop;
+  delete from node n where n.state in ('left', 'lost') and n.heartbeat < clock_timestamp() - interval '1 day';
+  delete from node_session s where not exists (select from node n where n.id = s.node);
+end
+$$;
+
+-- functions/numbers.sql
+
+-- What waits and runs, by queue. Up to p_max jobs altogether each is counted. Beyond that, a queue that has no more than its part of p_max
+-- is still counted; of the others the number is estimated (exact is false): the rows that the server's statistics know of are divided as in
+-- a sample of 200 pages, the same at every call. Their oldest is the oldest that was met, there and among the thousand smallest ids.
+--
+-- Work items are few, and all looked at. Index entries of jobs that have ended are passed over until vacuum removes them: where it is held
+-- back and they are twenty times p_max, no index is walked along, and all is estimated.
+create function waiting_numbers(p_max integer)
+  returns table (queue text, exact boolean, delayed bigint, pending bigint, ready bigint, running bigint, oldest timestamptz,
+                 claimed timestamptz)
+  language plpgsql stable security definer
+  set search_path from current
+  set plan_cache_mode = force_custom_plan
+  set jit = off
+  set enable_seqscan = off
+as $$
+#variable_conflict use_column
+declare
+  v_clean boolean := pg_stat_get_dead_tuples('queue'::regclass) <= 20 * p_max;
+  v_late boolean := false; -- all that are delayed can be counted
+  v_all boolean := false;
+  v_queues text[] := '{}';
+  v_each integer;
+  v_rows float8 := pg_stat_get_live_tuples('queue'::regclass);
+  v_share float8 := least(100, 100 * 200.0 / greatest(1, pg_relation_size('queue') / current_setting('block_size')::integer));
+begin
+  if v_clean then
+    v_late := (select count(*) from (select from queue q where q.run_after is not null order by q.run_after limit p_max + 1) d) <= p_max;
+    v_all := v_late and (select count(*) from (select from queue q where q.run_after is null
+                                               order by q.queue, q.key, q.priority, q.seq limit p_max + 1) w) <= p_max;
+    v_queues := array(
+      with recursive names as (
+        (select q.queue from queue q where q.run_after is null order by q.queue limit 1)
+        union all
+        select (select q.queue from queue q where q.run_after is null and q.queue > n.queue order by q.queue limit 1)
+        from names n where n.queue is not null)
+      select n.queue from names n where n.queue is not null limit case when v_all then p_max else p_max / 10 end);
+  end if;
+  v_each := case when v_all then p_max + 1 else greatest(10, p_max / greatest(1, cardinality(v_queues))) end;
+  return query
+    with items as materialized (
+      select q.queue, w.id, w.lock_key, w.started
+      from work_item w cross join lateral (select q.queue from queue q where q.id = w.id offset 0) q
+    ),
+    held as (
+      select i.queue, count(*) as items, count(i.lock_key) as running, min(i.started) as claimed from items i group by i.queue
+    ),
+    -- looked up in a hash whatever the planner believes of how many there are
+    busy as materialized (select i.id from items i where i.lock_key is not null),
+    counted as materialized (
+      select n.queue, count(*) as jobs, min(j.created) filter (where j.id not in (select b.id from busy b)) as oldest
+      from unnest(v_queues) n (queue)
+      cross join lateral (select q.id, q.created from queue q where q.run_after is null and q.queue = n.queue
+                          order by q.queue, q.key, q.priority, q.seq limit v_each) j
+      group by n.queue
+    ),
+    late as materialized (
+      select q.queue, count(*) as jobs from queue q where v_late and q.run_after is not null group by q.queue
+    ),
+    sample as materialized (
+      select q.queue, q.run_after is not null as is_delayed, count(*) as jobs,
+             min(q.created) filter (where q.id not in (select b.id from busy b)) as oldest
+      from queue q tablesample system (v_share) repeatable (0) where not v_all group by 1, 2
+    ),
+    early as materialized (
+      select e.queue, min(e.created) as oldest
+      from (select q.queue, q.created, q.run_after, q.id from queue q where v_clean and not v_all order by q.id limit 1000) e
+      where e.run_after is null and e.id not in (select b.id from busy b) group by e.queue
+    ),
+    -- what was not counted to its end
+    parts as materialized (
+      select n.queue, false as is_delayed, coalesce(s.jobs, 0) as jobs, coalesce(c.jobs, 0) as known
+      from (select c.queue from counted c where c.jobs >= v_each
+            union select s.queue from sample s where not s.is_delayed and s.queue not in (select c.queue from counted c)) n
+      left join counted c on c.queue = n.queue
+      left join sample s on s.queue = n.queue and not s.is_delayed
+      union all
+      select s.queue, true, s.jobs, 0 from sample s where s.is_delayed and not v_late
+    ),
+    rest as (
+      select coalesce(case when v_rows > p_max
+                           then greatest(0, v_rows - coalesce((select sum(c.jobs) from counted c where c.jobs < v_each), 0)
+                                                   - coalesce((select sum(l.jobs) from late l), 0)) / nullif(sum(p.jobs), 0)
+                           else 100 / v_share end, 1) as factor
+      from parts p
+    ),
+    guessed as (
+      select p.queue, p.is_delayed, greatest(p.known, round(p.jobs * r.factor))::bigint as jobs from parts p, rest r
+    )
+    select e.queue::text, g.queue is null and d.queue is null, coalesce(d.jobs, l.jobs, 0),
+           greatest(0, coalesce(g.jobs, c.jobs, 0) - coalesce(h.items, 0)), coalesce(h.items - h.running, 0), coalesce(h.running, 0),
+           case when g.queue is null then c.oldest else least(c.oldest, s.oldest, y.oldest) end, h.claimed
+    from (select c.queue from counted c union select l.queue from late l union select s.queue from sample s
+          union select h.queue from held h) e
+    left join guessed g on g.queue = e.queue and not g.is_delayed
+    left join guessed d on d.queue = e.queue and d.is_delayed
+    left join counted c on c.queue = e.queue
+    left join late l on l.queue = e.queue
+    left join sample s on s.queue = e.queue and not s.is_delayed
+    left join early y on y.queue = e.queue
+    left join held h on h.queue = e.queue;
+end
+$$;
+
+-- Dead letters by queue, counted up to p_max / 4 and estimated in the same way beyond; and what ended in the last five minutes, or in the
+-- shorter time in which the newest p_max did (by the statement's time: an index can't be searched for a volatile one).
+create function ended_numbers(p_max integer)
+  returns table (queue text, exact boolean, dead bigint, window_s float8, failed bigint, attempts bigint, done bigint, died bigint)
+  language plpgsql stable security definer
+  set search_path from current
+  set plan_cache_mode = force_custom_plan
+  set jit = off
+  set enable_seqscan = off
+as $$
+#variable_conflict use_column
+declare
+  v_now timestamptz := statement_timestamp();
+  v_from timestamptz;
+  v_counted boolean := (select count(*) from (select from dead_letter d order by d.died, d.id limit p_max / 4 + 1) c) <= p_max / 4;
+  v_share float8 := least(100, 100 * 200.0 / greatest(1, pg_relation_size('dead_letter') / current_setting('block_size')::integer));
+  v_rows float8 := pg_stat_get_live_tuples('dead_letter'::regclass);
+begin
+  v_from := coalesce((select h.finished from history h where h.finished > v_now - interval '5 minutes'
+                      order by h.finished desc offset p_max limit 1), v_now - interval '5 minutes');
+  return query
+    with counted as (
+      select d.queue, count(*) as jobs from dead_letter d where v_counted group by d.queue
+    ),
+    sample as materialized (
+      select d.queue, count(*) as jobs from dead_letter d tablesample system (v_share) repeatable (0) where not v_counted group by d.queue
+    ),
+    guessed as (
+      select s.queue, greatest(1, round(s.jobs * case when v_rows > p_max / 4 then v_rows / sum(s.jobs) over () else 100 / v_share end))::bigint
+               as jobs
+      from sample s
+    ),
+    ended as (
+      select e.queue, sum(e.failed) as failed, sum(e.attempts) as attempts, count(*) filter (where e.outcome = 'done') as done,
+             count(*) filter (where e.outcome = 'dead') as died
+      from (
+        select h.queue, h.outcome, h.tries as failed, h.tries + (h.outcome = 'done')::integer as attempts
+        from history h where h.finished > v_from
+        union all
+        select d.queue, 'dead', d.tries, d.tries from dead_letter d where d.died > v_from
+      ) e group by e.queue
+    )
+    select n.queue::text, v_counted, coalesce(c.jobs, g.jobs, 0), extract(epoch from v_now - v_from)::float8,
+           coalesce(e.failed, 0), coalesce(e.attempts, 0), coalesce(e.done, 0), coalesce(e.died, 0)
+    from (select c.queue from counted c union select g.queue from guessed g union select e.queue from ended e) n
+    left join counted c on c.queue = n.queue
+    left join guessed g on g.queue = n.queue
+    left join ended e on e.queue = n.queue;
+end
+$$;
+
+-- Every queue that has a job, had one within five minutes, or is configured. The one definition of the numbers: the views, "pgqueue
+-- status", metrics and the dashboard all read it.
+create function queue_numbers(p_max integer default 10000)
+  returns table (queue text, exact boolean, delayed bigint, pending bigint, ready bigint, running bigint, dead bigint, oldest_s float8,
+                 claim_age_s float8, window_s float8, failed bigint, attempts bigint, done bigint, died bigint)
+  language sql stable security definer
+  set search_path from current
+as $$
+  with waiting as materialized (select * from waiting_numbers(p_max)), ended as materialized (select * from ended_numbers(p_max))
+  select n.queue, coalesce(w.exact, true) and coalesce(e.exact, true), coalesce(w.delayed, 0), coalesce(w.pending, 0),
+         coalesce(w.ready, 0), coalesce(w.running, 0), coalesce(e.dead, 0),
+         case when isfinite(w.oldest) then extract(epoch from clock_timestamp() - w.oldest)::float8 end, extract(epoch from clock_timestamp() - w.claimed)::float8,
+         coalesce(e.window_s, 300), coalesce(e.failed, 0), coalesce(e.attempts, 0), coalesce(e.done, 0), coalesce(e.died, 0)
+  from (select queue from waiting union select queue from ended union select queue from queue_config) n
+  left join waiting w on w.queue = n.queue
+  left join ended e on e.queue = n.queue
+$$;
+
+-- functions/operate.sql
+
+-- All of these lock the QUEUE rows first, in the order of their ids; the scheduler skips locked rows, so no new work item
+-- can appear. Then, in a new statement (and so with a new snapshot), ready work items are deleted, skipping those that are
+-- that are being claimed or settled at this moment. What still has a work item after that is running, or about to end.
+-- The new snapshot is what READ COMMITTED gives, and no other level.
+
+-- Locks waiting jobs and takes back their ready work items; returns the jobs that now have none.
+create function recall(p_ids uuid[]) returns uuid[]
+  language plpgsql volatile security definer
+  set search_path from current
+as $$
+begin
+  perform assert_read_committed();
+  perform from queue q where q.id = any (p_ids) order by q.id for update;
+  perform spread(p_ids);
+  delete from work_queue
+  where position = any (array(
+    select w.position from work_queue w where w.id = any (p_ids) and w.lock_key is null for update skip locked));
+  return array(
+    select q.id from queue q where q.id = any (p_ids) and (select w.id from work_queue w where w.id = q.id) is null and not in_batch(q.id));
+end
+$$;
+
+-- Waiting jobs end at once (cancelled); running ones are told by their node's next heartbeat (signalled). busy: the job was
+-- being claimed or settled at this moment; call again. A job that is missing from the answer has ended, or never was.
+create function cancel(p_ids uuid[])
+  returns table (job_id uuid, verdict text)
+  language plpgsql volatile security definer
+  set search_path from current
+as $$
+#variable_conflict use_column
+declare
+  v_waiting uuid[] := recall(p_ids);
+begin
+  return query
+    with gone as (delete from queue q where q.id = any (v_waiting) returning q.*),
+    kept as (
+      insert into history (id, queue, task, key, priority, outcome, tries, crashes, created, finished, payload_version, unique_key,
+                           attributes, payload, errors, trace)
+      select g.id, g.queue, g.task, g.key, g.priority, 'cancelled', g.tries, g.crashes, g.created, clock_timestamp(),
+             g.payload_version, g.unique_key, g.attributes, g.payload, g.errors, g.trace
+      from gone g
+      where coalesce((select c.retention from queue_config c where c.queue = g.queue), interval '7 days') > interval '0')
+    select g.id, 'cancelled'::text from gone g;
+  update work_queue w set cancelled = coalesce(w.cancelled, clock_timestamp())
+  where w.position = any (array(
+    select r.position from work_queue r
+    where r.id = any (p_ids) and r.lock_key is not null for update skip locked));
+  return query
+    select q.id,
+           case when (select w.id from work_queue w where w.id = q.id and w.cancelled is not null) is null then 'busy'
+                else 'signalled' end
+    from queue q where q.id = any (p_ids);
+  if exists (select from work_queue w where w.id = any (p_ids) and w.cancelled is not null) then
+    perform pg_notify(current_schema() || ':cancel', '');
+  end if;
+end
+$$;
+
+-- Changes waiting jobs: their priority, their run_after, or both; p_now clears run_after. Returns the jobs changed;
+-- running ones are left alone.
+create function amend(p_ids uuid[], p_priority integer default null, p_run_after timestamptz default null, p_now boolean default false)
+  returns setof uuid
+  language plpgsql volatile security definer
+  set search_path from current
+as $$
+#variable_conflict use_column
+declare
+  v_waiting uuid[] := recall(p_ids);
+begin
+  return query
+    update queue q
+    set priority = coalesce(p_priority, q.priority), run_after = case when p_now then null else coalesce(p_run_after, q.run_after) end
+    where q.id = any (v_waiting)
+    returning q.id;
+end
+$$;
+
+-- Removes jobs without a trace, wherever they stand; running ones are left alone.
+create function erase(p_ids uuid[]) returns setof uuid
+  language plpgsql volatile security definer
+  set search_path from current
+as $$
+#variable_conflict use_column
+declare
+  v_waiting uuid[] := recall(p_ids);
+begin
+  return query delete from queue q where q.id = any (v_waiting) returning q.id;
+  return query delete from dead_letter d where d.id = any (p_ids) returning d.id;
+  return query delete from history h where h.id = any (p_ids) returning h.id;
+end
+$$;
+
+-- Puts dead jobs back into QUEUE with fresh limits; the errors they died of stay with them. One whose unique key is taken
+-- by a newer job stays dead, and is missing from the answer.
+create function redrive(p_ids uuid[]) returns setof uuid
+  language plpgsql volatile security definer
+  set search_path from current
+as $$
+#variable_conflict use_column
+begin
+  return query
+    with dead as materialized (
+      select d.* from dead_letter d where d.id = any (p_ids) order by d.died, d.id for update
+    ),
+    back as (
+      insert into queue (id, queue, task, key, priority, max_tries, max_crashes, created, timeout, payload_version, unique_key,
+                         attributes, payload, retry, trace, errors)
+      select d.id, d.queue, d.task, d.key, d.priority, d.max_tries, d.max_crashes, d.created, d.timeout, d.payload_version,
+             d.unique_key, d.attributes, d.payload, d.retry, d.trace, d.errors
+      from dead d order by d.died, d.id
+      on conflict do nothing
+      returning id
+    ),
+    gone as (delete from dead_letter d using back b where d.id = b.id returning d.id)
+    select g.id from gone g;
+end
+$$;
+
+-- Jobs that were not started by their expires_at end as expired. The scheduler's sweep.
+create function expire(p_leader text, p_epoch bigint, p_max integer) returns integer
+  language plpgsql volatile security definer
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+as $$
+declare
+  v_now timestamptz := clock_timestamp(); -- the function itself is volatile: compared with it, every job that expires would be read
+  v_ids uuid[];
+  v_waiting uuid[];
+  v_count integer;
+begin
+  perform assert_leader(p_leader, p_epoch);
+  v_ids := array(
+    select q.id from queue q
+    where q.expires_at <= v_now
+      and (select w.id from work_queue w where w.id = q.id and w.lock_key is not null) is null
+    order by q.expires_at limit p_max for update skip locked);
+  if cardinality(v_ids) = 0 then
+    return 0;
+  end if;
+  v_waiting := recall(v_ids);
+  with gone as (delete from queue q where q.id = any (v_waiting) returning q.*),
+  kept as (
+    insert into history (id, queue, task, key, priority, outcome, tries, crashes, created, finished, payload_version, unique_key,
+                         attributes, payload, errors, trace)
+    select g.id, g.queue, g.task, g.key, g.priority, 'expired', g.tries, g.crashes, g.created, clock_timestamp(),
+           g.payload_version, g.unique_key, g.attributes, g.payload, g.errors, g.trace
+    from gone g
+    where coalesce((select c.retention from queue_config c where c.queue = g.queue), interval '7 days') > interval '0'
+    returning 1)
+  select count(*) into v_count from gone;
+  return v_count;
+end
+$$;
+
+-- functions/schedule.sql
+
+-- One cron slot becomes one job, whoever leads and however often it is tried; the next slot is stored with it.
+create function fire_schedule(
+    p_leader text, p_epoch bigint, p_schedule text, p_cron text, p_timezone text, p_slot timestamptz, p_next timestamptz)
+  returns uuid
+  language plpgsql volatile security definer
+  set search_path from current
+as $$
+declare
+  s schedule;
+  v_job uuid := uuid_v7();
+begin
+  perform assert_leader(p_leader, p_epoch);
+  select * into s from schedule where name = p_schedule for update;
+  -- what was planned from is not what is there any more: the next look plans anew
+  if not found or s.paused or s.cron <> p_cron or s.timezone <> p_timezone then
+    return null;
+  end if;
+  update schedule set next_slot = p_next, last_slot = coalesce(p_slot, last_slot) where name = p_schedule;
+  if p_slot is null then
+    return null;
+  end if;
+  insert into schedule_slot (schedule, slot, job) values (p_schedule, p_slot, v_job) on conflict do nothing;
+  if not found then
+    return null;
+  end if;
+  insert into queue (id, queue, task, key, priority, attributes, timeout, max_tries, max_crashes, retry, payload, payload_version)
+  values (v_job, coalesce(s.options ->> 'queue', 'default'), s.task, coalesce(s.options ->> 'key', ''),
+          coalesce((s.options ->> 'priority')::integer, 0), coalesce(nullif(s.options -> 'attributes', 'null'), '{}'),
+          (s.options ->> 'timeoutMs')::float8 * interval '1 millisecond', coalesce((s.options ->> 'maxTries')::smallint, 20),
+          coalesce((s.options ->> 'maxCrashes')::smallint, 3), nullif(s.options -> 'retry', 'null'), s.payload,
+          coalesce((s.options ->> 'payloadVersion')::integer, 1));
+  delete from schedule_slot where schedule = p_schedule and slot < p_slot - interval '7 days';
+  return v_job;
+end
+$$;
+
+-- functions/session.sql
+
+-- Sessions that stand for a process: when it is killed, its connection ends with it, and the server ends the session. A session shows that
+-- it is still the same one by an advisory lock of a random key, which nobody else could take before it; its pid would be used again.
+
+-- Makes this session hold such a lock, for as long as it lives, and returns its key: the given one if it can be had. Null where the
+-- session is not the caller's own: a pooler that gives out sessions by the transaction tells its clients other pids than the server's, so
+-- p_pid is what the client was told when it connected. The same lock may be taken any number of times.
+create function hold_session(p_key bigint, p_pid integer) returns bigint
+  language plpgsql volatile security definer
+  set search_path from current
+as $$
+declare
+  v_key bigint := p_key;
+begin
+  if p_pid is distinct from pg_backend_pid() then
+    return null;
+  end if;
+  if v_key is not null and pg_try_advisory_lock(v_key) then
+    return v_key;
+  end if;
+  v_key := hashtextextended(gen_random_uuid()::text, 0);
+  return case when pg_try_advisory_lock(v_key) then v_key end;
+end
+$$;
+
+-- Lists who holds which advisory lock of this database.
+create function held_sessions() returns table (key bigint, pid integer)
+  language sql stable security definer
+  set search_path from current
+as $$
+  select (l.classid::bigint << 32) | l.objid::bigint, l.pid
+  from pg_locks l
+  where l.locktype = 'advisory' and l.objsubid = 1 and l.granted
+    and l.database = (select d.oid from pg_database d where d.datname = current_database())
+$$;
+
+-- Notes in which session a node beats, and that it is there. Where that session is not its own, none is noted: then only silence counts.
+create function keep_node_session(p_node text, p_incarnation uuid, p_pid integer) returns void
+  language plpgsql volatile security definer
+  set search_path from current
+  set plan_cache_mode = force_generic_plan
+  set enable_seqscan = off
+as $$
+declare
+  v_key bigint := hold_session((select s.key from node_session s where s.node = p_node), p_pid);
+begin
+  if v_key is null then
+    delete from node_session s where s.node = p_node;
+    return;
+  end if;
+  insert into node_session as s (node, incarnation, key, pid, server)
+  values (p_node, p_incarnation, v_key, p_pid, pg_postmaster_start_time())
+  on conflict (node) do update
+    set incarnation = excluded.incarnation, key = excluded.key, pid = excluded.pid, server = excluded.server, missed = null
+    where s.missed is not null
+      or (s.incarnation, s.key, s.pid, s.server) is distinct from (excluded.incarnation, excluded.key, excluded.pid, excluded.server);
+end
+$$;
+
+-- Lists living nodes with a session, and whether that is there. Sessions of before a restart of the server have all ended, and say nothing.
+create function node_sessions() returns table (node text, held boolean, missed timestamptz)
+  language sql stable security definer
+  set search_path from current
+  set jit = off
+as $$
+  select s.node, h.key is not null, s.missed
+  from node_session s
+  join node n on n.id = s.node and n.incarnation = s.incarnation and n.state in ('alive', 'draining')
+  left join held_sessions() h on h.key = s.key and h.pid = s.pid
+  where s.server = pg_postmaster_start_time()
+$$;
+
+-- What the leader looks at twice a second: nodes whose session is not there; whether miss_nodes would change anything; and in how many
+-- milliseconds the first of them is lost. Reads only.
+create function missing_nodes() returns table (missing integer, changed boolean, lost_in_ms double precision)
+  language sql stable security definer
+  set search_path from current
+as $$
+  select (count(*) filter (where not s.held))::integer,
+    coalesce(bool_or(s.held = (s.missed is not null)), false),
+    extract(epoch from min(s.missed) filter (where not s.held) + interval '3 seconds' - clock_timestamp())::float8 * 1000
+  from node_sessions() s
+$$;
+
+-- Notes since when sessions of nodes are missing. It waits for no lock, as lose_nodes says: a row that is locked is being written by its node.
+create function miss_nodes(p_leader text, p_epoch bigint) returns void
+  language plpgsql volatile security definer
+  set search_path from current
+as $$
+begin
+  perform assert_leader(p_leader, p_epoch);
+  update node_session s set missed = case when s.missed is null then clock_timestamp() end
+  where s.node = any (array(
+    select l.node from node_session l
+    where l.node in (select x.node from node_sessions() x where x.held = (x.missed is not null))
+    for update of l skip locked));
+end
+$$;
+
+-- Lists nodes whose session has been missing for 3 s.
+create function gone_nodes() returns setof text
+  language sql stable security definer
+  set search_path from current
+as $$
+  select s.node from node_sessions() s where not s.held and s.missed <= clock_timestamp() - interval '3 seconds'
+$$;
+
+-- functions/settle.sql
+
+-- Ends attempts.
+-- outcome done       data = the result              -> HISTORY
+--         retry      data = the error, delay_ms     -> delayed, or DEAD_LETTER (max_tries) when its tries are used up
+--         dead       data = the error               -> DEAD_LETTER (gave_up)
+--         snooze     delay_ms; counts no try        -> delayed
+--         cancelled  data = null                    -> HISTORY
+-- A job whose cancellation was asked for while it ran is not retried: it ends as cancelled.
+-- p_waited_ms: how long each job waited in its node, which claims a little ahead of its slots; that is no part of its run.
+--
+-- Returns what became of each accepted settlement: done, cancelled, retry, snooze, dead. An id that is missing was stale:
+-- its lease had been lost, and nothing was changed. With p_repeat (the reply of an earlier call with the same tokens was
+-- lost) a settlement that this token made before is returned as 'repeated', as far as its trace is kept: with retention 0, a job
+-- that is done leaves none, and looks stale. An item whose job is gone (removed by hand) is taken away, and looks stale too.
+--
+-- Safe because: one statement. The work item goes only if its token matches, and what happens to the job follows from the
+-- rows that went (a retry in two statements lets the scheduler skip a job whose item is still there: lost for ever).
+-- Work items are locked before jobs, as everywhere. Served by work_queue_id and queue's primary key.
+-- Plans: each table is also asked for "id = any (p_ids)", and nested loops are off. So the only plan is an index lookup of
+-- these ids, hashed against the input; with nested loops, a planner that believed in one row read all jobs for each of them.
+create function settle(p_ids uuid[], p_tokens uuid[], p_outcomes text[], p_delays_ms float8[], p_data text[], p_repeat boolean default false,
+                       p_waited_ms float8[] default null)
+  returns table (job_id uuid, verdict text)
+  language plpgsql volatile security definer
+  set search_path from current
+  set plan_cache_mode = force_generic_plan
+  set jit = off
+  set enable_seqscan = off
+  set enable_bitmapscan = off
+  set enable_nestloop = off
+  set enable_mergejoin = off
+as $$
+#variable_conflict use_column
+declare
+  v_now timestamptz := clock_timestamp();
+  v_ids uuid[];
+  v_verdicts text[];
+  v_positions bigint[];
+  v_busy float4[];
+begin
+  if exists (select from unnest(p_outcomes) o where o is null or o not in ('done', 'retry', 'dead', 'snooze', 'cancelled')) then
+    raise exception 'unknown outcome in %', p_outcomes using errcode = '22023';
+  end if;
+  if cardinality(p_waited_ms) <> cardinality(p_ids) then
+    raise exception 'waited_ms must be a list as long as ids, or none' using errcode = '22023';
+  end if;
+  -- a shorter list would be filled up with nulls: an item removed, and nothing done to its job
+  if cardinality(p_ids) <> any (array[coalesce(cardinality(p_tokens), -1), coalesce(cardinality(p_outcomes), -1),
+                                       coalesce(cardinality(p_delays_ms), -1), coalesce(cardinality(p_data), -1)]) then
+    raise exception 'ids, tokens, outcomes, delays and data must be lists of one length' using errcode = '22023';
+  end if;
+  -- short ones are within them, but for numbers of many digits
+  if exists (
+      select from unnest(p_outcomes, p_data) as x (outcome, data)
+      where (octet_length(x.data) > 1000 or x.data ~ '[eE][-+]?[0-9]{3}')
+        and not fits(x.data::jsonb, case when x.outcome = 'done' then 1572864 else 131072 end)) then
+    raise exception 'a result is at most 1 MiB, an error 128 KiB, nested 500 levels deep' using errcode = '22023';
+  end if;
+  if 'done' = all (p_outcomes) then
+    select s.ids, s.verdicts, s.positions, s.busy_ms into v_ids, v_verdicts, v_positions, v_busy
+    from settle_done(v_now, p_ids, p_tokens, p_data, p_waited_ms) s;
+  else
+    select s.ids, s.verdicts, s.positions, s.busy_ms into v_ids, v_verdicts, v_positions, v_busy
+    from settle_mixed(v_now, p_ids, p_tokens, p_outcomes, p_delays_ms, p_data, p_waited_ms) s;
+  end if;
+  if v_ids is not null and (select l.feed from scheduler_lease l) then
+    insert into settlement (at, positions, verdicts, busy_ms) values (v_now, v_positions, v_verdicts, v_busy);
+  end if;
+  return query select x.id, x.verdict from unnest(v_ids, v_verdicts) as x (id, verdict);
+  if p_repeat then
+    return query
+      select x.id, 'repeated'::text
+      from unnest(p_ids, p_tokens) as x (id, token)
+      -- scalar subqueries can only be looked up; EXISTS under OR is hashed, from a scan of everything
+      where x.id <> all (coalesce(v_ids, '{}')) -- not those of this very call
+        and ((select h.id from history h where h.id = x.id and h.token = x.token limit 1) is not null
+             or (select d.id from dead_letter d where d.id = x.id and d.token = x.token) is not null
+             or (select q.id from queue q where q.id = x.id and q.last_token = x.token) is not null);
+  end if;
+end
+$$;
+
+-- The ids of those jobs that no other transaction has locked, and of those that are gone: nothing holds up their settlement. A worker asks
+-- when a settlement has met a lock: an application may hold a running job's row for as long as its transaction is open.
+--
+-- Safe because: it changes nothing, waits for nothing, and its locks end with its statement. Served by queue's primary key.
+create function unlocked_jobs(p_ids uuid[]) returns setof uuid
+  language sql volatile security definer
+  set search_path from current
+  set plan_cache_mode = force_generic_plan
+  set jit = off
+  set enable_seqscan = off
+  set enable_bitmapscan = off
+  set enable_mergejoin = off
+as $$
+  with free as materialized (
+    select q.id from queue q where q.id = any (p_ids) order by q.id for update skip locked
+  )
+  select x.id from unnest(p_ids) as x (id)
+  where x.id in (select f.id from free f) or (select q.id from queue q where q.id = x.id) is null
+$$;
+
+-- Ends attempts that are all done: a part of settle, which plans it. The shorter way to the same rows as settle_mixed.
+create function settle_done(
+  p_now timestamptz, p_ids uuid[], p_tokens uuid[], p_data text[], p_waited_ms float8[],
+  out ids uuid[], out verdicts text[], out positions bigint[], out busy_ms float4[])
+  language plpgsql volatile
+  set search_path from current
+as $$
+#variable_conflict use_column
+declare
+  v_forgets boolean;
+begin
+  v_forgets := exists (select from queue_config c where c.retention = '0');
+  with gone as (
+    delete from work_queue w using unnest(p_ids, p_tokens, p_data, p_waited_ms) as i (id, token, data, waited_ms)
+    where w.id = any (p_ids) and w.id = i.id and w.lock_token = i.token
+    returning w.id, w.position, w.lock_key, w.lock_token, w.dispatched, i.data,
+      case when i.waited_ms > 0 and i.waited_ms <> 'NaN'
+           then least(w.started + least(i.waited_ms, 3.2e11) * interval '1 millisecond', greatest(w.started, p_now))
+           else w.started end as started
+  ),
+  ended as (
+    delete from queue q using gone g
+    where q.id = any (p_ids) and q.id = g.id
+    returning q.id, q.queue, q.task, q.key, q.priority, q.tries, q.crashes, q.created, q.payload_version, q.unique_key, q.attributes,
+              q.payload, q.errors, q.trace, g.position, g.lock_key, g.lock_token, g.started, g.dispatched, g.data
+  ),
+  kept as (
+    insert into history (id, queue, task, key, priority, outcome, tries, crashes, created, started, finished, payload_version,
+                         node, token, unique_key, attributes, payload, result, errors, trace, dispatched)
+    select e.id, e.queue, e.task, e.key, e.priority, 'done', e.tries, e.crashes, e.created, e.started, p_now, e.payload_version, e.lock_key,
+           e.lock_token, e.unique_key, e.attributes, e.payload, e.data::jsonb, e.errors, e.trace, e.dispatched
+    from ended e
+    where not v_forgets or coalesce((select c.retention from queue_config c where c.queue = e.queue), interval '7 days') > interval '0'
+  )
+  select array_agg(e.id), array_agg(e.position), array_agg((date_part('epoch', p_now - e.started) * 1000)::float4)
+  into ids, positions, busy_ms from ended e;
+  verdicts := array_fill('done'::text, array[coalesce(cardinality(ids), 0)]);
+end
+$$;
+
+-- Ends attempts of any outcome: a part of settle, which plans it.
+create function settle_mixed(
+  p_now timestamptz, p_ids uuid[], p_tokens uuid[], p_outcomes text[], p_delays_ms float8[], p_data text[], p_waited_ms float8[],
+  out ids uuid[], out verdicts text[], out positions bigint[], out busy_ms float4[])
+  language plpgsql volatile
+  set search_path from current
+as $$
+#variable_conflict use_column
+begin
+  with input as materialized (
+    select x.id, x.token, x.outcome, least(greatest(coalesce(nullif(x.delay_ms, 'NaN'), 0), 0), 3.2e11) as delay_ms, x.data::jsonb as data,
+           least(greatest(coalesce(nullif(x.waited_ms, 'NaN'), 0), 0), 3.2e11) * interval '1 millisecond' as waited
+    from unnest(p_ids, p_tokens, p_outcomes, p_delays_ms, p_data, p_waited_ms) as x (id, token, outcome, delay_ms, data, waited_ms)
+  ),
+  gone as (
+    delete from work_queue w using input i
+    where w.id = any (p_ids) and w.id = i.id and w.lock_token = i.token
+    returning w.id, w.position, w.lock_key, w.lock_token, greatest(w.started, least(w.started + i.waited, p_now)) as started, w.dispatched, w.cancelled is not null as stop, i.outcome, i.delay_ms, i.data
+  ),
+  -- Where some jobs end and others go back, that is two passes over QUEUE: so their locks are taken first, in the order of ids
+  -- that everyone keeps.
+  locked as materialized (
+    select q.id from queue q
+    where p_outcomes && array['retry', 'snooze'] and q.id = any (p_ids) and q.id in (select g.id from gone g)
+    order by q.id for update
+  ),
+  ended as (
+    delete from queue q using gone g
+    where q.id = any (p_ids) and q.id = g.id and (select count(*) from locked) >= 0
+      and (g.outcome in ('done', 'dead', 'cancelled') or (g.outcome in ('retry', 'snooze') and g.stop)
+           or (g.outcome = 'retry' and q.tries + 1 >= q.max_tries))
+    returning q.*, g.position, g.lock_key, g.lock_token, g.started, g.dispatched, g.data, g.stop, g.outcome,
+      case when g.outcome = 'dead' then 'gave_up' when g.outcome = 'retry' and not g.stop then 'max_tries' end as reason,
+      case when g.outcome in ('retry', 'dead') then with_error(q.errors, g.data, g.lock_key, q.tries + 1, p_now) else q.errors end as all_errors
+  ),
+  again as (
+    update queue q
+    set run_after = p_now + g.delay_ms * interval '1 millisecond', last_token = g.lock_token,
+        tries = q.tries + (g.outcome = 'retry')::integer,
+        errors = case when g.outcome = 'retry' then with_error(q.errors, g.data, g.lock_key, q.tries + 1, p_now) else q.errors end
+    from gone g
+    where q.id = any (p_ids) and q.id = g.id and not g.stop and (select count(*) from locked) >= 0
+      and (g.outcome = 'snooze' or (g.outcome = 'retry' and q.tries + 1 < q.max_tries))
+    returning q.id, g.position, g.started, g.outcome
+  ),
+  kept as (
+    insert into history (id, queue, task, key, priority, outcome, tries, crashes, created, started, finished, payload_version,
+                         node, token, unique_key, attributes, payload, result, errors, trace, dispatched)
+    select e.id, e.queue, e.task, e.key, e.priority, case when e.outcome = 'done' then 'done' else 'cancelled' end,
+           e.tries + (e.outcome = 'retry')::integer, e.crashes, e.created, e.started, p_now, e.payload_version, e.lock_key,
+           e.lock_token, e.unique_key, e.attributes, e.payload, case when e.outcome = 'done' then e.data end, e.all_errors, e.trace, e.dispatched
+    from ended e
+    where e.reason is null
+      and coalesce((select c.retention from queue_config c where c.queue = e.queue), interval '7 days') > interval '0'
+  ),
+  buried as (
+    insert into dead_letter (id, queue, task, key, priority, reason, tries, max_tries, crashes, max_crashes, created, died,
+                             timeout, payload_version, node, token, unique_key, attributes, payload, retry, trace, errors)
+    select e.id, e.queue, e.task, e.key, e.priority, e.reason, e.tries + 1, e.max_tries, e.crashes, e.max_crashes, e.created,
+           p_now, e.timeout, e.payload_version, e.lock_key, e.lock_token, e.unique_key, e.attributes, e.payload, e.retry,
+           e.trace, e.all_errors
+    from ended e
+    where e.reason is not null
+    -- whoever enqueues the id of a dead job once more has a newer job: its death must not fail for the older one's
+    on conflict (id) do update
+      set (id, queue, task, key, priority, reason, tries, max_tries, crashes, max_crashes, created, died, timeout, payload_version, node,
+           token, unique_key, attributes, payload, retry, trace, errors) = (select excluded.*)
+  ),
+  settled (id, verdict, position, started) as (
+    select e.id, case when e.reason is not null then 'dead' when e.outcome = 'done' then 'done' else 'cancelled' end, e.position, e.started
+    from ended e
+    union all
+    select a.id, a.outcome, a.position, a.started from again a
+  )
+  select array_agg(v.id), array_agg(v.verdict), array_agg(v.position), array_agg((extract(epoch from p_now - v.started) * 1000)::float4)
+  into ids, verdicts, positions, busy_ms from settled v;
+end
+$$;
+
+-- Appends one attempt's error; keeps the newest 100.
+create function with_error(p_errors jsonb, p_error jsonb, p_node text, p_try integer, p_at timestamptz) returns jsonb
+  language sql stable
+  set search_path from current
+as $$
+  select (case when jsonb_array_length(coalesce(p_errors, '[]')) >= 100 then p_errors - 0 else coalesce(p_errors, '[]') end)
+    || jsonb_build_array(
+         (case when jsonb_typeof(p_error) = 'object' then p_error else jsonb_build_object('message', p_error) end)
+         || jsonb_build_object('node', p_node, 'try', p_try, 'at', p_at))
+$$;
+
+-- For workers in any language: one job done, with a result. False: the lease was lost, and nothing was changed.
+create function ack(p_id uuid, p_token uuid, p_result jsonb default null) returns boolean
+  language sql volatile security definer
+  set search_path from current
+as $$
+  select exists (select from settle(array[p_id], array[p_token], array['done'], array[null::float8], array[p_result::text]))
+$$;
+
+-- One job failed. Without a delay, the job's own retry policy counts, or 1 s doubling up to 1 h. The error is cut to 2,000 characters.
+-- Returns retry, dead or cancelled; null: the lease was lost, and nothing was changed.
+create function nack(p_id uuid, p_token uuid, p_error text, p_delay interval default null) returns text
+  language plpgsql volatile security definer
+  set search_path from current
+as $$
+declare
+  v_retry jsonb;
+  v_tries integer;
+  v_verdict text;
+begin
+  select q.retry, q.tries into v_retry, v_tries from queue q where q.id = p_id;
+  select s.verdict into v_verdict
+  from settle(
+    array[p_id], array[p_token], array['retry'],
+    array[coalesce(extract(epoch from p_delay)::float8 * 1000, backoff_ms(v_retry, v_tries + 1))],
+    array[jsonb_build_object('message', left(p_error, 2000))::text]) s;
+  return v_verdict;
+end
+$$;
+
+-- The delay before the next attempt, by a job's own retry policy: {"kind": "fixed" | "linear" | "exponential", "baseMs",
+-- "factor", "maxMs", "jitter": 0..1}. p_try counts from 1. The same arithmetic as retryDelayMs in @pgqueue/core, kept within what
+-- PostgreSQL does not refuse as an overflow or an underflow: a job whose policy is odd must fail like others.
+create function backoff_ms(p_retry jsonb, p_try integer) returns double precision
+  language sql volatile
+  set search_path from current
+as $$
+  select greatest(0, raw * (1 - jitter * random()))
+  from (
+    select least(coalesce((p_retry ->> 'maxMs')::float8, 3600000), case coalesce(p_retry ->> 'kind', 'exponential')
+             when 'fixed' then base
+             when 'linear' then base * p_try
+             else base * power(greatest(1, least(1000, coalesce((p_retry ->> 'factor')::float8, 2))), least(p_try - 1, 60)) end) as raw,
+           round(coalesce((p_retry ->> 'jitter')::numeric, 0.2), 6)::float8 as jitter
+    from (select coalesce((p_retry ->> 'baseMs')::float8, 1000) as base) b
+  ) r
+$$;
+
+-- functions/suspects.sql
+
+-- Suspects: jobs that were lost with their node. One of a dead node's jobs may have killed it (poison), and nobody knows which. So a node runs
+-- one suspect at a time, beside ordinary jobs (next_suspect), and its death is charged to the suspects that it held, and to nobody else; where
+-- it held none, to all that it held (charged_by_death). What is not charged is ready again, and a suspect from then on (crash).
+-- A node begins another suspect when each that it runs has run for 30 s: ten jobs of two hours that lost their machine must not run one
+-- after the other. A suspect in its last life (its next crash would be its last) is never beside another one.
+--
+-- Call a node's death by poison a strike, however long the poison has run by then.
+-- 1. Poison is dead after max_crashes strikes, or one more. By its first strike it becomes a suspect: charged, or released beside a suspect that
+--    is. By each later one it is charged, as a suspect of the node that died.
+-- 2. An innocent job is charged once for the same poison, by its first strike. After that both are suspects, and run together only when
+--    one of the two had run for 30 s before the other began: then a later strike charges both.
+-- 3. No job is dead of another one's later strike. The crash that is its last a job suffers as the only suspect of its node, so it is its own,
+--    or the first strike of a job that was no suspect, or its machine's. (With max_crashes = 1 the first loss is the last.)
+-- A lease that ends before its node is known to be dead (reap) charges its own job, whatever ran beside it. 1 holds: the poison is charged one way
+-- or the other. 2 holds: what was no suspect before is one now. 3 holds, since it follows from who runs together alone.
+-- The mark is the work item's: it stays when the lease is given back, and goes with an attempt that ends; dispatch makes it anew of crashes.
+-- To charge only the suspect that began last would let poison that needs a minute go free: others begin beside it every 30 s.
+--
+-- Jobs whose task the node runs in processes of their own are no suspects there: their crash costs no other job.
+
+-- Whether a node takes a job like any other. Read as a part of the statements that call it, not called for each row: it sets no search path.
+create function node_takes(p_tasks jsonb, p_task text, p_version integer, p_suspect boolean) returns boolean
+  language sql immutable parallel safe
+as $$
+  select p_version between (p_tasks -> p_task ->> 'min')::integer and (p_tasks -> p_task ->> 'max')::integer
+    and (not p_suspect or coalesce(p_tasks -> p_task -> 'isolated' = 'true', false))
+$$;
+
+-- Locks the suspect that a node begins now, the oldest that it may, and returns its position; null: none.
+-- Safe because: of two claims of one node that look for suspects, one gets the lock on the node's row, and the other passes. It is not waited for:
+-- who resets the node waits for both. Another node's claim passes by the item's lock. A bundle is one handler at a time, and so its
+-- suspect begins while no other of its items is leased: the first item of the bundle is locked, as by every claim of it.
+-- Served by work_queue_suspect, and work_queue_bundle.
+create function next_suspect(p_node text, p_pool text, p_tasks jsonb) returns bigint
+  language plpgsql volatile security definer
+  set search_path from current
+  set plan_cache_mode = force_generic_plan
+  set jit = off
+  set enable_seqscan = off
+  set enable_bitmapscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
+as $$
+declare
+  v_now timestamptz := clock_timestamp();
+  v_held integer;
+  v_closed boolean;
+  v_position bigint;
+  v_bundle uuid;
+begin
+  perform from node n where n.id = p_node for no key update skip locked;
+  if not found then
+    return null;
+  end if;
+  select count(*), bool_or(w.started between v_now - interval '30 seconds' and v_now
+                           or (select q.crashes + 1 >= q.max_crashes from queue q where q.id = w.id))
+  into v_held, v_closed
+  from work_queue w
+  where w.suspect and w.pool = p_pool and w.lock_key = p_node and p_tasks -> w.task -> 'isolated' is distinct from 'true';
+  if v_closed then
+    return null;
+  end if;
+  select w.position, w.bundle into v_position, v_bundle from work_queue w
+  where w.suspect and w.pool = p_pool and w.lock_key is null
+    and node_takes(p_tasks, w.task, w.version, false) and p_tasks -> w.task -> 'isolated' is distinct from 'true'
+    and (select q.crashes + 1 >= q.max_crashes from queue q
+         where q.id = w.id and (q.expires_at is null or q.expires_at > v_now)) in (false, v_held = 0)
+    and (w.bundle is null or (select b.position from work_queue b where b.bundle = w.bundle and b.lock_key is not null limit 1) is null)
+  order by w.position + 0 limit 1 for update skip locked;
+  if v_bundle is not null then
+    perform from work_queue w
+    where w.position = (select min(b.position + 0) from work_queue b where b.bundle = v_bundle) for update skip locked;
+    if not found or exists (select from work_queue b where b.bundle = v_bundle and b.lock_key is not null) then
+      return null;
+    end if;
+  end if;
+  return v_position;
+end
+$$;
+
+-- The positions whose jobs are charged with a crash when a node dies: its suspects, or where it holds none, all that it holds. Those that another
+-- session has locked count, too.
+create function charged_by_death(p_node text) returns bigint[]
+  language sql stable security definer
+  set search_path from current
+as $$
+  select coalesce(array_agg(w.position) filter (where w.suspect and n.tasks -> w.task -> 'isolated' is distinct from 'true'), array_agg(w.position))
+  from work_queue w left join node n on n.id = p_node
+  where w.lock_key = p_node
+$$;
+
+-- functions/tick.sql
+
+-- Reads everything for one tick: what is not of a lane, and the text of look(). A function, so that its plan
+-- is kept: a statement around the parts would be planned anew at every tick, which took a third of a small tick's time. Stable, so that
+-- everything in it sees the one snapshot of the statement that calls it.
+-- p_read: the object of look(); and settled: whether ended attempts are read; due: whether it asks, too, when sweeps are due;
+-- questions_after: open questions behind that number are read; items_from, items: the work items to read, as tick_state has them.
+create function tick(p_read jsonb)
+  returns table (state jsonb, due jsonb, questions jsonb, rows text)
+  language plpgsql stable security definer
+  set search_path from current
+  set plan_cache_mode = force_generic_plan
+  set jit = off
+as $$
+begin
+  return query
+    select tick_state((p_read -> 'settled')::boolean, (p_read -> 'items_from')::bigint,
+                      array(select x.position::bigint from jsonb_array_elements_text(p_read -> 'items') as x (position)))
+             || jsonb_build_object('config', config_mark(), 'enqueuers', case when p_read -> 'ranges' <> '{}' then to_jsonb(enqueuers()) end),
+           case when (p_read -> 'due')::boolean then tick_due() end,
+           open_explains((p_read ->> 'questions_after')::bigint),
+           look(p_read);
+end
+$$;
+
+-- Reads what a tick needs beside its lanes, as one JSON value: live nodes, work items (positions by pool and by holder), the
+-- queues that differ from the defaults, ended attempts where p_settled, and whether a sweep of leases or nodes would find anything.
+-- Stable, as look(): in one statement both see one snapshot. An item that is gone here has its settlement here, and the job
+-- that it was is delayed or ended there.
+-- Work items: those from p_items_from on, and p_items, a few that are known to be there before it. Those before it are gone, as far as
+-- their leader knows, but stay in the table until vacuum, and for as long as some session holds an old snapshot. Served by
+-- work_queue's primary key.
+-- Suspects that wait take no place of others, since a node takes one at a time: they are in flight, under a node's id that no node can have.
+create function tick_state(p_settled boolean, p_items_from bigint, p_items bigint[]) returns jsonb
+  language plpgsql stable security definer
+  set search_path from current
+  set plan_cache_mode = force_generic_plan
+  set jit = off
+  set enable_seqscan = off
+  set enable_bitmapscan = off
+as $$
+begin
+  return (
+  with working as materialized (
+    select n.id, n.pool, n.tasks, n.state, n.slots, n.runs,
+           n.heartbeat > clock_timestamp() - n.lost_after_ms * interval '1 millisecond' as beats
+    from node n where n.state in ('alive', 'draining')
+  ),
+  items as materialized (
+    select w.pool, coalesce(w.lock_key, case when w.suspect then '' end) as lock_key, array_agg(w.position) as positions, min(w.lock_timeout) as lock_timeout
+    from (
+      select r.position, r.pool, r.lock_key, r.suspect, r.lock_timeout from work_queue r where r.position >= p_items_from
+      union all
+      select r.position, r.pool, r.lock_key, r.suspect, r.lock_timeout from work_queue r where r.position = any (p_items)) w
+    group by 1, 2
+  )
+  select jsonb_build_object(
+    'now', extract(epoch from clock_timestamp()) * 1000,
+    'nodes', coalesce((
+      select jsonb_agg(jsonb_build_object('id', n.id, 'pool', n.pool, 'slots', n.slots, 'tasks', n.tasks, 'runs', n.runs) order by n.id)
+      from working n where n.state = 'alive' and n.beats), '[]'),
+    'items', coalesce((
+      select jsonb_agg(jsonb_build_object('pool', i.pool, 'node', i.lock_key, 'positions', to_jsonb(i.positions))) from items i), '[]'),
+    'queues', coalesce((
+      select jsonb_object_agg(c.queue, jsonb_build_object(
+        'paused', c.paused, 'pool', c.pool, 'concurrency', c.concurrency, 'keyConcurrency', c.key_concurrency,
+        'rate', case when c.rate is not null then jsonb_build_object('perSecond', c.rate, 'burst', c.rate_burst) end,
+        'keyRate', case when c.key_rate is not null then jsonb_build_object('perSecond', c.key_rate, 'burst', c.key_rate_burst) end,
+        'weight', c.weight)) from queue_config c), '{}'),
+    'settled', case when p_settled then coalesce((
+      select jsonb_agg(jsonb_build_object('n', s.n, 'atMs', extract(epoch from s.at) * 1000, 'positions', to_jsonb(s.positions),
+                                          'verdicts', to_jsonb(s.verdicts), 'busyMs', to_jsonb(s.busy_ms)) order by s.n)
+      from (select * from settlement s order by s.n limit 500) s), '[]') else '[]' end,
+    'expiredLeases', exists (select from items i where i.lock_timeout <= clock_timestamp()),
+    'lostNodes', exists (select from working n where not n.beats)
+      or exists (select from items i where i.lock_key <> '' and i.lock_key not in (select n.id from working n))));
+end
+$$;
+
+-- When the sweeps of waiting jobs and of schedules are next due, in milliseconds; null: not at all. A schedule that is not
+-- planned yet is due now. Served by queue_due and queue_expiring.
+create function tick_due() returns jsonb
+  language sql volatile security definer
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+as $$
+  select jsonb_build_object(
+    'promoteMs', (
+      select extract(epoch from q.run_after - clock_timestamp())::float8 * 1000 from queue q
+      where q.run_after is not null order by q.run_after limit 1),
+    'expireMs', (
+      select extract(epoch from q.expires_at - clock_timestamp())::float8 * 1000 from queue q
+      where q.expires_at is not null and (select w.id from work_queue w where w.id = q.id and w.lock_key is not null) is null
+      order by q.expires_at limit 1),
+    'cronMs', (
+      select extract(epoch from min(coalesce(s.next_slot, clock_timestamp())) - clock_timestamp())::float8 * 1000
+      from schedule s where not s.paused))
+$$;
+
+-- One text for the settings of all queues: another one after any change.
+create function config_mark() returns text
+  language sql stable security definer
+  set search_path from current
+as $$
+  select count(*) || ' ' || coalesce(sum(c.xmin::text::bigint), 0) from queue_config c
+$$;
+
+-- Transactions that may have drawn numbers of jobs which nobody else can see yet: a lock on the table comes before the number, and goes after the commit.
+create function enqueuers() returns text[]
+  language sql stable security definer
+  set search_path from current
+as $$
+  select array(
+    select distinct l.virtualtransaction from pg_locks l
+    where l.locktype = 'relation' and l.relation = 'queue'::regclass and l.mode = 'RowExclusiveLock' and l.granted
+      and l.database = (select d.oid from pg_database d where d.datname = current_database()) and l.pid is distinct from pg_backend_pid())
+$$;
+
+-- The lowest position that is there, from this one on; null: none. Positions only grow, so nothing comes before it any more.
+create function first_item(p_from bigint) returns bigint
+  language sql stable security definer
+  set search_path from current
+  set enable_seqscan = off
+  set enable_bitmapscan = off
+as $$
+  select w.position from work_queue w where w.position >= p_from order by w.position limit 1
+$$;
+
+-- What the jobs of work items are, in their order, for a scheduler that did not write them itself. Served by work_queue's and queue's primary keys.
+create function item_facts(p_positions bigint[])
+  returns table ("position" bigint, pool text, bundle uuid, dispatched_ms float8, id uuid, queue text, key text, task text,
+                 version integer, priority integer, seq bigint, created_ms float8, expires_ms float8, attributes jsonb, tries smallint)
+  language sql stable security definer
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
+as $$
+  select w.position, w.pool, w.bundle, extract(epoch from w.dispatched)::float8 * 1000, q.id, q.queue, q.key, q.task,
+         q.payload_version, q.priority, q.seq, extract(epoch from q.created)::float8 * 1000,
+         extract(epoch from q.expires_at)::float8 * 1000, coalesce(legible(q.attributes), '{}'), q.tries
+  from work_queue w cross join lateral unnest(coalesce(w.jobs, array[w.id])) with ordinality as u (id, n) cross join lateral (
+    select q.* from queue q where q.id = u.id offset 0) q
+  where w.position = any (p_positions)
+  order by w.position, u.n
+$$;
+
+-- views.sql
+
+-- One status per job, wherever its row stands. No payloads and no results: those are in the tables.
+create view job as
+  select q.id, case when w.id is null and q.run_after is not null then 'delayed' when w.id is null then 'pending'
+                    when w.lock_key is null then 'ready' else 'running' end as status,
+         q.queue, q.task, q.key, q.priority, q.attributes, q.tries, q.max_tries, q.crashes, q.max_crashes, q.run_after,
+         q.expires_at, q.timeout, q.unique_key, q.payload_version, q.trace, q.created, w.batch, w.position, w.pool,
+         w.lock_key as node, w.started, w.lock_timeout, w.cancelled, w.progress, null::timestamptz as finished,
+         null::text as reason, q.errors -> -1 as last_error, q.errors,
+         q.checkpoint is not null as has_checkpoint, coalesce(w.suspect, q.crashes > 0) as suspect
+  from queue q left join work_item w on w.id = q.id
+  union all
+  select d.id, 'dead', d.queue, d.task, d.key, d.priority, d.attributes, d.tries, d.max_tries, d.crashes, d.max_crashes, null,
+         null, d.timeout, d.unique_key, d.payload_version, d.trace, d.created, null, null, null,
+         d.node, null, null, null, null, d.died, d.reason, d.errors -> -1, d.errors, false, false
+  from dead_letter d
+  union all
+  select h.id, h.outcome, h.queue, h.task, h.key, h.priority, h.attributes, h.tries, null, h.crashes, null, null,
+         null, null, h.unique_key, h.payload_version, h.trace, h.created, null, null, null,
+         h.node, h.started, null, null, null, h.finished, null, h.errors -> -1, h.errors, false, false
+  from history h;
+
+-- Why jobs wait, for monitoring. at: when it was written; compare it with the clock.
+create view queue_held as
+  select q.key as queue, r.key as reason, r.value::text::float8::bigint as jobs, s.written as at
+  from scheduler_report s, jsonb_each(s.report -> 'held') q, jsonb_each(q.value) r;
+
+-- The three numbers of a queue's health, and its depth. oldest_s: age of the oldest job that could run and doesn't; claim_age_s: how long
+-- the oldest lease has been held; retry_rate: failed attempts as a share of all attempts. exact: all jobs were counted; window_s: the
+-- seconds that failed, attempts and retry_rate cover (done_5m and dead_5m are extrapolated where it is shorter than five minutes).
+create view queue_status as
+  select (n.queue collate "C") as queue, coalesce(c.paused, false) as paused, (coalesce(c.pool, 'default') collate "C") as pool,
+         n.delayed, n.pending, n.ready, n.running, n.dead, n.oldest_s, n.claim_age_s,
+         n.failed::float8 / nullif(n.attempts, 0) as retry_rate,
+         round(n.done * 300 / n.window_s)::bigint as done_5m, round(n.died * 300 / n.window_s)::bigint as dead_5m,
+         n.exact, n.window_s, n.failed, n.attempts
+  from queue_numbers() n left join queue_config c on c.queue = n.queue;
+
+-- The whole installation in one row, for monitoring. leader: null where nobody leads; lost_nodes: in the last day; ticks: of the leader,
+-- null where its last report is of another, or older than 90 seconds.
+create view overview as
+  select q.delayed, q.pending, q.ready, q.running, q.dead, q.exact, q.oldest_s, q.claim_age_s,
+         q.failed::float8 / nullif(q.attempts, 0) as retry_rate, q.done_5m, q.dead_5m,
+         case when l.expires > clock_timestamp() then l.leader end as leader, l.epoch,
+         n.alive as alive_nodes, n.draining as draining_nodes, n.lost as lost_nodes, n.slots,
+         (r.report -> 'ticks' ->> 'p50Ms')::float8 / 1000 as tick_p50_s, (r.report -> 'ticks' ->> 'p99Ms')::float8 / 1000 as tick_p99_s
+  from (select coalesce(sum(s.delayed), 0)::bigint as delayed, coalesce(sum(s.pending), 0)::bigint as pending,
+               coalesce(sum(s.ready), 0)::bigint as ready, coalesce(sum(s.running), 0)::bigint as running,
+               coalesce(sum(s.dead), 0)::bigint as dead, coalesce(bool_and(s.exact), true) as exact, max(s.oldest_s) as oldest_s,
+               max(s.claim_age_s) as claim_age_s, sum(s.failed) as failed, sum(s.attempts) as attempts,
+               coalesce(sum(s.done_5m), 0)::bigint as done_5m, coalesce(sum(s.dead_5m), 0)::bigint as dead_5m
+        from queue_status s) q
+  cross join scheduler_lease l
+  cross join (select count(*) filter (where n.state = 'alive') as alive, count(*) filter (where n.state = 'draining') as draining,
+                     count(*) filter (where n.state = 'lost') as lost,
+                     coalesce(sum(n.slots) filter (where n.state = 'alive'), 0)::bigint as slots
+              from node n) n
+  left join scheduler_report r on r.leader = l.leader and r.epoch = l.epoch and l.expires > clock_timestamp()
+    and r.written > clock_timestamp() - interval '90 seconds';

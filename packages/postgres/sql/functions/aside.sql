@@ -1,0 +1,107 @@
+-- Rows that can't be processed hurt nothing but themselves. A statement that serves many jobs and fails for good is tried again with one half of
+-- them and then with the other, until what fails is alone; that job goes into the dead letters, with the reason. It happens to rows that are older than
+-- a rule, or were written by hand, or are damaged on the disk.
+
+-- Tells whether a statement fails for what one of its rows holds (data, constraints, limits of the program, damage), and would fail again. All else
+-- (locks, connections, disks, rights, functions that are missing) concerns every row alike, and no job must die of it.
+create function is_of_row(p_state text) returns boolean
+  language sql immutable
+  set search_path from current
+as $$ select p_state ~ '^(22|23|54|XX001|XX002)' $$;
+
+-- Moves a job that can't be processed into the dead letters, whatever it was about to do; the caller has locked it. False: that fails, too, and
+-- it stays as it is.
+create function set_aside(p_id uuid, p_why text) returns boolean
+  language plpgsql volatile
+  set search_path from current
+as $$
+begin
+  if in_batch(p_id) then
+    perform spread(array[p_id]);
+    if in_batch(p_id) then
+      return false;
+    end if;
+  end if;
+  with item as (
+    delete from work_queue w where w.id = p_id returning w.lock_key, w.lock_token
+  ),
+  gone as (
+    delete from queue q where q.id = p_id returning q.*
+  )
+  insert into dead_letter (id, queue, task, key, priority, reason, tries, max_tries, crashes, max_crashes, created, died,
+                           timeout, payload_version, node, token, unique_key, attributes, payload, retry, trace, errors)
+  select g.id, g.queue, g.task, g.key, g.priority, 'gave_up', g.tries, g.max_tries, g.crashes, g.max_crashes, g.created,
+         clock_timestamp(), g.timeout, g.payload_version, i.lock_key, i.lock_token, g.unique_key, g.attributes, g.payload, g.retry, g.trace,
+         with_error(g.errors, jsonb_build_object('kind', 'error', 'message', 'it can''t be processed: ' || left(p_why, 2000)),
+                    i.lock_key, g.tries + 1, clock_timestamp())
+  from gone g left join item i on true
+  on conflict (id) do update
+    set (id, queue, task, key, priority, reason, tries, max_tries, crashes, max_crashes, created, died, timeout, payload_version, node,
+         token, unique_key, attributes, payload, retry, trace, errors) = (select excluded.*);
+  return true;
+exception when others then
+  if not is_of_row(sqlstate) then
+    raise;
+  end if;
+  raise warning 'job % can neither be processed nor be set aside: %', p_id, sqlerrm;
+  return false;
+end
+$$;
+
+-- Ends leases as crash_all does, each job as far as it can be.
+create function crash(p_positions bigint[], p_charged bigint[], p_why text, p_wait boolean)
+  returns table (job_id uuid, verdict text)
+  language plpgsql volatile
+  set search_path from current
+as $$
+#variable_conflict use_column
+declare
+  v_half integer := cardinality(p_positions) / 2;
+  v_id uuid;
+  v_error text;
+begin
+  begin
+    return query select c.job_id, c.verdict from crash_all(p_positions, p_charged, p_why, p_wait) c;
+    return;
+  exception when others then
+    if not is_of_row(sqlstate) then
+      raise;
+    end if;
+    v_error := sqlerrm;
+  end;
+  if v_half > 0 then
+    return query select c.job_id, c.verdict from crash(p_positions[:v_half], p_charged, p_why, p_wait) c;
+    return query select c.job_id, c.verdict from crash(p_positions[v_half + 1:], p_charged, p_why, p_wait) c;
+    return;
+  end if;
+  select w.id into v_id from work_queue w where w.position = p_positions[1];
+  if set_aside(v_id, v_error) then
+    return query select v_id, 'dead'::text;
+  end if;
+end
+$$;
+
+-- Delayed jobs leave delayed for pending, each as far as it can; returns how many did. The caller has locked them.
+create function make_due(p_ids uuid[]) returns integer
+  language plpgsql volatile
+  set search_path from current
+as $$
+declare
+  v_half integer := cardinality(p_ids) / 2;
+  v_count integer;
+begin
+  begin
+    update queue q set run_after = null where q.id = any (p_ids);
+    get diagnostics v_count = row_count;
+    return v_count;
+  exception when others then
+    if not is_of_row(sqlstate) then
+      raise;
+    elsif v_half = 0 then
+      perform set_aside(p_ids[1], sqlerrm);
+      return 0;
+    end if;
+  end;
+  return make_due(p_ids[:v_half]) + make_due(p_ids[v_half + 1:]);
+end
+$$;

@@ -1,0 +1,231 @@
+-- Batches: rows of WORK_QUEUE that hold several jobs. A node claims and settles them whole (claim_rows, settle_rows); whatever concerns one
+-- job of a batch takes the row apart first.
+
+create function batches_from() returns bigint
+  language sql stable security definer
+  set search_path from current
+as $$ select coalesce((select f.position from batch_front f), 0) $$;
+
+-- Tells whether a job is one of a batch. Served by work_queue_batches.
+create function in_batch(p_id uuid) returns boolean
+  language sql stable security definer
+  set search_path from current
+  set enable_seqscan = off
+as $$
+  select exists (select from work_queue w where w.jobs is not null and w.position >= batches_from() and p_id = any (w.jobs))
+$$;
+
+-- Replaces batches by rows of single jobs with the same lease, or with the same lack of one; only p_ids where they are given: then the others stay
+-- together, in a row of their own. Returns the position of such a row, of the last of the batches.
+-- Every job stays in exactly one work item: one statement, and an order of locks as in settle, items first and no jobs at all.
+-- Places, for a batch of n jobs at position p: p + 1 to p + n for its jobs, and p + n + 1 for those that stay together; theirs follow up to p + 2 n. No
+-- place is used twice: those that stayed together do so once, and whatever is taken out of them later, they are all taken apart.
+create function take_apart(p_positions bigint[], p_ids uuid[] default null) returns bigint
+  language sql volatile security definer
+  set search_path from current
+  set enable_seqscan = off
+as $$
+  with gone as (
+    delete from work_queue w where w.position = any (p_positions) and w.jobs is not null returning w.*
+  ),
+  members as (
+    select g.*, u.id as job, u.n, p_ids is null or g.position % 256 > 0 or u.id = any (p_ids) as alone
+    from gone g cross join lateral unnest(g.jobs) with ordinality as u (id, n)
+  ),
+  singles as (
+    insert into work_queue (position, batch, id, version, pool, task, dispatched, lock_key, lock_token, lock_timeout, started)
+    overriding system value
+    select m.position + m.n, m.batch, m.job, m.version, m.pool, m.task, m.dispatched, m.lock_key, m.lock_token, m.lock_timeout, m.started
+    from members m where m.alone order by m.position, m.n
+  ),
+  rest as (
+    insert into work_queue (position, batch, jobs, version, pool, task, dispatched, lock_key, lock_token, lock_timeout, started, timeout)
+    overriding system value
+    select m.position + cardinality(m.jobs) + 1, m.batch, array_agg(m.job order by m.n), m.version, m.pool, m.task, m.dispatched, m.lock_key, m.lock_token, m.lock_timeout,
+           m.started, m.timeout
+    from members m where not m.alone
+    group by m.position, m.jobs, m.batch, m.version, m.pool, m.task, m.dispatched, m.lock_key, m.lock_token, m.lock_timeout, m.started, m.timeout
+    order by m.position
+    returning position
+  )
+  select max(r.position) from rest r
+$$;
+
+-- Takes the batches apart that have any of these jobs, but for those that another session has locked: they are being claimed, settled or taken
+-- apart at this moment.
+create function spread(p_ids uuid[]) returns void
+  language plpgsql volatile security definer
+  set search_path from current
+  set enable_seqscan = off
+as $$
+declare
+  v_positions bigint[] := array(
+    select w.position from work_queue w
+    where w.jobs is not null and w.position >= batches_from()
+      and exists (select from unnest(w.jobs) as u (id) where u.id in (select i.id from unnest(p_ids) as i (id)))
+    for update skip locked);
+begin
+  if cardinality(v_positions) > 0 then
+    perform take_apart(v_positions);
+  end if;
+end
+$$;
+
+-- Locks ready batches that a node can run, the first from a position on.
+create function ready_batches(p_pool text, p_tasks jsonb, p_from bigint, p_max integer) returns bigint[]
+  language sql volatile security definer
+  set search_path from current
+  set enable_seqscan = off
+  set enable_bitmapscan = off
+as $$
+  select array(
+    select w.position from work_queue w
+    where w.jobs is not null and w.position >= greatest(p_from, batches_from()) and w.lock_key is null and w.pool = p_pool
+      and node_takes(p_tasks, w.task, w.version, false)
+    order by w.position limit p_max for update skip locked)
+$$;
+
+-- Takes ready batches apart that a node can run, as many as are sure to have p_jobs jobs: each has two at least.
+create function spread_ready(p_pool text, p_tasks jsonb, p_jobs integer) returns void
+  language plpgsql volatile security definer
+  set search_path from current
+as $$
+declare
+  v_positions bigint[] := ready_batches(p_pool, p_tasks, 0, (p_jobs + 1) / 2);
+begin
+  if cardinality(v_positions) > 0 then
+    perform take_apart(v_positions);
+  end if;
+end
+$$;
+
+-- Takes apart the batches that a node holds. Without p_wait, those that another session has locked stay.
+create function spread_held(p_node text, p_wait boolean) returns void
+  language plpgsql volatile security definer
+  set search_path from current
+as $$
+begin
+  if not exists (select from work_queue w where w.jobs is not null and w.lock_key = p_node) then
+    return;
+  elsif p_wait then
+    perform take_apart(array(
+      select w.position from work_queue w where w.jobs is not null and w.lock_key = p_node order by w.position for update));
+  else
+    perform take_apart(array(
+      select w.position from work_queue w where w.jobs is not null and w.lock_key = p_node for update skip locked));
+  end if;
+end
+$$;
+
+-- For the node that holds a batch: gives jobs of it rows of their own, under the same token; all of them where p_ids is null. Returns the position
+-- of the row that the others are in; null: there is none. A batch that is not held under that token stays as it is. Can be repeated: a batch that an
+-- earlier call has left together is found behind the old place.
+create function take_out(p_position bigint, p_token uuid, p_ids uuid[] default null) returns bigint
+  language plpgsql volatile security definer
+  set search_path from current
+as $$
+declare
+  v_position bigint;
+begin
+  select w.position into v_position from work_queue w
+  where w.position between p_position and p_position + 101 and w.lock_token = p_token and w.jobs is not null for update;
+  if v_position > p_position and p_ids is not null then
+    return v_position;
+  end if;
+  return case when found then take_apart(array[v_position], p_ids) end;
+end
+$$;
+
+-- Gives whole work items back unrun: they are ready again, in their old place.
+create function release_rows(p_positions bigint[], p_tokens uuid[]) returns integer
+  language plpgsql volatile security definer
+  set search_path from current
+  set enable_seqscan = off
+as $$
+declare
+  v_count integer;
+begin
+  update work_queue w set lock_key = null, lock_token = null, lock_timeout = null, started = null
+  from unnest(p_positions, p_tokens) as x (position, token)
+  where w.position = any (p_positions) and w.position = x.position and w.lock_token = x.token and w.jobs is not null;
+  get diagnostics v_count = row_count;
+  if v_count > 0 then
+    perform pg_notify(current_schema() || ':work', '');
+  end if;
+  return v_count;
+end
+$$;
+
+-- Ends batches of which every job is done: the work items by their positions and tokens, so that no ids are sent. p_sizes: how many jobs each
+-- had; p_busy_ms: the run time of each job, in the order of the batches and of the jobs in them; p_data: their results in the same order, null: none
+-- has one. Returns the positions that were settled; a batch that is missing was lost, taken apart, or settled by an earlier call.
+-- Exactly once because: the row goes by its token, and what happens to the jobs follows from the row that went. A batch whose size is another than its
+-- holder says is left alone, so that no result goes to another job.
+-- Plans: as in settle, of which this is the shorter way where nothing has failed.
+create function settle_rows(p_positions bigint[], p_tokens uuid[], p_sizes integer[], p_busy_ms float4[], p_data text[] default null)
+  returns bigint[]
+  language plpgsql volatile security definer
+  set search_path from current
+  set plan_cache_mode = force_generic_plan
+  set jit = off
+  set enable_seqscan = off
+  set enable_bitmapscan = off
+  set enable_nestloop = off
+  set enable_mergejoin = off
+as $$
+#variable_conflict use_column
+declare
+  v_now timestamptz := clock_timestamp();
+  v_forgets boolean;
+  v_feeds boolean := (select l.feed from scheduler_lease l);
+  v_jobs bigint := (select sum(s.size) from unnest(p_sizes) as s (size));
+  v_settled bigint[];
+  v_positions bigint[];
+  v_busy float4[];
+begin
+  if cardinality(p_positions) <> any (array[coalesce(cardinality(p_tokens), -1), coalesce(cardinality(p_sizes), -1)])
+     or cardinality(p_busy_ms) is distinct from v_jobs or coalesce(cardinality(p_data), v_jobs) <> v_jobs then
+    raise exception 'positions, tokens and sizes must be lists of one length, busy_ms and data as long as all sizes together' using errcode = '22023';
+  end if;
+  if exists (select from unnest(p_data) as x (data)
+             where (octet_length(x.data) > 1000 or x.data ~ '[eE][-+]?[0-9]{3}') and not fits(x.data::jsonb, 1572864)) then
+    raise exception 'a result is at most 1 MiB, nested 500 levels deep' using errcode = '22023';
+  end if;
+  v_forgets := exists (select from queue_config c where c.retention = '0');
+  with given as materialized (
+    select x.position, x.token, x.size, sum(x.size) over (order by x.n) - x.size as before
+    from unnest(p_positions, p_tokens, p_sizes) with ordinality as x (position, token, size, n)
+  ),
+  gone as (
+    delete from work_queue w using given g
+    where w.position = any (p_positions) and w.position = g.position and w.lock_token = g.token and cardinality(w.jobs) = g.size
+    returning w.position, w.jobs, w.lock_key, w.lock_token, w.started, w.dispatched, g.before
+  ),
+  members as materialized (
+    select g.position, g.lock_key, g.lock_token, g.started, g.dispatched, u.id, (g.before + u.n)::integer as n
+    from gone g cross join lateral unnest(g.jobs) with ordinality as u (id, n)
+  ),
+  ended as (
+    delete from queue q using members m
+    where q.id = any (array(select x.id from members x)) and q.id = m.id
+    returning q.id, q.queue, q.task, q.key, q.priority, q.tries, q.crashes, q.created, q.payload_version, q.unique_key, q.attributes,
+              q.payload, q.errors, q.trace, m.lock_key, m.lock_token, m.dispatched, m.n,
+              greatest(m.started, v_now - least(greatest(p_busy_ms[m.n], 0), 3.2e11) * interval '1 millisecond') as started
+  ),
+  kept as (
+    insert into history (id, queue, task, key, priority, outcome, tries, crashes, created, started, finished, payload_version,
+                         node, token, unique_key, attributes, payload, result, errors, trace, dispatched)
+    select e.id, e.queue, e.task, e.key, e.priority, 'done', e.tries, e.crashes, e.created, e.started, v_now, e.payload_version, e.lock_key,
+           e.lock_token, e.unique_key, e.attributes, e.payload, p_data[e.n]::jsonb, e.errors, e.trace, e.dispatched
+    from ended e
+    where not v_forgets or coalesce((select c.retention from queue_config c where c.queue = e.queue), interval '7 days') > interval '0'
+  )
+  select array(select g.position from gone g), array_agg(m.position order by m.n), array_agg(p_busy_ms[m.n] order by m.n)
+  into v_settled, v_positions, v_busy from members m where v_feeds;
+  if v_positions is not null then
+    insert into settlement (at, positions, verdicts, busy_ms)
+    values (v_now, v_positions, array_fill('done'::text, array[cardinality(v_positions)]), v_busy);
+  end if;
+  return v_settled;
+end
+$$;

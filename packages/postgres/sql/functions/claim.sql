@@ -1,0 +1,290 @@
+-- Takes leases on up to p_max ready items that the node can run, in dispatch order, and returns the jobs with their payloads. The
+-- token is drawn by the caller, new for each claim: with the job's id it names one lease. p_from: the caller's low-water mark; items before it
+-- are not read. p_reap: where places are left, leases that have ended are reaped, and their jobs claimed like any other. This is how a node steals.
+--
+-- A bundle takes one of the p_max places: its ready jobs are leased together, by one node, until the shortest of their timeouts. A
+-- node says of each task whether it takes bundles ("batch": true, in the tasks that it registered with); one that does not gets
+-- the jobs of a bundle one after another, each when the one before has ended. Either way a bundle is one handler at a time, which is what
+-- limits count it as. A job that failed together with others, and would be dead the next time, goes alone: it does not take
+-- the others with it into the dead letter. One suspect at most comes with a claim, before all others (next_suspect).
+--
+-- Safe because: the items are locked (SKIP LOCKED) before they are leased, by a statement of their own, so that the next one reads
+-- their jobs as they stand then: every writer of a job takes the lock of its item before. lock_timeout is the database's clock, read
+-- once at the start. A node that was reset, lost or replaced is refused by its incarnation. A job that was replaced, cancelled or
+-- delayed has no ready item any more, so an old payload can't be read here. A bundle is claimed by its first item alone, and only while
+-- no lease on any of its items is held: of two nodes that look at once, one finds that item locked. The id of a bundle's first job can come
+-- back, when it is retried as the first of another bundle; batch tells the two apart, and the older one goes first.
+--
+-- Batches are taken apart before (claim_rows gives them whole).
+--
+-- A lease counts in seconds, ten years at most: there is nothing in a job's row that could make a claim fail, and with it those of all others.
+--
+-- Plans: work_queue's primary key from p_from on, and queue's primary key. Bundles are asked for without an order, so that no scan along the
+-- primary key can stand in for work_queue_bundle; "bundle is not null" is nowhere said of a scan, since that invites the index as a
+-- whole. Jobs are joined by "= any (array[...])": PostgreSQL considers an index without a condition where its order could serve a join, and
+-- a comparison that has no order leaves only what reads by a condition. With a plain "=", a session that planned its claim in a
+-- moment without jobs read both indexes from end to end until statistics were made anew: half a second for ten jobs.
+create function claim(p_node text, p_incarnation uuid, p_max integer, p_token uuid default gen_random_uuid(), p_from bigint default 0,
+                      p_reap boolean default true)
+  returns table ("position" bigint, id uuid, token uuid, queue text, task text, key text, priority integer, attributes jsonb,
+                 payload jsonb, payload_version integer, tries smallint, max_tries smallint, crashes smallint,
+                 retry jsonb, trace jsonb, created timestamptz, lease_ms double precision, bundle uuid, checkpoint jsonb)
+  language plpgsql volatile security definer
+  set search_path from current
+  set plan_cache_mode = force_generic_plan
+  set jit = off
+  set enable_seqscan = off
+  set enable_bitmapscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
+as $$
+#variable_conflict use_column
+declare
+  v_leased bigint[] := lease_items(p_node, p_incarnation, p_max, p_token, p_from, p_reap, null);
+begin
+  return query
+    select w.position, w.id, w.lock_token, q.queue, q.task, q.key, q.priority, q.attributes, q.payload, q.payload_version,
+           q.tries, q.max_tries, q.crashes, q.retry, q.trace, q.created,
+           date_part('epoch', w.lock_timeout - w.started) * 1000, w.bundle, q.checkpoint
+    from work_queue w, queue q
+    where w.position = any (v_leased) and q.id = any (array[w.id]);
+end
+$$;
+
+-- The same for workers that take batches whole: a row for each work item, with its jobs as one JSON text, a list for each: mostly [id, queue, task,
+-- key, created, payload], or where something is not as it mostly is, [id, queue, task, key, priority, attributes, payload, payload_version, tries, max_tries, crashes, retry, trace, created, timeout, checkpoint], with null
+-- for what most jobs don't have (no key, 0, {}), created in milliseconds and timeout in seconds. p_max counts work items, p_ahead batches beyond them;
+-- together they have about 1,000 jobs. lease_ms: of a batch, a second more than jobs have that say nothing of a timeout.
+-- One text for a batch costs its reader a third of what rows of as many columns do.
+create function claim_rows(p_node text, p_incarnation uuid, p_max integer, p_token uuid, p_from bigint, p_reap boolean, p_ahead integer)
+  returns table ("position" bigint, size integer, lease_ms float8, bundle uuid, jobs text)
+  language plpgsql volatile security definer
+  set search_path from current
+  set plan_cache_mode = force_generic_plan
+  set jit = off
+  set enable_seqscan = off
+  set enable_bitmapscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
+as $$
+#variable_conflict use_column
+declare
+  v_leased bigint[] := lease_items(p_node, p_incarnation, p_max, p_token, p_from, p_reap, p_ahead);
+begin
+  return query
+    select w.position, coalesce(cardinality(w.jobs), 1), case when w.timeout is null then date_part('epoch', w.lock_timeout - w.started) * 1000
+             else 1000 + coalesce((select (n.tasks -> w.task ->> 'timeoutMs')::float8 from node n where n.id = p_node), 300000) end, w.bundle, (
+      select '[' || string_agg(case when q.priority = 0 and q.payload_version = 1 and q.tries = 0 and q.crashes = 0 and q.max_tries = 20
+          and q.attributes = '{}' and num_nulls(q.retry, q.trace, q.timeout, q.checkpoint) = 4
+        then '["' || q.id || '",' || to_json(q.queue) || ',' || to_json(q.task) || ',' || to_json(q.key) || ','
+          || floor(date_part('epoch', q.created) * 1000 + 0.0005) || ',' || q.payload::text || ']'
+        else json_build_array(
+               q.id, q.queue, q.task, nullif(q.key, ''), nullif(q.priority, 0), nullif(q.attributes, '{}'), q.payload, q.payload_version,
+               nullif(q.tries, 0), q.max_tries, nullif(q.crashes, 0), q.retry, q.trace, floor(date_part('epoch', q.created) * 1000 + 0.0005),
+               date_part('epoch', q.timeout), q.checkpoint)::text end, ',' order by u.n) || ']'
+      from unnest(coalesce(w.jobs, array[w.id])) with ordinality as u (id, n), queue q
+      where q.id = any (array[u.id]))
+    from work_queue w
+    where w.position = any (v_leased);
+end
+$$;
+
+-- Takes the leases of a claim; returns the positions. p_ahead: as many batches more, where p_max items were there; null: batches are taken apart
+-- first, for whoever claims single jobs.
+create function lease_items(p_node text, p_incarnation uuid, p_max integer, p_token uuid, p_from bigint, p_reap boolean, p_ahead integer)
+  returns bigint[]
+  language plpgsql volatile security definer
+  set search_path from current
+  set plan_cache_mode = force_generic_plan
+  set jit = off
+  set enable_seqscan = off
+  set enable_bitmapscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
+as $$
+#variable_conflict use_column
+declare
+  v_now timestamptz := clock_timestamp();
+  v_pool text;
+  v_tasks jsonb;
+  v_left integer := least(p_max, 10000);
+  v_positions bigint[];
+  v_bundles bigint;
+  v_batches bigint;
+  v_leases jsonb;
+  v_suspect bigint;
+  v_wary boolean := false;
+  v_single integer;
+  v_got bigint[];
+  v_leased bigint[] := '{}';
+begin
+  if p_max is null or p_max < 0 then
+    raise exception 'claim takes a number of jobs, not %', p_max using errcode = '22023';
+  end if;
+  select n.pool, n.tasks into v_pool, v_tasks
+  from node n where n.id = p_node and n.incarnation = p_incarnation and n.state in ('alive', 'draining')
+  for key share; -- a reset of this node waits for this claim, and then takes back what it leased
+  if not found then
+    raise exception 'node % is not registered as incarnation %', p_node, p_incarnation
+      using errcode = 'PQ001', hint = 'It was reset, lost or replaced: register again, and drop what it was running.';
+  end if;
+  if p_ahead is null and v_left > 0 then
+    perform spread_ready(v_pool, v_tasks, v_left);
+  end if;
+  for round in 1..3 loop
+    v_suspect := null;
+    if v_left > 0 and exists (select from work_queue w where w.suspect and w.pool = v_pool) then
+      v_suspect := next_suspect(p_node, v_pool, v_tasks);
+      v_left := v_left - (v_suspect is not null)::integer;
+    end if;
+    select array_agg(x.position), count(x.bundle), count(x.jobs) into v_positions, v_bundles, v_batches
+    from (
+      select r.position, r.bundle, case when r.jobs is not null then true end as jobs from work_queue r
+      where r.position >= p_from and r.lock_key is null and r.pool = v_pool and (p_ahead is not null or r.jobs is null)
+        and case when r.bundle is null then
+          node_takes(v_tasks, r.task, r.version, r.suspect)
+          and (not v_wary or r.jobs is not null
+               or (select j.id from queue j where j.id = r.id and (j.expires_at is null or j.expires_at > v_now)) is not null)
+        else
+          (select b.position from work_queue b
+           where b.bundle = r.bundle and (b.position + 0 < r.position or b.lock_key is not null or b.position = v_suspect) limit 1) is null
+          and (select b.position from work_queue b
+               where b.bundle = r.bundle and b.batch = r.batch and b.task = r.task and b.pool = v_pool
+                 and node_takes(v_tasks, b.task, b.version, b.suspect)
+                 and (select j.id from queue j where j.id = b.id and (j.expires_at is null or j.expires_at > v_now)) is not null
+               limit 1) is not null
+        end
+      order by r.position limit v_left for update skip locked) x;
+    v_left := v_left - coalesce(cardinality(v_positions), 0);
+    v_single := coalesce(cardinality(v_positions), 0) - v_bundles;
+    if v_bundles > 0 then
+      select m.positions, m.leases into v_positions, v_leases from bundle_members(v_positions, v_pool, v_tasks, v_now) m;
+    end if;
+    if v_suspect is not null then
+      v_positions := v_suspect || v_positions;
+      v_single := v_single + 1;
+    end if;
+    if v_left <= 0 and p_ahead > 0 and round = 1 then
+      v_positions := v_positions || ready_batches(v_pool, v_tasks, greatest(p_from, v_positions[cardinality(v_positions)] + 1), p_ahead);
+      v_batches := 1;
+    end if;
+    if cardinality(v_positions) > 0 then
+      if cardinality(v_positions) > 40 or v_batches > 0 then
+        v_positions := within_bytes(v_positions, p_ahead is not null);
+      end if;
+      v_got := lease_all(p_node, p_token, v_positions, v_tasks, v_leases, v_now);
+      v_leased := v_leased || v_got;
+      -- an item whose job is gone, or has expired, must not take the place of one that can run
+      if cardinality(v_got) < cardinality(v_positions) and not v_wary then
+        v_left := v_left + least(v_single, cardinality(v_positions) - cardinality(v_got));
+        v_wary := true;
+        continue;
+      end if;
+    end if;
+    exit when v_left <= 0 or not p_reap or not exists (select from work_queue w where w.position >= p_from and w.lock_timeout <= v_now);
+    -- all that have run out, not only what fits: a bundle can be claimed when the last of its leases has
+    exit when not exists (select from reap(greatest(v_left, 1000)));
+  end loop;
+  return v_leased;
+end
+$$;
+
+-- Writes the leases of a claim, whose items are locked; returns the positions, without those whose jobs are gone, or have expired. A batch is leased
+-- for a second more than the longest timeout in it: its last job begins within a quarter of a second, or is given back.
+create function lease_all(p_node text, p_token uuid, p_positions bigint[], p_tasks jsonb, p_leases jsonb, p_now timestamptz) returns bigint[]
+  language plpgsql volatile security definer
+  set search_path from current
+  set plan_cache_mode = force_generic_plan
+  set jit = off
+  set enable_seqscan = off
+  set enable_bitmapscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
+as $$
+declare
+  v_leased bigint[];
+  v_batches bigint[];
+begin
+  -- along the primary key, and so in the order of positions; "= any" of one: nothing else may offer itself for the join
+  with leased as (
+    update work_queue w
+    set lock_key = p_node, lock_token = p_token, started = p_now,
+        lock_timeout = p_now + least(3.2e8, coalesce(
+          (p_leases ->> w.bundle::text)::float8, date_part('epoch', q.timeout),
+          (p_tasks -> w.task ->> 'timeoutMs')::float8 / 1000, 300)) * interval '1 second'
+    from queue q
+    where w.position = any (p_positions) and q.id = any (array[w.id]) and (q.expires_at is null or q.expires_at > p_now)
+    returning w.position)
+  select array_agg(l.position) into v_leased from leased l;
+  if coalesce(cardinality(v_leased), 0) < cardinality(p_positions) then
+    with leased as (
+      update work_queue w
+      set lock_key = p_node, lock_token = p_token, started = p_now,
+          lock_timeout = p_now + (1 + least(3.2e8, case when w.timeout is null then coalesce((p_tasks -> w.task ->> 'timeoutMs')::float8 / 1000, 300)
+            else (select max(coalesce(date_part('epoch', q.timeout), (p_tasks -> w.task ->> 'timeoutMs')::float8 / 1000, 300))
+                  from queue q where q.id = any (w.jobs)) end)) * interval '1 second'
+      where w.position = any (p_positions) and w.jobs is not null
+      returning w.position)
+    select array_agg(l.position) into v_batches from leased l;
+  end if;
+  return coalesce(v_leased, '{}') || coalesce(v_batches, '{}');
+end
+$$;
+
+-- The first of these items, as many as have 32 MiB of text between them: what one claim sends must fit into its node's memory, with what a
+-- node does of it. Of 40 jobs, as large as check_job lets them be, that is so anyway: claim asks for no fewer. To look at all jobs costs a third of
+-- the claim. So it is done where any payload is too large for its row (over 2 kB as it is stored), or where they are more than 1,000; p_few: those
+-- beyond 1,000 jobs are left, instead of looked at.
+create function within_bytes(p_positions bigint[], p_few boolean) returns bigint[]
+  language plpgsql stable
+  set search_path from current
+  set plan_cache_mode = force_generic_plan
+  set jit = off
+  set enable_seqscan = off
+  set enable_bitmapscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
+as $$
+declare
+  v_some bigint[] := p_positions;
+begin
+  if p_few then
+    v_some := array(
+      select s.position
+      from (select w.position, coalesce(cardinality(w.jobs), 1) as jobs, sum(coalesce(cardinality(w.jobs), 1)) over (order by w.position) as so_far
+            from work_queue w where w.position = any (p_positions)) s
+      where s.so_far - s.jobs < 1000);
+  end if;
+  if (p_few or cardinality(v_some) <= 1000)
+     and pg_relation_size((select c.reltoastrelid from pg_class c where c.oid = 'queue'::regclass)) = 0 then
+    return v_some;
+  end if;
+  return array(
+    select s.position
+    from (select w.position, b.bytes, sum(b.bytes) over (order by w.position) as bytes_so_far
+          from work_queue w cross join lateral (
+            select coalesce(sum(octet_length(q.payload::text) + coalesce(octet_length(q.checkpoint::text), 0)), 0) as bytes
+            from queue q where q.id = any (coalesce(w.jobs, array[w.id]))) b
+          where w.position = any (v_some)) s
+    where s.bytes_so_far - s.bytes < 33554432);
+end
+$$;
+
+-- The jobs of these leases, as claim returned them. A node whose claim failed for what one of the jobs holds (its text can't be made, or be
+-- written in the client's encoding) claims without reading them, and then reads them by halves until that one is alone. Served by work_queue_id
+-- and queue's primary key.
+create function leased(p_token uuid, p_ids uuid[])
+  returns table ("position" bigint, id uuid, token uuid, queue text, task text, key text, priority integer, attributes jsonb,
+                 payload jsonb, payload_version integer, tries smallint, max_tries smallint, crashes smallint,
+                 retry jsonb, trace jsonb, created timestamptz, lease_ms double precision, bundle uuid, checkpoint jsonb)
+  language sql stable security definer
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+as $$
+  select w.position, w.id, w.lock_token, q.queue, q.task, q.key, q.priority, q.attributes, q.payload, q.payload_version,
+         q.tries, q.max_tries, q.crashes, q.retry, q.trace, q.created,
+         date_part('epoch', w.lock_timeout - w.started) * 1000, w.bundle, q.checkpoint
+  from work_queue w cross join lateral (select q.* from queue q where q.id = w.id offset 0) q
+  where w.id = any (p_ids) and w.lock_token = p_token
+$$;

@@ -1,0 +1,151 @@
+-- Ends the leases of the given items, whose holder is gone (the caller has locked the rows). Each is ready again at its old place, as a suspect.
+-- The crashes of those in p_charged go up by one: a job that reaches its limit is dead (crash_limit), and the ended attempt is recorded where the
+-- policy wants to know. A job whose cancellation had been asked for ends as cancelled.
+-- A lease from before these tables were restored is the work of a node that is gone with the place it worked for: no crash is charged for it,
+-- its attempt is not recorded, and the item is no suspect.
+-- The jobs are locked before any is changed, in the order of ids that everyone keeps. Without p_wait, those that another session has
+-- locked (an application's transaction, which may be long) are left for the next sweep, so that it never stands still.
+-- Called by crash, which says what becomes of jobs that make it fail.
+create function crash_all(p_positions bigint[], p_charged bigint[], p_why text, p_wait boolean)
+  returns table (job_id uuid, verdict text)
+  language plpgsql volatile security definer
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+  set enable_bitmapscan = off
+  set enable_nestloop = off
+  set enable_mergejoin = off
+as $$
+#variable_conflict use_column
+declare
+  v_now timestamptz := clock_timestamp();
+  v_ids uuid[] := array(select w.id from work_queue w where w.position = any (p_positions) and w.lock_key is not null);
+  v_feed boolean;
+  v_placed timestamptz; -- leases from before it are from before a restore; until a scheduler leads again, all are
+begin
+  select l.feed, case when l.place is distinct from tables_place() and l.place is not null then 'infinity' else l.placed end
+  into v_feed, v_placed from scheduler_lease l;
+  if p_wait then
+    perform from queue q where q.id = any (v_ids) order by q.id for update;
+  else
+    v_ids := array(select q.id from queue q where q.id = any (v_ids) for update skip locked)
+      || array(select x.id from unnest(v_ids) x (id) where (select q.id from queue q where q.id = x.id) is null);
+  end if;
+  return query
+  with lost as materialized (
+    select w.position, w.id, w.lock_key, w.lock_token, w.started, w.dispatched, w.cancelled is not null as stop,
+           w.started >= v_placed as here, (w.started >= v_placed and w.position = any (p_charged))::integer as charge
+    from work_queue w where w.position = any (p_positions) and w.id = any (v_ids) and w.lock_key is not null
+  ),
+  counted as (
+    update queue q
+    set crashes = q.crashes + l.charge,
+        errors = case when l.charge = 0 then q.errors
+                 else with_error(q.errors, jsonb_build_object('kind', 'crash', 'message', p_why), l.lock_key, q.tries + 1, v_now) end
+    from lost l
+    where q.id = any (v_ids) and q.id = l.id and not l.stop and (l.charge = 0 or q.crashes + 1 < q.max_crashes)
+    returning q.id
+  ),
+  ended as (
+    delete from queue q using lost l
+    where q.id = any (v_ids) and q.id = l.id and (l.stop or (l.charge = 1 and q.crashes + 1 >= q.max_crashes))
+    returning q.*, l.lock_key, l.lock_token, l.started, l.dispatched, l.stop, l.charge,
+      with_error(q.errors, jsonb_build_object('kind', 'crash', 'message', p_why), l.lock_key, q.tries + 1, v_now) as all_errors
+  ),
+  freed as (
+    update work_queue w
+    set lock_key = null, lock_token = null, lock_timeout = null, started = null, progress = null,
+        suspect = w.suspect or l.here
+    from lost l
+    where w.position = any (p_positions) and w.position = l.position and l.id in (select c.id from counted c)
+    returning w.id
+  ),
+  removed as (
+    delete from work_queue w using lost l
+    where w.position = any (p_positions) and w.position = l.position and l.id not in (select c.id from counted c)
+    returning w.id
+  ),
+  kept as (
+    insert into history (id, queue, task, key, priority, outcome, tries, crashes, created, started, finished, payload_version,
+                         node, token, unique_key, attributes, payload, errors, trace, dispatched)
+    select e.id, e.queue, e.task, e.key, e.priority, 'cancelled', e.tries, e.crashes + e.charge, e.created, e.started, v_now,
+           e.payload_version, e.lock_key, e.lock_token, e.unique_key, e.attributes, e.payload, e.all_errors, e.trace, e.dispatched
+    from ended e
+    where e.stop and coalesce((select c.retention from queue_config c where c.queue = e.queue), interval '7 days') > interval '0'
+  ),
+  buried as (
+    insert into dead_letter (id, queue, task, key, priority, reason, tries, max_tries, crashes, max_crashes, created, died,
+                             timeout, payload_version, node, token, unique_key, attributes, payload, retry, trace, errors)
+    select e.id, e.queue, e.task, e.key, e.priority, 'crash_limit', e.tries, e.max_tries, e.crashes + 1, e.max_crashes,
+           e.created, v_now, e.timeout, e.payload_version, e.lock_key, e.lock_token, e.unique_key, e.attributes, e.payload,
+           e.retry, e.trace, e.all_errors
+    from ended e where not e.stop
+    on conflict (id) do update
+      set (id, queue, task, key, priority, reason, tries, max_tries, crashes, max_crashes, created, died, timeout, payload_version, node,
+           token, unique_key, attributes, payload, retry, trace, errors) = (select excluded.*)
+  ),
+  fed as (
+    insert into settlement (at, positions, verdicts, busy_ms)
+    select v_now, array_agg(l.position), array_agg('crash'::text), array_agg((extract(epoch from v_now - l.started) * 1000)::float4)
+    from lost l where v_feed and l.charge = 1 having count(*) > 0
+  )
+  select f.id, 'ready'::text from freed f
+  union all
+  select e.id, case when e.stop then 'cancelled' else 'dead' end from ended e;
+end
+$$;
+
+-- The end of an attempt whose own process or thread died, told by its node, which lives on: it counts as a crash. Returns ready, dead
+-- (crash_limit) or cancelled; null: the lease was lost, and nothing was changed.
+create function crash_job(p_id uuid, p_token uuid, p_why text) returns text
+  language plpgsql volatile security definer
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+as $$
+declare
+  v_position bigint;
+  v_suspect boolean;
+  v_verdict text;
+begin
+  select w.position, w.suspect into v_position, v_suspect from work_queue w where w.id = p_id and w.lock_token = p_token for update;
+  if not found then
+    return null;
+  end if;
+  select c.verdict into v_verdict from crash(array[v_position], array[v_position], left(p_why, 2000), true) c;
+  if v_verdict = 'ready' then
+    -- its crash cost nobody else anything
+    update work_queue w set suspect = v_suspect where w.position = v_position;
+    perform pg_notify(current_schema() || ':work', '');
+  end if;
+  return v_verdict;
+end
+$$;
+
+-- Takes over expired leases, oldest items first: each charges its own job, whatever its node does. Any node and the scheduler call it: no
+-- one's life depends on another's.
+-- SKIP LOCKED: an item that is being settled or extended at this moment is not expired; one whose job is locked waits for the
+-- next sweep.
+create function reap(p_max integer default 1000)
+  returns table (job_id uuid, verdict text)
+  language plpgsql volatile security definer
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+as $$
+#variable_conflict use_column
+declare
+  v_expired bigint[];
+begin
+  perform take_apart(array(
+    select w.position from work_queue w
+    where w.jobs is not null and w.lock_timeout <= clock_timestamp() order by w.position limit p_max for update skip locked));
+  v_expired := array(
+    select w.position from work_queue w
+    where w.id is not null and w.lock_timeout <= clock_timestamp() order by w.position limit p_max for update skip locked);
+  return query select c.job_id, c.verdict from crash(v_expired, v_expired, 'lease expired', false) c;
+  if found then
+    perform pg_notify(current_schema() || ':work', '');
+  end if;
+end
+$$;

@@ -1,0 +1,160 @@
+-- Writes one plan: work items in the plan's order, and the parts of the policy's state that changed, under the leader's epoch.
+-- Returns the database's time, the positions of the work items in the order of p_ids, separated by commas (of a batch once), and the ids of which none was
+-- made: those were taken, locked, moved, changed or ended since they were read.
+-- p_versions: each row's xmin as it was read, so that no limit is counted by what a job no longer is; null: unchecked. p_plan:
+--   pool, or pools     the pool of all jobs, or of each
+--   bundles            the bundle of each, or null; absent: none has one
+--   rows               the number of each one's work item, from 1 on in their order, as the text of an array: jobs of one number are a batch; absent:
+--                      each is by itself
+--   front              no batch lies before this position any more (batch_front)
+--   parts              {"part": state}: the parts of the policy's state that changed
+--   settled            numbers of the rows of settlement that the plan has taken into account
+--   supposed           {"ended": ids, "config": mark}: the plan takes it that these jobs have ended, without a look at what is in flight.
+--                      Where one of them has not, or a queue's settings are others than config (config_mark), nothing is written, and
+--                      at_ms is null. So such a plan keeps to the limits as others do.
+--
+-- Exact: only the leader writes work items, and one whose write has an unknown outcome gives up its epoch before it plans again. So
+-- what a plan counted as in flight, plus what it writes, is all there is.
+-- Safe because: a job's row is locked before its work item is written (SKIP LOCKED: never waits behind an application's transaction). A job
+-- that has an item already is left out before the insert would meet it: there it would wait for a settlement, which waits for this lock.
+-- Batches are few, and looked at whole, as a hash of their jobs: the limit says so to the planner, which would else take them for millions
+-- where its statistics are old, and the hash for too large.
+-- No "on conflict" (a fifth of its time): nobody else makes work items, two leaders wait for each other (assert_leader) before the
+-- statement below takes its snapshot, and an item that is being removed has its job's row locked.
+-- Commits asynchronously: a crash of Postgres that loses it only puts the jobs back to pending.
+-- Served by queue's primary key and work_queue_id.
+create function dispatch(p_leader text, p_epoch bigint, p_ids uuid[], p_versions xid[], p_plan jsonb, p_notify boolean)
+  returns table (at_ms float8, positions text, missing uuid[])
+  language plpgsql volatile security definer
+  set search_path from current
+  set plan_cache_mode = force_generic_plan
+  set jit = off
+  set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
+  set work_mem = '64MB'
+as $$
+#variable_conflict use_column
+declare
+  v_batch bigint;
+  v_now timestamptz;
+  v_ids uuid[];
+  v_positions text := '';
+  v_missing uuid[] := '{}';
+  v_supposed jsonb := p_plan -> 'supposed';
+  v_pool text := p_plan ->> 'pool';
+  v_pools text[] := array(select jsonb_array_elements_text(p_plan -> 'pools'));
+  v_bundles uuid[] := array(select x.bundle::uuid from jsonb_array_elements_text(p_plan -> 'bundles') as x (bundle));
+  v_rows integer[] := p_plan ->> 'rows';
+  v_made bigint;
+begin
+  perform set_config('synchronous_commit', 'off', true);
+  perform assert_leader(p_leader, p_epoch);
+  if v_supposed is not null and (
+      config_mark() is distinct from v_supposed ->> 'config'
+      or exists (select from queue q where q.id = any (array(
+        select x.id::uuid from jsonb_array_elements_text(v_supposed -> 'ended') as x (id))))) then
+    return query select null::float8, '', p_ids;
+    return;
+  end if;
+  v_now := clock_timestamp();
+  if p_plan ? 'parts' then
+    insert into policy_state as s (policy, epoch, state, saved)
+    select x.key, p_epoch, x.value, v_now from jsonb_each(p_plan -> 'parts') x
+    on conflict (policy) do update set epoch = excluded.epoch, state = excluded.state, saved = excluded.saved;
+  end if;
+  if p_plan ? 'front' then
+    -- what stayed together of a batch that was taken apart may be unknown to the leader yet
+    insert into batch_front as f (position)
+    select least((p_plan ->> 'front')::bigint, (
+      select w.position from work_queue w where w.jobs is not null and w.position >= batches_from() order by w.position limit 1))
+    on conflict (only_row) do update set position = excluded.position;
+  end if;
+  if p_plan ? 'settled' then
+    delete from settlement where n = any (array(
+      select x.n::bigint from jsonb_array_elements_text(p_plan -> 'settled') as x (n)));
+  end if;
+  if cardinality(p_ids) > 0 then
+    v_batch := nextval('batch_number');
+    with batched as materialized (
+      select u.id from (select w.jobs from work_queue w where w.jobs is not null and w.position >= batches_from() limit 100000) b
+      cross join lateral unnest(b.jobs) as u (id)
+    ),
+    picked as materialized (
+      select q.id, q.payload_version, q.task, q.timeout, q.crashes, coalesce(x.pool, v_pool) as pool, x.bundle, coalesce(x.row, x.n) as row, x.n
+      from unnest(p_ids, v_pools, p_versions, v_bundles, v_rows) with ordinality as x (id, pool, version, bundle, row, n),
+        lateral (
+          select q.id, q.payload_version, q.task, q.timeout, q.crashes from queue q
+          -- not "run_after is null": that invites the index of all waiting jobs, read whole for each id while it is thought empty
+          where q.id = x.id and (x.version is null or q.xmin = x.version) and coalesce(q.run_after, '-infinity') = '-infinity'
+            and (q.expires_at is null or q.expires_at > v_now)
+            and (select w.id from work_queue w where w.id = q.id) is null and q.id not in (select b.id from batched b)
+          for update skip locked) q
+    ),
+    made as (
+      insert into work_queue (batch, id, jobs, version, pool, task, dispatched, bundle, suspect, timeout)
+      select v_batch, case when count(*) = 1 then (array_agg(p.id))[1] end, case when count(*) > 1 then array_agg(p.id order by p.n) end,
+             min(p.payload_version), min(p.pool), min(p.task), v_now, (array_agg(p.bundle))[1], count(*) = 1 and bool_or(p.crashes > 0),
+             case when count(*) > 1 then max(p.timeout) end
+      from picked p group by p.row order by p.row
+      returning id, jobs, position)
+    select sum(coalesce(cardinality(m.jobs), 1)), string_agg(m.position::text, ',' order by m.position),
+           case when sum(coalesce(cardinality(m.jobs), 1)) < cardinality(p_ids)
+                then array(select u.id from made a cross join lateral unnest(coalesce(a.jobs, array[a.id])) as u (id)) end
+    into v_made, v_positions, v_ids from made m;
+    if coalesce(v_made, 0) < cardinality(p_ids) then
+      v_missing := array(select unnest(p_ids) except select unnest(v_ids));
+    end if;
+    if p_notify then
+      perform pg_notify(current_schema() || ':work', x.pool) from (select unnest(v_pools) as pool union select v_pool) x where x.pool is not null;
+    end if;
+  end if;
+  return query select extract(epoch from v_now)::float8 * 1000, coalesce(v_positions, ''), v_missing;
+end
+$$;
+
+-- Takes back work items that no node has leased: their jobs are pending again, and are planned anew. Returns those that were; the
+-- others are being claimed at this moment.
+create function take_back(p_leader text, p_epoch bigint, p_ids uuid[]) returns setof uuid
+  language plpgsql volatile security definer
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
+as $$
+begin
+  perform set_config('synchronous_commit', 'off', true);
+  perform assert_leader(p_leader, p_epoch);
+  perform spread(p_ids);
+  return query
+    delete from work_queue w
+    where w.position = any (array(
+      select r.position from work_queue r where r.id = any (p_ids) and r.lock_key is null for update skip locked))
+    returning w.id;
+end
+$$;
+
+-- Jobs whose time has come leave delayed for pending.
+create function promote(p_leader text, p_epoch bigint, p_max integer)
+  returns table (promoted integer, next_due_ms double precision)
+  language plpgsql volatile security definer
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+as $$
+#variable_conflict use_column
+declare
+  v_now timestamptz := clock_timestamp(); -- the function itself is volatile: compared with it, every delayed job would be read
+  v_count integer;
+begin
+  perform assert_leader(p_leader, p_epoch);
+  v_count := make_due(array(
+    select q.id from queue q where q.run_after <= v_now
+    order by q.run_after limit p_max for update skip locked));
+  return query
+    select v_count, (
+      select extract(epoch from q.run_after - clock_timestamp())::float8 * 1000 from queue q
+      where q.run_after is not null order by q.run_after limit 1);
+end
+$$;

@@ -1,0 +1,160 @@
+-- Several functions decide by what other sessions committed while they waited for a lock, which only READ COMMITTED shows to a
+-- later statement of the same transaction. Under a stricter level they would overlook a work item, and break invariant 2.
+create function assert_read_committed() returns void
+  language plpgsql stable
+  set search_path from current
+as $$
+begin
+  if current_setting('transaction_isolation') not in ('read committed', 'read uncommitted') then
+    raise exception 'this can''t be done in a transaction that is %', current_setting('transaction_isolation')
+      using errcode = '25001', hint = 'Begin it with: begin isolation level read committed.';
+  end if;
+end
+$$;
+
+-- Which of these jobs have ended, as far as history is kept. Makes an id of the caller's making, and a retry after a lost reply,
+-- safe to repeat even when the job is done already. Served by history_id and dead_letter's primary key.
+create function ended_jobs(p_ids uuid[]) returns table (id uuid)
+  language sql stable security definer
+  set search_path from current
+as $$
+  select h.id from history h where h.id = any (p_ids)
+  union
+  select d.id from dead_letter d where d.id = any (p_ids)
+$$;
+
+-- Locks the jobs that replace and debounce are about to change: a part of enqueue_unique, which plans it. One batch at a time over the same
+-- unique keys: the jobs that it finds are locked by id, those that it makes by unique key, and two batches that see different ones would
+-- wait for each other. Few locks, however large the batch.
+create function lock_unique_keys(p_jobs jsonb) returns void
+  language plpgsql volatile
+  set search_path from current
+as $$
+begin
+  perform assert_read_committed();
+  perform pg_advisory_xact_lock(b.bucket) from (
+    select distinct hashtextextended(current_schema() || ':unique', abs(hashtext(x.task || ':' || x.unique_key) % 1024)) as bucket
+    from jsonb_to_recordset(p_jobs) as x (task text, unique_key text, mode text)
+    where x.mode <> 'keep' order by bucket) b;
+  perform from queue where id = any (array(
+    select (select q.id from queue q where q.task = x.task and q.unique_key = x.unique_key)
+    from jsonb_to_recordset(p_jobs) as x (task text, unique_key text, mode text) where x.mode <> 'keep'))
+  order by id for update;
+end
+$$;
+
+-- Enqueue with a unique key, or of jobs that may have been enqueued before (again).
+--
+-- Other jobs are inserted by the producers' own single statement (or by anyone's INSERT). At most one job of (task, unique_key) is
+-- in QUEUE, waiting or running.
+--
+-- mode keep      the job that is there stays as it is (the default)
+--      replace   a waiting job takes the new payload, priority and attributes, and keeps its time and place
+--      debounce  the same, and its run_after is set anew (pushed back)
+-- A job that is already running can't take a new payload, and must not swallow it: under replace and debounce it gives up
+-- its unique key, and the new job is enqueued behind it.
+--
+-- again: an id that has ended counts as repeated, as far back as history reaches. It is looked for before anything is changed,
+-- and once more after the insert: that waits for a settlement of the same id which is under way, and would come after it.
+--
+-- Safe because: the QUEUE row is locked before anything is decided, and the scheduler skips locked rows; a ready work
+-- item is deleted (the job goes back to pending), so no claim can read the old payload; a work item that another session
+-- has locked is being claimed or settled, and counts as running. It waits for no lock on work items (settle locks those
+-- first), and locks jobs in the order of their ids before it changes any, as settle does: so the two can't deadlock; batches of the
+-- same keys take turns by advisory locks of the transaction (1,024 of them for all keys, so now and then others wait too), so
+-- neither can they; two transactions that call this more than once each can, as with any upsert. Until its
+-- transaction ends, though, the jobs that it changed can't be settled: keep that transaction short.
+-- Served by queue_unique, the primary keys, and work_queue_id.
+create function enqueue_unique(p_jobs jsonb)
+  returns table (ordinal integer, job_id uuid, outcome text)
+  language plpgsql volatile security definer
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
+as $$
+#variable_conflict use_column
+declare
+  j record;
+  v_existing uuid;
+  v_outcome text;
+  v_after timestamptz;
+begin
+  if exists (
+      select from jsonb_to_recordset(p_jobs) as x (mode text) where x.mode not in ('keep', 'replace', 'debounce')) then
+    raise exception 'mode is keep, replace or debounce' using errcode = '22023';
+  end if;
+  if exists (select from jsonb_to_recordset(p_jobs) as x (mode text) where x.mode <> 'keep') then
+    perform lock_unique_keys(p_jobs);
+  end if;
+  for j in
+    select x.* from jsonb_to_recordset(p_jobs) as x (
+      n integer, id uuid, queue text, task text, key text, priority integer, attributes jsonb, run_after timestamptz,
+      delay_ms float8, expires_at timestamptz, timeout_ms float8, max_tries smallint, max_crashes smallint, retry jsonb,
+      unique_key text, mode text, payload jsonb, payload_version integer, trace jsonb, again boolean)
+    -- unique keys in one order for all producers: no deadlock between two batches
+    order by x.unique_key is not null, case when x.unique_key is not null then x.task end, x.unique_key, x.n
+  loop
+    v_after := coalesce(j.run_after, clock_timestamp() + j.delay_ms * interval '1 millisecond');
+    if v_after <= clock_timestamp() then v_after := null; end if;
+    v_outcome := null;
+    for attempt in 1..20 loop
+      if j.again and exists (select from ended_jobs(array[j.id])) then
+        v_existing := j.id;
+        v_outcome := 'repeated';
+        exit;
+      end if;
+      insert into queue (id, queue, task, key, priority, attributes, run_after, expires_at, timeout, max_tries,
+                         max_crashes, retry, unique_key, payload, payload_version, trace)
+      values (coalesce(j.id, uuid_v7()), coalesce(j.queue, 'default'), j.task, coalesce(j.key, ''), coalesce(j.priority, 0),
+              coalesce(j.attributes, '{}'), v_after, j.expires_at, j.timeout_ms * interval '1 millisecond',
+              coalesce(j.max_tries, 20), coalesce(j.max_crashes, 3), j.retry, j.unique_key, coalesce(j.payload, '{}'),
+              coalesce(j.payload_version, 1), j.trace)
+      on conflict do nothing
+      returning id into v_existing;
+      if found then
+        v_outcome := 'enqueued';
+        if j.again and exists (select from ended_jobs(array[v_existing])) then
+          delete from queue where id = v_existing;
+          v_outcome := 'repeated';
+        end if;
+        exit;
+      end if;
+      if exists (select from queue where id = j.id) then
+        v_existing := j.id;
+        v_outcome := 'repeated';
+        exit;
+      end if;
+      if coalesce(j.mode, 'keep') = 'keep' then
+        select id into v_existing from queue where task = j.task and unique_key = j.unique_key;
+        continue when not found;
+        v_outcome := 'kept';
+        exit;
+      end if;
+      select id into v_existing from queue where task = j.task and unique_key = j.unique_key for update;
+      continue when not found;
+      perform spread(array[v_existing]);
+      delete from work_queue
+      where position = any (array(
+        select position from work_queue where id = v_existing and lock_key is null for update skip locked));
+      if exists (select from work_queue where id = v_existing) or in_batch(v_existing) then
+        update queue set unique_key = null where id = v_existing;
+        continue;
+      end if;
+      update queue
+      set payload = coalesce(j.payload, '{}'), payload_version = coalesce(j.payload_version, 1),
+          attributes = coalesce(j.attributes, '{}'), priority = coalesce(j.priority, 0), trace = coalesce(j.trace, trace),
+          expires_at = j.expires_at,
+          run_after = case when j.mode = 'debounce' then v_after else run_after end
+      where id = v_existing;
+      v_outcome := case when j.mode = 'debounce' then 'debounced' else 'replaced' end;
+      exit;
+    end loop;
+    if v_outcome is null then
+      raise exception 'unique key % of task % changes hands too fast', j.unique_key, j.task using errcode = '40001';
+    end if;
+    return query select j.n, v_existing, v_outcome;
+  end loop;
+end
+$$;

@@ -1,0 +1,169 @@
+-- Leadership. Here and in the other hot functions, jit is off: up to PostgreSQL 17 a plan that can't avoid what enable_... = off forbids
+-- counts as enormously dear, and is compiled at every call (a tick of 2,000 jobs took 1,400 ms instead of 60).
+
+-- Called by each scheduler, leader or not, in every half of a lease. A gap of a whole one, or a clock that went ahead by as much, is an
+-- outage: nodes have their whole time again to beat. Where the clock was set back, what nodes wrote in what is now the future would
+-- count for as long: it counts from now on.
+create function note_reached(p_gap_ms integer) returns void
+  language plpgsql volatile security definer
+  set search_path from current
+as $$
+declare
+  v_now timestamptz := clock_timestamp();
+  v_last timestamptz;
+begin
+  select r.seen into v_last from reached r;
+  insert into reached as r (since, seen) values (v_now, v_now)
+  on conflict (only_row) do update
+    set since = case when r.seen is null or v_now between r.seen - interval '1 second' and r.seen + p_gap_ms * interval '1 millisecond'
+                     then r.since else v_now end,
+        seen = v_now;
+  if v_last > v_now + interval '1 second' then
+    update node n set heartbeat = v_now where n.heartbeat > v_now;
+  end if;
+end
+$$;
+
+-- Names these tables: server, timeline, database, and the table itself. Another name: the tables were restored from a backup (pg_dump
+-- makes other tables, recovery to a point in time another timeline), moved, or their standby was promoted.
+create function tables_place() returns text
+  language sql stable
+  set search_path from current
+as $$
+  select concat_ws('/', (select c.system_identifier from pg_control_system() c), left(pg_walfile_name(pg_current_wal_lsn()), 8),
+                   (select d.oid from pg_database d where d.datname = current_database()), 'scheduler_lease'::regclass::oid)
+$$;
+
+-- Takes or renews the scheduler's lease. A new leader gets a new epoch; every write names it.
+-- A lease that ends later than twice its length from now was given before the clock was set back: it is over. Its holder still leads if
+-- it renews in time; if not, the next leader takes the next epoch, as ever.
+-- p_pid: of the session that the caller keeps for this alone, as its driver knows it. While that one lives so does the leader, as far as
+-- others can see; once it is gone, they need not wait for the lease's end. A leader that only lost its connection is deposed, at worst.
+create function lead(p_leader text, p_lease_ms integer, p_pid integer default null)
+  returns table (leads boolean, epoch bigint, leader text, expires_in_ms double precision)
+  language plpgsql volatile security definer
+  set search_path from current
+as $$
+#variable_conflict use_column
+declare
+  v_now timestamptz;
+  v_gone boolean;
+begin
+  if p_leader is null or p_lease_ms is null or p_lease_ms < 1 then
+    raise exception 'a leader has a name, and its lease a length' using errcode = '22023';
+  end if;
+  perform note_reached(p_lease_ms);
+  v_now := clock_timestamp();
+  update scheduler_lease l
+  set place = tables_place(), placed = case when l.place is null then l.placed else v_now end
+  where l.place is distinct from tables_place();
+  v_gone := coalesce(leader_gone(), false);
+  if v_gone then
+    -- again behind the row's lock: a leader that has just reconnected renews the lease and names its new session in one transaction
+    perform from scheduler_lease l for update;
+    v_gone := coalesce(leader_gone(), false);
+    v_now := clock_timestamp();
+  end if;
+  update scheduler_lease l
+  set epoch = l.epoch + (case when l.leader is not distinct from p_leader and l.expires > v_now then 0 else 1 end),
+      leader = p_leader, expires = v_now + p_lease_ms * interval '1 millisecond', lease_ms = p_lease_ms
+  where l.leader is not distinct from p_leader or l.expires <= v_now or v_gone
+    or l.expires > v_now + 2 * l.lease_ms * interval '1 millisecond';
+  perform keep_leader_session(p_leader, p_pid);
+  return query
+    select l.leader is not distinct from p_leader, l.epoch, l.leader, extract(epoch from l.expires - v_now)::float8 * 1000
+    from scheduler_lease l;
+end
+$$;
+
+-- Notes in which session the leader renews its lease; of another caller, nothing. Where that session is not its own, none is noted.
+create function keep_leader_session(p_leader text, p_pid integer) returns void
+  language plpgsql volatile security definer
+  set search_path from current
+as $$
+declare
+  v_epoch bigint;
+  v_key bigint;
+begin
+  select l.epoch into v_epoch from scheduler_lease l where l.leader = p_leader;
+  if not found then
+    return;
+  end if;
+  v_key := hold_session((select s.key from leader_session s), p_pid);
+  if v_key is null then
+    delete from leader_session;
+    return;
+  end if;
+  insert into leader_session as s (leader, epoch, key, pid, server)
+  values (p_leader, v_epoch, v_key, p_pid, pg_postmaster_start_time())
+  on conflict (only_row) do update
+    set leader = excluded.leader, epoch = excluded.epoch, key = excluded.key, pid = excluded.pid, server = excluded.server
+    where (s.leader, s.epoch, s.key, s.pid, s.server)
+          is distinct from (excluded.leader, excluded.epoch, excluded.key, excluded.pid, excluded.server);
+end
+$$;
+
+-- Tells whether the leader's session has ended before its lease, on a server that goes on. Null: its session says nothing, only the lease's
+-- end does. Reads and locks no more than that: a standby asks several times a second.
+create function leader_gone() returns boolean
+  language sql stable security definer
+  set search_path from current
+as $$
+  select not exists (select from held_sessions() h where h.key = s.key and h.pid = s.pid)
+  from scheduler_lease l join leader_session s on s.leader = l.leader and s.epoch = l.epoch
+  where l.expires > clock_timestamp() and s.server = pg_postmaster_start_time()
+$$;
+
+-- Gives the lease up; a standby that listens takes over at once.
+create function resign(p_leader text, p_epoch bigint) returns boolean
+  language plpgsql volatile security definer
+  set search_path from current
+as $$
+begin
+  update scheduler_lease set leader = null, expires = '-infinity' where leader = p_leader and epoch = p_epoch;
+  if not found then
+    return false;
+  end if;
+  perform pg_notify(current_schema() || ':leader', '');
+  return true;
+end
+$$;
+
+-- Holds the lease row until commit: a standby that takes over waits for this transaction, and sees all of it. A leader
+-- whose lease has run out, or whose epoch has passed, gets an error and writes nothing.
+create function assert_leader(p_leader text, p_epoch bigint) returns void
+  language plpgsql volatile security definer
+  set search_path from current
+as $$
+begin
+  perform from scheduler_lease l
+  where l.leader = p_leader and l.epoch = p_epoch and l.expires > clock_timestamp() for share;
+  if not found then
+    raise exception 'scheduler % no longer leads in epoch %', p_leader, p_epoch
+      using errcode = 'PQ002', hint = 'Another scheduler has taken over; this one goes back to standby.';
+  end if;
+end
+$$;
+
+-- Sets whether ended attempts are recorded from now on; those from before have nobody who could tell what they were.
+create function set_feed(p_leader text, p_epoch bigint, p_on boolean) returns void
+  language plpgsql volatile security definer
+  set search_path from current
+as $$
+begin
+  update scheduler_lease l set feed = p_on
+  where l.leader = p_leader and l.epoch = p_epoch and l.expires > clock_timestamp();
+  if not found then
+    raise exception 'scheduler % no longer leads in epoch %', p_leader, p_epoch using errcode = 'PQ002';
+  end if;
+  delete from settlement;
+end
+$$;
+
+-- Tells whether a scheduler leads: for workers and producers, which may not read the lease. Served by the table's one row.
+create function has_leader() returns boolean
+  language sql stable security definer
+  set search_path from current
+as $$
+  select exists (select from scheduler_lease l where l.leader is not null and l.expires > clock_timestamp())
+$$;

@@ -1,0 +1,154 @@
+-- All of these lock the QUEUE rows first, in the order of their ids; the scheduler skips locked rows, so no new work item
+-- can appear. Then, in a new statement (and so with a new snapshot), ready work items are deleted, skipping those that are
+-- that are being claimed or settled at this moment. What still has a work item after that is running, or about to end.
+-- The new snapshot is what READ COMMITTED gives, and no other level.
+
+-- Locks waiting jobs and takes back their ready work items; returns the jobs that now have none.
+create function recall(p_ids uuid[]) returns uuid[]
+  language plpgsql volatile security definer
+  set search_path from current
+as $$
+begin
+  perform assert_read_committed();
+  perform from queue q where q.id = any (p_ids) order by q.id for update;
+  perform spread(p_ids);
+  delete from work_queue
+  where position = any (array(
+    select w.position from work_queue w where w.id = any (p_ids) and w.lock_key is null for update skip locked));
+  return array(
+    select q.id from queue q where q.id = any (p_ids) and (select w.id from work_queue w where w.id = q.id) is null and not in_batch(q.id));
+end
+$$;
+
+-- Waiting jobs end at once (cancelled); running ones are told by their node's next heartbeat (signalled). busy: the job was
+-- being claimed or settled at this moment; call again. A job that is missing from the answer has ended, or never was.
+create function cancel(p_ids uuid[])
+  returns table (job_id uuid, verdict text)
+  language plpgsql volatile security definer
+  set search_path from current
+as $$
+#variable_conflict use_column
+declare
+  v_waiting uuid[] := recall(p_ids);
+begin
+  return query
+    with gone as (delete from queue q where q.id = any (v_waiting) returning q.*),
+    kept as (
+      insert into history (id, queue, task, key, priority, outcome, tries, crashes, created, finished, payload_version, unique_key,
+                           attributes, payload, errors, trace)
+      select g.id, g.queue, g.task, g.key, g.priority, 'cancelled', g.tries, g.crashes, g.created, clock_timestamp(),
+             g.payload_version, g.unique_key, g.attributes, g.payload, g.errors, g.trace
+      from gone g
+      where coalesce((select c.retention from queue_config c where c.queue = g.queue), interval '7 days') > interval '0')
+    select g.id, 'cancelled'::text from gone g;
+  update work_queue w set cancelled = coalesce(w.cancelled, clock_timestamp())
+  where w.position = any (array(
+    select r.position from work_queue r
+    where r.id = any (p_ids) and r.lock_key is not null for update skip locked));
+  return query
+    select q.id,
+           case when (select w.id from work_queue w where w.id = q.id and w.cancelled is not null) is null then 'busy'
+                else 'signalled' end
+    from queue q where q.id = any (p_ids);
+  if exists (select from work_queue w where w.id = any (p_ids) and w.cancelled is not null) then
+    perform pg_notify(current_schema() || ':cancel', '');
+  end if;
+end
+$$;
+
+-- Changes waiting jobs: their priority, their run_after, or both; p_now clears run_after. Returns the jobs changed;
+-- running ones are left alone.
+create function amend(p_ids uuid[], p_priority integer default null, p_run_after timestamptz default null, p_now boolean default false)
+  returns setof uuid
+  language plpgsql volatile security definer
+  set search_path from current
+as $$
+#variable_conflict use_column
+declare
+  v_waiting uuid[] := recall(p_ids);
+begin
+  return query
+    update queue q
+    set priority = coalesce(p_priority, q.priority), run_after = case when p_now then null else coalesce(p_run_after, q.run_after) end
+    where q.id = any (v_waiting)
+    returning q.id;
+end
+$$;
+
+-- Removes jobs without a trace, wherever they stand; running ones are left alone.
+create function erase(p_ids uuid[]) returns setof uuid
+  language plpgsql volatile security definer
+  set search_path from current
+as $$
+#variable_conflict use_column
+declare
+  v_waiting uuid[] := recall(p_ids);
+begin
+  return query delete from queue q where q.id = any (v_waiting) returning q.id;
+  return query delete from dead_letter d where d.id = any (p_ids) returning d.id;
+  return query delete from history h where h.id = any (p_ids) returning h.id;
+end
+$$;
+
+-- Puts dead jobs back into QUEUE with fresh limits; the errors they died of stay with them. One whose unique key is taken
+-- by a newer job stays dead, and is missing from the answer.
+create function redrive(p_ids uuid[]) returns setof uuid
+  language plpgsql volatile security definer
+  set search_path from current
+as $$
+#variable_conflict use_column
+begin
+  return query
+    with dead as materialized (
+      select d.* from dead_letter d where d.id = any (p_ids) order by d.died, d.id for update
+    ),
+    back as (
+      insert into queue (id, queue, task, key, priority, max_tries, max_crashes, created, timeout, payload_version, unique_key,
+                         attributes, payload, retry, trace, errors)
+      select d.id, d.queue, d.task, d.key, d.priority, d.max_tries, d.max_crashes, d.created, d.timeout, d.payload_version,
+             d.unique_key, d.attributes, d.payload, d.retry, d.trace, d.errors
+      from dead d order by d.died, d.id
+      on conflict do nothing
+      returning id
+    ),
+    gone as (delete from dead_letter d using back b where d.id = b.id returning d.id)
+    select g.id from gone g;
+end
+$$;
+
+-- Jobs that were not started by their expires_at end as expired. The scheduler's sweep.
+create function expire(p_leader text, p_epoch bigint, p_max integer) returns integer
+  language plpgsql volatile security definer
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+as $$
+declare
+  v_now timestamptz := clock_timestamp(); -- the function itself is volatile: compared with it, every job that expires would be read
+  v_ids uuid[];
+  v_waiting uuid[];
+  v_count integer;
+begin
+  perform assert_leader(p_leader, p_epoch);
+  v_ids := array(
+    select q.id from queue q
+    where q.expires_at <= v_now
+      and (select w.id from work_queue w where w.id = q.id and w.lock_key is not null) is null
+    order by q.expires_at limit p_max for update skip locked);
+  if cardinality(v_ids) = 0 then
+    return 0;
+  end if;
+  v_waiting := recall(v_ids);
+  with gone as (delete from queue q where q.id = any (v_waiting) returning q.*),
+  kept as (
+    insert into history (id, queue, task, key, priority, outcome, tries, crashes, created, finished, payload_version, unique_key,
+                         attributes, payload, errors, trace)
+    select g.id, g.queue, g.task, g.key, g.priority, 'expired', g.tries, g.crashes, g.created, clock_timestamp(),
+           g.payload_version, g.unique_key, g.attributes, g.payload, g.errors, g.trace
+    from gone g
+    where coalesce((select c.retention from queue_config c where c.queue = g.queue), interval '7 days') > interval '0'
+    returning 1)
+  select count(*) into v_count from gone;
+  return v_count;
+end
+$$;

@@ -1,0 +1,277 @@
+-- Ends attempts.
+-- outcome done       data = the result              -> HISTORY
+--         retry      data = the error, delay_ms     -> delayed, or DEAD_LETTER (max_tries) when its tries are used up
+--         dead       data = the error               -> DEAD_LETTER (gave_up)
+--         snooze     delay_ms; counts no try        -> delayed
+--         cancelled  data = null                    -> HISTORY
+-- A job whose cancellation was asked for while it ran is not retried: it ends as cancelled.
+-- p_waited_ms: how long each job waited in its node, which claims a little ahead of its slots; that is no part of its run.
+--
+-- Returns what became of each accepted settlement: done, cancelled, retry, snooze, dead. An id that is missing was stale:
+-- its lease had been lost, and nothing was changed. With p_repeat (the reply of an earlier call with the same tokens was
+-- lost) a settlement that this token made before is returned as 'repeated', as far as its trace is kept: with retention 0, a job
+-- that is done leaves none, and looks stale. An item whose job is gone (removed by hand) is taken away, and looks stale too.
+--
+-- Safe because: one statement. The work item goes only if its token matches, and what happens to the job follows from the
+-- rows that went (a retry in two statements lets the scheduler skip a job whose item is still there: lost for ever).
+-- Work items are locked before jobs, as everywhere. Served by work_queue_id and queue's primary key.
+-- Plans: each table is also asked for "id = any (p_ids)", and nested loops are off. So the only plan is an index lookup of
+-- these ids, hashed against the input; with nested loops, a planner that believed in one row read all jobs for each of them.
+create function settle(p_ids uuid[], p_tokens uuid[], p_outcomes text[], p_delays_ms float8[], p_data text[], p_repeat boolean default false,
+                       p_waited_ms float8[] default null)
+  returns table (job_id uuid, verdict text)
+  language plpgsql volatile security definer
+  set search_path from current
+  set plan_cache_mode = force_generic_plan
+  set jit = off
+  set enable_seqscan = off
+  set enable_bitmapscan = off
+  set enable_nestloop = off
+  set enable_mergejoin = off
+as $$
+#variable_conflict use_column
+declare
+  v_now timestamptz := clock_timestamp();
+  v_ids uuid[];
+  v_verdicts text[];
+  v_positions bigint[];
+  v_busy float4[];
+begin
+  if exists (select from unnest(p_outcomes) o where o is null or o not in ('done', 'retry', 'dead', 'snooze', 'cancelled')) then
+    raise exception 'unknown outcome in %', p_outcomes using errcode = '22023';
+  end if;
+  if cardinality(p_waited_ms) <> cardinality(p_ids) then
+    raise exception 'waited_ms must be a list as long as ids, or none' using errcode = '22023';
+  end if;
+  -- a shorter list would be filled up with nulls: an item removed, and nothing done to its job
+  if cardinality(p_ids) <> any (array[coalesce(cardinality(p_tokens), -1), coalesce(cardinality(p_outcomes), -1),
+                                       coalesce(cardinality(p_delays_ms), -1), coalesce(cardinality(p_data), -1)]) then
+    raise exception 'ids, tokens, outcomes, delays and data must be lists of one length' using errcode = '22023';
+  end if;
+  -- short ones are within them, but for numbers of many digits
+  if exists (
+      select from unnest(p_outcomes, p_data) as x (outcome, data)
+      where (octet_length(x.data) > 1000 or x.data ~ '[eE][-+]?[0-9]{3}')
+        and not fits(x.data::jsonb, case when x.outcome = 'done' then 1572864 else 131072 end)) then
+    raise exception 'a result is at most 1 MiB, an error 128 KiB, nested 500 levels deep' using errcode = '22023';
+  end if;
+  if 'done' = all (p_outcomes) then
+    select s.ids, s.verdicts, s.positions, s.busy_ms into v_ids, v_verdicts, v_positions, v_busy
+    from settle_done(v_now, p_ids, p_tokens, p_data, p_waited_ms) s;
+  else
+    select s.ids, s.verdicts, s.positions, s.busy_ms into v_ids, v_verdicts, v_positions, v_busy
+    from settle_mixed(v_now, p_ids, p_tokens, p_outcomes, p_delays_ms, p_data, p_waited_ms) s;
+  end if;
+  if v_ids is not null and (select l.feed from scheduler_lease l) then
+    insert into settlement (at, positions, verdicts, busy_ms) values (v_now, v_positions, v_verdicts, v_busy);
+  end if;
+  return query select x.id, x.verdict from unnest(v_ids, v_verdicts) as x (id, verdict);
+  if p_repeat then
+    return query
+      select x.id, 'repeated'::text
+      from unnest(p_ids, p_tokens) as x (id, token)
+      -- scalar subqueries can only be looked up; EXISTS under OR is hashed, from a scan of everything
+      where x.id <> all (coalesce(v_ids, '{}')) -- not those of this very call
+        and ((select h.id from history h where h.id = x.id and h.token = x.token limit 1) is not null
+             or (select d.id from dead_letter d where d.id = x.id and d.token = x.token) is not null
+             or (select q.id from queue q where q.id = x.id and q.last_token = x.token) is not null);
+  end if;
+end
+$$;
+
+-- The ids of those jobs that no other transaction has locked, and of those that are gone: nothing holds up their settlement. A worker asks
+-- when a settlement has met a lock: an application may hold a running job's row for as long as its transaction is open.
+--
+-- Safe because: it changes nothing, waits for nothing, and its locks end with its statement. Served by queue's primary key.
+create function unlocked_jobs(p_ids uuid[]) returns setof uuid
+  language sql volatile security definer
+  set search_path from current
+  set plan_cache_mode = force_generic_plan
+  set jit = off
+  set enable_seqscan = off
+  set enable_bitmapscan = off
+  set enable_mergejoin = off
+as $$
+  with free as materialized (
+    select q.id from queue q where q.id = any (p_ids) order by q.id for update skip locked
+  )
+  select x.id from unnest(p_ids) as x (id)
+  where x.id in (select f.id from free f) or (select q.id from queue q where q.id = x.id) is null
+$$;
+
+-- Ends attempts that are all done: a part of settle, which plans it. The shorter way to the same rows as settle_mixed.
+create function settle_done(
+  p_now timestamptz, p_ids uuid[], p_tokens uuid[], p_data text[], p_waited_ms float8[],
+  out ids uuid[], out verdicts text[], out positions bigint[], out busy_ms float4[])
+  language plpgsql volatile
+  set search_path from current
+as $$
+#variable_conflict use_column
+declare
+  v_forgets boolean;
+begin
+  v_forgets := exists (select from queue_config c where c.retention = '0');
+  with gone as (
+    delete from work_queue w using unnest(p_ids, p_tokens, p_data, p_waited_ms) as i (id, token, data, waited_ms)
+    where w.id = any (p_ids) and w.id = i.id and w.lock_token = i.token
+    returning w.id, w.position, w.lock_key, w.lock_token, w.dispatched, i.data,
+      case when i.waited_ms > 0 and i.waited_ms <> 'NaN'
+           then least(w.started + least(i.waited_ms, 3.2e11) * interval '1 millisecond', greatest(w.started, p_now))
+           else w.started end as started
+  ),
+  ended as (
+    delete from queue q using gone g
+    where q.id = any (p_ids) and q.id = g.id
+    returning q.id, q.queue, q.task, q.key, q.priority, q.tries, q.crashes, q.created, q.payload_version, q.unique_key, q.attributes,
+              q.payload, q.errors, q.trace, g.position, g.lock_key, g.lock_token, g.started, g.dispatched, g.data
+  ),
+  kept as (
+    insert into history (id, queue, task, key, priority, outcome, tries, crashes, created, started, finished, payload_version,
+                         node, token, unique_key, attributes, payload, result, errors, trace, dispatched)
+    select e.id, e.queue, e.task, e.key, e.priority, 'done', e.tries, e.crashes, e.created, e.started, p_now, e.payload_version, e.lock_key,
+           e.lock_token, e.unique_key, e.attributes, e.payload, e.data::jsonb, e.errors, e.trace, e.dispatched
+    from ended e
+    where not v_forgets or coalesce((select c.retention from queue_config c where c.queue = e.queue), interval '7 days') > interval '0'
+  )
+  select array_agg(e.id), array_agg(e.position), array_agg((date_part('epoch', p_now - e.started) * 1000)::float4)
+  into ids, positions, busy_ms from ended e;
+  verdicts := array_fill('done'::text, array[coalesce(cardinality(ids), 0)]);
+end
+$$;
+
+-- Ends attempts of any outcome: a part of settle, which plans it.
+create function settle_mixed(
+  p_now timestamptz, p_ids uuid[], p_tokens uuid[], p_outcomes text[], p_delays_ms float8[], p_data text[], p_waited_ms float8[],
+  out ids uuid[], out verdicts text[], out positions bigint[], out busy_ms float4[])
+  language plpgsql volatile
+  set search_path from current
+as $$
+#variable_conflict use_column
+begin
+  with input as materialized (
+    select x.id, x.token, x.outcome, least(greatest(coalesce(nullif(x.delay_ms, 'NaN'), 0), 0), 3.2e11) as delay_ms, x.data::jsonb as data,
+           least(greatest(coalesce(nullif(x.waited_ms, 'NaN'), 0), 0), 3.2e11) * interval '1 millisecond' as waited
+    from unnest(p_ids, p_tokens, p_outcomes, p_delays_ms, p_data, p_waited_ms) as x (id, token, outcome, delay_ms, data, waited_ms)
+  ),
+  gone as (
+    delete from work_queue w using input i
+    where w.id = any (p_ids) and w.id = i.id and w.lock_token = i.token
+    returning w.id, w.position, w.lock_key, w.lock_token, greatest(w.started, least(w.started + i.waited, p_now)) as started, w.dispatched, w.cancelled is not null as stop, i.outcome, i.delay_ms, i.data
+  ),
+  -- Where some jobs end and others go back, that is two passes over QUEUE: so their locks are taken first, in the order of ids
+  -- that everyone keeps.
+  locked as materialized (
+    select q.id from queue q
+    where p_outcomes && array['retry', 'snooze'] and q.id = any (p_ids) and q.id in (select g.id from gone g)
+    order by q.id for update
+  ),
+  ended as (
+    delete from queue q using gone g
+    where q.id = any (p_ids) and q.id = g.id and (select count(*) from locked) >= 0
+      and (g.outcome in ('done', 'dead', 'cancelled') or (g.outcome in ('retry', 'snooze') and g.stop)
+           or (g.outcome = 'retry' and q.tries + 1 >= q.max_tries))
+    returning q.*, g.position, g.lock_key, g.lock_token, g.started, g.dispatched, g.data, g.stop, g.outcome,
+      case when g.outcome = 'dead' then 'gave_up' when g.outcome = 'retry' and not g.stop then 'max_tries' end as reason,
+      case when g.outcome in ('retry', 'dead') then with_error(q.errors, g.data, g.lock_key, q.tries + 1, p_now) else q.errors end as all_errors
+  ),
+  again as (
+    update queue q
+    set run_after = p_now + g.delay_ms * interval '1 millisecond', last_token = g.lock_token,
+        tries = q.tries + (g.outcome = 'retry')::integer,
+        errors = case when g.outcome = 'retry' then with_error(q.errors, g.data, g.lock_key, q.tries + 1, p_now) else q.errors end
+    from gone g
+    where q.id = any (p_ids) and q.id = g.id and not g.stop and (select count(*) from locked) >= 0
+      and (g.outcome = 'snooze' or (g.outcome = 'retry' and q.tries + 1 < q.max_tries))
+    returning q.id, g.position, g.started, g.outcome
+  ),
+  kept as (
+    insert into history (id, queue, task, key, priority, outcome, tries, crashes, created, started, finished, payload_version,
+                         node, token, unique_key, attributes, payload, result, errors, trace, dispatched)
+    select e.id, e.queue, e.task, e.key, e.priority, case when e.outcome = 'done' then 'done' else 'cancelled' end,
+           e.tries + (e.outcome = 'retry')::integer, e.crashes, e.created, e.started, p_now, e.payload_version, e.lock_key,
+           e.lock_token, e.unique_key, e.attributes, e.payload, case when e.outcome = 'done' then e.data end, e.all_errors, e.trace, e.dispatched
+    from ended e
+    where e.reason is null
+      and coalesce((select c.retention from queue_config c where c.queue = e.queue), interval '7 days') > interval '0'
+  ),
+  buried as (
+    insert into dead_letter (id, queue, task, key, priority, reason, tries, max_tries, crashes, max_crashes, created, died,
+                             timeout, payload_version, node, token, unique_key, attributes, payload, retry, trace, errors)
+    select e.id, e.queue, e.task, e.key, e.priority, e.reason, e.tries + 1, e.max_tries, e.crashes, e.max_crashes, e.created,
+           p_now, e.timeout, e.payload_version, e.lock_key, e.lock_token, e.unique_key, e.attributes, e.payload, e.retry,
+           e.trace, e.all_errors
+    from ended e
+    where e.reason is not null
+    -- whoever enqueues the id of a dead job once more has a newer job: its death must not fail for the older one's
+    on conflict (id) do update
+      set (id, queue, task, key, priority, reason, tries, max_tries, crashes, max_crashes, created, died, timeout, payload_version, node,
+           token, unique_key, attributes, payload, retry, trace, errors) = (select excluded.*)
+  ),
+  settled (id, verdict, position, started) as (
+    select e.id, case when e.reason is not null then 'dead' when e.outcome = 'done' then 'done' else 'cancelled' end, e.position, e.started
+    from ended e
+    union all
+    select a.id, a.outcome, a.position, a.started from again a
+  )
+  select array_agg(v.id), array_agg(v.verdict), array_agg(v.position), array_agg((extract(epoch from p_now - v.started) * 1000)::float4)
+  into ids, verdicts, positions, busy_ms from settled v;
+end
+$$;
+
+-- Appends one attempt's error; keeps the newest 100.
+create function with_error(p_errors jsonb, p_error jsonb, p_node text, p_try integer, p_at timestamptz) returns jsonb
+  language sql stable
+  set search_path from current
+as $$
+  select (case when jsonb_array_length(coalesce(p_errors, '[]')) >= 100 then p_errors - 0 else coalesce(p_errors, '[]') end)
+    || jsonb_build_array(
+         (case when jsonb_typeof(p_error) = 'object' then p_error else jsonb_build_object('message', p_error) end)
+         || jsonb_build_object('node', p_node, 'try', p_try, 'at', p_at))
+$$;
+
+-- For workers in any language: one job done, with a result. False: the lease was lost, and nothing was changed.
+create function ack(p_id uuid, p_token uuid, p_result jsonb default null) returns boolean
+  language sql volatile security definer
+  set search_path from current
+as $$
+  select exists (select from settle(array[p_id], array[p_token], array['done'], array[null::float8], array[p_result::text]))
+$$;
+
+-- One job failed. Without a delay, the job's own retry policy counts, or 1 s doubling up to 1 h. The error is cut to 2,000 characters.
+-- Returns retry, dead or cancelled; null: the lease was lost, and nothing was changed.
+create function nack(p_id uuid, p_token uuid, p_error text, p_delay interval default null) returns text
+  language plpgsql volatile security definer
+  set search_path from current
+as $$
+declare
+  v_retry jsonb;
+  v_tries integer;
+  v_verdict text;
+begin
+  select q.retry, q.tries into v_retry, v_tries from queue q where q.id = p_id;
+  select s.verdict into v_verdict
+  from settle(
+    array[p_id], array[p_token], array['retry'],
+    array[coalesce(extract(epoch from p_delay)::float8 * 1000, backoff_ms(v_retry, v_tries + 1))],
+    array[jsonb_build_object('message', left(p_error, 2000))::text]) s;
+  return v_verdict;
+end
+$$;
+
+-- The delay before the next attempt, by a job's own retry policy: {"kind": "fixed" | "linear" | "exponential", "baseMs",
+-- "factor", "maxMs", "jitter": 0..1}. p_try counts from 1. The same arithmetic as retryDelayMs in @pgqueue/core, kept within what
+-- PostgreSQL does not refuse as an overflow or an underflow: a job whose policy is odd must fail like others.
+create function backoff_ms(p_retry jsonb, p_try integer) returns double precision
+  language sql volatile
+  set search_path from current
+as $$
+  select greatest(0, raw * (1 - jitter * random()))
+  from (
+    select least(coalesce((p_retry ->> 'maxMs')::float8, 3600000), case coalesce(p_retry ->> 'kind', 'exponential')
+             when 'fixed' then base
+             when 'linear' then base * p_try
+             else base * power(greatest(1, least(1000, coalesce((p_retry ->> 'factor')::float8, 2))), least(p_try - 1, 60)) end) as raw,
+           round(coalesce((p_retry ->> 'jitter')::numeric, 0.2), 6)::float8 as jitter
+    from (select coalesce((p_retry ->> 'baseMs')::float8, 1000) as base) b
+  ) r
+$$;

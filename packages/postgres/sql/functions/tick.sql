@@ -1,0 +1,146 @@
+-- Reads everything for one tick: what is not of a lane, and the text of look(). A function, so that its plan
+-- is kept: a statement around the parts would be planned anew at every tick, which took a third of a small tick's time. Stable, so that
+-- everything in it sees the one snapshot of the statement that calls it.
+-- p_read: the object of look(); and settled: whether ended attempts are read; due: whether it asks, too, when sweeps are due;
+-- questions_after: open questions behind that number are read; items_from, items: the work items to read, as tick_state has them.
+create function tick(p_read jsonb)
+  returns table (state jsonb, due jsonb, questions jsonb, rows text)
+  language plpgsql stable security definer
+  set search_path from current
+  set plan_cache_mode = force_generic_plan
+  set jit = off
+as $$
+begin
+  return query
+    select tick_state((p_read -> 'settled')::boolean, (p_read -> 'items_from')::bigint,
+                      array(select x.position::bigint from jsonb_array_elements_text(p_read -> 'items') as x (position)))
+             || jsonb_build_object('config', config_mark(), 'enqueuers', case when p_read -> 'ranges' <> '{}' then to_jsonb(enqueuers()) end),
+           case when (p_read -> 'due')::boolean then tick_due() end,
+           open_explains((p_read ->> 'questions_after')::bigint),
+           look(p_read);
+end
+$$;
+
+-- Reads what a tick needs beside its lanes, as one JSON value: live nodes, work items (positions by pool and by holder), the
+-- queues that differ from the defaults, ended attempts where p_settled, and whether a sweep of leases or nodes would find anything.
+-- Stable, as look(): in one statement both see one snapshot. An item that is gone here has its settlement here, and the job
+-- that it was is delayed or ended there.
+-- Work items: those from p_items_from on, and p_items, a few that are known to be there before it. Those before it are gone, as far as
+-- their leader knows, but stay in the table until vacuum, and for as long as some session holds an old snapshot. Served by
+-- work_queue's primary key.
+-- Suspects that wait take no place of others, since a node takes one at a time: they are in flight, under a node's id that no node can have.
+create function tick_state(p_settled boolean, p_items_from bigint, p_items bigint[]) returns jsonb
+  language plpgsql stable security definer
+  set search_path from current
+  set plan_cache_mode = force_generic_plan
+  set jit = off
+  set enable_seqscan = off
+  set enable_bitmapscan = off
+as $$
+begin
+  return (
+  with working as materialized (
+    select n.id, n.pool, n.tasks, n.state, n.slots, n.runs,
+           n.heartbeat > clock_timestamp() - n.lost_after_ms * interval '1 millisecond' as beats
+    from node n where n.state in ('alive', 'draining')
+  ),
+  items as materialized (
+    select w.pool, coalesce(w.lock_key, case when w.suspect then '' end) as lock_key, array_agg(w.position) as positions, min(w.lock_timeout) as lock_timeout
+    from (
+      select r.position, r.pool, r.lock_key, r.suspect, r.lock_timeout from work_queue r where r.position >= p_items_from
+      union all
+      select r.position, r.pool, r.lock_key, r.suspect, r.lock_timeout from work_queue r where r.position = any (p_items)) w
+    group by 1, 2
+  )
+  select jsonb_build_object(
+    'now', extract(epoch from clock_timestamp()) * 1000,
+    'nodes', coalesce((
+      select jsonb_agg(jsonb_build_object('id', n.id, 'pool', n.pool, 'slots', n.slots, 'tasks', n.tasks, 'runs', n.runs) order by n.id)
+      from working n where n.state = 'alive' and n.beats), '[]'),
+    'items', coalesce((
+      select jsonb_agg(jsonb_build_object('pool', i.pool, 'node', i.lock_key, 'positions', to_jsonb(i.positions))) from items i), '[]'),
+    'queues', coalesce((
+      select jsonb_object_agg(c.queue, jsonb_build_object(
+        'paused', c.paused, 'pool', c.pool, 'concurrency', c.concurrency, 'keyConcurrency', c.key_concurrency,
+        'rate', case when c.rate is not null then jsonb_build_object('perSecond', c.rate, 'burst', c.rate_burst) end,
+        'keyRate', case when c.key_rate is not null then jsonb_build_object('perSecond', c.key_rate, 'burst', c.key_rate_burst) end,
+        'weight', c.weight)) from queue_config c), '{}'),
+    'settled', case when p_settled then coalesce((
+      select jsonb_agg(jsonb_build_object('n', s.n, 'atMs', extract(epoch from s.at) * 1000, 'positions', to_jsonb(s.positions),
+                                          'verdicts', to_jsonb(s.verdicts), 'busyMs', to_jsonb(s.busy_ms)) order by s.n)
+      from (select * from settlement s order by s.n limit 500) s), '[]') else '[]' end,
+    'expiredLeases', exists (select from items i where i.lock_timeout <= clock_timestamp()),
+    'lostNodes', exists (select from working n where not n.beats)
+      or exists (select from items i where i.lock_key <> '' and i.lock_key not in (select n.id from working n))));
+end
+$$;
+
+-- When the sweeps of waiting jobs and of schedules are next due, in milliseconds; null: not at all. A schedule that is not
+-- planned yet is due now. Served by queue_due and queue_expiring.
+create function tick_due() returns jsonb
+  language sql volatile security definer
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+as $$
+  select jsonb_build_object(
+    'promoteMs', (
+      select extract(epoch from q.run_after - clock_timestamp())::float8 * 1000 from queue q
+      where q.run_after is not null order by q.run_after limit 1),
+    'expireMs', (
+      select extract(epoch from q.expires_at - clock_timestamp())::float8 * 1000 from queue q
+      where q.expires_at is not null and (select w.id from work_queue w where w.id = q.id and w.lock_key is not null) is null
+      order by q.expires_at limit 1),
+    'cronMs', (
+      select extract(epoch from min(coalesce(s.next_slot, clock_timestamp())) - clock_timestamp())::float8 * 1000
+      from schedule s where not s.paused))
+$$;
+
+-- One text for the settings of all queues: another one after any change.
+create function config_mark() returns text
+  language sql stable security definer
+  set search_path from current
+as $$
+  select count(*) || ' ' || coalesce(sum(c.xmin::text::bigint), 0) from queue_config c
+$$;
+
+-- Transactions that may have drawn numbers of jobs which nobody else can see yet: a lock on the table comes before the number, and goes after the commit.
+create function enqueuers() returns text[]
+  language sql stable security definer
+  set search_path from current
+as $$
+  select array(
+    select distinct l.virtualtransaction from pg_locks l
+    where l.locktype = 'relation' and l.relation = 'queue'::regclass and l.mode = 'RowExclusiveLock' and l.granted
+      and l.database = (select d.oid from pg_database d where d.datname = current_database()) and l.pid is distinct from pg_backend_pid())
+$$;
+
+-- The lowest position that is there, from this one on; null: none. Positions only grow, so nothing comes before it any more.
+create function first_item(p_from bigint) returns bigint
+  language sql stable security definer
+  set search_path from current
+  set enable_seqscan = off
+  set enable_bitmapscan = off
+as $$
+  select w.position from work_queue w where w.position >= p_from order by w.position limit 1
+$$;
+
+-- What the jobs of work items are, in their order, for a scheduler that did not write them itself. Served by work_queue's and queue's primary keys.
+create function item_facts(p_positions bigint[])
+  returns table ("position" bigint, pool text, bundle uuid, dispatched_ms float8, id uuid, queue text, key text, task text,
+                 version integer, priority integer, seq bigint, created_ms float8, expires_ms float8, attributes jsonb, tries smallint)
+  language sql stable security definer
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
+as $$
+  select w.position, w.pool, w.bundle, extract(epoch from w.dispatched)::float8 * 1000, q.id, q.queue, q.key, q.task,
+         q.payload_version, q.priority, q.seq, extract(epoch from q.created)::float8 * 1000,
+         extract(epoch from q.expires_at)::float8 * 1000, coalesce(legible(q.attributes), '{}'), q.tries
+  from work_queue w cross join lateral unnest(coalesce(w.jobs, array[w.id])) with ordinality as u (id, n) cross join lateral (
+    select q.* from queue q where q.id = u.id offset 0) q
+  where w.position = any (p_positions)
+  order by w.position, u.n
+$$;

@@ -1,0 +1,81 @@
+-- Roles of least privilege, made on request (pgqueue migrate --roles). Repeatable. Not a part of the migrations:
+-- creating roles needs CREATEROLE, which not every installation has.
+--
+-- <schema>_producer  enqueues, and nothing else          <schema>_viewer    reads everything but payloads and results
+-- <schema>_worker    claims, extends, settles            <schema>_operator  reads all, and what the command line does
+-- <schema>_scheduler dispatches, promotes, sweeps
+do $roles$
+declare
+  s text := current_schema();
+  r text;
+  f record;
+  producer text[] := array['enqueue_unique', 'has_leader', 'check_job', 'fits', 'retry_fits', 'uuid_v7'];
+  worker text[] := array['claim', 'claim_rows', 'settle_rows', 'release_rows', 'take_out', 'has_leader', 'leased', 'release_claim', 'settle', 'unlocked_jobs', 'ack', 'nack', 'extend', 'release', 'report_progress', 'save_checkpoint', 'crash_job', 'reap', 'register_node',
+                         'heartbeat_node', 'tell_runs', 'held_leases', 'leave_node', 'queue_length', 'peek', 'scan', 'first_item', 'uuid_v7'];
+  scheduler text[] := array['lead', 'leader_gone', 'resign', 'tick', 'tick_due', 'tick_state', 'behind', 'items_behind', 'item_facts', 'set_feed', 'take_back', 'dispatch', 'promote', 'reap', 'missing_nodes', 'miss_nodes', 'lose_nodes', 'expire', 'queue_numbers', 'key_numbers', 'waiting_tasks', 'job_traces',
+                            'fire_schedule', 'maintain_history', 'trim_history', 'pace_vacuum', 'report', 'open_explains', 'answer_explain', 'waiting_job', 'ask_explain', 'take_explain', 'wait_facts', 'count_activity', 'uuid_v7'];
+  viewer text[] := array['queue_numbers', 'key_numbers', 'waiting_tasks', 'ask_explain', 'take_explain', 'wait_facts'];
+  operator text[] := array['check_job', 'fits', 'retry_fits', 'cancel', 'amend', 'erase', 'redrive', 'reset_node', 'enqueue_unique', 'queue_length', 'queue_numbers', 'key_numbers', 'waiting_tasks', 'peek', 'scan', 'uuid_v7',
+                           'reap', 'maintain_history', 'trim_history', 'ask_explain', 'take_explain', 'wait_facts', 'note_action', 'note_result'];
+begin
+  foreach r in array array['producer', 'scheduler', 'worker', 'viewer', 'operator'] loop
+    if not exists (select from pg_roles where rolname = s || '_' || r) then
+      begin
+        execute format('create role %I nologin', s || '_' || r);
+      exception when duplicate_object or unique_violation then
+        null; -- roles belong to the whole cluster: an installation in another database has just made it
+      end;
+    end if;
+    execute format('revoke all on all tables in schema %I from %I', s, s || '_' || r);
+    execute format('revoke all on all functions in schema %I from %I', s, s || '_' || r);
+    execute format('grant usage on schema %I to %I', s, s || '_' || r);
+    execute format('grant select on migration to %I', s || '_' || r);
+  end loop;
+  for f in
+    select p.oid::regprocedure as signature, p.proname::text as name
+    from pg_proc p where p.pronamespace = s::regnamespace
+  loop
+    if f.name = any (producer) then execute format('grant execute on function %s to %I', f.signature, s || '_producer'); end if;
+    if f.name = any (worker) then execute format('grant execute on function %s to %I', f.signature, s || '_worker'); end if;
+    if f.name = any (scheduler) then execute format('grant execute on function %s to %I', f.signature, s || '_scheduler'); end if;
+    if f.name = any (viewer) then execute format('grant execute on function %s to %I', f.signature, s || '_viewer'); end if;
+    if f.name = any (operator) then execute format('grant execute on function %s to %I', f.signature, s || '_operator'); end if;
+  end loop;
+
+  -- a producer may insert jobs as they are when new, and read back what an idempotent insert needs
+  execute format('grant insert (id, queue, task, key, priority, attributes, run_after, expires_at, timeout, max_tries, max_crashes,
+                                retry, unique_key, payload, payload_version, trace) on queue to %I', s || '_producer');
+  execute format('grant select (id) on queue to %I', s || '_producer');
+
+  execute format('grant select on schedule, policy_state, scheduler_lease, scheduler_report, queue_config, job, queue_status, overview to %I', s || '_scheduler');
+  execute format('grant select on queue_config to %I', s || '_worker');
+  -- all but the incarnation, which is a secret of its node: whoever knows it can read the tokens of its leases, and end it
+  foreach r in array array['scheduler', 'worker', 'viewer'] loop
+    execute format('grant select (id, state, pool, slots, running, tasks, heartbeat, heartbeat_ms, lost_after_ms, started, software)
+                    on node to %I', s || '_' || r);
+  end loop;
+
+  execute format('grant select on job, queue_status, overview, queue_config, policy_state, scheduler_lease, schedule_slot, scheduler_report, queue_held, activity, activity_mark to %I', s || '_viewer');
+  -- all but the tokens: who knows one can settle in its holder's place
+  foreach r in array array['work_queue', 'work_item'] loop
+    execute format('grant select (position, batch, id, version, pool, task, lock_key, lock_timeout, started, cancelled, progress, dispatched, bundle) on %I to %I', r, s || '_viewer');
+  end loop;
+  execute format('grant select (jobs) on work_queue to %I', s || '_viewer');
+  execute format('grant select on batch_front to %I', s || '_viewer');
+  execute format('grant select (id, seq, run_after, expires_at, created, timeout, priority, payload_version, tries, max_tries, crashes,
+                                max_crashes, queue, task, key, unique_key, errors) on queue to %I', s || '_viewer');
+  -- the listings of jobs walk along the tables' own indexes
+  execute format('grant select (id, queue, task, key, outcome, started, finished, node, errors) on history to %I', s || '_viewer');
+  execute format('grant select (id, queue, task, key, reason, tries, crashes, created, died, node, unique_key, errors)
+                  on dead_letter to %I', s || '_viewer');
+  -- details may quote what a payload was searched for
+  execute format('grant select (n, at, actor, via, db_user, action, target) on audit to %I', s || '_viewer');
+  execute format('grant select (name, cron, timezone, task, paused, next_slot, last_slot) on schedule to %I', s || '_viewer');
+
+  execute format('grant select on all tables in schema %I to %I', s, s || '_operator');
+  execute format('grant insert, update, delete on queue_config, schedule to %I', s || '_operator');
+  execute format('grant delete on dead_letter to %I', s || '_operator');
+  execute format('grant insert (id, queue, task, key, priority, attributes, run_after, expires_at, timeout, max_tries, max_crashes,
+                                retry, unique_key, payload, payload_version, trace) on queue to %I', s || '_operator');
+end
+$roles$;

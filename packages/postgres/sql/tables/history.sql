@@ -1,0 +1,62 @@
+-- Jobs that ended as done, cancelled or expired, partitioned by day in UTC: retention drops whole partitions.
+create table history (
+  id              uuid        not null,
+  queue           text collate "C" not null,
+  task            text collate "C" not null,
+  key             text collate "C" not null,
+  priority        integer     not null,
+  outcome         text        not null check (outcome in ('done', 'cancelled', 'expired')),
+  tries           smallint    not null,
+  crashes         smallint    not null,
+  created         timestamptz not null,
+  started         timestamptz,
+  finished        timestamptz not null,
+  payload_version integer     not null,
+  node            text,
+  token           uuid,
+  unique_key      text,
+  attributes      jsonb       not null,
+  payload         jsonb       not null,
+  result          jsonb,
+  errors          jsonb,
+  trace           jsonb,
+  dispatched      timestamptz
+) partition by range (finished);
+create index history_id on history (id);
+create index history_finished on history (finished, queue);
+-- Takes rows for which no day's partition exists yet, so that a settle never fails for want of one.
+create table history_default partition of history default;
+alter table history_default replica identity full;
+-- As of when the rows of queues that keep less than the longest have been deleted, and by which retentions.
+create table history_trim (
+  only_row boolean     primary key default true check (only_row),
+  settings bigint      not null,
+  kept_at  timestamptz not null
+);
+
+-- Jobs that gave up, used up their tries, or were lost with too many nodes. An operator can put them back into QUEUE.
+create table dead_letter (
+  id              uuid        primary key,
+  queue           text collate "C" not null,
+  task            text collate "C" not null,
+  key             text collate "C" not null,
+  priority        integer     not null,
+  reason          text        not null check (reason in ('max_tries', 'crash_limit', 'gave_up')),
+  tries           smallint    not null,
+  max_tries       smallint    not null,
+  crashes         smallint    not null,
+  max_crashes     smallint    not null,
+  created         timestamptz not null,
+  died            timestamptz not null,
+  timeout         interval,
+  payload_version integer     not null,
+  node            text,
+  token           uuid,
+  unique_key      text collate "C",
+  attributes      jsonb       not null,
+  payload         jsonb       not null,
+  retry           jsonb,
+  trace           jsonb,
+  errors          jsonb       not null
+);
+create index dead_letter_died on dead_letter (died, id);

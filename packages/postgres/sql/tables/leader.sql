@@ -1,0 +1,75 @@
+-- The leader's lease, one row. feed: ended attempts are recorded in settlement. place: where a scheduler led last, as tables_place() says;
+-- placed: since when. Null: nobody has led here yet.
+create table scheduler_lease (
+  only_row boolean     primary key default true check (only_row),
+  leader   text,
+  epoch    bigint      not null default 0,
+  expires  timestamptz not null default '-infinity',
+  feed     boolean     not null default false,
+  lease_ms integer,
+  place    text,
+  placed   timestamptz not null default '-infinity'
+) with (fillfactor = 50);
+insert into scheduler_lease default values;
+
+-- The session in which the leader renews its lease, where that is a session of its own (hold_session). Unlogged: a crash of Postgres ends
+-- all sessions at once, and empties it; so the end of that one says nothing about the leader.
+create unlogged table leader_session (
+  only_row boolean     primary key default true check (only_row),
+  leader   text        not null,
+  epoch    bigint      not null,
+  key      bigint      not null,
+  pid      integer     not null,
+  server   timestamptz not null -- when that server had been started: the same of an orderly restart
+) with (fillfactor = 50);
+
+create table policy_state (
+  policy text        primary key,
+  epoch  bigint      not null,
+  state  jsonb       not null,
+  saved  timestamptz not null
+) with (fillfactor = 50);
+
+-- Attempts that ended, one row per settle call, for a scheduler whose policy needs to know (scheduler_lease.feed). The leader
+-- removes what it has read, together with its next plan. Unlogged: a crash of Postgres that loses the rows leaves estimates where
+-- true run times would stand. Rows are read once and deleted, and cost more to compress than to write.
+create unlogged table settlement (
+  n         bigint generated always as identity primary key,
+  at        timestamptz not null,
+  positions bigint[]    not null,
+  verdicts  text[]      not null,
+  busy_ms   float4[]    not null
+) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000, toast_tuple_target = 8160);
+alter table settlement
+  alter positions set storage external,
+  alter verdicts set storage external,
+  alter busy_ms set storage external;
+
+-- The leader's report, one row, written at most once a second while something changes: why jobs are held, faults of the policy,
+-- durations of ticks.
+create table scheduler_report (
+  only_row boolean     primary key default true check (only_row),
+  leader   text        not null,
+  epoch    bigint      not null,
+  written  timestamptz not null,
+  report   jsonb       not null check (jsonb_typeof(report) = 'object')
+) with (fillfactor = 50);
+comment on table scheduler_report is 'What the leader saw last. One of an earlier leader, or older than 90 seconds, says nothing about the present.';
+
+-- Questions to the leader: the policy lives in its process alone. A question is a row; its asker takes the answer, and the row
+-- with it. Unlogged: after a crash of Postgres nobody waits for an answer any more.
+create unlogged table explain_request (
+  n        bigint      generated always as identity primary key,
+  job      uuid        not null,
+  asked    timestamptz not null default clock_timestamp(),
+  answered timestamptz,
+  answer   jsonb
+) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+
+-- Storage settings of tables that pace_vacuum changed, as they were before.
+create table vacuum_wait (
+  relation text not null check (relation in ('queue', 'work_queue')),
+  option text not null,
+  value text, -- what stood there, and comes back; null: nothing did
+  primary key (relation, option)
+);

@@ -1,0 +1,43 @@
+-- One row per worker node; an incarnation is one life of it.
+create table node (
+  id            text collate "C" primary key check (length(id) between 1 and 200),
+  incarnation   uuid        not null,
+  state         text        not null check (state in ('alive', 'draining', 'left', 'lost')),
+  pool          text collate "C" not null default 'default' check (length(pool) between 1 and 100),
+  slots         integer     not null check (slots between 0 and 100000),
+  running       integer     not null default 0,
+  tasks         jsonb       not null check (jsonb_typeof(tasks) = 'object'),
+  heartbeat     timestamptz not null,
+  heartbeat_ms  integer     not null check (heartbeat_ms >= 50),
+  lost_after_ms integer     not null check (lost_after_ms <= 86400000),
+  started       timestamptz not null,
+  runs          jsonb       not null default '{}' check (jsonb_typeof(runs) = 'object'),
+  software      text        not null default '' constraint node_software_length check (length(software) <= 1000),
+  check (heartbeat_ms <= lost_after_ms / 2)
+) with (fillfactor = 50);
+comment on column node.tasks is
+  'What it can run: {"task": {"min": 1, "max": 3, "timeoutMs": 60000, "batch": true, "isolated": true}}, payload versions from min to max; batch: takes bundles whole; isolated: in processes of their own.';
+
+comment on column node.runs is
+  'How long its jobs take: {"task": milliseconds}, of tasks that it has run often enough, and whose runs are all short; the scheduler makes batches by it.';
+
+-- The session in which a node beats, where that is a session of its own (hold_session); as leader_session. missed: since when the leader
+-- has not found it.
+create unlogged table node_session (
+  node        text collate "C" primary key,
+  incarnation uuid        not null,
+  key         bigint      not null,
+  pid         integer     not null,
+  server      timestamptz not null,
+  missed      timestamptz
+) with (fillfactor = 50);
+
+-- Since when schedulers have reached this server without a gap, and when one did last. Unlogged: a crash of Postgres and the
+-- promotion of a standby empty it, which says that no node can have sent a heartbeat until now.
+create unlogged table reached (
+  only_row boolean     primary key default true check (only_row),
+  since    timestamptz not null,
+  seen     timestamptz
+) with (fillfactor = 50);
+-- Before the first scheduler no node could be lost.
+insert into reached (since) values ('-infinity');

@@ -1,0 +1,44 @@
+-- Settings by queue, changed while everything runs: they count from the next tick on. Limits that are null: none.
+create table queue_config (
+  queue           text collate "C" primary key check (length(queue) between 1 and 100),
+  paused          boolean  not null default false,
+  pool            text collate "C" not null default 'default' check (length(pool) between 1 and 100),
+  retention       interval not null default interval '7 days' check (retention >= interval '0'),
+  updated         timestamptz not null default clock_timestamp(),
+  concurrency     integer check (concurrency >= 0),
+  key_concurrency integer check (key_concurrency >= 0),
+  rate            float8 check (rate > 0 and rate < 'Infinity'),
+  rate_burst      float8 check (rate_burst >= 1 and rate_burst < 'Infinity'),
+  key_rate        float8 check (key_rate > 0 and key_rate < 'Infinity'),
+  key_rate_burst  float8 check (key_rate_burst >= 1 and key_rate_burst < 'Infinity'),
+  weight          float8 not null default 1 check (weight > 0 and weight < 'Infinity'),
+  key_pending     integer check (key_pending between 1 and 100000),
+  constraint queue_config_rate_whole check ((rate is null) = (rate_burst is null)),
+  constraint queue_config_key_rate_whole check ((key_rate is null) = (key_rate_burst is null))
+);
+comment on table queue_config is 'What differs from the defaults, by queue: a queue needs no row to exist. Retention 0 keeps no history.';
+comment on column queue_config.rate is 'Jobs a second, and at most rate_burst at once: over any window of w seconds at most rate * w + rate_burst are dispatched.';
+comment on column queue_config.key_pending is
+  'Up to this many jobs of one key may wait or run; a statement that would leave more is refused. Null: no limit. Delayed jobs count when they are due.';
+-- Tells settle in one look whether there is any queue that keeps no history.
+create index queue_config_forgets on queue_config (queue) where retention = '0';
+
+create table schedule (
+  name      text collate "C" primary key check (length(name) between 1 and 200),
+  cron      text        not null check (length(cron) <= 200),
+  timezone  text        not null default 'UTC' check (length(timezone) <= 100),
+  task      text        not null check (length(task) between 1 and 200),
+  payload   jsonb       not null default '{}',
+  options   jsonb       not null default '{}' check (jsonb_typeof(options) = 'object'),
+  paused    boolean     not null default false,
+  next_slot timestamptz,
+  last_slot timestamptz,
+  updated   timestamptz not null default clock_timestamp()
+);
+-- One row per slot that was enqueued, unique: two leaders, or one that repeats itself, can't enqueue a slot twice.
+create table schedule_slot (
+  schedule text collate "C" not null references schedule (name) on delete cascade,
+  slot     timestamptz not null,
+  job      uuid        not null,
+  primary key (schedule, slot)
+);

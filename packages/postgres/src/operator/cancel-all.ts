@@ -1,0 +1,91 @@
+import type { Shape } from '@pgqueue/core';
+import {
+  aFunction,
+  anything,
+  oneOf,
+  optional,
+  optionProblems,
+  PgQueueError,
+  throwProblems,
+} from '@pgqueue/core';
+import type { FindFilter } from '../dashboard/find-jobs.ts';
+import { countFound, findJobs } from '../dashboard/find-jobs.ts';
+import type { Database } from '../database.ts';
+import type { JobsOperator } from './jobs.ts';
+
+/** Jobs that have not ended and fit everything that is given; at least one thing is. */
+export interface UnfinishedFilter {
+  readonly queue?: string;
+  readonly task?: string;
+  readonly key?: string;
+  readonly status?: 'delayed' | 'pending' | 'ready' | 'running';
+}
+
+/** How many jobs fit a filter. */
+export interface JobCount {
+  readonly count: number;
+  /** There may be more: counting ends at 100,000 jobs that are looked at. */
+  readonly more: boolean;
+}
+
+/** How many jobs a bulk cancellation has met so far, by what became of them. */
+export interface CancelledJobs {
+  /** Waiting jobs that ended at once. */
+  readonly cancelled: number;
+  /** Running jobs whose signal aborts soon. */
+  readonly signalled: number;
+  /** Changed hands at every one of some tries. */
+  readonly busy: number;
+  /** Ended by themselves meanwhile. */
+  readonly missing: number;
+}
+
+/** How to work through many jobs. */
+export interface CancelAllOptions {
+  /** After each 500 jobs, which are committed by then: a cancellation that is stopped can be repeated. */
+  readonly onProgress?: (soFar: CancelledJobs) => void;
+}
+
+const countMax = 100_000;
+const chunkMax = 500;
+const walkMax = 10_000;
+
+const filterShape: Shape<UnfinishedFilter> = {
+  queue: optional(anything),
+  task: optional(anything),
+  key: optional(anything),
+  status: optional(oneOf('delayed', 'pending', 'ready', 'running')),
+};
+const optionsShape: Shape<CancelAllOptions> = { onProgress: optional(aFunction) };
+
+export async function countUnfinished(database: Database, filter: UnfinishedFilter): Promise<JobCount> {
+  return countFound(database, { ...checked(filter), max: countMax, walkMax: countMax });
+}
+
+/** Page by page, newest first: jobs that come while it works are not met. */
+export async function cancelUnfinished(
+  database: Database,
+  filter: UnfinishedFilter,
+  { cancel, ...options }: CancelAllOptions & Pick<JobsOperator, 'cancel'>,
+): Promise<CancelledJobs> {
+  throwProblems('configuration', 'a cancellation', optionProblems(options, optionsShape));
+  const wanted = checked(filter);
+  const counts = { cancelled: 0, signalled: 0, busy: 0, missing: 0 };
+  let after: string | undefined;
+  do {
+    const page = { limit: chunkMax, walkMax, ...(after === undefined ? {} : { after }) };
+    const { ids, next } = await findJobs(database, { ...wanted, ...page });
+    for (const { verdict } of ids.length === 0 ? [] : await cancel(ids)) counts[verdict] += 1;
+    options.onProgress?.({ ...counts });
+    after = next ?? undefined;
+  } while (after !== undefined);
+  return counts;
+}
+
+/** A filter that is empty, or misspelt, would find all there are. */
+function checked(filter: UnfinishedFilter): FindFilter {
+  throwProblems('configuration', 'a filter of jobs', optionProblems(filter, filterShape));
+  if (Object.values(filter).every((part) => part === undefined))
+    throw new PgQueueError('configuration', 'say which jobs are meant: a queue, a task, a key or a status');
+  return { ...filter, unfinished: true };
+}

@@ -1,0 +1,161 @@
+import type { ClaimedJob } from '@pgqueue/core';
+import type { ClaimInput } from './claim.ts';
+import type { Target } from './target.ts';
+import { relaxed } from './target.ts';
+
+/** A claimed work item: what one slot does in one go. */
+export interface ClaimedRow {
+  readonly position: number;
+  /** How many jobs it has, read or not; more than one: a batch, which is settled whole. */
+  readonly size: number;
+  /** In the order in which they are to run. */
+  readonly jobs: readonly ClaimedJob[];
+}
+
+/** Who claims, and how much: `max` work items, and `ahead` batches more where those are there. */
+export interface ClaimRowsInput extends Required<ClaimInput> {
+  readonly ahead: number;
+}
+
+/** A job as the SQL function `claim_rows` lists it. */
+type Listed = readonly [
+  id: string,
+  queue: string,
+  task: string,
+  key: string | null,
+  priority: number | null,
+  attributes: ClaimedJob['attributes'] | null,
+  payload: unknown,
+  payloadVersion: number,
+  tries: number | null,
+  maxTries: number,
+  crashes: number | null,
+  retry: ClaimedJob['retry'],
+  trace: ClaimedJob['trace'],
+  created: number,
+  timeoutS: number | null,
+  checkpoint: unknown,
+];
+
+/** The same where nothing else is as it mostly is not. */
+type Plain = readonly [
+  id: string,
+  queue: string,
+  task: string,
+  key: string,
+  created: number,
+  payload: unknown,
+];
+
+/** What a batch is leased for beyond its jobs' timeout, in milliseconds: the SQL function `lease_all`. */
+const graceMs = 1_000;
+
+/**
+ * Takes leases in dispatch order, of batches as a whole: the SQL function `claim_rows`. Commits asynchronously, as `claim` does.
+ * @throws PQ001 when the node was reset, lost or replaced
+ */
+export async function claimRows(target: Target, input: ClaimRowsInput): Promise<readonly ClaimedRow[]> {
+  const { node, incarnation, max, token, from, reap, ahead } = input;
+  const text = relaxed(`${target.schema}.claim_rows($1, $2, $3, $4, $5, $6, $7)`).replace('f.*', columns);
+  const rows = await target.query<{
+    readonly position: number;
+    readonly size: number;
+    readonly leaseMs: number;
+    readonly bundle: string | null;
+    readonly jobs: string | null;
+  }>(text, [node, incarnation, max, token, from, reap, ahead]);
+  return rows
+    .map(({ position, size, leaseMs, bundle, jobs }): ClaimedRow => {
+      const listed = JSON.parse(jobs ?? '[]') as readonly (Listed | Plain)[];
+      const timeoutMs = size === 1 ? leaseMs : leaseMs - graceMs;
+      const common = { token, position, bundle, timeoutMs, own: size > 1 };
+      const toOne = (job: Listed | Plain): ClaimedJob =>
+        job.length === 6 ? toPlain(job, common) : toJob(job, common);
+      return { position, size, jobs: listed.map(toOne) };
+    })
+    .filter(({ jobs }) => jobs.length > 0)
+    .toSorted((a, b) => a.position - b.position);
+}
+
+const columns = `f."position"::float8 as "position", f.size, f.lease_ms as "leaseMs", f.bundle, f.jobs`;
+
+interface Common {
+  readonly token: string;
+  readonly position: number;
+  readonly bundle: string | null;
+  readonly timeoutMs: number;
+  readonly own: boolean;
+}
+
+function toPlain(
+  [id, queue, task, key, created, payload]: Plain,
+  { token, position, bundle, timeoutMs }: Common,
+): ClaimedJob {
+  return {
+    id,
+    token,
+    position,
+    queue,
+    task,
+    key,
+    priority: 0,
+    attributes: noAttributes,
+    payload,
+    payloadVersion: 1,
+    tries: 0,
+    maxTries: 20,
+    crashes: 0,
+    retry: null,
+    trace: null,
+    created: new Date(created),
+    leaseMs: timeoutMs,
+    bundle,
+    checkpoint: null,
+  };
+}
+
+const noAttributes: ClaimedJob['attributes'] = Object.freeze({});
+
+function toJob(
+  [
+    id,
+    queue,
+    task,
+    key,
+    priority,
+    attributes,
+    payload,
+    payloadVersion,
+    tries,
+    maxTries,
+    crashes,
+    retry,
+    trace,
+    created,
+    timeoutS,
+    checkpoint,
+  ]: Listed,
+  common: Common,
+): ClaimedJob {
+  return {
+    id,
+    token: common.token,
+    position: common.position,
+    queue,
+    task,
+    key: key ?? '',
+    priority: priority ?? 0,
+    attributes: attributes ?? {},
+    payload,
+    payloadVersion,
+    tries: tries ?? 0,
+    maxTries,
+    crashes: crashes ?? 0,
+    retry,
+    trace,
+    created: new Date(created),
+    leaseMs: common.own && timeoutS !== null ? timeoutS * 1_000 : common.timeoutMs,
+    bundle: common.bundle,
+    checkpoint,
+  };
+}

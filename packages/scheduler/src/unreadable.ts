@@ -1,0 +1,143 @@
+import type { Observer, QueueSeen } from '@pgqueue/core';
+import { defaultQueue } from '@pgqueue/core';
+import type { LaneRow, ReportedUnreadable, TickRead, TickState } from '@pgqueue/postgres';
+
+/**
+ * The one place where a tick looks at what others wrote before anything is planned with it. A row that is not what its table's
+ * checks ask for hurts nothing but itself: a job is left out of its lane, a node is left out of its pool, and the jobs of a queue
+ * wait while its settings can't be read. Each is told once (`tick.unreadable`), and stands in the status for a minute after it was seen last.
+ */
+export interface Unreadable {
+  /** What was read without it. `jobs`: the ids of those that must be left out of plans. */
+  readonly without: (
+    read: TickRead,
+    nowMs: number,
+  ) => { readonly read: TickRead; readonly jobs: ReadonlySet<string> };
+  readonly current: () => readonly ReportedUnreadable[];
+  readonly reset: () => void;
+}
+
+const rememberMs = 60_000;
+/** More are left out like these, and are not told of. */
+const knownMax = 100;
+
+interface Known extends ReportedUnreadable {
+  /** By the clock that only goes on. */
+  readonly seenAt: number;
+}
+
+export function createUnreadable(observe: Observer): Unreadable {
+  const known = new Map<string, Known>();
+  const forget = (nowMs: number): void => {
+    for (const [name, { seenAt }] of known) if (nowMs > seenAt + rememberMs) known.delete(name);
+  };
+  const note = (found: Omit<ReportedUnreadable, 'firstMs'>, seen: Seen): void => {
+    const name = `${found.kind} ${found.id}`;
+    const before = known.get(name);
+    if (before === undefined && known.size >= knownMax) return;
+    known.set(name, { ...found, firstMs: before?.firstMs ?? seen.databaseMs, seenAt: seen.nowMs });
+    if (before === undefined) observe({ type: 'tick.unreadable', ...found });
+  };
+  return {
+    without: (read, nowMs) => {
+      forget(nowMs);
+      const seen = { nowMs, databaseMs: read.state.now };
+      const jobs = new Set<string>();
+      for (const row of read.rows) {
+        const problem = row.id === null ? undefined : jobProblem(row);
+        if (row.id === null || problem === undefined) continue;
+        jobs.add(row.id);
+        note({ kind: 'job', id: row.id, problem }, seen);
+      }
+      const rows = jobs.size === 0 ? read.rows : read.rows.map((row) => withoutAttributes(row, jobs));
+      const state = legibleState(read.state, (found) => note(found, seen));
+      return { read: { ...read, state, rows }, jobs };
+    },
+    current: () => [...known.values()].map(({ seenAt: _seenAt, ...told }) => told),
+    reset: () => known.clear(),
+  };
+}
+
+interface Seen {
+  readonly nowMs: number;
+  readonly databaseMs: number;
+}
+
+function withoutAttributes(row: LaneRow, jobs: ReadonlySet<string>): LaneRow {
+  return row.id !== null && jobs.has(row.id) ? { ...row, attributes: null } : row;
+}
+
+export const attributesProblem =
+  'its attributes are not one flat JSON object of numbers that a double can hold, or their text is longer than 64 KiB';
+
+/** Undefined: it can be planned. */
+function jobProblem(row: LaneRow): string | undefined {
+  if (!isFlat(row.attributes)) return attributesProblem;
+  const { seq, priority, version, tries, createdMs } = row;
+  if (Number.isFinite(seq + priority + version + tries + createdMs)) return undefined;
+  const odd = Object.entries({ seq, priority, version, tries, createdMs }).find(
+    ([, value]) => !Number.isFinite(value),
+  );
+  return odd === undefined ? undefined : `its ${odd[0]} is ${String(odd[1])}`;
+}
+
+export function isFlat(attributes: unknown): boolean {
+  return (
+    isRecord(attributes) &&
+    Object.values(attributes).every((value) => value === null || typeof value !== 'object') &&
+    Object.values(attributes).every((value) => typeof value !== 'number' || Number.isFinite(value))
+  );
+}
+
+function legibleState(
+  state: TickState,
+  note: (found: Omit<ReportedUnreadable, 'firstMs'>) => void,
+): TickState {
+  const nodes = state.nodes.filter(({ id, tasks }) => {
+    const problem = tasksProblem(tasks);
+    if (problem !== undefined) note({ kind: 'node', id, problem });
+    return problem === undefined;
+  });
+  const queues = Object.entries(state.queues).map(([id, queue]): [string, QueueSeen] => {
+    const problem = queueProblem(queue);
+    if (problem === undefined) return [id, queue];
+    note({ kind: 'queue', id, problem });
+    return [id, { ...defaultQueue, pool: queue.pool, paused: true }];
+  });
+  return { ...state, nodes, queues: Object.fromEntries(queues) };
+}
+
+function tasksProblem(tasks: unknown): string | undefined {
+  if (!isRecord(tasks)) return 'its tasks are no JSON object';
+  const odd = Object.entries(tasks).find(([, range]) => !isRange(range));
+  return odd === undefined
+    ? undefined
+    : `its task ${odd[0].slice(0, 200)} has no min and max, which are whole numbers`;
+}
+
+function isRange(range: unknown): boolean {
+  return isRecord(range) && Number.isSafeInteger(range['min']) && Number.isSafeInteger(range['max']);
+}
+
+function queueProblem(queue: QueueSeen): string | undefined {
+  const { concurrency, keyConcurrency, rate, keyRate, weight } = queue;
+  const numbers = {
+    concurrency,
+    keyConcurrency,
+    rate: rate?.perSecond,
+    'burst of its rate': rate?.burst,
+    'rate by key': keyRate?.perSecond,
+    'burst of its rate by key': keyRate?.burst,
+    weight,
+  };
+  const odd = Object.entries(numbers).find(
+    ([, value]) => (value ?? null) !== null && !Number.isFinite(value),
+  );
+  return odd === undefined
+    ? undefined
+    : `its ${odd[0]} is ${String(odd[1])}: its jobs wait until it is set anew`;
+}
+
+function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}

@@ -1,0 +1,55 @@
+import type { ClaimedJob, Observer } from '@pgqueue/core';
+import { errorData } from '@pgqueue/core';
+import type { ClaimInput, Target } from '@pgqueue/postgres';
+import { claimUnread, isOfRow, readLeased, settle } from '@pgqueue/postgres';
+
+export interface ApartParts {
+  readonly database: Target;
+  readonly observe: Observer;
+}
+
+/**
+ * Claims again where a claim has failed for what one of its jobs holds, so that this job costs no other its run: leases first, then reads the
+ * jobs by halves until what can't be read is alone. That one goes into the dead letters, under the lease that this node has on it.
+ */
+export async function claimApart(parts: ApartParts, input: ClaimInput): Promise<readonly ClaimedJob[]> {
+  const ids = await claimUnread(parts.database, input);
+  return ids.length === 0 ? [] : readApart(parts, input.token, ids);
+}
+
+async function readApart(
+  parts: ApartParts,
+  token: string,
+  ids: readonly string[],
+): Promise<readonly ClaimedJob[]> {
+  try {
+    return await readLeased(parts.database, token, ids);
+  } catch (error) {
+    if (!isOfRow(error)) throw error;
+    const [only] = ids;
+    if (ids.length === 1 && only !== undefined) {
+      await bury(parts, { id: only, token }, error);
+      return [];
+    }
+    const half = Math.ceil(ids.length / 2);
+    const first = await readApart(parts, token, ids.slice(0, half));
+    return [...first, ...(await readApart(parts, token, ids.slice(half)))];
+  }
+}
+
+/** What is too damaged even to be moved stays, leased, until that lease ends: then the sweep of ended leases sees to it. */
+async function bury(
+  { database, observe }: ApartParts,
+  lease: { readonly id: string; readonly token: string },
+  error: unknown,
+): Promise<void> {
+  observe({ type: 'database.error', during: 'claim', error });
+  const { message } = errorData(error);
+  const data = JSON.stringify({ kind: 'error', message: `it can't be read: ${message}` });
+  try {
+    await settle(database, [{ ...lease, outcome: 'dead', delayMs: null, data }]);
+  } catch (refused) {
+    if (!isOfRow(refused)) throw refused;
+    observe({ type: 'database.error', during: 'settle', error: refused });
+  }
+}

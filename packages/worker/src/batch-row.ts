@@ -1,0 +1,172 @@
+import type { ClaimedJob } from '@pgqueue/core';
+import type { RowLease, Target } from '@pgqueue/postgres';
+import { takeApart, takeOut } from '@pgqueue/postgres';
+import type { Unit } from './bundles.ts';
+import type { Held } from './held.ts';
+import type { Ended, Settler } from './settler.ts';
+
+/**
+ * The jobs of one work item, which one slot runs one after another. As long as all goes well they are leased and settled as one: nothing is said of
+ * a single job. A job that needs a state of its own (it is extended, cancelled, given back, or takes long) has the batch taken apart:
+ * from then on each of its jobs has a row of its own, under the same token.
+ */
+export interface Batch {
+  readonly lease: RowLease;
+  readonly jobs: Unit;
+  /** The end of one of its jobs; `busyMs`: how long that ran. */
+  readonly ended: (ended: Ended, busyMs: number) => void;
+  /** Gives a job back that was not run to its end. */
+  readonly release: (job: ClaimedJob) => void;
+  /** Resolves when each job has a row of its own. */
+  readonly apart: () => Promise<void>;
+  /** The job that runs takes long: those that have not begun are given back, and won't. */
+  readonly outlasted: () => void;
+  /** What becomes of a job that has not begun: it runs, others have its lease, or it is to be cancelled. */
+  readonly fate: (job: ClaimedJob) => Fate;
+  /** Jobs that have not begun, as leases that this node holds. */
+  readonly waiting: () => Iterable<Held>;
+  readonly begun: (job: ClaimedJob) => void;
+  /** No other of its jobs will begin. */
+  readonly through: () => void;
+}
+
+/** `back`: this node is taken for lost, and gives it back. */
+type Fate = 'runs' | 'lost' | 'cancelled' | 'back';
+
+export interface BatchParts {
+  readonly database: Target;
+  readonly settler: Pick<Settler, 'settle' | 'settleRow' | 'release' | 'before'>;
+}
+
+/** Batches by their units: only those that are leased as one row. */
+const batches = new WeakMap<Unit, Batch>();
+
+export function batchOf(unit: Unit): Batch | undefined {
+  return batches.get(unit);
+}
+
+/** Remembers that a unit is a batch, and what is settled with it. */
+export function createBatch(parts: BatchParts, unit: Unit, size: number): Batch {
+  const lease: RowLease = { position: unit[0].position, token: unit[0].token };
+  const state = new BatchState(parts, unit, lease);
+  batches.set(unit, state);
+  // a job of it could not be read: the others don't go down with it
+  if (size !== unit.length) void state.apart();
+  return state;
+}
+
+interface DoneJob {
+  readonly ended: Ended;
+  readonly busyMs: number;
+}
+
+class BatchState implements Batch {
+  readonly lease: RowLease;
+  readonly jobs: Unit;
+  readonly #parts: BatchParts;
+  readonly #ended: DoneJob[] = [];
+  readonly #released: ClaimedJob[] = [];
+  readonly #fates = new Map<string, Fate>();
+  #next = 0;
+  /** It has rows of single jobs, or will have. */
+  #parting: Promise<void> | undefined;
+  #isApart = false;
+
+  constructor(parts: BatchParts, jobs: Unit, lease: RowLease) {
+    [this.#parts, this.jobs, this.lease] = [parts, jobs, lease];
+  }
+
+  ended(ended: Ended, busyMs: number): void {
+    if (this.#isApart) {
+      this.#parts.settler.settle([ended]);
+      return;
+    }
+    this.#ended.push({ ended, busyMs });
+    if (this.#parting === undefined && this.#ended.length === this.jobs.length) void this.#finish();
+  }
+
+  release(job: ClaimedJob): void {
+    if (this.#isApart) return this.#parts.settler.release([job]);
+    this.#released.push(job);
+    void this.apart();
+  }
+
+  apart(): Promise<void> {
+    return (this.#parting ??= this.#takeApart());
+  }
+
+  outlasted(): void {
+    for (const job of this.jobs.slice(this.#next)) {
+      if (this.fate(job) === 'lost') continue;
+      this.#fates.set(job.id, 'lost');
+      this.release(job);
+    }
+    void this.apart();
+  }
+
+  fate(job: ClaimedJob): Fate {
+    return this.#fates.size === 0 ? 'runs' : (this.#fates.get(job.id) ?? 'runs');
+  }
+
+  begun(job: ClaimedJob): void {
+    while (this.#next < this.jobs.length && this.jobs[this.#next++] !== job);
+  }
+
+  through(): void {
+    // some were lost, or cancelled: it can't be settled as one
+    if (this.#parting === undefined && this.#ended.length < this.jobs.length) void this.apart();
+  }
+
+  *waiting(): Generator<Held> {
+    for (const job of this.jobs.slice(this.#next)) {
+      if (this.#fates.has(job.id)) continue;
+      yield {
+        lease: job,
+        task: job.task,
+        live: true,
+        abort: (reason) => {
+          this.#fates.set(job.id, fates[reason]);
+        },
+      };
+    }
+  }
+
+  /** Whatever the database says to it: settlements of single jobs find out. */
+  async #takeApart(): Promise<void> {
+    const { database, settler } = this.#parts;
+    await settler.before(this.jobs, () => takeApart(database, this.lease));
+    this.#isApart = true;
+    for (const { ended } of this.#ended.splice(0)) settler.settle([ended]);
+    settler.release(this.#released.splice(0));
+  }
+
+  /** All have ended. Those that are not done are settled by themselves. */
+  async #finish(): Promise<void> {
+    const { database, settler } = this.#parts;
+    const done = this.#ended.filter(({ ended }) => ended.settlement.outcome === 'done');
+    if (done.length === this.#ended.length) return settler.settleRow(toRow(this.lease, done));
+    if (done.length === 0) return this.apart();
+    const others = this.#ended.filter(({ ended }) => ended.settlement.outcome !== 'done');
+    this.#parting = Promise.resolve();
+    const ids = others.map(({ ended }) => ended.settlement.id);
+    let position: number | null = null;
+    await settler.before(this.jobs, async () => {
+      position = await takeOut(database, this.lease, ids);
+    });
+    if (position === null) return this.#takeApart();
+    settler.settleRow(toRow({ position, token: this.lease.token }, done));
+    for (const { ended } of others) settler.settle([ended]);
+  }
+}
+
+const fates = { lease_lost: 'lost', cancelled: 'cancelled', node_lost: 'back' } as const;
+
+/** Batches that are settled as one: {@link Settler.settleRow}. */
+export interface DoneRow extends RowLease {
+  readonly ended: readonly Ended[];
+  readonly busyMs: readonly number[];
+}
+
+function toRow(lease: RowLease, done: readonly DoneJob[]): DoneRow {
+  return { ...lease, ended: done.map(({ ended }) => ended), busyMs: done.map(({ busyMs }) => busyMs) };
+}

@@ -1,0 +1,157 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import type { Observer } from '@pgqueue/core';
+import { errorData, retryPauseMs } from '@pgqueue/core';
+import type { Hints, Settlement, Target, Verdict } from '@pgqueue/postgres';
+import {
+  isOfRow,
+  isTransient,
+  lockedState,
+  settle,
+  settleAndHint,
+  sqlState,
+  unlockedJobs,
+} from '@pgqueue/postgres';
+import type { Ended } from './settler.ts';
+
+/** Settles attempts with one statement, as often as it takes. */
+export type Send = (batch: readonly Ended[]) => Promise<void>;
+
+interface SenderParts {
+  readonly database: Target;
+  readonly observe: Observer;
+  readonly hints: Hints;
+  readonly abandoned: AbortSignal;
+  /** Those whose replies may have been lost on the way back. */
+  readonly unanswered: WeakSet<Ended>;
+  readonly onFailed: () => void;
+  /** They are not settled: somebody else has locked their jobs. */
+  readonly onLocked: (ended: readonly Ended[]) => void;
+}
+
+/** So few end together that the hint may hold up other commits for the time of this one. */
+const ridersMax = 4;
+
+/** Settles once, and sees to the hint. */
+function createAccept(
+  database: Target,
+  hints: Hints,
+): (settlements: readonly Settlement[], repeat: boolean) => Promise<ReadonlyMap<string, Verdict>> {
+  return async (settlements, repeat) => {
+    if (repeat || settlements.length > ridersMax || !hints.ride()) {
+      const verdicts = await settle(database, settlements, { repeat, impatient: true });
+      hints.send(endedOf(settlements, verdicts));
+      return verdicts;
+    }
+    let sent = false;
+    let ended: readonly string[] | undefined;
+    try {
+      const { verdicts, hinted } = await settleAndHint(database, settlements);
+      [sent, ended] = [hinted, endedOf(settlements, verdicts)];
+      return verdicts;
+    } finally {
+      hints.rode(sent, ended);
+    }
+  };
+}
+
+/** So many that the hint can say which they were. */
+const toldMax = 16;
+
+/** All of them, where all are done; undefined: some wait again, or they are many. */
+function endedOf(
+  settlements: readonly Settlement[],
+  verdicts: ReadonlyMap<string, Verdict>,
+): readonly string[] | undefined {
+  if (settlements.length > toldMax) return undefined;
+  const ids = settlements.map(({ id }) => id);
+  return ids.every((id) => verdicts.get(id) === 'done') ? ids : undefined;
+}
+
+/** Sends a batch until the database has answered, of each of its jobs that is not locked; never throws. */
+export function createSender(parts: SenderParts): Send {
+  const { database, observe, hints, abandoned, unanswered, onFailed, onLocked } = parts;
+  const accept = createAccept(database, hints);
+  const send = async (given: readonly Ended[], instead: readonly Instead[]): Promise<void> => {
+    let batch = given;
+    for (let failures = 1; ; failures += 1) {
+      try {
+        const verdicts = await accept(
+          batch.map(({ settlement }) => settlement),
+          batch.some((ended) => unanswered.has(ended)),
+        );
+        for (const { settlement, onSettled } of batch) onSettled(verdicts.get(settlement.id) ?? 'stale');
+        return;
+      } catch (error) {
+        if (!isTransient(error)) {
+          observe({ type: 'database.error', during: 'settle', error });
+          return refused(batch, instead, error);
+        }
+        const free = sqlState(error) === lockedState ? await unlockedOf(database, batch) : batch;
+        if (free.length < batch.length) {
+          const unlocked = new Set(free);
+          onLocked(batch.filter((ended) => !unlocked.has(ended)));
+          if (free.length === 0) return;
+          batch = free;
+          continue;
+        }
+        for (const ended of batch) unanswered.add(ended);
+        const retryMs = retryPauseMs(failures);
+        observe({ type: 'database.error', during: 'settle', error, retryMs });
+        onFailed();
+        await delay(retryMs, undefined, { signal: abandoned }).catch(() => {});
+        if (!abandoned.aborted) continue;
+        for (const { onSettled } of batch) onSettled('failed');
+        return;
+      }
+    }
+  };
+
+  /** One settlement that the database refuses must not take the others with it: it is found by halves, and said in another way. */
+  const refused = async (
+    batch: readonly Ended[],
+    instead: readonly Instead[],
+    error: unknown,
+  ): Promise<void> => {
+    const [only] = batch;
+    if (batch.length > 1) {
+      const half = Math.ceil(batch.length / 2);
+      await send(batch.slice(0, half), instead);
+      return send(batch.slice(half), instead);
+    }
+    const [next, ...rest] = instead;
+    if (only === undefined) return;
+    if (next === undefined) return only.onSettled('failed');
+    const settlement = next(only.settlement, error);
+    await (settlement === undefined ? refused(batch, rest, error) : send([{ ...only, settlement }], rest));
+  };
+  return (batch) => send(batch, [withoutData, asDead]);
+}
+
+/** Those whose jobs nobody else has locked. Where that can't be asked, all: the same trouble meets their settlement, which tells it. */
+async function unlockedOf(database: Target, batch: readonly Ended[]): Promise<readonly Ended[]> {
+  try {
+    const ids = batch.map(({ settlement }) => settlement.id);
+    const free = await unlockedJobs(database, ids);
+    return batch.filter(({ settlement }) => free.has(settlement.id));
+  } catch {
+    return batch;
+  }
+}
+
+/** What else is said of an attempt whose settlement was refused; undefined: nothing of this kind. */
+type Instead = (settlement: Settlement, error: unknown) => Settlement | undefined;
+
+/** The same outcome; its result or error was what the database did not take. */
+const withoutData: Instead = (settlement, error) => {
+  if (settlement.data === null) return undefined;
+  const note = `${settlement.outcome === 'done' ? 'the result' : 'the error'} can't be stored: ${errorData(error).message}`;
+  const data = settlement.outcome === 'done' ? { pgqueue_error: note } : { kind: 'error', message: note };
+  return { ...settlement, data: JSON.stringify(data) };
+};
+
+/** The job itself is what can't be written. */
+const asDead: Instead = (settlement, error) => {
+  if (settlement.outcome !== 'done' && !isOfRow(error)) return undefined;
+  const data = JSON.stringify({ ...errorData(error), kind: 'error' });
+  return { ...settlement, outcome: 'dead', data };
+};

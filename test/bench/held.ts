@@ -1,0 +1,124 @@
+// What a tick costs beside jobs that a gate holds: npm run bench:held -- --seconds 10 [--profile DIR]
+// Exit 1 where a tick that dispatches takes more than twice as long beside 100,000 held jobs as beside 100.
+import { execFileSync } from 'node:child_process';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { parseArgs } from 'node:util';
+import { migrate, openDatabase } from '@pgqueue/postgres';
+import { startEmbedded } from '../../packages/postgres/src/testing/server-local.ts';
+import { percentile } from '../proofs/checks.ts';
+import { startActor } from '../support/actors.ts';
+import { startConsumer } from './load.ts';
+
+/** Jobs that wait for a gate which lets none of them go, in so many keys. */
+interface Held {
+  readonly jobs: number;
+  readonly keys: number;
+}
+
+interface Measured extends Held {
+  readonly ticks: number;
+  readonly p50Ms: number;
+  readonly p99Ms: number;
+  /** Processor time of the scheduler for each tick. */
+  readonly cpuMs: number;
+}
+
+const runs: readonly Held[] = [
+  { jobs: 100, keys: 100 },
+  { jobs: 100_000, keys: 1 },
+  { jobs: 100_000, keys: 100 },
+  { jobs: 100_000, keys: 10_000 },
+];
+/** A job that nothing holds is enqueued so often: each wakes a tick. */
+const flowMs = 20;
+/** Until all lanes were read, and everything is compiled. */
+const settleMs = 5_000;
+
+async function measure(held: Held, seconds: number, profile: string | undefined): Promise<Measured> {
+  const data = mkdtempSync(join(tmpdir(), 'pgqueue-held-'));
+  const server = await startEmbedded({ data });
+  try {
+    await migrate({ connectionString: server.adminUrl });
+    const database = openDatabase({ connectionString: server.adminUrl, connectionsMax: 4 });
+    await database.query(
+      `insert into pgqueue.queue (task, key, payload, attributes)
+       select 'work', 'key-' || n % $2, '{}', jsonb_build_object('group', n % 50) from generate_series(1, $1) n`,
+      [held.jobs, held.keys],
+    );
+    await database.query('vacuum analyze pgqueue.queue', []);
+    const scheduler = await startActor('scheduler', {
+      url: server.adminUrl,
+      name: 'held',
+      file: new URL('scheduler.mjs', import.meta.url),
+      env: { PGQUEUE_TEST_HELD: 'yes' },
+      execArgv: profile === undefined ? [] : ['--cpu-prof', `--cpu-prof-dir=${profile}`],
+    });
+    const consumer = await startConsumer(database, 20);
+    try {
+      const flow = async (ms: number): Promise<void> => {
+        const untilMs = performance.now() + ms;
+        while (performance.now() < untilMs) {
+          await database.query(
+            `insert into pgqueue.queue (task, key, payload) values ('work', 'flow', '{}')`,
+            [],
+          );
+          await database.query(`select pg_notify('pgqueue:queue', '')`, []);
+          await new Promise((resolve) => setTimeout(resolve, flowMs));
+        }
+      };
+      await flow(settleMs);
+      const from = scheduler.heard.length;
+      await flow(seconds * 1_000);
+      const heard = scheduler.heard.slice(from);
+      const all = heard.filter(({ type }) => type === 'tick');
+      const times = all.flatMap(({ dispatched, durationMs }) =>
+        Number(dispatched) > 0 ? [Number(durationMs)] : [],
+      );
+      const cpus = heard.flatMap(({ type, cpuMs }) => (type === 'memory' ? [Number(cpuMs)] : []));
+      return {
+        ...held,
+        ticks: times.length,
+        p50Ms: percentile(times, 0.5),
+        p99Ms: percentile(times, 0.99),
+        cpuMs: ((cpus.at(-1) ?? 0) - (cpus[0] ?? 0)) / Math.max(1, all.length),
+      };
+    } finally {
+      await scheduler.stop();
+      await consumer.stop();
+      await database.close();
+    }
+  } finally {
+    await server.stop();
+    rmSync(data, { recursive: true, force: true });
+  }
+}
+
+const { values } = parseArgs({
+  options: {
+    seconds: { type: 'string', default: '10' },
+    profile: { type: 'string' },
+    // one run of one's own
+    jobs: { type: 'string' },
+    keys: { type: 'string', default: '100' },
+  },
+});
+execFileSync('tsc', ['-b', 'packages/scheduler'], {
+  cwd: new URL('../..', import.meta.url),
+  stdio: 'inherit',
+});
+let few: Measured | undefined;
+let slow = false;
+const chosen = values.jobs === undefined ? runs : [{ jobs: Number(values.jobs), keys: Number(values.keys) }];
+for (const held of chosen) {
+  const measured = await measure(held, Number(values.seconds), values.profile);
+  few ??= measured;
+  const times = measured.p50Ms / few.p50Ms;
+  slow ||= times > 2;
+  const { jobs, keys, ticks, p50Ms, p99Ms, cpuMs } = measured;
+  console.log(
+    `${jobs} held in ${keys} keys: ${ticks} ticks that dispatched, p50 ${p50Ms.toFixed(2)} ms (${times.toFixed(2)} times), p99 ${p99Ms.toFixed(2)} ms, ${cpuMs.toFixed(2)} ms of processor time each tick`,
+  );
+}
+process.exitCode = slow ? 1 : 0;
