@@ -1512,9 +1512,8 @@ $$;
 --   front              no batch lies before this position any more (batch_front)
 --   parts              {"part": state}: the parts of the policy's state that changed
 --   settled            numbers of the rows of settlement that the plan has taken into account
---   supposed           {"ended": ids, "config": mark}: the plan takes it that these jobs have ended, without a look at what is in flight.
---                      Where one of them has not, or a queue's settings are others than config (config_mark), nothing is written, and
---                      at_ms is null. So such a plan keeps to the limits as others do.
+--   supposed           what the plan takes for granted without a look (holds_true). Where it is not so, nothing is written, and at_ms is null. So such
+--                      a plan keeps to the limits as others do.
 --
 -- Exact: only the leader writes work items, and one whose write has an unknown outcome gives up its epoch before it plans again. So
 -- what a plan counted as in flight, plus what it writes, is all there is.
@@ -1553,10 +1552,7 @@ declare
 begin
   perform set_config('synchronous_commit', 'off', true);
   perform assert_leader(p_leader, p_epoch);
-  if v_supposed is not null and (
-      config_mark() is distinct from v_supposed ->> 'config'
-      or exists (select from queue q where q.id = any (array(
-        select x.id::uuid from jsonb_array_elements_text(v_supposed -> 'ended') as x (id))))) then
+  if v_supposed is not null and not holds_true(v_supposed) then
     return query select null::float8, '', p_ids;
     return;
   end if;
@@ -1613,6 +1609,59 @@ begin
     end if;
   end if;
   return query select extract(epoch from v_now)::float8 * 1000, coalesce(v_positions, ''), v_missing;
+end
+$$;
+
+-- Tells whether what a plan has supposed is so. p_supposed: {"ended": ids, "jobs": [...], "config": mark}.
+-- The jobs of ended are no more, so they count for no limit; the settings of queues are those of config (config_mark). Each of jobs waits, is what
+-- it is said to be in all that a policy may read, and is the next of its lane and priority behind the seq after: no other job waits before it there,
+-- but for those that are among jobs, and none waits for its retry. Hints say this, and whoever may NOTIFY can send one.
+-- What is in flight needs no look: it is what the leader wrote, or less.
+create function holds_true(p_supposed jsonb) returns boolean
+  language plpgsql stable security definer
+  set search_path from current
+  set plan_cache_mode = force_generic_plan
+  set jit = off
+  set enable_seqscan = off
+  set enable_bitmapscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
+as $$
+declare
+  v_ended uuid[] := array(select x.id::uuid from jsonb_array_elements_text(p_supposed -> 'ended') as x (id));
+  v_ids uuid[] := array(select (x.job ->> 'id')::uuid from jsonb_array_elements(p_supposed -> 'jobs') as x (job));
+  v_job jsonb;
+  v_others bigint;
+  v_waiting bigint;
+begin
+  if config_mark() is distinct from p_supposed ->> 'config' or exists (select from queue q where q.id = any (v_ended)) then
+    return false;
+  end if;
+  for v_job in select x.job from jsonb_array_elements(p_supposed -> 'jobs') as x (job) loop
+    if not exists (
+        select from queue q
+        where q.id = (v_job ->> 'id')::uuid and q.queue = v_job ->> 'queue' and q.key = v_job ->> 'key' and q.task = v_job ->> 'task'
+          and q.payload_version = (v_job -> 'version')::integer and q.priority = (v_job -> 'priority')::integer and q.seq = (v_job -> 'seq')::bigint
+          and q.attributes = v_job -> 'attributes' and date_part('epoch', q.created) * 1000 = (v_job -> 'createdMs')::float8
+          and coalesce(q.run_after, q.expires_at) is null and q.tries = 0 and q.crashes = 0)
+       or exists (
+        select from queue q
+        where q.queue = v_job ->> 'queue' and q.key = v_job ->> 'key' and q.run_after is not null and q.last_token is not null) then
+      return false;
+    end if;
+    -- in flight, or unknown: more than a few are not worth the look
+    select count(*), count(*) filter (where (select w.id from work_queue w where w.id = b.id) is null and not in_batch(b.id))
+    into v_others, v_waiting
+    from (
+      select q.id from queue q
+      where q.run_after is null and q.queue = v_job ->> 'queue' and q.key = v_job ->> 'key' and q.priority = (v_job -> 'priority')::integer
+        and q.seq > (v_job -> 'after')::bigint and q.seq < (v_job -> 'seq')::bigint and q.id <> all (v_ids)
+      order by q.queue, q.key, q.priority, q.seq limit 50) b;
+    if v_waiting > 0 or v_others = 50 then
+      return false;
+    end if;
+  end loop;
+  return true;
 end
 $$;
 

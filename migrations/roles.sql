@@ -42,10 +42,10 @@ begin
     if f.name = any (operator) then execute format('grant execute on function %s to %I', f.signature, s || '_operator'); end if;
   end loop;
 
-  -- a producer may insert jobs as they are when new, and read back what an idempotent insert needs
+  -- a producer may insert jobs as they are when new, and read back what an idempotent insert needs, and what a hint tells of it
   execute format('grant insert (id, queue, task, key, priority, attributes, run_after, expires_at, timeout, max_tries, max_crashes,
                                 retry, unique_key, payload, payload_version, trace) on queue to %I', s || '_producer');
-  execute format('grant select (id) on queue to %I', s || '_producer');
+  execute format('grant select (id, seq, created) on queue to %I', s || '_producer');
 
   execute format('grant select on schedule, policy_state, scheduler_lease, scheduler_report, queue_config, job, queue_status, overview to %I', s || '_scheduler');
   execute format('grant select on queue_config to %I', s || '_worker');

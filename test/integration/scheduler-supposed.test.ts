@@ -1,7 +1,9 @@
 import { settleAndHint } from '@pgqueue/postgres';
+import type { Producer } from '@pgqueue/producer';
+import { createProducer } from '@pgqueue/producer';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import type { Bench, TestNode, TestScheduler } from './scheduler-support.ts';
-import { openBench, ticks, until } from './scheduler-support.ts';
+import { countCalls, openBench, ticks, until } from './scheduler-support.ts';
 
 let bench: Bench;
 beforeAll(async () => {
@@ -88,4 +90,85 @@ test('a queue that was paused meanwhile stays paused', async () => {
   await bench.database.query(`update pgqueue.queue_config set paused = false`, []);
   await bench.hint();
   await until('the next one', async () => (await ready()) === 1);
+});
+
+const producers: Producer[] = [];
+afterEach(async () => {
+  await Promise.all(producers.splice(0).map((producer) => producer.close()));
+});
+
+function producer(): Producer {
+  const made = createProducer({ connectionString: bench.test.url });
+  producers.push(made);
+  return made;
+}
+
+const dispatched = async (jobs: number): Promise<void> => {
+  await until(`${jobs} work items`, async () => (await bench.count('work_queue')) === jobs);
+};
+
+/** One key after the other, so that each must be found. */
+const enqueueOne = (by: Producer, n: number) => by.enqueueByName('t', { n }, { queue: 'q', key: `k${n}` });
+
+test('a job is dispatched by what its hint says, without a look', async () => {
+  const calls = await countCalls(bench.database, ['holds_true', 'look']);
+  await bench.node({ slots: 100 });
+  const scheduler = await bench.scheduler();
+  const by = producer();
+  for (let n = 1; n <= 40; n += 1) {
+    await enqueueOne(by, n);
+    await dispatched(n);
+  }
+  await scheduler.stop();
+  const [supposed, looked] = await calls();
+  expect(supposed).toBeGreaterThan(20);
+  expect(looked).toBeLessThan(40);
+});
+
+test('a hint that says of a job what it is not lets nothing go', async () => {
+  const { scheduler, running } = await oneRunning();
+  await settled(running);
+  await until('the next one', async () => (await bench.count('history')) === 1 && (await ready()) === 1);
+  const by = producer();
+  const { id } = await enqueueOne(by, 0);
+  await until('it to be dispatched', async () => (await ready()) === 2);
+  // of the fifth job of k, which has to wait for the others: the truth, but for its key
+  const [held] = await bench.database.query<{ id: string; seq: number; version: string; created: number }>(
+    `select q.id, q.seq::float8 as seq, q.xmin::text as version, date_part('epoch', q.created) * 1000 as created
+     from pgqueue.queue q where q.key = 'k' order by q.seq desc limit 1`,
+    [],
+  );
+  const [last] = await bench.database.query<{ seq: number }>(`select seq::float8 as seq from pgqueue.queue where id = $1`, [id]);
+  if (held === undefined || last === undefined) throw new Error('both are there');
+  for (const seq of [held.seq, last.seq + 1]) {
+    const said = [seq, held.version, held.created, held.id, 'q', 'free', 't', 1, 0, {}];
+    const seen = ticks(scheduler).length;
+    await bench.database.query(`select pg_notify('pgqueue:queue', $1)`, [JSON.stringify(said)]);
+    await until('a tick', () => ticks(scheduler).length > seen);
+  }
+  expect(await bench.count('work_queue', `id = '${held.id}'`)).toBe(0);
+  expect(await ready()).toBe(2);
+});
+
+test('a job whose transaction was long goes before a later one of its key, of which a hint tells', async () => {
+  await bench.node({ slots: 100 });
+  const scheduler = await bench.scheduler();
+  const by = producer();
+  const insert = `insert into pgqueue.queue (task, queue, key) values ('t', 'q', 'k1')`;
+  for (let round = 1; round <= 10; round += 1) {
+    await bench.database.transaction(async (transaction) => {
+      await transaction.query(insert);
+      await enqueueOne(by, 2); // the highest seq that was seen
+      await dispatched(1);
+    });
+    await enqueueOne(by, 1);
+    await until('all to be dispatched', async () => (await bench.count('queue')) === (await bench.count('work_queue')));
+    const items = (await bench.items()).filter(({ key }) => key === 'k1');
+    expect(items.map(({ seq }) => seq)).toEqual(items.map(({ seq }) => seq).toSorted((a, b) => a - b));
+    await bench.database.query('delete from pgqueue.work_queue', []);
+    await bench.database.query('delete from pgqueue.queue', []);
+    const seen = ticks(scheduler).length;
+    await bench.hint();
+    await until('it to be seen', () => ticks(scheduler).length > seen + 1);
+  }
 });

@@ -1,7 +1,7 @@
-import type { Observer, Shape } from '@pgqueue/core';
+import type { Enqueued, JobRow, Observer, Shape } from '@pgqueue/core';
 import { aFlag, aFunction, allObservers, optional, optionProblems } from '@pgqueue/core';
 import { PgQueueError, throwProblems } from '@pgqueue/core';
-import type { Database, DatabaseOptions, Executor, PgQueryable } from '@pgqueue/postgres';
+import type { Database, DatabaseOptions, Executor, Hints, PgQueryable } from '@pgqueue/postgres';
 import {
   checkSchemaName,
   checkSchemaVersion,
@@ -11,7 +11,9 @@ import {
   databaseShape,
   warnWithoutLeader,
   defaultSchema,
+  enqueueAndHint,
   enqueueJobs,
+  hintFacts,
   isIdTaken,
   openDatabase,
   toExecutor,
@@ -90,22 +92,33 @@ export function createProducer(options: ProducerOptions): Producer {
     if (database !== undefined) leaderless = warnWithoutLeader(database, { isIdle: () => true });
   };
 
+  const telling = async (writing: Promise<readonly Enqueued[]>): Promise<readonly Enqueued[]> => {
+    const enqueued = await writing;
+    if (enqueued.some(({ outcome }) => outcome !== 'kept')) hints?.send();
+    return enqueued;
+  };
+
+  const writeNew = async (at: Database, rows: readonly JobRow[]): Promise<readonly Enqueued[]> => {
+    const [row] = rows;
+    const facts = row === undefined || rows.length > 1 ? null : hintFacts(row);
+    if (row !== undefined && facts !== null && hints?.ride() === true) return enqueueOne(at, hints, row, facts);
+    const columns = columnsToCopy(rows);
+    return telling(columns === undefined ? enqueueJobs(at, rows) : copyJobs(at, rows, columns));
+  };
+
   const outside: Write = async (rows, again) => {
     if (database === undefined) throw noDatabase();
     return repeatable({
       observe,
       work: async (repeated) => {
         if (!verified) await verify(database);
-        if (again || repeated) return enqueueJobs(database, rows, { again: true });
+        if (again || repeated) return telling(enqueueJobs(database, rows, { again: true }));
         try {
-          const columns = columnsToCopy(rows);
-          return await (columns === undefined
-            ? enqueueJobs(database, rows)
-            : copyJobs(database, rows, columns));
+          return await writeNew(database, rows);
         } catch (error) {
           // the ids are new: a pool that was given, or something on the way, has sent the statement twice
           if (!isIdTaken(error)) throw error;
-          return enqueueJobs(database, rows, { again: true });
+          return telling(enqueueJobs(database, rows, { again: true }));
         }
       },
     });
@@ -127,10 +140,26 @@ export function createProducer(options: ProducerOptions): Producer {
   };
 
   return {
-    ...createEnqueuer({ ...common, write: outside, hint: hints?.send }),
+    ...createEnqueuer({ ...common, write: outside, hint: undefined }),
     with: (tx) => createEnqueuer({ ...common, write: inside(toExecutor(tx)), hint: lateHints?.send }),
     close: () => (closing ??= close()),
   };
+}
+
+/** With its hint, in one statement. */
+async function enqueueOne(
+  database: Database,
+  hints: Hints,
+  row: JobRow,
+  facts: string,
+): Promise<readonly Enqueued[]> {
+  let hinted = false;
+  try {
+    hinted = await enqueueAndHint(database, row, facts);
+    return [{ id: row.id, outcome: 'enqueued' }];
+  } finally {
+    hints.rode(hinted);
+  }
 }
 
 /** An environment variable that is not set would only be found out by the first enqueue. */

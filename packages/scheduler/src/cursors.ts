@@ -29,6 +29,8 @@ export interface Cursors {
   readonly found: (lane: LaneId, jobs: readonly Spot[]) => void;
   /** Jobs of a lane went: `jobs`, all that were known to wait before, in their order, without one before them left out. */
   readonly went: (lane: LaneId, jobs: readonly Place[], stays: (job: Place) => boolean) => void;
+  /** Up to which seq ticks have passed a lane at one priority; -1: it is looked at from its begin. */
+  readonly passed: (lane: LaneId, priority: number) => number;
   /** In how many milliseconds another look should come, whatever else does: for what was committed since the last one. */
   readonly dueMs: (nowMs: number) => number | null;
   /** Jobs of it wait again of which this leader made work items. */
@@ -142,6 +144,7 @@ export function createCursors(): Cursors {
       lanes.set(name, begun);
       advance(memory, begun, gone);
     },
+    passed: (lane, priority) => lanes.get(laneName(lane))?.reached.get(priority)?.at ?? -1,
     dueMs: (nowMs) => {
       let due: number | null = null;
       for (const [name, { lateAt, reached }] of lanes) {

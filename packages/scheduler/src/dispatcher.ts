@@ -11,15 +11,16 @@ import type { Settings } from './options.ts';
 import { createPace } from './pace.ts';
 import type { SafePlan } from './planner.ts';
 import { leftOut } from './skip-ahead.ts';
-import { suppose } from './suppose.ts';
+import type { News } from './suppose.ts';
+import { nothingWaits, suppose } from './suppose.ts';
 import { ask, cutOff, heldReasons, placesOf, toSnapshot } from './tick.ts';
 import type { Writing } from './write-plan.ts';
 import { heldFresh } from './why-held.ts';
 import { writePlan } from './write-plan.ts';
 
 export interface Dispatcher {
-  /** One tick: reads, plans, writes. `ended`: it was woken only because jobs have ended, these among them. Resolves to the milliseconds until the next. */
-  readonly tick: (leader: Leader, ended?: readonly string[]) => Promise<number>;
+  /** One tick: reads, plans, writes. `news`: it was woken only by hints that said this. Resolves to the milliseconds until the next. */
+  readonly tick: (leader: Leader, news?: News) => Promise<number>;
   /** A connection broke: a server that crashed may have forgotten the last work items, whose jobs wait where they stood. */
   readonly serverLost: () => void;
   /** What it does beside its ticks has ended. */
@@ -70,16 +71,22 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
   const behind = createBehind({ ...options, ...settings });
   const looks = { ...options, behind };
 
-  const tick = async (leader: Leader, ended?: readonly string[]): Promise<number> => {
+  const tick = async (leader: Leader, news?: News): Promise<number> => {
     const startedAt = performance.now();
     if (memory.epoch !== leader.epoch) await begin(options, memory, leader);
+    if (news !== undefined && nothingWaits(memory, news, startedAt)) {
+      memory.owesLook = pace.skips();
+      return memory.owesLook ? 0 : pace.next({ jobs: 0, atOnce: false, more: false, nextMs: null });
+    }
     const asked = ask(memory, memory.view.discovers());
-    const due = pace.asksDue(ended !== undefined);
-    const brief = ended !== undefined && !due && knowsAll(memory);
-    const guess = brief ? suppose(memory, ended, startedAt) : undefined;
+    const guess = news === undefined ? undefined : suppose(memory, news, startedAt);
+    const owes = guess !== undefined && pace.skips();
+    const due = guess === undefined && pace.asksDue(news !== undefined);
+    const brief = guess !== undefined || (news?.jobs.length === 0 && !due && knowsAll(memory));
+    // where it was not so: what was enqueued is looked for
+    const again = news?.jobs.length === 0 ? { ended: [], jobs: [] } : undefined;
     const { read, load } = guess ?? (await look(looks, memory, { ...asked, startedAt, due, brief }));
     if (guess === undefined) options.onSeen(read.state, read.due);
-    else memory.view.age();
     const snapshot = toSnapshot(read, load, {
       ...memory,
       inFlight: guess?.inFlight ?? memory.ledger.inFlight(),
@@ -90,7 +97,8 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     const planned = planner.plan(snapshot);
     if (guess !== undefined && (planned.dispatch.length === 0 || planned.recall.length > 0)) {
       planner.dropped();
-      return tick(leader, []);
+      guess.undo();
+      return tick(leader, again);
     }
     const cutShort = memory.aside.note(planned, memory.view);
     memory.view.planned({ ...planned, keeps: memory.skipAhead.walks });
@@ -102,7 +110,10 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     const { room, hasRoom } = placesOf(snapshot, planned.dispatch, memory.view);
     const plan = { leader, snapshot, planned, supposed: guess?.supposed };
     const written = await writePlan(options, memory, plan);
-    if (written === null) return tick(leader, []);
+    if (written === null) {
+      guess?.undo();
+      return tick(leader, again);
+    }
     guess?.confirm();
     const { held, forecast, dispatch } = planned;
     const durationMs = performance.now() - startedAt;
@@ -129,7 +140,9 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
       planned.nextMs === null ? null : planned.nextMs - snapshot.nowMs,
       memory.cursors.dueMs(startedAt),
     );
-    return pace.next({ jobs: written.length, atOnce, more, nextMs });
+    memory.owesLook = owes;
+    const waitMs = pace.next({ jobs: written.length, atOnce, more, nextMs });
+    return owes ? 0 : waitMs;
   };
   const serverLost = (): void => forgetPlaces(options, memory);
   const failed = (error: unknown): never => {
@@ -137,7 +150,7 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     throw error;
   };
   return {
-    tick: (leader, ended) => tick(leader, ended).catch(failed),
+    tick: (leader, news) => tick(leader, news).catch(failed),
     serverLost,
     settled: behind.settled,
   };
@@ -182,6 +195,7 @@ async function begin(
   memory.caughtUp = false;
   Object.assign(memory.items, { floor: 0, rescanAt: -Infinity });
   memory.lastLook = undefined;
+  Object.assign(memory, { seq: 0, ended: [], owesLook: false });
   memory.epoch = leader.epoch;
 }
 

@@ -65,6 +65,8 @@ export async function look(
           tookMs: performance.now() - startedAt,
         });
   if (read.config !== null) memory.lastLook = { read, config: read.config, atMs: performance.now() };
+  for (const { seq } of rows) memory.seq = Math.max(memory.seq, seq);
+  [memory.ended, memory.owesLook] = [[], false];
   memory.nowMs = state.now;
   if (feeds) {
     const whole = state.settled.length < settledMax;

@@ -48,6 +48,12 @@ export interface Memory {
   dispatched: number;
   /** The last one that was not brief, and when its answer came. */
   lastLook: { readonly read: TickRead; readonly config: string; readonly atMs: number } | undefined;
+  /** The highest seq of a job that was seen. */
+  seq: number;
+  /** Jobs that are said to have ended since the last look: nothing waited for their slots. */
+  ended: readonly string[];
+  /** A tick was supposed, and what it did not look at is overdue. */
+  owesLook: boolean;
   /** Where work items are looked at from, beside those that are known, and when again. */
   readonly items: { floor: number; rescanAt: number };
 }
@@ -84,6 +90,9 @@ export function createMemory({
     after: '',
     dispatched: 0,
     lastLook: undefined,
+    seq: 0,
+    ended: [],
+    owesLook: false,
     items: { floor: 0, rescanAt: -Infinity },
   };
 }

@@ -4,6 +4,8 @@ import type { Settings } from './options.ts';
 export interface Pace {
   /** Whether this tick should ask, too, when sweeps are due. `woken`: it is one of many, for slots that became free. */
   readonly asksDue: (woken: boolean) => boolean;
+  /** A tick begins that does not look. Returns whether the next one must, since it is time to ask when sweeps are due. */
+  readonly skips: () => boolean;
   /** Milliseconds until the next. */
   readonly next: (tick: {
     /** Dispatched by this one. */
@@ -54,6 +56,11 @@ export function createPace({
       asked = startedAt - askedAt >= (woken ? dueWokenMs : dueEveryMs);
       if (asked) askedAt = startedAt;
       return asked;
+    },
+    skips: () => {
+      startedAt = performance.now();
+      asked = false;
+      return startedAt - askedAt >= dueWokenMs;
     },
     next: ({ jobs, atOnce, more, nextMs }) => {
       if (jobs > 0) busyAt = performance.now();

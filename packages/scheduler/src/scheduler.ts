@@ -242,6 +242,7 @@ function run(database: Database, settings: Settings, { connectionString, lone, b
       if (channel === channelName(database.schema, 'leader')) leadership.wake();
       else if (leadership.reign() === undefined) return;
       else if (channel === channelName(database.schema, 'done')) ticks.wakeDone(payload);
+      else if (channel === channelName(database.schema, 'queue')) ticks.wakeNew(payload);
       else ticks.wake();
     },
     onSilence: () => {

@@ -1,39 +1,81 @@
 import type { InFlight } from '@pgqueue/core';
-import type { TickRead } from '@pgqueue/postgres';
+import type { HintedJob, Supposition, TickRead } from '@pgqueue/postgres';
 import type { Load } from './depth.ts';
+import { knowsAll } from './look.ts';
 import type { Memory } from './memory.ts';
 import { loadOf } from './tick.ts';
 
-/** A snapshot that was not read: the last one, without the jobs that are said to have ended since. */
+/** What hints have said since the last tick. */
+export interface News {
+  /** Jobs that have ended. */
+  readonly ended: readonly string[];
+  /** Jobs that have been enqueued, in the order of the hints. */
+  readonly jobs: readonly HintedJob[];
+}
+
+/** A snapshot that was not read: the last one, without the jobs that are said to have ended since, and with those that are said to wait. */
 export interface Supposed {
   readonly read: TickRead;
   readonly load: Load;
   readonly inFlight: readonly InFlight[];
   /** What must hold when the plan is written, or nothing is. */
-  readonly supposed: { readonly ended: readonly string[]; readonly config: string };
+  readonly supposed: Supposition;
   /** It was written, so it was so. */
   readonly confirm: () => void;
+  /** It was not: what hints have said is forgotten. */
+  readonly undo: () => void;
 }
 
 /** What is known of nodes and settings may be so old. */
-const lookMaxMs = 200;
+const lookMaxMs = 2_500;
 /** With more of them, a look costs less than it spares. */
 const endedMax = 64;
+const jobsMax = 16;
 const inFlightMax = 1_000;
 
+/** The last look, where hints may stand in for another one. */
+function lastLook(memory: Memory, startedAt: number): Memory['lastLook'] {
+  const { lastLook: last, feeds, owesLook } = memory;
+  const serves = last !== undefined && !feeds && !owesLook && startedAt <= last.atMs + lookMaxMs;
+  return serves && knowsAll(memory) ? last : undefined;
+}
+
+/** Whether jobs have ended while none waits: whatever is planned next will know of them. */
+export function nothingWaits(memory: Memory, { ended, jobs }: News, startedAt: number): boolean {
+  if (jobs.length > 0 || ended.length === 0 || !memory.view.empty()) return false;
+  if (lastLook(memory, startedAt) === undefined) return false;
+  memory.ended = [...memory.ended, ...ended];
+  return memory.ended.length <= endedMax;
+}
+
 /**
- * Where a slot became free and a job of a known key waits for it, most of the time until that is dispatched would go into asking what is in
- * flight. So the plan is made from what was known, and what a hint said, which proves nothing: the statement that writes the plan
- * checks it. Undefined: a look is needed.
+ * Where a slot became free and a job of a known key waits for it, or a job was enqueued and all others are known, most of the time until it is
+ * dispatched would go into asking what is in flight and what waits. So the plan is made from what was known, and what hints said, which proves
+ * nothing: the statement that writes the plan checks it. Undefined: a look is needed.
  */
-export function suppose(memory: Memory, ended: readonly string[], startedAt: number): Supposed | undefined {
-  const { lastLook, ledger, feeds } = memory;
-  if (feeds || lastLook === undefined || startedAt > lastLook.atMs + lookMaxMs) return undefined;
-  if (ended.length === 0 || ended.length > endedMax) return undefined;
+export function suppose(memory: Memory, news: News, startedAt: number): Supposed | undefined {
+  const { ledger, view } = memory;
+  const last = lastLook(memory, startedAt);
+  const ended = [...memory.ended, ...news.ended];
+  if (last === undefined || news.ended.length + news.jobs.length === 0 || ended.length > endedMax)
+    return undefined;
   const left = ledger.without(new Set(ended));
-  if (left === undefined || left.inFlight.length > inFlightMax) return undefined;
-  const { inFlight, confirm } = left;
-  const { read, config, atMs } = lastLook;
+  if (left === undefined && news.jobs.length === 0) return undefined;
+  const inFlight = left?.inFlight ?? ledger.inFlight();
+  if (inFlight.length > inFlightMax || !follow(memory, news.jobs, last.read)) return undefined;
+  view.age();
+  const added: HintedJob[] = [];
+  const undo = (): void => {
+    for (const job of added) view.remove(toKnown(job));
+  };
+  for (const job of news.jobs) {
+    if (!view.add(toKnown(job))) {
+      undo();
+      return undefined;
+    }
+    added.push(job);
+  }
+  const { read, config, atMs } = last;
   // never ahead of the database's clock: the answer was under way for a while
   const now = read.state.now + (startedAt - atMs);
   const supposed: TickRead = {
@@ -45,11 +87,35 @@ export function suppose(memory: Memory, ended: readonly string[], startedAt: num
     rows: [],
     questions: [],
   };
+  const jobs = added.map((job) => ({ ...job, after: memory.cursors.passed(job, job.priority) }));
   return {
     read: supposed,
     load: loadOf(supposed, inFlight),
     inFlight,
-    supposed: { ended, config },
-    confirm,
+    supposed: { ended, jobs, config },
+    confirm: () => {
+      left?.confirm();
+      memory.ended = [];
+      memory.seq = jobs.at(-1)?.seq ?? memory.seq;
+    },
+    undo,
   };
+}
+
+/** Whether they are the next that were enqueued, without one between that nobody has told of, and their queues take part. */
+function follow({ seq }: Memory, jobs: readonly HintedJob[], { state }: TickRead): boolean {
+  if (jobs.length > jobsMax) return false;
+  return jobs.every(
+    (job, index) =>
+      job.seq === seq + index + 1 &&
+      (!Object.hasOwn(state.queues, job.queue) || state.queues[job.queue]?.paused === false),
+  );
+}
+
+function toKnown(job: HintedJob): HintedJob & {
+  readonly expiresMs: null;
+  readonly tries: 0;
+  readonly crashes: 0;
+} {
+  return { ...job, expiresMs: null, tries: 0, crashes: 0 };
 }

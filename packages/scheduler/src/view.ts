@@ -16,6 +16,10 @@ import { createRefusals } from './refusals.ts';
  * a plan asked for. What is out of date does no harm: dispatch refuses a job that was changed since.
  */
 export interface View {
+  /** A job has just begun to wait, behind all others of its lane that are known. False: what else is in that lane must be looked at. */
+  readonly add: (job: KnownJob) => boolean;
+  readonly remove: (job: KnownJob) => void;
+  readonly empty: () => boolean;
   /** What the next tick asks for. `lanes`: to be looked at beside those that it asks for itself; `rows`: jobs of lanes out of turn. */
   readonly ask: (
     nowMs: number,
@@ -140,6 +144,9 @@ export function createView(cursors: Pick<Cursors, 'went'>, max: number = lanesMa
         whole || probedMs === null ? null : { fromMs: probedMs - commitMs, toMs: nowMs + commitMs };
       return { after, created, lanes: takeWanted(memory, also) };
     },
+    add: (job) => add(memory, job),
+    remove: (job) => remove(memory, job),
+    empty: () => known.size === 0,
     see: (rows, page) => see(memory, rows, page),
     age: () => {
       for (const name of memory.fresh) outdate(memory, name);
@@ -285,6 +292,32 @@ function see(memory: Memory, rows: readonly LaneRow[], { keys, nowMs, unreadable
   if (memory.whole) memory.after = start;
   else if (last !== undefined) memory.after = { queue: last.queue, key: last.key };
 }
+
+function add(memory: Memory, job: KnownJob): boolean {
+  const { known, byId, refusals, room, nowMs } = memory;
+  const name = laneName(job);
+  const entry = known.get(name);
+  const { queue, key, jobs, more, skipped, retryDueMs, found } = entry ?? { ...job, ...emptyLane };
+  if (byId.has(job.id) || refusals.leavesOut(job, nowMs) || more || skipped || retryDueMs !== null) return false;
+  if (entry === undefined && !room.admits({ isNew: true })) return false;
+  const after = jobs.findIndex(({ priority }) => priority > job.priority);
+  byId.set(job.id, job);
+  room.filled(name);
+  const all = jobs.toSpliced(after === -1 ? jobs.length : after, 0, job);
+  put(memory, { queue, key, jobs: all, more, skipped, retryDueMs, found }, true);
+  return true;
+}
+
+function remove(memory: Memory, { id, queue, key }: KnownJob): void {
+  const name = laneName({ queue, key });
+  const entry = memory.known.get(name);
+  if (entry === undefined || !memory.byId.delete(id)) return;
+  const jobs = entry.jobs.filter((job) => job.id !== id);
+  if (jobs.length === 0) forget(memory, name);
+  else put(memory, { ...entry, jobs }, false);
+}
+
+const emptyLane = { jobs: [], more: false, skipped: false, retryDueMs: null, found: false } as const;
 
 /** Whether nothing of a lane waited before: its first job has come since the last look. */
 function isNew({ wereAll, newFromMs }: Memory, [first]: readonly KnownJob[]): boolean {

@@ -1,6 +1,6 @@
 import { retryPauseMs, startLoop } from '@pgqueue/core';
-import type { Leader } from '@pgqueue/postgres';
-import { leadershipLostState, sqlState } from '@pgqueue/postgres';
+import type { HintedJob, Leader } from '@pgqueue/postgres';
+import { leadershipLostState, readHint, sqlState } from '@pgqueue/postgres';
 import type { Dispatcher } from './dispatcher.ts';
 import type { Leadership } from './leadership.ts';
 import type { Ticks } from './liveness.ts';
@@ -8,14 +8,30 @@ import type { Settings } from './options.ts';
 
 /** Who does not lead asks again when it is elected. */
 const idleMs = 3_600_000;
-/** Ended jobs that are remembered until the next tick. */
-const endedMax = 100;
+/** Jobs that hints tell of are remembered until the next tick: so many. */
+const toldMax = 100;
 const isId = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
 /** Ticks that hints wake. */
 export interface WokenTicks extends Ticks {
   /** Jobs have ended: nothing new needs to be looked for. `payload`: their ids; without any, others ended. */
   readonly wakeDone: (payload: string) => void;
+  /** Jobs were enqueued. `payload`: one that describes itself, or others. */
+  readonly wakeNew: (payload: string) => void;
+}
+
+/** What has woken the next tick. */
+interface Woken {
+  /** Null: others than those that were told have ended, too. */
+  ended: string[] | null;
+  readonly jobs: HintedJob[];
+  /** By hints, and by something else. */
+  hinted: boolean;
+  otherwise: boolean;
+}
+
+function nothing(): Woken {
+  return { ended: [], jobs: [], hinted: false, otherwise: false };
 }
 
 export function startTicks({
@@ -29,17 +45,15 @@ export function startTicks({
 }): WokenTicks {
   let leader: Leader | undefined;
   let tickedAt = -Infinity;
-  const woken = { done: false, otherwise: false };
-  /** Null: others than those that were told ended, too. */
-  let ended: readonly string[] | null = [];
+  let woken = nothing();
   const loop = startLoop({
     step: async () => {
       leader = leadership.reign();
       if (leader === undefined) return idleMs;
-      const onlyDone = woken.done && !woken.otherwise;
-      const told = ended;
-      [woken.done, woken.otherwise, ended] = [false, false, []];
-      const nextMs = await dispatcher.tick(leader, onlyDone ? (told ?? []) : undefined);
+      const { otherwise, hinted, ended, jobs } = woken;
+      woken = nothing();
+      const news = hinted && !otherwise ? { ended: ended ?? [], jobs } : undefined;
+      const nextMs = await dispatcher.tick(leader, news);
       tickedAt = performance.now();
       return nextMs;
     },
@@ -54,18 +68,25 @@ export function startTicks({
       return retryMs;
     },
   });
-  const wakeBy = (cause: keyof typeof woken): void => {
-    woken[cause] = true;
-    loop.wake();
-  };
   return {
     ...loop,
-    wake: () => wakeBy('otherwise'),
+    wake: () => {
+      woken.otherwise = true;
+      loop.wake();
+    },
     wakeDone: (payload) => {
       const ids = payload.split(',').filter((id) => isId.test(id));
-      const all = ids.length === 0 || ended === null ? null : [...ended, ...ids];
-      ended = all === null || all.length > endedMax ? null : all;
-      wakeBy('done');
+      if (woken.ended !== null && ids.length > 0 && woken.ended.length + ids.length <= toldMax) woken.ended.push(...ids);
+      else woken.ended = null;
+      woken.hinted = true;
+      loop.wake();
+    },
+    wakeNew: (payload) => {
+      const job = readHint(payload);
+      if (job === undefined || woken.jobs.length >= toldMax) woken.otherwise = true;
+      else woken.jobs.push(job);
+      woken.hinted = true;
+      loop.wake();
     },
     tickedMsAgo: () => performance.now() - tickedAt,
   };

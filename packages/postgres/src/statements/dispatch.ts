@@ -1,14 +1,22 @@
 import type { Json, SavedPart } from '@pgqueue/core';
+import type { HintedJob } from '../hinted-job.ts';
 import type { Leader } from './sweeps.ts';
 import type { Target } from './target.ts';
 
+/** What hints have said, and nobody has looked at. */
+export interface Supposition {
+  /** Jobs that have ended. */
+  readonly ended: readonly string[];
+  /** Jobs that wait, each the first of its priority in its lane behind the seq `after`, but for those that go before it here. */
+  readonly jobs: readonly (HintedJob & { readonly after: number })[];
+  /** The settings of queues are still these: {@link TickRead}.config. */
+  readonly config: string;
+}
+
 /** One plan: the jobs to schedule, and what its policy keeps. */
 export interface DispatchInput extends Leader {
-  /**
-   * The plan takes it that these jobs have ended, and that the settings of queues are still those ({@link TickRead}.config): where it is not so,
-   * nothing is written. Default: it was made from what is in flight.
-   */
-  readonly supposed?: { readonly ended: readonly string[]; readonly config: string } | undefined;
+  /** What the plan takes for granted: where it is not so, nothing is written. Default: the plan was made from what a tick has read. */
+  readonly supposed?: Supposition | undefined;
   /** In the order in which they are to be claimed. */
   readonly jobs: readonly {
     readonly id: string;

@@ -1,5 +1,8 @@
 import type { Enqueued, JobRow } from '@pgqueue/core';
 import { PgQueueError } from '@pgqueue/core';
+import { channelName } from '../hints.ts';
+import { hintPayload } from '../hinted-job.ts';
+import { sqlState } from '../pg-errors.ts';
 import { columnsOf } from './enqueue-columns.ts';
 import type { Target } from './target.ts';
 
@@ -59,6 +62,27 @@ export async function enqueueJobs(
   });
 }
 
+/**
+ * Enqueues one job whose id was made for this call, and tells schedulers of it when it commits; resolves to whether they are told. Commits that carry a
+ * hint wait for each other, so one does at a time: where another one is under way, the job is enqueued without.
+ * @param facts what `hintFacts` says of it
+ * @throws {PgQueueError} as {@link enqueueJobs}
+ */
+export async function enqueueAndHint(target: Target, row: JobRow, facts: string): Promise<boolean> {
+  const { text, values } = singleInsert(target.schema, row, true);
+  try {
+    const [answer] = await explaining(() =>
+      target.query<{ readonly hinted: boolean }>(text, [...values, channelName(target.schema, 'queue'), facts]),
+    );
+    return answer?.hinted === true;
+  } catch (error) {
+    // the server keeps no more hints, since somebody who listens does not read them
+    if (sqlState(error) !== '54000') throw error;
+    await enqueueJobs(target, [row]);
+    return false;
+  }
+}
+
 /** An insert that nothing reads would run last: `union all` reads it first, so that the jobs with a unique key come after. */
 function textOf(insert: string, call: string): string {
   if (insert === '' || call === '') return insert + call;
@@ -103,20 +127,30 @@ const singleInserts = new Map<string, string>();
 function singleInsert(
   schema: string,
   row: JobRow,
+  hints = false,
 ): { readonly text: string; readonly values: readonly (string | null)[] } {
   const used = columnsOf([row]);
   const values: (string | null)[] = [];
-  let key = schema;
+  let key = `${schema}${hints ? ' +' : ''}`;
   for (const { name, sources } of used) {
     key += ` ${name}`;
     for (const { value } of sources) values.push(value(row));
   }
   let text = singleInserts.get(key);
   if (text === undefined) {
-    text = insertStatement(schema, [row], []);
+    const insert = insertStatement(schema, [row], []);
+    text = hints ? hintingInsert(insert, values.length) : insert;
     singleInserts.set(key, text);
   }
   return { text, values };
+}
+
+/** Two more parameters: the channel, and what is known of the job. */
+function hintingInsert(insert: string, parameters: number): string {
+  const [channel, facts] = [`$${parameters + 1}::text`, `$${parameters + 2}::text`];
+  return `with made as (${insert} returning seq, created)
+select case when pg_try_advisory_xact_lock(hashtextextended(${channel}, 0)) then pg_notify(${channel}, ${hintPayload(facts)})::text = '' else false end as hinted
+from made`;
 }
 
 /** What is the same for all rows goes as one value: of jobs of one task, that is most. */

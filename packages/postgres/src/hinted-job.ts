@@ -1,0 +1,87 @@
+import type { Attributes, JobRow } from '@pgqueue/core';
+
+/**
+ * A waiting job as the hint of its enqueue describes it. Anyone who may NOTIFY can send such a hint, so it proves nothing: the dispatch that is
+ * planned from it compares it with the job's row, and writes nothing where they differ.
+ */
+export interface HintedJob {
+  readonly id: string;
+  readonly queue: string;
+  readonly key: string;
+  readonly task: string;
+  readonly version: number;
+  readonly priority: number;
+  readonly seq: number;
+  /** Unix milliseconds. */
+  readonly createdMs: number;
+  readonly attributes: Attributes;
+  /** The row's xmin. */
+  readonly rowVersion: string;
+}
+
+/** A payload of NOTIFY has less than 8,000 bytes, of which a character may take four. */
+const factsMax = 1_500;
+
+/**
+ * What a producer knows of a job, as a part of its hint's payload; null: the job does not wait from its enqueue on as most do, or the text is
+ * too long. The database adds the rest in front: see {@link hintPayload}.
+ */
+export function hintFacts(row: JobRow): string | null {
+  if (row.unique !== null || row.delayMs !== null || row.runAfter !== null || row.expiresAt !== null) return null;
+  const { id, queue, key, task, payloadVersion, priority, attributes } = row;
+  const facts = JSON.stringify([id, queue, key, task, payloadVersion, priority, attributes]);
+  return facts.length > factsMax ? null : facts.slice(1, -1);
+}
+
+/** SQL for the payload, in a statement that inserts one job alone: a JSON list. `facts`: an SQL expression. */
+export function hintPayload(facts: string): string {
+  return `'[' || seq || ',"' || pg_current_xact_id()::xid || '",' || date_part('epoch', created) * 1000 || ',' || ${facts} || ']'`;
+}
+
+/** @returns undefined for any payload that does not describe a job */
+export function readHint(payload: string): HintedJob | undefined {
+  if (!payload.startsWith('[')) return undefined;
+  let listed: unknown;
+  try {
+    listed = JSON.parse(payload);
+  } catch {
+    return undefined;
+  }
+  if (!Array.isArray(listed) || listed.length !== 10) return undefined;
+  const [seq, rowVersion, createdMs, id, queue, key, task, version, priority, attributes] =
+    listed as readonly unknown[];
+  const isJob =
+    isInteger(seq, 1, Number.MAX_SAFE_INTEGER) &&
+    isText(rowVersion) &&
+    /^\d{1,10}$/.test(rowVersion) &&
+    Number(rowVersion) < 2 ** 32 &&
+    typeof createdMs === 'number' &&
+    Number.isFinite(createdMs) &&
+    isText(id) &&
+    /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/.test(id) &&
+    isText(queue) &&
+    isText(key) &&
+    isText(task) &&
+    isInteger(version, 1, 2 ** 31 - 1) &&
+    isInteger(priority, -(2 ** 31), 2 ** 31 - 1) &&
+    areAttributes(attributes);
+  return isJob ? { id, queue, key, task, version, priority, seq, createdMs, attributes, rowVersion } : undefined;
+}
+
+function isInteger(value: unknown, min: number, max: number): value is number {
+  return Number.isSafeInteger(value) && (value as number) >= min && (value as number) <= max;
+}
+
+/** A text that PostgreSQL can read in JSON: it knows neither NUL nor half a character. */
+function isText(value: unknown): value is string {
+  return typeof value === 'string' && value.isWellFormed() && !value.includes('\0');
+}
+
+function areAttributes(value: unknown): value is Attributes {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return false;
+  return Object.entries(value).every(
+    ([name, one]: [string, unknown]) =>
+      isText(name) &&
+      (isText(one) || typeof one === 'boolean' || one === null || (typeof one === 'number' && Number.isFinite(one))),
+  );
+}
