@@ -125,6 +125,30 @@ function enqueueUnique({ dice }: Known): Attack {
   };
 }
 
+/** A hint of an enqueue, about a job that may be there, with some of what it says made up. */
+function hint({ dice }: Known): Attack {
+  const facts = [
+    'seq',
+    'pg_current_xact_id()::text',
+    `date_part('epoch', created) * 1000`,
+    'id',
+    `'default'`,
+    `''`,
+    `'nobody'`,
+    '1',
+    '0',
+    `'{}'::jsonb`,
+  ];
+  const values = facts.map(() => (dice.chance(0.2) ? oddJson(dice, 2) : null));
+  const said = facts.map((fact, n) => `coalesce($${n + 1}::json, to_json(${fact}))`);
+  return {
+    role: 'producer',
+    text: `with made as (insert into ${schema}.queue (task) values ('nobody') returning id, seq, created)
+      select pg_notify('${schema}:queue', left(json_build_array(${said.join()})::text, 7000)) from made`,
+    values,
+  };
+}
+
 const registration = {
   p_slots: 'integer',
   p_pool: 'text',
@@ -212,7 +236,19 @@ function call(known: Known): Attack {
 }
 
 /** Inserts by hand are the commonest way in, and calls of functions have most arguments. */
-const kinds = [insert, insert, insert, insertSelected, enqueueUnique, register, claim, settle, call, call];
+const kinds = [
+  insert,
+  insert,
+  insert,
+  insertSelected,
+  enqueueUnique,
+  hint,
+  register,
+  claim,
+  settle,
+  call,
+  call,
+];
 
 const zero = '00000000-0000-0000-0000-000000000000';
 

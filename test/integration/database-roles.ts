@@ -14,7 +14,7 @@ export const rights: Readonly<
 > = {
   producer: {
     functions: 'check_job enqueue_unique fits has_leader retry_fits uuid_v7',
-    tables: { migration: 'select', queue: `insert(${enqueued}) select(id)` },
+    tables: { migration: 'select', queue: `insert(${enqueued}) select(created id seq)` },
   },
   scheduler: {
     functions:
@@ -104,4 +104,4 @@ export const rights: Readonly<
 };
 /** Parts of the others, which check nothing themselves. */
 export const ownersAlone =
-  'assert_leader assert_tasks backoff_ms batches_from in_batch lease_all lease_items spread spread_held spread_ready take_apart ended_jobs lock_unique_keys look page_of_lanes settle_done settle_mixed assert_read_committed audit_kept begin_anew bundle_members charged_by_death config_mark count_slice crash end_node ended_numbers enqueuers next_suspect node_takes forget_explains legible note_move note_reached recall refuse_crowds tables_place waiting_numbers walk_lanes watch_crowds with_error within_bytes crash_all is_of_row make_due set_aside hold_session held_sessions keep_leader_session keep_node_session node_sessions gone_nodes lanes_to_read ready_batches';
+  'assert_leader assert_read_committed assert_tasks audit_kept backoff_ms batches_from begin_anew bundle_members charged_by_death config_mark count_slice crash crash_all end_node ended_jobs ended_numbers enqueuers forget_explains gone_nodes held_sessions hold_session holds_true in_batch is_of_row keep_leader_session keep_node_session lanes_to_read lease_all lease_items legible lock_unique_keys look make_due next_suspect node_sessions node_takes note_move note_reached page_of_lanes ready_batches recall refuse_crowds set_aside settle_done settle_mixed spread spread_held spread_ready tables_place take_apart waiting_numbers walk_lanes watch_crowds with_error within_bytes';

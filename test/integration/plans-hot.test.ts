@@ -107,6 +107,14 @@ const statements: Readonly<Record<string, readonly [string, readonly unknown[]]>
                           'supposed', jsonb_build_object('ended', jsonb_build_array(gen_random_uuid()), 'config', pgqueue.config_mark())), true)`,
     [...leader, 'pending'],
   ],
+  holds_true: [
+    `select pgqueue.holds_true(jsonb_build_object('config', pgqueue.config_mark(), 'ended', '[]'::jsonb, 'jobs', (
+       select coalesce(jsonb_agg(jsonb_build_object(
+         'id', q.id, 'queue', q.queue, 'key', q.key, 'task', q.task, 'version', q.payload_version, 'priority', q.priority, 'seq', q.seq,
+         'attributes', q.attributes, 'createdMs', date_part('epoch', q.created) * 1000, 'after', q.seq - 10)), '[]')
+       from (select * from pgqueue.queue where id = any ($1::uuid[]) limit 3) q)))`,
+    ['pending'],
+  ],
   take_back: ['select * from pgqueue.take_back($1, $2, $3::uuid[])', [...leader, 'ready']],
   waiting_job: [
     'select pgqueue.waiting_job(id) from (select unnest($1::uuid[]) as id limit 3) x',

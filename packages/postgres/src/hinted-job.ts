@@ -24,10 +24,11 @@ const factsMax = 1_500;
 
 /**
  * What a producer knows of a job, as a part of its hint's payload; null: the job does not wait from its enqueue on as most do, or the text is
- * too long. The database adds the rest in front: see {@link hintPayload}.
+ * too long. The statement that inserts the job adds the rest.
  */
 export function hintFacts(row: JobRow): string | null {
-  if (row.unique !== null || row.delayMs !== null || row.runAfter !== null || row.expiresAt !== null) return null;
+  if (row.unique !== null || row.delayMs !== null || row.runAfter !== null || row.expiresAt !== null)
+    return null;
   const { id, queue, key, task, payloadVersion, priority, attributes } = row;
   const facts = JSON.stringify([id, queue, key, task, payloadVersion, priority, attributes]);
   return facts.length > factsMax ? null : facts.slice(1, -1);
@@ -65,7 +66,9 @@ export function readHint(payload: string): HintedJob | undefined {
     isInteger(version, 1, 2 ** 31 - 1) &&
     isInteger(priority, -(2 ** 31), 2 ** 31 - 1) &&
     areAttributes(attributes);
-  return isJob ? { id, queue, key, task, version, priority, seq, createdMs, attributes, rowVersion } : undefined;
+  return isJob
+    ? { id, queue, key, task, version, priority, seq, createdMs, attributes, rowVersion }
+    : undefined;
 }
 
 function isInteger(value: unknown, min: number, max: number): value is number {
@@ -82,6 +85,9 @@ function areAttributes(value: unknown): value is Attributes {
   return Object.entries(value).every(
     ([name, one]: [string, unknown]) =>
       isText(name) &&
-      (isText(one) || typeof one === 'boolean' || one === null || (typeof one === 'number' && Number.isFinite(one))),
+      (isText(one) ||
+        typeof one === 'boolean' ||
+        one === null ||
+        (typeof one === 'number' && Number.isFinite(one))),
   );
 }

@@ -101,7 +101,8 @@ export function createProducer(options: ProducerOptions): Producer {
   const writeNew = async (at: Database, rows: readonly JobRow[]): Promise<readonly Enqueued[]> => {
     const [row] = rows;
     const facts = row === undefined || rows.length > 1 ? null : hintFacts(row);
-    if (row !== undefined && facts !== null && hints?.ride() === true) return enqueueOne(at, hints, row, facts);
+    if (row !== undefined && facts !== null && hints?.ride() === true)
+      return enqueueOne(at, hints, row, facts);
     const columns = columnsToCopy(rows);
     return telling(columns === undefined ? enqueueJobs(at, rows) : copyJobs(at, rows, columns));
   };

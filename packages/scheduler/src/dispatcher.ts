@@ -2,16 +2,18 @@ import type { HeldCounts, InFlight, Snapshot } from '@pgqueue/core';
 import { countByTask, laneName } from '@pgqueue/core';
 import type { Leader, TickDue, TickRead } from '@pgqueue/postgres';
 import { loadPolicyState, setFeed, settledMax } from '@pgqueue/postgres';
+import type { Behind } from './behind.ts';
 import { createBehind } from './behind.ts';
 import { createDispatchSpans } from './dispatch-spans.ts';
 import { knowsAll, look } from './look.ts';
 import type { Memory } from './memory.ts';
 import { createMemory } from './memory.ts';
 import type { Settings } from './options.ts';
+import type { Pace } from './pace.ts';
 import { createPace } from './pace.ts';
 import type { SafePlan } from './planner.ts';
 import { leftOut } from './skip-ahead.ts';
-import type { News } from './suppose.ts';
+import type { News, Supposed } from './suppose.ts';
 import { nothingWaits, suppose } from './suppose.ts';
 import { ask, cutOff, heldReasons, placesOf, toSnapshot } from './tick.ts';
 import type { Writing } from './write-plan.ts';
@@ -69,7 +71,7 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
   const memory = createMemory(settings);
   const spans = createDispatchSpans(options.database);
   const behind = createBehind({ ...options, ...settings });
-  const looks = { ...options, behind };
+  const looks = { ...options, pace, behind };
 
   const tick = async (leader: Leader, news?: News): Promise<number> => {
     const startedAt = performance.now();
@@ -78,18 +80,12 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
       memory.owesLook = pace.skips();
       return memory.owesLook ? 0 : pace.next({ jobs: 0, atOnce: false, more: false, nextMs: null });
     }
-    const asked = ask(memory, memory.view.discovers());
-    const guess = news === undefined ? undefined : suppose(memory, news, startedAt);
-    const owes = guess !== undefined && pace.skips();
-    const due = guess === undefined && pace.asksDue(news !== undefined);
-    const brief = guess !== undefined || (news?.jobs.length === 0 && !due && knowsAll(memory));
-    // where it was not so: what was enqueued is looked for
+    // where what hints say is not so: what was enqueued is looked for
     const again = news?.jobs.length === 0 ? { ended: [], jobs: [] } : undefined;
-    const { read, load } = guess ?? (await look(looks, memory, { ...asked, startedAt, due, brief }));
-    if (guess === undefined) options.onSeen(read.state, read.due);
+    const { read, load, inFlight, guess, keys, brief, owes } = await see(looks, memory, { news, startedAt });
     const snapshot = toSnapshot(read, load, {
       ...memory,
-      inFlight: guess?.inFlight ?? memory.ledger.inFlight(),
+      inFlight,
       ...options.beside(read.state.now),
       batchMax: memory.batch,
       horizonMs: horizonOf(options, memory),
@@ -130,7 +126,7 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
       batchMax: snapshot.batchMax,
       planned,
       read,
-      keys: asked.keys,
+      keys,
       hasRoom,
       written,
       brief,
@@ -174,6 +170,34 @@ function tellTick(
     held: heldReasons(held, queues),
     durationMs,
   });
+}
+
+/** What a plan is made from. */
+interface Seen extends Pick<Supposed, 'read' | 'load' | 'inFlight'> {
+  /** It was not read. */
+  readonly guess: Supposed | undefined;
+  /** Lanes of a full page. */
+  readonly keys: number;
+  /** What waits was not looked at. */
+  readonly brief: boolean;
+  /** The next tick must look. */
+  readonly owes: boolean;
+}
+
+/** What hints say, where that is enough; else what is there. */
+async function see(
+  options: DispatcherOptions & { readonly pace: Pace; readonly behind: Behind },
+  memory: Memory,
+  { news, startedAt }: { readonly news: News | undefined; readonly startedAt: number },
+): Promise<Seen> {
+  const { keys, ...asked } = ask(memory, memory.view.discovers());
+  const guess = news === undefined ? undefined : suppose(memory, news, startedAt);
+  if (guess !== undefined) return { ...guess, guess, keys, brief: true, owes: options.pace.skips() };
+  const due = options.pace.asksDue(news !== undefined);
+  const brief = news?.jobs.length === 0 && !due && knowsAll(memory);
+  const seen = await look(options, memory, { ...asked, keys, startedAt, due, brief });
+  options.onSeen(seen.read.state, seen.read.due);
+  return { ...seen, inFlight: memory.ledger.inFlight(), guess, keys, brief, owes: false };
 }
 
 /** The first tick of a reign begins from what the last leader saved, and from the work items that are there. */

@@ -35,7 +35,15 @@ const paused: TickRead['state']['queues'][string] = {
 };
 
 const read: TickRead = {
-  state: { now: 5_000, nodes: [], items: [], queues: { paused }, settled: [], expiredLeases: true, lostNodes: true },
+  state: {
+    now: 5_000,
+    nodes: [],
+    items: [],
+    queues: { paused },
+    settled: [],
+    expiredLeases: true,
+    lostNodes: true,
+  },
   enqueuers: null,
   config: '1 7',
   due: null,

@@ -298,7 +298,8 @@ function add(memory: Memory, job: KnownJob): boolean {
   const name = laneName(job);
   const entry = known.get(name);
   const { queue, key, jobs, more, skipped, retryDueMs, found } = entry ?? { ...job, ...emptyLane };
-  if (byId.has(job.id) || refusals.leavesOut(job, nowMs) || more || skipped || retryDueMs !== null) return false;
+  if (byId.has(job.id) || refusals.leavesOut(job, nowMs) || more || skipped || retryDueMs !== null)
+    return false;
   if (entry === undefined && !room.admits({ isNew: true })) return false;
   const after = jobs.findIndex(({ priority }) => priority > job.priority);
   byId.set(job.id, job);

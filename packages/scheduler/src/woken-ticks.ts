@@ -76,7 +76,8 @@ export function startTicks({
     },
     wakeDone: (payload) => {
       const ids = payload.split(',').filter((id) => isId.test(id));
-      if (woken.ended !== null && ids.length > 0 && woken.ended.length + ids.length <= toldMax) woken.ended.push(...ids);
+      if (woken.ended !== null && ids.length > 0 && woken.ended.length + ids.length <= toldMax)
+        woken.ended.push(...ids);
       else woken.ended = null;
       woken.hinted = true;
       loop.wake();

@@ -72,7 +72,11 @@ export async function enqueueAndHint(target: Target, row: JobRow, facts: string)
   const { text, values } = singleInsert(target.schema, row, true);
   try {
     const [answer] = await explaining(() =>
-      target.query<{ readonly hinted: boolean }>(text, [...values, channelName(target.schema, 'queue'), facts]),
+      target.query<{ readonly hinted: boolean }>(text, [
+        ...values,
+        channelName(target.schema, 'queue'),
+        facts,
+      ]),
     );
     return answer?.hinted === true;
   } catch (error) {
