@@ -76,10 +76,7 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
   const tick = async (leader: Leader, news?: News): Promise<number> => {
     const startedAt = performance.now();
     if (memory.epoch !== leader.epoch) await begin(options, memory, leader);
-    if (news !== undefined && nothingWaits(memory, news, startedAt)) {
-      memory.owesLook = pace.skips();
-      return memory.owesLook ? 0 : pace.next({ jobs: 0, atOnce: false, more: false, nextMs: null });
-    }
+    if (news !== undefined && nothingWaits(memory, news, startedAt)) return skip(pace, memory);
     // where what hints say is not so: what was enqueued is looked for
     const again = news?.jobs.length === 0 ? { ended: [], jobs: [] } : undefined;
     const { read, load, inFlight, guess, keys, brief, owes } = await see(looks, memory, { news, startedAt });
@@ -122,15 +119,8 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     options.onTick({ ...told, questions: read.questions, unreadable: memory.unreadable.current() });
     // what was refused is left out of the next plan: others may have its places
     const atOnce = asksAgain(memory, planned) || cutShort || written.length < dispatch.length;
-    const more = mayHaveMore(memory, {
-      batchMax: snapshot.batchMax,
-      planned,
-      read,
-      keys,
-      hasRoom,
-      written,
-      brief,
-    });
+    const { batchMax } = snapshot;
+    const more = mayHaveMore(memory, { batchMax, planned, read, keys, hasRoom, written, brief });
     memory.caughtUp = !atOnce && !more;
     const nextMs = soonest(
       planned.nextMs === null ? null : planned.nextMs - snapshot.nowMs,
@@ -170,6 +160,12 @@ function tellTick(
     held: heldReasons(held, queues),
     durationMs,
   });
+}
+
+/** A tick that has nothing to do. Returns the milliseconds until the next. */
+function skip(pace: Pace, memory: Memory): number {
+  memory.owesLook = pace.skips();
+  return memory.owesLook ? 0 : pace.next({ jobs: 0, atOnce: false, more: false, nextMs: null });
 }
 
 /** What a plan is made from. */
