@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import type { ClaimedRow } from '@pgqueue/postgres';
+import type { ClaimedRow, ClaimedRows } from '@pgqueue/postgres';
 import { claimRows, dispatch, settleRows } from '@pgqueue/postgres';
 import type { Ground, Member } from './database-support.ts';
 
@@ -16,6 +16,8 @@ export interface Batches {
   /** Dispatches each list as one work item. Resolves to the positions by id. */
   readonly dispatch: (rows: readonly (readonly string[])[]) => Promise<ReadonlyMap<string, number>>;
   readonly claim: (node: Member, options?: ClaimSome) => Promise<readonly ClaimedRow[]>;
+  /** The same, and whether it was as much as one claim brings. */
+  readonly claimUpTo: (node: Member, options?: ClaimSome) => Promise<ClaimedRows>;
   /** So many jobs in one batch that this node has claimed. */
   readonly held: (node: Member, count: number, columns?: Readonly<Record<string, unknown>>) => Promise<Held>;
   /** Settles it as done, each job after 1 ms. */
@@ -52,7 +54,7 @@ export function batchesOn(ground: Ground): Batches {
     const plan = { parts: null, settled: [], notify: false };
     return (await dispatch(ground.database, { ...ground.leader(), ...plan, jobs })).positions;
   };
-  const claim: Batches['claim'] = async (
+  const claimUpTo: Batches['claimUpTo'] = async (
     node,
     { max = 10, ahead = 0, token = randomUUID(), reap = false } = {},
   ) =>
@@ -65,10 +67,12 @@ export function batchesOn(ground: Ground): Batches {
       from: 0,
       reap,
     });
+  const claim: Batches['claim'] = async (node, options) => (await claimUpTo(node, options)).rows;
   return {
     insert,
     dispatch: dispatchRows,
     claim,
+    claimUpTo,
     held: async (node, count, columns) => {
       const ids = await insert(count, columns);
       await dispatchRows([ids]);

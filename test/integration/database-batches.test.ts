@@ -90,6 +90,23 @@ describe('claim', () => {
     expect(others.map(({ jobs }) => jobs.map(({ id }) => id))).toEqual([[c], [d], [g, h]]);
   });
 
+  test('brings about 1,000 jobs at most, and says so: then there may be more than its rows', async () => {
+    const ids = await batches.insert(1_150);
+    const rows = Array.from({ length: 12 }, (_, n) => ids.slice(n * 100, n * 100 + 100));
+    await batches.dispatch(rows);
+    const first = await batches.claimUpTo(node, { max: 5, ahead: 10 });
+    expect([first.rows.length, first.full]).toEqual([10, true]);
+    const second = await batches.claimUpTo(node, { max: 5, ahead: 10 });
+    expect([second.rows.map(({ size }) => size), second.full]).toEqual([[100, 50], false]);
+  });
+
+  test('that was cut by its bytes says so, too', async () => {
+    const ids = await batches.insert(170, { payload: { text: 'x'.repeat(250_000) } });
+    await batches.dispatch(Array.from({ length: 17 }, (_, n) => ids.slice(n * 10, n * 10 + 10)));
+    const { rows, full } = await batches.claimUpTo(node, { max: 20 });
+    expect([rows.length, full]).toEqual([14, true]);
+  });
+
   test('by workers in other languages gives single jobs, no more than asked for', async () => {
     const ids = await batches.insert(6);
     await batches.dispatch([ids.slice(0, 3), ids.slice(3)]);

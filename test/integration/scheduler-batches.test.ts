@@ -37,8 +37,10 @@ async function quick({ slots = 4 }: { readonly slots?: number } = {}): Promise<Q
   });
   await tellRuns(bench.database, member, { t: 1 });
   return {
-    claim: (max, ahead = 0) =>
-      claimRows(bench.database, { ...member, max, ahead, token: randomUUID(), from: 0, reap: false }),
+    claim: async (max, ahead = 0) => {
+      const input = { ...member, max, ahead, token: randomUUID(), from: 0, reap: false };
+      return (await claimRows(bench.database, input)).rows;
+    },
     done: async (rows) => {
       for (const { position, jobs } of rows) {
         const token = jobs[0]?.token ?? '';

@@ -73,7 +73,7 @@ export { latestSlot, nextSlot, scheduleProblems } from './cron-slots.ts';
 export { checkSchemaName, checkSchemaVersion, defaultSchema, schemaVersion } from './schema.ts';
 export type { ClaimInput } from './statements/claim.ts';
 export { claim, claimUnread, firstItem, readLeased } from './statements/claim.ts';
-export type { ClaimedRow, ClaimRowsInput } from './statements/claim-rows.ts';
+export type { ClaimedRow, ClaimedRows, ClaimRowsInput } from './statements/claim-rows.ts';
 export { claimRows } from './statements/claim-rows.ts';
 export type { EndedRow, RowLease } from './statements/rows.ts';
 export { releaseRows, settleRows, takeApart, takeOut, tellRuns } from './statements/rows.ts';

@@ -12,7 +12,7 @@ export interface Ahead {
   readonly holding: ReadonlySet<Held>;
   /** How many more may be claimed beyond the free slots. */
   readonly room: () => number;
-  /** Those of a claim for which there is no slot yet; it must be called after each. `sought`: how many were asked for. */
+  /** Those of a claim for which there is no slot yet; it must be called after each. `sought`: how many would have come if there were so many. */
   readonly put: (
     units: readonly Unit[],
     claim: { readonly claimedAt: number; readonly sought: number },

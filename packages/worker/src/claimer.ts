@@ -79,14 +79,16 @@ export function startClaimer(parts: ClaimerParts): Claimer {
     claimedAt = nowMs;
     const claimed = await claims({ max: free, ahead, ...lowWater.range(nowMs) });
     const units = unitsIn(claimed.rows, parts.batch);
-    const got = units.length;
+    // one that was cut is filled, however few rows it has: what was left out is ready still
+    const asked = free + ahead;
+    const got = claimed.full ? Math.max(asked, units.length) : units.length;
     const tookMs = performance.now() - nowMs;
     // beyond the free slots only batches were taken: single jobs may have stayed in front of them
     const last = units.slice(0, free).at(-1)?.at(-1)?.position;
     if (free > 0) lowWater.saw({ last, filled: got >= free, tookMs });
     more = free > 0 ? got >= free : more;
-    parts.take(units, { claimedAt: claimed.claimedAt, ahead: got < free ? 0 : ahead });
-    return pace.next({ got, asked: free + ahead, nowMs, hearing: hearing() });
+    parts.take(units, { claimedAt: claimed.claimedAt, ahead: claimed.full || got < free ? 0 : ahead });
+    return pace.next({ got, asked, nowMs, hearing: hearing() });
   };
 
   const loop: Loop = startLoop({

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { ClaimedJob, Observer } from '@pgqueue/core';
 import { PgQueueError } from '@pgqueue/core';
-import type { ClaimedRow, Target } from '@pgqueue/postgres';
+import type { ClaimedRows, Target } from '@pgqueue/postgres';
 import {
   claim,
   claimRows,
@@ -16,10 +16,8 @@ import type { ClaimRange } from './pace.ts';
 import { claimApart } from './apart.ts';
 import { createFloor } from './pace.ts';
 
-/** What a claim brought, and when it was sent, by the node's monotonic clock: leases count from then. */
-export interface Claimed {
-  /** Work items, in dispatch order. */
-  readonly rows: readonly ClaimedRow[];
+/** Work items in dispatch order, and when it was sent, by the node's monotonic clock: leases count from then. */
+export interface Claimed extends ClaimedRows {
   readonly claimedAt: number;
 }
 
@@ -74,12 +72,12 @@ export function createClaims({ database, node, incarnation, ended, tokens, obser
       const input = { node, incarnation: current, max, token, from: begins, reap: whole };
       const claimed =
         ahead === null ? claim(database, input).then(alone) : claimRows(database, { ...input, ahead });
-      const rows = await claimed.catch(async (error: unknown) => {
+      const { rows, full } = await claimed.catch(async (error: unknown) => {
         if (!isOfRow(error)) throw error;
         return alone(await claimApart({ database, observe }, input));
       });
       all.saw(rows);
-      return { rows: incarnation() === current ? rows : [], claimedAt };
+      return incarnation() === current ? { rows, full, claimedAt } : { rows: [], full: false, claimedAt };
     } catch (error) {
       all.forget();
       if (sqlState(error) === nodeEndedState) {
@@ -97,6 +95,6 @@ export function createClaims({ database, node, incarnation, ended, tokens, obser
 }
 
 /** Each job is a work item of its own. */
-function alone(jobs: readonly ClaimedJob[]): readonly ClaimedRow[] {
-  return jobs.map((job) => ({ position: job.position, size: 1, jobs: [job] }));
+function alone(jobs: readonly ClaimedJob[]): ClaimedRows {
+  return { rows: jobs.map((job) => ({ position: job.position, size: 1, jobs: [job] })), full: false };
 }

@@ -12,6 +12,13 @@ export interface ClaimedRow {
   readonly jobs: readonly ClaimedJob[];
 }
 
+/** What one claim brought. */
+export interface ClaimedRows {
+  readonly rows: readonly ClaimedRow[];
+  /** It has as many jobs, or bytes, as one claim brings: fewer rows than were asked for don't say that no more are ready. */
+  readonly full: boolean;
+}
+
 /** Who claims, and how much: `max` work items, and `ahead` batches more where those are there. */
 export interface ClaimRowsInput extends Required<ClaimInput> {
   readonly ahead: number;
@@ -47,6 +54,12 @@ type Plain = readonly [
   payload: unknown,
 ];
 
+/** From so much on a claim may have been cut, in jobs and in bytes of text: the SQL function `within_bytes`. */
+const jobsMax = 1_000;
+const bytesMax = 32 * 1_048_576;
+/** A UTF-16 unit, as a text's length counts them, stands for up to three bytes of UTF-8. */
+const unitBytesMax = 3;
+
 /** What a batch is leased for beyond its jobs' timeout, in milliseconds: the SQL function `lease_all`. */
 const graceMs = 1_000;
 
@@ -54,17 +67,17 @@ const graceMs = 1_000;
  * Takes leases in dispatch order, of batches as a whole: the SQL function `claim_rows`. Commits asynchronously, as `claim` does.
  * @throws PQ001 when the node was reset, lost or replaced
  */
-export async function claimRows(target: Target, input: ClaimRowsInput): Promise<readonly ClaimedRow[]> {
+export async function claimRows(target: Target, input: ClaimRowsInput): Promise<ClaimedRows> {
   const { node, incarnation, max, token, from, reap, ahead } = input;
   const text = relaxed(`${target.schema}.claim_rows($1, $2, $3, $4, $5, $6, $7)`).replace('f.*', columns);
-  const rows = await target.query<{
+  const claimed = await target.query<{
     readonly position: number;
     readonly size: number;
     readonly leaseMs: number;
     readonly bundle: string | null;
     readonly jobs: string | null;
   }>(text, [node, incarnation, max, token, from, reap, ahead]);
-  return rows
+  const rows = claimed
     .map(({ position, size, leaseMs, bundle, jobs }): ClaimedRow => {
       const listed = JSON.parse(jobs ?? '[]') as readonly (Listed | Plain)[];
       const timeoutMs = size === 1 ? leaseMs : leaseMs - graceMs;
@@ -75,6 +88,16 @@ export async function claimRows(target: Target, input: ClaimRowsInput): Promise<
     })
     .filter(({ jobs }) => jobs.length > 0)
     .toSorted((a, b) => a.position - b.position);
+  return { rows, full: isFull(claimed) };
+}
+
+function isFull(rows: readonly { readonly size: number; readonly jobs: string | null }[]): boolean {
+  let [jobs, units] = [0, 0];
+  for (const row of rows) {
+    jobs += row.size;
+    units += row.jobs?.length ?? 0;
+  }
+  return jobs >= jobsMax || units * unitBytesMax >= bytesMax;
 }
 
 const columns = `f."position"::float8 as "position", f.size, f.lease_ms as "leaseMs", f.bundle, f.jobs`;
