@@ -47,7 +47,6 @@ export const statements: Readonly<
       `select resign('l', 1)`,
       'select tick_due(), tick_state(true, 0, null)',
       'select * from maintain_history()',
-      'select pace_vacuum()',
       'select * from reap()',
       'select * from scheduler_lease, scheduler_report',
       'select * from queue_status, overview',

@@ -18,7 +18,7 @@ export const rights: Readonly<
   },
   scheduler: {
     functions:
-      'answer_explain ask_explain behind count_activity dispatch expire fire_schedule item_facts items_behind job_traces key_numbers lead leader_gone lose_nodes maintain_history miss_nodes missing_nodes open_explains pace_vacuum promote queue_numbers reap report resign set_feed take_back take_explain tick tick_due tick_state trim_history uuid_v7 wait_facts waiting_job waiting_tasks',
+      'answer_explain ask_explain behind count_activity dispatch expire fire_schedule item_facts items_behind job_traces key_numbers lead leader_gone lose_nodes maintain_history miss_nodes missing_nodes open_explains promote queue_numbers reap report resign set_feed take_back take_explain tick tick_due tick_state trim_history uuid_v7 wait_facts waiting_job waiting_tasks',
     tables: {
       job: 'select',
       migration: 'select',
@@ -96,7 +96,6 @@ export const rights: Readonly<
       scheduler_lease: 'select',
       scheduler_report: 'select',
       settlement: 'select',
-      vacuum_wait: 'select',
       work_item: 'select',
       work_queue: 'select',
     },

@@ -64,6 +64,39 @@ test('names a session that has written and is still open: it has no snapshot, an
   }
 });
 
+test('the doctor names who has held vacuum back for over a minute', async () => {
+  // the clock can't be waited for: its sessions began two minutes earlier than they did
+  await sql('create schema aged');
+  await sql(`create view aged.pg_stat_activity as
+    select pid, usename, application_name, usesysid, datname, backend_xid, backend_xmin, xact_start - interval '2 minutes' as xact_start
+    from pg_catalog.pg_stat_activity`);
+  const url = new URL(own.url);
+  url.searchParams.set('options', '-c search_path=aged,pg_catalog');
+  const later = openDatabase({ connectionString: url.href, connectionsMax: 1 });
+  const doctor = createOperator({ pool: later.pool });
+  const holder = await database.pool.connect();
+  try {
+    await holder.query('begin');
+    await holder.query(`set local application_name = 'a long report'`);
+    await holder.query('create temporary table written () on commit drop');
+    expect((await operator.doctor()).findings).toEqual([]);
+    const [{ pid, name }] = (await holder.query('select pg_backend_pid() as pid, current_user as name')).rows;
+    const { findings } = await doctor.doctor();
+    expect(findings).toMatchObject([
+      {
+        check: 'old_snapshot',
+        severity: 'warning',
+        samples: [`pid ${pid}, user ${name}, application a long report`],
+      },
+    ]);
+  } finally {
+    await holder.query('rollback');
+    holder.release();
+    await doctor.close();
+    await later.close();
+  }
+});
+
 test('shows dead rows and bloat of the tables that every job goes through', async () => {
   await sql(`insert into pgqueue.queue (task) select 'hello' from generate_series(1, 2000)`);
   await sql('analyze pgqueue.queue');

@@ -176,22 +176,3 @@ test('a slot that its queue does not take is left out and told; the next one com
     await bench.database.query('delete from pgqueue.queue_config', []);
   }
 });
-
-test('a new leader puts back at once what keeps autovacuum waiting for a snapshot that is gone', async () => {
-  const { database } = bench;
-  await database.query('vacuum pgqueue.queue', []);
-  await database.query(
-    `insert into pgqueue.vacuum_wait (relation, option, value) values ('queue', 'autovacuum_vacuum_threshold', '20000')`,
-    [],
-  );
-  await database.query('alter table pgqueue.queue set (autovacuum_vacuum_threshold = 40000000)', []);
-  await bench.scheduler();
-  await until('the threshold is as it was', async () => {
-    const [row] = await database.query<{ options: readonly string[] }>(
-      `select reloptions as options from pg_class where oid = 'pgqueue.queue'::regclass`,
-      [],
-    );
-    return row?.options.includes('autovacuum_vacuum_threshold=20000');
-  });
-  expect(await bench.count('vacuum_wait')).toBe(0);
-});

@@ -126,7 +126,6 @@ export {
   missNodes,
   trimHistory,
   nextLossMs,
-  paceVacuum,
   promote,
 } from './statements/sweeps.ts';
 export type { StopOnSignals, Stoppable } from './stop-on-signals.ts';

@@ -8,7 +8,6 @@ import {
   loseNodes,
   nextLossMs,
   maintainHistory,
-  paceVacuum,
   promote,
   reap,
   sqlState,
@@ -50,8 +49,7 @@ export type Kind =
   | 'reap'
   | 'history'
   | 'trim'
-  | 'activity'
-  | 'vacuum';
+  | 'activity';
 
 /** Rows that one sweep changes at most, in one transaction; a full one goes on at once. */
 const sweepMax = 1_000;
@@ -68,7 +66,6 @@ const everyMs: Readonly<Record<Kind, number>> = {
   history: 60_000,
   trim: 1_000,
   activity: 1_000,
-  vacuum: 15_000, // autovacuum looks each minute
 };
 const kinds = Object.keys(everyMs) as readonly Kind[];
 const idleMs = hourMs;
@@ -127,7 +124,6 @@ export function startSweeps(options: SweepsOptions): Sweeps {
       agenda.set('loseNodes', 0); // and every hour: it also forgets nodes that left a day ago
       if (options.sessions !== undefined) agenda.set('sessions', 0);
       agenda.set('activity', activityEveryMs);
-      agenda.set('vacuum', 0);
       loop.wake();
     },
     stuckMs: loop.stuckMs,
@@ -277,5 +273,4 @@ const sweepers: Readonly<Record<Kind, (sweep: Sweep) => Promise<Swept>>> = {
     const behindMs = await countActivity(database, leader, activityMaxMs);
     return { count: 0, again: behindMs > 0 ? everyMs.activity : activityEveryMs };
   },
-  vacuum: async ({ database }) => ({ count: await paceVacuum(database), again: everyMs.vacuum }),
 };

@@ -65,11 +65,3 @@ create unlogged table explain_request (
   answered timestamptz,
   answer   jsonb
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
-
--- Storage settings of tables that pace_vacuum changed, as they were before.
-create table vacuum_wait (
-  relation text not null check (relation in ('queue', 'work_queue')),
-  option text not null,
-  value text, -- what stood there, and comes back; null: nothing did
-  primary key (relation, option)
-);

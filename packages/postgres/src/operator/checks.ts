@@ -152,6 +152,18 @@ const health: readonly Check[] = [
          and has_table_privilege('public', c.oid, 'select, insert, update, delete')`,
   },
   {
+    name: 'old_snapshot',
+    says: 'no session has held vacuum back for a minute, by a snapshot or by what it has written',
+    severity: 'warning',
+    remedy:
+      'what ended since stays in the tables, and each look passes more of it: end the session, by pg_terminate_backend(PID)',
+    find: () =>
+      `select concat('pid ', a.pid, ', user ', a.usename, ', application ', a.application_name) as id
+       from pg_stat_activity a
+       where coalesce(a.backend_xmin, a.backend_xid) is not null and a.usesysid is not null and a.pid <> pg_backend_pid()
+         and a.datname = current_database() and a.xact_start < clock_timestamp() - interval '1 minute'`,
+  },
+  {
     name: 'schema_version',
     says: 'every migration of this package is applied, and none that it does not know',
     severity: 'warning',

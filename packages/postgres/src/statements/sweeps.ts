@@ -107,12 +107,6 @@ export async function trimHistory({ query, schema }: Target): Promise<HistoryTri
   return row ?? { deleted: 0, outcome: 'locked' };
 }
 
-/** Lets autovacuum come later to tables that an old snapshot keeps it from clearing, and at its time to others; resolves to how many changed. */
-export async function paceVacuum({ query, schema }: Target): Promise<number> {
-  const [row] = await query<{ changed: number }>(`select ${schema}.pace_vacuum() as changed`, []);
-  return row?.changed ?? 0;
-}
-
 /** A schedule that wants a slot enqueued, or its next one planned. */
 export interface DueSchedule {
   readonly name: string;
