@@ -304,7 +304,9 @@ describe('doctor', () => {
     const { findings, healthy, checked } = await operator.doctor();
     expect(findings).toEqual([]);
     expect(healthy).toBe(true);
-    expect([...checked].sort()).toEqual(['history_lock', 'old_snapshot', ...breakages.map(({ check }) => check)].sort());
+    expect([...checked].sort()).toEqual(
+      ['history_lock', 'old_snapshot', ...breakages.map(({ check }) => check)].sort(),
+    );
   });
 
   test('an id that is used again is another job, and no damage', async () => {
