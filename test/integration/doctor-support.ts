@@ -1,5 +1,8 @@
 import type { Seed } from '../support/seed.ts';
 
+/** Checks whose findings other tests show: they need a session beside. */
+export const elsewhere: readonly string[] = ['history_lock', 'old_snapshot'];
+
 /** Puts jobs into their last tables, without their having run. */
 export function endsOf({ sql }: Pick<Seed, 'sql'>): {
   readonly bury: (id: string) => Promise<void>;
