@@ -1,6 +1,9 @@
 import type { Case, Ran } from './run.ts';
 import { openStage, titleOf } from './run.ts';
 import { mirrored, schedules } from './schedules.ts';
+import { batchOperations, batchStarts } from './batch-worlds.ts';
+import type { Operation } from './model.ts';
+import type { Start } from './worlds.ts';
 import { operations, starts } from './worlds.ts';
 
 export interface InterleavingsReport {
@@ -14,15 +17,24 @@ export interface InterleavingsReport {
 /** Which cases are meant. */
 export type Choice = (one: Case) => boolean;
 
+/** Two jobs by themselves, or three of a batch. */
+const worlds = {
+  jobs: { operations, starts },
+  batches: { operations: batchOperations, starts: batchStarts },
+} as const satisfies Readonly<Record<string, { operations: readonly Operation[]; starts: readonly Start[] }>>;
+
+export type WorldName = keyof typeof worlds;
+
 /**
  * Every pair of operations, from every start, in every order. Where both sides do the same, an order and its mirror image are one case
  * with the sides' names exchanged (both sessions are alike, and so are the tokens that they draw): only one of them is taken.
  */
-export function allCases(): readonly Case[] {
-  return operations.flatMap((a, index) =>
-    operations.slice(index).flatMap((b) => {
+export function allCases(world: WorldName): readonly Case[] {
+  const { operations: all, starts: from } = worlds[world];
+  return all.flatMap((a, index) =>
+    all.slice(index).flatMap((b) => {
       const own = schedules.filter((schedule) => a !== b || !mirrored(schedule));
-      return starts.flatMap((start) => own.map((schedule): Case => ({ a, b, start, schedule })));
+      return from.flatMap((start) => own.map((schedule): Case => ({ a, b, start, schedule })));
     }),
   );
 }
@@ -31,15 +43,16 @@ export function allCases(): readonly Case[] {
 export async function interleave(
   url: string,
   options: {
+    readonly world: WorldName;
     readonly every: number;
     readonly from: number;
     readonly choose?: Choice;
     readonly observe?: (ran: Ran) => void;
   },
 ): Promise<InterleavingsReport> {
-  const { every, from, choose = () => true, observe } = options;
+  const { world, every, from, choose = () => true, observe } = options;
   const stage = await openStage(url);
-  const chosen = allCases()
+  const chosen = allCases(world)
     .filter(choose)
     .filter((_case, index) => index % every === from % every);
   const violations: string[] = [];

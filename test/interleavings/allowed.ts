@@ -1,4 +1,5 @@
-import type { Effect, JobState, NodeState, Operation, World } from './model.ts';
+import type { Effect, JobState, NodeState, World } from './job.ts';
+import type { Operation } from './model.ts';
 import { apply, passesOver, toldOver } from './model.ts';
 import type { Schedule, Side } from './schedules.ts';
 import { overlaps } from './schedules.ts';
@@ -19,7 +20,7 @@ export interface Pair {
  * Everything that one transaction after the other could have made of a job, in either order; what was rolled back has no effect; and
  * where the two overlap, or a third held a lock, an operation that skips locked rows may have passed the job over.
  */
-export function allowed({ a, b, schedule }: Pair, job: JobState, which: 0 | 1): readonly Possible[] {
+export function allowed({ a, b, schedule }: Pair, job: JobState, which: number): readonly Possible[] {
   const together = overlaps(schedule);
   const orders: readonly (readonly [Side, Side])[] = together
     ? [
@@ -46,15 +47,27 @@ export function allowed({ a, b, schedule }: Pair, job: JobState, which: 0 | 1): 
 function outcomes(
   operation: Operation,
   world: World,
-  { which, side, mayPass }: { readonly which: 0 | 1; readonly side: Side; readonly mayPass: boolean },
+  { which, side, mayPass }: { readonly which: number; readonly side: Side; readonly mayPass: boolean },
 ): readonly Effect[] {
   const done = apply(operation, world, which, tokenOf(side));
-  if (!mayPass || !passesOver(operation) || done.told === 'PQ001') return [done];
-  const over: Effect = { world, told: toldOver(operation, world) };
-  // a node that keeps the lease of one job, which is locked, is not ended; the other job is taken back
-  if (operation.kind === 'lose' || operation.kind === 'miss')
-    return [done, over, { ...done, world: { ...done.world, n1: world.n1 } }];
-  return [done, over];
+  const may = [done, ...alone(operation, done)];
+  if (!mayPass || !passesOver(operation, world) || done.told === 'PQ001') return may;
+  const over: Effect = { world, told: toldOver(operation, world, which) };
+  return [...may, over, ...halfway(operation, world, done)];
+}
+
+/** Of a batch of which one job is left, the others being elsewhere, there is none. */
+function alone(operation: Operation, { world, told }: Effect): readonly Effect[] {
+  if (operation.kind !== 'tickTogether' || told === undefined) return [];
+  return [{ world: { ...world, job: { ...world.job, row: 'own' } }, told }];
+}
+
+/** What else comes of a job where others, or a part of what concerns it, were locked. */
+function halfway({ kind }: Operation, world: World, done: Effect): readonly Effect[] {
+  if (kind !== 'lose' && kind !== 'miss' && kind !== 'steal') return [];
+  const apart: Effect = { world: { ...world, job: { ...world.job, row: 'own' } }, told: undefined };
+  // a node that keeps the lease of one job, which is locked, is not ended; the others are taken back
+  return [{ ...done, world: { ...done.world, n1: world.n1 } }, apart];
 }
 
 /** Gone or silent where an operation wants that, and alive. */

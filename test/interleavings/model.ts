@@ -1,40 +1,19 @@
-// One job as the tables have it, and what each operation makes of it. Pure: what SQL functions do to two jobs at once is checked job by job.
+import type { BatchOperation } from './batch-model.ts';
+import { applyToBatch, isOfBatches, one, passesBatches } from './batch-model.ts';
+import type { Effect, JobState, NodeId, Outcome, Where, World } from './job.ts';
+import { isAlive, isHeld, limits, standsInQueue, unleased } from './job.ts';
 
-export type Where = 'pending' | 'delayed' | 'ready' | 'running' | 'done' | 'cancelled' | 'dead';
+// What each operation makes of a job. Pure: what SQL functions do to several jobs at once is checked job by job.
 
-export interface JobState {
-  readonly where: Where;
-  readonly tries: number;
-  readonly crashes: number;
-  /** Of the lease; null without one. */
-  readonly token: string | null;
-  readonly node: NodeId | null;
-  /** Its lease has run out. */
-  readonly expired: boolean;
-  /** Its cancellation was asked for. */
-  readonly stop: boolean;
-}
+/** One operation, on all jobs; `outcomes` one for each. Tokens: n1 holds its leases under `t1`. */
+export type Operation = JobOperation | BatchOperation;
 
-export type NodeId = 'n1' | 'n2';
-
-/** `gone`: it was heard of late, but its session is not there any more; `replaced`: another incarnation has its id. */
-export type NodeState = 'beats' | 'silent' | 'gone' | 'ended' | 'replaced';
-
-/** A job, and the node n1. */
-export interface World {
-  readonly job: JobState;
-  readonly n1: NodeState;
-}
-
-export type Outcome = 'done' | 'retry' | 'snooze' | 'dead';
-
-/** One operation, on both jobs; `outcomes` one for each. Tokens: n1 holds its leases under `t1`. */
-export type Operation =
+export type JobOperation =
   | { readonly kind: 'tick' }
   | { readonly kind: 'promote' }
   | { readonly kind: 'claim'; readonly node: NodeId }
   | { readonly kind: 'extend' }
-  | { readonly kind: 'settle'; readonly outcomes: readonly [Outcome, Outcome] }
+  | { readonly kind: 'settle'; readonly outcomes: readonly Outcome[] }
   | { readonly kind: 'release' }
   | { readonly kind: 'reset' }
   | { readonly kind: 'beat' }
@@ -46,47 +25,46 @@ export type Operation =
   | { readonly kind: 'cancel' }
   | { readonly kind: 'redrive' };
 
-/** What became of the job, and what the caller was told of it; undefined: nothing. */
-export interface Effect {
-  readonly world: World;
-  readonly told: string | undefined;
-}
-
-export const limits = { tries: 3, crashes: 3 } as const;
+const passing: ReadonlySet<JobOperation['kind']> = new Set<JobOperation['kind']>([
+  'tick',
+  'promote',
+  'claim',
+  'steal',
+  'lose',
+  'miss',
+  'cancel',
+]);
 
 /** Whether the operation may pass a job over that another transaction has locked. */
-export function passesOver({ kind }: Operation): boolean {
-  return (
-    kind === 'tick' ||
-    kind === 'promote' ||
-    kind === 'claim' ||
-    kind === 'steal' ||
-    kind === 'lose' ||
-    kind === 'miss' ||
-    kind === 'cancel'
-  );
+export function passesOver(operation: Operation, { job }: World): boolean {
+  if (isOfBatches(operation)) return passesBatches(operation);
+  return passing.has(operation.kind) || (operation.kind === 'release' && job.row !== 'own');
 }
 
 /** What the caller is told of a job that was passed over. */
-export function toldOver(operation: Operation, { job }: World): string | undefined {
-  return operation.kind === 'cancel' && standsInQueue(job) ? 'busy' : undefined;
+export function toldOver(operation: Operation, { job }: World, which: number): string | undefined {
+  if (!standsInQueue(job)) return undefined;
+  return operation.kind === 'cancel' || (operation.kind === 'cancelOne' && which === one)
+    ? 'busy'
+    : undefined;
 }
 
-const standsInQueue = ({ where }: JobState): boolean =>
-  where !== 'done' && where !== 'cancelled' && where !== 'dead';
+/** @param which the job's place among them: which outcome it gets. @param token what a claim draws */
+export function apply(operation: Operation, world: World, which: number, token: string): Effect {
+  return isOfBatches(operation)
+    ? applyToBatch(operation, world, which, token)
+    : applyToJob(operation, world, which, token);
+}
 
-const unleased = { token: null, node: null, expired: false, stop: false } as const;
-
-/** @param which the job's place among the two: which outcome it gets. @param token what a claim draws */
-export function apply(operation: Operation, world: World, which: 0 | 1, token: string): Effect {
+function applyToJob(operation: JobOperation, world: World, which: number, token: string): Effect {
   const { job } = world;
   const none: Effect = { world, told: undefined };
   const to = (next: Partial<JobState>, told?: string): Effect => ({
     world: { ...world, job: { ...job, ...next } },
     told,
   });
-  const held = job.where === 'running' && job.token === 't1';
-  const lives = world.n1 === 'beats' || world.n1 === 'silent' || world.n1 === 'gone';
+  const held = isHeld(job);
+  const lives = isAlive(world);
   switch (operation.kind) {
     case 'tick':
       return job.where === 'pending' ? to({ where: 'ready' }, 'scheduled') : none;
@@ -94,11 +72,13 @@ export function apply(operation: Operation, world: World, which: 0 | 1, token: s
       return job.where === 'delayed' ? to({ where: 'pending' }) : none;
     case 'claim':
       if (operation.node === 'n1' && !lives) return { world, told: 'PQ001' };
-      return job.where === 'ready' ? to({ where: 'running', token, node: operation.node }, 'claimed') : none;
+      if (job.where !== 'ready') return none;
+      return to({ where: 'running', token, node: operation.node, row: 'own' }, 'claimed');
     case 'extend':
-      return held ? to({ expired: false }, job.stop ? 'cancelled' : 'held') : none;
+      if (!held || job.row !== 'own') return none;
+      return to({ expired: false }, job.stop ? 'cancelled' : 'held');
     case 'settle':
-      return held ? settle(world, operation.outcomes[which]) : none;
+      return held && job.row === 'own' ? settle(world, operation.outcomes[which] ?? 'done') : none;
     case 'release':
       if (!held) return none;
       return to({ ...unleased, where: job.stop ? 'cancelled' : 'ready' }, 'released');
@@ -118,7 +98,7 @@ export function apply(operation: Operation, world: World, which: 0 | 1, token: s
       return { ...takenBack({ ...world, n1: 'replaced' }), told: 'registered' };
     case 'miss':
       if (world.n1 === 'gone') return { ...takenBack({ ...world, n1: 'ended' }), told: undefined };
-      return apply({ kind: 'lose' }, world, which, token);
+      return applyToJob({ kind: 'lose' }, world, which, token);
     case 'lose':
       return world.n1 === 'silent' ? { ...takenBack({ ...world, n1: 'ended' }), told: undefined } : none;
     case 'steal':
@@ -126,8 +106,8 @@ export function apply(operation: Operation, world: World, which: 0 | 1, token: s
     case 'cancel':
       if (!standsInQueue(job)) return none;
       return job.where === 'running'
-        ? to({ stop: true }, 'signalled')
-        : to({ where: 'cancelled' }, 'cancelled');
+        ? to({ stop: true, row: 'own' }, 'signalled')
+        : to({ where: 'cancelled', row: 'own' }, 'cancelled');
     case 'redrive':
       return job.where === 'dead' ? to({ where: 'pending', tries: 0, crashes: 0 }, 'redriven') : none;
     default:

@@ -1,20 +1,22 @@
 import { isDeepStrictEqual } from 'node:util';
-import type { Database } from '@pgqueue/postgres';
-import { breaches, openDatabase } from '@pgqueue/postgres';
+import type { Target } from '@pgqueue/postgres';
+import { breaches } from '@pgqueue/postgres';
 import pg from 'pg';
 import type { Pair, Possible } from './allowed.ts';
 import { allowed, nodeAtStart } from './allowed.ts';
-import type { JobState, NodeState, Operation, World } from './model.ts';
+import type { World } from './job.ts';
+import type { Operation } from './model.ts';
 import type { Schedule, Side } from './schedules.ts';
-import { blockerStatement, jobs, leader, readBack, setUp, statementOf, tokenNames } from './statements.ts';
-import type { StateName } from './worlds.ts';
-import { nameOf, states } from './worlds.ts';
+import type { ReadBack } from './statements.ts';
+import { blockerStatement, jobsOf, leader, readBack, setUp, statementOf, tokenNames } from './statements.ts';
+import type { Start } from './worlds.ts';
+import { nameOf } from './worlds.ts';
 
 /** Two operations, from where, and in which order. */
 export interface Case {
   readonly a: Operation;
   readonly b: Operation;
-  readonly start: readonly [StateName, StateName];
+  readonly start: Start;
   readonly schedule: Schedule;
 }
 
@@ -42,11 +44,11 @@ interface Session {
 const waitMs = 10_000;
 
 export async function openStage(url: string): Promise<Stage> {
-  const database = openDatabase({ connectionString: url, connectionsMax: 2 });
-  const sessions = await Promise.all(['a', 'b', 'blocker'].map(() => openSession(url)));
-  const [a, b, blocker] = sessions as [Session, Session, Session];
+  const sessions = await Promise.all(['a', 'b', 'blocker', 'looks'].map(() => openSession(url)));
+  const [a, b, blocker, looks] = sessions as [Session, Session, Session, Session];
+  const database = lookingOf(looks);
   // positions of work items that are made here begin behind those that are set up
-  await database.query(`select setval('pgqueue.work_queue_position_seq', 1000)`, []);
+  await database.query(`select setval('pgqueue.work_queue_position_seq', 1024)`, []);
   const [led] = await database.query<{ epoch: number }>(
     `select epoch::integer as epoch from pgqueue.lead('${leader}', 86400000)`,
     [],
@@ -56,13 +58,12 @@ export async function openStage(url: string): Promise<Stage> {
     run: (one) => runCase({ database, sides: { a, b }, blocker, epoch }, one),
     close: async () => {
       await Promise.all(sessions.map(({ client }) => client.end()));
-      await database.close();
     },
   };
 }
 
 interface Props {
-  readonly database: Database;
+  readonly database: Target;
   readonly sides: Readonly<Record<Side, Session>>;
   readonly blocker: Session;
   readonly epoch: number;
@@ -77,6 +78,19 @@ async function openSession(connectionString: string): Promise<Session> {
   return { client, pid: rows[0]?.pid ?? 0 };
 }
 
+/** The same few statements look at every case: to plan them anew took more time than all else. */
+function lookingOf({ client }: Session): Target {
+  const names = new Map<string, string>();
+  return {
+    schema: 'pgqueue',
+    query: async <Row>(text: string, values: readonly unknown[]) => {
+      const name = names.get(text) ?? `look ${names.size}`;
+      names.set(text, name);
+      return (await client.query({ name, text, values: [...values] })).rows as Row[];
+    },
+  };
+}
+
 /** A statement under way on one side. */
 interface Flight {
   readonly answer: Promise<Answer>;
@@ -86,7 +100,8 @@ interface Flight {
 async function runCase(props: Props, one: Case): Promise<Ran> {
   const { database, sides, blocker } = props;
   const { schedule } = one;
-  await blocker.client.query(setUp([states[one.start[0]], states[one.start[1]]], nodeAtStart(one.a, one.b)));
+  const jobs = jobsOf(one.start.jobs);
+  await blocker.client.query(setUp(one.start.jobs, nodeAtStart(one.a, one.b)));
   if (schedule.blocker !== null) {
     await blocker.client.query('begin');
     await blocker.client.query(blockerStatement(schedule.blocker));
@@ -103,7 +118,7 @@ async function runCase(props: Props, one: Case): Promise<Ran> {
   for (const [index, side] of schedule.order.entries()) {
     const flight = flights.get(side);
     if (flight === undefined) {
-      const begun = begin(sides[side].client, statementOf(one[side], side, props.epoch));
+      const begun = begin(sides[side].client, statementOf(one[side], jobs, { side, epoch: props.epoch }));
       flights.set(side, begun);
       waited = (await answeredOrWaits(database, sides[side], begun)) === 'waits' || waited;
       if (index === 1 && schedule.blocker !== null) {
@@ -148,7 +163,7 @@ function toldIn(results: unknown): Told {
 
 /** Resolves when the statement has its answer, or its session stands behind a lock. */
 async function answeredOrWaits(
-  database: Database,
+  database: Target,
   { pid }: Session,
   flight: Flight,
 ): Promise<'answered' | 'waits'> {
@@ -169,14 +184,12 @@ async function judge(
   one: Case,
   answers: Readonly<Record<Side, Answer | undefined>>,
 ): Promise<readonly string[]> {
-  const [read] = await database.query<{
-    n1: NodeState;
-    rows: number;
-    jobs: Readonly<Record<string, JobState>>;
-  }>(readBack, []);
+  const jobs = jobsOf(one.start.jobs);
+  const [read] = await database.query<ReadBack>(readBack, []);
   if (read === undefined) throw new Error('nothing could be read back');
   const broken = await breaches(database);
   const problems = broken.map(({ name, count }) => `invariant ${name}: ${count}`);
+  if (read.misplaced > 0) problems.push(`${read.misplaced} rows out of their places`);
   if (read.rows !== jobs.length) problems.push(`${read.rows} rows of ${jobs.length} jobs`);
   for (const [side, answer] of Object.entries(answers)) {
     if (answer !== undefined && 'error' in answer && answer.error !== 'PQ001') {
@@ -195,8 +208,8 @@ async function judge(
       told: { a: toldOf(answers.a, id), b: toldOf(answers.b, id) },
     };
     const pair: Pair = one;
-    const start = states[one.start[which] ?? 'pending'];
-    const possible = allowed(pair, start, which as 0 | 1);
+    const start = one.start.jobs[which];
+    const possible = start === undefined ? [] : allowed(pair, start, which);
     if (possible.some((each) => isDeepStrictEqual(each, found))) continue;
     problems.push(`job ${which}: ${say(found.world)} ${JSON.stringify(found.told)}`);
   }
@@ -213,5 +226,5 @@ const say = ({ job, n1 }: World): string => `${JSON.stringify(job)}, n1 ${n1}`;
 export function titleOf({ a, b, start, schedule }: Case): string {
   const { order, ends, blocker } = schedule;
   const behind = blocker === null ? '' : ` behind ${blocker}`;
-  return `${nameOf(a)} × ${nameOf(b)} from ${start.join('+')}, ${order.join('')} ${ends.a}/${ends.b}${behind}`;
+  return `${nameOf(a)} × ${nameOf(b)} from ${start.name}, ${order.join('')} ${ends.a}/${ends.b}${behind}`;
 }

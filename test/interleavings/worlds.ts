@@ -1,4 +1,5 @@
-import type { JobState, Operation } from './model.ts';
+import type { JobState } from './job.ts';
+import type { Operation } from './model.ts';
 
 const base: JobState = {
   where: 'pending',
@@ -8,6 +9,7 @@ const base: JobState = {
   node: null,
   expired: false,
   stop: false,
+  row: 'own',
 };
 const running: JobState = { ...base, where: 'running', token: 't1', node: 'n1' };
 
@@ -26,19 +28,30 @@ export const states = {
   dead: { ...base, where: 'dead', tries: 3 },
 } as const satisfies Readonly<Record<string, JobState>>;
 
-export type StateName = keyof typeof states;
+type StateName = keyof typeof states;
+
+/** What is there when the two operations begin: jobs alike, where their locks are taken twice; or mixed, where an operation acts on some of them only. */
+export interface Start {
+  readonly name: string;
+  readonly jobs: readonly JobState[];
+}
 
 const names = Object.keys(states) as readonly StateName[];
 
-/** The states of the two jobs: alike, where their locks are taken twice; and mixed, where an operation acts on one of them only. */
-export const starts: readonly (readonly [StateName, StateName])[] = [
-  ...names.map((name) => [name, name] as const),
-  ['running', 'expired'],
-  ['running', 'ready'],
-  ['ready', 'pending'],
-  ['dead', 'running'],
-  ['stopping', 'expired'],
-  ['stolen', 'frail'],
+const both = (first: StateName, second: StateName): Start => ({
+  name: `${first}+${second}`,
+  jobs: [states[first], states[second]],
+});
+
+/** Two jobs, each in a row of its own. */
+export const starts: readonly Start[] = [
+  ...names.map((name) => both(name, name)),
+  both('running', 'expired'),
+  both('running', 'ready'),
+  both('ready', 'pending'),
+  both('dead', 'running'),
+  both('stopping', 'expired'),
+  both('stolen', 'frail'),
 ];
 
 export const operations: readonly Operation[] = [
@@ -63,6 +76,7 @@ export const operations: readonly Operation[] = [
 ];
 
 export function nameOf(operation: Operation): string {
-  if (operation.kind === 'settle') return `settle ${operation.outcomes.join('+')}`;
-  return operation.kind === 'claim' ? `claim ${operation.node}` : operation.kind;
+  if ('outcomes' in operation) return `settle ${operation.outcomes.join('+')}`;
+  if ('node' in operation) return `${operation.kind} ${operation.node}`;
+  return 'of' in operation ? `${operation.kind} ${operation.of}` : operation.kind;
 }

@@ -99,21 +99,23 @@ begin
 end
 $$;
 
--- Takes apart the batches that a node holds. Without p_wait, those that another session has locked stay.
+-- Takes apart the batches that a node holds. Without p_wait, those that another session has locked stay. With it none is left: where take_out had the
+-- lock, those that it has left together are in a row that the look before could not see.
 create function spread_held(p_node text, p_wait boolean) returns void
   language plpgsql volatile security definer
   set search_path from current
 as $$
 begin
-  if not exists (select from work_queue w where w.jobs is not null and w.lock_key = p_node) then
-    return;
-  elsif p_wait then
-    perform take_apart(array(
-      select w.position from work_queue w where w.jobs is not null and w.lock_key = p_node order by w.position for update));
-  else
-    perform take_apart(array(
-      select w.position from work_queue w where w.jobs is not null and w.lock_key = p_node for update skip locked));
-  end if;
+  while exists (select from work_queue w where w.jobs is not null and w.lock_key = p_node) loop
+    if p_wait then
+      perform take_apart(array(
+        select w.position from work_queue w where w.jobs is not null and w.lock_key = p_node order by w.position for update));
+    else
+      perform take_apart(array(
+        select w.position from work_queue w where w.jobs is not null and w.lock_key = p_node for update skip locked));
+      return;
+    end if;
+  end loop;
 end
 $$;
 
