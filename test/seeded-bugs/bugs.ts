@@ -1,3 +1,4 @@
+import { apartUnlocked, dispatchBlind, rowsUnfenced } from './batch-bugs.ts';
 import type { SqlBug } from './sql.ts';
 
 /** A mistake in one module, made while it is loaded: no file of it has a switch. */
@@ -32,7 +33,7 @@ export function isCaught({ finds }: Bug, found: readonly string[]): boolean {
   return found.some((problem) => problem.startsWith(finds)) && (finds === 'process_died' || !died);
 }
 
-/** The twelve of the specification. Each is found by the scenario, which without it is good. */
+/** The twelve of the specification, and three of batches. Each is found by the scenario, which without it is good. */
 export const bugs: readonly Bug[] = [
   {
     name: 'no fence on settle',
@@ -208,5 +209,23 @@ async function dispatchPart(target: Target, input: DispatchInput)`,
         },
       ],
     },
+  },
+  {
+    name: 'a dispatch that does not look into batches',
+    scenario: 'planned twice',
+    finds: 'invariant_broken',
+    sql: [dispatchBlind],
+  },
+  {
+    name: 'a batch taken apart without its lock',
+    scenario: 'taken while it is settled',
+    finds: 'invariant_broken',
+    sql: apartUnlocked,
+  },
+  {
+    name: 'no fence on settle_rows',
+    scenario: 'given back',
+    finds: 'accepted_not_newest',
+    sql: [rowsUnfenced],
   },
 ];

@@ -1,6 +1,7 @@
 // What is run for each seeded bug: small, staged, and good without it. What real roles do is in roles.ts.
 import type { Target } from '@pgqueue/postgres';
 import { dispatch, extend, fromPg, lead } from '@pgqueue/postgres';
+import { batchScenarios } from './batches.ts';
 import { roleScenarios } from './roles.ts';
 import type { Stage } from './stage.ts';
 
@@ -140,5 +141,6 @@ export const scenarios: Readonly<Record<string, Scenario>> = {
   poison,
   takeover,
   'long transaction': longTransaction,
+  ...batchScenarios,
   ...roleScenarios,
 };
