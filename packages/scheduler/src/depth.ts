@@ -13,11 +13,17 @@ export interface Load {
 export interface Consumption {
   /** Begins from what a tick saw; `planned` jobs were dispatched after it. */
   readonly sample: (load: Load) => void;
-  readonly dispatched: (jobs: readonly (JobKind & { readonly pool: string })[]) => void;
+  readonly dispatched: (jobs: readonly Places[]) => void;
   /** Work items a second. */
   readonly rates: () => readonly (JobKind & { readonly pool: string; readonly perSecond: number })[];
   /** What was written is unknown: forgets the last sample, keeps the rates. */
   readonly forget: () => void;
+}
+
+/** So many work items; default: one. */
+export interface Places extends JobKind {
+  readonly pool: string;
+  readonly count?: number;
 }
 
 interface Flow extends JobKind {
@@ -61,7 +67,7 @@ export function measureConsumption(): Consumption {
       for (const job of jobs) {
         if (last?.task !== job.task || last.version !== job.version || last.pool !== job.pool)
           last = flowOf(job);
-        last.waiting += 1;
+        last.waiting += job.count ?? 1;
       }
     },
     rates: () => [...flows.values()],

@@ -1,10 +1,11 @@
 import type { Database } from '@pgqueue/postgres';
 import { readTraces } from '@pgqueue/postgres';
 import { isTracing, traceDispatch } from '@pgqueue/telemetry';
+import type { Flying } from './items.ts';
 
 /** Makes a span of each batch, where somebody traces. */
 export interface DispatchSpans {
-  readonly written: (jobs: readonly { readonly id: string }[], durationMs: number) => void;
+  readonly written: (written: Flying, durationMs: number) => void;
 }
 
 /** A span has no more links. */
@@ -27,11 +28,11 @@ export function createDispatchSpans(database: Database): DispatchSpans {
     }
   };
   return {
-    written: (jobs, durationMs) => {
-      if (jobs.length === 0 || busy || !isTracing()) return;
-      const ids = jobs.slice(0, linksMax).map(({ id }) => id);
+    written: ({ items, count }, durationMs) => {
+      if (count === 0 || busy || !isTracing()) return;
+      const ids = items.flatMap(({ jobs }) => jobs.map(({ id }) => id)).slice(0, linksMax);
       const endedAtMs = Date.now();
-      void make(ids, { jobs: jobs.length, startedAtMs: endedAtMs - durationMs, endedAtMs });
+      void make(ids, { jobs: count, startedAtMs: endedAtMs - durationMs, endedAtMs });
     },
   };
 }

@@ -1,10 +1,11 @@
-import type { HeldCounts, InFlight, Snapshot } from '@pgqueue/core';
+import type { HeldCounts, Snapshot } from '@pgqueue/core';
 import { countByTask, laneName } from '@pgqueue/core';
 import type { Leader, TickDue, TickRead } from '@pgqueue/postgres';
 import { loadPolicyState, setFeed, settledMax } from '@pgqueue/postgres';
 import type { Behind } from './behind.ts';
 import { createBehind } from './behind.ts';
 import { createDispatchSpans } from './dispatch-spans.ts';
+import type { Flying } from './items.ts';
 import { knowsAll, look } from './look.ts';
 import type { Memory } from './memory.ts';
 import { createMemory } from './memory.ts';
@@ -50,7 +51,9 @@ export interface TickReport {
   readonly held: HeldCounts;
   readonly forecast: SafePlan['forecast'];
   readonly snapshot: Snapshot;
-  readonly dispatched: readonly InFlight[];
+  /** Jobs in flight before that. */
+  readonly inFlight: number;
+  readonly dispatched: Flying;
   /** Ended attempts that the policy's state does not have yet: they come again with the next snapshot. */
   readonly settled: Snapshot['settled'];
   readonly durationMs: number;
@@ -79,10 +82,10 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     if (news !== undefined && nothingWaits(memory, news, startedAt)) return skip(pace, memory);
     // where what hints say is not so: what was enqueued is looked for
     const again = news?.jobs.length === 0 ? { ended: [], jobs: [] } : undefined;
-    const { read, load, inFlight, guess, keys, brief, owes } = await see(looks, memory, { news, startedAt });
+    const { read, load, flying, guess, keys, brief, owes } = await see(looks, memory, { news, startedAt });
     const snapshot = toSnapshot(read, load, {
       ...memory,
-      inFlight,
+      flying,
       ...options.beside(read.state.now),
       batchMax: memory.batch,
       horizonMs: horizonOf(options, memory),
@@ -95,13 +98,9 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     }
     const cutShort = memory.aside.note(planned, memory.view);
     memory.view.planned({ ...planned, keeps: memory.skipAhead.walks });
-    if (!brief) {
-      const held = heldFresh(planned.holds);
-      const reason = (id: string): string | undefined => (memory.view.leftOut(id) ? leftOut : held(id));
-      memory.skipAhead.note({ rows: read.rows, reason, nowMs: startedAt });
-    }
+    if (!brief) noteHeld(memory, planned, { rows: read.rows, nowMs: startedAt });
     const { room, hasRoom } = placesOf(snapshot, planned.dispatch, memory.view);
-    const plan = { leader, snapshot, planned, supposed: guess?.supposed };
+    const plan = { leader, snapshot, planned, ready: flying.count, supposed: guess?.supposed };
     const written = await writePlan(options, memory, plan);
     if (written === null) {
       guess?.undo();
@@ -111,14 +110,15 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     const { held, forecast, dispatch } = planned;
     const durationMs = performance.now() - startedAt;
     const looked = guess === undefined;
-    remember(memory, settings, { room, jobs: dispatch.length, written: written.length, durationMs, looked });
+    remember(memory, settings, { room, jobs: dispatch.length, written: written.count, durationMs, looked });
     tellTick(settings, snapshot, { held, written, durationMs });
     spans.written(written, durationMs);
     const { settled } = memory;
-    const told = { leader, snapshot, held, forecast, dispatched: written, settled, durationMs };
+    const inFlight = flying.count;
+    const told = { leader, snapshot, held, forecast, inFlight, dispatched: written, settled, durationMs };
     options.onTick({ ...told, questions: read.questions, unreadable: memory.unreadable.current() });
     // what was refused is left out of the next plan: others may have its places
-    const atOnce = asksAgain(memory, planned) || cutShort || written.length < dispatch.length;
+    const atOnce = asksAgain(memory, planned) || cutShort || written.count < dispatch.length;
     const { batchMax } = snapshot;
     const more = mayHaveMore(memory, { batchMax, planned, read, keys, hasRoom, written, brief });
     memory.caughtUp = !atOnce && !more;
@@ -127,7 +127,7 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
       memory.cursors.dueMs(startedAt),
     );
     memory.owesLook = owes;
-    const waitMs = pace.next({ jobs: written.length, atOnce, more, nextMs });
+    const waitMs = pace.next({ jobs: written.count, atOnce, more, nextMs });
     return owes ? 0 : waitMs;
   };
   const serverLost = (): void => forgetPlaces(options, memory);
@@ -142,6 +142,16 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
   };
 }
 
+/** Behind jobs that are held others may be able to go. */
+function noteHeld(
+  { view, skipAhead }: Memory,
+  { holds }: SafePlan,
+  seen: { readonly rows: TickRead['rows']; readonly nowMs: number },
+): void {
+  const held = heldFresh(holds);
+  skipAhead.note({ ...seen, reason: (id) => (view.leftOut(id) ? leftOut : held(id)) });
+}
+
 function forgetPlaces({ onServerLost }: DispatcherOptions, { cursors }: Memory): void {
   cursors.reset();
   onServerLost();
@@ -150,13 +160,13 @@ function forgetPlaces({ onServerLost }: DispatcherOptions, { cursors }: Memory):
 function tellTick(
   { observe }: Settings,
   { queues }: Snapshot,
-  tick: { readonly held: HeldCounts; readonly written: readonly InFlight[]; readonly durationMs: number },
+  tick: { readonly held: HeldCounts; readonly written: Flying; readonly durationMs: number },
 ): void {
   const { held, written, durationMs } = tick;
   observe({
     type: 'tick',
-    dispatched: written.length,
-    batch: countByTask(written),
+    dispatched: written.count,
+    batch: countByTask(written.items.flatMap(({ jobs }) => jobs)),
     held: heldReasons(held, queues),
     durationMs,
   });
@@ -169,7 +179,7 @@ function skip(pace: Pace, memory: Memory): number {
 }
 
 /** What a plan is made from. */
-interface Seen extends Pick<Supposed, 'read' | 'load' | 'inFlight'> {
+interface Seen extends Pick<Supposed, 'read' | 'load' | 'flying'> {
   /** It was not read. */
   readonly guess: Supposed | undefined;
   /** Lanes of a full page. */
@@ -193,7 +203,7 @@ async function see(
   const brief = news?.jobs.length === 0 && !due && knowsAll(memory);
   const seen = await look(options, memory, { ...asked, keys, startedAt, due, brief });
   options.onSeen(seen.read.state, seen.read.due);
-  return { ...seen, inFlight: memory.ledger.inFlight(), guess, keys, brief, owes: false };
+  return { ...seen, flying: memory.ledger.flying(), guess, keys, brief, owes: false };
 }
 
 /** The first tick of a reign begins from what the last leader saved, and from the work items that are there. */
@@ -282,7 +292,7 @@ function mayHaveMore(
     readonly read: TickRead;
     readonly keys: number;
     readonly hasRoom: (queue: string) => boolean;
-    readonly written: readonly InFlight[];
+    readonly written: Flying;
     readonly brief: boolean;
   },
 ): boolean {
@@ -295,7 +305,7 @@ function mayHaveMore(
   memory.after = after;
   if (planned.dispatch.length >= batchMax || (memory.room > 0 && walking)) return true;
   if (read.state.settled.length >= settledMax) return true;
-  const progress = moved || written.length > 0 || walking;
+  const progress = moved || written.count > 0 || walking;
   const went = new Set(planned.dispatch.map(({ id }) => id));
   return progress && cutOff(read.rows, keys, { hasRoom, went });
 }

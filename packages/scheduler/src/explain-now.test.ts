@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto';
 import type { Candidate, InFlight, Lane, Snapshot } from '@pgqueue/core';
 import { defaultQueue } from '@pgqueue/core';
 import { describe, expect, test } from 'vitest';
+import type { Flying } from './items.ts';
 import { afterTick } from './explain-now.ts';
 
 const uuid = (name: string): string => createHash('md5').update(name).digest('hex');
@@ -30,6 +31,8 @@ function laneOf(key: string, ...jobs: readonly Candidate[]): Lane {
   return { queue: 'mail', key, jobs, more: true, retryDueMs: null, fresh: false };
 }
 
+const writtenOf = (...jobs: readonly InFlight[]): Pick<Flying, 'jobs'> => ({ jobs: () => jobs });
+
 function snapshotOf(lanes: readonly Lane[], inFlight: readonly InFlight[] = []): Snapshot {
   const groups = [{ tasks: { t: { min: 1, max: 1 } }, slots: 2, depth: 2 }];
   return {
@@ -49,7 +52,11 @@ describe('what a tick left', () => {
   const [a, b, c] = [jobOf('a', 1), jobOf('b', 2), jobOf('c', 3)];
 
   test('what it wrote waits no more: it is in flight, and ready', () => {
-    const left = { snapshot: snapshotOf([laneOf('acme', a, b)]), dispatched: [itemOf(a)], settled: [] };
+    const left = {
+      snapshot: snapshotOf([laneOf('acme', a, b)]),
+      dispatched: writtenOf(itemOf(a)),
+      settled: [],
+    };
     const { snapshot, laneOf: lane } = afterTick(left, {
       job: b,
       firstId: b.id,
@@ -63,7 +70,7 @@ describe('what a tick left', () => {
   });
 
   test('jobs that one handler call takes together take one place', () => {
-    const dispatched = [itemOf(a, a.id), itemOf(b, a.id)];
+    const dispatched = writtenOf(itemOf(a, a.id), itemOf(b, a.id));
     const { snapshot } = afterTick({ snapshot: snapshotOf([]), dispatched, settled: [] }, undefined);
     expect(snapshot.pools['default']?.ready).toHaveLength(1);
     expect(snapshot.inFlight).toHaveLength(2);
@@ -72,7 +79,7 @@ describe('what a tick left', () => {
   test('a job that lies behind the first few is in its lane, at its place', () => {
     const left = {
       snapshot: snapshotOf([laneOf('globex'), laneOf('acme', a, b)]),
-      dispatched: [],
+      dispatched: writtenOf(),
       settled: [],
     };
     const { snapshot, laneOf: lane } = afterTick(left, {
@@ -83,14 +90,14 @@ describe('what a tick left', () => {
     });
     expect(lane?.jobs).toEqual([a, b, c]);
     expect(snapshot.lanes).toHaveLength(2);
-    const between = { snapshot: snapshotOf([laneOf('acme', a, c)]), dispatched: [], settled: [] };
+    const between = { snapshot: snapshotOf([laneOf('acme', a, c)]), dispatched: writtenOf(), settled: [] };
     expect(
       afterTick(between, { job: b, firstId: a.id, retryDueMs: null, legible: true }).laneOf?.jobs,
     ).toEqual([a, b, c]);
   });
 
   test('in a lane that is not known, something stands where its first job is', () => {
-    const left = { snapshot: snapshotOf([]), dispatched: [], settled: [] };
+    const left = { snapshot: snapshotOf([]), dispatched: writtenOf(), settled: [] };
     const behind = afterTick(left, { job: c, firstId: a.id, retryDueMs: null, legible: true }).laneOf;
     expect(behind?.jobs.map(({ id }) => id)).toEqual([a.id, c.id]);
     const first = afterTick(left, { job: c, firstId: c.id, retryDueMs: null, legible: true });
@@ -101,6 +108,8 @@ describe('what a tick left', () => {
   test('ended attempts that the policy has counted do not come twice', () => {
     const ended = { job: a, outcome: 'done', busyMs: 1, endedMs: 1 } as const;
     const snapshot = { ...snapshotOf([]), settled: [ended] };
-    expect(afterTick({ snapshot, dispatched: [], settled: [] }, undefined).snapshot.settled).toEqual([]);
+    expect(afterTick({ snapshot, dispatched: writtenOf(), settled: [] }, undefined).snapshot.settled).toEqual(
+      [],
+    );
   });
 });

@@ -3,12 +3,13 @@ import { compareInKey, laneName, neverMs } from '@pgqueue/core';
 import type { LeaderAnswer, Target, WaitingFacts } from '@pgqueue/postgres';
 import { readWaitingJob } from '@pgqueue/postgres';
 import type { FlowMeter } from './flow.ts';
+import type { Flying } from './items.ts';
 import { attributesProblem, isFlat } from './unreadable.ts';
 
 /** What a tick left: what it saw, and what it then wrote. */
 export interface Left {
   readonly snapshot: Snapshot;
-  readonly dispatched: readonly InFlight[];
+  readonly dispatched: Pick<Flying, 'jobs'>;
   /** Ended attempts that the policy's state does not have yet. */
   readonly settled: Snapshot['settled'];
 }
@@ -55,9 +56,10 @@ const unreadable = {
  * few. Counted as fresh: when its key's first retry is due has just been read.
  */
 export function afterTick(
-  { snapshot, dispatched, settled }: Left,
+  { snapshot, dispatched: written, settled }: Left,
   facts: WaitingFacts | undefined,
 ): { readonly snapshot: Snapshot; readonly laneOf: Lane | undefined } {
+  const dispatched = written.jobs();
   const gone = new Set(dispatched.map(({ id }) => id));
   const touched = new Set(dispatched.map(laneName));
   const own = facts === undefined ? undefined : laneName(facts.job);

@@ -48,10 +48,20 @@ export function createFlowMeter(clock: () => number = () => performance.now()): 
       if (jobs.length === 0) return;
       const span = current();
       span.all += jobs.length;
+      let [last, count]: [LaneId | undefined, number] = [undefined, 0];
+      const close = (): void => {
+        if (last === undefined) return;
+        add(span.queues, last.queue, count);
+        if (!add(span.lanes, laneName(last), count)) span.cut = true;
+      };
       for (const job of jobs) {
-        add(span.queues, job.queue);
-        if (!add(span.lanes, laneName(job))) span.cut = true;
+        if (last === undefined || last.key !== job.key || last.queue !== job.queue) {
+          close();
+          [last, count] = [job, 0];
+        }
+        count += 1;
       }
+      close();
     },
     of: (lane) => {
       const [name, nowMs] = [laneName(lane), clock()];
@@ -75,9 +85,9 @@ export function createFlowMeter(clock: () => number = () => performance.now()): 
 }
 
 /** False: there is no room for another. */
-function add(counts: Map<string, number>, name: string): boolean {
+function add(counts: Map<string, number>, name: string, jobs: number): boolean {
   const before = counts.get(name);
   if (before === undefined && counts.size >= lanesMax) return false;
-  counts.set(name, (before ?? 0) + 1);
+  counts.set(name, (before ?? 0) + jobs);
   return true;
 }

@@ -6,19 +6,26 @@ import type { JobFacts, Lane, Snapshot } from '@pgqueue/core';
  * new, 0.5 ms where they are known. `before`: lanes that are frozen; of those that stand in the same places nothing is looked at.
  */
 export function freezeSnapshot(snapshot: Snapshot, before: readonly Lane[] = []): Snapshot {
-  const { lanes, inFlight, settled, queues, pools, prepared, health } = snapshot;
+  const { lanes, settled, queues, pools, prepared, health } = snapshot;
   lanes.forEach((lane, slot) => {
     if (lane !== before[slot]) freezeLane(lane);
   });
-  for (const item of inFlight) freezeJob(item);
+  freezeInFlight(snapshot);
   for (const ended of settled) {
     Object.freeze(ended);
     freezeJob(ended.job);
   }
-  for (const list of [lanes, inFlight, settled, prepared, health, snapshot]) Object.freeze(list);
+  for (const list of [lanes, settled, prepared, health, snapshot]) Object.freeze(list);
   freezeAll(queues);
   freezeAll(pools);
   return snapshot;
+}
+
+/** Where it is made only when a policy asks, it is frozen as it is made. */
+function freezeInFlight(snapshot: Snapshot): void {
+  if (Object.getOwnPropertyDescriptor(snapshot, 'inFlight')?.get !== undefined) return;
+  for (const item of snapshot.inFlight) freezeJob(item);
+  Object.freeze(snapshot.inFlight);
 }
 
 function freezeLane(lane: Lane): void {

@@ -1,8 +1,8 @@
-import type { InFlight, Settlement } from '@pgqueue/core';
+import type { JobFacts, Settlement } from '@pgqueue/core';
 import type { ItemFacts, SettledBatch, TickState } from '@pgqueue/postgres';
 import { frontOf, spacing } from './front.ts';
-import type { Item } from './items.ts';
-import { Items } from './items.ts';
+import type { Flying, Item, ItemMade } from './items.ts';
+import { heldBy, itemOf, Items, leftOf } from './items.ts';
 
 /**
  * What every work item is. The leader is the only one that makes work items, so it knows them; each tick's snapshot says which are
@@ -23,14 +23,14 @@ export interface Ledger {
     seen: { readonly items: TickState['items']; readonly unknown: readonly number[] },
   ) => void;
   /** This leader wrote an item. */
-  readonly wrote: (item: Omit<InFlight, 'state' | 'node'>, position: number) => void;
+  readonly wrote: (item: ItemMade, position: number) => Item;
   /** Of the items that were to be recalled, those of `back` are no more: their jobs wait again. Returns them; the others are stuck. */
-  readonly tookBack: (asked: readonly string[], back: ReadonlySet<string>) => readonly InFlight[];
-  readonly inFlight: () => readonly InFlight[];
+  readonly tookBack: (asked: readonly string[], back: ReadonlySet<string>) => readonly JobFacts[];
+  readonly flying: () => Flying;
   /** What is in flight when these jobs have ended; undefined: it is all the same. Not where settlements are asked for, which tell how. */
   readonly without: (
     ids: ReadonlySet<string>,
-  ) => { readonly inFlight: readonly InFlight[]; readonly confirm: () => void } | undefined;
+  ) => { readonly flying: Flying; readonly confirm: () => void } | undefined;
   /** No item before this position is there any more but for {@link Ledger.before}; 0 before it has been told of any. */
   readonly from: () => number;
   /** No batch is before this position. */
@@ -69,32 +69,34 @@ export function createLedger(): Ledger {
   const bundles = new Map<string, number>();
   /** Where most of them begin (a server that forgot which ones it drew draws them again), and the one behind the highest. */
   const span = { from: 0, end: 0 };
-  const add = (position: number, job: InFlight): void => {
-    items.add(position, job);
+  const add = (item: Item): Item => {
+    const { position, bundle, jobs } = item;
+    items.set(item);
     [span.from, span.end] = [Math.min(span.from, position), Math.max(span.end, position + 1)];
-    if (job.bundle !== null) bundles.set(job.bundle, (bundles.get(job.bundle) ?? 0) + 1);
+    if (bundle !== null) bundles.set(bundle, (bundles.get(bundle) ?? 0) + jobs.length);
+    return item;
   };
 
   const see: Ledger['see'] = (groups, { settlements, from }) => {
     const [unknown, parts]: [number[], number[]] = [[], []];
-    const next = new Map<number, InFlight[]>();
+    const next = new Map<number, Item>();
     for (const { node, positions } of groups) {
       for (const position of positions) {
         const item = items.get(position);
         if (item === undefined) {
           if (!orphans.has(position)) unknown.push(position);
-        } else next.set(position, item[0]?.node === node ? item : item.map((job) => held(job, node)));
+        } else next.set(position, heldBy(item, node));
       }
     }
     for (const [position, item] of items) {
       if (next.has(position)) continue;
-      if (position < from) parts.push(...partsOf(position, item.length));
+      if (position < from) parts.push(...partsOf(position, item.jobs.length));
       if (settlements) ended.set(position, item);
     }
     items.replace(next);
     const seen = groups.flatMap(({ positions }) => positions);
     span.from = unknown.reduce((least, position) => Math.min(least, position), frontOf(seen, span.end));
-    if (bundles.size > bundlesMax) forget(bundles, [...items.jobs, ...[...ended.values()].flat()]);
+    if (bundles.size > bundlesMax) forget(bundles, [...items.flying.items, ...ended.values()]);
     return { unknown, parts };
   };
 
@@ -102,21 +104,18 @@ export function createLedger(): Ledger {
     see,
     learn: (facts, seen) => {
       const nodes = nodesOf(seen.items);
-      const sizes = Map.groupBy(facts, ({ position }) => position);
       movedOut(ended, new Set(facts.map(({ id }) => id)));
-      for (const { position, dispatchedMs, ...item } of facts) {
-        const node = nodes.get(position) ?? null;
-        const row = (sizes.get(position)?.length ?? 1) > 1 ? { row: position } : {};
-        const job = { ...item, ...row, dispatchedMs: dispatchedMs ?? 0, state: 'ready', node: null } as const;
-        add(position, held(job, node));
+      for (const [position, jobs] of Map.groupBy(facts, (fact) => fact.position)) {
+        const made = madeOf(jobs);
+        if (made !== undefined) add(itemOf(made, position, nodes.get(position) ?? null));
       }
       orphans = new Set(
         [...orphans, ...seen.unknown].filter((position) => !items.has(position)).slice(-orphansMax),
       );
     },
-    wrote: (item, position) => add(position, { ...item, state: 'ready', node: null }),
+    wrote: (made, position) => add(itemOf(made, position, null)),
     tookBack: (asked, back) => items.takeBack(asked, back),
-    inFlight: () => items.jobs,
+    flying: () => items.flying,
     without: (ids) => items.without(ids),
     firstBatch: () => items.firstBatch ?? span.end,
     from: () => span.from,
@@ -153,6 +152,13 @@ function nodesOf(groups: TickState['items']): ReadonlyMap<number, string | null>
   );
 }
 
+function madeOf(jobs: readonly ItemFacts[]): ItemMade | undefined {
+  const [first] = jobs;
+  if (first === undefined) return undefined;
+  const { pool, bundle, dispatchedMs } = first;
+  return { jobs, pool, bundle, dispatchedMs: dispatchedMs ?? 0 };
+}
+
 /** Where what a batch was taken apart into stands: the SQL function `take_apart`. Behind the place of a batch there may be one of a single job. */
 function partsOf(position: number, size: number): readonly number[] {
   if (size === 1 && position % spacing === 0) return [];
@@ -161,13 +167,7 @@ function partsOf(position: number, size: number): readonly number[] {
 
 /** Jobs of batches that were taken apart have not ended: they have rows of their own. */
 function movedOut(ended: Map<number, Item>, ids: ReadonlySet<string>): void {
-  for (const [position, item] of ended) {
-    if (item.length < 2 || !item.some(({ id }) => ids.has(id))) continue;
-    ended.set(
-      position,
-      item.filter(({ id }) => !ids.has(id)),
-    );
-  }
+  for (const [position, item] of ended) if (item.jobs.length > 1) ended.set(position, leftOf(item, ids));
 }
 
 function toldBy(
@@ -193,8 +193,8 @@ function toldBy(
   }
   // all that ended by a settlement has been told: the rest was cancelled, or taken away, before it ran
   if (whole) {
-    for (const job of [...ended.values()].flat())
-      found.push({ job, outcome: 'cancelled', busyMs: 0, endedMs: nowMs });
+    for (const { jobs } of ended.values())
+      for (const job of jobs) found.push({ job, outcome: 'cancelled', busyMs: 0, endedMs: nowMs });
     ended.clear();
   }
   for (const position of ended.keys()) {
@@ -202,10 +202,6 @@ function toldBy(
     ended.delete(position);
   }
   return found;
-}
-
-function held(item: InFlight, node: string | null): InFlight {
-  return { ...item, node, state: node === null ? 'ready' : 'running', stuck: false };
 }
 
 function settlementsOf(
@@ -220,17 +216,18 @@ function settlementsOf(
   let [last, place] = [-1, 0];
   positions.forEach((position, index) => {
     [last, place] = [position, position === last ? place + 1 : 0];
-    const job = told.find(position)?.[place];
+    const item = told.find(position);
+    const job = item?.jobs[place];
     const outcome = verdicts[index];
-    if (job === undefined || outcome === undefined) return;
+    if (item === undefined || job === undefined || outcome === undefined) return;
     // each job of a bundle was leased for as long as the one call ran that took them all
-    const together = job.bundle === null ? 1 : (told.bundles.get(job.bundle) ?? 1);
+    const together = item.bundle === null ? 1 : (told.bundles.get(item.bundle) ?? 1);
     told.found.push({ job, outcome, busyMs: Math.max(0, busyMs[index] ?? 0) / together, endedMs: atMs });
   });
 }
 
 /** Leaves out bundles of which nothing is known any more. */
-function forget(bundles: Map<string, number>, items: readonly InFlight[]): void {
+function forget(bundles: Map<string, number>, items: readonly Item[]): void {
   const known = new Set(items.map(({ bundle }) => bundle));
   for (const bundle of bundles.keys()) if (!known.has(bundle)) bundles.delete(bundle);
 }

@@ -74,7 +74,7 @@ export async function look(
   }
   if (brief) view.age();
   else view.see(skipAhead.shown(rows), { keys, nowMs: startedAt, unreadable });
-  const load = loadOf(read, ledger.inFlight());
+  const load = loadOf(read, ledger.flying().items);
   consumption.sample(load);
   rememberNodes(memory, read);
   return { read: { ...read, rows }, load };

@@ -3,7 +3,11 @@ import type { DispatchInput, TickState } from '@pgqueue/postgres';
 import type { KnownJob } from './known-jobs.ts';
 
 /** A job of a plan, on its way to a work item. */
-export type PlannedRow = Omit<DispatchInput['jobs'][number], 'row'> & { readonly job: KnownJob | undefined };
+export interface PlannedRow extends Omit<DispatchInput['jobs'][number], 'row'> {
+  readonly job: KnownJob | undefined;
+  /** The number of its work item, where some have several jobs. */
+  row?: number;
+}
 
 export interface RowParts {
   readonly nodes: TickState['nodes'];
@@ -29,7 +33,7 @@ const placeReasons: ReadonlySet<string> = new Set([
  * one job; so do suspects, jobs that expire, jobs of bundles, and the jobs of a queue of which a rule holds others: their ends must be known at once.
  * When little waits, it is spread over the slots. Jobs of one kind keep their order.
  */
-export function toRows(jobs: readonly PlannedRow[], parts: RowParts): DispatchInput['jobs'] {
+export function toRows(jobs: readonly PlannedRow[], parts: RowParts): readonly (readonly PlannedRow[])[] {
   const kinds = new Map<string, Kind>();
   const open = new Map<Kind, PlannedRow[]>();
   const rows: PlannedRow[][] = [];
@@ -52,8 +56,10 @@ export function toRows(jobs: readonly PlannedRow[], parts: RowParts): DispatchIn
     }
     last = { kind, row };
   }
-  if (rows.length === jobs.length) return jobs;
-  return rows.flatMap((row, index) => row.map((planned) => ({ ...planned, row: index + 1 })));
+  if (rows.length < jobs.length) {
+    for (const [index, row] of rows.entries()) for (const planned of row) planned.row = index + 1;
+  }
+  return rows;
 }
 
 /** Jobs that can be in one batch. */

@@ -1,5 +1,6 @@
 import { laneName } from '@pgqueue/core';
 import type { LaneId, LaneRow, TickInput } from '@pgqueue/postgres';
+import { rowsByLane } from './lane-rows.ts';
 
 /**
  * A tick sees the first few jobs of each lane. Where all of those are held (no node runs their task, a limit of theirs is reached), jobs
@@ -70,7 +71,7 @@ export function createSkipAhead(): SkipAhead {
     lanes: () => [...walks.chosen.values()],
     shown: (rows) => (walks.chosen.size === 0 ? rows : rows.filter((row) => isShown(walks, row))),
     note: ({ rows, reason, nowMs }) => {
-      const lanes = Map.groupBy(rows, laneName);
+      const lanes = rowsByLane(rows);
       for (const [name, lane] of lanes) {
         const walk = walks.chosen.get(name);
         const front = lane.filter(({ ahead }) => !ahead);

@@ -154,7 +154,7 @@ function startTicking(database: Database, settings: Settings): Ticking {
     hearing: () => false,
     onSeen: () => {},
     onTick: ({ dispatched, held }) => {
-      seen.dispatched += dispatched.length;
+      seen.dispatched += dispatched.count;
       seen.held = held;
     },
     onUnknown: () => {},

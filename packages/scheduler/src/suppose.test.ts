@@ -1,24 +1,28 @@
-import type { InFlight } from '@pgqueue/core';
 import type { HintedJob, TickRead } from '@pgqueue/postgres';
 import { expect, test } from 'vitest';
+import type { ItemMade } from './items.ts';
 import { createMemory } from './memory.ts';
 import type { News } from './suppose.ts';
 import { nothingWaits, suppose } from './suppose.ts';
 
 const ids = ['00000000-0000-7000-8000-00000000000a', '00000000-0000-7000-8000-00000000000b'] as const;
 
-const item = (id: string): Omit<InFlight, 'state' | 'node'> => ({
-  id,
-  queue: 'q',
-  key: 'k',
-  task: 't',
-  version: 1,
-  priority: 0,
-  seq: 1,
-  createdMs: 0,
-  expiresMs: null,
-  attributes: {},
-  tries: 0,
+const itemOf = (id: string): ItemMade => ({
+  jobs: [
+    {
+      id,
+      queue: 'q',
+      key: 'k',
+      task: 't',
+      version: 1,
+      priority: 0,
+      seq: 1,
+      createdMs: 0,
+      expiresMs: null,
+      attributes: {},
+      tries: 0,
+    },
+  ],
   pool: 'default',
   bundle: null,
   dispatchedMs: 0,
@@ -68,7 +72,7 @@ const hinted = (seq: number, other: Partial<HintedJob> = {}): HintedJob => ({
 /** A leader that has looked, and found that nothing waits. */
 function memoryOf() {
   const memory = createMemory({ observe: () => {}, batchMax: 500 });
-  ids.forEach((id, position) => memory.ledger.wrote(item(id), position + 1));
+  ids.forEach((id, position) => memory.ledger.wrote(itemOf(id), position + 1));
   memory.lastLook = { read, config: '1 7', atMs: 100 };
   Object.assign(memory, { caughtUp: true, seq: 20 });
   return memory;
@@ -80,12 +84,17 @@ const enqueued = (...jobs: readonly HintedJob[]): News => ({ ended: [], jobs });
 test('is the last look without what ended, by a clock that is not ahead of the database’s', () => {
   const memory = memoryOf();
   const guess = suppose(memory, ended(ids[0]), 150);
-  expect(guess?.inFlight.map(({ id }) => id)).toEqual([ids[1]]);
+  expect(guess?.flying.jobs().map(({ id }) => id)).toEqual([ids[1]]);
   expect(guess?.supposed).toEqual({ ended: [ids[0]], jobs: [], config: '1 7' });
   expect(guess?.read.state).toMatchObject({ now: 5_050, expiredLeases: false, lostNodes: false });
-  expect(memory.ledger.inFlight()).toHaveLength(2);
+  expect(memory.ledger.flying().jobs()).toHaveLength(2);
   guess?.confirm();
-  expect(memory.ledger.inFlight().map(({ id }) => id)).toEqual([ids[1]]);
+  expect(
+    memory.ledger
+      .flying()
+      .jobs()
+      .map(({ id }) => id),
+  ).toEqual([ids[1]]);
 });
 
 test('has the jobs that were enqueued since, in their order; undone, it has none', () => {
@@ -107,7 +116,7 @@ test('what ended while nothing waited counts with the next', () => {
   expect(nothingWaits(memory, ended(ids[0]), 150)).toBe(true);
   const guess = suppose(memory, enqueued(hinted(21)), 160);
   expect(guess?.supposed).toMatchObject({ ended: [ids[0]], jobs: [{ seq: 21 }] });
-  expect(guess?.inFlight.map(({ id }) => id)).toEqual([ids[1]]);
+  expect(guess?.flying.jobs().map(({ id }) => id)).toEqual([ids[1]]);
   expect(nothingWaits(memory, ended(ids[1]), 170)).toBe(false); // the job does, until the plan is written
 });
 

@@ -1,6 +1,6 @@
-import type { InFlight } from '@pgqueue/core';
 import type { HintedJob, Supposition, TickRead } from '@pgqueue/postgres';
 import type { Load } from './depth.ts';
+import type { Flying } from './items.ts';
 import { knowsAll } from './look.ts';
 import type { Memory } from './memory.ts';
 import { loadOf } from './tick.ts';
@@ -17,7 +17,7 @@ export interface News {
 export interface Supposed {
   readonly read: TickRead;
   readonly load: Load;
-  readonly inFlight: readonly InFlight[];
+  readonly flying: Flying;
   /** What must hold when the plan is written, or nothing is. */
   readonly supposed: Supposition;
   /** It was written, so it was so. */
@@ -61,8 +61,8 @@ export function suppose(memory: Memory, news: News, startedAt: number): Supposed
     return undefined;
   const left = ledger.without(new Set(ended));
   if (left === undefined && news.jobs.length === 0) return undefined;
-  const inFlight = left?.inFlight ?? ledger.inFlight();
-  if (inFlight.length > inFlightMax || !follow(memory, news.jobs, last.read)) return undefined;
+  const flying = left?.flying ?? ledger.flying();
+  if (flying.count > inFlightMax || !follow(memory, news.jobs, last.read)) return undefined;
   view.age();
   const added: HintedJob[] = [];
   const undo = (): void => {
@@ -90,8 +90,8 @@ export function suppose(memory: Memory, news: News, startedAt: number): Supposed
   const jobs = added.map((job) => ({ ...job, after: memory.cursors.passed(job, job.priority) }));
   return {
     read: supposed,
-    load: loadOf(supposed, inFlight),
-    inFlight,
+    load: loadOf(supposed, flying.items),
+    flying,
     supposed: { ended, jobs, config },
     confirm: () => {
       left?.confirm();

@@ -27,17 +27,19 @@ export function startTelling(database: Database, settings: Settings, planner: Pl
   return {
     questionsAfter: answers.after,
     serverLost: answers.serverLost,
-    tick: ({ leader, questions, snapshot, dispatched, settled, held, forecast, durationMs, unreadable }) => {
-      flow.dispatched(dispatched);
+    tick: (tick) => {
+      const { leader, questions, snapshot, dispatched, settled, held, forecast, durationMs, unreadable } =
+        tick;
+      flow.dispatched(dispatched.items.flatMap(({ jobs }) => jobs));
       answers.seen(leader, questions, { snapshot, dispatched, settled });
       reporter.tick({
         leader,
         held,
         forecast,
         durationMs,
-        dispatched: dispatched.length,
+        dispatched: dispatched.count,
         lanes: snapshot.lanes.length,
-        inFlight: snapshot.inFlight.length + dispatched.length,
+        inFlight: tick.inFlight + dispatched.count,
         faults: planner.faults(),
         unreadable,
         shadow: planner.shadow(),

@@ -1,9 +1,11 @@
-import type { HeldCounts, InFlight, Prepared, DatabaseHealth, Settlement, Snapshot } from '@pgqueue/core';
-import { laneName, openSlots, own, poolOf } from '@pgqueue/core';
+import type { HeldCounts, Prepared, DatabaseHealth, Settlement, Snapshot } from '@pgqueue/core';
+import { openSlots, own, poolOf } from '@pgqueue/core';
 import type { LaneRow, TickRead } from '@pgqueue/postgres';
 import type { Aside } from './aside.ts';
 import type { Consumption, Load } from './depth.ts';
 import { poolsSeen } from './depth.ts';
+import type { Flying, Item } from './items.ts';
+import { rowsByLane } from './lane-rows.ts';
 import type { Memory } from './memory.ts';
 import type { View } from './view.ts';
 import { depthMin } from './view.ts';
@@ -38,32 +40,30 @@ export function ask({ room, batch, dispatched }: Memory, discovers: number): Ask
 }
 
 /** The nodes' load, as the depth of a pool is measured by: the jobs of one bundle take one slot, and so do those of a batch that is leased. */
-export function loadOf({ state }: TickRead, inFlight: readonly InFlight[]): Load {
+export function loadOf({ state }: TickRead, items: readonly Item[]): Load {
   const running = new Map<string, number>();
   const ready = new Map<string, Load['ready'][number] & { count: number }>();
   let last: (Load['ready'][number] & { count: number }) | undefined;
   const bundles = new Set<string>();
-  const batches = new Set<number>();
-  for (const { pool, node, task, version, bundle, row } of inFlight) {
+  for (const { pool, node, bundle, jobs } of items) {
+    const [first] = jobs;
+    if (first === undefined) continue;
     if (bundle !== null) {
       const part = JSON.stringify([bundle, node]);
       if (bundles.has(part)) continue;
       bundles.add(part);
     }
     if (node !== null) {
-      if (row !== undefined) {
-        if (batches.has(row)) continue;
-        batches.add(row);
-      }
       running.set(node, (running.get(node) ?? 0) + 1);
       continue;
     }
+    const { task, version } = first;
     if (last === undefined || last.task !== task || last.version !== version || last.pool !== pool) {
       const kind = JSON.stringify([pool, task, version]);
       last = ready.get(kind) ?? { pool, task, version, count: 0 };
       ready.set(kind, last);
     }
-    last.count += 1;
+    last.count += jobs.length;
   }
   const nodes = state.nodes.map((node) => ({ ...node, running: running.get(node.id) ?? 0 }));
   return { now: state.now, nodes, ready: [...ready.values()] };
@@ -73,7 +73,7 @@ export function loadOf({ state }: TickRead, inFlight: readonly InFlight[]): Load
 export interface SnapshotParts {
   readonly view: View;
   readonly aside: Aside;
-  readonly inFlight: readonly InFlight[];
+  readonly flying: Flying;
   readonly consumption: Consumption;
   readonly settled: readonly Settlement[];
   readonly health: DatabaseHealth | null;
@@ -86,7 +86,9 @@ export function toSnapshot(read: TickRead, load: Load, parts: SnapshotParts): Sn
   return {
     nowMs: read.state.now,
     lanes: parts.aside.without(parts.view.lanes()),
-    inFlight: parts.inFlight,
+    get inFlight() {
+      return parts.flying.jobs();
+    },
     settled: parts.settled,
     queues: read.state.queues,
     pools: poolsSeen(load, parts.consumption.rates(), parts.horizonMs),
@@ -120,7 +122,7 @@ export function cutOff(
   keys: number,
   { hasRoom, went }: { readonly hasRoom: (queue: string) => boolean; readonly went: ReadonlySet<string> },
 ): boolean {
-  const lanes = [...Map.groupBy(rows, laneName).values()];
+  const lanes = [...rowsByLane(rows).values()];
   const roomy = lanes.filter(([row]) => row !== undefined && hasRoom(row.queue));
   if (roomy.length > 0 && lanes.filter(([row]) => row?.paged === true).length >= keys) return true;
   return roomy.some(

@@ -4,6 +4,7 @@ import type { LaneId, LaneRow, TickInput } from '@pgqueue/postgres';
 import type { Cursors } from './cursors.ts';
 import type { KnownJob } from './known-jobs.ts';
 import { toJobs } from './known-jobs.ts';
+import { rowsByLane } from './lane-rows.ts';
 import type { Held, LaneRoom } from './lane-room.ts';
 import { createLaneRoom } from './lane-room.ts';
 import type { Refusals } from './refusals.ts';
@@ -248,7 +249,7 @@ function see(memory: Memory, rows: readonly LaneRow[], { keys, nowMs, unreadable
   const { known, refusals, leftOut } = memory;
   memory.nowMs = nowMs;
   leftOut.clear();
-  const lanes = Map.groupBy(rows, laneName);
+  const lanes = rowsByLane(rows);
   const paged = [...lanes.values()].filter(([row]) => row?.paged === true);
   // lanes that were not there when all were are new, whenever their jobs were enqueued: their delays are over
   memory.wereAll = memory.whole && memory.newFromMs !== null;
@@ -348,18 +349,23 @@ function leave(
   written: ReadonlyMap<string, number>,
 ): ReadonlyMap<string, Left> {
   const touched = new Map<string, Left>();
+  let last: KnownJob | undefined;
+  let left: Left = { jobs: 0, written: 0, refused: false };
   for (const id of planned) {
     const job = byId.get(id);
     if (job === undefined) continue;
-    const name = laneName(job);
-    const left = touched.get(name) ?? { jobs: 0, written: 0, refused: false };
+    if (last === undefined || last.key !== job.key || last.queue !== job.queue) {
+      const name = laneName(job);
+      left = touched.get(name) ?? { jobs: 0, written: 0, refused: false };
+      touched.set(name, left);
+    }
+    last = job;
     left.jobs += 1;
     if (written.has(id)) left.written += 1;
     else {
       left.refused = true;
       refusals.note(id, job.rowVersion, nowMs);
     }
-    touched.set(name, left);
     byId.delete(id);
   }
   return touched;

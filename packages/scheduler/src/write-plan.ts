@@ -1,9 +1,14 @@
-import type { InFlight, Settlement, Snapshot } from '@pgqueue/core';
+import type { JobFacts, Settlement, Snapshot } from '@pgqueue/core';
 import { laneName } from '@pgqueue/core';
 import type { Database, DispatchInput, Leader } from '@pgqueue/postgres';
 import { dispatch, takeBack, wasRolledBack } from '@pgqueue/postgres';
+import type { Places } from './depth.ts';
+import type { Flying, Item } from './items.ts';
+import { createFlying } from './items.ts';
+import type { Ledger } from './ledger.ts';
 import type { Memory } from './memory.ts';
 import type { Planner, SafePlan } from './planner.ts';
+import type { PlannedRow } from './rows.ts';
 import { toRows } from './rows.ts';
 
 export interface Writing {
@@ -17,6 +22,8 @@ export interface Writing {
 const unsavedMax = 100;
 const unsavedMs = 1_000;
 
+const nothing = createFlying([]);
+
 /** Writes a plan, and brings what is remembered to it. Resolves to the work items that it made; null: what it supposes is not so. */
 export async function writePlan(
   { database, planner, onUnknown }: Writing,
@@ -25,19 +32,22 @@ export async function writePlan(
     leader,
     snapshot,
     planned,
+    ready,
     supposed,
   }: {
     readonly leader: Leader;
     readonly snapshot: Snapshot;
     readonly planned: SafePlan;
+    /** Jobs that have work items already. */
+    readonly ready: number;
     readonly supposed: DispatchInput['supposed'];
   },
-): Promise<readonly InFlight[] | null> {
+): Promise<Flying | null> {
   const { view, ledger, consumption } = memory;
   if (planned.recall.length > 0) {
     planner.dropped();
     await recall(database, memory, { leader, ids: planned.recall, nowMs: snapshot.nowMs });
-    return [];
+    return nothing;
   }
   const settled = ledger.unsaved();
   const waitedMs = snapshot.nowMs - memory.writtenAt;
@@ -49,18 +59,16 @@ export async function writePlan(
     // ended attempts count together with what is written; else the plan counts as it is: a bucket begins to fill at a new rate
     if (nothingEnded) planner.written({ atMs: snapshot.nowMs, ids: new Set() });
     else planner.dropped();
-    return [];
+    return nothing;
   }
-  const jobs = toRows(
-    planned.dispatch.map(({ id, pool, bundle }) => ({
-      id,
-      pool,
-      rowVersion: view.find(id)?.rowVersion ?? null,
-      bundle: bundle ?? null,
-      job: view.find(id),
-    })),
-    { nodes: memory.nodes, ready: snapshot.inFlight.length, held: planned.held },
+  const rows = toRows(
+    planned.dispatch.map(({ id, pool, bundle = null }): PlannedRow => {
+      const job = view.find(id);
+      return { id, pool, rowVersion: job?.rowVersion ?? null, bundle, job };
+    }),
+    { nodes: memory.nodes, ready, held: planned.held },
   );
+  const jobs = rows.flat();
   const front = frontOf(memory, snapshot.nowMs);
   try {
     const { atMs, positions } = await dispatch(database, {
@@ -80,13 +88,13 @@ export async function writePlan(
     memory.settled = [];
     ledger.saved(settled);
     planner.written({ atMs, ids: new Set(positions.keys()) });
-    const items = itemsOf(memory, jobs, { atMs, positions });
+    const items = itemsOf(ledger, rows, { atMs, positions });
     view.wrote(
       jobs.map(({ id }) => id),
       positions,
     );
-    consumption.dispatched(items.filter(({ id, bundle }) => bundle === null || bundle === id));
-    return items;
+    consumption.dispatched(items.flatMap(placesOf));
+    return createFlying(items);
   } catch (error) {
     memory.epoch = undefined;
     planner.dropped();
@@ -106,19 +114,33 @@ function frontOf(memory: Memory, nowMs: number): number | undefined {
 
 /** The work items that were made. */
 function itemsOf(
-  { view, ledger }: Memory,
-  jobs: DispatchInput['jobs'],
+  ledger: Ledger,
+  rows: ReturnType<typeof toRows>,
   { atMs, positions }: { readonly atMs: number; readonly positions: ReadonlyMap<string, number> },
-): readonly InFlight[] {
-  const sizes = Map.groupBy(positions.values(), (position) => position);
-  return jobs.flatMap(({ id, pool, bundle }): InFlight[] => {
-    const [job, position] = [view.find(id), positions.get(id)];
-    if (job === undefined || position === undefined) return [];
-    const row = (sizes.get(position)?.length ?? 1) > 1 ? { row: position } : {};
-    const item: InFlight = { ...job, ...row, pool, bundle, dispatchedMs: atMs, state: 'ready', node: null };
-    ledger.wrote(item, position);
-    return [item];
-  });
+): readonly Item[] {
+  const items: Item[] = [];
+  for (const row of rows) {
+    const jobs: JobFacts[] = [];
+    let position: number | undefined;
+    for (const { id, job } of row) {
+      const at = positions.get(id);
+      if (job === undefined || at === undefined) continue;
+      position = at;
+      jobs.push(job);
+    }
+    const [first] = row;
+    if (position === undefined || first === undefined) continue;
+    const { pool, bundle } = first;
+    items.push(ledger.wrote({ jobs, pool, bundle, dispatchedMs: atMs }, position));
+  }
+  return items;
+}
+
+/** The places that an item takes: jobs that one handler call takes together share one. */
+function placesOf({ jobs, pool, bundle }: Item): readonly Places[] {
+  const [first] = jobs;
+  if (first === undefined || (bundle !== null && bundle !== first.id)) return [];
+  return [{ pool, task: first.task, version: first.version, count: jobs.length }];
 }
 
 /** Their jobs wait again, and are planned at once together with what outranks them. */

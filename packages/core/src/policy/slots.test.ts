@@ -78,4 +78,25 @@ describe('slots', () => {
       { numRuns: 300, seed: 7 },
     );
   });
+
+  test('with many kinds of nodes, a kind of job that is asked about late finds taken what others took before', () => {
+    const groups = Array.from({ length: 8 }, (_, n) => ({
+      tasks: { [`t${n}`]: { min: 1, max: 1 }, ...(n < 2 ? { both: { min: 1, max: 1 } } : {}) },
+      slots: 1,
+      depth: 1,
+    }));
+    const slots = openSlots({
+      pools: { default: { groups, ready: [{ task: 't0', version: 1, count: 1 }] } },
+    });
+    const take = (task: string) => slots.take('default', { task, version: 1 });
+    expect([take('t0'), take('t1'), take('both'), take('t2'), take('t2'), take('none')]).toEqual([
+      'no_free_slot',
+      'fits',
+      'no_free_slot',
+      'fits',
+      'no_free_slot',
+      'no_capable_node',
+    ]);
+    expect(slots.left('default')).toBe(5);
+  });
 });

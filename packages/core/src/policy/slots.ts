@@ -31,27 +31,24 @@ const exactGroupsMax = 6;
 export function openSlots(snapshot: Pick<Snapshot, 'pools'>): Slots {
   const pools = new Map<string, PoolSlots>();
   const of = (pool: string): PoolSlots | undefined => {
+    const known = pools.get(pool);
+    if (known !== undefined) return known;
     const seen = own(snapshot.pools, pool);
     if (seen === undefined) return undefined;
-    const slots = pools.get(pool) ?? poolSlots(seen);
+    const slots = poolSlots(seen);
     pools.set(pool, slots);
     return slots;
   };
   return {
     fit: (pool, job) => of(pool)?.fit(job) ?? 'no_capable_node',
-    take: (pool, job) => {
-      const slots = of(pool);
-      const fit = slots?.fit(job) ?? 'no_capable_node';
-      if (fit === 'fits') slots?.put(job, 1);
-      return fit;
-    },
+    take: (pool, job) => of(pool)?.take(job) ?? 'no_capable_node',
     left: (pool) => Math.max(0, of(pool)?.left() ?? 0),
   };
 }
 
 interface PoolSlots {
   readonly fit: (job: JobKind) => Fit;
-  readonly put: (job: JobKind, count: number) => void;
+  readonly take: (job: JobKind) => Fit;
   readonly left: () => number;
 }
 
@@ -61,51 +58,82 @@ interface GroupSet {
   places: number;
 }
 
+/** The groups that can run jobs of a kind, as bits; and the sets that have all of those: a job of it takes a place in each. */
+interface Capable {
+  readonly bits: bigint;
+  readonly sets: GroupSet[];
+  /** Those that went, where sets may be added. */
+  taken: number;
+}
+
 function poolSlots(pool: PoolSeen): PoolSlots {
   const { groups } = pool;
-  const all = (1n << BigInt(groups.length)) - 1n;
+  const exact = groups.length <= exactGroupsMax;
+  const all: GroupSet = { bits: (1n << BigInt(groups.length)) - 1n, places: 0 };
   const sets: GroupSet[] = [];
-  const taken = new Map<bigint, number>();
-  const capable = new Map<string, Map<number, bigint>>();
+  const capable = new Map<string, Map<number, Capable>>();
+  const kinds: Capable[] = [];
+  /** Jobs of one kind mostly come one after another. */
+  let last: { readonly task: string; readonly version: number; readonly kind: Capable } | undefined;
 
-  const addSet = (bits: bigint): void => {
-    if (bits === 0n || sets.some((set) => set.bits === bits)) return;
-    let places = placesOf(groups, bits);
-    for (const [jobs, count] of taken) if ((jobs & ~bits) === 0n) places -= count;
-    sets.push({ bits, places });
+  const addSet = (set: GroupSet): void => {
+    const { bits } = set;
+    if (bits === 0n || sets.some((other) => other.bits === bits)) return;
+    set.places = placesOf(groups, bits);
+    for (const kind of kinds) {
+      if (kind.bits === 0n || (kind.bits & ~bits) !== 0n) continue;
+      set.places -= kind.taken;
+      kind.sets.push(set);
+    }
+    sets.push(set);
   };
-  const bitsOf = ({ task, version }: JobKind): bigint => {
+  const find = (task: string, version: number): Capable => {
     const known = capable.get(task)?.get(version);
     if (known !== undefined) return known;
     let bits = 0n;
     groups.forEach((group, index) => {
       if (canRun(group, task, version)) bits |= 1n << BigInt(index);
     });
-    const versions = capable.get(task) ?? new Map<number, bigint>();
-    capable.set(task, versions.set(version, bits));
-    if (groups.length > exactGroupsMax) addSet(bits);
-    return bits;
+    const alike = kinds.find((kind) => kind.bits === bits);
+    const kind = alike ?? {
+      bits,
+      sets: bits === 0n ? [] : sets.filter((set) => (bits & ~set.bits) === 0n),
+      taken: 0,
+    };
+    if (alike === undefined) kinds.push(kind);
+    const versions = capable.get(task) ?? new Map<number, Capable>();
+    capable.set(task, versions.set(version, kind));
+    if (!exact) addSet({ bits, places: 0 });
+    return kind;
+  };
+  const kindOf = ({ task, version }: JobKind): Capable => {
+    if (last !== undefined && last.task === task && last.version === version) return last.kind;
+    last = { task, version, kind: find(task, version) };
+    return last.kind;
   };
 
-  if (groups.length <= exactGroupsMax) for (let bits = 1n; bits <= all; bits += 1n) addSet(bits);
-  else addSet(all);
-  const put = (job: JobKind, count: number): void => {
-    const bits = bitsOf(job);
-    if (bits === 0n) return;
-    if (groups.length > exactGroupsMax) taken.set(bits, (taken.get(bits) ?? 0) + count);
-    for (const set of sets) if ((bits & ~set.bits) === 0n) set.places -= count;
+  if (exact) for (let bits = 1n; bits < all.bits; bits += 1n) addSet({ bits, places: 0 });
+  addSet(all);
+  const put = (kind: Capable, count: number): void => {
+    kind.taken += count;
+    for (const set of kind.sets) set.places -= count;
   };
-  for (const { count, ...kind } of pool.ready) put(kind, count);
+  for (const { count, ...kind } of pool.ready) put(kindOf(kind), count);
 
+  const fit = ({ bits, sets: own }: Capable): Fit => {
+    if (bits === 0n) return 'no_capable_node';
+    for (const { places } of own) if (places < 1) return 'no_free_slot';
+    return 'fits';
+  };
   return {
-    fit: (job) => {
-      const bits = bitsOf(job);
-      if (bits === 0n) return 'no_capable_node';
-      const full = sets.some((set) => (bits & ~set.bits) === 0n && set.places < 1);
-      return full ? 'no_free_slot' : 'fits';
+    fit: (job) => fit(kindOf(job)),
+    take: (job) => {
+      const kind = kindOf(job);
+      const fits = fit(kind);
+      if (fits === 'fits') put(kind, 1);
+      return fits;
     },
-    put,
-    left: () => sets.find((set) => set.bits === all)?.places ?? 0,
+    left: () => all.places,
   };
 }
 

@@ -12,6 +12,7 @@ import { estimates, inOrder, learn, nameIn } from './runtimes.ts';
 import type { OpenLevel, ShareRules } from './share.ts';
 import type { ShareLevel } from './share-levels.ts';
 import { burstGates, openLevel, pathName, shareName } from './share-levels.ts';
+import { pathOf } from './share.ts';
 import type { ShareTree } from './share-tree.ts';
 import { openTree } from './share-tree.ts';
 import type { Decay, Shares } from './shares.ts';
@@ -149,10 +150,7 @@ function openFairShare(
     }));
   return {
     next: () => {
-      const open = [...openPools().values()].toSorted(
-        (a, b) => a.taken - b.taken || compareText(a.name, b.name),
-      );
-      for (const { name, tree } of open) {
+      for (const { name, tree } of inTurn(openPools())) {
         const lane = full.has(name) ? undefined : tree.next();
         if (lane !== undefined) return lane;
       }
@@ -162,20 +160,22 @@ function openFairShare(
       const pool = openPools().get(poolFor(lane));
       if (pool === undefined) return;
       const cost = costOf(opened, job);
-      const path = pool.tree.taken(lane, job, { cost, member });
+      const share = pool.tree.taken(lane, job, { cost, member });
       pool.taken += 1;
       if (settings.charge === 'time') return;
-      unsure.push({
-        id: job.id,
-        pool: pool.name,
-        path: path.map((share) => share.name),
-        amounts: path.map(({ weight }) => cost / weight),
-      });
+      const { names, amounts } = pathOf(share, cost);
+      unsure.push({ id: job.id, pool: pool.name, path: names, amounts });
     },
     passed: (lane) => openPools().get(poolFor(lane))?.tree.passed(lane),
     full: (pool) => void full.add(pool),
     state: () => stateAfter(opened, { pools, unsure }),
   };
+}
+
+/** The one of which fewest went goes first. */
+function inTurn(pools: ReadonlyMap<string, Pool>): Iterable<Pool> {
+  if (pools.size === 1) return pools.values();
+  return [...pools.values()].toSorted((a, b) => a.taken - b.taken || compareText(a.name, b.name));
 }
 
 /** Each plan asks it of all that is in flight: it is made once. */

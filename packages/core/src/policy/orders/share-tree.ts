@@ -14,12 +14,12 @@ import { createLine } from './standings.ts';
 /** All shares of one pool during one plan: a tree of heaps, of which only what comes up is built. */
 export interface ShareTree {
   readonly next: () => Lane | undefined;
-  /** The shares that it was charged to, the first level's first. */
+  /** The share of the last level that it was charged to. */
   readonly taken: (
     lane: Lane,
     job: Candidate,
     use: { readonly cost: number; readonly member: boolean },
-  ) => readonly Share[];
+  ) => Share;
   readonly passed: (lane: Lane) => void;
   readonly stored: () => Shares | null;
 }
@@ -53,12 +53,12 @@ export function openTree(rules: ShareRules, seen: Parameters<typeof createRoot>[
       }
     },
     taken: (lane, job, use) => {
-      const share = shareOf(tree, job);
-      const path = spend(share, rules, use);
+      const share = shareIn(tree, lane, job);
+      spend(share, rules, use);
       const from = move(tree, lane);
       stand(share);
       if (from !== undefined && from !== share) stand(from);
-      return path;
+      return share;
     },
     passed: (lane) => {
       const from = move(tree, lane);
@@ -160,12 +160,18 @@ function shareOf(tree: Tree, job: JobFacts): Share {
   return share;
 }
 
+/** The same where it is known of which lane the job is: all jobs of one are of the same share, where no function of the user's says otherwise. */
+function shareIn(tree: Tree, lane: Lane, job: JobFacts): Share {
+  const known = tree.rules.slots === null ? undefined : tree.places.get(lane);
+  return known?.share ?? shareOf(tree, job);
+}
+
 /** The lane's head moved on, maybe to another share. Returns the share where it was. */
 function move(tree: Tree, lane: Lane): Share | undefined {
   const { places, rules } = tree;
   const old = places.get(lane);
   const head = rules.headOf(lane);
-  const place = head === undefined ? undefined : { lane, head, share: shareOf(tree, head) };
+  const place = head === undefined ? undefined : { lane, head, share: shareIn(tree, lane, head) };
   if (place === undefined) places.delete(lane);
   else places.set(lane, place);
   const from = old?.share.inner?.places ?? null;

@@ -74,6 +74,16 @@ export interface Share {
   /** Of the first jobs of its lanes when the plan began, the one enqueued first; -1: it has none. */
   firstSeq: number;
   inner: Inner | null;
+  /** Made when a job of it goes first. */
+  path: Path | null;
+}
+
+/** A share and those that it is part of, the first level's first. */
+export interface Path {
+  readonly names: readonly string[];
+  /** What a job of this cost takes of each: jobs mostly cost the same. */
+  readonly cost: number;
+  readonly amounts: readonly number[];
 }
 
 /** Of a share that has come up, or has jobs in flight: what is below it. */
@@ -163,6 +173,7 @@ export function createShare(
     lanes: none,
     firstSeq: -1,
     inner: null,
+    path: null,
   };
 }
 
@@ -214,13 +225,12 @@ export function tagOf({ ahead, booked, weight }: Share): number {
   return ahead + booked / weight;
 }
 
-/** A job of this share of the last level goes. Returns the shares that it was charged to, the first level's first. */
+/** A job of this share of the last level goes. */
 export function spend(
   share: Share,
   { charged }: ShareRules,
   { cost, member }: { readonly cost: number; readonly member: boolean },
-): readonly Share[] {
-  const path: Share[] = [];
+): void {
   for (let at = share; at.parent !== null; at = at.parent) {
     const above = innerOf(at.parent);
     // out of its turn, by a guarantee or with its bundle, it says nothing about the virtual time
@@ -234,9 +244,17 @@ export function spend(
     else at.booked += cost;
     if (!member) at.slots += 1;
     above.spent += cost;
-    path.unshift(at);
   }
-  return path;
+}
+
+/** To which shares a job of this cost is charged, and how much to each. */
+export function pathOf(share: Share, cost: number): Path {
+  if (share.path?.cost === cost) return share.path;
+  const path: Share[] = [];
+  for (let at = share; at.parent !== null; at = at.parent) path.push(at);
+  path.reverse();
+  const names = share.path?.names ?? path.map(({ name }) => name);
+  return (share.path = { names, cost, amounts: path.map(({ weight }) => cost / weight) });
 }
 
 /** Whether it stands before all that have what they are guaranteed. */
