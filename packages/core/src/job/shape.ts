@@ -7,6 +7,7 @@ export const nestingMax = 500;
  */
 export function shapeProblem(value: unknown): string | undefined {
   if (typeof value !== 'object' || value === null) return undefined;
+  if (isFlat(value)) return keyProblem(value);
   let level: object[] = [value];
   for (let depth = 1; level.length > 0; depth += 1) {
     if (depth > nestingMax) return `must not be nested deeper than ${nestingMax} levels`;
@@ -21,6 +22,16 @@ export function shapeProblem(value: unknown): string | undefined {
     level = below;
   }
   return undefined;
+}
+
+/** An object without any below it, as most payloads are: a worker looks at each of them. Inherited keys only make it look deeper. */
+function isFlat(value: object): boolean {
+  if (Array.isArray(value)) return false;
+  for (const key in value) {
+    const inner = (value as Readonly<Record<string, unknown>>)[key];
+    if (typeof inner === 'object' && inner !== null) return false;
+  }
+  return true;
 }
 
 function keyProblem(container: { readonly constructor?: unknown }): string | undefined {
