@@ -69,6 +69,19 @@ test('a rejection that a handler lets go fails its job, not the node; one that c
   expect(actor.process.exitCode).toBe(null);
 });
 
+test("a rejection is the job's that let it go, while others of its batch run", async () => {
+  const actor = await start();
+  const producer = createProducer({ connectionString: own.url, notify: false });
+  const hows = ['never', 'when it has returned', 'for a while'];
+  const given = await producer.enqueueMany(hows.map((how) => float.job({ how }, { retry: { base: '1h' } })));
+  await producer.close();
+  await dispatchAll(database, 'default', hows.length);
+  const [before = '', lets = '', running = ''] = given.map(({ id }) => id);
+  for (const id of [before, lets, running]) await reaches(id, 'done');
+  expect(floated(actor)).toMatchObject([{ job: lets, counted: false, error: 'Error: when it has returned' }]);
+  expect(await job(running)).toMatchObject({ result: 'well', tries: 0 });
+});
+
 test("a rejection of the program's own ends the process, as without a worker", async () => {
   const actor = await start();
   actor.tell('finish');

@@ -23,6 +23,8 @@ export interface MetricsPage {
 /** The metrics of one process. */
 export interface Metrics {
   readonly observe: Observer;
+  /** Whether anybody listens at present; without, events of jobs need not be put together. */
+  readonly listens: () => boolean;
   /** For Prometheus; undefined: they are not kept. Never fails: where the database can't be read, `pgqueue_numbers_up` is 0, and its numbers are missing. */
   readonly page: (() => Promise<MetricsPage>) | undefined;
   /** From now on it tells of the database, too: `read` is asked at every scrape, so share it. */
@@ -68,6 +70,7 @@ export function createMetrics({ role, prometheus }: MetricsOptions): Metrics {
       if (exposition !== undefined || meter.listens()) measure(event, sink);
       else if (event.type.startsWith('leader.')) measure(event, { ...sink, add: nothing, record: nothing });
     },
+    listens: () => exposition !== undefined || meter.listens(),
     page:
       exposition === undefined
         ? undefined

@@ -5,6 +5,7 @@ import { createAlarm } from './alarm.ts';
 import type { Batch } from './batch-row.ts';
 import type { Unit } from './bundles.ts';
 import type { Held } from './held.ts';
+import type { Told } from './settler.ts';
 
 /** What handlers see as `signal.reason`. */
 export class AbortedError extends Error {
@@ -23,7 +24,7 @@ export function marginMs(leaseMs: number): number {
 }
 
 export interface Leased {
-  /** When the claim was sent, by the node's monotonic clock: the lease can't have begun before. */
+  /** When the claim was sent, by the node's monotonic clock: the lease can't have begun before. Of a batch, when the job begins. */
   readonly claimedAt: number;
   /** How long it has waited for a slot since its claim came back. Default 0. */
   readonly waitedMs?: number;
@@ -47,6 +48,13 @@ export interface AttemptEvents {
   readonly over: () => void;
   /** Its signal aborts. */
   readonly aborted?: () => void;
+  /** Its handler has let a rejection go that nobody handled; `counted`: the attempt is not over. */
+  readonly floated?: (
+    attempt: Attempt,
+    rejection: { readonly error: unknown; readonly counted: boolean },
+  ) => void;
+  /** The database has said what became of it. */
+  readonly settled?: (attempt: Attempt, end: { readonly settled: Told; readonly durationMs: number }) => void;
 }
 
 /**
@@ -55,14 +63,14 @@ export interface AttemptEvents {
  */
 export class Attempt implements Held {
   readonly job: ClaimedJob;
-  readonly startedAt: number = performance.now();
+  readonly startedAt: number;
   readonly waitedMs: number;
   readonly batch: Batch | undefined;
   /** Undefined: nobody traces, or it has not been opened. */
   span: AttemptSpan | undefined;
   /** A transaction of its handler has settled it as done: whatever the handler does later changes nothing of that. */
   committed = false;
-  readonly #alarm: Alarm;
+  #alarm: Alarm | undefined;
   readonly #on: AttemptEvents;
   #phase: 'running' | 'committing' | 'over' = 'running';
   #aborted: AbortedError | undefined;
@@ -73,14 +81,12 @@ export class Attempt implements Held {
 
   constructor(job: ClaimedJob, { claimedAt, waitedMs = 0, batch }: Leased, on: AttemptEvents) {
     this.job = job;
+    this.startedAt = batch === undefined ? performance.now() : claimedAt;
     this.batch = batch;
     this.waitedMs = waitedMs;
     this.#on = on;
     this.#timeoutMs = job.leaseMs;
     this.#endsAt = claimedAt + job.leaseMs;
-    this.#alarm = createAlarm(() => {
-      if (this.#phase === 'running') on.timeout(this);
-    });
     // a timer a job would cost a short one a tenth of its time: whoever runs its batch sees to those that take longer
     if (batch === undefined || job.leaseMs < batchAlarmMs) this.#arm(this.startedAt);
   }
@@ -160,7 +166,7 @@ export class Attempt implements Held {
   finish(): boolean {
     if (this.#phase === 'over') return false;
     this.#phase = 'over';
-    this.#alarm.clear();
+    this.#alarm?.clear();
     // its settlement may wait for minutes, with many others: what it was about must not
     (this.job as { payload: unknown }).payload = null;
     this.#on.over();
@@ -171,7 +177,7 @@ export class Attempt implements Held {
   beginCommit(): boolean {
     if (this.#phase !== 'running') return false;
     this.#phase = 'committing';
-    this.#alarm.clear();
+    this.#alarm?.clear();
     return true;
   }
 
@@ -182,7 +188,27 @@ export class Attempt implements Held {
     this.#arm();
   }
 
+  /** Tells of a rejection that its handler has let go. */
+  rejected(promise: Promise<unknown>, error: unknown): void {
+    const counted = this.#phase !== 'over';
+    if (counted) this.floating.set(promise, error);
+    this.#on.floated?.(this, { error, counted });
+  }
+
+  /** That rejection was handled after all. */
+  handled(promise: Promise<unknown>): void {
+    this.#floating?.delete(promise);
+  }
+
+  /** Tells what became of it. */
+  settled(settled: Told, durationMs: number): void {
+    this.#on.settled?.(this, { settled, durationMs });
+  }
+
   #arm(nowMs: number = performance.now()): void {
+    this.#alarm ??= createAlarm(() => {
+      if (this.#phase === 'running') this.#on.timeout(this);
+    });
     this.#alarm.set(this.#endsAt - nowMs - marginMs(this.#timeoutMs));
   }
 }

@@ -1,9 +1,10 @@
 import type { ClaimedJob } from '@pgqueue/core';
-import type { RowLease, Target } from '@pgqueue/postgres';
+import type { Lease, RowLease, Target } from '@pgqueue/postgres';
 import { takeApart, takeOut } from '@pgqueue/postgres';
+import type { Attempt } from './attempt.ts';
 import type { Unit } from './bundles.ts';
 import type { Held } from './held.ts';
-import type { Ended, Settler } from './settler.ts';
+import type { Ended, Settler, Told } from './settler.ts';
 
 /**
  * The jobs of one work item, which one slot runs one after another. As long as all goes well they are leased and settled as one: nothing is said of
@@ -13,8 +14,10 @@ import type { Ended, Settler } from './settler.ts';
 export interface Batch {
   readonly lease: RowLease;
   readonly jobs: Unit;
-  /** The end of one of its jobs; `busyMs`: how long that ran. */
-  readonly ended: (ended: Ended, busyMs: number) => void;
+  /** One of its jobs is done, after so long. `data`: its result as JSON; null: none. */
+  readonly done: (attempt: Attempt, end: Done) => void;
+  /** One of its jobs has ended otherwise. */
+  readonly ended: (ended: Ended) => void;
   /** Gives a job back that was not run to its end. */
   readonly release: (job: ClaimedJob) => void;
   /** Resolves when each job has a row of its own. */
@@ -28,6 +31,11 @@ export interface Batch {
   readonly begun: (job: ClaimedJob) => void;
   /** No other of its jobs will begin. */
   readonly through: () => void;
+}
+
+interface Done {
+  readonly busyMs: number;
+  readonly data: string | null;
 }
 
 /** `back`: this node is taken for lost, and gives it back. */
@@ -55,16 +63,15 @@ export function createBatch(parts: BatchParts, unit: Unit, size: number): Batch 
   return state;
 }
 
-interface DoneJob {
-  readonly ended: Ended;
-  readonly busyMs: number;
-}
-
 class BatchState implements Batch {
   readonly lease: RowLease;
   readonly jobs: Unit;
   readonly #parts: BatchParts;
-  readonly #ended: DoneJob[] = [];
+  /** Those that are done, as three lists: an object for each job would outlive it until the batch is settled. */
+  readonly #attempts: Attempt[] = [];
+  readonly #busyMs: number[] = [];
+  readonly #data: (string | null)[] = [];
+  readonly #others: Ended[] = [];
   readonly #released: ClaimedJob[] = [];
   readonly #fates = new Map<string, Fate>();
   #next = 0;
@@ -76,13 +83,26 @@ class BatchState implements Batch {
     [this.#parts, this.jobs, this.lease] = [parts, jobs, lease];
   }
 
-  ended(ended: Ended, busyMs: number): void {
-    if (this.#isApart) {
-      this.#parts.settler.settle([ended]);
-      return;
-    }
-    this.#ended.push({ ended, busyMs });
-    if (this.#parting === undefined && this.#ended.length === this.jobs.length) void this.#finish();
+  done(attempt: Attempt, { busyMs, data }: Done): void {
+    if (this.#isApart) return this.#parts.settler.settle([doneEnded(attempt, busyMs, data)]);
+    this.#attempts.push(attempt);
+    this.#busyMs.push(busyMs);
+    this.#data.push(data);
+    this.#check();
+  }
+
+  ended(ended: Ended): void {
+    if (this.#isApart) return this.#parts.settler.settle([ended]);
+    this.#others.push(ended);
+    this.#check();
+  }
+
+  get #ends(): number {
+    return this.#attempts.length + this.#others.length;
+  }
+
+  #check(): void {
+    if (this.#parting === undefined && this.#ends === this.jobs.length) void this.#finish();
   }
 
   release(job: ClaimedJob): void {
@@ -114,7 +134,7 @@ class BatchState implements Batch {
 
   through(): void {
     // some were lost, or cancelled: it can't be settled as one
-    if (this.#parting === undefined && this.#ended.length < this.jobs.length) void this.apart();
+    if (this.#parting === undefined && this.#ends < this.jobs.length) void this.apart();
   }
 
   *waiting(): Generator<Held> {
@@ -136,37 +156,83 @@ class BatchState implements Batch {
     const { database, settler } = this.#parts;
     await settler.before(this.jobs, () => takeApart(database, this.lease));
     this.#isApart = true;
-    for (const { ended } of this.#ended.splice(0)) settler.settle([ended]);
+    for (const ended of [...this.#row(this.lease).ended(), ...this.#others]) settler.settle([ended]);
     settler.release(this.#released.splice(0));
   }
 
   /** All have ended. Those that are not done are settled by themselves. */
   async #finish(): Promise<void> {
     const { database, settler } = this.#parts;
-    const done = this.#ended.filter(({ ended }) => ended.settlement.outcome === 'done');
-    if (done.length === this.#ended.length) return settler.settleRow(toRow(this.lease, done));
-    if (done.length === 0) return this.apart();
-    const others = this.#ended.filter(({ ended }) => ended.settlement.outcome !== 'done');
+    if (this.#others.length === 0) return settler.settleRow(this.#row(this.lease));
+    if (this.#attempts.length === 0) return this.apart();
     this.#parting = Promise.resolve();
-    const ids = others.map(({ ended }) => ended.settlement.id);
+    const ids = this.#others.map(({ settlement }) => settlement.id);
     let position: number | null = null;
     await settler.before(this.jobs, async () => {
       position = await takeOut(database, this.lease, ids);
     });
     if (position === null) return this.#takeApart();
-    settler.settleRow(toRow({ position, token: this.lease.token }, done));
-    for (const { ended } of others) settler.settle([ended]);
+    settler.settleRow(this.#row({ position, token: this.lease.token }));
+    for (const ended of this.#others) settler.settle([ended]);
+  }
+
+  #row(lease: RowLease): DoneRow {
+    return new DoneAttempts(lease, { attempts: this.#attempts, busyMs: this.#busyMs, data: this.#data });
   }
 }
 
 const fates = { lease_lost: 'lost', cancelled: 'cancelled', node_lost: 'back' } as const;
 
-/** Batches that are settled as one: {@link Settler.settleRow}. */
+/** A batch that is settled as one: {@link Settler.settleRow}. The lists have an entry for each job. */
 export interface DoneRow extends RowLease {
-  readonly ended: readonly Ended[];
   readonly busyMs: readonly number[];
+  readonly data: readonly (string | null)[];
+  readonly leases: () => readonly Lease[];
+  /** For settling each by itself. */
+  readonly ended: () => readonly Ended[];
+  /** Tells what became of all of them. */
+  readonly settled: (settled: Told) => void;
 }
 
-function toRow(lease: RowLease, done: readonly DoneJob[]): DoneRow {
-  return { ...lease, ended: done.map(({ ended }) => ended), busyMs: done.map(({ busyMs }) => busyMs) };
+class DoneAttempts implements DoneRow {
+  readonly position: number;
+  readonly token: string;
+  readonly busyMs: readonly number[];
+  readonly data: readonly (string | null)[];
+  readonly #attempts: readonly Attempt[];
+
+  constructor(
+    { position, token }: RowLease,
+    done: {
+      readonly attempts: readonly Attempt[];
+      readonly busyMs: readonly number[];
+      readonly data: readonly (string | null)[];
+    },
+  ) {
+    [this.position, this.token] = [position, token];
+    [this.#attempts, this.busyMs, this.data] = [done.attempts, done.busyMs, done.data];
+  }
+
+  leases(): readonly Lease[] {
+    return this.#attempts.map(({ lease }) => lease);
+  }
+
+  ended(): readonly Ended[] {
+    return this.#attempts.map((attempt, index) =>
+      doneEnded(attempt, this.busyMs[index] ?? 0, this.data[index] ?? null),
+    );
+  }
+
+  settled(settled: Told): void {
+    for (const [index, attempt] of this.#attempts.entries())
+      attempt.settled(settled, this.busyMs[index] ?? 0);
+  }
+}
+
+function doneEnded(attempt: Attempt, busyMs: number, data: string | null): Ended {
+  const { id, token } = attempt.job;
+  return {
+    settlement: { id, token, outcome: 'done', delayMs: null, data, waitedMs: attempt.waitedMs },
+    onSettled: (settled) => attempt.settled(settled === 'repeated' ? 'done' : settled, busyMs),
+  };
 }

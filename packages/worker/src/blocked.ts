@@ -6,7 +6,11 @@ import { tickMsOf } from './thread-words.ts';
 export interface BlockedWatch {
   readonly start: () => void;
   /** Runs the part of a handler that comes before its first `await`: what blocks in there is known for certain. */
-  readonly call: <Returned>(job: Called, run: () => Returned) => Returned;
+  readonly call: <Arguments extends readonly unknown[], Returned>(
+    job: Called,
+    run: (...given: Arguments) => Returned,
+    ...given: Arguments
+  ) => Returned;
   readonly stop: () => void;
 }
 
@@ -70,13 +74,13 @@ export function createBlockedWatch({ settings, marks, running }: BlockedParts): 
     start: () => {
       on = blockedMs > 0;
     },
-    call: (job, run) => {
-      if (!on) return run();
+    call: (job, run, ...given) => {
+      if (!on) return run(...given);
       if (timer === undefined) begin();
       const began = performance.now();
       marks.calling(job.id, job.task);
       try {
-        return run();
+        return run(...given);
       } finally {
         marks.called();
         if (performance.now() - began > blockedMs / 2) culprit = { job: job.id, task: job.task };

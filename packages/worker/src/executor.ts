@@ -2,7 +2,7 @@ import type { ClaimedJob, Observer } from '@pgqueue/core';
 import { isOutcome } from '@pgqueue/core';
 import type { Hints, Lease } from '@pgqueue/postgres';
 import { crashJob } from '@pgqueue/postgres';
-import { startAttempt } from '@pgqueue/telemetry';
+import { isTracing, startAttempt } from '@pgqueue/telemetry';
 import type { AttemptEvents, Leased } from './attempt.ts';
 import { Attempt } from './attempt.ts';
 import { runBatch } from './batch.ts';
@@ -20,7 +20,7 @@ import type { WorkerSettings } from './options.ts';
 import { persistently } from './persistently.ts';
 import type { AttemptEnding, RunParts } from './run.ts';
 import { timeOut } from './run.ts';
-import type { Ended, Settled, Settler } from './settler.ts';
+import type { Ended, Settled, Settler, Told } from './settler.ts';
 import { runSingly } from './single.ts';
 
 export interface ExecutorParts extends Omit<LeaseParts, 'onCommitted'> {
@@ -35,13 +35,15 @@ export interface ExecutorParts extends Omit<LeaseParts, 'onCommitted'> {
   readonly observe: Observer;
   /** Notices a handler that keeps the event loop. */
   readonly blocked: Pick<BlockedWatch, 'call'>;
-  readonly floating: Pick<Floating, 'run'>;
+  readonly floating: Pick<Floating, 'run' | 'inTurn'>;
   /** A job of a bundle that was perhaps not claimed whole has ended: the next of it can be. */
   readonly onNext: () => void;
   /** Whether jobs of a batch that have not begun are to be given back. Default: no. */
   readonly stopping?: () => boolean;
   /** A handler has returned after so long. Default: nobody measures. */
   readonly ran?: (task: string, durationMs: number) => void;
+  /** Whether anybody hears of each job that begins and ends. Default: yes. */
+  readonly listens?: () => boolean;
 }
 
 /** Runs claimed jobs, each to its one end. */
@@ -62,7 +64,7 @@ export interface Executor {
 }
 
 export function createExecutor(parts: ExecutorParts): Executor {
-  const { observe, attempts, handlers, blocked, floating } = parts;
+  const { observe, attempts, handlers } = parts;
   /** Those of several jobs, of which some may not have begun. */
   const units = new Set<Unit>();
   const untold = createUntold();
@@ -75,9 +77,19 @@ export function createExecutor(parts: ExecutorParts): Executor {
     whenQuiet = [];
   };
 
-  const ending: EndingParts = { ...parts, untold };
+  /** For a job that nobody hears of, or traces, nothing is put together; looked at when a unit begins. */
+  const watched = { heard: true, traced: false };
+  const ending: EndingParts = { ...parts, untold, watched };
 
-  const alone: AttemptEvents = { timeout: (attempt) => timeOut(runParts, [attempt]), over: checkQuiet };
+  const common: Omit<AttemptEvents, 'timeout'> = {
+    over: checkQuiet,
+    floated: (attempt, rejection) => {
+      const { id: job, task } = attempt.job;
+      observe({ type: 'job.floating', job, task, ...rejection });
+    },
+    settled: (attempt, end) => tell(ending, attempt, end),
+  };
+  const alone: AttemptEvents = { ...common, timeout: (attempt) => timeOut(runParts, [attempt]) };
 
   const runParts: RunParts = {
     ...parts,
@@ -88,24 +100,14 @@ export function createExecutor(parts: ExecutorParts): Executor {
       tell(ending, attempt, { settled: 'done', durationMs });
     },
     begin: (job, leased, on) => {
-      const attempt = new Attempt(job, leased, on === undefined ? alone : { ...on, over: checkQuiet });
+      const attempt = new Attempt(job, leased, on === undefined ? alone : { ...common, ...on });
       attempts.add(attempt);
       return attempt;
     },
-    announce: (attempt) => {
-      const { job } = attempt;
-      attempt.span = startAttempt(job);
-      const waitedMs = Math.max(0, Date.now() - job.created.getTime());
-      const { id, queue, task, key, tries, crashes } = job;
-      observe({ type: 'job.started', job: id, queue, task, key, attempt: tries + crashes + 1, waitedMs });
-    },
-    call: (called, run) => {
-      const first = called[0];
-      if (first === undefined) return run();
-      const spans = first.span !== undefined;
-      return blocked.call(first.job, () => floating.run(called, spans ? () => spanned(called, run) : run));
-    },
+    announce: (attempt) => announce(attempt, ending),
+    ...callsOf(parts),
     end: (endings) => endAll(ending, endings),
+    endPlain: (attempt) => endPlain(ending, attempt),
     stopping: parts.stopping ?? ((): boolean => false),
     leave: (attempt) => {
       attempts.delete(attempt);
@@ -116,6 +118,8 @@ export function createExecutor(parts: ExecutorParts): Executor {
 
   return {
     run: (unit, leased) => {
+      watched.heard = parts.listens?.() ?? true;
+      watched.traced = isTracing();
       const found = handlers.get(unit[0].task);
       if (found?.kind === 'pgqueue.batch_handler')
         return within(units, unit, runBatch(runParts, found, { unit, leased }));
@@ -136,6 +140,33 @@ export function createExecutor(parts: ExecutorParts): Executor {
   };
 }
 
+function announce(attempt: Attempt, { observe, watched }: EndingParts): void {
+  const { job } = attempt;
+  if (watched.traced) attempt.span = startAttempt(job);
+  if (!watched.heard) return;
+  const waitedMs = Math.max(0, Date.now() - job.created.getTime());
+  const { id, queue, task, key, tries, crashes } = job;
+  observe({ type: 'job.started', job: id, queue, task, key, attempt: tries + crashes + 1, waitedMs });
+}
+
+/** How handlers are called: watched, so that one that blocks, or lets a rejection go, is known. */
+function callsOf({ blocked, floating }: ExecutorParts): Pick<RunParts, 'call' | 'callOne' | 'callInTurn'> {
+  const call: RunParts['call'] = (called, run) => {
+    const first = called[0];
+    if (first === undefined) return run();
+    if (first.span === undefined) return blocked.call(first.job, () => floating.run(called, run));
+    return blocked.call(first.job, () => floating.run(called, () => spanned(called, run)));
+  };
+  // for most jobs, without a closure
+  const callBy =
+    (run: Floating['run']): RunParts['callOne'] =>
+    (attempt, handler, payload, context) =>
+      attempt.span === undefined
+        ? blocked.call(attempt.job, run, attempt, handler, payload, context)
+        : call([attempt], () => handler(payload, context));
+  return { call, callOne: callBy(floating.run), callInTurn: () => callBy(floating.inTurn()) };
+}
+
 /** While it runs, it is one of them. */
 async function within(units: Set<Unit>, unit: Unit, ran: Promise<void>): Promise<void> {
   units.add(unit);
@@ -146,7 +177,22 @@ async function within(units: Set<Unit>, unit: Unit, ran: Promise<void>): Promise
   }
 }
 
-type EndingParts = ExecutorParts & { readonly untold: Untold };
+interface EndingParts extends ExecutorParts {
+  readonly untold: Untold;
+  readonly watched: { readonly heard: boolean; readonly traced: boolean };
+}
+
+/** What `endAll` does with a handler's `undefined`. */
+function endPlain(parts: EndingParts, attempt: Attempt): void {
+  const { batch } = attempt;
+  if (batch === undefined || attempt.span !== undefined || attempt.floats || attempt.over) {
+    return endAll(parts, [{ attempt, ending: { kind: 'returned', value: undefined } }]);
+  }
+  attempt.finish();
+  const busyMs = performance.now() - attempt.startedAt;
+  parts.ran?.(attempt.job.task, busyMs);
+  batch.done(attempt, { busyMs, data: null });
+}
 
 function endAll(parts: EndingParts, endings: readonly AttemptEnding[]): void {
   const { observe, settler, handlers } = parts;
@@ -186,12 +232,16 @@ function endAll(parts: EndingParts, endings: readonly AttemptEnding[]): void {
       continue;
     }
     const { error, settlement } = conclusion;
+    if (batch !== undefined && settlement.outcome === 'done' && error === undefined) {
+      batch.done(attempt, { busyMs: durationMs, data: settlement.data });
+      continue;
+    }
     const onSettled = (told: Settled): void => {
       const verdict = told === 'repeated' ? settlement.outcome : told;
       tell(parts, attempt, { settled: verdict, durationMs, error });
     };
     if (batch === undefined) settled.push({ settlement, onSettled });
-    else batch.ended({ settlement, onSettled }, durationMs);
+    else batch.ended({ settlement, onSettled });
   }
   settler.settle(settled);
   settler.release(released);
@@ -255,10 +305,10 @@ function lateError(ending: Ending): unknown {
 }
 
 function tell(
-  { observe, handlers, onNext, untold }: EndingParts,
+  { observe, handlers, onNext, untold, watched }: EndingParts,
   attempt: Attempt,
   end: {
-    readonly settled: Exclude<Settled, 'repeated'>;
+    readonly settled: Told;
     readonly durationMs: number;
     readonly error?: unknown;
   },
@@ -271,9 +321,10 @@ function tell(
     attempt.abort('lease_lost');
     return;
   }
-  if (error === undefined)
+  if (error !== undefined)
+    observe({ type: 'job.settled', job: id, queue, task, verdict: settled, durationMs, error });
+  else if (watched.heard)
     observe({ type: 'job.settled', job: id, queue, task, verdict: settled, durationMs });
-  else observe({ type: 'job.settled', job: id, queue, task, verdict: settled, durationMs, error });
   if (bundle === null) return;
   const oneByOne = handlers.get(task)?.kind === 'pgqueue.handler';
   if (oneByOne || tries > 0 || crashes > 0) onNext();

@@ -1,5 +1,4 @@
-import { AsyncLocalStorage } from 'node:async_hooks';
-import type { Observer } from '@pgqueue/core';
+import { AsyncLocalStorage, AsyncResource } from 'node:async_hooks';
 import type { Attempt } from './attempt.ts';
 
 /**
@@ -10,16 +9,17 @@ export interface Floating {
   /** From then on this process listens. */
   readonly open: () => void;
   /** Runs a handler, so that what floats out of it is known to be its. */
-  readonly run: <Returned>(attempts: readonly Attempt[], run: () => Returned) => Returned;
+  readonly run: RunFloating;
+  /** The same for many handlers one after another, from here: each costs half as much. */
+  readonly inTurn: () => RunFloating;
   readonly close: () => void;
 }
 
-/** Who hears of a rejection: the attempts that its code was run for. */
-interface Source {
-  readonly rejected: (promise: Promise<unknown>, error: unknown) => void;
-  /** It was handled after all. */
-  readonly handled: (promise: Promise<unknown>) => void;
-}
+type RunFloating = <Arguments extends readonly unknown[], Returned>(
+  source: Source,
+  run: (...given: Arguments) => Returned,
+  ...given: Arguments
+) => Returned;
 
 const shared: { storage: AsyncLocalStorage<Source> | undefined; users: number } = {
   storage: undefined,
@@ -27,8 +27,11 @@ const shared: { storage: AsyncLocalStorage<Source> | undefined; users: number } 
 };
 
 /** @param mode `crash`: leaves it to Node, as before */
-export function createFloating(mode: 'fail' | 'crash', observe: Observer): Floating {
-  if (mode === 'crash') return { open: () => {}, run: (_attempts, run) => run(), close: () => {} };
+export function createFloating(mode: 'fail' | 'crash'): Floating {
+  if (mode === 'crash') {
+    const run: RunFloating = (_source, handler, ...given) => handler(...given);
+    return { open: () => {}, run, inTurn: () => run, close: () => {} };
+  }
   const storage = (shared.storage ??= new AsyncLocalStorage<Source>());
   let open = false;
   const count = (by: 1 | -1): void => {
@@ -42,40 +45,39 @@ export function createFloating(mode: 'fail' | 'crash', observe: Observer): Float
   };
   return {
     open: () => count(1),
-    run: (attempts, run) => storage.run(new Handlers(attempts, observe), run),
+    run: (source, run, ...given) => storage.run(source, run, ...given),
+    inTurn: () => inTurn(storage),
     close: () => count(-1),
   };
 }
 
-/** What an attempt still has of them when its handler returns is the error that it ends with. */
-class Handlers implements Source {
-  readonly #attempts: readonly Attempt[];
-  readonly #observe: Observer;
+/** `storage.run` makes a context to go into, and another one to come back to; here that is the one that a resource has kept. */
+function inTurn(storage: AsyncLocalStorage<Source>): RunFloating {
+  const here = new AsyncResource('pgqueue.batch');
+  const enter = <Arguments extends readonly unknown[], Returned>(
+    source: Source,
+    run: (...given: Arguments) => Returned,
+    ...given: Arguments
+  ): Returned => {
+    storage.enterWith(source);
+    return run(...given);
+  };
+  return (source, run, ...given) =>
+    here.runInAsyncScope(enter<typeof given, ReturnType<typeof run>>, undefined, source, run, ...given);
+}
 
-  constructor(attempts: readonly Attempt[], observe: Observer) {
-    this.#attempts = attempts;
-    this.#observe = observe;
-  }
+/** Whose code it is: what they still have of rejections when their handler returns is the error that they end with. */
+type Source = Attempt | readonly Attempt[];
 
-  rejected(promise: Promise<unknown>, error: unknown): void {
-    for (const attempt of this.#attempts) {
-      const counted = !attempt.over;
-      if (counted) attempt.floating.set(promise, error);
-      const { id: job, task } = attempt.job;
-      this.#observe({ type: 'job.floating', job, task, error, counted });
-    }
-  }
-
-  handled(promise: Promise<unknown>): void {
-    for (const attempt of this.#attempts) attempt.floating.delete(promise);
-  }
+function attemptsOf(source: Source): readonly Attempt[] {
+  return 'job' in source ? [source] : source;
 }
 
 function onRejection(error: unknown, promise: Promise<unknown>): void {
   const source = shared.storage?.getStore();
   if (source !== undefined) {
     sources.set(promise, source);
-    source.rejected(promise, error);
+    for (const attempt of attemptsOf(source)) attempt.rejected(promise, error);
     return;
   }
   if (process.listenerCount('unhandledRejection') > 1 || isTolerated()) return;
@@ -94,7 +96,7 @@ export function rejectionsTold(): Promise<void> {
 const sources = new WeakMap<Promise<unknown>, Source>();
 
 function onHandled(promise: Promise<unknown>): void {
-  sources.get(promise)?.handled(promise);
+  for (const attempt of attemptsOf(sources.get(promise) ?? [])) attempt.handled(promise);
 }
 
 /** The process was started with `--unhandled-rejections=warn`, or the like. */

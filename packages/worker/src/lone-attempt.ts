@@ -35,7 +35,7 @@ export interface LoneAttempt {
 export function runAttempt(options: LoneAttemptOptions): LoneAttempt {
   const { handler, job, database, pool, observe, logger } = options;
   const attempts = new Set<Attempt>();
-  const floating = createFloating('fail', observe);
+  const floating = createFloating('fail');
   const settler = createSettler({ database, observe, hints: untold, onAccepted: () => {} });
   const isolation = createIsolation();
   const transactions = pool === undefined ? refused : createTransactions(pool);
@@ -46,7 +46,7 @@ export function runAttempt(options: LoneAttemptOptions): LoneAttempt {
     hints: untold,
     isolation,
     observe,
-    blocked: { call: (_job, run) => run() },
+    blocked: { call: (_job, run, ...given) => run(...given) },
     floating,
     database,
     transactions,

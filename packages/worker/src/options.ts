@@ -81,6 +81,8 @@ export interface WorkerSettings extends NodeSettings {
   readonly drainMs: number;
   readonly logger: WorkerLogger | undefined;
   readonly metrics: Metrics;
+  /** Whether anybody hears of each job that begins and ends. */
+  readonly listens: () => boolean;
 }
 
 /** @throws {PgQueueError} `configuration`, with everything that is wrong at once */
@@ -106,7 +108,8 @@ export function workerSettings(options: WorkerOptions): WorkerSettings {
     prometheus: given.health?.metrics ?? given.health !== undefined,
   });
   const observe = allObservers(node.settings.observe, metrics.observe);
-  return { ...node.settings, observe, handlers, concurrency, drainMs, logger, metrics };
+  const listens = (): boolean => given.observe !== undefined || metrics.listens();
+  return { ...node.settings, observe, handlers, concurrency, drainMs, logger, metrics, listens };
 }
 
 /** The settings of a node, and what is wrong between them: the caller throws, with what else it has found. */

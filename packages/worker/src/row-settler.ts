@@ -23,8 +23,8 @@ export interface RowSettlerParts {
   readonly abandoned: AbortSignal;
   /** Those whose replies may have been lost on the way back. */
   readonly unanswered: WeakSet<Ended>;
-  /** They are settled, or it is said otherwise what becomes of them. */
-  readonly onAnswered: (ended: readonly Ended[]) => void;
+  /** It is settled, or it is said otherwise what becomes of its jobs. */
+  readonly onAnswered: (row: DoneRow) => void;
   readonly before: (jobs: readonly Lease[], work: () => Promise<void>) => Promise<void>;
   /** Settles jobs one by one, since their batch could not be settled as one. */
   readonly settle: (ended: readonly Ended[]) => void;
@@ -79,7 +79,7 @@ export function createRowSettler(parts: RowSettlerParts): RowSettler {
     release: (batch) => void release(batch),
     busy: () => running || releasing.size > 0,
     pending: function* () {
-      for (const { ended } of [...sending, ...waiting]) for (const { settlement } of ended) yield settlement;
+      for (const row of [...sending, ...waiting]) yield* row.leases();
       for (const { jobs } of releasing) yield* jobs;
     },
   };
@@ -88,9 +88,9 @@ export function createRowSettler(parts: RowSettlerParts): RowSettler {
 /** How many of the first go into one statement. */
 function countOf(rows: readonly DoneRow[]): number {
   let [jobs, bytes, count] = [0, 0, 0];
-  for (const { ended } of rows) {
-    jobs += ended.length;
-    for (const { settlement } of ended) bytes += settlement.data?.length ?? 0;
+  for (const { data } of rows) {
+    jobs += data.length;
+    for (const text of data) bytes += text?.length ?? 0;
     if (count > 0 && (jobs > jobsMax || bytes > bytesMax)) break;
     count += 1;
   }
@@ -99,52 +99,50 @@ function countOf(rows: readonly DoneRow[]): number {
 
 /** Sends batches until the database has answered; never throws. */
 async function send(parts: RowSettlerParts, rows: readonly DoneRow[]): Promise<void> {
-  const { database, observe, hints, abandoned, unanswered, onAnswered } = parts;
+  const { database, observe, hints, abandoned, onAnswered } = parts;
+  let repeated = false;
   for (let failures = 1; ; failures += 1) {
     try {
-      const settled = await settleRows(
-        database,
-        rows.map(({ position, token, busyMs, ended }) => ({
-          position,
-          token,
-          busyMs,
-          data: ended.map(({ settlement }) => settlement.data),
-        })),
-      );
+      const settled = await settleRows(database, rows);
       hints.send();
       for (const row of rows) {
         if (!settled.has(row.position)) continue;
-        for (const { onSettled } of row.ended) onSettled('done');
-        onAnswered(row.ended);
+        row.settled('done');
+        onAnswered(row);
       }
       return await singly(
         parts,
         rows.filter(({ position }) => !settled.has(position)),
+        repeated,
       );
     } catch (error) {
       if (!isTransient(error)) observe({ type: 'database.error', during: 'settle', error });
-      if (!isTransient(error) || sqlState(error) === lockedState) return singly(parts, rows);
-      for (const { ended } of rows) for (const one of ended) unanswered.add(one);
+      if (!isTransient(error) || sqlState(error) === lockedState) return singly(parts, rows, repeated);
+      repeated = true;
       const retryMs = retryPauseMs(failures);
       observe({ type: 'database.error', during: 'settle', error, retryMs });
       parts.onFailed();
       await delay(retryMs, undefined, { signal: abandoned }).catch(() => {});
       if (!abandoned.aborted) continue;
-      for (const { ended } of rows) {
-        for (const { onSettled } of ended) onSettled('failed');
-        onAnswered(ended);
+      for (const row of rows) {
+        row.settled('failed');
+        onAnswered(row);
       }
       return;
     }
   }
 }
 
-/** Batches that were lost or taken apart, or of which one job can't be settled: each job says by itself what became of it. */
-async function singly(parts: RowSettlerParts, rows: readonly DoneRow[]): Promise<void> {
+/**
+ * Batches that were lost or taken apart, or of which one job can't be settled: each job says by itself what became of it. `repeated`: a reply
+ * to an earlier try may have been lost.
+ */
+async function singly(parts: RowSettlerParts, rows: readonly DoneRow[], repeated: boolean): Promise<void> {
   for (const row of rows) {
-    const jobs = row.ended.map(({ settlement }) => settlement);
-    await parts.before(jobs, () => takeApart(parts.database, row));
-    parts.onAnswered(row.ended);
-    parts.settle(row.ended);
+    await parts.before(row.leases(), () => takeApart(parts.database, row));
+    parts.onAnswered(row);
+    const ended = row.ended();
+    if (repeated) for (const one of ended) parts.unanswered.add(one);
+    parts.settle(ended);
   }
 }

@@ -1,4 +1,4 @@
-import type { ClaimedJob, Parsed, Task } from '@pgqueue/core';
+import type { ClaimedJob, JobContext, Parsed, Task } from '@pgqueue/core';
 import { shapeProblem } from '@pgqueue/core';
 import type { Attempt, AttemptEvents, Leased } from './attempt.ts';
 import type { Ending } from './ending.ts';
@@ -23,7 +23,18 @@ export interface RunParts extends LeaseParts {
   readonly announce: (attempt: Attempt) => void;
   /** Ends those attempts that are not over yet. */
   readonly end: (endings: readonly AttemptEnding[]) => void;
-  /** Calls their handler. */
+  /** Ends an attempt whose handler has returned nothing. Does what `end` does; most attempts end so, and cost less that way. */
+  readonly endPlain: (attempt: Attempt) => void;
+  /** Calls the handler of one attempt. */
+  readonly callOne: <Payload, Returned>(
+    attempt: Attempt,
+    handler: (payload: Payload, context: JobContext) => Returned,
+    payload: Payload,
+    context: JobContext,
+  ) => Returned;
+  /** The same for the jobs of a batch, one after another. */
+  readonly callInTurn: () => RunParts['callOne'];
+  /** Calls the handler of a bundle. */
   readonly call: <Returned>(attempts: readonly Attempt[], run: () => Returned) => Returned;
   /** Jobs of a batch that have not begun are to be given back. */
   readonly stopping: () => boolean;

@@ -14,6 +14,9 @@ import { createSender } from './sender.ts';
  */
 export type Settled = Verdict | 'stale' | 'failed';
 
+/** What an attempt's end came to: one that was settled by an earlier try was settled as it asked for. */
+export type Told = Exclude<Settled, 'repeated'>;
+
 /**
  * Settles attempts, many with one statement: whatever gathers while one is under way goes with the next. While the database can't be
  * reached they wait, in memory; so does a job that somebody else has locked, and holds up no other.
@@ -88,19 +91,23 @@ export function createSettler({ database, observe, hints, onAccepted }: SettlerO
     unanswered,
     onFailed: backlog.failing,
     onLocked: (ended) => {
-      backlog.add(ended);
+      backlog.add(ended.length, bytesOfAll(ended));
       lockedOut.add(ended);
     },
   });
-  const answered = (ended: readonly Ended[]): void => {
-    backlog.remove(ended);
+  const answered = (count: number, bytes: number): void => {
+    backlog.remove(count, bytes);
     onAccepted();
   };
-  const singles = createSingles({ send: sender, onAnswered: answered, onIdle: idle.check });
+  const singles = createSingles({
+    send: sender,
+    onAnswered: (ended) => answered(ended.length, bytesOfAll(ended)),
+    onIdle: idle.check,
+  });
   const releaser = createReleaser({ ...common, onIdle: idle.check });
   const settle = (together: readonly Ended[]): void => {
     if (together.length === 0) return;
-    backlog.add(together);
+    backlog.add(together.length, bytesOfAll(together));
     singles.settle(together);
   };
   const rows = createRowSettler({
@@ -108,7 +115,7 @@ export function createSettler({ database, observe, hints, onAccepted }: SettlerO
     hints,
     unanswered,
     before,
-    onAnswered: answered,
+    onAnswered: (row) => answered(row.data.length, bytesOfRow(row)),
     settle: (ended) => {
       for (const one of ended) settle([one]);
     },
@@ -122,7 +129,7 @@ export function createSettler({ database, observe, hints, onAccepted }: SettlerO
       for (const one of ended) singles.settle([one]);
     },
     onGivenUp: (ended) => {
-      backlog.remove(ended);
+      backlog.remove(ended.length, bytesOfAll(ended));
       idle.check();
     },
   });
@@ -130,7 +137,7 @@ export function createSettler({ database, observe, hints, onAccepted }: SettlerO
   return {
     settle,
     settleRow: (row) => {
-      backlog.add(row.ended);
+      backlog.add(row.data.length, bytesOfRow(row));
       rows.settle(row);
     },
     release: releaser.release,
@@ -240,10 +247,22 @@ function bytesOf({ settlement: { data } }: Ended): number {
   return data === null ? 0 : Buffer.byteLength(data);
 }
 
+function bytesOfAll(ended: readonly Ended[]): number {
+  let bytes = 0;
+  for (const one of ended) bytes += bytesOf(one);
+  return bytes;
+}
+
+function bytesOfRow({ data }: DoneRow): number {
+  let bytes = 0;
+  for (const text of data) if (text !== null) bytes += Buffer.byteLength(text);
+  return bytes;
+}
+
 /** How much waits to be settled, and whether that is too much. */
 interface Backlog {
-  readonly add: (ended: readonly Ended[]) => void;
-  readonly remove: (ended: readonly Ended[]) => void;
+  readonly add: (count: number, bytesMore: number) => void;
+  readonly remove: (count: number, bytesLess: number) => void;
   /** The database did not take some. */
   readonly failing: () => void;
   readonly full: () => boolean;
@@ -262,14 +281,14 @@ function createBacklog(observe: Observer): Backlog {
     observe({ type: 'settler.full', pending, bytes });
   };
   return {
-    add: (ended) => {
-      pending += ended.length;
-      for (const one of ended) bytes += bytesOf(one);
+    add: (count, bytesMore) => {
+      pending += count;
+      bytes += bytesMore;
       tell();
     },
-    remove: (ended) => {
-      pending -= ended.length;
-      for (const one of ended) bytes -= bytesOf(one);
+    remove: (count, bytesLess) => {
+      pending -= count;
+      bytes -= bytesLess;
       failing = false;
       if (!told || full()) return;
       told = false;

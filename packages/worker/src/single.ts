@@ -34,6 +34,7 @@ export async function runSingly(
   };
   const timer = batch === undefined ? undefined : setTimeout(outlasted, slowMs);
   const beganAt = performance.now();
+  const call = batch === undefined ? parts.callOne : parts.callInTurn();
   for (const job of unit) {
     let begins = leased;
     if (batch !== undefined) {
@@ -63,16 +64,17 @@ export async function runSingly(
         const context = contextOf(parts, attempt, { task, checkpoint });
         if (isIsolated(handler)) ending = await parts.isolation.run(handler, payload, context);
         else {
-          const value: unknown = await parts.call([attempt], () => handler(payload, context));
+          const value: unknown = await call(attempt, handler, payload, context);
           if (attempt.floats) await rejectionsTold();
-          ending = { kind: 'returned', value };
+          ending = value === undefined ? plain : { kind: 'returned', value };
         }
       }
     } catch (error) {
       ending = { kind: 'threw', error };
     }
     try {
-      parts.end([{ attempt, ending }]);
+      if (ending === plain) parts.endPlain(attempt);
+      else parts.end([{ attempt, ending }]);
     } finally {
       parts.leave(attempt);
     }
@@ -80,6 +82,9 @@ export async function runSingly(
   clearTimeout(timer);
   batch?.through();
 }
+
+/** The handler has returned nothing. */
+const plain: Ending = { kind: 'returned', value: undefined };
 
 /** It was cancelled before it began. */
 function cancelled(attempt: Attempt): AbortedError {

@@ -55,7 +55,7 @@ export function createWorkerSteps(options: WorkerOptions): WorkerSteps {
   const attempts = new Set<Attempt>();
   const marks = new SharedMarks();
   const isolation = createIsolation();
-  const floating = createFloating(options.floatingRejections ?? 'fail', observe);
+  const floating = createFloating(options.floatingRejections ?? 'fail');
   const membership = createMembership({
     settings,
     databaseOptions,

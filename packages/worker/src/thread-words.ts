@@ -67,8 +67,10 @@ export interface RunningJob {
 type Stamp = 'main' | 'thread' | 'beat';
 const stamps: Readonly<Record<Stamp, number>> = { main: 0, thread: 1, beat: 2 };
 const callAt = 64;
-const callBytes = 512;
-const textAt = callAt + callBytes;
+const idBytes = 64;
+const taskAt = callAt + idBytes;
+const taskBytes = 800;
+const textAt = taskAt + taskBytes;
 const textBytes = 8_192;
 
 /**
@@ -80,13 +82,17 @@ export class SharedMarks {
   readonly #stamps: BigInt64Array;
   readonly #lengths: Int32Array;
   readonly #call: Buffer;
+  readonly #task: Buffer;
   readonly #text: Buffer;
+  /** The task that was called last: mostly it is the same again. */
+  #calledTask = '';
 
   constructor(buffer: SharedArrayBuffer = new SharedArrayBuffer(textAt + textBytes)) {
     this.buffer = buffer;
     this.#stamps = new BigInt64Array(buffer, 0, 3);
-    this.#lengths = new Int32Array(buffer, 24, 2);
-    this.#call = Buffer.from(buffer, callAt, callBytes);
+    this.#lengths = new Int32Array(buffer, 24, 3);
+    this.#call = Buffer.from(buffer, callAt, idBytes);
+    this.#task = Buffer.from(buffer, taskAt, taskBytes);
     this.#text = Buffer.from(buffer, textAt, textBytes);
   }
 
@@ -107,7 +113,11 @@ export class SharedMarks {
 
   /** A handler is being called, and has not come to its first `await`. */
   calling(job: string, task: string): void {
-    Atomics.store(this.#lengths, 0, this.#call.write(`${job} ${task}`));
+    if (task !== this.#calledTask) {
+      this.#calledTask = task;
+      Atomics.store(this.#lengths, 2, this.#task.write(task));
+    }
+    Atomics.store(this.#lengths, 0, this.#call.write(job, 'latin1')); // an id is ASCII
   }
 
   called(): void {
@@ -116,9 +126,11 @@ export class SharedMarks {
 
   /** The one that is being called, or those that run. */
   get running(): readonly RunningJob[] {
-    const call = this.#call.toString('utf8', 0, Atomics.load(this.#lengths, 0));
+    const called = this.#call.toString('latin1', 0, Atomics.load(this.#lengths, 0));
+    if (called !== '')
+      return [{ job: called, task: this.#task.toString('utf8', 0, Atomics.load(this.#lengths, 2)) }];
     const text = this.#text.toString('utf8', 0, Atomics.load(this.#lengths, 1));
-    return (call === '' ? text : call)
+    return text
       .split('\n')
       .filter((line) => line !== '')
       .map((line) => {

@@ -112,7 +112,7 @@ class WorkerNode implements Worker {
     this.#transactions = createTransactions(this.#handlerDatabase.pool);
     const marks = new SharedMarks();
     const attempts = this.#attempts;
-    this.#floating = createFloating(options.floatingRejections ?? 'fail', observe);
+    this.#floating = createFloating(options.floatingRejections ?? 'fail');
     this.#blocked = createBlockedWatch({ settings, marks, running: () => runningOf(attempts) });
     this.#membership = createMembership({
       settings,
@@ -159,6 +159,7 @@ class WorkerNode implements Worker {
       isolation: this.#isolation,
       onNext: () => this.#claimer?.hint(true),
       stopping: () => this.#membership.draining.aborted,
+      listens: settings.listens,
       ran: (task, durationMs) => this.#runTimes.add(task, durationMs),
     });
   }

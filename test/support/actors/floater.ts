@@ -30,6 +30,8 @@ const worker = createWorker({
           await delay(100);
           return early.catch((error: unknown) => `caught: ${String(error)}`);
         }
+        case 'for a while':
+          return delay(100, 'well');
         case 'never':
           return 'well';
         default:
