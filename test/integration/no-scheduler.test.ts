@@ -1,3 +1,4 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import { defineTask, implement } from '@pgqueue/core';
 import { createProducer } from '@pgqueue/producer';
 import { createWorker } from '@pgqueue/worker';
@@ -32,9 +33,10 @@ test('without a scheduler an idle worker and a producer say so, once each', asyn
   try {
     await worker.start();
     await until('the warning of the worker', () => warnings.length === 1);
-    await producer.enqueueMany([task.job({}), task.job({})]);
-    await producer.enqueue(task, {});
+    // at once, so that each of them looks at the schema
+    await Promise.all(Array.from({ length: 5 }, () => producer.enqueue(task, {})));
     await until('the warning of the producer', () => warnings.length === 2);
+    await delay(200);
     expect(told()).toEqual(['PGQUEUE_NO_SCHEDULER', 'PGQUEUE_NO_SCHEDULER']);
     expect(warnings[0]?.message).toContain(
       'no scheduler leads in schema pgqueue: no job starts until there is one',

@@ -89,7 +89,7 @@ export function createProducer(options: ProducerOptions): Producer {
   const verify = async (executor: Executor): Promise<void> => {
     await checkSchemaVersion(executor, schema);
     verified = true;
-    if (database !== undefined) leaderless = warnWithoutLeader(database, { isIdle: () => true });
+    if (database !== undefined) leaderless ??= warnWithoutLeader(database, { isIdle: () => true });
   };
 
   const telling = async (writing: Promise<readonly Enqueued[]>): Promise<readonly Enqueued[]> => {
