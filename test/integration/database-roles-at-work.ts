@@ -40,7 +40,7 @@ export const statements: Readonly<
   scheduler: {
     can: [
       `select * from lead('l', 1000)`,
-      `select * from lead('l', 1000, pg_backend_pid()), lateral (select leader_gone()) x`,
+      `select * from lead('l', 1000, pg_backend_pid()), lateral watch_leader(0, 1) x`,
       `select * from missing_nodes()`,
       `select * from lead('l', 1000), lateral miss_nodes('l', epoch)`,
       `select * from lead('l', 1000), lateral lose_nodes('l', epoch, 3000)`,
@@ -122,6 +122,7 @@ export const statements: Readonly<
       `select reset_node('n')`,
       `select redrive(${ids})`,
       `select * from lead('l', 1)`,
+      'select watch_leader(0, 1)',
       'select leader_gone()',
       `select miss_nodes('l', 1)`,
       'select * from node_session',

@@ -18,7 +18,7 @@ export const rights: Readonly<
   },
   scheduler: {
     functions:
-      'answer_explain ask_explain behind count_activity dispatch expire fire_schedule item_facts items_behind job_traces key_numbers lead leader_gone lose_nodes maintain_history miss_nodes missing_nodes open_explains promote queue_numbers reap report resign set_feed take_back take_explain tick tick_due tick_state trim_history uuid_v7 wait_facts waiting_job waiting_tasks',
+      'answer_explain ask_explain behind count_activity dispatch expire fire_schedule item_facts items_behind job_traces key_numbers lead lose_nodes maintain_history miss_nodes missing_nodes open_explains promote queue_numbers reap report resign set_feed take_back take_explain tick tick_due tick_state trim_history uuid_v7 wait_facts waiting_job waiting_tasks watch_leader',
     tables: {
       job: 'select',
       migration: 'select',
@@ -103,4 +103,4 @@ export const rights: Readonly<
 };
 /** Parts of the others, which check nothing themselves. */
 export const ownersAlone =
-  'assert_leader assert_read_committed assert_tasks audit_kept backoff_ms batches_from begin_anew bundle_members charged_by_death config_mark count_slice crash crash_all end_node ended_jobs ended_numbers enqueuers forget_explains gone_nodes held_sessions hold_session holds_true in_batch is_of_row keep_leader_session keep_node_session lanes_to_read lease_all lease_items legible lock_unique_keys look make_due next_suspect node_sessions node_takes note_move note_reached page_of_lanes ready_batches recall refuse_crowds set_aside settle_done settle_mixed spread spread_held spread_ready tables_place take_apart waiting_numbers walk_lanes watch_crowds with_error within_bytes';
+  'assert_leader assert_read_committed assert_tasks audit_kept backoff_ms batches_from begin_anew bundle_members charged_by_death config_mark count_slice crash crash_all end_node ended_jobs ended_numbers enqueuers forget_explains gone_nodes held_sessions hold_session holds_true in_batch is_of_row keep_leader_session keep_node_session lanes_to_read leader_gone lease_all lease_items legible lock_unique_keys look make_due next_suspect node_sessions node_takes note_move note_reached page_of_lanes ready_batches recall refuse_crowds set_aside settle_done settle_mixed spread spread_held spread_ready tables_place take_apart waiting_numbers walk_lanes watch_crowds with_error within_bytes';

@@ -82,6 +82,34 @@ describe('the session of the leader', () => {
     });
   });
 
+  test('a standby of an idle system waits for its end', async () => {
+    const [leader, standby] = [await session(), await session()];
+    await lead(leader, 'a', leader.pid);
+    await standby.sql(`set deadlock_timeout = '10min'`); // or its answer comes in less than that
+    const watch = async (seen: unknown, waitMs: number): Promise<{ gone?: unknown; seen?: unknown }> =>
+      (
+        await standby.sql('select gone, seen::text as seen from pgqueue.watch_leader($1, $2)', [seen, waitMs])
+      )[0] ?? {};
+    const first = await watch(null, 600_000);
+    expect(first.gone).toBe(false);
+    expect(await watch(first.seen, 50)).toEqual(first);
+    await sql(`insert into pgqueue.queue (task) values ('t')`);
+    const second = await watch(first.seen, 600_000); // something moves: nobody waits
+    expect(second).toMatchObject({ gone: false });
+    expect(second.seen).not.toBe(first.seen);
+    const waiting = watch(second.seen, 600_000);
+    await until('it to wait', async () => {
+      const rows = await sql('select from pg_locks where not granted and pid = $1', [standby.pid]);
+      return rows.length === 1;
+    });
+    await leader.die();
+    expect(await waiting).toMatchObject({ gone: true });
+    expect(await sql(`select from pg_locks where locktype = 'advisory' and pid = $1`, [standby.pid])).toEqual(
+      [],
+    );
+    await sql('delete from pgqueue.queue');
+  });
+
   test('two that find it gone at one moment do not both lead', async () => {
     const leader = await session();
     await lead(leader, 'a', leader.pid);
@@ -197,7 +225,7 @@ describe('the session of a node', () => {
     });
     const lost: number[] = [];
     const again = (): Promise<number> =>
-      lookFor({ leader: 'l', epoch: Number(epoch) }, (wellMs) => {
+      lookFor({ leader: 'l', epoch: Number(epoch) }, true, (wellMs) => {
         lost.push(wellMs);
         return Promise.resolve();
       });

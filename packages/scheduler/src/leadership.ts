@@ -3,7 +3,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { LoopOptions, Observer } from '@pgqueue/core';
 import { retryPauseMs, startLoop, within } from '@pgqueue/core';
 import type { Database, Leader, Lone, LoneOptions } from '@pgqueue/postgres';
-import { lead, leaderGone, resign } from '@pgqueue/postgres';
+import { lead, resign, watchLeader } from '@pgqueue/postgres';
 
 /**
  * Who leads is one row with an epoch. A scheduler leads while it renews that row in time; each write of a tick or a sweep
@@ -144,7 +144,7 @@ interface Reader {
 function createReader(options: LeadershipOptions, onBroken: () => void): Reader {
   const { database, leaseMs, observe } = options;
   const session = options.session?.({ queryTimeoutMs: Math.max(1_000, leaseMs), onBroken });
-  const watch = createWatch(session ?? database);
+  const watch = createWatch(session, database);
   let readAt = -Infinity;
   const ask = async (leader: string): ReturnType<typeof lead> => {
     if (session === undefined) return lead(database, leader, leaseMs);
@@ -167,6 +167,7 @@ function createReader(options: LeadershipOptions, onBroken: () => void): Reader 
     watch,
     readMsAgo: () => performance.now() - readAt,
     closed: async (over) => {
+      if (watch.stop()) session?.close();
       await within(closeMs, over);
       session?.close();
       await over;
@@ -174,8 +175,9 @@ function createReader(options: LeadershipOptions, onBroken: () => void): Reader 
   };
 }
 
-/** How often a standby looks for the leader's session; a look that takes long comes less often. */
+/** How often a standby looks for the leader's session; a look that takes long comes less often. While nothing is to be done it waits for its end, up to `waitMs`. */
 const lookMs = 200;
+const waitMs = 900;
 const lookShare = 0.02;
 /** A leader that only lost its connection has so long to come back. */
 const backMs = 100;
@@ -186,26 +188,55 @@ interface Watch {
   readonly look: () => Promise<number>;
   /** In so many milliseconds the lease is asked for in any case. */
   readonly until: (ms: number) => void;
+  /** Whether a look is under way, which may wait for the leader's end: its failure will be no error. */
+  readonly stop: () => boolean;
 }
 
-function createWatch(target: Database | Lone): Watch {
+/** @param session where it may wait: a connection of the pool is needed by others */
+function createWatch(session: Lone | undefined, database: Database): Watch {
   let askAt = -Infinity;
   let missed = false;
+  let seen: string | null = null;
+  let looking = false;
+  let stopped = false;
+  const ask = async (
+    mostMs: number,
+  ): Promise<{ readonly gone: boolean | null; readonly waited: boolean }> => {
+    const before = seen;
+    if (session === undefined) return { ...(await watchLeader(database, null, 0)), waited: false };
+    looking = true;
+    try {
+      const { gone, seen: now } = await watchLeader(session, before, Math.min(waitMs, Math.floor(mostMs)));
+      seen = now;
+      return { gone, waited: now !== null && now === before };
+    } catch (error) {
+      if (stopped) return { gone: null, waited: false };
+      throw error;
+    } finally {
+      looking = false;
+    }
+  };
   return {
     look: async () => {
       const beganAt = performance.now();
       const leftMs = askAt - beganAt;
       if (leftMs <= 0) return 0;
-      const gone = await leaderGone(target);
+      const { gone, waited } = await ask(leftMs);
       if (gone === true && missed) return 0;
       missed = gone === true;
       if (gone === null) return leftMs;
       const tookMs = performance.now() - beganAt;
+      // it comes back at once to wait again
+      if (waited && !missed && tookMs >= lookMs) return 0.1;
       return Math.min(leftMs, missed ? backMs : Math.max(lookMs, tookMs / lookShare));
     },
     until: (ms) => {
       askAt = performance.now() + ms;
       missed = false;
+    },
+    stop: () => {
+      stopped = true;
+      return looking;
     },
   };
 }

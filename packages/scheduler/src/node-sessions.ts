@@ -7,8 +7,11 @@ import { missingNodes, missNodes } from '@pgqueue/postgres';
  * server or machine that is slow would keep it for longer, so it has twice the time more that such a look took.
  */
 export interface NodeSessions {
-  /** `lose` is called where one may be lost. Resolves to the milliseconds until the next look. */
-  readonly look: (leader: Leader, lose: (wellMs: number) => Promise<void>) => Promise<number>;
+  /**
+   * `lose` is called where one may be lost. `busy`: nodes hold work items; where they hold none, a look comes less often. Resolves to the milliseconds until the
+   * next look.
+   */
+  readonly look: (leader: Leader, busy: boolean, lose: (wellMs: number) => Promise<void>) => Promise<number>;
 }
 
 const everyMs = 500;
@@ -33,10 +36,10 @@ export function createNodeSessions(
   let slowestMs = 0;
   let pauseMs = everyMs;
 
-  const look = async (leader: Leader): Promise<number | null> => {
+  const look = async (leader: Leader, leastMs: number): Promise<number | null> => {
     const beganAt = performance.now();
     const { missing, changed, lostInMs } = await missingNodes(database);
-    pauseMs = Math.min(longestMs, Math.max(everyMs, (performance.now() - beganAt) / lookShare));
+    pauseMs = Math.min(longestMs, Math.max(leastMs, (performance.now() - beganAt) / lookShare));
     if (changed) await missNodes(database, leader);
     if (missing === 0) {
       slowestMs = 0;
@@ -52,13 +55,13 @@ export function createNodeSessions(
   };
 
   return {
-    look: async (leader, lose) => {
+    look: async (leader, busy, lose) => {
       const beganAt = performance.now();
       if (beganAt - lookedAt > gapMs) wellSince = beganAt;
       lookedAt = beganAt;
       let lostInMs: number | null;
       try {
-        lostInMs = await look(leader);
+        lostInMs = await look(leader, busy ? everyMs : longestMs);
       } catch (error) {
         wellSince = performance.now();
         throw error;

@@ -77,10 +77,11 @@ export function startSweeps(options: SweepsOptions): Sweeps {
   const { observe } = options.settings;
   const agenda = createAgenda();
   let nodes: ReadonlySet<string> = new Set();
+  let busy = true;
   const run = async (kind: Kind, leader: Leader): Promise<void> => {
     agenda.begin(kind);
     try {
-      const { again } = await sweepOnce(kind, { ...options, observe, leader });
+      const { again } = await sweepOnce(kind, { ...options, observe, leader, busy });
       agenda.done(kind, again);
     } catch (error) {
       if (sqlState(error) === leadershipLostState) return options.lost(leader.epoch);
@@ -109,6 +110,8 @@ export function startSweeps(options: SweepsOptions): Sweeps {
       // ticks of a busy pool are seconds apart: when the next node could be lost is asked once, and again when there are others
       if (state.nodes.some(({ id }) => !nodes.has(id))) agenda.set('nextLoss', 0);
       nodes = new Set(state.nodes.map(({ id }) => id));
+      if (!busy && state.items.length > 0 && options.sessions !== undefined) agenda.set('sessions', 0);
+      busy = state.items.length > 0;
       if (due !== null) {
         agenda.set('promote', due.promoteMs);
         agenda.set('expire', due.expireMs);
@@ -192,6 +195,8 @@ export interface Sweep {
   readonly observe: Settings['observe'];
   readonly leader: Leader;
   readonly sessions?: NodeSessions | undefined;
+  /** Whether there are work items. Default true. */
+  readonly busy?: boolean;
   readonly onWork: () => void;
 }
 
@@ -244,7 +249,7 @@ const sweepers: Readonly<Record<Kind, (sweep: Sweep) => Promise<Swept>>> = {
   loseNodes: async (sweep) => ({ count: await lose(sweep), again: hourMs }),
   sessions: async (sweep) => {
     let count = 0;
-    const again = await sweep.sessions?.look(sweep.leader, async (wellMs) => {
+    const again = await sweep.sessions?.look(sweep.leader, sweep.busy ?? true, async (wellMs) => {
       count = await lose(sweep, wellMs);
     });
     return { count, again: again ?? null };

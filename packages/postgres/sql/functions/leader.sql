@@ -114,6 +114,32 @@ as $$
   where l.expires > clock_timestamp() and s.server = pg_postmaster_start_time()
 $$;
 
+-- Tells a standby whether the leader is gone (leader_gone). p_seen: what this said when it was last asked, null at first. Where nothing was enqueued
+-- or dispatched since then, the answer comes when the leader's session ends, or after p_wait_ms: so a standby of an idle system asks once a second, and hears
+-- of an end at once. Who waits holds a snapshot, which keeps vacuum from clearing: not while there is work. Nobody waits for as long as deadlock_timeout, after which
+-- a server writes the wait into its log, or statement_timeout.
+create function watch_leader(p_seen bigint, p_wait_ms integer) returns table (gone boolean, seen bigint)
+  language plpgsql volatile security definer
+  set search_path from current
+as $$
+declare
+  v_seen bigint := (select q.last_value + q.is_called::integer + b.last_value + b.is_called::integer from queue_seq_seq q, batch_number b);
+  v_gone boolean := leader_gone();
+begin
+  if not v_gone and v_seen = p_seen and p_wait_ms > 0 then
+    perform set_config('lock_timeout', least(p_wait_ms, extract(epoch from least(
+      current_setting('deadlock_timeout')::interval * 0.9, nullif(current_setting('statement_timeout')::interval, '0') * 0.5)) * 1000)::integer::text, true);
+    begin
+      perform pg_advisory_unlock_shared(s.key) from leader_session s, lateral pg_advisory_lock_shared(s.key);
+    exception when lock_not_available then
+      null; -- it is there still
+    end;
+    v_gone := leader_gone();
+  end if;
+  return query select v_gone, v_seen;
+end
+$$;
+
 -- Gives the lease up; a standby that listens takes over at once.
 create function resign(p_leader text, p_epoch bigint) returns boolean
   language plpgsql volatile security definer

@@ -26,13 +26,24 @@ export async function lead(
   return row ?? { leads: false, epoch: 0, leader: null, expiresInMs: leaseMs };
 }
 
-/** Whether the leader's session has ended before its lease; null: nobody can tell by that. */
-export async function leaderGone(target: Target): Promise<boolean | null> {
-  const [row] = await target.query<{ readonly gone: boolean | null }>(
-    `select ${target.schema}.leader_gone() as gone`,
-    [],
+/** What a standby hears of the leader. */
+export interface Watched {
+  /** Whether its session has ended before its lease; null: nobody can tell by that. */
+  readonly gone: boolean | null;
+  /** Changes with every enqueue and dispatch. Null: unknown. */
+  readonly seen: string | null;
+}
+
+/**
+ * Whether the leader is gone. Where all is as it was when `seen` was answered, this waits for its end, for `waitMs` at most: the SQL function
+ * `watch_leader`.
+ */
+export async function watchLeader(target: Target, seen: string | null, waitMs: number): Promise<Watched> {
+  const [row] = await target.query<Watched>(
+    `select gone, seen::text as seen from ${target.schema}.watch_leader($1, $2)`,
+    [seen, waitMs],
   );
-  return row?.gone ?? null;
+  return row ?? { gone: null, seen: null };
 }
 
 /** Gives the lease up, so that a standby takes over at once. */
