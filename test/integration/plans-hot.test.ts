@@ -89,9 +89,9 @@ const statements: Readonly<Record<string, readonly [string, readonly unknown[]]>
         ranges: {
           q0: {
             k3: [
-              [-2147483648, -1, -1, 9007199254740991, false],
-              [0, -1, 0, 5000, true],
-              [0, 5000, 2147483647, 9007199254740991, false],
+              [-2147483648, -1, -1, 9007199254740991, false, false],
+              [0, -1, 0, 5000, true, false],
+              [0, 5000, 2147483647, 9007199254740991, false, true],
             ],
           },
         },

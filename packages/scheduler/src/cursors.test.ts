@@ -3,6 +3,8 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import type { Cursors } from './cursors.ts';
 import { createCursors } from './cursors.ts';
+import type { Flying } from './items.ts';
+import { createFlying, itemOf } from './items.ts';
 
 /** A waiting job, or one in flight, as the table has it. */
 interface Job {
@@ -17,6 +19,7 @@ interface Job {
 }
 
 const lane = { queue: 'q', key: 'k' };
+const placed = { pool: 'default', bundle: null, dispatchedMs: 0 };
 const wanted = 8;
 
 function waitingOf(jobs: readonly Job[]): readonly Job[] {
@@ -25,13 +28,8 @@ function waitingOf(jobs: readonly Job[]): readonly Job[] {
     .toSorted((a, b) => a.priority - b.priority || a.seq - b.seq);
 }
 
-const noRow: LaneRow = {
+const facts = {
   ...lane,
-  paged: true,
-  ahead: false,
-  wanted,
-  retryDueMs: null,
-  id: null,
   seq: 0,
   priority: 0,
   task: 't',
@@ -44,12 +42,14 @@ const noRow: LaneRow = {
   attributes: {},
 };
 
-const whole = [[-100, -1, 100, Number.MAX_SAFE_INTEGER, false]] as const;
+const noRow: LaneRow = { ...facts, paged: true, ahead: false, wanted, retryDueMs: null, id: null };
 
-/** As the SQL function reads: of each range, so many. */
-function read(waiting: readonly Job[], ranges: TickInput['ranges']): readonly LaneRow[] {
-  const rows = (ranges['q']?.['k'] ?? whole).flatMap(([priority, seq, toPriority, toSeq, onlyMoved]) =>
-    waiting
+const whole = [[-100, -1, 100, Number.MAX_SAFE_INTEGER, false, false]] as const;
+
+/** As the SQL function reads: of each range, so many; where it is free, without asking whether they are in flight. */
+function readRows(jobs: readonly Job[], ranges: TickInput['ranges']): readonly LaneRow[] {
+  const rows = (ranges['q']?.['k'] ?? whole).flatMap(([priority, seq, toPriority, toSeq, onlyMoved, free]) =>
+    waitingOf(free ? jobs.map((job) => ({ ...job, inFlight: false })) : jobs)
       .filter((job) => !onlyMoved || job.moved)
       .filter((job) => job.priority > priority || (job.priority === priority && job.seq > seq))
       .filter((job) => job.priority < toPriority || (job.priority === toPriority && job.seq <= toSeq))
@@ -99,9 +99,12 @@ function createStage(cursors: Cursors) {
     },
     /** A tick: all that is seen goes, but for the jobs that are held. Returns what was seen. */
     tick: (held: (job: LaneRow) => boolean) => {
-      const ranges = cursors.ranges(nowMs);
+      const ranges = cursors.ranges(nowMs, flyingOf(jobs));
+      const read = readRows(jobs, ranges);
+      for (const { id } of read)
+        if (jobs.some((job) => job.id === id && job.inFlight)) throw new Error(`${id} is in flight`);
       const rows = cursors.saw({
-        rows: read(waiting(), ranges),
+        rows: read,
         enqueuers: Object.keys(ranges).length === 0 ? null : [...open].map(String),
         nowMs,
         tookMs: 1,
@@ -190,6 +193,10 @@ describe('a lane that is looked at from where it had come to', () => {
       'without those that were changed',
       (cursors: Cursors) => ({ ...cursors, ranges: rangesUnmoved(cursors) }),
     ],
+    [
+      'without asking what is in flight',
+      (cursors: Cursors): Cursors => ({ ...cursors, ranges: (nowMs) => cursors.ranges(nowMs, flyingOf([])) }),
+    ],
   ])('the property can fail: %s', (_name, seeded) => {
     const found = fc.check(
       fc.property(steps, (todo) => longestUnseen(seeded(createCursors()), todo) <= 700),
@@ -201,7 +208,10 @@ describe('a lane that is looked at from where it had come to', () => {
   test('does not pass what is in flight, nor what has ended', () => {
     const asked: number[] = [];
     const cursors = createCursors();
-    const stage = createStage({ ...cursors, ranges: (nowMs) => count(cursors.ranges(nowMs), asked) });
+    const stage = createStage({
+      ...cursors,
+      ranges: (nowMs, flying) => count(cursors.ranges(nowMs, flying), asked),
+    });
     stage.insert(0, 400, false);
     for (let n = 0; n < 20; n += 1) {
       stage.pass(20);
@@ -229,12 +239,20 @@ describe('a lane that is looked at from where it had come to', () => {
     expect(cursors.unseen(stage.now())).toEqual({ lane, places: [{ priority: 0, seq: 408 }] });
     expect(cursors.unseen(stage.now())).toBeUndefined();
     cursors.found(lane, [{ priority: 0, seq: 7 }]);
-    expect(bounds(cursors.ranges(stage.now()))).toContainEqual([0, -1, 0, 6, true]);
+    expect(bounds(cursors.ranges(stage.now(), flyingOf([])))).toContainEqual([0, -1, 0, 6, true, false]);
     stage.pass(20_000);
     stage.tick(() => false);
     expect(cursors.unseen(stage.now())).toBeUndefined();
   });
 });
+
+/** What of them is in flight, as a leader knows it. */
+function flyingOf(jobs: readonly Job[]): Flying {
+  const made = jobs
+    .filter(({ inFlight }) => inFlight)
+    .map(({ id, priority, seq }) => ({ jobs: [{ ...facts, id, priority, seq }], ...placed }));
+  return createFlying(made.map((own, position) => itemOf(own, position, null)));
+}
 
 const bounds = (ranges: TickInput['ranges']) => ranges['q']?.['k'] ?? [];
 
@@ -246,12 +264,12 @@ function count(ranges: TickInput['ranges'], asked: number[]): TickInput['ranges'
 
 function rangesNeverLate({ ranges }: Cursors): Cursors['ranges'] {
   let furthest = 0;
-  return (nowMs) => {
-    const asked = ranges(nowMs);
+  return (nowMs, flying) => {
+    const asked = ranges(nowMs, flying);
     const last = bounds(asked).at(-1);
     if (last === undefined) return asked;
     furthest = Math.max(furthest, last[1]);
-    return { q: { k: [...bounds(asked).slice(0, -1), [last[0], furthest, last[2], last[3], false]] } };
+    return { q: { k: [...bounds(asked).slice(0, -1), [last[0], furthest, last[2], last[3], false, false]] } };
   };
 }
 
@@ -260,8 +278,8 @@ function wentPastHeld({ went }: Cursors): Cursors['went'] {
 }
 
 function rangesUnmoved({ ranges }: Cursors): Cursors['ranges'] {
-  return (nowMs) => {
-    const asked = ranges(nowMs);
+  return (nowMs, flying) => {
+    const asked = ranges(nowMs, flying);
     const kept = bounds(asked).filter(([, , , , moved]) => !moved);
     return kept.length === 0 ? asked : { q: { k: kept } };
   };

@@ -1,5 +1,6 @@
 import { laneName } from '@pgqueue/core';
 import type { LaneId, LanePart, LaneRow, Spot, TickInput } from '@pgqueue/postgres';
+import type { Flying } from './items.ts';
 import type { Marks } from './marks.ts';
 import { createMarks } from './marks.ts';
 
@@ -13,8 +14,8 @@ import { createMarks } from './marks.ts';
  * at which a transaction that is still open may have inserted one. Beyond that, what lies before those places is looked for beside the ticks.
  */
 export interface Cursors {
-  /** What the next tick asks for. `nowMs`: of a clock that only goes on. */
-  readonly ranges: (nowMs: number) => TickInput['ranges'];
+  /** What the next tick asks for. `nowMs`: of a clock that only goes on; `flying`: what is in flight. */
+  readonly ranges: (nowMs: number, flying: Flying) => TickInput['ranges'];
   /** What came of it: the rows that count, and what it took. */
   readonly saw: (read: {
     readonly rows: readonly LaneRow[];
@@ -105,12 +106,12 @@ export function createCursors(): Cursors {
   };
   const { lanes, counts, gaps } = memory;
   return {
-    ranges: (nowMs) => {
+    ranges: (nowMs, flying) => {
       if (nowMs >= memory.countedAt + busyMs) {
         counts.clear();
         memory.countedAt = nowMs;
       }
-      return ask(memory, nowMs);
+      return ask(memory, nowMs, flying);
     },
     saw: ({ rows, enqueuers, nowMs, tookMs }) => {
       if (memory.late.size > 0) memory.lateMs = Math.max(lateMs, tookMs / lateShare);
@@ -181,14 +182,15 @@ function beginBefore(cursor: Cursor | undefined, jobs: readonly Spot[]): void {
   }
 }
 
-function ask(memory: Memory, nowMs: number): TickInput['ranges'] {
+function ask(memory: Memory, nowMs: number, flying: Flying): TickInput['ranges'] {
+  const ahead = inFlightAhead(memory, flying);
   memory.nowMs = nowMs;
   memory.late = new Set();
   const asked: (readonly [Cursor, TickInput['ranges'][string][string]])[] = [];
   for (const [name, cursor] of memory.lanes) {
     const late = nowMs >= cursor.lateAt + memory.lateMs;
     if (late) memory.late.add(name);
-    asked.push([cursor, rangesOf(cursor, late)]);
+    asked.push([cursor, rangesOf(cursor, { late, free: !late && ahead?.has(cursor) === false })]);
   }
   const byQueue = Map.groupBy(asked, ([{ queue }]) => queue);
   return Object.fromEntries(
@@ -199,18 +201,44 @@ function ask(memory: Memory, nowMs: number): TickInput['ranges'] {
   );
 }
 
+/** With more jobs in flight it is not asked where they stand. */
+const flyingMax = 10_000;
+
+/**
+ * Lanes with jobs in flight that do not stand before the place that the lane has come to: someone else's, or those that went while one before them
+ * stayed. Undefined: it is not known.
+ */
+function inFlightAhead({ lanes }: Memory, { items, count }: Flying): ReadonlySet<Cursor> | undefined {
+  if (lanes.size === 0 || count > flyingMax) return undefined;
+  const ahead = new Set<Cursor>();
+  let before: LaneId | undefined;
+  let cursor: Cursor | undefined;
+  for (const { jobs } of items) {
+    for (const job of jobs) {
+      if (before === undefined || before.key !== job.key || before.queue !== job.queue)
+        cursor = lanes.get(laneName(job));
+      before = job;
+      if (cursor !== undefined && job.seq > (cursor.reached.get(job.priority)?.at ?? -1)) ahead.add(cursor);
+    }
+  }
+  return ahead;
+}
+
 /** Behind each place, up to the next priority; before it, what was changed. */
-function rangesOf({ reached }: Cursor, late: boolean): TickInput['ranges'][string][string] {
+function rangesOf(
+  { reached }: Cursor,
+  { late, free }: { readonly late: boolean; readonly free: boolean },
+): TickInput['ranges'][string][string] {
   const ranges: TickInput['ranges'][string][string][number][] = [];
   let from: readonly [number, number] = first;
   for (const [priority, { at, floor }] of [...reached].toSorted(([a], [b]) => a - b)) {
     const seq = late ? floor : at;
     // up to the priority before, and not to this one's beginning: see walk_lanes
-    if (priority > first[0]) ranges.push([...from, priority - 1, last[1], false]);
-    ranges.push([priority, -1, priority, seq, true]);
+    if (priority > first[0]) ranges.push([...from, priority - 1, last[1], false, free]);
+    ranges.push([priority, -1, priority, seq, true, false]);
     from = [priority, seq];
   }
-  ranges.push([...from, ...last, false]);
+  ranges.push([...from, ...last, false, free]);
   return ranges;
 }
 

@@ -40,7 +40,7 @@ export async function look(
         want,
         keys,
         ...skipAhead.starts(startedAt),
-        ranges: cursors.ranges(startedAt),
+        ranges: cursors.ranges(startedAt, ledger.flying()),
         ...view.ask(memory.nowMs, { lanes: skipAhead.lanes(), rows: outOfTurn }),
         settled: feeds,
         itemsFrom,

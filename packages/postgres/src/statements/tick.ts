@@ -9,6 +9,16 @@ export interface LaneId {
   readonly key: string;
 }
 
+/** See {@link TickInput.ranges}. */
+export type LaneRange = readonly [
+  priority: number,
+  seq: number,
+  toPriority: number,
+  toSeq: number,
+  moved: boolean,
+  free: boolean,
+];
+
 /** Where a tick looks for waiting jobs, and for how many. */
 export interface TickInput {
   /** The page of lanes begins behind this one, and wraps around. */
@@ -23,11 +33,10 @@ export interface TickInput {
   readonly lookahead: number;
   /**
    * By queue and key: of that lane only what lies in these ranges, behind the first (priority, seq) and up to the second; true: only jobs whose
-   * rows were changed since they were inserted. In order, without overlaps. Those lanes are in the page like others, whether anything waits in them or not.
+   * rows were changed since they were inserted; true: it is known that none of the jobs there has a work item. In order, without overlaps. Those lanes are in
+   * the page like others, whether anything waits in them or not.
    */
-  readonly ranges: Readonly<
-    Record<string, Readonly<Record<string, readonly (readonly [number, number, number, number, boolean])[]>>>
-  >;
+  readonly ranges: Readonly<Record<string, Readonly<Record<string, readonly LaneRange[]>>>>;
   /** Lanes to look at, in the page or beside it, and how many jobs of each at least. */
   readonly lanes: readonly (LaneId & { readonly depth: number })[];
   /** Lanes, too, in which a job waits whose id was made in this span of Unix milliseconds; null: none. */
@@ -139,25 +148,29 @@ export async function readTick(target: Target, input: TickInput): Promise<TickRe
     throw new Error("a tick's snapshot came back without its state");
   }
   const { state, due, questions } = row;
-  const rows = (JSON.parse(row.rows) as readonly ListedRow[]).map(toLaneRow);
+  const rows = (JSON.parse(row.rows) as readonly ListedLane[]).flatMap(toLaneRows);
   return { state, enqueuers: state.enqueuers, config: state.config, due, questions: questions ?? [], rows };
 }
 
-/** A job as the SQL function `look` lists it; without an id: nothing of that lane waits without a work item. */
-type ListedRow = readonly [
+/** A part of a lane as the SQL function `look` lists it; without jobs: nothing of it waits without a work item. */
+type ListedLane = readonly [
   queue: string,
   key: string,
   paged: boolean,
   ahead: boolean,
   wanted: number,
   retryDueMs: number | null,
-  id?: string,
-  seq?: number,
-  priority?: number,
-  task?: string,
-  version?: number,
-  rowVersion?: string,
-  createdMs?: number | null,
+  jobs?: readonly ListedJob[],
+];
+
+type ListedJob = readonly [
+  id: string,
+  seq: number,
+  priority: number,
+  task: string,
+  version: number,
+  rowVersion: string,
+  createdMs: number | null,
   expiresMs?: number | null,
   tries?: number,
   crashes?: number,
@@ -165,39 +178,34 @@ type ListedRow = readonly [
 ];
 
 const noAttributes: Attributes = Object.freeze({});
+const noJob: ListedJob = ['', 0, 0, '', 0, '', 0];
 
-function toLaneRow(listed: ListedRow): LaneRow {
-  const [
-    queue,
-    key,
-    paged,
-    ahead,
-    wanted,
-    retryDueMs,
-    id = null,
-    seq = 0,
-    priority = 0,
-    task = '',
-    version = 0,
-  ] = listed;
+function toLaneRows(lane: ListedLane): readonly LaneRow[] {
+  const jobs = lane[6];
+  return jobs === undefined
+    ? [toLaneRow(lane, null, noJob)]
+    : jobs.map((job) => toLaneRow(lane, job[0], job));
+}
+
+function toLaneRow(lane: ListedLane, id: string | null, job: ListedJob): LaneRow {
   return {
-    queue,
-    key,
-    paged,
-    ahead,
-    wanted,
-    retryDueMs,
+    queue: lane[0],
+    key: lane[1],
+    paged: lane[2],
+    ahead: lane[3],
+    wanted: lane[4],
+    retryDueMs: lane[5],
     id,
-    seq,
-    priority,
-    task,
-    version,
-    rowVersion: listed[11] ?? '',
-    createdMs: listed[12] === null ? Number.NaN : (listed[12] ?? 0),
-    expiresMs: listed[13] ?? null,
-    tries: listed[14] ?? 0,
-    crashes: listed[15] ?? 0,
-    attributes: listed[16] === undefined ? noAttributes : listed[16],
+    seq: job[1],
+    priority: job[2],
+    task: job[3],
+    version: job[4],
+    rowVersion: job[5],
+    createdMs: job[6] ?? Number.NaN,
+    expiresMs: job[7] ?? null,
+    tries: job[8] ?? 0,
+    crashes: job[9] ?? 0,
+    attributes: job[10] === undefined ? noAttributes : job[10],
   };
 }
 
