@@ -46,18 +46,21 @@ export interface BatchParts {
   readonly settler: Pick<Settler, 'settle' | 'settleRow' | 'release' | 'before'>;
 }
 
-/** Batches by their units: only those that are leased as one row. */
-const batches = new WeakMap<Unit, Batch>();
+/**
+ * Where a unit keeps its batch: only those that are leased as one row have one. In a WeakMap each batch would outlive its settlement: a collection of
+ * young objects takes a map's values for held, and a batch holds its unit.
+ */
+const batchKey: unique symbol = Symbol('batch');
 
-export function batchOf(unit: Unit): Batch | undefined {
-  return batches.get(unit);
+export function batchOf(unit: Unit & { readonly [batchKey]?: Batch }): Batch | undefined {
+  return unit[batchKey];
 }
 
 /** Remembers that a unit is a batch, and what is settled with it. */
 export function createBatch(parts: BatchParts, unit: Unit, size: number): Batch {
   const lease: RowLease = { position: unit[0].position, token: unit[0].token };
   const state = new BatchState(parts, unit, lease);
-  batches.set(unit, state);
+  Object.assign(unit, { [batchKey]: state });
   // a job of it could not be read: the others don't go down with it
   if (size !== unit.length) void state.apart();
   return state;
