@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import type { Logger, PgQueueEvent } from './events.ts';
-import { logObserver } from './events.ts';
+import { countByTask, logObserver } from './events.ts';
 
 function levelOf(event: PgQueueEvent): string {
   const said: string[] = [];
@@ -30,4 +30,14 @@ test('an error goes where loggers look for it, and the rest beside it', () => {
     stack: expect.stringMatching(/^\s+at /) as unknown,
   };
   expect(lines).toEqual([[{ during: 'tick', err }, 'database.error']]);
+});
+
+test('jobs are counted by queue and task, in whatever order they come', () => {
+  const of = (queue: string, ...tasks: readonly string[]) => tasks.map((task) => ({ queue, task }));
+  expect(countByTask([...of('q', 't', 't', 'u', 't'), ...of('r', 't'), ...of('q', 't', 'u')])).toEqual([
+    { queue: 'q', task: 't', jobs: 4 },
+    { queue: 'q', task: 'u', jobs: 2 },
+    { queue: 'r', task: 't', jobs: 1 },
+  ]);
+  expect(countByTask([])).toEqual([]);
 });

@@ -173,10 +173,22 @@ export function countByTask(
   jobs: readonly { readonly queue: string; readonly task: string }[],
 ): readonly { readonly queue: string; readonly task: string; readonly jobs: number }[] {
   const queues = new Map<string, Map<string, number>>();
-  for (const { queue, task } of jobs) {
+  const add = (queue: string, task: string, count: number): void => {
     const tasks = queues.get(queue) ?? new Map<string, number>();
-    queues.set(queue, tasks.set(task, (tasks.get(task) ?? 0) + 1));
+    queues.set(queue, tasks.set(task, (tasks.get(task) ?? 0) + count));
+  };
+  // jobs of one kind mostly stand side by side
+  let last: (typeof jobs)[number] | undefined;
+  let count = 0;
+  for (const job of jobs) {
+    if (last !== undefined && (last.queue !== job.queue || last.task !== job.task)) {
+      add(last.queue, last.task, count);
+      count = 0;
+    }
+    last = job;
+    count += 1;
   }
+  if (last !== undefined) add(last.queue, last.task, count);
   return [...queues].flatMap(([queue, tasks]) =>
     [...tasks].map(([task, count]) => ({ queue, task, jobs: count })),
   );

@@ -1,4 +1,3 @@
-import { laneName } from '@pgqueue/core';
 import type { Flow, LaneId } from '@pgqueue/postgres';
 
 /** How many jobs of each key were dispatched lately: the evidence of an estimate. */
@@ -18,7 +17,10 @@ interface Span {
   readonly beganMs: number;
   all: number;
   readonly queues: Map<string, number>;
-  readonly lanes: Map<string, number>;
+  /** By queue, then by key: of 10,000 keys no text is made for each job. */
+  readonly lanes: Map<string, Map<string, number>>;
+  /** Lanes that are counted. */
+  known: number;
   /** There were more lanes than it counts. */
   cut: boolean;
 }
@@ -38,7 +40,7 @@ export function createFlowMeter(clock: () => number = () => performance.now()): 
     prune(nowMs);
     const last = spans.at(-1);
     if (last !== undefined && nowMs - last.beganMs < spanMs) return last;
-    const span: Span = { beganMs: nowMs, all: 0, queues: new Map(), lanes: new Map(), cut: false };
+    const span: Span = { beganMs: nowMs, all: 0, queues: new Map(), lanes: new Map(), known: 0, cut: false };
     spans.push(span);
     return span;
   };
@@ -52,7 +54,7 @@ export function createFlowMeter(clock: () => number = () => performance.now()): 
       const close = (): void => {
         if (last === undefined) return;
         add(span.queues, last.queue, count);
-        if (!add(span.lanes, laneName(last), count)) span.cut = true;
+        addLane(span, last, count);
       };
       for (const job of jobs) {
         if (last === undefined || last.key !== job.key || last.queue !== job.queue) {
@@ -64,15 +66,16 @@ export function createFlowMeter(clock: () => number = () => performance.now()): 
       close();
     },
     of: (lane) => {
-      const [name, nowMs] = [laneName(lane), clock()];
+      const nowMs = clock();
+      const countOf = ({ lanes }: Span): number | undefined => lanes.get(lane.queue)?.get(lane.key);
       prune(nowMs);
       const sum = (of: (span: Span) => number): number => spans.reduce((total, span) => total + of(span), 0);
       // of a span with too many lanes only what it counted is known
-      const known = spans.every((span) => !span.cut || span.lanes.has(name));
+      const known = spans.every((span) => !span.cut || countOf(span) !== undefined);
       return {
         // the oldest span counts as a whole
         windowMs: Math.min(nowMs - beganMs, Math.max(windowMs, nowMs - (spans[0]?.beganMs ?? nowMs))),
-        key: known ? sum(({ lanes }) => lanes.get(name) ?? 0) : null,
+        key: known ? sum((span) => countOf(span) ?? 0) : null,
         queue: sum(({ queues }) => queues.get(lane.queue) ?? 0),
         all: sum(({ all }) => all),
       };
@@ -84,10 +87,20 @@ export function createFlowMeter(clock: () => number = () => performance.now()): 
   };
 }
 
-/** False: there is no room for another. */
-function add(counts: Map<string, number>, name: string, jobs: number): boolean {
+function addLane(span: Span, { queue, key }: LaneId, jobs: number): void {
+  const keys = span.lanes.get(queue) ?? new Map<string, number>();
+  const before = keys.get(key);
+  if (before === undefined && span.known >= lanesMax) {
+    span.cut = true;
+    return;
+  }
+  if (before === undefined) span.known += 1;
+  span.lanes.set(queue, keys.set(key, (before ?? 0) + jobs));
+}
+
+/** Of more than it counts, the others are left out. */
+function add(counts: Map<string, number>, name: string, jobs: number): void {
   const before = counts.get(name);
-  if (before === undefined && counts.size >= lanesMax) return false;
+  if (before === undefined && counts.size >= lanesMax) return;
   counts.set(name, (before ?? 0) + jobs);
-  return true;
 }

@@ -31,9 +31,17 @@ function freezeInFlight(snapshot: Snapshot): void {
 function freezeLane(lane: Lane): void {
   if (Object.isFrozen(lane)) return;
   Object.freeze(lane);
-  if (Object.isFrozen(lane.jobs)) return;
-  for (const job of lane.jobs) freezeJob(job);
-  Object.freeze(lane.jobs);
+  freezeJobs(lane.jobs);
+}
+
+/** Lists of which every job is frozen. */
+const frozen = new WeakSet<readonly JobFacts[]>();
+
+/** The jobs of a lane, and each of them; `from`: a list that they are a part of: where that is frozen, they are not looked at again. */
+export function freezeJobs(jobs: readonly JobFacts[], from?: readonly JobFacts[]): void {
+  if (frozen.has(jobs)) return;
+  if (from === undefined || !frozen.has(from)) for (const job of jobs) freezeJob(job);
+  frozen.add(Object.freeze(jobs));
 }
 
 function freezeJob(job: JobFacts): void {

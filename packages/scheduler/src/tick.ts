@@ -102,15 +102,15 @@ export function toSnapshot(read: TickRead, load: Load, parts: SnapshotParts): Sn
 export function placesOf(
   snapshot: Snapshot,
   dispatch: readonly { readonly id: string; readonly pool: string; readonly bundle?: string }[],
-  view: View,
 ): { readonly room: number; readonly hasRoom: (queue: string) => boolean } {
   const slots = openSlots(snapshot);
-  const room = Object.keys(snapshot.pools).reduce((sum, pool) => sum + slots.left(pool), 0);
+  const left = new Map(Object.keys(snapshot.pools).map((pool) => [pool, slots.left(pool)]));
+  let room = 0;
+  for (const places of left.values()) room += places;
   for (const { id, pool, bundle } of dispatch) {
-    const job = view.find(id);
-    if (job !== undefined && (bundle === undefined || bundle === id)) slots.take(pool, job);
+    if (bundle === undefined || bundle === id) left.set(pool, (left.get(pool) ?? 0) - 1);
   }
-  return { room, hasRoom: (queue) => slots.left(poolOf(snapshot, queue)) > 0 };
+  return { room, hasRoom: (queue) => (left.get(poolOf(snapshot, queue)) ?? 0) > 0 };
 }
 
 /**

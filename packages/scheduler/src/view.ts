@@ -4,6 +4,7 @@ import type { LaneId, LaneRow, TickInput } from '@pgqueue/postgres';
 import type { Cursors } from './cursors.ts';
 import type { KnownJob } from './known-jobs.ts';
 import { toJobs } from './known-jobs.ts';
+import { freezeJobs } from './freeze.ts';
 import { rowsByLane } from './lane-rows.ts';
 import type { Held, LaneRoom } from './lane-room.ts';
 import { createLaneRoom } from './lane-room.ts';
@@ -377,6 +378,7 @@ function settle(memory: Memory, name: string, left: Left): void {
   if (entry === undefined) return;
   if (left.written > 0) room.served(name, left.written);
   const jobs = entry.jobs.filter(({ id }) => byId.has(id));
+  freezeJobs(jobs, entry.jobs);
   const usedUp = jobs.length === 0 && entry.more;
   if (jobs.length === 0 && !entry.more && !left.refused) forget(memory, name);
   // a job that was refused still waits: what is behind it is not the first
