@@ -1,6 +1,6 @@
 import type { Leased } from './attempt.ts';
 import type { Unit } from './bundles.ts';
-import type { Held } from './held.ts';
+import type { Held, Holding } from './held.ts';
 
 /**
  * Batches that a node has claimed for slots which will be free within moments, one for each slot: while they run, the next claim is under way. Only
@@ -9,7 +9,7 @@ import type { Held } from './held.ts';
  */
 export interface Ahead {
   /** Leases of those that wait. */
-  readonly holding: ReadonlySet<Held>;
+  readonly holding: Holding;
   /** How many more may be claimed beyond the free slots. */
   readonly room: () => number;
   /** Those of a claim for which there is no slot yet; it must be called after each. `sought`: how many would have come if there were so many. */
@@ -64,7 +64,8 @@ export interface AheadParts {
 }
 
 export function createAhead({ slots, release, clock = () => performance.now() }: AheadParts): Ahead {
-  const waiting = new Set<Waiting>();
+  /** In the order of claims. */
+  const waiting: Waiting[] = [];
   let seen = false;
   let closed = false;
   let restsUntil = -Infinity;
@@ -72,14 +73,16 @@ export function createAhead({ slots, release, clock = () => performance.now() }:
 
   const leave = (one: Waiting): boolean => {
     one.live = false;
-    return waiting.delete(one);
+    const at = waiting.indexOf(one); // mostly the first
+    if (at >= 0) waiting.splice(at, 1);
+    return at >= 0;
   };
   const drop = (one: Waiting, lost: boolean): void => {
     if (leave(one) && !lost) release(one.unit);
   };
   const giveBack = (): void => {
     restsUntil = clock() + restMs;
-    for (const one of waiting) drop(one, false);
+    for (let one = waiting[0]; one !== undefined; one = waiting[0]) drop(one, false);
   };
   const check = (): void => {
     timer = undefined;
@@ -91,16 +94,21 @@ export function createAhead({ slots, release, clock = () => performance.now() }:
   };
 
   return {
-    holding: waiting,
-    room: () => (closed || !seen || clock() < restsUntil ? 0 : Math.max(0, slots - waiting.size)),
+    holding: {
+      get size() {
+        return waiting.length;
+      },
+      [Symbol.iterator]: () => [...waiting].values(),
+    },
+    room: () => (closed || !seen || clock() < restsUntil ? 0 : Math.max(0, slots - waiting.length)),
     put: (units, { claimedAt, sought }) => {
       const since = clock();
       if (units.length < sought) seen = false;
       for (const unit of units) {
         if (closed) release(unit);
-        else waiting.add(new Waiting({ unit, claimedAt, since }, drop));
+        else waiting.push(new Waiting({ unit, claimedAt, since }, drop));
       }
-      if (waiting.size > 0) timer ??= setTimeout(check, waitMaxMs).unref();
+      if (waiting.length > 0) timer ??= setTimeout(check, waitMaxMs).unref();
     },
     saw: (batches) => {
       seen ||= batches;

@@ -2,6 +2,7 @@ import type { AbortReason, ClaimedJob } from '@pgqueue/core';
 import type { AttemptSpan } from '@pgqueue/telemetry';
 import type { Alarm } from './alarm.ts';
 import { createAlarm } from './alarm.ts';
+import type { Bagged } from './bag.ts';
 import type { Batch } from './batch-row.ts';
 import type { Unit } from './bundles.ts';
 import type { Held } from './held.ts';
@@ -61,8 +62,9 @@ export interface AttemptEvents {
  * One lease under which a handler runs. `running` until it is over, once: settled, lost, timed out or given back. While a
  * handler's own transaction settles it, it is `committing`, and nobody else ends it. The handler may run on after it is over.
  */
-export class Attempt implements Held {
+export class Attempt implements Held, Bagged {
   readonly job: ClaimedJob;
+  place = -1;
   readonly startedAt: number;
   readonly waitedMs: number;
   readonly batch: Batch | undefined;

@@ -3,6 +3,7 @@ import { defineTask, implement } from '@pgqueue/core';
 import type { Target } from '@pgqueue/postgres';
 import { expect, test } from 'vitest';
 import type { Attempt } from './attempt.ts';
+import { Bag } from './bag.ts';
 import { createBatch } from './batch-row.ts';
 import type { Unit } from './bundles.ts';
 import { createExecutor } from './executor.ts';
@@ -57,7 +58,7 @@ async function run(
   const settler = createSettler({ database, observe, hints: noHints, onAccepted: () => {} });
   const executor = createExecutor({
     handlers: new Map([['task', implement(task, handler)]]),
-    attempts: new Set<Attempt>(),
+    attempts: new Bag<Attempt>(),
     settler,
     hints: noHints,
     isolation: createIsolation(),

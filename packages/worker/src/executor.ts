@@ -5,6 +5,8 @@ import { crashJob } from '@pgqueue/postgres';
 import { isTracing, startAttempt } from '@pgqueue/telemetry';
 import type { AttemptEvents, Leased } from './attempt.ts';
 import { Attempt } from './attempt.ts';
+import type { Bagged } from './bag.ts';
+import { Bag } from './bag.ts';
 import { runBatch } from './batch.ts';
 import { batchOf } from './batch-row.ts';
 import type { BlockedWatch } from './blocked.ts';
@@ -26,7 +28,7 @@ import { runSingly } from './single.ts';
 export interface ExecutorParts extends Omit<LeaseParts, 'onCommitted'> {
   readonly handlers: WorkerSettings['handlers'];
   /** Where those are kept whose handlers run. */
-  readonly attempts: Set<Attempt>;
+  readonly attempts: Bag<Attempt>;
   readonly settler: Settler;
   /** Tells the schedulers of jobs that ended without the settler: by a handler's own transaction, or by a crash of its process. */
   readonly hints: Pick<Hints, 'send'>;
@@ -54,7 +56,7 @@ export interface Executor {
    */
   readonly run: (unit: Unit, leased: Leased) => Promise<void>;
   /** Those whose handlers run. */
-  readonly attempts: ReadonlySet<Attempt>;
+  readonly attempts: Iterable<Attempt>;
   /** Of units that run, and those whose ends could not be told: they end by their timeouts. */
   readonly leases: () => Iterable<Lease>;
   /** Jobs of batches under way that have not begun. */
@@ -66,7 +68,7 @@ export interface Executor {
 export function createExecutor(parts: ExecutorParts): Executor {
   const { observe, attempts, handlers } = parts;
   /** Those of several jobs, of which some may not have begun. */
-  const units = new Set<Unit>();
+  const units = new Bag<RunningUnit>();
   const untold = createUntold();
   let whenQuiet: (() => void)[] = [];
 
@@ -128,10 +130,10 @@ export function createExecutor(parts: ExecutorParts): Executor {
     },
     attempts,
     waiting: function* () {
-      for (const unit of units) yield* batchOf(unit)?.waiting() ?? [];
+      for (const { unit } of units) yield* batchOf(unit)?.waiting() ?? [];
     },
     leases: function* () {
-      const jobs = new Set([...units].flat());
+      const jobs = new Set([...units].flatMap(({ unit }) => unit));
       yield* jobs;
       for (const { job } of attempts) if (!jobs.has(job)) yield job;
       yield* untold.leases();
@@ -168,13 +170,18 @@ function callsOf({ blocked, floating }: ExecutorParts): Pick<RunParts, 'call' | 
 }
 
 /** While it runs, it is one of them. */
-async function within(units: Set<Unit>, unit: Unit, ran: Promise<void>): Promise<void> {
-  units.add(unit);
+async function within(units: Bag<RunningUnit>, unit: Unit, ran: Promise<void>): Promise<void> {
+  const running = { unit, place: -1 };
+  units.add(running);
   try {
     await ran;
   } finally {
-    units.delete(unit);
+    units.delete(running);
   }
+}
+
+interface RunningUnit extends Bagged {
+  readonly unit: Unit;
 }
 
 interface EndingParts extends ExecutorParts {

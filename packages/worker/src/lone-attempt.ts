@@ -2,6 +2,7 @@ import type { AbortReason, ClaimedJob, Observer, SingleTaskHandler } from '@pgqu
 import { PgQueueError } from '@pgqueue/core';
 import type { Database, Hints, Target } from '@pgqueue/postgres';
 import type { Attempt } from './attempt.ts';
+import { Bag } from './bag.ts';
 import { createExecutor } from './executor.ts';
 import { createFloating } from './floating.ts';
 import { createIsolation } from './isolation/isolation.ts';
@@ -34,7 +35,7 @@ export interface LoneAttempt {
 /** Runs one leased job, as a worker does, from its payload's check to its settlement. */
 export function runAttempt(options: LoneAttemptOptions): LoneAttempt {
   const { handler, job, database, pool, observe, logger } = options;
-  const attempts = new Set<Attempt>();
+  const attempts = new Bag<Attempt>();
   const floating = createFloating('fail');
   const settler = createSettler({ database, observe, hints: untold, onAccepted: () => {} });
   const isolation = createIsolation();

@@ -5,6 +5,7 @@
 import { PgQueueError, within } from '@pgqueue/core';
 import { openDatabase } from '@pgqueue/postgres';
 import type { Attempt } from './attempt.ts';
+import { Bag } from './bag.ts';
 import { createBlockedWatch } from './blocked.ts';
 import { unitsOf } from './bundles.ts';
 import { createClaims } from './claims.ts';
@@ -52,7 +53,7 @@ export function createWorkerSteps(options: WorkerOptions): WorkerSteps {
     onError,
   });
   const transactions = createTransactions(forHandlers.pool);
-  const attempts = new Set<Attempt>();
+  const attempts = new Bag<Attempt>();
   const marks = new SharedMarks();
   const isolation = createIsolation();
   const floating = createFloating(options.floatingRejections ?? 'fail');

@@ -5,6 +5,7 @@ import type { Ahead } from './ahead.ts';
 import { createAhead } from './ahead.ts';
 import type { Attempt, Leased } from './attempt.ts';
 import { isLate } from './attempt.ts';
+import { Bag } from './bag.ts';
 import type { BlockedWatch } from './blocked.ts';
 import { createBlockedWatch } from './blocked.ts';
 import { batchOf, createBatch } from './batch-row.ts';
@@ -76,7 +77,7 @@ class WorkerNode implements Worker {
   readonly #settler: Settler;
   readonly #hints: Hints;
   readonly #executor: Executor;
-  readonly #attempts = new Set<Attempt>();
+  readonly #attempts = new Bag<Attempt>();
   readonly #ahead: Ahead;
   readonly #blocked: BlockedWatch;
   readonly #floating: Floating;
@@ -329,6 +330,6 @@ class WorkerNode implements Worker {
   }
 }
 
-function* runningOf(attempts: ReadonlySet<Attempt>): Generator<RunningJob> {
+function* runningOf(attempts: Iterable<Attempt>): Generator<RunningJob> {
   for (const { job } of attempts) yield { job: job.id, task: job.task };
 }
