@@ -685,12 +685,14 @@ $$;
 create function batches_from() returns bigint
   language sql stable security definer
   set search_path from current
+  set jit = off
 as $$ select coalesce((select f.position from batch_front f), 0) $$;
 
 -- Tells whether a job is one of a batch. Served by work_queue_batches.
 create function in_batch(p_id uuid) returns boolean
   language sql stable security definer
   set search_path from current
+  set jit = off
   set enable_seqscan = off
 as $$
   select exists (select from work_queue w where w.jobs is not null and w.position >= batches_from() and p_id = any (w.jobs))
@@ -737,6 +739,7 @@ $$;
 create function spread(p_ids uuid[]) returns void
   language plpgsql volatile security definer
   set search_path from current
+  set jit = off
   set enable_seqscan = off
 as $$
 declare
@@ -806,6 +809,8 @@ $$;
 create function take_out(p_position bigint, p_token uuid, p_ids uuid[] default null) returns bigint
   language plpgsql volatile security definer
   set search_path from current
+  set jit = off
+  set enable_seqscan = off
 as $$
 declare
   v_position bigint;
@@ -3567,6 +3572,8 @@ $$;
 create function recall(p_ids uuid[]) returns uuid[]
   language plpgsql volatile security definer
   set search_path from current
+  set jit = off
+  set enable_seqscan = off
 as $$
 begin
   perform assert_read_committed();
@@ -3586,6 +3593,8 @@ create function cancel(p_ids uuid[])
   returns table (job_id uuid, verdict text)
   language plpgsql volatile security definer
   set search_path from current
+  set jit = off
+  set enable_seqscan = off
 as $$
 #variable_conflict use_column
 declare
@@ -3622,6 +3631,8 @@ create function amend(p_ids uuid[], p_priority integer default null, p_run_after
   returns setof uuid
   language plpgsql volatile security definer
   set search_path from current
+  set jit = off
+  set enable_seqscan = off
 as $$
 #variable_conflict use_column
 declare
@@ -3639,6 +3650,8 @@ $$;
 create function erase(p_ids uuid[]) returns setof uuid
   language plpgsql volatile security definer
   set search_path from current
+  set jit = off
+  set enable_seqscan = off
 as $$
 #variable_conflict use_column
 declare

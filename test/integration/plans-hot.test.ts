@@ -115,7 +115,17 @@ const statements: Readonly<Record<string, readonly [string, readonly unknown[]]>
        from (select * from pgqueue.queue where id = any ($1::uuid[]) limit 3) q)))`,
     ['pending'],
   ],
+  'dispatch of batches': [
+    `select * from pgqueue.dispatch($1, $2, $3::uuid[], array_fill(null::xid, array[cardinality($3::uuid[])]),
+       jsonb_build_object('pool', 'default', 'front', 1, 'rows', array(select (n + 9) / 10 from generate_series(1, cardinality($3::uuid[])) n)::text), true)`,
+    [...leader, 'pending'],
+  ],
   take_back: ['select * from pgqueue.take_back($1, $2, $3::uuid[])', [...leader, 'ready']],
+  'take_back of members': [
+    'select * from pgqueue.take_back($1, $2, $3::uuid[])',
+    [...leader, 'ready members'],
+  ],
+  'cancel of members': ['select * from pgqueue.cancel($1::uuid[])', ['ready members']],
   waiting_job: [
     'select pgqueue.waiting_job(id) from (select unnest($1::uuid[]) as id limit 3) x',
     ['pending'],
@@ -126,6 +136,11 @@ const statements: Readonly<Record<string, readonly [string, readonly unknown[]]>
   ],
   reap: ['select * from pgqueue.reap(100)', []],
   claim: ['select * from pgqueue.claim($1, $2, 100, $3)', ['node', node, tokenOfLoad]],
+  'claim_rows, beyond the free slots': [
+    'select * from pgqueue.claim_rows($1, $2, 3, $3, 0, true, 3)',
+    ['node', node, tokenOfLoad],
+  ],
+  claim_rows: ['select * from pgqueue.claim_rows($1, $2, 100, $3, 0, true, 10)', ['node', node, tokenOfLoad]],
   extend: [
     `select * from pgqueue.extend($1::uuid[], array_fill($2::uuid, array[cardinality($1::uuid[])]), array_fill(1000::float8, array[cardinality($1::uuid[])]))`,
     ['leased', tokenOfLoad],
@@ -141,6 +156,31 @@ const statements: Readonly<Record<string, readonly [string, readonly unknown[]]>
   heartbeat: [
     `select * from pgqueue.heartbeat_node('node', $1, 1, false, $2::uuid[], array_fill($3::uuid, array[cardinality($2::uuid[])]))`,
     [node, 'leased', tokenOfLoad],
+  ],
+  'heartbeat of members': [
+    `select * from pgqueue.heartbeat_node('node', $1, 1, false, $2::uuid[], array_fill($3::uuid, array[cardinality($2::uuid[])]))`,
+    [node, 'held members', tokenOfLoad],
+  ],
+  settle_rows: [
+    `select pgqueue.settle_rows($1::bigint[], array_fill($2::uuid, array[cardinality($1::bigint[])]), array_fill(10, array[cardinality($1::bigint[])]),
+       array_fill(1::float4, array[cardinality($1::bigint[]) * 10]), array_fill('{"rows": 1}'::text, array[cardinality($1::bigint[]) * 10]))`,
+    ['held batches', tokenOfLoad],
+  ],
+  'take_out of some': [
+    'select pgqueue.take_out(position, $2, $3::uuid[]) from unnest($1::bigint[]) as position',
+    ['held batches', tokenOfLoad, 'held members'],
+  ],
+  release_rows: [
+    'select pgqueue.release_rows($1::bigint[], array_fill($2::uuid, array[cardinality($1::bigint[])]))',
+    ['held batches', tokenOfLoad],
+  ],
+  take_out: [
+    'select pgqueue.take_out(position, $2) from unnest($1::bigint[]) as position',
+    ['held batches', tokenOfLoad],
+  ],
+  'release of members': [
+    `select * from pgqueue.release($1::uuid[], array_fill($2::uuid, array[cardinality($1::uuid[])]))`,
+    ['held members', tokenOfLoad],
   ],
   settle: [
     `select * from pgqueue.settle($1::uuid[], array_fill($2::uuid, array[cardinality($1::uuid[])]),
@@ -175,18 +215,24 @@ const meant = [
   /r\.lock_key is null and r\.pool/,
 ];
 
-/** Stand for ids of such jobs or items. */
-const rowsOf: ReadonlySet<unknown> = new Set(['pending', 'leased', 'ready']);
+const held = `lock_key = 'node' and lock_token = '${tokenOfLoad}'`;
 
-async function ids(client: pg.Client, which: unknown): Promise<readonly string[]> {
-  const where = which === 'leased' ? `lock_key = 'node' order by id` : `lock_key is null order by id`;
-  const { rows } = await client.query<{ id: string }>(
-    which === 'pending'
-      ? `select q.id from pgqueue.queue q where run_after is null and not exists (select from pgqueue.work_queue w where w.id = q.id) order by q.id limit 500`
-      : `select id from pgqueue.work_queue where ${where} limit 100`,
-  );
+/** Stand for ids of such jobs, or positions of such batches. */
+const rowsOf: Readonly<Record<string, string>> = {
+  pending: `select q.id from pgqueue.queue q
+            where run_after is null and q.id not in (select w.id from pgqueue.work_item w) order by q.id limit 500`,
+  leased: `select id from pgqueue.work_queue where lock_key = 'node' and id is not null order by id limit 100`,
+  ready: `select id from pgqueue.work_queue where lock_key is null and id is not null order by id limit 100`,
+  'ready members': `select unnest(jobs) as id from pgqueue.work_queue where lock_key is null and jobs is not null order by id limit 15`,
+  'held members': `select unnest(jobs) as id from pgqueue.work_queue where ${held} and jobs is not null order by id limit 15`,
+  'held batches': `select position::text as id from pgqueue.work_queue where ${held} and cardinality(jobs) = 10 order by position limit 5`,
+};
+
+async function ids(client: pg.Client, which: string, query: string): Promise<readonly string[]> {
+  const { rows } = await client.query<{ id: string }>(query);
   // on empty tables too, there is something to look for
-  return rows.length === 0 ? [randomUUID()] : rows.map(({ id }) => id);
+  if (rows.length === 0) return [which === 'held batches' ? '1' : randomUUID()];
+  return rows.map(({ id }) => id);
 }
 
 async function problemsOf(url: string, mode: string): Promise<Record<string, readonly string[]>> {
@@ -197,7 +243,8 @@ async function problemsOf(url: string, mode: string): Promise<Record<string, rea
     for (const [name, [text, values]] of Object.entries(statements)) {
       const given: unknown[] = [];
       for (const value of values) {
-        given.push(rowsOf.has(value) ? await ids(client, value) : value);
+        const rows = typeof value === 'string' ? rowsOf[value] : undefined;
+        given.push(rows === undefined ? value : await ids(client, String(value), rows));
       }
       take();
       await client.query(text, given);

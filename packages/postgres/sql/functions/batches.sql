@@ -4,12 +4,14 @@
 create function batches_from() returns bigint
   language sql stable security definer
   set search_path from current
+  set jit = off
 as $$ select coalesce((select f.position from batch_front f), 0) $$;
 
 -- Tells whether a job is one of a batch. Served by work_queue_batches.
 create function in_batch(p_id uuid) returns boolean
   language sql stable security definer
   set search_path from current
+  set jit = off
   set enable_seqscan = off
 as $$
   select exists (select from work_queue w where w.jobs is not null and w.position >= batches_from() and p_id = any (w.jobs))
@@ -56,6 +58,7 @@ $$;
 create function spread(p_ids uuid[]) returns void
   language plpgsql volatile security definer
   set search_path from current
+  set jit = off
   set enable_seqscan = off
 as $$
 declare
@@ -125,6 +128,8 @@ $$;
 create function take_out(p_position bigint, p_token uuid, p_ids uuid[] default null) returns bigint
   language plpgsql volatile security definer
   set search_path from current
+  set jit = off
+  set enable_seqscan = off
 as $$
 declare
   v_position bigint;

@@ -7,6 +7,8 @@
 create function recall(p_ids uuid[]) returns uuid[]
   language plpgsql volatile security definer
   set search_path from current
+  set jit = off
+  set enable_seqscan = off
 as $$
 begin
   perform assert_read_committed();
@@ -26,6 +28,8 @@ create function cancel(p_ids uuid[])
   returns table (job_id uuid, verdict text)
   language plpgsql volatile security definer
   set search_path from current
+  set jit = off
+  set enable_seqscan = off
 as $$
 #variable_conflict use_column
 declare
@@ -62,6 +66,8 @@ create function amend(p_ids uuid[], p_priority integer default null, p_run_after
   returns setof uuid
   language plpgsql volatile security definer
   set search_path from current
+  set jit = off
+  set enable_seqscan = off
 as $$
 #variable_conflict use_column
 declare
@@ -79,6 +85,8 @@ $$;
 create function erase(p_ids uuid[]) returns setof uuid
   language plpgsql volatile security definer
   set search_path from current
+  set jit = off
+  set enable_seqscan = off
 as $$
 #variable_conflict use_column
 declare
