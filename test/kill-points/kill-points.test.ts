@@ -32,7 +32,7 @@ test('a share of all points at which a process can die: nothing is lost, nothing
     killPoints({ urls, every, from, alone: false }),
   );
   expect({ from, problems }).toEqual({ from, problems: [] });
-  expect(Object.keys(points).sort()).toEqual(['producer', 'scheduler', 'worker']);
+  expect(Object.keys(points).sort()).toEqual(['batches', 'producer', 'scheduler', 'worker']);
 }, 600_000);
 
 test('processes of their own, killed', async () => {

@@ -7,7 +7,7 @@ import { effect, handlers, plain } from './tasks.ts';
 
 /** What runs behind the proxy, and may die at any of its statements. */
 export interface Scenario {
-  readonly name: 'scheduler' | 'worker' | 'producer';
+  readonly name: 'scheduler' | 'worker' | 'batches' | 'producer';
   /** SQL, run beforehand. */
   readonly prepare: string;
   /** Who else runs meanwhile; the others come when this has died, or ended. */
@@ -33,6 +33,11 @@ const held = (node: string, timeout: string): string => `
   with q as (insert into pgqueue.queue (task, max_crashes) values ('plain', 100) returning id)
   insert into pgqueue.work_queue (batch, id, version, pool, task, lock_key, lock_token, lock_timeout, started)
   select 1, id, 1, 'default', 'plain', '${node}', gen_random_uuid(), ${timeout}, clock_timestamp() from q;`;
+
+/** A batch of jobs of one task, by the tries that each has had. */
+const batch = (task: string, tries: readonly number[]): string => `
+  with q as (insert into pgqueue.queue (task, max_crashes, tries) select '${task}', 100, t from unnest(array[${tries.join(', ')}]) t returning id)
+  insert into pgqueue.work_queue (batch, jobs, version, pool, task) select 1, array_agg(id), 1, 'default', '${task}' from q;`;
 
 /** Everything that a leader does: batches, promotion, expiry, schedules, leases that ran out, nodes that are gone. */
 const scheduler: Scenario = {
@@ -76,28 +81,45 @@ const worker: Scenario = {
   prepare: ['plain', 'plain', 'effect', 'effect', 'fails', 'long', 'sleeps', 'lingers']
     .map((task) => job(task))
     .join('\n'),
-  run: async (url, { left, alone, signal }) => {
-    const doomed = createWorker({
-      connectionString: url,
-      node: 'doomed',
-      tasks: handlers(true),
-      concurrency: 3,
-      listen: false,
-      heartbeatMs: 100,
-      lostAfterMs: 500,
-      heartbeatThread: alone,
-      blockedMs: 0,
-    });
-    signal.addEventListener('abort', () => void doomed.stop({ drainMs: 0 }), { once: true });
-    try {
-      await doomed.start();
-      // jobs that it lost would wait for an empty node, which it is not while one of them lingers
-      await left(1, 3_000);
-    } finally {
-      await doomed.stop({ drainMs: 0 });
-    }
-  },
+  run: (url, parts) => workUntil(url, parts, 1),
 };
+
+/** The same with batches: settled whole, in part, and not at all; taken apart by what one job of them does. */
+const batches: Scenario = {
+  name: 'batches',
+  beside: ['scheduler'],
+  prepare: [
+    batch('plain', [0, 0, 0, 0]),
+    batch('fails', [1, 0, 1]),
+    batch('sleeps', [0, 0]),
+    batch('long', [0, 0, 0]),
+    batch('effect', [0, 0]),
+    batch('plain', [0, 0]),
+  ].join('\n'),
+  run: (url, parts) => workUntil(url, parts, 0),
+};
+
+/** A node works until so many jobs are left. Those that it lost would wait for an empty node, which it is not while one of them lingers. */
+async function workUntil(url: string, { left, alone, signal }: RunParts, jobs: number): Promise<void> {
+  const doomed = createWorker({
+    connectionString: url,
+    node: 'doomed',
+    tasks: handlers(true),
+    concurrency: 3,
+    listen: false,
+    heartbeatMs: 100,
+    lostAfterMs: 500,
+    heartbeatThread: alone,
+    blockedMs: 0,
+  });
+  signal.addEventListener('abort', () => void doomed.stop({ drainMs: 0 }), { once: true });
+  try {
+    await doomed.start();
+    await left(jobs, 3_000);
+  } finally {
+    await doomed.stop({ drainMs: 0 });
+  }
+}
 
 /** Enqueues one job, several, one with a unique key, and one within a transaction of the application. */
 const producer: Scenario = {
@@ -140,7 +162,7 @@ async function inApplication(url: string, work: (client: pg.Client) => Promise<s
   }
 }
 
-export const scenarios: readonly Scenario[] = [scheduler, worker, producer];
+export const scenarios: readonly Scenario[] = [scheduler, worker, batches, producer];
 
 /** Resolves when so many jobs are left in QUEUE, or after `atMostMs`; throws when `signal` aborts, or after half a minute. */
 export async function untilLeft(
