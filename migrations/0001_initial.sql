@@ -215,7 +215,7 @@ create table node (
   check (heartbeat_ms <= lost_after_ms / 2)
 ) with (fillfactor = 50);
 comment on column node.tasks is
-  'What it can run: {"task": {"min": 1, "max": 3, "timeoutMs": 60000, "batch": true, "isolated": true}}, payload versions from min to max; batch: takes bundles whole; isolated: in processes of their own.';
+  'What it can run: {"task": {"min": 1, "max": 3, "timeoutMs": 60000, "batch": true, "isolated": true}}, payload versions from min to max; batch: takes bundles; isolated: in processes of their own.';
 
 comment on column node.runs is
   'How long its jobs take: {"task": milliseconds}, of tasks that it has run often enough, and whose runs are all short; the scheduler makes batches by it.';
@@ -349,6 +349,9 @@ create table schedule_slot (
 -- has the whole row replaced by rows of single jobs (take_apart). So what a position holds never changes.
 -- Positions are 256 apart: what a batch is taken apart into stands right behind its old place, in its order, before all that was dispatched later. And
 -- whoever has seen a batch knows where its parts will be, however late the transaction commits that takes it apart.
+-- A bundle (together) is a batch whose jobs one handler call takes, and limits count once. It is claimed whole, by nodes that take bundles. Where one of its
+-- jobs needs a state of its own while it runs, its rows keep the number. Those that did not end there wait in QUEUE again: no row of a single job
+-- is ready with that number, so no two handlers have a part of one bundle.
 -- A claim updates no indexed column, so it stays HOT. It makes the row wider by the node's name and a lease, and claims a
 -- whole page at one go: the fill factor leaves room for all rows of the page.
 create table work_queue (
@@ -366,12 +369,14 @@ create table work_queue (
   cancelled    timestamptz,
   progress     jsonb,
   dispatched   timestamptz default clock_timestamp(),
-  bundle       uuid,
+  together     bigint,
   suspect      boolean     not null default false,
   timeout      interval,
   constraint work_queue_jobs check (
     (id is null) <> (jobs is null)
-    and (jobs is null or (cardinality(jobs) between 1 and 100 and bundle is null and not suspect and progress is null and cancelled is null))),
+    and (jobs is null or (cardinality(jobs) between 1 and case when together is null then 100 else 1000 end
+                          and not suspect and progress is null and cancelled is null))),
+  constraint work_queue_together check (together is null or jobs is not null or lock_key is not null),
   constraint work_queue_lease_whole check (
     (lock_key is null) = (lock_token is null) and (lock_key is null) = (lock_timeout is null)
     and (lock_key is null) = (started is null) and (lock_key is not null or (progress is null and cancelled is null)))
@@ -380,13 +385,11 @@ create table work_queue (
 -- It is read once and deleted: to compress it costs more than to write it.
 alter table work_queue alter jobs set storage external;
 comment on table work_queue is 'One row per work item: a job, or a batch of short jobs that one slot takes in one go. No foreign key to queue: it costs a quarter of the throughput; pgqueue doctor checks instead.';
-comment on column work_queue.bundle is 'Jobs that one handler call takes together share it: the id of the first of them. Null: the job runs alone.';
+comment on column work_queue.together is 'A number that jobs share which one handler call takes together (a bundle). Null: each is a call of its own.';
 comment on column work_queue.jobs is 'A batch: jobs that one slot runs one after another, in their order. Null: the row is the one job id.';
 comment on column work_queue.timeout is 'The longest timeout that a job of a batch has of its own; null: none has one.';
 comment on column work_queue.suspect is 'Its job was lost with its node before: a node runs one such job at a time.';
 
--- Items that run alone are not in it.
-create index work_queue_bundle on work_queue (bundle, position) where bundle is not null;
 -- The few rows that hold several jobs, from batches_from() on.
 create index work_queue_batches on work_queue (position) where jobs is not null;
 -- Empty most of the time.
@@ -406,11 +409,11 @@ create table batch_front (
 -- Every job that has a work item, with its lease.
 create view work_item as
   select w.position, w.batch, w.id, w.version, w.pool, w.task, w.lock_key, w.lock_token, w.lock_timeout, w.started, w.cancelled,
-         w.progress, w.dispatched, w.bundle, w.suspect
+         w.progress, w.dispatched, w.together, w.suspect
   from work_queue w where w.id is not null
   union all
   select w.position, w.batch, u.id, w.version, w.pool, w.task, w.lock_key, w.lock_token, w.lock_timeout, w.started, w.cancelled,
-         w.progress, w.dispatched, w.bundle, w.suspect
+         w.progress, w.dispatched, w.together, w.suspect
   from work_queue w cross join lateral unnest(w.jobs) as u (id)
   where w.jobs is not null and w.position >= coalesce((select f.position from batch_front f), 0);
 
@@ -700,34 +703,42 @@ $$;
 
 -- Replaces batches by rows of single jobs with the same lease, or with the same lack of one; only p_ids where they are given: then the others stay
 -- together, in a row of their own. Returns the position of such a row, of the last of the batches.
--- Every job stays in exactly one work item: one statement, and an order of locks as in settle, items first and no jobs at all.
+-- A bundle without a lease has no rows of single jobs: p_ids leave it, and wait in QUEUE again.
+-- Every job stays in one work item at most: one statement, and an order of locks as in settle, items first.
 -- Places, for a batch of n jobs at position p: p + 1 to p + n for its jobs, and p + n + 1 for those that stay together; theirs follow up to p + 2 n. No
--- place is used twice: those that stayed together do so once, and whatever is taken out of them later, they are all taken apart.
+-- place is used twice: those that stayed together do so once, and whatever is taken out of them later, they are all taken apart. A bundle without a lease moves
+-- on by one each time, and has a job less.
 create function take_apart(p_positions bigint[], p_ids uuid[] default null) returns bigint
   language sql volatile security definer
   set search_path from current
   set enable_seqscan = off
 as $$
   with gone as (
-    delete from work_queue w where w.position = any (p_positions) and w.jobs is not null returning w.*
+    delete from work_queue w where w.position = any (p_positions) and w.jobs is not null
+    returning w.*, w.together is not null and w.lock_key is null as waits
   ),
   members as (
-    select g.*, u.id as job, u.n, p_ids is null or g.position % 256 > 0 or u.id = any (p_ids) as alone
+    select g.*, u.id as job, u.n,
+           p_ids is null or u.id = any (p_ids) or (not g.waits and (g.position % 256 > 0 or cardinality(g.jobs) > 100)) as alone
     from gone g cross join lateral unnest(g.jobs) with ordinality as u (id, n)
   ),
   singles as (
-    insert into work_queue (position, batch, id, version, pool, task, dispatched, lock_key, lock_token, lock_timeout, started)
+    insert into work_queue (position, batch, id, version, pool, task, dispatched, lock_key, lock_token, lock_timeout, started, together)
     overriding system value
-    select m.position + m.n, m.batch, m.job, m.version, m.pool, m.task, m.dispatched, m.lock_key, m.lock_token, m.lock_timeout, m.started
-    from members m where m.alone order by m.position, m.n
+    select m.position + m.n, m.batch, m.job, m.version, m.pool, m.task, m.dispatched, m.lock_key, m.lock_token, m.lock_timeout, m.started, m.together
+    from members m where m.alone and not m.waits order by m.position, m.n
+  ),
+  back as (
+    update queue q set moved = true where q.id = any (array(select m.job from members m where m.alone and m.waits))
   ),
   rest as (
-    insert into work_queue (position, batch, jobs, version, pool, task, dispatched, lock_key, lock_token, lock_timeout, started, timeout)
+    insert into work_queue (position, batch, jobs, version, pool, task, dispatched, lock_key, lock_token, lock_timeout, started, timeout, together)
     overriding system value
-    select m.position + cardinality(m.jobs) + 1, m.batch, array_agg(m.job order by m.n), m.version, m.pool, m.task, m.dispatched, m.lock_key, m.lock_token, m.lock_timeout,
-           m.started, m.timeout
+    select m.position + case when m.waits then 1 else cardinality(m.jobs) + 1 end, m.batch, array_agg(m.job order by m.n), m.version, m.pool, m.task,
+           m.dispatched, m.lock_key, m.lock_token, m.lock_timeout, m.started, m.timeout, m.together
     from members m where not m.alone
-    group by m.position, m.jobs, m.batch, m.version, m.pool, m.task, m.dispatched, m.lock_key, m.lock_token, m.lock_timeout, m.started, m.timeout
+    group by m.position, m.jobs, m.batch, m.version, m.pool, m.task, m.dispatched, m.lock_key, m.lock_token, m.lock_timeout, m.started, m.timeout, m.together,
+             m.waits
     order by m.position
     returning position
   )
@@ -735,7 +746,7 @@ as $$
 $$;
 
 -- Takes the batches apart that have any of these jobs, but for those that another session has locked: they are being claimed, settled or taken
--- apart at this moment.
+-- apart at this moment. A bundle without a lease goes on without them.
 create function spread(p_ids uuid[]) returns void
   language plpgsql volatile security definer
   set search_path from current
@@ -743,19 +754,47 @@ create function spread(p_ids uuid[]) returns void
   set enable_seqscan = off
 as $$
 declare
-  v_positions bigint[] := array(
-    select w.position from work_queue w
+  v_positions bigint[];
+  v_bundles bigint[];
+begin
+  select array_agg(x.position) filter (where not x.waits), array_agg(x.position) filter (where x.waits) into v_positions, v_bundles
+  from (
+    select w.position, w.together is not null and w.lock_key is null as waits from work_queue w
     where w.jobs is not null and w.position >= batches_from()
       and exists (select from unnest(w.jobs) as u (id) where u.id in (select i.id from unnest(p_ids) as i (id)))
-    for update skip locked);
-begin
-  if cardinality(v_positions) > 0 then
+    for update skip locked) x;
+  if v_positions is not null then
     perform take_apart(v_positions);
+  end if;
+  if v_bundles is not null then
+    perform take_apart(v_bundles, p_ids);
   end if;
 end
 $$;
 
--- Locks ready batches that a node can run, the first from a position on.
+-- Leaves out jobs of ready bundles that are gone or have expired, before they are claimed: p_positions, with the places that the others have then.
+create function fresh_bundles(p_positions bigint[], p_now timestamptz) returns bigint[]
+  language plpgsql volatile security definer
+  set search_path from current
+  set enable_seqscan = off
+as $$
+declare
+  v_positions bigint[] := p_positions;
+  v_bundle record;
+begin
+  for v_bundle in
+    select w.position, array_agg(u.id) as ids from work_queue w cross join lateral unnest(w.jobs) as u (id)
+    where w.position = any (p_positions) and w.together is not null
+      and (select q.id from queue q where q.id = u.id and (q.expires_at is null or q.expires_at > p_now)) is null
+    group by w.position
+  loop
+    v_positions := array_replace(v_positions, v_bundle.position, take_apart(array[v_bundle.position], v_bundle.ids));
+  end loop;
+  return array_remove(v_positions, null);
+end
+$$;
+
+-- Locks ready batches that a node can run, the first from a position on; no bundles.
 create function ready_batches(p_pool text, p_tasks jsonb, p_from bigint, p_max integer) returns bigint[]
   language sql volatile security definer
   set search_path from current
@@ -764,7 +803,7 @@ create function ready_batches(p_pool text, p_tasks jsonb, p_from bigint, p_max i
 as $$
   select array(
     select w.position from work_queue w
-    where w.jobs is not null and w.position >= greatest(p_from, batches_from()) and w.lock_key is null and w.pool = p_pool
+    where w.jobs is not null and w.together is null and w.position >= greatest(p_from, batches_from()) and w.lock_key is null and w.pool = p_pool
       and node_takes(p_tasks, w.task, w.version, false)
     order by w.position limit p_max for update skip locked)
 $$;
@@ -1001,89 +1040,33 @@ alter table audit
   add constraint audit_details_size check (fits(details, 24576)),
   add constraint audit_result_size check (fits(result, 24576));
 
--- functions/bundles.sql
-
--- Puts in the place of the first item of each bundle those that are leased with it. leases: the seconds of each bundle's lease, the shortest timeout of its
--- jobs. A job that failed together with others, and would be dead the next time, is leased by itself, when no other is left.
-create function bundle_members(p_firsts bigint[], p_pool text, p_tasks jsonb, p_now timestamptz, out positions bigint[], out leases jsonb)
-  language plpgsql volatile security definer
-  set search_path from current
-  set plan_cache_mode = force_generic_plan
-  set jit = off
-  set enable_seqscan = off
-  set enable_bitmapscan = off
-  set enable_hashjoin = off
-  set enable_mergejoin = off
-as $$
-begin
-  with firsts as materialized (
-    select w.position, w.batch, w.bundle, w.task from work_queue w where w.position = any (p_firsts)
-  ),
-  units as materialized (
-    select f.batch, f.bundle, f.task,
-           coalesce(p_tasks -> f.task -> 'batch' = 'true', false) and (
-             select m.position from work_queue m
-             where m.bundle = f.bundle and m.batch = f.batch and m.task = f.task and m.pool = p_pool and m.lock_key is null
-               and node_takes(p_tasks, m.task, m.version, m.suspect)
-               and (select (j.tries > 0 and j.tries + 1 >= j.max_tries) or (j.crashes > 0 and j.crashes + 1 >= j.max_crashes)
-                    from queue j where j.id = m.id and (j.expires_at is null or j.expires_at > p_now)) = false
-             limit 1) is not null as together
-    from firsts f where f.bundle is not null
-  ),
-  members as materialized (
-    select u.bundle, m.position, m.timeout
-    from units u cross join lateral (
-      select m.position, (select coalesce(date_part('epoch', j.timeout), (p_tasks -> m.task ->> 'timeoutMs')::float8 / 1000, 300)
-                          from queue j where j.id = m.id) as timeout
-      from work_queue m
-      where m.bundle = u.bundle and m.batch = u.batch and m.task = u.task and m.pool = p_pool and m.lock_key is null
-        and node_takes(p_tasks, m.task, m.version, m.suspect)
-        and (select (j.tries > 0 and j.tries + 1 >= j.max_tries) or (j.crashes > 0 and j.crashes + 1 >= j.max_crashes)
-             from queue j where j.id = m.id and (j.expires_at is null or j.expires_at > p_now)) in (false, not u.together)
-      limit case when u.together then 10000 else 1 end
-      for update skip locked) m
-  )
-  select array(select f.position from firsts f where f.bundle is null union all select m.position from members m),
-         (select jsonb_object_agg(s.bundle, s.timeout)
-          from (select m.bundle, min(m.timeout) as timeout from members m group by m.bundle) s)
-  into positions, leases;
-end
-$$;
-
-
 -- functions/claim.sql
 
 -- Takes leases on up to p_max ready items that the node can run, in dispatch order, and returns the jobs with their payloads. The
 -- token is drawn by the caller, new for each claim: with the job's id it names one lease. p_from: the caller's low-water mark; items before it
 -- are not read. p_reap: where places are left, leases that have ended are reaped, and their jobs claimed like any other. This is how a node steals.
 --
--- A bundle takes one of the p_max places: its ready jobs are leased together, by one node, until the shortest of their timeouts. A
--- node says of each task whether it takes bundles ("batch": true, in the tasks that it registered with); one that does not gets
--- the jobs of a bundle one after another, each when the one before has ended. Either way a bundle is one handler at a time, which is what
--- limits count it as. A job that failed together with others, and would be dead the next time, goes alone: it does not take
--- the others with it into the dead letter. One suspect at most comes with a claim, before all others (next_suspect).
+-- A bundle takes one of the p_max places: its jobs are leased together, until the shortest of their timeouts, and share "bundle". Only nodes get bundles that
+-- take them ("batch": true of their task, in the tasks that they registered with).
+-- One suspect at most comes with a claim, before all others (next_suspect).
 --
 -- Safe because: the items are locked (SKIP LOCKED) before they are leased, by a statement of their own, so that the next one reads
 -- their jobs as they stand then: every writer of a job takes the lock of its item before. lock_timeout is the database's clock, read
 -- once at the start. A node that was reset, lost or replaced is refused by its incarnation. A job that was replaced, cancelled or
--- delayed has no ready item any more, so an old payload can't be read here. A bundle is claimed by its first item alone, and only while
--- no lease on any of its items is held: of two nodes that look at once, one finds that item locked. The id of a bundle's first job can come
--- back, when it is retried as the first of another bundle; batch tells the two apart, and the older one goes first.
+-- delayed has no ready item any more, so an old payload can't be read here.
 --
--- Batches are taken apart before (claim_rows gives them whole).
+-- Batches are taken apart before (claim_rows gives them whole), bundles when they are leased.
 --
 -- A lease counts in seconds, ten years at most: there is nothing in a job's row that could make a claim fail, and with it those of all others.
 --
--- Plans: work_queue's primary key from p_from on, and queue's primary key. Bundles are asked for without an order, so that no scan along the
--- primary key can stand in for work_queue_bundle; "bundle is not null" is nowhere said of a scan, since that invites the index as a
--- whole. Jobs are joined by "= any (array[...])": PostgreSQL considers an index without a condition where its order could serve a join, and
+-- Plans: work_queue's primary key from p_from on, and queue's primary key. Jobs are joined by "= any (array[...])": PostgreSQL considers an index without a condition where its order could serve a join, and
 -- a comparison that has no order leaves only what reads by a condition. With a plain "=", a session that planned its claim in a
 -- moment without jobs read both indexes from end to end until statistics were made anew: half a second for ten jobs.
 create function claim(p_node text, p_incarnation uuid, p_max integer, p_token uuid default gen_random_uuid(), p_from bigint default 0,
                       p_reap boolean default true)
   returns table ("position" bigint, id uuid, token uuid, queue text, task text, key text, priority integer, attributes jsonb,
                  payload jsonb, payload_version integer, tries smallint, max_tries smallint, crashes smallint,
-                 retry jsonb, trace jsonb, created timestamptz, lease_ms double precision, bundle uuid, checkpoint jsonb)
+                 retry jsonb, trace jsonb, created timestamptz, lease_ms double precision, bundle bigint, checkpoint jsonb)
   language plpgsql volatile security definer
   set search_path from current
   set plan_cache_mode = force_generic_plan
@@ -1100,7 +1083,7 @@ begin
   return query
     select w.position, w.id, w.lock_token, q.queue, q.task, q.key, q.priority, q.attributes, q.payload, q.payload_version,
            q.tries, q.max_tries, q.crashes, q.retry, q.trace, q.created,
-           date_part('epoch', w.lock_timeout - w.started) * 1000, w.bundle, q.checkpoint
+           date_part('epoch', w.lock_timeout - w.started) * 1000, w.together, q.checkpoint
     from work_queue w, queue q
     where w.position = any (v_leased) and q.id = any (array[w.id]);
 end
@@ -1112,7 +1095,7 @@ $$;
 -- together they have about 1,000 jobs. lease_ms: of a batch, a second more than jobs have that say nothing of a timeout.
 -- One text for a batch costs its reader a third of what rows of as many columns do.
 create function claim_rows(p_node text, p_incarnation uuid, p_max integer, p_token uuid, p_from bigint, p_reap boolean, p_ahead integer)
-  returns table ("position" bigint, size integer, lease_ms float8, bundle uuid, jobs text)
+  returns table ("position" bigint, size integer, lease_ms float8, bundle bigint, jobs text)
   language plpgsql volatile security definer
   set search_path from current
   set plan_cache_mode = force_generic_plan
@@ -1127,8 +1110,8 @@ declare
   v_leased bigint[] := lease_items(p_node, p_incarnation, p_max, p_token, p_from, p_reap, p_ahead);
 begin
   return query
-    select w.position, coalesce(cardinality(w.jobs), 1), case when w.timeout is null then date_part('epoch', w.lock_timeout - w.started) * 1000
-             else 1000 + coalesce((select (n.tasks -> w.task ->> 'timeoutMs')::float8 from node n where n.id = p_node), 300000) end, w.bundle, (
+    select w.position, coalesce(cardinality(w.jobs), 1), case when w.timeout is null or w.together is not null then date_part('epoch', w.lock_timeout - w.started) * 1000
+             else 1000 + coalesce((select (n.tasks -> w.task ->> 'timeoutMs')::float8 from node n where n.id = p_node), 300000) end, w.together, (
       select '[' || string_agg(case when q.priority = 0 and q.payload_version = 1 and q.tries = 0 and q.crashes = 0 and q.max_tries = 20
           and q.attributes = '{}' and num_nulls(q.retry, q.trace, q.timeout, q.checkpoint) = 4
         then '["' || q.id || '",' || to_json(q.queue) || ',' || to_json(q.task) || ',' || to_json(q.key) || ','
@@ -1166,10 +1149,8 @@ declare
   v_positions bigint[];
   v_bundles bigint;
   v_batches bigint;
-  v_leases jsonb;
   v_suspect bigint;
   v_wary boolean := false;
-  v_single integer;
   v_got bigint[];
   v_leased bigint[] := '{}';
 begin
@@ -1192,32 +1173,22 @@ begin
       v_suspect := next_suspect(p_node, v_pool, v_tasks);
       v_left := v_left - (v_suspect is not null)::integer;
     end if;
-    select array_agg(x.position), count(x.bundle), count(x.jobs) into v_positions, v_bundles, v_batches
+    select array_agg(x.position), count(x.jobs), count(x.together) into v_positions, v_batches, v_bundles
     from (
-      select r.position, r.bundle, case when r.jobs is not null then true end as jobs from work_queue r
-      where r.position >= p_from and r.lock_key is null and r.pool = v_pool and (p_ahead is not null or r.jobs is null)
-        and case when r.bundle is null then
-          node_takes(v_tasks, r.task, r.version, r.suspect)
-          and (not v_wary or r.jobs is not null
-               or (select j.id from queue j where j.id = r.id and (j.expires_at is null or j.expires_at > v_now)) is not null)
-        else
-          (select b.position from work_queue b
-           where b.bundle = r.bundle and (b.position + 0 < r.position or b.lock_key is not null or b.position = v_suspect) limit 1) is null
-          and (select b.position from work_queue b
-               where b.bundle = r.bundle and b.batch = r.batch and b.task = r.task and b.pool = v_pool
-                 and node_takes(v_tasks, b.task, b.version, b.suspect)
-                 and (select j.id from queue j where j.id = b.id and (j.expires_at is null or j.expires_at > v_now)) is not null
-               limit 1) is not null
-        end
+      select r.position, r.together, case when r.jobs is not null then true end as jobs from work_queue r
+      where r.position >= p_from and r.lock_key is null and r.pool = v_pool and (p_ahead is not null or r.jobs is null or r.together is not null)
+        and node_takes(v_tasks, r.task, r.version, r.suspect) and (r.together is null or v_tasks -> r.task -> 'batch' = 'true')
+        and (not v_wary or r.jobs is not null
+             or (select j.id from queue j where j.id = r.id and (j.expires_at is null or j.expires_at > v_now)) is not null)
       order by r.position limit v_left for update skip locked) x;
-    v_left := v_left - coalesce(cardinality(v_positions), 0);
-    v_single := coalesce(cardinality(v_positions), 0) - v_bundles;
     if v_bundles > 0 then
-      select m.positions, m.leases into v_positions, v_leases from bundle_members(v_positions, v_pool, v_tasks, v_now) m;
+      v_bundles := cardinality(v_positions);
+      v_positions := fresh_bundles(v_positions, v_now);
+      v_bundles := v_bundles - cardinality(v_positions);
     end if;
+    v_left := v_left - coalesce(cardinality(v_positions), 0);
     if v_suspect is not null then
       v_positions := v_suspect || v_positions;
-      v_single := v_single + 1;
     end if;
     if v_left <= 0 and p_ahead > 0 and round = 1 then
       v_positions := v_positions || ready_batches(v_pool, v_tasks, greatest(p_from, v_positions[cardinality(v_positions)] + 1), p_ahead);
@@ -1227,26 +1198,46 @@ begin
       if cardinality(v_positions) > 40 or v_batches > 0 then
         v_positions := within_bytes(v_positions, p_ahead is not null);
       end if;
-      v_got := lease_all(p_node, p_token, v_positions, v_tasks, v_leases, v_now);
+      v_got := lease_all(p_node, p_token, v_positions, v_tasks, v_now);
       v_leased := v_leased || v_got;
       -- an item whose job is gone, or has expired, must not take the place of one that can run
       if cardinality(v_got) < cardinality(v_positions) and not v_wary then
-        v_left := v_left + least(v_single, cardinality(v_positions) - cardinality(v_got));
+        v_left := v_left + cardinality(v_positions) - cardinality(v_got);
         v_wary := true;
         continue;
       end if;
     end if;
+    continue when v_left > 0 and v_bundles > 0; -- of these nothing is left that can run
     exit when v_left <= 0 or not p_reap or not exists (select from work_queue w where w.position >= p_from and w.lock_timeout <= v_now);
-    -- all that have run out, not only what fits: a bundle can be claimed when the last of its leases has
     exit when not exists (select from reap(greatest(v_left, 1000)));
   end loop;
-  return v_leased;
+  return case when p_ahead is null then single_rows(v_leased) else v_leased end;
+end
+$$;
+
+-- Takes leased bundles apart, for whoever claims single jobs: the positions of all, with those of their jobs.
+create function single_rows(p_positions bigint[]) returns bigint[]
+  language plpgsql volatile security definer
+  set search_path from current
+  set enable_seqscan = off
+as $$
+declare
+  v_bundles bigint[] := array(select w.position from work_queue w where w.position = any (p_positions) and w.jobs is not null);
+  v_ids uuid[];
+begin
+  if cardinality(v_bundles) = 0 then
+    return p_positions;
+  end if;
+  v_ids := array(select u.id from work_queue w cross join lateral unnest(w.jobs) as u (id) where w.position = any (v_bundles));
+  perform take_apart(v_bundles);
+  return array(select w.position from work_queue w where w.position = any (p_positions))
+      || array(select w.position from work_queue w where w.id = any (v_ids));
 end
 $$;
 
 -- Writes the leases of a claim, whose items are locked; returns the positions, without those whose jobs are gone, or have expired. A batch is leased
--- for a second more than the longest timeout in it: its last job begins within a quarter of a second, or is given back.
-create function lease_all(p_node text, p_token uuid, p_positions bigint[], p_tasks jsonb, p_leases jsonb, p_now timestamptz) returns bigint[]
+-- for a second more than the longest timeout in it: its last job begins within a quarter of a second, or is given back. A bundle for the shortest.
+create function lease_all(p_node text, p_token uuid, p_positions bigint[], p_tasks jsonb, p_now timestamptz) returns bigint[]
   language plpgsql volatile security definer
   set search_path from current
   set plan_cache_mode = force_generic_plan
@@ -1265,8 +1256,7 @@ begin
     update work_queue w
     set lock_key = p_node, lock_token = p_token, started = p_now,
         lock_timeout = p_now + least(3.2e8, coalesce(
-          (p_leases ->> w.bundle::text)::float8, date_part('epoch', q.timeout),
-          (p_tasks -> w.task ->> 'timeoutMs')::float8 / 1000, 300)) * interval '1 second'
+          date_part('epoch', q.timeout), (p_tasks -> w.task ->> 'timeoutMs')::float8 / 1000, 300)) * interval '1 second'
     from queue q
     where w.position = any (p_positions) and q.id = any (array[w.id]) and (q.expires_at is null or q.expires_at > p_now)
     returning w.position)
@@ -1275,9 +1265,11 @@ begin
     with leased as (
       update work_queue w
       set lock_key = p_node, lock_token = p_token, started = p_now,
-          lock_timeout = p_now + (1 + least(3.2e8, case when w.timeout is null then coalesce((p_tasks -> w.task ->> 'timeoutMs')::float8 / 1000, 300)
-            else (select max(coalesce(date_part('epoch', q.timeout), (p_tasks -> w.task ->> 'timeoutMs')::float8 / 1000, 300))
-                  from queue q where q.id = any (w.jobs)) end)) * interval '1 second'
+          lock_timeout = p_now + least(3.2e8, case when w.timeout is null then coalesce((p_tasks -> w.task ->> 'timeoutMs')::float8 / 1000, 300)
+              + (w.together is null)::integer
+            else (select case when w.together is null then 1 + max(x.s) else min(x.s) end
+                  from (select coalesce(date_part('epoch', q.timeout), (p_tasks -> w.task ->> 'timeoutMs')::float8 / 1000, 300) as s
+                        from queue q where q.id = any (w.jobs)) x) end) * interval '1 second'
       where w.position = any (p_positions) and w.jobs is not null
       returning w.position)
     select array_agg(l.position) into v_batches from leased l;
@@ -1331,7 +1323,7 @@ $$;
 create function leased(p_token uuid, p_ids uuid[])
   returns table ("position" bigint, id uuid, token uuid, queue text, task text, key text, priority integer, attributes jsonb,
                  payload jsonb, payload_version integer, tries smallint, max_tries smallint, crashes smallint,
-                 retry jsonb, trace jsonb, created timestamptz, lease_ms double precision, bundle uuid, checkpoint jsonb)
+                 retry jsonb, trace jsonb, created timestamptz, lease_ms double precision, bundle bigint, checkpoint jsonb)
   language sql stable security definer
   set search_path from current
   set jit = off
@@ -1339,14 +1331,15 @@ create function leased(p_token uuid, p_ids uuid[])
 as $$
   select w.position, w.id, w.lock_token, q.queue, q.task, q.key, q.priority, q.attributes, q.payload, q.payload_version,
          q.tries, q.max_tries, q.crashes, q.retry, q.trace, q.created,
-         date_part('epoch', w.lock_timeout - w.started) * 1000, w.bundle, q.checkpoint
+         date_part('epoch', w.lock_timeout - w.started) * 1000, w.together, q.checkpoint
   from work_queue w cross join lateral (select q.* from queue q where q.id = w.id offset 0) q
   where w.id = any (p_ids) and w.lock_token = p_token
 $$;
 
 -- functions/crash.sql
 
--- Ends the leases of the given items, whose holder is gone (the caller has locked the rows). Each is ready again at its old place, as a suspect.
+-- Ends the leases of the given items, whose holder is gone (the caller has locked the rows). Each is ready again at its old place, as a suspect; those of
+-- bundles wait in QUEUE again (pending), and are charged in any case.
 -- The crashes of those in p_charged go up by one: a job that reaches its limit is dead (crash_limit), and the ended attempt is recorded where the
 -- policy wants to know. A job whose cancellation had been asked for ends as cancelled.
 -- A lease from before these tables were restored is the work of a node that is gone with the place it worked for: no crash is charged for it,
@@ -1382,7 +1375,8 @@ begin
   return query
   with lost as materialized (
     select w.position, w.id, w.lock_key, w.lock_token, w.started, w.dispatched, w.cancelled is not null as stop,
-           w.started >= v_placed as here, (w.started >= v_placed and w.position = any (p_charged))::integer as charge
+           w.started >= v_placed as here, w.together is not null as bundled,
+           (w.started >= v_placed and (w.position = any (p_charged) or w.together is not null))::integer as charge
     from work_queue w where w.position = any (p_positions) and w.id = any (v_ids) and w.lock_key is not null
   ),
   counted as (
@@ -1405,12 +1399,12 @@ begin
     set lock_key = null, lock_token = null, lock_timeout = null, started = null, progress = null,
         suspect = w.suspect or l.here
     from lost l
-    where w.position = any (p_positions) and w.position = l.position and l.id in (select c.id from counted c)
+    where w.position = any (p_positions) and w.position = l.position and not l.bundled and l.id in (select c.id from counted c)
     returning w.id
   ),
   removed as (
     delete from work_queue w using lost l
-    where w.position = any (p_positions) and w.position = l.position and l.id not in (select c.id from counted c)
+    where w.position = any (p_positions) and w.position = l.position and (l.bundled or l.id not in (select c.id from counted c))
     returning w.id
   ),
   kept as (
@@ -1439,12 +1433,14 @@ begin
   )
   select f.id, 'ready'::text from freed f
   union all
+  select c.id, 'pending' from counted c join lost l on l.id = c.id where l.bundled
+  union all
   select e.id, case when e.stop then 'cancelled' else 'dead' end from ended e;
 end
 $$;
 
 -- The end of an attempt whose own process or thread died, told by its node, which lives on: it counts as a crash. Returns ready, dead
--- (crash_limit) or cancelled; null: the lease was lost, and nothing was changed.
+-- (crash_limit), cancelled or pending; null: the lease was lost, and nothing was changed.
 create function crash_job(p_id uuid, p_token uuid, p_why text) returns text
   language plpgsql volatile security definer
   set search_path from current
@@ -1505,7 +1501,7 @@ $$;
 -- made: those were taken, locked, moved, changed or ended since they were read.
 -- p_versions: each row's xmin as it was read, so that no limit is counted by what a job no longer is; null: unchecked. p_plan:
 --   pool, or pools     the pool of all jobs, or of each
---   bundles            the bundle of each, or null; absent: none has one
+--   together           the numbers of work items that are bundles, as the text of an array: one handler call takes their jobs
 --   rows               the number of each one's work item, from 1 on in their order, as the text of an array: jobs of one number are a batch; absent:
 --                      each is by itself
 --   front              no batch lies before this position any more (batch_front)
@@ -1545,7 +1541,7 @@ declare
   v_supposed jsonb := p_plan -> 'supposed';
   v_pool text := p_plan ->> 'pool';
   v_pools text[] := array(select jsonb_array_elements_text(p_plan -> 'pools'));
-  v_bundles uuid[] := array(select x.bundle::uuid from jsonb_array_elements_text(p_plan -> 'bundles') as x (bundle));
+  v_together integer[] := p_plan ->> 'together';
   v_rows integer[] := p_plan ->> 'rows';
   v_made bigint;
 begin
@@ -1579,8 +1575,8 @@ begin
       cross join lateral unnest(b.jobs) as u (id)
     ),
     picked as materialized (
-      select q.id, q.payload_version, q.task, q.timeout, q.crashes, coalesce(x.pool, v_pool) as pool, x.bundle, coalesce(x.row, x.n) as row, x.n
-      from unnest(p_ids, v_pools, p_versions, v_bundles, v_rows) with ordinality as x (id, pool, version, bundle, row, n),
+      select q.id, q.payload_version, q.task, q.timeout, q.crashes, coalesce(x.pool, v_pool) as pool, coalesce(x.row, x.n) as row, x.n
+      from unnest(p_ids, v_pools, p_versions, v_rows) with ordinality as x (id, pool, version, row, n),
         lateral (
           select q.id, q.payload_version, q.task, q.timeout, q.crashes from queue q
           -- not "run_after is null": that invites the index of all waiting jobs, read whole for each id while it is thought empty
@@ -1589,12 +1585,21 @@ begin
             and (select w.id from work_queue w where w.id = q.id) is null and q.id not in (select b.id from batched b)
           for update skip locked) q
     ),
+    grouped as (
+      select p.row, case when count(*) = 1 then (array_agg(p.id))[1] end as id, case when count(*) > 1 then array_agg(p.id order by p.n) end as jobs,
+             min(p.payload_version) as version, min(p.pool) as pool, min(p.task) as task, count(*) = 1 and bool_or(p.crashes > 0) as suspect,
+             case when count(*) > 1 then max(p.timeout) end as timeout, count(*) as size
+      from picked p group by p.row
+    ),
     made as (
-      insert into work_queue (batch, id, jobs, version, pool, task, dispatched, bundle, suspect, timeout)
-      select v_batch, case when count(*) = 1 then (array_agg(p.id))[1] end, case when count(*) > 1 then array_agg(p.id order by p.n) end,
-             min(p.payload_version), min(p.pool), min(p.task), v_now, (array_agg(p.bundle))[1], count(*) = 1 and bool_or(p.crashes > 0),
-             case when count(*) > 1 then max(p.timeout) end
-      from picked p group by p.row order by p.row
+      insert into work_queue (position, batch, id, jobs, version, pool, task, dispatched, together, suspect, timeout)
+      overriding system value
+      -- places for what it may be taken apart into: twice as many as it has jobs, and two
+      select case when g.size <= 127 then nextval('work_queue_position_seq')
+                  else (select min(nextval('work_queue_position_seq')) from generate_series(0, (2 * g.size + 1) / 256)) end,
+             v_batch, g.id, g.jobs, g.version, g.pool, g.task, v_now,
+             case when g.size > 1 and g.row = any (v_together) then nextval('batch_number') end, g.suspect, g.timeout
+      from grouped g order by g.row
       returning id, jobs, position)
     select sum(coalesce(cardinality(m.jobs), 1)), string_agg(m.position::text, ',' order by m.position),
            case when sum(coalesce(cardinality(m.jobs), 1)) < cardinality(p_ids)
@@ -1677,6 +1682,14 @@ as $$
 begin
   perform set_config('synchronous_commit', 'off', true);
   perform assert_leader(p_leader, p_epoch);
+  return query
+    with gone as (
+      delete from work_queue w
+      where w.position = any (array(
+        select r.position from work_queue r
+        where r.jobs && p_ids and r.together is not null and r.lock_key is null and r.position >= batches_from() for update skip locked))
+      returning w.jobs)
+    select u.id from gone g cross join lateral unnest(g.jobs) as u (id);
   perform spread(p_ids);
   return query
     delete from work_queue w
@@ -1979,6 +1992,7 @@ as $$
     'id', q.id, 'queue', q.queue, 'key', q.key, 'task', q.task, 'version', q.payload_version, 'priority', q.priority, 'seq', q.seq,
     'createdMs', extract(epoch from q.created)::float8 * 1000, 'expiresMs', extract(epoch from q.expires_at)::float8 * 1000,
     'attributes', legible(q.attributes), 'tries', q.tries,
+    'alone', q.crashes > 0 or (q.tries > 0 and q.tries + 1 >= q.max_tries),
     'firstId', (
       select f.id from queue f
       where f.run_after is null and f.queue = q.queue and f.key = q.key and (select w.id from work_queue w where w.id = f.id) is null
@@ -2023,7 +2037,7 @@ as $$
       and n.heartbeat > one.now - n.lost_after_ms * interval '1 millisecond'
   ),
   items as materialized (
-    select w.pool, w.position, w.lock_key, coalesce(w.bundle, w.id) as unit, w.id <> one.id as other,
+    select w.pool, w.position, w.lock_key, coalesce(w.together::text, w.id::text) as unit, w.id <> one.id as other,
            (select q.key from queue q where q.id = w.id and q.queue = one.queue) as key
     from one, work_item w
   )
@@ -2698,7 +2712,7 @@ $$;
 -- Paused queues are passed over, unless one of their lanes is named.
 -- wanted: how many jobs were looked for; paged: whether the lane belongs to the page, in its order: the last of them is where the
 -- next page begins; ahead: whether the job lies behind a place of starts; row_version: the row's xmin (dispatch refuses a job that was
--- changed since); created_ms: null for a time that is none.
+-- changed since); created_ms: null for a time that is none; tries: below zero, where one more would be its last.
 -- Plans: queue_waiting for the walk over lanes and the heads, queue_moved for what was changed; work_queue_id by a scalar subquery,
 -- which can only be looked up. Of attributes of a few numbers the text is made twice: that takes a tenth of what legible() does.
 create function look(p_read jsonb)
@@ -2760,14 +2774,15 @@ begin
     select string_agg(concat('["', j.id, '",', j.seq, ',', j.priority, ',', to_json(j.task), ',', j.version, ',"', j.row_version, '",',
              coalesce(j.created_ms::text, 'null'),
              case when j.expires_at is not null or j.tries <> 0 or j.crashes <> 0 or j.attributes <> '{}' then
-               concat(',', case when isfinite(j.expires_at) then (date_part('epoch', j.expires_at) * 1000)::text else 'null' end, ',', j.tries, ',', j.crashes,
+               concat(',', case when isfinite(j.expires_at) then (date_part('epoch', j.expires_at) * 1000)::text else 'null' end, ',',
+               case when j.tries > 0 and j.tries + 1 >= j.max_tries then -j.tries else j.tries end, ',', j.crashes,
                  case when j.attributes <> '{}' then ',' || coalesce((
                    case when pg_column_size(j.attributes) <= 256 and pg_column_compression(j.attributes) is null
                           and octet_length(j.attributes::text) <= 65536 then j.attributes else legible(j.attributes) end)::text, 'null') end)
              end, ']'), ',' order by j.priority, j.seq) as jobs
     from (
       (select q.id, q.seq, q.priority, q.task, q.payload_version as version, q.xmin as row_version,
-              case when isfinite(q.created) then date_part('epoch', q.created) * 1000 end as created_ms, q.expires_at, q.tries, q.crashes, q.attributes
+              case when isfinite(q.created) then date_part('epoch', q.created) * 1000 end as created_ms, q.expires_at, q.tries, q.max_tries, q.crashes, q.attributes
        from queue q
        where not l.moved and q.run_after is null and q.queue = l.queue and q.key = l.key
          and (q.priority, q.seq) > (l.priority, l.seq) and (q.priority, q.seq) <= (l.to_priority, l.to_seq)
@@ -2777,7 +2792,7 @@ begin
        limit l.wanted)
       union all
       (select q.id, q.seq, q.priority, q.task, q.payload_version, q.xmin,
-              case when isfinite(q.created) then date_part('epoch', q.created) * 1000 end, q.expires_at, q.tries, q.crashes, q.attributes
+              case when isfinite(q.created) then date_part('epoch', q.created) * 1000 end, q.expires_at, q.tries, q.max_tries, q.crashes, q.attributes
        from queue q
        where l.moved and q.moved and q.run_after is null and q.queue = l.queue and q.key = l.key
          and q.priority = l.to_priority and q.seq <= l.to_seq
@@ -3064,7 +3079,7 @@ as $$
 $$;
 
 -- Gives leases back unrun: the items are ready again, at their old place, and nothing is counted. A job whose cancellation had
--- been asked for ends as cancelled instead: no other node should begin it.
+-- been asked for ends as cancelled instead: no other node should begin it. Jobs of a bundle wait in QUEUE again.
 -- The leases are locked in the order of ids first, as settle does: where some are to be cancelled, two passes over WORK_QUEUE
 -- could meet an extension or a settlement of the same leases in the opposite order.
 create function release(p_ids uuid[], p_tokens uuid[]) returns setof uuid
@@ -3083,11 +3098,19 @@ begin
     perform spread(p_ids);
   end if;
   perform from work_queue w where w.id = any (p_ids) and w.lock_token = any (p_tokens) order by w.id for update;
+  if exists (select from work_queue w where w.id = any (p_ids) and w.together is not null) then
+    return query
+      with gone as (
+        delete from work_queue w using unnest(p_ids, p_tokens) as x (id, token)
+        where w.id = any (p_ids) and w.id = x.id and w.lock_token = x.token and w.cancelled is null and w.together is not null
+        returning w.id)
+      update queue q set moved = true where q.id = any (p_ids) and q.id in (select g.id from gone g) returning q.id;
+  end if;
   return query
     update work_queue w
     set lock_key = null, lock_token = null, lock_timeout = null, started = null, progress = null
     from unnest(p_ids, p_tokens) as x (id, token)
-    where w.id = any (p_ids) and w.id = x.id and w.lock_token = x.token and w.cancelled is null
+    where w.id = any (p_ids) and w.id = x.id and w.lock_token = x.token and w.cancelled is null and w.together is null
     returning w.id;
   if found then
     perform pg_notify(current_schema() || ':work', '');
@@ -4172,6 +4195,7 @@ $$;
 -- The mark is the work item's: it stays when the lease is given back, and goes with an attempt that ends; dispatch makes it anew of crashes.
 -- To charge only the suspect that began last would let poison that needs a minute go free: others begin beside it every 30 s.
 --
+-- Jobs of a bundle are charged always: they wait in QUEUE again, where the mark is their first crash.
 -- Jobs whose task the node runs in processes of their own are no suspects there: their crash costs no other job.
 
 -- Whether a node takes a job like any other. Read as a part of the statements that call it, not called for each row: it sets no search path.
@@ -4184,9 +4208,8 @@ $$;
 
 -- Locks the suspect that a node begins now, the oldest that it may, and returns its position; null: none.
 -- Safe because: of two claims of one node that look for suspects, one gets the lock on the node's row, and the other passes. It is not waited for:
--- who resets the node waits for both. Another node's claim passes by the item's lock. A bundle is one handler at a time, and so its
--- suspect begins while no other of its items is leased: the first item of the bundle is locked, as by every claim of it.
--- Served by work_queue_suspect, and work_queue_bundle.
+-- who resets the node waits for both. Another node's claim passes by the item's lock.
+-- Served by work_queue_suspect.
 create function next_suspect(p_node text, p_pool text, p_tasks jsonb) returns bigint
   language plpgsql volatile security definer
   set search_path from current
@@ -4202,7 +4225,6 @@ declare
   v_held integer;
   v_closed boolean;
   v_position bigint;
-  v_bundle uuid;
 begin
   perform from node n where n.id = p_node for no key update skip locked;
   if not found then
@@ -4216,20 +4238,12 @@ begin
   if v_closed then
     return null;
   end if;
-  select w.position, w.bundle into v_position, v_bundle from work_queue w
+  select w.position into v_position from work_queue w
   where w.suspect and w.pool = p_pool and w.lock_key is null
     and node_takes(p_tasks, w.task, w.version, false) and p_tasks -> w.task -> 'isolated' is distinct from 'true'
     and (select q.crashes + 1 >= q.max_crashes from queue q
          where q.id = w.id and (q.expires_at is null or q.expires_at > v_now)) in (false, v_held = 0)
-    and (w.bundle is null or (select b.position from work_queue b where b.bundle = w.bundle and b.lock_key is not null limit 1) is null)
   order by w.position + 0 limit 1 for update skip locked;
-  if v_bundle is not null then
-    perform from work_queue w
-    where w.position = (select min(b.position + 0) from work_queue b where b.bundle = v_bundle) for update skip locked;
-    if not found or exists (select from work_queue b where b.bundle = v_bundle and b.lock_key is not null) then
-      return null;
-    end if;
-  end if;
   return v_position;
 end
 $$;
@@ -4376,7 +4390,7 @@ $$;
 
 -- What the jobs of work items are, in their order, for a scheduler that did not write them itself. Served by work_queue's and queue's primary keys.
 create function item_facts(p_positions bigint[])
-  returns table ("position" bigint, pool text, bundle uuid, dispatched_ms float8, id uuid, queue text, key text, task text,
+  returns table ("position" bigint, pool text, bundle text, dispatched_ms float8, id uuid, queue text, key text, task text,
                  version integer, priority integer, seq bigint, created_ms float8, expires_ms float8, attributes jsonb, tries smallint)
   language sql stable security definer
   set search_path from current
@@ -4385,7 +4399,7 @@ create function item_facts(p_positions bigint[])
   set enable_hashjoin = off
   set enable_mergejoin = off
 as $$
-  select w.position, w.pool, w.bundle, extract(epoch from w.dispatched)::float8 * 1000, q.id, q.queue, q.key, q.task,
+  select w.position, w.pool, w.together::text, extract(epoch from w.dispatched)::float8 * 1000, q.id, q.queue, q.key, q.task,
          q.payload_version, q.priority, q.seq, extract(epoch from q.created)::float8 * 1000,
          extract(epoch from q.expires_at)::float8 * 1000, coalesce(legible(q.attributes), '{}'), q.tries
   from work_queue w cross join lateral unnest(coalesce(w.jobs, array[w.id])) with ordinality as u (id, n) cross join lateral (

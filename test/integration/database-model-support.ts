@@ -16,8 +16,7 @@ export interface ModelJob {
   suspect: boolean;
   /** Its place among the work items. */
   position: number;
-  /** The batch that it was dispatched with, and the first job of its bundle. */
-  batch: number;
+  /** The first job of its bundle. */
   bundle: string | null;
   token: string | undefined;
   cancelled: boolean;
@@ -27,17 +26,15 @@ export interface ModelJob {
 export interface Model {
   readonly jobs: (ModelJob | undefined)[];
   positions: number;
-  batches: number;
   /** `key_pending` of their queue. */
   limit: number | null;
-  /** Whether the node takes bundles whole. */
+  /** Whether the node takes bundles. */
   takesBundles: boolean;
 }
 
 export const emptyModel = (): Model => ({
   jobs: [],
   positions: 0,
-  batches: 0,
   limit: null,
   takesBundles: true,
 });
@@ -52,7 +49,6 @@ export function absent(): ModelJob {
     crashes: 0,
     suspect: false,
     position: 0,
-    batch: 0,
     bundle: null,
     token: undefined,
     cancelled: false,
@@ -67,31 +63,35 @@ export function put(job: ModelJob, state: State): void {
   if (state === 'done' || state === 'dead' || state === 'cancelled') job.checkpoint = null;
 }
 
+/** Given back unrun: what was of a bundle waits again. */
+export function giveBack(job: ModelJob): void {
+  put(job, job.cancelled ? 'cancelled' : job.bundle === null ? 'ready' : 'pending');
+}
+
 export function crash(job: ModelJob): void {
-  const wasCancelled = job.cancelled;
   job.crashes += 1;
-  put(job, wasCancelled ? 'cancelled' : job.crashes >= maxCrashes ? 'dead' : 'ready');
+  if (job.crashes >= maxCrashes && !job.cancelled) put(job, 'dead');
+  else giveBack(job);
   job.suspect = job.state === 'ready';
 }
 
-/** The node dies: charged are the suspects that it ran, or all, where it ran none. */
+/** The node dies: charged are the suspects that it ran, or all, where it ran none; and what was of a bundle. */
 export function die(model: Model): void {
   const running = jobsOf(model).filter(({ state }) => state === 'running');
   const suspects = running.filter(({ suspect }) => suspect);
   const charged = suspects.length > 0 ? suspects : running;
   for (const job of running) {
-    if (charged.includes(job)) crash(job);
-    else put(job, job.cancelled ? 'cancelled' : 'ready');
+    if (charged.includes(job) || job.bundle !== null) crash(job);
+    else giveBack(job);
     job.suspect = job.state === 'ready';
   }
 }
 
 /** Work items for those of them that are pending, in this order; of several together, one bundle. */
 export function schedule(model: Model, jobs: readonly ModelJob[], together: boolean): void {
-  model.batches += 1;
   for (const job of jobs) {
     model.positions += 1;
-    [job.position, job.batch] = [model.positions, model.batches];
+    job.position = model.positions;
     put(job, 'ready');
     job.suspect = job.crashes > 0;
     job.bundle = together ? (jobs[0]?.id ?? null) : null;
@@ -104,39 +104,25 @@ export function hasRoom(model: Model): boolean {
   return model.limit === null || waiting.length < model.limit;
 }
 
+/** Whether it may go with others: one whose next failure or crash would be its last goes alone. */
+export const isSafe = ({ tries, crashes }: ModelJob): boolean =>
+  crashes === 0 && (tries === 0 || tries + 1 < maxTries);
+
 /** What a claim of up to `max` units gets. No time goes by here, so a node runs one suspect at a time. */
 export function claimable(model: Model, max: number): readonly ModelJob[] {
   const items = jobsOf(model)
     .filter(({ state }) => state === 'ready' || state === 'running')
     .toSorted((a, b) => a.position - b.position);
-  const running = items.filter(({ state }) => state === 'running');
   const ready = items.filter(({ state }) => state === 'ready');
-  const held = new Set(running.map(({ bundle }) => bundle ?? 'none'));
-  const mayBegin = (job: ModelJob): boolean => isSuspect(job) && !held.has(job.bundle ?? '');
-  const suspect = max > 0 && !running.some(isSuspect) ? ready.find(mayBegin) : undefined;
-  const units = ready.flatMap((job) => {
-    const isTaken = suspect?.bundle !== undefined && suspect.bundle !== null && job.bundle === suspect.bundle;
-    const unit = isTaken ? [] : unitOf(model, job, items);
-    return unit.length > 0 ? [unit] : [];
-  });
+  const isBusy = items.some(({ state, suspect }) => state === 'running' && suspect);
+  const suspect = max > 0 && !isBusy ? ready.find((job) => job.suspect) : undefined;
+  const plain = ready.filter((job) => !job.suspect && (job.bundle === null || model.takesBundles));
+  const units = [...Map.groupBy(plain, ({ id, bundle }) => bundle ?? id).values()];
   const first = suspect === undefined ? [] : [suspect];
   return [...first, ...units.slice(0, max - first.length).flat()].toSorted((a, b) => a.position - b.position);
 }
 
-const isSuspect = ({ suspect }: ModelJob): boolean => suspect;
-
-/** What comes with a job that is ready: its bundle, where it is the first of it and nobody has any of it. */
-function unitOf(model: Model, job: ModelJob, items: readonly ModelJob[]): readonly ModelJob[] {
-  if (job.bundle === null) return isSuspect(job) ? [] : [job];
-  const all = items.filter(({ bundle }) => bundle === job.bundle);
-  if (all[0] !== job || all.some(({ state }) => state === 'running')) return [];
-  const members = all.filter((other) => other.batch === job.batch && !isSuspect(other));
-  // one whose next failure would be its last is not drawn into others'
-  const safe = members.filter(({ tries }) => !(tries > 0 && tries + 1 >= maxTries));
-  return model.takesBundles && safe.length > 0 ? safe : members.slice(0, 1);
-}
-
-/** Whether the node takes them whole. */
+/** Whether the node takes them. */
 export async function takesBundles(ground: Ground, whole: boolean): Promise<void> {
   await ground.sql(`update pgqueue.node set tasks = jsonb_set(tasks, '{hello,batch}', $1::jsonb)`, [
     String(whole),

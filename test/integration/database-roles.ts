@@ -61,9 +61,9 @@ export const rights: Readonly<
       scheduler_lease: 'select',
       scheduler_report: 'select',
       work_item:
-        'select(batch bundle cancelled dispatched id lock_key lock_timeout pool position progress started task version)',
+        'select(batch cancelled dispatched id lock_key lock_timeout pool position progress started task together version)',
       work_queue:
-        'select(batch bundle cancelled dispatched id jobs lock_key lock_timeout pool position progress started task version)',
+        'select(batch cancelled dispatched id jobs lock_key lock_timeout pool position progress started task together version)',
     },
   },
   operator: {
@@ -103,4 +103,4 @@ export const rights: Readonly<
 };
 /** Parts of the others, which check nothing themselves. */
 export const ownersAlone =
-  'assert_leader assert_read_committed assert_tasks audit_kept backoff_ms batches_from begin_anew bundle_members charged_by_death config_mark count_slice crash crash_all end_node ended_jobs ended_numbers enqueuers forget_explains gone_nodes held_sessions hold_session holds_true in_batch is_of_row keep_leader_session keep_node_session lanes_to_read leader_gone lease_all lease_items legible lock_unique_keys look make_due next_suspect node_sessions node_takes note_move note_reached page_of_lanes ready_batches recall refuse_crowds set_aside settle_done settle_mixed spread spread_held spread_ready tables_place take_apart waiting_numbers walk_lanes watch_crowds with_error within_bytes';
+  'assert_leader assert_read_committed assert_tasks audit_kept backoff_ms batches_from begin_anew charged_by_death config_mark count_slice crash crash_all end_node ended_jobs ended_numbers enqueuers fresh_bundles forget_explains gone_nodes held_sessions hold_session holds_true in_batch is_of_row keep_leader_session keep_node_session lanes_to_read leader_gone lease_all lease_items legible lock_unique_keys look make_due next_suspect node_sessions node_takes note_move note_reached page_of_lanes ready_batches recall refuse_crowds set_aside settle_done settle_mixed single_rows spread spread_held spread_ready tables_place take_apart waiting_numbers walk_lanes watch_crowds with_error within_bytes';

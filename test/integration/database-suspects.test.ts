@@ -109,26 +109,6 @@ describe('a suspect', () => {
     expect(idsOf(await ground.claim(node, 1))).toEqual([suspect]);
   });
 
-  test('leaves its bundle; a bundle is one handler at a time even so', async () => {
-    const ids = [await ground.insert(), await ground.insert(), await ground.insert()];
-    await ground.dispatch(ids);
-    await ground.sql(`update pgqueue.work_queue set bundle = $1`, [ids[0]]);
-    await ground.sql(`update pgqueue.work_queue set suspect = id = $1`, [ids[1]]);
-    await ground.sql(`update pgqueue.queue set crashes = 1 where id = $1`, [ids[1]]);
-    const [one, two] = [await ground.node('one'), await ground.node('two')];
-    for (const { id } of [one, two]) {
-      await ground.sql(
-        `update pgqueue.node set tasks = jsonb_set(tasks, '{hello,batch}', 'true') where id = $1`,
-        [id],
-      );
-    }
-    const suspect = await ground.claim(one);
-    expect(idsOf(suspect)).toEqual([ids[1]]);
-    expect(await ground.claim(two)).toEqual([]);
-    await done(suspect);
-    expect(idsOf(await ground.claim(two))).toEqual([ids[0], ids[2]]);
-  });
-
   test('that waits takes no place of others in the eyes of a scheduler', async () => {
     await crashed(ground, 2);
     const state = (await ground.one(`select pgqueue.tick_state(false, 0, null)`)) as {

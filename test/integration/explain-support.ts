@@ -100,7 +100,7 @@ async function startHand(
   await registerNode(database, {
     node,
     incarnation,
-    tasks: Object.fromEntries(tasks.map((task) => [task, { min: 1, max: 1, timeoutMs: null }])),
+    tasks: Object.fromEntries(tasks.map((task) => [task, { min: 1, max: 1, timeoutMs: null, batch: true }])),
     slots,
     pool: 'default',
     heartbeatMs: 30_000,

@@ -213,7 +213,9 @@ describe('explain', () => {
     });
     await node(9);
     await schedule(ids.slice(0, 2));
-    await sql(`update pgqueue.work_queue set bundle = $1`, [ids[0]]);
+    await sql(
+      `update pgqueue.work_queue set together = 1, lock_key = '9', lock_token = id, lock_timeout = now() + interval '1 hour', started = now()`,
+    );
     const limits = async (id: string): Promise<readonly string[]> =>
       (await operator.explain(id, unasked)).reasons
         .filter(({ kind }) => kind === 'limit' || kind === 'rate')
@@ -224,7 +226,7 @@ describe('explain', () => {
     ];
     // two jobs that one handler call takes together count once
     expect(await limits(ids[2])).toEqual(rates);
-    await sql(`update pgqueue.work_queue set bundle = null`);
+    await sql(`update pgqueue.work_queue set together = null`);
     expect(await limits(ids[2])).toEqual([
       'key_concurrency of queue mail: 2 of 2 in flight for key "acme"',
       ...rates,

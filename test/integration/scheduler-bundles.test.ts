@@ -174,45 +174,65 @@ test('eight nodes race for batches of keys with limit 1: no job is lost or done 
   expect(await bench.sql('select id from pgqueue.history group by id having count(*) > 1')).toEqual([]);
 });
 
-describe('a node that takes no bundles', () => {
-  test('runs the jobs of one by one, each under its own lease, without waiting for a rescan', async () => {
+describe('where a node takes no bundles', () => {
+  test('its jobs go one by one, at once, and each counts by itself', async () => {
+    await bench.sql(`insert into pgqueue.queue_config (queue, key_concurrency) values ('default', 2)`);
     let running = 0;
     let most = 0;
-    const order: number[] = [];
-    const ids = await enqueue(6);
-    const others = await bench.producer.enqueueMany([1, 2, 3].map((n) => other.job({ n })));
-    await dispatchBundles(bench.database, [ids, ...others.map(({ id }) => [id])]);
-    await bench.worker([
-      implement(send, async ({ n }) => {
-        order.push(n);
-        running += 1;
-        most = Math.max(most, running);
-        await new Promise((resolve) => setImmediate(resolve));
-        running -= 1;
-      }),
-      implement(other, () => undefined),
-    ]);
-    await done(9);
-    expect(most).toBe(1);
-    expect(order).toEqual(ids.map((_id, index) => index + 1));
+    await bench.worker(
+      [
+        implement(send, async () => {
+          most = Math.max(most, (running += 1));
+          await new Promise((resolve) => setTimeout(resolve, 5));
+          running -= 1;
+        }),
+      ],
+      { concurrency: 10 },
+    );
+    await enqueue(12, { key: 'acme' });
+    await scheduler(4, 600_000);
+    await done(12);
+    expect(most).toBe(2);
   });
 
-  test('a puller gets them one by one, or whole where it asked for that', async () => {
-    const common = { connectionString: bench.test.url, listen: false }; // no hint tells it to look back
-    const single = createPuller({ ...common, tasks: ['send'], slots: 10 });
-    const whole = createPuller({ ...common, tasks: [{ name: 'send', batch: true }], slots: 2 });
+  test('bundles that no node is left for are planned anew, one by one', async () => {
+    const ids = await enqueue(4);
+    await dispatchBundles(bench.database, [ids]);
+    await bench.sql(`update pgqueue.scheduler_lease set leader = null, expires = '-infinity'`);
+    const seen: number[] = [];
+    await bench.worker([implement(send, ({ n }) => void seen.push(n))], { concurrency: 1 });
+    await scheduler(4, 600_000);
+    await done(4);
+    expect(seen).toEqual([1, 2, 3, 4]);
+  });
+
+  test('a puller that takes bundles gets them whole, in one slot', async () => {
+    const whole = createPuller({
+      connectionString: bench.test.url,
+      listen: false,
+      tasks: [{ name: 'send', batch: true }],
+      slots: 2,
+    });
+    const single = createPuller({
+      connectionString: bench.test.url,
+      listen: false,
+      tasks: ['send'],
+      slots: 10,
+    });
     stops.push(
-      () => single.close(),
       () => whole.close(),
+      () => single.close(),
     );
     const ids = await enqueue(6);
     await dispatchBundles(bench.database, [ids.slice(0, 2), ids.slice(2, 3), ids.slice(3)]);
-    const [one, alone] = await single.claim({ max: 2 });
-    expect([one?.id, one?.bundle, alone?.id, alone?.bundle]).toEqual([ids[0], ids[0], ids[2], null]);
-    const rest = await whole.claim({ max: 2 });
-    expect(rest.map(({ id }) => id)).toEqual(ids.slice(3));
-    if (one !== undefined) await single.ack(one);
-    expect((await single.claim({ max: 10 })).map(({ id }) => id)).toEqual([ids[1]]);
-    expect((await whole.ack(rest)).accepted).toHaveLength(3);
+    expect((await single.claim({ max: 10 })).map(({ id, bundle }) => ({ id, bundle }))).toEqual([
+      { id: ids[2], bundle: null },
+    ]);
+    const jobs = await whole.claim({ max: 2 });
+    expect(jobs.map(({ id }) => id)).toEqual(ids.filter((id) => id !== ids[2]));
+    expect(new Set(jobs.slice(0, 2).map(({ bundle }) => bundle)).size).toBe(1);
+    expect(new Set(jobs.map(({ bundle }) => bundle)).size).toBe(2);
+    expect(await whole.claim({ max: 1 })).toEqual([]);
+    expect((await whole.ack(jobs)).accepted).toHaveLength(5);
   });
 });

@@ -117,7 +117,7 @@ test('a bundle that is due goes, however many others wait for more jobs', async 
     `insert into pgqueue.queue (task, key, created) select 't', 'zz', now() - interval '2 hours' from generate_series(1, 30)`,
     [],
   );
-  await bench.node();
+  await bench.node({ tasks: { t: { min: 1, max: 1, batch: true } } });
   await bench.scheduler({
     policy: policy({ coalesce: [{ when: () => true, max: 1_000, ageMs: 3_600_000 }], order: fairShare() }),
   });

@@ -36,7 +36,9 @@ export interface NodeOptions {
   readonly id: string;
   readonly slots: number;
   readonly pool: string;
-  readonly tasks: Readonly<Record<string, { readonly min: number; readonly max: number }>>;
+  readonly tasks: Readonly<
+    Record<string, { readonly min: number; readonly max: number; readonly batch?: boolean }>
+  >;
   readonly lostAfterMs: number;
 }
 
@@ -187,7 +189,7 @@ function jobsOf(database: Database): Pick<Bench, 'enqueue' | 'hint' | 'items' | 
       database.query<Item>(
         `select w.position::float8 as position, w.batch::float8 as batch, w.id, q.key, q.task, q.seq::float8 as seq,
                 w.lock_key is not null as leased
-         from pgqueue.work_queue w join pgqueue.queue q on q.id = w.id order by w.position`,
+         from pgqueue.work_item w join pgqueue.queue q on q.id = w.id order by w.position, q.priority, q.seq`,
         [],
       ),
     count: async (table, where = 'true') => {

@@ -39,7 +39,6 @@ const good: Readonly<Record<string, string>> = {
   p_data: '{"{}"}',
   p_pools: '{default}',
   p_versions: '{NULL}',
-  p_bundles: '{NULL}',
   p_queue: 'default',
   p_cron: '* * * * *',
   p_timezone: 'UTC',

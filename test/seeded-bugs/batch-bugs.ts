@@ -15,10 +15,11 @@ export const apartUnlocked: readonly SqlBug[] = [
     edits: [
       {
         from: `with gone as (
-    delete from work_queue w where w.position = any (p_positions) and w.jobs is not null returning w.*
+    delete from work_queue w where w.position = any (p_positions) and w.jobs is not null
+    returning w.*, w.together is not null and w.lock_key is null as waits
   ),`,
         to: `with gone as materialized (
-    select w.* from work_queue w where w.position = any (p_positions) and w.jobs is not null
+    select w.*, w.together is not null and w.lock_key is null as waits from work_queue w where w.position = any (p_positions) and w.jobs is not null
   ),
   removed as (
     delete from work_queue w where w.position = any (p_positions) and w.jobs is not null
@@ -26,7 +27,7 @@ export const apartUnlocked: readonly SqlBug[] = [
       },
     ],
   },
-  { function: 'spread(uuid[])', edits: [{ from: 'for update skip locked);', to: ');' }] },
+  { function: 'spread(uuid[])', edits: [{ from: 'for update skip locked) x;', to: ') x;' }] },
   {
     function: 'take_out(bigint,uuid,uuid[])',
     edits: [{ from: 'and w.jobs is not null for update;', to: 'and w.jobs is not null;' }],

@@ -24,7 +24,7 @@ const settles = [
   'settle_mixed(timestamptz,uuid[],uuid[],text[],double precision[],text[],double precision[])',
 ];
 const leaseItems = 'lease_items(text,uuid,integer,uuid,bigint,boolean,integer)';
-const leaseAll = 'lease_all(text,uuid,bigint[],jsonb,jsonb,timestamptz)';
+const leaseAll = 'lease_all(text,uuid,bigint[],jsonb,timestamptz)';
 const crash = 'crash_all(bigint[],bigint[],text,boolean)';
 
 /** Whether what was found is what the bug does: a bug that only stops the process was not found by what it does to jobs. */

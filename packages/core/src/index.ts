@@ -135,7 +135,7 @@ export type {
 } from './policy/policy.ts';
 export { neverMs } from './policy/policy.ts';
 export type { Fit, JobKind, Slots } from './policy/slots.ts';
-export { canRun, openSlots } from './policy/slots.ts';
+export { canRun, openSlots, takesBundles } from './policy/slots.ts';
 export type {
   AttemptEnd,
   Candidate,
@@ -144,6 +144,7 @@ export type {
   JobFacts,
   Lane,
   NodeGroup,
+  NodeTask,
   PoolSeen,
   Prepared,
   QueueSeen,

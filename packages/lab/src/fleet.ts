@@ -139,7 +139,7 @@ function poolsOf(nodes: readonly NodeOptions[]): Map<string, Pool> {
     const pool = pools.get(name) ?? emptyPool();
     pools.set(name, pool);
     const known = pool.groups.find((group) => JSON.stringify(group.tasks) === JSON.stringify(tasks));
-    const group = known ?? { tasks, nodes: [], slots: 0, free: 0 };
+    const group: Group = known ?? { tasks, nodes: [], slots: 0, free: 0 };
     if (known === undefined) pool.groups.push(group);
     for (let at = 0; at < count; at += 1) {
       group.nodes.push({ name: `${name}-${kind + 1}-${at + 1}`, group, free: slots });

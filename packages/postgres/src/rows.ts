@@ -66,7 +66,7 @@ export interface WorkQueueTable {
   cancelled: Date | null;
   progress: unknown;
   dispatched: Generated<Date | null>;
-  bundle: string | null;
+  together: string | null;
   suspect: Generated<boolean>;
   timeout: unknown;
 }

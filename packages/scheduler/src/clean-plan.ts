@@ -1,6 +1,6 @@
 import { types } from 'node:util';
 import type { HeldCounts, Holds, Plan, PlannedJob, PolicyState, Snapshot } from '@pgqueue/core';
-import { planProblems } from '@pgqueue/core';
+import { own, planProblems, takesBundles } from '@pgqueue/core';
 
 /** A plan in which everything is there, and of the kind that it should be. */
 export interface CleanPlan {
@@ -130,6 +130,10 @@ function bundleProblem(snapshot: Snapshot, dispatch: readonly PlannedJob[]): str
     if (bundle === undefined) continue;
     if (bundle === id) first = planned;
     const [one, other] = [jobs.get(bundle), jobs.get(id)];
+    const takes = other !== undefined && takesBundles(own(snapshot.pools, planned.pool), other);
+    if (!takes || one?.alone === true || other.alone === true) {
+      return `job ${id} can't be in a bundle: it must go alone, or not all nodes of its pool take bundles`;
+    }
     const alike = one?.task === other?.task && one?.version === other?.version && one?.queue === other?.queue;
     if (first?.id !== bundle || first.pool !== planned.pool || !alike || one?.key !== other?.key) {
       return `job ${id} does not belong to bundle ${bundle}: jobs of a bundle follow its first, and share its queue, key, task and version`;

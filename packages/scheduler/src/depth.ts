@@ -95,7 +95,7 @@ export function poolsSeen(
         if (first === undefined) return [];
         const slots = alike.reduce((sum, node) => sum + node.slots, 0);
         const free = alike.reduce((sum, node) => sum + Math.max(0, node.slots - node.running), 0);
-        return [{ tasks: first.tasks, slots, depth: free }];
+        return [{ tasks: tasksOf(first), slots, depth: free }];
       });
       const extra = groups.map(() => 0);
       for (const rate of rates) {
@@ -121,8 +121,22 @@ export function poolsSeen(
   );
 }
 
+function tasksOf({ tasks }: TickState['nodes'][number]): NodeGroup['tasks'] {
+  return Object.fromEntries(
+    Object.entries(tasks).map(([task, { min, max, batch }]) => [
+      task,
+      batch === true ? { min, max } : { min, max, single: true },
+    ]),
+  );
+}
+
 /** The same text for nodes that can run the same; their timeouts may differ. */
 export function capability(node: TickState['nodes'][number]): string {
-  const ranges = Object.entries(node.tasks).map(([task, { min, max }]) => [task, min, max]);
+  const ranges = Object.entries(node.tasks).map(([task, { min, max, batch }]) => [
+    task,
+    min,
+    max,
+    batch === true,
+  ]);
   return JSON.stringify(ranges.toSorted(([a], [b]) => (String(a) < String(b) ? -1 : 1)));
 }

@@ -6,7 +6,7 @@ export interface Item {
   readonly position: number;
   /** In their order: one, or those of a batch. */
   readonly jobs: readonly JobFacts[];
-  /** It was made for several jobs. */
+  /** It was made for several jobs, each of which is a handler call of its own. */
   readonly batch: boolean;
   readonly pool: string;
   /** Who has leased it. */
@@ -38,7 +38,7 @@ const none: ReadonlySet<string> = new Set();
 /** `position`: its place; `node`: who has leased it. */
 export function itemOf(made: ItemMade, position: number, node: string | null): Item {
   const { jobs, pool, dispatchedMs, bundle } = made;
-  const batch = jobs.length > 1;
+  const batch = jobs.length > 1 && bundle === null;
   return { position, jobs, batch, pool, node, dispatchedMs, bundle, stuck: none, inFlight: undefined };
 }
 

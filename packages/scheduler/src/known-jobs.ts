@@ -21,7 +21,7 @@ export function toJobs(rows: readonly LaneRow[]): readonly KnownJob[] {
 const noAttributes: Attributes = Object.freeze({});
 
 function toJob(row: LaneRow, before: KnownJob | undefined): KnownJob | undefined {
-  const { id, seq, priority, version, rowVersion, createdMs, expiresMs, tries, crashes } = row;
+  const { id, seq, priority, version, rowVersion, createdMs, expiresMs, tries, lastTry, crashes } = row;
   if (id === null) return undefined;
   const { queue, key } = before ?? row;
   const task = before?.task === row.task ? before.task : row.task;
@@ -41,5 +41,6 @@ function toJob(row: LaneRow, before: KnownJob | undefined): KnownJob | undefined
     tries,
     crashes,
     attributes,
+    ...((lastTry === true || crashes > 0) && { alone: true }),
   };
 }

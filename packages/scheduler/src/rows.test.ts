@@ -131,6 +131,16 @@ test('jobs of other tasks, versions and pools are in other batches, each of whic
   ]);
 });
 
+test('the jobs of a bundle are one item, whatever they take, and no other joins it', () => {
+  const bundled = (seq: number, bundle: string | null): PlannedRow => planned(seq, { bundle });
+  const jobs = [bundled(1, 'a'), bundled(2, 'a'), bundled(3, 'b'), bundled(4, 'b'), planned(5), planned(6)];
+  expect(toRows(jobs, partsOf([aNode()])).map((row) => row.map(({ bundle }) => bundle))).toEqual([
+    ['a', 'a'],
+    ['b', 'b'],
+    [null, null],
+  ]);
+});
+
 test('items are numbered only where some have several jobs', () => {
   const [alone, together] = [many(2), many(2)];
   toRows(alone, partsOf([]));
@@ -144,7 +154,6 @@ test('items are numbered only where some have several jobs', () => {
 test('whatever is planned: each job once, those of a kind in their order, numbered along the rows, in none that is too large', () => {
   const fact = fc.record({
     pool: fc.constantFrom('default', 'other'),
-    bundle: fc.constantFrom(null, null, null, 'b'),
     job: fc.record({
       task: fc.constantFrom('t', 't', 'u', 'unknown'),
       version: fc.constantFrom(1, 1, 2),
@@ -181,9 +190,7 @@ test('whatever is planned: each job once, those of a kind in their order, number
           const [first] = row;
           const runMs = first?.job?.task === 'u' ? 1 : first?.pool === 'other' ? 2 : t;
           expect(row.length).toBeLessThanOrEqual(Math.min(100, 25 / runMs));
-          expect(
-            row.every(({ bundle, job }) => bundle === null && job?.crashes === 0 && job.queue === 'default'),
-          ).toBe(true);
+          expect(row.every(({ job }) => job?.crashes === 0 && job.queue === 'default')).toBe(true);
         }
         const several = rows.length < jobs.length;
         expect(rows.flatMap((row) => row.map((one) => one.row))).toEqual(

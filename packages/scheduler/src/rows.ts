@@ -30,7 +30,8 @@ const placeReasons: ReadonlySet<string> = new Set([
 /**
  * Puts the jobs of a plan together into work items. A batch is what one slot does in one go: jobs of one task, version and pool, {@link batchMs} of
  * work by what nodes have measured, {@link batchMax} jobs at most. A task that is not measured, or whose runs are not all short, gets items of
- * one job; so do suspects, jobs that expire, jobs of bundles, and the jobs of a queue of which a rule holds others: their ends must be known at once.
+ * one job; so do suspects, jobs that expire, and the jobs of a queue of which a rule holds others: their ends must be known at once. The jobs of a bundle follow
+ * each other, and are one item.
  * When little waits, it is spread over the slots. Jobs of one kind keep their order.
  */
 export function toRows(jobs: readonly PlannedRow[], parts: RowParts): readonly (readonly PlannedRow[])[] {
@@ -40,6 +41,11 @@ export function toRows(jobs: readonly PlannedRow[], parts: RowParts): readonly (
   let last: { readonly kind: Kind; row: PlannedRow[] } | undefined;
   for (const planned of jobs) {
     const { pool, job } = planned;
+    const before = rows.at(-1);
+    if (planned.bundle !== null && planned.bundle === before?.[0]?.bundle) {
+      before.push(planned);
+      continue;
+    }
     if (job === undefined || isAlone(planned, job, parts.held)) {
       rows.push([planned]);
       continue;

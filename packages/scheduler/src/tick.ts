@@ -63,7 +63,7 @@ export function loadOf({ state }: TickRead, items: readonly Item[]): Load {
       last = ready.get(kind) ?? { pool, task, version, count: 0 };
       ready.set(kind, last);
     }
-    last.count += jobs.length;
+    last.count += bundle === null ? jobs.length : 1;
   }
   const nodes = state.nodes.map((node) => ({ ...node, running: running.get(node.id) ?? 0 }));
   return { now: state.now, nodes, ready: [...ready.values()] };

@@ -1,5 +1,5 @@
 import type { JobFacts, Settlement, Snapshot } from '@pgqueue/core';
-import { laneName } from '@pgqueue/core';
+import { canRun, laneName, own } from '@pgqueue/core';
 import type { Database, DispatchInput, Leader } from '@pgqueue/postgres';
 import { dispatch, takeBack, wasRolledBack } from '@pgqueue/postgres';
 import type { Places } from './depth.ts';
@@ -44,9 +44,10 @@ export async function writePlan(
   },
 ): Promise<Flying | null> {
   const { view, ledger, consumption } = memory;
-  if (planned.recall.length > 0) {
+  const back = planned.recall.length > 0 ? planned.recall : strandedBundles(ledger, snapshot.pools);
+  if (back.length > 0) {
     planner.dropped();
-    await recall(database, memory, { leader, ids: planned.recall, nowMs: snapshot.nowMs });
+    await recall(database, memory, { leader, ids: back, nowMs: snapshot.nowMs });
     return nothing;
   }
   const settled = ledger.unsaved();
@@ -103,6 +104,18 @@ export async function writePlan(
   }
 }
 
+/** Jobs of ready bundles for which only nodes are left that take no bundles: they are to be planned anew, one by one. */
+function strandedBundles(ledger: Ledger, pools: Snapshot['pools']): readonly string[] {
+  return ledger.flying().items.flatMap(({ jobs, pool, bundle, node, stuck }) => {
+    const [first] = jobs;
+    if (bundle === null || node !== null || stuck.size > 0 || first === undefined) return [];
+    const { task, version } = first;
+    const capable = own(pools, pool)?.groups.filter(({ tasks }) => canRun({ tasks }, task, version)) ?? [];
+    const isStranded = capable.length > 0 && capable.every(({ tasks }) => own(tasks, task)?.single === true);
+    return isStranded ? jobs.map(({ id }) => id) : [];
+  });
+}
+
 /** How often it is told where batches begin. */
 const frontMs = 1_000;
 
@@ -139,8 +152,8 @@ function itemsOf(
 /** The places that an item takes: jobs that one handler call takes together share one. */
 function placesOf({ jobs, pool, bundle }: Item): readonly Places[] {
   const [first] = jobs;
-  if (first === undefined || (bundle !== null && bundle !== first.id)) return [];
-  return [{ pool, task: first.task, version: first.version, count: jobs.length }];
+  if (first === undefined) return [];
+  return [{ pool, task: first.task, version: first.version, count: bundle === null ? jobs.length : 1 }];
 }
 
 /** Their jobs wait again, and are planned at once together with what outranks them. */

@@ -18,12 +18,15 @@ interface Bench {
 /** @param rest where take_out leaves those that stay together; null: it finds no such batch */
 function bench(
   count: number,
-  { rest = null, size = count }: { rest?: number | null; size?: number } = {},
+  {
+    rest = null,
+    size = count,
+    bundle = null,
+  }: { rest?: number | null; size?: number; bundle?: string | null } = {},
 ): Bench {
   const jobs = Array.from(
     { length: count },
-    (_, n) =>
-      ({ id: `j${n}`, token: 'x', position: 256, task: 't', leaseMs: 300_000, bundle: null }) as ClaimedJob,
+    (_, n) => ({ id: `j${n}`, token: 'x', position: 256, task: 't', leaseMs: 300_000, bundle }) as ClaimedJob,
   ) as unknown as Unit;
   const said: unknown[] = [];
   const idOf = ({ settlement: { id, outcome } }: Ended): string => `${id} ${outcome}`;
@@ -43,6 +46,7 @@ function bench(
           void said.push(['settleRow', row.position, row.leases().map(({ id }) => id), row.busyMs, row.data]),
         release: (leases) =>
           void (leases.length > 0 && said.push(['release', ...leases.map(({ id }) => id)])),
+        releaseRow: () => void said.push(['releaseRow']),
         before: (_jobs, work) => work(),
       },
     },
@@ -188,4 +192,20 @@ test('a job of it could not be read: it is taken apart at once', async () => {
   const { said } = bench(2, { size: 3 });
   await settled();
   expect(said).toEqual([['take_out', 256, 'x']]);
+});
+
+test('a bundle is given back as it is where all of it is; where some has ended, it is taken apart once the call is through', async () => {
+  const [whole, part] = [bench(2, { bundle: '1' }), bench(2, { bundle: '1' })];
+  for (const n of [0, 1]) whole.batch.release(whole.job(n));
+  part.batch.release(part.job(0));
+  part.done(1);
+  await settled();
+  expect([whole.said, part.said]).toEqual([[['releaseRow']], []]);
+  part.batch.through();
+  await settled();
+  expect(part.said).toEqual([
+    ['take_out', 256, 'x'],
+    ['settle', 'j1 done'],
+    ['release', 'j0'],
+  ]);
 });

@@ -7,7 +7,7 @@ import type { Held } from './held.ts';
 import type { Ended, Settler, Told } from './settler.ts';
 
 /**
- * The jobs of one work item, which one slot runs one after another. As long as all goes well they are leased and settled as one: nothing is said of
+ * The jobs of one work item, which one slot runs one after another, or as a bundle with one call. As long as all goes well they are leased and settled as one: nothing is said of
  * a single job. A job that needs a state of its own (it is extended, cancelled, given back, or takes long) has the batch taken apart:
  * from then on each of its jobs has a row of its own, under the same token.
  */
@@ -43,7 +43,7 @@ type Fate = 'runs' | 'lost' | 'cancelled' | 'back';
 
 export interface BatchParts {
   readonly database: Target;
-  readonly settler: Pick<Settler, 'settle' | 'settleRow' | 'release' | 'before'>;
+  readonly settler: Pick<Settler, 'settle' | 'settleRow' | 'release' | 'releaseRow' | 'before'>;
 }
 
 /**
@@ -111,7 +111,12 @@ class BatchState implements Batch {
   release(job: ClaimedJob): void {
     if (this.#isApart) return this.#parts.settler.release([job]);
     this.#released.push(job);
-    void this.apart();
+    // the jobs of a bundle end together: as a whole it goes to another node as it is
+    if (job.bundle === null || this.#parting !== undefined) void this.apart();
+    else if (this.#released.length === this.jobs.length) {
+      this.#parting = Promise.resolve();
+      this.#parts.settler.releaseRow(this);
+    }
   }
 
   apart(): Promise<void> {
@@ -136,7 +141,7 @@ class BatchState implements Batch {
   }
 
   through(): void {
-    // some were lost, or cancelled: it can't be settled as one
+    // some were lost, cancelled, or given back: it can't be settled as one
     if (this.#parting === undefined && this.#ends < this.jobs.length) void this.apart();
   }
 

@@ -1,5 +1,6 @@
 import type { BatchTaskHandler, Task } from '@pgqueue/core';
 import type { Attempt, Leased } from './attempt.ts';
+import { batchOf } from './batch-row.ts';
 import { batchContextOf, batchJob, createBatchSignal } from './batch-context.ts';
 import { batchEndings } from './batch-ending.ts';
 import type { Unit } from './bundles.ts';
@@ -28,9 +29,14 @@ export async function runBatch(
   let handed: readonly Attempt[] = [];
   const whole = createBatchSignal(() => handed);
   const timeout = (): void => timeOut(parts, attempts);
+  const batch = batchOf(unit);
   const attempts: readonly Attempt[] = unit.map((job) =>
-    parts.begin(job, leased, { timeout, aborted: whole.check }),
+    parts.begin(job, { ...leased, batch }, { timeout, aborted: whole.check }),
   );
+  for (const attempt of attempts) {
+    batch?.begun(attempt.job);
+    attempt.outlasts();
+  }
   try {
     for (const attempt of attempts) parts.announce(attempt);
     const fit = await fitOf(parts, task, attempts);
@@ -45,6 +51,7 @@ export async function runBatch(
     parts.end(attempts.map((attempt) => ({ attempt, ending: { kind: 'threw', error } })));
   } finally {
     for (const attempt of attempts) parts.leave(attempt);
+    batch?.through();
   }
 }
 

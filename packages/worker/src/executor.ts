@@ -38,7 +38,7 @@ export interface ExecutorParts extends Omit<LeaseParts, 'onCommitted'> {
   /** Notices a handler that keeps the event loop. */
   readonly blocked: Pick<BlockedWatch, 'call'>;
   readonly floating: Pick<Floating, 'run' | 'inTurn'>;
-  /** A job of a bundle that was perhaps not claimed whole has ended: the next of it can be. */
+  /** A job whose own process died is ready again. */
   readonly onNext: () => void;
   /** Whether jobs of a batch that have not begun are to be given back. Default: no. */
   readonly stopping?: () => boolean;
@@ -312,7 +312,7 @@ function lateError(ending: Ending): unknown {
 }
 
 function tell(
-  { observe, handlers, onNext, untold, watched }: EndingParts,
+  { observe, untold, watched }: EndingParts,
   attempt: Attempt,
   end: {
     readonly settled: Told;
@@ -320,7 +320,7 @@ function tell(
     readonly error?: unknown;
   },
 ): void {
-  const { id, queue, task, bundle, tries, crashes } = attempt.job;
+  const { id, queue, task } = attempt.job;
   const { settled, durationMs, error } = end;
   if (settled === 'failed') return untold.add(attempt);
   if (settled === 'stale') {
@@ -332,9 +332,6 @@ function tell(
     observe({ type: 'job.settled', job: id, queue, task, verdict: settled, durationMs, error });
   else if (watched.heard)
     observe({ type: 'job.settled', job: id, queue, task, verdict: settled, durationMs });
-  if (bundle === null) return;
-  const oneByOne = handlers.get(task)?.kind === 'pgqueue.handler';
-  if (oneByOne || tries > 0 || crashes > 0) onNext();
 }
 
 /** Attempts that ended, and whose ends the database did not hear; until their leases end. */

@@ -15,8 +15,8 @@ export type PulledTask =
       readonly minVersion?: number;
       readonly timeoutMs?: number | null;
       /**
-       * Whether it takes bundles whole, in one slot: `claim` may then return more jobs than it was asked for. Otherwise it gets the
-       * jobs of a bundle one after another. Default false.
+       * Whether it takes bundles, in one slot: `claim` may then return more jobs than it was asked for. While a node of the pool does not,
+       * there are none of this task. Default false.
        */
       readonly batch?: boolean;
     };

@@ -231,7 +231,6 @@ class PullerNode implements Puller {
       lease.abort('lease_lost');
       this.#forget(lease);
     }
-    if (jobs.some(({ bundle }) => bundle !== null)) this.#lowWater.drop(); // the next of it is free
     return {
       accepted: jobs.filter(({ id }) => isAccepted(id)).map(({ id }) => id),
       stale: stale.map(({ id }) => id),

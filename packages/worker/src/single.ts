@@ -18,8 +18,7 @@ import { checkPayload } from './run.ts';
 const slowMs = 250;
 
 /**
- * Runs the jobs of a unit one after another in their one slot. Mostly that is one: the database gives a node the jobs of a bundle one
- * by one where the task's handler takes no bundles. One function, since each that is awaited costs a small job a twentieth of its time.
+ * Runs the jobs of a unit one after another in their one slot. One function, since each that is awaited costs a small job a twentieth of its time.
  */
 export async function runSingly(
   parts: RunParts,

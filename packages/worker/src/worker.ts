@@ -244,7 +244,7 @@ class WorkerNode implements Worker {
       return;
     }
     const free = Math.max(0, this.#settings.concurrency - this.running);
-    this.#ahead.saw(units.some((unit) => batchOf(unit) !== undefined));
+    this.#ahead.saw(units.some((unit) => batchOf(unit) !== undefined && unit[0].bundle === null));
     this.#ahead.put(units.slice(free), { claimedAt, sought: ahead });
     for (const unit of units.slice(0, free)) this.#run(unit, { claimedAt });
   }

@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { aPool, aSnapshot } from '../testing/snapshots.ts';
 import { coalescingHold } from './coalescing.ts';
 import type { Coalesce } from './compose.ts';
 import type { Candidate, Lane } from './snapshot.ts';
@@ -32,18 +33,38 @@ describe('coalescingHold', () => {
 
   test('until the first of them is old enough', () => {
     const lane = laneOf(first, second, jobOf('3', { task: 'other' }), jobOf('4', { version: 2 }));
-    expect(coalescingHold([rule], { job: second, lane, nowMs: 1_400 })).toEqual({
+    expect(coalescingHold([rule], { job: second, lane, snapshot: aSnapshot({ nowMs: 1_400 }) })).toEqual({
       gate: 'coalescing',
       message: 'it waits for more jobs of task send and its key, to go together: 2 of 3 are there',
       untilMs: 1_501,
     });
-    expect(coalescingHold([rule], { job: second, lane, nowMs: 1_501 })).toBeUndefined();
+    expect(
+      coalescingHold([rule], { job: second, lane, snapshot: aSnapshot({ nowMs: 1_501 }) }),
+    ).toBeUndefined();
   });
 
   test('not where the batch is full, and not where no rule is about it', () => {
     const full = laneOf(first, second, jobOf('3'));
-    expect(coalescingHold([rule], { job: second, lane: full, nowMs: 1_400 })).toBeUndefined();
+    expect(
+      coalescingHold([rule], { job: second, lane: full, snapshot: aSnapshot({ nowMs: 1_400 }) }),
+    ).toBeUndefined();
     const other = jobOf('5', { task: 'other' });
-    expect(coalescingHold([rule], { job: other, lane: laneOf(other), nowMs: 1_400 })).toBeUndefined();
+    expect(
+      coalescingHold([rule], { job: other, lane: laneOf(other), snapshot: aSnapshot({ nowMs: 1_400 }) }),
+    ).toBeUndefined();
+  });
+
+  test('not where it goes alone, and not while a node that can run it takes no bundles', () => {
+    const lane = laneOf(first, second);
+    const single = {
+      ...aPool(1),
+      groups: [{ tasks: { send: { min: 1, max: 1, single: true } }, slots: 1, depth: 1 }],
+    };
+    const snapshot = aSnapshot({ nowMs: 1_400, pools: { default: single } });
+    expect(coalescingHold([rule], { job: second, lane, snapshot })).toBeUndefined();
+    const alone = { ...second, alone: true };
+    expect(
+      coalescingHold([rule], { job: alone, lane, snapshot: aSnapshot({ nowMs: 1_400 }) }),
+    ).toBeUndefined();
   });
 });

@@ -22,8 +22,7 @@ export function explainWith(
   const { snapshot, state, job, lane, watch } = asked;
   if (watch !== undefined) watch.part = parts.order.name;
   const gates = openGates(parts.gates, snapshot, { state, faults: [], watch });
-  const { nowMs } = snapshot;
-  const coalesces = coalescingHold(parts.coalesce, { job, lane, nowMs }) ?? [];
+  const coalesces = coalescingHold(parts.coalesce, { job, lane, snapshot }) ?? [];
   const holds = [...places(snapshot, job), ...gates.why(job, lane)].concat(coalesces);
   return { holds, ahead: countAhead(parts, asked) };
 }

@@ -12,7 +12,7 @@ import type { Plan, PlannedJob, PolicyFault } from './plan.ts';
 import type { PolicyState, Watch } from './policy.ts';
 import { findOutranked } from './recall.ts';
 import type { Slots } from './slots.ts';
-import { openSlots } from './slots.ts';
+import { openSlots, takesBundles } from './slots.ts';
 import type { Candidate, Lane, Snapshot } from './snapshot.ts';
 import { laneName, own, poolOf } from './snapshot.ts';
 
@@ -180,7 +180,7 @@ function consider(making: Making, lane: Lane, job: Candidate): readonly string[]
   const { verdict, gate } = gates.judge(job, lane, false, kind);
   if (verdict === 'hold_lane') return closeLane(making, lane, gate);
   if (verdict === 'hold') return pass(making, lane, { job, reason: gate, pool });
-  const bundle = gather(making, lane, job);
+  const bundle = gather(making, lane, { job, pool });
   if (bundle === 'coalescing') return pass(making, lane, { job, reason: bundle, pool });
   if (asksRecall) {
     making.recallAsked.add(pool);
@@ -235,16 +235,23 @@ function closeLane(making: Making, lane: Lane, reason: string): undefined {
 const readMs = 500;
 
 /** The jobs that join the head's bundle; `coalescing`: it waits for more of them. Undefined: it goes alone. */
-function gather(making: Making, lane: Lane, job: Candidate): readonly Candidate[] | 'coalescing' | undefined {
+function gather(
+  making: Making,
+  lane: Lane,
+  { job, pool }: { readonly job: Candidate; readonly pool: string },
+): readonly Candidate[] | 'coalescing' | undefined {
+  if (job.alone === true) return undefined;
   const rule = making.parts.coalesce.find(({ when }) => when(job));
-  if (rule === undefined) return undefined;
+  if (rule === undefined || !takesBundles(own(making.snapshot.pools, pool), job)) return undefined;
   // what holds for the first of them holds for all
   const kind = `${job.version} ${job.task}`;
   if (making.gathering.get(lane)?.has(kind) === true) return 'coalescing';
-  const alike = making.heads
+  const kin = making.heads
     .rest(lane)
-    .filter((other) => other !== job && other.task === job.task && other.version === job.version)
-    .slice(0, rule.max - 1);
+    .filter((other) => other !== job && other.task === job.task && other.version === job.version);
+  // none goes before one of its kind that goes alone
+  const ends = kin.findIndex(({ alone }) => alone === true);
+  const alike = kin.slice(0, ends < 0 ? rule.max - 1 : Math.min(ends, rule.max - 1));
   const room = making.snapshot.batchMax - making.dispatch.length - 1;
   if (alike.length + 1 >= rule.max || goesNow(making, lane, { rule, jobs: [job, ...alike] })) {
     if (alike.length <= room || making.dispatch.length === 0) return alike.slice(0, room);

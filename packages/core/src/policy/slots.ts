@@ -145,6 +145,12 @@ function placesOf(groups: readonly NodeGroup[], bits: bigint): number {
   return places;
 }
 
+/** Whether jobs of this kind may go in bundles: all nodes of the pool that can run them take those. */
+export function takesBundles(pool: PoolSeen | undefined, { task, version }: JobKind): boolean {
+  const capable = pool?.groups.filter((group) => canRun(group, task, version)) ?? [];
+  return capable.every(({ tasks }) => own(tasks, task)?.single !== true);
+}
+
 /** Whether a node with these tasks knows that version of the task. */
 export function canRun(group: Pick<NodeGroup, 'tasks'>, task: string, version: number): boolean {
   const range = own(group.tasks, task);

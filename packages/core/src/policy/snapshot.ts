@@ -22,7 +22,10 @@ export interface JobFacts {
 }
 
 /** A waiting job without a work item: what a tick may dispatch. */
-export type Candidate = JobFacts;
+export interface Candidate extends JobFacts {
+  /** It never goes in a bundle: it was lost with its node before, or has failed, and its next failure would be its last. Default: it may. */
+  readonly alone?: boolean;
+}
 
 /** A queue's key with waiting jobs: the unit that orders choose from. Within it, jobs go by priority, then by `seq`. */
 export interface Lane {
@@ -57,7 +60,7 @@ export interface InFlight extends JobFacts {
   readonly state: 'ready' | 'running';
   readonly node: string | null;
   readonly dispatchedMs: number;
-  /** Jobs that one handler call takes together share it: the id of the first. Null: it runs alone. */
+  /** Jobs that one handler call takes together share it. Null: it runs alone. */
   readonly bundle: string | null;
   /** The number of the batch that it is in, whose jobs one slot runs one after another. Default: it has a work item of its own. */
   readonly row?: number;
@@ -83,9 +86,15 @@ export interface VersionRange {
   readonly max: number;
 }
 
+/** What nodes can run of a task. */
+export interface NodeTask extends VersionRange {
+  /** Their handler takes one job at a time, and no bundles. Default: it takes bundles. */
+  readonly single?: boolean;
+}
+
 /** Live nodes of one pool that can run the same things. */
 export interface NodeGroup {
-  readonly tasks: Readonly<Record<string, VersionRange>>;
+  readonly tasks: Readonly<Record<string, NodeTask>>;
   /** How many jobs its nodes can run at once. */
   readonly slots: number;
   /** How many work items without a lease it may have waiting: its free slots, and what it will consume within the horizon. */

@@ -19,34 +19,42 @@ $$;
 
 -- Replaces batches by rows of single jobs with the same lease, or with the same lack of one; only p_ids where they are given: then the others stay
 -- together, in a row of their own. Returns the position of such a row, of the last of the batches.
--- Every job stays in exactly one work item: one statement, and an order of locks as in settle, items first and no jobs at all.
+-- A bundle without a lease has no rows of single jobs: p_ids leave it, and wait in QUEUE again.
+-- Every job stays in one work item at most: one statement, and an order of locks as in settle, items first.
 -- Places, for a batch of n jobs at position p: p + 1 to p + n for its jobs, and p + n + 1 for those that stay together; theirs follow up to p + 2 n. No
--- place is used twice: those that stayed together do so once, and whatever is taken out of them later, they are all taken apart.
+-- place is used twice: those that stayed together do so once, and whatever is taken out of them later, they are all taken apart. A bundle without a lease moves
+-- on by one each time, and has a job less.
 create function take_apart(p_positions bigint[], p_ids uuid[] default null) returns bigint
   language sql volatile security definer
   set search_path from current
   set enable_seqscan = off
 as $$
   with gone as (
-    delete from work_queue w where w.position = any (p_positions) and w.jobs is not null returning w.*
+    delete from work_queue w where w.position = any (p_positions) and w.jobs is not null
+    returning w.*, w.together is not null and w.lock_key is null as waits
   ),
   members as (
-    select g.*, u.id as job, u.n, p_ids is null or g.position % 256 > 0 or u.id = any (p_ids) as alone
+    select g.*, u.id as job, u.n,
+           p_ids is null or u.id = any (p_ids) or (not g.waits and (g.position % 256 > 0 or cardinality(g.jobs) > 100)) as alone
     from gone g cross join lateral unnest(g.jobs) with ordinality as u (id, n)
   ),
   singles as (
-    insert into work_queue (position, batch, id, version, pool, task, dispatched, lock_key, lock_token, lock_timeout, started)
+    insert into work_queue (position, batch, id, version, pool, task, dispatched, lock_key, lock_token, lock_timeout, started, together)
     overriding system value
-    select m.position + m.n, m.batch, m.job, m.version, m.pool, m.task, m.dispatched, m.lock_key, m.lock_token, m.lock_timeout, m.started
-    from members m where m.alone order by m.position, m.n
+    select m.position + m.n, m.batch, m.job, m.version, m.pool, m.task, m.dispatched, m.lock_key, m.lock_token, m.lock_timeout, m.started, m.together
+    from members m where m.alone and not m.waits order by m.position, m.n
+  ),
+  back as (
+    update queue q set moved = true where q.id = any (array(select m.job from members m where m.alone and m.waits))
   ),
   rest as (
-    insert into work_queue (position, batch, jobs, version, pool, task, dispatched, lock_key, lock_token, lock_timeout, started, timeout)
+    insert into work_queue (position, batch, jobs, version, pool, task, dispatched, lock_key, lock_token, lock_timeout, started, timeout, together)
     overriding system value
-    select m.position + cardinality(m.jobs) + 1, m.batch, array_agg(m.job order by m.n), m.version, m.pool, m.task, m.dispatched, m.lock_key, m.lock_token, m.lock_timeout,
-           m.started, m.timeout
+    select m.position + case when m.waits then 1 else cardinality(m.jobs) + 1 end, m.batch, array_agg(m.job order by m.n), m.version, m.pool, m.task,
+           m.dispatched, m.lock_key, m.lock_token, m.lock_timeout, m.started, m.timeout, m.together
     from members m where not m.alone
-    group by m.position, m.jobs, m.batch, m.version, m.pool, m.task, m.dispatched, m.lock_key, m.lock_token, m.lock_timeout, m.started, m.timeout
+    group by m.position, m.jobs, m.batch, m.version, m.pool, m.task, m.dispatched, m.lock_key, m.lock_token, m.lock_timeout, m.started, m.timeout, m.together,
+             m.waits
     order by m.position
     returning position
   )
@@ -54,7 +62,7 @@ as $$
 $$;
 
 -- Takes the batches apart that have any of these jobs, but for those that another session has locked: they are being claimed, settled or taken
--- apart at this moment.
+-- apart at this moment. A bundle without a lease goes on without them.
 create function spread(p_ids uuid[]) returns void
   language plpgsql volatile security definer
   set search_path from current
@@ -62,19 +70,47 @@ create function spread(p_ids uuid[]) returns void
   set enable_seqscan = off
 as $$
 declare
-  v_positions bigint[] := array(
-    select w.position from work_queue w
+  v_positions bigint[];
+  v_bundles bigint[];
+begin
+  select array_agg(x.position) filter (where not x.waits), array_agg(x.position) filter (where x.waits) into v_positions, v_bundles
+  from (
+    select w.position, w.together is not null and w.lock_key is null as waits from work_queue w
     where w.jobs is not null and w.position >= batches_from()
       and exists (select from unnest(w.jobs) as u (id) where u.id in (select i.id from unnest(p_ids) as i (id)))
-    for update skip locked);
-begin
-  if cardinality(v_positions) > 0 then
+    for update skip locked) x;
+  if v_positions is not null then
     perform take_apart(v_positions);
+  end if;
+  if v_bundles is not null then
+    perform take_apart(v_bundles, p_ids);
   end if;
 end
 $$;
 
--- Locks ready batches that a node can run, the first from a position on.
+-- Leaves out jobs of ready bundles that are gone or have expired, before they are claimed: p_positions, with the places that the others have then.
+create function fresh_bundles(p_positions bigint[], p_now timestamptz) returns bigint[]
+  language plpgsql volatile security definer
+  set search_path from current
+  set enable_seqscan = off
+as $$
+declare
+  v_positions bigint[] := p_positions;
+  v_bundle record;
+begin
+  for v_bundle in
+    select w.position, array_agg(u.id) as ids from work_queue w cross join lateral unnest(w.jobs) as u (id)
+    where w.position = any (p_positions) and w.together is not null
+      and (select q.id from queue q where q.id = u.id and (q.expires_at is null or q.expires_at > p_now)) is null
+    group by w.position
+  loop
+    v_positions := array_replace(v_positions, v_bundle.position, take_apart(array[v_bundle.position], v_bundle.ids));
+  end loop;
+  return array_remove(v_positions, null);
+end
+$$;
+
+-- Locks ready batches that a node can run, the first from a position on; no bundles.
 create function ready_batches(p_pool text, p_tasks jsonb, p_from bigint, p_max integer) returns bigint[]
   language sql volatile security definer
   set search_path from current
@@ -83,7 +119,7 @@ create function ready_batches(p_pool text, p_tasks jsonb, p_from bigint, p_max i
 as $$
   select array(
     select w.position from work_queue w
-    where w.jobs is not null and w.position >= greatest(p_from, batches_from()) and w.lock_key is null and w.pool = p_pool
+    where w.jobs is not null and w.together is null and w.position >= greatest(p_from, batches_from()) and w.lock_key is null and w.pool = p_pool
       and node_takes(p_tasks, w.task, w.version, false)
     order by w.position limit p_max for update skip locked)
 $$;

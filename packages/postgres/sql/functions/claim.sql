@@ -2,33 +2,27 @@
 -- token is drawn by the caller, new for each claim: with the job's id it names one lease. p_from: the caller's low-water mark; items before it
 -- are not read. p_reap: where places are left, leases that have ended are reaped, and their jobs claimed like any other. This is how a node steals.
 --
--- A bundle takes one of the p_max places: its ready jobs are leased together, by one node, until the shortest of their timeouts. A
--- node says of each task whether it takes bundles ("batch": true, in the tasks that it registered with); one that does not gets
--- the jobs of a bundle one after another, each when the one before has ended. Either way a bundle is one handler at a time, which is what
--- limits count it as. A job that failed together with others, and would be dead the next time, goes alone: it does not take
--- the others with it into the dead letter. One suspect at most comes with a claim, before all others (next_suspect).
+-- A bundle takes one of the p_max places: its jobs are leased together, until the shortest of their timeouts, and share "bundle". Only nodes get bundles that
+-- take them ("batch": true of their task, in the tasks that they registered with).
+-- One suspect at most comes with a claim, before all others (next_suspect).
 --
 -- Safe because: the items are locked (SKIP LOCKED) before they are leased, by a statement of their own, so that the next one reads
 -- their jobs as they stand then: every writer of a job takes the lock of its item before. lock_timeout is the database's clock, read
 -- once at the start. A node that was reset, lost or replaced is refused by its incarnation. A job that was replaced, cancelled or
--- delayed has no ready item any more, so an old payload can't be read here. A bundle is claimed by its first item alone, and only while
--- no lease on any of its items is held: of two nodes that look at once, one finds that item locked. The id of a bundle's first job can come
--- back, when it is retried as the first of another bundle; batch tells the two apart, and the older one goes first.
+-- delayed has no ready item any more, so an old payload can't be read here.
 --
--- Batches are taken apart before (claim_rows gives them whole).
+-- Batches are taken apart before (claim_rows gives them whole), bundles when they are leased.
 --
 -- A lease counts in seconds, ten years at most: there is nothing in a job's row that could make a claim fail, and with it those of all others.
 --
--- Plans: work_queue's primary key from p_from on, and queue's primary key. Bundles are asked for without an order, so that no scan along the
--- primary key can stand in for work_queue_bundle; "bundle is not null" is nowhere said of a scan, since that invites the index as a
--- whole. Jobs are joined by "= any (array[...])": PostgreSQL considers an index without a condition where its order could serve a join, and
+-- Plans: work_queue's primary key from p_from on, and queue's primary key. Jobs are joined by "= any (array[...])": PostgreSQL considers an index without a condition where its order could serve a join, and
 -- a comparison that has no order leaves only what reads by a condition. With a plain "=", a session that planned its claim in a
 -- moment without jobs read both indexes from end to end until statistics were made anew: half a second for ten jobs.
 create function claim(p_node text, p_incarnation uuid, p_max integer, p_token uuid default gen_random_uuid(), p_from bigint default 0,
                       p_reap boolean default true)
   returns table ("position" bigint, id uuid, token uuid, queue text, task text, key text, priority integer, attributes jsonb,
                  payload jsonb, payload_version integer, tries smallint, max_tries smallint, crashes smallint,
-                 retry jsonb, trace jsonb, created timestamptz, lease_ms double precision, bundle uuid, checkpoint jsonb)
+                 retry jsonb, trace jsonb, created timestamptz, lease_ms double precision, bundle bigint, checkpoint jsonb)
   language plpgsql volatile security definer
   set search_path from current
   set plan_cache_mode = force_generic_plan
@@ -45,7 +39,7 @@ begin
   return query
     select w.position, w.id, w.lock_token, q.queue, q.task, q.key, q.priority, q.attributes, q.payload, q.payload_version,
            q.tries, q.max_tries, q.crashes, q.retry, q.trace, q.created,
-           date_part('epoch', w.lock_timeout - w.started) * 1000, w.bundle, q.checkpoint
+           date_part('epoch', w.lock_timeout - w.started) * 1000, w.together, q.checkpoint
     from work_queue w, queue q
     where w.position = any (v_leased) and q.id = any (array[w.id]);
 end
@@ -57,7 +51,7 @@ $$;
 -- together they have about 1,000 jobs. lease_ms: of a batch, a second more than jobs have that say nothing of a timeout.
 -- One text for a batch costs its reader a third of what rows of as many columns do.
 create function claim_rows(p_node text, p_incarnation uuid, p_max integer, p_token uuid, p_from bigint, p_reap boolean, p_ahead integer)
-  returns table ("position" bigint, size integer, lease_ms float8, bundle uuid, jobs text)
+  returns table ("position" bigint, size integer, lease_ms float8, bundle bigint, jobs text)
   language plpgsql volatile security definer
   set search_path from current
   set plan_cache_mode = force_generic_plan
@@ -72,8 +66,8 @@ declare
   v_leased bigint[] := lease_items(p_node, p_incarnation, p_max, p_token, p_from, p_reap, p_ahead);
 begin
   return query
-    select w.position, coalesce(cardinality(w.jobs), 1), case when w.timeout is null then date_part('epoch', w.lock_timeout - w.started) * 1000
-             else 1000 + coalesce((select (n.tasks -> w.task ->> 'timeoutMs')::float8 from node n where n.id = p_node), 300000) end, w.bundle, (
+    select w.position, coalesce(cardinality(w.jobs), 1), case when w.timeout is null or w.together is not null then date_part('epoch', w.lock_timeout - w.started) * 1000
+             else 1000 + coalesce((select (n.tasks -> w.task ->> 'timeoutMs')::float8 from node n where n.id = p_node), 300000) end, w.together, (
       select '[' || string_agg(case when q.priority = 0 and q.payload_version = 1 and q.tries = 0 and q.crashes = 0 and q.max_tries = 20
           and q.attributes = '{}' and num_nulls(q.retry, q.trace, q.timeout, q.checkpoint) = 4
         then '["' || q.id || '",' || to_json(q.queue) || ',' || to_json(q.task) || ',' || to_json(q.key) || ','
@@ -111,10 +105,8 @@ declare
   v_positions bigint[];
   v_bundles bigint;
   v_batches bigint;
-  v_leases jsonb;
   v_suspect bigint;
   v_wary boolean := false;
-  v_single integer;
   v_got bigint[];
   v_leased bigint[] := '{}';
 begin
@@ -137,32 +129,22 @@ begin
       v_suspect := next_suspect(p_node, v_pool, v_tasks);
       v_left := v_left - (v_suspect is not null)::integer;
     end if;
-    select array_agg(x.position), count(x.bundle), count(x.jobs) into v_positions, v_bundles, v_batches
+    select array_agg(x.position), count(x.jobs), count(x.together) into v_positions, v_batches, v_bundles
     from (
-      select r.position, r.bundle, case when r.jobs is not null then true end as jobs from work_queue r
-      where r.position >= p_from and r.lock_key is null and r.pool = v_pool and (p_ahead is not null or r.jobs is null)
-        and case when r.bundle is null then
-          node_takes(v_tasks, r.task, r.version, r.suspect)
-          and (not v_wary or r.jobs is not null
-               or (select j.id from queue j where j.id = r.id and (j.expires_at is null or j.expires_at > v_now)) is not null)
-        else
-          (select b.position from work_queue b
-           where b.bundle = r.bundle and (b.position + 0 < r.position or b.lock_key is not null or b.position = v_suspect) limit 1) is null
-          and (select b.position from work_queue b
-               where b.bundle = r.bundle and b.batch = r.batch and b.task = r.task and b.pool = v_pool
-                 and node_takes(v_tasks, b.task, b.version, b.suspect)
-                 and (select j.id from queue j where j.id = b.id and (j.expires_at is null or j.expires_at > v_now)) is not null
-               limit 1) is not null
-        end
+      select r.position, r.together, case when r.jobs is not null then true end as jobs from work_queue r
+      where r.position >= p_from and r.lock_key is null and r.pool = v_pool and (p_ahead is not null or r.jobs is null or r.together is not null)
+        and node_takes(v_tasks, r.task, r.version, r.suspect) and (r.together is null or v_tasks -> r.task -> 'batch' = 'true')
+        and (not v_wary or r.jobs is not null
+             or (select j.id from queue j where j.id = r.id and (j.expires_at is null or j.expires_at > v_now)) is not null)
       order by r.position limit v_left for update skip locked) x;
-    v_left := v_left - coalesce(cardinality(v_positions), 0);
-    v_single := coalesce(cardinality(v_positions), 0) - v_bundles;
     if v_bundles > 0 then
-      select m.positions, m.leases into v_positions, v_leases from bundle_members(v_positions, v_pool, v_tasks, v_now) m;
+      v_bundles := cardinality(v_positions);
+      v_positions := fresh_bundles(v_positions, v_now);
+      v_bundles := v_bundles - cardinality(v_positions);
     end if;
+    v_left := v_left - coalesce(cardinality(v_positions), 0);
     if v_suspect is not null then
       v_positions := v_suspect || v_positions;
-      v_single := v_single + 1;
     end if;
     if v_left <= 0 and p_ahead > 0 and round = 1 then
       v_positions := v_positions || ready_batches(v_pool, v_tasks, greatest(p_from, v_positions[cardinality(v_positions)] + 1), p_ahead);
@@ -172,26 +154,46 @@ begin
       if cardinality(v_positions) > 40 or v_batches > 0 then
         v_positions := within_bytes(v_positions, p_ahead is not null);
       end if;
-      v_got := lease_all(p_node, p_token, v_positions, v_tasks, v_leases, v_now);
+      v_got := lease_all(p_node, p_token, v_positions, v_tasks, v_now);
       v_leased := v_leased || v_got;
       -- an item whose job is gone, or has expired, must not take the place of one that can run
       if cardinality(v_got) < cardinality(v_positions) and not v_wary then
-        v_left := v_left + least(v_single, cardinality(v_positions) - cardinality(v_got));
+        v_left := v_left + cardinality(v_positions) - cardinality(v_got);
         v_wary := true;
         continue;
       end if;
     end if;
+    continue when v_left > 0 and v_bundles > 0; -- of these nothing is left that can run
     exit when v_left <= 0 or not p_reap or not exists (select from work_queue w where w.position >= p_from and w.lock_timeout <= v_now);
-    -- all that have run out, not only what fits: a bundle can be claimed when the last of its leases has
     exit when not exists (select from reap(greatest(v_left, 1000)));
   end loop;
-  return v_leased;
+  return case when p_ahead is null then single_rows(v_leased) else v_leased end;
+end
+$$;
+
+-- Takes leased bundles apart, for whoever claims single jobs: the positions of all, with those of their jobs.
+create function single_rows(p_positions bigint[]) returns bigint[]
+  language plpgsql volatile security definer
+  set search_path from current
+  set enable_seqscan = off
+as $$
+declare
+  v_bundles bigint[] := array(select w.position from work_queue w where w.position = any (p_positions) and w.jobs is not null);
+  v_ids uuid[];
+begin
+  if cardinality(v_bundles) = 0 then
+    return p_positions;
+  end if;
+  v_ids := array(select u.id from work_queue w cross join lateral unnest(w.jobs) as u (id) where w.position = any (v_bundles));
+  perform take_apart(v_bundles);
+  return array(select w.position from work_queue w where w.position = any (p_positions))
+      || array(select w.position from work_queue w where w.id = any (v_ids));
 end
 $$;
 
 -- Writes the leases of a claim, whose items are locked; returns the positions, without those whose jobs are gone, or have expired. A batch is leased
--- for a second more than the longest timeout in it: its last job begins within a quarter of a second, or is given back.
-create function lease_all(p_node text, p_token uuid, p_positions bigint[], p_tasks jsonb, p_leases jsonb, p_now timestamptz) returns bigint[]
+-- for a second more than the longest timeout in it: its last job begins within a quarter of a second, or is given back. A bundle for the shortest.
+create function lease_all(p_node text, p_token uuid, p_positions bigint[], p_tasks jsonb, p_now timestamptz) returns bigint[]
   language plpgsql volatile security definer
   set search_path from current
   set plan_cache_mode = force_generic_plan
@@ -210,8 +212,7 @@ begin
     update work_queue w
     set lock_key = p_node, lock_token = p_token, started = p_now,
         lock_timeout = p_now + least(3.2e8, coalesce(
-          (p_leases ->> w.bundle::text)::float8, date_part('epoch', q.timeout),
-          (p_tasks -> w.task ->> 'timeoutMs')::float8 / 1000, 300)) * interval '1 second'
+          date_part('epoch', q.timeout), (p_tasks -> w.task ->> 'timeoutMs')::float8 / 1000, 300)) * interval '1 second'
     from queue q
     where w.position = any (p_positions) and q.id = any (array[w.id]) and (q.expires_at is null or q.expires_at > p_now)
     returning w.position)
@@ -220,9 +221,11 @@ begin
     with leased as (
       update work_queue w
       set lock_key = p_node, lock_token = p_token, started = p_now,
-          lock_timeout = p_now + (1 + least(3.2e8, case when w.timeout is null then coalesce((p_tasks -> w.task ->> 'timeoutMs')::float8 / 1000, 300)
-            else (select max(coalesce(date_part('epoch', q.timeout), (p_tasks -> w.task ->> 'timeoutMs')::float8 / 1000, 300))
-                  from queue q where q.id = any (w.jobs)) end)) * interval '1 second'
+          lock_timeout = p_now + least(3.2e8, case when w.timeout is null then coalesce((p_tasks -> w.task ->> 'timeoutMs')::float8 / 1000, 300)
+              + (w.together is null)::integer
+            else (select case when w.together is null then 1 + max(x.s) else min(x.s) end
+                  from (select coalesce(date_part('epoch', q.timeout), (p_tasks -> w.task ->> 'timeoutMs')::float8 / 1000, 300) as s
+                        from queue q where q.id = any (w.jobs)) x) end) * interval '1 second'
       where w.position = any (p_positions) and w.jobs is not null
       returning w.position)
     select array_agg(l.position) into v_batches from leased l;
@@ -276,7 +279,7 @@ $$;
 create function leased(p_token uuid, p_ids uuid[])
   returns table ("position" bigint, id uuid, token uuid, queue text, task text, key text, priority integer, attributes jsonb,
                  payload jsonb, payload_version integer, tries smallint, max_tries smallint, crashes smallint,
-                 retry jsonb, trace jsonb, created timestamptz, lease_ms double precision, bundle uuid, checkpoint jsonb)
+                 retry jsonb, trace jsonb, created timestamptz, lease_ms double precision, bundle bigint, checkpoint jsonb)
   language sql stable security definer
   set search_path from current
   set jit = off
@@ -284,7 +287,7 @@ create function leased(p_token uuid, p_ids uuid[])
 as $$
   select w.position, w.id, w.lock_token, q.queue, q.task, q.key, q.priority, q.attributes, q.payload, q.payload_version,
          q.tries, q.max_tries, q.crashes, q.retry, q.trace, q.created,
-         date_part('epoch', w.lock_timeout - w.started) * 1000, w.bundle, q.checkpoint
+         date_part('epoch', w.lock_timeout - w.started) * 1000, w.together, q.checkpoint
   from work_queue w cross join lateral (select q.* from queue q where q.id = w.id offset 0) q
   where w.id = any (p_ids) and w.lock_token = p_token
 $$;

@@ -1,4 +1,5 @@
--- Ends the leases of the given items, whose holder is gone (the caller has locked the rows). Each is ready again at its old place, as a suspect.
+-- Ends the leases of the given items, whose holder is gone (the caller has locked the rows). Each is ready again at its old place, as a suspect; those of
+-- bundles wait in QUEUE again (pending), and are charged in any case.
 -- The crashes of those in p_charged go up by one: a job that reaches its limit is dead (crash_limit), and the ended attempt is recorded where the
 -- policy wants to know. A job whose cancellation had been asked for ends as cancelled.
 -- A lease from before these tables were restored is the work of a node that is gone with the place it worked for: no crash is charged for it,
@@ -34,7 +35,8 @@ begin
   return query
   with lost as materialized (
     select w.position, w.id, w.lock_key, w.lock_token, w.started, w.dispatched, w.cancelled is not null as stop,
-           w.started >= v_placed as here, (w.started >= v_placed and w.position = any (p_charged))::integer as charge
+           w.started >= v_placed as here, w.together is not null as bundled,
+           (w.started >= v_placed and (w.position = any (p_charged) or w.together is not null))::integer as charge
     from work_queue w where w.position = any (p_positions) and w.id = any (v_ids) and w.lock_key is not null
   ),
   counted as (
@@ -57,12 +59,12 @@ begin
     set lock_key = null, lock_token = null, lock_timeout = null, started = null, progress = null,
         suspect = w.suspect or l.here
     from lost l
-    where w.position = any (p_positions) and w.position = l.position and l.id in (select c.id from counted c)
+    where w.position = any (p_positions) and w.position = l.position and not l.bundled and l.id in (select c.id from counted c)
     returning w.id
   ),
   removed as (
     delete from work_queue w using lost l
-    where w.position = any (p_positions) and w.position = l.position and l.id not in (select c.id from counted c)
+    where w.position = any (p_positions) and w.position = l.position and (l.bundled or l.id not in (select c.id from counted c))
     returning w.id
   ),
   kept as (
@@ -91,12 +93,14 @@ begin
   )
   select f.id, 'ready'::text from freed f
   union all
+  select c.id, 'pending' from counted c join lost l on l.id = c.id where l.bundled
+  union all
   select e.id, case when e.stop then 'cancelled' else 'dead' end from ended e;
 end
 $$;
 
 -- The end of an attempt whose own process or thread died, told by its node, which lives on: it counts as a crash. Returns ready, dead
--- (crash_limit) or cancelled; null: the lease was lost, and nothing was changed.
+-- (crash_limit), cancelled or pending; null: the lease was lost, and nothing was changed.
 create function crash_job(p_id uuid, p_token uuid, p_why text) returns text
   language plpgsql volatile security definer
   set search_path from current

@@ -3,7 +3,7 @@
 -- made: those were taken, locked, moved, changed or ended since they were read.
 -- p_versions: each row's xmin as it was read, so that no limit is counted by what a job no longer is; null: unchecked. p_plan:
 --   pool, or pools     the pool of all jobs, or of each
---   bundles            the bundle of each, or null; absent: none has one
+--   together           the numbers of work items that are bundles, as the text of an array: one handler call takes their jobs
 --   rows               the number of each one's work item, from 1 on in their order, as the text of an array: jobs of one number are a batch; absent:
 --                      each is by itself
 --   front              no batch lies before this position any more (batch_front)
@@ -43,7 +43,7 @@ declare
   v_supposed jsonb := p_plan -> 'supposed';
   v_pool text := p_plan ->> 'pool';
   v_pools text[] := array(select jsonb_array_elements_text(p_plan -> 'pools'));
-  v_bundles uuid[] := array(select x.bundle::uuid from jsonb_array_elements_text(p_plan -> 'bundles') as x (bundle));
+  v_together integer[] := p_plan ->> 'together';
   v_rows integer[] := p_plan ->> 'rows';
   v_made bigint;
 begin
@@ -77,8 +77,8 @@ begin
       cross join lateral unnest(b.jobs) as u (id)
     ),
     picked as materialized (
-      select q.id, q.payload_version, q.task, q.timeout, q.crashes, coalesce(x.pool, v_pool) as pool, x.bundle, coalesce(x.row, x.n) as row, x.n
-      from unnest(p_ids, v_pools, p_versions, v_bundles, v_rows) with ordinality as x (id, pool, version, bundle, row, n),
+      select q.id, q.payload_version, q.task, q.timeout, q.crashes, coalesce(x.pool, v_pool) as pool, coalesce(x.row, x.n) as row, x.n
+      from unnest(p_ids, v_pools, p_versions, v_rows) with ordinality as x (id, pool, version, row, n),
         lateral (
           select q.id, q.payload_version, q.task, q.timeout, q.crashes from queue q
           -- not "run_after is null": that invites the index of all waiting jobs, read whole for each id while it is thought empty
@@ -87,12 +87,21 @@ begin
             and (select w.id from work_queue w where w.id = q.id) is null and q.id not in (select b.id from batched b)
           for update skip locked) q
     ),
+    grouped as (
+      select p.row, case when count(*) = 1 then (array_agg(p.id))[1] end as id, case when count(*) > 1 then array_agg(p.id order by p.n) end as jobs,
+             min(p.payload_version) as version, min(p.pool) as pool, min(p.task) as task, count(*) = 1 and bool_or(p.crashes > 0) as suspect,
+             case when count(*) > 1 then max(p.timeout) end as timeout, count(*) as size
+      from picked p group by p.row
+    ),
     made as (
-      insert into work_queue (batch, id, jobs, version, pool, task, dispatched, bundle, suspect, timeout)
-      select v_batch, case when count(*) = 1 then (array_agg(p.id))[1] end, case when count(*) > 1 then array_agg(p.id order by p.n) end,
-             min(p.payload_version), min(p.pool), min(p.task), v_now, (array_agg(p.bundle))[1], count(*) = 1 and bool_or(p.crashes > 0),
-             case when count(*) > 1 then max(p.timeout) end
-      from picked p group by p.row order by p.row
+      insert into work_queue (position, batch, id, jobs, version, pool, task, dispatched, together, suspect, timeout)
+      overriding system value
+      -- places for what it may be taken apart into: twice as many as it has jobs, and two
+      select case when g.size <= 127 then nextval('work_queue_position_seq')
+                  else (select min(nextval('work_queue_position_seq')) from generate_series(0, (2 * g.size + 1) / 256)) end,
+             v_batch, g.id, g.jobs, g.version, g.pool, g.task, v_now,
+             case when g.size > 1 and g.row = any (v_together) then nextval('batch_number') end, g.suspect, g.timeout
+      from grouped g order by g.row
       returning id, jobs, position)
     select sum(coalesce(cardinality(m.jobs), 1)), string_agg(m.position::text, ',' order by m.position),
            case when sum(coalesce(cardinality(m.jobs), 1)) < cardinality(p_ids)
@@ -175,6 +184,14 @@ as $$
 begin
   perform set_config('synchronous_commit', 'off', true);
   perform assert_leader(p_leader, p_epoch);
+  return query
+    with gone as (
+      delete from work_queue w
+      where w.position = any (array(
+        select r.position from work_queue r
+        where r.jobs && p_ids and r.together is not null and r.lock_key is null and r.position >= batches_from() for update skip locked))
+      returning w.jobs)
+    select u.id from gone g cross join lateral unnest(g.jobs) as u (id);
   perform spread(p_ids);
   return query
     delete from work_queue w

@@ -102,6 +102,7 @@ as $$
     'id', q.id, 'queue', q.queue, 'key', q.key, 'task', q.task, 'version', q.payload_version, 'priority', q.priority, 'seq', q.seq,
     'createdMs', extract(epoch from q.created)::float8 * 1000, 'expiresMs', extract(epoch from q.expires_at)::float8 * 1000,
     'attributes', legible(q.attributes), 'tries', q.tries,
+    'alone', q.crashes > 0 or (q.tries > 0 and q.tries + 1 >= q.max_tries),
     'firstId', (
       select f.id from queue f
       where f.run_after is null and f.queue = q.queue and f.key = q.key and (select w.id from work_queue w where w.id = f.id) is null
@@ -146,7 +147,7 @@ as $$
       and n.heartbeat > one.now - n.lost_after_ms * interval '1 millisecond'
   ),
   items as materialized (
-    select w.pool, w.position, w.lock_key, coalesce(w.bundle, w.id) as unit, w.id <> one.id as other,
+    select w.pool, w.position, w.lock_key, coalesce(w.together::text, w.id::text) as unit, w.id <> one.id as other,
            (select q.key from queue q where q.id = w.id and q.queue = one.queue) as key
     from one, work_item w
   )

@@ -165,7 +165,7 @@ $$;
 -- Paused queues are passed over, unless one of their lanes is named.
 -- wanted: how many jobs were looked for; paged: whether the lane belongs to the page, in its order: the last of them is where the
 -- next page begins; ahead: whether the job lies behind a place of starts; row_version: the row's xmin (dispatch refuses a job that was
--- changed since); created_ms: null for a time that is none.
+-- changed since); created_ms: null for a time that is none; tries: below zero, where one more would be its last.
 -- Plans: queue_waiting for the walk over lanes and the heads, queue_moved for what was changed; work_queue_id by a scalar subquery,
 -- which can only be looked up. Of attributes of a few numbers the text is made twice: that takes a tenth of what legible() does.
 create function look(p_read jsonb)
@@ -227,14 +227,15 @@ begin
     select string_agg(concat('["', j.id, '",', j.seq, ',', j.priority, ',', to_json(j.task), ',', j.version, ',"', j.row_version, '",',
              coalesce(j.created_ms::text, 'null'),
              case when j.expires_at is not null or j.tries <> 0 or j.crashes <> 0 or j.attributes <> '{}' then
-               concat(',', case when isfinite(j.expires_at) then (date_part('epoch', j.expires_at) * 1000)::text else 'null' end, ',', j.tries, ',', j.crashes,
+               concat(',', case when isfinite(j.expires_at) then (date_part('epoch', j.expires_at) * 1000)::text else 'null' end, ',',
+               case when j.tries > 0 and j.tries + 1 >= j.max_tries then -j.tries else j.tries end, ',', j.crashes,
                  case when j.attributes <> '{}' then ',' || coalesce((
                    case when pg_column_size(j.attributes) <= 256 and pg_column_compression(j.attributes) is null
                           and octet_length(j.attributes::text) <= 65536 then j.attributes else legible(j.attributes) end)::text, 'null') end)
              end, ']'), ',' order by j.priority, j.seq) as jobs
     from (
       (select q.id, q.seq, q.priority, q.task, q.payload_version as version, q.xmin as row_version,
-              case when isfinite(q.created) then date_part('epoch', q.created) * 1000 end as created_ms, q.expires_at, q.tries, q.crashes, q.attributes
+              case when isfinite(q.created) then date_part('epoch', q.created) * 1000 end as created_ms, q.expires_at, q.tries, q.max_tries, q.crashes, q.attributes
        from queue q
        where not l.moved and q.run_after is null and q.queue = l.queue and q.key = l.key
          and (q.priority, q.seq) > (l.priority, l.seq) and (q.priority, q.seq) <= (l.to_priority, l.to_seq)
@@ -244,7 +245,7 @@ begin
        limit l.wanted)
       union all
       (select q.id, q.seq, q.priority, q.task, q.payload_version, q.xmin,
-              case when isfinite(q.created) then date_part('epoch', q.created) * 1000 end, q.expires_at, q.tries, q.crashes, q.attributes
+              case when isfinite(q.created) then date_part('epoch', q.created) * 1000 end, q.expires_at, q.tries, q.max_tries, q.crashes, q.attributes
        from queue q
        where l.moved and q.moved and q.run_after is null and q.queue = l.queue and q.key = l.key
          and q.priority = l.to_priority and q.seq <= l.to_seq

@@ -34,7 +34,7 @@ as $$
 $$;
 
 -- Gives leases back unrun: the items are ready again, at their old place, and nothing is counted. A job whose cancellation had
--- been asked for ends as cancelled instead: no other node should begin it.
+-- been asked for ends as cancelled instead: no other node should begin it. Jobs of a bundle wait in QUEUE again.
 -- The leases are locked in the order of ids first, as settle does: where some are to be cancelled, two passes over WORK_QUEUE
 -- could meet an extension or a settlement of the same leases in the opposite order.
 create function release(p_ids uuid[], p_tokens uuid[]) returns setof uuid
@@ -53,11 +53,19 @@ begin
     perform spread(p_ids);
   end if;
   perform from work_queue w where w.id = any (p_ids) and w.lock_token = any (p_tokens) order by w.id for update;
+  if exists (select from work_queue w where w.id = any (p_ids) and w.together is not null) then
+    return query
+      with gone as (
+        delete from work_queue w using unnest(p_ids, p_tokens) as x (id, token)
+        where w.id = any (p_ids) and w.id = x.id and w.lock_token = x.token and w.cancelled is null and w.together is not null
+        returning w.id)
+      update queue q set moved = true where q.id = any (p_ids) and q.id in (select g.id from gone g) returning q.id;
+  end if;
   return query
     update work_queue w
     set lock_key = null, lock_token = null, lock_timeout = null, started = null, progress = null
     from unnest(p_ids, p_tokens) as x (id, token)
-    where w.id = any (p_ids) and w.id = x.id and w.lock_token = x.token and w.cancelled is null
+    where w.id = any (p_ids) and w.id = x.id and w.lock_token = x.token and w.cancelled is null and w.together is null
     returning w.id;
   if found then
     perform pg_notify(current_schema() || ':work', '');

@@ -16,6 +16,7 @@
 -- The mark is the work item's: it stays when the lease is given back, and goes with an attempt that ends; dispatch makes it anew of crashes.
 -- To charge only the suspect that began last would let poison that needs a minute go free: others begin beside it every 30 s.
 --
+-- Jobs of a bundle are charged always: they wait in QUEUE again, where the mark is their first crash.
 -- Jobs whose task the node runs in processes of their own are no suspects there: their crash costs no other job.
 
 -- Whether a node takes a job like any other. Read as a part of the statements that call it, not called for each row: it sets no search path.
@@ -28,9 +29,8 @@ $$;
 
 -- Locks the suspect that a node begins now, the oldest that it may, and returns its position; null: none.
 -- Safe because: of two claims of one node that look for suspects, one gets the lock on the node's row, and the other passes. It is not waited for:
--- who resets the node waits for both. Another node's claim passes by the item's lock. A bundle is one handler at a time, and so its
--- suspect begins while no other of its items is leased: the first item of the bundle is locked, as by every claim of it.
--- Served by work_queue_suspect, and work_queue_bundle.
+-- who resets the node waits for both. Another node's claim passes by the item's lock.
+-- Served by work_queue_suspect.
 create function next_suspect(p_node text, p_pool text, p_tasks jsonb) returns bigint
   language plpgsql volatile security definer
   set search_path from current
@@ -46,7 +46,6 @@ declare
   v_held integer;
   v_closed boolean;
   v_position bigint;
-  v_bundle uuid;
 begin
   perform from node n where n.id = p_node for no key update skip locked;
   if not found then
@@ -60,20 +59,12 @@ begin
   if v_closed then
     return null;
   end if;
-  select w.position, w.bundle into v_position, v_bundle from work_queue w
+  select w.position into v_position from work_queue w
   where w.suspect and w.pool = p_pool and w.lock_key is null
     and node_takes(p_tasks, w.task, w.version, false) and p_tasks -> w.task -> 'isolated' is distinct from 'true'
     and (select q.crashes + 1 >= q.max_crashes from queue q
          where q.id = w.id and (q.expires_at is null or q.expires_at > v_now)) in (false, v_held = 0)
-    and (w.bundle is null or (select b.position from work_queue b where b.bundle = w.bundle and b.lock_key is not null limit 1) is null)
   order by w.position + 0 limit 1 for update skip locked;
-  if v_bundle is not null then
-    perform from work_queue w
-    where w.position = (select min(b.position + 0) from work_queue b where b.bundle = v_bundle) for update skip locked;
-    if not found or exists (select from work_queue b where b.bundle = v_bundle and b.lock_key is not null) then
-      return null;
-    end if;
-  end if;
   return v_position;
 end
 $$;

@@ -127,7 +127,7 @@ $$;
 
 -- What the jobs of work items are, in their order, for a scheduler that did not write them itself. Served by work_queue's and queue's primary keys.
 create function item_facts(p_positions bigint[])
-  returns table ("position" bigint, pool text, bundle uuid, dispatched_ms float8, id uuid, queue text, key text, task text,
+  returns table ("position" bigint, pool text, bundle text, dispatched_ms float8, id uuid, queue text, key text, task text,
                  version integer, priority integer, seq bigint, created_ms float8, expires_ms float8, attributes jsonb, tries smallint)
   language sql stable security definer
   set search_path from current
@@ -136,7 +136,7 @@ create function item_facts(p_positions bigint[])
   set enable_hashjoin = off
   set enable_mergejoin = off
 as $$
-  select w.position, w.pool, w.bundle, extract(epoch from w.dispatched)::float8 * 1000, q.id, q.queue, q.key, q.task,
+  select w.position, w.pool, w.together::text, extract(epoch from w.dispatched)::float8 * 1000, q.id, q.queue, q.key, q.task,
          q.payload_version, q.priority, q.seq, extract(epoch from q.created)::float8 * 1000,
          extract(epoch from q.expires_at)::float8 * 1000, coalesce(legible(q.attributes), '{}'), q.tries
   from work_queue w cross join lateral unnest(coalesce(w.jobs, array[w.id])) with ordinality as u (id, n) cross join lateral (

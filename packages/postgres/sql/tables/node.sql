@@ -16,7 +16,7 @@ create table node (
   check (heartbeat_ms <= lost_after_ms / 2)
 ) with (fillfactor = 50);
 comment on column node.tasks is
-  'What it can run: {"task": {"min": 1, "max": 3, "timeoutMs": 60000, "batch": true, "isolated": true}}, payload versions from min to max; batch: takes bundles whole; isolated: in processes of their own.';
+  'What it can run: {"task": {"min": 1, "max": 3, "timeoutMs": 60000, "batch": true, "isolated": true}}, payload versions from min to max; batch: takes bundles; isolated: in processes of their own.';
 
 comment on column node.runs is
   'How long its jobs take: {"task": milliseconds}, of tasks that it has run often enough, and whose runs are all short; the scheduler makes batches by it.';

@@ -4,6 +4,9 @@
 -- has the whole row replaced by rows of single jobs (take_apart). So what a position holds never changes.
 -- Positions are 256 apart: what a batch is taken apart into stands right behind its old place, in its order, before all that was dispatched later. And
 -- whoever has seen a batch knows where its parts will be, however late the transaction commits that takes it apart.
+-- A bundle (together) is a batch whose jobs one handler call takes, and limits count once. It is claimed whole, by nodes that take bundles. Where one of its
+-- jobs needs a state of its own while it runs, its rows keep the number. Those that did not end there wait in QUEUE again: no row of a single job
+-- is ready with that number, so no two handlers have a part of one bundle.
 -- A claim updates no indexed column, so it stays HOT. It makes the row wider by the node's name and a lease, and claims a
 -- whole page at one go: the fill factor leaves room for all rows of the page.
 create table work_queue (
@@ -21,12 +24,14 @@ create table work_queue (
   cancelled    timestamptz,
   progress     jsonb,
   dispatched   timestamptz default clock_timestamp(),
-  bundle       uuid,
+  together     bigint,
   suspect      boolean     not null default false,
   timeout      interval,
   constraint work_queue_jobs check (
     (id is null) <> (jobs is null)
-    and (jobs is null or (cardinality(jobs) between 1 and 100 and bundle is null and not suspect and progress is null and cancelled is null))),
+    and (jobs is null or (cardinality(jobs) between 1 and case when together is null then 100 else 1000 end
+                          and not suspect and progress is null and cancelled is null))),
+  constraint work_queue_together check (together is null or jobs is not null or lock_key is not null),
   constraint work_queue_lease_whole check (
     (lock_key is null) = (lock_token is null) and (lock_key is null) = (lock_timeout is null)
     and (lock_key is null) = (started is null) and (lock_key is not null or (progress is null and cancelled is null)))
@@ -35,13 +40,11 @@ create table work_queue (
 -- It is read once and deleted: to compress it costs more than to write it.
 alter table work_queue alter jobs set storage external;
 comment on table work_queue is 'One row per work item: a job, or a batch of short jobs that one slot takes in one go. No foreign key to queue: it costs a quarter of the throughput; pgqueue doctor checks instead.';
-comment on column work_queue.bundle is 'Jobs that one handler call takes together share it: the id of the first of them. Null: the job runs alone.';
+comment on column work_queue.together is 'A number that jobs share which one handler call takes together (a bundle). Null: each is a call of its own.';
 comment on column work_queue.jobs is 'A batch: jobs that one slot runs one after another, in their order. Null: the row is the one job id.';
 comment on column work_queue.timeout is 'The longest timeout that a job of a batch has of its own; null: none has one.';
 comment on column work_queue.suspect is 'Its job was lost with its node before: a node runs one such job at a time.';
 
--- Items that run alone are not in it.
-create index work_queue_bundle on work_queue (bundle, position) where bundle is not null;
 -- The few rows that hold several jobs, from batches_from() on.
 create index work_queue_batches on work_queue (position) where jobs is not null;
 -- Empty most of the time.
@@ -61,10 +64,10 @@ create table batch_front (
 -- Every job that has a work item, with its lease.
 create view work_item as
   select w.position, w.batch, w.id, w.version, w.pool, w.task, w.lock_key, w.lock_token, w.lock_timeout, w.started, w.cancelled,
-         w.progress, w.dispatched, w.bundle, w.suspect
+         w.progress, w.dispatched, w.together, w.suspect
   from work_queue w where w.id is not null
   union all
   select w.position, w.batch, u.id, w.version, w.pool, w.task, w.lock_key, w.lock_token, w.lock_timeout, w.started, w.cancelled,
-         w.progress, w.dispatched, w.bundle, w.suspect
+         w.progress, w.dispatched, w.together, w.suspect
   from work_queue w cross join lateral unnest(w.jobs) as u (id)
   where w.jobs is not null and w.position >= coalesce((select f.position from batch_front f), 0);

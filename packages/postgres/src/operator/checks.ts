@@ -39,7 +39,6 @@ const indexes = {
   work_queue: [
     'work_queue_pkey',
     'work_queue_id',
-    'work_queue_bundle',
     'work_queue_batches',
     'work_queue_suspect',
     'work_queue_cancelled',

@@ -80,8 +80,9 @@ export async function claimRows(target: Target, input: ClaimRowsInput): Promise<
   const rows = claimed
     .map(({ position, size, leaseMs, bundle, jobs }): ClaimedRow => {
       const listed = JSON.parse(jobs ?? '[]') as readonly (Listed | Plain)[];
-      const timeoutMs = size === 1 ? leaseMs : leaseMs - graceMs;
-      const common = { token, position, bundle, timeoutMs, own: size > 1 };
+      const own = size > 1 && bundle === null;
+      const timeoutMs = own ? leaseMs - graceMs : leaseMs;
+      const common = { token, position, bundle, timeoutMs, own };
       const toOne = (job: Listed | Plain): ClaimedJob =>
         job.length === 6 ? toPlain(job, common) : toJob(job, common);
       return { position, size, jobs: listed.map(toOne) };

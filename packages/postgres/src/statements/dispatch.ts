@@ -23,7 +23,7 @@ export interface DispatchInput extends Leader {
     readonly pool: string;
     /** The row as it was read: a job that was changed since is left out. Null: as it is by now. */
     readonly rowVersion: string | null;
-    /** The id of the first job of its bundle; null: it runs alone. */
+    /** The id of the first job of its bundle, which the others follow; null: it runs alone. */
     readonly bundle: string | null;
     /** The number of its work item, from 1 on in their order: jobs of one number are a batch. Default, of all or none: each is by itself. */
     readonly row?: number;
@@ -50,7 +50,7 @@ export interface Dispatched {
  * @throws PQ002 when this scheduler no longer leads in this epoch: nothing was written
  */
 export async function dispatch(target: Target, input: DispatchInput): Promise<Dispatched> {
-  const { jobs } = input;
+  const jobs = withRows(input.jobs);
   const pool = jobs[0]?.pool ?? null;
   const alike = jobs.every((job) => job.pool === pool);
   const [row] = await target.query<{
@@ -67,8 +67,8 @@ export async function dispatch(target: Target, input: DispatchInput): Promise<Di
       arrayText(jobs.map(({ rowVersion }) => rowVersion ?? 'null')),
       JSON.stringify({
         ...(alike ? { pool } : { pools: jobs.map((job) => job.pool) }),
-        ...(jobs.some(({ bundle }) => bundle !== null) && { bundles: jobs.map(({ bundle }) => bundle) }),
         ...(hasBatches(jobs) && { rows: arrayText(jobs.map(({ row }) => String(row))) }),
+        ...togetherOf(jobs),
         ...(input.front !== undefined && { front: input.front }),
         ...(input.parts !== null && { parts: input.parts }),
         ...(input.settled.length > 0 && { settled: input.settled }),
@@ -82,6 +82,27 @@ export async function dispatch(target: Target, input: DispatchInput): Promise<Di
   const left = new Set(missing);
   const made = left.size === 0 ? jobs : jobs.filter(({ id }) => !left.has(id));
   return { atMs, positions: positionsOf(made, positions) };
+}
+
+/** The jobs of a bundle are one work item. */
+function withRows(jobs: DispatchInput['jobs']): DispatchInput['jobs'] {
+  if (jobs.every(({ bundle }) => bundle === null)) return jobs;
+  let row = 0;
+  let last: DispatchInput['jobs'][number] | undefined;
+  return jobs.map((job) => {
+    const isBundled = job.bundle !== null && job.bundle === last?.bundle;
+    const isBatched =
+      job.bundle === null && last?.bundle === null && job.row !== undefined && job.row === last.row;
+    if (!isBundled && !isBatched) row += 1;
+    last = job;
+    return { ...job, row };
+  });
+}
+
+/** The work items that one handler call takes. */
+function togetherOf(jobs: DispatchInput['jobs']): { readonly together?: string } {
+  const rows = jobs.flatMap(({ id, bundle, row }) => (bundle === id ? [String(row)] : []));
+  return rows.length === 0 ? {} : { together: arrayText(rows) };
 }
 
 function hasBatches(jobs: DispatchInput['jobs']): boolean {

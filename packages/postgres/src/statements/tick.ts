@@ -115,6 +115,8 @@ export interface LaneRow extends LaneId {
   readonly createdMs: number;
   readonly expiresMs: number | null;
   readonly tries: number;
+  /** It has failed, and one more failed attempt is its last. Default: not. */
+  readonly lastTry?: boolean;
   readonly crashes: number;
   /** Null: they can't be read (the SQL function `legible`). */
   readonly attributes: Attributes | null;
@@ -203,7 +205,8 @@ function toLaneRow(lane: ListedLane, id: string | null, job: ListedJob): LaneRow
     rowVersion: job[5],
     createdMs: job[6] ?? Number.NaN,
     expiresMs: job[7] ?? null,
-    tries: job[8] ?? 0,
+    tries: Math.abs(job[8] ?? 0),
+    ...((job[8] ?? 0) < 0 && { lastTry: true }),
     crashes: job[9] ?? 0,
     attributes: job[10] === undefined ? noAttributes : job[10],
   };
