@@ -1620,7 +1620,7 @@ $$;
 -- The jobs of ended are no more, so they count for no limit; the settings of queues are those of config (config_mark). Each of jobs waits, is what
 -- it is said to be in all that a policy may read, and is the next of its lane and priority behind the seq after: no other job waits before it there,
 -- but for those that are among jobs, and none waits for its retry. Hints say this, and whoever may NOTIFY can send one.
--- What is in flight needs no look: it is what the leader wrote, or less.
+-- Jobs in flight need no look: the leader wrote all of them, and some may have ended since.
 create function holds_true(p_supposed jsonb) returns boolean
   language plpgsql stable security definer
   set search_path from current
@@ -3202,7 +3202,7 @@ $$;
 -- Begins an incarnation. accepted is false while another one may be alive under this id: its heartbeat is newer than its
 -- own lost_after_ms. A caller who has watched that heartbeat stand still for two of its intervals (p_seen = the value it saw
 -- before) is let in; one who has seen it move must not try again: two live nodes can't share an id.
--- What the node's last incarnation still held is taken back.
+-- Takes back what the node's last incarnation still held.
 create function register_node(
     p_node text, p_tasks jsonb, p_slots integer default 1, p_pool text default 'default', p_heartbeat_ms integer default 5000,
     p_lost_after_ms integer default 30000, p_software text default '', p_incarnation uuid default gen_random_uuid(),
@@ -3412,7 +3412,7 @@ $$;
 
 -- functions/numbers.sql
 
--- What waits and runs, by queue. Up to p_max jobs altogether each is counted. Beyond that, a queue that has no more than its part of p_max
+-- Counts the jobs that wait and run, by queue. Up to p_max jobs altogether each is counted. Beyond that, a queue that has no more than its part of p_max
 -- is still counted; of the others the number is estimated (exact is false): the rows that the server's statistics know of are divided as in
 -- a sample of 200 pages, the same at every call. Their oldest is the oldest that was met, there and among the thousand smallest ids.
 --
@@ -3860,7 +3860,7 @@ as $$
   where s.server = pg_postmaster_start_time()
 $$;
 
--- What the leader looks at twice a second: nodes whose session is not there; whether miss_nodes would change anything; and in how many
+-- Counts the nodes whose session is not there, for the leader's looks; tells whether miss_nodes would change anything, and in how many
 -- milliseconds the first of them is lost. Reads only.
 create function missing_nodes() returns table (missing integer, changed boolean, lost_in_ms double precision)
   language sql stable security definer
@@ -4198,7 +4198,7 @@ $$;
 -- Jobs of a bundle are charged always: they wait in QUEUE again, where the mark is their first crash.
 -- Jobs whose task the node runs in processes of their own are no suspects there: their crash costs no other job.
 
--- Whether a node takes a job like any other. Read as a part of the statements that call it, not called for each row: it sets no search path.
+-- Tells whether a node takes a job like any other. Read as a part of the statements that call it, not called for each row: it sets no search path.
 create function node_takes(p_tasks jsonb, p_task text, p_version integer, p_suspect boolean) returns boolean
   language sql immutable parallel safe
 as $$
@@ -4388,7 +4388,7 @@ as $$
   select w.position from work_queue w where w.position >= p_from order by w.position limit 1
 $$;
 
--- What the jobs of work items are, in their order, for a scheduler that did not write them itself. Served by work_queue's and queue's primary keys.
+-- Describes the jobs of work items, in their order, for a scheduler that did not write them itself. Served by work_queue's and queue's primary keys.
 create function item_facts(p_positions bigint[])
   returns table ("position" bigint, pool text, bundle text, dispatched_ms float8, id uuid, queue text, key text, task text,
                  version integer, priority integer, seq bigint, created_ms float8, expires_ms float8, attributes jsonb, tries smallint)

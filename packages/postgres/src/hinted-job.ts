@@ -1,20 +1,10 @@
-import type { Attributes, JobRow } from '@pgqueue/core';
+import type { Attributes, JobFacts, JobRow } from '@pgqueue/core';
 
 /**
  * A waiting job as the hint of its enqueue describes it. Anyone who may NOTIFY can send such a hint, so it proves nothing: the dispatch that is
  * planned from it compares it with the job's row, and writes nothing where they differ.
  */
-export interface HintedJob {
-  readonly id: string;
-  readonly queue: string;
-  readonly key: string;
-  readonly task: string;
-  readonly version: number;
-  readonly priority: number;
-  readonly seq: number;
-  /** Unix milliseconds. */
-  readonly createdMs: number;
-  readonly attributes: Attributes;
+export interface HintedJob extends Omit<JobFacts, 'expiresMs' | 'tries' | 'alone'> {
   /** The row's xmin. */
   readonly rowVersion: string;
 }

@@ -33,6 +33,9 @@ const endedMax = 64;
 const jobsMax = 16;
 const inFlightMax = 1_000;
 
+/** No hint tells of a job of which this is not so. */
+const untried = { expiresMs: null, tries: 0, crashes: 0 } as const;
+
 /** The last look, where hints may stand in for another one. */
 function lastLook(memory: Memory, startedAt: number): Memory['lastLook'] {
   const { lastLook: last, feeds, owesLook } = memory;
@@ -66,10 +69,10 @@ export function suppose(memory: Memory, news: News, startedAt: number): Supposed
   view.age();
   const added: HintedJob[] = [];
   const undo = (): void => {
-    for (const job of added) view.remove(toKnown(job));
+    for (const job of added) view.remove(job);
   };
   for (const job of news.jobs) {
-    if (!view.add(toKnown(job))) {
+    if (!view.add({ ...job, ...untried })) {
       undo();
       return undefined;
     }
@@ -110,12 +113,4 @@ function follow({ seq }: Memory, jobs: readonly HintedJob[], { state }: TickRead
       job.seq === seq + index + 1 &&
       (!Object.hasOwn(state.queues, job.queue) || state.queues[job.queue]?.paused === false),
   );
-}
-
-function toKnown(job: HintedJob): HintedJob & {
-  readonly expiresMs: null;
-  readonly tries: 0;
-  readonly crashes: 0;
-} {
-  return { ...job, expiresMs: null, tries: 0, crashes: 0 };
 }

@@ -20,7 +20,7 @@ import { createRefusals } from './refusals.ts';
 export interface View {
   /** A job has just begun to wait, behind all others of its lane that are known. False: what else is in that lane must be looked at. */
   readonly add: (job: KnownJob) => boolean;
-  readonly remove: (job: KnownJob) => void;
+  readonly remove: (job: LaneId & { readonly id: string }) => void;
   readonly empty: () => boolean;
   /** What the next tick asks for. `lanes`: to be looked at beside those that it asks for itself; `rows`: jobs of lanes out of turn. */
   readonly ask: (
@@ -311,7 +311,7 @@ function add(memory: Memory, job: KnownJob): boolean {
   return true;
 }
 
-function remove(memory: Memory, { id, queue, key }: KnownJob): void {
+function remove(memory: Memory, { id, queue, key }: Parameters<View['remove']>[0]): void {
   const name = laneName({ queue, key });
   const entry = memory.known.get(name);
   if (entry === undefined || !memory.byId.delete(id)) return;

@@ -122,7 +122,7 @@ $$;
 -- The jobs of ended are no more, so they count for no limit; the settings of queues are those of config (config_mark). Each of jobs waits, is what
 -- it is said to be in all that a policy may read, and is the next of its lane and priority behind the seq after: no other job waits before it there,
 -- but for those that are among jobs, and none waits for its retry. Hints say this, and whoever may NOTIFY can send one.
--- What is in flight needs no look: it is what the leader wrote, or less.
+-- Jobs in flight need no look: the leader wrote all of them, and some may have ended since.
 create function holds_true(p_supposed jsonb) returns boolean
   language plpgsql stable security definer
   set search_path from current

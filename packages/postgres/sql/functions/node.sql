@@ -1,7 +1,7 @@
 -- Begins an incarnation. accepted is false while another one may be alive under this id: its heartbeat is newer than its
 -- own lost_after_ms. A caller who has watched that heartbeat stand still for two of its intervals (p_seen = the value it saw
 -- before) is let in; one who has seen it move must not try again: two live nodes can't share an id.
--- What the node's last incarnation still held is taken back.
+-- Takes back what the node's last incarnation still held.
 create function register_node(
     p_node text, p_tasks jsonb, p_slots integer default 1, p_pool text default 'default', p_heartbeat_ms integer default 5000,
     p_lost_after_ms integer default 30000, p_software text default '', p_incarnation uuid default gen_random_uuid(),

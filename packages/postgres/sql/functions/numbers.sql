@@ -1,4 +1,4 @@
--- What waits and runs, by queue. Up to p_max jobs altogether each is counted. Beyond that, a queue that has no more than its part of p_max
+-- Counts the jobs that wait and run, by queue. Up to p_max jobs altogether each is counted. Beyond that, a queue that has no more than its part of p_max
 -- is still counted; of the others the number is estimated (exact is false): the rows that the server's statistics know of are divided as in
 -- a sample of 200 pages, the same at every call. Their oldest is the oldest that was met, there and among the thousand smallest ids.
 --

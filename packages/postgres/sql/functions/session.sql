@@ -69,7 +69,7 @@ as $$
   where s.server = pg_postmaster_start_time()
 $$;
 
--- What the leader looks at twice a second: nodes whose session is not there; whether miss_nodes would change anything; and in how many
+-- Counts the nodes whose session is not there, for the leader's looks; tells whether miss_nodes would change anything, and in how many
 -- milliseconds the first of them is lost. Reads only.
 create function missing_nodes() returns table (missing integer, changed boolean, lost_in_ms double precision)
   language sql stable security definer

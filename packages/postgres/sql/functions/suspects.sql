@@ -19,7 +19,7 @@
 -- Jobs of a bundle are charged always: they wait in QUEUE again, where the mark is their first crash.
 -- Jobs whose task the node runs in processes of their own are no suspects there: their crash costs no other job.
 
--- Whether a node takes a job like any other. Read as a part of the statements that call it, not called for each row: it sets no search path.
+-- Tells whether a node takes a job like any other. Read as a part of the statements that call it, not called for each row: it sets no search path.
 create function node_takes(p_tasks jsonb, p_task text, p_version integer, p_suspect boolean) returns boolean
   language sql immutable parallel safe
 as $$

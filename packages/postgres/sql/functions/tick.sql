@@ -125,7 +125,7 @@ as $$
   select w.position from work_queue w where w.position >= p_from order by w.position limit 1
 $$;
 
--- What the jobs of work items are, in their order, for a scheduler that did not write them itself. Served by work_queue's and queue's primary keys.
+-- Describes the jobs of work items, in their order, for a scheduler that did not write them itself. Served by work_queue's and queue's primary keys.
 create function item_facts(p_positions bigint[])
   returns table ("position" bigint, pool text, bundle text, dispatched_ms float8, id uuid, queue text, key text, task text,
                  version integer, priority integer, seq bigint, created_ms float8, expires_ms float8, attributes jsonb, tries smallint)
