@@ -4,7 +4,7 @@ import type { PgQueueEvent } from '@pgqueue/core';
 import { promote, reap, resetNode } from '@pgqueue/postgres';
 import pg from 'pg';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
-import { createClaims } from '../../packages/worker/src/claims.ts';
+import { createClaims } from '../../packages/worker/src/claim/claims.ts';
 import type { Ground } from './database-support.ts';
 import { openGround } from './database-support.ts';
 

@@ -7,7 +7,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import type { TestDatabase } from '../support/database.ts';
 import { createTestDatabase } from '../support/database.ts';
 import { emptying, jobTables } from '../support/empty.ts';
-import { createNodeSessions } from '../../packages/scheduler/src/node-sessions.ts';
+import { createNodeSessions } from '../../packages/scheduler/src/sweeps/node-sessions.ts';
 import { until } from '../support/until.ts';
 
 let own: TestDatabase;

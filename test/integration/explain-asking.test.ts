@@ -1,7 +1,7 @@
 import type { PgQueueEvent } from '@pgqueue/core';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import type { TickFacts } from '../../packages/scheduler/src/report.ts';
-import { createReporter } from '../../packages/scheduler/src/report.ts';
+import type { TickFacts } from '../../packages/scheduler/src/reporting/report.ts';
+import { createReporter } from '../../packages/scheduler/src/reporting/report.ts';
 import type { Ground } from './database-support.ts';
 import { openGround } from './database-support.ts';
 import { until } from './scheduler-support.ts';

@@ -4,7 +4,7 @@ import type { Database } from '@pgqueue/postgres';
 import { openDatabase, readHealth } from '@pgqueue/postgres';
 import pg from 'pg';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
-import { createHealthWatch } from '../../packages/scheduler/src/health.ts';
+import { createHealthWatch } from '../../packages/scheduler/src/reporting/database-health.ts';
 import type { Bench } from './scheduler-support.ts';
 import { openBench, ticks, until } from './scheduler-support.ts';
 

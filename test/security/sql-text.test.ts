@@ -38,7 +38,7 @@ const decided: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     columns: 'columns, a constant',
     documents: 'one of two lists of columns in the code',
   },
-  'postgres/src/listener.ts': {
+  'postgres/src/connection/listener.ts': {
     'pg.escapeIdentifier(channel)': 'quoted, and made of the schema’s name',
   },
   'bench/src/peers/bullmq-postgres.ts': { name: 'a constant', state: 'one of four words beside it' },
@@ -50,8 +50,11 @@ const decided: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   },
   'bench/src/stage.ts': { name: 'of a database, drawn there' },
   'bench/src/works/idle.ts': { workers: 'in a text for people: a constant number' },
-  'postgres/src/migrator.ts': { kind: 'one of four words beside it', lockWaitMs: 'a constant number' },
-  'postgres/src/operator/checks.ts': {
+  'postgres/src/migrate/migrator.ts': {
+    kind: 'one of four words beside it',
+    lockWaitMs: 'a constant number',
+  },
+  'postgres/src/operator/doctor/checks.ts': {
     indexRows: 'names of our own indexes, from a constant',
     'jobsOfItems(schema)': 'made of the schema’s name',
     name: 'of our own index, a constant',
@@ -59,12 +62,12 @@ const decided: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     'schemaVersion.knows': 'a constant number',
     tomorrow: 'an expression, a constant',
   },
-  'postgres/src/operator/invariants.ts': {
+  'postgres/src/operator/doctor/invariants.ts': {
     'jobsOfItems(schema)': 'made of the schema’s name',
     'find(target.schema)': 'a check’s statement, made of the schema’s name',
     name: 'of a check, a constant',
   },
-  'postgres/src/operator/mends.ts': {
+  'postgres/src/operator/doctor/mends.ts': {
     broken: 'a mend’s condition, a constant',
     'jobsOfItems(schema)': 'made of the schema’s name',
     'Number.MAX_SAFE_INTEGER': 'a constant number',
@@ -88,7 +91,7 @@ const decided: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   'postgres/src/statements/dispatch.ts': {
     "values.join(',')": 'the text of an array, which is a parameter',
   },
-  'postgres/src/session-defaults.ts': {
+  'postgres/src/connection/session-defaults.ts': {
     setting: 'in a message: the name of a setting, from a list',
     value: 'in a message',
     consequence: 'in a message, a constant',
@@ -119,39 +122,39 @@ const decided: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     'waitedMs.toFixed(2)': 'a number, in a parameter',
     'waits.slice(1)': 'a parameter, made of numbers',
   },
-  'postgres/src/queries/dead.ts': {
+  'postgres/src/reads/dead.ts': {
     'last.died_us': 'a cursor, which is a parameter later',
     'last.id': 'a cursor, which is a parameter later',
     'row.died_us': 'a cursor, which is a parameter later',
     'row.id': 'a cursor, which is a parameter later',
   },
-  'postgres/src/queries/items.ts': {
+  'postgres/src/reads/items.ts': {
     id: 'the name of a column, a constant',
     leased: 'one of two constants beside it',
   },
-  'postgres/src/queries/jobs.ts': {
+  'postgres/src/reads/jobs.ts': {
     "sql.raw(hasItem(schema, { id: 't.id' }))": 'made of the schema’s name and constants',
     table: 'one of two names in the code',
     column: 'one of two names in the code',
   },
-  'postgres/src/queries/nodes.ts': {
+  'postgres/src/reads/nodes.ts': {
     'sql.table(`${schema}.work_queue`)': 'quoted, and made of the schema’s name',
   },
-  'postgres/src/queries/queue-settings.ts': {
+  'postgres/src/reads/queue-settings.ts': {
     'parseDuration(retention) ?? 0': 'the text of an interval, which is a parameter',
   },
-  'postgres/src/queries/recorded.ts': {
+  'postgres/src/reads/recorded.ts': {
     'row.finished_us': 'a cursor, which is a parameter later',
     'row.id': 'a cursor, which is a parameter later',
   },
-  'postgres/src/statements/enqueue-columns.ts': {
+  'postgres/src/statements/enqueue/enqueue-columns.ts': {
     'row.timeoutMs': 'the text of an interval, which COPY reads as data',
     "source('at')": 'the name of a column, or $1, $2, …',
     "source('delay')": 'the name of a column, or $1, $2, …',
     "source('timeout')": 'the name of a column, or $1, $2, …',
   },
-  'postgres/src/statements/enqueue-copy.ts': { names: 'of columns, constants' },
-  'postgres/src/statements/enqueue.ts': {
+  'postgres/src/statements/enqueue/enqueue-copy.ts': { names: 'of columns, constants' },
+  'postgres/src/statements/enqueue/enqueue.ts': {
     call: 'a part of the statement',
     channel: 'a parameter, by its number',
     "hints ? ' +' : ''": 'in the key of a map',
@@ -177,7 +180,7 @@ const decided: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     'values.push(first)': 'the number of a parameter',
     "values.push(texts.join('\\n'))": 'the number of a parameter',
   },
-  'postgres/src/statements/target.ts': { call: 'a call of our own function, with $1, $2, …' },
+  'postgres/src/connection/target.ts': { call: 'a call of our own function, with $1, $2, …' },
   'producer/src/adapters/drizzle.ts': {
     'sql.raw(piece)': 'our own statement between its parameters',
   },

@@ -20,7 +20,7 @@ type Node = Readonly<Record<string, unknown>> & {
 const words =
   /\b(?:select\s|insert into\s|update\s+\S+\s+set|delete from\s|listen\s|notify\s|(?:create|alter|drop)\s+(?:table|schema|role|user|index|view|function|database)\b|truncate\s|grant\s|revoke\s|set local\s|where\s|lateral\s|order by\s|values\s*[(§]|union all\b)/;
 /** The files whose texts are SQL, but for messages: here even a fragment without any of these words counts. */
-const sqlFiles = /^packages\/postgres\/src\/(?:statements|queries|operator)\//;
+const sqlFiles = /^packages\/postgres\/src\/(?:statements|reads|operator)\//;
 /** Texts for people alone. Where one of these words occurs in them after all, it counts as anywhere else. */
 const messageFiles = /^packages\/postgres\/src\/operator\/(?:reasons|status|estimate)\.ts$/;
 /** Pure code: it has no driver that a statement could be given to. */

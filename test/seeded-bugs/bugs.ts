@@ -173,7 +173,7 @@ export const bugs: readonly Bug[] = [
     scenario: 'shutdown',
     finds: 'began again for no reason',
     module: {
-      module: '/worker/src/heartbeat.ts',
+      module: '/worker/src/node/heartbeat.ts',
       edits: [
         {
           from: 'const beat = async (): Promise<number> => {',
@@ -187,7 +187,7 @@ export const bugs: readonly Bug[] = [
     scenario: 'broken connection',
     finds: 'process_died',
     module: {
-      module: '/postgres/src/database.ts',
+      module: '/postgres/src/connection/database.ts',
       edits: [{ from: "client.on('error', onError);", to: '' }],
     },
   },

@@ -51,8 +51,8 @@ export {
 } from './job/retry-policy.ts';
 export { shapeProblem } from './job/shape.ts';
 export { isTraceparent, jobLimits, toJobRow } from './job/validate.ts';
-export type { Duration } from './duration.ts';
-export { durationMs, parseDuration } from './duration.ts';
+export type { Duration } from './options/duration.ts';
+export { durationMs, parseDuration } from './options/duration.ts';
 export type { ErrorCode } from './errors.ts';
 export { PgQueueError, throwProblems, unreachable } from './errors.ts';
 export type { ErrorData } from './error-data.ts';
@@ -61,7 +61,7 @@ export type { Logger, Observer, PgQueueEvent } from './events.ts';
 export { allObservers, countByTask, logObserver, terminalStatuses } from './events.ts';
 export { loggedError } from './logged.ts';
 export { isUuid, uuidV7 } from './ids.ts';
-export type { Rule, Shape } from './options.ts';
+export type { Rule, Shape } from './options/options.ts';
 export {
   aDuration,
   aFlag,
@@ -79,7 +79,7 @@ export {
   orNull,
   unknownNames,
   valueProblems,
-} from './options.ts';
+} from './options/options.ts';
 export type { Loop, LoopOptions } from './runtime/loop.ts';
 export { retryPauseMs, startLoop } from './runtime/loop.ts';
 export { within } from './runtime/within.ts';
@@ -94,16 +94,16 @@ export type { CustomGateOptions, Fetched } from './policy/gates/custom.ts';
 export { gate } from './policy/gates/custom.ts';
 export type { DatabaseHealthOptions } from './policy/gates/database-health.ts';
 export { databaseHealth } from './policy/gates/database-health.ts';
-export type { Cost, GroupBy, GroupValue, Limit } from './policy/gates/group.ts';
+export type { Cost, GroupBy, GroupValue, Limit } from './policy/gates/lib/group.ts';
 export type { OrderedOptions } from './policy/gates/ordered.ts';
 export { ordered } from './policy/gates/ordered.ts';
 export type { LimitBy, RateOptions } from './policy/gates/rate.ts';
 export { rate } from './policy/gates/rate.ts';
-export type { ReadableRate } from './policy/gates/words.ts';
-export { readableRate } from './policy/gates/words.ts';
+export type { ReadableRate } from './policy/gates/lib/format.ts';
+export { readableRate } from './policy/gates/lib/format.ts';
 export { pausedQueues, standardGates } from './policy/gates/standard.ts';
-export type { OpenGates } from './policy/open-gates.ts';
-export { openGates } from './policy/open-gates.ts';
+export type { OpenGates } from './policy/planning/open-gates.ts';
+export { openGates } from './policy/planning/open-gates.ts';
 export type { Heads, OpenOrder, Order } from './policy/order.ts';
 export type { Heap } from './policy/orders/heap.ts';
 export { createHeap } from './policy/orders/heap.ts';
@@ -134,8 +134,8 @@ export type {
   Written,
 } from './policy/policy.ts';
 export { neverMs } from './policy/policy.ts';
-export type { Fit, JobKind, Slots } from './policy/slots.ts';
-export { canRun, openSlots, takesBundles } from './policy/slots.ts';
+export type { Fit, JobKind, Slots } from './policy/planning/slots.ts';
+export { canRun, openSlots, takesBundles } from './policy/planning/slots.ts';
 export type {
   AttemptEnd,
   Candidate,

@@ -3,7 +3,7 @@ export type { MaintenanceWindowOptions } from './gates/maintenance.ts';
 export { maintenanceWindow } from './gates/maintenance.ts';
 export type { SchedulerOptions } from './options.ts';
 export type { Scheduler } from './scheduler.ts';
-export type { KeyShare, ShadowReport } from './shadow.ts';
+export type { KeyShare, ShadowReport } from './policy/shadow.ts';
 export { createScheduler } from './scheduler.ts';
 export type { HealthOptions, StopOnSignals, Stoppable } from '@pgqueue/postgres';
 export { stopOnSignals } from '@pgqueue/postgres';

@@ -24,22 +24,22 @@ import {
   startListener,
   startWaiting,
 } from '@pgqueue/postgres';
-import { createDispatcher } from './dispatcher.ts';
-import { createHealthWatch } from './health.ts';
-import type { LivenessParts } from './liveness.ts';
-import { schedulerChecks } from './liveness.ts';
-import type { Leadership } from './leadership.ts';
-import { startLeadership } from './leadership.ts';
-import { createNodeSessions } from './node-sessions.ts';
+import { createDispatcher } from './tick/tick.ts';
+import { createHealthWatch } from './reporting/database-health.ts';
+import type { LivenessParts } from './reporting/health-checks.ts';
+import { schedulerChecks } from './reporting/health-checks.ts';
+import type { Leadership } from './leadership/election.ts';
+import { startLeadership } from './leadership/election.ts';
+import { createNodeSessions } from './sweeps/node-sessions.ts';
 import type { SchedulerOptions, Settings } from './options.ts';
 import { toSettings } from './options.ts';
-import { lastReportedPolicy, watchOtherPolicies } from './other-policies.ts';
-import { createPlanner } from './planner.ts';
-import type { Sweeps } from './sweeps.ts';
-import { startSweeps } from './sweeps.ts';
-import { startTelling } from './telling.ts';
-import type { WokenTicks } from './woken-ticks.ts';
-import { startTicks } from './woken-ticks.ts';
+import { lastReportedPolicy, watchOtherPolicies } from './leadership/policy-mismatch.ts';
+import { createPlanner } from './policy/planner.ts';
+import type { Sweeps } from './sweeps/sweeps.ts';
+import { startSweeps } from './sweeps/sweeps.ts';
+import { startTelling } from './reporting/reporting.ts';
+import type { WokenTicks } from './tick/tick-loop.ts';
+import { startTicks } from './tick/tick-loop.ts';
 
 /** A scheduler, made by {@link createScheduler}: it leads, or stands by until the leader is gone. */
 export interface Scheduler {

@@ -1,8 +1,8 @@
 import { within } from '@pgqueue/core';
 import type { Target } from '@pgqueue/postgres';
 import { release } from '@pgqueue/postgres';
-import type { Executor } from './executor.ts';
-import type { Settler } from './settler.ts';
+import type { Executor } from './attempt/executor.ts';
+import type { Settler } from './settle/settler.ts';
 
 /** How long handlers may take to end after their signal aborted because of a shutdown. */
 const graceMs = 1_000;

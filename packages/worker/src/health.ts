@@ -1,10 +1,10 @@
 import type { HealthChecks, HealthOptions } from '@pgqueue/postgres';
 import { stuckLoops } from '@pgqueue/postgres';
-import type { Claimer } from './claimer.ts';
-import type { Membership } from './membership.ts';
+import type { Claimer } from './claim/claim-loop.ts';
+import type { Membership } from './node/node.ts';
 import type { WorkerSettings } from './options.ts';
-import type { Settler } from './settler.ts';
-import type { SharedMarks } from './thread-words.ts';
+import type { Settler } from './settle/settler.ts';
+import type { SharedMarks } from './node/thread-protocol.ts';
 
 export interface HealthParts {
   readonly settings: WorkerSettings;

@@ -1,10 +1,10 @@
 export type { Worker } from './worker.ts';
 export { createWorker } from './worker.ts';
 export type { NodeOptions, WorkerLogger, WorkerOptions } from './options.ts';
-export { AbortedError } from './attempt.ts';
-export type { PulledJob } from './pulled.ts';
-export type { Jobs, Pulled, Puller } from './puller-verbs.ts';
-export { createPuller } from './puller.ts';
-export type { PulledTask, PullerOptions } from './puller-options.ts';
+export { AbortedError } from './attempt/attempt.ts';
+export type { PulledJob } from './pull/pulled-lease.ts';
+export type { Jobs, Pulled, Puller } from './pull/verbs.ts';
+export { createPuller } from './pull/puller.ts';
+export type { PulledTask, PullerOptions } from './pull/puller-options.ts';
 export type { HealthOptions, StopOnSignals, Stoppable } from '@pgqueue/postgres';
 export { stopOnSignals } from '@pgqueue/postgres';

@@ -14,7 +14,7 @@ import {
 } from '@pgqueue/core';
 import { aConnectionString, databaseShape, healthShape } from '@pgqueue/postgres';
 import type { NodeOptions, WorkerLogger, WorkerOptions } from './options.ts';
-import type { PulledTask, PullerOptions } from './puller-options.ts';
+import type { PulledTask, PullerOptions } from './pull/puller-options.ts';
 
 const { pool: _pool, ...connection } = databaseShape;
 

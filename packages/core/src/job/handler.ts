@@ -1,7 +1,7 @@
-import type { Duration } from '../duration.ts';
+import type { Duration } from '../options/duration.ts';
 import { throwProblems } from '../errors.ts';
-import type { Rule } from '../options.ts';
-import { aFunction, optionProblems } from '../options.ts';
+import type { Rule } from '../options/options.ts';
+import { aFunction, optionProblems } from '../options/options.ts';
 import type { IsolatedHandler } from './isolated.ts';
 import { isIsolated } from './isolated.ts';
 import type { Handler, JobContext, JobLogger, Settle, Task, TransactionClient } from './task.ts';

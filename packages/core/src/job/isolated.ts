@@ -1,6 +1,6 @@
 import { throwProblems } from '../errors.ts';
-import type { Rule, Shape } from '../options.ts';
-import { aNumber, anything, optional, optionProblems } from '../options.ts';
+import type { Rule, Shape } from '../options/options.ts';
+import { aNumber, anything, optional, optionProblems } from '../options/options.ts';
 import type { Handler, Task } from './task.ts';
 
 /** The limits of an isolated handler's processes. */

@@ -1,4 +1,4 @@
-import type { Duration } from '../duration.ts';
+import type { Duration } from '../options/duration.ts';
 import type { Backoff, RetryOptions } from './retry-policy.ts';
 
 /** A value that survives JSON unchanged. */

@@ -1,5 +1,5 @@
-import type { Duration } from '../duration.ts';
-import { durationMs } from '../duration.ts';
+import type { Duration } from '../options/duration.ts';
+import { durationMs } from '../options/duration.ts';
 
 const brand: unique symbol = Symbol.for('pgqueue.outcome');
 

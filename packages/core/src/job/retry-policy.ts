@@ -1,7 +1,7 @@
-import type { Duration } from '../duration.ts';
-import { parseDuration } from '../duration.ts';
-import type { Shape } from '../options.ts';
-import { aDuration, aNumber, oneOf, optional, optionProblems } from '../options.ts';
+import type { Duration } from '../options/duration.ts';
+import { parseDuration } from '../options/duration.ts';
+import type { Shape } from '../options/options.ts';
+import { aDuration, aNumber, oneOf, optional, optionProblems } from '../options/options.ts';
 
 /** When a failed job is tried again, and how often. What is left out comes from the task, then from {@link defaultBackoff}. */
 export interface RetryOptions {

@@ -1,7 +1,7 @@
 import type { StandardSchemaV1 } from '@standard-schema/spec';
-import { parseDuration } from '../duration.ts';
+import { parseDuration } from '../options/duration.ts';
 import { throwProblems } from '../errors.ts';
-import type { Rule, Shape } from '../options.ts';
+import type { Rule, Shape } from '../options/options.ts';
 import {
   aFunction,
   aNumber,
@@ -11,7 +11,7 @@ import {
   either,
   optional,
   optionProblems,
-} from '../options.ts';
+} from '../options/options.ts';
 import type { RetryOptions } from './retry-policy.ts';
 import { retryProblems } from './retry-policy.ts';
 import type { TaskDefinition } from './task.ts';

@@ -1,6 +1,6 @@
 import type { StandardSchemaV1 } from '@standard-schema/spec';
-import type { Duration } from '../duration.ts';
-import { parseDuration } from '../duration.ts';
+import type { Duration } from '../options/duration.ts';
+import { parseDuration } from '../options/duration.ts';
 import { PgQueueError } from '../errors.ts';
 import type { Attributes, ClaimedJob, JobOptions, NewJob } from './job.ts';
 import type { MaybePromise } from '../runtime/when-done.ts';

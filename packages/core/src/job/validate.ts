@@ -1,9 +1,9 @@
-import type { Duration } from '../duration.ts';
-import { parseDuration } from '../duration.ts';
+import type { Duration } from '../options/duration.ts';
+import { parseDuration } from '../options/duration.ts';
 import { errorData } from '../error-data.ts';
 import { PgQueueError, throwProblems } from '../errors.ts';
 import { isUuid } from '../ids.ts';
-import { say, unknownNames } from '../options.ts';
+import { say, unknownNames } from '../options/options.ts';
 import type { MaybePromise } from '../runtime/when-done.ts';
 import { caught, whenDone } from '../runtime/when-done.ts';
 import type { JobOptions, JobRow, NewJob, TraceContext, Unique } from './job.ts';

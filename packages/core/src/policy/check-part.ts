@@ -1,7 +1,7 @@
 import { throwProblems } from '../errors.ts';
-import type { Rule, Shape } from '../options.ts';
-import { aFlag, aFunction, aListOf, aNumber, anObject, anything, aText } from '../options.ts';
-import { oneOf, optional, optionProblems } from '../options.ts';
+import type { Rule, Shape } from '../options/options.ts';
+import { aFlag, aFunction, aListOf, aNumber, anObject, anything, aText } from '../options/options.ts';
+import { oneOf, optional, optionProblems } from '../options/options.ts';
 import type { Gate, JobGroups } from './gate.ts';
 import type { Order } from './order.ts';
 import type { Needs, Preparation } from './policy.ts';

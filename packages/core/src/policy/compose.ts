@@ -1,5 +1,14 @@
-import type { Shape } from '../options.ts';
-import { aFlag, aFunction, aListOf, aNumber, anObject, aText, optional, optionProblems } from '../options.ts';
+import type { Shape } from '../options/options.ts';
+import {
+  aFlag,
+  aFunction,
+  aListOf,
+  aNumber,
+  anObject,
+  aText,
+  optional,
+  optionProblems,
+} from '../options/options.ts';
 import { aGate, anOrder } from './check-part.ts';
 import type { Json } from '../job/job.ts';
 import type { Gate } from './gate.ts';
@@ -10,9 +19,9 @@ import { standardGates } from './gates/standard.ts';
 import type { Order } from './order.ts';
 import { fairShare } from './orders/fair-share.ts';
 import { turns } from './orders/ranked.ts';
-import { explainWith } from './explain.ts';
+import { explainWith } from './planning/explain.ts';
 import type { Plan, PolicyFault } from './plan.ts';
-import { planWith } from './plan-with.ts';
+import { planWith } from './planning/make-plan.ts';
 import type { Policy, PolicyState, Preparation, SavedPart, Watch } from './policy.ts';
 import type { Candidate, Snapshot } from './snapshot.ts';
 import { throwProblems } from '../errors.ts';

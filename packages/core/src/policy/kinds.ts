@@ -1,5 +1,5 @@
 import type { Gate } from './gate.ts';
-import type { Judged } from './open-gates.ts';
+import type { Judged } from './planning/open-gates.ts';
 import type { ClosedLane } from './plan.ts';
 import type { Candidate, JobFacts, Lane } from './snapshot.ts';
 import { own } from './snapshot.ts';

@@ -1,5 +1,5 @@
 import type { PolicyState } from './policy.ts';
-import { openSlots } from './slots.ts';
+import { openSlots } from './planning/slots.ts';
 import type { Candidate, Lane, Snapshot } from './snapshot.ts';
 
 /** A job to dispatch, and where. */

@@ -13,7 +13,7 @@ import type { Order } from './order.ts';
 import { fairShare } from './orders/fair-share.ts';
 import { fifo, turns } from './orders/ranked.ts';
 import type { Plan } from './plan.ts';
-import { planWith } from './plan-with.ts';
+import { planWith } from './planning/make-plan.ts';
 import type { Policy, PolicyState } from './policy.ts';
 import type { InFlight, Lane, Snapshot } from './snapshot.ts';
 import { poolOf } from './snapshot.ts';

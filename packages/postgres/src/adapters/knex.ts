@@ -1,4 +1,4 @@
-import type { Executor } from '../executor.ts';
+import type { Executor } from '../connection/executor.ts';
 
 /** The part of Knex's `Knex` and `Transaction` that is used. */
 export interface KnexLike {

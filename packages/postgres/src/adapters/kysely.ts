@@ -1,5 +1,5 @@
 import { CompiledQuery } from 'kysely';
-import type { Executor } from '../executor.ts';
+import type { Executor } from '../connection/executor.ts';
 
 /** The part of Kysely's `Kysely` and `Transaction` that is used. */
 export interface KyselyLike {

@@ -1,4 +1,4 @@
-import type { Executor } from '../executor.ts';
+import type { Executor } from '../connection/executor.ts';
 
 /** The part of postgres.js's `Sql` and `TransactionSql` that is used. */
 export interface PostgresJsLike {

@@ -1,4 +1,4 @@
-import type { Executor } from '../executor.ts';
+import type { Executor } from '../connection/executor.ts';
 
 /** The part of Prisma's client, and of the client inside `$transaction`, that is used. */
 export interface PrismaLike {

@@ -1,4 +1,4 @@
-import type { Executor } from '../executor.ts';
+import type { Executor } from '../connection/executor.ts';
 
 /** The part of TypeORM's EntityManager, QueryRunner and DataSource that is used. */
 export interface TypeOrmLike {

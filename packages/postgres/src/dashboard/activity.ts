@@ -1,4 +1,4 @@
-import type { Database } from '../database.ts';
+import type { Database } from '../connection/database.ts';
 
 /** Jobs by histogram bucket: bucket 0 is up to 1 ms, bucket b up to 1.25^b ms. */
 export type Histogram = Readonly<Record<string, number>>;

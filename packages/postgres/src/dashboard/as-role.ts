@@ -1,8 +1,8 @@
 import { Kysely, PostgresDialect } from 'kysely';
 import type { PostgresPool, PostgresPoolClient } from 'kysely';
 import pg from 'pg';
-import type { Database } from '../database.ts';
-import type { Tables } from '../rows.ts';
+import type { Database } from '../connection/database.ts';
+import type { Tables } from '../connection/tables.ts';
 
 /** As whom, and for how long, statements run. */
 export interface RoleOptions {

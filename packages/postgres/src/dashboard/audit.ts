@@ -1,5 +1,5 @@
 import { PgQueueError } from '@pgqueue/core';
-import type { Database } from '../database.ts';
+import type { Database } from '../connection/database.ts';
 
 /** Whom an action is told of. */
 export interface Actor {

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
-import type { Database } from '../database.ts';
-import type { AttemptError } from '../rows.ts';
-import type { DeadReason } from '../queries/dead.ts';
+import type { Database } from '../connection/database.ts';
+import type { AttemptError } from '../connection/tables.ts';
+import type { DeadReason } from '../reads/dead.ts';
 
 /** A dead job, with the group that its error makes it one of. */
 export interface GroupedDead {

@@ -2,8 +2,8 @@ import type { JobStatus } from '@pgqueue/core';
 import { unreachable } from '@pgqueue/core';
 import type { RawBuilder } from 'kysely';
 import { sql } from 'kysely';
-import type { Database } from '../database.ts';
-import { hasItem } from '../queries/items.ts';
+import type { Database } from '../connection/database.ts';
+import { hasItem } from '../reads/items.ts';
 
 /** Which jobs are meant: those that fit everything given. */
 export interface FindFilter {

@@ -1,4 +1,4 @@
-import type { Database } from '../database.ts';
+import type { Database } from '../connection/database.ts';
 
 /** A table, as the server's statistics have it. Of history, all partitions together. */
 export interface TableSize {

@@ -1,7 +1,7 @@
 import type { JobStatus } from '@pgqueue/core';
 import { sql } from 'kysely';
-import type { Database } from '../database.ts';
-import type { AttemptError } from '../rows.ts';
+import type { Database } from '../connection/database.ts';
+import type { AttemptError } from '../connection/tables.ts';
 
 /** A job in a list. */
 export interface ListedJob {

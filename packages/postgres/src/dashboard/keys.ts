@@ -1,5 +1,5 @@
-import type { Database } from '../database.ts';
-import { hasItem } from '../queries/items.ts';
+import type { Database } from '../connection/database.ts';
+import { hasItem } from '../reads/items.ts';
 
 /** A key of a queue, as far as worker time tells. */
 export interface BusyKey {

@@ -1,4 +1,4 @@
-import type { Database } from '../database.ts';
+import type { Database } from '../connection/database.ts';
 
 /** What is set for a queue. */
 export interface StoredSettings {

@@ -1,4 +1,4 @@
-import type { Database } from '../database.ts';
+import type { Database } from '../connection/database.ts';
 import type { Actor } from '../dashboard/audit.ts';
 import { audited } from '../dashboard/audit.ts';
 import type { DeadOperator } from './dead.ts';

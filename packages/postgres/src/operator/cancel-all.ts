@@ -10,7 +10,7 @@ import {
 } from '@pgqueue/core';
 import type { FindFilter } from '../dashboard/find-jobs.ts';
 import { countFound, findJobs } from '../dashboard/find-jobs.ts';
-import type { Database } from '../database.ts';
+import type { Database } from '../connection/database.ts';
 import type { JobsOperator } from './jobs.ts';
 
 /** Jobs that have not ended and fit everything that is given; at least one thing is. */

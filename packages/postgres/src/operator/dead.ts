@@ -9,10 +9,10 @@ import {
   PgQueueError,
   throwProblems,
 } from '@pgqueue/core';
-import type { Database } from '../database.ts';
-import type { DeadFilter, DeadJob, DeadListOptions } from '../queries/dead.ts';
-import { countDead, listDead, nextDead } from '../queries/dead.ts';
-import type { Page } from '../queries/page.ts';
+import type { Database } from '../connection/database.ts';
+import type { DeadFilter, DeadJob, DeadListOptions } from '../reads/dead.ts';
+import { countDead, listDead, nextDead } from '../reads/dead.ts';
+import type { Page } from '../reads/page.ts';
 import { redrive } from '../statements/operate.ts';
 import { checkIds } from './jobs.ts';
 import { wakeSchedulers } from './wake.ts';

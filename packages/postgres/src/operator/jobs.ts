@@ -1,10 +1,10 @@
 import type { JobStatus } from '@pgqueue/core';
 import type { Shape } from '@pgqueue/core';
 import { anything, isUuid, optional, optionProblems, PgQueueError, throwProblems } from '@pgqueue/core';
-import type { Database } from '../database.ts';
-import type { JobDetails, JobListOptions, JobSummary } from '../queries/jobs.ts';
-import { listJobs, readJob, readStatuses } from '../queries/jobs.ts';
-import type { Page } from '../queries/page.ts';
+import type { Database } from '../connection/database.ts';
+import type { JobDetails, JobListOptions, JobSummary } from '../reads/jobs.ts';
+import { listJobs, readJob, readStatuses } from '../reads/jobs.ts';
+import type { Page } from '../reads/page.ts';
 import type { Amendment } from '../statements/operate.ts';
 import { amend, cancel as cancelJobs, erase, redrive } from '../statements/operate.ts';
 import type { CancelAllOptions, CancelledJobs, JobCount, UnfinishedFilter } from './cancel-all.ts';

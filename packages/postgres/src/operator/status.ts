@@ -1,14 +1,14 @@
 import { own } from '@pgqueue/core';
-import type { Database } from '../database.ts';
-import { listNodes } from '../queries/nodes.ts';
-import type { QueueInfo } from '../queries/queues.ts';
-import { listQueues } from '../queries/queues.ts';
-import type { StoredReport } from '../queries/report.ts';
-import { readReport } from '../queries/report.ts';
-import type { LeaderInfo, OldestSnapshot, UnservedJobs } from '../queries/system.ts';
-import { readLeader, readOldestSnapshot, readSchemaVersion, readUnserved } from '../queries/system.ts';
-import type { HotTable } from '../queries/tables.ts';
-import { readHotTables } from '../queries/tables.ts';
+import type { Database } from '../connection/database.ts';
+import { listNodes } from '../reads/nodes.ts';
+import type { QueueInfo } from '../reads/queues.ts';
+import { listQueues } from '../reads/queues.ts';
+import type { StoredReport } from '../reads/report.ts';
+import { readReport } from '../reads/report.ts';
+import type { LeaderInfo, OldestSnapshot, UnservedJobs } from '../reads/system.ts';
+import { readLeader, readOldestSnapshot, readSchemaVersion, readUnserved } from '../reads/system.ts';
+import type { HotTable } from '../reads/tables.ts';
+import { readHotTables } from '../reads/tables.ts';
 import type { ReportedFault, ReportedUnreadable } from '../statements/report.ts';
 
 /** Something that keeps jobs from running, or the database from being cleaned up. */

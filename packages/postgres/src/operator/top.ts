@@ -1,10 +1,10 @@
 import type { Shape } from '@pgqueue/core';
 import { aNumber, optional, optionProblems, throwProblems } from '@pgqueue/core';
-import type { Database } from '../database.ts';
-import type { NodeInfo } from '../queries/nodes.ts';
-import { listNodes } from '../queries/nodes.ts';
-import type { KeyNumbers } from '../queries/numbers.ts';
-import { listKeys } from '../queries/numbers.ts';
+import type { Database } from '../connection/database.ts';
+import type { NodeInfo } from '../reads/nodes.ts';
+import { listNodes } from '../reads/nodes.ts';
+import type { KeyNumbers } from '../reads/numbers.ts';
+import { listKeys } from '../reads/numbers.ts';
 import type { Status } from './status.ts';
 import { readStatus } from './status.ts';
 

@@ -1,7 +1,7 @@
 import type { ClaimedJob } from '@pgqueue/core';
 import type { ClaimInput } from './claim.ts';
-import type { Target } from './target.ts';
-import { relaxed } from './target.ts';
+import type { Target } from '../connection/target.ts';
+import { relaxed } from '../connection/target.ts';
 
 /** A claimed work item: what one slot does in one go. */
 export interface ClaimedRow {

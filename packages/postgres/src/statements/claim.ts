@@ -1,6 +1,6 @@
 import type { ClaimedJob } from '@pgqueue/core';
-import type { Target } from './target.ts';
-import { relaxed } from './target.ts';
+import type { Target } from '../connection/target.ts';
+import { relaxed } from '../connection/target.ts';
 
 /** Who claims, and how much. */
 export interface ClaimInput {

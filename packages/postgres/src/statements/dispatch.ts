@@ -1,7 +1,7 @@
 import type { Json, SavedPart } from '@pgqueue/core';
-import type { HintedJob } from '../hinted-job.ts';
+import type { HintedJob } from './enqueue/hinted-job.ts';
 import type { Leader } from './sweeps.ts';
-import type { Target } from './target.ts';
+import type { Target } from '../connection/target.ts';
 
 /** What hints have said, and nobody has looked at. */
 export interface Supposition {

@@ -1,4 +1,4 @@
-import type { Target } from './target.ts';
+import type { Target } from '../connection/target.ts';
 
 /** What PostgreSQL tells of itself, as far as this role may see it. */
 export interface HealthReading {

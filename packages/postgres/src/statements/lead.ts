@@ -1,4 +1,4 @@
-import type { Target } from './target.ts';
+import type { Target } from '../connection/target.ts';
 
 /** Who leads now, and for how long. */
 export interface Leadership {

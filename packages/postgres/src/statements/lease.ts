@@ -1,4 +1,4 @@
-import type { Target } from './target.ts';
+import type { Target } from '../connection/target.ts';
 
 /** A job's id and the token that it is held under: both must match for anything to change. */
 export interface Lease {

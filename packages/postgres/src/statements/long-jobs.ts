@@ -1,5 +1,5 @@
 import type { Lease } from './lease.ts';
-import type { Target } from './target.ts';
+import type { Target } from '../connection/target.ts';
 
 /** Keeps resume data (JSON text) for the next attempt, under the token. False: the lease was lost. */
 export async function saveCheckpoint(target: Target, lease: Lease, checkpoint: string): Promise<boolean> {

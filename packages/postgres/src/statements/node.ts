@@ -1,6 +1,6 @@
-import type { NodeTasks } from '../rows.ts';
+import type { NodeTasks } from '../connection/tables.ts';
 import type { Lease } from './lease.ts';
-import type { Target } from './target.ts';
+import type { Target } from '../connection/target.ts';
 
 /** What a node says of itself when it starts. */
 export interface NodeRegistration {

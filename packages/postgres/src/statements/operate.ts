@@ -1,4 +1,4 @@
-import type { Target } from './target.ts';
+import type { Target } from '../connection/target.ts';
 
 /** Waiting jobs end at once; running ones are told. `busy`: at this moment between the two; call again. Missing: ended, or never was. */
 export async function cancel(

@@ -1,4 +1,4 @@
-import type { Target } from './target.ts';
+import type { Target } from '../connection/target.ts';
 
 /**
  * Gives back what a claim leased whose reply was lost: the SQL function `release_claim`. Resolves to the

@@ -1,6 +1,6 @@
 import type { HeldCounts, Hold, JobFacts } from '@pgqueue/core';
 import type { Leader } from './sweeps.ts';
-import type { Target } from './target.ts';
+import type { Target } from '../connection/target.ts';
 
 /** Something of a policy that failed lately. Times are the database's clock, in Unix milliseconds. */
 export interface ReportedFault {

@@ -1,5 +1,5 @@
 import { lockMs } from './settle.ts';
-import type { Target } from './target.ts';
+import type { Target } from '../connection/target.ts';
 
 /** A batch that a node holds: its work item's position, and the token of the claim. */
 export interface RowLease {

@@ -1,4 +1,4 @@
-import type { Target } from './target.ts';
+import type { Target } from '../connection/target.ts';
 
 /** A schedule as its row wants it. `payload` and `options` are JSON texts; `fire_schedule` reads the options. */
 export interface ScheduleRow {

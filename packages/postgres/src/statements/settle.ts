@@ -1,5 +1,5 @@
-import { channelName } from '../hints.ts';
-import type { Target } from './target.ts';
+import { channelName } from '../connection/hints.ts';
+import type { Target } from '../connection/target.ts';
 
 /** The end of one attempt. `data` is the result of a done job or the error of a failed one. */
 export interface Settlement {

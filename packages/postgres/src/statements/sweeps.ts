@@ -1,4 +1,4 @@
-import type { Target } from './target.ts';
+import type { Target } from '../connection/target.ts';
 
 /** Who sweeps: every one of these throws PQ002, and writes nothing, when it no longer leads. */
 export interface Leader {

@@ -1,7 +1,7 @@
 import type { Attributes, QueueSeen } from '@pgqueue/core';
-import type { NodeTasks } from '../rows.ts';
+import type { NodeTasks } from '../connection/tables.ts';
 import type { OpenExplain } from './report.ts';
-import type { Target } from './target.ts';
+import type { Target } from '../connection/target.ts';
 
 /** A queue's key. */
 export interface LaneId {

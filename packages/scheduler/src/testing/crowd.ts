@@ -1,9 +1,9 @@
 import type { Gate, ShareLevel } from '@pgqueue/core';
 import { fairShare, policy } from '@pgqueue/core';
 import type { LaneRow, TickInput } from '@pgqueue/postgres';
-import { createMemory } from '../memory.ts';
-import { ask } from '../tick.ts';
-import { createView } from '../view.ts';
+import { createMemory } from '../state/leader-state.ts';
+import { ask } from '../tick/snapshot.ts';
+import { createView } from '../state/lanes/lane-cache.ts';
 import { aSnapshot } from './planning.ts';
 
 /** Many keys that wait, and ticks that read them as the SQL function `look` does, plan by fair shares, and dispatch: in virtual time. */

@@ -10,8 +10,8 @@ import type {
   Snapshot,
 } from '@pgqueue/core';
 import { defaultPool, defaultQueue } from '@pgqueue/core';
-import type { Planner, PlannerOptions } from '../planner.ts';
-import { createPlanner } from '../planner.ts';
+import type { Planner, PlannerOptions } from '../policy/planner.ts';
+import { createPlanner } from '../policy/planner.ts';
 
 /** A job of a key: its id says which, its place in the key, and in all. */
 export function aJob(key: string, seq: number, facts: Partial<Candidate> = {}): Candidate {

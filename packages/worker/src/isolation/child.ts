@@ -9,8 +9,8 @@ import type { Handler } from '@pgqueue/core';
 import { childContext } from './child-context.ts';
 import type { Methods, Peer } from './peer.ts';
 import { createPeer } from './peer.ts';
-import type { ChildEnding, ChildInput } from './words.ts';
-import { encodeReturned, encodeThrown } from './words.ts';
+import type { ChildEnding, ChildInput } from './protocol.ts';
+import { encodeReturned, encodeThrown } from './protocol.ts';
 
 /** Runs one attempt. It ends when the node has heard how. */
 export async function runAttempt(input: ChildInput): Promise<void> {

@@ -1,16 +1,16 @@
 import type { AbortReason, IsolatedHandler, JobContext } from '@pgqueue/core';
 import { cancelled, giveUp, retryAfter, snooze, within } from '@pgqueue/core';
 import pLimit from 'p-limit';
-import { createAlarm } from '../alarm.ts';
-import { AbortedError } from '../attempt.ts';
-import type { Ending } from '../ending.ts';
+import { createAlarm } from '../lease/alarm.ts';
+import { AbortedError } from '../attempt/attempt.ts';
+import type { Ending } from '../attempt/to-settlement.ts';
 import type { Methods, Peer } from './peer.ts';
 import { createPeer } from './peer.ts';
 import type { ChildPool } from './pool.ts';
 import { openPool } from './pool.ts';
 import { nodeMethods } from './node-methods.ts';
-import type { ChildEnding } from './words.ts';
-import { decode } from './words.ts';
+import type { ChildEnding } from './protocol.ts';
+import { decode } from './protocol.ts';
 
 /** Runs isolated handlers of one node. */
 export interface Isolation {

@@ -1,6 +1,6 @@
 import type { ErrorData } from '@pgqueue/core';
 import { errorData } from '@pgqueue/core';
-import { received } from './words.ts';
+import { received } from './protocol.ts';
 
 /** What goes between a node and the process of one attempt, both ways. */
 type Message =

@@ -1,6 +1,6 @@
 import type { IsolatedOptions } from '@pgqueue/core';
 import { Tinypool } from 'tinypool';
-import type { ChildInput } from './words.ts';
+import type { ChildInput } from './protocol.ts';
 
 /** Processes, kept for the next attempt. */
 export interface ChildPool {

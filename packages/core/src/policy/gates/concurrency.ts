@@ -1,14 +1,14 @@
-import type { Shape } from '../../options.ts';
-import { aFlag, aFunction, optional } from '../../options.ts';
+import type { Shape } from '../../options/options.ts';
+import { aFlag, aFunction, optional } from '../../options/options.ts';
 import { aName, checkPart } from '../check-part.ts';
 import type { Gate } from '../gate.ts';
 import type { JobFacts, Snapshot } from '../snapshot.ts';
-import type { Cost, GroupBy, Limit } from './group.ts';
-import { aLimit, alike, costsOf, groupOf, nameProblems, once } from './group.ts';
-import { openTallies } from './tallies.ts';
-import type { Counting } from './use.ts';
-import { rememberUse } from './use.ts';
-import { sayGroup } from './words.ts';
+import type { Cost, GroupBy, Limit } from './lib/group.ts';
+import { aLimit, alike, costsOf, groupOf, nameProblems, once } from './lib/group.ts';
+import { openTallies } from './lib/tallies.ts';
+import type { Counting } from './lib/use.ts';
+import { rememberUse } from './lib/use.ts';
+import { sayGroup } from './lib/format.ts';
 
 /** What is counted, and how many may be in flight: see {@link concurrency}. */
 export interface ConcurrencyOptions {

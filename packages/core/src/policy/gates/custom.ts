@@ -1,6 +1,6 @@
 import type { Json } from '../../job/job.ts';
-import type { Shape } from '../../options.ts';
-import { aFlag, aFunction, oneOf, optional } from '../../options.ts';
+import type { Shape } from '../../options/options.ts';
+import { aFlag, aFunction, oneOf, optional } from '../../options/options.ts';
 import { aName, aPreparation, checkPart } from '../check-part.ts';
 import type { Gate, Verdict } from '../gate.ts';
 import type { Preparation } from '../policy.ts';

@@ -1,11 +1,11 @@
-import type { Shape } from '../../options.ts';
-import { optional } from '../../options.ts';
+import type { Shape } from '../../options/options.ts';
+import { optional } from '../../options/options.ts';
 import { aName, checkPart } from '../check-part.ts';
 import type { Gate } from '../gate.ts';
 import type { DatabaseHealth, Snapshot } from '../snapshot.ts';
-import { bucketGate } from './bucket-gate.ts';
-import { anAmount } from './group.ts';
-import { sayMs, sayNumber } from './words.ts';
+import { bucketGate } from './lib/bucket-gate.ts';
+import { anAmount } from './lib/group.ts';
+import { sayMs, sayNumber } from './lib/format.ts';
 
 /** From when on the database counts as unwell, and what happens then: see {@link databaseHealth}. */
 export interface DatabaseHealthOptions {

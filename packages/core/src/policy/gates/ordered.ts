@@ -1,12 +1,12 @@
 import { unreachable } from '../../errors.ts';
-import type { Shape } from '../../options.ts';
-import { aFunction, optional } from '../../options.ts';
+import type { Shape } from '../../options/options.ts';
+import { aFunction, optional } from '../../options/options.ts';
 import { aName, checkPart } from '../check-part.ts';
 import type { Gate, OpenGate } from '../gate.ts';
 import type { Hold } from '../policy.ts';
 import type { Candidate, InFlight, JobFacts, Lane, Snapshot } from '../snapshot.ts';
 import { laneName } from '../snapshot.ts';
-import { sayGroup, sayTime } from './words.ts';
+import { sayGroup, sayTime } from './lib/format.ts';
 
 /** Which jobs keep strict order: see {@link ordered}. */
 export interface OrderedOptions {

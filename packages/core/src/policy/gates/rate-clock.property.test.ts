@@ -9,8 +9,8 @@ import { aJob, aSnapshot, lanesOf, nowMs } from '../../testing/snapshots.ts';
 import { policy } from '../compose.ts';
 import { fifo } from '../orders/ranked.ts';
 import type { PolicyState } from '../policy.ts';
-import { backstepMs, levelAt } from './buckets.ts';
-import type { Bucket, Buckets } from './buckets.ts';
+import { backstepMs, levelAt } from './lib/buckets.ts';
+import type { Bucket, Buckets } from './lib/buckets.ts';
 import { rate } from './rate.ts';
 
 const limit = { perSecond: 4, burst: 3 };

@@ -1,12 +1,12 @@
-import type { Shape } from '../../options.ts';
-import { aFlag, aFunction, optional } from '../../options.ts';
+import type { Shape } from '../../options/options.ts';
+import { aFlag, aFunction, optional } from '../../options/options.ts';
 import { aName, checkPart } from '../check-part.ts';
 import type { Gate } from '../gate.ts';
 import type { JobFacts, Rate, Snapshot } from '../snapshot.ts';
-import { bucketGate } from './bucket-gate.ts';
-import type { Cost, GroupBy, Limit } from './group.ts';
-import { aLimit, alike, costsOf, groupOf, limitFor, nameProblems, once } from './group.ts';
-import { sayGroup } from './words.ts';
+import { bucketGate } from './lib/bucket-gate.ts';
+import type { Cost, GroupBy, Limit } from './lib/group.ts';
+import { aLimit, alike, costsOf, groupOf, limitFor, nameProblems, once } from './lib/group.ts';
+import { sayGroup } from './lib/format.ts';
 
 /** A limit, or one for each value; null: none. Asked once a plan. */
 export type LimitBy = Limit | ((value: string, snapshot: Snapshot) => Limit | null);

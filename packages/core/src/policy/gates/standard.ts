@@ -3,12 +3,12 @@ import type { Gate, JobGroups, OpenGate } from '../gate.ts';
 import type { JobFacts, QueueSeen, Snapshot } from '../snapshot.ts';
 import { ownPart } from '../own-parts.ts';
 import { laneName, own } from '../snapshot.ts';
-import { bucketGate, openBuckets, restoreBuckets, writeBuckets } from './bucket-gate.ts';
-import type { Buckets } from './buckets.ts';
-import { openTallies } from './tallies.ts';
-import { rememberUse } from './use.ts';
-import { unlimited } from './unlimited.ts';
-import { sayGroup } from './words.ts';
+import { bucketGate, openBuckets, restoreBuckets, writeBuckets } from './lib/bucket-gate.ts';
+import type { Buckets } from './lib/buckets.ts';
+import { openTallies } from './lib/tallies.ts';
+import { rememberUse } from './lib/use.ts';
+import { unlimited } from './lib/unlimited.ts';
+import { sayGroup } from './lib/format.ts';
 
 /** What every plan must keep to, whatever the policy: pauses, and the limits and rates of queue_config. */
 export function standardGates(): readonly Gate[] {

@@ -1,5 +1,5 @@
-import type { Shape } from '../../options.ts';
-import { aFunction, optional } from '../../options.ts';
+import type { Shape } from '../../options/options.ts';
+import { aFunction, optional } from '../../options/options.ts';
 import { aName, checkPart } from '../check-part.ts';
 import type { Order } from '../order.ts';
 import type { JobFacts, Snapshot } from '../snapshot.ts';

@@ -1,5 +1,5 @@
-import type { Shape } from '../../options.ts';
-import { aFunction, aNumber, optional, orNull } from '../../options.ts';
+import type { Shape } from '../../options/options.ts';
+import { aFunction, aNumber, optional, orNull } from '../../options/options.ts';
 import { checkPart } from '../check-part.ts';
 import type { Heads, OpenOrder, Order } from '../order.ts';
 import type { Candidate, JobFacts, Snapshot } from '../snapshot.ts';

@@ -1,5 +1,14 @@
-import type { Shape } from '../../options.ts';
-import { aFunction, aListOf, aNumber, anObject, either, oneOf, optional, orNull } from '../../options.ts';
+import type { Shape } from '../../options/options.ts';
+import {
+  aFunction,
+  aListOf,
+  aNumber,
+  anObject,
+  either,
+  oneOf,
+  optional,
+  orNull,
+} from '../../options/options.ts';
 import { aName, checkPart } from '../check-part.ts';
 import { ownPart } from '../own-parts.ts';
 import type { Heads, OpenOrder, Order } from '../order.ts';

@@ -1,5 +1,5 @@
-import type { Shape } from '../../options.ts';
-import { aFlag, aFunction, optional } from '../../options.ts';
+import type { Shape } from '../../options/options.ts';
+import { aFlag, aFunction, optional } from '../../options/options.ts';
 import { aName, checkPart } from '../check-part.ts';
 import { ownPart } from '../own-parts.ts';
 import type { Heads, OpenOrder, Order } from '../order.ts';

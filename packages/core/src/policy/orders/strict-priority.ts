@@ -1,5 +1,5 @@
-import type { Shape } from '../../options.ts';
-import { aNumber, optional, orNull } from '../../options.ts';
+import type { Shape } from '../../options/options.ts';
+import { aNumber, optional, orNull } from '../../options/options.ts';
 import { checkPart } from '../check-part.ts';
 import type { Order } from '../order.ts';
 import type { JobFacts } from '../snapshot.ts';

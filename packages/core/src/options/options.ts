@@ -1,0 +1,237 @@
+import { parseDuration } from './duration.ts';
+import { nearest } from './did-you-mean.ts';
+
+/** What one option may be: see {@link optionProblems}. */
+export interface Rule {
+  /** In words that follow "must be". */
+  readonly expected: string;
+  /** Whether it may be left out. */
+  readonly optional?: boolean;
+  /** Texts that would be right: one that is nearly given is named. */
+  readonly words?: readonly string[];
+  /** Of a value that was given; a list: what is wrong within it. */
+  readonly judge: (value: unknown, path: string) => boolean | readonly string[];
+}
+
+/** A rule for each of the options: one that is added to them fails to compile until it has its own. */
+export type Shape<Options> = { readonly [Name in keyof Options]-?: Rule };
+
+/**
+ * What is wrong with options, all at once; empty: nothing. For callers whom TypeScript does not help: each problem names the option
+ * and what is expected, and where there is no such option the one that was perhaps meant. Values are told up to 40 characters.
+ * @param own whether `options` is an object of the user's making, which may have members of its own: then only those are refused whose
+ * names look like a misspelt one
+ */
+export function optionProblems(
+  options: unknown,
+  shape: Readonly<Record<string, Rule>>,
+  { path = '', own = false }: { readonly path?: string; readonly own?: boolean } = {},
+): readonly string[] {
+  if (!isObject(options)) {
+    return [`${path === '' ? 'its options' : path} must be an object, not ${say(options)}`];
+  }
+  const at = path === '' ? '' : `${path}.`;
+  const problems = [...unknownNames(options, shape, { path, own })];
+  for (const name of Object.keys(shape)) {
+    const value = options[name];
+    const rule = shape[name];
+    // an enqueue asks about each of its jobs
+    if (rule === undefined || (value === undefined && rule.optional === true)) continue;
+    problems.push(...valueProblems(rule, value, at + name));
+  }
+  return problems;
+}
+
+/** The members of an object that are none of the options there are. */
+export function unknownNames(
+  options: object,
+  known: Readonly<Record<string, unknown>>,
+  { path = '', own = false }: { readonly path?: string; readonly own?: boolean } = {},
+): readonly string[] {
+  const problems: string[] = [];
+  for (const name of Object.keys(options)) {
+    if (Object.hasOwn(known, name)) continue;
+    const names = Object.keys(known);
+    const near = nearest(name, names, own);
+    if (near === undefined && own) continue;
+    const there = near === undefined ? `only ${names.join(', ')}` : `did you mean ${near}?`;
+    problems.push(`there is no ${path === '' ? '' : `${path}.`}${name.slice(0, toldMax)}: ${there}`);
+  }
+  return problems;
+}
+
+/** What is wrong with one value. */
+export function valueProblems(rule: Rule, value: unknown, path: string): readonly string[] {
+  if (value === undefined) {
+    return rule.optional === true ? [] : [`${path} must be given: ${rule.expected}`];
+  }
+  const judged = rule.judge(value, path);
+  if (typeof judged !== 'boolean') return judged;
+  return judged ? [] : [`${path} must be ${rule.expected}, not ${say(value)}${meant(rule, value)}`];
+}
+
+/** The same, or left out. */
+export function optional(rule: Rule): Rule {
+  return { ...rule, optional: true };
+}
+
+/** The same, or null. */
+export function orNull(rule: Rule): Rule {
+  return {
+    ...rule,
+    expected: `${rule.expected}, or null`,
+    judge: (value, path) => value === null || rule.judge(value, path),
+  };
+}
+
+/** One of several. What is wrong within a value is told where none of them takes it. */
+export function either(...rules: readonly Rule[]): Rule {
+  return {
+    expected: rules.map(({ expected }) => expected).join(', or '),
+    words: rules.flatMap(({ words = [] }) => words),
+    judge: (value, path) => {
+      const judged = rules.map((rule) => rule.judge(value, path));
+      if (judged.some((one) => one === true || (typeof one !== 'boolean' && one.length === 0))) return true;
+      return judged.find((one) => typeof one !== 'boolean') ?? false;
+    },
+  };
+}
+
+/** Checked elsewhere. */
+export const anything: Rule = { expected: 'given', judge: () => true };
+
+/** A function: a text would only be found out when it is called. */
+export const aFunction: Rule = {
+  expected: 'a function',
+  judge: (value) => typeof value === 'function',
+};
+
+/** `true` or `false`, and no text that says so. */
+export const aFlag: Rule = {
+  expected: 'true or false',
+  judge: (value) => typeof value === 'boolean',
+};
+
+/** As {@link Duration}. */
+export const aDuration: Rule = {
+  expected: 'a duration: milliseconds, or a text such as "30s"',
+  judge: (value) => parseDuration(value) !== undefined,
+};
+
+/** A text of `min` to `max` characters; 1 and as many as you like. */
+export function aText({
+  min = 1,
+  max = Infinity,
+}: { readonly min?: number; readonly max?: number } = {}): Rule {
+  const some = max === Infinity ? 'a text' : `a text of ${min} to ${max} characters`;
+  return {
+    expected: min > 0 && max === Infinity ? 'a text that is not empty' : some,
+    judge: (value, path) => {
+      if (typeof value !== 'string' || value.length < min || value.length > max) return false;
+      if (value.isWellFormed() && !value.includes('\u0000')) return true;
+      return [`${path} must not contain NUL or lone surrogates, which PostgreSQL can't store`];
+    },
+  };
+}
+
+/** A finite number within bounds, each of them included, but for `above`. */
+export function aNumber(
+  bounds: {
+    readonly min?: number;
+    readonly max?: number;
+    readonly above?: number;
+    readonly whole?: boolean;
+  } = {},
+): Rule {
+  const { min = -Infinity, max = Infinity, above = -Infinity, whole = false } = bounds;
+  return {
+    expected: sayBounds({ min, max, above, whole }),
+    judge: (value) =>
+      typeof value === 'number' &&
+      Number.isFinite(value) &&
+      value >= min &&
+      value <= max &&
+      value > above &&
+      (!whole || Number.isInteger(value)),
+  };
+}
+
+/** One of these texts. */
+export function oneOf(...words: readonly string[]): Rule {
+  return {
+    words,
+    expected: words.map((word) => JSON.stringify(word)).join(' or '),
+    judge: (value) => typeof value === 'string' && words.includes(value),
+  };
+}
+
+/** A list, each member of which is right. */
+export function aListOf(rule: Rule, what = 'a list'): Rule {
+  return {
+    expected: what,
+    judge: (value, path) =>
+      Array.isArray(value) &&
+      value.flatMap((member: unknown, index) => valueProblems(rule, member, `${path}[${index}]`)),
+  };
+}
+
+/** An object with members of any name, each of which is right. */
+export function aRecordOf(rule: Rule, what = 'an object'): Rule {
+  return {
+    expected: what,
+    judge: (value, path) =>
+      isObject(value) &&
+      Object.entries(value).flatMap(([name, member]) => valueProblems(rule, member, `${path}.${name}`)),
+  };
+}
+
+/** Options within options. */
+export function anObject(
+  shape: Readonly<Record<string, Rule>>,
+  { what = 'an object', own = false }: { readonly what?: string; readonly own?: boolean } = {},
+): Rule {
+  return {
+    expected: what,
+    judge: (value, path) => isObject(value) && optionProblems(value, shape, { path, own }),
+  };
+}
+
+function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+function sayBounds(bounds: {
+  readonly min: number;
+  readonly max: number;
+  readonly above: number;
+  readonly whole: boolean;
+}): string {
+  const { min, max, above, whole } = bounds;
+  const number = whole ? 'a whole number' : 'a number';
+  if (above > -Infinity) return `more than ${above}${max < Infinity ? `, and at most ${max}` : ''}`;
+  if (max < Infinity) return `${number} from ${min} to ${max}`;
+  if (min > -Infinity) return whole ? `${number} from ${min}` : `${min} or more`;
+  return number;
+}
+
+/** A value in a few words: what is long, or may hold secrets, is only said to be there. */
+export function say(value: unknown): string {
+  if (value === null || typeof value === 'number' || typeof value === 'boolean') return String(value);
+  if (typeof value === 'string') {
+    return value.length > toldMax ? `a text of ${value.length} characters` : JSON.stringify(value);
+  }
+  if (typeof value === 'function') {
+    return value.name === '' ? 'a function' : `the function ${value.name.slice(0, toldMax)}`;
+  }
+  if (Array.isArray(value)) return value.length === 0 ? 'an empty list' : 'a list';
+  if (value instanceof Promise) return 'a promise: await it';
+  return typeof value === 'object' ? 'an object' : typeof value;
+}
+
+const toldMax = 40;
+
+/** Of a text that is nearly one of those that would be right. */
+function meant({ words = [] }: Rule, value: unknown): string {
+  const near = typeof value === 'string' ? nearest(value, words) : undefined;
+  return near === undefined ? '' : `: did you mean ${JSON.stringify(near)}?`;
+}

@@ -1,0 +1,210 @@
+import type { InFlight, JobFacts } from '../../snapshot.ts';
+import type { Costs } from './group.ts';
+import { oneJob } from './group.ts';
+
+/** Amounts by the names of costs. Most costs are plain numbers, without a name. */
+export interface Amounts {
+  plain: number;
+  named: Map<string, number> | undefined;
+}
+
+/** Of one bundle, by value: the most that a job of it takes. */
+export type Bundle = Map<string, Amounts>;
+
+/** What the jobs in flight take of a limit. */
+export interface Use {
+  readonly used: ReadonlyMap<string, Amounts>;
+  /** Of jobs in flight whose value is not known: it counts for every value. */
+  readonly unknown: Amounts;
+  /** Values with a job in flight whose cost is not known. */
+  readonly full: ReadonlySet<string>;
+  /** There is a job in flight of which neither is known. */
+  readonly allFull: boolean;
+  /** Of every job in flight both are known. */
+  readonly exact: boolean;
+  /** Why that is not so, by the first such job. */
+  readonly fault: unknown;
+}
+
+/** How a limit counts. */
+export interface Counting {
+  readonly groupOf: (job: JobFacts) => string | null;
+  /** Null: one each. */
+  readonly costsOf: ((job: JobFacts) => Costs) | null;
+}
+
+/**
+ * Counts from one plan to the next: most of what is in flight stands where it stood, and only the rest is counted anew. The last use
+ * that was returned holds until the next is asked for: `current` says whether it still does. What it says follows from what is in
+ * flight alone.
+ */
+export interface UseMemory {
+  readonly of: (inFlight: readonly InFlight[]) => Use;
+  readonly current: (use: Use) => boolean;
+}
+
+/** What one job in flight takes; null: nothing. */
+type Taken = { readonly value: string; readonly costs: Costs } | null;
+
+interface Memory {
+  readonly items: InFlight[];
+  readonly taken: Taken[];
+  readonly use: Use & { readonly used: Map<string, Amounts> };
+}
+
+export function rememberUse(counting: Counting): UseMemory {
+  let memory: Memory | undefined;
+  let last: Use | undefined;
+  return {
+    of: (inFlight) => {
+      const before = memory;
+      // a plan can be broken off: what is half changed is not kept
+      memory = undefined;
+      const after = before === undefined ? undefined : changed(before, inFlight, counting);
+      memory = after ?? counted(inFlight, counting);
+      last = memory?.use ?? countUse(inFlight, counting);
+      return last;
+    },
+    current: (use) => use === last,
+  };
+}
+
+/** Undefined: something of it can't be taken out again as it was put in. */
+function changed(memory: Memory, inFlight: readonly InFlight[], counting: Counting): Memory | undefined {
+  const { items, taken, use } = memory;
+  const { used } = use;
+  for (let slot = 0; slot < Math.max(items.length, inFlight.length); slot += 1) {
+    const item = inFlight[slot];
+    if (items[slot] === item) continue;
+    const before = taken[slot] ?? null;
+    const now = item === undefined ? null : takenBy(item, counting);
+    if (now === undefined) return undefined;
+    if (before !== null) addTo(used, before, -1);
+    if (now !== null) addTo(used, now, 1);
+    if (item === undefined) continue;
+    items[slot] = item;
+    taken[slot] = now;
+  }
+  items.length = inFlight.length;
+  taken.length = inFlight.length;
+  // another object: who holds the last one is told that it is out of date
+  return { items, taken, use: { ...use } };
+}
+
+function counted(inFlight: readonly InFlight[], counting: Counting): Memory | undefined {
+  const used = new Map<string, Amounts>();
+  const taken: Taken[] = [];
+  for (const item of inFlight) {
+    const own = takenBy(item, counting);
+    if (own === undefined) return undefined;
+    if (own !== null) addTo(used, own, 1);
+    taken.push(own);
+  }
+  const known = {
+    unknown: nothing(),
+    full: new Set<string>(),
+    allFull: false,
+    exact: true,
+    fault: undefined,
+  };
+  return { items: [...inFlight], taken, use: { used, ...known } };
+}
+
+/** Undefined: it fails, it shares with others of its bundle, or it is no whole number, so that sums would depend on their order. */
+function takenBy(item: InFlight, { groupOf, costsOf }: Counting): Taken | undefined {
+  if (item.bundle !== null) return undefined;
+  try {
+    const value = groupOf(item);
+    if (value === null) return null;
+    const costs = costsOf === null ? oneJob : costsOf(item);
+    return costs.every(([, amount]) => Number.isSafeInteger(amount)) ? { value, costs } : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function addTo(used: Map<string, Amounts>, { value, costs }: NonNullable<Taken>, times: 1 | -1): void {
+  const amounts = entryOf(used, value);
+  for (const [name, amount] of costs) put(amounts, name, amountOf(amounts, name) + times * amount);
+  const { plain, named } = amounts;
+  if (plain === 0 && (named === undefined || [...named.values()].every((amount) => amount === 0)))
+    used.delete(value);
+}
+
+/** Counts all of it. */
+export function countUse(inFlight: readonly InFlight[], { groupOf, costsOf }: Counting): Use {
+  const used = new Map<string, Amounts>();
+  const unknown = nothing();
+  const full = new Set<string>();
+  let [allFull, exact, fault]: [boolean, boolean, unknown] = [false, true, undefined];
+  const bundles = new Map<string, Bundle>();
+  /** Undefined where it throws: what is in flight has to be counted, one way or another. */
+  const attempt = <Value>(of: (job: JobFacts) => Value, job: JobFacts): Value | undefined => {
+    try {
+      return of(job);
+    } catch (error) {
+      exact = false;
+      fault ??= error;
+      return undefined;
+    }
+  };
+  for (const item of inFlight) {
+    const value = attempt(groupOf, item);
+    if (value === null) continue;
+    const costs = costsOf === null ? oneJob : attempt(costsOf, item);
+    if (costs === undefined) {
+      if (value === undefined) allFull = true;
+      else full.add(value);
+    } else if (value === undefined) {
+      for (const [name, amount] of costs) put(unknown, name, amountOf(unknown, name) + amount);
+    } else {
+      addUse(used, value, { costs, bundle: bundleOf(bundles, item.bundle) });
+    }
+  }
+  return { used, unknown, full, allFull, exact, fault };
+}
+
+function nothing(): Amounts {
+  return { plain: 0, named: undefined };
+}
+
+export function amountOf(amounts: Amounts | undefined, name: string): number {
+  if (amounts === undefined) return 0;
+  return name === '' ? amounts.plain : (amounts.named?.get(name) ?? 0);
+}
+
+function put(amounts: Amounts, name: string, amount: number): void {
+  if (name === '') amounts.plain = amount;
+  else (amounts.named ??= new Map()).set(name, amount);
+}
+
+function bundleOf(bundles: Map<string, Bundle>, id: string | null): Bundle | undefined {
+  if (id === null) return undefined;
+  const bundle = bundles.get(id) ?? new Map<string, Amounts>();
+  bundles.set(id, bundle);
+  return bundle;
+}
+
+/** Counts what a job takes beyond what its bundle has taken already. */
+export function addUse(
+  used: Map<string, Amounts>,
+  value: string,
+  { costs, bundle }: { readonly costs: Costs; readonly bundle: Bundle | undefined },
+): void {
+  const amounts = entryOf(used, value);
+  const covered = bundle === undefined ? undefined : entryOf(bundle, value);
+  for (const [name, amount] of costs) {
+    const more = amount - amountOf(covered, name);
+    if (more <= 0) continue;
+    put(amounts, name, amountOf(amounts, name) + more);
+    if (covered !== undefined) put(covered, name, amount);
+  }
+}
+
+function entryOf(all: Map<string, Amounts>, value: string): Amounts {
+  const known = all.get(value);
+  if (known !== undefined) return known;
+  const amounts = nothing();
+  all.set(value, amounts);
+  return amounts;
+}

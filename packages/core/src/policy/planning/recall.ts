@@ -1,0 +1,22 @@
+import type { Order } from '../order.ts';
+import type { Candidate, Snapshot } from '../snapshot.ts';
+
+/** Work items of the pool without a lease that the job outranks. Those that belong to a bundle stay. */
+export function findOutranked(
+  order: Order,
+  { inFlight, nowMs }: Snapshot,
+  { job, pool }: { readonly job: Candidate; readonly pool: string },
+): readonly string[] {
+  const { outranks } = order;
+  if (outranks === undefined) return [];
+  return inFlight
+    .filter(
+      (item) =>
+        item.state === 'ready' &&
+        item.stuck !== true &&
+        item.pool === pool &&
+        item.bundle === null &&
+        outranks(job, item, nowMs),
+    )
+    .map(({ id }) => id);
+}

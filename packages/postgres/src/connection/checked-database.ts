@@ -1,0 +1,40 @@
+import { Kysely, PostgresDialect } from 'kysely';
+import type { Database } from './database.ts';
+import type { Tables } from './tables.ts';
+import { checkSchemaVersion } from './schema.ts';
+
+/**
+ * The same installation, whose schema is checked before the first statement, and again only while the check fails: until then "relation does
+ * not exist", or a change that this package knows nothing of, would be the first sign. Every statement rejects with `schema_version` meanwhile.
+ */
+export function checkedDatabase(database: Database): Database {
+  const { schema, pool } = database;
+  let checked: Promise<void> | undefined;
+  const ready = (): Promise<void> =>
+    (checked ??= checkSchemaVersion(database, schema).catch((error: unknown) => {
+      checked = undefined;
+      throw error;
+    }));
+  const connect: typeof pool.connect = async () => {
+    await ready();
+    return pool.connect();
+  };
+  return {
+    ...database,
+    kysely: new Kysely<Tables>({
+      dialect: new PostgresDialect({ pool: { connect, end: () => Promise.resolve(), options: {} } }),
+    }).withSchema(schema),
+    query: async (text, values) => {
+      await ready();
+      return database.query(text, values);
+    },
+    transaction: async (work) => {
+      await ready();
+      return database.transaction(work);
+    },
+    copyIn: async (statement, chunks) => {
+      await ready();
+      return database.copyIn(statement, chunks);
+    },
+  };
+}

@@ -1,0 +1,235 @@
+import { createHash } from 'node:crypto';
+import { PgQueueError, within } from '@pgqueue/core';
+import { Kysely, PostgresDialect } from 'kysely';
+import pg from 'pg';
+import { copyIn } from './copy.ts';
+import { destroyClient } from './destroy-client.ts';
+import { applicationName } from './application-name.ts';
+import type { Executor } from './executor.ts';
+import { isQueryTimeout, isWrongServer, sqlState } from './pg-errors.ts';
+import { queryPool, withClient } from './pool-query.ts';
+import type { Tables } from './tables.ts';
+import { checkSchemaName, defaultSchema } from './schema.ts';
+import { createSessionDefaults } from './session-defaults.ts';
+
+/** How to reach an installation. Give a connection string, or a pool of your own (which stays yours to end). */
+export interface DatabaseOptions {
+  readonly connectionString?: string;
+  readonly pool?: pg.Pool;
+  /** Default `pgqueue`. */
+  readonly schema?: string;
+  /** Connections at most, where pgqueue makes the pool. Default 10. */
+  readonly connectionsMax?: number;
+  /** Shown in pg_stat_activity. */
+  readonly applicationName?: string;
+  /** A statement that takes longer fails, and its connection is destroyed. Default 30 s. */
+  readonly queryTimeoutMs?: number;
+  /**
+   * Whether each connection plans a statement once and keeps it: one job is enqueued in two thirds of the time. Behind a pooler in transaction mode
+   * the next statement may meet another session: the first that fails is repeated without, and then they go without. Default: of a producer
+   * that makes its own pool true, else false.
+   */
+  readonly prepare?: boolean;
+  /** An idle connection that broke; the pool replaces it. Or a default of the role or database that should be changed: its message says how. */
+  readonly onError?: (error: Error) => void;
+}
+
+/** One installation, reached through one pool. */
+export interface Database extends Executor {
+  readonly schema: string;
+  readonly pool: pg.Pool;
+  /** For cold, filtered reads; its tables are those of the schema. */
+  readonly kysely: Kysely<Tables>;
+  /** Runs `work` in one transaction (read committed): commits what it resolves to, rolls back when it throws. */
+  readonly transaction: <Result>(work: (client: pg.PoolClient) => Promise<Result>) => Promise<Result>;
+  /** Sends the chunks of a COPY … FROM STDIN, all or nothing. */
+  readonly copyIn: (statement: string, chunks: Iterable<string>) => Promise<void>;
+  /** Ends the pool, unless it was given; in a few seconds at most, whatever the other side does. */
+  readonly close: () => Promise<void>;
+}
+
+/** Opens no connection yet. @throws {PgQueueError} `configuration` */
+export function openDatabase(options: DatabaseOptions): Database {
+  const schema = checkSchemaName(options.schema ?? defaultSchema);
+  const pool = options.pool ?? makePool(options);
+  let closed: Promise<void> | undefined;
+  const { run, alone } = statementsOf(options, pool);
+  return {
+    ...executorOf(run, options),
+    schema,
+    pool,
+    kysely: new Kysely<Tables>({ dialect: new PostgresDialect({ pool }) }).withSchema(schema),
+    transaction: (work) => inTransaction(pool, work),
+    copyIn: (statement, chunks) =>
+      alone((client) =>
+        copyIn(client, statement, { chunks, timeoutMs: options.queryTimeoutMs ?? queryTimeoutMs }),
+      ),
+    close: () => (closed ??= options.pool === undefined ? endPool(pool) : Promise.resolve()),
+  };
+}
+
+const queryTimeoutMs = 30_000;
+
+type Run = (config: pg.QueryConfig) => Promise<unknown[]>;
+type Work<Result> = (client: pg.PoolClient) => Promise<Result>;
+
+/**
+ * Statements that are transactions of their own, READ COMMITTED whatever the default of role or database is: functions look again after they have locked a row, and
+ * at a stricter level would not see what happened meanwhile. A pool that was given may have a query of its own, which counts, or traces.
+ */
+function statementsOf(
+  { pool: given, onError = () => {} }: DatabaseOptions,
+  pool: pg.Pool,
+): { readonly run: Run; readonly alone: <Result>(work: Work<Result>) => Promise<Result> } {
+  const plain: Run = given === undefined ? (config) => queryPool(pool, config) : queryGiven(given);
+  const defaults = createSessionDefaults(plain, onError);
+  const either = async <Result>(quick: () => Promise<Result>, work: Work<Result>): Promise<Result> => {
+    try {
+      return (await defaults.stricter()) ? await inTransaction(pool, work) : await quick();
+    } catch (error) {
+      defaults.failed(error);
+      throw error;
+    }
+  };
+  return {
+    run: (config) =>
+      either(
+        () => plain(config),
+        async (client) => (await client.query<pg.QueryResultRow>(config)).rows,
+      ),
+    alone: (work) => either(() => withClient(pool, work), work),
+  };
+}
+
+function queryGiven(pool: pg.Pool): Run {
+  return async (config) => {
+    const { name, text, values } = config;
+    const asked = name === undefined ? pool.query(text, values) : pool.query(config);
+    const { rows }: { readonly rows: unknown[] } = await asked;
+    return rows;
+  };
+}
+
+function executorOf(run: Run, { prepare = false }: DatabaseOptions): Executor {
+  if (prepare) return preparing(run);
+  return {
+    query: async <Row>(text: string, values: readonly unknown[]) =>
+      (await run({ text, values: [...values] })) as Row[],
+  };
+}
+
+/** Statements by name: for those whose text never varies. */
+function preparing(run: Run): Executor {
+  const names = new Map<string, string>();
+  let pooled = false;
+  const nameOf = (text: string): { readonly name?: string } => {
+    if (pooled) return {};
+    const known = names.get(text);
+    if (known !== undefined) return { name: known };
+    if (names.size >= preparedMax) return {};
+    const name = `pgqueue_${createHash('sha256').update(text).digest('hex').slice(0, 32)}`;
+    names.set(text, name);
+    return { name };
+  };
+  return {
+    query: async <Row>(text: string, values: readonly unknown[]) => {
+      try {
+        return (await run({ ...nameOf(text), text, values: [...values] })) as Row[];
+      } catch (error) {
+        const state = sqlState(error) ?? '';
+        if (!refusedNames.has(state)) throw error;
+        // nothing was executed: a migration has changed what it returns, or sessions change hands behind a pooler after all
+        pooled ||= state !== '0A000';
+        return (await run({ text, values: [...values] })) as Row[];
+      }
+    },
+  };
+}
+
+const refusedNames: ReadonlySet<string> = new Set(['0A000', '26000', '42P05']);
+/** Texts that vary after all must not fill the sessions' memory. */
+const preparedMax = 200;
+
+function makePool(options: DatabaseOptions): pg.Pool {
+  if (options.connectionString === undefined) {
+    throw new PgQueueError(
+      'configuration',
+      'no database is named: give connectionString, or a pool of your own',
+    );
+  }
+  const onError = options.onError ?? ((): void => {});
+  const pool = new pg.Pool({
+    connectionString: options.connectionString,
+    max: options.connectionsMax ?? 10,
+    application_name: applicationName(options.applicationName ?? 'pgqueue'),
+    query_timeout: options.queryTimeoutMs ?? queryTimeoutMs,
+    connectionTimeoutMillis: 10_000,
+    idleTimeoutMillis: 30_000,
+    keepAlive: true,
+  });
+  pool.on('error', onError);
+  // A backend that dies between two queries of a transaction raises the error on the client, not on the pool: without a
+  // listener there, it ends the process.
+  const open = new Set<pg.PoolClient>();
+  connections.set(pool, open);
+  pool.on('connect', (client) => {
+    client.on('error', onError);
+    open.add(client);
+    client.once('end', () => open.delete(client));
+  });
+  return pool;
+}
+
+/** The open connections of pools that pgqueue made. */
+const connections = new WeakMap<pg.Pool, Set<pg.PoolClient>>();
+/** How long they may take to say goodbye, and then to be destroyed. */
+const goodbyeMs = 2_000;
+const destroyMs = 500;
+
+/**
+ * A pool has ended when it has said goodbye to its connections, not when they are closed: a server that stops right then would still
+ * raise an error on each of them. And where nobody answers any more, those connections would hold the process for minutes.
+ */
+async function endPool(pool: pg.Pool): Promise<void> {
+  if (pool.ended) return;
+  const open = connections.get(pool) ?? new Set();
+  const ended = pool.end();
+  const closed = Promise.all(
+    [...open].map((client) => new Promise((resolve) => client.once('end', resolve))),
+  );
+  if (await within(goodbyeMs, Promise.all([ended, closed]))) return;
+  for (const client of open) destroyClient(client);
+  await within(destroyMs, Promise.all([ended, closed]));
+}
+
+async function inTransaction<Result>(
+  pool: pg.Pool,
+  work: (client: pg.PoolClient) => Promise<Result>,
+): Promise<Result> {
+  const client = await pool.connect();
+  let broken: Error | undefined;
+  const onError = (error: Error): void => {
+    broken = error; // also in a pool that was given: without a listener it would end the process
+  };
+  client.on('error', onError);
+  try {
+    // whatever the database's default is: some functions refuse stricter levels, and a migrator would not see the other's work
+    await client.query('begin isolation level read committed');
+    const result = await work(client);
+    await client.query('commit');
+    return result;
+  } catch (error) {
+    if (isQueryTimeout(error)) {
+      broken = error as Error; // a rollback would wait as long again
+    } else {
+      await client.query('rollback').catch((failure: unknown) => {
+        broken = failure instanceof Error ? failure : new Error(String(failure));
+      });
+      if (isWrongServer(error)) broken ??= error as Error;
+    }
+    throw error;
+  } finally {
+    client.off('error', onError);
+    client.release(broken);
+  }
+}

@@ -1,0 +1,220 @@
+import { createHash } from 'node:crypto';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { setTimeout as delay } from 'node:timers/promises';
+import { PgQueueError, retryPauseMs } from '@pgqueue/core';
+import type { Database, DatabaseOptions } from '../connection/database.ts';
+import { openDatabase } from '../connection/database.ts';
+import type { PgQueryable } from '../connection/executor.ts';
+import { sqlState } from '../connection/pg-errors.ts';
+
+/** One file of `migrations/`, and when it was applied (null: not yet). */
+export interface Migration {
+  readonly version: number;
+  readonly name: string;
+  /** Whether packages that don't know it can go on working. */
+  readonly compatible: boolean;
+  readonly applied: Date | null;
+}
+
+export interface MigrateOptions extends DatabaseOptions {
+  /** Also create the roles of least privilege, and grant them their rights. Needs CREATEROLE. */
+  readonly roles?: boolean;
+  /** Told of each migration after it was committed. */
+  readonly onApplied?: (migration: Migration) => void;
+}
+
+interface MigrationFile {
+  readonly version: number;
+  readonly name: string;
+  readonly sql: string;
+  readonly checksum: string;
+  readonly compatible: boolean;
+}
+
+/** Everybody waits behind a migration that waits for a lock: so it gives up, lets them through, and tries again. */
+const lockWaitMs = 500;
+/** About three minutes, while a transaction of an application is in the way. */
+const triesMax = 100;
+
+/**
+ * Brings a schema to the newest version: forward only, one transaction a migration, each under an advisory lock, so that
+ * several migrators may start at once and one that was stopped goes on where it was. While everything works on, it waits for locks
+ * half a second at a time, for about three minutes: an open transaction stops it that long, and nobody else. Works through PgBouncer.
+ * @throws {PgQueueError} `schema_version` where an applied migration is not the one of this package
+ * @throws what PostgreSQL says (SQLSTATE 55P03 or 40P01) where it found no moment without such a transaction
+ */
+export async function migrate(options: MigrateOptions): Promise<readonly Migration[]> {
+  return migrateFrom(migrationsDirectory(), options);
+}
+
+/** Applies the migrations of a folder, as {@link migrate} does those of this package. */
+export async function migrateFrom(directory: URL, options: MigrateOptions): Promise<readonly Migration[]> {
+  const database = openDatabase({
+    applicationName: 'pgqueue migrate',
+    queryTimeoutMs: 600_000,
+    ...options,
+  });
+  try {
+    for (const file of migrationFiles(directory)) {
+      const applied = await amongOthers(() => apply(database, file));
+      if (applied !== undefined) options.onApplied?.(applied);
+    }
+    await amongOthers(() =>
+      database.transaction(async (client) => {
+        await lockSchema(database.schema, client);
+        await closeToPublic(database.schema, client);
+      }),
+    );
+    if (options.roles === true) await createRoles(database);
+    return await migrationsOf(database);
+  } finally {
+    await database.close();
+  }
+}
+
+/** Repeats what others were in the way of. */
+async function amongOthers<Result>(work: () => Promise<Result>): Promise<Result> {
+  for (let failures = 1; ; failures += 1) {
+    try {
+      return await work();
+    } catch (error) {
+      const inTheWay = ['55P03', '40P01'].includes(sqlState(error) ?? '');
+      if (!inTheWay || failures >= triesMax) throw error;
+      await delay(retryPauseMs(failures, 1_500));
+    }
+  }
+}
+
+/** Every migration of this package, and whether it is applied. Creates nothing. */
+export async function migrationStatus(options: DatabaseOptions): Promise<readonly Migration[]> {
+  const database = openDatabase({ applicationName: 'pgqueue migrate', ...options });
+  try {
+    return await migrationsOf(database);
+  } finally {
+    await database.close();
+  }
+}
+
+/** The same through a database that is open. */
+export async function migrationsOf(database: Database): Promise<readonly Migration[]> {
+  const rows = await database
+    .query<{ version: number; applied: Date; checksum: string; name: string; compatible: boolean }>(
+      `select version, name, checksum, compatible, applied from ${database.schema}.migration order by version`,
+      [],
+    )
+    .catch((error: unknown) => {
+      if (sqlState(error) === '42P01' || sqlState(error) === '3F000') return [];
+      throw error;
+    });
+  const applied = new Map(rows.map((row) => [row.version, row]));
+  const known = migrationFiles().map(({ version, name, compatible }) => ({
+    version,
+    name,
+    compatible,
+    applied: applied.get(version)?.applied ?? null,
+  }));
+  const newer = rows.filter((row) => !known.some(({ version }) => version === row.version));
+  return [...known, ...newer];
+}
+
+async function apply(database: Database, file: MigrationFile): Promise<Migration | undefined> {
+  const { schema } = database;
+  return database.transaction(async (client) => {
+    await lockSchema(schema, client);
+    const present = await client.query(
+      `select to_regclass($1) is not null as present,
+              exists (select from pg_class c join pg_namespace n on n.oid = c.relnamespace where n.nspname = $2) as used`,
+      [`${schema}.migration`, schema],
+    );
+    if (present.rows[0].present === false) {
+      if (present.rows[0].used === true) {
+        throw new PgQueueError(
+          'configuration',
+          `schema "${schema}" has tables of something else: give pgqueue a schema of its own, its rights are taken from PUBLIC`,
+          { data: { schema } },
+        );
+      }
+      await client.query(`create schema if not exists ${schema}`);
+      await client.query(`create table ${schema}.migration (
+        version integer primary key, name text not null, checksum text not null, compatible boolean not null,
+        applied timestamptz not null default clock_timestamp())`);
+    }
+    const found = await client.query(`select checksum from ${schema}.migration where version = $1`, [
+      file.version,
+    ]);
+    if (found.rows.length > 0) {
+      if (found.rows[0].checksum !== file.checksum) {
+        throw new PgQueueError(
+          'schema_version',
+          `migration ${file.name} was applied to schema "${schema}" with another text: a published migration never changes; restore the file, or the schema`,
+          { data: { schema, version: file.version } },
+        );
+      }
+      return undefined;
+    }
+    await client.query(`set local search_path to ${schema}, pg_temp`);
+    await client.query(file.sql);
+    const inserted = await client.query<{ applied: Date }>(
+      `insert into ${schema}.migration (version, name, checksum, compatible) values ($1, $2, $3, $4) returning applied`,
+      [file.version, file.name, file.checksum, file.compatible],
+    );
+    await closeToPublic(schema, client); // in the same transaction: no function is ever open
+    const { version, name, compatible } = file;
+    return { version, name, compatible, applied: inserted.rows[0]?.applied ?? null };
+  });
+}
+
+/** One migrator at a time; also for rights, which can't be changed by two at once. */
+async function lockSchema(schema: string, client: PgQueryable): Promise<void> {
+  await client.query('select pg_advisory_xact_lock(hashtextextended($1, 0))', [`pgqueue migrate ${schema}`]);
+  // from here on: another migrator may take its time
+  await client.query(`set local lock_timeout = '${lockWaitMs}ms'`);
+}
+
+/** Functions are executable by everyone when they are created; nothing here is for everyone. */
+async function closeToPublic(schema: string, client: PgQueryable): Promise<void> {
+  const kinds = ['schema', 'all tables in schema', 'all routines in schema', 'all sequences in schema'];
+  for (const kind of kinds) await client.query(`revoke all on ${kind} ${schema} from public`);
+}
+
+async function createRoles({ schema, transaction }: Database): Promise<void> {
+  const sql = readFileSync(new URL('roles.sql', migrationsDirectory()), 'utf8');
+  await transaction(async (client) => {
+    await lockSchema(schema, client);
+    await client.query(`set local search_path to ${schema}, pg_temp`);
+    await client.query(sql);
+  });
+}
+
+function migrationFiles(directory = migrationsDirectory()): readonly MigrationFile[] {
+  return readdirSync(directory)
+    .filter((name) => /^\d{4}_.*\.sql$/.test(name))
+    .toSorted()
+    .map((name) => {
+      const sql = readFileSync(new URL(name, directory), 'utf8');
+      const compatible = /^-- compatible: (yes|no)/m.exec(sql)?.[1];
+      if (compatible === undefined) {
+        throw new PgQueueError('invariant', `migration ${name} does not say whether it is compatible`);
+      }
+      return {
+        version: Number(name.slice(0, 4)),
+        name,
+        sql,
+        checksum: createHash('sha256').update(sql).digest('hex'),
+        compatible: compatible === 'yes',
+      };
+    });
+}
+
+/**
+ * In a published package they lie beside `dist`; in the repository, at its top. What runs from source never looks at the copy
+ * that packing makes for a moment.
+ */
+function migrationsDirectory(): URL {
+  const packed = new URL('../migrations/', import.meta.url);
+  const fromSource = import.meta.url.endsWith('.ts');
+  return !fromSource && existsSync(fileURLToPath(packed))
+    ? packed
+    : new URL('../../../migrations/', import.meta.url);
+}

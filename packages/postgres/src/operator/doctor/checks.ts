@@ -1,0 +1,218 @@
+import { schemaVersion } from '../../connection/schema.ts';
+import { invariants, jobsOfItems } from './invariants.ts';
+
+export type Severity = 'error' | 'warning';
+
+/** One question that the doctor asks. `find` selects the `id` (text) of each thing that is wrong. */
+export interface Check {
+  readonly name: string;
+  readonly says: string;
+  readonly severity: Severity;
+  /** How it is mended: by `doctor({ mend: true })` where there is a mend of this name, else by the reader. */
+  readonly remedy: string;
+  readonly find: (schema: string) => string;
+}
+
+const ofInvariants: Readonly<Record<(typeof invariants)[number]['name'], string>> = {
+  orphan_items: 'removes the work items; nothing can be run for them',
+  items_of_delayed_jobs: 'takes back those that are ready; a running job counts as due',
+  items_that_differ: 'takes back those that are ready: they are scheduled anew',
+  jobs_in_two_items:
+    'takes back those that are ready, and where several are leased, all but the first; a node that runs such a job is told that it lost it',
+  batches_behind_front: 'has all batches looked at again; the leading scheduler says anew where they begin',
+  jobs_in_two_places:
+    'a job that is done leaves QUEUE and DEAD_LETTER, unless it runs; one that waits or runs leaves DEAD_LETTER; HISTORY keeps what is removed, as cancelled',
+  leases_of_ended_nodes: 'takes the leases back, as "pgqueue nodes reset" does',
+};
+
+/** The indexes that migrations make, by table: fewer are slow or wrong, more make every claim pay. */
+const indexes = {
+  queue: [
+    'queue_pkey',
+    'queue_waiting',
+    'queue_due',
+    'queue_expiring',
+    'queue_unique',
+    'queue_retrying',
+    'queue_moved',
+  ],
+  work_queue: [
+    'work_queue_pkey',
+    'work_queue_id',
+    'work_queue_batches',
+    'work_queue_suspect',
+    'work_queue_cancelled',
+  ],
+  history: ['history_id', 'history_finished'],
+  dead_letter: ['dead_letter_pkey', 'dead_letter_died'],
+} as const;
+
+const indexRows = Object.entries(indexes)
+  .flatMap(([table, names]) => names.map((name) => `('${table}', '${name}')`))
+  .join(', ');
+
+/** The name of tomorrow's partition of history. */
+const tomorrow = `'history_' || to_char((now() at time zone 'UTC')::date + 1, 'YYYYMMDD')`;
+
+const health: readonly Check[] = [
+  {
+    name: 'expired_leases',
+    says: 'no lease ran out more than a minute ago',
+    severity: 'error',
+    remedy: 'takes them over; find out why no scheduler and no worker did',
+    find: (schema) =>
+      `select w.id::text as id from ${jobsOfItems(schema)} w where w.lock_timeout < clock_timestamp() - interval '1 minute'`,
+  },
+  {
+    name: 'forgotten_leases',
+    says: 'no worker has held leases for over a minute that it knows nothing of',
+    severity: 'warning',
+    remedy:
+      'it should have given them back by itself, as after a failover that lost their settlements: restart it in order, or they last until they end',
+    find: (schema) =>
+      // others than these need not say how many they run
+      `select n.id::text as id from ${schema}.node n
+       where n.state in ('alive', 'draining') and n.software like '@pgqueue/worker%'
+         and n.heartbeat > clock_timestamp() - n.lost_after_ms * interval '1 millisecond'
+         and n.running < (select count(*) from ${jobsOfItems(schema)} w
+                          where w.lock_key = n.id and w.started < clock_timestamp() - interval '1 minute'
+                            and w.lock_timeout > clock_timestamp())`,
+  },
+  {
+    name: 'history_partitions',
+    says: "history has tomorrow's partition, and its default partition has nothing of today or later",
+    severity: 'error',
+    remedy:
+      'makes the partitions and moves the rows; a leading scheduler does so by itself, unless the default partition is beyond 64 MB: settlements wait while it is read, so choose a quiet moment',
+    find: (schema) =>
+      `select name as id from (values (${tomorrow})) v (name)
+       where to_regclass('${schema}.' || name) is null
+       union all
+       (select 'history_default' where exists (
+          select from ${schema}.history_default d where d.finished >= (now() at time zone 'UTC')::date::timestamp at time zone 'UTC'))`,
+  },
+  {
+    name: 'history_lock',
+    says: "no session keeps the leading scheduler from making history's partitions",
+    severity: 'error',
+    remedy:
+      'any user of the database can hold that advisory lock: end the session, by pg_terminate_backend(PID)',
+    find: (schema) =>
+      `select concat('pid ', l.pid, ', user ', a.usename, ', application ', a.application_name) as id
+       from (select hashtextextended('${schema}:history', 0) as key) k
+       join pg_locks l on l.locktype = 'advisory' and l.objsubid = 1 and l.granted
+         and l.database = (select d.oid from pg_database d where d.datname = current_database())
+         and l.classid::bigint = (k.key >> 32) & 4294967295 and l.objid::bigint = k.key & 4294967295
+       left join pg_stat_activity a on a.pid = l.pid
+       where to_regclass('${schema}.' || ${tomorrow}) is null`,
+  },
+  {
+    name: 'invalid_indexes',
+    says: 'every index is valid',
+    severity: 'error',
+    remedy: 'run "reindex index concurrently" on each',
+    find: (schema) =>
+      `select c.relname::text as id from pg_index i join pg_class c on c.oid = i.indexrelid
+       where c.relnamespace = '${schema}'::regnamespace and not (i.indisvalid and i.indisready)`,
+  },
+  {
+    name: 'missing_indexes',
+    says: 'every index of the migrations exists',
+    severity: 'error',
+    remedy: 'create them as the files in migrations/ say',
+    find: (schema) =>
+      `select x.name::text as id from (values ${indexRows}) x (on_table, name)
+       where not exists (
+         select from pg_index i join pg_class c on c.oid = i.indexrelid join pg_class t on t.oid = i.indrelid
+         where t.relnamespace = '${schema}'::regnamespace and t.relname = x.on_table and c.relname = x.name)`,
+  },
+  {
+    name: 'unexpected_indexes',
+    says: 'QUEUE and WORK_QUEUE have no further indexes',
+    severity: 'warning',
+    remedy: 'drop them, or expect slower claims: an index on a lease column ends HOT updates',
+    find: (schema) =>
+      `select c.relname::text as id
+       from pg_index i join pg_class c on c.oid = i.indexrelid join pg_class t on t.oid = i.indrelid
+       where t.relnamespace = '${schema}'::regnamespace and t.relname in ('queue', 'work_queue')
+         and (t.relname::text, c.relname::text) not in (values ${indexRows})`,
+  },
+  {
+    name: 'open_to_public',
+    says: 'PUBLIC can execute no function, and read no table',
+    severity: 'error',
+    remedy: 'revokes those rights from PUBLIC',
+    find: (schema) =>
+      `select p.oid::regprocedure::text as id from pg_proc p
+       where p.pronamespace = '${schema}'::regnamespace and has_function_privilege('public', p.oid, 'execute')
+       union all
+       select c.oid::regclass::text from pg_class c
+       where c.relnamespace = '${schema}'::regnamespace and c.relkind in ('r', 'p', 'v')
+         and has_table_privilege('public', c.oid, 'select, insert, update, delete')`,
+  },
+  {
+    name: 'old_snapshot',
+    says: 'no session has held vacuum back for a minute, by a snapshot or by what it has written',
+    severity: 'warning',
+    remedy:
+      'what ended since stays in the tables, and each look passes more of it: end the session, by pg_terminate_backend(PID)',
+    find: () =>
+      `select concat('pid ', a.pid, ', user ', a.usename, ', application ', a.application_name) as id
+       from pg_stat_activity a
+       where coalesce(a.backend_xmin, a.backend_xid) is not null and a.usesysid is not null and a.pid <> pg_backend_pid()
+         and a.datname = current_database() and a.xact_start < clock_timestamp() - interval '1 minute'`,
+  },
+  {
+    name: 'schema_version',
+    says: 'every migration of this package is applied, and none that it does not know',
+    severity: 'warning',
+    remedy: 'run "pgqueue migrate", or upgrade the packages that are behind',
+    find: (schema) =>
+      `select 'version ' || max(version) as id from ${schema}.migration having max(version) <> ${schemaVersion.knows}`,
+  },
+  {
+    name: 'no_leader',
+    says: 'a scheduler leads while jobs wait',
+    severity: 'error',
+    remedy: 'start one: "pgqueue scheduler"',
+    find: (schema) =>
+      `select coalesce(l.leader, 'nobody') as id from ${schema}.scheduler_lease l
+       where l.expires < clock_timestamp() - interval '1 minute'
+         and exists (select from ${schema}.queue q
+                     where q.created < clock_timestamp() - interval '1 minute'
+                       and (q.run_after is null or q.run_after < clock_timestamp() - interval '1 minute'))`,
+  },
+  {
+    name: 'unreadable_rows',
+    says: 'the leading scheduler can read all jobs, nodes and settings that it looks at',
+    severity: 'error',
+    remedy:
+      'it leaves them out, and "pgqueue status" says why: delete or amend the job, register the node again, set the queue again',
+    find: (schema) =>
+      `select concat_ws(' ', u.kind, u.id) as id
+       from ${schema}.scheduler_report r join ${schema}.scheduler_lease l on l.leader = r.leader and l.epoch = r.epoch
+       cross join jsonb_to_recordset(coalesce(r.report -> 'unreadable', '[]')) as u (kind text, id text)
+       where l.expires > clock_timestamp()`,
+  },
+  {
+    name: 'overdue_schedules',
+    says: 'no schedule is overdue by more than a minute',
+    severity: 'error',
+    remedy: 'a leading scheduler fires them: look at its log',
+    find: (schema) =>
+      `select s.name::text as id from ${schema}.schedule s
+       where not s.paused and coalesce(s.next_slot, s.updated) < clock_timestamp() - interval '1 minute'`,
+  },
+];
+
+/** Everything that the doctor asks, invariants first. */
+export const checks: readonly Check[] = [
+  ...invariants.map(({ name, says, find }): Check => ({
+    name,
+    says,
+    severity: 'error',
+    remedy: ofInvariants[name],
+    find,
+  })),
+  ...health,
+];

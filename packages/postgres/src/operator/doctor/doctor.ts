@@ -1,0 +1,70 @@
+import { errorData } from '@pgqueue/core';
+import type { Database } from '../../connection/database.ts';
+import type { Severity } from './checks.ts';
+import { checks } from './checks.ts';
+import type { Breach } from './invariants.ts';
+import { breaches } from './invariants.ts';
+import { mend, mends } from './mends.ts';
+
+/** One check that found something. */
+export interface Finding {
+  readonly check: string;
+  /** What should hold, and doesn't. */
+  readonly says: string;
+  readonly severity: Severity;
+  readonly count: number;
+  /** The first ten: ids of jobs, or names. */
+  readonly samples: readonly string[];
+  /** Whether `mend` can do it. */
+  readonly mendable: boolean;
+  readonly remedy: string;
+  /** `null`: no mend was asked for, or there is none; `left`: how many remain after it, with the error where it failed. */
+  readonly mended: { readonly left: number; readonly error: string | null } | null;
+}
+
+/** What the doctor looked for, and found. */
+export interface Diagnosis {
+  /** Every check that was made, by name. */
+  readonly checked: readonly string[];
+  readonly findings: readonly Finding[];
+  /** No finding of severity `error` is left. */
+  readonly healthy: boolean;
+}
+
+/**
+ * Looks for what must never be, and mends it on request: each kind in one transaction, which skips rows that are locked at
+ * that moment, and can be repeated. Mends that change tables need the rights of their owner.
+ */
+export async function diagnose(
+  database: Database,
+  options: { readonly mend?: boolean } = {},
+): Promise<Diagnosis> {
+  const found = new Map((await breaches(database, checks)).map((breach) => [breach.name, breach]));
+  const findings: Finding[] = [];
+  for (const { name, says, severity, remedy } of checks) {
+    const breach = found.get(name);
+    if (breach === undefined) continue;
+    const mendable = mends[name] !== undefined;
+    const mended = options.mend === true && mendable ? await mendOne(database, breach) : null;
+    const { count, samples } = breach;
+    findings.push({ check: name, says, severity, count, samples, mendable, remedy, mended });
+  }
+  return {
+    checked: checks.map(({ name }) => name),
+    findings,
+    healthy: findings.every(({ severity, mended }) => severity === 'warning' || mended?.left === 0),
+  };
+}
+
+async function mendOne(database: Database, { name, count }: Breach): Promise<Finding['mended']> {
+  try {
+    await mend(database, name);
+  } catch (error) {
+    return { left: count, error: errorData(error).message };
+  }
+  const [left] = await breaches(
+    database,
+    checks.filter((check) => check.name === name),
+  );
+  return { left: left?.count ?? 0, error: null };
+}

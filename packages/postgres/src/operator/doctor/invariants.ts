@@ -1,0 +1,106 @@
+import type { Target } from '../../connection/target.ts';
+
+/** What must hold at every commit, whatever was killed when. `find` selects the `id` (text) of each thing that breaks it. */
+export interface Invariant {
+  readonly name: InvariantName;
+  readonly says: string;
+  readonly find: (schema: string) => string;
+}
+
+export type InvariantName =
+  | 'orphan_items'
+  | 'items_of_delayed_jobs'
+  | 'items_that_differ'
+  | 'jobs_in_two_items'
+  | 'batches_behind_front'
+  | 'jobs_in_two_places'
+  | 'leases_of_ended_nodes';
+
+/**
+ * The jobs of all work items, a row each. Unlike the view work_item it looks at every batch, wherever batches are said to begin: what is wrong may be
+ * just that.
+ */
+export function jobsOfItems(schema: string): string {
+  return `(select w.position, w.task, w.version, w.lock_key, w.lock_timeout, w.started, u.id
+           from ${schema}.work_queue w cross join lateral unnest(coalesce(w.jobs, array[w.id])) as u (id))`;
+}
+
+/** The one list of them: `pgqueue doctor` and the checkers of the fault tests both read it. */
+export const invariants: readonly Invariant[] = [
+  {
+    name: 'orphan_items',
+    says: 'every job of a work item has its QUEUE row',
+    find: (schema) =>
+      `select w.id::text as id from ${jobsOfItems(schema)} w
+       where not exists (select from ${schema}.queue q where q.id = w.id)`,
+  },
+  {
+    name: 'items_of_delayed_jobs',
+    says: 'a delayed job has no work item',
+    find: (schema) =>
+      `select w.id::text as id from ${jobsOfItems(schema)} w join ${schema}.queue q on q.id = w.id
+       where q.run_after is not null`,
+  },
+  {
+    name: 'items_that_differ',
+    says: 'a work item has the task and the payload version of its job',
+    find: (schema) =>
+      `select w.id::text as id from ${jobsOfItems(schema)} w join ${schema}.queue q on q.id = w.id
+       where w.task <> q.task or w.version <> q.payload_version`,
+  },
+  {
+    name: 'jobs_in_two_items',
+    says: 'a job is in one work item at most',
+    find: (schema) =>
+      `select w.id::text as id from ${jobsOfItems(schema)} w group by w.id having count(*) > 1`,
+  },
+  {
+    name: 'batches_behind_front',
+    says: 'no batch lies before the position from which on batches are looked for',
+    find: (schema) =>
+      `select w.position::text as id from ${schema}.work_queue w
+       where w.jobs is not null and w.position < (select f.position from ${schema}.batch_front f)`,
+  },
+  {
+    name: 'jobs_in_two_places',
+    says: 'a job stands in one of QUEUE, DEAD_LETTER and HISTORY',
+    // an id that was used again names another job: that was created after the first one had ended
+    find: (schema) =>
+      `select d.id::text as id from ${schema}.dead_letter d
+       where exists (select from ${schema}.queue q where q.id = d.id and q.created <= d.died)
+       union
+       select h.id::text from ${schema}.history h
+       where h.outcome = 'done'
+         and (exists (select from ${schema}.queue q where q.id = h.id and q.created <= h.finished)
+              or exists (select from ${schema}.dead_letter d where d.id = h.id and d.created <= h.finished))`,
+  },
+  {
+    name: 'leases_of_ended_nodes',
+    says: 'every lease is held by a node that has not ended',
+    find: (schema) =>
+      `select distinct w.lock_key::text as id from ${schema}.work_queue w
+       where w.lock_key is not null
+         and not exists (select from ${schema}.node n where n.id = w.lock_key and n.state in ('alive', 'draining'))`,
+  },
+];
+
+/** One broken invariant: how many things break it, and the ids of the first ten. */
+export interface Breach {
+  readonly name: string;
+  readonly count: number;
+  readonly samples: readonly string[];
+}
+
+/** Reads all of them in one statement, and so in one snapshot; empty where all hold. */
+export async function breaches(
+  target: Target,
+  checked: readonly { readonly name: string; readonly find: (schema: string) => string }[] = invariants,
+): Promise<readonly Breach[]> {
+  const parts = checked.map(
+    ({ name, find }) =>
+      `select '${name}' as name, count(*)::integer as count, coalesce((array_agg(id order by id))[1:10], '{}') as samples
+       from (${find(target.schema)}) found`,
+  );
+  const rows = await target.query<Breach>(parts.join('\nunion all\n'), []);
+  return rows.filter(({ count }) => count > 0);
+}

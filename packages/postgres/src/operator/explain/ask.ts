@@ -1,0 +1,44 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import type { Database } from '../../connection/database.ts';
+import { sqlState } from '../../connection/pg-errors.ts';
+import type { LeaderAnswer } from '../../statements/report.ts';
+
+/** How long a leader is waited for. */
+export const answerWithinMs = 2_000;
+
+/**
+ * Asks the leader why a job waits: its policy lives in its process alone. The question is a row, which wakes the leader, or which it
+ * finds with its next tick. Undefined: nobody leads, no answer came in time, or this database takes no questions (a standby).
+ */
+export async function askLeader(
+  database: Database,
+  job: string,
+  waitMs: number = answerWithinMs,
+): Promise<LeaderAnswer | undefined> {
+  if (waitMs <= 0) return undefined;
+  const deadline = performance.now() + waitMs;
+  const n = await askFor(database, job);
+  if (n === null) return undefined;
+  for (let pauseMs = 5; performance.now() < deadline; pauseMs = Math.min(50, pauseMs * 2)) {
+    const [row] = await database.query<{ answer: LeaderAnswer | null }>(
+      `select ${database.schema}.take_explain($1, $2::uuid) as answer`,
+      [n, job],
+    );
+    if (row !== undefined && row.answer !== null) return row.answer;
+    await delay(pauseMs);
+  }
+  return undefined;
+}
+
+/** The number of the question; null: nobody can be asked. */
+async function askFor({ query, schema }: Database, job: string): Promise<string | null> {
+  try {
+    const [row] = await query<{ n: string | null }>(`select ${schema}.ask_explain($1::uuid) as n`, [job]);
+    return row?.n ?? null;
+  } catch (error) {
+    if (sqlState(error) === readOnlyState) return null;
+    throw error;
+  }
+}
+
+const readOnlyState = '25006';

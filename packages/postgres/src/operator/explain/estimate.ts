@@ -1,0 +1,100 @@
+import { neverMs } from '@pgqueue/core';
+import type { Hold } from '@pgqueue/core';
+import type { Flow } from '../../statements/report.ts';
+
+/** When a waiting job may start, and why one may think so. An estimate: nothing is promised. */
+export interface Estimate {
+  /** By the database's clock. Null: nothing is known that it could rest on, or it is blocked. */
+  readonly at: Date | null;
+  /** It never starts until somebody changes something (a limit of 0, a paused queue, no node): what the evidence says. */
+  readonly blocked: boolean;
+  /** In words, with numbers. */
+  readonly evidence: readonly string[];
+}
+
+export interface Waiting {
+  /** By the database's clock. */
+  readonly nowMs: number;
+  readonly key: string;
+  readonly queue: string;
+  readonly holds: readonly Hold[];
+  /** Due jobs of its key that come first. */
+  readonly ahead: number;
+  /** Of all keys; null: unknown. */
+  readonly aheadInOrder: number | null;
+  readonly flow: Flow;
+}
+
+/** What ends when somebody does something, and not before. */
+const lasting: ReadonlySet<string> = new Set(['paused_queue', 'no_capable_node']);
+
+/**
+ * None while a rule holds it of which nothing says when it ends. Else no earlier than the rules that hold it say, nor than its place takes at the pace of the last seconds: that of its key where the
+ * key has had a job, else that of all keys, if the order says how many come first.
+ */
+export function estimateStart(waiting: Waiting): Estimate {
+  const { holds, nowMs } = waiting;
+  const forever = holds.filter(({ gate, untilMs }) =>
+    untilMs === null ? lasting.has(gate) : untilMs >= neverMs,
+  );
+  if (forever.length > 0) return { at: null, blocked: true, evidence: forever.map(({ message }) => message) };
+  const open = holds.filter(({ untilMs, paced }) => untilMs === null && paced !== true);
+  if (open.length > 0) {
+    return estimate(
+      null,
+      open.map(({ message }) => `nobody knows when this ends: ${message}`),
+    );
+  }
+  const until = holds.reduce((latest, hold) => Math.max(latest, hold.untilMs ?? -Infinity), -Infinity);
+  const held = until === -Infinity ? [] : [`a rule holds it until ${new Date(until).toISOString()}`];
+  const pace = paceOf(waiting);
+  if (pace === undefined) {
+    const { windowMs } = waiting.flow;
+    const nothing = `nothing of its key was dispatched in the last ${seconds(windowMs)}`;
+    if (isNext(waiting)) return estimate(Math.max(nowMs, until), [...held, 'it is next']);
+    // a time that only a rule names is a bound, not an estimate, where others come first
+    return estimate(null, [...held, nothing]);
+  }
+  return estimate(Math.round(Math.max(until, nowMs + pace.ms)), [...held, pace.evidence]);
+}
+
+function estimate(atMs: number | null, evidence: readonly string[]): Estimate {
+  return { at: atMs === null ? null : new Date(atMs), blocked: false, evidence };
+}
+
+/** Nothing comes first, and what holds it ends by time alone. */
+function isNext({ holds, ahead, aheadInOrder }: Waiting): boolean {
+  return ahead === 0 && (aheadInOrder ?? 1) === 0 && holds.every(({ untilMs }) => untilMs !== null);
+}
+
+function paceOf(waiting: Waiting): { readonly ms: number; readonly evidence: string } | undefined {
+  const { flow, ahead, aheadInOrder, key, queue } = waiting;
+  const during = `over the last ${seconds(flow.windowMs)}`;
+  if (flow.windowMs <= 0) return undefined;
+  if (flow.key !== null && flow.key > 0) {
+    const name = key === '' ? `the empty key of queue ${queue}` : `key ${JSON.stringify(key)}`;
+    const perSecond = (flow.key * 1_000) / flow.windowMs;
+    return {
+      ms: ((ahead + 1) * 1_000) / perSecond,
+      evidence: `${name} got ${pace(perSecond)} ${during}, ${count(ahead)} first`,
+    };
+  }
+  if (aheadInOrder === null || flow.all === 0 || waiting.holds.length > 0) return undefined;
+  const perSecond = (flow.all * 1_000) / flow.windowMs;
+  return {
+    ms: ((Math.max(ahead, aheadInOrder) + 1) * 1_000) / perSecond,
+    evidence: `all keys got ${pace(perSecond)} ${during}, ${count(Math.max(ahead, aheadInOrder))} first`,
+  };
+}
+
+function pace(perSecond: number): string {
+  return `${perSecond >= 0.1 ? perSecond.toFixed(1) : perSecond.toPrecision(2)} jobs/s`;
+}
+
+function count(jobs: number): string {
+  return jobs === 1 ? '1 job comes' : `${jobs} jobs come`;
+}
+
+function seconds(ms: number): string {
+  return `${Math.max(1, Math.round(ms / 1_000))} s`;
+}

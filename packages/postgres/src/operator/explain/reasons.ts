@@ -1,0 +1,203 @@
+import { readableRate, unreachable } from '@pgqueue/core';
+import type { Rate } from '@pgqueue/core';
+import { aheadMax } from '../../reads/explain.ts';
+
+/** One thing that a job waits for, or that says what became of it. */
+export type Reason =
+  | { readonly kind: 'delayed'; readonly until: Date | null; readonly ms: number; readonly tries: number }
+  | { readonly kind: 'paused_queue'; readonly queue: string }
+  | { readonly kind: 'no_leader' }
+  | {
+      /** The leader did not answer: gates and order of its policy are missing from this explanation. */
+      readonly kind: 'policy_unknown';
+    }
+  | { readonly kind: 'policy_failed'; readonly policy: string; readonly message: string }
+  | {
+      /** By a rule of the policy. */
+      readonly kind: 'held';
+      readonly gate: string;
+      readonly message: string;
+      /** When that may change by time alone; null: not by time. */
+      readonly until: Date | null;
+    }
+  | {
+      /** A limit of queue_config that is reached, counted without the leader. */
+      readonly kind: 'limit';
+      readonly limit: 'concurrency' | 'key_concurrency';
+      readonly queue: string;
+      readonly key: string;
+      readonly inFlight: number;
+      readonly max: number;
+    }
+  | {
+      /** A rate that is set: whether it holds the job only the leader knows. */
+      readonly kind: 'rate';
+      readonly limit: 'rate' | 'key_rate';
+      readonly queue: string;
+      readonly rate: Rate;
+    }
+  | {
+      readonly kind: 'no_capable_node';
+      readonly pool: string;
+      readonly task: string;
+      readonly payloadVersion: number;
+      /** Live nodes of the pool, none of which can run it. */
+      readonly nodes: number;
+    }
+  | {
+      readonly kind: 'no_free_slot';
+      readonly pool: string;
+      readonly slots: number;
+      readonly running: number;
+      readonly ready: number;
+    }
+  | {
+      readonly kind: 'in_line';
+      readonly key: string;
+      readonly ahead: number;
+      /** Of all keys, by the order of the policy; null: unknown. */
+      readonly aheadInOrder: number | null;
+    }
+  | {
+      readonly kind: 'ready';
+      readonly pool: string;
+      readonly itemsAhead: number;
+      /** It was lost with its node before: a node runs one such job at a time. */
+      readonly suspect: boolean;
+    }
+  | {
+      readonly kind: 'running';
+      readonly node: string;
+      readonly sinceMs: number;
+      readonly leaseEndsInMs: number;
+    }
+  | { readonly kind: 'node_silent'; readonly node: string; readonly ms: number | null }
+  | { readonly kind: 'cancel_asked' }
+  | { readonly kind: 'expiring' }
+  | { readonly kind: 'dead'; readonly reason: string; readonly error: string | null }
+  | { readonly kind: 'ended'; readonly outcome: string; readonly at: Date | null };
+
+type Age = (ms: number) => string;
+
+/** A reason in words. `age` writes a length of time. */
+export function reasonText(reason: Reason, age: Age): string {
+  switch (reason.kind) {
+    case 'delayed':
+      return `delayed${afterTries(reason.tries)}: due in ${age(reason.ms)}, at ${at(reason.until)}`;
+    case 'paused_queue':
+      return `queue ${reason.queue} is paused: "pgqueue queues resume ${reason.queue}"`;
+    case 'no_leader':
+      return 'no scheduler leads: start one with "pgqueue scheduler"';
+    case 'policy_unknown':
+      return "the leading scheduler did not answer: what its policy says, and a place in its order, can't be told";
+    case 'policy_failed':
+      return `policy ${reason.policy} failed when it was asked: ${reason.message}`;
+    case 'held':
+      return `held by ${reason.gate}: ${reason.message}${reason.until === null ? '' : `; that may change at ${at(reason.until)}`}`;
+    case 'limit':
+      return limitText(reason);
+    case 'rate':
+      return `${reason.limit} of queue ${reason.queue} is ${rateText(reason.rate)}: only the leader knows whether it holds the job`;
+    case 'no_capable_node':
+      return noCapableNodeText(reason);
+    case 'no_free_slot':
+      return noFreeSlotText(reason);
+    case 'in_line':
+      return inLineText(reason);
+    case 'ready':
+      return readyText(reason);
+    case 'running':
+    case 'node_silent':
+    case 'cancel_asked':
+      return runningText(reason, age);
+    case 'expiring':
+      return 'its expires_at has passed: the scheduler ends it as expired';
+    case 'dead':
+      return `dead (${reason.reason})${reason.error === null ? '' : `: ${reason.error}`}; "pgqueue dead redrive" puts it back`;
+    case 'ended':
+      return `${reason.outcome} at ${at(reason.at)}`;
+    default:
+      return unreachable(reason);
+  }
+}
+
+/** `100/s burst 10`, in the unit of time that makes the number readable. */
+export function rateText({ perSecond, burst }: Rate): string {
+  const { count, unit } = readableRate(perSecond);
+  return `${Number(count.toPrecision(6))}/${unit} burst ${Number(burst.toPrecision(6))}`;
+}
+
+function runningText(
+  reason: Extract<Reason, { kind: 'running' | 'node_silent' | 'cancel_asked' }>,
+  age: Age,
+): string {
+  switch (reason.kind) {
+    case 'running': {
+      const { leaseEndsInMs: ms } = reason;
+      const lease = ms < 0 ? `ended ${age(-ms)} ago` : `ends in ${age(ms)}`;
+      return `runs on ${reason.node} for ${age(reason.sinceMs)}; its lease ${lease}`;
+    }
+    case 'node_silent':
+      return `node ${reason.node} gives no sign of life${reason.ms === null ? '' : ` for ${age(reason.ms)}`}: "pgqueue nodes reset ${reason.node}" takes its jobs back at once`;
+    case 'cancel_asked':
+      return 'its cancellation was asked for; its node is told with the next heartbeat';
+    default:
+      return unreachable(reason);
+  }
+}
+
+function readyText({ pool, itemsAhead, suspect }: Extract<Reason, { kind: 'ready' }>): string {
+  if (!suspect)
+    return `scheduled: the next free node of pool ${pool} takes it, after ${many(itemsAhead, 'other')}`;
+  return `scheduled: it was lost with its node before, and a node runs one such job at a time: the next node of pool ${pool} with room takes it`;
+}
+
+function inLineText({ key, ahead, aheadInOrder }: Extract<Reason, { kind: 'in_line' }>): string {
+  const all = aheadInOrder === null ? '' : `; ${aheadInOrder} of all keys, as far as the scheduler looks`;
+  if (ahead === 0 && (aheadInOrder ?? 0) === 0) {
+    const others = aheadInOrder === null ? '' : ', and of all keys, as far as the scheduler looks';
+    return `is the first of ${keyText(key)}${others}`;
+  }
+  const own = ahead >= aheadMax ? `${aheadMax} or more jobs` : many(ahead, 'job');
+  return `waits for its turn: ${own} of ${keyText(key)} ${ahead === 1 ? 'comes' : 'come'} first${all}`;
+}
+
+type Incapable = Extract<Reason, { kind: 'no_capable_node' }>;
+
+function noCapableNodeText({ pool, task, payloadVersion, nodes }: Incapable): string {
+  if (nodes === 0) return `no node lives in pool ${pool}: start a worker`;
+  const none = nodes === 1 ? 'the one live node does not run' : `none of the ${nodes} live nodes runs`;
+  return `in pool ${pool}, ${none} task ${task} with payloads of version ${payloadVersion}`;
+}
+
+type Full = Extract<Reason, { kind: 'no_free_slot' }>;
+
+function noFreeSlotText({ pool, slots, running, ready }: Full): string {
+  const [run, are] = [running === 1 ? 'runs' : 'run', ready === 1 ? 'is' : 'are'];
+  const taken = `${many(running, 'job')} ${run} in the ${many(slots, 'slot')} of pool ${pool} that can take it`;
+  return `no free slot: ${taken}, ${ready} more ${are} ready`;
+}
+
+function limitText({ limit, queue, key, inFlight, max }: Extract<Reason, { kind: 'limit' }>): string {
+  const whose = limit === 'concurrency' ? '' : ` for ${keyText(key)}`;
+  const never = max === 0 ? '; nothing goes until that limit is raised' : '';
+  return `${limit} of queue ${queue}: ${inFlight} of ${max} in flight${whose}${never}`;
+}
+
+/** `key "acme"`, `the empty key`. */
+export function keyText(key: string): string {
+  return key === '' ? 'the empty key' : `key ${JSON.stringify(key)}`;
+}
+
+/** `1 job`, `2 jobs`. */
+function many(count: number, one: string): string {
+  return `${count} ${one}${count === 1 ? '' : 's'}`;
+}
+
+function afterTries(tries: number): string {
+  return tries > 0 ? ` after ${tries} failed ${tries === 1 ? 'try' : 'tries'}` : '';
+}
+
+function at(date: Date | null): string {
+  return date?.toISOString() ?? 'an unknown time';
+}

@@ -1,0 +1,143 @@
+import { isUuid } from '@pgqueue/core';
+import type { SelectQueryBuilder } from 'kysely';
+import { sql } from 'kysely';
+import type { Database } from '../connection/database.ts';
+import type { AttemptError, DeadLetterTable, Tables } from '../connection/tables.ts';
+import type { Page } from './page.ts';
+import { badCursor, checkLimit, checkTexts, pageOf } from './page.ts';
+
+/** Why a job is dead: it ran out of tries, out of crashes, or its handler gave up. */
+export type DeadReason = DeadLetterTable['reason'];
+
+/** A dead job as lists show it. */
+export interface DeadJob {
+  readonly id: string;
+  readonly queue: string;
+  readonly task: string;
+  readonly key: string;
+  readonly reason: DeadReason;
+  readonly tries: number;
+  readonly crashes: number;
+  readonly created: Date;
+  readonly died: Date;
+  /** Since it died, by the database's clock. */
+  readonly ageMs: number;
+  readonly node: string | null;
+  readonly uniqueKey: string | null;
+  readonly lastError: AttemptError | null;
+}
+
+/** Which dead jobs are meant: those that fit everything given. */
+export interface DeadFilter {
+  readonly queue?: string;
+  readonly task?: string;
+  readonly reason?: DeadReason;
+  /** Died at least this long ago. */
+  readonly olderThanMs?: number;
+}
+
+/** Which page of which dead jobs. */
+export interface DeadListOptions extends DeadFilter {
+  /** The `next` of the page before. */
+  readonly after?: string;
+  /** 1 to 1000. Default 50. */
+  readonly limit?: number;
+}
+
+/** Those that died last come first. Served by dead_letter_died. */
+export async function listDead(database: Database, options: DeadListOptions = {}): Promise<Page<DeadJob>> {
+  const { after, limit = 50 } = options;
+  checkLimit(limit);
+  let query = filtered(database, options)
+    .select(['id', 'queue', 'task', 'key', 'reason', 'tries', 'crashes', 'created', 'died'])
+    .select(['node', 'unique_key'])
+    .select([
+      sql<number>`extract(epoch from clock_timestamp() - died)::float8 * 1000`.as('age_ms'),
+      sql<AttemptError | null>`errors -> -1`.as('last_error'),
+      diedUs.as('died_us'),
+    ])
+    .orderBy('died', 'desc')
+    .orderBy('id', 'desc')
+    .limit(limit + 1);
+  if (after !== undefined) {
+    const { us, id } = parseCursor(after);
+    query = query.where(sql<boolean>`(died, id) < (${fromUs(us)}, ${id}::uuid)`);
+  }
+  return pageOf(await query.execute(), limit, {
+    cursor: (row) => `${row.died_us}_${row.id}`,
+    toItem: ({ age_ms, last_error, unique_key, died_us: _us, ...row }): DeadJob => ({
+      ...row,
+      ageMs: age_ms,
+      uniqueKey: unique_key,
+      lastError: last_error,
+    }),
+  });
+}
+
+/** How many there are, and the microsecond up to which they died: those that die later are not meant by what follows. */
+export async function countDead(
+  database: Database,
+  filter: DeadFilter,
+): Promise<{ readonly total: number; readonly upToUs: string }> {
+  const row = await filtered(database, filter)
+    .select([
+      sql<number>`count(*)::integer`.as('total'),
+      sql<string>`coalesce((extract(epoch from max(died)) * 1000000)::bigint, 0)::text`.as('up_to'),
+    ])
+    .executeTakeFirstOrThrow();
+  return { total: row.total, upToUs: row.up_to };
+}
+
+/** The next ids in the order in which they died, oldest first, behind the cursor. */
+export async function nextDead(
+  database: Database,
+  filter: DeadFilter,
+  page: { readonly after: string | null; readonly upToUs: string; readonly max: number },
+): Promise<{ readonly ids: readonly string[]; readonly after: string | null }> {
+  let query = filtered(database, filter)
+    .select(['id', diedUs.as('died_us')])
+    .where(sql<boolean>`died <= ${fromUs(page.upToUs)}`)
+    .orderBy('died')
+    .orderBy('id')
+    .limit(page.max);
+  if (page.after !== null) {
+    const { us, id } = parseCursor(page.after);
+    query = query.where(sql<boolean>`(died, id) > (${fromUs(us)}, ${id}::uuid)`);
+  }
+  const rows = await query.execute();
+  const last = rows.at(-1);
+  return {
+    ids: rows.map(({ id }) => id),
+    after: last === undefined ? null : `${last.died_us}_${last.id}`,
+  };
+}
+
+// A Date holds milliseconds only, and would skip or repeat rows of the same one: cursors hold microseconds.
+const diedUs = sql<string>`(extract(epoch from died) * 1000000)::bigint::text`;
+
+function fromUs(us: string): ReturnType<typeof sql> {
+  return sql`(timestamptz 'epoch' + ${us}::bigint * interval '1 microsecond')`;
+}
+
+function parseCursor(after: string): { readonly us: string; readonly id: string } {
+  const [us = '', id = ''] = after.split('_');
+  if (!/^\d{1,18}$/.test(us) || !isUuid(id)) throw badCursor(after);
+  return { us, id };
+}
+
+function filtered(
+  { kysely }: Database,
+  { queue, task, reason, olderThanMs }: DeadFilter,
+): SelectQueryBuilder<Tables, 'dead_letter', object> {
+  checkTexts({ queue, task, reason });
+  let query = kysely.selectFrom('dead_letter');
+  if (queue !== undefined) query = query.where('queue', '=', queue);
+  if (task !== undefined) query = query.where('task', '=', task);
+  if (reason !== undefined) query = query.where('reason', '=', reason);
+  if (olderThanMs !== undefined) {
+    query = query.where(
+      sql<boolean>`died <= clock_timestamp() - ${olderThanMs}::float8 * interval '1 millisecond'`,
+    );
+  }
+  return query;
+}

@@ -1,0 +1,262 @@
+import type { Attributes, JobStatus, TraceContext } from '@pgqueue/core';
+import { isUuid, jobStatuses, PgQueueError, unreachable } from '@pgqueue/core';
+import type { SelectQueryBuilder } from 'kysely';
+import { sql } from 'kysely';
+import type { Database } from '../connection/database.ts';
+import type { AttemptError, JobView, Tables } from '../connection/tables.ts';
+import type { Page } from './page.ts';
+import { hasItem } from './items.ts';
+import { badCursor, checkLimit, checkTexts, pageOf } from './page.ts';
+
+/** A job as listings show it: everything but its payload, its result and its older errors. */
+export interface JobSummary {
+  readonly id: string;
+  readonly status: JobStatus;
+  readonly queue: string;
+  readonly task: string;
+  readonly key: string;
+  readonly priority: number;
+  readonly attributes: Attributes;
+  readonly tries: number;
+  /** Null once the job has ended in HISTORY, as are the other limits. */
+  readonly maxTries: number | null;
+  readonly crashes: number;
+  readonly maxCrashes: number | null;
+  readonly created: Date;
+  /** Since it was created, by the database's clock. */
+  readonly ageMs: number;
+  readonly runAfter: Date | null;
+  readonly expiresAt: Date | null;
+  readonly timeoutMs: number | null;
+  readonly uniqueKey: string | null;
+  readonly payloadVersion: number;
+  readonly trace: TraceContext | null;
+  /** Its work item's place in the dispatch order; null where it has none. */
+  readonly position: number | null;
+  readonly pool: string | null;
+  /** Who runs it, or ran it last. */
+  readonly node: string | null;
+  readonly started: Date | null;
+  readonly leaseEnds: Date | null;
+  /** When its cancellation was asked for, while it runs. */
+  readonly cancelAsked: Date | null;
+  readonly progress: unknown;
+  /** Whether an attempt kept resume data for the next one. */
+  readonly hasCheckpoint: boolean;
+  /** It was lost with its node before: it begins on a node that holds nothing else. */
+  readonly suspect: boolean;
+  readonly finished: Date | null;
+  /** Why it is dead: `max_tries`, `crash_limit` or `gave_up`. */
+  readonly reason: string | null;
+  readonly lastError: AttemptError | null;
+}
+
+/** One job, whole. */
+export interface JobDetails extends JobSummary {
+  readonly payload: unknown;
+  readonly result: unknown;
+  /** What an attempt kept for the next one; null: nothing. */
+  readonly checkpoint: unknown;
+  /** Every failed attempt, oldest first, at most the newest 100. */
+  readonly errors: readonly AttemptError[];
+}
+
+/** Which jobs are meant: those that fit everything given. */
+export interface JobFilter {
+  readonly status?: JobStatus;
+  readonly queue?: string;
+  readonly task?: string;
+  readonly key?: string;
+}
+
+/** Which page of which jobs. */
+export interface JobListOptions extends JobFilter {
+  /** The `next` of the page before. */
+  readonly after?: string;
+  /** 1 to 1000. Default 50. */
+  readonly limit?: number;
+}
+
+/**
+ * Newest first, which is the order of their ids (UUID v7): each table is read backwards along its index on id, and stops
+ * at the page's end; only the page's jobs are then looked up in the view. A job that moves between tables meanwhile keeps
+ * its id, and so its place.
+ */
+export async function listJobs(database: Database, options: JobListOptions = {}): Promise<Page<JobSummary>> {
+  const { after, limit = 50, status, queue, task, key } = options;
+  checkLimit(limit);
+  checkTexts({ queue, task, key });
+  if (status !== undefined && !jobStatuses.includes(status)) {
+    throw new PgQueueError('configuration', `status must be one of ${jobStatuses.join(', ')}`);
+  }
+  if (after !== undefined && !isUuid(after)) throw badCursor(after);
+  const parts = tables(options.status).map(
+    (table) => sql`(${idsIn(database, table, options).limit(limit + 1)})`,
+  );
+  const ids = sql`array(
+    select id from (${sql.join(parts, sql` union all `)}) parts order by id desc limit ${limit + 1})`;
+  const rows = await database.kysely
+    .selectFrom('job')
+    .selectAll()
+    .select(measures)
+    .where(sql<boolean>`id = any (${ids})`)
+    .orderBy('id', 'desc')
+    .execute();
+  return pageOf(rows, limit, { toItem: toSummary, cursor: ({ id }) => id });
+}
+
+type JobTable = 'queue' | 'work_item' | 'dead_letter' | 'history';
+
+/** Where jobs of a status stand. The few work items are the way to those that are ready or running. */
+function tables(status: JobStatus | undefined): readonly JobTable[] {
+  switch (status) {
+    case undefined:
+      return ['queue', 'dead_letter', 'history'];
+    case 'delayed':
+    case 'pending':
+      return ['queue'];
+    case 'ready':
+    case 'running':
+      return ['work_item'];
+    case 'dead':
+      return ['dead_letter'];
+    case 'done':
+    case 'cancelled':
+    case 'expired':
+      return ['history'];
+    default:
+      return unreachable(status);
+  }
+}
+
+/** The ids that the filter leaves in one table, newest first. */
+function idsIn(
+  { kysely, schema }: Database,
+  table: JobTable,
+  { status, after, ...wanted }: JobListOptions,
+): SelectQueryBuilder<Tables, keyof Tables, { id: string }> {
+  const isItem = table === 'work_item';
+  let query = kysely
+    .selectFrom(isItem ? 'queue as t' : (`${table} as t` as 'queue as t'))
+    .select('t.id')
+    .orderBy('t.id', 'desc');
+  for (const column of ['queue', 'task', 'key'] as const) {
+    const value = wanted[column];
+    if (value !== undefined) query = query.where(`t.${column}`, '=', value);
+  }
+  if (after !== undefined) query = query.where('t.id', '<', after);
+  if (isItem) {
+    query = query.where('t.id', 'in', (items) =>
+      items
+        .selectFrom('work_item')
+        .select('work_item.id')
+        .where('lock_key', status === 'ready' ? 'is' : 'is not', null),
+    );
+  } else if (table === 'queue' && status !== undefined) {
+    query = query
+      .where('t.run_after', status === 'delayed' ? 'is not' : 'is', null)
+      .where(sql<boolean>`not ${sql.raw(hasItem(schema, { id: 't.id' }))}`);
+  } else if (table === 'history' && status !== undefined) {
+    query = query.where(sql<boolean>`t.outcome = ${status}`);
+  }
+  return query as unknown as SelectQueryBuilder<Tables, keyof Tables, { id: string }>;
+}
+
+/** The same without payload and result, for those who may not read them. */
+export async function readSummary({ kysely }: Database, id: string): Promise<JobSummary | undefined> {
+  if (!isUuid(id)) return undefined;
+  const row = await kysely
+    .selectFrom('job')
+    .selectAll()
+    .select(measures)
+    .where('id', '=', id)
+    .orderBy(sql`finished nulls first`)
+    .limit(1)
+    .executeTakeFirst();
+  return row === undefined ? undefined : toSummary(row);
+}
+
+/** Where each of these stands; those that are not there are left out. */
+export async function readStatuses(
+  { kysely }: Database,
+  ids: readonly string[],
+): Promise<readonly { readonly id: string; readonly status: JobStatus }[]> {
+  return kysely
+    .selectFrom('job')
+    .select(['id', 'status'])
+    .where('id', '=', sql<string>`any (${ids}::uuid[])`)
+    .orderBy(sql`finished desc nulls last`)
+    .execute();
+}
+
+/** Undefined: it never was, was erased, or its history has been dropped. Where it stands twice, the unfinished one counts. */
+export async function readJob(database: Database, id: string): Promise<JobDetails | undefined> {
+  if (!isUuid(id)) return undefined;
+  const { schema } = database;
+  const [row] = await database.query<JobRecord & Documents>(
+    `select j.*, extract(epoch from clock_timestamp() - j.created)::float8 * 1000 as age_ms,
+            extract(epoch from j.timeout)::float8 * 1000 as timeout_ms, p.payload, p.result, p.checkpoint
+     from ${schema}.job j
+     left join lateral (
+       select q.payload, null::jsonb as result, q.checkpoint from ${schema}.queue q where q.id = j.id and j.finished is null
+       union all
+       select d.payload, null, null from ${schema}.dead_letter d where d.id = j.id and j.status = 'dead'
+       union all
+       select h.payload, h.result, null from ${schema}.history h
+       where h.id = j.id and h.finished = j.finished and j.status <> 'dead') p on true
+     where j.id = $1::uuid
+     order by j.finished nulls first limit 1`,
+    [id],
+  );
+  if (row === undefined) return undefined;
+  const { payload, result, checkpoint, errors } = row;
+  return { ...toSummary(row), payload, result, checkpoint, errors: errors ?? [] };
+}
+
+type Documents = Pick<JobDetails, 'payload' | 'result' | 'checkpoint'>;
+
+interface JobRecord extends JobView {
+  readonly age_ms: number;
+  readonly timeout_ms: number | null;
+}
+
+const measures = [
+  sql<number>`extract(epoch from clock_timestamp() - created)::float8 * 1000`.as('age_ms'),
+  sql<number | null>`extract(epoch from timeout)::float8 * 1000`.as('timeout_ms'),
+] as const;
+
+function toSummary(row: JobRecord): JobSummary {
+  return {
+    id: row.id,
+    status: row.status,
+    queue: row.queue,
+    task: row.task,
+    key: row.key,
+    priority: row.priority,
+    attributes: row.attributes,
+    tries: row.tries,
+    maxTries: row.max_tries,
+    crashes: row.crashes,
+    maxCrashes: row.max_crashes,
+    created: row.created,
+    ageMs: row.age_ms,
+    runAfter: row.run_after,
+    expiresAt: row.expires_at,
+    timeoutMs: row.timeout_ms,
+    uniqueKey: row.unique_key,
+    payloadVersion: row.payload_version,
+    trace: row.trace,
+    position: row.position === null ? null : Number(row.position),
+    pool: row.pool,
+    node: row.node,
+    started: row.started,
+    leaseEnds: row.lock_timeout,
+    cancelAsked: row.cancelled,
+    progress: row.progress,
+    hasCheckpoint: row.has_checkpoint,
+    suspect: row.suspect,
+    finished: row.finished,
+    reason: row.reason,
+    lastError: row.last_error,
+  };
+}

@@ -1,0 +1,94 @@
+import type { Rate } from '@pgqueue/core';
+import { sql } from 'kysely';
+import type { Database } from '../connection/database.ts';
+import type { QueueLimits } from './queue-settings.ts';
+
+/** A queue: its settings, and its jobs in numbers. */
+export interface QueueInfo extends QueueLimits {
+  readonly queue: string;
+  readonly paused: boolean;
+  readonly pool: string;
+  readonly retentionMs: number;
+  /** Jobs of one key that may wait or run; null: no limit. */
+  readonly keyPending: number | null;
+  /** All of the following were counted. Else there are many: `delayed`, `pending` and `dead` may be estimates, and `oldestMs` is at least so much. */
+  readonly exact: boolean;
+  readonly delayed: number;
+  readonly pending: number;
+  readonly ready: number;
+  readonly running: number;
+  readonly dead: number;
+  /** Age of the oldest job that could run and doesn't. */
+  readonly oldestMs: number | null;
+  /** How long the oldest lease has been held. */
+  readonly claimAgeMs: number | null;
+  /** Failed attempts as a share of those of all jobs that ended within `windowMs`; null: none did. */
+  readonly retryRate: number | null;
+  /** Five minutes, or the shorter time in which the newest 10000 of all queues ended. */
+  readonly windowMs: number;
+  /** Within `windowMs`, of jobs that ended. */
+  readonly failedAttempts: number;
+  readonly attempts: number;
+  /** Ended in the last five minutes; extrapolated where `windowMs` is shorter. */
+  readonly done5m: number;
+  readonly dead5m: number;
+}
+
+/**
+ * Every queue that has a job, had one within five minutes, or is configured; by name. Reads the view `queue_status`, whose cost does not
+ * grow with what waits: it counts 10000 jobs at most, and estimates beyond.
+ */
+export async function listQueues({ kysely }: Database): Promise<readonly QueueInfo[]> {
+  const rows = await kysely
+    .selectFrom('queue_status as s')
+    .leftJoin('queue_config as c', 'c.queue', 's.queue')
+    .selectAll('s')
+    .select([
+      'c.concurrency',
+      'c.key_concurrency',
+      'c.rate',
+      'c.rate_burst',
+      'c.key_rate',
+      'c.key_rate_burst',
+      'c.key_pending',
+    ])
+    .select([
+      sql<number>`coalesce(c.weight, 1)`.as('weight'),
+      sql<number>`extract(epoch from coalesce(c.retention, interval '7 days'))::float8 * 1000`.as(
+        'retention_ms',
+      ),
+    ])
+    .orderBy('s.queue')
+    .execute();
+  const ms = (seconds: number | null): number | null => (seconds === null ? null : seconds * 1_000);
+  return rows.map((row) => ({
+    queue: row.queue,
+    paused: row.paused,
+    pool: row.pool,
+    retentionMs: row.retention_ms,
+    keyPending: row.key_pending,
+    concurrency: row.concurrency,
+    keyConcurrency: row.key_concurrency,
+    rate: rateOf(row.rate, row.rate_burst),
+    keyRate: rateOf(row.key_rate, row.key_rate_burst),
+    weight: row.weight,
+    delayed: Number(row.delayed),
+    pending: Number(row.pending),
+    ready: Number(row.ready),
+    running: Number(row.running),
+    dead: Number(row.dead),
+    oldestMs: ms(row.oldest_s),
+    claimAgeMs: ms(row.claim_age_s),
+    exact: row.exact,
+    retryRate: row.retry_rate,
+    windowMs: row.window_s * 1_000,
+    failedAttempts: Number(row.failed),
+    attempts: Number(row.attempts),
+    done5m: Number(row.done_5m),
+    dead5m: Number(row.dead_5m),
+  }));
+}
+
+function rateOf(perSecond: number | null, burst: number | null): Rate | null {
+  return perSecond === null || burst === null ? null : { perSecond, burst };
+}

@@ -1,0 +1,82 @@
+import type { Database } from '../connection/database.ts';
+
+/** The scheduler that leads now. */
+export interface LeaderInfo {
+  /** Null: nobody leads. */
+  readonly leader: string | null;
+  readonly epoch: number;
+  readonly expiresInMs: number | null;
+}
+
+/** Who leads now, by the database's clock. */
+export async function readLeader({ query, schema }: Database): Promise<LeaderInfo> {
+  const [row] = await query<LeaderInfo>(
+    `select case when expires > clock_timestamp() then leader end as leader, epoch::float8 as epoch,
+            case when expires > clock_timestamp() then extract(epoch from expires - clock_timestamp())::float8 * 1000 end
+              as "expiresInMs"
+     from ${schema}.scheduler_lease`,
+    [],
+  );
+  return row ?? { leader: null, epoch: 0, expiresInMs: null };
+}
+
+/** Waiting jobs that no live node can take. */
+export interface UnservedJobs {
+  readonly queue: string;
+  readonly pool: string;
+  readonly task: string;
+  readonly payloadVersion: number;
+  readonly jobs: number;
+}
+
+/**
+ * Groups of due jobs of unpaused queues for which no live node of the pool has the task in that version; the largest 20. Where more than
+ * 10,000 jobs wait, of those that a sample and the oldest thousand show: `jobs` is how many (the SQL function `waiting_tasks`).
+ */
+export async function readUnserved({ query, schema }: Database): Promise<readonly UnservedJobs[]> {
+  return query<UnservedJobs>(
+    `select g.queue, coalesce(c.pool, 'default') as pool, g.task, g.payload_version as "payloadVersion", g.jobs
+     from (select queue, task, payload_version, jobs::integer as jobs from ${schema}.waiting_tasks()) g
+     left join ${schema}.queue_config c on c.queue = g.queue
+     where not coalesce(c.paused, false)
+       and not exists (
+         select from ${schema}.node n
+         where n.state = 'alive' and n.pool = coalesce(c.pool, 'default') and n.slots > 0
+           and n.heartbeat > clock_timestamp() - n.lost_after_ms * interval '1 millisecond'
+           and g.payload_version between (n.tasks -> g.task ->> 'min')::integer and (n.tasks -> g.task ->> 'max')::integer)
+     order by g.jobs desc, 1, 3 limit 20`,
+    [],
+  );
+}
+
+/** The session that holds vacuum back most: by a snapshot, or by a transaction that has written and is still open. */
+export interface OldestSnapshot {
+  readonly pid: number;
+  readonly application: string;
+  readonly user: string | null;
+  readonly state: string | null;
+  /** Since its transaction began; null where the role may not see it (it wants pg_read_all_stats). */
+  readonly ageMs: number | null;
+}
+
+export async function readOldestSnapshot({ query }: Database): Promise<OldestSnapshot | null> {
+  const [row] = await query<OldestSnapshot>(
+    `select pid, coalesce(application_name, '') as application, usename::text as "user", state,
+            extract(epoch from clock_timestamp() - xact_start)::float8 * 1000 as "ageMs"
+     from pg_stat_activity
+     where coalesce(backend_xmin, backend_xid) is not null and pid <> pg_backend_pid() and datname = current_database()
+       and usesysid is not null -- an autovacuum holds nothing back
+     order by age(coalesce(backend_xmin, backend_xid)) desc, xact_start limit 1`,
+    [],
+  );
+  return row ?? null;
+}
+
+/** The newest migration that is applied. */
+export async function readSchemaVersion({ query, schema }: Database): Promise<number> {
+  const [row] = await query<{ version: number }>(
+    `select coalesce(max(version), 0) as version from ${schema}.migration`,
+    [],
+  );
+  return row?.version ?? 0;
+}

@@ -1,0 +1,58 @@
+import { isUuid } from '@pgqueue/core';
+import type { Target } from '../connection/target.ts';
+import type { Page } from './page.ts';
+import { badCursor, checkLimit, pageOf } from './page.ts';
+
+/** A job that waits, as a scan shows it. */
+export interface WaitingJob {
+  readonly id: string;
+  readonly queue: string;
+  readonly task: string;
+  readonly key: string;
+  readonly priority: number;
+  readonly created: Date;
+  /** Not before this time; null: it waits for its turn. */
+  readonly runAfter: Date | null;
+}
+
+/** A job that waits, as a peek into its queue shows it. */
+export type PeekedJob = Omit<WaitingJob, 'queue'>;
+
+/** How many jobs of a queue wait or run: the SQL function `queue_length`. */
+export async function queueLength(target: Target, queue: string): Promise<number> {
+  const [row] = await target.query<{ length: number }>(
+    `select ${target.schema}.queue_length($1)::float8 as length`,
+    [queue],
+  );
+  return row?.length ?? 0;
+}
+
+/** The first waiting jobs of a queue by priority and age, without taking them: the SQL function `peek`. */
+export function peekJobs(target: Target, queue: string, max: number): Promise<readonly PeekedJob[]> {
+  return target.query<PeekedJob>(
+    `select id, task, key, priority, created, run_after as "runAfter" from ${target.schema}.peek($1, $2)`,
+    [queue, max],
+  );
+}
+
+/** Which page of which waiting jobs. */
+export interface ScanOptions {
+  /** Default: all queues. */
+  readonly queue?: string;
+  /** The `next` of the page before. */
+  readonly after?: string;
+  /** 1 to 1000. Default 100. */
+  readonly limit?: number;
+}
+
+/** Waiting jobs in the order of their ids, page by page: the SQL function `scan`. @throws {PgQueueError} `configuration` */
+export async function scanJobs(target: Target, options: ScanOptions = {}): Promise<Page<WaitingJob>> {
+  const { queue = null, after = null, limit = 100 } = options;
+  checkLimit(limit);
+  if (after !== null && !isUuid(after)) throw badCursor(after);
+  const rows = await target.query<WaitingJob>(
+    `select id, queue, task, key, priority, created, run_after as "runAfter" from ${target.schema}.scan($1, $2::uuid, $3)`,
+    [queue, after, limit + 1],
+  );
+  return pageOf(rows, limit, { toItem: (row) => row, cursor: ({ id }) => id });
+}

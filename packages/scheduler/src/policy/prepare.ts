@@ -1,0 +1,157 @@
+import type { Json, Policy, Preparation, Prepared } from '@pgqueue/core';
+import { asError, runWithin } from './time-limit.ts';
+import type { Faults } from './faults.ts';
+import { freezeAll } from '../state/freeze.ts';
+import { jsonProblem } from './plain-json.ts';
+
+/** Fetches what a policy prepares, beside the ticks. */
+export interface Preparing {
+  /**
+   * The values that were fetched last. `nowMs`: the database's clock. Each value counts as of the moment when its fetch began, so
+   * that it is never taken for newer than it is.
+   */
+  readonly prepared: (nowMs: number) => Readonly<Record<string, Prepared>>;
+  /** Forgets what was fetched before, and begins. */
+  readonly start: () => void;
+  /** Aborts what is under way. Does not wait for a fetch that ignores it. */
+  readonly stop: () => Promise<void>;
+}
+
+export interface PreparingOptions {
+  readonly policy: Policy;
+  /** Under which failures are reported. Default: the policy's. */
+  readonly name?: string;
+  /** For what a fetch does before it first waits: that is in the ticks' way. */
+  readonly budgetMs: number;
+  readonly faults: Faults;
+  readonly onPrepared?: () => void;
+  readonly clock: () => number;
+}
+
+/** A fetch that failed is tried again after a second, and ever later up to its usual pace. */
+const retryMs = 1_000;
+
+/** The state of one preparation. */
+interface Fetching {
+  readonly preparation: Preparation;
+  value: { readonly json: Json; readonly at: number; prepared?: Prepared } | undefined;
+  failures: number;
+  timer: NodeJS.Timeout | undefined;
+  abort: AbortController | undefined;
+  /** A fetch that has not ended yet, though its time is over: no other is started beside it. */
+  stuck: boolean;
+  running: Promise<void> | undefined;
+}
+
+export function createPreparing(options: PreparingOptions): Preparing {
+  const all = (options.policy.prepare ?? []).map((preparation): Fetching => ({
+    preparation,
+    value: undefined,
+    failures: 0,
+    timer: undefined,
+    abort: undefined,
+    stuck: false,
+    running: undefined,
+  }));
+  const stop = async (): Promise<void> => {
+    for (const fetching of all) {
+      clearTimeout(fetching.timer);
+      fetching.abort?.abort(new Error('the scheduler does not lead any more'));
+      fetching.abort = undefined;
+    }
+    await Promise.all(all.map(({ running }) => running ?? Promise.resolve()));
+  };
+  return {
+    prepared: (nowMs) => {
+      const values: Record<string, Prepared> = {};
+      for (const { preparation, value } of all) {
+        if (value === undefined) continue;
+        value.prepared ??= Object.freeze({ value: value.json, atMs: nowMs - (options.clock() - value.at) });
+        values[preparation.name] = value.prepared;
+      }
+      return values;
+    },
+    start: () => {
+      void stop();
+      for (const fetching of all) {
+        fetching.value = undefined;
+        fetching.failures = 0;
+        fetching.running = run(fetching, options);
+      }
+    },
+    stop,
+  };
+}
+
+/** One fetch, and then the next in its time, until it is stopped. Never rejects. */
+async function run(fetching: Fetching, options: PreparingOptions): Promise<void> {
+  const { preparation, stuck } = fetching;
+  const { policy, name = policy.name, faults, clock, onPrepared } = options;
+  const abort = new AbortController();
+  fetching.abort = abort;
+  const at = clock();
+  const outcome = stuck
+    ? new Error('the last fetch has still not ended, though it was aborted: it does not heed its signal')
+    : await fetchOnce(fetching, abort, options.budgetMs);
+  // stopped, or started anew, meanwhile
+  if (fetching.abort !== abort) return;
+  let waitMs = preparation.everyMs - (clock() - at);
+  if (outcome instanceof Error) {
+    waitMs = Math.min(preparation.everyMs, retryMs * 2 ** Math.min(fetching.failures, 20));
+    fetching.failures += 1;
+    faults.report({ policy: name, part: preparation.name, error: outcome, retryMs: waitMs });
+  } else {
+    fetching.failures = 0;
+    fetching.value = { json: outcome.json, at };
+    onPrepared?.();
+  }
+  const next = (): void => {
+    fetching.running = run(fetching, options);
+  };
+  fetching.timer = setTimeout(next, Math.max(0, waitMs));
+}
+
+async function fetchOnce(
+  fetching: Fetching,
+  abort: AbortController,
+  budgetMs: number,
+): Promise<Error | { readonly json: Json }> {
+  const { fetch, deadlineMs } = fetching.preparation;
+  const begun = runWithin(budgetMs, () => fetch(abort.signal));
+  if (begun.kind === 'overran') return new Error(`fetch did not return a promise within ${budgetMs} ms`);
+  if (begun.kind === 'failed') return begun.error;
+  const fetched = Promise.resolve(begun.value).then(
+    (value) => checkJson(value, budgetMs),
+    (error: unknown) => asError(error),
+  );
+  fetching.stuck = true;
+  void fetched.then(() => {
+    fetching.stuck = false;
+  });
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<Error>((resolve) => {
+    timer = setTimeout(() => {
+      const error = new Error(`not fetched within ${deadlineMs} ms`);
+      resolve(error);
+      abort.abort(error);
+    }, deadlineMs);
+    abort.signal.addEventListener('abort', () => resolve(asError(abort.signal.reason)), { once: true });
+  });
+  try {
+    return await Promise.race([fetched, late]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+function checkJson(value: Json, budgetMs: number): Error | { readonly json: Json } {
+  const checked = runWithin(budgetMs, () => {
+    const problem = jsonProblem(value);
+    if (problem !== undefined) throw new Error(`what it fetched is no JSON: ${problem}`);
+    freezeAll(value);
+  });
+  if (checked.kind === 'done') return { json: value };
+  return checked.kind === 'failed'
+    ? checked.error
+    : new Error(`what it fetched could not be looked through within ${budgetMs} ms`);
+}

@@ -1,0 +1,195 @@
+import type {
+  Explanation,
+  Hold,
+  JobFacts,
+  Lane,
+  Policy,
+  PolicyState,
+  SavedPart,
+  Snapshot,
+  Watch,
+  Written,
+} from '@pgqueue/core';
+import { isGuarded, isTrusted } from '@pgqueue/core';
+import { asError, runFree, runWithin } from './time-limit.ts';
+import type { CleanPlan } from './validate-plan.ts';
+import { cleanPlan, completePlan, refusePromise, stateOf } from './validate-plan.ts';
+import type { Faults } from './faults.ts';
+import type { Hung, Pauses } from './suspended-parts.ts';
+import { createPauses } from './suspended-parts.ts';
+import { keepLimits, withLimits } from './queue-limits.ts';
+
+/** A policy whose functions neither throw nor take longer than they may. It keeps no state of it: that is given and returned. */
+export interface Runner {
+  /** Undefined: it failed, which is reported; or it is suspended. */
+  readonly plan: (snapshot: Snapshot, state: PolicyState) => CleanPlan | undefined;
+  readonly written: (state: PolicyState, written: Written) => PolicyState | undefined;
+  readonly explain: (asked: Asked) => Explanation | undefined;
+  /** What can't be restored begins anew. */
+  readonly restore: (saved: Readonly<Record<string, SavedPart>>) => PolicyState;
+  /** Runs something else that may run code of the policy. Undefined: it failed. */
+  readonly call: <Value>(part: string, run: () => Value) => Value | undefined;
+}
+
+export interface Asked {
+  readonly snapshot: Snapshot;
+  readonly state: PolicyState;
+  readonly job: JobFacts;
+  readonly lane: Lane;
+}
+
+export interface RunnerOptions {
+  readonly policy: Policy;
+  readonly budgetMs: number;
+  readonly faults: Faults;
+  readonly hung: Hung;
+  readonly clock: () => number;
+  /** Under which faults are reported. Default: the policy's own. */
+  readonly name?: string;
+  /** Whether it can be suspended as a whole. One that stands in for others can't: nothing would be left. */
+  readonly suspends?: boolean;
+  /** Our own code: it needs no limit. */
+  readonly trusted?: boolean;
+}
+
+/** A plan that has used up this part of its time goes with what it has. */
+const lateShare = 0.6;
+/** Overruns closer to each other than this suspend the policy; before, only the part of it that did not come back is left out. */
+const againMs = 5_000;
+
+/** What a runner remembers. */
+interface Running extends RunnerOptions {
+  readonly policyName: string;
+  readonly pauses: Pauses;
+  overranAt: number;
+}
+
+export function createRunner(options: RunnerOptions): Runner {
+  const { policy } = options;
+  const running: Running = {
+    ...options,
+    trusted: options.trusted === true || isTrusted(policy),
+    policyName: options.name ?? policy.name,
+    pauses: createPauses(options.clock),
+    overranAt: -Infinity,
+  };
+  return {
+    plan: (snapshot, state) => planWithin(running, snapshot, state),
+    written: (state, written) => {
+      if (policy.written === undefined) return state;
+      return callWithin(running, 'written', () => stateOf(policy.written?.(state, written) as PolicyState));
+    },
+    explain: ({ snapshot, state, job, lane }) =>
+      callWithin(running, 'explain', (watch) => {
+        const explained = policy.explain?.(snapshot, state, job, lane, watch);
+        return explained === undefined ? undefined : cleanExplanation(explained);
+      }),
+    restore: (saved) => restoreWithin(running, saved),
+    call: (part, run) => callWithin(running, part, run),
+  };
+}
+
+function planWithin(running: Running, snapshot: Snapshot, state: PolicyState): CleanPlan | undefined {
+  const { policy, faults, policyName, budgetMs } = running;
+  let late = false;
+  const made = callWithin(running, 'plan', (watch) => {
+    const startedAt = running.clock();
+    const isLate = (): boolean => {
+      late = running.trusted !== true && running.clock() - startedAt > budgetMs * lateShare;
+      return late;
+    };
+    const returned = policy.plan(snapshot, state, Object.assign(watch, { late: isLate }));
+    if (!isGuarded(policy)) return { plan: cleanPlan(snapshot, returned), failed: [] };
+    const failed = (returned.faults ?? []).map(({ part, error }) => ({ part, error: asError(error) }));
+    return { plan: completePlan(returned), failed };
+  });
+  if (made === undefined) return undefined;
+  const { plan, failed } = made;
+  for (const fault of failed) faults.report({ policy: policyName, ...fault });
+  if (late) {
+    const error = new Error('it was slow: the plan went with the jobs that it had when time ran out');
+    faults.report({ policy: policyName, part: 'plan', error });
+  }
+  if (isGuarded(policy)) return plan;
+  try {
+    return { ...plan, state: withLimits(plan.state, keepLimits(snapshot, plan.dispatch, state)) };
+  } catch (error) {
+    faults.report({ policy: policyName, part: 'plan', error: error as Error });
+    return undefined;
+  }
+}
+
+function callWithin<Value>(running: Running, part: string, run: (watch: Watch) => Value): Value | undefined {
+  const { pauses, hung, faults, policyName: policy, budgetMs } = running;
+  if (pauses.active(part)) return undefined;
+  const watch: Watch = { part: '', job: null, avoids: hung.avoids, late: () => false };
+  const ask = (): Value => run(watch);
+  const ran = running.trusted === true ? runFree(ask) : runWithin(budgetMs, ask);
+  if (ran.kind === 'done') return ran.value;
+  if (ran.kind === 'overran') overran(running, part, watch);
+  else faults.report({ policy, part, error: ran.error });
+  return undefined;
+}
+
+/** Leaves out what did not come back: the part that was being asked, if it is known, and else the whole. */
+function overran(running: Running, part: string, watch: Watch): void {
+  const { pauses, hung, faults, policyName: policy, budgetMs, clock, suspends = true } = running;
+  const again = clock() - running.overranAt < againMs;
+  running.overranAt = clock();
+  const known = watch.part !== '';
+  const partMs = known ? hung.add(watch.part, watch.job) : 0;
+  const wholeMs = !known || (again && suspends) ? pauses.begin(part) : 0;
+  // what its jobs were charged is not known any more
+  if (part === 'written' && suspends) pauses.begin('plan');
+  const about = watch.job === null ? '' : ` about job ${watch.job}`;
+  const error = new Error(`did not come back within ${budgetMs} ms when it was asked${about}`);
+  faults.report({
+    policy,
+    part: known ? watch.part : part,
+    error,
+    suspendedMs: Math.max(partMs, wholeMs),
+  });
+  if (known && wholeMs > 0) faults.report({ policy, part, error, suspendedMs: wholeMs });
+}
+
+function restoreWithin(running: Running, saved: Readonly<Record<string, SavedPart>>): PolicyState {
+  const { policy } = running;
+  const restore = (parts: Readonly<Record<string, SavedPart>>, part: string): PolicyState | undefined =>
+    callWithin(running, part, () => {
+      const plain = Object.entries(parts).map(([name, { state }]) => [name, state] as const);
+      return stateOf(policy.restore?.(parts) ?? { ...policy.initial, ...Object.fromEntries(plain) });
+    });
+  const whole = restore(saved, 'restore');
+  if (whole !== undefined) return whole;
+  if (!isGuarded(policy)) return policy.initial;
+  // the parts know nothing of each other: one that fails does not take the others with it
+  const state: Record<string, PolicyState[string]> = { ...policy.initial };
+  for (const [name, part] of Object.entries(saved)) {
+    if (!Object.hasOwn(policy.initial, name)) continue;
+    const own = restore({ [name]: part }, name)?.[name];
+    if (own !== undefined) state[name] = own;
+  }
+  return state;
+}
+
+/** @throws {Error} it is none */
+function cleanExplanation(explained: Explanation): Explanation {
+  refusePromise(explained, 'explain');
+  const { holds, ahead }: { readonly holds: unknown; readonly ahead: number | null } = explained;
+  if (!Array.isArray(holds) || !holds.every(isHold)) {
+    throw new Error('an explanation must have holds, each with gate and message');
+  }
+  return {
+    holds: holds.map(({ gate, message, untilMs, paced }) => ({
+      gate,
+      message,
+      untilMs: Number.isFinite(untilMs) ? untilMs : null,
+      ...(paced === true ? { paced } : {}),
+    })),
+    ahead: Number.isFinite(ahead) ? ahead : null,
+  };
+}
+
+function isHold(hold: Partial<Hold> | null | undefined): hold is Hold {
+  return typeof hold?.gate === 'string' && typeof hold.message === 'string';
+}

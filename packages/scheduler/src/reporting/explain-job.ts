@@ -1,0 +1,104 @@
+import type { Explanation, InFlight, JobFacts, Lane, PoolSeen, Snapshot } from '@pgqueue/core';
+import { compareInKey, laneName, neverMs } from '@pgqueue/core';
+import type { LeaderAnswer, Target, WaitingFacts } from '@pgqueue/postgres';
+import { readWaitingJob } from '@pgqueue/postgres';
+import type { FlowMeter } from './throughput.ts';
+import type { Flying } from '../state/item.ts';
+import { attributesProblem, isFlat } from '../state/unreadable.ts';
+
+/** What a tick left: what it saw, and what it then wrote. */
+export interface Left {
+  readonly snapshot: Snapshot;
+  readonly dispatched: Pick<Flying, 'jobs'>;
+  /** Ended attempts that the policy's state does not have yet. */
+  readonly settled: Snapshot['settled'];
+}
+
+export interface ExplainOptions {
+  readonly database: Target;
+  readonly policy: string;
+  /** The policy's own answer; null: it has none, or it failed. */
+  readonly explain: (snapshot: Snapshot, job: JobFacts, lane: Lane) => Explanation | null;
+  readonly flow: Pick<FlowMeter, 'of'>;
+}
+
+/** Answers for one job by what the last tick left: the same code that plans is asked about it. */
+export async function explainNow(
+  { database, policy, explain, flow }: ExplainOptions,
+  id: string,
+  left: () => Left,
+): Promise<LeaderAnswer> {
+  const facts = await readWaitingJob(database, id);
+  // only now: a tick may have come between
+  const { snapshot, laneOf } = afterTick(left(), facts);
+  const answer = { policy, atMs: snapshot.nowMs, holds: [], ahead: null, failed: null };
+  const none = { windowMs: 0, key: 0, queue: 0, all: 0 };
+  if (facts === undefined || laneOf === undefined) return { ...answer, waits: false, flow: none };
+  if (!facts.legible || !isFlat(facts.job.attributes))
+    return { ...answer, waits: true, flow: none, holds: [unreadable] };
+  const explained = explain(snapshot, facts.job, laneOf);
+  return {
+    ...answer,
+    waits: true,
+    flow: flow.of(facts.job),
+    ...(explained ?? { failed: 'it gives no explanation, or failed when it was asked: see status' }),
+  };
+}
+
+const unreadable = {
+  gate: 'unreadable',
+  message: `ticks leave it out: ${attributesProblem}`,
+  untilMs: neverMs,
+};
+
+/**
+ * The snapshot as it stands after what the tick wrote, and the job's lane in it: with the job, also where that lies behind the first
+ * few. Counted as fresh: when its key's first retry is due has just been read.
+ */
+export function afterTick(
+  { snapshot, dispatched: written, settled }: Left,
+  facts: WaitingFacts | undefined,
+): { readonly snapshot: Snapshot; readonly laneOf: Lane | undefined } {
+  const dispatched = written.jobs();
+  const gone = new Set(dispatched.map(({ id }) => id));
+  const touched = new Set(dispatched.map(laneName));
+  const own = facts === undefined ? undefined : laneName(facts.job);
+  let laneOf: Lane | undefined;
+  const lanes = snapshot.lanes.map((lane) => {
+    const name = laneName(lane);
+    const left = touched.has(name) ? { ...lane, jobs: lane.jobs.filter(({ id }) => !gone.has(id)) } : lane;
+    if (facts === undefined || name !== own) return left;
+    laneOf = withJob(left, facts);
+    return laneOf;
+  });
+  if (facts !== undefined && laneOf === undefined) {
+    const { queue, key } = facts.job;
+    laneOf = withJob({ queue, key, jobs: [], more: true, retryDueMs: null, fresh: true }, facts);
+    lanes.push(laneOf);
+  }
+  const inFlight = [...snapshot.inFlight, ...dispatched];
+  const pools = withReady(snapshot, dispatched);
+  return { snapshot: { ...snapshot, lanes, inFlight, settled, pools }, laneOf };
+}
+
+function withJob(lane: Lane, { job, firstId, retryDueMs }: WaitingFacts): Lane {
+  const others = lane.jobs.filter(({ id }) => id !== job.id);
+  // of a lane that is not known yet: something must stand where its first job is
+  const first = others.length === 0 && firstId !== job.id ? [{ ...job, id: firstId, seq: job.seq - 1 }] : [];
+  return { ...lane, jobs: [...first, ...others, job].toSorted(compareInKey), retryDueMs, fresh: true };
+}
+
+/** Jobs that one handler call takes together take one place. */
+function withReady({ pools }: Snapshot, dispatched: readonly InFlight[]): Snapshot['pools'] {
+  if (dispatched.length === 0) return pools;
+  const added = Map.groupBy(
+    dispatched.filter(({ id, bundle }) => bundle === null || bundle === id),
+    ({ pool }) => pool,
+  );
+  return Object.fromEntries(
+    Object.entries(pools).map(([name, pool]): [string, PoolSeen] => {
+      const items = (added.get(name) ?? []).map(({ task, version }) => ({ task, version, count: 1 }));
+      return [name, { ...pool, ready: [...pool.ready, ...items] }];
+    }),
+  );
+}

@@ -1,0 +1,53 @@
+import type { Database } from '@pgqueue/postgres';
+import { createAnswers } from './explain-responder.ts';
+import type { TickReport } from '../tick/tick.ts';
+import { createFlowMeter } from './throughput.ts';
+import type { Settings } from '../options.ts';
+import type { Planner } from '../policy/planner.ts';
+import { createReporter } from './report.ts';
+
+/** What a leader tells others: its report for status, and answers to why a job waits. */
+export interface Telling {
+  /** Where the next tick begins to look for open questions why a job waits. */
+  readonly questionsAfter: () => number;
+  /** See {@link Answers.serverLost}. */
+  readonly serverLost: () => void;
+  readonly tick: (tick: TickReport) => void;
+  /** A new reign has begun. */
+  readonly elected: () => void;
+  readonly stop: () => Promise<void>;
+}
+
+export function startTelling(database: Database, settings: Settings, planner: Planner): Telling {
+  const { observe } = settings;
+  const policy = settings.policy.name;
+  const flow = createFlowMeter();
+  const reporter = createReporter({ database, policy, observe });
+  const answers = createAnswers({ database, policy, explain: planner.explain, flow, observe });
+  return {
+    questionsAfter: answers.after,
+    serverLost: answers.serverLost,
+    tick: (tick) => {
+      const { leader, questions, snapshot, dispatched, settled, held, forecast, durationMs, unreadable } =
+        tick;
+      flow.dispatched(dispatched.items.flatMap(({ jobs }) => jobs));
+      answers.seen(leader, questions, { snapshot, dispatched, settled });
+      reporter.tick({
+        leader,
+        held,
+        forecast,
+        durationMs,
+        dispatched: dispatched.count,
+        lanes: snapshot.lanes.length,
+        inFlight: tick.inFlight + dispatched.count,
+        faults: planner.faults(),
+        unreadable,
+        shadow: planner.shadow(),
+      });
+    },
+    elected: flow.reset,
+    stop: async () => {
+      await Promise.all([reporter.stop(), answers.stop()]);
+    },
+  };
+}

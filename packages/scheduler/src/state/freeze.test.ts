@@ -1,0 +1,60 @@
+import type { Candidate, Lane } from '@pgqueue/core';
+import { expect, test } from 'vitest';
+import { freezeJobs, freezeSnapshot } from './freeze.ts';
+import { aSnapshot } from '../testing/planning.ts';
+
+const jobOf = (id: string): Candidate => ({
+  id,
+  queue: 'q',
+  key: 'k',
+  task: 't',
+  version: 1,
+  priority: 0,
+  seq: 1,
+  createdMs: 0,
+  expiresMs: null,
+  attributes: { region: 'eu' },
+  tries: 0,
+});
+const laneOf = (jobs: readonly Candidate[]): Lane => ({
+  queue: 'q',
+  key: 'k',
+  jobs,
+  more: false,
+  retryDueMs: null,
+  fresh: true,
+});
+const isFrozen = (jobs: readonly Candidate[]): boolean =>
+  [jobs, ...jobs, ...jobs.map(({ attributes }) => attributes)].every((one) => Object.isFrozen(one));
+
+test('every job of a lane is frozen, one that joins those that were before among them', () => {
+  const jobs = [jobOf('a'), jobOf('b'), jobOf('c')];
+  freezeSnapshot(aSnapshot({ lanes: [laneOf(jobs)] }));
+  expect(isFrozen(jobs)).toBe(true);
+  const left = jobs.slice(1);
+  freezeJobs(left, jobs);
+  expect(isFrozen(left)).toBe(true);
+  const joined = [...left, jobOf('d')];
+  freezeSnapshot(aSnapshot({ lanes: [laneOf(joined)] }));
+  expect(isFrozen(joined)).toBe(true);
+});
+
+test('a list whose own jobs are not frozen makes no part of it so', () => {
+  const jobs = Object.freeze([jobOf('a'), jobOf('b')]);
+  const left = jobs.slice(1);
+  freezeJobs(left, jobs);
+  expect(isFrozen(left)).toBe(true);
+});
+
+test('what is in flight is not made before somebody asks', () => {
+  const asked: string[] = [];
+  const snapshot = {
+    ...aSnapshot({}),
+    get inFlight() {
+      asked.push('inFlight');
+      return [];
+    },
+  };
+  expect(Object.isFrozen(freezeSnapshot(snapshot))).toBe(true);
+  expect(asked).toEqual([]);
+});

@@ -1,0 +1,143 @@
+import type { HintedJob, TickRead } from '@pgqueue/postgres';
+import { expect, test } from 'vitest';
+import type { ItemMade } from '../state/item.ts';
+import { createMemory } from '../state/leader-state.ts';
+import type { News } from './plan-from-hints.ts';
+import { nothingWaits, suppose } from './plan-from-hints.ts';
+
+const ids = ['00000000-0000-7000-8000-00000000000a', '00000000-0000-7000-8000-00000000000b'] as const;
+
+const itemOf = (id: string): ItemMade => ({
+  jobs: [
+    {
+      id,
+      queue: 'q',
+      key: 'k',
+      task: 't',
+      version: 1,
+      priority: 0,
+      seq: 1,
+      createdMs: 0,
+      expiresMs: null,
+      attributes: {},
+      tries: 0,
+    },
+  ],
+  pool: 'default',
+  bundle: null,
+  dispatchedMs: 0,
+});
+
+const paused: TickRead['state']['queues'][string] = {
+  pool: 'default',
+  paused: true,
+  concurrency: null,
+  keyConcurrency: null,
+  rate: null,
+  keyRate: null,
+  weight: 1,
+};
+
+const read: TickRead = {
+  state: {
+    now: 5_000,
+    nodes: [],
+    items: [],
+    queues: { paused },
+    settled: [],
+    expiredLeases: true,
+    lostNodes: true,
+  },
+  enqueuers: null,
+  config: '1 7',
+  due: null,
+  rows: [],
+  questions: [],
+};
+
+const hinted = (seq: number, other: Partial<HintedJob> = {}): HintedJob => ({
+  id: `00000000-0000-7000-8000-0000000000${seq}`,
+  queue: 'q',
+  key: 'k',
+  task: 't',
+  version: 1,
+  priority: 0,
+  seq,
+  createdMs: 4_000,
+  attributes: {},
+  rowVersion: '7',
+  ...other,
+});
+
+/** A leader that has looked, and found that nothing waits. */
+function memoryOf() {
+  const memory = createMemory({ observe: () => {}, batchMax: 500 });
+  ids.forEach((id, position) => memory.ledger.wrote(itemOf(id), position + 1));
+  memory.lastLook = { read, config: '1 7', atMs: 100 };
+  Object.assign(memory, { caughtUp: true, seq: 20 });
+  return memory;
+}
+
+const ended = (...some: readonly string[]): News => ({ ended: some, jobs: [] });
+const enqueued = (...jobs: readonly HintedJob[]): News => ({ ended: [], jobs });
+
+test('is the last look without what ended, by a clock that is not ahead of the database’s', () => {
+  const memory = memoryOf();
+  const guess = suppose(memory, ended(ids[0]), 150);
+  expect(guess?.flying.jobs().map(({ id }) => id)).toEqual([ids[1]]);
+  expect(guess?.supposed).toEqual({ ended: [ids[0]], jobs: [], config: '1 7' });
+  expect(guess?.read.state).toMatchObject({ now: 5_050, expiredLeases: false, lostNodes: false });
+  expect(memory.ledger.flying().jobs()).toHaveLength(2);
+  guess?.confirm();
+  expect(
+    memory.ledger
+      .flying()
+      .jobs()
+      .map(({ id }) => id),
+  ).toEqual([ids[1]]);
+});
+
+test('has the jobs that were enqueued since, in their order; undone, it has none', () => {
+  const memory = memoryOf();
+  const news = enqueued(hinted(21), hinted(22, { priority: -1 }), hinted(23, { key: 'other' }));
+  const waiting = () => memory.view.lanes().map(({ key, jobs }) => [key, jobs.map(({ seq }) => seq)]);
+  const guess = suppose(memory, news, 150);
+  expect(waiting()).toEqual([['k', [22, 21]], ['other', [23]]]); // prettier-ignore
+  expect(guess?.supposed.jobs.map(({ seq, after }) => [seq, after])).toEqual([[21, -1], [22, -1], [23, -1]]); // prettier-ignore
+  guess?.undo();
+  expect(waiting()).toEqual([]);
+  expect(memory.seq).toBe(20);
+  suppose(memory, news, 150)?.confirm();
+  expect(memory.seq).toBe(23);
+});
+
+test('what ended while nothing waited counts with the next', () => {
+  const memory = memoryOf();
+  expect(nothingWaits(memory, ended(ids[0]), 150)).toBe(true);
+  const guess = suppose(memory, enqueued(hinted(21)), 160);
+  expect(guess?.supposed).toMatchObject({ ended: [ids[0]], jobs: [{ seq: 21 }] });
+  expect(guess?.flying.jobs().map(({ id }) => id)).toEqual([ids[1]]);
+  expect(nothingWaits(memory, ended(ids[1]), 170)).toBe(false); // the job does, until the plan is written
+});
+
+type Memory = ReturnType<typeof memoryOf>;
+test.each<[string, News, ((memory: Memory) => void)?]>([
+  ['nothing is said', ended()],
+  ['what is said is of no work item', ended('x')],
+  ['settlements are asked for', ended(ids[0]), (memory) => (memory.feeds = true)],
+  ['a look is overdue', ended(ids[0]), (memory) => (memory.owesLook = true)],
+  ['something is left to be looked for', enqueued(hinted(21)), (memory) => (memory.caughtUp = false)],
+  ['a job before it is unknown', enqueued(hinted(22))],
+  ['it was heard of before', enqueued(hinted(20))],
+  ['its queue is paused', enqueued(hinted(21, { queue: 'paused' }))],
+  ['many come at once', enqueued(...Array.from({ length: 17 }, (_, n) => hinted(21 + n)))],
+])('is nothing where %s', (_name, news, change) => {
+  const memory = memoryOf();
+  change?.(memory);
+  expect(suppose(memory, news, 150)).toBeUndefined();
+  expect(memory.view.empty()).toBe(true);
+});
+
+test('is nothing where the last look is too old', () => {
+  expect(suppose(memoryOf(), ended(ids[0]), 2_601)).toBeUndefined();
+});

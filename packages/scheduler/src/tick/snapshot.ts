@@ -1,0 +1,143 @@
+import type { HeldCounts, Prepared, DatabaseHealth, Settlement, Snapshot } from '@pgqueue/core';
+import { openSlots, own, poolOf } from '@pgqueue/core';
+import type { LaneRow, TickRead } from '@pgqueue/postgres';
+import type { Aside } from '../state/lanes/deferred-lanes.ts';
+import type { Consumption, Load } from '../state/consumption.ts';
+import { poolsSeen } from '../state/consumption.ts';
+import type { Flying, Item } from '../state/item.ts';
+import { rowsByLane } from '../state/lanes/lane-rows.ts';
+import type { Memory } from '../state/leader-state.ts';
+import type { View } from '../state/lanes/lane-cache.ts';
+import { depthMin } from '../state/lanes/lane-cache.ts';
+
+/** What one tick asks the database for. */
+export interface Ask {
+  /** Jobs of the page's lanes, together. */
+  readonly want: number;
+  readonly keys: number;
+  /** Jobs of lanes that are read out of turn, together. */
+  readonly rows: number;
+}
+
+/** Jobs that a tick looks at when it expects to have no room: enough to fill what has become free meanwhile. */
+const wantMin = 16;
+/** Lanes of one page, each of which costs an index lookup or two: of lanes that are known, and while there are unknown ones. */
+const keysMin = 128;
+/** While much is dispatched: lanes that are used up are read out of turn anyway. */
+const keysBusy = 32;
+const busyMin = 100;
+const keysMax = 500;
+
+/**
+ * As much as the last tick had room for, and a little more. `discovers`: how many lanes that nothing is known of may come. Among thousands
+ * that are known, more of each lane in the page would only be kept.
+ */
+export function ask({ room, batch, dispatched }: Memory, discovers: number): Ask {
+  const rows = Math.min(batch, Math.max(wantMin, Math.ceil(room * 1.2)));
+  if (discovers > 0) return { want: rows, keys: Math.min(keysMax, Math.max(keysBusy, discovers)), rows };
+  const keys = dispatched >= busyMin ? keysBusy : keysMin;
+  return { want: Math.min(rows, keys * depthMin), keys, rows };
+}
+
+/** The nodes' load, as the depth of a pool is measured by: the jobs of one bundle take one slot, and so do those of a batch that is leased. */
+export function loadOf({ state }: TickRead, items: readonly Item[]): Load {
+  const running = new Map<string, number>();
+  const ready = new Map<string, Load['ready'][number] & { count: number }>();
+  let last: (Load['ready'][number] & { count: number }) | undefined;
+  const bundles = new Set<string>();
+  for (const { pool, node, bundle, jobs } of items) {
+    const [first] = jobs;
+    if (first === undefined) continue;
+    if (bundle !== null) {
+      const part = JSON.stringify([bundle, node]);
+      if (bundles.has(part)) continue;
+      bundles.add(part);
+    }
+    if (node !== null) {
+      running.set(node, (running.get(node) ?? 0) + 1);
+      continue;
+    }
+    const { task, version } = first;
+    if (last === undefined || last.task !== task || last.version !== version || last.pool !== pool) {
+      const kind = JSON.stringify([pool, task, version]);
+      last = ready.get(kind) ?? { pool, task, version, count: 0 };
+      ready.set(kind, last);
+    }
+    last.count += bundle === null ? jobs.length : 1;
+  }
+  const nodes = state.nodes.map((node) => ({ ...node, running: running.get(node.id) ?? 0 }));
+  return { now: state.now, nodes, ready: [...ready.values()] };
+}
+
+/** What a snapshot is made of, beside what was read. */
+export interface SnapshotParts {
+  readonly view: View;
+  readonly aside: Aside;
+  readonly flying: Flying;
+  readonly consumption: Consumption;
+  readonly settled: readonly Settlement[];
+  readonly health: DatabaseHealth | null;
+  readonly prepared: Readonly<Record<string, Prepared>>;
+  readonly horizonMs: number;
+  readonly batchMax: number;
+}
+
+export function toSnapshot(read: TickRead, load: Load, parts: SnapshotParts): Snapshot {
+  return {
+    nowMs: read.state.now,
+    lanes: parts.aside.without(parts.view.lanes()),
+    get inFlight() {
+      return parts.flying.jobs();
+    },
+    settled: parts.settled,
+    queues: read.state.queues,
+    pools: poolsSeen(load, parts.consumption.rates(), parts.horizonMs),
+    health: parts.health,
+    prepared: parts.prepared,
+    batchMax: parts.batchMax,
+  };
+}
+
+/** The places of all pools together before a plan, and whether a queue's pool has some left after it. */
+export function placesOf(
+  snapshot: Snapshot,
+  dispatch: readonly { readonly id: string; readonly pool: string; readonly bundle?: string }[],
+): { readonly room: number; readonly hasRoom: (queue: string) => boolean } {
+  const slots = openSlots(snapshot);
+  const left = new Map(Object.keys(snapshot.pools).map((pool) => [pool, slots.left(pool)]));
+  let room = 0;
+  for (const places of left.values()) room += places;
+  for (const { id, pool, bundle } of dispatch) {
+    if (bundle === undefined || bundle === id) left.set(pool, (left.get(pool) ?? 0) - 1);
+  }
+  return { room, hasRoom: (queue) => (left.get(poolOf(snapshot, queue)) ?? 0) > 0 };
+}
+
+/**
+ * Whether the tick may have left jobs unseen that have a place, in a queue whose pool has places left after the plan: the page was cut
+ * off, or a lane was of which all jobs that were seen went. Of others, some were held: those behind them are found by walking.
+ */
+export function cutOff(
+  rows: readonly LaneRow[],
+  keys: number,
+  { hasRoom, went }: { readonly hasRoom: (queue: string) => boolean; readonly went: ReadonlySet<string> },
+): boolean {
+  const lanes = [...rowsByLane(rows).values()];
+  const roomy = lanes.filter(([row]) => row !== undefined && hasRoom(row.queue));
+  if (roomy.length > 0 && lanes.filter(([row]) => row?.paged === true).length >= keys) return true;
+  return roomy.some(
+    (lane) => lane.length >= (lane[0]?.wanted ?? 1) && lane.every(({ id }) => id !== null && went.has(id)),
+  );
+}
+
+/** Jobs held, over all queues, by reason. Paused queues are not looked at, so they are counted as queues: `paused_queue`. */
+export function heldReasons(held: HeldCounts, queues: Snapshot['queues']): Readonly<Record<string, number>> {
+  const counts: Record<string, number> = {};
+  for (const reasons of Object.values(held)) {
+    for (const [reason, jobs] of Object.entries(reasons)) counts[reason] = (own(counts, reason) ?? 0) + jobs;
+  }
+  const paused = Object.values(queues).filter((queue) => queue.paused).length;
+  return paused === 0 || own(counts, 'paused_queue') !== undefined
+    ? counts
+    : { ...counts, paused_queue: paused };
+}

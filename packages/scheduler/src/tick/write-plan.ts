@@ -1,0 +1,179 @@
+import type { JobFacts, Settlement, Snapshot } from '@pgqueue/core';
+import { canRun, laneName, own } from '@pgqueue/core';
+import type { Database, DispatchInput, Leader } from '@pgqueue/postgres';
+import { dispatch, takeBack, wasRolledBack } from '@pgqueue/postgres';
+import type { Places } from '../state/consumption.ts';
+import type { Flying, Item } from '../state/item.ts';
+import { createFlying } from '../state/item.ts';
+import type { Ledger } from '../state/in-flight.ts';
+import type { Memory } from '../state/leader-state.ts';
+import type { Planner, SafePlan } from '../policy/planner.ts';
+import type { PlannedRow } from './work-items.ts';
+import { toRows } from './work-items.ts';
+
+export interface Writing {
+  readonly database: Database;
+  readonly planner: Planner;
+  /** A write may have happened, or may still happen: nothing must be planned in this epoch any more. */
+  readonly onUnknown: (leader: Leader) => void;
+}
+
+/** Settlements that wait to be removed: as many, or so long, and they are written without a plan. */
+const unsavedMax = 100;
+const unsavedMs = 1_000;
+
+const nothing = createFlying([]);
+
+/** Writes a plan, and brings what is remembered to it. Resolves to the work items that it made; null: what it supposes is not so. */
+export async function writePlan(
+  { database, planner, onUnknown }: Writing,
+  memory: Memory,
+  {
+    leader,
+    snapshot,
+    planned,
+    ready,
+    supposed,
+  }: {
+    readonly leader: Leader;
+    readonly snapshot: Snapshot;
+    readonly planned: SafePlan;
+    /** Jobs that have work items already. */
+    readonly ready: number;
+    readonly supposed: DispatchInput['supposed'];
+  },
+): Promise<Flying | null> {
+  const { view, ledger, consumption } = memory;
+  const back = planned.recall.length > 0 ? planned.recall : strandedBundles(ledger, snapshot.pools);
+  if (back.length > 0) {
+    planner.dropped();
+    await recall(database, memory, { leader, ids: back, nowMs: snapshot.nowMs });
+    return nothing;
+  }
+  const settled = ledger.unsaved();
+  const waitedMs = snapshot.nowMs - memory.writtenAt;
+  const overdue = settled.length >= unsavedMax || (memory.settled.length > 0 && waitedMs > unsavedMs);
+  const nothingEnded = snapshot.settled.length === 0;
+  // parts that could be late, and are owed now
+  const owed = planned.parts !== null && nothingEnded;
+  if (planned.dispatch.length === 0 && !overdue && !owed) {
+    // ended attempts count together with what is written; else the plan counts as it is: a bucket begins to fill at a new rate
+    if (nothingEnded) planner.written({ atMs: snapshot.nowMs, ids: new Set() });
+    else planner.dropped();
+    return nothing;
+  }
+  const rows = toRows(
+    planned.dispatch.map(({ id, pool, bundle = null }): PlannedRow => {
+      const job = view.find(id);
+      return { id, pool, rowVersion: job?.rowVersion ?? null, bundle, job };
+    }),
+    { nodes: memory.nodes, ready, held: planned.held },
+  );
+  const jobs = rows.flat();
+  const front = frontOf(memory, snapshot.nowMs);
+  try {
+    const { atMs, positions } = await dispatch(database, {
+      ...leader,
+      supposed,
+      jobs,
+      parts: planned.parts,
+      settled,
+      front,
+      notify: true,
+    });
+    if (atMs === null) {
+      planner.dropped();
+      return null;
+    }
+    memory.writtenAt = atMs;
+    memory.settled = [];
+    ledger.saved(settled);
+    planner.written({ atMs, ids: new Set(positions.keys()) });
+    const items = itemsOf(ledger, rows, { atMs, positions });
+    view.wrote(
+      jobs.map(({ id }) => id),
+      positions,
+    );
+    consumption.dispatched(items.flatMap(placesOf));
+    return createFlying(items);
+  } catch (error) {
+    memory.epoch = undefined;
+    planner.dropped();
+    if (!wasRolledBack(error)) onUnknown(leader);
+    throw error;
+  }
+}
+
+/** Jobs of ready bundles for which only nodes are left that take no bundles: they are to be planned anew, one by one. */
+function strandedBundles(ledger: Ledger, pools: Snapshot['pools']): readonly string[] {
+  return ledger.flying().items.flatMap(({ jobs, pool, bundle, node, stuck }) => {
+    const [first] = jobs;
+    if (bundle === null || node !== null || stuck.size > 0 || first === undefined) return [];
+    const { task, version } = first;
+    const capable = own(pools, pool)?.groups.filter(({ tasks }) => canRun({ tasks }, task, version)) ?? [];
+    const isStranded = capable.length > 0 && capable.every(({ tasks }) => own(tasks, task)?.single === true);
+    return isStranded ? jobs.map(({ id }) => id) : [];
+  });
+}
+
+/** How often it is told where batches begin. */
+const frontMs = 1_000;
+
+function frontOf(memory: Memory, nowMs: number): number | undefined {
+  if (Math.abs(nowMs - memory.frontAt) < frontMs) return undefined;
+  memory.frontAt = nowMs;
+  return memory.ledger.firstBatch();
+}
+
+/** The work items that were made. */
+function itemsOf(
+  ledger: Ledger,
+  rows: ReturnType<typeof toRows>,
+  { atMs, positions }: { readonly atMs: number; readonly positions: ReadonlyMap<string, number> },
+): readonly Item[] {
+  const items: Item[] = [];
+  for (const row of rows) {
+    const jobs: JobFacts[] = [];
+    let position: number | undefined;
+    for (const { id, job } of row) {
+      const at = positions.get(id);
+      if (job === undefined || at === undefined) continue;
+      position = at;
+      jobs.push(job);
+    }
+    const [first] = row;
+    if (position === undefined || first === undefined) continue;
+    const { pool, bundle } = first;
+    items.push(ledger.wrote({ jobs, pool, bundle, dispatchedMs: atMs }, position));
+  }
+  return items;
+}
+
+/** The places that an item takes: jobs that one handler call takes together share one. */
+function placesOf({ jobs, pool, bundle }: Item): readonly Places[] {
+  const [first] = jobs;
+  if (first === undefined) return [];
+  return [{ pool, task: first.task, version: first.version, count: bundle === null ? jobs.length : 1 }];
+}
+
+/** Their jobs wait again, and are planned at once together with what outranks them. */
+async function recall(
+  database: Database,
+  memory: Memory,
+  {
+    leader,
+    ids,
+    nowMs,
+  }: { readonly leader: Leader; readonly ids: readonly string[]; readonly nowMs: number },
+): Promise<void> {
+  const back = await takeBack(database, leader, ids).catch((error: unknown) => {
+    // they may wait again, before the places that their lanes have come to
+    memory.epoch = undefined;
+    throw error;
+  });
+  const items = memory.ledger.tookBack(ids, back);
+  const recalled = items.map((job): Settlement => ({ job, outcome: 'recalled', busyMs: 0, endedMs: nowMs }));
+  if (memory.feeds) memory.settled = [...memory.settled, ...recalled];
+  for (const item of items) memory.cursors.drop(laneName(item));
+  memory.view.want(items.map((item) => [laneName(item), items.length] as const));
+}

@@ -1,0 +1,246 @@
+import type { ClaimedJob } from '@pgqueue/core';
+import type { Lease, RowLease, Target } from '@pgqueue/postgres';
+import { takeApart, takeOut } from '@pgqueue/postgres';
+import type { Attempt } from './attempt.ts';
+import type { Unit } from '../lease/unit.ts';
+import type { Held } from '../lease/held-leases.ts';
+import type { Ended, Settler, Told } from '../settle/settler.ts';
+
+/**
+ * The jobs of one work item, which one slot runs one after another, or as a bundle with one call. As long as all goes well they are leased and settled as one: nothing is said of
+ * a single job. A job that needs a state of its own (it is extended, cancelled, given back, or takes long) has the batch taken apart:
+ * from then on each of its jobs has a row of its own, under the same token.
+ */
+export interface Batch {
+  readonly lease: RowLease;
+  readonly jobs: Unit;
+  /** One of its jobs is done, after so long. `data`: its result as JSON; null: none. */
+  readonly done: (attempt: Attempt, end: Done) => void;
+  /** One of its jobs has ended otherwise. */
+  readonly ended: (ended: Ended) => void;
+  /** Gives a job back that was not run to its end. */
+  readonly release: (job: ClaimedJob) => void;
+  /** Resolves when each job has a row of its own. */
+  readonly apart: () => Promise<void>;
+  /** The job that runs takes long: those that have not begun are given back, and won't. */
+  readonly outlasted: () => void;
+  /** What becomes of a job that has not begun: it runs, others have its lease, or it is to be cancelled. */
+  readonly fate: (job: ClaimedJob) => Fate;
+  /** Jobs that have not begun, as leases that this node holds. */
+  readonly waiting: () => Iterable<Held>;
+  readonly begun: (job: ClaimedJob) => void;
+  /** No other of its jobs will begin. */
+  readonly through: () => void;
+}
+
+interface Done {
+  readonly busyMs: number;
+  readonly data: string | null;
+}
+
+/** `back`: this node is taken for lost, and gives it back. */
+type Fate = 'runs' | 'lost' | 'cancelled' | 'back';
+
+export interface BatchParts {
+  readonly database: Target;
+  readonly settler: Pick<Settler, 'settle' | 'settleRow' | 'release' | 'releaseRow' | 'before'>;
+}
+
+/**
+ * Where a unit keeps its batch: only those that are leased as one row have one. In a WeakMap each batch would outlive its settlement: a collection of
+ * young objects takes a map's values for held, and a batch holds its unit.
+ */
+const batchKey: unique symbol = Symbol('batch');
+
+export function batchOf(unit: Unit & { readonly [batchKey]?: Batch }): Batch | undefined {
+  return unit[batchKey];
+}
+
+/** Remembers that a unit is a batch, and what is settled with it. */
+export function createBatch(parts: BatchParts, unit: Unit, size: number): Batch {
+  const lease: RowLease = { position: unit[0].position, token: unit[0].token };
+  const state = new BatchState(parts, unit, lease);
+  Object.assign(unit, { [batchKey]: state });
+  // a job of it could not be read: the others don't go down with it
+  if (size !== unit.length) void state.apart();
+  return state;
+}
+
+class BatchState implements Batch {
+  readonly lease: RowLease;
+  readonly jobs: Unit;
+  readonly #parts: BatchParts;
+  /** Those that are done, as three lists: an object for each job would outlive it until the batch is settled. */
+  readonly #attempts: Attempt[] = [];
+  readonly #busyMs: number[] = [];
+  readonly #data: (string | null)[] = [];
+  readonly #others: Ended[] = [];
+  readonly #released: ClaimedJob[] = [];
+  readonly #fates = new Map<string, Fate>();
+  #next = 0;
+  /** It has rows of single jobs, or will have. */
+  #parting: Promise<void> | undefined;
+  #isApart = false;
+
+  constructor(parts: BatchParts, jobs: Unit, lease: RowLease) {
+    [this.#parts, this.jobs, this.lease] = [parts, jobs, lease];
+  }
+
+  done(attempt: Attempt, { busyMs, data }: Done): void {
+    if (this.#isApart) return this.#parts.settler.settle([doneEnded(attempt, busyMs, data)]);
+    this.#attempts.push(attempt);
+    this.#busyMs.push(busyMs);
+    this.#data.push(data);
+    this.#check();
+  }
+
+  ended(ended: Ended): void {
+    if (this.#isApart) return this.#parts.settler.settle([ended]);
+    this.#others.push(ended);
+    this.#check();
+  }
+
+  get #ends(): number {
+    return this.#attempts.length + this.#others.length;
+  }
+
+  #check(): void {
+    if (this.#parting === undefined && this.#ends === this.jobs.length) void this.#finish();
+  }
+
+  release(job: ClaimedJob): void {
+    if (this.#isApart) return this.#parts.settler.release([job]);
+    this.#released.push(job);
+    // the jobs of a bundle end together: as a whole it goes to another node as it is
+    if (job.bundle === null || this.#parting !== undefined) void this.apart();
+    else if (this.#released.length === this.jobs.length) {
+      this.#parting = Promise.resolve();
+      this.#parts.settler.releaseRow(this);
+    }
+  }
+
+  apart(): Promise<void> {
+    return (this.#parting ??= this.#takeApart());
+  }
+
+  outlasted(): void {
+    for (const job of this.jobs.slice(this.#next)) {
+      if (this.fate(job) === 'lost') continue;
+      this.#fates.set(job.id, 'lost');
+      this.release(job);
+    }
+    void this.apart();
+  }
+
+  fate(job: ClaimedJob): Fate {
+    return this.#fates.size === 0 ? 'runs' : (this.#fates.get(job.id) ?? 'runs');
+  }
+
+  begun(job: ClaimedJob): void {
+    while (this.#next < this.jobs.length && this.jobs[this.#next++] !== job);
+  }
+
+  through(): void {
+    // some were lost, cancelled, or given back: it can't be settled as one
+    if (this.#parting === undefined && this.#ends < this.jobs.length) void this.apart();
+  }
+
+  *waiting(): Generator<Held> {
+    for (const job of this.jobs.slice(this.#next)) {
+      if (this.#fates.has(job.id)) continue;
+      yield {
+        lease: job,
+        task: job.task,
+        live: true,
+        abort: (reason) => {
+          this.#fates.set(job.id, fates[reason]);
+        },
+      };
+    }
+  }
+
+  /** Whatever the database says to it: settlements of single jobs find out. */
+  async #takeApart(): Promise<void> {
+    const { database, settler } = this.#parts;
+    await settler.before(this.jobs, () => takeApart(database, this.lease));
+    this.#isApart = true;
+    for (const ended of [...this.#row(this.lease).ended(), ...this.#others]) settler.settle([ended]);
+    settler.release(this.#released.splice(0));
+  }
+
+  /** All have ended. Those that are not done are settled by themselves. */
+  async #finish(): Promise<void> {
+    const { database, settler } = this.#parts;
+    if (this.#others.length === 0) return settler.settleRow(this.#row(this.lease));
+    if (this.#attempts.length === 0) return this.apart();
+    this.#parting = Promise.resolve();
+    const ids = this.#others.map(({ settlement }) => settlement.id);
+    let position: number | null = null;
+    await settler.before(this.jobs, async () => {
+      position = await takeOut(database, this.lease, ids);
+    });
+    if (position === null) return this.#takeApart();
+    settler.settleRow(this.#row({ position, token: this.lease.token }));
+    for (const ended of this.#others) settler.settle([ended]);
+  }
+
+  #row(lease: RowLease): DoneRow {
+    return new DoneAttempts(lease, { attempts: this.#attempts, busyMs: this.#busyMs, data: this.#data });
+  }
+}
+
+const fates = { lease_lost: 'lost', cancelled: 'cancelled', node_lost: 'back' } as const;
+
+/** A batch that is settled as one: {@link Settler.settleRow}. The lists have an entry for each job. */
+export interface DoneRow extends RowLease {
+  readonly busyMs: readonly number[];
+  readonly data: readonly (string | null)[];
+  readonly leases: () => readonly Lease[];
+  /** For settling each by itself. */
+  readonly ended: () => readonly Ended[];
+  /** Tells what became of all of them. */
+  readonly settled: (settled: Told) => void;
+}
+
+class DoneAttempts implements DoneRow {
+  readonly position: number;
+  readonly token: string;
+  readonly busyMs: readonly number[];
+  readonly data: readonly (string | null)[];
+  readonly #attempts: readonly Attempt[];
+
+  constructor(
+    { position, token }: RowLease,
+    done: {
+      readonly attempts: readonly Attempt[];
+      readonly busyMs: readonly number[];
+      readonly data: readonly (string | null)[];
+    },
+  ) {
+    [this.position, this.token] = [position, token];
+    [this.#attempts, this.busyMs, this.data] = [done.attempts, done.busyMs, done.data];
+  }
+
+  leases(): readonly Lease[] {
+    return this.#attempts.map(({ lease }) => lease);
+  }
+
+  ended(): readonly Ended[] {
+    return this.#attempts.map((attempt, index) =>
+      doneEnded(attempt, this.busyMs[index] ?? 0, this.data[index] ?? null),
+    );
+  }
+
+  settled(settled: Told): void {
+    for (const [index, attempt] of this.#attempts.entries())
+      attempt.settled(settled, this.busyMs[index] ?? 0);
+  }
+}
+
+function doneEnded(attempt: Attempt, busyMs: number, data: string | null): Ended {
+  const { id, token } = attempt.job;
+  return {
+    settlement: { id, token, outcome: 'done', delayMs: null, data, waitedMs: attempt.waitedMs },
+    onSettled: (settled) => attempt.settled(settled === 'repeated' ? 'done' : settled, busyMs),
+  };
+}

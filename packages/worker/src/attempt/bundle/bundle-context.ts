@@ -1,0 +1,102 @@
+import type { BatchContext, BatchJob, JobLogger, Task } from '@pgqueue/core';
+import { durationMs, PgQueueError } from '@pgqueue/core';
+import { AbortedError } from '../attempt.ts';
+import type { Attempt } from '../attempt.ts';
+import { jobOf } from '../context.ts';
+import { keepCheckpoint } from '../checkpoint.ts';
+import { jsonText } from '../json.ts';
+import type { Attempts, LeaseParts } from '../lease-calls.ts';
+import { extendLeases, loggerWith, settleIn, settleWith } from '../lease-calls.ts';
+import type { Progress } from '../progress.ts';
+import { createProgress } from '../progress.ts';
+
+/** A job as its bundle's handler sees it. */
+export function batchJob(
+  attempt: Attempt,
+  { payload, checkpoint }: { readonly payload: unknown; readonly checkpoint: unknown },
+): BatchJob {
+  return {
+    ...jobOf(attempt),
+    payload,
+    checkpoint,
+    get signal() {
+      return attempt.signal;
+    },
+  };
+}
+
+/** The signal of a whole bundle: it aborts when no job is to go on, for the reason of the last. */
+export interface BatchSignal {
+  readonly signal: AbortSignal;
+  /** One of its attempts was aborted. */
+  readonly check: () => void;
+}
+
+export function createBatchSignal(attempts: () => Attempts): BatchSignal {
+  const controller = new AbortController();
+  return {
+    signal: controller.signal,
+    check: () => {
+      if (controller.signal.aborted) return;
+      const stopped = attempts().filter(({ aborted }) => aborted !== undefined);
+      // those that the handler's own transactions have settled are over, too
+      if (attempts().some(({ over, aborted }) => !over && aborted === undefined)) return;
+      const reason = stopped.at(-1)?.aborted;
+      if (reason !== undefined) controller.abort(new AbortedError(reason));
+    },
+  };
+}
+
+/** What a handler of bundles gets beside its jobs. */
+export function batchContextOf(
+  parts: LeaseParts,
+  bundle: {
+    readonly task: Task;
+    readonly attempts: Attempts;
+    readonly jobs: readonly BatchJob[];
+    readonly signal: AbortSignal;
+  },
+): BatchContext {
+  const { task, attempts, jobs, signal } = bundle;
+  let log: JobLogger | undefined;
+  let progress: Progress | undefined;
+  const settled = new Set<Attempt>();
+
+  const named = (some: readonly BatchJob[] | undefined): Attempts => {
+    // one that was lost is among them, too: nobody knows what `work` writes
+    if (some === undefined) return attempts.filter((attempt) => !settled.has(attempt));
+    const chosen = attempts.filter((_attempt, index) => some.includes(jobs[index] as BatchJob));
+    if (chosen.length === some.length && chosen.length > 0) return chosen;
+    throw new PgQueueError('configuration', 'ctx.transaction: jobs must be some of this call, each once');
+  };
+
+  return {
+    signal,
+    get log() {
+      const [first] = attempts;
+      return (log ??= loggerWith(parts.logger, {
+        task: first?.job.task,
+        bundle: first?.job.bundle ?? first?.job.id,
+        jobs: attempts.length,
+      }));
+    },
+    extend: async (by) => extendLeases(parts, attempts, durationMs(by, 'extend')),
+    progress: async (value) => (progress ??= createProgress(parts, attempts))(jsonText(value)),
+    checkpoint: async (job, data) => {
+      const attempt = attempts[jobs.indexOf(job)];
+      if (attempt !== undefined) return keepCheckpoint(parts, { task, attempt }, data);
+      throw new PgQueueError('configuration', 'ctx.checkpoint: give one of the jobs of this call');
+    },
+    transaction: async (work, options = {}) => {
+      const ours = named(options.jobs);
+      const result = await settleWith(parts, ours, work);
+      for (const attempt of ours) settled.add(attempt);
+      return result;
+    },
+    settleIn: async (run, options = {}) => {
+      const ours = named(options.jobs);
+      await settleIn(parts, ours, run);
+      for (const attempt of ours) settled.add(attempt);
+    },
+  };
+}

@@ -1,0 +1,44 @@
+import { isOutcome } from '@pgqueue/core';
+import type { Ending } from '../to-settlement.ts';
+
+/** Of each job of a bundle how it ended, in their order, by what the handler returned ({@link BatchHandler} says what that may be). */
+export async function batchEndings(
+  ids: readonly string[],
+  returned: unknown,
+): Promise<readonly Extract<Ending, { readonly kind: 'returned' | 'threw' }>[]> {
+  if (returned instanceof Map) {
+    const given = await allEndings([...returned.values()]);
+    const byId = new Map([...returned.keys()].map((id, index) => [id as unknown, given[index]]));
+    const known = new Set<unknown>(ids);
+    const unknown = [...byId.keys()].filter((id) => !known.has(id));
+    if (unknown.length > 0) {
+      return failed(ids, `the handler returned a Map that names ${unknown.length} of no job of its bundle`);
+    }
+    return ids.map((id) => byId.get(id) ?? { kind: 'returned', value: undefined });
+  }
+  if (Array.isArray(returned)) {
+    const given = await allEndings(returned);
+    if (given.length === ids.length) return given;
+    return failed(ids, `the handler returned a list of ${given.length} for ${ids.length} jobs`);
+  }
+  return ids.map(() => ({ kind: 'returned', value: returned }));
+}
+
+/** Every promise is waited for, so that none is left to reject unheard. */
+async function allEndings(
+  values: readonly unknown[],
+): Promise<readonly Extract<Ending, { readonly kind: 'returned' | 'threw' }>[]> {
+  const settled = await Promise.allSettled(values);
+  return settled.map((one) => {
+    if (one.status === 'rejected') return { kind: 'threw', error: one.reason as unknown };
+    if (one.value instanceof Error && !isOutcome(one.value)) return { kind: 'threw', error: one.value };
+    return { kind: 'returned', value: one.value };
+  });
+}
+
+function failed(
+  ids: readonly string[],
+  message: string,
+): readonly { readonly kind: 'threw'; readonly error: unknown }[] {
+  return ids.map(() => ({ kind: 'threw', error: new Error(message) }));
+}

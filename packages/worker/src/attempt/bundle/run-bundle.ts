@@ -1,0 +1,93 @@
+import type { BatchTaskHandler, Task } from '@pgqueue/core';
+import type { Attempt, Leased } from '../attempt.ts';
+import { batchOf } from '../batch.ts';
+import { batchContextOf, batchJob, createBatchSignal } from './bundle-context.ts';
+import { batchEndings } from './bundle-ending.ts';
+import type { Unit } from '../../lease/unit.ts';
+import { keptCheckpoint } from '../checkpoint.ts';
+import { rejectionsTold } from '../unhandled-rejections.ts';
+import type { AttemptEnding, RunParts } from '../run.ts';
+import { checkPayload, timeOut } from '../run.ts';
+
+/** A job whose payload fits. */
+interface Fit {
+  readonly attempt: Attempt;
+  readonly payload: unknown;
+  readonly checkpoint: unknown;
+}
+
+/**
+ * Runs the jobs of a unit with one handler call; each has an attempt of its own, and each ends once. One whose payload does not fit
+ * ends by itself, before the handler; one whose lease was lost by then is not handed to it. The first that meets its timeout
+ * takes the others with it: they were leased together, until the shortest of their timeouts.
+ */
+export async function runBatch(
+  parts: RunParts,
+  { task, handler }: BatchTaskHandler,
+  { unit, leased }: { readonly unit: Unit; readonly leased: Leased },
+): Promise<void> {
+  let handed: readonly Attempt[] = [];
+  const whole = createBatchSignal(() => handed);
+  const timeout = (): void => timeOut(parts, attempts);
+  const batch = batchOf(unit);
+  const attempts: readonly Attempt[] = unit.map((job) =>
+    parts.begin(job, { ...leased, batch }, { timeout, aborted: whole.check }),
+  );
+  for (const attempt of attempts) {
+    batch?.begun(attempt.job);
+    attempt.outlasts();
+  }
+  try {
+    for (const attempt of attempts) parts.announce(attempt);
+    const fit = await fitOf(parts, task, attempts);
+    if (fit.length === 0) return;
+    handed = fit.map(({ attempt }) => attempt);
+    whole.check();
+    const jobs = fit.map(({ attempt, ...given }) => batchJob(attempt, given));
+    const bundle = { task, attempts: handed, jobs, signal: whole.signal };
+    const call = (): unknown => handler(jobs, batchContextOf(parts, bundle));
+    parts.end(await endingsOf(handed, () => parts.call(handed, call)));
+  } catch (error) {
+    parts.end(attempts.map((attempt) => ({ attempt, ending: { kind: 'threw', error } })));
+  } finally {
+    for (const attempt of attempts) parts.leave(attempt);
+    batch?.through();
+  }
+}
+
+/** Those that can be handed to the handler. The others end here, or were lost while their payloads were checked. */
+async function fitOf(parts: RunParts, task: Task, attempts: readonly Attempt[]): Promise<readonly Fit[]> {
+  const checks = await Promise.all(
+    attempts.map(async (attempt) => {
+      const checked = await checkPayload(task, attempt.job);
+      return { attempt, checked, checkpoint: await keptCheckpoint(parts, task, attempt) };
+    }),
+  );
+  const fit: Fit[] = [];
+  const unfit: AttemptEnding[] = [];
+  for (const { attempt, checked, checkpoint } of checks) {
+    if (checked.kind !== 'payload') unfit.push({ attempt, ending: checked });
+    else if (!attempt.over) fit.push({ attempt, payload: checked.payload, checkpoint });
+  }
+  parts.end(unfit);
+  return fit;
+}
+
+/** What the handler made of it; never throws. */
+async function endingsOf(
+  attempts: readonly Attempt[],
+  call: () => unknown,
+): Promise<readonly AttemptEnding[]> {
+  try {
+    const ids = attempts.map(({ job }) => job.id);
+    const returned = await call();
+    if (attempts.some(({ floats }) => floats)) await rejectionsTold();
+    const endings = await batchEndings(ids, returned);
+    return attempts.map((attempt, index) => ({
+      attempt,
+      ending: endings[index] ?? { kind: 'returned', value: undefined },
+    }));
+  } catch (error) {
+    return attempts.map((attempt) => ({ attempt, ending: { kind: 'threw', error } }));
+  }
+}

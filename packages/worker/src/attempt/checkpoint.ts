@@ -1,0 +1,66 @@
+import type { Parsed, Task } from '@pgqueue/core';
+import { jobLimits, PgQueueError } from '@pgqueue/core';
+import { saveCheckpoint } from '@pgqueue/postgres';
+import type { Attempt } from './attempt.ts';
+import { lose } from '../lease/held-leases.ts';
+import { jsonText } from './json.ts';
+import type { LeaseParts } from './lease-calls.ts';
+import { loggerWith, ownRows, whileHeld } from './lease-calls.ts';
+
+/** Keeps resume data with the job of an attempt. False: its lease was lost. @throws {PgQueueError} `invalid_job` */
+export async function keepCheckpoint(
+  parts: LeaseParts,
+  { task, attempt }: { readonly task: Task; readonly attempt: Attempt },
+  data: unknown,
+): Promise<boolean> {
+  const text = await checkedText(task, data);
+  await ownRows([attempt]);
+  const answer = await whileHeld([attempt], () => saveCheckpoint(parts.database, attempt.lease, text));
+  if (answer?.given === false && attempt.live) lose(attempt, { ...parts, during: 'extend' });
+  return answer?.given ?? false;
+}
+
+async function checkedText(task: Task, data: unknown): Promise<string> {
+  const text = data === null ? 'null' : jsonText(data);
+  const bytes = Buffer.byteLength(text);
+  const bytesMax = jobLimits.payloadBytesMax;
+  if (bytes > bytesMax) {
+    throw refused(
+      task,
+      `it has ${bytes} bytes of JSON, more than ${bytesMax}; keep a reference to it instead`,
+    );
+  }
+  const stored: unknown = JSON.parse(text);
+  if (stored === null) return text;
+  // as it will be read: what JSON makes of it, not what it was
+  const parsed = await task.parseCheckpoint(stored);
+  if (parsed.ok) return text;
+  throw refused(task, parsed.problems.join('; '));
+}
+
+function refused({ name }: Task, why: string): PgQueueError {
+  return new PgQueueError('invalid_job', `task "${name}" can't keep this checkpoint: ${why}`, {
+    data: { task: name },
+  });
+}
+
+/** What an earlier attempt kept. What no longer fits (another release kept it) is none: the job begins anew, and says so. */
+export async function keptCheckpoint(parts: LeaseParts, task: Task, { job }: Attempt): Promise<unknown> {
+  if (job.checkpoint === null) return null;
+  const parsed = await parse(task, job.checkpoint);
+  if (parsed.ok) return parsed.payload;
+  const { problems } = parsed;
+  loggerWith(parts.logger, { job: job.id, task: task.name }).warn(
+    { problems },
+    'the checkpoint does not fit the schema of its task: the job begins anew',
+  );
+  return null;
+}
+
+async function parse(task: Task, stored: unknown): Promise<Parsed<unknown>> {
+  try {
+    return await task.parseCheckpoint(stored);
+  } catch (error) {
+    return { ok: false, problems: [error instanceof Error ? error.message : String(error)] };
+  }
+}

@@ -1,0 +1,102 @@
+import type { JobContext, JobLogger, Task } from '@pgqueue/core';
+import { durationMs } from '@pgqueue/core';
+import type { Attempt } from './attempt.ts';
+import { keepCheckpoint } from './checkpoint.ts';
+import { jsonText } from './json.ts';
+import type { LeaseParts } from './lease-calls.ts';
+import { extendLeases, loggerWith, settleIn, settleWith } from './lease-calls.ts';
+import type { Progress } from './progress.ts';
+import { createProgress } from './progress.ts';
+
+/**
+ * What a handler gets beside its payload; what most handlers don't ask for is made when they do. Its properties are its own, as those of
+ * a plain object, which handlers take apart and spread; but a literal with getters takes longer to make than all else of a small job.
+ */
+export function contextOf(
+  parts: LeaseParts,
+  attempt: Attempt,
+  { task, checkpoint }: { readonly task: Task; readonly checkpoint: unknown },
+): JobContext {
+  return new Proxy<JobContext>(new Context(parts, attempt, task, checkpoint), ownProperties);
+}
+
+class Context implements JobContext {
+  readonly #parts: LeaseParts;
+  readonly #attempt: Attempt;
+  readonly #task: Task;
+  readonly #checkpoint: unknown;
+  #job: JobContext['job'] | undefined;
+  #log: JobLogger | undefined;
+  #progress: Progress | undefined;
+
+  constructor(parts: LeaseParts, attempt: Attempt, task: Task, checkpoint: unknown) {
+    this.#parts = parts;
+    this.#attempt = attempt;
+    this.#task = task;
+    this.#checkpoint = checkpoint;
+  }
+
+  get job(): JobContext['job'] {
+    return (this.#job ??= { ...jobOf(this.#attempt), checkpoint: this.#checkpoint });
+  }
+
+  get log(): JobLogger {
+    const { id, task, tries } = this.#attempt.job;
+    return (this.#log ??= loggerWith(this.#parts.logger, { job: id, task, try: tries + 1 }));
+  }
+
+  get signal(): AbortSignal {
+    return this.#attempt.signal;
+  }
+
+  get extend(): JobContext['extend'] {
+    return async (by) => extendLeases(this.#parts, [this.#attempt], durationMs(by, 'extend'));
+  }
+
+  get progress(): JobContext['progress'] {
+    return async (value) => {
+      this.#progress ??= createProgress(this.#parts, [this.#attempt]);
+      return this.#progress(jsonText(value));
+    };
+  }
+
+  get checkpoint(): JobContext['checkpoint'] {
+    const kept = { task: this.#task, attempt: this.#attempt };
+    return async (data) => keepCheckpoint(this.#parts, kept, data);
+  }
+
+  get transaction(): JobContext['transaction'] {
+    return async (work) => settleWith(this.#parts, [this.#attempt], work);
+  }
+
+  get settleIn(): JobContext['settleIn'] {
+    return async (run) => settleIn(this.#parts, [this.#attempt], run);
+  }
+}
+
+const own: Readonly<Record<keyof JobContext, true>> = {
+  job: true,
+  log: true,
+  signal: true,
+  extend: true,
+  progress: true,
+  checkpoint: true,
+  transaction: true,
+  settleIn: true,
+};
+const names: ReadonlySet<string | symbol> = new Set(Object.keys(own));
+
+const ownProperties: ProxyHandler<JobContext> = {
+  get: (context, name) => Reflect.get(context, name) as unknown,
+  ownKeys: (context) => [...names, ...Reflect.ownKeys(context)],
+  getOwnPropertyDescriptor: (context, name) =>
+    names.has(name)
+      ? { value: Reflect.get(context, name) as unknown, enumerable: true, configurable: true }
+      : Reflect.getOwnPropertyDescriptor(context, name),
+};
+
+/** What handlers may know of a job. */
+export function jobOf(attempt: Attempt): JobContext['job'] {
+  const { payload: _payload, token: _token, position: _position, ...job } = attempt.job;
+  return job;
+}

@@ -1,0 +1,116 @@
+import type { ClaimedJob, PgQueueEvent } from '@pgqueue/core';
+import { defineTask, implement } from '@pgqueue/core';
+import type { Target } from '@pgqueue/postgres';
+import { expect, test } from 'vitest';
+import type { Attempt } from './attempt.ts';
+import { Bag } from '../lease/bag.ts';
+import { createBatch } from './batch.ts';
+import type { Unit } from '../lease/unit.ts';
+import { createExecutor } from './executor.ts';
+import { createFloating } from './unhandled-rejections.ts';
+import { createIsolation } from '../isolation/isolation.ts';
+import { createSettler, noHints } from '../settle/settler.ts';
+
+const anything = {
+  '~standard': { version: 1, vendor: 'test', validate: (value: unknown) => ({ value }) },
+} as const;
+const task = defineTask({ name: 'task', payload: anything });
+
+function job(id: string, payload: unknown = {}): ClaimedJob {
+  const common = {
+    token: 'token',
+    position: 256,
+    queue: 'q',
+    task: 'task',
+    key: '',
+    priority: 0,
+    attributes: {},
+  };
+  const counts = {
+    payloadVersion: 1,
+    tries: 0,
+    maxTries: 20,
+    crashes: 0,
+    retry: null,
+    trace: null,
+    checkpoint: null,
+  };
+  return { ...common, ...counts, id, payload, created: new Date(), leaseMs: 60_000, bundle: null };
+}
+
+/** Runs a batch of these payloads, `a`, `b` and so on; tells what the database was asked, and what was observed. */
+async function run(
+  handler: (payload: unknown) => unknown,
+  { listens, payloads = [1, 2, 3] }: { readonly listens: boolean; readonly payloads?: readonly unknown[] },
+) {
+  const asked: { readonly statement: string; readonly values: readonly unknown[] }[] = [];
+  const events: PgQueueEvent[] = [];
+  const database = {
+    schema: 's',
+    query: (text: string, values: readonly unknown[]) => {
+      const statement = /s\.(\w+)\(/.exec(text)?.[1] ?? '';
+      asked.push({ statement, values });
+      if (statement === 'settle_rows') return Promise.resolve([{ settled: [256, 300] }]);
+      return Promise.resolve(statement === 'take_out' ? [{ rest: 300 }] : []);
+    },
+  } as unknown as Target;
+  const observe = (event: PgQueueEvent): void => void events.push(event);
+  const settler = createSettler({ database, observe, hints: noHints, onAccepted: () => {} });
+  const executor = createExecutor({
+    handlers: new Map([['task', implement(task, handler)]]),
+    attempts: new Bag<Attempt>(),
+    settler,
+    hints: noHints,
+    isolation: createIsolation(),
+    observe,
+    blocked: { call: (_job, call, ...given) => call(...given) },
+    floating: createFloating('fail'),
+    database,
+    transactions: { run: () => Promise.reject(new Error('none')), destroy: () => {} },
+    logger: undefined,
+    onNext: () => {},
+    listens: () => listens,
+  });
+  const [first, ...others] = payloads.map((payload, index) => job('abc'[index] ?? '', payload));
+  if (first === undefined) throw new Error('no payload');
+  const unit: Unit = [first, ...others];
+  createBatch({ database, settler }, unit, unit.length);
+  await executor.run(unit, { claimedAt: performance.now() });
+  await settler.idle();
+  return { asked, events: events.map((event) => event.type), told: events };
+}
+
+test('a batch of which every job is done is settled as one, by its run times and results alone', async () => {
+  const { asked } = await run((payload) => (payload === 2 ? { n: 2 } : undefined), { listens: false });
+  expect(asked.map(({ statement }) => statement)).toEqual(['settle_rows']);
+  const [positions, tokens, sizes, busy, results] = asked[0]?.values ?? [];
+  expect([positions, tokens, sizes]).toEqual(['{256}', '{token}', '{3}']);
+  expect(busy).toMatch(/^\{\d+e-3,\d+e-3,\d+e-3\}$/);
+  expect(results).toEqual([null, '{"n":2}', null]);
+});
+
+test('jobs that begin and are done are told to who listens, and to nobody else', async () => {
+  const heard = await run(() => {}, { listens: true });
+  const [started, settled] = ['job.started', 'job.settled'];
+  expect(heard.events).toEqual([started, started, started, settled, settled, settled]);
+  expect(heard.told.at(-1)).toMatchObject({ job: 'c', task: 'task', verdict: 'done' });
+  expect((await run(() => {}, { listens: false })).events).toEqual([]);
+});
+
+test('those that end otherwise are taken out, and the rest is settled as one', async () => {
+  const { asked } = await run(
+    (payload) => {
+      if (payload === 2) throw new Error('no');
+    },
+    { listens: false },
+  );
+  expect(asked.map(({ statement }) => statement)).toEqual(['take_out', 'settle_rows', 'settle']);
+  expect(asked[0]?.values).toEqual([256, 'token', ['b']]);
+  expect(asked[1]?.values.slice(0, 3)).toEqual(['{300}', '{token}', '{2}']);
+});
+
+test('a result that can’t be stored is an outcome of its own: the others are settled as one', async () => {
+  const { asked } = await run((payload) => (payload === 1 ? 1n : undefined), { listens: false });
+  expect(asked.map(({ statement }) => statement)).toEqual(['take_out', 'settle_rows', 'settle']);
+  expect(JSON.stringify(asked[2]?.values)).toContain('pgqueue_error');
+});

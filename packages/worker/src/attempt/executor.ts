@@ -1,0 +1,358 @@
+import type { ClaimedJob, Observer } from '@pgqueue/core';
+import { isOutcome } from '@pgqueue/core';
+import type { Hints, Lease } from '@pgqueue/postgres';
+import { crashJob } from '@pgqueue/postgres';
+import { isTracing, startAttempt } from '@pgqueue/telemetry';
+import type { AttemptEvents, Leased } from './attempt.ts';
+import { Attempt } from './attempt.ts';
+import type { Bagged } from '../lease/bag.ts';
+import { Bag } from '../lease/bag.ts';
+import { runBatch } from './bundle/run-bundle.ts';
+import { batchOf } from './batch.ts';
+import type { BlockedWatch } from '../node/event-loop-watchdog.ts';
+import type { Unit } from '../lease/unit.ts';
+import type { Conclusion, Ending, EndingInput } from './to-settlement.ts';
+import { conclude } from './to-settlement.ts';
+import type { Isolation } from '../isolation/isolation.ts';
+import type { Floating } from './unhandled-rejections.ts';
+import type { Held } from '../lease/held-leases.ts';
+import type { LeaseParts } from './lease-calls.ts';
+import { endSpan, spanned } from './spans.ts';
+import type { WorkerSettings } from '../options.ts';
+import { persistently } from '../settle/retry-transient.ts';
+import type { AttemptEnding, RunParts } from './run.ts';
+import { timeOut } from './run.ts';
+import type { Ended, Settled, Settler, Told } from '../settle/settler.ts';
+import { runSingly } from './run-job.ts';
+
+export interface ExecutorParts extends Omit<LeaseParts, 'onCommitted'> {
+  readonly handlers: WorkerSettings['handlers'];
+  /** Where those are kept whose handlers run. */
+  readonly attempts: Bag<Attempt>;
+  readonly settler: Settler;
+  /** Tells the schedulers of jobs that ended without the settler: by a handler's own transaction, or by a crash of its process. */
+  readonly hints: Pick<Hints, 'send'>;
+  /** Where isolated handlers run. */
+  readonly isolation: Isolation;
+  readonly observe: Observer;
+  /** Notices a handler that keeps the event loop. */
+  readonly blocked: Pick<BlockedWatch, 'call'>;
+  readonly floating: Pick<Floating, 'run' | 'inTurn'>;
+  /** A job whose own process died is ready again. */
+  readonly onNext: () => void;
+  /** Whether jobs of a batch that have not begun are to be given back. Default: no. */
+  readonly stopping?: () => boolean;
+  /** A handler has returned after so long. Default: nobody measures. */
+  readonly ran?: (task: string, durationMs: number) => void;
+  /** Whether anybody hears of each job that begins and ends. Default: yes. */
+  readonly listens?: () => boolean;
+}
+
+/** Runs claimed jobs, each to its one end. */
+export interface Executor {
+  /**
+   * Resolves when the handler has really returned, so that its slot is not given away twice. What the queue is told does not
+   * wait for that: a job past its timeout is settled at once, and what its handler does later is ignored.
+   */
+  readonly run: (unit: Unit, leased: Leased) => Promise<void>;
+  /** Those whose handlers run. */
+  readonly attempts: Iterable<Attempt>;
+  /** Of units that run, and those whose ends could not be told: they end by their timeouts. */
+  readonly leases: () => Iterable<Lease>;
+  /** Jobs of batches under way that have not begun. */
+  readonly waiting: () => Generator<Held>;
+  /** Resolves when every attempt is over, though handlers that ignore their signal may still run. */
+  readonly quiet: () => Promise<void>;
+}
+
+export function createExecutor(parts: ExecutorParts): Executor {
+  const { observe, attempts, handlers } = parts;
+  /** Those of several jobs, of which some may not have begun. */
+  const units = new Bag<RunningUnit>();
+  const untold = createUntold();
+  let whenQuiet: (() => void)[] = [];
+
+  const isQuiet = (): boolean => [...attempts].every(({ over }) => over);
+  const checkQuiet = (): void => {
+    if (whenQuiet.length === 0 || !isQuiet()) return;
+    for (const resolve of whenQuiet) resolve();
+    whenQuiet = [];
+  };
+
+  /** For a job that nobody hears of, or traces, nothing is put together; looked at when a unit begins. */
+  const watched = { heard: true, traced: false };
+  const ending: EndingParts = { ...parts, untold, watched };
+
+  const common: Omit<AttemptEvents, 'timeout'> = {
+    over: checkQuiet,
+    floated: (attempt, rejection) => {
+      const { id: job, task } = attempt.job;
+      observe({ type: 'job.floating', job, task, ...rejection });
+    },
+    settled: (attempt, end) => tell(ending, attempt, end),
+  };
+  const alone: AttemptEvents = { ...common, timeout: (attempt) => timeOut(runParts, [attempt]) };
+
+  const runParts: RunParts = {
+    ...parts,
+    onCommitted: (attempt) => {
+      const durationMs = performance.now() - attempt.startedAt;
+      attempt.span?.end('done');
+      parts.hints.send([attempt.job.id]);
+      tell(ending, attempt, { settled: 'done', durationMs });
+    },
+    begin: (job, leased, on) => {
+      const attempt = new Attempt(job, leased, on === undefined ? alone : { ...common, ...on });
+      attempts.add(attempt);
+      return attempt;
+    },
+    announce: (attempt) => announce(attempt, ending),
+    ...callsOf(parts),
+    end: (endings) => endAll(ending, endings),
+    endPlain: (attempt) => endPlain(ending, attempt),
+    stopping: parts.stopping ?? ((): boolean => false),
+    leave: (attempt) => {
+      attempts.delete(attempt);
+      // it has not ended here: another has its lease
+      attempt.span?.end('stale');
+    },
+  };
+
+  return {
+    run: (unit, leased) => {
+      watched.heard = parts.listens?.() ?? true;
+      watched.traced = isTracing();
+      const found = handlers.get(unit[0].task);
+      if (found?.kind === 'pgqueue.batch_handler')
+        return within(units, unit, runBatch(runParts, found, { unit, leased }));
+      const ran = runSingly(runParts, found, { unit, leased });
+      return unit.length === 1 ? ran : within(units, unit, ran);
+    },
+    attempts,
+    waiting: function* () {
+      for (const { unit } of units) yield* batchOf(unit)?.waiting() ?? [];
+    },
+    leases: function* () {
+      const jobs = new Set([...units].flatMap(({ unit }) => unit));
+      yield* jobs;
+      for (const { job } of attempts) if (!jobs.has(job)) yield job;
+      yield* untold.leases();
+    },
+    quiet: () => (isQuiet() ? Promise.resolve() : new Promise((resolve) => void whenQuiet.push(resolve))),
+  };
+}
+
+function announce(attempt: Attempt, { observe, watched }: EndingParts): void {
+  const { job } = attempt;
+  if (watched.traced) attempt.span = startAttempt(job);
+  if (!watched.heard) return;
+  const waitedMs = Math.max(0, Date.now() - job.created.getTime());
+  const { id, queue, task, key, tries, crashes } = job;
+  observe({ type: 'job.started', job: id, queue, task, key, attempt: tries + crashes + 1, waitedMs });
+}
+
+/** How handlers are called: watched, so that one that blocks, or lets a rejection go, is known. */
+function callsOf({ blocked, floating }: ExecutorParts): Pick<RunParts, 'call' | 'callOne' | 'callInTurn'> {
+  const call: RunParts['call'] = (called, run) => {
+    const first = called[0];
+    if (first === undefined) return run();
+    if (first.span === undefined) return blocked.call(first.job, () => floating.run(called, run));
+    return blocked.call(first.job, () => floating.run(called, () => spanned(called, run)));
+  };
+  // for most jobs, without a closure
+  const callBy =
+    (run: Floating['run']): RunParts['callOne'] =>
+    (attempt, handler, payload, context) =>
+      attempt.span === undefined
+        ? blocked.call(attempt.job, run, attempt, handler, payload, context)
+        : call([attempt], () => handler(payload, context));
+  return { call, callOne: callBy(floating.run), callInTurn: () => callBy(floating.inTurn()) };
+}
+
+/** While it runs, it is one of them. */
+async function within(units: Bag<RunningUnit>, unit: Unit, ran: Promise<void>): Promise<void> {
+  const running = { unit, place: -1 };
+  units.add(running);
+  try {
+    await ran;
+  } finally {
+    units.delete(running);
+  }
+}
+
+interface RunningUnit extends Bagged {
+  readonly unit: Unit;
+}
+
+interface EndingParts extends ExecutorParts {
+  readonly untold: Untold;
+  readonly watched: { readonly heard: boolean; readonly traced: boolean };
+}
+
+/** What `endAll` does with a handler's `undefined`. */
+function endPlain(parts: EndingParts, attempt: Attempt): void {
+  const { batch } = attempt;
+  if (batch === undefined || attempt.span !== undefined || attempt.floats || attempt.over) {
+    return endAll(parts, [{ attempt, ending: { kind: 'returned', value: undefined } }]);
+  }
+  attempt.finish();
+  const busyMs = performance.now() - attempt.startedAt;
+  parts.ran?.(attempt.job.task, busyMs);
+  batch.done(attempt, { busyMs, data: null });
+}
+
+function endAll(parts: EndingParts, endings: readonly AttemptEnding[]): void {
+  const { observe, settler, handlers } = parts;
+  const settled: Ended[] = [];
+  const released: ClaimedJob[] = [];
+  const nowMs = performance.now();
+  for (const { attempt, ending } of endings) {
+    const { job } = attempt;
+    if (ending.kind === 'invalid') {
+      observe({ type: 'job.invalid', job: job.id, task: job.task, problems: ending.problems });
+    }
+    if (!attempt.finish()) {
+      if (attempt.committed) tellLate(parts, attempt, ending);
+      continue;
+    }
+    const durationMs = nowMs - attempt.startedAt;
+    parts.ran?.(job.task, durationMs);
+    const retry = handlers.get(job.task)?.task.defaults.retry ?? none;
+    const conclusion = concludeAny({
+      job,
+      ending: withFloating(attempt, ending),
+      retry,
+      aborted: attempt.aborted,
+      random: Math.random(),
+      ranMs: durationMs,
+      waitedMs: attempt.waitedMs,
+    });
+    endSpan(attempt, conclusion);
+    const { batch } = attempt;
+    if (conclusion.kind === 'release') {
+      if (batch === undefined) released.push(job);
+      else batch.release(job);
+      continue;
+    }
+    if (conclusion.kind === 'crash') {
+      void crash(parts, attempt, conclusion.why);
+      continue;
+    }
+    const { error, settlement } = conclusion;
+    if (batch !== undefined && settlement.outcome === 'done' && error === undefined) {
+      batch.done(attempt, { busyMs: durationMs, data: settlement.data });
+      continue;
+    }
+    const onSettled = (told: Settled): void => {
+      const verdict = told === 'repeated' ? settlement.outcome : told;
+      tell(parts, attempt, { settled: verdict, durationMs, error });
+    };
+    if (batch === undefined) settled.push({ settlement, onSettled });
+    else batch.ended({ settlement, onSettled });
+  }
+  settler.settle(settled);
+  settler.release(released);
+}
+
+const none = {};
+
+/** A result or an outcome can throw when it is read: that is then how the attempt ended. */
+function concludeAny(input: EndingInput): Conclusion {
+  try {
+    return conclude(input);
+  } catch (error) {
+    return conclude({ ...input, ending: { kind: 'threw', error } });
+  }
+}
+
+/** Its own process died. Where the database can't be told, the lease runs out, which is the same crash. */
+async function crash(parts: EndingParts, attempt: Attempt, why: string): Promise<void> {
+  const durationMs = performance.now() - attempt.startedAt;
+  let verdict: Awaited<ReturnType<typeof crashJob>>;
+  parts.untold.add(attempt);
+  try {
+    await attempt.batch?.apart();
+    verdict = await persistently(() => crashJob(parts.database, attempt.lease, why));
+  } catch (error) {
+    parts.observe({ type: 'database.error', during: 'crash', error });
+    return;
+  }
+  parts.untold.delete(attempt);
+  const error = new Error(why);
+  if (verdict === undefined) return tell(parts, attempt, { settled: 'stale', durationMs, error });
+  if (verdict !== 'ready') {
+    parts.hints.send([attempt.job.id]);
+    return tell(parts, attempt, { settled: verdict, durationMs, error });
+  }
+  const { id, queue, task } = attempt.job;
+  parts.observe({ type: 'job.crashed', job: id, queue, task, durationMs, error });
+  parts.onNext();
+}
+
+/** What it let go, and nobody handled, has failed: *done* would not be true. Other outcomes are what the handler chose. */
+function withFloating(attempt: Attempt, ending: Ending): Ending {
+  if (ending.kind !== 'returned' || !attempt.floats || isOutcome(ending.value)) return ending;
+  const [error] = attempt.floating.values();
+  return { kind: 'threw', error };
+}
+
+/** The job is done, and stays so: that its handler says otherwise must not be lost. */
+function tellLate({ observe }: EndingParts, attempt: Attempt, ending: Ending): void {
+  const error = lateError(withFloating(attempt, ending));
+  if (error === undefined) return;
+  const { id, queue, task } = attempt.job;
+  observe({ type: 'job.late_error', job: id, queue, task, error });
+}
+
+function lateError(ending: Ending): unknown {
+  if (ending.kind !== 'returned' && ending.kind !== 'threw') return undefined;
+  const value = ending.kind === 'returned' ? ending.value : ending.error;
+  if (isOutcome(value)) return new Error(`its handler asked for ${value.kind} when its job was done`);
+  return ending.kind === 'threw' || value instanceof Error ? value : undefined;
+}
+
+function tell(
+  { observe, untold, watched }: EndingParts,
+  attempt: Attempt,
+  end: {
+    readonly settled: Told;
+    readonly durationMs: number;
+    readonly error?: unknown;
+  },
+): void {
+  const { id, queue, task } = attempt.job;
+  const { settled, durationMs, error } = end;
+  if (settled === 'failed') return untold.add(attempt);
+  if (settled === 'stale') {
+    observe({ type: 'job.stale', job: id, task, during: 'settle' });
+    attempt.abort('lease_lost');
+    return;
+  }
+  if (error !== undefined)
+    observe({ type: 'job.settled', job: id, queue, task, verdict: settled, durationMs, error });
+  else if (watched.heard)
+    observe({ type: 'job.settled', job: id, queue, task, verdict: settled, durationMs });
+}
+
+/** Attempts that ended, and whose ends the database did not hear; until their leases end. */
+interface Untold {
+  readonly add: (attempt: Attempt) => void;
+  readonly delete: (attempt: Attempt) => void;
+  readonly leases: () => readonly Lease[];
+}
+
+function createUntold(): Untold {
+  const attempts = new Set<Attempt>();
+  return {
+    add: (attempt) => void attempts.add(attempt),
+    delete: (attempt) => void attempts.delete(attempt),
+    leases: () => {
+      const now = performance.now();
+      for (const attempt of attempts) if (attempt.endsAt + graceMs < now) attempts.delete(attempt);
+      return [...attempts].map(({ lease }) => lease);
+    },
+  };
+}
+
+/** Clocks differ a little: after so long the database has taken the lease over. */
+const graceMs = 60_000;

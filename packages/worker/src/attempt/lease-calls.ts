@@ -1,0 +1,225 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import type { JobLogger, Observer, Settle, TransactionClient } from '@pgqueue/core';
+import { PgQueueError, retryPauseMs } from '@pgqueue/core';
+import type { Executor, Settlement, Target } from '@pgqueue/postgres';
+import { extend, fromPg, isTransient, reportProgressOfAll, settle, settleWithin } from '@pgqueue/postgres';
+import type { Attempt } from './attempt.ts';
+import { AbortedError } from './attempt.ts';
+import { lose } from '../lease/held-leases.ts';
+import type { WorkerLogger } from '../options.ts';
+import { runOwn } from './transaction/own-transaction.ts';
+import type { Ran, Transactions } from './transaction/transaction.ts';
+
+export interface LeaseParts {
+  /** For leases: its connections are never given to handlers. */
+  readonly database: Target;
+  readonly transactions: Transactions;
+  readonly logger: WorkerLogger | undefined;
+  readonly observe: Observer;
+  /** A handler's own transaction has settled it as done. */
+  readonly onCommitted: (attempt: Attempt) => void;
+}
+
+/** What one handler call holds: the attempt of a job, or those of a bundle. */
+export type Attempts = readonly Attempt[];
+
+/** Each job has a row of its own from then on: what is said of a single one has nowhere else to go. */
+export async function ownRows(attempts: Attempts): Promise<void> {
+  for (const { batch } of attempts) await batch?.apart();
+}
+
+/** Moves the ends of the leases to `ms` from now. Those that were lost are told; false: all of them were. */
+export async function extendLeases(parts: LeaseParts, attempts: Attempts, ms: number): Promise<boolean> {
+  if (ms <= 0) throw new PgQueueError('configuration', 'extend: give a duration longer than 0');
+  await ownRows(attempts);
+  let sentAt = performance.now();
+  const answer = await whileHeld(attempts, (held) => {
+    sentAt = performance.now();
+    return extend(
+      parts.database,
+      held.map(({ job: { id, token } }) => ({ id, token, ms })),
+    );
+  });
+  if (answer === undefined) return false;
+  const { asked, given } = answer;
+  for (const attempt of asked) {
+    const extended = given.get(attempt.job.id);
+    if (extended === undefined) {
+      if (attempt.live) lose(attempt, { ...parts, during: 'extend' });
+      continue;
+    }
+    attempt.extended(sentAt, ms);
+    if (extended.cancelled) attempt.abort('cancelled');
+  }
+  return given.size > 0;
+}
+
+/** Shows progress of each job. Those whose leases were lost are told; false: all of them were. */
+export async function showProgress(
+  parts: LeaseParts,
+  attempts: Attempts,
+  progress: string,
+): Promise<boolean> {
+  await ownRows(attempts);
+  const answer = await whileHeld(attempts, (held) => {
+    const leases = held.map(({ lease }) => lease);
+    return reportProgressOfAll(parts.database, leases, progress);
+  });
+  if (answer === undefined) return false;
+  for (const attempt of answer.asked) {
+    if (attempt.live && !answer.given.has(attempt.job.id)) lose(attempt, { ...parts, during: 'extend' });
+  }
+  return answer.given.size > 0;
+}
+
+/** Repeats what met a transient error for as long as some lease is held; undefined: none is any more. */
+export async function whileHeld<Given>(
+  attempts: Attempts,
+  work: (held: Attempts) => Promise<Given>,
+): Promise<{ readonly asked: Attempts; readonly given: Given } | undefined> {
+  for (let failures = 1; ; failures += 1) {
+    const asked = attempts.filter(({ over }) => !over);
+    if (asked.length === 0) return undefined;
+    try {
+      return { asked, given: await work(asked) };
+    } catch (error) {
+      if (!isTransient(error)) throw error;
+      await delay(retryPauseMs(failures, 1_000));
+    }
+  }
+}
+
+/** How long a transaction that has settled may be silent: until the lease ends, within these bounds. */
+const idleMinMs = 1_000;
+const idleMaxMs = 60_000;
+
+/** Done and the handler's writes commit together, for all of these jobs or none. A transaction that fails leaves them as they were. */
+export async function settleWith<Result>(
+  parts: LeaseParts,
+  attempts: Attempts,
+  work: (client: TransactionClient) => Promise<Result>,
+): Promise<Result> {
+  return commitWith(parts, attempts, (seal) =>
+    parts.transactions.run(work, (client) => seal(fromPg(queryable(client)))),
+  );
+}
+
+/** The same in a transaction of the handler's own making. */
+export function settleIn(
+  parts: LeaseParts,
+  attempts: Attempts,
+  run: (settle: Settle) => Promise<unknown>,
+): Promise<void> {
+  const leftMs = (): number => endOf(attempts) - performance.now();
+  return commitWith(parts, attempts, (seal) => runOwn(run, { seal, leftMs }));
+}
+
+async function commitWith<Result>(
+  parts: LeaseParts,
+  attempts: Attempts,
+  run: (seal: (executor: Executor) => Promise<void>) => Promise<Ran<Result>>,
+): Promise<Result> {
+  const done = attempts.map(({ job: { id, token }, waitedMs }): Settlement => {
+    return { id, token, outcome: 'done', delayMs: null, data: null, waitedMs };
+  });
+  throwOver(attempts);
+  await ownRows(attempts);
+  let begun = false;
+  const ran = await run(async (executor) => {
+    if (!begun || attempts.some(({ over }) => over)) throwOver(attempts);
+    for (const attempt of attempts) attempt.beginCommit();
+    begun = true;
+    const idleMs = Math.min(idleMaxMs, Math.max(idleMinMs, endOf(attempts) - performance.now()));
+    const verdicts = await settleWithin({ ...executor, schema: parts.database.schema }, done, idleMs);
+    const lost = attempts.filter(({ job }) => !verdicts.has(job.id));
+    for (const attempt of lost) lose(attempt, { ...parts, during: 'settle' });
+    if (lost.length > 0) throw new AbortedError('lease_lost');
+  });
+  const fate = await fateOf(parts, attempts, { done, ran });
+  if (fate === 'lost') {
+    for (const attempt of attempts) lose(attempt, { ...parts, during: 'settle' });
+    throw new AbortedError('lease_lost');
+  }
+  if (fate === 'committed' && ran.kind !== 'rolled_back') {
+    for (const attempt of attempts) {
+      if (!attempt.finish()) continue;
+      attempt.committed = true;
+      parts.onCommitted(attempt);
+    }
+    return ran.value;
+  }
+  for (const attempt of attempts) attempt.abandonCommit();
+  throw 'error' in ran ? ran.error : new Error('the transaction that settled the job did not commit');
+}
+
+/**
+ * Whether a COMMIT that got no answer happened, for all of its jobs or none. A lease that is still held says no (to settle it here
+ * would end the job without the handler's writes); where all are gone they were settled by their tokens, or lost. One that is only
+ * unconfirmed has the word of who ran it: then no trace need be found, which a queue may not keep.
+ */
+async function fateOf<Result>(
+  { database, observe }: LeaseParts,
+  attempts: Attempts,
+  { done, ran }: { readonly done: readonly Settlement[]; readonly ran: Ran<Result> },
+): Promise<'committed' | 'rolled_back' | 'lost'> {
+  if (ran.kind === 'committed' || ran.kind === 'rolled_back') return ran.kind;
+  const believed = ran.kind === 'unconfirmed';
+  const endsAt = endOf(attempts);
+  for (let failures = 1; ; failures += 1) {
+    try {
+      const ms = Math.max(1, endsAt - performance.now());
+      const leases = done.map(({ id, token }) => ({ id, token, ms }));
+      if ((await extend(database, leases)).size > 0) return 'rolled_back';
+      if (believed) return 'committed';
+      const verdicts = await settle(database, done, { repeat: true });
+      return [...verdicts.values()].includes('repeated') ? 'committed' : 'lost';
+    } catch (error) {
+      if (!isTransient(error) || performance.now() > endsAt) return believed ? 'committed' : 'lost';
+      const retryMs = retryPauseMs(failures, 1_000);
+      observe({ type: 'database.error', during: 'commit', error, retryMs });
+      await delay(retryMs);
+    }
+  }
+}
+
+/** When the first of their leases ends, by the node's monotonic clock. */
+function endOf(attempts: Attempts): number {
+  return Math.min(...attempts.map(({ endsAt }) => endsAt));
+}
+
+function throwOver(attempts: Attempts): void {
+  if (attempts.some(({ live }) => !live)) throw overError(attempts);
+}
+
+const settledOnce =
+  'a transaction of its handler has settled this job as done, and a job is settled once: put all writes into that transaction';
+
+function overError(attempts: Attempts): Error {
+  const aborted = attempts.find((attempt) => !attempt.live && attempt.aborted !== undefined)?.aborted;
+  if (aborted !== undefined) return new AbortedError(aborted);
+  if (attempts.some(({ committed }) => committed)) return new PgQueueError('configuration', settledOnce);
+  return new Error('this attempt is over: its job is settled');
+}
+
+function queryable(client: TransactionClient): Parameters<typeof fromPg>[0] {
+  return {
+    query: async (text, values = []) => {
+      const { rows } = await client.query(text, values);
+      return { rows: rows as unknown[] };
+    },
+  };
+}
+
+/** A logger that says in each line what it is about. */
+export function loggerWith(logger: WorkerLogger | undefined, bindings: object): JobLogger {
+  if (logger === undefined) return silent;
+  if (logger.child !== undefined) return logger.child(bindings);
+  return {
+    debug: (data, message) => logger.debug({ ...bindings, ...data }, message),
+    info: (data, message) => logger.info({ ...bindings, ...data }, message),
+    warn: (data, message) => logger.warn({ ...bindings, ...data }, message),
+    error: (data, message) => logger.error({ ...bindings, ...data }, message),
+  };
+}
+
+const silent: JobLogger = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {} };

@@ -1,0 +1,98 @@
+import type { ClaimedJob, SingleTaskHandler } from '@pgqueue/core';
+import { isIsolated } from '@pgqueue/core';
+import type { Attempt, Leased } from './attempt.ts';
+import { AbortedError } from './attempt.ts';
+import { batchOf } from './batch.ts';
+import type { Unit } from '../lease/unit.ts';
+import { keptCheckpoint } from './checkpoint.ts';
+import { contextOf } from './context.ts';
+import { rejectionsTold } from './unhandled-rejections.ts';
+import type { Ending } from './to-settlement.ts';
+import type { Checked, RunParts } from './run.ts';
+import { checkPayload } from './run.ts';
+
+/**
+ * A batch that is not through after so long is taken apart: the job that runs gets a row of its own, those that are done are settled, and those that
+ * have not begun are given back.
+ */
+const slowMs = 250;
+
+/**
+ * Runs the jobs of a unit one after another in their one slot. One function, since each that is awaited costs a small job a twentieth of its time.
+ */
+export async function runSingly(
+  parts: RunParts,
+  found: SingleTaskHandler | undefined,
+  { unit, leased }: { readonly unit: Unit; readonly leased: Leased },
+): Promise<void> {
+  const batch = batchOf(unit);
+  let current: Attempt | undefined;
+  const outlasted = (): void => {
+    batch?.outlasted();
+    current?.outlasts();
+  };
+  const timer = batch === undefined ? undefined : setTimeout(outlasted, slowMs);
+  const beganAt = performance.now();
+  const call = batch === undefined ? parts.callOne : parts.callInTurn();
+  for (const job of unit) {
+    let begins = leased;
+    if (batch !== undefined) {
+      const nowMs = performance.now();
+      const fate = batch.fate(job);
+      if (fate === 'lost') continue;
+      if (fate === 'back' || (job !== unit[0] && (nowMs - beganAt > slowMs || parts.stopping()))) {
+        batch.release(job);
+        continue;
+      }
+      batch.begun(job);
+      begins = { claimedAt: nowMs, batch };
+    }
+    const attempt = parts.begin(job, begins);
+    current = attempt;
+    let ending: Ending;
+    try {
+      parts.announce(attempt);
+      if (batch?.fate(job) === 'cancelled') throw cancelled(attempt);
+      const checking = found === undefined ? unknown(job) : checkPayload(found.task, job);
+      const checked = 'kind' in checking ? checking : await checking;
+      if (found === undefined || checked.kind !== 'payload') ending = checked as Exclude<Checked, Payload>;
+      else {
+        const { task, handler } = found;
+        const { payload } = checked;
+        const checkpoint = job.checkpoint === null ? null : await keptCheckpoint(parts, task, attempt);
+        const context = contextOf(parts, attempt, { task, checkpoint });
+        if (isIsolated(handler)) ending = await parts.isolation.run(handler, payload, context);
+        else {
+          const value: unknown = await call(attempt, handler, payload, context);
+          if (attempt.floats) await rejectionsTold();
+          ending = value === undefined ? plain : { kind: 'returned', value };
+        }
+      }
+    } catch (error) {
+      ending = { kind: 'threw', error };
+    }
+    try {
+      if (ending === plain) parts.endPlain(attempt);
+      else parts.end([{ attempt, ending }]);
+    } finally {
+      parts.leave(attempt);
+    }
+  }
+  clearTimeout(timer);
+  batch?.through();
+}
+
+/** The handler has returned nothing. */
+const plain: Ending = { kind: 'returned', value: undefined };
+
+/** It was cancelled before it began. */
+function cancelled(attempt: Attempt): AbortedError {
+  attempt.abort('cancelled');
+  return new AbortedError('cancelled');
+}
+
+type Payload = Extract<Checked, { readonly kind: 'payload' }>;
+
+function unknown({ task }: ClaimedJob): Exclude<Checked, Payload> {
+  return { kind: 'invalid', problems: [`this node has no task ${task}`] };
+}

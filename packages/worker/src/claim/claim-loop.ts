@@ -1,0 +1,120 @@
+import type { Loop, Observer } from '@pgqueue/core';
+import { PgQueueError, retryPauseMs, startLoop } from '@pgqueue/core';
+import type { ClaimedRow } from '@pgqueue/postgres';
+import type { Unit } from '../lease/unit.ts';
+import { unitsOf } from '../lease/unit.ts';
+import type { Claims } from './claims.ts';
+import { createLowWater, createPace } from './poll-interval.ts';
+
+export interface ClaimerParts {
+  readonly claims: Claims;
+  /** How many slots there are. */
+  readonly slots: number;
+  /** How many work items it would take now, and how many batches beyond them. */
+  readonly wanted: () => { readonly free: number; readonly ahead: number };
+  /** Takes the jobs over, by what uses one slot; does not wait for them. */
+  readonly take: (
+    units: readonly Unit[],
+    claim: { readonly claimedAt: number; readonly ahead: number },
+  ) => void;
+  /** Makes a batch of the jobs of one work item. */
+  readonly batch: (unit: Unit, size: number) => void;
+  /** Whether it hears hints of work at present. */
+  readonly hearing: () => boolean;
+  readonly observe: Observer;
+}
+
+export interface Claimer {
+  /**
+   * A slot is free: claims at once where the last claim left work behind, and where the node holds nothing any more: a suspect may have waited
+   * for the one that it ran.
+   */
+  readonly slotFreed: (empty: boolean) => void;
+  /** Work may have become ready; `released`: behind the low-water mark, too. */
+  readonly hint: (released: boolean) => void;
+  /** Resolves after the claim under way, whose jobs are still handed over. */
+  readonly stop: () => Promise<void>;
+  readonly stuckMs: () => number;
+}
+
+/** A freed slot, or a registration, ends this wait. */
+const parkedMs = 1_000;
+/** While few of its slots are free, those that become free within so long are filled by one claim. */
+const gatherMs = 5;
+const gatherShare = 0.25;
+
+/** What uses one slot: a batch, the jobs of a bundle, or one job. */
+function unitsIn(rows: readonly ClaimedRow[], batch: ClaimerParts['batch']): readonly Unit[] {
+  const units = unitsOf(rows.flatMap(({ size, jobs }) => (size === 1 ? jobs : [])));
+  if (units.length === rows.length) return units;
+  const batches = rows.flatMap(({ size, jobs: [first, ...others] }): Unit[] => {
+    if (size === 1 || first === undefined) return [];
+    const unit: Unit = [first, ...others];
+    batch(unit, size);
+    return [unit];
+  });
+  return [...units, ...batches].toSorted(([a], [b]) => a.position - b.position);
+}
+
+/** Keeps the slots full with one statement at a time. */
+export function startClaimer(parts: ClaimerParts): Claimer {
+  const { claims, slots, wanted, observe, hearing } = parts;
+  const pace = createPace();
+  const lowWater = createLowWater();
+  let more = true;
+  let claimedAt = -Infinity;
+  let gathering = false;
+  const isFew = ({ free, ahead }: { readonly free: number; readonly ahead: number }): boolean =>
+    free + ahead <= (slots - 1) * gatherShare;
+
+  const step = async (): Promise<number> => {
+    gathering = false;
+    const want = wanted();
+    const { free, ahead } = want;
+    if (free + ahead <= 0) return parkedMs;
+    const nowMs = performance.now();
+    const gatheredMs = claimedAt + gatherMs - nowMs;
+    gathering = gatheredMs > 0 && isFew(want);
+    if (gathering) return gatheredMs;
+    claimedAt = nowMs;
+    const claimed = await claims({ max: free, ahead, ...lowWater.range(nowMs) });
+    const units = unitsIn(claimed.rows, parts.batch);
+    // one that was cut is filled, however few rows it has: what was left out is ready still
+    const asked = free + ahead;
+    const got = claimed.full ? Math.max(asked, units.length) : units.length;
+    const tookMs = performance.now() - nowMs;
+    // beyond the free slots only batches were taken: single jobs may have stayed in front of them
+    const last = units.slice(0, free).at(-1)?.at(-1)?.position;
+    if (free > 0) lowWater.saw({ last, filled: got >= free, tookMs });
+    more = free > 0 ? got >= free : more;
+    parts.take(units, { claimedAt: claimed.claimedAt, ahead: claimed.full || got < free ? 0 : ahead });
+    return pace.next({ got, asked, nowMs, hearing: hearing() });
+  };
+
+  const loop: Loop = startLoop({
+    step,
+    failed: (error, failures) => {
+      more = true;
+      lowWater.drop();
+      if (error instanceof PgQueueError && error.code === 'node_ended') return parkedMs;
+      const retryMs = retryPauseMs(failures);
+      observe({ type: 'database.error', during: 'claim', error, retryMs });
+      return retryMs;
+    },
+  });
+
+  return {
+    slotFreed: (empty) => {
+      // while it gathers, it comes by itself
+      if (empty || (more && !(gathering && isFew(wanted())))) loop.wake();
+    },
+    hint: (released) => {
+      more = true;
+      if (released) lowWater.drop();
+      pace.hurry();
+      loop.wake();
+    },
+    stop: loop.stop,
+    stuckMs: loop.stuckMs,
+  };
+}

@@ -1,0 +1,100 @@
+import { randomUUID } from 'node:crypto';
+import type { ClaimedJob, Observer } from '@pgqueue/core';
+import { PgQueueError } from '@pgqueue/core';
+import type { ClaimedRows, Target } from '@pgqueue/postgres';
+import {
+  claim,
+  claimRows,
+  firstItem,
+  isOfRow,
+  isTransient,
+  nodeEndedState,
+  releaseClaim,
+  sqlState,
+} from '@pgqueue/postgres';
+import type { ClaimRange } from './poll-interval.ts';
+import { claimApart } from './apart.ts';
+import { createFloor } from './poll-interval.ts';
+
+/** Work items in dispatch order, and when it was sent, by the node's monotonic clock: leases count from then. */
+export interface Claimed extends ClaimedRows {
+  readonly claimedAt: number;
+}
+
+export interface ClaimsParts {
+  readonly database: Target;
+  readonly node: string;
+  readonly incarnation: () => string | undefined;
+  readonly ended: (incarnation: string) => void;
+  /** Where tokens are kept while their claims are under way, or unanswered. */
+  readonly tokens: Set<string>;
+  readonly observe: Observer;
+}
+
+/** Claims once. `ahead`: batches beyond `max` work items; null: single jobs only. @throws {PgQueueError} `node_ended` while the node is not registered */
+export type Claims = (
+  wanted: { readonly max: number; readonly ahead: number | null } & ClaimRange,
+) => Promise<Claimed>;
+
+/** A connection that broke may still deliver a claim: what it leased is looked for once more after this time. */
+const secondLookMs = 30_000;
+
+/**
+ * Claims under a new token each time. A claim whose reply was lost may have leased jobs that nobody knows of, and a living
+ * node's leases last as long as their timeouts: so they are given back, by that token, before the next claim.
+ */
+export function createClaims({ database, node, incarnation, ended, tokens, observe }: ClaimsParts): Claims {
+  const all = createFloor((from) => firstItem(database, from));
+  let unanswered: readonly { readonly token: string; readonly lookAt: number; readonly last: boolean }[] = [];
+
+  const giveBack = async (): Promise<void> => {
+    const now = performance.now();
+    for (const look of unanswered) {
+      if (look.lookAt > now) continue;
+      await releaseClaim(database, node, look.token);
+      if (look.last) tokens.delete(look.token);
+      const others = unanswered.filter((other) => other !== look);
+      const again = { token: look.token, lookAt: now + secondLookMs, last: true };
+      unanswered = look.last ? others : [...others, again];
+    }
+  };
+
+  return async ({ max, ahead, from, whole }) => {
+    const current = incarnation();
+    if (current === undefined) throw new PgQueueError('node_ended', `node ${node} is not registered`);
+    if (unanswered.length > 0) await giveBack();
+    const begins = whole ? await all.begin(performance.now()) : from;
+    const token = randomUUID();
+    const claimedAt = performance.now();
+    tokens.add(token);
+    let known = false;
+    try {
+      const input = { node, incarnation: current, max, token, from: begins, reap: whole };
+      const claimed =
+        ahead === null ? claim(database, input).then(alone) : claimRows(database, { ...input, ahead });
+      const { rows, full } = await claimed.catch(async (error: unknown) => {
+        if (!isOfRow(error)) throw error;
+        return alone(await claimApart({ database, observe }, input));
+      });
+      all.saw(rows);
+      return incarnation() === current ? { rows, full, claimedAt } : { rows: [], full: false, claimedAt };
+    } catch (error) {
+      all.forget();
+      if (sqlState(error) === nodeEndedState) {
+        ended(current);
+        throw new PgQueueError('node_ended', `node ${node} was reset, lost or replaced`, { cause: error });
+      }
+      known = isTransient(error);
+      if (known) unanswered = [...unanswered, { token, lookAt: claimedAt, last: false }];
+      throw error;
+    } finally {
+      // by then whoever claims has taken the jobs over
+      if (!known) setImmediate(() => tokens.delete(token));
+    }
+  };
+}
+
+/** Each job is a work item of its own. */
+function alone(jobs: readonly ClaimedJob[]): ClaimedRows {
+  return { rows: jobs.map((job) => ({ position: job.position, size: 1, jobs: [job] })), full: false };
+}

@@ -1,0 +1,90 @@
+import type { AbortReason, ErrorData, JobContext } from '@pgqueue/core';
+import { errorData, isOutcome, unreachable } from '@pgqueue/core';
+import { AbortedError } from '../attempt/attempt.ts';
+import type { Ending } from '../attempt/to-settlement.ts';
+import { resultText } from '../attempt/json.ts';
+
+/** What a child is given to run. */
+export interface ChildInput {
+  readonly module: string;
+  readonly payload: unknown;
+  readonly job: JobContext['job'];
+}
+
+/** How the handler ended, as it crosses the border. */
+export type ChildEnding =
+  | { readonly kind: 'returned'; readonly text: string }
+  | { readonly kind: 'threw'; readonly error: ErrorData }
+  | {
+      readonly kind: 'outcome';
+      readonly outcome: 'retry' | 'give_up' | 'snooze' | 'cancelled';
+      readonly delayMs: number | null;
+      readonly error: ErrorData | null;
+    };
+
+/** An error that has crossed the border, as {@link errorData} sent it. */
+export function received({ name, message, code, stack, errors, cause }: ErrorData): Error {
+  if (name === 'AbortedError' && code !== undefined) return new AbortedError(code as AbortReason);
+  const error = new Error(message);
+  const parts = { name, code, errors: errors?.map(received), cause: cause && received(cause) };
+  for (const [key, value] of Object.entries({ ...parts, stack: stack ?? '' })) {
+    if (value !== undefined) Object.defineProperty(error, key, { value, configurable: true, writable: true });
+  }
+  return error;
+}
+
+/** Of what a handler returned. */
+export function encodeReturned(value: unknown): ChildEnding {
+  if (value instanceof Error) return encodeThrown(value);
+  return outcomeOf(value) ?? { kind: 'returned', text: resultText(value).text };
+}
+
+export function encodeThrown(error: unknown): ChildEnding {
+  return outcomeOf(error) ?? { kind: 'threw', error: errorData(error) };
+}
+
+function outcomeOf(value: unknown): ChildEnding | undefined {
+  if (!isOutcome(value)) return undefined;
+  return {
+    kind: 'outcome',
+    outcome: value.kind,
+    delayMs: 'delayMs' in value ? value.delayMs : null,
+    error: 'error' in value ? errorData(value.error) : null,
+  };
+}
+
+/** What the node makes of it. */
+export function decode(
+  ending: ChildEnding,
+  outcomes: {
+    readonly retry: (delayMs: number | null, error: unknown) => unknown;
+    readonly giveUp: (error: unknown) => unknown;
+    readonly snooze: (delayMs: number) => unknown;
+    readonly cancelled: () => unknown;
+  },
+): Extract<Ending, { readonly kind: 'returned' | 'threw' }> {
+  switch (ending.kind) {
+    case 'returned':
+      return { kind: 'returned', value: JSON.parse(ending.text) as unknown };
+    case 'threw':
+      return { kind: 'threw', error: received(ending.error) };
+    case 'outcome': {
+      const { outcome, delayMs } = ending;
+      const error = ending.error === null ? null : received(ending.error);
+      switch (outcome) {
+        case 'retry':
+          return { kind: 'returned', value: outcomes.retry(delayMs, error) };
+        case 'give_up':
+          return { kind: 'returned', value: outcomes.giveUp(error) };
+        case 'snooze':
+          return { kind: 'returned', value: outcomes.snooze(delayMs ?? 0) };
+        case 'cancelled':
+          return { kind: 'returned', value: outcomes.cancelled() };
+        default:
+          return unreachable(outcome);
+      }
+    }
+    default:
+      return unreachable(ending);
+  }
+}

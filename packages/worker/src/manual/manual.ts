@@ -1,0 +1,104 @@
+/**
+ * A worker node without its claim loop: for tests, and tools that pace it themselves. What runs and settles jobs is what does in
+ * {@link createWorker}; only who says when to claim differs.
+ */
+import { PgQueueError, within } from '@pgqueue/core';
+import { openDatabase } from '@pgqueue/postgres';
+import type { Attempt } from '../attempt/attempt.ts';
+import { Bag } from '../lease/bag.ts';
+import { createBlockedWatch } from '../node/event-loop-watchdog.ts';
+import { unitsOf } from '../lease/unit.ts';
+import { createClaims } from '../claim/claims.ts';
+import { drain } from '../drain.ts';
+import { createExecutor } from '../attempt/executor.ts';
+import { createFloating } from '../attempt/unhandled-rejections.ts';
+import { createIsolation } from '../isolation/isolation.ts';
+import { createMembership } from '../node/node.ts';
+import type { WorkerOptions } from '../options.ts';
+import { connectionOptions, workerSettings } from '../options.ts';
+import { createSettler, noHints } from '../settle/settler.ts';
+import { SharedMarks } from '../node/thread-protocol.ts';
+import { createTransactions } from '../attempt/transaction/transaction.ts';
+
+export type { LoneAttempt, LoneAttemptOptions } from './run-attempt.ts';
+export { runAttempt } from './run-attempt.ts';
+
+/** A node that claims once when it is told to. Made by {@link createWorkerSteps}. */
+export interface WorkerSteps {
+  readonly node: string;
+  /** Registers the node, which then beats. @throws {PgQueueError} `schema_version`, `node_id_in_use` */
+  readonly begin: () => Promise<void>;
+  /**
+   * Claims up to `max` ready jobs, but no more than `concurrency` handlers would take, runs them, and settles them. Resolves to how many
+   * were claimed, when their handlers have returned and the database has answered.
+   * @throws {PgQueueError} `node_ended`, and what the claim throws
+   */
+  readonly run: (max?: number) => Promise<number>;
+  /** Aborts what runs, gives it back, and leaves. May be called again. */
+  readonly end: () => Promise<void>;
+}
+
+/** Opens no connection yet. It listens to nothing, and beats from the event loop. @throws {PgQueueError} `configuration` */
+export function createWorkerSteps(options: WorkerOptions): WorkerSteps {
+  const stepped = { ...options, listen: false, heartbeatThread: false, blockedMs: 0 };
+  const settings = workerSettings(stepped);
+  const { observe, handlers, logger, node } = settings;
+  const databaseOptions = connectionOptions(stepped);
+  const onError = (error: Error): void => observe({ type: 'database.error', during: 'idle', error });
+  const connectionsMax = options.connectionsMax ?? 10;
+  const forHandlers = openDatabase({
+    applicationName: `pgqueue ${node} handlers`,
+    ...databaseOptions,
+    connectionsMax,
+    onError,
+  });
+  const transactions = createTransactions(forHandlers.pool);
+  const attempts = new Bag<Attempt>();
+  const marks = new SharedMarks();
+  const isolation = createIsolation();
+  const floating = createFloating(options.floatingRejections ?? 'fail');
+  const membership = createMembership({
+    settings,
+    databaseOptions,
+    holding: attempts,
+    leases: () => [...executor.leases(), ...settler.pending()],
+    marks,
+    onWork: () => {},
+    onFatal: (error) => observe({ type: 'database.error', during: 'register', error }),
+  });
+  const { database, incarnation, ended, tokens } = membership;
+  const settler = createSettler({ database, observe, hints: noHints, onAccepted: () => {} });
+  const blocked = createBlockedWatch({ settings, marks, running: () => [] });
+  const common = { database, transactions, logger, observe, handlers, settler, hints: noHints, isolation };
+  const executor = createExecutor({ ...common, attempts, blocked, floating, onNext: () => {} });
+  const claims = createClaims({ database, node, incarnation, ended, tokens, observe });
+  let ending: Promise<void> | undefined;
+
+  const end = async (): Promise<void> => {
+    membership.drain();
+    await drain({ executor, settler, database }, 0);
+    await within(closeMs, isolation.close());
+    transactions.destroy();
+    floating.close();
+    await Promise.all([membership.leave(), forHandlers.close()]);
+  };
+  return {
+    node,
+    begin: async () => {
+      if (ending !== undefined) throw new PgQueueError('configuration', 'this node has ended: make another');
+      await membership.start();
+      floating.open();
+    },
+    run: async (max = settings.slots) => {
+      const wanted = { max: Math.min(max, settings.slots), ahead: null, from: 0, whole: true };
+      const { rows, claimedAt } = await claims(wanted);
+      const jobs = rows.flatMap((row) => row.jobs);
+      await Promise.all(unitsOf(jobs).map((unit) => executor.run(unit, { claimedAt })));
+      await settler.idle();
+      return jobs.length;
+    },
+    end: () => (ending ??= end()),
+  };
+}
+
+const closeMs = 3_000;

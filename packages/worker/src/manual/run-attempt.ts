@@ -1,0 +1,91 @@
+import type { AbortReason, ClaimedJob, Observer, SingleTaskHandler } from '@pgqueue/core';
+import { PgQueueError } from '@pgqueue/core';
+import type { Database, Hints, Target } from '@pgqueue/postgres';
+import type { Attempt } from '../attempt/attempt.ts';
+import { Bag } from '../lease/bag.ts';
+import { createExecutor } from '../attempt/executor.ts';
+import { createFloating } from '../attempt/unhandled-rejections.ts';
+import { createIsolation } from '../isolation/isolation.ts';
+import type { WorkerLogger } from '../options.ts';
+import { createSettler } from '../settle/settler.ts';
+import type { Transactions } from '../attempt/transaction/transaction.ts';
+import { createTransactions } from '../attempt/transaction/transaction.ts';
+
+/** What {@link runAttempt} takes. */
+export interface LoneAttemptOptions {
+  readonly handler: SingleTaskHandler;
+  /** Under a lease that begins now. */
+  readonly job: ClaimedJob;
+  /** Who holds the lease: gets the statements that extend, settle and so on. */
+  readonly database: Target;
+  /** Connections for `ctx.transaction`; without, it is refused. */
+  readonly pool?: Database['pool'];
+  readonly observe: Observer;
+  readonly logger?: WorkerLogger;
+}
+
+/** One attempt under way. */
+export interface LoneAttempt {
+  /** Resolves when the handler has returned, and its settlement is answered. */
+  readonly ended: Promise<void>;
+  /** As a worker would, for that reason. */
+  readonly abort: (reason: AbortReason) => void;
+}
+
+/** Runs one leased job, as a worker does, from its payload's check to its settlement. */
+export function runAttempt(options: LoneAttemptOptions): LoneAttempt {
+  const { handler, job, database, pool, observe, logger } = options;
+  const attempts = new Bag<Attempt>();
+  const floating = createFloating('fail');
+  const settler = createSettler({ database, observe, hints: untold, onAccepted: () => {} });
+  const isolation = createIsolation();
+  const transactions = pool === undefined ? refused : createTransactions(pool);
+  const executor = createExecutor({
+    handlers: new Map([[handler.task.name, handler]]),
+    attempts,
+    settler,
+    hints: untold,
+    isolation,
+    observe,
+    blocked: { call: (_job, run, ...given) => run(...given) },
+    floating,
+    database,
+    transactions,
+    logger,
+    onNext: () => {},
+  });
+  const run = async (): Promise<void> => {
+    floating.open();
+    try {
+      await executor.run([job], { claimedAt: performance.now() });
+      await settler.idle();
+    } finally {
+      floating.close();
+      transactions.destroy();
+      await isolation.close();
+    }
+  };
+  return {
+    ended: run(),
+    abort: (reason) => {
+      for (const attempt of attempts) attempt.abort(reason);
+    },
+  };
+}
+
+/** Nobody waits for its slot. */
+const untold: Hints = {
+  send: () => {},
+  ride: () => false,
+  rode: () => {},
+  stop: () => Promise.resolve(),
+};
+
+const refused: Transactions = {
+  run: () =>
+    Promise.resolve({
+      kind: 'rolled_back',
+      error: new PgQueueError('configuration', 'ctx.transaction needs a database, and none was given'),
+    }),
+  destroy: () => {},
+};

@@ -1,0 +1,107 @@
+import type { NodeSettings } from '../options.ts';
+import type { RunningJob, SharedMarks } from './thread-protocol.ts';
+import { tickMsOf } from './thread-protocol.ts';
+
+/** Notices when a handler keeps the event loop, and says which: while it lasts, the heartbeat's thread does, from what is noted here. */
+export interface BlockedWatch {
+  readonly start: () => void;
+  /** Runs the part of a handler that comes before its first `await`: what blocks in there is known for certain. */
+  readonly call: <Arguments extends readonly unknown[], Returned>(
+    job: Called,
+    run: (...given: Arguments) => Returned,
+    ...given: Arguments
+  ) => Returned;
+  readonly stop: () => void;
+}
+
+/** A job whose handler is called. */
+export interface Called {
+  readonly id: string;
+  readonly task: string;
+}
+
+export interface BlockedParts {
+  readonly settings: NodeSettings;
+  readonly marks: SharedMarks;
+  /** Whose handlers run. */
+  readonly running: () => Iterable<RunningJob>;
+}
+
+const namedMax = 10;
+/** Ticks without a handler, after which there are none until one is called: an idle process is not woken. */
+const idleTicksMax = 4;
+
+export function createBlockedWatch({ settings, marks, running }: BlockedParts): BlockedWatch {
+  const { node, blockedMs, heartbeatThread, observe } = settings;
+  let timer: NodeJS.Timeout | undefined;
+  let suspects: readonly RunningJob[] = [];
+  let culprit: RunningJob | undefined;
+  let tickedAt = 0;
+  let idleTicks = 0;
+  let on = false;
+
+  const begin = (): void => {
+    idleTicks = 0;
+    tickedAt = performance.now();
+    marks.stamp('main');
+    timer = setInterval(tick, tickMsOf(blockedMs)).unref();
+  };
+  const rest = (): void => {
+    clearInterval(timer);
+    timer = undefined;
+    marks.unstamp('main');
+  };
+  const tick = (): void => {
+    const nowMs = performance.now();
+    const gapMs = nowMs - tickedAt;
+    tickedAt = nowMs;
+    marks.stamp('main');
+    // where the other thread stood still, too, the process was frozen
+    const frozen = heartbeatThread !== false && marks.ageMs('thread') > blockedMs / 2 && gapMs > blockedMs;
+    const now = first(running());
+    if (gapMs > blockedMs && !frozen) {
+      const jobs = culprit === undefined ? distinct([...suspects, ...now]) : [culprit];
+      observe({ type: 'node.blocked', node, blockedMs: Math.round(gapMs), jobs });
+    }
+    culprit = undefined;
+    suspects = now;
+    marks.running = now;
+    idleTicks = now.length === 0 ? idleTicks + 1 : 0;
+    if (idleTicks >= idleTicksMax) rest();
+  };
+
+  return {
+    start: () => {
+      on = blockedMs > 0;
+    },
+    call: (job, run, ...given) => {
+      if (!on) return run(...given);
+      if (timer === undefined) begin();
+      const began = performance.now();
+      marks.calling(job.id, job.task);
+      try {
+        return run(...given);
+      } finally {
+        marks.called();
+        if (performance.now() - began > blockedMs / 2) culprit = { job: job.id, task: job.task };
+      }
+    },
+    stop: () => {
+      on = false;
+      rest();
+    },
+  };
+}
+
+function first(running: Iterable<RunningJob>): readonly RunningJob[] {
+  const named: RunningJob[] = [];
+  for (const { job, task } of running) {
+    if (named.length >= namedMax) break;
+    named.push({ job, task });
+  }
+  return named;
+}
+
+function distinct(jobs: readonly RunningJob[]): readonly RunningJob[] {
+  return [...new Map(jobs.map((one) => [one.job, one])).values()].slice(0, namedMax);
+}

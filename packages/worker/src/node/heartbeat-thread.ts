@@ -1,0 +1,118 @@
+/**
+ * The thread of a node that says that it lives, started by the worker. It goes on while the main thread is kept by a handler, and
+ * then says on stderr which jobs were running. A bundler must be given this file as an entry of its own.
+ * @module
+ */
+import { writeSync } from 'node:fs';
+import { parentPort, workerData } from 'node:worker_threads';
+import type { MessagePort } from 'node:worker_threads';
+import { heartbeatNode, openLone } from '@pgqueue/postgres/heartbeat';
+import type { BeatInput, FromThread, ThreadData, ToThread } from './thread-protocol.ts';
+import { idleTickMsOf, sentError, SharedMarks, sharedNowMs, tickMsOf } from './thread-protocol.ts';
+
+/** What the thread does, over the port to the worker that has started it. */
+export function beatInThread(port: MessagePort, data: ThreadData): void {
+  const { node, heartbeatMs, blockedMs, shared } = data;
+  const marks = new SharedMarks(shared);
+  // others take the node for dead soon after its session has ended: the break is answered at once, whatever keeps the main thread
+  const database = openLone({ ...data, onBroken: () => later(0) });
+  let known: BeatInput | undefined;
+  let alone: NodeJS.Timeout | undefined;
+  let failures = 0;
+  let last: Promise<unknown> = Promise.resolve();
+
+  const say = (message: FromThread): void => port.postMessage(message);
+
+  const beat = async (input: BeatInput): Promise<FromThread & { readonly kind: 'beaten' }> => {
+    const sentAt = sharedNowMs();
+    const answer = await heartbeatNode(database, { ...input, node, pid: await database.pid() });
+    if (answer.alive) marks.stamp('beat', sentAt);
+    else if (known?.incarnation === input.incarnation) known = undefined;
+    return { kind: 'beaten', number: 0, answer };
+  };
+
+  /** Statements of one connection follow each other. */
+  const inTurn = (work: () => Promise<void>): void => {
+    last = last.then(work, work);
+  };
+
+  /** The main thread should have asked for one by now: it is kept by something, and must not lose the node by that. */
+  const later = (ms: number): void => {
+    clearTimeout(alone);
+    if (known !== undefined) alone = setTimeout(beatAlone, ms);
+  };
+  const beatAlone = (): void =>
+    inTurn(async () => {
+      if (known === undefined) return;
+      failures = await beat(known).then(
+        () => 0,
+        () => failures + 1, // whoever can hear it asks, and is told
+      );
+      later(failures > 0 ? Math.min(1_000, heartbeatMs, 100 * 2 ** failures) : heartbeatMs);
+    });
+
+  port.on('message', (message: ToThread) => {
+    clearTimeout(alone);
+    if (message.kind === 'rest') {
+      known = undefined;
+      return;
+    }
+    known = { ...message.input, running: message.input.leases.length, leases: [] };
+    if (message.kind === 'know') return later(heartbeatMs * 1.5);
+    const { number, input } = message;
+    inTurn(async () => {
+      try {
+        say({ ...(await beat(input)), number });
+        later(heartbeatMs * 1.5);
+      } catch (error) {
+        say({ kind: 'failed', number, error: sentError(error) });
+        later(Math.min(1_000, heartbeatMs) * 1.5);
+      }
+    });
+  });
+  if (blockedMs > 0) watch(marks, node, blockedMs);
+  say({ kind: 'ready' });
+}
+
+/** Looks at the main thread's stamps. Twice as long each time, so that a loop that never ends does not fill the log. */
+function watch(marks: SharedMarks, node: string, blockedMs: number): void {
+  let sayAtMs = blockedMs;
+  const look = (): void => {
+    // a process that was frozen as a whole has kept nobody waiting
+    const frozen = marks.ageMs('thread') > blockedMs;
+    marks.stamp('thread');
+    const ageMs = marks.ageMs('main');
+    if (ageMs === Infinity) return; // it runs no handlers
+    if (ageMs < blockedMs || frozen) sayAtMs = Math.max(blockedMs, frozen ? ageMs * 2 : 0);
+    else if (ageMs >= sayAtMs) {
+      sayAtMs = ageMs * 2;
+      const line = {
+        level: 'warn',
+        time: Date.now(),
+        node,
+        blockedMs: Math.round(ageMs),
+        jobs: marks.running,
+      };
+      try {
+        writeSync(2, `${JSON.stringify({ ...line, msg: 'node.blocked' })}\n`); // process.stderr needs the main thread
+      } catch {
+        // nobody reads it at the moment; the event comes when it is over
+      }
+    }
+  };
+  const lookOn = (): void => {
+    look();
+    const idle = marks.ageMs('main') === Infinity;
+    setTimeout(lookOn, idle ? idleTickMsOf(blockedMs) : tickMsOf(blockedMs));
+  };
+  marks.stamp('thread');
+  lookOn();
+}
+
+/** A thread of someone else's may import this, too. */
+function isOurs(data: Partial<ThreadData> | null | undefined): data is ThreadData {
+  return data?.shared instanceof SharedArrayBuffer && typeof data.heartbeatMs === 'number';
+}
+
+const given = workerData as Partial<ThreadData> | null | undefined;
+if (parentPort !== null && isOurs(given)) beatInThread(parentPort, given);

@@ -1,0 +1,82 @@
+import type { Loop, Observer } from '@pgqueue/core';
+import { PgQueueError, retryPauseMs, startLoop } from '@pgqueue/core';
+import type { Beater } from './heartbeat-sender.ts';
+import type { Fence } from './fence.ts';
+import type { Forgotten } from './lease-reconciler.ts';
+import type { Holding } from '../lease/held-leases.ts';
+import { applyHeartbeat, liveOf } from '../lease/held-leases.ts';
+import type { NodeSettings } from '../options.ts';
+import type { Registry } from './registration.ts';
+
+export interface HeartbeatParts {
+  readonly beater: Beater;
+  readonly fence: Fence;
+  readonly forgotten: Forgotten;
+  readonly settings: NodeSettings & { readonly observe: Observer };
+  readonly registry: Omit<Registry, 'leave'>;
+  readonly holding: Holding;
+  readonly draining: AbortSignal;
+  /** It is registered anew, and can claim again. */
+  readonly onRegistered: () => void;
+  /** Others have ended its incarnation: what it held is theirs. */
+  readonly onEnded: () => void;
+  /** It beats no more: what cuts a heartbeat short then is no failure. */
+  readonly stopping: () => boolean;
+  /** It can't go on: another node has taken its id. */
+  readonly onFatal: (error: PgQueueError) => void;
+}
+
+/**
+ * Says that the node lives, and hears of cancellations and lost leases. A node whose incarnation has been ended registers
+ * anew. While the database can't be reached the handlers go on: their leases are theirs until they hear otherwise, until their timeouts
+ * end, or until the node may be taken for lost (see {@link Fence}).
+ */
+export function startHeartbeat(parts: HeartbeatParts): Loop {
+  const { beater, fence, settings, registry, holding, draining } = parts;
+  const { heartbeatMs, observe } = settings;
+  // soon enough for others before the node is lost
+  const retryMaxMs = Math.min(heartbeatMs, 1_000);
+
+  const beat = async (): Promise<number> => {
+    const incarnation = registry.incarnation();
+    if (incarnation === undefined) {
+      if (draining.aborted) return heartbeatMs;
+      await registry.register(draining);
+      parts.onRegistered();
+      return 0;
+    }
+    const asked = liveOf(holding);
+    const leases = asked.map(({ lease }) => lease);
+    const answer = await beater.beat({ incarnation, draining: draining.aborted, leases });
+    if (answer.alive) {
+      fence.beaten();
+      applyHeartbeat(asked, answer, observe);
+      if (!draining.aborted) parts.forgotten.look();
+      return heartbeatMs;
+    }
+    if (registry.end(incarnation)) parts.onEnded();
+    return 0;
+  };
+
+  return startLoop({
+    step: beat,
+    failed: (error, failures) => {
+      if (parts.stopping()) return heartbeatMs;
+      if (draining.aborted && registry.incarnation() === undefined) return heartbeatMs;
+      if (error instanceof PgQueueError) {
+        parts.onFatal(error);
+        return heartbeatMs;
+      }
+      parts.forgotten.soon();
+      const retryMs = retryPauseMs(failures, retryMaxMs);
+      observe({ type: 'database.error', during: 'heartbeat', error, retryMs });
+      return retryMs;
+    },
+  });
+}
+
+/** The node's incarnation was ended: all that it held is others'. */
+export function loseAll(holding: Holding, observe: Observer): void {
+  const held = liveOf(holding);
+  applyHeartbeat(held, { lost: held.map(({ lease }) => lease), cancelled: [] }, observe);
+}

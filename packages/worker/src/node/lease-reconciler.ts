@@ -1,0 +1,82 @@
+import type { Observer } from '@pgqueue/core';
+import type { Lease, Target } from '@pgqueue/postgres';
+import { heldLeases, isTransient, release } from '@pgqueue/postgres';
+import type { Holding } from '../lease/held-leases.ts';
+import { nameOf } from '../lease/held-leases.ts';
+import { wholeShare } from '../claim/poll-interval.ts';
+
+/** What a node has to do with still, beside what its handlers hold. */
+export interface Known {
+  /** Tokens of claims that are under way, or got no answer. */
+  readonly tokens: ReadonlySet<string>;
+  /** Leases that it knows of: of units that run, and of what is on its way to the database. */
+  readonly leases: () => Iterable<Lease>;
+}
+
+/**
+ * Leases that the database takes for this node's, and that the node has done with: an asynchronous failover lost their settlements. A living
+ * node's leases last as long as their timeouts, so they are given back, uncounted: those jobs run again.
+ */
+export interface Forgotten {
+  /** Looks for them, where it is time to; does not wait for it. */
+  readonly look: () => void;
+  /** It is time: the server may be another one by now. */
+  readonly soon: () => void;
+}
+
+export interface ForgottenParts extends Known {
+  readonly database: Target;
+  readonly node: string;
+  readonly incarnation: () => string | undefined;
+  readonly holding: Holding;
+  readonly draining: AbortSignal;
+  readonly observe: Observer;
+}
+
+const everyMs = 30_000;
+
+export function createForgotten(parts: ForgottenParts): Forgotten {
+  const { database, node, observe } = parts;
+  let lookAt = performance.now() + everyMs;
+  let looking = false;
+
+  const giveBack = async (incarnation: string): Promise<void> => {
+    const held = await heldLeases(database, { node, incarnation });
+    // Only now: what was claimed after the database looked is not in its answer, and what was settled since is gone from the table.
+    if (parts.incarnation() !== incarnation || parts.draining.aborted) return;
+    const forgotten = unknownOf(held, parts);
+    if (forgotten.length === 0) return;
+    const given = await release(database, forgotten);
+    if (given.size > 0) observe({ type: 'node.forgot', node, jobs: given.size });
+  };
+
+  return {
+    look: () => {
+      const incarnation = parts.incarnation();
+      if (looking || performance.now() < lookAt || incarnation === undefined) return;
+      looking = true;
+      const began = performance.now();
+      const nextAt = began + everyMs;
+      lookAt = nextAt;
+      giveBack(incarnation)
+        .then(() => {
+          if (lookAt === nextAt) lookAt = Math.max(nextAt, began + (performance.now() - began) / wholeShare);
+        })
+        .catch((error: unknown) => {
+          if (isTransient(error)) lookAt = 0; // with the next heartbeat
+          observe({ type: 'database.error', during: 'look', error });
+        })
+        .finally(() => (looking = false));
+    },
+    soon: () => {
+      lookAt = 0;
+    },
+  };
+}
+
+function unknownOf(held: readonly Lease[], { tokens, leases, holding }: ForgottenParts): readonly Lease[] {
+  const known = new Set<string>();
+  for (const { lease } of holding) known.add(nameOf(lease));
+  for (const lease of leases()) known.add(nameOf(lease));
+  return held.filter((lease) => !tokens.has(lease.token) && !known.has(nameOf(lease)));
+}

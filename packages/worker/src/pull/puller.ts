@@ -1,0 +1,276 @@
+import type { Duration } from '@pgqueue/core';
+import { backoffOf, durationMs, errorData, PgQueueError, retryDelayMs, retryPauseMs } from '@pgqueue/core';
+import type { Page, PeekedJob, ScanOptions, Settlement, Verdict, WaitingJob } from '@pgqueue/postgres';
+import {
+  createHints,
+  extend,
+  isTransient,
+  peekJobs,
+  queueLength,
+  release,
+  scanJobs,
+  settle,
+} from '@pgqueue/postgres';
+import { unitsOf } from '../lease/unit.ts';
+import type { Claimed } from '../claim/claims.ts';
+import { createClaims } from '../claim/claims.ts';
+import { jsonText } from '../attempt/json.ts';
+import { createMembership } from '../node/node.ts';
+import { createLowWater, createPace } from '../claim/poll-interval.ts';
+import { persistently } from '../settle/retry-transient.ts';
+import type { PulledJob } from './pulled-lease.ts';
+import { PulledLease } from './pulled-lease.ts';
+import type { PullerOptions } from './puller-options.ts';
+import { pullerSettings } from './puller-options.ts';
+import type { Jobs, Pulled, Puller } from './verbs.ts';
+import type { NodeSettings } from '../options.ts';
+import { connectionOptions } from '../options.ts';
+
+/** Opens no connection yet. @throws {PgQueueError} `configuration` */
+export function createPuller(options: PullerOptions): Puller {
+  return new PullerNode(pullerSettings(options), options);
+}
+
+class PullerNode implements Puller {
+  readonly node: string;
+  readonly #slots: number;
+  readonly #leases = new Set<PulledLease>();
+  readonly #membership: ReturnType<typeof createMembership>;
+  readonly #claims: ReturnType<typeof createClaims>;
+  readonly #hints: ReturnType<typeof createHints>;
+  readonly #lowWater = createLowWater();
+  readonly #waits = new Set<() => void>();
+  #asked = 0;
+  #started: Promise<void> | undefined;
+  #closed: Promise<void> | undefined;
+  #fatal: PgQueueError | undefined;
+
+  constructor(settings: NodeSettings, options: PullerOptions) {
+    this.#slots = settings.slots;
+    this.node = settings.node;
+    this.#membership = createMembership({
+      settings,
+      databaseOptions: connectionOptions(options),
+      holding: this.#leases,
+      onWork: (released) => {
+        if (released) this.#lowWater.drop();
+        for (const wake of this.#waits) wake();
+      },
+      onFatal: (error) => (this.#fatal = error),
+    });
+    const { database } = this.#membership;
+    this.#claims = createClaims({ ...this.#membership, node: this.node, observe: settings.observe });
+    this.#hints = createHints(database, database.schema, 'done', 10);
+  }
+
+  get held(): number {
+    return this.#leases.size;
+  }
+
+  async claim({ max = 1, waitMs = 0 }: { readonly max?: number; readonly waitMs?: number } = {}): Promise<
+    readonly PulledJob[]
+  > {
+    await this.#start();
+    const deadline = performance.now() + waitMs;
+    const pace = createPace();
+    for (let failures = 0; ;) {
+      if (this.#fatal !== undefined) throw this.#fatal;
+      if (this.#closed !== undefined) throw closed(this.node);
+      const nowMs = performance.now();
+      let pauseMs: number;
+      try {
+        const jobs = await this.#claimOnce(max);
+        if (jobs.length > 0) return jobs;
+        failures = 0;
+        pauseMs = pace.next({ got: 0, asked: max, nowMs, hearing: this.#membership.hearing() });
+      } catch (error) {
+        const ended = error instanceof PgQueueError && error.code === 'node_ended';
+        if (!ended && (!isTransient(error) || performance.now() >= deadline)) throw error;
+        failures += 1;
+        pauseMs = retryPauseMs(failures);
+      }
+      const leftMs = deadline - performance.now();
+      if (leftMs <= 0) return [];
+      await this.#wait(Math.min(leftMs, pauseMs));
+    }
+  }
+
+  async ack(jobs: Jobs, result?: unknown): Promise<Pulled> {
+    if (result instanceof Error) {
+      throw new PgQueueError('configuration', 'ack: an Error is no result: give it to nack(job, error)');
+    }
+    const data = jsonText(result);
+    return this.#settle(list(jobs), (verdicts) => verdicts, { outcome: 'done', delayMs: null, data });
+  }
+
+  async nack(job: PulledJob, error: unknown, after?: Duration): ReturnType<Puller['nack']> {
+    const policyMs = retryDelayMs(job.retry ?? backoffOf({}), job.tries + 1, Math.random());
+    const delayMs = after === undefined ? policyMs : durationMs(after, 'delay');
+    const data = JSON.stringify({ kind: 'error', ...errorData(error) });
+    let verdict: Verdict | undefined;
+    await this.#settle([job], (verdicts) => (verdict = verdicts.get(job.id)), {
+      outcome: 'retry',
+      delayMs,
+      data,
+    });
+    if (verdict === undefined) return 'stale';
+    return verdict === 'repeated' ? 'retry' : verdict;
+  }
+
+  async extend(jobs: Jobs, by: Duration): Promise<Pulled> {
+    const ms = durationMs(by, 'extend');
+    const wanted = list(jobs).map(({ id, token }) => ({ id, token, ms }));
+    let sentAt = performance.now();
+    const answer = await persistently(() => {
+      sentAt = performance.now();
+      return extend(this.#membership.database, wanted);
+    });
+    for (const lease of this.#of(list(jobs))) {
+      const extended = answer.get(lease.job.id);
+      if (extended !== undefined) lease.extended(sentAt, ms);
+      if (extended?.cancelled === true) lease.abort('cancelled');
+    }
+    return this.#told(list(jobs), (id) => answer.has(id));
+  }
+
+  async release(jobs: Jobs): Promise<Pulled> {
+    const named = list(jobs);
+    const released = await this.#away(named, () => release(this.#membership.database, named));
+    return this.#told(named, (id) => released.has(id));
+  }
+
+  async peek(queue = 'default', max = 10): Promise<readonly PeekedJob[]> {
+    return peekJobs(this.#membership.database, queue, max);
+  }
+
+  async length(queue = 'default'): Promise<number> {
+    return queueLength(this.#membership.database, queue);
+  }
+
+  async scan(options: ScanOptions = {}): Promise<Page<WaitingJob>> {
+    return scanJobs(this.#membership.database, options);
+  }
+
+  close(): Promise<void> {
+    return (this.#closed ??= this.#close());
+  }
+
+  async #start(): Promise<void> {
+    if (this.#closed !== undefined) throw closed(this.node);
+    this.#started ??= this.#membership.start();
+    try {
+      await this.#started;
+    } catch (error) {
+      this.#started = undefined; // the next claim tries again
+      throw error;
+    }
+  }
+
+  async #claimOnce(max: number): Promise<readonly PulledJob[]> {
+    for (const lease of this.#leases) {
+      if (lease.lost) this.#forget(lease);
+    }
+    const used = unitsOf([...this.#leases].map(({ job }) => job)).length;
+    const free = Math.min(max, this.#slots - used - this.#asked);
+    if (free <= 0) return [];
+    const { rows, claimedAt } = await this.#ask(free);
+    const jobs = rows.flatMap((row) => row.jobs);
+    if (this.#closed !== undefined) throw closed(this.node); // leaving releases them
+    const tookMs = performance.now() - claimedAt;
+    this.#lowWater.saw({ last: jobs.at(-1)?.position, filled: unitsOf(jobs).length >= free, tookMs });
+    const leases = jobs.map((job) => new PulledLease(job, claimedAt));
+    for (const lease of leases) this.#leases.add(lease);
+    return leases.map(({ job }) => job);
+  }
+
+  /** Slots that are asked for are taken: claims may overlap. */
+  async #ask(free: number): Promise<Claimed> {
+    this.#asked += free;
+    try {
+      return await this.#claims({ max: free, ahead: null, ...this.#lowWater.range(performance.now()) });
+    } finally {
+      this.#asked -= free;
+    }
+  }
+
+  async #settle(
+    jobs: readonly PulledJob[],
+    hear: (verdicts: ReadonlyMap<string, Verdict>) => void,
+    end: Pick<Settlement, 'outcome' | 'delayMs' | 'data'>,
+  ): Promise<Pulled> {
+    const settlements = jobs.map(({ id, token }) => ({ id, token, ...end }));
+    const verdicts = await this.#away(jobs, (repeat) =>
+      settle(this.#membership.database, settlements, { repeat }),
+    );
+    hear(verdicts);
+    this.#hints.send();
+    return this.#told(jobs, (id) => verdicts.has(id));
+  }
+
+  /** Ends leases: meanwhile the heartbeat does not miss them; if it fails, they are held still. */
+  async #away<Answer>(
+    jobs: readonly PulledJob[],
+    work: (again: boolean) => Promise<Answer>,
+  ): Promise<Answer> {
+    const leases = this.#of(jobs).filter(({ live }) => live);
+    for (const lease of leases) lease.live = false;
+    try {
+      const answer = await persistently(work);
+      for (const lease of leases) this.#forget(lease);
+      return answer;
+    } catch (error) {
+      for (const lease of leases) lease.live = true;
+      throw error;
+    }
+  }
+
+  /** Stale ones are forgotten, and their signals abort. */
+  #told(jobs: readonly PulledJob[], isAccepted: (id: string) => boolean): Pulled {
+    const stale = jobs.filter(({ id }) => !isAccepted(id));
+    for (const lease of this.#of(stale)) {
+      lease.abort('lease_lost');
+      this.#forget(lease);
+    }
+    return {
+      accepted: jobs.filter(({ id }) => isAccepted(id)).map(({ id }) => id),
+      stale: stale.map(({ id }) => id),
+    };
+  }
+
+  #forget(lease: PulledLease): void {
+    lease.forget();
+    this.#leases.delete(lease);
+  }
+
+  #of(jobs: readonly PulledJob[]): readonly PulledLease[] {
+    const named = new Set(jobs);
+    return [...this.#leases].filter(({ job }) => named.has(job));
+  }
+
+  async #wait(ms: number): Promise<void> {
+    const woken = Promise.withResolvers<void>();
+    const timer = setTimeout(woken.resolve, ms);
+    this.#waits.add(woken.resolve);
+    await woken.promise;
+    clearTimeout(timer);
+    this.#waits.delete(woken.resolve);
+  }
+
+  async #close(): Promise<void> {
+    for (const lease of this.#leases) lease.abort('shutdown');
+    for (const wake of this.#waits) wake();
+    this.#membership.drain();
+    await this.#started?.catch(() => {});
+    await this.#hints.stop();
+    await this.#membership.leave();
+    this.#leases.clear();
+  }
+}
+
+function list(jobs: Jobs): readonly PulledJob[] {
+  return Array.isArray(jobs) ? (jobs as readonly PulledJob[]) : [jobs as PulledJob];
+}
+
+function closed(node: string): PgQueueError {
+  return new PgQueueError('node_ended', `puller ${node} was closed: create another one`);
+}

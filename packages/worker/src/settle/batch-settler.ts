@@ -1,0 +1,148 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import type { Observer } from '@pgqueue/core';
+import { retryPauseMs } from '@pgqueue/core';
+import type { Hints, Lease, Target } from '@pgqueue/postgres';
+import { isTransient, lockedState, releaseRows, settleRows, sqlState, takeApart } from '@pgqueue/postgres';
+import type { Batch, DoneRow } from '../attempt/batch.ts';
+import { persistently } from './retry-transient.ts';
+import type { Ended } from './settler.ts';
+
+/** Settles batches of which every job is done, many with one statement, and gives back those that have not begun. */
+export interface RowSettler {
+  readonly settle: (row: DoneRow) => void;
+  readonly release: (batch: Batch) => void;
+  readonly busy: () => boolean;
+  /** What the database has not heard of yet, or not answered. */
+  readonly pending: () => Iterable<Lease>;
+}
+
+export interface RowSettlerParts {
+  readonly database: Target;
+  readonly observe: Observer;
+  readonly hints: Pick<Hints, 'send'>;
+  readonly abandoned: AbortSignal;
+  /** Those whose replies may have been lost on the way back. */
+  readonly unanswered: WeakSet<Ended>;
+  /** It is settled, or it is said otherwise what becomes of its jobs. */
+  readonly onAnswered: (row: DoneRow) => void;
+  readonly before: (jobs: readonly Lease[], work: () => Promise<void>) => Promise<void>;
+  /** Settles jobs one by one, since their batch could not be settled as one. */
+  readonly settle: (ended: readonly Ended[]) => void;
+  /** Gives jobs back one by one. */
+  readonly release: (jobs: readonly Lease[]) => void;
+  /** The database did not take some. */
+  readonly onFailed: () => void;
+  readonly onIdle: () => void;
+}
+
+/** In one statement. */
+const jobsMax = 2_000;
+const bytesMax = 4 * 1_048_576;
+
+export function createRowSettler(parts: RowSettlerParts): RowSettler {
+  const { database, observe, abandoned } = parts;
+  let waiting: DoneRow[] = [];
+  let sending: readonly DoneRow[] = [];
+  let running = false;
+  const releasing = new Set<Batch>();
+
+  const run = async (): Promise<void> => {
+    running = true;
+    await new Promise((resolve) => setImmediate(resolve)); // batches that end together are settled together
+    while (waiting.length > 0) {
+      sending = waiting.splice(0, countOf(waiting));
+      await send(parts, sending);
+      sending = [];
+    }
+    running = false;
+    parts.onIdle();
+  };
+
+  const release = async (batch: Batch): Promise<void> => {
+    releasing.add(batch);
+    try {
+      const given = await persistently(() => releaseRows(database, [batch.lease]));
+      if (given === 0) parts.release(batch.jobs); // it was taken apart meanwhile
+    } catch (error) {
+      // it is given back when the node leaves, or its lease ends
+      if (!abandoned.aborted) observe({ type: 'database.error', during: 'release', error });
+    }
+    releasing.delete(batch);
+    parts.onIdle();
+  };
+
+  return {
+    settle: (row) => {
+      waiting.push(row);
+      if (!running) void run();
+    },
+    release: (batch) => void release(batch),
+    busy: () => running || releasing.size > 0,
+    pending: function* () {
+      for (const row of [...sending, ...waiting]) yield* row.leases();
+      for (const { jobs } of releasing) yield* jobs;
+    },
+  };
+}
+
+/** How many of the first go into one statement. */
+function countOf(rows: readonly DoneRow[]): number {
+  let [jobs, bytes, count] = [0, 0, 0];
+  for (const { data } of rows) {
+    jobs += data.length;
+    for (const text of data) bytes += text?.length ?? 0;
+    if (count > 0 && (jobs > jobsMax || bytes > bytesMax)) break;
+    count += 1;
+  }
+  return count;
+}
+
+/** Sends batches until the database has answered; never throws. */
+async function send(parts: RowSettlerParts, rows: readonly DoneRow[]): Promise<void> {
+  const { database, observe, hints, abandoned, onAnswered } = parts;
+  let repeated = false;
+  for (let failures = 1; ; failures += 1) {
+    try {
+      const settled = await settleRows(database, rows);
+      hints.send();
+      for (const row of rows) {
+        if (!settled.has(row.position)) continue;
+        row.settled('done');
+        onAnswered(row);
+      }
+      return await singly(
+        parts,
+        rows.filter(({ position }) => !settled.has(position)),
+        repeated,
+      );
+    } catch (error) {
+      if (!isTransient(error)) observe({ type: 'database.error', during: 'settle', error });
+      if (!isTransient(error) || sqlState(error) === lockedState) return singly(parts, rows, repeated);
+      repeated = true;
+      const retryMs = retryPauseMs(failures);
+      observe({ type: 'database.error', during: 'settle', error, retryMs });
+      parts.onFailed();
+      await delay(retryMs, undefined, { signal: abandoned }).catch(() => {});
+      if (!abandoned.aborted) continue;
+      for (const row of rows) {
+        row.settled('failed');
+        onAnswered(row);
+      }
+      return;
+    }
+  }
+}
+
+/**
+ * Batches that were lost or taken apart, or of which one job can't be settled: each job says by itself what became of it. `repeated`: a reply
+ * to an earlier try may have been lost.
+ */
+async function singly(parts: RowSettlerParts, rows: readonly DoneRow[], repeated: boolean): Promise<void> {
+  for (const row of rows) {
+    await parts.before(row.leases(), () => takeApart(parts.database, row));
+    parts.onAnswered(row);
+    const ended = row.ended();
+    if (repeated) for (const one of ended) parts.unanswered.add(one);
+    parts.settle(ended);
+  }
+}

@@ -1,0 +1,326 @@
+import type { Observer } from '@pgqueue/core';
+import type { Hints, Lease, Settlement, Target, Verdict } from '@pgqueue/postgres';
+import type { Batch, DoneRow } from '../attempt/batch.ts';
+import { createLockedOut } from './locked-out.ts';
+import { untilDone } from './retry-transient.ts';
+import { createReleaser } from './releaser.ts';
+import { createRowSettler } from './batch-settler.ts';
+import type { Send } from './sender.ts';
+import { createSender } from './sender.ts';
+
+/**
+ * `stale`: the lease had been lost, and nothing was changed. `failed`: it could not be settled, and its lease will run out or
+ * be released when the node leaves.
+ */
+export type Settled = Verdict | 'stale' | 'failed';
+
+/** What an attempt's end came to: one that was settled by an earlier try was settled as it asked for. */
+export type Told = Exclude<Settled, 'repeated'>;
+
+/**
+ * Settles attempts, many with one statement: whatever gathers while one is under way goes with the next. While the database can't be
+ * reached they wait, in memory; so does a job that somebody else has locked, and holds up no other.
+ */
+export interface Settler {
+  /** Those that are given together, the jobs of a bundle, go in one statement, but for those that are locked. */
+  readonly settle: (together: readonly Ended[]) => void;
+  /** A batch of which every job is done: as one. */
+  readonly settleRow: (row: DoneRow) => void;
+  /**
+   * Does what must be done before these jobs can be settled, as often as it takes; until then they are pending. Resolves even where it was
+   * given up: then their settlements find out.
+   */
+  readonly before: (jobs: readonly Lease[], work: () => Promise<void>) => Promise<void>;
+  /** Gives leases back unrun; what can't be said waits as settlements do. */
+  readonly release: (leases: readonly Lease[]) => void;
+  /** A whole batch that has not begun. */
+  readonly releaseRow: (batch: Batch) => void;
+  /** So much waits that no more jobs should be claimed: 2,000 settlements, or results of 16 MiB. */
+  readonly full: () => boolean;
+  /** What the database has not heard of yet, or not answered. */
+  readonly pending: () => Iterable<Lease>;
+  /** Resolves when nothing is pending. */
+  readonly idle: () => Promise<void>;
+  /** Gives up what can't be sent: for a stop at its deadline. */
+  readonly abandon: () => void;
+}
+
+/** An attempt that ended, and who is to hear what became of it. */
+export interface Ended {
+  readonly settlement: Settlement;
+  readonly onSettled: (settled: Settled) => void;
+}
+
+export interface SettlerOptions {
+  readonly database: Target;
+  readonly observe: Observer;
+  /** Tells the schedulers that slots are free. */
+  readonly hints: Hints;
+  /** Some were accepted: rows are gone. */
+  readonly onAccepted: () => void;
+}
+
+/** Of a process that settles without a scheduler beside it, and must send nothing at times of its own. */
+export const noHints: Hints = {
+  send: () => {},
+  ride: () => true,
+  rode: () => {},
+  stop: () => Promise.resolve(),
+};
+
+/** In one statement. */
+const batchMax = 1_000;
+const batchBytesMax = 4 * 1_048_576;
+/** What may wait before the node claims no more. Handlers that run at that time add theirs. */
+const pendingMax = 2_000;
+const bytesMax = 16 * 1_048_576;
+
+export function createSettler({ database, observe, hints, onAccepted }: SettlerOptions): Settler {
+  const abandoned = new AbortController();
+  const backlog = createBacklog(observe);
+  const unanswered = new WeakSet<Ended>();
+  const common = { database, observe, abandoned: abandoned.signal };
+  const idle = createIdle(
+    () => singles.busy() || releaser.busy() || rows.busy() || lockedOut.size() > 0 || preparing.busy(),
+  );
+  const preparing = createPreparing({ observe, abandoned: abandoned.signal, onIdle: idle.check });
+  const { before } = preparing;
+  const sender = createSender({
+    ...common,
+    hints,
+    unanswered,
+    onFailed: backlog.failing,
+    onLocked: (ended) => {
+      backlog.add(ended.length, bytesOfAll(ended));
+      lockedOut.add(ended);
+    },
+  });
+  const answered = (count: number, bytes: number): void => {
+    backlog.remove(count, bytes);
+    onAccepted();
+  };
+  const singles = createSingles({
+    send: sender,
+    onAnswered: (ended) => answered(ended.length, bytesOfAll(ended)),
+    onIdle: idle.check,
+  });
+  const releaser = createReleaser({ ...common, onIdle: idle.check });
+  const settle = (together: readonly Ended[]): void => {
+    if (together.length === 0) return;
+    backlog.add(together.length, bytesOfAll(together));
+    singles.settle(together);
+  };
+  const rows = createRowSettler({
+    ...common,
+    hints,
+    unanswered,
+    before,
+    onAnswered: (row) => answered(row.data.length, bytesOfRow(row)),
+    settle: (ended) => {
+      for (const one of ended) settle([one]);
+    },
+    release: releaser.release,
+    onFailed: backlog.failing,
+    onIdle: idle.check,
+  });
+  const lockedOut = createLockedOut({
+    ...common,
+    settle: (ended) => {
+      for (const one of ended) singles.settle([one]);
+    },
+    onGivenUp: (ended) => {
+      backlog.remove(ended.length, bytesOfAll(ended));
+      idle.check();
+    },
+  });
+
+  return {
+    settle,
+    settleRow: (row) => {
+      backlog.add(row.data.length, bytesOfRow(row));
+      rows.settle(row);
+    },
+    release: releaser.release,
+    releaseRow: rows.release,
+    before,
+    full: backlog.full,
+    pending: function* () {
+      yield* preparing.pending();
+      yield* singles.pending();
+      for (const { settlement } of lockedOut.all()) yield settlement;
+      yield* releaser.pending();
+      yield* rows.pending();
+    },
+    idle: idle.wait,
+    abandon: () => abandoned.abort(),
+  };
+}
+
+/** What must be done before jobs can be settled. */
+interface Preparing extends Pick<Settler, 'before' | 'pending'> {
+  readonly busy: () => boolean;
+}
+
+function createPreparing(parts: {
+  readonly observe: Observer;
+  readonly abandoned: AbortSignal;
+  readonly onIdle: () => void;
+}): Preparing {
+  const all = new Set<readonly Lease[]>();
+  return {
+    before: async (jobs, work) => {
+      all.add(jobs);
+      await untilDone(work, parts);
+      // by then whoever asked has said what is to be settled
+      setImmediate(() => {
+        all.delete(jobs);
+        parts.onIdle();
+      });
+    },
+    busy: () => all.size > 0,
+    pending: function* () {
+      for (const jobs of all) yield* jobs;
+    },
+  };
+}
+
+/** Lets others wait until nothing is busy; `check` must be called when something may have ended. */
+function createIdle(busy: () => boolean): { readonly check: () => void; readonly wait: () => Promise<void> } {
+  let waiting: (() => void)[] = [];
+  return {
+    check: () => {
+      if (busy()) return;
+      for (const resolve of waiting) resolve();
+      waiting = [];
+    },
+    wait: () => (busy() ? new Promise((resolve) => void waiting.push(resolve)) : Promise.resolve()),
+  };
+}
+
+/** Attempts on their way to the database, those of single jobs and of bundles. */
+interface Singles {
+  readonly settle: (together: readonly Ended[]) => void;
+  readonly busy: () => boolean;
+  readonly pending: () => Iterable<Lease>;
+}
+
+function createSingles({
+  send,
+  onAnswered,
+  onIdle,
+}: {
+  readonly send: Send;
+  readonly onAnswered: (ended: readonly Ended[]) => void;
+  readonly onIdle: () => void;
+}): Singles {
+  let waiting: (readonly Ended[])[] = [];
+  let sending: readonly Ended[] = [];
+  let running = false;
+  const run = async (): Promise<void> => {
+    running = true;
+    await new Promise((resolve) => setImmediate(resolve)); // handlers that end together are settled together
+    while (waiting.length > 0) {
+      const { batch, rest } = nextBatch(waiting);
+      waiting = rest;
+      sending = batch;
+      await send(batch);
+      sending = [];
+      onAnswered(batch);
+    }
+    running = false;
+    onIdle();
+  };
+  return {
+    settle: (together) => {
+      waiting.push(together);
+      if (!running) void run();
+    },
+    busy: () => running,
+    pending: function* () {
+      for (const { settlement } of sending) yield settlement;
+      for (const together of waiting) for (const { settlement } of together) yield settlement;
+    },
+  };
+}
+
+function bytesOf({ settlement: { data } }: Ended): number {
+  return data === null ? 0 : Buffer.byteLength(data);
+}
+
+function bytesOfAll(ended: readonly Ended[]): number {
+  let bytes = 0;
+  for (const one of ended) bytes += bytesOf(one);
+  return bytes;
+}
+
+function bytesOfRow({ data }: DoneRow): number {
+  let bytes = 0;
+  for (const text of data) if (text !== null) bytes += Buffer.byteLength(text);
+  return bytes;
+}
+
+/** How much waits to be settled, and whether that is too much. */
+interface Backlog {
+  readonly add: (count: number, bytesMore: number) => void;
+  readonly remove: (count: number, bytesLess: number) => void;
+  /** The database did not take some. */
+  readonly failing: () => void;
+  readonly full: () => boolean;
+}
+
+/** Says that it is full only where the database fails: a busy node passes the mark often, for milliseconds. */
+function createBacklog(observe: Observer): Backlog {
+  let pending = 0;
+  let bytes = 0;
+  let told = false;
+  let failing = false;
+  const full = (): boolean => pending > pendingMax || bytes > bytesMax;
+  const tell = (): void => {
+    if (!failing || told || !full()) return;
+    told = true;
+    observe({ type: 'settler.full', pending, bytes });
+  };
+  return {
+    add: (count, bytesMore) => {
+      pending += count;
+      bytes += bytesMore;
+      tell();
+    },
+    remove: (count, bytesLess) => {
+      pending -= count;
+      bytes -= bytesLess;
+      failing = false;
+      if (!told || full()) return;
+      told = false;
+      observe({ type: 'settler.drained', pending, bytes });
+    },
+    failing: () => {
+      failing = true;
+      tell();
+    },
+    full,
+  };
+}
+
+/** Each job once: the answer is by job, and one may be settled under the lease that it lost, too. */
+function nextBatch(waiting: (readonly Ended[])[]): {
+  readonly batch: readonly Ended[];
+  readonly rest: (readonly Ended[])[];
+} {
+  const ids = new Set<string>();
+  const batch: Ended[] = [];
+  let bytes = 0;
+  for (let index = 0; index < waiting.length; index += 1) {
+    const together = waiting[index] ?? [];
+    for (const ended of together) bytes += bytesOf(ended);
+    const full = batch.length > 0 && (batch.length + together.length > batchMax || bytes > batchBytesMax);
+    if (full || together.some(({ settlement }) => ids.has(settlement.id))) {
+      return { batch, rest: waiting.slice(index) };
+    }
+    for (const ended of together) {
+      ids.add(ended.settlement.id);
+      batch.push(ended);
+    }
+  }
+  return { batch, rest: [] };
+}
