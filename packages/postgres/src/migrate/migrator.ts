@@ -212,9 +212,9 @@ function migrationFiles(directory = migrationsDirectory()): readonly MigrationFi
  * that packing makes for a moment.
  */
 function migrationsDirectory(): URL {
-  const packed = new URL('../migrations/', import.meta.url);
+  const packed = new URL('../../migrations/', import.meta.url);
   const fromSource = import.meta.url.endsWith('.ts');
   return !fromSource && existsSync(fileURLToPath(packed))
     ? packed
-    : new URL('../../../migrations/', import.meta.url);
+    : new URL('../../../../migrations/', import.meta.url);
 }
