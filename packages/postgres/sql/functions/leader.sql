@@ -1,7 +1,7 @@
 -- Leadership. Here and in the other hot functions, jit is off: up to PostgreSQL 17 a plan that can't avoid what enable_... = off forbids
 -- counts as enormously dear, and is compiled at every call (a tick of 2,000 jobs took 1,400 ms instead of 60).
 
--- Called by each scheduler, leader or not, in every half of a lease. A gap of a whole one, or a clock that went ahead by as much, is an
+-- Called by each scheduler, leader or not, before a lease that it was told of could end. A gap of a whole one, or a clock that went ahead by as much, is an
 -- outage: nodes have their whole time again to beat. Where the clock was set back, what nodes wrote in what is now the future would
 -- count for as long: it counts from now on.
 create function note_reached(p_gap_ms integer) returns void
@@ -115,27 +115,32 @@ as $$
 $$;
 
 -- Tells a standby whether the leader is gone (leader_gone). p_seen: what this said when it was last asked, null at first. Where nothing was enqueued
--- or dispatched since then, the answer comes when the leader's session ends, or after p_wait_ms: so a standby of an idle system asks once a second, and hears
--- of an end at once. Who waits holds a snapshot, which keeps vacuum from clearing: not while there is work. Nobody waits for as long as deadlock_timeout, after which
--- a server writes the wait into its log, or statement_timeout.
+-- or dispatched since then, the answer comes when the leader's session ends, when something is, or after p_wait_ms: so a standby of an idle system asks
+-- every few seconds, and hears of an end at once. The wait holds a snapshot, which keeps vacuum from clearing: it ends within a second of new work. No single
+-- wait lasts as long as deadlock_timeout, after which a server writes it into its log; all of them take half of statement_timeout at most.
 create function watch_leader(p_seen bigint, p_wait_ms integer) returns table (gone boolean, seen bigint)
   language plpgsql volatile security definer
   set search_path from current
 as $$
 declare
-  v_seen bigint := (select q.last_value + q.is_called::integer + b.last_value + b.is_called::integer from queue_seq_seq q, batch_number b);
-  v_gone boolean := leader_gone();
+  v_until timestamptz := clock_timestamp() + least(p_wait_ms * interval '1 millisecond',
+                                                   nullif(current_setting('statement_timeout')::interval, '0') * 0.5);
+  v_wait interval;
+  v_seen bigint;
+  v_gone boolean;
 begin
-  if not v_gone and v_seen = p_seen and p_wait_ms > 0 then
-    perform set_config('lock_timeout', least(p_wait_ms, extract(epoch from least(
-      current_setting('deadlock_timeout')::interval * 0.9, nullif(current_setting('statement_timeout')::interval, '0') * 0.5)) * 1000)::integer::text, true);
+  loop
+    v_seen := (select q.last_value + q.is_called::integer + b.last_value + b.is_called::integer from queue_seq_seq q, batch_number b);
+    v_gone := leader_gone();
+    v_wait := least(v_until - clock_timestamp(), current_setting('deadlock_timeout')::interval * 0.9);
+    exit when v_gone is distinct from false or v_seen is distinct from p_seen or v_wait < interval '1 millisecond';
+    perform set_config('lock_timeout', ceil(extract(epoch from v_wait) * 1000)::integer::text, true);
     begin
       perform pg_advisory_unlock_shared(s.key) from leader_session s, lateral pg_advisory_lock_shared(s.key);
     exception when lock_not_available then
       null; -- it is there still
     end;
-    v_gone := leader_gone();
-  end if;
+  end loop;
   return query select v_gone, v_seen;
 end
 $$;

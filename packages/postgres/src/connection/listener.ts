@@ -11,7 +11,7 @@ export interface ListenerOptions {
   readonly onHint: (channel: string, payload: string) => void;
   readonly onError: (error: unknown) => void;
   readonly applicationName?: string;
-  /** How often the connection must prove that it lives, and leads to a server that takes writes. Default 15 s. */
+  /** How often the connection must prove that it lives, and leads to a server that takes writes. Default 20 s. */
   readonly heartbeatMs?: number;
   /** How long it may take to answer that. Default 10 s. */
   readonly queryTimeoutMs?: number;
@@ -28,7 +28,7 @@ export interface Listener {
  * reconnect every channel gets one hint, for those that were missed.
  */
 export function startListener(options: ListenerOptions): Listener {
-  const { channels, onHint, onError, heartbeatMs = 15_000 } = options;
+  const { channels, onHint, onError, heartbeatMs = 20_000 } = options;
   let client: pg.Client | undefined;
   let failure: Error | undefined;
 

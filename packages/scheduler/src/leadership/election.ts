@@ -144,8 +144,10 @@ interface Reader {
 function createReader(options: LeadershipOptions, onBroken: () => void): Reader {
   const { database, leaseMs, observe } = options;
   const session = options.session?.({ queryTimeoutMs: Math.max(1_000, leaseMs), onBroken });
-  const watch = createWatch(session, database);
   let readAt = -Infinity;
+  const watch = createWatch(session, database, () => {
+    readAt = performance.now();
+  });
   const ask = async (leader: string): ReturnType<typeof lead> => {
     if (session === undefined) return lead(database, leader, leaseMs);
     try {
@@ -161,7 +163,7 @@ function createReader(options: LeadershipOptions, onBroken: () => void): Reader 
     lead: async (leader) => {
       const answer = await ask(leader);
       readAt = performance.now();
-      watch.until(answer.leads ? 0 : Math.min(leaseMs / 2, Math.max(0, answer.expiresInMs) + 10));
+      watch.until(answer.leads ? 0 : askAgainMs(answer.expiresInMs));
       return answer;
     },
     watch,
@@ -175,9 +177,17 @@ function createReader(options: LeadershipOptions, onBroken: () => void): Reader 
   };
 }
 
+/**
+ * Just before another's lease ends, where it was not renewed, and right after: so the database hears from some scheduler within each lease,
+ * and a gap of a whole one is an outage.
+ */
+function askAgainMs(expiresInMs: number): number {
+  return expiresInMs > 100 ? expiresInMs * 0.9 : Math.max(0, expiresInMs) + 10;
+}
+
 /** How often a standby looks for the leader's session; a look that takes long comes less often. While nothing is to be done it waits for its end, up to `waitMs`. */
 const lookMs = 200;
-const waitMs = 900;
+const waitMs = 5_000;
 const lookShare = 0.02;
 /** A leader that only lost its connection has so long to come back. */
 const backMs = 100;
@@ -192,10 +202,13 @@ interface Watch {
   readonly stop: () => boolean;
 }
 
-/** @param session where it may wait: a connection of the pool is needed by others */
-function createWatch(session: Lone | undefined, database: Database): Watch {
+/**
+ * As long as it sees the leader's session, whose lease has not ended, there is nothing to ask for.
+ * @param session where it may wait: a connection of the pool is needed by others
+ */
+function createWatch(session: Lone | undefined, database: Database, onThere: () => void): Watch {
   let askAt = -Infinity;
-  let missed = false;
+  let [missed, there] = [false, false];
   let seen: string | null = null;
   let looking = false;
   let stopped = false;
@@ -222,17 +235,22 @@ function createWatch(session: Lone | undefined, database: Database): Watch {
       const leftMs = askAt - beganAt;
       if (leftMs <= 0) return 0;
       const { gone, waited } = await ask(leftMs);
-      if (gone === true && missed) return 0;
-      missed = gone === true;
-      if (gone === null) return leftMs;
+      const was = { missed, there };
+      [missed, there] = [gone === true, gone === false];
+      if (gone === null) return was.there ? 0 : leftMs;
+      if (missed && was.missed) return 0;
+      if (there) {
+        askAt = performance.now() + waitMs;
+        onThere();
+      }
       const tookMs = performance.now() - beganAt;
       // it comes back at once to wait again
       if (waited && !missed && tookMs >= lookMs) return 0.1;
-      return Math.min(leftMs, missed ? backMs : Math.max(lookMs, tookMs / lookShare));
+      return Math.min(askAt - performance.now(), missed ? backMs : Math.max(lookMs, tookMs / lookShare));
     },
     until: (ms) => {
       askAt = performance.now() + ms;
-      missed = false;
+      [missed, there] = [false, false];
     },
     stop: () => {
       stopped = true;

@@ -18,10 +18,12 @@ const everyMs = 500;
 /** A look that takes long comes less often. */
 const lookShare = 0.02;
 const longestMs = 2_000;
+/** While no node holds anything there is nothing to lose. */
+const idleMs = 10_000;
 /** For connecting, and for the answer. */
 const answerMs = 3_000;
 /** A process that has not looked for so long knows nothing of the time between. */
-const gapMs = 2 * longestMs;
+const gapMs = 2 * idleMs;
 /** As the SQL function `lose_nodes` counts. */
 const goneMs = 3_000;
 
@@ -39,7 +41,7 @@ export function createNodeSessions(
   const look = async (leader: Leader, leastMs: number): Promise<number | null> => {
     const beganAt = performance.now();
     const { missing, changed, lostInMs } = await missingNodes(database);
-    pauseMs = Math.min(longestMs, Math.max(leastMs, (performance.now() - beganAt) / lookShare));
+    pauseMs = Math.max(leastMs, Math.min(longestMs, (performance.now() - beganAt) / lookShare));
     if (changed) await missNodes(database, leader);
     if (missing === 0) {
       slowestMs = 0;
@@ -61,7 +63,7 @@ export function createNodeSessions(
       lookedAt = beganAt;
       let lostInMs: number | null;
       try {
-        lostInMs = await look(leader, busy ? everyMs : longestMs);
+        lostInMs = await look(leader, busy ? everyMs : idleMs);
       } catch (error) {
         wellSince = performance.now();
         throw error;

@@ -69,8 +69,9 @@ const everyMs: Readonly<Record<Kind, number>> = {
 };
 const kinds = Object.keys(everyMs) as readonly Kind[];
 const idleMs = hourMs;
-/** How often what ended is counted, and for how long at once: other sweeps wait meanwhile. */
+/** How often what ended is counted, while nodes hold work items and while they hold none; and for how long at once: other sweeps wait meanwhile. */
 const activityEveryMs = 5_000;
+const activityIdleMs = 20_000;
 const activityMaxMs = 100;
 
 export function startSweeps(options: SweepsOptions): Sweeps {
@@ -110,7 +111,10 @@ export function startSweeps(options: SweepsOptions): Sweeps {
       // ticks of a busy pool are seconds apart: when the next node could be lost is asked once, and again when there are others
       if (state.nodes.some(({ id }) => !nodes.has(id))) agenda.set('nextLoss', 0);
       nodes = new Set(state.nodes.map(({ id }) => id));
-      if (!busy && state.items.length > 0 && options.sessions !== undefined) agenda.set('sessions', 0);
+      if (!busy && state.items.length > 0) {
+        if (options.sessions !== undefined) agenda.set('sessions', 0);
+        agenda.set('activity', activityEveryMs);
+      }
       busy = state.items.length > 0;
       if (due !== null) {
         agenda.set('promote', due.promoteMs);
@@ -274,8 +278,9 @@ const sweepers: Readonly<Record<Kind, (sweep: Sweep) => Promise<Swept>>> = {
     const { deleted, outcome } = await trimHistory(database);
     return { count: deleted, again: trimAgainMs[outcome] };
   },
-  activity: async ({ database, leader }) => {
+  activity: async ({ database, leader, busy }) => {
     const behindMs = await countActivity(database, leader, activityMaxMs);
-    return { count: 0, again: behindMs > 0 ? everyMs.activity : activityEveryMs };
+    if (behindMs > 0) return { count: 0, again: everyMs.activity };
+    return { count: 0, again: busy === false ? activityIdleMs : activityEveryMs };
   },
 };

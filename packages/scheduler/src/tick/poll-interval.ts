@@ -24,7 +24,7 @@ const fruitlessMax = 32;
 /** How often a tick asks, too, when sweeps are due. */
 const dueEveryMs = 50;
 /** The same where slots are waiting for this tick. */
-const dueWokenMs = 150;
+const dueWokenMs = 500;
 /** Without hints, a tick comes at least every 100 ms for so long after the last job. */
 const busyMs = 2_000;
 /** How much longer each wait is than the one before: less where only looking finds out. */

@@ -13,8 +13,8 @@ export interface Pace {
 }
 
 const firstMs = 50;
-/** Hints wake it, so polling is only for those that are lost. */
-const lastHearingMs = 2_000;
+/** Hints wake it, so polling is only for those that are lost, and for a suspect that may begin since another one has run for 30 s. */
+const lastHearingMs = 10_000;
 /** Without hints it looks often for a while after the last job, and very often right after it. */
 const firstBusyMs = 10;
 const lastBusyMs = 100;
@@ -108,7 +108,7 @@ export interface Floor {
 /** What looks at all work items may take this part of the time: where vacuum can't clear dead rows away, it reads millions of them. */
 export const wholeShare = 0.005;
 /** From the very first position: as often, and no more than that. */
-const wholeMs = 10_000;
+const wholeMs = 60_000;
 
 /**
  * `first`: the lowest position that is there from one on; null: none is. Positions only grow: nothing comes before it any more. So from the very first

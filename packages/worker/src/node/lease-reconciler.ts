@@ -33,7 +33,7 @@ export interface ForgottenParts extends Known {
   readonly observe: Observer;
 }
 
-const everyMs = 30_000;
+const everyMs = 60_000;
 
 export function createForgotten(parts: ForgottenParts): Forgotten {
   const { database, node, observe } = parts;
