@@ -51,10 +51,17 @@ describe('how many jobs a batch has', () => {
     expect(sizes(many(250), partsOf([aNode({ runs: { t: 0.001 } })]))).toEqual([100, 100, 50]);
   });
 
-  test('one, where no node has measured the task, or its runs are longer than half of that', () => {
+  test('up to 50 ms of work, where 25 ms is fewer than five jobs', () => {
+    expect(sizes(many(10), partsOf([aNode({ runs: { t: 10 } })]))).toEqual([5, 5]);
+    expect(sizes(many(8), partsOf([aNode({ runs: { t: 12.5 } })]))).toEqual([4, 4]);
+    expect(sizes(many(6), partsOf([aNode({ runs: { t: 16 } })]))).toEqual([3, 3]);
+    expect(sizes(many(12), partsOf([aNode({ runs: { t: 4.1 } })]))).toEqual([6, 6]);
+  });
+
+  test('one, where no node has measured the task, or two of its runs are more than that', () => {
     expect(sizes(many(3), partsOf([aNode({ runs: {} })]))).toEqual([1, 1, 1]);
-    expect(sizes(many(3), partsOf([aNode({ runs: { t: 12.6 } })]))).toEqual([1, 1, 1]);
-    expect(sizes(many(4), partsOf([aNode({ runs: { t: 12.5 } })]))).toEqual([2, 2]);
+    expect(sizes(many(3), partsOf([aNode({ runs: { t: 25.1 } })]))).toEqual([1, 1, 1]);
+    expect(sizes(many(4), partsOf([aNode({ runs: { t: 25 } })]))).toEqual([2, 2]);
     expect(sizes(many(3), partsOf([]))).toEqual([1, 1, 1]);
   });
 
@@ -189,7 +196,9 @@ test('whatever is planned: each job once, those of a kind in their order, number
           if (row.length === 1) continue;
           const [first] = row;
           const runMs = first?.job?.task === 'u' ? 1 : first?.pool === 'other' ? 2 : t;
-          expect(row.length).toBeLessThanOrEqual(Math.min(100, 25 / runMs));
+          expect(row.length).toBeLessThanOrEqual(
+            Math.min(100, Math.max(25 / runMs, Math.min(5, 50 / runMs))),
+          );
           expect(row.every(({ job }) => job?.crashes === 0 && job.queue === 'default')).toBe(true);
         }
         const several = rows.length < jobs.length;

@@ -16,8 +16,11 @@ export interface RowParts {
   readonly held: HeldCounts;
 }
 
-/** What one slot does in one go. */
+/** Work that one slot does in one go. */
 const batchMs = 25;
+/** A batch of fewer jobs is as much as that: dispatch, claim and settlement cost a row nearly the same, however few jobs it has. */
+const fewMin = 5;
+const batchMaxMs = 50;
 const batchMax = 100;
 /** Reasons that say nothing of a rule: a job that goes makes no other wait. */
 const placeReasons: ReadonlySet<string> = new Set([
@@ -29,7 +32,7 @@ const placeReasons: ReadonlySet<string> = new Set([
 
 /**
  * Puts the jobs of a plan together into work items. A batch is what one slot does in one go: jobs of one task, version and pool, {@link batchMs} of
- * work by what nodes have measured, {@link batchMax} jobs at most. A task that is not measured, or whose runs are not all short, gets items of
+ * work by what nodes have measured, up to {@link batchMaxMs} where that is fewer than {@link fewMin} jobs, {@link batchMax} jobs at most. A task that is not measured, or whose runs are not all short, gets items of
  * one job; so do suspects, jobs that expire, and the jobs of a queue of which a rule holds others: their ends must be known at once. The jobs of a bundle follow
  * each other, and are one item.
  * When little waits, it is spread over the slots. Jobs of one kind keep their order.
@@ -104,6 +107,7 @@ function sizeOf(pool: string, task: string, planned: number, { nodes, ready }: R
     if (Object.hasOwn(node.runs, task)) ms = Math.max(ms, node.runs[task] ?? 0);
   }
   if (ms <= 0) return 1;
+  const worth = Math.max(Math.floor(batchMs / ms), Math.min(fewMin, Math.floor(batchMaxMs / ms)));
   const spread = Math.ceil((planned + ready) / Math.max(1, slots));
-  return Math.max(1, Math.min(batchMax, Math.floor(batchMs / ms), spread));
+  return Math.max(1, Math.min(batchMax, worth, spread));
 }

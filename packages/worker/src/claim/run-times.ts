@@ -13,10 +13,11 @@ const runsMin = 20;
 /** A mean is of about as many runs. */
 const runsMax = 200;
 /**
- * A task whose runs take longer than that more often than in one of a hundred gets no batches: who waits behind one of them waits for as long. One that has
- * batches keeps them up to three of a hundred: on a busy machine any run may take long now and then.
+ * A task whose runs take longer than that more often than in one of a hundred gets no batches: who waits behind one of them waits for as long, which is as long as
+ * a batch may take anyway. One that has batches keeps them up to three of a hundred: on a busy machine any run may take long now and then, and rows of one job
+ * would make it busier.
  */
-const slowMs = 25;
+const slowMs = 50;
 const slowShare = 0.01;
 const slowKeptShare = 0.03;
 /** That share is of about as many runs. */
