@@ -12,6 +12,7 @@ const root = fileURLToPath(new URL('..', import.meta.url));
 const committed = join(root, 'docs/api');
 /** In the order in which a reader meets them. */
 const folders = [
+  'pgqueue',
   'core',
   'producer',
   'scheduler',

@@ -97,7 +97,7 @@ test('a block that fails, or prints something else, fails the test', async () =>
 test('an excerpt that its file does not contain fails the test', async () => {
   const document = runDocument('excerpt', 'postgres://nowhere');
   const [same, changed] = blocksOf(
-    '```json from package.json\n"name": "pgqueue",\n```\n```json from package.json\n"name": "other",\n```\n',
+    '```json from package.json\n"name": "pgqueue-repository",\n```\n```json from package.json\n"name": "other",\n```\n',
   );
   if (same === undefined || changed === undefined) throw new Error('two blocks');
   await document.step(same);

@@ -121,6 +121,30 @@ describe('worker', () => {
   });
 });
 
+describe('start', () => {
+  test('brings an empty database up to date, leads and works in one process, and stops in order', async () => {
+    const schema = 'started';
+    const queue = start('start', '--tasks', tasks, '--schema', schema, '--concurrency', '3', '--json');
+    await queue.says('"event":"ready"');
+    expect(JSON.parse(queue.output().stdout)).toMatchObject({ role: 'start', policy: 'default' });
+    const [{ id }] = await sql(`insert into ${schema}.queue (task) values ('hello') returning id`);
+    await until('the job to be done', async () => {
+      const [job] = await sql(`select status from ${schema}.job where id = $1`, [id]);
+      return job?.status === 'done';
+    });
+    queue.process.kill('SIGTERM');
+    expect((await queue.ended).code).toBe(0);
+    expect(await sql(`select state, slots from ${schema}.node`)).toEqual([{ state: 'left', slots: 3 }]);
+    expect(await sql(`select leader from ${schema}.scheduler_lease`)).toEqual([{ leader: null }]);
+  });
+
+  test('with --no-migrate an empty database is refused, in one line that says what to do', async () => {
+    const { code, stderr } = await pgqueue('start', '--tasks', tasks, '--schema', 'absent', '--no-migrate');
+    expect(code).not.toBe(0);
+    expect(stderr).toMatch(/migrate/);
+  });
+});
+
 describe('scheduler', () => {
   test('a standby takes over when the leader stops in order', async () => {
     const standby = start('scheduler', '--name', 'standby', '--lease', '2s', '--json');

@@ -12,6 +12,7 @@ export const packages = [
   'producer',
   'scheduler',
   'worker',
+  'pgqueue',
   'lab',
   'dashboard',
   'cli',

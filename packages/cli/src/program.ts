@@ -16,6 +16,7 @@ import { addSchedules } from './commands/schedules.ts';
 import { addSimulate } from './commands/simulate.ts';
 import { addStatus } from './commands/status.ts';
 import { addTop } from './commands/top.ts';
+import { addStart } from './commands/start.ts';
 import { addWorker } from './commands/worker.ts';
 import { readEnv } from './env.ts';
 import type { ExitCode } from './errors.ts';
@@ -66,7 +67,17 @@ export function buildProgram(redact: Redact): Command {
       writeErr: (text) => void process.stderr.write(printable(redact(withoutValues(text)))),
     })
     .exitOverride();
-  for (const add of [addDev, addMigrate, addDoctor, addStatus, addTop, addScheduler, addWorker, addDashboard])
+  for (const add of [
+    addDev,
+    addStart,
+    addMigrate,
+    addDoctor,
+    addStatus,
+    addTop,
+    addScheduler,
+    addWorker,
+    addDashboard,
+  ])
     add(program);
   for (const add of [addEnqueue, addJobs, addDead, addExplain, addQueues, addNodes, addSchedules])
     add(program);

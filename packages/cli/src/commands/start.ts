@@ -1,0 +1,61 @@
+import { defaultPolicy, logObserver } from '@pgqueue/core';
+import { Option } from 'commander';
+import type { Command } from 'commander';
+import { contextOf } from '../context.ts';
+import { plural } from '../output/format.ts';
+import { whole } from '../parse.ts';
+import type { PolicyOptions } from '../policy-file.ts';
+import { loadPolicies, withPolicies } from '../policy-file.ts';
+import { createLogger, logLevels } from '../roles/logger.ts';
+import { runRole } from '../roles/run.ts';
+import { loadTasks } from '../tasks-file.ts';
+import { examples } from './help.ts';
+
+interface StartOptions extends PolicyOptions {
+  readonly tasks: string;
+  readonly concurrency: number;
+  readonly pool: string;
+  readonly listen: boolean;
+  readonly migrate: boolean;
+  readonly logLevel: string;
+}
+
+export function addStart(program: Command): void {
+  const command = withPolicies(
+    program
+      .command('start')
+      .summary('run a scheduler and a worker in one process')
+      .description(
+        'Brings the schema up to date, then runs a scheduler, as leader or standby, and a worker node in one process, until SIGTERM or SIGINT. Start as many as you like. Logs are JSON lines on stderr.',
+      ),
+  )
+    .requiredOption('--tasks <file>', 'a module (.js, .mjs, .ts) that exports task handlers')
+    .option('--concurrency <n>', 'jobs at a time', whole(1, 10_000), 10)
+    .option('--pool <pool>', 'the group of nodes it belongs to', 'default')
+    .option('--no-listen', 'only poll: LISTEN hears nothing through PgBouncer in transaction mode')
+    .option('--no-migrate', 'leave the schema as it is; fails where it is too old')
+    .addOption(new Option('--log-level <level>', 'what is logged').choices(logLevels).default('info'))
+    .action(async (options: StartOptions, self: Command) => {
+      const loaded = await loadTasks(options.tasks);
+      const { problems, ...policies } = await loadPolicies(options);
+      const context = contextOf(self, [...(loaded.kind === 'problem' ? [loaded.problem] : []), ...problems]);
+      const tasks = loaded.kind === 'tasks' ? loaded.tasks : [];
+      const { concurrency, pool, listen, migrate, logLevel: level } = options;
+      const logger = createLogger({ level, role: 'start', redact: context.redact });
+      const { createQueue } = await import('pgqueue');
+      const observe = logObserver(logger);
+      const own = { ...context.settings, ...policies, tasks, concurrency, pool, listen, migrate };
+      const queue = createQueue({ ...own, observe, logger });
+      const names = tasks.map(({ task }) => task.name);
+      const policy = (policies.policy ?? defaultPolicy()).name;
+      await runRole(queue, {
+        output: context.output,
+        ready: () => ({ role: 'start', node: queue.node, leads: queue.leads, tasks: names, policy }),
+        text: `${queue.node ?? 'queue'} (${plural(tasks.length, 'task')}, ${plural(concurrency, 'slot')}, policy ${policy})`,
+      });
+    });
+  examples(command, [
+    ['start --tasks ./tasks.ts', 'a whole queue; a second one is its standby, and works, too'],
+    ['start --tasks ./tasks.ts --policy ./policy.ts --concurrency 50', 'with your own policy'],
+  ]);
+}

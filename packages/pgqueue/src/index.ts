@@ -1,0 +1,46 @@
+export type { Queue, QueueOptions } from './queue.ts';
+export { createQueue } from './queue.ts';
+export type {
+  Duration,
+  Enqueued,
+  JobContext,
+  JobOptions,
+  NewJob,
+  Observer,
+  PgQueueEvent,
+  Policy,
+  Task,
+  TaskDefinition,
+  TaskHandler,
+} from '@pgqueue/core';
+export {
+  byScore,
+  cancelled,
+  circuitBreaker,
+  concurrency,
+  databaseHealth,
+  defaultPolicy,
+  defineTask,
+  earliestDeadline,
+  fairShare,
+  fifo,
+  gate,
+  giveUp,
+  implement,
+  implementBatch,
+  isolated,
+  logObserver,
+  ordered,
+  PgQueueError,
+  policy,
+  rate,
+  retryAfter,
+  snooze,
+  standardGates,
+  strictPriority,
+} from '@pgqueue/core';
+export type { Operator, PgQueryable } from '@pgqueue/postgres';
+export type { Enqueuer } from '@pgqueue/producer';
+export { maintenanceWindow } from '@pgqueue/scheduler';
+export type { WorkerLogger } from '@pgqueue/worker';
+export { stopOnSignals } from '@pgqueue/worker';
