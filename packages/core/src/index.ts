@@ -7,12 +7,10 @@ export type {
   Settle,
   StatementRunner,
   Task,
-  TaskDefaults,
-  TaskDefinition,
   TaskInput,
   TransactionClient,
-  Upcaster,
 } from './job/task.ts';
+export type { TaskDefaults, TaskDefinition, Upcaster } from './job/task-definition.ts';
 export { defineTask } from './job/task.ts';
 export type {
   BatchContext,
@@ -83,8 +81,9 @@ export {
 export type { Loop, LoopOptions } from './runtime/loop.ts';
 export { retryPauseMs, startLoop } from './runtime/loop.ts';
 export { within } from './runtime/within.ts';
-export type { Coalesce, PolicyOptions } from './policy/compose.ts';
-export { isGuarded, isTrusted, policy } from './policy/compose.ts';
+export type { PolicyOptions } from './policy/compose/compose.ts';
+export type { Coalesce } from './policy/parts.ts';
+export { isGuarded, isTrusted, policy } from './policy/compose/compose.ts';
 export type { Gate, JobGroups, OpenGate, Verdict } from './policy/gate.ts';
 export type { CircuitBreakerOptions } from './policy/gates/circuit-breaker.ts';
 export { circuitBreaker } from './policy/gates/circuit-breaker.ts';
@@ -107,7 +106,7 @@ export { openGates } from './policy/planning/open-gates.ts';
 export type { Heads, OpenOrder, Order } from './policy/order.ts';
 export type { Heap } from './policy/orders/heap.ts';
 export { createHeap } from './policy/orders/heap.ts';
-export { defaultPolicy } from './policy/default.ts';
+export { defaultPolicy } from './policy/compose/default.ts';
 export type { Scoring } from './policy/orders/by-score.ts';
 export { byScore } from './policy/orders/by-score.ts';
 export type { EarliestDeadlineOptions } from './policy/orders/earliest-deadline.ts';
@@ -121,18 +120,18 @@ export { strictPriority } from './policy/orders/strict-priority.ts';
 export type { Ranking } from './policy/orders/ranked.ts';
 export { fifo, ranked, turns } from './policy/orders/ranked.ts';
 export type { ClosedLane, HeldCounts, Holds, Plan, PlannedJob, PolicyFault } from './policy/plan.ts';
-export { planProblems } from './policy/plan.ts';
+export { planProblems } from './policy/planning/plan-problems.ts';
 export type {
   Explanation,
   Hold,
   Needs,
   Policy,
-  PolicyState,
   Preparation,
   SavedPart,
   Watch,
   Written,
 } from './policy/policy.ts';
+export type { PolicyState } from './policy/plan.ts';
 export { neverMs } from './policy/policy.ts';
 export type { Fit, JobKind, Slots } from './policy/planning/slots.ts';
 export { canRun, openSlots, takesBundles } from './policy/planning/slots.ts';

@@ -1,7 +1,7 @@
-import type { QueueSeen } from '@pgqueue/core';
-import { optionProblems, PgQueueError, throwProblems } from '@pgqueue/core';
+import type { QueueSeen, Shape } from '@pgqueue/core';
+import { optional, optionProblems, PgQueueError, throwProblems } from '@pgqueue/core';
 import type { NodeOptions } from './fleet.ts';
-import { fileShape } from './shapes.ts';
+import { fleet, queues } from './shapes.ts';
 import type { Arrival } from './workload.ts';
 import { inOrder } from './workload.ts';
 
@@ -11,6 +11,13 @@ export interface WorkloadFile {
   readonly queues?: Readonly<Record<string, Partial<QueueSeen>>>;
   readonly fleet?: readonly NodeOptions[];
 }
+
+/** A rule for each member of a workload in a file; its arrivals are checked one by one. */
+const fileShape: Shape<WorkloadFile> = {
+  arrivals: { expected: 'an array of arrivals', judge: Array.isArray },
+  queues: optional(queues),
+  fleet: optional(fleet),
+};
 
 /** Reads a workload in JSON. @throws {PgQueueError} `configuration`, with the path of each member that is wrong; of arrivals, the first */
 export function parseWorkload(text: string): WorkloadFile {

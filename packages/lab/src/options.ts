@@ -1,5 +1,13 @@
-import type { Backoff, DatabaseHealth, Json, Policy, QueueSeen } from '@pgqueue/core';
+import type { Backoff, DatabaseHealth, Json, Policy, QueueSeen, Rule, Shape } from '@pgqueue/core';
 import {
+  aFunction,
+  aNumber,
+  anObject,
+  anything,
+  aRecordOf,
+  oneOf,
+  optional,
+  orNull,
   defaultBackoff,
   defaultMaxCrashes,
   defaultMaxTries,
@@ -8,7 +16,7 @@ import {
   throwProblems,
 } from '@pgqueue/core';
 import type { NodeOptions } from './fleet.ts';
-import { simulateShape } from './shapes.ts';
+import { fleet, queues } from './shapes.ts';
 import type { Workload } from './workload.ts';
 
 /** How attempts go wrong. */
@@ -86,6 +94,69 @@ export interface Settings {
   readonly untilMs: number;
   readonly onProgress: NonNullable<Conditions['onProgress']>;
 }
+
+const backoff: Shape<Partial<Backoff>> = {
+  kind: optional(oneOf('fixed', 'linear', 'exponential')),
+  baseMs: optional(aNumber({ min: 0 })),
+  factor: optional(aNumber({ min: 0 })),
+  maxMs: optional(aNumber({ min: 0 })),
+  jitter: optional(aNumber({ min: 0, max: 1 })),
+};
+
+const share = aNumber({ min: 0, max: 1 });
+
+const limit = aNumber({ min: 1, max: 1_000, whole: true });
+
+const aReading = orNull(aNumber({ min: 0 }));
+
+const failures: Shape<FailureOptions> = {
+  errorRate: optional(share),
+  crashRate: optional(share),
+  maxTries: optional(limit),
+  maxCrashes: optional(limit),
+  backoff: optional(anObject(backoff)),
+};
+
+const health: Shape<DatabaseHealth> = {
+  readMs: aNumber(),
+  oldestSnapshotMs: aReading,
+  deadRows: aReading,
+  replicationLagMs: aReading,
+};
+
+const isIterable: Rule = {
+  expected: 'arrivals that can be iterated, such as an array',
+  judge: (value) => typeof value === 'object' && value !== null && Symbol.iterator in value,
+};
+
+/** Written as a whole or composed; made by an older release, perhaps. */
+const aPolicy: Rule = {
+  expected: 'a policy: what policy({ gates, order }) returns, or an object with a plan of its own',
+  judge: (value) =>
+    typeof value === 'object' && value !== null && 'plan' in value && typeof value.plan === 'function',
+};
+
+/** A rule for each option of a simulation. */
+const simulateShape: Shape<SimulateOptions> = {
+  policy: aPolicy,
+  workload: isIterable,
+  fleet: optional(fleet),
+  queues: optional(queues),
+  failures: optional(anObject(failures)),
+  seed: optional(aNumber({ whole: true })),
+  tickMs: optional(aNumber({ min: 0, max: 60_000 })),
+  horizonMs: optional(aNumber({ min: 0, max: 60_000 })),
+  batchMax: optional(aNumber({ min: 1, max: 10_000, whole: true })),
+  weightOf: optional(aFunction),
+  bundleMs: optional(aFunction),
+  prepared: optional(aRecordOf(anything)),
+  health: optional(anObject(health)),
+  untilMs: optional({
+    expected: 'a number of milliseconds',
+    judge: (value) => typeof value === 'number' && !Number.isNaN(value),
+  }),
+  onProgress: optional(aFunction),
+};
 
 /** @throws {PgQueueError} `configuration`, with all problems at once */
 export function toSettings(options: SimulateOptions): Settings {

@@ -1,8 +1,19 @@
-import type { Attributes } from '@pgqueue/core';
-import { optionProblems, throwProblems } from '@pgqueue/core';
+import type { Attributes, Shape } from '@pgqueue/core';
+import {
+  aFunction,
+  aNumber,
+  anObject,
+  anything,
+  aRecordOf,
+  aText,
+  either,
+  optional,
+  optionProblems,
+  throwProblems,
+} from '@pgqueue/core';
 import type { Random } from './random.ts';
 import { createRandom } from './random.ts';
-import { streamShape } from './shapes.ts';
+import { aCount } from './shapes.ts';
 import type { Arrival, Workload } from './workload.ts';
 import { inOrder } from './workload.ts';
 
@@ -34,6 +45,35 @@ export interface StreamOptions {
   /** Default 1. */
   readonly seed?: number;
 }
+
+const aDuration = either(
+  aNumber({ min: 0 }),
+  anObject({
+    meanMs: optional(aNumber({ min: 0 })),
+    medianMs: optional(aNumber({ min: 0 })),
+    sigma: optional(aNumber({ min: 0 })),
+  }),
+);
+
+const many = aNumber({ min: 1, max: 10_000_000, whole: true });
+
+/** A rule for each option of a synthetic workload. */
+const streamShape: Shape<StreamOptions> = {
+  jobs: aCount,
+  perSecond: aNumber({ above: 0 }),
+  startMs: optional(aNumber()),
+  queue: optional(aText()),
+  task: optional(aText()),
+  keys: optional(many),
+  skew: optional(aNumber({ min: 0 })),
+  keyPrefix: optional(aText({ min: 0 })),
+  duration: aDuration,
+  burst: optional(many),
+  priority: optional(aNumber({ whole: true })),
+  attributes: optional(either(aRecordOf(anything), aFunction)),
+  deadlineMs: optional(aNumber()),
+  seed: optional(aNumber({ whole: true })),
+};
 
 /** A workload made of chance: it can be iterated again and again, and is the same each time. @throws {PgQueueError} `configuration` */
 export function synthetic(options: StreamOptions): Workload {

@@ -1,3 +1,5 @@
+import type { Duration } from '../options/duration.ts';
+import type { Attributes } from './job.ts';
 import type { StandardSchemaV1 } from '@standard-schema/spec';
 import { parseDuration } from '../options/duration.ts';
 import { throwProblems } from '../errors.ts';
@@ -14,7 +16,6 @@ import {
 } from '../options/options.ts';
 import type { RetryOptions } from './retry-policy.ts';
 import { retryProblems } from './retry-policy.ts';
-import type { TaskDefinition } from './task.ts';
 
 export function isPlain(value: unknown): value is object {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
@@ -75,4 +76,34 @@ function gapProblems(version: number, given: readonly number[]): readonly string
   return [
     `upcasters must reach from some version of 1 or more to ${version - 1} without a gap; found ${versions.join(', ')}`,
   ];
+}
+
+/** What a task says of its jobs, where an enqueue says nothing. `key` and `attributes` may be derived from the payload. */
+export interface TaskDefaults<Input> {
+  readonly queue?: string;
+  readonly key?: string | ((payload: Input) => string);
+  readonly attributes?: Attributes | ((payload: Input) => Attributes);
+  readonly priority?: number;
+  readonly timeout?: Duration;
+  readonly retry?: RetryOptions;
+}
+
+/** Turns a payload of one version into one of the next. Must be pure: it may run at any time, on any node. */
+export type Upcaster = (payload: unknown) => unknown;
+
+/** What {@link defineTask} takes: name, payload schema, and defaults for its jobs. */
+export interface TaskDefinition<
+  Schema extends StandardSchemaV1,
+  Saved extends StandardSchemaV1 = StandardSchemaV1,
+> extends TaskDefaults<StandardSchemaV1.InferInput<Schema>> {
+  /** 1 to 200 characters; it is stored with every job, so don't rename it while jobs wait. */
+  readonly name: string;
+  /** Any Standard Schema: zod, valibot, arktype and others. Checked at enqueue, and again before the handler. */
+  readonly payload: Schema;
+  /** The version of the payload's shape, from 1. Raise it when jobs in flight would no longer fit. Default 1. */
+  readonly version?: number;
+  /** By version: how to make a payload of the next one. Nodes run the versions from the oldest upcaster on. */
+  readonly upcasters?: Readonly<Record<number, Upcaster>>;
+  /** The shape of what `ctx.checkpoint` keeps, by a schema that changes nothing. Default: any JSON. */
+  readonly checkpoint?: Saved;
 }

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
-import type { TaskDefinition } from './task.ts';
+import type { TaskDefinition } from './task-definition.ts';
 import { implement, implementBatch, isTaskHandler } from './handler.ts';
 import { defineTask } from './task.ts';
 

@@ -1,42 +1,13 @@
+import type { TaskDefaults, TaskDefinition } from './task-definition.ts';
 import type { StandardSchemaV1 } from '@standard-schema/spec';
 import type { Duration } from '../options/duration.ts';
 import { parseDuration } from '../options/duration.ts';
 import { PgQueueError } from '../errors.ts';
-import type { Attributes, ClaimedJob, JobOptions, NewJob } from './job.ts';
+import type { ClaimedJob, JobOptions, NewJob } from './job.ts';
 import type { MaybePromise } from '../runtime/when-done.ts';
 import { whenDone } from '../runtime/when-done.ts';
 import type { RetryOptions } from './retry-policy.ts';
 import { checkDefinition, isPlain } from './task-definition.ts';
-
-/** What a task says of its jobs, where an enqueue says nothing. `key` and `attributes` may be derived from the payload. */
-export interface TaskDefaults<Input> {
-  readonly queue?: string;
-  readonly key?: string | ((payload: Input) => string);
-  readonly attributes?: Attributes | ((payload: Input) => Attributes);
-  readonly priority?: number;
-  readonly timeout?: Duration;
-  readonly retry?: RetryOptions;
-}
-
-/** Turns a payload of one version into one of the next. Must be pure: it may run at any time, on any node. */
-export type Upcaster = (payload: unknown) => unknown;
-
-/** What {@link defineTask} takes: name, payload schema, and defaults for its jobs. */
-export interface TaskDefinition<
-  Schema extends StandardSchemaV1,
-  Saved extends StandardSchemaV1 = StandardSchemaV1,
-> extends TaskDefaults<StandardSchemaV1.InferInput<Schema>> {
-  /** 1 to 200 characters; it is stored with every job, so don't rename it while jobs wait. */
-  readonly name: string;
-  /** Any Standard Schema: zod, valibot, arktype and others. Checked at enqueue, and again before the handler. */
-  readonly payload: Schema;
-  /** The version of the payload's shape, from 1. Raise it when jobs in flight would no longer fit. Default 1. */
-  readonly version?: number;
-  /** By version: how to make a payload of the next one. Nodes run the versions from the oldest upcaster on. */
-  readonly upcasters?: Readonly<Record<number, Upcaster>>;
-  /** The shape of what `ctx.checkpoint` keeps, by a schema that changes nothing. Default: any JSON. */
-  readonly checkpoint?: Saved;
-}
 
 /** A typed definition that producers and workers share. Made by {@link defineTask}. */
 export interface Task<Input = unknown, Output = unknown, Saved = unknown> {

@@ -67,3 +67,9 @@ export interface OpenGate<State extends Json = Json> {
   /** After the plan: what failed, and was worked around. It is reported like what a gate throws. */
   readonly faults?: () => readonly unknown[];
 }
+
+/** What became of a job; `gate`: the first that holds it. */
+export interface Judged {
+  readonly verdict: Verdict;
+  readonly gate: string;
+}

@@ -1,9 +1,7 @@
+import type { PolicyState } from './plan.ts';
 import type { Json } from '../job/job.ts';
 import type { Plan } from './plan.ts';
 import type { JobFacts, Lane, Snapshot } from './snapshot.ts';
-
-/** The state of a policy: one part for each gate or order that keeps any, by its name. Plain JSON. */
-export type PolicyState = Readonly<Record<string, Json>>;
 
 /** One part as it was saved: with the batch, at this time of the database's clock. */
 export interface SavedPart {

@@ -1,11 +1,12 @@
 import fc from 'fast-check';
 import type { Order } from '../policy/order.ts';
-import { policy } from '../policy/compose.ts';
+import { policy } from '../policy/compose/compose.ts';
 import { standardGates } from '../policy/gates/standard.ts';
 import { openGates } from '../policy/planning/open-gates.ts';
 import type { Plan } from '../policy/plan.ts';
-import { planProblems } from '../policy/plan.ts';
-import type { Policy, PolicyState } from '../policy/policy.ts';
+import { planProblems } from '../policy/planning/plan-problems.ts';
+import type { Policy } from '../policy/policy.ts';
+import type { PolicyState } from '../policy/plan.ts';
 import { openSlots } from '../policy/planning/slots.ts';
 import type { Candidate, Settlement, Snapshot } from '../policy/snapshot.ts';
 import { compareInKey, poolOf } from '../policy/snapshot.ts';

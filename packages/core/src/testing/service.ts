@@ -1,5 +1,5 @@
 import type { Order } from '../policy/order.ts';
-import { policy } from '../policy/compose.ts';
+import { policy } from '../policy/compose/compose.ts';
 import type { Candidate, InFlight, QueueSeen, Settlement } from '../policy/snapshot.ts';
 import { defaultPool } from '../policy/snapshot.ts';
 import { aJob, anItem, aPool, aSnapshot, lanesOf, nowMs } from './snapshots.ts';

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { planProblems } from '../policy/plan.ts';
-import { policy } from '../policy/compose.ts';
+import { planProblems } from '../policy/planning/plan-problems.ts';
+import { policy } from '../policy/compose/compose.ts';
 import { fifo } from '../policy/orders/ranked.ts';
 import { compareInKey, laneName } from '../policy/snapshot.ts';
 import { snapshots } from './snapshots.ts';

@@ -1,13 +1,14 @@
 import fc from 'fast-check';
 import type { Json } from '../job/job.ts';
-import type { Coalesce } from '../policy/compose.ts';
-import { policy } from '../policy/compose.ts';
+import type { Coalesce } from '../policy/parts.ts';
+import { policy } from '../policy/compose/compose.ts';
 import type { Gate } from '../policy/gate.ts';
 import type { Order } from '../policy/order.ts';
 import { turns } from '../policy/orders/ranked.ts';
 import type { Plan } from '../policy/plan.ts';
-import { planProblems } from '../policy/plan.ts';
-import type { Policy, PolicyState, SavedPart } from '../policy/policy.ts';
+import { planProblems } from '../policy/planning/plan-problems.ts';
+import type { Policy, SavedPart } from '../policy/policy.ts';
+import type { PolicyState } from '../policy/plan.ts';
 import type { AttemptEnd, Candidate, InFlight, Lane, Settlement, Snapshot } from '../policy/snapshot.ts';
 import { compareInKey, defaultPool, laneName } from '../policy/snapshot.ts';
 import { aJob, aPool, aSnapshot, lanesOf, nowMs } from './snapshots.ts';

@@ -3,7 +3,7 @@ import type { Actor } from '../dashboard/audit.ts';
 import { audited } from '../dashboard/audit.ts';
 import type { DeadOperator } from './dead.ts';
 import type { JobsOperator } from './jobs.ts';
-import type { Operator } from './operator.ts';
+import type { Operator } from './operator-interface.ts';
 
 const idsNoted = 100;
 

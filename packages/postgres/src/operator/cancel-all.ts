@@ -11,7 +11,6 @@ import {
 import type { FindFilter } from '../dashboard/find-jobs.ts';
 import { countFound, findJobs } from '../dashboard/find-jobs.ts';
 import type { Database } from '../connection/database.ts';
-import type { JobsOperator } from './jobs.ts';
 
 /** Jobs that have not ended and fit everything that is given; at least one thing is. */
 export interface UnfinishedFilter {
@@ -66,7 +65,14 @@ export async function countUnfinished(database: Database, filter: UnfinishedFilt
 export async function cancelUnfinished(
   database: Database,
   filter: UnfinishedFilter,
-  { cancel, ...options }: CancelAllOptions & Pick<JobsOperator, 'cancel'>,
+  {
+    cancel,
+    ...options
+  }: CancelAllOptions & {
+    readonly cancel: (
+      ids: readonly string[],
+    ) => Promise<readonly { readonly verdict: keyof CancelledJobs }[]>;
+  },
 ): Promise<CancelledJobs> {
   throwProblems('configuration', 'a cancellation', optionProblems(options, optionsShape));
   const wanted = checked(filter);

@@ -2,7 +2,7 @@
 import { existsSync } from 'node:fs';
 import { request } from 'node:http';
 import type { RequestOptions } from 'node:http';
-import type { RunningServer } from './server.ts';
+import type { RunningServer } from './running-server.ts';
 
 const pingTimeoutMs = 1_000;
 const startTimeoutMs = 120_000;

@@ -9,7 +9,7 @@ import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { dirname, join, resolve as resolvePath } from 'node:path';
 import { promisify } from 'node:util';
-import type { RunningServer } from './server.ts';
+import type { RunningServer } from './running-server.ts';
 
 const attemptsMax = 3;
 

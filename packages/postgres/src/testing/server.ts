@@ -1,3 +1,5 @@
+import type { ServerKind } from './running-server.ts';
+import type { RunningServer } from './running-server.ts';
 /**
  * A PostgreSQL server for tests, from whatever the machine offers. The first that works wins:
  *
@@ -10,11 +12,6 @@
 import pg from 'pg';
 import { containerEngineAnswers, startContainer } from './server-container.ts';
 import { debianServer, startDebian, startEmbedded } from './server-local.ts';
-
-/** Where a test server comes from: given by URL, a container, the embedded binaries, or Debian packages. */
-export type ServerKind = 'url' | 'container' | 'embedded' | 'debian';
-/** The major versions of PostgreSQL that the tests run on. */
-export type ServerMajor = 15 | 18;
 
 /** A running server, for tests only: no durability, trust authentication. */
 export interface TestServer {
@@ -32,13 +29,6 @@ export interface StartServerOptions {
   /** 18 unless given. A server given by URL or image has the version it has. */
   readonly major?: ServerMajor;
   readonly env?: Readonly<Record<string, string | undefined>>;
-}
-
-/** What a provider returns: a running server. */
-export interface RunningServer {
-  readonly kind: ServerKind;
-  readonly adminUrl: string;
-  readonly stop: () => Promise<void>;
 }
 
 /** Throws when no provider can bring up a server, with the reason of each in `cause`. */
@@ -119,3 +109,6 @@ async function serverMajor(connectionString: string): Promise<number> {
     await client.end();
   }
 }
+
+/** The major versions of PostgreSQL that the tests run on. */
+export type ServerMajor = 15 | 18;

@@ -15,7 +15,7 @@ import type { CleanPlan } from './validate-plan.ts';
 import { completePlan } from './validate-plan.ts';
 import type { Fault } from './faults.ts';
 import { createFaults } from './faults.ts';
-import { freezeSnapshot } from '../state/freeze.ts';
+import { freezeSnapshot } from '../freeze.ts';
 import { createHung } from './suspended-parts.ts';
 import { jsonProblem } from './plain-json.ts';
 import { limitNames, withLimits } from './queue-limits.ts';

@@ -1,7 +1,7 @@
 import type { Json, Policy, Preparation, Prepared } from '@pgqueue/core';
 import { asError, runWithin } from './time-limit.ts';
 import type { Faults } from './faults.ts';
-import { freezeAll } from '../state/freeze.ts';
+import { freezeAll } from '../freeze.ts';
 import { jsonProblem } from './plain-json.ts';
 
 /** Fetches what a policy prepares, beside the ticks. */

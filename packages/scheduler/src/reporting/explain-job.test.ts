@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import type { Candidate, InFlight, Lane, Snapshot } from '@pgqueue/core';
 import { defaultQueue } from '@pgqueue/core';
 import { describe, expect, test } from 'vitest';
-import type { Flying } from '../state/item.ts';
+import type { Flying } from '../state/items/item.ts';
 import { afterTick } from './explain-job.ts';
 
 const uuid = (name: string): string => createHash('md5').update(name).digest('hex');

@@ -3,7 +3,7 @@ import { compareInKey, laneName, neverMs } from '@pgqueue/core';
 import type { LeaderAnswer, Target, WaitingFacts } from '@pgqueue/postgres';
 import { readWaitingJob } from '@pgqueue/postgres';
 import type { FlowMeter } from './throughput.ts';
-import type { Flying } from '../state/item.ts';
+import type { Flying } from '../state/items/item.ts';
 import { attributesProblem, isFlat } from '../state/unreadable.ts';
 
 /** What a tick left: what it saw, and what it then wrote. */

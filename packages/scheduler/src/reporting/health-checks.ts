@@ -1,14 +1,8 @@
-import type { Loop } from '@pgqueue/core';
+import type { Ticks } from '../tick/tick-loop.ts';
 import type { HealthChecks, HealthOptions } from '@pgqueue/postgres';
 import { stuckLoops } from '@pgqueue/postgres';
 import type { Leadership } from '../leadership/election.ts';
 import type { Settings } from '../options.ts';
-
-/** The loop of ticks, and when one last succeeded. */
-export interface Ticks extends Loop {
-  /** Infinity: none yet. */
-  readonly tickedMsAgo: () => number;
-}
 
 export interface LivenessParts {
   readonly leadership: Leadership;

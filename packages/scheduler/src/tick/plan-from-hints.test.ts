@@ -1,6 +1,6 @@
 import type { HintedJob, TickRead } from '@pgqueue/postgres';
 import { expect, test } from 'vitest';
-import type { ItemMade } from '../state/item.ts';
+import type { ItemMade } from '../state/items/item.ts';
 import { createMemory } from '../state/leader-state.ts';
 import type { News } from './plan-from-hints.ts';
 import { nothingWaits, suppose } from './plan-from-hints.ts';

@@ -1,6 +1,6 @@
 import type { HintedJob, Supposition, TickRead } from '@pgqueue/postgres';
 import type { Load } from '../state/consumption.ts';
-import type { Flying } from '../state/item.ts';
+import type { Flying } from '../state/items/item.ts';
 import { knowsAll } from './read-snapshot.ts';
 import type { Memory } from '../state/leader-state.ts';
 import { loadOf } from './snapshot.ts';

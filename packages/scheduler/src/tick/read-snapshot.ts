@@ -3,7 +3,7 @@ import { readItemFacts, readTick, readTickState, settledMax } from '@pgqueue/pos
 import type { Behind } from '../state/background-rescan.ts';
 import type { Load } from '../state/consumption.ts';
 import { capability } from '../state/consumption.ts';
-import type { Ledger } from '../state/in-flight.ts';
+import type { Ledger } from '../state/items/in-flight.ts';
 import type { Memory } from '../state/leader-state.ts';
 import type { Ask } from './snapshot.ts';
 import { loadOf } from './snapshot.ts';

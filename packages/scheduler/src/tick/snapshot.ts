@@ -4,7 +4,7 @@ import type { LaneRow, TickRead } from '@pgqueue/postgres';
 import type { Aside } from '../state/lanes/deferred-lanes.ts';
 import type { Consumption, Load } from '../state/consumption.ts';
 import { poolsSeen } from '../state/consumption.ts';
-import type { Flying, Item } from '../state/item.ts';
+import type { Flying, Item } from '../state/items/item.ts';
 import { rowsByLane } from '../state/lanes/lane-rows.ts';
 import type { Memory } from '../state/leader-state.ts';
 import type { View } from '../state/lanes/lane-cache.ts';

@@ -1,7 +1,7 @@
 import type { Database } from '@pgqueue/postgres';
 import { readTraces } from '@pgqueue/postgres';
 import { isTracing, traceDispatch } from '@pgqueue/telemetry';
-import type { Flying } from '../state/item.ts';
+import type { Flying } from '../state/items/item.ts';
 
 /** Makes a span of each batch, where somebody traces. */
 export interface DispatchSpans {

@@ -1,9 +1,10 @@
+import type { Loop } from '@pgqueue/core';
 import { retryPauseMs, startLoop } from '@pgqueue/core';
 import type { HintedJob, Leader } from '@pgqueue/postgres';
 import { leadershipLostState, readHint, sqlState } from '@pgqueue/postgres';
 import type { Dispatcher } from './tick.ts';
 import type { Leadership } from '../leadership/election.ts';
-import type { Ticks } from '../reporting/health-checks.ts';
+
 import type { Settings } from '../options.ts';
 
 /** Who does not lead asks again when it is elected. */
@@ -91,4 +92,10 @@ export function startTicks({
     },
     tickedMsAgo: () => performance.now() - tickedAt,
   };
+}
+
+/** The loop of ticks, and when one last succeeded. */
+export interface Ticks extends Loop {
+  /** Infinity: none yet. */
+  readonly tickedMsAgo: () => number;
 }

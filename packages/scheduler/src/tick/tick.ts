@@ -5,7 +5,7 @@ import { loadPolicyState, setFeed, settledMax } from '@pgqueue/postgres';
 import type { Behind } from '../state/background-rescan.ts';
 import { createBehind } from '../state/background-rescan.ts';
 import { createDispatchSpans } from './spans.ts';
-import type { Flying } from '../state/item.ts';
+import type { Flying } from '../state/items/item.ts';
 import { knowsAll, look } from './read-snapshot.ts';
 import type { Memory } from '../state/leader-state.ts';
 import { createMemory } from '../state/leader-state.ts';

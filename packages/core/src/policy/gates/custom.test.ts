@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { aJob, aSnapshot, lanesOf, nowMs } from '../../testing/snapshots.ts';
-import { policy } from '../compose.ts';
+import { policy } from '../compose/compose.ts';
 import { fifo } from '../orders/ranked.ts';
 import type { Snapshot } from '../snapshot.ts';
 import type { Gate } from '../gate.ts';

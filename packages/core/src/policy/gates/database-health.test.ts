@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { aJob, aSnapshot, lanesOf, nowMs } from '../../testing/snapshots.ts';
-import { policy } from '../compose.ts';
+import { policy } from '../compose/compose.ts';
 import type { Gate } from '../gate.ts';
 import { fifo } from '../orders/ranked.ts';
 import type { DatabaseHealth, Snapshot } from '../snapshot.ts';

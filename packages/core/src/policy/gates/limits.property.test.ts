@@ -18,7 +18,7 @@ import {
 import { shuffled } from '../../testing/snapshots.ts';
 import type { Luck } from '../../testing/world.ts';
 import { play, stories } from '../../testing/world.ts';
-import { policy } from '../compose.ts';
+import { policy } from '../compose/compose.ts';
 import { turns } from '../orders/ranked.ts';
 import type { Bucket, Buckets } from './lib/buckets.ts';
 import { concurrency } from './concurrency.ts';

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { aJob, anItem, aSnapshot, lanesOf, nowMs } from '../../testing/snapshots.ts';
-import { policy } from '../compose.ts';
+import { policy } from '../compose/compose.ts';
 import type { Gate } from '../gate.ts';
 import { fifo } from '../orders/ranked.ts';
 import type { Explanation } from '../policy.ts';

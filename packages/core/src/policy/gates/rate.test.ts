@@ -1,10 +1,10 @@
 import { describe, expect, test } from 'vitest';
 import { aJob, aSnapshot, lanesOf, nowMs } from '../../testing/snapshots.ts';
-import { policy } from '../compose.ts';
+import { policy } from '../compose/compose.ts';
 import type { Gate } from '../gate.ts';
 import { fifo } from '../orders/ranked.ts';
 import type { Plan } from '../plan.ts';
-import type { PolicyState } from '../policy.ts';
+import type { PolicyState } from '../plan.ts';
 import { neverMs } from '../policy.ts';
 import type { Candidate, Snapshot } from '../snapshot.ts';
 import { rate } from './rate.ts';

@@ -1,9 +1,9 @@
 import { describe, expect, test } from 'vitest';
 import type { Json } from '../../job/job.ts';
 import { aJob, anItem, aSnapshot, lanesOf, nowMs } from '../../testing/snapshots.ts';
-import { policy } from '../compose.ts';
+import { policy } from '../compose/compose.ts';
 import { fifo } from '../orders/ranked.ts';
-import type { PolicyState } from '../policy.ts';
+import type { PolicyState } from '../plan.ts';
 import { neverMs } from '../policy.ts';
 import type { JobFacts, QueueSeen, Snapshot } from '../snapshot.ts';
 import { defaultQueue } from '../snapshot.ts';

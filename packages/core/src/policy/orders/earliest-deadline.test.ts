@@ -1,8 +1,9 @@
 import { describe, expect, test } from 'vitest';
 import { aJob, anItem, aPool, aSnapshot, lanesOf, nowMs } from '../../testing/snapshots.ts';
-import { policy } from '../compose.ts';
+import { policy } from '../compose/compose.ts';
 import type { Plan } from '../plan.ts';
-import type { Policy, PolicyState } from '../policy.ts';
+import type { Policy } from '../policy.ts';
+import type { PolicyState } from '../plan.ts';
 import type { Candidate, JobFacts, Settlement, Snapshot } from '../snapshot.ts';
 import type { EarliestDeadlineOptions } from './earliest-deadline.ts';
 import { earliestDeadline } from './earliest-deadline.ts';

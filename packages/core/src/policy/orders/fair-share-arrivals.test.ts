@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { aJob, aPool, aSnapshot, lanesOf } from '../../testing/snapshots.ts';
-import { policy } from '../compose.ts';
+import { policy } from '../compose/compose.ts';
 import type { Candidate } from '../snapshot.ts';
 import { fairShare } from './fair-share.ts';
 

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { aJob, aPool, aSnapshot, lanesOf, nowMs } from '../../testing/snapshots.ts';
-import { policy } from '../compose.ts';
+import { policy } from '../compose/compose.ts';
 import { byScore } from './by-score.ts';
 import { createHeap } from './heap.ts';
 import { fifo, turns } from './ranked.ts';

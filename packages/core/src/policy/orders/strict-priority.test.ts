@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { aJob, aPool, aSnapshot, lanesOf, nowMs } from '../../testing/snapshots.ts';
-import { policy } from '../compose.ts';
+import { policy } from '../compose/compose.ts';
 import type { Order } from '../order.ts';
 import type { Candidate } from '../snapshot.ts';
 import { ranked } from './ranked.ts';

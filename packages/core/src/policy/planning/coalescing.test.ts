@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { aPool, aSnapshot } from '../../testing/snapshots.ts';
 import { coalescingHold } from './coalescing.ts';
-import type { Coalesce } from '../compose.ts';
+import type { Coalesce } from '../parts.ts';
 import type { Candidate, Lane } from '../snapshot.ts';
 
 function jobOf(id: string, rest: Partial<Candidate> = {}): Candidate {

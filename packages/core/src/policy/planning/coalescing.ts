@@ -1,4 +1,4 @@
-import type { Coalesce } from '../compose.ts';
+import type { Coalesce } from '../parts.ts';
 import type { Hold } from '../policy.ts';
 import { takesBundles } from './slots.ts';
 import type { Candidate, Lane, Snapshot } from '../snapshot.ts';

@@ -1,8 +1,9 @@
 import { coalescingHold } from './coalescing.ts';
-import type { Parts } from '../compose.ts';
+import type { Parts } from '../parts.ts';
 import { createHeads } from './lane-heads.ts';
 import { openGates } from './open-gates.ts';
-import type { Explanation, Hold, PolicyState, Watch } from '../policy.ts';
+import type { Explanation, Hold, Watch } from '../policy.ts';
+import type { PolicyState } from '../plan.ts';
 import { openSlots } from './slots.ts';
 import type { JobFacts, Lane, Snapshot } from '../snapshot.ts';
 import { own, poolOf } from '../snapshot.ts';

@@ -1,9 +1,11 @@
+import type { Judged } from '../gate.ts';
 import type { Json } from '../../job/job.ts';
 import type { Gate, OpenGate, Verdict } from '../gate.ts';
 import { unlimited } from '../gates/lib/unlimited.ts';
-import type { AskGroup, Group, Kind, KindMemory, KindsOfPlan } from '../kinds.ts';
+import type { AskGroup, Group, Kind, KindMemory, KindsOfPlan } from './kinds.ts';
 import type { PolicyFault } from '../plan.ts';
-import type { Hold, PolicyState, Watch } from '../policy.ts';
+import type { Hold, Watch } from '../policy.ts';
+import type { PolicyState } from '../plan.ts';
 import type { Candidate, Lane, Snapshot } from '../snapshot.ts';
 
 /** The gates of a policy during one plan, with what fails in them caught. */
@@ -24,12 +26,6 @@ export interface OpenGates {
   readonly unread: () => readonly Lane[];
   /** After the plan, by name. */
   readonly states: () => PolicyState;
-}
-
-/** What became of a job; `gate`: the first that holds it. */
-export interface Judged {
-  readonly verdict: Verdict;
-  readonly gate: string;
 }
 
 interface Entry {

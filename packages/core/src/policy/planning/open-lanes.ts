@@ -1,6 +1,7 @@
 import type { Held } from './hold-counts.ts';
-import type { LaneKinds } from '../kinds.ts';
-import type { Judged, OpenGates } from './open-gates.ts';
+import type { LaneKinds } from './kinds.ts';
+import type { OpenGates } from './open-gates.ts';
+import type { Judged } from '../gate.ts';
 import type { ClosedLane } from '../plan.ts';
 import type { Fit, Slots } from './slots.ts';
 import type { Candidate, Lane, Snapshot } from '../snapshot.ts';

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { aJob, anItem, aPool, aSnapshot, lanesOf, nowMs } from '../../testing/snapshots.ts';
-import { policy } from '../compose.ts';
+import { policy } from '../compose/compose.ts';
 import { fifo } from '../orders/ranked.ts';
 import { strictPriority } from '../orders/strict-priority.ts';
 import type { Plan } from '../plan.ts';

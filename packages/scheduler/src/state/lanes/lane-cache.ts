@@ -4,7 +4,7 @@ import type { LaneId, LaneRow, TickInput } from '@pgqueue/postgres';
 import type { Cursors } from './lane-cursors.ts';
 import type { KnownJob } from './known-job.ts';
 import { toJobs } from './known-job.ts';
-import { freezeJobs } from '../freeze.ts';
+import { freezeJobs } from '../../freeze.ts';
 import { rowsByLane } from './lane-rows.ts';
 import type { Held, LaneRoom } from './lane-room.ts';
 import { createLaneRoom } from './lane-room.ts';

@@ -3,8 +3,8 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import type { Cursors } from './lane-cursors.ts';
 import { createCursors } from './lane-cursors.ts';
-import type { Flying } from '../item.ts';
-import { createFlying, itemOf } from '../item.ts';
+import type { Flying } from '../items/item.ts';
+import { createFlying, itemOf } from '../items/item.ts';
 
 /** A waiting job, or one in flight, as the table has it. */
 interface Job {

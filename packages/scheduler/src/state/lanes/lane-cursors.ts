@@ -1,6 +1,6 @@
 import { laneName } from '@pgqueue/core';
 import type { LaneId, LanePart, LaneRow, Spot, TickInput } from '@pgqueue/postgres';
-import type { Flying } from '../item.ts';
+import type { Flying } from '../items/item.ts';
 import type { Marks } from './commit-watermark.ts';
 import { createMarks } from './commit-watermark.ts';
 

@@ -1,17 +1,17 @@
 import { describe, expect, test } from 'vitest';
-import { PgQueueError } from '../errors.ts';
+import { PgQueueError } from '../../errors.ts';
 import { policy } from './compose.ts';
-import { circuitBreaker } from './gates/circuit-breaker.ts';
-import { concurrency } from './gates/concurrency.ts';
-import { gate } from './gates/custom.ts';
-import { databaseHealth } from './gates/database-health.ts';
-import { ordered } from './gates/ordered.ts';
-import { rate } from './gates/rate.ts';
-import { byScore } from './orders/by-score.ts';
-import { earliestDeadline } from './orders/earliest-deadline.ts';
-import { fairShare } from './orders/fair-share.ts';
-import { fifo, ranked } from './orders/ranked.ts';
-import { strictPriority } from './orders/strict-priority.ts';
+import { circuitBreaker } from '../gates/circuit-breaker.ts';
+import { concurrency } from '../gates/concurrency.ts';
+import { gate } from '../gates/custom.ts';
+import { databaseHealth } from '../gates/database-health.ts';
+import { ordered } from '../gates/ordered.ts';
+import { rate } from '../gates/rate.ts';
+import { byScore } from '../orders/by-score.ts';
+import { earliestDeadline } from '../orders/earliest-deadline.ts';
+import { fairShare } from '../orders/fair-share.ts';
+import { fifo, ranked } from '../orders/ranked.ts';
+import { strictPriority } from '../orders/strict-priority.ts';
 
 /** Whoever writes plain JavaScript can give anything. */
 type Make = (options: never) => unknown;

@@ -1,8 +1,8 @@
-import type { Gate } from './gate.ts';
-import type { Judged } from './planning/open-gates.ts';
-import type { ClosedLane } from './plan.ts';
-import type { Candidate, JobFacts, Lane } from './snapshot.ts';
-import { own } from './snapshot.ts';
+import type { Gate } from '../gate.ts';
+import type { Judged } from '../gate.ts';
+import type { ClosedLane } from '../plan.ts';
+import type { Candidate, JobFacts, Lane } from '../snapshot.ts';
+import { own } from '../snapshot.ts';
 
 /** The jobs of one group of one gate. */
 export interface Group {

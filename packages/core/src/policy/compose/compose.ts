@@ -1,4 +1,5 @@
-import type { Shape } from '../options/options.ts';
+import type { Coalesce, Parts } from '../parts.ts';
+import type { Shape } from '../../options/options.ts';
 import {
   aFlag,
   aFunction,
@@ -8,32 +9,24 @@ import {
   aText,
   optional,
   optionProblems,
-} from '../options/options.ts';
-import { aGate, anOrder } from './check-part.ts';
-import type { Json } from '../job/job.ts';
-import type { Gate } from './gate.ts';
-import { createKinds } from './kinds.ts';
-import type { KindMemory } from './kinds.ts';
-import { isOwnPart } from './own-parts.ts';
-import { standardGates } from './gates/standard.ts';
-import type { Order } from './order.ts';
-import { fairShare } from './orders/fair-share.ts';
-import { turns } from './orders/ranked.ts';
-import { explainWith } from './planning/explain.ts';
-import type { Plan, PolicyFault } from './plan.ts';
-import { planWith } from './planning/make-plan.ts';
-import type { Policy, PolicyState, Preparation, SavedPart, Watch } from './policy.ts';
-import type { Candidate, Snapshot } from './snapshot.ts';
-import { throwProblems } from '../errors.ts';
-
-/** Waiting jobs of one task and key are handed to a handler as one batch. The task must be implemented with `implementBatch`. */
-export interface Coalesce {
-  readonly when: (job: Candidate) => boolean;
-  /** Jobs in one batch at most, 2 to 1000. As many as wait go at once. */
-  readonly max: number;
-  /** A batch that is not full goes when its first job has waited so long; it counts from when that was enqueued. */
-  readonly ageMs: number;
-}
+} from '../../options/options.ts';
+import { aGate, anOrder } from '../check-part.ts';
+import type { Json } from '../../job/job.ts';
+import type { Gate } from '../gate.ts';
+import { createKinds } from '../planning/kinds.ts';
+import type { KindMemory } from '../planning/kinds.ts';
+import { isOwnPart } from '../own-parts.ts';
+import { standardGates } from '../gates/standard.ts';
+import type { Order } from '../order.ts';
+import { fairShare } from '../orders/fair-share.ts';
+import { turns } from '../orders/ranked.ts';
+import { explainWith } from '../planning/explain.ts';
+import type { Plan, PolicyFault } from '../plan.ts';
+import { planWith } from '../planning/make-plan.ts';
+import type { Policy, Preparation, SavedPart, Watch } from '../policy.ts';
+import type { PolicyState } from '../plan.ts';
+import type { Snapshot } from '../snapshot.ts';
+import { throwProblems } from '../../errors.ts';
 
 /** The parts of a policy: see {@link policy}. */
 export interface PolicyOptions {
@@ -46,14 +39,6 @@ export interface PolicyOptions {
   readonly coalesce?: readonly Coalesce[];
   /** Take back scheduled jobs that no node has leased yet when a job comes that outranks them: the order must have `outranks`. Default false. */
   readonly recall?: boolean;
-}
-
-/** The parts of a composed policy. */
-export interface Parts {
-  readonly gates: readonly Gate[];
-  readonly order: Order;
-  readonly coalesce: readonly Coalesce[];
-  readonly recall: boolean;
 }
 
 const coalescing: Shape<Coalesce> = {

@@ -1,7 +1,7 @@
 import type { Candidate, Lane } from '@pgqueue/core';
 import { expect, test } from 'vitest';
 import { freezeJobs, freezeSnapshot } from './freeze.ts';
-import { aSnapshot } from '../testing/planning.ts';
+import { aSnapshot } from './testing/planning.ts';
 
 const jobOf = (id: string): Candidate => ({
   id,

@@ -1,5 +1,5 @@
 import type { InFlight, JobFacts } from '@pgqueue/core';
-import { freezeAll } from './freeze.ts';
+import { freezeAll } from '../../freeze.ts';
 
 /** A work item. Never changed but for what is made of it when somebody asks: who keeps one sees it as it was. */
 export interface Item {

@@ -1,22 +1,23 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { cost, region } from '../testing/limits.ts';
-import { aJob, anItem, aPool, aSnapshot, lanesOf, nowMs, snapshots } from '../testing/snapshots.ts';
+import { cost, region } from '../../testing/limits.ts';
+import { aJob, anItem, aPool, aSnapshot, lanesOf, nowMs, snapshots } from '../../testing/snapshots.ts';
 import { policy } from './compose.ts';
-import type { Gate } from './gate.ts';
-import { circuitBreaker } from './gates/circuit-breaker.ts';
-import { concurrency } from './gates/concurrency.ts';
-import { gate as custom } from './gates/custom.ts';
-import { rate } from './gates/rate.ts';
-import { standardGates } from './gates/standard.ts';
-import type { Order } from './order.ts';
-import { fairShare } from './orders/fair-share.ts';
-import { fifo, turns } from './orders/ranked.ts';
-import type { Plan } from './plan.ts';
-import { planWith } from './planning/make-plan.ts';
-import type { Policy, PolicyState } from './policy.ts';
-import type { InFlight, Lane, Snapshot } from './snapshot.ts';
-import { poolOf } from './snapshot.ts';
+import type { Gate } from '../gate.ts';
+import { circuitBreaker } from '../gates/circuit-breaker.ts';
+import { concurrency } from '../gates/concurrency.ts';
+import { gate as custom } from '../gates/custom.ts';
+import { rate } from '../gates/rate.ts';
+import { standardGates } from '../gates/standard.ts';
+import type { Order } from '../order.ts';
+import { fairShare } from '../orders/fair-share.ts';
+import { fifo, turns } from '../orders/ranked.ts';
+import type { Plan } from '../plan.ts';
+import { planWith } from '../planning/make-plan.ts';
+import type { Policy } from '../policy.ts';
+import type { PolicyState } from '../plan.ts';
+import type { InFlight, Lane, Snapshot } from '../snapshot.ts';
+import { poolOf } from '../snapshot.ts';
 
 /** Plans that judge the jobs of one kind together, beside those of the same parts where each gate is asked about each job. */
 

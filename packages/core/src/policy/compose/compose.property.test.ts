@@ -1,17 +1,18 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { breaking, breaksOn, crowded, faulty, holding } from '../testing/faults.ts';
-import { snapshots } from '../testing/snapshots.ts';
-import type { Coalesce, PolicyOptions } from './compose.ts';
+import { breaking, breaksOn, crowded, faulty, holding } from '../../testing/faults.ts';
+import { snapshots } from '../../testing/snapshots.ts';
+import type { PolicyOptions } from './compose.ts';
+import type { Coalesce } from '../parts.ts';
 import { policy } from './compose.ts';
-import type { Gate } from './gate.ts';
-import type { Order } from './order.ts';
-import { fifo, turns } from './orders/ranked.ts';
-import type { Plan } from './plan.ts';
-import { planProblems } from './plan.ts';
-import type { Policy } from './policy.ts';
-import type { Candidate, Snapshot } from './snapshot.ts';
-import { compareInKey, laneName } from './snapshot.ts';
+import type { Gate } from '../gate.ts';
+import type { Order } from '../order.ts';
+import { fifo, turns } from '../orders/ranked.ts';
+import type { Plan } from '../plan.ts';
+import { planProblems } from '../planning/plan-problems.ts';
+import type { Policy } from '../policy.ts';
+import type { Candidate, Snapshot } from '../snapshot.ts';
+import { compareInKey, laneName } from '../snapshot.ts';
 
 type Make = (options: PolicyOptions) => Policy;
 
