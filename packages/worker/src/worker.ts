@@ -133,6 +133,7 @@ class WorkerNode implements Worker {
       database,
       observe,
       hints: this.#hints,
+      onRows: () => (this.#claimer === undefined ? this.#hints.send() : this.#claimer.settled()),
       onAccepted: () => this.#claimer?.slotFreed(this.running === 0), // it may have waited for the settler
     });
     this.#health = options.health;
@@ -213,6 +214,7 @@ class WorkerNode implements Worker {
       wanted: () => this.#wanted(),
       take: (units, claim) => this.#take(units, claim),
       batch: (unit, size) => createBatch({ database, settler: this.#settler }, unit, size),
+      ask: () => this.#hints.send(),
       hearing,
       observe,
     });

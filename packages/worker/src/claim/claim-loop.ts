@@ -6,12 +6,17 @@ import { unitsOf } from '../lease/unit.ts';
 import type { Claims } from './claims.ts';
 import { createLowWater, createPace } from './poll-interval.ts';
 
+interface Wanted {
+  readonly free: number;
+  readonly ahead: number;
+}
+
 export interface ClaimerParts {
   readonly claims: Claims;
   /** How many slots there are. */
   readonly slots: number;
   /** How many work items it would take now, and how many batches beyond them. */
-  readonly wanted: () => { readonly free: number; readonly ahead: number };
+  readonly wanted: () => Wanted;
   /** Takes the jobs over, by what uses one slot; does not wait for them. */
   readonly take: (
     units: readonly Unit[],
@@ -19,6 +24,8 @@ export interface ClaimerParts {
   ) => void;
   /** Makes a batch of the jobs of one work item. */
   readonly batch: (unit: Unit, size: number) => void;
+  /** Asks the scheduler for more: slots have become free, and less was ready than was claimed. */
+  readonly ask: () => void;
   /** Whether it hears hints of work at present. */
   readonly hearing: () => boolean;
   readonly observe: Observer;
@@ -30,6 +37,8 @@ export interface Claimer {
    * for the one that it ran.
    */
   readonly slotFreed: (empty: boolean) => void;
+  /** Batches were settled. The scheduler is asked for more when a claim has brought less than it could take, not before: more is ready. */
+  readonly settled: () => void;
   /** Work may have become ready; `released`: behind the low-water mark, too. */
   readonly hint: (released: boolean) => void;
   /** Resolves after the claim under way, whose jobs are still handed over. */
@@ -41,6 +50,8 @@ export interface Claimer {
 const parkedMs = 1_000;
 /** While few of its slots are free, those that become free within so long are filled by one claim. */
 const gatherMs = 5;
+/** Where nothing is claimed for so long, the scheduler is told all the same that batches were settled. */
+const askMs = 100;
 const gatherShare = 0.25;
 
 /** What uses one slot: a batch, the jobs of a bundle, or one job. */
@@ -56,6 +67,15 @@ function unitsIn(rows: readonly ClaimedRow[], batch: ClaimerParts['batch']): rea
   return [...units, ...batches].toSorted(([a], [b]) => a.position - b.position);
 }
 
+function isFew({ free, ahead }: Wanted, slots: number): boolean {
+  return free + ahead <= (slots - 1) * gatherShare;
+}
+
+/** While all slots are busy, half of those that wait for one last for as long as a claim takes: a claim for each that leaves would bring one. */
+function isDue({ free, ahead }: Wanted, slots: number): boolean {
+  return free > 0 || (ahead > 0 && ahead * 2 >= slots);
+}
+
 /** Keeps the slots full with one statement at a time. */
 export function startClaimer(parts: ClaimerParts): Claimer {
   const { claims, slots, wanted, observe, hearing } = parts;
@@ -64,17 +84,26 @@ export function startClaimer(parts: ClaimerParts): Claimer {
   let more = true;
   let claimedAt = -Infinity;
   let gathering = false;
-  const isFew = ({ free, ahead }: { readonly free: number; readonly ahead: number }): boolean =>
-    free + ahead <= (slots - 1) * gatherShare;
+  let short = true;
+  let settled = false;
+  const ask = (): void => {
+    if (settled) parts.ask();
+    settled = false;
+  };
 
   const step = async (): Promise<number> => {
     gathering = false;
     const want = wanted();
     const { free, ahead } = want;
-    if (free + ahead <= 0) return parkedMs;
     const nowMs = performance.now();
+    if (!isDue(want, slots)) {
+      if (!settled) return parkedMs;
+      if (nowMs < claimedAt + askMs) return claimedAt + askMs - nowMs;
+      ask();
+      return parkedMs;
+    }
     const gatheredMs = claimedAt + gatherMs - nowMs;
-    gathering = gatheredMs > 0 && isFew(want);
+    gathering = gatheredMs > 0 && isFew(want, slots);
     if (gathering) return gatheredMs;
     claimedAt = nowMs;
     const claimed = await claims({ max: free, ahead, ...lowWater.range(nowMs) });
@@ -87,6 +116,8 @@ export function startClaimer(parts: ClaimerParts): Claimer {
     const last = units.slice(0, free).at(-1)?.at(-1)?.position;
     if (free > 0) lowWater.saw({ last, filled: got >= free, tookMs });
     more = free > 0 ? got >= free : more;
+    short = got < asked;
+    if (short) ask();
     parts.take(units, { claimedAt: claimed.claimedAt, ahead: claimed.full || got < free ? 0 : ahead });
     return pace.next({ got, asked, nowMs, hearing: hearing() });
   };
@@ -94,7 +125,7 @@ export function startClaimer(parts: ClaimerParts): Claimer {
   const loop: Loop = startLoop({
     step,
     failed: (error, failures) => {
-      more = true;
+      [more, short] = [true, true];
       lowWater.drop();
       if (error instanceof PgQueueError && error.code === 'node_ended') return parkedMs;
       const retryMs = retryPauseMs(failures);
@@ -106,7 +137,13 @@ export function startClaimer(parts: ClaimerParts): Claimer {
   return {
     slotFreed: (empty) => {
       // while it gathers, it comes by itself
-      if (empty || (more && !(gathering && isFew(wanted())))) loop.wake();
+      const want = wanted();
+      if (empty || (more && isDue(want, slots) && !(gathering && isFew(want, slots)))) loop.wake();
+    },
+    settled: () => {
+      settled = true;
+      if (short) ask();
+      else loop.wake();
     },
     hint: (released) => {
       more = true;

@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Observer } from '@pgqueue/core';
 import { retryPauseMs } from '@pgqueue/core';
-import type { Hints, Lease, Target } from '@pgqueue/postgres';
+import type { Lease, Target } from '@pgqueue/postgres';
 import { isTransient, lockedState, releaseRows, settleRows, sqlState, takeApart } from '@pgqueue/postgres';
 import type { Batch, DoneRow } from '../attempt/batch.ts';
 import { persistently } from './retry-transient.ts';
@@ -19,7 +19,8 @@ export interface RowSettler {
 export interface RowSettlerParts {
   readonly database: Target;
   readonly observe: Observer;
-  readonly hints: Pick<Hints, 'send'>;
+  /** Some were settled. */
+  readonly onRows: () => void;
   readonly abandoned: AbortSignal;
   /** Those whose replies may have been lost on the way back. */
   readonly unanswered: WeakSet<Ended>;
@@ -38,18 +39,27 @@ export interface RowSettlerParts {
 /** In one statement. */
 const jobsMax = 2_000;
 const bytesMax = 4 * 1_048_576;
+/** So long after a statement the next one goes: a batch has waited for longer until it was through, and each statement is a commit. */
+const gatherMs = 10;
+/** So many don't wait for others. */
+const manyJobs = 100;
 
 export function createRowSettler(parts: RowSettlerParts): RowSettler {
   const { database, observe, abandoned } = parts;
   let waiting: DoneRow[] = [];
   let sending: readonly DoneRow[] = [];
   let running = false;
+  let sentAt = -Infinity;
   const releasing = new Set<Batch>();
 
   const run = async (): Promise<void> => {
     running = true;
     await new Promise((resolve) => setImmediate(resolve)); // batches that end together are settled together
     while (waiting.length > 0) {
+      const gatheredMs = sentAt + gatherMs - performance.now();
+      if (gatheredMs > 0 && jobsOf(waiting) < manyJobs)
+        await new Promise((resolve) => setTimeout(resolve, gatheredMs));
+      sentAt = performance.now();
       sending = waiting.splice(0, countOf(waiting));
       await send(parts, sending);
       sending = [];
@@ -85,6 +95,10 @@ export function createRowSettler(parts: RowSettlerParts): RowSettler {
   };
 }
 
+function jobsOf(rows: readonly DoneRow[]): number {
+  return rows.reduce((jobs, { data }) => jobs + data.length, 0);
+}
+
 /** How many of the first go into one statement. */
 function countOf(rows: readonly DoneRow[]): number {
   let [jobs, bytes, count] = [0, 0, 0];
@@ -99,12 +113,12 @@ function countOf(rows: readonly DoneRow[]): number {
 
 /** Sends batches until the database has answered; never throws. */
 async function send(parts: RowSettlerParts, rows: readonly DoneRow[]): Promise<void> {
-  const { database, observe, hints, abandoned, onAnswered } = parts;
+  const { database, observe, abandoned, onRows, onAnswered } = parts;
   let repeated = false;
   for (let failures = 1; ; failures += 1) {
     try {
       const settled = await settleRows(database, rows);
-      hints.send();
+      onRows();
       for (const row of rows) {
         if (!settled.has(row.position)) continue;
         row.settled('done');

@@ -56,6 +56,8 @@ export interface SettlerOptions {
   readonly observe: Observer;
   /** Tells the schedulers that slots are free. */
   readonly hints: Hints;
+  /** Whole batches were settled. Default: the schedulers are told. */
+  readonly onRows?: () => void;
   /** Some were accepted: rows are gone. */
   readonly onAccepted: () => void;
 }
@@ -75,7 +77,7 @@ const batchBytesMax = 4 * 1_048_576;
 const pendingMax = 2_000;
 const bytesMax = 16 * 1_048_576;
 
-export function createSettler({ database, observe, hints, onAccepted }: SettlerOptions): Settler {
+export function createSettler({ database, observe, hints, onRows, onAccepted }: SettlerOptions): Settler {
   const abandoned = new AbortController();
   const backlog = createBacklog(observe);
   const unanswered = new WeakSet<Ended>();
@@ -112,7 +114,7 @@ export function createSettler({ database, observe, hints, onAccepted }: SettlerO
   };
   const rows = createRowSettler({
     ...common,
-    hints,
+    onRows: onRows ?? ((): void => hints.send()),
     unanswered,
     before,
     onAnswered: (row) => answered(row.data.length, bytesOfRow(row)),
