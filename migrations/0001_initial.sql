@@ -533,116 +533,6 @@ begin
 end
 $$;
 
--- functions/aside.sql
-
--- Rows that can't be processed hurt nothing but themselves. A statement that serves many jobs and fails for good is tried again with one half of
--- them and then with the other, until what fails is alone; that job goes into the dead letters, with the reason. It happens to rows that are older than
--- a rule, or were written by hand, or are damaged on the disk.
-
--- Tells whether a statement fails for what one of its rows holds (data, constraints, limits of the program, damage), and would fail again. All else
--- (locks, connections, disks, rights, functions that are missing) concerns every row alike, and no job must die of it.
-create function is_of_row(p_state text) returns boolean
-  language sql immutable
-  set search_path from current
-as $$ select p_state ~ '^(22|23|54|XX001|XX002)' $$;
-
--- Moves a job that can't be processed into the dead letters, whatever it was about to do; the caller has locked it. False: that fails, too, and
--- it stays as it is.
-create function set_aside(p_id uuid, p_why text) returns boolean
-  language plpgsql volatile
-  set search_path from current
-as $$
-begin
-  if in_batch(p_id) then
-    perform spread(array[p_id]);
-    if in_batch(p_id) then
-      return false;
-    end if;
-  end if;
-  with item as (
-    delete from work_queue w where w.id = p_id returning w.lock_key, w.lock_token
-  ),
-  gone as (
-    delete from queue q where q.id = p_id returning q.*
-  )
-  insert into dead_letter (id, queue, task, key, priority, reason, tries, max_tries, crashes, max_crashes, created, died,
-                           timeout, payload_version, node, token, unique_key, attributes, payload, retry, trace, errors)
-  select g.id, g.queue, g.task, g.key, g.priority, 'gave_up', g.tries, g.max_tries, g.crashes, g.max_crashes, g.created,
-         clock_timestamp(), g.timeout, g.payload_version, i.lock_key, i.lock_token, g.unique_key, g.attributes, g.payload, g.retry, g.trace,
-         with_error(g.errors, jsonb_build_object('kind', 'error', 'message', 'it can''t be processed: ' || left(p_why, 2000)),
-                    i.lock_key, g.tries + 1, clock_timestamp())
-  from gone g left join item i on true
-  on conflict (id) do update
-    set (id, queue, task, key, priority, reason, tries, max_tries, crashes, max_crashes, created, died, timeout, payload_version, node,
-         token, unique_key, attributes, payload, retry, trace, errors) = (select excluded.*);
-  return true;
-exception when others then
-  if not is_of_row(sqlstate) then
-    raise;
-  end if;
-  raise warning 'job % can neither be processed nor be set aside: %', p_id, sqlerrm;
-  return false;
-end
-$$;
-
--- Ends leases as crash_all does, each job as far as it can be.
-create function crash(p_positions bigint[], p_charged bigint[], p_why text, p_wait boolean)
-  returns table (job_id uuid, verdict text)
-  language plpgsql volatile
-  set search_path from current
-as $$
-#variable_conflict use_column
-declare
-  v_half integer := cardinality(p_positions) / 2;
-  v_id uuid;
-  v_error text;
-begin
-  begin
-    return query select c.job_id, c.verdict from crash_all(p_positions, p_charged, p_why, p_wait) c;
-    return;
-  exception when others then
-    if not is_of_row(sqlstate) then
-      raise;
-    end if;
-    v_error := sqlerrm;
-  end;
-  if v_half > 0 then
-    return query select c.job_id, c.verdict from crash(p_positions[:v_half], p_charged, p_why, p_wait) c;
-    return query select c.job_id, c.verdict from crash(p_positions[v_half + 1:], p_charged, p_why, p_wait) c;
-    return;
-  end if;
-  select w.id into v_id from work_queue w where w.position = p_positions[1];
-  if set_aside(v_id, v_error) then
-    return query select v_id, 'dead'::text;
-  end if;
-end
-$$;
-
--- Delayed jobs leave delayed for pending, each as far as it can; returns how many did. The caller has locked them.
-create function make_due(p_ids uuid[]) returns integer
-  language plpgsql volatile
-  set search_path from current
-as $$
-declare
-  v_half integer := cardinality(p_ids) / 2;
-  v_count integer;
-begin
-  begin
-    update queue q set run_after = null where q.id = any (p_ids);
-    get diagnostics v_count = row_count;
-    return v_count;
-  exception when others then
-    if not is_of_row(sqlstate) then
-      raise;
-    elsif v_half = 0 then
-      perform set_aside(p_ids[1], sqlerrm);
-      return 0;
-    end if;
-  end;
-  return make_due(p_ids[:v_half]) + make_due(p_ids[v_half + 1:]);
-end
-$$;
-
 -- functions/audit.sql
 
 -- For so long a line is kept. To keep lines longer, or shorter, replace this function.
@@ -677,283 +567,6 @@ as $$
 begin
   update audit a set result = p_result where a.n = p_n and a.result is null and a.db_user = session_user;
   return found;
-end
-$$;
-
--- functions/batches.sql
-
--- Batches: rows of WORK_QUEUE that hold several jobs. A node claims and settles them whole (claim_rows, settle_rows); whatever concerns one
--- job of a batch takes the row apart first.
-
-create function batches_from() returns bigint
-  language sql stable security definer
-  set search_path from current
-  set jit = off
-as $$ select coalesce((select f.position from batch_front f), 0) $$;
-
--- Tells whether a job is one of a batch. Served by work_queue_batches.
-create function in_batch(p_id uuid) returns boolean
-  language sql stable security definer
-  set search_path from current
-  set jit = off
-  set enable_seqscan = off
-as $$
-  select exists (select from work_queue w where w.jobs is not null and w.position >= batches_from() and p_id = any (w.jobs))
-$$;
-
--- Replaces batches by rows of single jobs with the same lease, or with the same lack of one; only p_ids where they are given: then the others stay
--- together, in a row of their own. Returns the position of such a row, of the last of the batches.
--- A bundle without a lease has no rows of single jobs: p_ids leave it, and wait in QUEUE again.
--- Every job stays in one work item at most: one statement, and an order of locks as in settle, items first.
--- Places, for a batch of n jobs at position p: p + 1 to p + n for its jobs, and p + n + 1 for those that stay together; theirs follow up to p + 2 n. No
--- place is used twice: those that stayed together do so once, and whatever is taken out of them later, they are all taken apart. A bundle without a lease moves
--- on by one each time, and has a job less.
-create function take_apart(p_positions bigint[], p_ids uuid[] default null) returns bigint
-  language sql volatile security definer
-  set search_path from current
-  set enable_seqscan = off
-as $$
-  with gone as (
-    delete from work_queue w where w.position = any (p_positions) and w.jobs is not null
-    returning w.*, w.together is not null and w.lock_key is null as waits
-  ),
-  members as (
-    select g.*, u.id as job, u.n,
-           p_ids is null or u.id = any (p_ids) or (not g.waits and (g.position % 256 > 0 or cardinality(g.jobs) > 100)) as alone
-    from gone g cross join lateral unnest(g.jobs) with ordinality as u (id, n)
-  ),
-  singles as (
-    insert into work_queue (position, batch, id, version, pool, task, dispatched, lock_key, lock_token, lock_timeout, started, together)
-    overriding system value
-    select m.position + m.n, m.batch, m.job, m.version, m.pool, m.task, m.dispatched, m.lock_key, m.lock_token, m.lock_timeout, m.started, m.together
-    from members m where m.alone and not m.waits order by m.position, m.n
-  ),
-  back as (
-    update queue q set moved = true where q.id = any (array(select m.job from members m where m.alone and m.waits))
-  ),
-  rest as (
-    insert into work_queue (position, batch, jobs, version, pool, task, dispatched, lock_key, lock_token, lock_timeout, started, timeout, together)
-    overriding system value
-    select m.position + case when m.waits then 1 else cardinality(m.jobs) + 1 end, m.batch, array_agg(m.job order by m.n), m.version, m.pool, m.task,
-           m.dispatched, m.lock_key, m.lock_token, m.lock_timeout, m.started, m.timeout, m.together
-    from members m where not m.alone
-    group by m.position, m.jobs, m.batch, m.version, m.pool, m.task, m.dispatched, m.lock_key, m.lock_token, m.lock_timeout, m.started, m.timeout, m.together,
-             m.waits
-    order by m.position
-    returning position
-  )
-  select max(r.position) from rest r
-$$;
-
--- Takes the batches apart that have any of these jobs, but for those that another session has locked: they are being claimed, settled or taken
--- apart at this moment. A bundle without a lease goes on without them.
-create function spread(p_ids uuid[]) returns void
-  language plpgsql volatile security definer
-  set search_path from current
-  set jit = off
-  set enable_seqscan = off
-as $$
-declare
-  v_positions bigint[];
-  v_bundles bigint[];
-begin
-  select array_agg(x.position) filter (where not x.waits), array_agg(x.position) filter (where x.waits) into v_positions, v_bundles
-  from (
-    select w.position, w.together is not null and w.lock_key is null as waits from work_queue w
-    where w.jobs is not null and w.position >= batches_from()
-      and exists (select from unnest(w.jobs) as u (id) where u.id in (select i.id from unnest(p_ids) as i (id)))
-    for update skip locked) x;
-  if v_positions is not null then
-    perform take_apart(v_positions);
-  end if;
-  if v_bundles is not null then
-    perform take_apart(v_bundles, p_ids);
-  end if;
-end
-$$;
-
--- Leaves out jobs of ready bundles that are gone or have expired, before they are claimed: p_positions, with the places that the others have then.
-create function fresh_bundles(p_positions bigint[], p_now timestamptz) returns bigint[]
-  language plpgsql volatile security definer
-  set search_path from current
-  set enable_seqscan = off
-as $$
-declare
-  v_positions bigint[] := p_positions;
-  v_bundle record;
-begin
-  for v_bundle in
-    select w.position, array_agg(u.id) as ids from work_queue w cross join lateral unnest(w.jobs) as u (id)
-    where w.position = any (p_positions) and w.together is not null
-      and (select q.id from queue q where q.id = u.id and (q.expires_at is null or q.expires_at > p_now)) is null
-    group by w.position
-  loop
-    v_positions := array_replace(v_positions, v_bundle.position, take_apart(array[v_bundle.position], v_bundle.ids));
-  end loop;
-  return array_remove(v_positions, null);
-end
-$$;
-
--- Locks ready batches that a node can run, the first from a position on; no bundles.
-create function ready_batches(p_pool text, p_tasks jsonb, p_from bigint, p_max integer) returns bigint[]
-  language sql volatile security definer
-  set search_path from current
-  set enable_seqscan = off
-  set enable_bitmapscan = off
-as $$
-  select array(
-    select w.position from work_queue w
-    where w.jobs is not null and w.together is null and w.position >= greatest(p_from, batches_from()) and w.lock_key is null and w.pool = p_pool
-      and node_takes(p_tasks, w.task, w.version, false)
-    order by w.position limit p_max for update skip locked)
-$$;
-
--- Takes ready batches apart that a node can run, as many as are sure to have p_jobs jobs: each has two at least.
-create function spread_ready(p_pool text, p_tasks jsonb, p_jobs integer) returns void
-  language plpgsql volatile security definer
-  set search_path from current
-as $$
-declare
-  v_positions bigint[] := ready_batches(p_pool, p_tasks, 0, (p_jobs + 1) / 2);
-begin
-  if cardinality(v_positions) > 0 then
-    perform take_apart(v_positions);
-  end if;
-end
-$$;
-
--- Takes apart the batches that a node holds. Without p_wait, those that another session has locked stay. With it none is left: where take_out had the
--- lock, those that it has left together are in a row that the look before could not see.
-create function spread_held(p_node text, p_wait boolean) returns void
-  language plpgsql volatile security definer
-  set search_path from current
-as $$
-begin
-  while exists (select from work_queue w where w.jobs is not null and w.lock_key = p_node) loop
-    if p_wait then
-      perform take_apart(array(
-        select w.position from work_queue w where w.jobs is not null and w.lock_key = p_node order by w.position for update));
-    else
-      perform take_apart(array(
-        select w.position from work_queue w where w.jobs is not null and w.lock_key = p_node for update skip locked));
-      return;
-    end if;
-  end loop;
-end
-$$;
-
--- For the node that holds a batch: gives jobs of it rows of their own, under the same token; all of them where p_ids is null. Returns the position
--- of the row that the others are in; null: there is none. A batch that is not held under that token stays as it is. Can be repeated: a batch that an
--- earlier call has left together is found behind the old place.
-create function take_out(p_position bigint, p_token uuid, p_ids uuid[] default null) returns bigint
-  language plpgsql volatile security definer
-  set search_path from current
-  set jit = off
-  set enable_seqscan = off
-as $$
-declare
-  v_position bigint;
-begin
-  select w.position into v_position from work_queue w
-  where w.position between p_position and p_position + 101 and w.lock_token = p_token and w.jobs is not null for update;
-  if v_position > p_position and p_ids is not null then
-    return v_position;
-  end if;
-  return case when found then take_apart(array[v_position], p_ids) end;
-end
-$$;
-
--- Gives whole work items back unrun: they are ready again, in their old place.
-create function release_rows(p_positions bigint[], p_tokens uuid[]) returns integer
-  language plpgsql volatile security definer
-  set search_path from current
-  set enable_seqscan = off
-as $$
-declare
-  v_count integer;
-begin
-  update work_queue w set lock_key = null, lock_token = null, lock_timeout = null, started = null
-  from unnest(p_positions, p_tokens) as x (position, token)
-  where w.position = any (p_positions) and w.position = x.position and w.lock_token = x.token and w.jobs is not null;
-  get diagnostics v_count = row_count;
-  if v_count > 0 then
-    perform pg_notify(current_schema() || ':work', '');
-  end if;
-  return v_count;
-end
-$$;
-
--- Ends batches of which every job is done: the work items by their positions and tokens, so that no ids are sent. p_sizes: how many jobs each
--- had; p_busy_ms: the run time of each job, in the order of the batches and of the jobs in them; p_data: their results in the same order, null: none
--- has one. Returns the positions that were settled; a batch that is missing was lost, taken apart, or settled by an earlier call.
--- Exactly once because: the row goes by its token, and what happens to the jobs follows from the row that went. A batch whose size is another than its
--- holder says is left alone, so that no result goes to another job.
--- Plans: as in settle, of which this is the shorter way where nothing has failed.
-create function settle_rows(p_positions bigint[], p_tokens uuid[], p_sizes integer[], p_busy_ms float4[], p_data text[] default null)
-  returns bigint[]
-  language plpgsql volatile security definer
-  set search_path from current
-  set plan_cache_mode = force_generic_plan
-  set jit = off
-  set enable_seqscan = off
-  set enable_bitmapscan = off
-  set enable_nestloop = off
-  set enable_mergejoin = off
-as $$
-#variable_conflict use_column
-declare
-  v_now timestamptz := clock_timestamp();
-  v_forgets boolean;
-  v_feeds boolean := (select l.feed from scheduler_lease l);
-  v_jobs bigint := (select sum(s.size) from unnest(p_sizes) as s (size));
-  v_settled bigint[];
-  v_positions bigint[];
-  v_busy float4[];
-begin
-  if cardinality(p_positions) <> any (array[coalesce(cardinality(p_tokens), -1), coalesce(cardinality(p_sizes), -1)])
-     or cardinality(p_busy_ms) is distinct from v_jobs or coalesce(cardinality(p_data), v_jobs) <> v_jobs then
-    raise exception 'positions, tokens and sizes must be lists of one length, busy_ms and data as long as all sizes together' using errcode = '22023';
-  end if;
-  if exists (select from unnest(p_data) as x (data)
-             where (octet_length(x.data) > 1000 or x.data ~ '[eE][-+]?[0-9]{3}') and not fits(x.data::jsonb, 1572864)) then
-    raise exception 'a result is at most 1 MiB, nested 500 levels deep' using errcode = '22023';
-  end if;
-  v_forgets := exists (select from queue_config c where c.retention = '0');
-  with given as materialized (
-    select x.position, x.token, x.size, sum(x.size) over (order by x.n) - x.size as before
-    from unnest(p_positions, p_tokens, p_sizes) with ordinality as x (position, token, size, n)
-  ),
-  gone as (
-    delete from work_queue w using given g
-    where w.position = any (p_positions) and w.position = g.position and w.lock_token = g.token and cardinality(w.jobs) = g.size
-    returning w.position, w.jobs, w.lock_key, w.lock_token, w.started, w.dispatched, g.before
-  ),
-  members as materialized (
-    select g.position, g.lock_key, g.lock_token, g.started, g.dispatched, u.id, (g.before + u.n)::integer as n
-    from gone g cross join lateral unnest(g.jobs) with ordinality as u (id, n)
-  ),
-  ended as (
-    delete from queue q using members m
-    where q.id = any (array(select x.id from members x)) and q.id = m.id
-    returning q.id, q.queue, q.task, q.key, q.priority, q.tries, q.crashes, q.created, q.payload_version, q.unique_key, q.attributes,
-              q.payload, q.errors, q.trace, m.lock_key, m.lock_token, m.dispatched, m.n,
-              greatest(m.started, v_now - least(greatest(p_busy_ms[m.n], 0), 3.2e11) * interval '1 millisecond') as started
-  ),
-  kept as (
-    insert into history (id, queue, task, key, priority, outcome, tries, crashes, created, started, finished, payload_version,
-                         node, token, unique_key, attributes, payload, result, errors, trace, dispatched)
-    select e.id, e.queue, e.task, e.key, e.priority, 'done', e.tries, e.crashes, e.created, e.started, v_now, e.payload_version, e.lock_key,
-           e.lock_token, e.unique_key, e.attributes, e.payload, p_data[e.n]::jsonb, e.errors, e.trace, e.dispatched
-    from ended e
-    where not v_forgets or coalesce((select c.retention from queue_config c where c.queue = e.queue), interval '7 days') > interval '0'
-  )
-  select array(select g.position from gone g), array_agg(m.position order by m.n), array_agg(p_busy_ms[m.n] order by m.n)
-  into v_settled, v_positions, v_busy from members m where v_feeds;
-  if v_positions is not null then
-    insert into settlement (at, positions, verdicts, busy_ms)
-    values (v_now, v_positions, array_fill('done'::text, array[cardinality(v_positions)]), v_busy);
-  end if;
-  return v_settled;
 end
 $$;
 
@@ -1039,689 +652,6 @@ alter table schedule
 alter table audit
   add constraint audit_details_size check (fits(details, 24576)),
   add constraint audit_result_size check (fits(result, 24576));
-
--- functions/claim.sql
-
--- Takes leases on up to p_max ready items that the node can run, in dispatch order, and returns the jobs with their payloads. The
--- token is drawn by the caller, new for each claim: with the job's id it names one lease. p_from: the caller's low-water mark; items before it
--- are not read. p_reap: where places are left, leases that have ended are reaped, and their jobs claimed like any other. This is how a node steals.
---
--- A bundle takes one of the p_max places: its jobs are leased together, until the shortest of their timeouts, and share "bundle". Only nodes get bundles that
--- take them ("batch": true of their task, in the tasks that they registered with).
--- One suspect at most comes with a claim, before all others (next_suspect).
---
--- Safe because: the items are locked (SKIP LOCKED) before they are leased, by a statement of their own, so that the next one reads
--- their jobs as they stand then: every writer of a job takes the lock of its item before. lock_timeout is the database's clock, read
--- once at the start. A node that was reset, lost or replaced is refused by its incarnation. A job that was replaced, cancelled or
--- delayed has no ready item any more, so an old payload can't be read here.
---
--- Batches are taken apart before (claim_rows gives them whole), bundles when they are leased.
---
--- A lease counts in seconds, ten years at most: there is nothing in a job's row that could make a claim fail, and with it those of all others.
---
--- Plans: work_queue's primary key from p_from on, and queue's primary key. Jobs are joined by "= any (array[...])": PostgreSQL considers an index without a condition where its order could serve a join, and
--- a comparison that has no order leaves only what reads by a condition. With a plain "=", a session that planned its claim in a
--- moment without jobs read both indexes from end to end until statistics were made anew: half a second for ten jobs.
-create function claim(p_node text, p_incarnation uuid, p_max integer, p_token uuid default gen_random_uuid(), p_from bigint default 0,
-                      p_reap boolean default true)
-  returns table ("position" bigint, id uuid, token uuid, queue text, task text, key text, priority integer, attributes jsonb,
-                 payload jsonb, payload_version integer, tries smallint, max_tries smallint, crashes smallint,
-                 retry jsonb, trace jsonb, created timestamptz, lease_ms double precision, bundle bigint, checkpoint jsonb)
-  language plpgsql volatile security definer
-  set search_path from current
-  set plan_cache_mode = force_generic_plan
-  set jit = off
-  set enable_seqscan = off
-  set enable_bitmapscan = off
-  set enable_hashjoin = off
-  set enable_mergejoin = off
-as $$
-#variable_conflict use_column
-declare
-  v_leased bigint[] := lease_items(p_node, p_incarnation, p_max, p_token, p_from, p_reap, null);
-begin
-  return query
-    select w.position, w.id, w.lock_token, q.queue, q.task, q.key, q.priority, q.attributes, q.payload, q.payload_version,
-           q.tries, q.max_tries, q.crashes, q.retry, q.trace, q.created,
-           date_part('epoch', w.lock_timeout - w.started) * 1000, w.together, q.checkpoint
-    from work_queue w, queue q
-    where w.position = any (v_leased) and q.id = any (array[w.id]);
-end
-$$;
-
--- The same for workers that take batches whole: a row for each work item, with its jobs as one JSON text, a list for each: mostly [id, queue, task,
--- key, created, payload], or where something is not as it mostly is, [id, queue, task, key, priority, attributes, payload, payload_version, tries, max_tries, crashes, retry, trace, created, timeout, checkpoint], with null
--- for what most jobs don't have (no key, 0, {}), created in milliseconds and timeout in seconds. p_max counts work items, p_ahead batches beyond them;
--- together they have about 1,000 jobs. lease_ms: of a batch, a second more than jobs have that say nothing of a timeout.
--- One text for a batch costs its reader a third of what rows of as many columns do.
-create function claim_rows(p_node text, p_incarnation uuid, p_max integer, p_token uuid, p_from bigint, p_reap boolean, p_ahead integer)
-  returns table ("position" bigint, size integer, lease_ms float8, bundle bigint, jobs text)
-  language plpgsql volatile security definer
-  set search_path from current
-  set plan_cache_mode = force_generic_plan
-  set jit = off
-  set enable_seqscan = off
-  set enable_bitmapscan = off
-  set enable_hashjoin = off
-  set enable_mergejoin = off
-as $$
-#variable_conflict use_column
-declare
-  v_leased bigint[] := lease_items(p_node, p_incarnation, p_max, p_token, p_from, p_reap, p_ahead);
-begin
-  return query
-    select w.position, coalesce(cardinality(w.jobs), 1), case when w.timeout is null or w.together is not null then date_part('epoch', w.lock_timeout - w.started) * 1000
-             else 1000 + coalesce((select (n.tasks -> w.task ->> 'timeoutMs')::float8 from node n where n.id = p_node), 300000) end, w.together, (
-      select '[' || string_agg(case when q.priority = 0 and q.payload_version = 1 and q.tries = 0 and q.crashes = 0 and q.max_tries = 20
-          and q.attributes = '{}' and num_nulls(q.retry, q.trace, q.timeout, q.checkpoint) = 4
-        then '["' || q.id || '",' || to_json(q.queue) || ',' || to_json(q.task) || ',' || to_json(q.key) || ','
-          || floor(date_part('epoch', q.created) * 1000 + 0.0005) || ',' || q.payload::text || ']'
-        else json_build_array(
-               q.id, q.queue, q.task, nullif(q.key, ''), nullif(q.priority, 0), nullif(q.attributes, '{}'), q.payload, q.payload_version,
-               nullif(q.tries, 0), q.max_tries, nullif(q.crashes, 0), q.retry, q.trace, floor(date_part('epoch', q.created) * 1000 + 0.0005),
-               date_part('epoch', q.timeout), q.checkpoint)::text end, ',' order by u.n) || ']'
-      from unnest(coalesce(w.jobs, array[w.id])) with ordinality as u (id, n), queue q
-      where q.id = any (array[u.id]))
-    from work_queue w
-    where w.position = any (v_leased);
-end
-$$;
-
--- Takes the leases of a claim; returns the positions. p_ahead: as many batches more, where p_max items were there; null: batches are taken apart
--- first, for whoever claims single jobs.
-create function lease_items(p_node text, p_incarnation uuid, p_max integer, p_token uuid, p_from bigint, p_reap boolean, p_ahead integer)
-  returns bigint[]
-  language plpgsql volatile security definer
-  set search_path from current
-  set plan_cache_mode = force_generic_plan
-  set jit = off
-  set enable_seqscan = off
-  set enable_bitmapscan = off
-  set enable_hashjoin = off
-  set enable_mergejoin = off
-as $$
-#variable_conflict use_column
-declare
-  v_now timestamptz := clock_timestamp();
-  v_pool text;
-  v_tasks jsonb;
-  v_left integer := least(p_max, 10000);
-  v_positions bigint[];
-  v_bundles bigint;
-  v_batches bigint;
-  v_suspect bigint;
-  v_wary boolean := false;
-  v_got bigint[];
-  v_leased bigint[] := '{}';
-begin
-  if p_max is null or p_max < 0 then
-    raise exception 'claim takes a number of jobs, not %', p_max using errcode = '22023';
-  end if;
-  select n.pool, n.tasks into v_pool, v_tasks
-  from node n where n.id = p_node and n.incarnation = p_incarnation and n.state in ('alive', 'draining')
-  for key share; -- a reset of this node waits for this claim, and then takes back what it leased
-  if not found then
-    raise exception 'node % is not registered as incarnation %', p_node, p_incarnation
-      using errcode = 'PQ001', hint = 'It was reset, lost or replaced: register again, and drop what it was running.';
-  end if;
-  if p_ahead is null and v_left > 0 then
-    perform spread_ready(v_pool, v_tasks, v_left);
-  end if;
-  for round in 1..3 loop
-    v_suspect := null;
-    if v_left > 0 and exists (select from work_queue w where w.suspect and w.pool = v_pool) then
-      v_suspect := next_suspect(p_node, v_pool, v_tasks);
-      v_left := v_left - (v_suspect is not null)::integer;
-    end if;
-    select array_agg(x.position), count(x.jobs), count(x.together) into v_positions, v_batches, v_bundles
-    from (
-      select r.position, r.together, case when r.jobs is not null then true end as jobs from work_queue r
-      where r.position >= p_from and r.lock_key is null and r.pool = v_pool and (p_ahead is not null or r.jobs is null or r.together is not null)
-        and node_takes(v_tasks, r.task, r.version, r.suspect) and (r.together is null or v_tasks -> r.task -> 'batch' = 'true')
-        and (not v_wary or r.jobs is not null
-             or (select j.id from queue j where j.id = r.id and (j.expires_at is null or j.expires_at > v_now)) is not null)
-      order by r.position limit v_left for update skip locked) x;
-    if v_bundles > 0 then
-      v_bundles := cardinality(v_positions);
-      v_positions := fresh_bundles(v_positions, v_now);
-      v_bundles := v_bundles - cardinality(v_positions);
-    end if;
-    v_left := v_left - coalesce(cardinality(v_positions), 0);
-    if v_suspect is not null then
-      v_positions := v_suspect || v_positions;
-    end if;
-    if v_left <= 0 and p_ahead > 0 and round = 1 then
-      v_positions := v_positions || ready_batches(v_pool, v_tasks, greatest(p_from, v_positions[cardinality(v_positions)] + 1), p_ahead);
-      v_batches := 1;
-    end if;
-    if cardinality(v_positions) > 0 then
-      if cardinality(v_positions) > 40 or v_batches > 0 then
-        v_positions := within_bytes(v_positions, p_ahead is not null);
-      end if;
-      v_got := lease_all(p_node, p_token, v_positions, v_tasks, v_now);
-      v_leased := v_leased || v_got;
-      -- an item whose job is gone, or has expired, must not take the place of one that can run
-      if cardinality(v_got) < cardinality(v_positions) and not v_wary then
-        v_left := v_left + cardinality(v_positions) - cardinality(v_got);
-        v_wary := true;
-        continue;
-      end if;
-    end if;
-    continue when v_left > 0 and v_bundles > 0; -- of these nothing is left that can run
-    exit when v_left <= 0 or not p_reap or not exists (select from work_queue w where w.position >= p_from and w.lock_timeout <= v_now);
-    exit when not exists (select from reap(greatest(v_left, 1000)));
-  end loop;
-  return case when p_ahead is null then single_rows(v_leased) else v_leased end;
-end
-$$;
-
--- Takes leased bundles apart, for whoever claims single jobs: the positions of all, with those of their jobs.
-create function single_rows(p_positions bigint[]) returns bigint[]
-  language plpgsql volatile security definer
-  set search_path from current
-  set enable_seqscan = off
-as $$
-declare
-  v_bundles bigint[] := array(select w.position from work_queue w where w.position = any (p_positions) and w.jobs is not null);
-  v_ids uuid[];
-begin
-  if cardinality(v_bundles) = 0 then
-    return p_positions;
-  end if;
-  v_ids := array(select u.id from work_queue w cross join lateral unnest(w.jobs) as u (id) where w.position = any (v_bundles));
-  perform take_apart(v_bundles);
-  return array(select w.position from work_queue w where w.position = any (p_positions))
-      || array(select w.position from work_queue w where w.id = any (v_ids));
-end
-$$;
-
--- Writes the leases of a claim, whose items are locked; returns the positions, without those whose jobs are gone, or have expired. A batch is leased
--- for a second more than the longest timeout in it: its last job begins within a quarter of a second, or is given back. A bundle for the shortest.
-create function lease_all(p_node text, p_token uuid, p_positions bigint[], p_tasks jsonb, p_now timestamptz) returns bigint[]
-  language plpgsql volatile security definer
-  set search_path from current
-  set plan_cache_mode = force_generic_plan
-  set jit = off
-  set enable_seqscan = off
-  set enable_bitmapscan = off
-  set enable_hashjoin = off
-  set enable_mergejoin = off
-as $$
-declare
-  v_leased bigint[];
-  v_batches bigint[];
-begin
-  -- along the primary key, and so in the order of positions; "= any" of one: nothing else may offer itself for the join
-  with leased as (
-    update work_queue w
-    set lock_key = p_node, lock_token = p_token, started = p_now,
-        lock_timeout = p_now + least(3.2e8, coalesce(
-          date_part('epoch', q.timeout), (p_tasks -> w.task ->> 'timeoutMs')::float8 / 1000, 300)) * interval '1 second'
-    from queue q
-    where w.position = any (p_positions) and q.id = any (array[w.id]) and (q.expires_at is null or q.expires_at > p_now)
-    returning w.position)
-  select array_agg(l.position) into v_leased from leased l;
-  if coalesce(cardinality(v_leased), 0) < cardinality(p_positions) then
-    with leased as (
-      update work_queue w
-      set lock_key = p_node, lock_token = p_token, started = p_now,
-          lock_timeout = p_now + least(3.2e8, case when w.timeout is null then coalesce((p_tasks -> w.task ->> 'timeoutMs')::float8 / 1000, 300)
-              + (w.together is null)::integer
-            else (select case when w.together is null then 1 + max(x.s) else min(x.s) end
-                  from (select coalesce(date_part('epoch', q.timeout), (p_tasks -> w.task ->> 'timeoutMs')::float8 / 1000, 300) as s
-                        from queue q where q.id = any (w.jobs)) x) end) * interval '1 second'
-      where w.position = any (p_positions) and w.jobs is not null
-      returning w.position)
-    select array_agg(l.position) into v_batches from leased l;
-  end if;
-  return coalesce(v_leased, '{}') || coalesce(v_batches, '{}');
-end
-$$;
-
--- The first of these items, as many as have 32 MiB of text between them: what one claim sends must fit into its node's memory, with what a
--- node does of it. Of 40 jobs, as large as check_job lets them be, that is so anyway: claim asks for no fewer. To look at all jobs costs a third of
--- the claim. So it is done where any payload is too large for its row (over 2 kB as it is stored), or where they are more than 1,000; p_few: those
--- beyond 1,000 jobs are left, instead of looked at.
-create function within_bytes(p_positions bigint[], p_few boolean) returns bigint[]
-  language plpgsql stable
-  set search_path from current
-  set plan_cache_mode = force_generic_plan
-  set jit = off
-  set enable_seqscan = off
-  set enable_bitmapscan = off
-  set enable_hashjoin = off
-  set enable_mergejoin = off
-as $$
-declare
-  v_some bigint[] := p_positions;
-begin
-  if p_few then
-    v_some := array(
-      select s.position
-      from (select w.position, coalesce(cardinality(w.jobs), 1) as jobs, sum(coalesce(cardinality(w.jobs), 1)) over (order by w.position) as so_far
-            from work_queue w where w.position = any (p_positions)) s
-      where s.so_far - s.jobs < 1000);
-  end if;
-  if (p_few or cardinality(v_some) <= 1000)
-     and pg_relation_size((select c.reltoastrelid from pg_class c where c.oid = 'queue'::regclass)) = 0 then
-    return v_some;
-  end if;
-  return array(
-    select s.position
-    from (select w.position, b.bytes, sum(b.bytes) over (order by w.position) as bytes_so_far
-          from work_queue w cross join lateral (
-            select coalesce(sum(octet_length(q.payload::text) + coalesce(octet_length(q.checkpoint::text), 0)), 0) as bytes
-            from queue q where q.id = any (coalesce(w.jobs, array[w.id]))) b
-          where w.position = any (v_some)) s
-    where s.bytes_so_far - s.bytes < 33554432);
-end
-$$;
-
--- The jobs of these leases, as claim returned them. A node whose claim failed for what one of the jobs holds (its text can't be made, or be
--- written in the client's encoding) claims without reading them, and then reads them by halves until that one is alone. Served by work_queue_id
--- and queue's primary key.
-create function leased(p_token uuid, p_ids uuid[])
-  returns table ("position" bigint, id uuid, token uuid, queue text, task text, key text, priority integer, attributes jsonb,
-                 payload jsonb, payload_version integer, tries smallint, max_tries smallint, crashes smallint,
-                 retry jsonb, trace jsonb, created timestamptz, lease_ms double precision, bundle bigint, checkpoint jsonb)
-  language sql stable security definer
-  set search_path from current
-  set jit = off
-  set enable_seqscan = off
-as $$
-  select w.position, w.id, w.lock_token, q.queue, q.task, q.key, q.priority, q.attributes, q.payload, q.payload_version,
-         q.tries, q.max_tries, q.crashes, q.retry, q.trace, q.created,
-         date_part('epoch', w.lock_timeout - w.started) * 1000, w.together, q.checkpoint
-  from work_queue w cross join lateral (select q.* from queue q where q.id = w.id offset 0) q
-  where w.id = any (p_ids) and w.lock_token = p_token
-$$;
-
--- functions/crash.sql
-
--- Ends the leases of the given items, whose holder is gone (the caller has locked the rows). Each is ready again at its old place, as a suspect; those of
--- bundles wait in QUEUE again (pending), and are charged in any case.
--- The crashes of those in p_charged go up by one: a job that reaches its limit is dead (crash_limit), and the ended attempt is recorded where the
--- policy wants to know. A job whose cancellation had been asked for ends as cancelled.
--- A lease from before these tables were restored is the work of a node that is gone with the place it worked for: no crash is charged for it,
--- its attempt is not recorded, and the item is no suspect.
--- The jobs are locked before any is changed, in the order of ids that everyone keeps. Without p_wait, those that another session has
--- locked (an application's transaction, which may be long) are left for the next sweep, so that it never stands still.
--- Called by crash, which says what becomes of jobs that make it fail.
-create function crash_all(p_positions bigint[], p_charged bigint[], p_why text, p_wait boolean)
-  returns table (job_id uuid, verdict text)
-  language plpgsql volatile security definer
-  set search_path from current
-  set jit = off
-  set enable_seqscan = off
-  set enable_bitmapscan = off
-  set enable_nestloop = off
-  set enable_mergejoin = off
-as $$
-#variable_conflict use_column
-declare
-  v_now timestamptz := clock_timestamp();
-  v_ids uuid[] := array(select w.id from work_queue w where w.position = any (p_positions) and w.lock_key is not null);
-  v_feed boolean;
-  v_placed timestamptz; -- leases from before it are from before a restore; until a scheduler leads again, all are
-begin
-  select l.feed, case when l.place is distinct from tables_place() and l.place is not null then 'infinity' else l.placed end
-  into v_feed, v_placed from scheduler_lease l;
-  if p_wait then
-    perform from queue q where q.id = any (v_ids) order by q.id for update;
-  else
-    v_ids := array(select q.id from queue q where q.id = any (v_ids) for update skip locked)
-      || array(select x.id from unnest(v_ids) x (id) where (select q.id from queue q where q.id = x.id) is null);
-  end if;
-  return query
-  with lost as materialized (
-    select w.position, w.id, w.lock_key, w.lock_token, w.started, w.dispatched, w.cancelled is not null as stop,
-           w.started >= v_placed as here, w.together is not null as bundled,
-           (w.started >= v_placed and (w.position = any (p_charged) or w.together is not null))::integer as charge
-    from work_queue w where w.position = any (p_positions) and w.id = any (v_ids) and w.lock_key is not null
-  ),
-  counted as (
-    update queue q
-    set crashes = q.crashes + l.charge,
-        errors = case when l.charge = 0 then q.errors
-                 else with_error(q.errors, jsonb_build_object('kind', 'crash', 'message', p_why), l.lock_key, q.tries + 1, v_now) end
-    from lost l
-    where q.id = any (v_ids) and q.id = l.id and not l.stop and (l.charge = 0 or q.crashes + 1 < q.max_crashes)
-    returning q.id
-  ),
-  ended as (
-    delete from queue q using lost l
-    where q.id = any (v_ids) and q.id = l.id and (l.stop or (l.charge = 1 and q.crashes + 1 >= q.max_crashes))
-    returning q.*, l.lock_key, l.lock_token, l.started, l.dispatched, l.stop, l.charge,
-      with_error(q.errors, jsonb_build_object('kind', 'crash', 'message', p_why), l.lock_key, q.tries + 1, v_now) as all_errors
-  ),
-  freed as (
-    update work_queue w
-    set lock_key = null, lock_token = null, lock_timeout = null, started = null, progress = null,
-        suspect = w.suspect or l.here
-    from lost l
-    where w.position = any (p_positions) and w.position = l.position and not l.bundled and l.id in (select c.id from counted c)
-    returning w.id
-  ),
-  removed as (
-    delete from work_queue w using lost l
-    where w.position = any (p_positions) and w.position = l.position and (l.bundled or l.id not in (select c.id from counted c))
-    returning w.id
-  ),
-  kept as (
-    insert into history (id, queue, task, key, priority, outcome, tries, crashes, created, started, finished, payload_version,
-                         node, token, unique_key, attributes, payload, errors, trace, dispatched)
-    select e.id, e.queue, e.task, e.key, e.priority, 'cancelled', e.tries, e.crashes + e.charge, e.created, e.started, v_now,
-           e.payload_version, e.lock_key, e.lock_token, e.unique_key, e.attributes, e.payload, e.all_errors, e.trace, e.dispatched
-    from ended e
-    where e.stop and coalesce((select c.retention from queue_config c where c.queue = e.queue), interval '7 days') > interval '0'
-  ),
-  buried as (
-    insert into dead_letter (id, queue, task, key, priority, reason, tries, max_tries, crashes, max_crashes, created, died,
-                             timeout, payload_version, node, token, unique_key, attributes, payload, retry, trace, errors)
-    select e.id, e.queue, e.task, e.key, e.priority, 'crash_limit', e.tries, e.max_tries, e.crashes + 1, e.max_crashes,
-           e.created, v_now, e.timeout, e.payload_version, e.lock_key, e.lock_token, e.unique_key, e.attributes, e.payload,
-           e.retry, e.trace, e.all_errors
-    from ended e where not e.stop
-    on conflict (id) do update
-      set (id, queue, task, key, priority, reason, tries, max_tries, crashes, max_crashes, created, died, timeout, payload_version, node,
-           token, unique_key, attributes, payload, retry, trace, errors) = (select excluded.*)
-  ),
-  fed as (
-    insert into settlement (at, positions, verdicts, busy_ms)
-    select v_now, array_agg(l.position), array_agg('crash'::text), array_agg((extract(epoch from v_now - l.started) * 1000)::float4)
-    from lost l where v_feed and l.charge = 1 having count(*) > 0
-  )
-  select f.id, 'ready'::text from freed f
-  union all
-  select c.id, 'pending' from counted c join lost l on l.id = c.id where l.bundled
-  union all
-  select e.id, case when e.stop then 'cancelled' else 'dead' end from ended e;
-end
-$$;
-
--- The end of an attempt whose own process or thread died, told by its node, which lives on: it counts as a crash. Returns ready, dead
--- (crash_limit), cancelled or pending; null: the lease was lost, and nothing was changed.
-create function crash_job(p_id uuid, p_token uuid, p_why text) returns text
-  language plpgsql volatile security definer
-  set search_path from current
-  set jit = off
-  set enable_seqscan = off
-as $$
-declare
-  v_position bigint;
-  v_suspect boolean;
-  v_verdict text;
-begin
-  select w.position, w.suspect into v_position, v_suspect from work_queue w where w.id = p_id and w.lock_token = p_token for update;
-  if not found then
-    return null;
-  end if;
-  select c.verdict into v_verdict from crash(array[v_position], array[v_position], left(p_why, 2000), true) c;
-  if v_verdict = 'ready' then
-    -- its crash cost nobody else anything
-    update work_queue w set suspect = v_suspect where w.position = v_position;
-    perform pg_notify(current_schema() || ':work', '');
-  end if;
-  return v_verdict;
-end
-$$;
-
--- Takes over expired leases, oldest items first: each charges its own job, whatever its node does. Any node and the scheduler call it: no
--- one's life depends on another's.
--- SKIP LOCKED: an item that is being settled or extended at this moment is not expired; one whose job is locked waits for the
--- next sweep.
-create function reap(p_max integer default 1000)
-  returns table (job_id uuid, verdict text)
-  language plpgsql volatile security definer
-  set search_path from current
-  set jit = off
-  set enable_seqscan = off
-as $$
-#variable_conflict use_column
-declare
-  v_expired bigint[];
-begin
-  perform take_apart(array(
-    select w.position from work_queue w
-    where w.jobs is not null and w.lock_timeout <= clock_timestamp() order by w.position limit p_max for update skip locked));
-  v_expired := array(
-    select w.position from work_queue w
-    where w.id is not null and w.lock_timeout <= clock_timestamp() order by w.position limit p_max for update skip locked);
-  return query select c.job_id, c.verdict from crash(v_expired, v_expired, 'lease expired', false) c;
-  if found then
-    perform pg_notify(current_schema() || ':work', '');
-  end if;
-end
-$$;
-
--- functions/dispatch.sql
-
--- Writes one plan: work items in the plan's order, and the parts of the policy's state that changed, under the leader's epoch.
--- Returns the database's time, the positions of the work items in the order of p_ids, separated by commas (of a batch once), and the ids of which none was
--- made: those were taken, locked, moved, changed or ended since they were read.
--- p_versions: each row's xmin as it was read, so that no limit is counted by what a job no longer is; null: unchecked. p_plan:
---   pool, or pools     the pool of all jobs, or of each
---   together           the numbers of work items that are bundles, as the text of an array: one handler call takes their jobs
---   rows               the number of each one's work item, from 1 on in their order, as the text of an array: jobs of one number are a batch; absent:
---                      each is by itself
---   front              no batch lies before this position any more (batch_front)
---   parts              {"part": state}: the parts of the policy's state that changed
---   settled            numbers of the rows of settlement that the plan has taken into account
---   supposed           what the plan takes for granted without a look (holds_true). Where it is not so, nothing is written, and at_ms is null. So such
---                      a plan keeps to the limits as others do.
---
--- Exact: only the leader writes work items, and one whose write has an unknown outcome gives up its epoch before it plans again. So
--- what a plan counted as in flight, plus what it writes, is all there is.
--- Safe because: a job's row is locked before its work item is written (SKIP LOCKED: never waits behind an application's transaction). A job
--- that has an item already is left out before the insert would meet it: there it would wait for a settlement, which waits for this lock.
--- Batches are few, and looked at whole, as a hash of their jobs: the limit says so to the planner, which would else take them for millions
--- where its statistics are old, and the hash for too large.
--- No "on conflict" (a fifth of its time): nobody else makes work items, two leaders wait for each other (assert_leader) before the
--- statement below takes its snapshot, and an item that is being removed has its job's row locked.
--- Commits asynchronously: a crash of Postgres that loses it only puts the jobs back to pending.
--- Served by queue's primary key and work_queue_id.
-create function dispatch(p_leader text, p_epoch bigint, p_ids uuid[], p_versions xid[], p_plan jsonb, p_notify boolean)
-  returns table (at_ms float8, positions text, missing uuid[])
-  language plpgsql volatile security definer
-  set search_path from current
-  set plan_cache_mode = force_generic_plan
-  set jit = off
-  set enable_seqscan = off
-  set enable_hashjoin = off
-  set enable_mergejoin = off
-  set work_mem = '64MB'
-as $$
-#variable_conflict use_column
-declare
-  v_batch bigint;
-  v_now timestamptz;
-  v_ids uuid[];
-  v_positions text := '';
-  v_missing uuid[] := '{}';
-  v_supposed jsonb := p_plan -> 'supposed';
-  v_pool text := p_plan ->> 'pool';
-  v_pools text[] := array(select jsonb_array_elements_text(p_plan -> 'pools'));
-  v_together integer[] := p_plan ->> 'together';
-  v_rows integer[] := p_plan ->> 'rows';
-  v_made bigint;
-begin
-  perform set_config('synchronous_commit', 'off', true);
-  perform assert_leader(p_leader, p_epoch);
-  if v_supposed is not null and not holds_true(v_supposed) then
-    return query select null::float8, '', p_ids;
-    return;
-  end if;
-  v_now := clock_timestamp();
-  if p_plan ? 'parts' then
-    insert into policy_state as s (policy, epoch, state, saved)
-    select x.key, p_epoch, x.value, v_now from jsonb_each(p_plan -> 'parts') x
-    on conflict (policy) do update set epoch = excluded.epoch, state = excluded.state, saved = excluded.saved;
-  end if;
-  if p_plan ? 'front' then
-    -- what stayed together of a batch that was taken apart may be unknown to the leader yet
-    insert into batch_front as f (position)
-    select least((p_plan ->> 'front')::bigint, (
-      select w.position from work_queue w where w.jobs is not null and w.position >= batches_from() order by w.position limit 1))
-    on conflict (only_row) do update set position = excluded.position;
-  end if;
-  if p_plan ? 'settled' then
-    delete from settlement where n = any (array(
-      select x.n::bigint from jsonb_array_elements_text(p_plan -> 'settled') as x (n)));
-  end if;
-  if cardinality(p_ids) > 0 then
-    v_batch := nextval('batch_number');
-    with batched as materialized (
-      select u.id from (select w.jobs from work_queue w where w.jobs is not null and w.position >= batches_from() limit 100000) b
-      cross join lateral unnest(b.jobs) as u (id)
-    ),
-    picked as materialized (
-      select q.id, q.payload_version, q.task, q.timeout, q.crashes, coalesce(x.pool, v_pool) as pool, coalesce(x.row, x.n) as row, x.n
-      from unnest(p_ids, v_pools, p_versions, v_rows) with ordinality as x (id, pool, version, row, n),
-        lateral (
-          select q.id, q.payload_version, q.task, q.timeout, q.crashes from queue q
-          -- not "run_after is null": that invites the index of all waiting jobs, read whole for each id while it is thought empty
-          where q.id = x.id and (x.version is null or q.xmin = x.version) and coalesce(q.run_after, '-infinity') = '-infinity'
-            and (q.expires_at is null or q.expires_at > v_now)
-            and (select w.id from work_queue w where w.id = q.id) is null and q.id not in (select b.id from batched b)
-          for update skip locked) q
-    ),
-    grouped as (
-      select p.row, case when count(*) = 1 then (array_agg(p.id))[1] end as id, case when count(*) > 1 then array_agg(p.id order by p.n) end as jobs,
-             min(p.payload_version) as version, min(p.pool) as pool, min(p.task) as task, count(*) = 1 and bool_or(p.crashes > 0) as suspect,
-             case when count(*) > 1 then max(p.timeout) end as timeout, count(*) as size
-      from picked p group by p.row
-    ),
-    made as (
-      insert into work_queue (position, batch, id, jobs, version, pool, task, dispatched, together, suspect, timeout)
-      overriding system value
-      -- places for what it may be taken apart into: twice as many as it has jobs, and two
-      select case when g.size <= 127 then nextval('work_queue_position_seq')
-                  else (select min(nextval('work_queue_position_seq')) from generate_series(0, (2 * g.size + 1) / 256)) end,
-             v_batch, g.id, g.jobs, g.version, g.pool, g.task, v_now,
-             case when g.size > 1 and g.row = any (v_together) then nextval('batch_number') end, g.suspect, g.timeout
-      from grouped g order by g.row
-      returning id, jobs, position)
-    select sum(coalesce(cardinality(m.jobs), 1)), string_agg(m.position::text, ',' order by m.position),
-           case when sum(coalesce(cardinality(m.jobs), 1)) < cardinality(p_ids)
-                then array(select u.id from made a cross join lateral unnest(coalesce(a.jobs, array[a.id])) as u (id)) end
-    into v_made, v_positions, v_ids from made m;
-    if coalesce(v_made, 0) < cardinality(p_ids) then
-      v_missing := array(select unnest(p_ids) except select unnest(v_ids));
-    end if;
-    if p_notify then
-      perform pg_notify(current_schema() || ':work', x.pool) from (select unnest(v_pools) as pool union select v_pool) x where x.pool is not null;
-    end if;
-  end if;
-  return query select extract(epoch from v_now)::float8 * 1000, coalesce(v_positions, ''), v_missing;
-end
-$$;
-
--- Tells whether what a plan has supposed is so. p_supposed: {"ended": ids, "jobs": [...], "config": mark}.
--- The jobs of ended are no more, so they count for no limit; the settings of queues are those of config (config_mark). Each of jobs waits, is what
--- it is said to be in all that a policy may read, and is the next of its lane and priority behind the seq after: no other job waits before it there,
--- but for those that are among jobs, and none waits for its retry. Hints say this, and whoever may NOTIFY can send one.
--- Jobs in flight need no look: the leader wrote all of them, and some may have ended since.
-create function holds_true(p_supposed jsonb) returns boolean
-  language plpgsql stable security definer
-  set search_path from current
-  set plan_cache_mode = force_generic_plan
-  set jit = off
-  set enable_seqscan = off
-  set enable_bitmapscan = off
-  set enable_hashjoin = off
-  set enable_mergejoin = off
-as $$
-declare
-  v_ended uuid[] := array(select x.id::uuid from jsonb_array_elements_text(p_supposed -> 'ended') as x (id));
-  v_ids uuid[] := array(select (x.job ->> 'id')::uuid from jsonb_array_elements(p_supposed -> 'jobs') as x (job));
-  v_job jsonb;
-  v_others bigint;
-  v_waiting bigint;
-begin
-  if config_mark() is distinct from p_supposed ->> 'config' or exists (select from queue q where q.id = any (v_ended)) then
-    return false;
-  end if;
-  for v_job in select x.job from jsonb_array_elements(p_supposed -> 'jobs') as x (job) loop
-    if not exists (
-        select from queue q
-        where q.id = (v_job ->> 'id')::uuid and q.queue = v_job ->> 'queue' and q.key = v_job ->> 'key' and q.task = v_job ->> 'task'
-          and q.payload_version = (v_job -> 'version')::integer and q.priority = (v_job -> 'priority')::integer and q.seq = (v_job -> 'seq')::bigint
-          and q.attributes = v_job -> 'attributes' and date_part('epoch', q.created) * 1000 = (v_job -> 'createdMs')::float8
-          and coalesce(q.run_after, q.expires_at) is null and q.tries = 0 and q.crashes = 0)
-       or exists (
-        select from queue q
-        where q.queue = v_job ->> 'queue' and q.key = v_job ->> 'key' and q.run_after is not null and q.last_token is not null) then
-      return false;
-    end if;
-    -- in flight, or unknown: more than a few are not worth the look
-    select count(*), count(*) filter (where (select w.id from work_queue w where w.id = b.id) is null and not in_batch(b.id))
-    into v_others, v_waiting
-    from (
-      select q.id from queue q
-      where q.run_after is null and q.queue = v_job ->> 'queue' and q.key = v_job ->> 'key' and q.priority = (v_job -> 'priority')::integer
-        and q.seq > (v_job -> 'after')::bigint and q.seq < (v_job -> 'seq')::bigint and q.id <> all (v_ids)
-      order by q.queue, q.key, q.priority, q.seq limit 50) b;
-    if v_waiting > 0 or v_others = 50 then
-      return false;
-    end if;
-  end loop;
-  return true;
-end
-$$;
-
--- Takes back work items that no node has leased: their jobs are pending again, and are planned anew. Returns those that were; the
--- others are being claimed at this moment.
-create function take_back(p_leader text, p_epoch bigint, p_ids uuid[]) returns setof uuid
-  language plpgsql volatile security definer
-  set search_path from current
-  set jit = off
-  set enable_seqscan = off
-  set enable_hashjoin = off
-  set enable_mergejoin = off
-as $$
-begin
-  perform set_config('synchronous_commit', 'off', true);
-  perform assert_leader(p_leader, p_epoch);
-  return query
-    with gone as (
-      delete from work_queue w
-      where w.position = any (array(
-        select r.position from work_queue r
-        where r.jobs && p_ids and r.together is not null and r.lock_key is null and r.position >= batches_from() for update skip locked))
-      returning w.jobs)
-    select u.id from gone g cross join lateral unnest(g.jobs) as u (id);
-  perform spread(p_ids);
-  return query
-    delete from work_queue w
-    where w.position = any (array(
-      select r.position from work_queue r where r.id = any (p_ids) and r.lock_key is null for update skip locked))
-    returning w.id;
-end
-$$;
-
--- Jobs whose time has come leave delayed for pending.
-create function promote(p_leader text, p_epoch bigint, p_max integer)
-  returns table (promoted integer, next_due_ms double precision)
-  language plpgsql volatile security definer
-  set search_path from current
-  set jit = off
-  set enable_seqscan = off
-as $$
-#variable_conflict use_column
-declare
-  v_now timestamptz := clock_timestamp(); -- the function itself is volatile: compared with it, every delayed job would be read
-  v_count integer;
-begin
-  perform assert_leader(p_leader, p_epoch);
-  v_count := make_due(array(
-    select q.id from queue q where q.run_after <= v_now
-    order by q.run_after limit p_max for update skip locked));
-  return query
-    select v_count, (
-      select extract(epoch from q.run_after - clock_timestamp())::float8 * 1000 from queue q
-      where q.run_after is not null order by q.run_after limit 1);
-end
-$$;
 
 -- functions/enqueue.sql
 
@@ -1884,189 +814,6 @@ begin
     return query select j.n, v_existing, v_outcome;
   end loop;
 end
-$$;
-
--- functions/explain.sql
-
--- Commits asynchronously: a report that is lost is followed by another.
-create function report(p_leader text, p_epoch bigint, p_report jsonb) returns void
-  language plpgsql volatile security definer
-  set search_path from current
-as $$
-begin
-  perform set_config('synchronous_commit', 'off', true);
-  perform assert_leader(p_leader, p_epoch);
-  insert into scheduler_report as r (leader, epoch, written, report) values (p_leader, p_epoch, clock_timestamp(), p_report)
-  on conflict (only_row) do update
-    set leader = excluded.leader, epoch = excluded.epoch, written = excluded.written, report = excluded.report;
-end
-$$;
-
--- Asks why a job waits. Null: nobody leads, or a thousand questions are open already.
-create function ask_explain(p_job uuid) returns bigint
-  language plpgsql volatile security definer
-  set search_path from current
-as $$
-declare
-  v_n bigint;
-begin
-  perform from scheduler_lease l where l.leader is not null and l.expires > clock_timestamp();
-  if not found or (select count(*) from (select from explain_request r where r.answered is null limit 1000) open) >= 1000 then
-    perform forget_explains();
-    return null;
-  end if;
-  insert into explain_request (job) values (p_job) returning n into v_n;
-  perform pg_notify(current_schema() || ':queue', '');
-  return v_n;
-end
-$$;
-
--- Takes the answer, once. Null: there is none yet, or the question is older than a minute and gone.
-create function take_explain(p_n bigint, p_job uuid) returns jsonb
-  language plpgsql volatile security definer
-  set search_path from current
-as $$
-declare
-  v_answer jsonb;
-begin
-  delete from explain_request r where r.n = p_n and r.job = p_job and r.answered is not null returning r.answer into v_answer;
-  return v_answer;
-end
-$$;
-
--- The questions of the last seconds that are open, oldest first, at most twenty; null: none. Whoever asked earlier waits no more.
--- Begins behind p_after, so that a tick does not walk over questions that are gone (numbers come a little out of order: begin
--- some before the last one seen).
-create function open_explains(p_after bigint) returns jsonb
-  language plpgsql stable security definer
-  set search_path from current
-  set jit = off
-  set enable_seqscan = off
-as $$
-begin
-  return (
-    select jsonb_agg(jsonb_build_object('n', o.n, 'job', o.job) order by o.n)
-    from (select r.n, r.job from explain_request r
-          where r.n > p_after and r.answered is null and r.asked > clock_timestamp() - interval '10 seconds'
-          order by r.n limit 20) o);
-end
-$$;
-
--- False: the question is gone, or answered already.
-create function answer_explain(p_leader text, p_epoch bigint, p_n bigint, p_answer jsonb) returns boolean
-  language plpgsql volatile security definer
-  set search_path from current
-as $$
-declare
-  v_found boolean;
-begin
-  perform set_config('synchronous_commit', 'off', true);
-  perform assert_leader(p_leader, p_epoch);
-  update explain_request r set answered = clock_timestamp(), answer = p_answer where r.n = p_n and r.answered is null;
-  v_found := found;
-  perform forget_explains();
-  return v_found;
-end
-$$;
-
--- Removes questions and answers that nobody waits for.
-create function forget_explains() returns void
-  language sql volatile security definer
-  set search_path from current
-as $$
-  delete from explain_request
-  where n = any (array(
-    select r.n from explain_request r where r.asked < clock_timestamp() - interval '1 minute' for update skip locked))
-$$;
-
--- Reads what the scheduler needs to know of one waiting job, to answer for it: its facts, the first of its key that waits, and when the
--- first job of its key that waits for a retry or the end of a snooze is due. Null: it does not wait, or not yet. Served
--- by queue's primary key, queue_waiting and queue_retrying.
-create function waiting_job(p_job uuid) returns jsonb
-  language sql stable security definer
-  set search_path from current
-  set jit = off
-  set enable_seqscan = off
-as $$
-  select jsonb_build_object(
-    'id', q.id, 'queue', q.queue, 'key', q.key, 'task', q.task, 'version', q.payload_version, 'priority', q.priority, 'seq', q.seq,
-    'createdMs', extract(epoch from q.created)::float8 * 1000, 'expiresMs', extract(epoch from q.expires_at)::float8 * 1000,
-    'attributes', legible(q.attributes), 'tries', q.tries,
-    'alone', q.crashes > 0 or (q.tries > 0 and q.tries + 1 >= q.max_tries),
-    'firstId', (
-      select f.id from queue f
-      where f.run_after is null and f.queue = q.queue and f.key = q.key and (select w.id from work_queue w where w.id = f.id) is null
-        and not in_batch(f.id)
-      order by f.queue, f.key, f.priority, f.seq limit 1),
-    'retryDueMs', (
-      select extract(epoch from r.run_after)::float8 * 1000 from queue r
-      where r.run_after is not null and r.last_token is not null and r.queue = q.queue and r.key = q.key
-      order by r.queue, r.key, r.run_after limit 1))
-  from queue q
-  -- not "run_after is null": that invites the index of all waiting jobs, read whole while it is thought empty
-  where q.id = p_job and coalesce(q.run_after, '-infinity') = '-infinity' and (select w.id from work_queue w where w.id = q.id) is null
-    and not in_batch(q.id)
-$$;
-
--- Says what the database alone can say about a job that has not ended; null: there is none. Counts of work items are of their queue, and of
--- its key; jobs that one handler call takes together count once. "jobsAhead", counted up to p_ahead_max, is served by queue_waiting.
-create function wait_facts(p_job uuid, p_ahead_max integer) returns jsonb
-  language sql stable security definer
-  set search_path from current
-  set jit = off
-  set enable_seqscan = off
-  set enable_hashjoin = off
-  set enable_mergejoin = off
-as $$
-  with one as materialized (
-    select q.id, q.queue, q.key, q.priority, q.seq, q.task, q.payload_version, q.run_after, q.expires_at,
-           w.position, w.lock_key, w.lock_timeout, w.started, w.cancelled,
-           coalesce(c.paused, false) as paused,
-           coalesce(w.pool, c.pool, 'default') as pool, c.concurrency, c.key_concurrency, c.rate, c.rate_burst, c.key_rate,
-           c.key_rate_burst, clock_timestamp() as now
-    from queue q
-    left join work_item w on w.id = q.id
-    left join queue_config c on c.queue = q.queue
-    where q.id = p_job
-  ),
-  live as materialized (
-    select n.slots,
-           coalesce(one.payload_version between (n.tasks -> one.task ->> 'min')::integer
-                                            and (n.tasks -> one.task ->> 'max')::integer, false) as capable
-    from one join node n on n.pool = one.pool and n.state = 'alive'
-      and n.heartbeat > one.now - n.lost_after_ms * interval '1 millisecond'
-  ),
-  items as materialized (
-    select w.pool, w.position, w.lock_key, coalesce(w.together::text, w.id::text) as unit, w.id <> one.id as other,
-           (select q.key from queue q where q.id = w.id and q.queue = one.queue) as key
-    from one, work_item w
-  )
-  select jsonb_build_object(
-    'paused', one.paused, 'pool', one.pool, 'expired', coalesce(one.expires_at <= one.now, false),
-    'dueInMs', extract(epoch from one.run_after - one.now)::float8 * 1000,
-    'startedAgoMs', extract(epoch from one.now - one.started)::float8 * 1000,
-    'leaseEndsInMs', extract(epoch from one.lock_timeout - one.now)::float8 * 1000,
-    'leader', (select l.leader from scheduler_lease l where l.expires > one.now),
-    'nodes', (select count(*) from live),
-    'capable', (select count(*) from live where capable),
-    'slots', (select coalesce(sum(slots), 0) from live where capable),
-    'running', (select count(i.lock_key) from items i where i.pool = one.pool),
-    'ready', (select count(*) from items i where i.pool = one.pool and i.lock_key is null),
-    'itemsAhead', (select count(*) from items i where i.pool = one.pool and i.lock_key is null and i.position < one.position),
-    'queueInFlight', (select count(distinct i.unit) from items i where i.other and i.key is not null),
-    'keyInFlight', (select count(distinct i.unit) from items i where i.other and i.key = one.key),
-    'concurrency', one.concurrency, 'keyConcurrency', one.key_concurrency,
-    'rate', case when one.rate is not null then jsonb_build_object('perSecond', one.rate, 'burst', one.rate_burst) end,
-    'keyRate', case when one.key_rate is not null then jsonb_build_object('perSecond', one.key_rate, 'burst', one.key_rate_burst) end,
-    'jobsAhead', case when one.run_after is null and one.lock_key is null then (
-      select count(*) from (
-        select from queue a
-        where a.run_after is null and a.queue = one.queue and a.key = one.key and (a.priority, a.seq) < (one.priority, one.seq)
-          and (select w.id from work_item w where w.id = a.id and w.lock_key is not null limit 1) is null
-        limit p_ahead_max) ahead) end,
-    'nodeState', n.state, 'nodeBeatAgoMs', extract(epoch from one.now - n.heartbeat)::float8 * 1000,
-    'cancelAsked', one.cancelled is not null)
-  from one left join node n on n.id = one.lock_key
 $$;
 
 -- functions/history.sql
@@ -2543,878 +1290,6 @@ begin
 end
 $$;
 
--- functions/lanes.sql
-
--- Lanes with waiting jobs behind a place, in their order: p_lanes of them, those of paused queues not counted and passed over at one step.
--- p_hot_queues and p_hot_keys, in the same order: lanes that are there whether anything waits in them or not. The walk steps over them without a look into the index, where they
--- may have left a million rows that no vacuum could remove yet. p_end: the walk ends with the last of those.
-create function walk_lanes(p_queue text, p_key text, p_lanes integer, p_paused jsonb, p_hot_queues text[], p_hot_keys text[], p_end boolean)
-  returns table (queue text, key text, n integer)
-  language plpgsql stable
-  set search_path from current
-  set plan_cache_mode = force_generic_plan
-  set jit = off
-  set enable_seqscan = off
-  set enable_bitmapscan = off
-  set enable_hashjoin = off
-  set enable_mergejoin = off
-as $$
-#variable_conflict use_column
-begin
-  return query
-  with recursive
-  hot as materialized (
-    select h.queue collate "C" as queue, h.key collate "C" as key from unnest(p_hot_queues, p_hot_keys) as h (queue, key)
-  ),
-  walk (queue, key, n) as (
-    select p_queue collate "C", p_key collate "C", 0
-    union all
-    select x.queue, x.key, w.n + (not p_paused ? x.queue)::integer
-    from walk w
-    left join lateral (
-      select h.queue, h.key from hot h where (h.queue, h.key) > (w.queue, w.key) order by h.queue, h.key limit 1) c on true
-    cross join lateral (
-      -- up to the next one that is known, one column bounds each of these: before PostgreSQL 18 a bound of two does not end the walk through an index
-      select s.queue, s.key from (
-        (select q.queue, q.key from queue q
-         where q.run_after is null and c.queue is null and not p_end and not p_paused ? w.queue
-           and (q.queue, q.key) > (w.queue, w.key) order by q.queue, q.key limit 1)
-        union all
-        (select q.queue, q.key from queue q
-         where q.run_after is null and c.queue is null and not p_end and p_paused ? w.queue and q.queue > w.queue
-         order by q.queue, q.key limit 1)
-        union all
-        (select q.queue, q.key from queue q
-         where q.run_after is null and not p_paused ? w.queue and c.queue <> w.queue
-           and q.queue = w.queue and q.key > w.key order by q.queue, q.key limit 1)
-        union all
-        (select q.queue, q.key from queue q
-         where q.run_after is null and not p_paused ? w.queue and c.queue = w.queue
-           and q.queue = w.queue and q.key > w.key and q.key < c.key order by q.queue, q.key limit 1)
-        union all
-        (select q.queue, q.key from queue q
-         where q.run_after is null and c.queue > w.queue and q.queue > w.queue and q.queue < c.queue order by q.queue, q.key limit 1)
-        union all
-        (select q.queue, q.key from queue q
-         where q.run_after is null and c.queue > w.queue and q.queue = c.queue and q.key < c.key order by q.queue, q.key limit 1)
-        union all
-        select c.queue, c.key where c.queue is not null) s
-      order by s.queue, s.key limit 1) x
-    where w.n < p_lanes
-  )
-  select w.queue::text, w.key::text, w.n from walk w where w.n > 0 and not p_paused ? w.queue;
-end
-$$;
-
--- The lanes of one page in their order: those behind (p_queue, p_key), then those up to it, as far as the page has room. Lanes of p_ranges are
--- there whether anything waits in them or not.
-create function page_of_lanes(p_queue text, p_key text, p_lanes integer, p_paused jsonb, p_ranges jsonb, out queues text[], out keys text[])
-  language plpgsql stable
-  set search_path from current
-as $$
-#variable_conflict use_column
-declare
-  v_hot_queues text[];
-  v_hot_keys text[];
-begin
-  if p_ranges <> '{}' then
-    select array_agg(x.key), array_agg(y.key) into v_hot_queues, v_hot_keys
-    from jsonb_each(p_ranges) x cross join lateral jsonb_object_keys(x.value) as y (key)
-    where not p_paused ? x.key;
-  end if;
-  select array_agg(w.queue order by w.n), array_agg(w.key order by w.n) into queues, keys
-  from walk_lanes(p_queue, p_key, p_lanes, p_paused, v_hot_queues, v_hot_keys, false) w;
-  if coalesce(cardinality(queues), 0) < p_lanes and p_queue <> '' then
-    select queues || array_agg(w.queue order by w.n), keys || array_agg(w.key order by w.n) into queues, keys
-    from walk_lanes('', '', p_lanes - coalesce(cardinality(queues), 0), p_paused,
-      array(select h.queue from unnest(v_hot_queues, v_hot_keys) as h (queue, key)
-            where (h.queue collate "C", h.key collate "C") < (p_queue, p_key)) || p_queue,
-      array(select h.key from unnest(v_hot_queues, v_hot_keys) as h (queue, key)
-            where (h.queue collate "C", h.key collate "C") < (p_queue, p_key)) || p_key, true) w;
-  end if;
-end
-$$;
-
--- Attributes as a scheduler reads them; null: it can't, and leaves the job out. They are one flat object of numbers that a double can hold,
--- with a text of 64 KiB at most. A stored size says little about a text: jsonb keeps 1e131071 in 16 bytes, and is compressed. So the
--- numbers are looked at before any text is made.
-create function legible(p_attributes jsonb) returns jsonb
-  language plpgsql immutable parallel safe
-  set search_path from current
-as $$
-begin
-  if jsonb_typeof(p_attributes) <> 'object'
-    or jsonb_path_exists(p_attributes, 'strict $.* ? (@.type() == "object" || @.type() == "array"
-         || (@.type() == "number" && (@ > 1.7976931348623157e308 || @ < -1.7976931348623157e308 || (@ > -4e-324 && @ < 4e-324 && @ != 0))))', '{}', true)
-    or octet_length(p_attributes::text) > 65536 then
-    return null;
-  end if;
-  return p_attributes;
-end
-$$;
-
--- The lanes that a look reads, each once: those of its page, by their order in it, and those that are named or have got a new job. wanted: how many jobs
--- of each. A part of look, which plans it.
-create function lanes_to_read(p_read jsonb, p_paused jsonb, p_queues text[], p_keys text[])
-  returns table (queue text, key text, paged boolean, n bigint, wanted integer, retry_due_ms float8)
-  language plpgsql stable
-  set search_path from current
-  set plan_cache_mode = force_generic_plan
-as $$
-#variable_conflict use_column
-declare
-  v_from uuid := p_read ->> 'from';
-  v_to uuid := p_read ->> 'to';
-begin
-  return query
-  with
-  page as materialized (
-    select x.queue collate "C" as queue, x.key collate "C" as key, x.n from unnest(p_queues, p_keys) with ordinality as x (queue, key, n)
-  ),
-  named as materialized (
-    select (x.lane ->> 0) collate "C" as queue, (x.lane ->> 1) collate "C" as key, (x.lane -> 2)::integer as depth
-    from jsonb_array_elements(p_read -> 'named') as x (lane)
-    union all
-    (select q.queue, q.key, 1 from queue q
-     where q.id between v_from and v_to and not p_paused ? q.queue
-       and coalesce(q.run_after, '-infinity') = '-infinity' order by q.id desc limit 2000)
-  ),
-  depth as materialized (select greatest(1, ceil((p_read -> 'want')::float8 / greatest(1, count(*))))::integer as of_lane from page)
-  select y.queue::text, y.key::text, y.paged, y.n, y.wanted, (
-    select date_part('epoch', r.run_after) * 1000 from queue r
-    where r.run_after is not null and r.last_token is not null and r.queue = y.queue and r.key = y.key
-    order by r.queue, r.key, r.run_after limit 1) as retry_due_ms
-  from (
-    select x.queue, x.key, bool_or(x.paged) as paged, min(x.n) as n, max(x.wanted) as wanted
-    from (
-      select p.queue, p.key, true as paged, p.n, (select of_lane from depth) as wanted from page p
-      union all
-      select named.queue, named.key, false, null, greatest(named.depth, (select of_lane from depth)) from named) x
-    group by 1, 2) y;
-end
-$$;
-
--- Reads the first few waiting jobs of lanes (a queue's keys). p_read, as one JSON object:
---   queue, key, keys   a page of so many lanes behind that one, wrapping around
---   want               jobs that are shared out over the page
---   named              [[queue, key, depth], ...]: these lanes too, and at least that many jobs of each
---   from, to           ids: the lanes too in which a job with an id between them waits (ids are made in the order of time: new work is
---                      seen at once, however many lanes there are)
---   starts, lookahead  {"queue": {"key": [priority, seq]}}: of these lanes, as far as they are looked at, that many jobs behind that place, too
---   ranges             {"queue": {"key": [[priority, seq, priority, seq, moved, free], ...]}}: of these lanes only what lies behind the first
---                      place, up to the second, in order, without overlaps; moved: only jobs of the second's priority whose row was
---                      changed; free: no job there has a work item, as far as the leader knows, so it is not looked for: that took a third of the
---                      time, and dispatch looks again. Of each range the lane's part of want at most.
--- Returns one JSON text: reading it takes a third of the time of as many rows. A list for each part of a lane, in order, with its jobs in theirs:
---   [queue, key, paged, ahead, wanted, retry_due_ms, [[id, seq, priority, task, version, row_version, created_ms, expires_ms, tries, crashes, attributes], ...]]
--- without what stands behind created_ms where all of that is as in most jobs (null, 0, 0, none), without attributes where there are none, and without
--- the jobs where nothing of a lane that was looked at waits without a work item.
--- Paused queues are passed over, unless one of their lanes is named.
--- wanted: how many jobs were looked for; paged: whether the lane belongs to the page, in its order: the last of them is where the
--- next page begins; ahead: whether the job lies behind a place of starts; row_version: the row's xmin (dispatch refuses a job that was
--- changed since); created_ms: null for a time that is none; tries: below zero, where one more would be its last.
--- Plans: queue_waiting for the walk over lanes and the heads, queue_moved for what was changed; work_queue_id by a scalar subquery,
--- which can only be looked up. Of attributes of a few numbers the text is made twice: that takes a tenth of what legible() does.
-create function look(p_read jsonb)
-  returns text
-  language plpgsql stable security definer
-  set search_path from current
-  set plan_cache_mode = force_generic_plan
-  set jit = off
-  set enable_seqscan = off
-  set enable_bitmapscan = off
-  set enable_hashjoin = off
-  set enable_mergejoin = off
-  set work_mem = '64MB'
-as $$
-#variable_conflict use_column
-declare
-  -- as keys of an object: found by halving, where thousands of queues are paused
-  v_paused jsonb := coalesce((select jsonb_object_agg(c.queue, true) from queue_config c where c.paused), '{}');
-  v_ranges jsonb := p_read -> 'ranges';
-  v_queues text[];
-  v_keys text[];
-begin
-  select p.queues, p.keys into v_queues, v_keys from page_of_lanes(p_read ->> 'queue', p_read ->> 'key', (p_read -> 'keys')::integer, v_paused, v_ranges) p;
-  return (
-  with
-  lanes as materialized (
-    select l.queue collate "C" as queue, l.key collate "C" as key, l.paged, l.n, l.wanted, l.retry_due_ms
-    from lanes_to_read(p_read, v_paused, v_queues, v_keys) l
-  ),
-  parts as materialized (
-    select l.queue, l.key, l.paged, l.n, l.wanted, l.retry_due_ms, false as ahead, r.n as part, r.moved, r.free, r.priority, r.seq, r.to_priority, r.to_seq
-    from lanes l cross join lateral (
-      select 1 as n, false as moved, false as free, -2147483648 as priority, -1::bigint as seq, 2147483647 as to_priority, 9223372036854775807 as to_seq
-      where v_ranges -> l.queue -> l.key is null
-      union all
-      select x.n, (x.part -> 4)::boolean, (x.part -> 5)::boolean, (x.part -> 0)::integer, (x.part -> 1)::bigint, (x.part -> 2)::integer, (x.part -> 3)::bigint
-      from jsonb_array_elements(v_ranges -> l.queue -> l.key) with ordinality as x (part, n)) r
-    union all
-    select l.queue, l.key, l.paged, l.n, (p_read -> 'lookahead')::integer, null, true, 1, false, false, s.priority, s.seq, 2147483647, 9223372036854775807
-    from lanes l cross join lateral (
-      select (p_read -> 'starts' -> l.queue -> l.key ->> 0)::integer as priority, (p_read -> 'starts' -> l.queue -> l.key ->> 1)::bigint as seq) s
-    where s.seq is not null
-  ),
-  -- numbered, so that sorting the jobs compares numbers only, and finds them in order
-  numbered as materialized (
-    select p.*, row_number() over (order by p.n, p.queue, p.key, p.ahead, p.part) as place,
-           '[' || to_json(p.queue) || ',' || to_json(p.key) || ',' || p.paged || ',' || p.ahead || ',' || p.wanted || ','
-             || coalesce(p.retry_due_ms::text, 'null') as head
-    from parts p
-  ),
-  batched as materialized (
-    select u.id from (select w.jobs from work_queue w where w.jobs is not null and w.position >= batches_from() limit 100000) b
-    cross join lateral unnest(b.jobs) as u (id)
-  )
-  select '[' || coalesce(string_agg(l.head || coalesce(',[' || h.jobs || ']', '') || ']', ',' order by l.place), '') || ']'
-  from numbered l
-  left join lateral (
-    -- one call of concat() for most of them: a chain of "||" takes longer, and json_build_array three times as long
-    select string_agg(concat('["', j.id, '",', j.seq, ',', j.priority, ',', to_json(j.task), ',', j.version, ',"', j.row_version, '",',
-             coalesce(j.created_ms::text, 'null'),
-             case when j.expires_at is not null or j.tries <> 0 or j.crashes <> 0 or j.attributes <> '{}' then
-               concat(',', case when isfinite(j.expires_at) then (date_part('epoch', j.expires_at) * 1000)::text else 'null' end, ',',
-               case when j.tries > 0 and j.tries + 1 >= j.max_tries then -j.tries else j.tries end, ',', j.crashes,
-                 case when j.attributes <> '{}' then ',' || coalesce((
-                   case when pg_column_size(j.attributes) <= 256 and pg_column_compression(j.attributes) is null
-                          and octet_length(j.attributes::text) <= 65536 then j.attributes else legible(j.attributes) end)::text, 'null') end)
-             end, ']'), ',' order by j.priority, j.seq) as jobs
-    from (
-      (select q.id, q.seq, q.priority, q.task, q.payload_version as version, q.xmin as row_version,
-              case when isfinite(q.created) then date_part('epoch', q.created) * 1000 end as created_ms, q.expires_at, q.tries, q.max_tries, q.crashes, q.attributes
-       from queue q
-       where not l.moved and q.run_after is null and q.queue = l.queue and q.key = l.key
-         and (q.priority, q.seq) > (l.priority, l.seq) and (q.priority, q.seq) <= (l.to_priority, l.to_seq)
-         and (q.expires_at is null or q.expires_at > clock_timestamp())
-         and (l.free or ((select w.id from work_queue w where w.id = q.id) is null and q.id not in (select b.id from batched b)))
-       order by q.queue, q.key, q.priority, q.seq
-       limit l.wanted)
-      union all
-      (select q.id, q.seq, q.priority, q.task, q.payload_version, q.xmin,
-              case when isfinite(q.created) then date_part('epoch', q.created) * 1000 end, q.expires_at, q.tries, q.max_tries, q.crashes, q.attributes
-       from queue q
-       where l.moved and q.moved and q.run_after is null and q.queue = l.queue and q.key = l.key
-         and q.priority = l.to_priority and q.seq <= l.to_seq
-         and (q.expires_at is null or q.expires_at > clock_timestamp())
-         and ((select w.id from work_queue w where w.id = q.id) is null and q.id not in (select b.id from batched b))
-       order by q.queue, q.key, q.priority, q.seq
-       limit l.wanted)) j) h on true
-  where l.part = 1 or h.jobs is not null);
-end
-$$;
-
--- Finds, at each of these priorities of a lane, the first waiting job up to that seq whose row was not changed: ticks begin behind it, and would not
--- find it. While an old snapshot is held this passes all dead rows of the lane: for a scheduler beside its ticks, and seldom.
-create function behind(p_queue text, p_key text, p_priorities integer[], p_seqs bigint[])
-  returns table (priority integer, seq float8)
-  language plpgsql stable security definer
-  set search_path from current
-  set plan_cache_mode = force_generic_plan
-  set jit = off
-  set enable_seqscan = off
-  set enable_bitmapscan = off
-  set enable_hashjoin = off
-  set enable_mergejoin = off
-as $$
-#variable_conflict use_column
-begin
-  return query
-    select x.priority, h.seq::float8
-    from unnest(p_priorities, p_seqs) as x (priority, seq)
-    cross join lateral (
-      select q.seq from queue q
-      where q.run_after is null and q.queue = p_queue and q.key = p_key and q.priority = x.priority and q.seq <= x.seq
-        and q.moved is null
-        and (q.expires_at is null or q.expires_at > clock_timestamp())
-        and (select w.id from work_queue w where w.id = q.id) is null and not in_batch(q.id)
-      order by q.queue, q.key, q.priority, q.seq
-      limit 1) h;
-end
-$$;
-
--- The first items before that position: beside the ticks, too.
-create function items_behind(p_to bigint, p_max integer) returns bigint[]
-  language sql stable security definer
-  set search_path from current
-  set enable_seqscan = off
-  set enable_bitmapscan = off
-as $$
-  select array(select w.position from work_queue w where w.position < p_to order by w.position limit p_max)
-$$;
-
--- functions/leader.sql
-
--- Leadership. Here and in the other hot functions, jit is off: up to PostgreSQL 17 a plan that can't avoid what enable_... = off forbids
--- counts as enormously dear, and is compiled at every call (a tick of 2,000 jobs took 1,400 ms instead of 60).
-
--- Called by each scheduler, leader or not, before a lease that it was told of could end. A gap of a whole one, or a clock that went ahead by as much, is an
--- outage: nodes have their whole time again to beat. Where the clock was set back, what nodes wrote in what is now the future would
--- count for as long: it counts from now on.
-create function note_reached(p_gap_ms integer) returns void
-  language plpgsql volatile security definer
-  set search_path from current
-as $$
-declare
-  v_now timestamptz := clock_timestamp();
-  v_last timestamptz;
-begin
-  select r.seen into v_last from reached r;
-  insert into reached as r (since, seen) values (v_now, v_now)
-  on conflict (only_row) do update
-    set since = case when r.seen is null or v_now between r.seen - interval '1 second' and r.seen + p_gap_ms * interval '1 millisecond'
-                     then r.since else v_now end,
-        seen = v_now;
-  if v_last > v_now + interval '1 second' then
-    update node n set heartbeat = v_now where n.heartbeat > v_now;
-  end if;
-end
-$$;
-
--- Names these tables: server, timeline, database, and the table itself. Another name: the tables were restored from a backup (pg_dump
--- makes other tables, recovery to a point in time another timeline), moved, or their standby was promoted.
-create function tables_place() returns text
-  language sql stable
-  set search_path from current
-as $$
-  select concat_ws('/', (select c.system_identifier from pg_control_system() c), left(pg_walfile_name(pg_current_wal_lsn()), 8),
-                   (select d.oid from pg_database d where d.datname = current_database()), 'scheduler_lease'::regclass::oid)
-$$;
-
--- Takes or renews the scheduler's lease. A new leader gets a new epoch; every write names it.
--- A lease that ends later than twice its length from now was given before the clock was set back: it is over. Its holder still leads if
--- it renews in time; if not, the next leader takes the next epoch, as ever.
--- p_pid: of the session that the caller keeps for this alone, as its driver knows it. While that one lives so does the leader, as far as
--- others can see; once it is gone, they need not wait for the lease's end. A leader that only lost its connection is deposed, at worst.
-create function lead(p_leader text, p_lease_ms integer, p_pid integer default null)
-  returns table (leads boolean, epoch bigint, leader text, expires_in_ms double precision)
-  language plpgsql volatile security definer
-  set search_path from current
-as $$
-#variable_conflict use_column
-declare
-  v_now timestamptz;
-  v_gone boolean;
-begin
-  if p_leader is null or p_lease_ms is null or p_lease_ms < 1 then
-    raise exception 'a leader has a name, and its lease a length' using errcode = '22023';
-  end if;
-  perform note_reached(p_lease_ms);
-  v_now := clock_timestamp();
-  update scheduler_lease l
-  set place = tables_place(), placed = case when l.place is null then l.placed else v_now end
-  where l.place is distinct from tables_place();
-  v_gone := coalesce(leader_gone(), false);
-  if v_gone then
-    -- again behind the row's lock: a leader that has just reconnected renews the lease and names its new session in one transaction
-    perform from scheduler_lease l for update;
-    v_gone := coalesce(leader_gone(), false);
-    v_now := clock_timestamp();
-  end if;
-  update scheduler_lease l
-  set epoch = l.epoch + (case when l.leader is not distinct from p_leader and l.expires > v_now then 0 else 1 end),
-      leader = p_leader, expires = v_now + p_lease_ms * interval '1 millisecond', lease_ms = p_lease_ms
-  where l.leader is not distinct from p_leader or l.expires <= v_now or v_gone
-    or l.expires > v_now + 2 * l.lease_ms * interval '1 millisecond';
-  perform keep_leader_session(p_leader, p_pid);
-  return query
-    select l.leader is not distinct from p_leader, l.epoch, l.leader, extract(epoch from l.expires - v_now)::float8 * 1000
-    from scheduler_lease l;
-end
-$$;
-
--- Notes in which session the leader renews its lease; of another caller, nothing. Where that session is not its own, none is noted.
-create function keep_leader_session(p_leader text, p_pid integer) returns void
-  language plpgsql volatile security definer
-  set search_path from current
-as $$
-declare
-  v_epoch bigint;
-  v_key bigint;
-begin
-  select l.epoch into v_epoch from scheduler_lease l where l.leader = p_leader;
-  if not found then
-    return;
-  end if;
-  v_key := hold_session((select s.key from leader_session s), p_pid);
-  if v_key is null then
-    delete from leader_session;
-    return;
-  end if;
-  insert into leader_session as s (leader, epoch, key, pid, server)
-  values (p_leader, v_epoch, v_key, p_pid, pg_postmaster_start_time())
-  on conflict (only_row) do update
-    set leader = excluded.leader, epoch = excluded.epoch, key = excluded.key, pid = excluded.pid, server = excluded.server
-    where (s.leader, s.epoch, s.key, s.pid, s.server)
-          is distinct from (excluded.leader, excluded.epoch, excluded.key, excluded.pid, excluded.server);
-end
-$$;
-
--- Tells whether the leader's session has ended before its lease, on a server that goes on. Null: its session says nothing, only the lease's
--- end does. Reads and locks no more than that: a standby asks several times a second.
-create function leader_gone() returns boolean
-  language sql stable security definer
-  set search_path from current
-as $$
-  select not exists (select from held_sessions() h where h.key = s.key and h.pid = s.pid)
-  from scheduler_lease l join leader_session s on s.leader = l.leader and s.epoch = l.epoch
-  where l.expires > clock_timestamp() and s.server = pg_postmaster_start_time()
-$$;
-
--- Tells a standby whether the leader is gone (leader_gone). p_seen: what this said when it was last asked, null at first. Where nothing was enqueued
--- or dispatched since then, the answer comes when the leader's session ends, when something is, or after p_wait_ms: so a standby of an idle system asks
--- every few seconds, and hears of an end at once. The wait holds a snapshot, which keeps vacuum from clearing: it ends within a second of new work. No single
--- wait lasts as long as deadlock_timeout, after which a server writes it into its log; all of them take half of statement_timeout at most.
-create function watch_leader(p_seen bigint, p_wait_ms integer) returns table (gone boolean, seen bigint)
-  language plpgsql volatile security definer
-  set search_path from current
-as $$
-declare
-  v_until timestamptz := clock_timestamp() + least(p_wait_ms * interval '1 millisecond',
-                                                   nullif(current_setting('statement_timeout')::interval, '0') * 0.5);
-  v_wait interval;
-  v_seen bigint;
-  v_gone boolean;
-begin
-  loop
-    v_seen := (select q.last_value + q.is_called::integer + b.last_value + b.is_called::integer from queue_seq_seq q, batch_number b);
-    v_gone := leader_gone();
-    v_wait := least(v_until - clock_timestamp(), current_setting('deadlock_timeout')::interval * 0.9);
-    exit when v_gone is distinct from false or v_seen is distinct from p_seen or v_wait < interval '1 millisecond';
-    perform set_config('lock_timeout', ceil(extract(epoch from v_wait) * 1000)::integer::text, true);
-    begin
-      perform pg_advisory_unlock_shared(s.key) from leader_session s, lateral pg_advisory_lock_shared(s.key);
-    exception when lock_not_available then
-      null; -- it is there still
-    end;
-  end loop;
-  return query select v_gone, v_seen;
-end
-$$;
-
--- Gives the lease up; a standby that listens takes over at once.
-create function resign(p_leader text, p_epoch bigint) returns boolean
-  language plpgsql volatile security definer
-  set search_path from current
-as $$
-begin
-  update scheduler_lease set leader = null, expires = '-infinity' where leader = p_leader and epoch = p_epoch;
-  if not found then
-    return false;
-  end if;
-  perform pg_notify(current_schema() || ':leader', '');
-  return true;
-end
-$$;
-
--- Holds the lease row until commit: a standby that takes over waits for this transaction, and sees all of it. A leader
--- whose lease has run out, or whose epoch has passed, gets an error and writes nothing.
-create function assert_leader(p_leader text, p_epoch bigint) returns void
-  language plpgsql volatile security definer
-  set search_path from current
-as $$
-begin
-  perform from scheduler_lease l
-  where l.leader = p_leader and l.epoch = p_epoch and l.expires > clock_timestamp() for share;
-  if not found then
-    raise exception 'scheduler % no longer leads in epoch %', p_leader, p_epoch
-      using errcode = 'PQ002', hint = 'Another scheduler has taken over; this one goes back to standby.';
-  end if;
-end
-$$;
-
--- Sets whether ended attempts are recorded from now on; those from before have nobody who could tell what they were.
-create function set_feed(p_leader text, p_epoch bigint, p_on boolean) returns void
-  language plpgsql volatile security definer
-  set search_path from current
-as $$
-begin
-  update scheduler_lease l set feed = p_on
-  where l.leader = p_leader and l.epoch = p_epoch and l.expires > clock_timestamp();
-  if not found then
-    raise exception 'scheduler % no longer leads in epoch %', p_leader, p_epoch using errcode = 'PQ002';
-  end if;
-  delete from settlement;
-end
-$$;
-
--- Tells whether a scheduler leads: for workers and producers, which may not read the lease. Served by the table's one row.
-create function has_leader() returns boolean
-  language sql stable security definer
-  set search_path from current
-as $$
-  select exists (select from scheduler_lease l where l.leader is not null and l.expires > clock_timestamp())
-$$;
-
--- functions/lease.sql
-
--- Moves the timeouts: each lease ends p_ms from now. A lease that has run out but that nobody has taken can be extended;
--- an id that is missing from the answer was lost. Served by work_queue_id; settle says why nested loops are off.
-create function extend(p_ids uuid[], p_tokens uuid[], p_ms float8[])
-  returns table (job_id uuid, lease_ms double precision, cancelled boolean)
-  language plpgsql volatile security definer
-  set search_path from current
-  set plan_cache_mode = force_generic_plan
-  set jit = off
-  set enable_seqscan = off
-  set enable_bitmapscan = off
-  set enable_nestloop = off
-  set enable_mergejoin = off
-as $$
-#variable_conflict use_column
-declare
-  v_now timestamptz := clock_timestamp();
-begin
-  if exists (select from unnest(p_ms) m where m is null or m <= 0) then
-    raise exception 'a lease is extended by a positive number of milliseconds, not %', p_ms using errcode = '22023';
-  end if;
-  return query
-    update work_queue w set lock_timeout = v_now + x.ms * interval '1 millisecond'
-    from unnest(p_ids, p_tokens, p_ms) as x (id, token, ms)
-    where w.id = any (p_ids) and w.id = x.id and w.lock_token = x.token
-    returning w.id, x.ms, w.cancelled is not null;
-end
-$$;
-
-create function extend(p_id uuid, p_token uuid, p_by interval) returns boolean
-  language sql volatile security definer
-  set search_path from current
-as $$
-  select exists (select from extend(array[p_id], array[p_token], array[extract(epoch from p_by)::float8 * 1000]))
-$$;
-
--- Gives leases back unrun: the items are ready again, at their old place, and nothing is counted. A job whose cancellation had
--- been asked for ends as cancelled instead: no other node should begin it. Jobs of a bundle wait in QUEUE again.
--- The leases are locked in the order of ids first, as settle does: where some are to be cancelled, two passes over WORK_QUEUE
--- could meet an extension or a settlement of the same leases in the opposite order.
-create function release(p_ids uuid[], p_tokens uuid[]) returns setof uuid
-  language plpgsql volatile security definer
-  set search_path from current
-  set plan_cache_mode = force_generic_plan
-  set jit = off
-  set enable_seqscan = off
-  set enable_bitmapscan = off
-  set enable_nestloop = off
-  set enable_mergejoin = off
-as $$
-#variable_conflict use_column
-begin
-  if exists (select from work_queue w where w.jobs is not null and w.position >= batches_from() and w.lock_token = any (p_tokens)) then
-    perform spread(p_ids);
-  end if;
-  perform from work_queue w where w.id = any (p_ids) and w.lock_token = any (p_tokens) order by w.id for update;
-  if exists (select from work_queue w where w.id = any (p_ids) and w.together is not null) then
-    return query
-      with gone as (
-        delete from work_queue w using unnest(p_ids, p_tokens) as x (id, token)
-        where w.id = any (p_ids) and w.id = x.id and w.lock_token = x.token and w.cancelled is null and w.together is not null
-        returning w.id)
-      update queue q set moved = true where q.id = any (p_ids) and q.id in (select g.id from gone g) returning q.id;
-  end if;
-  return query
-    update work_queue w
-    set lock_key = null, lock_token = null, lock_timeout = null, started = null, progress = null
-    from unnest(p_ids, p_tokens) as x (id, token)
-    where w.id = any (p_ids) and w.id = x.id and w.lock_token = x.token and w.cancelled is null and w.together is null
-    returning w.id;
-  if found then
-    perform pg_notify(current_schema() || ':work', '');
-  end if;
-  -- a cancellation is never taken back, so what the statement above passed over is here
-  if exists (select from work_queue w where w.id = any (p_ids) and w.cancelled is not null) then
-    return query
-      select s.job_id
-      from settle(p_ids, p_tokens, array_fill('cancelled'::text, array[cardinality(p_ids)]),
-                  array_fill(null::float8, array[cardinality(p_ids)]), array_fill(null::text, array[cardinality(p_ids)])) s;
-  end if;
-end
-$$;
-
-create function release(p_id uuid, p_token uuid) returns boolean
-  language sql volatile security definer
-  set search_path from current
-as $$
-  select exists (select from release(array[p_id], array[p_token]))
-$$;
-
--- Stores what a running job says of itself; readable in the view job. False: the lease was lost.
-create function report_progress(p_id uuid, p_token uuid, p_progress jsonb) returns boolean
-  language plpgsql volatile security definer
-  set search_path from current
-as $$
-begin
-  if not fits(p_progress, 12288) then
-    raise exception 'progress is at most 8 KiB, nested 500 levels deep' using errcode = '22023';
-  end if;
-  update work_queue set progress = p_progress where id = p_id and lock_token = p_token;
-  return found;
-end
-$$;
-
--- Keeps resume data for the next attempt; null takes it back. False: the lease was lost, and nothing was changed.
--- The work item is locked before the job, as everywhere: a settlement or a takeover under way ends first, and this finds its token gone.
-create function save_checkpoint(p_id uuid, p_token uuid, p_checkpoint jsonb) returns boolean
-  language plpgsql volatile security definer
-  set search_path from current
-  set jit = off
-  set enable_seqscan = off
-as $$
-begin
-  if not fits(p_checkpoint, 393216) then
-    raise exception 'a checkpoint is at most 256 KiB, nested 500 levels deep' using errcode = '22023', hint = 'Store it elsewhere, and keep a reference.';
-  end if;
-  perform from work_queue w where w.id = p_id and w.lock_token = p_token for update;
-  if not found then
-    return false;
-  end if;
-  update queue q set checkpoint = nullif(p_checkpoint, 'null') where q.id = p_id;
-  return found;
-end
-$$;
-
--- Lists what a node holds, for itself: a settlement that was lost with a failover leaves a lease behind that its node has done with.
-create function held_leases(p_node text, p_incarnation uuid) returns table (id uuid, token uuid)
-  language sql stable security definer
-  set search_path from current
-  set jit = off
-as $$
-  select w.id, w.lock_token from work_item w
-  where w.lock_key = p_node and exists (select from node n where n.id = p_node and n.incarnation = p_incarnation)
-$$;
-
--- For a node whose claim got no reply: gives back what that claim leased, uncounted; returns how many. Locks the node's row, so
--- that a claim which is still under way ends first.
-create function release_claim(p_node text, p_token uuid) returns integer
-  language plpgsql volatile security definer
-  set search_path from current
-  set enable_seqscan = off
-as $$
-declare
-  v_count integer;
-begin
-  perform from node n where n.id = p_node for update;
-  perform spread_held(p_node, true);
-  select count(*) into v_count
-  from (select array_agg(w.id) as ids, array_agg(w.lock_token) as tokens
-        from work_queue w where w.position >= 0 and w.lock_key = p_node and w.lock_token = p_token having count(*) > 0) held,
-    lateral release(held.ids, held.tokens);
-  return v_count;
-end
-$$;
-
--- functions/node.sql
-
--- Begins an incarnation. accepted is false while another one may be alive under this id: its heartbeat is newer than its
--- own lost_after_ms. A caller who has watched that heartbeat stand still for two of its intervals (p_seen = the value it saw
--- before) is let in; one who has seen it move must not try again: two live nodes can't share an id.
--- Takes back what the node's last incarnation still held.
-create function register_node(
-    p_node text, p_tasks jsonb, p_slots integer default 1, p_pool text default 'default', p_heartbeat_ms integer default 5000,
-    p_lost_after_ms integer default 30000, p_software text default '', p_incarnation uuid default gen_random_uuid(),
-    p_seen timestamptz default null)
-  returns table (accepted boolean, incarnation uuid, other_heartbeat timestamptz, other_heartbeat_ms integer)
-  language plpgsql volatile security definer
-  set search_path from current
-as $$
-#variable_conflict use_column
-declare
-  v_now timestamptz;
-  v_other node;
-begin
-  perform assert_tasks(p_tasks);
-  loop -- the row may be swept away between the two
-    insert into node (id, incarnation, state, slots, tasks, heartbeat, heartbeat_ms, lost_after_ms, started)
-    values (p_node, p_incarnation, 'left', 0, '{}', '-infinity', 5000, 30000, clock_timestamp())
-    on conflict (id) do nothing;
-    select * into v_other from node n where n.id = p_node for update;
-    exit when found;
-  end loop;
-  v_now := clock_timestamp();
-  if v_other.state in ('alive', 'draining') and v_other.incarnation <> p_incarnation
-     and v_other.heartbeat > v_now - v_other.lost_after_ms * interval '1 millisecond'
-     and (p_seen is null or v_other.heartbeat is distinct from p_seen
-          or v_other.heartbeat > v_now - 2 * v_other.heartbeat_ms * interval '1 millisecond') then
-    return query select false, v_other.incarnation, v_other.heartbeat, v_other.heartbeat_ms;
-    return;
-  end if;
-  if v_other.incarnation <> p_incarnation then
-    perform end_node(p_node, 'node restarted');
-  end if;
-  update node
-  set incarnation = p_incarnation, state = 'alive', pool = p_pool, slots = p_slots, running = 0, tasks = p_tasks, runs = '{}',
-      heartbeat = v_now, heartbeat_ms = p_heartbeat_ms, lost_after_ms = p_lost_after_ms, started = v_now, software = p_software
-  where id = p_node;
-  return query select true, p_incarnation, null::timestamptz, null::integer;
-end
-$$;
-
--- Says that the node lives. alive false: it was reset, lost or replaced, holds nothing any more, and must register anew.
--- lost: those of the named leases that it no longer holds, by their place from 1; cancelled: its running jobs that are to be cancelled.
--- p_pid: of the session that the node keeps for this alone, as its driver knows it: once that one is gone for 3 s, the node is lost.
-create function heartbeat_node(
-    p_node text, p_incarnation uuid, p_running integer default 0, p_draining boolean default false,
-    p_ids uuid[] default '{}', p_tokens uuid[] default '{}', p_pid integer default null)
-  returns table (alive boolean, cancelled uuid[], lost integer[])
-  language plpgsql volatile security definer
-  set search_path from current
-  set plan_cache_mode = force_generic_plan
-  set jit = off
-  set enable_seqscan = off
-  set enable_bitmapscan = off
-as $$
-#variable_conflict use_column
-begin
-  update node
-  set heartbeat = clock_timestamp(), running = p_running, state = case when p_draining then 'draining' else 'alive' end
-  where id = p_node and incarnation = p_incarnation and state in ('alive', 'draining');
-  if not found then
-    return query select false, '{}'::uuid[], array(select generate_series(1, cardinality(p_ids)));
-    return;
-  end if;
-  perform keep_node_session(p_node, p_incarnation, p_pid);
-  return query
-    select true,
-      array(select w.id from work_queue w where w.cancelled is not null and w.lock_key = p_node),
-      array(select x.n::integer from unnest(p_ids, p_tokens) with ordinality as x (id, token, n)
-            where (select w.position from work_queue w where w.id = x.id and w.lock_token = x.token) is null
-              and (x.id, x.token) not in (
-                select u.id, b.lock_token from work_queue b cross join lateral unnest(b.jobs) as u (id)
-                where b.jobs is not null and b.position >= batches_from() and b.lock_key = p_node));
-end
-$$;
-
--- Tells how long its jobs take: milliseconds by task, 0.001 to 1e6, of 1,000 tasks at most. What it told before is gone.
-create function tell_runs(p_node text, p_incarnation uuid, p_runs jsonb) returns boolean
-  language plpgsql volatile security definer
-  set search_path from current
-as $$
-begin
-  if jsonb_typeof(p_runs) <> 'object' or (select count(*) from jsonb_object_keys(p_runs)) > 1000
-     or exists (select from jsonb_each(p_runs) x
-                where length(x.key) > 200 or jsonb_typeof(x.value) <> 'number' or x.value::numeric not between 0.001 and 1e6) then
-    raise exception 'runs are milliseconds by task, 0.001 to 1e6, of 1,000 tasks at most' using errcode = '22023';
-  end if;
-  update node set runs = p_runs where id = p_node and incarnation = p_incarnation and state in ('alive', 'draining');
-  return found;
-end
-$$;
-
--- Ends an incarnation in order. What it still holds is released: a shutdown counts neither as a try nor as a crash.
-create function leave_node(p_node text, p_incarnation uuid) returns boolean
-  language plpgsql volatile security definer
-  set search_path from current
-as $$
-begin
-  perform from node n where n.id = p_node and n.incarnation = p_incarnation and n.state in ('alive', 'draining') for update;
-  if not found then
-    return false;
-  end if;
-  perform spread_held(p_node, true);
-  perform release(array_agg(w.id), array_agg(w.lock_token)) from work_queue w where w.lock_key = p_node having count(*) > 0;
-  update node set state = 'left', running = 0 where id = p_node;
-  delete from node_session where node = p_node;
-  return true;
-end
-$$;
-
--- Takes back everything that a node holds and ends its incarnation, so that it can claim nothing more.
--- Locks the node's row first: a claim under way (which holds it FOR KEY SHARE) ends before its items are looked for, and one that
--- comes later waits, and is refused. Items are locked in the order of ids, as settle does. charged_by_death says whose crash it was.
-create function end_node(p_node text, p_why text)
-  returns table (job_id uuid, verdict text)
-  language plpgsql volatile security definer
-  set search_path from current
-as $$
-#variable_conflict use_column
-begin
-  perform from node n where n.id = p_node for update;
-  update node set state = 'lost', incarnation = gen_random_uuid(), running = 0 where id = p_node;
-  perform spread_held(p_node, true);
-  return query
-    select c.job_id, c.verdict
-    from crash(array(select w.position from work_queue w where w.lock_key = p_node order by w.id for update), charged_by_death(p_node),
-               p_why, true) c;
-  if found then
-    perform pg_notify(current_schema() || ':work', '');
-  end if;
-end
-$$;
-
--- A dead node's items, long timeouts or not, are ready for others at once.
-create function reset_node(p_node text)
-  returns table (job_id uuid, verdict text)
-  language sql volatile security definer
-  set search_path from current
-as $$
-  select r.job_id, r.verdict from end_node(p_node, 'node reset') r
-$$;
-
--- Takes back what nodes hold whose heartbeat stopped, and ends them; so it does with the leases of a holder that has no row at all.
--- Silence counts from when schedulers could reach the server (note_reached).
--- A node whose session has been missing for 3 s counts likewise, if for so long (p_well_ms) the leader could always look, and connect anew:
--- then so could the node.
---
--- The scheduler's sweep: it waits for no lock of others, since its own on the leader's lease would make the standby wait, too. A node
--- whose row is locked claims or beats at this moment. A lease whose item or job is locked stays (a transaction that settles it may
--- still commit, or be rolled back), and its node is not ended before it has none: every lease is held by a node that has not ended.
--- The next sweep finds the node again by its silence, and charges such a job although a suspect may have been there before.
---
--- Returns the nodes that ended, and those that lost leases.
-create function lose_nodes(p_leader text, p_epoch bigint, p_well_ms integer default 0)
-  returns table (node_id text, jobs bigint)
-  language plpgsql volatile security definer
-  set search_path from current
-as $$
-#variable_conflict use_column
-declare
-  v_node text;
-  v_state text;
-  v_silent boolean;
-  v_held bigint[];
-  v_jobs bigint;
-  v_ends boolean;
-  v_since timestamptz;
-  v_gone text[];
-begin
-  perform assert_leader(p_leader, p_epoch);
-  v_since := coalesce((select r.since from reached r), 'infinity');
-  v_gone := case when p_well_ms >= 3000 then array(select gone_nodes()) else '{}' end;
-  for v_node in
-    select n.id from node n
-    where n.state in ('alive', 'draining')
-      and (n.id = any (v_gone) or greatest(n.heartbeat, v_since) <= clock_timestamp() - n.lost_after_ms * interval '1 millisecond')
-    union
-    select w.lock_key from work_queue w
-    where w.lock_key is not null and not exists (select from node n where n.id = w.lock_key and n.state in ('alive', 'draining'))
-    order by 1
-  loop
-    -- again under the row's lock, which waits for no one: it may have beaten, or come back, since
-    select n.state, greatest(n.heartbeat, v_since) <= clock_timestamp() - n.lost_after_ms * interval '1 millisecond'
-    into v_state, v_silent from node n where n.id = v_node for update skip locked;
-    continue when not found and exists (select from node n where n.id = v_node);
-    continue when v_state in ('alive', 'draining') and not v_silent
-      and not (v_node = any (v_gone) and v_node in (select gone_nodes()));
-    perform spread_held(v_node, false);
-    v_held := array(select w.position from work_queue w where w.lock_key = v_node);
-    select count(*) into v_jobs
-    from crash(array(select w.position from work_queue w where w.position = any (v_held) and w.lock_key = v_node and w.id is not null for update skip locked),
-               charged_by_death(v_node), 'node lost', false);
-    v_ends := v_state in ('alive', 'draining') and v_jobs = cardinality(v_held);
-    if v_ends then
-      update node set state = 'lost', incarnation = gen_random_uuid(), running = 0 where id = v_node;
-    end if;
-    if v_jobs > 0 then
-      perform pg_notify(current_schema() || ':work', '');
-    end if;
-    if v_ends or v_jobs > 0 then
-      return query select v_node, v_jobs;
-    end if;
-  end loop;
-  delete from node n where n.state in ('left', 'lost') and n.heartbeat < clock_timestamp() - interval '1 day';
-  delete from node_session s where not exists (select from node n where n.id = s.node);
-end
-$$;
-
 -- functions/numbers.sql
 
 -- Counts the jobs that wait and run, by queue. Up to p_max jobs altogether each is counted. Beyond that, a queue that has no more than its part of p_max
@@ -3754,7 +1629,922 @@ begin
 end
 $$;
 
--- functions/schedule.sql
+-- functions/scheduler/dispatch.sql
+
+-- Writes one plan: work items in the plan's order, and the parts of the policy's state that changed, under the leader's epoch.
+-- Returns the database's time, the positions of the work items in the order of p_ids, separated by commas (of a batch once), and the ids of which none was
+-- made: those were taken, locked, moved, changed or ended since they were read.
+-- p_versions: each row's xmin as it was read, so that no limit is counted by what a job no longer is; null: unchecked. p_plan:
+--   pool, or pools     the pool of all jobs, or of each
+--   together           the numbers of work items that are bundles, as the text of an array: one handler call takes their jobs
+--   rows               the number of each one's work item, from 1 on in their order, as the text of an array: jobs of one number are a batch; absent:
+--                      each is by itself
+--   front              no batch lies before this position any more (batch_front)
+--   parts              {"part": state}: the parts of the policy's state that changed
+--   settled            numbers of the rows of settlement that the plan has taken into account
+--   supposed           what the plan takes for granted without a look (holds_true). Where it is not so, nothing is written, and at_ms is null. So such
+--                      a plan keeps to the limits as others do.
+--
+-- Exact: only the leader writes work items, and one whose write has an unknown outcome gives up its epoch before it plans again. So
+-- what a plan counted as in flight, plus what it writes, is all there is.
+-- Safe because: a job's row is locked before its work item is written (SKIP LOCKED: never waits behind an application's transaction). A job
+-- that has an item already is left out before the insert would meet it: there it would wait for a settlement, which waits for this lock.
+-- Batches are few, and looked at whole, as a hash of their jobs: the limit says so to the planner, which would else take them for millions
+-- where its statistics are old, and the hash for too large.
+-- No "on conflict" (a fifth of its time): nobody else makes work items, two leaders wait for each other (assert_leader) before the
+-- statement below takes its snapshot, and an item that is being removed has its job's row locked.
+-- Commits asynchronously: a crash of Postgres that loses it only puts the jobs back to pending.
+-- Served by queue's primary key and work_queue_id.
+create function dispatch(p_leader text, p_epoch bigint, p_ids uuid[], p_versions xid[], p_plan jsonb, p_notify boolean)
+  returns table (at_ms float8, positions text, missing uuid[])
+  language plpgsql volatile security definer
+  set search_path from current
+  set plan_cache_mode = force_generic_plan
+  set jit = off
+  set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
+  set work_mem = '64MB'
+as $$
+#variable_conflict use_column
+declare
+  v_batch bigint;
+  v_now timestamptz;
+  v_ids uuid[];
+  v_positions text := '';
+  v_missing uuid[] := '{}';
+  v_supposed jsonb := p_plan -> 'supposed';
+  v_pool text := p_plan ->> 'pool';
+  v_pools text[] := array(select jsonb_array_elements_text(p_plan -> 'pools'));
+  v_together integer[] := p_plan ->> 'together';
+  v_rows integer[] := p_plan ->> 'rows';
+  v_made bigint;
+begin
+  perform set_config('synchronous_commit', 'off', true);
+  perform assert_leader(p_leader, p_epoch);
+  if v_supposed is not null and not holds_true(v_supposed) then
+    return query select null::float8, '', p_ids;
+    return;
+  end if;
+  v_now := clock_timestamp();
+  if p_plan ? 'parts' then
+    insert into policy_state as s (policy, epoch, state, saved)
+    select x.key, p_epoch, x.value, v_now from jsonb_each(p_plan -> 'parts') x
+    on conflict (policy) do update set epoch = excluded.epoch, state = excluded.state, saved = excluded.saved;
+  end if;
+  if p_plan ? 'front' then
+    -- what stayed together of a batch that was taken apart may be unknown to the leader yet
+    insert into batch_front as f (position)
+    select least((p_plan ->> 'front')::bigint, (
+      select w.position from work_queue w where w.jobs is not null and w.position >= batches_from() order by w.position limit 1))
+    on conflict (only_row) do update set position = excluded.position;
+  end if;
+  if p_plan ? 'settled' then
+    delete from settlement where n = any (array(
+      select x.n::bigint from jsonb_array_elements_text(p_plan -> 'settled') as x (n)));
+  end if;
+  if cardinality(p_ids) > 0 then
+    v_batch := nextval('batch_number');
+    with batched as materialized (
+      select u.id from (select w.jobs from work_queue w where w.jobs is not null and w.position >= batches_from() limit 100000) b
+      cross join lateral unnest(b.jobs) as u (id)
+    ),
+    picked as materialized (
+      select q.id, q.payload_version, q.task, q.timeout, q.crashes, coalesce(x.pool, v_pool) as pool, coalesce(x.row, x.n) as row, x.n
+      from unnest(p_ids, v_pools, p_versions, v_rows) with ordinality as x (id, pool, version, row, n),
+        lateral (
+          select q.id, q.payload_version, q.task, q.timeout, q.crashes from queue q
+          -- not "run_after is null": that invites the index of all waiting jobs, read whole for each id while it is thought empty
+          where q.id = x.id and (x.version is null or q.xmin = x.version) and coalesce(q.run_after, '-infinity') = '-infinity'
+            and (q.expires_at is null or q.expires_at > v_now)
+            and (select w.id from work_queue w where w.id = q.id) is null and q.id not in (select b.id from batched b)
+          for update skip locked) q
+    ),
+    grouped as (
+      select p.row, case when count(*) = 1 then (array_agg(p.id))[1] end as id, case when count(*) > 1 then array_agg(p.id order by p.n) end as jobs,
+             min(p.payload_version) as version, min(p.pool) as pool, min(p.task) as task, count(*) = 1 and bool_or(p.crashes > 0) as suspect,
+             case when count(*) > 1 then max(p.timeout) end as timeout, count(*) as size
+      from picked p group by p.row
+    ),
+    made as (
+      insert into work_queue (position, batch, id, jobs, version, pool, task, dispatched, together, suspect, timeout)
+      overriding system value
+      -- places for what it may be taken apart into: twice as many as it has jobs, and two
+      select case when g.size <= 127 then nextval('work_queue_position_seq')
+                  else (select min(nextval('work_queue_position_seq')) from generate_series(0, (2 * g.size + 1) / 256)) end,
+             v_batch, g.id, g.jobs, g.version, g.pool, g.task, v_now,
+             case when g.size > 1 and g.row = any (v_together) then nextval('batch_number') end, g.suspect, g.timeout
+      from grouped g order by g.row
+      returning id, jobs, position)
+    select sum(coalesce(cardinality(m.jobs), 1)), string_agg(m.position::text, ',' order by m.position),
+           case when sum(coalesce(cardinality(m.jobs), 1)) < cardinality(p_ids)
+                then array(select u.id from made a cross join lateral unnest(coalesce(a.jobs, array[a.id])) as u (id)) end
+    into v_made, v_positions, v_ids from made m;
+    if coalesce(v_made, 0) < cardinality(p_ids) then
+      v_missing := array(select unnest(p_ids) except select unnest(v_ids));
+    end if;
+    if p_notify then
+      perform pg_notify(current_schema() || ':work', x.pool) from (select unnest(v_pools) as pool union select v_pool) x where x.pool is not null;
+    end if;
+  end if;
+  return query select extract(epoch from v_now)::float8 * 1000, coalesce(v_positions, ''), v_missing;
+end
+$$;
+
+-- Tells whether what a plan has supposed is so. p_supposed: {"ended": ids, "jobs": [...], "config": mark}.
+-- The jobs of ended are no more, so they count for no limit; the settings of queues are those of config (config_mark). Each of jobs waits, is what
+-- it is said to be in all that a policy may read, and is the next of its lane and priority behind the seq after: no other job waits before it there,
+-- but for those that are among jobs, and none waits for its retry. Hints say this, and whoever may NOTIFY can send one.
+-- Jobs in flight need no look: the leader wrote all of them, and some may have ended since.
+create function holds_true(p_supposed jsonb) returns boolean
+  language plpgsql stable security definer
+  set search_path from current
+  set plan_cache_mode = force_generic_plan
+  set jit = off
+  set enable_seqscan = off
+  set enable_bitmapscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
+as $$
+declare
+  v_ended uuid[] := array(select x.id::uuid from jsonb_array_elements_text(p_supposed -> 'ended') as x (id));
+  v_ids uuid[] := array(select (x.job ->> 'id')::uuid from jsonb_array_elements(p_supposed -> 'jobs') as x (job));
+  v_job jsonb;
+  v_others bigint;
+  v_waiting bigint;
+begin
+  if config_mark() is distinct from p_supposed ->> 'config' or exists (select from queue q where q.id = any (v_ended)) then
+    return false;
+  end if;
+  for v_job in select x.job from jsonb_array_elements(p_supposed -> 'jobs') as x (job) loop
+    if not exists (
+        select from queue q
+        where q.id = (v_job ->> 'id')::uuid and q.queue = v_job ->> 'queue' and q.key = v_job ->> 'key' and q.task = v_job ->> 'task'
+          and q.payload_version = (v_job -> 'version')::integer and q.priority = (v_job -> 'priority')::integer and q.seq = (v_job -> 'seq')::bigint
+          and q.attributes = v_job -> 'attributes' and date_part('epoch', q.created) * 1000 = (v_job -> 'createdMs')::float8
+          and coalesce(q.run_after, q.expires_at) is null and q.tries = 0 and q.crashes = 0)
+       or exists (
+        select from queue q
+        where q.queue = v_job ->> 'queue' and q.key = v_job ->> 'key' and q.run_after is not null and q.last_token is not null) then
+      return false;
+    end if;
+    -- in flight, or unknown: more than a few are not worth the look
+    select count(*), count(*) filter (where (select w.id from work_queue w where w.id = b.id) is null and not in_batch(b.id))
+    into v_others, v_waiting
+    from (
+      select q.id from queue q
+      where q.run_after is null and q.queue = v_job ->> 'queue' and q.key = v_job ->> 'key' and q.priority = (v_job -> 'priority')::integer
+        and q.seq > (v_job -> 'after')::bigint and q.seq < (v_job -> 'seq')::bigint and q.id <> all (v_ids)
+      order by q.queue, q.key, q.priority, q.seq limit 50) b;
+    if v_waiting > 0 or v_others = 50 then
+      return false;
+    end if;
+  end loop;
+  return true;
+end
+$$;
+
+-- Takes back work items that no node has leased: their jobs are pending again, and are planned anew. Returns those that were; the
+-- others are being claimed at this moment.
+create function take_back(p_leader text, p_epoch bigint, p_ids uuid[]) returns setof uuid
+  language plpgsql volatile security definer
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
+as $$
+begin
+  perform set_config('synchronous_commit', 'off', true);
+  perform assert_leader(p_leader, p_epoch);
+  return query
+    with gone as (
+      delete from work_queue w
+      where w.position = any (array(
+        select r.position from work_queue r
+        where r.jobs && p_ids and r.together is not null and r.lock_key is null and r.position >= batches_from() for update skip locked))
+      returning w.jobs)
+    select u.id from gone g cross join lateral unnest(g.jobs) as u (id);
+  perform spread(p_ids);
+  return query
+    delete from work_queue w
+    where w.position = any (array(
+      select r.position from work_queue r where r.id = any (p_ids) and r.lock_key is null for update skip locked))
+    returning w.id;
+end
+$$;
+
+-- Jobs whose time has come leave delayed for pending.
+create function promote(p_leader text, p_epoch bigint, p_max integer)
+  returns table (promoted integer, next_due_ms double precision)
+  language plpgsql volatile security definer
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+as $$
+#variable_conflict use_column
+declare
+  v_now timestamptz := clock_timestamp(); -- the function itself is volatile: compared with it, every delayed job would be read
+  v_count integer;
+begin
+  perform assert_leader(p_leader, p_epoch);
+  v_count := make_due(array(
+    select q.id from queue q where q.run_after <= v_now
+    order by q.run_after limit p_max for update skip locked));
+  return query
+    select v_count, (
+      select extract(epoch from q.run_after - clock_timestamp())::float8 * 1000 from queue q
+      where q.run_after is not null order by q.run_after limit 1);
+end
+$$;
+
+-- functions/scheduler/explain.sql
+
+-- Commits asynchronously: a report that is lost is followed by another.
+create function report(p_leader text, p_epoch bigint, p_report jsonb) returns void
+  language plpgsql volatile security definer
+  set search_path from current
+as $$
+begin
+  perform set_config('synchronous_commit', 'off', true);
+  perform assert_leader(p_leader, p_epoch);
+  insert into scheduler_report as r (leader, epoch, written, report) values (p_leader, p_epoch, clock_timestamp(), p_report)
+  on conflict (only_row) do update
+    set leader = excluded.leader, epoch = excluded.epoch, written = excluded.written, report = excluded.report;
+end
+$$;
+
+-- Asks why a job waits. Null: nobody leads, or a thousand questions are open already.
+create function ask_explain(p_job uuid) returns bigint
+  language plpgsql volatile security definer
+  set search_path from current
+as $$
+declare
+  v_n bigint;
+begin
+  perform from scheduler_lease l where l.leader is not null and l.expires > clock_timestamp();
+  if not found or (select count(*) from (select from explain_request r where r.answered is null limit 1000) open) >= 1000 then
+    perform forget_explains();
+    return null;
+  end if;
+  insert into explain_request (job) values (p_job) returning n into v_n;
+  perform pg_notify(current_schema() || ':queue', '');
+  return v_n;
+end
+$$;
+
+-- Takes the answer, once. Null: there is none yet, or the question is older than a minute and gone.
+create function take_explain(p_n bigint, p_job uuid) returns jsonb
+  language plpgsql volatile security definer
+  set search_path from current
+as $$
+declare
+  v_answer jsonb;
+begin
+  delete from explain_request r where r.n = p_n and r.job = p_job and r.answered is not null returning r.answer into v_answer;
+  return v_answer;
+end
+$$;
+
+-- The questions of the last seconds that are open, oldest first, at most twenty; null: none. Whoever asked earlier waits no more.
+-- Begins behind p_after, so that a tick does not walk over questions that are gone (numbers come a little out of order: begin
+-- some before the last one seen).
+create function open_explains(p_after bigint) returns jsonb
+  language plpgsql stable security definer
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+as $$
+begin
+  return (
+    select jsonb_agg(jsonb_build_object('n', o.n, 'job', o.job) order by o.n)
+    from (select r.n, r.job from explain_request r
+          where r.n > p_after and r.answered is null and r.asked > clock_timestamp() - interval '10 seconds'
+          order by r.n limit 20) o);
+end
+$$;
+
+-- False: the question is gone, or answered already.
+create function answer_explain(p_leader text, p_epoch bigint, p_n bigint, p_answer jsonb) returns boolean
+  language plpgsql volatile security definer
+  set search_path from current
+as $$
+declare
+  v_found boolean;
+begin
+  perform set_config('synchronous_commit', 'off', true);
+  perform assert_leader(p_leader, p_epoch);
+  update explain_request r set answered = clock_timestamp(), answer = p_answer where r.n = p_n and r.answered is null;
+  v_found := found;
+  perform forget_explains();
+  return v_found;
+end
+$$;
+
+-- Removes questions and answers that nobody waits for.
+create function forget_explains() returns void
+  language sql volatile security definer
+  set search_path from current
+as $$
+  delete from explain_request
+  where n = any (array(
+    select r.n from explain_request r where r.asked < clock_timestamp() - interval '1 minute' for update skip locked))
+$$;
+
+-- Reads what the scheduler needs to know of one waiting job, to answer for it: its facts, the first of its key that waits, and when the
+-- first job of its key that waits for a retry or the end of a snooze is due. Null: it does not wait, or not yet. Served
+-- by queue's primary key, queue_waiting and queue_retrying.
+create function waiting_job(p_job uuid) returns jsonb
+  language sql stable security definer
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+as $$
+  select jsonb_build_object(
+    'id', q.id, 'queue', q.queue, 'key', q.key, 'task', q.task, 'version', q.payload_version, 'priority', q.priority, 'seq', q.seq,
+    'createdMs', extract(epoch from q.created)::float8 * 1000, 'expiresMs', extract(epoch from q.expires_at)::float8 * 1000,
+    'attributes', legible(q.attributes), 'tries', q.tries,
+    'alone', q.crashes > 0 or (q.tries > 0 and q.tries + 1 >= q.max_tries),
+    'firstId', (
+      select f.id from queue f
+      where f.run_after is null and f.queue = q.queue and f.key = q.key and (select w.id from work_queue w where w.id = f.id) is null
+        and not in_batch(f.id)
+      order by f.queue, f.key, f.priority, f.seq limit 1),
+    'retryDueMs', (
+      select extract(epoch from r.run_after)::float8 * 1000 from queue r
+      where r.run_after is not null and r.last_token is not null and r.queue = q.queue and r.key = q.key
+      order by r.queue, r.key, r.run_after limit 1))
+  from queue q
+  -- not "run_after is null": that invites the index of all waiting jobs, read whole while it is thought empty
+  where q.id = p_job and coalesce(q.run_after, '-infinity') = '-infinity' and (select w.id from work_queue w where w.id = q.id) is null
+    and not in_batch(q.id)
+$$;
+
+-- Says what the database alone can say about a job that has not ended; null: there is none. Counts of work items are of their queue, and of
+-- its key; jobs that one handler call takes together count once. "jobsAhead", counted up to p_ahead_max, is served by queue_waiting.
+create function wait_facts(p_job uuid, p_ahead_max integer) returns jsonb
+  language sql stable security definer
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
+as $$
+  with one as materialized (
+    select q.id, q.queue, q.key, q.priority, q.seq, q.task, q.payload_version, q.run_after, q.expires_at,
+           w.position, w.lock_key, w.lock_timeout, w.started, w.cancelled,
+           coalesce(c.paused, false) as paused,
+           coalesce(w.pool, c.pool, 'default') as pool, c.concurrency, c.key_concurrency, c.rate, c.rate_burst, c.key_rate,
+           c.key_rate_burst, clock_timestamp() as now
+    from queue q
+    left join work_item w on w.id = q.id
+    left join queue_config c on c.queue = q.queue
+    where q.id = p_job
+  ),
+  live as materialized (
+    select n.slots,
+           coalesce(one.payload_version between (n.tasks -> one.task ->> 'min')::integer
+                                            and (n.tasks -> one.task ->> 'max')::integer, false) as capable
+    from one join node n on n.pool = one.pool and n.state = 'alive'
+      and n.heartbeat > one.now - n.lost_after_ms * interval '1 millisecond'
+  ),
+  items as materialized (
+    select w.pool, w.position, w.lock_key, coalesce(w.together::text, w.id::text) as unit, w.id <> one.id as other,
+           (select q.key from queue q where q.id = w.id and q.queue = one.queue) as key
+    from one, work_item w
+  )
+  select jsonb_build_object(
+    'paused', one.paused, 'pool', one.pool, 'expired', coalesce(one.expires_at <= one.now, false),
+    'dueInMs', extract(epoch from one.run_after - one.now)::float8 * 1000,
+    'startedAgoMs', extract(epoch from one.now - one.started)::float8 * 1000,
+    'leaseEndsInMs', extract(epoch from one.lock_timeout - one.now)::float8 * 1000,
+    'leader', (select l.leader from scheduler_lease l where l.expires > one.now),
+    'nodes', (select count(*) from live),
+    'capable', (select count(*) from live where capable),
+    'slots', (select coalesce(sum(slots), 0) from live where capable),
+    'running', (select count(i.lock_key) from items i where i.pool = one.pool),
+    'ready', (select count(*) from items i where i.pool = one.pool and i.lock_key is null),
+    'itemsAhead', (select count(*) from items i where i.pool = one.pool and i.lock_key is null and i.position < one.position),
+    'queueInFlight', (select count(distinct i.unit) from items i where i.other and i.key is not null),
+    'keyInFlight', (select count(distinct i.unit) from items i where i.other and i.key = one.key),
+    'concurrency', one.concurrency, 'keyConcurrency', one.key_concurrency,
+    'rate', case when one.rate is not null then jsonb_build_object('perSecond', one.rate, 'burst', one.rate_burst) end,
+    'keyRate', case when one.key_rate is not null then jsonb_build_object('perSecond', one.key_rate, 'burst', one.key_rate_burst) end,
+    'jobsAhead', case when one.run_after is null and one.lock_key is null then (
+      select count(*) from (
+        select from queue a
+        where a.run_after is null and a.queue = one.queue and a.key = one.key and (a.priority, a.seq) < (one.priority, one.seq)
+          and (select w.id from work_item w where w.id = a.id and w.lock_key is not null limit 1) is null
+        limit p_ahead_max) ahead) end,
+    'nodeState', n.state, 'nodeBeatAgoMs', extract(epoch from one.now - n.heartbeat)::float8 * 1000,
+    'cancelAsked', one.cancelled is not null)
+  from one left join node n on n.id = one.lock_key
+$$;
+
+-- functions/scheduler/lanes.sql
+
+-- Lanes with waiting jobs behind a place, in their order: p_lanes of them, those of paused queues not counted and passed over at one step.
+-- p_hot_queues and p_hot_keys, in the same order: lanes that are there whether anything waits in them or not. The walk steps over them without a look into the index, where they
+-- may have left a million rows that no vacuum could remove yet. p_end: the walk ends with the last of those.
+create function walk_lanes(p_queue text, p_key text, p_lanes integer, p_paused jsonb, p_hot_queues text[], p_hot_keys text[], p_end boolean)
+  returns table (queue text, key text, n integer)
+  language plpgsql stable
+  set search_path from current
+  set plan_cache_mode = force_generic_plan
+  set jit = off
+  set enable_seqscan = off
+  set enable_bitmapscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
+as $$
+#variable_conflict use_column
+begin
+  return query
+  with recursive
+  hot as materialized (
+    select h.queue collate "C" as queue, h.key collate "C" as key from unnest(p_hot_queues, p_hot_keys) as h (queue, key)
+  ),
+  walk (queue, key, n) as (
+    select p_queue collate "C", p_key collate "C", 0
+    union all
+    select x.queue, x.key, w.n + (not p_paused ? x.queue)::integer
+    from walk w
+    left join lateral (
+      select h.queue, h.key from hot h where (h.queue, h.key) > (w.queue, w.key) order by h.queue, h.key limit 1) c on true
+    cross join lateral (
+      -- up to the next one that is known, one column bounds each of these: before PostgreSQL 18 a bound of two does not end the walk through an index
+      select s.queue, s.key from (
+        (select q.queue, q.key from queue q
+         where q.run_after is null and c.queue is null and not p_end and not p_paused ? w.queue
+           and (q.queue, q.key) > (w.queue, w.key) order by q.queue, q.key limit 1)
+        union all
+        (select q.queue, q.key from queue q
+         where q.run_after is null and c.queue is null and not p_end and p_paused ? w.queue and q.queue > w.queue
+         order by q.queue, q.key limit 1)
+        union all
+        (select q.queue, q.key from queue q
+         where q.run_after is null and not p_paused ? w.queue and c.queue <> w.queue
+           and q.queue = w.queue and q.key > w.key order by q.queue, q.key limit 1)
+        union all
+        (select q.queue, q.key from queue q
+         where q.run_after is null and not p_paused ? w.queue and c.queue = w.queue
+           and q.queue = w.queue and q.key > w.key and q.key < c.key order by q.queue, q.key limit 1)
+        union all
+        (select q.queue, q.key from queue q
+         where q.run_after is null and c.queue > w.queue and q.queue > w.queue and q.queue < c.queue order by q.queue, q.key limit 1)
+        union all
+        (select q.queue, q.key from queue q
+         where q.run_after is null and c.queue > w.queue and q.queue = c.queue and q.key < c.key order by q.queue, q.key limit 1)
+        union all
+        select c.queue, c.key where c.queue is not null) s
+      order by s.queue, s.key limit 1) x
+    where w.n < p_lanes
+  )
+  select w.queue::text, w.key::text, w.n from walk w where w.n > 0 and not p_paused ? w.queue;
+end
+$$;
+
+-- The lanes of one page in their order: those behind (p_queue, p_key), then those up to it, as far as the page has room. Lanes of p_ranges are
+-- there whether anything waits in them or not.
+create function page_of_lanes(p_queue text, p_key text, p_lanes integer, p_paused jsonb, p_ranges jsonb, out queues text[], out keys text[])
+  language plpgsql stable
+  set search_path from current
+as $$
+#variable_conflict use_column
+declare
+  v_hot_queues text[];
+  v_hot_keys text[];
+begin
+  if p_ranges <> '{}' then
+    select array_agg(x.key), array_agg(y.key) into v_hot_queues, v_hot_keys
+    from jsonb_each(p_ranges) x cross join lateral jsonb_object_keys(x.value) as y (key)
+    where not p_paused ? x.key;
+  end if;
+  select array_agg(w.queue order by w.n), array_agg(w.key order by w.n) into queues, keys
+  from walk_lanes(p_queue, p_key, p_lanes, p_paused, v_hot_queues, v_hot_keys, false) w;
+  if coalesce(cardinality(queues), 0) < p_lanes and p_queue <> '' then
+    select queues || array_agg(w.queue order by w.n), keys || array_agg(w.key order by w.n) into queues, keys
+    from walk_lanes('', '', p_lanes - coalesce(cardinality(queues), 0), p_paused,
+      array(select h.queue from unnest(v_hot_queues, v_hot_keys) as h (queue, key)
+            where (h.queue collate "C", h.key collate "C") < (p_queue, p_key)) || p_queue,
+      array(select h.key from unnest(v_hot_queues, v_hot_keys) as h (queue, key)
+            where (h.queue collate "C", h.key collate "C") < (p_queue, p_key)) || p_key, true) w;
+  end if;
+end
+$$;
+
+-- Attributes as a scheduler reads them; null: it can't, and leaves the job out. They are one flat object of numbers that a double can hold,
+-- with a text of 64 KiB at most. A stored size says little about a text: jsonb keeps 1e131071 in 16 bytes, and is compressed. So the
+-- numbers are looked at before any text is made.
+create function legible(p_attributes jsonb) returns jsonb
+  language plpgsql immutable parallel safe
+  set search_path from current
+as $$
+begin
+  if jsonb_typeof(p_attributes) <> 'object'
+    or jsonb_path_exists(p_attributes, 'strict $.* ? (@.type() == "object" || @.type() == "array"
+         || (@.type() == "number" && (@ > 1.7976931348623157e308 || @ < -1.7976931348623157e308 || (@ > -4e-324 && @ < 4e-324 && @ != 0))))', '{}', true)
+    or octet_length(p_attributes::text) > 65536 then
+    return null;
+  end if;
+  return p_attributes;
+end
+$$;
+
+-- The lanes that a look reads, each once: those of its page, by their order in it, and those that are named or have got a new job. wanted: how many jobs
+-- of each. A part of look, which plans it.
+create function lanes_to_read(p_read jsonb, p_paused jsonb, p_queues text[], p_keys text[])
+  returns table (queue text, key text, paged boolean, n bigint, wanted integer, retry_due_ms float8)
+  language plpgsql stable
+  set search_path from current
+  set plan_cache_mode = force_generic_plan
+as $$
+#variable_conflict use_column
+declare
+  v_from uuid := p_read ->> 'from';
+  v_to uuid := p_read ->> 'to';
+begin
+  return query
+  with
+  page as materialized (
+    select x.queue collate "C" as queue, x.key collate "C" as key, x.n from unnest(p_queues, p_keys) with ordinality as x (queue, key, n)
+  ),
+  named as materialized (
+    select (x.lane ->> 0) collate "C" as queue, (x.lane ->> 1) collate "C" as key, (x.lane -> 2)::integer as depth
+    from jsonb_array_elements(p_read -> 'named') as x (lane)
+    union all
+    (select q.queue, q.key, 1 from queue q
+     where q.id between v_from and v_to and not p_paused ? q.queue
+       and coalesce(q.run_after, '-infinity') = '-infinity' order by q.id desc limit 2000)
+  ),
+  depth as materialized (select greatest(1, ceil((p_read -> 'want')::float8 / greatest(1, count(*))))::integer as of_lane from page)
+  select y.queue::text, y.key::text, y.paged, y.n, y.wanted, (
+    select date_part('epoch', r.run_after) * 1000 from queue r
+    where r.run_after is not null and r.last_token is not null and r.queue = y.queue and r.key = y.key
+    order by r.queue, r.key, r.run_after limit 1) as retry_due_ms
+  from (
+    select x.queue, x.key, bool_or(x.paged) as paged, min(x.n) as n, max(x.wanted) as wanted
+    from (
+      select p.queue, p.key, true as paged, p.n, (select of_lane from depth) as wanted from page p
+      union all
+      select named.queue, named.key, false, null, greatest(named.depth, (select of_lane from depth)) from named) x
+    group by 1, 2) y;
+end
+$$;
+
+-- Reads the first few waiting jobs of lanes (a queue's keys). p_read, as one JSON object:
+--   queue, key, keys   a page of so many lanes behind that one, wrapping around
+--   want               jobs that are shared out over the page
+--   named              [[queue, key, depth], ...]: these lanes too, and at least that many jobs of each
+--   from, to           ids: the lanes too in which a job with an id between them waits (ids are made in the order of time: new work is
+--                      seen at once, however many lanes there are)
+--   starts, lookahead  {"queue": {"key": [priority, seq]}}: of these lanes, as far as they are looked at, that many jobs behind that place, too
+--   ranges             {"queue": {"key": [[priority, seq, priority, seq, moved, free], ...]}}: of these lanes only what lies behind the first
+--                      place, up to the second, in order, without overlaps; moved: only jobs of the second's priority whose row was
+--                      changed; free: no job there has a work item, as far as the leader knows, so it is not looked for: that took a third of the
+--                      time, and dispatch looks again. Of each range the lane's part of want at most.
+-- Returns one JSON text: reading it takes a third of the time of as many rows. A list for each part of a lane, in order, with its jobs in theirs:
+--   [queue, key, paged, ahead, wanted, retry_due_ms, [[id, seq, priority, task, version, row_version, created_ms, expires_ms, tries, crashes, attributes], ...]]
+-- without what stands behind created_ms where all of that is as in most jobs (null, 0, 0, none), without attributes where there are none, and without
+-- the jobs where nothing of a lane that was looked at waits without a work item.
+-- Paused queues are passed over, unless one of their lanes is named.
+-- wanted: how many jobs were looked for; paged: whether the lane belongs to the page, in its order: the last of them is where the
+-- next page begins; ahead: whether the job lies behind a place of starts; row_version: the row's xmin (dispatch refuses a job that was
+-- changed since); created_ms: null for a time that is none; tries: below zero, where one more would be its last.
+-- Plans: queue_waiting for the walk over lanes and the heads, queue_moved for what was changed; work_queue_id by a scalar subquery,
+-- which can only be looked up. Of attributes of a few numbers the text is made twice: that takes a tenth of what legible() does.
+create function look(p_read jsonb)
+  returns text
+  language plpgsql stable security definer
+  set search_path from current
+  set plan_cache_mode = force_generic_plan
+  set jit = off
+  set enable_seqscan = off
+  set enable_bitmapscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
+  set work_mem = '64MB'
+as $$
+#variable_conflict use_column
+declare
+  -- as keys of an object: found by halving, where thousands of queues are paused
+  v_paused jsonb := coalesce((select jsonb_object_agg(c.queue, true) from queue_config c where c.paused), '{}');
+  v_ranges jsonb := p_read -> 'ranges';
+  v_queues text[];
+  v_keys text[];
+begin
+  select p.queues, p.keys into v_queues, v_keys from page_of_lanes(p_read ->> 'queue', p_read ->> 'key', (p_read -> 'keys')::integer, v_paused, v_ranges) p;
+  return (
+  with
+  lanes as materialized (
+    select l.queue collate "C" as queue, l.key collate "C" as key, l.paged, l.n, l.wanted, l.retry_due_ms
+    from lanes_to_read(p_read, v_paused, v_queues, v_keys) l
+  ),
+  parts as materialized (
+    select l.queue, l.key, l.paged, l.n, l.wanted, l.retry_due_ms, false as ahead, r.n as part, r.moved, r.free, r.priority, r.seq, r.to_priority, r.to_seq
+    from lanes l cross join lateral (
+      select 1 as n, false as moved, false as free, -2147483648 as priority, -1::bigint as seq, 2147483647 as to_priority, 9223372036854775807 as to_seq
+      where v_ranges -> l.queue -> l.key is null
+      union all
+      select x.n, (x.part -> 4)::boolean, (x.part -> 5)::boolean, (x.part -> 0)::integer, (x.part -> 1)::bigint, (x.part -> 2)::integer, (x.part -> 3)::bigint
+      from jsonb_array_elements(v_ranges -> l.queue -> l.key) with ordinality as x (part, n)) r
+    union all
+    select l.queue, l.key, l.paged, l.n, (p_read -> 'lookahead')::integer, null, true, 1, false, false, s.priority, s.seq, 2147483647, 9223372036854775807
+    from lanes l cross join lateral (
+      select (p_read -> 'starts' -> l.queue -> l.key ->> 0)::integer as priority, (p_read -> 'starts' -> l.queue -> l.key ->> 1)::bigint as seq) s
+    where s.seq is not null
+  ),
+  -- numbered, so that sorting the jobs compares numbers only, and finds them in order
+  numbered as materialized (
+    select p.*, row_number() over (order by p.n, p.queue, p.key, p.ahead, p.part) as place,
+           '[' || to_json(p.queue) || ',' || to_json(p.key) || ',' || p.paged || ',' || p.ahead || ',' || p.wanted || ','
+             || coalesce(p.retry_due_ms::text, 'null') as head
+    from parts p
+  ),
+  batched as materialized (
+    select u.id from (select w.jobs from work_queue w where w.jobs is not null and w.position >= batches_from() limit 100000) b
+    cross join lateral unnest(b.jobs) as u (id)
+  )
+  select '[' || coalesce(string_agg(l.head || coalesce(',[' || h.jobs || ']', '') || ']', ',' order by l.place), '') || ']'
+  from numbered l
+  left join lateral (
+    -- one call of concat() for most of them: a chain of "||" takes longer, and json_build_array three times as long
+    select string_agg(concat('["', j.id, '",', j.seq, ',', j.priority, ',', to_json(j.task), ',', j.version, ',"', j.row_version, '",',
+             coalesce(j.created_ms::text, 'null'),
+             case when j.expires_at is not null or j.tries <> 0 or j.crashes <> 0 or j.attributes <> '{}' then
+               concat(',', case when isfinite(j.expires_at) then (date_part('epoch', j.expires_at) * 1000)::text else 'null' end, ',',
+               case when j.tries > 0 and j.tries + 1 >= j.max_tries then -j.tries else j.tries end, ',', j.crashes,
+                 case when j.attributes <> '{}' then ',' || coalesce((
+                   case when pg_column_size(j.attributes) <= 256 and pg_column_compression(j.attributes) is null
+                          and octet_length(j.attributes::text) <= 65536 then j.attributes else legible(j.attributes) end)::text, 'null') end)
+             end, ']'), ',' order by j.priority, j.seq) as jobs
+    from (
+      (select q.id, q.seq, q.priority, q.task, q.payload_version as version, q.xmin as row_version,
+              case when isfinite(q.created) then date_part('epoch', q.created) * 1000 end as created_ms, q.expires_at, q.tries, q.max_tries, q.crashes, q.attributes
+       from queue q
+       where not l.moved and q.run_after is null and q.queue = l.queue and q.key = l.key
+         and (q.priority, q.seq) > (l.priority, l.seq) and (q.priority, q.seq) <= (l.to_priority, l.to_seq)
+         and (q.expires_at is null or q.expires_at > clock_timestamp())
+         and (l.free or ((select w.id from work_queue w where w.id = q.id) is null and q.id not in (select b.id from batched b)))
+       order by q.queue, q.key, q.priority, q.seq
+       limit l.wanted)
+      union all
+      (select q.id, q.seq, q.priority, q.task, q.payload_version, q.xmin,
+              case when isfinite(q.created) then date_part('epoch', q.created) * 1000 end, q.expires_at, q.tries, q.max_tries, q.crashes, q.attributes
+       from queue q
+       where l.moved and q.moved and q.run_after is null and q.queue = l.queue and q.key = l.key
+         and q.priority = l.to_priority and q.seq <= l.to_seq
+         and (q.expires_at is null or q.expires_at > clock_timestamp())
+         and ((select w.id from work_queue w where w.id = q.id) is null and q.id not in (select b.id from batched b))
+       order by q.queue, q.key, q.priority, q.seq
+       limit l.wanted)) j) h on true
+  where l.part = 1 or h.jobs is not null);
+end
+$$;
+
+-- Finds, at each of these priorities of a lane, the first waiting job up to that seq whose row was not changed: ticks begin behind it, and would not
+-- find it. While an old snapshot is held this passes all dead rows of the lane: for a scheduler beside its ticks, and seldom.
+create function behind(p_queue text, p_key text, p_priorities integer[], p_seqs bigint[])
+  returns table (priority integer, seq float8)
+  language plpgsql stable security definer
+  set search_path from current
+  set plan_cache_mode = force_generic_plan
+  set jit = off
+  set enable_seqscan = off
+  set enable_bitmapscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
+as $$
+#variable_conflict use_column
+begin
+  return query
+    select x.priority, h.seq::float8
+    from unnest(p_priorities, p_seqs) as x (priority, seq)
+    cross join lateral (
+      select q.seq from queue q
+      where q.run_after is null and q.queue = p_queue and q.key = p_key and q.priority = x.priority and q.seq <= x.seq
+        and q.moved is null
+        and (q.expires_at is null or q.expires_at > clock_timestamp())
+        and (select w.id from work_queue w where w.id = q.id) is null and not in_batch(q.id)
+      order by q.queue, q.key, q.priority, q.seq
+      limit 1) h;
+end
+$$;
+
+-- The first items before that position: beside the ticks, too.
+create function items_behind(p_to bigint, p_max integer) returns bigint[]
+  language sql stable security definer
+  set search_path from current
+  set enable_seqscan = off
+  set enable_bitmapscan = off
+as $$
+  select array(select w.position from work_queue w where w.position < p_to order by w.position limit p_max)
+$$;
+
+-- functions/scheduler/leader.sql
+
+-- Leadership. Here and in the other hot functions, jit is off: up to PostgreSQL 17 a plan that can't avoid what enable_... = off forbids
+-- counts as enormously dear, and is compiled at every call (a tick of 2,000 jobs took 1,400 ms instead of 60).
+
+-- Called by each scheduler, leader or not, before a lease that it was told of could end. A gap of a whole one, or a clock that went ahead by as much, is an
+-- outage: nodes have their whole time again to beat. Where the clock was set back, what nodes wrote in what is now the future would
+-- count for as long: it counts from now on.
+create function note_reached(p_gap_ms integer) returns void
+  language plpgsql volatile security definer
+  set search_path from current
+as $$
+declare
+  v_now timestamptz := clock_timestamp();
+  v_last timestamptz;
+begin
+  select r.seen into v_last from reached r;
+  insert into reached as r (since, seen) values (v_now, v_now)
+  on conflict (only_row) do update
+    set since = case when r.seen is null or v_now between r.seen - interval '1 second' and r.seen + p_gap_ms * interval '1 millisecond'
+                     then r.since else v_now end,
+        seen = v_now;
+  if v_last > v_now + interval '1 second' then
+    update node n set heartbeat = v_now where n.heartbeat > v_now;
+  end if;
+end
+$$;
+
+-- Names these tables: server, timeline, database, and the table itself. Another name: the tables were restored from a backup (pg_dump
+-- makes other tables, recovery to a point in time another timeline), moved, or their standby was promoted.
+create function tables_place() returns text
+  language sql stable
+  set search_path from current
+as $$
+  select concat_ws('/', (select c.system_identifier from pg_control_system() c), left(pg_walfile_name(pg_current_wal_lsn()), 8),
+                   (select d.oid from pg_database d where d.datname = current_database()), 'scheduler_lease'::regclass::oid)
+$$;
+
+-- Takes or renews the scheduler's lease. A new leader gets a new epoch; every write names it.
+-- A lease that ends later than twice its length from now was given before the clock was set back: it is over. Its holder still leads if
+-- it renews in time; if not, the next leader takes the next epoch, as ever.
+-- p_pid: of the session that the caller keeps for this alone, as its driver knows it. While that one lives so does the leader, as far as
+-- others can see; once it is gone, they need not wait for the lease's end. A leader that only lost its connection is deposed, at worst.
+create function lead(p_leader text, p_lease_ms integer, p_pid integer default null)
+  returns table (leads boolean, epoch bigint, leader text, expires_in_ms double precision)
+  language plpgsql volatile security definer
+  set search_path from current
+as $$
+#variable_conflict use_column
+declare
+  v_now timestamptz;
+  v_gone boolean;
+begin
+  if p_leader is null or p_lease_ms is null or p_lease_ms < 1 then
+    raise exception 'a leader has a name, and its lease a length' using errcode = '22023';
+  end if;
+  perform note_reached(p_lease_ms);
+  v_now := clock_timestamp();
+  update scheduler_lease l
+  set place = tables_place(), placed = case when l.place is null then l.placed else v_now end
+  where l.place is distinct from tables_place();
+  v_gone := coalesce(leader_gone(), false);
+  if v_gone then
+    -- again behind the row's lock: a leader that has just reconnected renews the lease and names its new session in one transaction
+    perform from scheduler_lease l for update;
+    v_gone := coalesce(leader_gone(), false);
+    v_now := clock_timestamp();
+  end if;
+  update scheduler_lease l
+  set epoch = l.epoch + (case when l.leader is not distinct from p_leader and l.expires > v_now then 0 else 1 end),
+      leader = p_leader, expires = v_now + p_lease_ms * interval '1 millisecond', lease_ms = p_lease_ms
+  where l.leader is not distinct from p_leader or l.expires <= v_now or v_gone
+    or l.expires > v_now + 2 * l.lease_ms * interval '1 millisecond';
+  perform keep_leader_session(p_leader, p_pid);
+  return query
+    select l.leader is not distinct from p_leader, l.epoch, l.leader, extract(epoch from l.expires - v_now)::float8 * 1000
+    from scheduler_lease l;
+end
+$$;
+
+-- Notes in which session the leader renews its lease; of another caller, nothing. Where that session is not its own, none is noted.
+create function keep_leader_session(p_leader text, p_pid integer) returns void
+  language plpgsql volatile security definer
+  set search_path from current
+as $$
+declare
+  v_epoch bigint;
+  v_key bigint;
+begin
+  select l.epoch into v_epoch from scheduler_lease l where l.leader = p_leader;
+  if not found then
+    return;
+  end if;
+  v_key := hold_session((select s.key from leader_session s), p_pid);
+  if v_key is null then
+    delete from leader_session;
+    return;
+  end if;
+  insert into leader_session as s (leader, epoch, key, pid, server)
+  values (p_leader, v_epoch, v_key, p_pid, pg_postmaster_start_time())
+  on conflict (only_row) do update
+    set leader = excluded.leader, epoch = excluded.epoch, key = excluded.key, pid = excluded.pid, server = excluded.server
+    where (s.leader, s.epoch, s.key, s.pid, s.server)
+          is distinct from (excluded.leader, excluded.epoch, excluded.key, excluded.pid, excluded.server);
+end
+$$;
+
+-- Tells whether the leader's session has ended before its lease, on a server that goes on. Null: its session says nothing, only the lease's
+-- end does. Reads and locks no more than that: a standby asks several times a second.
+create function leader_gone() returns boolean
+  language sql stable security definer
+  set search_path from current
+as $$
+  select not exists (select from held_sessions() h where h.key = s.key and h.pid = s.pid)
+  from scheduler_lease l join leader_session s on s.leader = l.leader and s.epoch = l.epoch
+  where l.expires > clock_timestamp() and s.server = pg_postmaster_start_time()
+$$;
+
+-- Tells a standby whether the leader is gone (leader_gone). p_seen: what this said when it was last asked, null at first. Where nothing was enqueued
+-- or dispatched since then, the answer comes when the leader's session ends, when something is, or after p_wait_ms: so a standby of an idle system asks
+-- every few seconds, and hears of an end at once. The wait holds a snapshot, which keeps vacuum from clearing: it ends within a second of new work. No single
+-- wait lasts as long as deadlock_timeout, after which a server writes it into its log; all of them take half of statement_timeout at most.
+create function watch_leader(p_seen bigint, p_wait_ms integer) returns table (gone boolean, seen bigint)
+  language plpgsql volatile security definer
+  set search_path from current
+as $$
+declare
+  v_until timestamptz := clock_timestamp() + least(p_wait_ms * interval '1 millisecond',
+                                                   nullif(current_setting('statement_timeout')::interval, '0') * 0.5);
+  v_wait interval;
+  v_seen bigint;
+  v_gone boolean;
+begin
+  loop
+    v_seen := (select q.last_value + q.is_called::integer + b.last_value + b.is_called::integer from queue_seq_seq q, batch_number b);
+    v_gone := leader_gone();
+    v_wait := least(v_until - clock_timestamp(), current_setting('deadlock_timeout')::interval * 0.9);
+    exit when v_gone is distinct from false or v_seen is distinct from p_seen or v_wait < interval '1 millisecond';
+    perform set_config('lock_timeout', ceil(extract(epoch from v_wait) * 1000)::integer::text, true);
+    begin
+      perform pg_advisory_unlock_shared(s.key) from leader_session s, lateral pg_advisory_lock_shared(s.key);
+    exception when lock_not_available then
+      null; -- it is there still
+    end;
+  end loop;
+  return query select v_gone, v_seen;
+end
+$$;
+
+-- Gives the lease up; a standby that listens takes over at once.
+create function resign(p_leader text, p_epoch bigint) returns boolean
+  language plpgsql volatile security definer
+  set search_path from current
+as $$
+begin
+  update scheduler_lease set leader = null, expires = '-infinity' where leader = p_leader and epoch = p_epoch;
+  if not found then
+    return false;
+  end if;
+  perform pg_notify(current_schema() || ':leader', '');
+  return true;
+end
+$$;
+
+-- Holds the lease row until commit: a standby that takes over waits for this transaction, and sees all of it. A leader
+-- whose lease has run out, or whose epoch has passed, gets an error and writes nothing.
+create function assert_leader(p_leader text, p_epoch bigint) returns void
+  language plpgsql volatile security definer
+  set search_path from current
+as $$
+begin
+  perform from scheduler_lease l
+  where l.leader = p_leader and l.epoch = p_epoch and l.expires > clock_timestamp() for share;
+  if not found then
+    raise exception 'scheduler % no longer leads in epoch %', p_leader, p_epoch
+      using errcode = 'PQ002', hint = 'Another scheduler has taken over; this one goes back to standby.';
+  end if;
+end
+$$;
+
+-- Sets whether ended attempts are recorded from now on; those from before have nobody who could tell what they were.
+create function set_feed(p_leader text, p_epoch bigint, p_on boolean) returns void
+  language plpgsql volatile security definer
+  set search_path from current
+as $$
+begin
+  update scheduler_lease l set feed = p_on
+  where l.leader = p_leader and l.epoch = p_epoch and l.expires > clock_timestamp();
+  if not found then
+    raise exception 'scheduler % no longer leads in epoch %', p_leader, p_epoch using errcode = 'PQ002';
+  end if;
+  delete from settlement;
+end
+$$;
+
+-- Tells whether a scheduler leads: for workers and producers, which may not read the lease. Served by the table's one row.
+create function has_leader() returns boolean
+  language sql stable security definer
+  set search_path from current
+as $$
+  select exists (select from scheduler_lease l where l.leader is not null and l.expires > clock_timestamp())
+$$;
+
+-- functions/scheduler/schedule.sql
 
 -- One cron slot becomes one job, whoever leads and however often it is tried; the next slot is stored with it.
 create function fire_schedule(
@@ -3792,7 +2582,1366 @@ begin
 end
 $$;
 
--- functions/session.sql
+-- functions/scheduler/tick.sql
+
+-- Reads everything for one tick: what is not of a lane, and the text of look(). A function, so that its plan
+-- is kept: a statement around the parts would be planned anew at every tick, which took a third of a small tick's time. Stable, so that
+-- everything in it sees the one snapshot of the statement that calls it.
+-- p_read: the object of look(); and settled: whether ended attempts are read; due: whether it asks, too, when sweeps are due;
+-- questions_after: open questions behind that number are read; items_from, items: the work items to read, as tick_state has them.
+create function tick(p_read jsonb)
+  returns table (state jsonb, due jsonb, questions jsonb, rows text)
+  language plpgsql stable security definer
+  set search_path from current
+  set plan_cache_mode = force_generic_plan
+  set jit = off
+as $$
+begin
+  return query
+    select tick_state((p_read -> 'settled')::boolean, (p_read -> 'items_from')::bigint,
+                      array(select x.position::bigint from jsonb_array_elements_text(p_read -> 'items') as x (position)))
+             || jsonb_build_object('config', config_mark(), 'enqueuers', case when p_read -> 'ranges' <> '{}' then to_jsonb(enqueuers()) end),
+           case when (p_read -> 'due')::boolean then tick_due() end,
+           open_explains((p_read ->> 'questions_after')::bigint),
+           look(p_read);
+end
+$$;
+
+-- Reads what a tick needs beside its lanes, as one JSON value: live nodes, work items (positions by pool and by holder), the
+-- queues that differ from the defaults, ended attempts where p_settled, and whether a sweep of leases or nodes would find anything.
+-- Stable, as look(): in one statement both see one snapshot. An item that is gone here has its settlement here, and the job
+-- that it was is delayed or ended there.
+-- Work items: those from p_items_from on, and p_items, a few that are known to be there before it. Those before it are gone, as far as
+-- their leader knows, but stay in the table until vacuum, and for as long as some session holds an old snapshot. Served by
+-- work_queue's primary key.
+-- Suspects that wait take no place of others, since a node takes one at a time: they are in flight, under a node's id that no node can have.
+create function tick_state(p_settled boolean, p_items_from bigint, p_items bigint[]) returns jsonb
+  language plpgsql stable security definer
+  set search_path from current
+  set plan_cache_mode = force_generic_plan
+  set jit = off
+  set enable_seqscan = off
+  set enable_bitmapscan = off
+as $$
+begin
+  return (
+  with working as materialized (
+    select n.id, n.pool, n.tasks, n.state, n.slots, n.runs,
+           n.heartbeat > clock_timestamp() - n.lost_after_ms * interval '1 millisecond' as beats
+    from node n where n.state in ('alive', 'draining')
+  ),
+  items as materialized (
+    select w.pool, coalesce(w.lock_key, case when w.suspect then '' end) as lock_key, array_agg(w.position) as positions, min(w.lock_timeout) as lock_timeout
+    from (
+      select r.position, r.pool, r.lock_key, r.suspect, r.lock_timeout from work_queue r where r.position >= p_items_from
+      union all
+      select r.position, r.pool, r.lock_key, r.suspect, r.lock_timeout from work_queue r where r.position = any (p_items)) w
+    group by 1, 2
+  )
+  select jsonb_build_object(
+    'now', extract(epoch from clock_timestamp()) * 1000,
+    'nodes', coalesce((
+      select jsonb_agg(jsonb_build_object('id', n.id, 'pool', n.pool, 'slots', n.slots, 'tasks', n.tasks, 'runs', n.runs) order by n.id)
+      from working n where n.state = 'alive' and n.beats), '[]'),
+    'items', coalesce((
+      select jsonb_agg(jsonb_build_object('pool', i.pool, 'node', i.lock_key, 'positions', to_jsonb(i.positions))) from items i), '[]'),
+    'queues', coalesce((
+      select jsonb_object_agg(c.queue, jsonb_build_object(
+        'paused', c.paused, 'pool', c.pool, 'concurrency', c.concurrency, 'keyConcurrency', c.key_concurrency,
+        'rate', case when c.rate is not null then jsonb_build_object('perSecond', c.rate, 'burst', c.rate_burst) end,
+        'keyRate', case when c.key_rate is not null then jsonb_build_object('perSecond', c.key_rate, 'burst', c.key_rate_burst) end,
+        'weight', c.weight)) from queue_config c), '{}'),
+    'settled', case when p_settled then coalesce((
+      select jsonb_agg(jsonb_build_object('n', s.n, 'atMs', extract(epoch from s.at) * 1000, 'positions', to_jsonb(s.positions),
+                                          'verdicts', to_jsonb(s.verdicts), 'busyMs', to_jsonb(s.busy_ms)) order by s.n)
+      from (select * from settlement s order by s.n limit 500) s), '[]') else '[]' end,
+    'expiredLeases', exists (select from items i where i.lock_timeout <= clock_timestamp()),
+    'lostNodes', exists (select from working n where not n.beats)
+      or exists (select from items i where i.lock_key <> '' and i.lock_key not in (select n.id from working n))));
+end
+$$;
+
+-- When the sweeps of waiting jobs and of schedules are next due, in milliseconds; null: not at all. A schedule that is not
+-- planned yet is due now. Served by queue_due and queue_expiring.
+create function tick_due() returns jsonb
+  language sql volatile security definer
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+as $$
+  select jsonb_build_object(
+    'promoteMs', (
+      select extract(epoch from q.run_after - clock_timestamp())::float8 * 1000 from queue q
+      where q.run_after is not null order by q.run_after limit 1),
+    'expireMs', (
+      select extract(epoch from q.expires_at - clock_timestamp())::float8 * 1000 from queue q
+      where q.expires_at is not null and (select w.id from work_queue w where w.id = q.id and w.lock_key is not null) is null
+      order by q.expires_at limit 1),
+    'cronMs', (
+      select extract(epoch from min(coalesce(s.next_slot, clock_timestamp())) - clock_timestamp())::float8 * 1000
+      from schedule s where not s.paused))
+$$;
+
+-- One text for the settings of all queues: another one after any change.
+create function config_mark() returns text
+  language sql stable security definer
+  set search_path from current
+as $$
+  select count(*) || ' ' || coalesce(sum(c.xmin::text::bigint), 0) from queue_config c
+$$;
+
+-- Transactions that may have drawn numbers of jobs which nobody else can see yet: a lock on the table comes before the number, and goes after the commit.
+create function enqueuers() returns text[]
+  language sql stable security definer
+  set search_path from current
+as $$
+  select array(
+    select distinct l.virtualtransaction from pg_locks l
+    where l.locktype = 'relation' and l.relation = 'queue'::regclass and l.mode = 'RowExclusiveLock' and l.granted
+      and l.database = (select d.oid from pg_database d where d.datname = current_database()) and l.pid is distinct from pg_backend_pid())
+$$;
+
+-- The lowest position that is there, from this one on; null: none. Positions only grow, so nothing comes before it any more.
+create function first_item(p_from bigint) returns bigint
+  language sql stable security definer
+  set search_path from current
+  set enable_seqscan = off
+  set enable_bitmapscan = off
+as $$
+  select w.position from work_queue w where w.position >= p_from order by w.position limit 1
+$$;
+
+-- Describes the jobs of work items, in their order, for a scheduler that did not write them itself. Served by work_queue's and queue's primary keys.
+create function item_facts(p_positions bigint[])
+  returns table ("position" bigint, pool text, bundle text, dispatched_ms float8, id uuid, queue text, key text, task text,
+                 version integer, priority integer, seq bigint, created_ms float8, expires_ms float8, attributes jsonb, tries smallint)
+  language sql stable security definer
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
+as $$
+  select w.position, w.pool, w.together::text, extract(epoch from w.dispatched)::float8 * 1000, q.id, q.queue, q.key, q.task,
+         q.payload_version, q.priority, q.seq, extract(epoch from q.created)::float8 * 1000,
+         extract(epoch from q.expires_at)::float8 * 1000, coalesce(legible(q.attributes), '{}'), q.tries
+  from work_queue w cross join lateral unnest(coalesce(w.jobs, array[w.id])) with ordinality as u (id, n) cross join lateral (
+    select q.* from queue q where q.id = u.id offset 0) q
+  where w.position = any (p_positions)
+  order by w.position, u.n
+$$;
+
+-- functions/worker/aside.sql
+
+-- Rows that can't be processed hurt nothing but themselves. A statement that serves many jobs and fails for good is tried again with one half of
+-- them and then with the other, until what fails is alone; that job goes into the dead letters, with the reason. It happens to rows that are older than
+-- a rule, or were written by hand, or are damaged on the disk.
+
+-- Tells whether a statement fails for what one of its rows holds (data, constraints, limits of the program, damage), and would fail again. All else
+-- (locks, connections, disks, rights, functions that are missing) concerns every row alike, and no job must die of it.
+create function is_of_row(p_state text) returns boolean
+  language sql immutable
+  set search_path from current
+as $$ select p_state ~ '^(22|23|54|XX001|XX002)' $$;
+
+-- Moves a job that can't be processed into the dead letters, whatever it was about to do; the caller has locked it. False: that fails, too, and
+-- it stays as it is.
+create function set_aside(p_id uuid, p_why text) returns boolean
+  language plpgsql volatile
+  set search_path from current
+as $$
+begin
+  if in_batch(p_id) then
+    perform spread(array[p_id]);
+    if in_batch(p_id) then
+      return false;
+    end if;
+  end if;
+  with item as (
+    delete from work_queue w where w.id = p_id returning w.lock_key, w.lock_token
+  ),
+  gone as (
+    delete from queue q where q.id = p_id returning q.*
+  )
+  insert into dead_letter (id, queue, task, key, priority, reason, tries, max_tries, crashes, max_crashes, created, died,
+                           timeout, payload_version, node, token, unique_key, attributes, payload, retry, trace, errors)
+  select g.id, g.queue, g.task, g.key, g.priority, 'gave_up', g.tries, g.max_tries, g.crashes, g.max_crashes, g.created,
+         clock_timestamp(), g.timeout, g.payload_version, i.lock_key, i.lock_token, g.unique_key, g.attributes, g.payload, g.retry, g.trace,
+         with_error(g.errors, jsonb_build_object('kind', 'error', 'message', 'it can''t be processed: ' || left(p_why, 2000)),
+                    i.lock_key, g.tries + 1, clock_timestamp())
+  from gone g left join item i on true
+  on conflict (id) do update
+    set (id, queue, task, key, priority, reason, tries, max_tries, crashes, max_crashes, created, died, timeout, payload_version, node,
+         token, unique_key, attributes, payload, retry, trace, errors) = (select excluded.*);
+  return true;
+exception when others then
+  if not is_of_row(sqlstate) then
+    raise;
+  end if;
+  raise warning 'job % can neither be processed nor be set aside: %', p_id, sqlerrm;
+  return false;
+end
+$$;
+
+-- Ends leases as crash_all does, each job as far as it can be.
+create function crash(p_positions bigint[], p_charged bigint[], p_why text, p_wait boolean)
+  returns table (job_id uuid, verdict text)
+  language plpgsql volatile
+  set search_path from current
+as $$
+#variable_conflict use_column
+declare
+  v_half integer := cardinality(p_positions) / 2;
+  v_id uuid;
+  v_error text;
+begin
+  begin
+    return query select c.job_id, c.verdict from crash_all(p_positions, p_charged, p_why, p_wait) c;
+    return;
+  exception when others then
+    if not is_of_row(sqlstate) then
+      raise;
+    end if;
+    v_error := sqlerrm;
+  end;
+  if v_half > 0 then
+    return query select c.job_id, c.verdict from crash(p_positions[:v_half], p_charged, p_why, p_wait) c;
+    return query select c.job_id, c.verdict from crash(p_positions[v_half + 1:], p_charged, p_why, p_wait) c;
+    return;
+  end if;
+  select w.id into v_id from work_queue w where w.position = p_positions[1];
+  if set_aside(v_id, v_error) then
+    return query select v_id, 'dead'::text;
+  end if;
+end
+$$;
+
+-- Delayed jobs leave delayed for pending, each as far as it can; returns how many did. The caller has locked them.
+create function make_due(p_ids uuid[]) returns integer
+  language plpgsql volatile
+  set search_path from current
+as $$
+declare
+  v_half integer := cardinality(p_ids) / 2;
+  v_count integer;
+begin
+  begin
+    update queue q set run_after = null where q.id = any (p_ids);
+    get diagnostics v_count = row_count;
+    return v_count;
+  exception when others then
+    if not is_of_row(sqlstate) then
+      raise;
+    elsif v_half = 0 then
+      perform set_aside(p_ids[1], sqlerrm);
+      return 0;
+    end if;
+  end;
+  return make_due(p_ids[:v_half]) + make_due(p_ids[v_half + 1:]);
+end
+$$;
+
+-- functions/worker/batches.sql
+
+-- Batches: rows of WORK_QUEUE that hold several jobs. A node claims and settles them whole (claim_rows, settle_rows); whatever concerns one
+-- job of a batch takes the row apart first.
+
+create function batches_from() returns bigint
+  language sql stable security definer
+  set search_path from current
+  set jit = off
+as $$ select coalesce((select f.position from batch_front f), 0) $$;
+
+-- Tells whether a job is one of a batch. Served by work_queue_batches.
+create function in_batch(p_id uuid) returns boolean
+  language sql stable security definer
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+as $$
+  select exists (select from work_queue w where w.jobs is not null and w.position >= batches_from() and p_id = any (w.jobs))
+$$;
+
+-- Replaces batches by rows of single jobs with the same lease, or with the same lack of one; only p_ids where they are given: then the others stay
+-- together, in a row of their own. Returns the position of such a row, of the last of the batches.
+-- A bundle without a lease has no rows of single jobs: p_ids leave it, and wait in QUEUE again.
+-- Every job stays in one work item at most: one statement, and an order of locks as in settle, items first.
+-- Places, for a batch of n jobs at position p: p + 1 to p + n for its jobs, and p + n + 1 for those that stay together; theirs follow up to p + 2 n. No
+-- place is used twice: those that stayed together do so once, and whatever is taken out of them later, they are all taken apart. A bundle without a lease moves
+-- on by one each time, and has a job less.
+create function take_apart(p_positions bigint[], p_ids uuid[] default null) returns bigint
+  language sql volatile security definer
+  set search_path from current
+  set enable_seqscan = off
+as $$
+  with gone as (
+    delete from work_queue w where w.position = any (p_positions) and w.jobs is not null
+    returning w.*, w.together is not null and w.lock_key is null as waits
+  ),
+  members as (
+    select g.*, u.id as job, u.n,
+           p_ids is null or u.id = any (p_ids) or (not g.waits and (g.position % 256 > 0 or cardinality(g.jobs) > 100)) as alone
+    from gone g cross join lateral unnest(g.jobs) with ordinality as u (id, n)
+  ),
+  singles as (
+    insert into work_queue (position, batch, id, version, pool, task, dispatched, lock_key, lock_token, lock_timeout, started, together)
+    overriding system value
+    select m.position + m.n, m.batch, m.job, m.version, m.pool, m.task, m.dispatched, m.lock_key, m.lock_token, m.lock_timeout, m.started, m.together
+    from members m where m.alone and not m.waits order by m.position, m.n
+  ),
+  back as (
+    update queue q set moved = true where q.id = any (array(select m.job from members m where m.alone and m.waits))
+  ),
+  rest as (
+    insert into work_queue (position, batch, jobs, version, pool, task, dispatched, lock_key, lock_token, lock_timeout, started, timeout, together)
+    overriding system value
+    select m.position + case when m.waits then 1 else cardinality(m.jobs) + 1 end, m.batch, array_agg(m.job order by m.n), m.version, m.pool, m.task,
+           m.dispatched, m.lock_key, m.lock_token, m.lock_timeout, m.started, m.timeout, m.together
+    from members m where not m.alone
+    group by m.position, m.jobs, m.batch, m.version, m.pool, m.task, m.dispatched, m.lock_key, m.lock_token, m.lock_timeout, m.started, m.timeout, m.together,
+             m.waits
+    order by m.position
+    returning position
+  )
+  select max(r.position) from rest r
+$$;
+
+-- Takes the batches apart that have any of these jobs, but for those that another session has locked: they are being claimed, settled or taken
+-- apart at this moment. A bundle without a lease goes on without them.
+create function spread(p_ids uuid[]) returns void
+  language plpgsql volatile security definer
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+as $$
+declare
+  v_positions bigint[];
+  v_bundles bigint[];
+begin
+  select array_agg(x.position) filter (where not x.waits), array_agg(x.position) filter (where x.waits) into v_positions, v_bundles
+  from (
+    select w.position, w.together is not null and w.lock_key is null as waits from work_queue w
+    where w.jobs is not null and w.position >= batches_from()
+      and exists (select from unnest(w.jobs) as u (id) where u.id in (select i.id from unnest(p_ids) as i (id)))
+    for update skip locked) x;
+  if v_positions is not null then
+    perform take_apart(v_positions);
+  end if;
+  if v_bundles is not null then
+    perform take_apart(v_bundles, p_ids);
+  end if;
+end
+$$;
+
+-- Leaves out jobs of ready bundles that are gone or have expired, before they are claimed: p_positions, with the places that the others have then.
+create function fresh_bundles(p_positions bigint[], p_now timestamptz) returns bigint[]
+  language plpgsql volatile security definer
+  set search_path from current
+  set enable_seqscan = off
+as $$
+declare
+  v_positions bigint[] := p_positions;
+  v_bundle record;
+begin
+  for v_bundle in
+    select w.position, array_agg(u.id) as ids from work_queue w cross join lateral unnest(w.jobs) as u (id)
+    where w.position = any (p_positions) and w.together is not null
+      and (select q.id from queue q where q.id = u.id and (q.expires_at is null or q.expires_at > p_now)) is null
+    group by w.position
+  loop
+    v_positions := array_replace(v_positions, v_bundle.position, take_apart(array[v_bundle.position], v_bundle.ids));
+  end loop;
+  return array_remove(v_positions, null);
+end
+$$;
+
+-- Locks ready batches that a node can run, the first from a position on; no bundles.
+create function ready_batches(p_pool text, p_tasks jsonb, p_from bigint, p_max integer) returns bigint[]
+  language sql volatile security definer
+  set search_path from current
+  set enable_seqscan = off
+  set enable_bitmapscan = off
+as $$
+  select array(
+    select w.position from work_queue w
+    where w.jobs is not null and w.together is null and w.position >= greatest(p_from, batches_from()) and w.lock_key is null and w.pool = p_pool
+      and node_takes(p_tasks, w.task, w.version, false)
+    order by w.position limit p_max for update skip locked)
+$$;
+
+-- Takes ready batches apart that a node can run, as many as are sure to have p_jobs jobs: each has two at least.
+create function spread_ready(p_pool text, p_tasks jsonb, p_jobs integer) returns void
+  language plpgsql volatile security definer
+  set search_path from current
+as $$
+declare
+  v_positions bigint[] := ready_batches(p_pool, p_tasks, 0, (p_jobs + 1) / 2);
+begin
+  if cardinality(v_positions) > 0 then
+    perform take_apart(v_positions);
+  end if;
+end
+$$;
+
+-- Takes apart the batches that a node holds. Without p_wait, those that another session has locked stay. With it none is left: where take_out had the
+-- lock, those that it has left together are in a row that the look before could not see.
+create function spread_held(p_node text, p_wait boolean) returns void
+  language plpgsql volatile security definer
+  set search_path from current
+as $$
+begin
+  while exists (select from work_queue w where w.jobs is not null and w.lock_key = p_node) loop
+    if p_wait then
+      perform take_apart(array(
+        select w.position from work_queue w where w.jobs is not null and w.lock_key = p_node order by w.position for update));
+    else
+      perform take_apart(array(
+        select w.position from work_queue w where w.jobs is not null and w.lock_key = p_node for update skip locked));
+      return;
+    end if;
+  end loop;
+end
+$$;
+
+-- For the node that holds a batch: gives jobs of it rows of their own, under the same token; all of them where p_ids is null. Returns the position
+-- of the row that the others are in; null: there is none. A batch that is not held under that token stays as it is. Can be repeated: a batch that an
+-- earlier call has left together is found behind the old place.
+create function take_out(p_position bigint, p_token uuid, p_ids uuid[] default null) returns bigint
+  language plpgsql volatile security definer
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+as $$
+declare
+  v_position bigint;
+begin
+  select w.position into v_position from work_queue w
+  where w.position between p_position and p_position + 101 and w.lock_token = p_token and w.jobs is not null for update;
+  if v_position > p_position and p_ids is not null then
+    return v_position;
+  end if;
+  return case when found then take_apart(array[v_position], p_ids) end;
+end
+$$;
+
+-- Gives whole work items back unrun: they are ready again, in their old place.
+create function release_rows(p_positions bigint[], p_tokens uuid[]) returns integer
+  language plpgsql volatile security definer
+  set search_path from current
+  set enable_seqscan = off
+as $$
+declare
+  v_count integer;
+begin
+  update work_queue w set lock_key = null, lock_token = null, lock_timeout = null, started = null
+  from unnest(p_positions, p_tokens) as x (position, token)
+  where w.position = any (p_positions) and w.position = x.position and w.lock_token = x.token and w.jobs is not null;
+  get diagnostics v_count = row_count;
+  if v_count > 0 then
+    perform pg_notify(current_schema() || ':work', '');
+  end if;
+  return v_count;
+end
+$$;
+
+-- Ends batches of which every job is done: the work items by their positions and tokens, so that no ids are sent. p_sizes: how many jobs each
+-- had; p_busy_ms: the run time of each job, in the order of the batches and of the jobs in them; p_data: their results in the same order, null: none
+-- has one. Returns the positions that were settled; a batch that is missing was lost, taken apart, or settled by an earlier call.
+-- Exactly once because: the row goes by its token, and what happens to the jobs follows from the row that went. A batch whose size is another than its
+-- holder says is left alone, so that no result goes to another job.
+-- Plans: as in settle, of which this is the shorter way where nothing has failed.
+create function settle_rows(p_positions bigint[], p_tokens uuid[], p_sizes integer[], p_busy_ms float4[], p_data text[] default null)
+  returns bigint[]
+  language plpgsql volatile security definer
+  set search_path from current
+  set plan_cache_mode = force_generic_plan
+  set jit = off
+  set enable_seqscan = off
+  set enable_bitmapscan = off
+  set enable_nestloop = off
+  set enable_mergejoin = off
+as $$
+#variable_conflict use_column
+declare
+  v_now timestamptz := clock_timestamp();
+  v_forgets boolean;
+  v_feeds boolean := (select l.feed from scheduler_lease l);
+  v_jobs bigint := (select sum(s.size) from unnest(p_sizes) as s (size));
+  v_settled bigint[];
+  v_positions bigint[];
+  v_busy float4[];
+begin
+  if cardinality(p_positions) <> any (array[coalesce(cardinality(p_tokens), -1), coalesce(cardinality(p_sizes), -1)])
+     or cardinality(p_busy_ms) is distinct from v_jobs or coalesce(cardinality(p_data), v_jobs) <> v_jobs then
+    raise exception 'positions, tokens and sizes must be lists of one length, busy_ms and data as long as all sizes together' using errcode = '22023';
+  end if;
+  if exists (select from unnest(p_data) as x (data)
+             where (octet_length(x.data) > 1000 or x.data ~ '[eE][-+]?[0-9]{3}') and not fits(x.data::jsonb, 1572864)) then
+    raise exception 'a result is at most 1 MiB, nested 500 levels deep' using errcode = '22023';
+  end if;
+  v_forgets := exists (select from queue_config c where c.retention = '0');
+  with given as materialized (
+    select x.position, x.token, x.size, sum(x.size) over (order by x.n) - x.size as before
+    from unnest(p_positions, p_tokens, p_sizes) with ordinality as x (position, token, size, n)
+  ),
+  gone as (
+    delete from work_queue w using given g
+    where w.position = any (p_positions) and w.position = g.position and w.lock_token = g.token and cardinality(w.jobs) = g.size
+    returning w.position, w.jobs, w.lock_key, w.lock_token, w.started, w.dispatched, g.before
+  ),
+  members as materialized (
+    select g.position, g.lock_key, g.lock_token, g.started, g.dispatched, u.id, (g.before + u.n)::integer as n
+    from gone g cross join lateral unnest(g.jobs) with ordinality as u (id, n)
+  ),
+  ended as (
+    delete from queue q using members m
+    where q.id = any (array(select x.id from members x)) and q.id = m.id
+    returning q.id, q.queue, q.task, q.key, q.priority, q.tries, q.crashes, q.created, q.payload_version, q.unique_key, q.attributes,
+              q.payload, q.errors, q.trace, m.lock_key, m.lock_token, m.dispatched, m.n,
+              greatest(m.started, v_now - least(greatest(p_busy_ms[m.n], 0), 3.2e11) * interval '1 millisecond') as started
+  ),
+  kept as (
+    insert into history (id, queue, task, key, priority, outcome, tries, crashes, created, started, finished, payload_version,
+                         node, token, unique_key, attributes, payload, result, errors, trace, dispatched)
+    select e.id, e.queue, e.task, e.key, e.priority, 'done', e.tries, e.crashes, e.created, e.started, v_now, e.payload_version, e.lock_key,
+           e.lock_token, e.unique_key, e.attributes, e.payload, p_data[e.n]::jsonb, e.errors, e.trace, e.dispatched
+    from ended e
+    where not v_forgets or coalesce((select c.retention from queue_config c where c.queue = e.queue), interval '7 days') > interval '0'
+  )
+  select array(select g.position from gone g), array_agg(m.position order by m.n), array_agg(p_busy_ms[m.n] order by m.n)
+  into v_settled, v_positions, v_busy from members m where v_feeds;
+  if v_positions is not null then
+    insert into settlement (at, positions, verdicts, busy_ms)
+    values (v_now, v_positions, array_fill('done'::text, array[cardinality(v_positions)]), v_busy);
+  end if;
+  return v_settled;
+end
+$$;
+
+-- functions/worker/claim.sql
+
+-- Takes leases on up to p_max ready items that the node can run, in dispatch order, and returns the jobs with their payloads. The
+-- token is drawn by the caller, new for each claim: with the job's id it names one lease. p_from: the caller's low-water mark; items before it
+-- are not read. p_reap: where places are left, leases that have ended are reaped, and their jobs claimed like any other. This is how a node steals.
+--
+-- A bundle takes one of the p_max places: its jobs are leased together, until the shortest of their timeouts, and share "bundle". Only nodes get bundles that
+-- take them ("batch": true of their task, in the tasks that they registered with).
+-- One suspect at most comes with a claim, before all others (next_suspect).
+--
+-- Safe because: the items are locked (SKIP LOCKED) before they are leased, by a statement of their own, so that the next one reads
+-- their jobs as they stand then: every writer of a job takes the lock of its item before. lock_timeout is the database's clock, read
+-- once at the start. A node that was reset, lost or replaced is refused by its incarnation. A job that was replaced, cancelled or
+-- delayed has no ready item any more, so an old payload can't be read here.
+--
+-- Batches are taken apart before (claim_rows gives them whole), bundles when they are leased.
+--
+-- A lease counts in seconds, ten years at most: there is nothing in a job's row that could make a claim fail, and with it those of all others.
+--
+-- Plans: work_queue's primary key from p_from on, and queue's primary key. Jobs are joined by "= any (array[...])": PostgreSQL considers an index without a condition where its order could serve a join, and
+-- a comparison that has no order leaves only what reads by a condition. With a plain "=", a session that planned its claim in a
+-- moment without jobs read both indexes from end to end until statistics were made anew: half a second for ten jobs.
+create function claim(p_node text, p_incarnation uuid, p_max integer, p_token uuid default gen_random_uuid(), p_from bigint default 0,
+                      p_reap boolean default true)
+  returns table ("position" bigint, id uuid, token uuid, queue text, task text, key text, priority integer, attributes jsonb,
+                 payload jsonb, payload_version integer, tries smallint, max_tries smallint, crashes smallint,
+                 retry jsonb, trace jsonb, created timestamptz, lease_ms double precision, bundle bigint, checkpoint jsonb)
+  language plpgsql volatile security definer
+  set search_path from current
+  set plan_cache_mode = force_generic_plan
+  set jit = off
+  set enable_seqscan = off
+  set enable_bitmapscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
+as $$
+#variable_conflict use_column
+declare
+  v_leased bigint[] := lease_items(p_node, p_incarnation, p_max, p_token, p_from, p_reap, null);
+begin
+  return query
+    select w.position, w.id, w.lock_token, q.queue, q.task, q.key, q.priority, q.attributes, q.payload, q.payload_version,
+           q.tries, q.max_tries, q.crashes, q.retry, q.trace, q.created,
+           date_part('epoch', w.lock_timeout - w.started) * 1000, w.together, q.checkpoint
+    from work_queue w, queue q
+    where w.position = any (v_leased) and q.id = any (array[w.id]);
+end
+$$;
+
+-- The same for workers that take batches whole: a row for each work item, with its jobs as one JSON text, a list for each: mostly [id, queue, task,
+-- key, created, payload], or where something is not as it mostly is, [id, queue, task, key, priority, attributes, payload, payload_version, tries, max_tries, crashes, retry, trace, created, timeout, checkpoint], with null
+-- for what most jobs don't have (no key, 0, {}), created in milliseconds and timeout in seconds. p_max counts work items, p_ahead batches beyond them;
+-- together they have about 1,000 jobs. lease_ms: of a batch, a second more than jobs have that say nothing of a timeout.
+-- One text for a batch costs its reader a third of what rows of as many columns do.
+create function claim_rows(p_node text, p_incarnation uuid, p_max integer, p_token uuid, p_from bigint, p_reap boolean, p_ahead integer)
+  returns table ("position" bigint, size integer, lease_ms float8, bundle bigint, jobs text)
+  language plpgsql volatile security definer
+  set search_path from current
+  set plan_cache_mode = force_generic_plan
+  set jit = off
+  set enable_seqscan = off
+  set enable_bitmapscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
+as $$
+#variable_conflict use_column
+declare
+  v_leased bigint[] := lease_items(p_node, p_incarnation, p_max, p_token, p_from, p_reap, p_ahead);
+begin
+  return query
+    select w.position, coalesce(cardinality(w.jobs), 1), case when w.timeout is null or w.together is not null then date_part('epoch', w.lock_timeout - w.started) * 1000
+             else 1000 + coalesce((select (n.tasks -> w.task ->> 'timeoutMs')::float8 from node n where n.id = p_node), 300000) end, w.together, (
+      select '[' || string_agg(case when q.priority = 0 and q.payload_version = 1 and q.tries = 0 and q.crashes = 0 and q.max_tries = 20
+          and q.attributes = '{}' and num_nulls(q.retry, q.trace, q.timeout, q.checkpoint) = 4
+        then '["' || q.id || '",' || to_json(q.queue) || ',' || to_json(q.task) || ',' || to_json(q.key) || ','
+          || floor(date_part('epoch', q.created) * 1000 + 0.0005) || ',' || q.payload::text || ']'
+        else json_build_array(
+               q.id, q.queue, q.task, nullif(q.key, ''), nullif(q.priority, 0), nullif(q.attributes, '{}'), q.payload, q.payload_version,
+               nullif(q.tries, 0), q.max_tries, nullif(q.crashes, 0), q.retry, q.trace, floor(date_part('epoch', q.created) * 1000 + 0.0005),
+               date_part('epoch', q.timeout), q.checkpoint)::text end, ',' order by u.n) || ']'
+      from unnest(coalesce(w.jobs, array[w.id])) with ordinality as u (id, n), queue q
+      where q.id = any (array[u.id]))
+    from work_queue w
+    where w.position = any (v_leased);
+end
+$$;
+
+-- Takes the leases of a claim; returns the positions. p_ahead: as many batches more, where p_max items were there; null: batches are taken apart
+-- first, for whoever claims single jobs.
+create function lease_items(p_node text, p_incarnation uuid, p_max integer, p_token uuid, p_from bigint, p_reap boolean, p_ahead integer)
+  returns bigint[]
+  language plpgsql volatile security definer
+  set search_path from current
+  set plan_cache_mode = force_generic_plan
+  set jit = off
+  set enable_seqscan = off
+  set enable_bitmapscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
+as $$
+#variable_conflict use_column
+declare
+  v_now timestamptz := clock_timestamp();
+  v_pool text;
+  v_tasks jsonb;
+  v_left integer := least(p_max, 10000);
+  v_positions bigint[];
+  v_bundles bigint;
+  v_batches bigint;
+  v_suspect bigint;
+  v_wary boolean := false;
+  v_got bigint[];
+  v_leased bigint[] := '{}';
+begin
+  if p_max is null or p_max < 0 then
+    raise exception 'claim takes a number of jobs, not %', p_max using errcode = '22023';
+  end if;
+  select n.pool, n.tasks into v_pool, v_tasks
+  from node n where n.id = p_node and n.incarnation = p_incarnation and n.state in ('alive', 'draining')
+  for key share; -- a reset of this node waits for this claim, and then takes back what it leased
+  if not found then
+    raise exception 'node % is not registered as incarnation %', p_node, p_incarnation
+      using errcode = 'PQ001', hint = 'It was reset, lost or replaced: register again, and drop what it was running.';
+  end if;
+  if p_ahead is null and v_left > 0 then
+    perform spread_ready(v_pool, v_tasks, v_left);
+  end if;
+  for round in 1..3 loop
+    v_suspect := null;
+    if v_left > 0 and exists (select from work_queue w where w.suspect and w.pool = v_pool) then
+      v_suspect := next_suspect(p_node, v_pool, v_tasks);
+      v_left := v_left - (v_suspect is not null)::integer;
+    end if;
+    select array_agg(x.position), count(x.jobs), count(x.together) into v_positions, v_batches, v_bundles
+    from (
+      select r.position, r.together, case when r.jobs is not null then true end as jobs from work_queue r
+      where r.position >= p_from and r.lock_key is null and r.pool = v_pool and (p_ahead is not null or r.jobs is null or r.together is not null)
+        and node_takes(v_tasks, r.task, r.version, r.suspect) and (r.together is null or v_tasks -> r.task -> 'batch' = 'true')
+        and (not v_wary or r.jobs is not null
+             or (select j.id from queue j where j.id = r.id and (j.expires_at is null or j.expires_at > v_now)) is not null)
+      order by r.position limit v_left for update skip locked) x;
+    if v_bundles > 0 then
+      v_bundles := cardinality(v_positions);
+      v_positions := fresh_bundles(v_positions, v_now);
+      v_bundles := v_bundles - cardinality(v_positions);
+    end if;
+    v_left := v_left - coalesce(cardinality(v_positions), 0);
+    if v_suspect is not null then
+      v_positions := v_suspect || v_positions;
+    end if;
+    if v_left <= 0 and p_ahead > 0 and round = 1 then
+      v_positions := v_positions || ready_batches(v_pool, v_tasks, greatest(p_from, v_positions[cardinality(v_positions)] + 1), p_ahead);
+      v_batches := 1;
+    end if;
+    if cardinality(v_positions) > 0 then
+      if cardinality(v_positions) > 40 or v_batches > 0 then
+        v_positions := within_bytes(v_positions, p_ahead is not null);
+      end if;
+      v_got := lease_all(p_node, p_token, v_positions, v_tasks, v_now);
+      v_leased := v_leased || v_got;
+      -- an item whose job is gone, or has expired, must not take the place of one that can run
+      if cardinality(v_got) < cardinality(v_positions) and not v_wary then
+        v_left := v_left + cardinality(v_positions) - cardinality(v_got);
+        v_wary := true;
+        continue;
+      end if;
+    end if;
+    continue when v_left > 0 and v_bundles > 0; -- of these nothing is left that can run
+    exit when v_left <= 0 or not p_reap or not exists (select from work_queue w where w.position >= p_from and w.lock_timeout <= v_now);
+    exit when not exists (select from reap(greatest(v_left, 1000)));
+  end loop;
+  return case when p_ahead is null then single_rows(v_leased) else v_leased end;
+end
+$$;
+
+-- Takes leased bundles apart, for whoever claims single jobs: the positions of all, with those of their jobs.
+create function single_rows(p_positions bigint[]) returns bigint[]
+  language plpgsql volatile security definer
+  set search_path from current
+  set enable_seqscan = off
+as $$
+declare
+  v_bundles bigint[] := array(select w.position from work_queue w where w.position = any (p_positions) and w.jobs is not null);
+  v_ids uuid[];
+begin
+  if cardinality(v_bundles) = 0 then
+    return p_positions;
+  end if;
+  v_ids := array(select u.id from work_queue w cross join lateral unnest(w.jobs) as u (id) where w.position = any (v_bundles));
+  perform take_apart(v_bundles);
+  return array(select w.position from work_queue w where w.position = any (p_positions))
+      || array(select w.position from work_queue w where w.id = any (v_ids));
+end
+$$;
+
+-- Writes the leases of a claim, whose items are locked; returns the positions, without those whose jobs are gone, or have expired. A batch is leased
+-- for a second more than the longest timeout in it: its last job begins within a quarter of a second, or is given back. A bundle for the shortest.
+create function lease_all(p_node text, p_token uuid, p_positions bigint[], p_tasks jsonb, p_now timestamptz) returns bigint[]
+  language plpgsql volatile security definer
+  set search_path from current
+  set plan_cache_mode = force_generic_plan
+  set jit = off
+  set enable_seqscan = off
+  set enable_bitmapscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
+as $$
+declare
+  v_leased bigint[];
+  v_batches bigint[];
+begin
+  -- along the primary key, and so in the order of positions; "= any" of one: nothing else may offer itself for the join
+  with leased as (
+    update work_queue w
+    set lock_key = p_node, lock_token = p_token, started = p_now,
+        lock_timeout = p_now + least(3.2e8, coalesce(
+          date_part('epoch', q.timeout), (p_tasks -> w.task ->> 'timeoutMs')::float8 / 1000, 300)) * interval '1 second'
+    from queue q
+    where w.position = any (p_positions) and q.id = any (array[w.id]) and (q.expires_at is null or q.expires_at > p_now)
+    returning w.position)
+  select array_agg(l.position) into v_leased from leased l;
+  if coalesce(cardinality(v_leased), 0) < cardinality(p_positions) then
+    with leased as (
+      update work_queue w
+      set lock_key = p_node, lock_token = p_token, started = p_now,
+          lock_timeout = p_now + least(3.2e8, case when w.timeout is null then coalesce((p_tasks -> w.task ->> 'timeoutMs')::float8 / 1000, 300)
+              + (w.together is null)::integer
+            else (select case when w.together is null then 1 + max(x.s) else min(x.s) end
+                  from (select coalesce(date_part('epoch', q.timeout), (p_tasks -> w.task ->> 'timeoutMs')::float8 / 1000, 300) as s
+                        from queue q where q.id = any (w.jobs)) x) end) * interval '1 second'
+      where w.position = any (p_positions) and w.jobs is not null
+      returning w.position)
+    select array_agg(l.position) into v_batches from leased l;
+  end if;
+  return coalesce(v_leased, '{}') || coalesce(v_batches, '{}');
+end
+$$;
+
+-- The first of these items, as many as have 32 MiB of text between them: what one claim sends must fit into its node's memory, with what a
+-- node does of it. Of 40 jobs, as large as check_job lets them be, that is so anyway: claim asks for no fewer. To look at all jobs costs a third of
+-- the claim. So it is done where any payload is too large for its row (over 2 kB as it is stored), or where they are more than 1,000; p_few: those
+-- beyond 1,000 jobs are left, instead of looked at.
+create function within_bytes(p_positions bigint[], p_few boolean) returns bigint[]
+  language plpgsql stable
+  set search_path from current
+  set plan_cache_mode = force_generic_plan
+  set jit = off
+  set enable_seqscan = off
+  set enable_bitmapscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
+as $$
+declare
+  v_some bigint[] := p_positions;
+begin
+  if p_few then
+    v_some := array(
+      select s.position
+      from (select w.position, coalesce(cardinality(w.jobs), 1) as jobs, sum(coalesce(cardinality(w.jobs), 1)) over (order by w.position) as so_far
+            from work_queue w where w.position = any (p_positions)) s
+      where s.so_far - s.jobs < 1000);
+  end if;
+  if (p_few or cardinality(v_some) <= 1000)
+     and pg_relation_size((select c.reltoastrelid from pg_class c where c.oid = 'queue'::regclass)) = 0 then
+    return v_some;
+  end if;
+  return array(
+    select s.position
+    from (select w.position, b.bytes, sum(b.bytes) over (order by w.position) as bytes_so_far
+          from work_queue w cross join lateral (
+            select coalesce(sum(octet_length(q.payload::text) + coalesce(octet_length(q.checkpoint::text), 0)), 0) as bytes
+            from queue q where q.id = any (coalesce(w.jobs, array[w.id]))) b
+          where w.position = any (v_some)) s
+    where s.bytes_so_far - s.bytes < 33554432);
+end
+$$;
+
+-- The jobs of these leases, as claim returned them. A node whose claim failed for what one of the jobs holds (its text can't be made, or be
+-- written in the client's encoding) claims without reading them, and then reads them by halves until that one is alone. Served by work_queue_id
+-- and queue's primary key.
+create function leased(p_token uuid, p_ids uuid[])
+  returns table ("position" bigint, id uuid, token uuid, queue text, task text, key text, priority integer, attributes jsonb,
+                 payload jsonb, payload_version integer, tries smallint, max_tries smallint, crashes smallint,
+                 retry jsonb, trace jsonb, created timestamptz, lease_ms double precision, bundle bigint, checkpoint jsonb)
+  language sql stable security definer
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+as $$
+  select w.position, w.id, w.lock_token, q.queue, q.task, q.key, q.priority, q.attributes, q.payload, q.payload_version,
+         q.tries, q.max_tries, q.crashes, q.retry, q.trace, q.created,
+         date_part('epoch', w.lock_timeout - w.started) * 1000, w.together, q.checkpoint
+  from work_queue w cross join lateral (select q.* from queue q where q.id = w.id offset 0) q
+  where w.id = any (p_ids) and w.lock_token = p_token
+$$;
+
+-- functions/worker/crash.sql
+
+-- Ends the leases of the given items, whose holder is gone (the caller has locked the rows). Each is ready again at its old place, as a suspect; those of
+-- bundles wait in QUEUE again (pending), and are charged in any case.
+-- The crashes of those in p_charged go up by one: a job that reaches its limit is dead (crash_limit), and the ended attempt is recorded where the
+-- policy wants to know. A job whose cancellation had been asked for ends as cancelled.
+-- A lease from before these tables were restored is the work of a node that is gone with the place it worked for: no crash is charged for it,
+-- its attempt is not recorded, and the item is no suspect.
+-- The jobs are locked before any is changed, in the order of ids that everyone keeps. Without p_wait, those that another session has
+-- locked (an application's transaction, which may be long) are left for the next sweep, so that it never stands still.
+-- Called by crash, which says what becomes of jobs that make it fail.
+create function crash_all(p_positions bigint[], p_charged bigint[], p_why text, p_wait boolean)
+  returns table (job_id uuid, verdict text)
+  language plpgsql volatile security definer
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+  set enable_bitmapscan = off
+  set enable_nestloop = off
+  set enable_mergejoin = off
+as $$
+#variable_conflict use_column
+declare
+  v_now timestamptz := clock_timestamp();
+  v_ids uuid[] := array(select w.id from work_queue w where w.position = any (p_positions) and w.lock_key is not null);
+  v_feed boolean;
+  v_placed timestamptz; -- leases from before it are from before a restore; until a scheduler leads again, all are
+begin
+  select l.feed, case when l.place is distinct from tables_place() and l.place is not null then 'infinity' else l.placed end
+  into v_feed, v_placed from scheduler_lease l;
+  if p_wait then
+    perform from queue q where q.id = any (v_ids) order by q.id for update;
+  else
+    v_ids := array(select q.id from queue q where q.id = any (v_ids) for update skip locked)
+      || array(select x.id from unnest(v_ids) x (id) where (select q.id from queue q where q.id = x.id) is null);
+  end if;
+  return query
+  with lost as materialized (
+    select w.position, w.id, w.lock_key, w.lock_token, w.started, w.dispatched, w.cancelled is not null as stop,
+           w.started >= v_placed as here, w.together is not null as bundled,
+           (w.started >= v_placed and (w.position = any (p_charged) or w.together is not null))::integer as charge
+    from work_queue w where w.position = any (p_positions) and w.id = any (v_ids) and w.lock_key is not null
+  ),
+  counted as (
+    update queue q
+    set crashes = q.crashes + l.charge,
+        errors = case when l.charge = 0 then q.errors
+                 else with_error(q.errors, jsonb_build_object('kind', 'crash', 'message', p_why), l.lock_key, q.tries + 1, v_now) end
+    from lost l
+    where q.id = any (v_ids) and q.id = l.id and not l.stop and (l.charge = 0 or q.crashes + 1 < q.max_crashes)
+    returning q.id
+  ),
+  ended as (
+    delete from queue q using lost l
+    where q.id = any (v_ids) and q.id = l.id and (l.stop or (l.charge = 1 and q.crashes + 1 >= q.max_crashes))
+    returning q.*, l.lock_key, l.lock_token, l.started, l.dispatched, l.stop, l.charge,
+      with_error(q.errors, jsonb_build_object('kind', 'crash', 'message', p_why), l.lock_key, q.tries + 1, v_now) as all_errors
+  ),
+  freed as (
+    update work_queue w
+    set lock_key = null, lock_token = null, lock_timeout = null, started = null, progress = null,
+        suspect = w.suspect or l.here
+    from lost l
+    where w.position = any (p_positions) and w.position = l.position and not l.bundled and l.id in (select c.id from counted c)
+    returning w.id
+  ),
+  removed as (
+    delete from work_queue w using lost l
+    where w.position = any (p_positions) and w.position = l.position and (l.bundled or l.id not in (select c.id from counted c))
+    returning w.id
+  ),
+  kept as (
+    insert into history (id, queue, task, key, priority, outcome, tries, crashes, created, started, finished, payload_version,
+                         node, token, unique_key, attributes, payload, errors, trace, dispatched)
+    select e.id, e.queue, e.task, e.key, e.priority, 'cancelled', e.tries, e.crashes + e.charge, e.created, e.started, v_now,
+           e.payload_version, e.lock_key, e.lock_token, e.unique_key, e.attributes, e.payload, e.all_errors, e.trace, e.dispatched
+    from ended e
+    where e.stop and coalesce((select c.retention from queue_config c where c.queue = e.queue), interval '7 days') > interval '0'
+  ),
+  buried as (
+    insert into dead_letter (id, queue, task, key, priority, reason, tries, max_tries, crashes, max_crashes, created, died,
+                             timeout, payload_version, node, token, unique_key, attributes, payload, retry, trace, errors)
+    select e.id, e.queue, e.task, e.key, e.priority, 'crash_limit', e.tries, e.max_tries, e.crashes + 1, e.max_crashes,
+           e.created, v_now, e.timeout, e.payload_version, e.lock_key, e.lock_token, e.unique_key, e.attributes, e.payload,
+           e.retry, e.trace, e.all_errors
+    from ended e where not e.stop
+    on conflict (id) do update
+      set (id, queue, task, key, priority, reason, tries, max_tries, crashes, max_crashes, created, died, timeout, payload_version, node,
+           token, unique_key, attributes, payload, retry, trace, errors) = (select excluded.*)
+  ),
+  fed as (
+    insert into settlement (at, positions, verdicts, busy_ms)
+    select v_now, array_agg(l.position), array_agg('crash'::text), array_agg((extract(epoch from v_now - l.started) * 1000)::float4)
+    from lost l where v_feed and l.charge = 1 having count(*) > 0
+  )
+  select f.id, 'ready'::text from freed f
+  union all
+  select c.id, 'pending' from counted c join lost l on l.id = c.id where l.bundled
+  union all
+  select e.id, case when e.stop then 'cancelled' else 'dead' end from ended e;
+end
+$$;
+
+-- The end of an attempt whose own process or thread died, told by its node, which lives on: it counts as a crash. Returns ready, dead
+-- (crash_limit), cancelled or pending; null: the lease was lost, and nothing was changed.
+create function crash_job(p_id uuid, p_token uuid, p_why text) returns text
+  language plpgsql volatile security definer
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+as $$
+declare
+  v_position bigint;
+  v_suspect boolean;
+  v_verdict text;
+begin
+  select w.position, w.suspect into v_position, v_suspect from work_queue w where w.id = p_id and w.lock_token = p_token for update;
+  if not found then
+    return null;
+  end if;
+  select c.verdict into v_verdict from crash(array[v_position], array[v_position], left(p_why, 2000), true) c;
+  if v_verdict = 'ready' then
+    -- its crash cost nobody else anything
+    update work_queue w set suspect = v_suspect where w.position = v_position;
+    perform pg_notify(current_schema() || ':work', '');
+  end if;
+  return v_verdict;
+end
+$$;
+
+-- Takes over expired leases, oldest items first: each charges its own job, whatever its node does. Any node and the scheduler call it: no
+-- one's life depends on another's.
+-- SKIP LOCKED: an item that is being settled or extended at this moment is not expired; one whose job is locked waits for the
+-- next sweep.
+create function reap(p_max integer default 1000)
+  returns table (job_id uuid, verdict text)
+  language plpgsql volatile security definer
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+as $$
+#variable_conflict use_column
+declare
+  v_expired bigint[];
+begin
+  perform take_apart(array(
+    select w.position from work_queue w
+    where w.jobs is not null and w.lock_timeout <= clock_timestamp() order by w.position limit p_max for update skip locked));
+  v_expired := array(
+    select w.position from work_queue w
+    where w.id is not null and w.lock_timeout <= clock_timestamp() order by w.position limit p_max for update skip locked);
+  return query select c.job_id, c.verdict from crash(v_expired, v_expired, 'lease expired', false) c;
+  if found then
+    perform pg_notify(current_schema() || ':work', '');
+  end if;
+end
+$$;
+
+-- functions/worker/lease.sql
+
+-- Moves the timeouts: each lease ends p_ms from now. A lease that has run out but that nobody has taken can be extended;
+-- an id that is missing from the answer was lost. Served by work_queue_id; settle says why nested loops are off.
+create function extend(p_ids uuid[], p_tokens uuid[], p_ms float8[])
+  returns table (job_id uuid, lease_ms double precision, cancelled boolean)
+  language plpgsql volatile security definer
+  set search_path from current
+  set plan_cache_mode = force_generic_plan
+  set jit = off
+  set enable_seqscan = off
+  set enable_bitmapscan = off
+  set enable_nestloop = off
+  set enable_mergejoin = off
+as $$
+#variable_conflict use_column
+declare
+  v_now timestamptz := clock_timestamp();
+begin
+  if exists (select from unnest(p_ms) m where m is null or m <= 0) then
+    raise exception 'a lease is extended by a positive number of milliseconds, not %', p_ms using errcode = '22023';
+  end if;
+  return query
+    update work_queue w set lock_timeout = v_now + x.ms * interval '1 millisecond'
+    from unnest(p_ids, p_tokens, p_ms) as x (id, token, ms)
+    where w.id = any (p_ids) and w.id = x.id and w.lock_token = x.token
+    returning w.id, x.ms, w.cancelled is not null;
+end
+$$;
+
+create function extend(p_id uuid, p_token uuid, p_by interval) returns boolean
+  language sql volatile security definer
+  set search_path from current
+as $$
+  select exists (select from extend(array[p_id], array[p_token], array[extract(epoch from p_by)::float8 * 1000]))
+$$;
+
+-- Gives leases back unrun: the items are ready again, at their old place, and nothing is counted. A job whose cancellation had
+-- been asked for ends as cancelled instead: no other node should begin it. Jobs of a bundle wait in QUEUE again.
+-- The leases are locked in the order of ids first, as settle does: where some are to be cancelled, two passes over WORK_QUEUE
+-- could meet an extension or a settlement of the same leases in the opposite order.
+create function release(p_ids uuid[], p_tokens uuid[]) returns setof uuid
+  language plpgsql volatile security definer
+  set search_path from current
+  set plan_cache_mode = force_generic_plan
+  set jit = off
+  set enable_seqscan = off
+  set enable_bitmapscan = off
+  set enable_nestloop = off
+  set enable_mergejoin = off
+as $$
+#variable_conflict use_column
+begin
+  if exists (select from work_queue w where w.jobs is not null and w.position >= batches_from() and w.lock_token = any (p_tokens)) then
+    perform spread(p_ids);
+  end if;
+  perform from work_queue w where w.id = any (p_ids) and w.lock_token = any (p_tokens) order by w.id for update;
+  if exists (select from work_queue w where w.id = any (p_ids) and w.together is not null) then
+    return query
+      with gone as (
+        delete from work_queue w using unnest(p_ids, p_tokens) as x (id, token)
+        where w.id = any (p_ids) and w.id = x.id and w.lock_token = x.token and w.cancelled is null and w.together is not null
+        returning w.id)
+      update queue q set moved = true where q.id = any (p_ids) and q.id in (select g.id from gone g) returning q.id;
+  end if;
+  return query
+    update work_queue w
+    set lock_key = null, lock_token = null, lock_timeout = null, started = null, progress = null
+    from unnest(p_ids, p_tokens) as x (id, token)
+    where w.id = any (p_ids) and w.id = x.id and w.lock_token = x.token and w.cancelled is null and w.together is null
+    returning w.id;
+  if found then
+    perform pg_notify(current_schema() || ':work', '');
+  end if;
+  -- a cancellation is never taken back, so what the statement above passed over is here
+  if exists (select from work_queue w where w.id = any (p_ids) and w.cancelled is not null) then
+    return query
+      select s.job_id
+      from settle(p_ids, p_tokens, array_fill('cancelled'::text, array[cardinality(p_ids)]),
+                  array_fill(null::float8, array[cardinality(p_ids)]), array_fill(null::text, array[cardinality(p_ids)])) s;
+  end if;
+end
+$$;
+
+create function release(p_id uuid, p_token uuid) returns boolean
+  language sql volatile security definer
+  set search_path from current
+as $$
+  select exists (select from release(array[p_id], array[p_token]))
+$$;
+
+-- Stores what a running job says of itself; readable in the view job. False: the lease was lost.
+create function report_progress(p_id uuid, p_token uuid, p_progress jsonb) returns boolean
+  language plpgsql volatile security definer
+  set search_path from current
+as $$
+begin
+  if not fits(p_progress, 12288) then
+    raise exception 'progress is at most 8 KiB, nested 500 levels deep' using errcode = '22023';
+  end if;
+  update work_queue set progress = p_progress where id = p_id and lock_token = p_token;
+  return found;
+end
+$$;
+
+-- Keeps resume data for the next attempt; null takes it back. False: the lease was lost, and nothing was changed.
+-- The work item is locked before the job, as everywhere: a settlement or a takeover under way ends first, and this finds its token gone.
+create function save_checkpoint(p_id uuid, p_token uuid, p_checkpoint jsonb) returns boolean
+  language plpgsql volatile security definer
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+as $$
+begin
+  if not fits(p_checkpoint, 393216) then
+    raise exception 'a checkpoint is at most 256 KiB, nested 500 levels deep' using errcode = '22023', hint = 'Store it elsewhere, and keep a reference.';
+  end if;
+  perform from work_queue w where w.id = p_id and w.lock_token = p_token for update;
+  if not found then
+    return false;
+  end if;
+  update queue q set checkpoint = nullif(p_checkpoint, 'null') where q.id = p_id;
+  return found;
+end
+$$;
+
+-- Lists what a node holds, for itself: a settlement that was lost with a failover leaves a lease behind that its node has done with.
+create function held_leases(p_node text, p_incarnation uuid) returns table (id uuid, token uuid)
+  language sql stable security definer
+  set search_path from current
+  set jit = off
+as $$
+  select w.id, w.lock_token from work_item w
+  where w.lock_key = p_node and exists (select from node n where n.id = p_node and n.incarnation = p_incarnation)
+$$;
+
+-- For a node whose claim got no reply: gives back what that claim leased, uncounted; returns how many. Locks the node's row, so
+-- that a claim which is still under way ends first.
+create function release_claim(p_node text, p_token uuid) returns integer
+  language plpgsql volatile security definer
+  set search_path from current
+  set enable_seqscan = off
+as $$
+declare
+  v_count integer;
+begin
+  perform from node n where n.id = p_node for update;
+  perform spread_held(p_node, true);
+  select count(*) into v_count
+  from (select array_agg(w.id) as ids, array_agg(w.lock_token) as tokens
+        from work_queue w where w.position >= 0 and w.lock_key = p_node and w.lock_token = p_token having count(*) > 0) held,
+    lateral release(held.ids, held.tokens);
+  return v_count;
+end
+$$;
+
+-- functions/worker/node.sql
+
+-- Begins an incarnation. accepted is false while another one may be alive under this id: its heartbeat is newer than its
+-- own lost_after_ms. A caller who has watched that heartbeat stand still for two of its intervals (p_seen = the value it saw
+-- before) is let in; one who has seen it move must not try again: two live nodes can't share an id.
+-- Takes back what the node's last incarnation still held.
+create function register_node(
+    p_node text, p_tasks jsonb, p_slots integer default 1, p_pool text default 'default', p_heartbeat_ms integer default 5000,
+    p_lost_after_ms integer default 30000, p_software text default '', p_incarnation uuid default gen_random_uuid(),
+    p_seen timestamptz default null)
+  returns table (accepted boolean, incarnation uuid, other_heartbeat timestamptz, other_heartbeat_ms integer)
+  language plpgsql volatile security definer
+  set search_path from current
+as $$
+#variable_conflict use_column
+declare
+  v_now timestamptz;
+  v_other node;
+begin
+  perform assert_tasks(p_tasks);
+  loop -- the row may be swept away between the two
+    insert into node (id, incarnation, state, slots, tasks, heartbeat, heartbeat_ms, lost_after_ms, started)
+    values (p_node, p_incarnation, 'left', 0, '{}', '-infinity', 5000, 30000, clock_timestamp())
+    on conflict (id) do nothing;
+    select * into v_other from node n where n.id = p_node for update;
+    exit when found;
+  end loop;
+  v_now := clock_timestamp();
+  if v_other.state in ('alive', 'draining') and v_other.incarnation <> p_incarnation
+     and v_other.heartbeat > v_now - v_other.lost_after_ms * interval '1 millisecond'
+     and (p_seen is null or v_other.heartbeat is distinct from p_seen
+          or v_other.heartbeat > v_now - 2 * v_other.heartbeat_ms * interval '1 millisecond') then
+    return query select false, v_other.incarnation, v_other.heartbeat, v_other.heartbeat_ms;
+    return;
+  end if;
+  if v_other.incarnation <> p_incarnation then
+    perform end_node(p_node, 'node restarted');
+  end if;
+  update node
+  set incarnation = p_incarnation, state = 'alive', pool = p_pool, slots = p_slots, running = 0, tasks = p_tasks, runs = '{}',
+      heartbeat = v_now, heartbeat_ms = p_heartbeat_ms, lost_after_ms = p_lost_after_ms, started = v_now, software = p_software
+  where id = p_node;
+  return query select true, p_incarnation, null::timestamptz, null::integer;
+end
+$$;
+
+-- Says that the node lives. alive false: it was reset, lost or replaced, holds nothing any more, and must register anew.
+-- lost: those of the named leases that it no longer holds, by their place from 1; cancelled: its running jobs that are to be cancelled.
+-- p_pid: of the session that the node keeps for this alone, as its driver knows it: once that one is gone for 3 s, the node is lost.
+create function heartbeat_node(
+    p_node text, p_incarnation uuid, p_running integer default 0, p_draining boolean default false,
+    p_ids uuid[] default '{}', p_tokens uuid[] default '{}', p_pid integer default null)
+  returns table (alive boolean, cancelled uuid[], lost integer[])
+  language plpgsql volatile security definer
+  set search_path from current
+  set plan_cache_mode = force_generic_plan
+  set jit = off
+  set enable_seqscan = off
+  set enable_bitmapscan = off
+as $$
+#variable_conflict use_column
+begin
+  update node
+  set heartbeat = clock_timestamp(), running = p_running, state = case when p_draining then 'draining' else 'alive' end
+  where id = p_node and incarnation = p_incarnation and state in ('alive', 'draining');
+  if not found then
+    return query select false, '{}'::uuid[], array(select generate_series(1, cardinality(p_ids)));
+    return;
+  end if;
+  perform keep_node_session(p_node, p_incarnation, p_pid);
+  return query
+    select true,
+      array(select w.id from work_queue w where w.cancelled is not null and w.lock_key = p_node),
+      array(select x.n::integer from unnest(p_ids, p_tokens) with ordinality as x (id, token, n)
+            where (select w.position from work_queue w where w.id = x.id and w.lock_token = x.token) is null
+              and (x.id, x.token) not in (
+                select u.id, b.lock_token from work_queue b cross join lateral unnest(b.jobs) as u (id)
+                where b.jobs is not null and b.position >= batches_from() and b.lock_key = p_node));
+end
+$$;
+
+-- Tells how long its jobs take: milliseconds by task, 0.001 to 1e6, of 1,000 tasks at most. What it told before is gone.
+create function tell_runs(p_node text, p_incarnation uuid, p_runs jsonb) returns boolean
+  language plpgsql volatile security definer
+  set search_path from current
+as $$
+begin
+  if jsonb_typeof(p_runs) <> 'object' or (select count(*) from jsonb_object_keys(p_runs)) > 1000
+     or exists (select from jsonb_each(p_runs) x
+                where length(x.key) > 200 or jsonb_typeof(x.value) <> 'number' or x.value::numeric not between 0.001 and 1e6) then
+    raise exception 'runs are milliseconds by task, 0.001 to 1e6, of 1,000 tasks at most' using errcode = '22023';
+  end if;
+  update node set runs = p_runs where id = p_node and incarnation = p_incarnation and state in ('alive', 'draining');
+  return found;
+end
+$$;
+
+-- Ends an incarnation in order. What it still holds is released: a shutdown counts neither as a try nor as a crash.
+create function leave_node(p_node text, p_incarnation uuid) returns boolean
+  language plpgsql volatile security definer
+  set search_path from current
+as $$
+begin
+  perform from node n where n.id = p_node and n.incarnation = p_incarnation and n.state in ('alive', 'draining') for update;
+  if not found then
+    return false;
+  end if;
+  perform spread_held(p_node, true);
+  perform release(array_agg(w.id), array_agg(w.lock_token)) from work_queue w where w.lock_key = p_node having count(*) > 0;
+  update node set state = 'left', running = 0 where id = p_node;
+  delete from node_session where node = p_node;
+  return true;
+end
+$$;
+
+-- Takes back everything that a node holds and ends its incarnation, so that it can claim nothing more.
+-- Locks the node's row first: a claim under way (which holds it FOR KEY SHARE) ends before its items are looked for, and one that
+-- comes later waits, and is refused. Items are locked in the order of ids, as settle does. charged_by_death says whose crash it was.
+create function end_node(p_node text, p_why text)
+  returns table (job_id uuid, verdict text)
+  language plpgsql volatile security definer
+  set search_path from current
+as $$
+#variable_conflict use_column
+begin
+  perform from node n where n.id = p_node for update;
+  update node set state = 'lost', incarnation = gen_random_uuid(), running = 0 where id = p_node;
+  perform spread_held(p_node, true);
+  return query
+    select c.job_id, c.verdict
+    from crash(array(select w.position from work_queue w where w.lock_key = p_node order by w.id for update), charged_by_death(p_node),
+               p_why, true) c;
+  if found then
+    perform pg_notify(current_schema() || ':work', '');
+  end if;
+end
+$$;
+
+-- A dead node's items, long timeouts or not, are ready for others at once.
+create function reset_node(p_node text)
+  returns table (job_id uuid, verdict text)
+  language sql volatile security definer
+  set search_path from current
+as $$
+  select r.job_id, r.verdict from end_node(p_node, 'node reset') r
+$$;
+
+-- Takes back what nodes hold whose heartbeat stopped, and ends them; so it does with the leases of a holder that has no row at all.
+-- Silence counts from when schedulers could reach the server (note_reached).
+-- A node whose session has been missing for 3 s counts likewise, if for so long (p_well_ms) the leader could always look, and connect anew:
+-- then so could the node.
+--
+-- The scheduler's sweep: it waits for no lock of others, since its own on the leader's lease would make the standby wait, too. A node
+-- whose row is locked claims or beats at this moment. A lease whose item or job is locked stays (a transaction that settles it may
+-- still commit, or be rolled back), and its node is not ended before it has none: every lease is held by a node that has not ended.
+-- The next sweep finds the node again by its silence, and charges such a job although a suspect may have been there before.
+--
+-- Returns the nodes that ended, and those that lost leases.
+create function lose_nodes(p_leader text, p_epoch bigint, p_well_ms integer default 0)
+  returns table (node_id text, jobs bigint)
+  language plpgsql volatile security definer
+  set search_path from current
+as $$
+#variable_conflict use_column
+declare
+  v_node text;
+  v_state text;
+  v_silent boolean;
+  v_held bigint[];
+  v_jobs bigint;
+  v_ends boolean;
+  v_since timestamptz;
+  v_gone text[];
+begin
+  perform assert_leader(p_leader, p_epoch);
+  v_since := coalesce((select r.since from reached r), 'infinity');
+  v_gone := case when p_well_ms >= 3000 then array(select gone_nodes()) else '{}' end;
+  for v_node in
+    select n.id from node n
+    where n.state in ('alive', 'draining')
+      and (n.id = any (v_gone) or greatest(n.heartbeat, v_since) <= clock_timestamp() - n.lost_after_ms * interval '1 millisecond')
+    union
+    select w.lock_key from work_queue w
+    where w.lock_key is not null and not exists (select from node n where n.id = w.lock_key and n.state in ('alive', 'draining'))
+    order by 1
+  loop
+    -- again under the row's lock, which waits for no one: it may have beaten, or come back, since
+    select n.state, greatest(n.heartbeat, v_since) <= clock_timestamp() - n.lost_after_ms * interval '1 millisecond'
+    into v_state, v_silent from node n where n.id = v_node for update skip locked;
+    continue when not found and exists (select from node n where n.id = v_node);
+    continue when v_state in ('alive', 'draining') and not v_silent
+      and not (v_node = any (v_gone) and v_node in (select gone_nodes()));
+    perform spread_held(v_node, false);
+    v_held := array(select w.position from work_queue w where w.lock_key = v_node);
+    select count(*) into v_jobs
+    from crash(array(select w.position from work_queue w where w.position = any (v_held) and w.lock_key = v_node and w.id is not null for update skip locked),
+               charged_by_death(v_node), 'node lost', false);
+    v_ends := v_state in ('alive', 'draining') and v_jobs = cardinality(v_held);
+    if v_ends then
+      update node set state = 'lost', incarnation = gen_random_uuid(), running = 0 where id = v_node;
+    end if;
+    if v_jobs > 0 then
+      perform pg_notify(current_schema() || ':work', '');
+    end if;
+    if v_ends or v_jobs > 0 then
+      return query select v_node, v_jobs;
+    end if;
+  end loop;
+  delete from node n where n.state in ('left', 'lost') and n.heartbeat < clock_timestamp() - interval '1 day';
+  delete from node_session s where not exists (select from node n where n.id = s.node);
+end
+$$;
+
+-- functions/worker/session.sql
 
 -- Sessions that stand for a process: when it is killed, its connection ends with it, and the server ends the session. A session shows that
 -- it is still the same one by an advisory lock of a random key, which nobody else could take before it; its pid would be used again.
@@ -3900,7 +4049,7 @@ as $$
   select s.node from node_sessions() s where not s.held and s.missed <= clock_timestamp() - interval '3 seconds'
 $$;
 
--- functions/settle.sql
+-- functions/worker/settle.sql
 
 -- Ends attempts.
 -- outcome done       data = the result              -> HISTORY
@@ -4180,7 +4329,7 @@ as $$
   ) r
 $$;
 
--- functions/suspects.sql
+-- functions/worker/suspects.sql
 
 -- Suspects: jobs that were lost with their node. One of a dead node's jobs may have killed it (poison), and nobody knows which. So a node runs
 -- one suspect at a time, beside ordinary jobs (next_suspect), and its death is charged to the suspects that it held, and to nobody else; where
@@ -4262,155 +4411,6 @@ as $$
   select coalesce(array_agg(w.position) filter (where w.suspect and n.tasks -> w.task -> 'isolated' is distinct from 'true'), array_agg(w.position))
   from work_queue w left join node n on n.id = p_node
   where w.lock_key = p_node
-$$;
-
--- functions/tick.sql
-
--- Reads everything for one tick: what is not of a lane, and the text of look(). A function, so that its plan
--- is kept: a statement around the parts would be planned anew at every tick, which took a third of a small tick's time. Stable, so that
--- everything in it sees the one snapshot of the statement that calls it.
--- p_read: the object of look(); and settled: whether ended attempts are read; due: whether it asks, too, when sweeps are due;
--- questions_after: open questions behind that number are read; items_from, items: the work items to read, as tick_state has them.
-create function tick(p_read jsonb)
-  returns table (state jsonb, due jsonb, questions jsonb, rows text)
-  language plpgsql stable security definer
-  set search_path from current
-  set plan_cache_mode = force_generic_plan
-  set jit = off
-as $$
-begin
-  return query
-    select tick_state((p_read -> 'settled')::boolean, (p_read -> 'items_from')::bigint,
-                      array(select x.position::bigint from jsonb_array_elements_text(p_read -> 'items') as x (position)))
-             || jsonb_build_object('config', config_mark(), 'enqueuers', case when p_read -> 'ranges' <> '{}' then to_jsonb(enqueuers()) end),
-           case when (p_read -> 'due')::boolean then tick_due() end,
-           open_explains((p_read ->> 'questions_after')::bigint),
-           look(p_read);
-end
-$$;
-
--- Reads what a tick needs beside its lanes, as one JSON value: live nodes, work items (positions by pool and by holder), the
--- queues that differ from the defaults, ended attempts where p_settled, and whether a sweep of leases or nodes would find anything.
--- Stable, as look(): in one statement both see one snapshot. An item that is gone here has its settlement here, and the job
--- that it was is delayed or ended there.
--- Work items: those from p_items_from on, and p_items, a few that are known to be there before it. Those before it are gone, as far as
--- their leader knows, but stay in the table until vacuum, and for as long as some session holds an old snapshot. Served by
--- work_queue's primary key.
--- Suspects that wait take no place of others, since a node takes one at a time: they are in flight, under a node's id that no node can have.
-create function tick_state(p_settled boolean, p_items_from bigint, p_items bigint[]) returns jsonb
-  language plpgsql stable security definer
-  set search_path from current
-  set plan_cache_mode = force_generic_plan
-  set jit = off
-  set enable_seqscan = off
-  set enable_bitmapscan = off
-as $$
-begin
-  return (
-  with working as materialized (
-    select n.id, n.pool, n.tasks, n.state, n.slots, n.runs,
-           n.heartbeat > clock_timestamp() - n.lost_after_ms * interval '1 millisecond' as beats
-    from node n where n.state in ('alive', 'draining')
-  ),
-  items as materialized (
-    select w.pool, coalesce(w.lock_key, case when w.suspect then '' end) as lock_key, array_agg(w.position) as positions, min(w.lock_timeout) as lock_timeout
-    from (
-      select r.position, r.pool, r.lock_key, r.suspect, r.lock_timeout from work_queue r where r.position >= p_items_from
-      union all
-      select r.position, r.pool, r.lock_key, r.suspect, r.lock_timeout from work_queue r where r.position = any (p_items)) w
-    group by 1, 2
-  )
-  select jsonb_build_object(
-    'now', extract(epoch from clock_timestamp()) * 1000,
-    'nodes', coalesce((
-      select jsonb_agg(jsonb_build_object('id', n.id, 'pool', n.pool, 'slots', n.slots, 'tasks', n.tasks, 'runs', n.runs) order by n.id)
-      from working n where n.state = 'alive' and n.beats), '[]'),
-    'items', coalesce((
-      select jsonb_agg(jsonb_build_object('pool', i.pool, 'node', i.lock_key, 'positions', to_jsonb(i.positions))) from items i), '[]'),
-    'queues', coalesce((
-      select jsonb_object_agg(c.queue, jsonb_build_object(
-        'paused', c.paused, 'pool', c.pool, 'concurrency', c.concurrency, 'keyConcurrency', c.key_concurrency,
-        'rate', case when c.rate is not null then jsonb_build_object('perSecond', c.rate, 'burst', c.rate_burst) end,
-        'keyRate', case when c.key_rate is not null then jsonb_build_object('perSecond', c.key_rate, 'burst', c.key_rate_burst) end,
-        'weight', c.weight)) from queue_config c), '{}'),
-    'settled', case when p_settled then coalesce((
-      select jsonb_agg(jsonb_build_object('n', s.n, 'atMs', extract(epoch from s.at) * 1000, 'positions', to_jsonb(s.positions),
-                                          'verdicts', to_jsonb(s.verdicts), 'busyMs', to_jsonb(s.busy_ms)) order by s.n)
-      from (select * from settlement s order by s.n limit 500) s), '[]') else '[]' end,
-    'expiredLeases', exists (select from items i where i.lock_timeout <= clock_timestamp()),
-    'lostNodes', exists (select from working n where not n.beats)
-      or exists (select from items i where i.lock_key <> '' and i.lock_key not in (select n.id from working n))));
-end
-$$;
-
--- When the sweeps of waiting jobs and of schedules are next due, in milliseconds; null: not at all. A schedule that is not
--- planned yet is due now. Served by queue_due and queue_expiring.
-create function tick_due() returns jsonb
-  language sql volatile security definer
-  set search_path from current
-  set jit = off
-  set enable_seqscan = off
-as $$
-  select jsonb_build_object(
-    'promoteMs', (
-      select extract(epoch from q.run_after - clock_timestamp())::float8 * 1000 from queue q
-      where q.run_after is not null order by q.run_after limit 1),
-    'expireMs', (
-      select extract(epoch from q.expires_at - clock_timestamp())::float8 * 1000 from queue q
-      where q.expires_at is not null and (select w.id from work_queue w where w.id = q.id and w.lock_key is not null) is null
-      order by q.expires_at limit 1),
-    'cronMs', (
-      select extract(epoch from min(coalesce(s.next_slot, clock_timestamp())) - clock_timestamp())::float8 * 1000
-      from schedule s where not s.paused))
-$$;
-
--- One text for the settings of all queues: another one after any change.
-create function config_mark() returns text
-  language sql stable security definer
-  set search_path from current
-as $$
-  select count(*) || ' ' || coalesce(sum(c.xmin::text::bigint), 0) from queue_config c
-$$;
-
--- Transactions that may have drawn numbers of jobs which nobody else can see yet: a lock on the table comes before the number, and goes after the commit.
-create function enqueuers() returns text[]
-  language sql stable security definer
-  set search_path from current
-as $$
-  select array(
-    select distinct l.virtualtransaction from pg_locks l
-    where l.locktype = 'relation' and l.relation = 'queue'::regclass and l.mode = 'RowExclusiveLock' and l.granted
-      and l.database = (select d.oid from pg_database d where d.datname = current_database()) and l.pid is distinct from pg_backend_pid())
-$$;
-
--- The lowest position that is there, from this one on; null: none. Positions only grow, so nothing comes before it any more.
-create function first_item(p_from bigint) returns bigint
-  language sql stable security definer
-  set search_path from current
-  set enable_seqscan = off
-  set enable_bitmapscan = off
-as $$
-  select w.position from work_queue w where w.position >= p_from order by w.position limit 1
-$$;
-
--- Describes the jobs of work items, in their order, for a scheduler that did not write them itself. Served by work_queue's and queue's primary keys.
-create function item_facts(p_positions bigint[])
-  returns table ("position" bigint, pool text, bundle text, dispatched_ms float8, id uuid, queue text, key text, task text,
-                 version integer, priority integer, seq bigint, created_ms float8, expires_ms float8, attributes jsonb, tries smallint)
-  language sql stable security definer
-  set search_path from current
-  set jit = off
-  set enable_seqscan = off
-  set enable_hashjoin = off
-  set enable_mergejoin = off
-as $$
-  select w.position, w.pool, w.together::text, extract(epoch from w.dispatched)::float8 * 1000, q.id, q.queue, q.key, q.task,
-         q.payload_version, q.priority, q.seq, extract(epoch from q.created)::float8 * 1000,
-         extract(epoch from q.expires_at)::float8 * 1000, coalesce(legible(q.attributes), '{}'), q.tries
-  from work_queue w cross join lateral unnest(coalesce(w.jobs, array[w.id])) with ordinality as u (id, n) cross join lateral (
-    select q.* from queue q where q.id = u.id offset 0) q
-  where w.position = any (p_positions)
-  order by w.position, u.n
 $$;
 
 -- views.sql

@@ -15,6 +15,7 @@ const steps = process.argv.includes('--fix')
       'node scripts/sql.mjs --check',
       'node scripts/check-boundaries.mjs',
       'node scripts/check-dependencies.mjs',
+      'node scripts/check-rooms.mjs',
       'node docs/api-reference.mjs --check',
     ];
 

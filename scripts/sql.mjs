@@ -13,7 +13,8 @@ const source = join(root, 'packages/postgres/sql');
 /** Every file in the order in which it is applied: a table's default calls the function that makes ids. */
 export function sqlFiles() {
   const inFolder = (/** @type {string} */ folder) =>
-    readdirSync(join(source, folder))
+    readdirSync(join(source, folder), { recursive: true, encoding: 'utf8' })
+      .filter((name) => name.endsWith('.sql'))
       .toSorted()
       .map((name) => `${folder}/${name}`);
   const ids = 'functions/ids.sql';

@@ -1,7 +1,7 @@
 // A run as a page: faults, throughput and the age of the oldest waiting job over time, one above the other.
-import { axisOf, loadDraw } from '../../packages/lab/src/charts.ts';
-import type { Chart } from '../../packages/lab/src/charts.ts';
-import { escapeHtml } from '../../packages/lab/src/html.ts';
+import { axisOf, loadDraw } from '../../packages/lab/src/report/charts.ts';
+import type { Chart } from '../../packages/lab/src/report/charts.ts';
+import { escapeHtml } from '../../packages/lab/src/report/html.ts';
 import { lineOf } from './checker/check.ts';
 import type { EventOf, HistoryEvent } from './checker/history.ts';
 import type { ChaosRun } from './run.ts';

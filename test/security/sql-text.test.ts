@@ -38,7 +38,7 @@ const decided: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     columns: 'columns, a constant',
     documents: 'one of two lists of columns in the code',
   },
-  'postgres/src/connection/listener.ts': {
+  'postgres/src/hints/listener.ts': {
     'pg.escapeIdentifier(channel)': 'quoted, and made of the schema’s name',
   },
   'bench/src/peers/bullmq-postgres.ts': { name: 'a constant', state: 'one of four words beside it' },
@@ -48,7 +48,7 @@ const decided: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     insert: 'a part of the statement',
     insertMany: 'a part of the statement',
   },
-  'bench/src/stage.ts': { name: 'of a database, drawn there' },
+  'bench/src/actors/stage.ts': { name: 'of a database, drawn there' },
   'bench/src/works/idle.ts': { workers: 'in a text for people: a constant number' },
   'postgres/src/migrate/migrator.ts': {
     kind: 'one of four words beside it',

@@ -5,6 +5,7 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { boundaryProblems } from '../../scripts/check-boundaries.mjs';
+import { roomProblems } from '../../scripts/check-rooms.mjs';
 import { catalogEntries, dependencyProblems } from '../../scripts/check-dependencies.mjs';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
@@ -65,6 +66,26 @@ describe('boundaries', () => {
   test('catch a forbidden dependency', () => {
     write('packages/worker/package.json', '{"dependencies":{"@pgqueue/producer":"workspace:*"}}');
     expect(boundaryProblems(scratch)).toEqual([expect.stringContaining('may not depend on')]);
+  });
+});
+
+describe('rooms', () => {
+  test('are small, and no two of them import each other', () => {
+    expect(roomProblems(root)).toEqual([]);
+  });
+
+  test('a folder of more than 20 files is caught, and circles of files and of folders are', () => {
+    for (let n = 0; n <= 20; n += 1) write(`packages/core/src/room/f${n}.ts`, 'export {};');
+    write('packages/core/src/a.ts', `import type { B } from './b.ts';\nexport type A = B;`);
+    write('packages/core/src/b.ts', `export type { A as B } from './a.ts';`);
+    write('packages/core/src/one/x.ts', `export * from '../two/y.ts';`);
+    write('packages/core/src/two/y.ts', `export const y = 1;`);
+    write('packages/core/src/two/z.ts', `export * from '../one/x.ts';`);
+    expect(roomProblems(scratch)).toEqual([
+      'packages/core/src/room: 21 files, where 20 are the most',
+      'packages/core/src: a.ts, b.ts import each other in a circle',
+      'packages/core/src: one, two import each other in a circle',
+    ]);
   });
 });
 

@@ -1,3 +1,3 @@
-export type { Report, Run } from './report.ts';
-export type { Row, Section } from './summary.ts';
-export { metricOf, sectionsOf, spreadText } from './summary.ts';
+export type { Report, Run } from './report/report.ts';
+export type { Row, Section } from './report/summary.ts';
+export { metricOf, sectionsOf, spreadText } from './report/summary.ts';

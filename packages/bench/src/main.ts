@@ -1,12 +1,12 @@
 import { existsSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
-import { htmlOf } from './html.ts';
+import { htmlOf } from './report/html.ts';
 import { parseOptions } from './options.ts';
 import { peerNames } from './peers/index.ts';
-import { partsOf, plans } from './plans.ts';
-import type { Report } from './report.ts';
+import { partsOf, plans } from './actors/plans.ts';
+import type { Report } from './report/report.ts';
 import { runBench } from './run.ts';
 import { nameOf, stepsOf } from './steps.ts';
-import { textOf } from './text.ts';
+import { textOf } from './report/text.ts';
 import { longWorks, works } from './works/index.ts';
 
 const args = process.argv.slice(2);

@@ -1,17 +1,17 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { commitOf, thisMachine, versionOf } from './machine.ts';
+import { commitOf, thisMachine, versionOf } from './actors/machine.ts';
 import type { BenchOptions } from './options.ts';
-import { partsOf } from './plans.ts';
-import type { RedisServer } from './redis.ts';
-import { startRedis } from './redis.ts';
-import type { Contestant, Report, Run, Sizes } from './report.ts';
-import { isMeasured, mergeReports } from './report.ts';
-import type { Server } from './server.ts';
-import { openServer } from './server.ts';
-import type { StageOptions } from './stage.ts';
-import { openStage } from './stage.ts';
+import { partsOf } from './actors/plans.ts';
+import type { RedisServer } from './actors/redis.ts';
+import { startRedis } from './actors/redis.ts';
+import type { Contestant, Report, Run, Sizes } from './report/report.ts';
+import { isMeasured, mergeReports } from './report/report.ts';
+import type { Server } from './actors/server.ts';
+import { openServer } from './actors/server.ts';
+import type { StageOptions } from './actors/stage.ts';
+import { openStage } from './actors/stage.ts';
 import type { Step } from './steps.ts';
 import { nameOf, stepsOf } from './steps.ts';
 

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { parseOptions } from './options.ts';
 import { peerNames } from './peers/index.ts';
-import { partsOf, plans } from './plans.ts';
+import { partsOf, plans } from './actors/plans.ts';
 import type { Peer } from './peers/peer.ts';
 import type { StepName } from './steps.ts';
 import { entrantsOf, nameOf, stepsOf } from './steps.ts';

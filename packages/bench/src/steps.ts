@@ -1,7 +1,7 @@
 import type { BenchOptions } from './options.ts';
 import type { Peer, Setting } from './peers/peer.ts';
 import { loadPeer } from './peers/index.ts';
-import type { Part } from './plans.ts';
+import type { Part } from './actors/plans.ts';
 import { longWorks, works } from './works/index.ts';
 import type { Case } from './works/work.ts';
 

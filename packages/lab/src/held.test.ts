@@ -2,9 +2,9 @@ import type { Gate, JobFacts } from '@pgqueue/core';
 import { concurrency, fifo, policy } from '@pgqueue/core';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { simulate } from './simulate.ts';
-import type { Simulation } from './result.ts';
-import type { Arrival } from './workload.ts';
+import { simulate } from './simulation/simulate.ts';
+import type { Simulation } from './simulation/result.ts';
+import type { Arrival } from './workloads/workload.ts';
 
 /** A job as the reference sees it. */
 interface Job {

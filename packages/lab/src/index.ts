@@ -1,17 +1,22 @@
-export type { Comparison, CompareOptions, Difference, LaneDifference } from './compare.ts';
-export { compare, compareResults } from './compare.ts';
-export type { NodeOptions } from './fleet.ts';
-export type { PageOptions } from './html.ts';
-export { htmlReport } from './html.ts';
-export type { WorkloadFile } from './json-workload.ts';
-export { parseWorkload } from './json-workload.ts';
-export type { Conditions, FailureOptions, SimulateOptions, SimulationProgress } from './options.ts';
-export type { FaultCount } from './planning.ts';
-export type { Spread } from './quantiles.ts';
-export type { Random } from './random.ts';
-export { createRandom } from './random.ts';
-export type { Recorded } from './recorded.ts';
-export { toArrival } from './recorded.ts';
+export type { Comparison, CompareOptions, Difference, LaneDifference } from './simulation/compare.ts';
+export { compare, compareResults } from './simulation/compare.ts';
+export type { NodeOptions } from './workloads/fleet.ts';
+export type { PageOptions } from './report/html.ts';
+export { htmlReport } from './report/html.ts';
+export type { WorkloadFile } from './workloads/json-workload.ts';
+export { parseWorkload } from './workloads/json-workload.ts';
+export type {
+  Conditions,
+  FailureOptions,
+  SimulateOptions,
+  SimulationProgress,
+} from './simulation/options.ts';
+export type { FaultCount } from './simulation/planning.ts';
+export type { Spread } from './simulation/quantiles.ts';
+export type { Random } from './workloads/random.ts';
+export { createRandom } from './workloads/random.ts';
+export type { Recorded } from './workloads/recorded.ts';
+export { toArrival } from './workloads/recorded.ts';
 export type {
   Deadlines,
   HeldResult,
@@ -22,12 +27,12 @@ export type {
   ServedTime,
   Simulation,
   TimeSeries,
-} from './result.ts';
-export { simulate } from './simulate.ts';
-export type { SwfOptions, SwfWorkload } from './swf.ts';
-export { parseSwf } from './swf.ts';
-export type { StreamOptions } from './synthetic.ts';
-export { merge, synthetic } from './synthetic.ts';
-export type { Table } from './table.ts';
-export { comparisonTables, tablesOf } from './tables.ts';
-export type { Arrival, Workload } from './workload.ts';
+} from './simulation/result.ts';
+export { simulate } from './simulation/simulate.ts';
+export type { SwfOptions, SwfWorkload } from './workloads/swf.ts';
+export { parseSwf } from './workloads/swf.ts';
+export type { StreamOptions } from './workloads/synthetic.ts';
+export { merge, synthetic } from './workloads/synthetic.ts';
+export type { Table } from './report/table.ts';
+export { comparisonTables, tablesOf } from './report/tables.ts';
+export type { Arrival, Workload } from './workloads/workload.ts';

@@ -1,8 +1,8 @@
 import type { Gate } from '@pgqueue/core';
 import { fifo, policy, turns } from '@pgqueue/core';
 import { describe, expect, test } from 'vitest';
-import { simulate } from './simulate.ts';
-import { synthetic } from './synthetic.ts';
+import { simulate } from './simulation/simulate.ts';
+import { synthetic } from './workloads/synthetic.ts';
 
 const inOrder = policy({ order: fifo() });
 

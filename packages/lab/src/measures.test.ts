@@ -1,11 +1,19 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { compete, createFairness, createPart, createQueuePart, jain, settle, shareOut } from './fairness.ts';
+import {
+  compete,
+  createFairness,
+  createPart,
+  createQueuePart,
+  jain,
+  settle,
+  shareOut,
+} from './simulation/fairness.ts';
 import type { SimJob } from './line.ts';
 import { createLine } from './line.ts';
-import { quantile, sorted, spreadOf } from './quantiles.ts';
-import { chance, createRandom } from './random.ts';
-import { createSeries } from './series.ts';
+import { quantile, sorted, spreadOf } from './simulation/quantiles.ts';
+import { chance, createRandom } from './workloads/random.ts';
+import { createSeries } from './simulation/series.ts';
 
 function job(seq: number, priority = 0): SimJob {
   const facts = { id: `job-${seq}`, queue: 'q', key: 'k', task: 't', version: 1, priority, seq, tries: 0 };

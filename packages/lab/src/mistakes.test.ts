@@ -1,9 +1,9 @@
 import type { Policy } from '@pgqueue/core';
 import { byScore, concurrency, fifo, gate, policy } from '@pgqueue/core';
 import { describe, expect, test } from 'vitest';
-import { simulate } from './simulate.ts';
-import { tablesOf } from './tables.ts';
-import type { Arrival } from './workload.ts';
+import { simulate } from './simulation/simulate.ts';
+import { tablesOf } from './report/tables.ts';
+import type { Arrival } from './workloads/workload.ts';
 
 const inOrder = policy({ order: fifo() });
 

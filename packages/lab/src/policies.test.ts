@@ -10,11 +10,11 @@ import {
 } from '@pgqueue/core';
 import type { Policy } from '@pgqueue/core';
 import { describe, expect, test } from 'vitest';
-import { compare } from './compare.ts';
-import type { LaneResult, Simulation } from './result.ts';
-import { simulate } from './simulate.ts';
-import { merge, synthetic } from './synthetic.ts';
-import type { Arrival } from './workload.ts';
+import { compare } from './simulation/compare.ts';
+import type { LaneResult, Simulation } from './simulation/result.ts';
+import { simulate } from './simulation/simulate.ts';
+import { merge, synthetic } from './workloads/synthetic.ts';
+import type { Arrival } from './workloads/workload.ts';
 
 function laneOf({ lanes }: Simulation, key: string): LaneResult {
   const found = lanes.find((lane) => lane.key === key);

@@ -2,8 +2,8 @@ import { defaultPolicy, fairShare, fifo, policy, strictPriority, turns } from '@
 import type { Policy } from '@pgqueue/core';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { simulate } from './simulate.ts';
-import type { Arrival } from './workload.ts';
+import { simulate } from './simulation/simulate.ts';
+import type { Arrival } from './workloads/workload.ts';
 
 const policies: readonly Policy[] = [
   defaultPolicy(),

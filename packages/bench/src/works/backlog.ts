@@ -1,6 +1,6 @@
 import type { BenchOptions } from '../options.ts';
 import type { Wish } from '../peers/peer.ts';
-import type { Stage } from '../stage.ts';
+import type { Stage } from '../actors/stage.ts';
 import { shareOf, warmUp, warmUpOf } from './drain.ts';
 import { flow, flowMeasured } from './flow.ts';
 import { assemble, fill } from './measure.ts';

@@ -1,8 +1,8 @@
 import { nowMicros } from '../load.ts';
 import type { BenchOptions } from '../options.ts';
 import type { Setting, Wish } from '../peers/peer.ts';
-import type { Stage } from '../stage.ts';
-import { deadRows } from '../stage.ts';
+import type { Stage } from '../actors/stage.ts';
+import { deadRows } from '../actors/stage.ts';
 import type { Crew, Tally } from './measure.ts';
 import { assemble, costs, faultsOf, fill, runsOf, startWorkers, stopWorkers, waitFor } from './measure.ts';
 import type { Case, Measured, Work } from './work.ts';

@@ -1,6 +1,6 @@
 import type { BenchOptions } from '../options.ts';
 import type { Wish } from '../peers/peer.ts';
-import type { Stage } from '../stage.ts';
+import type { Stage } from '../actors/stage.ts';
 import { drained, shareOf } from './drain.ts';
 import { assemble } from './measure.ts';
 import type { Case, Measured, Work } from './work.ts';

@@ -2,7 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { nowMicros } from '../load.ts';
 import type { BenchOptions } from '../options.ts';
 import type { Wish } from '../peers/peer.ts';
-import type { Stage } from '../stage.ts';
+import type { Stage } from '../actors/stage.ts';
 import { shareOf } from './drain.ts';
 import { assemble, faultsOf, fill, runsOf, startWorkers, stopWorkers, waitFor } from './measure.ts';
 import type { Measured, Work } from './work.ts';

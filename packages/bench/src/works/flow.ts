@@ -1,9 +1,9 @@
 // A producer beside the workers, for a while: what the rate was in every second of it.
 import { setTimeout as delay } from 'node:timers/promises';
-import type { Actor } from '../crew.ts';
+import type { Actor } from '../actors/crew.ts';
 import type { Wish } from '../peers/peer.ts';
-import type { Stage, Usage } from '../stage.ts';
-import { deadRows } from '../stage.ts';
+import type { Stage, Usage } from '../actors/stage.ts';
+import { deadRows } from '../actors/stage.ts';
 import type { Sample } from '../statistics.ts';
 import { mean, percentile, perSecond } from '../statistics.ts';
 import type { Crew, Tally } from './measure.ts';

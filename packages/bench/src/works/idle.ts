@@ -2,7 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { BenchOptions } from '../options.ts';
 import type { Wish } from '../peers/peer.ts';
 import { withClient } from '../peers/sql.ts';
-import type { Stage } from '../stage.ts';
+import type { Stage } from '../actors/stage.ts';
 import { assemble, hireScheduler, startWorkers, stopWorkers } from './measure.ts';
 import type { Measured, Work } from './work.ts';
 

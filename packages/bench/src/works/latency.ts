@@ -1,6 +1,6 @@
 import type { BenchOptions } from '../options.ts';
 import type { Wish } from '../peers/peer.ts';
-import type { Stage } from '../stage.ts';
+import type { Stage } from '../actors/stage.ts';
 import { percentile } from '../statistics.ts';
 import { assemble, faultsOf, runsOf, startWorkers, stopWorkers, waitFor } from './measure.ts';
 import type { Measured, Work } from './work.ts';

@@ -1,11 +1,11 @@
 // What several works do: fill, start, wait, count.
 import { readFileSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
-import type { Actor } from '../crew.ts';
+import type { Actor } from '../actors/crew.ts';
 import type { Range } from '../load.ts';
-import type { Answer, Worked, WorkOrder } from '../orders.ts';
+import type { Answer, Worked, WorkOrder } from '../actors/orders.ts';
 import type { Wish } from '../peers/peer.ts';
-import type { DeadRows, Stage, Usage } from '../stage.ts';
+import type { DeadRows, Stage, Usage } from '../actors/stage.ts';
 
 export interface Crew {
   readonly producer: Actor;

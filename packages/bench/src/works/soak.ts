@@ -1,8 +1,8 @@
-import type { Actor } from '../crew.ts';
+import type { Actor } from '../actors/crew.ts';
 import type { BenchOptions } from '../options.ts';
 import type { Wish } from '../peers/peer.ts';
 import { withClient } from '../peers/sql.ts';
-import type { Stage } from '../stage.ts';
+import type { Stage } from '../actors/stage.ts';
 import { percentile } from '../statistics.ts';
 import { warmUp, warmUpOf } from './drain.ts';
 import { flow, flowMeasured, stretchesOf } from './flow.ts';

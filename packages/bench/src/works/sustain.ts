@@ -1,7 +1,7 @@
 import type { BenchOptions } from '../options.ts';
 import type { Wish } from '../peers/peer.ts';
 import { withClient } from '../peers/sql.ts';
-import type { Stage } from '../stage.ts';
+import type { Stage } from '../actors/stage.ts';
 import { warmUp, warmUpOf } from './drain.ts';
 import { flow, flowMeasured } from './flow.ts';
 import { assemble } from './measure.ts';

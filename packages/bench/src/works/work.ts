@@ -1,6 +1,6 @@
 import type { BenchOptions } from '../options.ts';
 import type { Peer, Setting } from '../peers/peer.ts';
-import type { Stage } from '../stage.ts';
+import type { Stage } from '../actors/stage.ts';
 
 export type Metrics = Readonly<Record<string, number>>;
 

@@ -9,7 +9,7 @@ import { createLogger, logLevels } from '../roles/logger.ts';
 import type { Role } from '../roles/run.ts';
 import { runRole } from '../roles/run.ts';
 import type { Settings } from '../settings.ts';
-import { whyUnread } from '../unread.ts';
+import { whyUnread } from '../files/unread.ts';
 import { examples } from './help.ts';
 
 interface DashboardCommandOptions {

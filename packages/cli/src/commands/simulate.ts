@@ -19,11 +19,11 @@ import type { Output } from '../output/output.ts';
 import { redactor } from '../output/redact.ts';
 import type { Moment } from '../parse.ts';
 import { duration, moment, whole } from '../parse.ts';
-import { loadPolicy } from '../policy-file.ts';
-import { isSwf } from '../swf-file.ts';
-import { readPrepared, unprepared } from '../prepared-file.ts';
+import { loadPolicy } from '../files/policy-file.ts';
+import { isSwf } from '../files/swf-file.ts';
+import { readPrepared, unprepared } from '../files/prepared-file.ts';
 import type { GlobalOptions } from '../settings.ts';
-import type { LoadedWorkload } from '../workload-file.ts';
+import type { LoadedWorkload } from '../files/workload-file.ts';
 import { examples } from './help.ts';
 
 interface SimulateCommandOptions {
@@ -75,14 +75,14 @@ export function addSimulate(program: Command): void {
       checkUsage(options);
       if (options.workload === undefined) {
         await withOperator(self, async (operator, output) => {
-          const { readHistory } = await import('../workload-file.ts');
+          const { readHistory } = await import('../files/workload-file.ts');
           const range = rangeOf(options, Date.now());
           const read = await readHistory(operator, range, (jobs) => output.progress(`${jobs} jobs read`));
           await run(options, read, output);
         });
         return;
       }
-      const { readWorkload } = await import('../workload-file.ts');
+      const { readWorkload } = await import('../files/workload-file.ts');
       const globals = self.optsWithGlobals<GlobalOptions>();
       const redact = redactor(globals.databaseUrl ?? readEnv().databaseUrl);
       await run(options, readWorkload(options.workload, options.key), outputOf(globals, redact));

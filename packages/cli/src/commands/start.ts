@@ -4,11 +4,11 @@ import type { Command } from 'commander';
 import { contextOf } from '../context.ts';
 import { plural } from '../output/format.ts';
 import { whole } from '../parse.ts';
-import type { PolicyOptions } from '../policy-file.ts';
-import { loadPolicies, withPolicies } from '../policy-file.ts';
+import type { PolicyOptions } from '../files/policy-file.ts';
+import { loadPolicies, withPolicies } from '../files/policy-file.ts';
 import { createLogger, logLevels } from '../roles/logger.ts';
 import { runRole } from '../roles/run.ts';
-import { loadTasks } from '../tasks-file.ts';
+import { loadTasks } from '../files/tasks-file.ts';
 import { examples } from './help.ts';
 
 interface StartOptions extends PolicyOptions {

@@ -9,7 +9,7 @@ import { duration, whole } from '../parse.ts';
 import { createLogger, logLevels } from '../roles/logger.ts';
 import { runRole } from '../roles/run.ts';
 import type { Settings } from '../settings.ts';
-import { loadTasks } from '../tasks-file.ts';
+import { loadTasks } from '../files/tasks-file.ts';
 import { examples } from './help.ts';
 
 interface WorkerCommandOptions {

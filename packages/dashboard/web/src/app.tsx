@@ -16,13 +16,13 @@ import { OverviewPage } from './pages/overview.tsx';
 import { PolicyPage } from './pages/policy.tsx';
 import { QueuesPage } from './pages/queues.tsx';
 import { SchedulesPage } from './pages/schedules.tsx';
-import { Empty } from './ui/answer.tsx';
-import { Boundary } from './ui/boundary.tsx';
+import { Empty } from './ui/frame/answer.tsx';
+import { Boundary } from './ui/frame/boundary.tsx';
 import { Num } from './ui/numbers.tsx';
-import { Page } from './ui/page.tsx';
-import { Shell } from './ui/shell.tsx';
+import { Page } from './ui/frame/page.tsx';
+import { Shell } from './ui/frame/shell.tsx';
 import { To } from './ui/text.tsx';
-import { Shortcuts } from './ui/shortcuts.tsx';
+import { Shortcuts } from './ui/frame/shortcuts.tsx';
 
 const pages: Readonly<Record<string, ComponentType>> = {
   '/': OverviewPage,

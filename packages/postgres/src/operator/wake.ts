@@ -1,5 +1,5 @@
 import type { Database } from '../connection/database.ts';
-import { channelName } from '../connection/hints.ts';
+import { channelName } from '../hints/hints.ts';
 
 /** Tells the scheduler that something waits. Only a hint: where it fails, the next poll finds the same. */
 export async function wakeSchedulers({ query, schema }: Database): Promise<void> {

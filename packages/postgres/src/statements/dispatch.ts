@@ -1,5 +1,5 @@
 import type { Json, SavedPart } from '@pgqueue/core';
-import type { HintedJob } from '../connection/hinted-job.ts';
+import type { HintedJob } from '../hints/hinted-job.ts';
 import type { Leader } from './sweeps.ts';
 import type { Target } from '../connection/target.ts';
 

@@ -1,4 +1,4 @@
-import { channelName } from '../connection/hints.ts';
+import { channelName } from '../hints/hints.ts';
 import type { Target } from '../connection/target.ts';
 
 /** The end of one attempt. `data` is the result of a done job or the error of a failed one. */

@@ -9,7 +9,7 @@ import { post } from '../api/client.ts';
 import { useIsOperator } from '../api/queries.ts';
 import { counted, exact } from '../format/numbers.ts';
 import { visible } from '../format/text.ts';
-import { Answer } from '../ui/answer.tsx';
+import { Answer } from '../ui/frame/answer.tsx';
 import { countText } from '../ui/counts.tsx';
 import { Faint } from '../ui/text.tsx';
 

@@ -4,15 +4,15 @@ import type { AuditRow } from '../../../src/contract.ts';
 import { useAudit } from '../api/queries.ts';
 import { BulkRuns } from '../bulk/bulk-runs.tsx';
 import { pretty } from '../format/text.ts';
-import { Answer, Empty } from '../ui/answer.tsx';
-import { useFilters } from '../ui/filters.tsx';
-import { Page } from '../ui/page.tsx';
-import { Pager } from '../ui/pager.tsx';
-import { Panel } from '../ui/panel.tsx';
-import type { Column } from '../ui/table.tsx';
-import { DataTable } from '../ui/table.tsx';
+import { Answer, Empty } from '../ui/frame/answer.tsx';
+import { useFilters } from '../ui/lists/filters.tsx';
+import { Page } from '../ui/frame/page.tsx';
+import { Pager } from '../ui/lists/pager.tsx';
+import { Panel } from '../ui/frame/panel.tsx';
+import type { Column } from '../ui/lists/table.tsx';
+import { DataTable } from '../ui/lists/table.tsx';
 import { Faint, Foreign, Name, Nothing, Prose } from '../ui/text.tsx';
-import { TextFilter } from '../ui/text-filter.tsx';
+import { TextFilter } from '../ui/lists/text-filter.tsx';
 import { Time } from '../ui/time.tsx';
 
 export function AuditPage(): ReactNode {

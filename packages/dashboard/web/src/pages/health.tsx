@@ -3,17 +3,17 @@ import type { Health, TableHealth } from '../../../src/contract.ts';
 import { useHealth } from '../api/queries.ts';
 import { bytes, counted, percent } from '../format/numbers.ts';
 import { span } from '../format/times.ts';
-import { Answer } from '../ui/answer.tsx';
+import { Answer } from '../ui/frame/answer.tsx';
 import { CountOf } from '../ui/counts.tsx';
 import { Num } from '../ui/numbers.tsx';
-import { Page } from '../ui/page.tsx';
-import type { Figure } from '../ui/panel.tsx';
-import { Figures, Panel } from '../ui/panel.tsx';
-import type { Column } from '../ui/table.tsx';
-import { DataTable } from '../ui/table.tsx';
+import { Page } from '../ui/frame/page.tsx';
+import type { Figure } from '../ui/frame/panel.tsx';
+import { Figures, Panel } from '../ui/frame/panel.tsx';
+import type { Column } from '../ui/lists/table.tsx';
+import { DataTable } from '../ui/lists/table.tsx';
 import { Faint, Foreign, Name, Nothing } from '../ui/text.tsx';
 import { Time } from '../ui/time.tsx';
-import { Warnings } from '../ui/warnings.tsx';
+import { Warnings } from '../ui/frame/warnings.tsx';
 import { DoctorPanel } from './health/doctor.tsx';
 
 export function HealthPage(): ReactNode {

@@ -1,7 +1,7 @@
 import type { Enqueued, JobRow } from '@pgqueue/core';
 import { PgQueueError } from '@pgqueue/core';
-import { channelName } from '../../connection/hints.ts';
-import { hintPayload } from '../../connection/hinted-job.ts';
+import { channelName } from '../../hints/hints.ts';
+import { hintPayload } from '../../hints/hinted-job.ts';
 import { sqlState } from '../../connection/pg-errors.ts';
 import { columnsOf } from './enqueue-columns.ts';
 import type { Target } from '../../connection/target.ts';

@@ -2,7 +2,7 @@ import { Button } from '@mantine/core';
 import type { ReactNode } from 'react';
 import type { DeadFilter } from '../../../../src/contract.ts';
 import { BulkDialog } from '../../bulk/bulk-dialog.tsx';
-import { useAsked } from '../../ui/confirm.tsx';
+import { useAsked } from '../../ui/frame/confirm.tsx';
 
 /** What is to be done to all dead jobs that a filter finds. */
 export interface DeadAsk {

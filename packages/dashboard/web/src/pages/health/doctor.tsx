@@ -4,11 +4,11 @@ import type { Doctor } from '../../../../src/contract.ts';
 import { useDoctor } from '../../api/queries.ts';
 import { counted } from '../../format/numbers.ts';
 import { span } from '../../format/times.ts';
-import { Answer, Empty } from '../../ui/answer.tsx';
+import { Answer, Empty } from '../../ui/frame/answer.tsx';
 import { Num } from '../../ui/numbers.tsx';
-import { Panel } from '../../ui/panel.tsx';
+import { Panel } from '../../ui/frame/panel.tsx';
 import { Status } from '../../ui/status.tsx';
-import { DataTable } from '../../ui/table.tsx';
+import { DataTable } from '../../ui/lists/table.tsx';
 import { Prose } from '../../ui/text.tsx';
 
 /** Looks for what must never be, when somebody asks. */

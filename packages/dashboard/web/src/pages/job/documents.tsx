@@ -2,7 +2,7 @@ import type { ReactNode } from 'react';
 import type { JobDocuments, JsonValue } from '../../../../src/contract.ts';
 import { useSession } from '../../api/queries.ts';
 import { pretty, visible } from '../../format/text.ts';
-import { Facts, Panel } from '../../ui/panel.tsx';
+import { Facts, Panel } from '../../ui/frame/panel.tsx';
 import { Faint, Name } from '../../ui/text.tsx';
 import classes from './documents.module.css';
 

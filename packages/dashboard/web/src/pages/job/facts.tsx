@@ -1,8 +1,8 @@
 import type { ReactNode } from 'react';
 import type { JobPage } from '../../../../src/contract.ts';
 import { visible } from '../../format/text.ts';
-import { to } from '../../ui/filters.tsx';
-import { Facts as FactList, Panel } from '../../ui/panel.tsx';
+import { to } from '../../ui/lists/filters.tsx';
+import { Facts as FactList, Panel } from '../../ui/frame/panel.tsx';
 import { Name, Nothing, To } from '../../ui/text.tsx';
 import { Span, Time } from '../../ui/time.tsx';
 

@@ -2,7 +2,7 @@ import type { ReactNode } from 'react';
 import type { AttemptError, TimelineEntry } from '../../../../src/contract.ts';
 import { clipped, visible } from '../../format/text.ts';
 import { unreachable } from '../../format/unreachable.ts';
-import { to } from '../../ui/filters.tsx';
+import { to } from '../../ui/lists/filters.tsx';
 import type { Tone } from '../../ui/status.tsx';
 import { Faint, Name, To } from '../../ui/text.tsx';
 import { Span, Time } from '../../ui/time.tsx';

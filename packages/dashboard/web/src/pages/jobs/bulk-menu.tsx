@@ -4,7 +4,7 @@ import type { ReactNode } from 'react';
 import { useState } from 'react';
 import type { BulkRequest, JobAction, JobFilter } from '../../../../src/contract.ts';
 import { BulkDialog } from '../../bulk/bulk-dialog.tsx';
-import { useAsked } from '../../ui/confirm.tsx';
+import { useAsked } from '../../ui/frame/confirm.tsx';
 import type { ActionKind } from './actions.tsx';
 import { actionNames, actionNotes, PriorityDialog } from './actions.tsx';
 

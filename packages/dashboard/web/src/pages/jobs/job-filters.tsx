@@ -2,9 +2,9 @@ import { Button, Group, Select } from '@mantine/core';
 import { IconX } from '../../ui/icons.ts';
 import type { ReactNode } from 'react';
 import type { JobStatus } from '../../../../src/contract.ts';
-import type { Given } from '../../ui/filters.tsx';
-import { QueuePicker } from '../../ui/queue-picker.tsx';
-import { TextFilter } from '../../ui/text-filter.tsx';
+import type { Given } from '../../ui/lists/filters.tsx';
+import { QueuePicker } from '../../ui/lists/queue-picker.tsx';
+import { TextFilter } from '../../ui/lists/text-filter.tsx';
 import { TimeRange } from './time-range.tsx';
 
 export const filterNames = [

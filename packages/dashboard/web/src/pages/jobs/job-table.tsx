@@ -2,8 +2,8 @@ import { Checkbox } from '@mantine/core';
 import type { ReactNode } from 'react';
 import type { JobRow } from '../../../../src/contract.ts';
 import { Status } from '../../ui/status.tsx';
-import type { Column } from '../../ui/table.tsx';
-import { DataTable } from '../../ui/table.tsx';
+import type { Column } from '../../ui/lists/table.tsx';
+import { DataTable } from '../../ui/lists/table.tsx';
 import { Faint, JobId, Name, Nothing, Prose } from '../../ui/text.tsx';
 import { Span, Time } from '../../ui/time.tsx';
 

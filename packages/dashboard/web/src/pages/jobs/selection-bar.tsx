@@ -1,7 +1,7 @@
 import { Button } from '@mantine/core';
 import type { ReactNode } from 'react';
 import { counted } from '../../format/numbers.ts';
-import { Confirm, useAsked } from '../../ui/confirm.tsx';
+import { Confirm, useAsked } from '../../ui/frame/confirm.tsx';
 import type { ActionKind } from './actions.tsx';
 import { actionNames, actionNotes, PriorityDialog, useJobsAction } from './actions.tsx';
 

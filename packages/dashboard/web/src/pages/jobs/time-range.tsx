@@ -1,6 +1,6 @@
 import { Button, Group, Popover, Stack, TextInput } from '@mantine/core';
 import type { ReactNode } from 'react';
-import type { Given } from '../../ui/filters.tsx';
+import type { Given } from '../../ui/lists/filters.tsx';
 import { localTime, viewersZone } from '../../format/times.ts';
 import { useNow } from '../../ui/clock.ts';
 import { IconChevronDown } from '../../ui/icons.ts';

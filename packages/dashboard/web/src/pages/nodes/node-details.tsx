@@ -2,7 +2,7 @@ import type { ReactNode } from 'react';
 import type { NodeRow, NodeTask } from '../../../../src/contract.ts';
 import { useNodeJobs } from '../../api/queries.ts';
 import { span } from '../../format/times.ts';
-import { Answer, Empty } from '../../ui/answer.tsx';
+import { Answer, Empty } from '../../ui/frame/answer.tsx';
 import { Foreign, Nothing } from '../../ui/text.tsx';
 import { JobTable } from '../jobs/job-table.tsx';
 import classes from './node-details.module.css';

@@ -4,9 +4,9 @@ import type { Bucket, Overview } from '../../../../src/contract.ts';
 import { exact, percent, short } from '../../format/numbers.ts';
 import { shareTicks, spanTicks } from '../../format/ticks.ts';
 import { span } from '../../format/times.ts';
-import type { Point, Series } from '../../ui/chart.tsx';
-import { Chart } from '../../ui/chart.tsx';
-import { Panel } from '../../ui/panel.tsx';
+import type { Point, Series } from '../../ui/charts/chart-props.ts';
+import { Chart } from '../../ui/charts/chart.tsx';
+import { Panel } from '../../ui/frame/panel.tsx';
 import { workerUse } from './worker-use.ts';
 
 const throughput: readonly Series[] = [

@@ -4,8 +4,8 @@ import { counted, percent, perSecond } from '../../format/numbers.ts';
 import { span } from '../../format/times.ts';
 import { CountOf, sum } from '../../ui/counts.tsx';
 import { Num } from '../../ui/numbers.tsx';
-import type { Figure } from '../../ui/panel.tsx';
-import { Figures } from '../../ui/panel.tsx';
+import type { Figure } from '../../ui/frame/panel.tsx';
+import { Figures } from '../../ui/frame/panel.tsx';
 import { Nothing } from '../../ui/text.tsx';
 import { Span } from '../../ui/time.tsx';
 

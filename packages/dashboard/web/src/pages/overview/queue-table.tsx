@@ -1,15 +1,15 @@
 import type { ReactNode } from 'react';
 import type { LiveSnapshot, Overview, QueueOverview } from '../../../../src/contract.ts';
 import { short } from '../../format/numbers.ts';
-import { Empty } from '../../ui/answer.tsx';
+import { Empty } from '../../ui/frame/answer.tsx';
 import { CountOf, sum } from '../../ui/counts.tsx';
-import { to } from '../../ui/filters.tsx';
+import { to } from '../../ui/lists/filters.tsx';
 import { HeldBy } from '../../ui/held.tsx';
 import { Num } from '../../ui/numbers.tsx';
-import { Panel } from '../../ui/panel.tsx';
+import { Panel } from '../../ui/frame/panel.tsx';
 import { Mark } from '../../ui/status.tsx';
-import type { Column } from '../../ui/table.tsx';
-import { DataTable } from '../../ui/table.tsx';
+import type { Column } from '../../ui/lists/table.tsx';
+import { DataTable } from '../../ui/lists/table.tsx';
 import { Name, To } from '../../ui/text.tsx';
 import { Span } from '../../ui/time.tsx';
 

@@ -1,11 +1,11 @@
 import type { ReactNode } from 'react';
 import type { HeldBy } from '../../../../src/contract.ts';
 import { short } from '../../format/numbers.ts';
-import { Empty } from '../../ui/answer.tsx';
-import { to } from '../../ui/filters.tsx';
+import { Empty } from '../../ui/frame/answer.tsx';
+import { to } from '../../ui/lists/filters.tsx';
 import { Num } from '../../ui/numbers.tsx';
-import { Panel } from '../../ui/panel.tsx';
-import { DataTable } from '../../ui/table.tsx';
+import { Panel } from '../../ui/frame/panel.tsx';
+import { DataTable } from '../../ui/lists/table.tsx';
 import { Name, To } from '../../ui/text.tsx';
 import classes from './policy.module.css';
 

@@ -4,12 +4,12 @@ import { exact, percent } from '../../format/numbers.ts';
 import { visible } from '../../format/text.ts';
 import { HeldBy } from '../../ui/held.tsx';
 import { Num } from '../../ui/numbers.tsx';
-import type { Figure } from '../../ui/panel.tsx';
-import { Figures, Panel } from '../../ui/panel.tsx';
-import { DataTable } from '../../ui/table.tsx';
+import type { Figure } from '../../ui/frame/panel.tsx';
+import { Figures, Panel } from '../../ui/frame/panel.tsx';
+import { DataTable } from '../../ui/lists/table.tsx';
 import { Faint, Name, Nothing } from '../../ui/text.tsx';
 import { Span } from '../../ui/time.tsx';
-import { Empty } from '../../ui/answer.tsx';
+import { Empty } from '../../ui/frame/answer.tsx';
 
 /** How a second policy, which only plans, would differ. */
 export function ShadowPanel({ shadow }: { readonly shadow: Shadow | null }): ReactNode {

@@ -1,0 +1,107 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import type { Range } from '../load.ts';
+import { jobsOf } from '../load.ts';
+import type { Enqueued, EnqueueOrder, FeedOrder } from './orders.ts';
+import type { BenchProducer, Peer, Place } from '../peers/peer.ts';
+
+/** Enqueues `count` jobs, or as many as it can in the seconds given. */
+export async function enqueue(
+  peer: Peer,
+  place: Place,
+  order: EnqueueOrder,
+  told: (jobs: number) => void,
+): Promise<Enqueued> {
+  const { from, count, batch, connections, keys, key, seconds = Infinity } = order;
+  const producer = await peer.openProducer(place, order.wish, { calls: connections });
+  let next = from;
+  let jobs = 0;
+  const began = performance.now();
+  const loop = async (): Promise<void> => {
+    while (next < from + count && performance.now() - began < seconds * 1_000) {
+      const size = Math.min(batch, from + count - next);
+      const first = next;
+      next += size;
+      await put(producer, { from: first, count: size, keys, key }, batch);
+      jobs += size;
+      told(size);
+    }
+  };
+  try {
+    await Promise.all(Array.from({ length: connections }, loop));
+    return { kind: 'enqueued', jobs, seconds: (performance.now() - began) / 1_000 };
+  } finally {
+    await producer.close();
+  }
+}
+
+async function put(producer: BenchProducer, range: Range, batch: number): Promise<void> {
+  const jobs = jobsOf(range);
+  if (batch > 1) return producer.many(jobs);
+  for (const job of jobs) await producer.one(job);
+}
+
+/** A producer beside the workers. */
+export interface Feed {
+  readonly ran: (jobs: number) => void;
+  readonly stop: () => Promise<Enqueued>;
+}
+
+const pauseMs = 2;
+
+/** Enqueues on and on: by a pace, where one is given, and never further ahead of the workers than `leadMax`. */
+export async function startFeed(
+  peer: Peer,
+  place: Place,
+  order: FeedOrder,
+  told: (jobs: number) => void,
+): Promise<Feed> {
+  const { from, to, batch, connections, leadMax } = order;
+  const producer = await peer.openProducer(place, order.wish, { calls: connections });
+  const began = performance.now();
+  const stopping = new AbortController();
+  const isDue = paceOf(order);
+  let [next, jobs, ran] = [from, 0, 0];
+  const loop = async (): Promise<void> => {
+    while (!stopping.signal.aborted && next < to) {
+      if (next - ran >= leadMax || !isDue(next - from)) {
+        await delay(pauseMs);
+        continue;
+      }
+      const first = next;
+      const count = Math.min(batch, to - next);
+      next += count;
+      await put(producer, { from: first, count }, batch);
+      jobs += count;
+      told(jobs);
+    }
+  };
+  const loops = Promise.all(Array.from({ length: connections }, loop));
+  // what fails is told when it is stopped
+  loops.catch(() => {});
+  return {
+    ran: (now) => {
+      ran = now;
+    },
+    stop: async () => {
+      stopping.abort();
+      try {
+        await loops;
+        return { kind: 'enqueued', jobs, seconds: (performance.now() - began) / 1_000 };
+      } finally {
+        await producer.close();
+      }
+    },
+  };
+}
+
+/** Whether job `n` may be enqueued by now. */
+function paceOf({ perSecond, batch }: FeedOrder): (n: number) => boolean {
+  if (perSecond === undefined) return () => true;
+  const began = performance.now();
+  let dueMs = 0;
+  let given = 0;
+  return (n) => {
+    for (; given <= n; given += batch) dueMs -= (Math.log(1 - Math.random()) * 1_000 * batch) / perSecond;
+    return performance.now() - began >= dueMs;
+  };
+}

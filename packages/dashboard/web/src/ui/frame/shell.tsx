@@ -1,0 +1,153 @@
+import { ActionIcon, AppShell, Burger, Group, Tooltip, useMantineColorScheme } from '@mantine/core';
+import { useDisclosure } from '@mantine/hooks';
+import {
+  IconActivity,
+  IconCalendarTime,
+  IconDeviceDesktop,
+  IconGauge,
+  IconHeartbeat,
+  IconHistory,
+  IconList,
+  IconMailX,
+  IconMoon,
+  IconScale,
+  IconServer,
+  IconSun,
+  IconUsers,
+} from '../icons.ts';
+import type { ComponentType, ReactNode } from 'react';
+import { useEffect } from 'react';
+import { Link, useLocation } from 'wouter';
+import { LiveState } from './live-state.tsx';
+import classes from './shell.module.css';
+
+interface Entry {
+  readonly to: string;
+  readonly name: string;
+  /** After `g`, from anywhere. */
+  readonly letter: string;
+  readonly icon: ComponentType<{ readonly size?: number; readonly stroke?: number }>;
+}
+
+export const entries: readonly Entry[] = [
+  { to: '/', name: 'Overview', letter: 'o', icon: IconGauge },
+  { to: '/keys', name: 'Keys', letter: 'k', icon: IconUsers },
+  { to: '/queues', name: 'Queues', letter: 'q', icon: IconList },
+  { to: '/jobs', name: 'Jobs', letter: 'j', icon: IconActivity },
+  { to: '/nodes', name: 'Nodes', letter: 'n', icon: IconServer },
+  { to: '/dead', name: 'Dead letters', letter: 'd', icon: IconMailX },
+  { to: '/schedules', name: 'Schedules', letter: 's', icon: IconCalendarTime },
+  { to: '/policy', name: 'Policy', letter: 'p', icon: IconScale },
+  { to: '/health', name: 'Health', letter: 'h', icon: IconHeartbeat },
+  { to: '/audit', name: 'Audit', letter: 'a', icon: IconHistory },
+];
+
+function isAt(path: string, to: string): boolean {
+  return to === '/' ? path === '/' : path === to || path.startsWith(`${to}/`);
+}
+
+interface ShellProps {
+  /** Who looks: the name and the role. */
+  readonly who: ReactNode;
+  /** How many wait for attention at an entry. */
+  readonly count: ComponentType<{ readonly to: string }>;
+  readonly children: ReactNode;
+}
+
+/** The frame of every page: where one can go, whether what one sees is fresh, and who one is. */
+export function Shell({ who, count: Count, children }: ShellProps): ReactNode {
+  const [opened, { toggle, close }] = useDisclosure();
+  const [path] = useLocation();
+  useEffect(close, [path, close]);
+  return (
+    <AppShell
+      header={{ height: { base: 48, sm: 0 } }}
+      navbar={{ width: 208, breakpoint: 'sm', collapsed: { mobile: !opened } }}
+      padding={{ base: 'sm', sm: 'lg' }}
+      transitionDuration={0}
+    >
+      <a className={classes.skip} href="#main" onClick={skip}>
+        Skip to the content
+      </a>
+      <AppShell.Header hiddenFrom="sm" className={classes.header}>
+        <Burger opened={opened} onClick={toggle} size="sm" aria-label={opened ? 'Close menu' : 'Open menu'} />
+        <Brand />
+        <span className={classes.push} />
+        <LiveState />
+      </AppShell.Header>
+      <AppShell.Navbar className={classes.navbar} aria-label="Pages">
+        <div className={classes.brandRow}>
+          <Brand />
+        </div>
+        <ul className={classes.entries}>
+          {entries.map(({ to, name, icon: Icon }) => (
+            <li key={to}>
+              <Link
+                to={to}
+                className={classes.entry}
+                onClick={close}
+                aria-current={isAt(path, to) ? 'page' : undefined}
+              >
+                <Icon size={16} stroke={1.7} aria-hidden />
+                <span>{name}</span>
+                <span className={classes.count}>
+                  <Count to={to} />
+                </span>
+              </Link>
+            </li>
+          ))}
+        </ul>
+        <div className={classes.foot}>
+          <div className={classes.wide}>
+            <LiveState />
+          </div>
+          <Group gap="xs" justify="space-between" wrap="nowrap">
+            <span className={classes.who}>{who}</span>
+            <SchemeToggle />
+          </Group>
+        </div>
+      </AppShell.Navbar>
+      <AppShell.Main id="main" className={classes.main} tabIndex={-1}>
+        {children}
+      </AppShell.Main>
+    </AppShell>
+  );
+}
+
+/** An address with `#main` would be one of another page where a base is set. */
+function skip(event: { preventDefault(): void }): void {
+  event.preventDefault();
+  document.querySelector<HTMLElement>('#main')?.focus();
+}
+
+function Brand(): ReactNode {
+  return (
+    <span className={classes.brand}>
+      <img src="./icon.svg" alt="" width={20} height={20} />
+      pgqueue
+    </span>
+  );
+}
+
+const schemes = { auto: 'light', light: 'dark', dark: 'auto' } as const;
+const schemeNames = { auto: 'as the system', light: 'light', dark: 'dark' } as const;
+const schemeIcons = { auto: IconDeviceDesktop, light: IconSun, dark: IconMoon } as const;
+
+function SchemeToggle(): ReactNode {
+  const { colorScheme, setColorScheme } = useMantineColorScheme({ keepTransitions: true });
+  const Icon = schemeIcons[colorScheme];
+  const says = `Colours: ${schemeNames[colorScheme]}`;
+  return (
+    <Tooltip label={says}>
+      <ActionIcon
+        variant="subtle"
+        color="gray"
+        size="md"
+        aria-label={`${says}. Change`}
+        onClick={() => setColorScheme(schemes[colorScheme])}
+      >
+        <Icon size={16} stroke={1.7} aria-hidden />
+      </ActionIcon>
+    </Tooltip>
+  );
+}

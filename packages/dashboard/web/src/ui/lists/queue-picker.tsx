@@ -1,0 +1,35 @@
+import { Select } from '@mantine/core';
+import type { ReactNode } from 'react';
+import { useLive } from '../../api/live.ts';
+import { clipped, visible } from '../../format/text.ts';
+
+interface QueuePickerProps {
+  readonly value: string | undefined;
+  readonly onChange: (queue: string | undefined) => void;
+}
+
+/** One queue, or all. */
+export function QueuePicker({ value, onChange }: QueuePickerProps): ReactNode {
+  const names = new Set(useLive()?.queues.map(({ queue }) => queue));
+  if (value !== undefined) names.add(value);
+  // an option without a value is the component's own word for none: names get a mark in front
+  const data = [...names].map((queue) => ({
+    value: `=${queue}`,
+    label: clipped(visible(queue) || '(empty)', 60),
+  }));
+  return (
+    <Select
+      data-filter
+      w={180}
+      aria-label="Queue"
+      placeholder="All queues"
+      data={data}
+      value={value === undefined ? null : `=${value}`}
+      onChange={(chosen) => onChange(chosen === null ? undefined : chosen.slice(1))}
+      clearable
+      searchable
+      clearButtonProps={{ 'aria-label': 'All queues' }}
+      nothingFoundMessage="No such queue"
+    />
+  );
+}

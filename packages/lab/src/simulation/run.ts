@@ -1,0 +1,214 @@
+import type { Candidate, Heap, HeldCounts, Settlement } from '@pgqueue/core';
+import { createHeap, queueOf } from '@pgqueue/core';
+import type { Air, Flying } from './air.ts';
+import { createAir } from './air.ts';
+import type { Fairness } from './fairness.ts';
+import { createFairness } from './fairness.ts';
+import type { Fleet } from '../workloads/fleet.ts';
+import { createFleet } from '../workloads/fleet.ts';
+import type { Gauge } from './gauge.ts';
+import { bring, createGauge } from './gauge.ts';
+import type { SimLane, Lanes } from './lanes.ts';
+import { createLanes } from './lanes.ts';
+import type { SimJob } from '../line.ts';
+import type { Settings } from './options.ts';
+import type { Planning } from './planning.ts';
+import { startPlanning } from './planning.ts';
+import type { Series } from './series.ts';
+import { createSeries } from './series.ts';
+import type { Arrival } from '../workloads/workload.ts';
+import { inOrder } from '../workloads/workload.ts';
+
+/** Something that happens at a time; of what happens at the same time, in the order in which it was planned. */
+export interface Event<What> {
+  readonly atMs: number;
+  readonly n: number;
+  readonly what: What;
+}
+
+/** How many jobs a reason holds, over time. */
+export interface HeldGauge {
+  jobs: number;
+  max: number;
+  area: number;
+  plans: number;
+}
+
+/** Everything that a simulation owns. */
+export interface Run {
+  readonly settings: Settings;
+  readonly planning: Planning;
+  readonly fleet: Fleet;
+  readonly lanes: Lanes;
+  readonly startMs: number;
+  nowMs: number;
+  readonly arrivals: Iterator<Arrival>;
+  next: Arrival | undefined;
+  /** Unfinished jobs by id. */
+  readonly jobs: Map<string, SimJob>;
+  /** Work items by id of their first job; bundles' other jobs, too. */
+  readonly items: Map<string, Flying>;
+  readonly air: Air;
+  readonly ends: Heap<Event<Flying>>;
+  readonly dues: Heap<Event<SimJob>>;
+  readonly expiries: Heap<Event<SimJob>>;
+  settled: Settlement[];
+  seq: number;
+  events: number;
+  ended: number;
+  /** When to plan; Infinity: nothing has changed. */
+  planAtMs: number;
+  plannedMs: number;
+  /** When a rule said that something may go by time alone, or the scheduler would look anyway. */
+  wakeAtMs: number;
+  /** When a plan would be made that finds nothing, as long as nothing else happens: such a one is counted, and not made. Infinity: none would. */
+  idleAtMs: number;
+  writtenMs: number;
+  plans: number;
+  emptyPlans: number;
+  recalled: number;
+  /** Plans in a row that only took work items back. */
+  recalls: number;
+  /** Plans in a row that dispatched nothing while nothing else was going on. */
+  idlePlans: number;
+  readonly total: Gauge;
+  readonly queues: Map<string, Gauge>;
+  readonly fairness: Fairness;
+  readonly series: Series;
+  readonly held: Map<string, Map<string, HeldGauge>>;
+  heldSinceMs: number;
+  /** Lanes that a gate held in the last plan. */
+  heldLanes: readonly SimLane[];
+  readonly forecast: Map<string, number>;
+}
+
+export function startRun(settings: Settings): Run {
+  const arrivals = inOrder(settings.workload);
+  const first = arrivals.next();
+  const next = first.done === true ? undefined : first.value;
+  const startMs = next?.atMs ?? 0;
+  const soonest = <What>(): Heap<Event<What>> => createHeap<Event<What>>([], before);
+  return {
+    settings,
+    planning: startPlanning(settings.policy),
+    fleet: createFleet(settings.fleet, settings.horizonMs),
+    lanes: createLanes({
+      startMs,
+      weightOf: settings.weightOf,
+      queueWeight: (queue) => queueOf(settings, queue).weight,
+      kindOf: settings.policy.kindOf,
+    }),
+    startMs,
+    nowMs: startMs,
+    arrivals,
+    next,
+    jobs: new Map(),
+    items: new Map(),
+    air: createAir(),
+    ends: soonest<Flying>(),
+    dues: soonest<SimJob>(),
+    expiries: soonest<SimJob>(),
+    settled: [],
+    seq: 0,
+    events: 0,
+    ended: 0,
+    planAtMs: Infinity,
+    plannedMs: -Infinity,
+    wakeAtMs: Infinity,
+    idleAtMs: Infinity,
+    writtenMs: startMs,
+    plans: 0,
+    emptyPlans: 0,
+    recalled: 0,
+    recalls: 0,
+    idlePlans: 0,
+    total: createGauge(startMs),
+    queues: new Map(),
+    fairness: createFairness(startMs),
+    series: createSeries(startMs),
+    held: new Map(),
+    heldSinceMs: startMs,
+    heldLanes: [],
+    forecast: new Map(),
+  };
+}
+
+function before(a: Event<unknown>, b: Event<unknown>): boolean {
+  return a.atMs !== b.atMs ? a.atMs < b.atMs : a.n < b.n;
+}
+
+/** When something happens next, apart from plans. */
+export function happensMs({ ends, dues, expiries, next }: Run): number {
+  return Math.min(
+    next?.atMs ?? Infinity,
+    ends.peek()?.atMs ?? Infinity,
+    dues.peek()?.atMs ?? Infinity,
+    expiries.peek()?.atMs ?? Infinity,
+  );
+}
+
+export function later<What>(run: Run, heap: Heap<Event<What>>, atMs: number, what: What): void {
+  run.events += 1;
+  heap.push({ atMs, n: run.events, what });
+}
+
+export function laneOf(run: Run, { queue, key }: Candidate): SimLane {
+  return run.lanes.of(queue, key);
+}
+
+/** What changes in a lane, and so in its queue and in all. */
+export interface Change {
+  readonly waiting?: number;
+  readonly inFlight?: number;
+  readonly running?: number;
+  readonly dispatched?: number;
+}
+
+export function change(run: Run, lane: SimLane, by: Change): void {
+  const { nowMs, total } = run;
+  if (nowMs > total.sinceMs) {
+    const span = { fromMs: total.sinceMs, toMs: nowMs };
+    run.series.add(0, span, total.running);
+    run.series.add(1, span, total.waiting);
+  }
+  let queue = run.queues.get(lane.queue);
+  if (queue === undefined) run.queues.set(lane.queue, (queue = createGauge(nowMs)));
+  move(total, nowMs, by);
+  move(queue, nowMs, by);
+  move(lane.gauge, nowMs, by);
+}
+
+function move(gauge: Gauge, nowMs: number, by: Change): void {
+  const { waiting = 0, inFlight = 0, running = 0, dispatched = 0 } = by;
+  bring(gauge, nowMs);
+  gauge.dispatched += dispatched;
+  if (gauge.waiting > 0) gauge.dispatchedBacklogged += dispatched;
+  gauge.waiting += waiting;
+  gauge.inFlight += inFlight;
+  gauge.running += running;
+  if (gauge.waiting > gauge.waitingMax) gauge.waitingMax = gauge.waiting;
+  if (gauge.inFlight > gauge.inFlightMax) gauge.inFlightMax = gauge.inFlight;
+}
+
+/** Takes what a plan held into account from now on, until the next. */
+export function noteHeld(run: Run, counts: HeldCounts): void {
+  const ms = run.nowMs - run.heldSinceMs;
+  run.heldSinceMs = run.nowMs;
+  for (const reasons of run.held.values()) {
+    for (const gauge of reasons.values()) {
+      gauge.area += gauge.jobs * ms;
+      gauge.jobs = 0;
+    }
+  }
+  for (const queue of Object.keys(counts)) {
+    const reasons = run.held.get(queue) ?? new Map<string, HeldGauge>();
+    run.held.set(queue, reasons);
+    for (const [reason, jobs] of Object.entries(counts[queue] ?? {})) {
+      const gauge = reasons.get(reason) ?? { jobs: 0, max: 0, area: 0, plans: 0 };
+      gauge.jobs = jobs;
+      gauge.max = Math.max(gauge.max, jobs);
+      gauge.plans += 1;
+      reasons.set(reason, gauge);
+    }
+  }
+}
