@@ -119,7 +119,8 @@ export function startClaimer(parts: ClaimerParts): Claimer {
     short = got < asked;
     if (short) ask();
     parts.take(units, { claimedAt: claimed.claimedAt, ahead: claimed.full || got < free ? 0 : ahead });
-    return pace.next({ got, asked, nowMs, hearing: hearing() });
+    const suspect = units.some(([first]) => first.crashes > 0);
+    return pace.next({ got, asked, nowMs, hearing: hearing(), suspect });
   };
 
   const loop: Loop = startLoop({

@@ -30,6 +30,18 @@ describe('pace', () => {
     expect(waits.at(-1)).toBe(500);
   });
 
+  test('looks twice a second for a minute after it found a suspect: others may begin beside it by time alone', () => {
+    const pace = createPace();
+    pace.next({ got: 1, asked: 5, nowMs: 0, hearing: true, suspect: true });
+    const waits: number[] = [];
+    for (let nowMs = 0; nowMs < 75_000; nowMs += waits.at(-1) ?? 0)
+      waits.push(pace.next({ got: 0, asked: 5, nowMs, hearing: true }));
+    expect(waits.slice(0, 5)).toEqual([100, 200, 400, 500, 500]);
+    expect(waits.filter((ms) => ms === 500).length).toBeGreaterThan(110);
+    expect(Math.max(...waits.slice(0, 110))).toBe(500);
+    expect(waits.at(-1)).toBe(8_000);
+  });
+
   test('goes on at once after a full claim, and starts anew after any', () => {
     const pace = createPace();
     for (let n = 0; n < 8; n += 1) pace.next({ got: 0, asked: 5, nowMs: 0, hearing: true });

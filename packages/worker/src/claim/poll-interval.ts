@@ -7,14 +7,19 @@ export interface Pace {
     readonly nowMs: number;
     /** Whether hints of work are heard. */
     readonly hearing: boolean;
+    /** Whether it brought a job that was lost with its node before. Default false. */
+    readonly suspect?: boolean;
   }) => number;
   /** Work has been heard of. */
   readonly hurry: () => void;
 }
 
 const firstMs = 50;
-/** Hints wake it, so polling is only for those that are lost, and for a suspect that may begin since another one has run for 30 s. */
+/** Hints wake it, so polling is only for those that are lost. */
 const lastHearingMs = 10_000;
+/** Of suspects that wait time alone tells when more may begin: for a minute after one did it looks that often. */
+const lastSuspectMs = 500;
+const suspectMs = 60_000;
 /** Without hints it looks often for a while after the last job, and very often right after it. */
 const firstBusyMs = 10;
 const lastBusyMs = 100;
@@ -27,15 +32,18 @@ const growth = { hearing: 2, polling: 1.5 } as const;
 export function createPace(): Pace {
   let waitMs = firstMs;
   let foundAt = -Infinity;
+  let suspectAt = -Infinity;
   return {
-    next: ({ got, asked, nowMs, hearing }) => {
+    next: ({ got, asked, nowMs, hearing, suspect = false }) => {
+      if (suspect) suspectAt = nowMs;
       if (got > 0) {
         foundAt = nowMs;
         waitMs = hearing ? firstMs : firstBusyMs;
       }
       if (got >= asked) return 0;
       const pollingMs = nowMs - foundAt < busyMs ? lastBusyMs : lastIdleMs;
-      const lastMs = hearing ? lastHearingMs : pollingMs;
+      const hearingMs = nowMs - suspectAt < suspectMs ? lastSuspectMs : lastHearingMs;
+      const lastMs = hearing ? hearingMs : pollingMs;
       const nextMs = Math.min(waitMs, lastMs);
       waitMs = Math.min(lastMs, waitMs * (hearing ? growth.hearing : growth.polling));
       return nextMs;

@@ -1,20 +1,21 @@
--- Suspects: jobs that were lost with their node. One of a dead node's jobs may have killed it (poison), and nobody knows which. So a node runs
--- one suspect at a time, beside ordinary jobs (next_suspect), and its death is charged to the suspects that it held, and to nobody else; where
+-- Suspects: jobs that were lost with their node. One of a dead node's jobs may have killed it (poison), and nobody knows which. So a node begins
+-- with one suspect, beside ordinary jobs (next_suspect), and its death is charged to the suspects that it held, and to nobody else; where
 -- it held none, to all that it held (charged_by_death). What is not charged is ready again, and a suspect from then on (crash).
--- A node begins another suspect when each that it runs has run for 30 s: ten jobs of two hours that lost their machine must not run one
--- after the other. A suspect in its last life (its next crash would be its last) is never beside another one.
+-- Most nodes die of something else: a machine that was taken away, or was out of memory. So their jobs must run again within seconds: a node begins as
+-- many suspects more as it has that ran for 1 s: one, two, four, eight of them after three seconds. A suspect in its last life (its next crash
+-- would be its last) is never beside another one.
 --
 -- Call a node's death by poison a strike, however long the poison has run by then.
 -- 1. Poison is dead after max_crashes strikes, or one more. By its first strike it becomes a suspect: charged, or released beside a suspect that
 --    is. By each later one it is charged, as a suspect of the node that died.
--- 2. An innocent job is charged once for the same poison, by its first strike. After that both are suspects, and run together only when
---    one of the two had run for 30 s before the other began: then a later strike charges both.
+-- 2. An innocent job is charged once for the same poison, by its first strike; and again only where both ran on a node of which a suspect had run for
+--    1 s. From its last life on it runs alone.
 -- 3. No job is dead of another one's later strike. The crash that is its last a job suffers as the only suspect of its node, so it is its own,
 --    or the first strike of a job that was no suspect, or its machine's. (With max_crashes = 1 the first loss is the last.)
 -- A lease that ends before its node is known to be dead (reap) charges its own job, whatever ran beside it. 1 holds: the poison is charged one way
 -- or the other. 2 holds: what was no suspect before is one now. 3 holds, since it follows from who runs together alone.
 -- The mark is the work item's: it stays when the lease is given back, and goes with an attempt that ends; dispatch makes it anew of crashes.
--- To charge only the suspect that began last would let poison that needs a minute go free: others begin beside it every 30 s.
+-- To charge only the suspects that began last would let poison that needs a minute go free: others begin beside it.
 --
 -- Jobs of a bundle are charged always: they wait in QUEUE again, where the mark is their first crash.
 -- Jobs whose task the node runs in processes of their own are no suspects there: their crash costs no other job.
@@ -44,19 +45,20 @@ as $$
 declare
   v_now timestamptz := clock_timestamp();
   v_held integer;
-  v_closed boolean;
+  v_young integer;
+  v_last boolean;
   v_position bigint;
 begin
   perform from node n where n.id = p_node for no key update skip locked;
   if not found then
     return null;
   end if;
-  select count(*), bool_or(w.started between v_now - interval '30 seconds' and v_now
-                           or (select q.crashes + 1 >= q.max_crashes from queue q where q.id = w.id))
-  into v_held, v_closed
+  select count(*), count(*) filter (where w.started between v_now - interval '1 second' and v_now),
+         bool_or((select q.crashes + 1 >= q.max_crashes from queue q where q.id = w.id))
+  into v_held, v_young, v_last
   from work_queue w
   where w.suspect and w.pool = p_pool and w.lock_key = p_node and p_tasks -> w.task -> 'isolated' is distinct from 'true';
-  if v_closed then
+  if v_last or v_young >= greatest(1, v_held - v_young) then
     return null;
   end if;
   select w.position into v_position from work_queue w

@@ -62,7 +62,7 @@ export type Reason =
       readonly kind: 'ready';
       readonly pool: string;
       readonly itemsAhead: number;
-      /** It was lost with its node before: a node runs one such job at a time. */
+      /** It was lost with its node before: a node begins with one such job, and with more of them second by second. */
       readonly suspect: boolean;
     }
   | {
@@ -149,7 +149,7 @@ function runningText(
 function readyText({ pool, itemsAhead, suspect }: Extract<Reason, { kind: 'ready' }>): string {
   if (!suspect)
     return `scheduled: the next free node of pool ${pool} takes it, after ${many(itemsAhead, 'other')}`;
-  return `scheduled: it was lost with its node before, and a node runs one such job at a time: the next node of pool ${pool} with room takes it`;
+  return `scheduled: it was lost with its node before, and nodes begin such jobs one by one: the next node of pool ${pool} with room takes it`;
 }
 
 function inLineText({ key, ahead, aheadInOrder }: Extract<Reason, { kind: 'in_line' }>): string {

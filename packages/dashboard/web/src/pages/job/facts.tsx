@@ -55,7 +55,7 @@ export function Facts({ job }: { readonly job: Job }): ReactNode {
     job.position !== null && ['Place in the order', <Name key="position" text={job.position} />],
     job.uniqueKey !== null && ['Unique key', <Name key="unique" text={job.uniqueKey} />],
     ['Payload version', job.payloadVersion],
-    job.suspect && ['Suspect', 'lost with its node before: a node runs one such job at a time'],
+    job.suspect && ['Suspect', 'lost with its node before: nodes begin such jobs one by one'],
     job.hasCheckpoint && ['Checkpoint', 'kept for the next attempt'],
     job.reason !== null && ['Reason', visible(job.reason.replaceAll('_', ' '))],
     job.traceparent !== null && ['Trace', <Name key="trace" text={job.traceparent} />],
