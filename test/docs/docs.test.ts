@@ -12,7 +12,11 @@ import { anchorsOf, deadLinks } from './links.ts';
 import { runDocument } from './runner.ts';
 
 const root = new URL('../..', import.meta.url).pathname;
-const documents = ['README.md', ...globSync(['docs/**/*.md', 'packages/*/README.md'], { cwd: root })].filter(
+const documents = [
+  'README.md',
+  'CONTRIBUTING.md',
+  ...globSync(['docs/**/*.md', 'packages/*/README.md'], { cwd: root }),
+].filter(
   (name) =>
     !name.startsWith('docs/api/') && !name.startsWith('docs/decisions/') && existsSync(join(root, name)),
 );
