@@ -6,13 +6,8 @@ import { fileURLToPath } from 'node:url';
 import { importedModules } from './check-boundaries.mjs';
 
 const filesMax = 20;
-/** Folders that hold more still, and circles that are there still. Both lists only ever get shorter. */
+/** Folders that hold more still. This list only ever gets shorter. */
 const crowded = new Map([['packages/core/src/policy/orders', 25]]);
-const knownCircles = new Set([
-  'packages/worker/src: attempt/attempt.ts, attempt/batch.ts, settle/batch-settler.ts, settle/locked-out.ts, settle/sender.ts, settle/settler.ts',
-  'packages/worker/src: options.ts, pull/puller-options.ts, shapes.ts',
-  'packages/worker/src: attempt, attempt/bundle, claim, isolation, node, settle',
-]);
 
 /**
  * Breaches under `root`; empty when all is well.
@@ -65,7 +60,6 @@ function circles(root, home) {
   const where = relative(root, home);
   return [...strong(files), ...strong(folders)]
     .map((names) => `${where}: ${names.toSorted().join(', ')}`)
-    .filter((circle) => !knownCircles.has(circle))
     .map((circle) => `${circle} import each other in a circle`);
 }
 

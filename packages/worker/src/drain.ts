@@ -1,7 +1,7 @@
 import { within } from '@pgqueue/core';
 import type { Target } from '@pgqueue/postgres';
 import { release } from '@pgqueue/postgres';
-import type { Executor } from './attempt/executor.ts';
+import type { Executor } from './run/executor.ts';
 import type { Settler } from './settle/settler.ts';
 
 /** How long handlers may take to end after their signal aborted because of a shutdown. */

@@ -1,7 +1,8 @@
 export type { Worker } from './worker.ts';
 export { createWorker } from './worker.ts';
-export type { NodeOptions, WorkerLogger, WorkerOptions } from './options.ts';
-export { AbortedError } from './attempt/attempt.ts';
+export type { WorkerLogger, WorkerOptions } from './options.ts';
+export type { NodeOptions } from './node-options.ts';
+export { AbortedError } from './lease/timing.ts';
 export type { PulledJob } from './pull/pulled-lease.ts';
 export type { Jobs, Pulled, Puller } from './pull/verbs.ts';
 export { createPuller } from './pull/puller.ts';

@@ -1,40 +1,23 @@
-import { hostname } from 'node:os';
-import { randomBytes } from 'node:crypto';
-import type { JobLogger, Observer, TaskHandler } from '@pgqueue/core';
-import { allObservers, isIsolated, isTaskHandler, optionProblems, throwProblems } from '@pgqueue/core';
-import type { DatabaseOptions, HealthOptions, NodeTasks } from '@pgqueue/postgres';
+import type { NodeOptions, NodeSettings } from './node-options.ts';
+import { isGiven, nodeSettings, nodeShape } from './node-options.ts';
+import type { JobLogger, Rule, Shape, TaskHandler } from '@pgqueue/core';
+import {
+  aFunction,
+  aListOf,
+  allObservers,
+  aNumber,
+  anObject,
+  isIsolated,
+  isTaskHandler,
+  oneOf,
+  optional,
+  optionProblems,
+  throwProblems,
+} from '@pgqueue/core';
+import type { HealthOptions, NodeTasks } from '@pgqueue/postgres';
+import { healthShape } from '@pgqueue/postgres';
 import type { Metrics } from '@pgqueue/telemetry';
 import { createMetrics } from '@pgqueue/telemetry';
-import { workerShape } from './shapes.ts';
-
-/**
- * What every node can say of itself. A connection string is needed: a node makes its own connections, so that handlers who
- * hold all of theirs cannot keep it from renewing and settling.
- */
-export interface NodeOptions extends Omit<DatabaseOptions, 'pool'> {
-  /** The node id, by which it can be reset; no two live nodes share one. Default: host name, process id and chance. */
-  readonly node?: string;
-  /** The pool whose queues it serves. Default `default`. */
-  readonly pool?: string;
-  /** How often the node says that it lives. Default 5000. */
-  readonly heartbeatMs?: number;
-  /** Without a heartbeat for so long it counts as lost, and its jobs go to others. At least two heartbeats. Default 30000. */
-  readonly lostAfterMs?: number;
-  /**
-   * Where heartbeats come from: true, a thread with a connection of its own, so that a handler which keeps the event loop does not
-   * lose the node; the thread's file, where a bundler has put it elsewhere (`@pgqueue/worker/heartbeat-thread`, as an entry of its
-   * own); false, the event loop. Default true.
-   */
-  readonly heartbeatThread?: boolean | URL;
-  /**
-   * A handler that keeps the event loop for so long is named: on stderr while it does, and then by the event `node.blocked`. 50 to
-   * 3,600,000; 0: not at all. Default 2000.
-   */
-  readonly blockedMs?: number;
-  /** Whether to LISTEN for hints, on a connection of its own; false behind PgBouncer in transaction mode. Default true. */
-  readonly listen?: boolean;
-  readonly observe?: Observer;
-}
 
 /** What {@link createWorker} takes. Milliseconds where a name ends in Ms. */
 export interface WorkerOptions extends NodeOptions {
@@ -60,21 +43,6 @@ export interface WorkerLogger extends JobLogger {
   child?(bindings: object): JobLogger;
 }
 
-/** A node's options with every default applied. */
-export interface NodeSettings {
-  readonly connectionString: string;
-  readonly node: string;
-  readonly pool: string;
-  readonly slots: number;
-  readonly tasks: NodeTasks;
-  readonly heartbeatMs: number;
-  readonly lostAfterMs: number;
-  readonly heartbeatThread: boolean | URL;
-  readonly blockedMs: number;
-  readonly listen: boolean;
-  readonly observe: Observer;
-}
-
 export interface WorkerSettings extends NodeSettings {
   readonly handlers: ReadonlyMap<string, TaskHandler>;
   readonly concurrency: number;
@@ -84,6 +52,30 @@ export interface WorkerSettings extends NodeSettings {
   /** Whether anybody hears of each job that begins and ends. */
   readonly listens: () => boolean;
 }
+
+const aHandler: Rule = {
+  expected: 'made by implement(task, handler) or implementBatch(task, handler)',
+  judge: isTaskHandler,
+};
+
+const logger: Shape<WorkerLogger> = {
+  debug: aFunction,
+  info: aFunction,
+  warn: aFunction,
+  error: aFunction,
+  child: optional(aFunction),
+};
+
+const workerShape: Shape<WorkerOptions> = {
+  ...nodeShape,
+  tasks: aListOf(aHandler, 'a list of handlers, such as [implement(task, handler)]'),
+  concurrency: optional(aNumber({ min: 1, max: 10_000, whole: true })),
+  drainMs: optional(aNumber({ min: 0, max: 86_400_000, whole: true })),
+  floatingRejections: optional(oneOf('fail', 'crash')),
+  health: optional(anObject(healthShape)),
+  // a logger has much more of its own, and what of it is misspelt is missing
+  logger: optional({ ...anObject(logger, { own: true }), expected: 'a logger, such as pino() makes' }),
+};
 
 /** @throws {PgQueueError} `configuration`, with everything that is wrong at once */
 export function workerSettings(options: WorkerOptions): WorkerSettings {
@@ -112,33 +104,6 @@ export function workerSettings(options: WorkerOptions): WorkerSettings {
   return { ...node.settings, observe, handlers, concurrency, drainMs, logger, metrics, listens };
 }
 
-/** The settings of a node, and what is wrong between them: the caller throws, with what else it has found. */
-export function nodeSettings(
-  options: NodeOptions,
-  { slots, tasks }: { readonly slots: number; readonly tasks: NodeTasks },
-): { readonly settings: NodeSettings; readonly problems: readonly string[] } {
-  const { connectionString = '', listen = true, pool = 'default', node = defaultNode() } = options;
-  const { heartbeatMs = 5_000, lostAfterMs = Math.max(30_000, 2 * heartbeatMs) } = options;
-  const { heartbeatThread = true, blockedMs = 2_000 } = options;
-  const problems = lostAfterMs < 2 * heartbeatMs ? ['lostAfterMs must be at least two heartbeatMs'] : [];
-  const observe = allObservers(options.observe);
-  const named = { connectionString, node, pool, slots, tasks };
-  const clocks = { heartbeatMs, lostAfterMs, heartbeatThread, blockedMs };
-  return { settings: { ...named, ...clocks, listen, observe }, problems };
-}
-
-/** Of a node's options, how its own connections are made. */
-export function connectionOptions(options: NodeOptions): Omit<DatabaseOptions, 'pool'> {
-  const { connectionString, schema, applicationName, queryTimeoutMs } = options;
-  const given = { connectionString, schema, applicationName, queryTimeoutMs };
-  return Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined));
-}
-
-/** Types say so, but callers without types exist. */
-export function isGiven(options: unknown): boolean {
-  return typeof options === 'object' && options !== null;
-}
-
 /** What a node says of itself: of each of its tasks the payload versions, the timeout, and whether its handler takes bundles. */
 function tasksOfNode(handlers: readonly TaskHandler[]): NodeTasks {
   return Object.fromEntries(
@@ -153,9 +118,4 @@ function tasksOfNode(handlers: readonly TaskHandler[]): NodeTasks {
       },
     ]),
   );
-}
-
-/** Unique, and telling where to look. */
-function defaultNode(): string {
-  return `${hostname().slice(0, 150)}-${process.pid}-${randomBytes(3).toString('hex')}`;
 }

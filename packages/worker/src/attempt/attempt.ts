@@ -1,28 +1,14 @@
+import { AbortedError, marginMs } from '../lease/timing.ts';
 import type { AbortReason, ClaimedJob } from '@pgqueue/core';
 import type { AttemptSpan } from '@pgqueue/telemetry';
 import type { Alarm } from '../lease/alarm.ts';
 import { createAlarm } from '../lease/alarm.ts';
 import type { Bagged } from '../lease/bag.ts';
-import type { Batch } from './batch.ts';
+
 import type { Unit } from '../lease/unit.ts';
 import type { Held } from '../lease/held-leases.ts';
-import type { Told } from '../settle/settler.ts';
-
-/** What handlers see as `signal.reason`. */
-export class AbortedError extends Error {
-  override readonly name: string = 'AbortedError';
-  readonly code: AbortReason;
-
-  constructor(code: AbortReason) {
-    super(`the attempt was aborted: ${code}`);
-    this.code = code;
-  }
-}
-
-/** A handler is stopped this long before its lease ends, so that its settlement still lands in time. */
-export function marginMs(leaseMs: number): number {
-  return Math.min(1_000, Math.max(0, leaseMs) / 10);
-}
+import type { Ended, Told } from '../lease/ended.ts';
+import type { RowLease } from '@pgqueue/postgres';
 
 export interface Leased {
   /** When the claim was sent, by the node's monotonic clock: the lease can't have begun before. Of a batch, when the job begins. */
@@ -31,13 +17,6 @@ export interface Leased {
   readonly waitedMs?: number;
   /** The batch that it is leased with; undefined: it has a row of its own. */
   readonly batch?: Batch | undefined;
-}
-
-/** Whether a lease of the unit ends before it could be used. */
-export function isLate(unit: Unit, { claimedAt }: Leased, nowMs: number = performance.now()): boolean {
-  let leaseMs = Infinity;
-  for (const job of unit) leaseMs = Math.min(leaseMs, job.leaseMs);
-  return nowMs - claimedAt >= leaseMs - marginMs(leaseMs);
 }
 
 /** Attempts of a batch with a shorter lease have a timer of their own from the start. */
@@ -214,3 +193,38 @@ export class Attempt implements Held, Bagged {
     this.#alarm.set(this.#endsAt - nowMs - marginMs(this.#timeoutMs));
   }
 }
+
+/**
+ * The jobs of one work item, which one slot runs one after another, or as a bundle with one call. As long as all goes well they are leased and settled as one: nothing is said of
+ * a single job. A job that needs a state of its own (it is extended, cancelled, given back, or takes long) has the batch taken apart:
+ * from then on each of its jobs has a row of its own, under the same token.
+ */
+export interface Batch {
+  readonly lease: RowLease;
+  readonly jobs: Unit;
+  /** One of its jobs is done, after so long. `data`: its result as JSON; null: none. */
+  readonly done: (attempt: Attempt, end: Done) => void;
+  /** One of its jobs has ended otherwise. */
+  readonly ended: (ended: Ended) => void;
+  /** Gives a job back that was not run to its end. */
+  readonly release: (job: ClaimedJob) => void;
+  /** Resolves when each job has a row of its own. */
+  readonly apart: () => Promise<void>;
+  /** The job that runs takes long: those that have not begun are given back, and won't. */
+  readonly outlasted: () => void;
+  /** What becomes of a job that has not begun: it runs, others have its lease, or it is to be cancelled. */
+  readonly fate: (job: ClaimedJob) => Fate;
+  /** Jobs that have not begun, as leases that this node holds. */
+  readonly waiting: () => Iterable<Held>;
+  readonly begun: (job: ClaimedJob) => void;
+  /** No other of its jobs will begin. */
+  readonly through: () => void;
+}
+
+export interface Done {
+  readonly busyMs: number;
+  readonly data: string | null;
+}
+
+/** `back`: this node is taken for lost, and gives it back. */
+export type Fate = 'runs' | 'lost' | 'cancelled' | 'back';

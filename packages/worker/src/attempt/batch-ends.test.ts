@@ -1,10 +1,10 @@
 import type { ClaimedJob } from '@pgqueue/core';
 import { expect, test } from 'vitest';
 import { Attempt } from './attempt.ts';
-import type { Batch } from './batch.ts';
+import type { Batch } from './attempt.ts';
 import { createBatch } from './batch.ts';
 import type { Unit } from '../lease/unit.ts';
-import type { Ended } from '../settle/settler.ts';
+import type { Ended } from '../lease/ended.ts';
 
 /** What a batch asked of the database and of the settler, in that order. */
 interface Bench {

@@ -1,45 +1,13 @@
+import type { Batch, Done, Fate } from './attempt.ts';
+import type { DoneRow } from '../lease/ended.ts';
 import type { ClaimedJob } from '@pgqueue/core';
 import type { Lease, RowLease, Target } from '@pgqueue/postgres';
 import { takeApart, takeOut } from '@pgqueue/postgres';
 import type { Attempt } from './attempt.ts';
 import type { Unit } from '../lease/unit.ts';
 import type { Held } from '../lease/held-leases.ts';
-import type { Ended, Settler, Told } from '../settle/settler.ts';
-
-/**
- * The jobs of one work item, which one slot runs one after another, or as a bundle with one call. As long as all goes well they are leased and settled as one: nothing is said of
- * a single job. A job that needs a state of its own (it is extended, cancelled, given back, or takes long) has the batch taken apart:
- * from then on each of its jobs has a row of its own, under the same token.
- */
-export interface Batch {
-  readonly lease: RowLease;
-  readonly jobs: Unit;
-  /** One of its jobs is done, after so long. `data`: its result as JSON; null: none. */
-  readonly done: (attempt: Attempt, end: Done) => void;
-  /** One of its jobs has ended otherwise. */
-  readonly ended: (ended: Ended) => void;
-  /** Gives a job back that was not run to its end. */
-  readonly release: (job: ClaimedJob) => void;
-  /** Resolves when each job has a row of its own. */
-  readonly apart: () => Promise<void>;
-  /** The job that runs takes long: those that have not begun are given back, and won't. */
-  readonly outlasted: () => void;
-  /** What becomes of a job that has not begun: it runs, others have its lease, or it is to be cancelled. */
-  readonly fate: (job: ClaimedJob) => Fate;
-  /** Jobs that have not begun, as leases that this node holds. */
-  readonly waiting: () => Iterable<Held>;
-  readonly begun: (job: ClaimedJob) => void;
-  /** No other of its jobs will begin. */
-  readonly through: () => void;
-}
-
-interface Done {
-  readonly busyMs: number;
-  readonly data: string | null;
-}
-
-/** `back`: this node is taken for lost, and gives it back. */
-type Fate = 'runs' | 'lost' | 'cancelled' | 'back';
+import type { Settler } from '../settle/settler.ts';
+import type { Ended, Told } from '../lease/ended.ts';
 
 export interface BatchParts {
   readonly database: Target;
@@ -190,17 +158,6 @@ class BatchState implements Batch {
 }
 
 const fates = { lease_lost: 'lost', cancelled: 'cancelled', node_lost: 'back' } as const;
-
-/** A batch that is settled as one: {@link Settler.settleRow}. The lists have an entry for each job. */
-export interface DoneRow extends RowLease {
-  readonly busyMs: readonly number[];
-  readonly data: readonly (string | null)[];
-  readonly leases: () => readonly Lease[];
-  /** For settling each by itself. */
-  readonly ended: () => readonly Ended[];
-  /** Tells what became of all of them. */
-  readonly settled: (settled: Told) => void;
-}
 
 class DoneAttempts implements DoneRow {
   readonly position: number;

@@ -3,7 +3,7 @@ import { jobLimits, PgQueueError } from '@pgqueue/core';
 import { saveCheckpoint } from '@pgqueue/postgres';
 import type { Attempt } from './attempt.ts';
 import { lose } from '../lease/held-leases.ts';
-import { jsonText } from './json.ts';
+import { jsonText } from '../lease/json.ts';
 import type { LeaseParts } from './lease-calls.ts';
 import { loggerWith, ownRows, whileHeld } from './lease-calls.ts';
 

@@ -2,7 +2,7 @@ import type { JobContext, JobLogger, Task } from '@pgqueue/core';
 import { durationMs } from '@pgqueue/core';
 import type { Attempt } from './attempt.ts';
 import { keepCheckpoint } from './checkpoint.ts';
-import { jsonText } from './json.ts';
+import { jsonText } from '../lease/json.ts';
 import type { LeaseParts } from './lease-calls.ts';
 import { extendLeases, loggerWith, settleIn, settleWith } from './lease-calls.ts';
 import type { Progress } from './progress.ts';

@@ -4,7 +4,7 @@ import { PgQueueError, retryPauseMs } from '@pgqueue/core';
 import type { Executor, Settlement, Target } from '@pgqueue/postgres';
 import { extend, fromPg, isTransient, reportProgressOfAll, settle, settleWithin } from '@pgqueue/postgres';
 import type { Attempt } from './attempt.ts';
-import { AbortedError } from './attempt.ts';
+import { AbortedError } from '../lease/timing.ts';
 import { lose } from '../lease/held-leases.ts';
 import type { WorkerLogger } from '../options.ts';
 import { runOwn } from './transaction/own-transaction.ts';

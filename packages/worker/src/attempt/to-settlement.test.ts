@@ -1,9 +1,10 @@
 import { cancelled, giveUp, retryAfter, snooze } from '@pgqueue/core';
 import type { AbortReason } from '@pgqueue/core';
 import { describe, expect, test } from 'vitest';
-import type { Conclusion, Ending } from './to-settlement.ts';
+import type { Conclusion } from './to-settlement.ts';
+import type { Ending } from '../lease/ending.ts';
 import { conclude } from './to-settlement.ts';
-import { jsonText, resultBytesMax, resultText } from './json.ts';
+import { jsonText, resultBytesMax, resultText } from '../lease/json.ts';
 
 const job = { id: 'id', token: 'token', tries: 2, retry: null };
 const end = (ending: Ending, aborted?: AbortReason): Conclusion =>

@@ -1,16 +1,8 @@
+import type { Ending } from '../lease/ending.ts';
 import type { AbortReason, Backoff, ClaimedJob, RetryOptions } from '@pgqueue/core';
 import { backoffOf, errorData, isOutcome, retryDelayMs, unreachable } from '@pgqueue/core';
 import type { Settlement } from '@pgqueue/postgres';
-import { resultText } from './json.ts';
-
-/** How an attempt ended, as its node sees it. */
-export type Ending =
-  | { readonly kind: 'returned'; readonly value: unknown }
-  | { readonly kind: 'threw'; readonly error: unknown }
-  | { readonly kind: 'invalid'; readonly problems: readonly string[] }
-  | { readonly kind: 'timeout'; readonly timeoutMs: number }
-  /** What it ran in died, and the node did not. */
-  | { readonly kind: 'crashed'; readonly why: string };
+import { resultText } from '../lease/json.ts';
 
 /** What is asked of the database for it; `error` is for observers. */
 export type Conclusion =

@@ -1,3 +1,4 @@
+import { wholeShare } from '../lease/timing.ts';
 /** How long a claimer that found less than it has room for waits before it looks again. */
 export interface Pace {
   /** After a claim of `got` of `asked` jobs. Milliseconds; 0: at once. */
@@ -113,8 +114,6 @@ export interface Floor {
   readonly forget: () => void;
 }
 
-/** What looks at all work items may take this part of the time: where vacuum can't clear dead rows away, it reads millions of them. */
-export const wholeShare = 0.005;
 /** From the very first position: as often, and no more than that. */
 const wholeMs = 60_000;
 

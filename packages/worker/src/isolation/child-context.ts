@@ -1,6 +1,6 @@
 import type { AbortReason, JobContext, JobLogger, StatementRunner, TransactionClient } from '@pgqueue/core';
-import { AbortedError } from '../attempt/attempt.ts';
-import { jsonText } from '../attempt/json.ts';
+import { AbortedError } from '../lease/timing.ts';
+import { jsonText } from '../lease/json.ts';
 import type { Methods, Peer } from './peer.ts';
 
 /**

@@ -1,8 +1,8 @@
 import type { AbortReason, ErrorData, JobContext } from '@pgqueue/core';
 import { errorData, isOutcome, unreachable } from '@pgqueue/core';
-import { AbortedError } from '../attempt/attempt.ts';
-import type { Ending } from '../attempt/to-settlement.ts';
-import { resultText } from '../attempt/json.ts';
+import { AbortedError } from '../lease/timing.ts';
+import type { Ending } from '../lease/ending.ts';
+import { resultText } from '../lease/json.ts';
 
 /** What a child is given to run. */
 export interface ChildInput {

@@ -3,7 +3,7 @@ import { PgQueueError } from '@pgqueue/core';
 import type { Database, Hints, Target } from '@pgqueue/postgres';
 import type { Attempt } from '../attempt/attempt.ts';
 import { Bag } from '../lease/bag.ts';
-import { createExecutor } from '../attempt/executor.ts';
+import { createExecutor } from '../run/executor.ts';
 import { createFloating } from '../attempt/unhandled-rejections.ts';
 import { createIsolation } from '../isolation/isolation.ts';
 import type { WorkerLogger } from '../options.ts';

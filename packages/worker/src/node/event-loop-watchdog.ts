@@ -1,4 +1,4 @@
-import type { NodeSettings } from '../options.ts';
+import type { NodeSettings } from '../node-options.ts';
 import type { RunningJob, SharedMarks } from './thread-protocol.ts';
 import { tickMsOf } from './thread-protocol.ts';
 

@@ -1,7 +1,7 @@
 import { createAlarm } from '../lease/alarm.ts';
-import { marginMs } from '../attempt/attempt.ts';
+import { marginMs } from '../lease/timing.ts';
 import type { Holding } from '../lease/held-leases.ts';
-import type { NodeSettings } from '../options.ts';
+import type { NodeSettings } from '../node-options.ts';
 import type { SharedMarks } from './thread-protocol.ts';
 
 /**

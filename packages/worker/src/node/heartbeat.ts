@@ -5,7 +5,7 @@ import type { Fence } from './fence.ts';
 import type { Forgotten } from './lease-reconciler.ts';
 import type { Holding } from '../lease/held-leases.ts';
 import { applyHeartbeat, liveOf } from '../lease/held-leases.ts';
-import type { NodeSettings } from '../options.ts';
+import type { NodeSettings } from '../node-options.ts';
 import type { Registry } from './registration.ts';
 
 export interface HeartbeatParts {

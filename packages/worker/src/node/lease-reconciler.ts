@@ -3,7 +3,7 @@ import type { Lease, Target } from '@pgqueue/postgres';
 import { heldLeases, isTransient, release } from '@pgqueue/postgres';
 import type { Holding } from '../lease/held-leases.ts';
 import { nameOf } from '../lease/held-leases.ts';
-import { wholeShare } from '../claim/poll-interval.ts';
+import { wholeShare } from '../lease/timing.ts';
 
 /** What a node has to do with still, beside what its handlers hold. */
 export interface Known {

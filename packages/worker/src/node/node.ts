@@ -11,7 +11,7 @@ import {
 } from '@pgqueue/postgres';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Holding } from '../lease/held-leases.ts';
-import type { NodeSettings } from '../options.ts';
+import type { NodeSettings } from '../node-options.ts';
 import type { Presence } from './presence.ts';
 import { createPresence } from './presence.ts';
 import { SharedMarks } from './thread-protocol.ts';

@@ -6,7 +6,7 @@ import type { Known } from './lease-reconciler.ts';
 import { createForgotten } from './lease-reconciler.ts';
 import { loseAll, startHeartbeat } from './heartbeat.ts';
 import type { Holding } from '../lease/held-leases.ts';
-import type { NodeSettings } from '../options.ts';
+import type { NodeSettings } from '../node-options.ts';
 import { createRegistry } from './registration.ts';
 import type { SharedMarks } from './thread-protocol.ts';
 

@@ -3,7 +3,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { PgQueueError, retryPauseMs } from '@pgqueue/core';
 import type { Target } from '@pgqueue/postgres';
 import { isTransient, leaveNode, registerNode } from '@pgqueue/postgres';
-import type { NodeSettings } from '../options.ts';
+import type { NodeSettings } from '../node-options.ts';
 import { sharedNowMs } from './thread-protocol.ts';
 
 /** A node's one life after another. */

@@ -1,7 +1,7 @@
 import type { AbortReason, ClaimedJob } from '@pgqueue/core';
 import type { Alarm } from '../lease/alarm.ts';
 import { createAlarm } from '../lease/alarm.ts';
-import { AbortedError, marginMs } from '../attempt/attempt.ts';
+import { AbortedError, marginMs } from '../lease/timing.ts';
 import type { Held } from '../lease/held-leases.ts';
 
 /** A job that a puller holds. Its lease ends `leaseMs` after the claim was sent, unless it is extended. */

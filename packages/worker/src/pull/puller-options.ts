@@ -1,8 +1,19 @@
-import { optionProblems, throwProblems } from '@pgqueue/core';
+import type { Shape } from '@pgqueue/core';
+import {
+  aFlag,
+  aListOf,
+  aNumber,
+  anObject,
+  aText,
+  either,
+  optional,
+  optionProblems,
+  orNull,
+  throwProblems,
+} from '@pgqueue/core';
 import type { NodeTasks } from '@pgqueue/postgres';
-import type { NodeOptions, NodeSettings } from '../options.ts';
-import { isGiven, nodeSettings } from '../options.ts';
-import { pullerShape } from '../shapes.ts';
+import type { NodeOptions, NodeSettings } from '../node-options.ts';
+import { isGiven, nodeSettings, nodeShape } from '../node-options.ts';
 
 /** What a puller takes jobs of: a task's name, for every version of its payload; or the task, or what it would say. */
 export type PulledTask =
@@ -27,6 +38,24 @@ export interface PullerOptions extends NodeOptions {
   /** Jobs that it may hold at once, 1 to 100,000: the scheduler makes work ready for so many. Default 100. */
   readonly slots?: number;
 }
+
+const pulled: Shape<Exclude<PulledTask, string>> = {
+  name: aText({ max: 200 }),
+  version: optional(aNumber({ min: 1, whole: true })),
+  minVersion: optional(aNumber({ min: 1, whole: true })),
+  timeoutMs: optional(orNull(aNumber({ above: 0 }))),
+  batch: optional(aFlag),
+};
+
+const pullerShape: Shape<PullerOptions> = {
+  ...nodeShape,
+  tasks: aListOf(
+    // a task that defineTask made has more
+    either(aText({ max: 200 }), anObject(pulled, { what: 'a task', own: true })),
+    'a list of tasks, or of their names',
+  ),
+  slots: optional(aNumber({ min: 1, max: 100_000, whole: true })),
+};
 
 /** @throws {PgQueueError} `configuration`, with everything that is wrong at once */
 export function pullerSettings(options: PullerOptions): NodeSettings {

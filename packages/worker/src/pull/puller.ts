@@ -14,7 +14,7 @@ import {
 import { unitsOf } from '../lease/unit.ts';
 import type { Claimed } from '../claim/claims.ts';
 import { createClaims } from '../claim/claims.ts';
-import { jsonText } from '../attempt/json.ts';
+import { jsonText } from '../lease/json.ts';
 import { createMembership } from '../node/node.ts';
 import { createLowWater, createPace } from '../claim/poll-interval.ts';
 import { persistently } from '../settle/retry-transient.ts';
@@ -23,8 +23,8 @@ import { PulledLease } from './pulled-lease.ts';
 import type { PullerOptions } from './puller-options.ts';
 import { pullerSettings } from './puller-options.ts';
 import type { Jobs, Pulled, Puller } from './verbs.ts';
-import type { NodeSettings } from '../options.ts';
-import { connectionOptions } from '../options.ts';
+import type { NodeSettings } from '../node-options.ts';
+import { connectionOptions } from '../node-options.ts';
 
 /** Opens no connection yet. @throws {PgQueueError} `configuration` */
 export function createPuller(options: PullerOptions): Puller {

@@ -1,6 +1,6 @@
 import type { Target } from '@pgqueue/postgres';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
-import type { DoneRow } from '../attempt/batch.ts';
+import type { DoneRow } from '../lease/ended.ts';
 import { createRowSettler } from './batch-settler.ts';
 
 beforeEach(() => void vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] }));

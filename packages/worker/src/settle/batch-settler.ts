@@ -3,14 +3,14 @@ import type { Observer } from '@pgqueue/core';
 import { retryPauseMs } from '@pgqueue/core';
 import type { Lease, Target } from '@pgqueue/postgres';
 import { isTransient, lockedState, releaseRows, settleRows, sqlState, takeApart } from '@pgqueue/postgres';
-import type { Batch, DoneRow } from '../attempt/batch.ts';
+import type { DoneRow, LeasedRow } from '../lease/ended.ts';
 import { persistently } from './retry-transient.ts';
-import type { Ended } from './settler.ts';
+import type { Ended } from '../lease/ended.ts';
 
 /** Settles batches of which every job is done, many with one statement, and gives back those that have not begun. */
 export interface RowSettler {
   readonly settle: (row: DoneRow) => void;
-  readonly release: (batch: Batch) => void;
+  readonly release: (batch: LeasedRow) => void;
   readonly busy: () => boolean;
   /** What the database has not heard of yet, or not answered. */
   readonly pending: () => Iterable<Lease>;
@@ -50,7 +50,7 @@ export function createRowSettler(parts: RowSettlerParts): RowSettler {
   let sending: readonly DoneRow[] = [];
   let running = false;
   let sentAt = -Infinity;
-  const releasing = new Set<Batch>();
+  const releasing = new Set<LeasedRow>();
 
   const run = async (): Promise<void> => {
     running = true;
@@ -68,7 +68,7 @@ export function createRowSettler(parts: RowSettlerParts): RowSettler {
     parts.onIdle();
   };
 
-  const release = async (batch: Batch): Promise<void> => {
+  const release = async (batch: LeasedRow): Promise<void> => {
     releasing.add(batch);
     try {
       const given = await persistently(() => releaseRows(database, [batch.lease]));

@@ -1,6 +1,6 @@
 import type { Target } from '@pgqueue/postgres';
 import { unlockedJobs } from '@pgqueue/postgres';
-import type { Ended } from './settler.ts';
+import type { Ended } from '../lease/ended.ts';
 
 /**
  * Attempts whose jobs an application has locked: by an enqueue that replaces the unique key, say, in a transaction that is still open. They

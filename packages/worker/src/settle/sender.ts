@@ -11,7 +11,7 @@ import {
   sqlState,
   unlockedJobs,
 } from '@pgqueue/postgres';
-import type { Ended } from './settler.ts';
+import type { Ended } from '../lease/ended.ts';
 
 /** Settles attempts with one statement, as often as it takes. */
 export type Send = (batch: readonly Ended[]) => Promise<void>;

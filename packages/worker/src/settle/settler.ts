@@ -1,21 +1,13 @@
+import type { Ended, LeasedRow } from '../lease/ended.ts';
 import type { Observer } from '@pgqueue/core';
-import type { Hints, Lease, Settlement, Target, Verdict } from '@pgqueue/postgres';
-import type { Batch, DoneRow } from '../attempt/batch.ts';
+import type { Hints, Lease, Target } from '@pgqueue/postgres';
+import type { DoneRow } from '../lease/ended.ts';
 import { createLockedOut } from './locked-out.ts';
 import { untilDone } from './retry-transient.ts';
 import { createReleaser } from './releaser.ts';
 import { createRowSettler } from './batch-settler.ts';
 import type { Send } from './sender.ts';
 import { createSender } from './sender.ts';
-
-/**
- * `stale`: the lease had been lost, and nothing was changed. `failed`: it could not be settled, and its lease will run out or
- * be released when the node leaves.
- */
-export type Settled = Verdict | 'stale' | 'failed';
-
-/** What an attempt's end came to: one that was settled by an earlier try was settled as it asked for. */
-export type Told = Exclude<Settled, 'repeated'>;
 
 /**
  * Settles attempts, many with one statement: whatever gathers while one is under way goes with the next. While the database can't be
@@ -34,7 +26,7 @@ export interface Settler {
   /** Gives leases back unrun; what can't be said waits as settlements do. */
   readonly release: (leases: readonly Lease[]) => void;
   /** A whole batch that has not begun. */
-  readonly releaseRow: (batch: Batch) => void;
+  readonly releaseRow: (batch: LeasedRow) => void;
   /** So much waits that no more jobs should be claimed: 2,000 settlements, or results of 16 MiB. */
   readonly full: () => boolean;
   /** What the database has not heard of yet, or not answered. */
@@ -43,12 +35,6 @@ export interface Settler {
   readonly idle: () => Promise<void>;
   /** Gives up what can't be sent: for a stop at its deadline. */
   readonly abandon: () => void;
-}
-
-/** An attempt that ended, and who is to hear what became of it. */
-export interface Ended {
-  readonly settlement: Settlement;
-  readonly onSettled: (settled: Settled) => void;
 }
 
 export interface SettlerOptions {

@@ -2,12 +2,12 @@ import type { ClaimedJob, PgQueueEvent } from '@pgqueue/core';
 import { defineTask, implement } from '@pgqueue/core';
 import type { Target } from '@pgqueue/postgres';
 import { expect, test } from 'vitest';
-import type { Attempt } from './attempt.ts';
+import type { Attempt } from '../attempt/attempt.ts';
 import { Bag } from '../lease/bag.ts';
-import { createBatch } from './batch.ts';
+import { createBatch } from '../attempt/batch.ts';
 import type { Unit } from '../lease/unit.ts';
 import { createExecutor } from './executor.ts';
-import { createFloating } from './unhandled-rejections.ts';
+import { createFloating } from '../attempt/unhandled-rejections.ts';
 import { createIsolation } from '../isolation/isolation.ts';
 import { createSettler, noHints } from '../settle/settler.ts';
 

@@ -1,13 +1,13 @@
 import type { BatchTaskHandler, Task } from '@pgqueue/core';
-import type { Attempt, Leased } from '../attempt.ts';
-import { batchOf } from '../batch.ts';
+import type { Attempt, Leased } from '../attempt/attempt.ts';
+import { batchOf } from '../attempt/batch.ts';
 import { batchContextOf, batchJob, createBatchSignal } from './bundle-context.ts';
 import { batchEndings } from './bundle-ending.ts';
-import type { Unit } from '../../lease/unit.ts';
-import { keptCheckpoint } from '../checkpoint.ts';
-import { rejectionsTold } from '../unhandled-rejections.ts';
-import type { AttemptEnding, RunParts } from '../run.ts';
-import { checkPayload, timeOut } from '../run.ts';
+import type { Unit } from '../lease/unit.ts';
+import { keptCheckpoint } from '../attempt/checkpoint.ts';
+import { rejectionsTold } from '../attempt/unhandled-rejections.ts';
+import type { AttemptEnding, RunParts } from './run.ts';
+import { checkPayload, timeOut } from './run.ts';
 
 /** A job whose payload fits. */
 interface Fit {

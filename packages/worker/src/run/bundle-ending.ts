@@ -1,5 +1,5 @@
 import { isOutcome } from '@pgqueue/core';
-import type { Ending } from '../to-settlement.ts';
+import type { Ending } from '../lease/ending.ts';
 
 /** Of each job of a bundle how it ended, in their order, by what the handler returned ({@link BatchHandler} says what that may be). */
 export async function batchEndings(

@@ -1,14 +1,14 @@
 import type { BatchContext, BatchJob, JobLogger, Task } from '@pgqueue/core';
 import { durationMs, PgQueueError } from '@pgqueue/core';
-import { AbortedError } from '../attempt.ts';
-import type { Attempt } from '../attempt.ts';
-import { jobOf } from '../context.ts';
-import { keepCheckpoint } from '../checkpoint.ts';
-import { jsonText } from '../json.ts';
-import type { Attempts, LeaseParts } from '../lease-calls.ts';
-import { extendLeases, loggerWith, settleIn, settleWith } from '../lease-calls.ts';
-import type { Progress } from '../progress.ts';
-import { createProgress } from '../progress.ts';
+import { AbortedError } from '../lease/timing.ts';
+import type { Attempt } from '../attempt/attempt.ts';
+import { jobOf } from '../attempt/context.ts';
+import { keepCheckpoint } from '../attempt/checkpoint.ts';
+import { jsonText } from '../lease/json.ts';
+import type { Attempts, LeaseParts } from '../attempt/lease-calls.ts';
+import { extendLeases, loggerWith, settleIn, settleWith } from '../attempt/lease-calls.ts';
+import type { Progress } from '../attempt/progress.ts';
+import { createProgress } from '../attempt/progress.ts';
 
 /** A job as its bundle's handler sees it. */
 export function batchJob(

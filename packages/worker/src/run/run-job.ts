@@ -1,13 +1,13 @@
 import type { ClaimedJob, SingleTaskHandler } from '@pgqueue/core';
 import { isIsolated } from '@pgqueue/core';
-import type { Attempt, Leased } from './attempt.ts';
-import { AbortedError } from './attempt.ts';
-import { batchOf } from './batch.ts';
+import type { Attempt, Leased } from '../attempt/attempt.ts';
+import { AbortedError } from '../lease/timing.ts';
+import { batchOf } from '../attempt/batch.ts';
 import type { Unit } from '../lease/unit.ts';
-import { keptCheckpoint } from './checkpoint.ts';
-import { contextOf } from './context.ts';
-import { rejectionsTold } from './unhandled-rejections.ts';
-import type { Ending } from './to-settlement.ts';
+import { keptCheckpoint } from '../attempt/checkpoint.ts';
+import { contextOf } from '../attempt/context.ts';
+import { rejectionsTold } from '../attempt/unhandled-rejections.ts';
+import type { Ending } from '../lease/ending.ts';
 import type { Checked, RunParts } from './run.ts';
 import { checkPayload } from './run.ts';
 

@@ -1,9 +1,9 @@
 import type { ClaimedJob, JobContext, Parsed, Task } from '@pgqueue/core';
 import { shapeProblem } from '@pgqueue/core';
-import type { Attempt, AttemptEvents, Leased } from './attempt.ts';
-import type { Ending } from './to-settlement.ts';
+import type { Attempt, AttemptEvents, Leased } from '../attempt/attempt.ts';
+import type { Ending } from '../lease/ending.ts';
 import type { Isolation } from '../isolation/isolation.ts';
-import type { LeaseParts } from './lease-calls.ts';
+import type { LeaseParts } from '../attempt/lease-calls.ts';
 
 /** How an attempt ended; those of a bundle are told together. */
 export interface AttemptEnding {

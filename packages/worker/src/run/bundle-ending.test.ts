@@ -1,7 +1,7 @@
 import { giveUp, retryAfter } from '@pgqueue/core';
 import { expect, test } from 'vitest';
 import { batchEndings } from './bundle-ending.ts';
-import { unitsOf } from '../../lease/unit.ts';
+import { unitsOf } from '../lease/unit.ts';
 
 const ids = ['a', 'b', 'c'];
 const no = new Error('no');
