@@ -31,11 +31,11 @@ const under = (...folders: readonly string[]): string[] =>
   folders.map((folder) => `test/${folder}/**/*.test.ts`);
 
 /** They bring servers of their own, and stop, kill and replace them under whole systems of processes. */
-const failover = ['test/integration/failover-*.test.ts'];
+const failover = ['test/integration/failover/*.test.ts'];
 
 /** Integration tests of whole processes that die, and of what comes only after many seconds: `npm run test:long`. */
 const long = [
-  'test/integration/{database-dead-ends,demo,found-sooner,limits-rate,limits-sweep,node-reserve,pinned-late,scheduler-behind,settings-matrix,takeover}.test.ts',
+  'test/integration/*/{database-dead-ends,demo,found-sooner,limits-rate,limits-sweep,pinned-late,scheduler-behind,settings-matrix,takeover}.test.ts',
 ];
 
 /**
@@ -46,15 +46,15 @@ const once =
   process.env['PGQUEUE_TEST_MAJOR'] === '15'
     ? [
         'test/docs/**',
-        'test/integration/security-{api,canary,cli,http,tls}.test.ts',
-        'test/integration/dashboard-{cli,guard,live,mounts}.test.ts',
-        'test/integration/{adapters,cli,node}-*.test.ts',
-        'test/integration/testing-{handler,matchers,server}.test.ts',
-        'test/integration/{health,monitoring,telemetry,embedded-folder,harness}.test.ts',
-        'test/integration/database-pgbouncer.test.ts',
-        'test/integration/scheduler-{faults,health,leader,policies,stuck}.test.ts',
-        'test/integration/{limits-properties,no-scheduler,silent-start}.test.ts',
-        'test/integration/worker-{fence,floating,heartbeat,isolation,node,outage,stop,thread}.test.ts',
+        'test/integration/*/security-{api,canary,cli,http,tls}.test.ts',
+        'test/integration/*/dashboard-{cli,guard,live,mounts}.test.ts',
+        'test/integration/*/{adapters,cli,node}-*.test.ts',
+        'test/integration/*/testing-{handler,matchers,server}.test.ts',
+        'test/integration/*/{health,monitoring,telemetry,embedded-folder,harness}.test.ts',
+        'test/integration/connections/database-pgbouncer.test.ts',
+        'test/integration/*/scheduler-{faults,health,leader,policies,stuck}.test.ts',
+        'test/integration/*/{limits-properties,no-scheduler,silent-start}.test.ts',
+        'test/integration/*/worker-{fence,floating,heartbeat,isolation,node,outage,stop,thread}.test.ts',
       ]
     : [];
 

@@ -1,0 +1,80 @@
+import { execFile } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import type { Database } from '@pgqueue/postgres';
+import { openDatabase } from '@pgqueue/postgres';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { cli } from '../../support/cli.ts';
+import type { TestDatabase } from '../../support/database.ts';
+import { createTestDatabase } from '../../support/database.ts';
+import { seedOf } from '../../support/seed.ts';
+import { lacks } from '../../support/tools.ts';
+
+let own: TestDatabase;
+let database: Database;
+const { insert, run, sql } = seedOf(() => database);
+
+beforeAll(async () => {
+  own = await createTestDatabase();
+  database = openDatabase({ connectionString: own.url, connectionsMax: 1 });
+  await run('n', [await insert({ queue: 'mail', key: 'acme' })]);
+  await sql(`update pgqueue.work_queue set started = started - interval '90 seconds'`);
+  await insert({ queue: 'mail', key: 'globex' });
+});
+afterAll(async () => {
+  await database.close();
+  await own.drop();
+});
+
+test('once: queues, keys, what runs and where, for people and for programs', async () => {
+  const [people, program] = await Promise.all([
+    cli(['top', '--once', '--database-url', own.url]),
+    cli(['top', '--json', '--database-url', own.url]),
+  ]);
+  expect([people.code, program.code]).toEqual([0, 0]);
+  expect(people.stdout).toMatch(/^s leads \(epoch 1\) +nodes 1 alive +slots 1\/2/);
+  expect(people.stdout).toMatch(/^mail +1 +0 +1 /m);
+  expect(people.stdout).toMatch(/^acme +mail +0 +0 +1 +100%/m);
+  expect(people.stdout).toMatch(/^hello +acme .* n +1m 3\ds/m);
+  expect(people.stdout).toMatch(/^n +alive +default +1\/2/m);
+  expect(people.stdout).not.toContain('\u001b');
+  expect(JSON.parse(program.stdout)).toMatchObject({
+    totals: { pending: 1, running: 1, exact: true },
+    keys: [
+      { queue: 'mail', key: 'acme', running: 1, exact: true },
+      { queue: 'mail', key: 'globex', pending: 1 },
+    ],
+    slowest: [{ task: 'hello', key: 'acme', node: 'n', tries: 0 }],
+    everyNode: [{ id: 'n', state: 'alive' }],
+  });
+});
+
+const main = fileURLToPath(new URL('../../../packages/cli/src/main.ts', import.meta.url));
+
+test.skipIf(lacks('script'))(
+  'live in a terminal: drawn anew until q, and the screen given back',
+  async () => {
+    // the key comes when it has drawn something
+    const { stdout } = await promisify(execFile)(
+      'sh',
+      [
+        '-c',
+        `(while ! grep -q "leads" "$OUT" 2>/dev/null; do sleep 0.1; done; printf q) | timeout 60 script -qefc "stty cols 80 rows 24; $NODE --conditions=@pgqueue/source $MAIN top --interval 500ms" "$OUT"; echo "ended $?"; rm -f "$OUT"`,
+      ],
+      {
+        env: {
+          ...process.env,
+          NODE: process.execPath,
+          MAIN: main,
+          OUT: `/tmp/${own.name}.typescript`,
+          PGQUEUE_DATABASE_URL: own.url,
+          TERM: 'xterm',
+        },
+      },
+    );
+    expect(stdout).toContain('\u001b[?1049h');
+    expect(stdout).toContain('s leads (epoch 1)');
+    expect(stdout.lastIndexOf('\u001b[?1049l')).toBeGreaterThan(stdout.indexOf('s leads'));
+    expect(stdout).toContain('ended 0');
+  },
+);

@@ -1,0 +1,123 @@
+import { once } from 'node:events';
+import { defineTask, implement } from '@pgqueue/core';
+import type { TaskHandler } from '@pgqueue/core';
+import { createPuller } from '@pgqueue/worker';
+import { createScheduler } from '@pgqueue/scheduler';
+import type { Scheduler } from '@pgqueue/scheduler';
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
+import { z } from 'zod';
+import type { CutProxy } from '../../support/cut-proxy.ts';
+import { startCutProxy } from '../../support/cut-proxy.ts';
+import type { TestWorker, WorkerBench } from '../../support/worker-bench.ts';
+import { openWorkerBench, until } from '../../support/worker-bench.ts';
+
+let bench: WorkerBench;
+let proxy: CutProxy;
+let scheduler: Scheduler;
+beforeAll(async () => {
+  bench = await openWorkerBench();
+});
+beforeEach(async () => {
+  proxy = await startCutProxy(bench.test.url);
+  scheduler = createScheduler({ connectionString: bench.test.url });
+  await scheduler.start();
+});
+afterEach(async () => {
+  mend();
+  await bench.clear();
+  await scheduler.stop();
+  await proxy.close();
+});
+afterAll(() => bench.close());
+
+/** What waited goes with its connections. */
+function mend(): void {
+  proxy.reset();
+  proxy.hold(undefined);
+}
+
+const hour = defineTask({ name: 'task', payload: z.object({}), timeout: '1h' });
+const second = defineTask({ name: 'task', payload: z.object({}), timeout: '5s' });
+
+interface Lived {
+  readonly at: number;
+  readonly what: string;
+}
+
+/** The first run waits for its signal, as a handler should; what happens when, by one clock. */
+function recording(task: typeof hour): { readonly handler: TaskHandler; readonly lived: readonly Lived[] } {
+  const lived: Lived[] = [];
+  const live = (what: string): void => void lived.push({ what, at: performance.now() });
+  const handler = implement(task, async (_payload, { signal }) => {
+    const isFirst = lived.length === 0;
+    live('run');
+    if (!isFirst) return;
+    if (!signal.aborted) await once(signal, 'abort');
+    live((signal.reason as { readonly code: string }).code);
+    throw signal.reason;
+  });
+  return { handler, lived };
+}
+
+const through = (lostAfterMs: number): object => ({
+  connectionString: proxy.url,
+  heartbeatMs: lostAfterMs / 5,
+  lostAfterMs,
+  node: 'cut-off',
+});
+const elsewhere = { node: 'elsewhere' };
+
+async function cutOff(worker: TestWorker, task: typeof hour, handler: TaskHandler): Promise<string> {
+  const { id } = await bench.producer.enqueue(task, {});
+  await until('it to run', () => worker.of('job.started').length === 1);
+  // at once: its lease must not end before
+  proxy.hold('to-server');
+  await bench.worker([handler], elsewhere);
+  return id;
+}
+
+test('a node that can not say that it lives aborts what it runs before others have it; when it is back, it changes nothing', async () => {
+  const { handler, lived } = recording(hour);
+  const worker = await bench.worker([handler], through(5_000));
+  const id = await cutOff(worker, hour, handler);
+  const before = worker.of('node.registered').length;
+  await until('it to be done elsewhere', async () => (await bench.job(id)).status === 'done');
+  expect(lived.map(({ what }) => what)).toEqual(['run', 'node_lost', 'run']);
+  expect(worker.of('node.fenced').at(-1)).toMatchObject({ node: 'cut-off', jobs: 1 });
+  mend();
+  await until('it to be back', () => worker.of('node.registered').length > before);
+  expect(await bench.job(id)).toMatchObject({ node: 'elsewhere', crashes: 1, tries: 0 });
+});
+
+test('a job is aborted before its own lease ends, though nobody can be asked', async () => {
+  const { handler, lived } = recording(second);
+  const worker = await bench.worker([handler], through(60_000));
+  const id = await cutOff(worker, second, handler);
+  await until('it to be done elsewhere', async () => (await bench.job(id)).status === 'done');
+  expect(lived.map(({ what }) => what)).toEqual(['run', 'timeout', 'run']);
+  expect(await bench.job(id)).toMatchObject({ node: 'elsewhere', crashes: 1 });
+});
+
+test('signals of pulled jobs abort, too: by the fence, and when their lease is about to end', async () => {
+  for (const [task, lostAfterMs, reason] of [
+    [hour, 5_000, 'node_lost'],
+    [second, 60_000, 'timeout'],
+  ] as const) {
+    const puller = createPuller({ ...through(lostAfterMs), tasks: ['task'], listen: false });
+    const { id } = await bench.producer.enqueue(task, {}, { timeout: task === hour ? '1h' : '5s' });
+    const [job] = await puller.claim({ waitMs: 30_000 });
+    const signal = job?.signal as AbortSignal;
+    proxy.hold('to-server');
+    if (!signal.aborted) await once(signal, 'abort');
+    const abortedMs = Date.now();
+    expect(signal.reason).toMatchObject({ code: reason });
+    await until('it to be taken back', async () => (await bench.job(id)).status !== 'running');
+    const [taken] = (await bench.job(id)).errors;
+    expect(taken).toMatchObject({ node: 'cut-off' });
+    // one machine, one clock
+    expect(Date.parse(taken?.at ?? '')).toBeGreaterThanOrEqual(abortedMs);
+    mend();
+    await puller.close();
+    await bench.sql('truncate pgqueue.queue, pgqueue.work_queue');
+  }
+});

@@ -1,0 +1,28 @@
+import type { Seed } from '../../support/seed.ts';
+
+/** Checks whose findings other tests show: they need a session beside. */
+export const elsewhere: readonly string[] = ['history_lock', 'old_snapshot'];
+
+/** Puts jobs into their last tables, without their having run. */
+export function endsOf({ sql }: Pick<Seed, 'sql'>): {
+  readonly bury: (id: string) => Promise<void>;
+  readonly finish: (id: string, finished?: string) => Promise<void>;
+} {
+  return {
+    bury: async (id) => {
+      await sql(
+        `insert into pgqueue.dead_letter (id, queue, task, key, priority, reason, tries, max_tries, crashes, max_crashes, created, died,
+           payload_version, attributes, payload, errors)
+         values ($1, 'default', 'hello', '', 0, 'gave_up', 1, 20, 0, 3, now(), now(), 1, '{}', '{}', '[]')`,
+        [id],
+      );
+    },
+    finish: async (id, finished = 'now') => {
+      await sql(
+        `insert into pgqueue.history (id, queue, task, key, priority, outcome, tries, crashes, created, finished, payload_version, attributes, payload)
+         values ($1, 'default', 'hello', '', 0, 'done', 0, 0, now(), $2, 1, '{}', '{}')`,
+        [id, finished],
+      );
+    },
+  };
+}

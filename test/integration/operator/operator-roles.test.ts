@@ -1,0 +1,107 @@
+import { createOperator, migrate, openDatabase } from '@pgqueue/postgres';
+import type { Database, Operator } from '@pgqueue/postgres';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import type { TestDatabase } from '../../support/database.ts';
+import { createTestDatabase } from '../../support/database.ts';
+
+// a schema of its own: its roles belong to the whole server
+const schema = 'operator_roles_test';
+const missing = '00000000-0000-7000-8000-000000000000';
+let own: TestDatabase;
+let owner: Database;
+
+beforeAll(async () => {
+  own = await createTestDatabase();
+  await migrate({ connectionString: own.url, schema, roles: true });
+  owner = openDatabase({ connectionString: own.url, schema, connectionsMax: 1 });
+});
+afterAll(async () => {
+  await owner.query(`drop schema ${schema} cascade`, []);
+  for (const role of ['producer', 'scheduler', 'worker', 'viewer', 'operator']) {
+    await owner.query(`drop owned by ${schema}_${role}`, []);
+    await owner.query(`drop role ${schema}_${role}`, []);
+  }
+  await owner.close();
+  await own.drop();
+});
+
+async function as(role: string, work: (operator: Operator) => Promise<void>): Promise<void> {
+  const url = new URL(own.url);
+  url.searchParams.set('options', `-c role=${schema}_${role}`);
+  const operator = createOperator({ connectionString: url.href, schema, connectionsMax: 2 });
+  try {
+    await operator.check();
+    await work(operator);
+  } finally {
+    await operator.close();
+  }
+}
+
+async function insert(): Promise<string> {
+  const [row] = await owner.query<{ id: string }>(
+    `insert into ${schema}.queue (task) values ('hello') returning id`,
+    [],
+  );
+  return row?.id ?? '';
+}
+
+describe('roles', () => {
+  test('an operator can do everything but mend tables', async () => {
+    const id = await insert();
+    await as('operator', async (operator) => {
+      expect((await operator.jobs.list()).items).toHaveLength(1);
+      expect(await operator.jobs.get(id)).toMatchObject({ payload: {} });
+      expect(await operator.jobs.amend([id], { priority: 1 })).toMatchObject([{ verdict: 'changed' }]);
+      expect(await operator.jobs.retry([id])).toMatchObject([{ verdict: 'changed' }]);
+      expect(await operator.jobs.cancel([id])).toMatchObject([{ verdict: 'cancelled' }]);
+      expect(await operator.jobs.erase([id])).toMatchObject([{ verdict: 'erased' }]);
+      expect(await operator.dead.redrive({ all: true })).toMatchObject({ total: 0 });
+      expect(await operator.dead.purge({ ids: [missing] })).toMatchObject({ skipped: 1 });
+      await operator.queues.pause('mail');
+      await operator.queues.set('mail', { pool: 'slow' });
+      await operator.schedules.set({ name: 'x', cron: '* * * * *', task: 'hello' });
+      await operator.schedules.remove('x');
+      expect((await operator.status()).queues).toHaveLength(1);
+      await owner.query(
+        `insert into ${schema}.work_queue (batch, id, version, pool, task, lock_key, lock_token, lock_timeout, started)
+         values (1, '${missing}', 1, 'default', 'hello', 'gone', '${missing}', now(), now())`,
+        [],
+      );
+      const { findings } = await operator.doctor({ mend: true });
+      expect(findings).toMatchObject([
+        { check: 'orphan_items', mended: { left: 1, error: expect.stringContaining('permission denied') } },
+        { check: 'leases_of_ended_nodes', mended: { left: 0, error: null } },
+      ]);
+    });
+  });
+
+  test('a viewer sees everything but payloads, and changes nothing', async () => {
+    const id = await insert();
+    await as('viewer', async (operator) => {
+      for (const status of [undefined, 'pending', 'running', 'dead', 'done'] as const) {
+        const page = await operator.jobs.list(status === undefined ? {} : { status });
+        expect(page.items).toHaveLength(status === undefined || status === 'pending' ? 1 : 0);
+      }
+      expect((await operator.explain(id)).job.id).toBe(id);
+      expect((await operator.dead.list()).items).toEqual([]);
+      expect(await operator.nodes.list()).toEqual([]);
+      expect((await operator.status()).totals.pending).toBe(1);
+      expect(await operator.top()).toMatchObject({
+        totals: { pending: 1 },
+        keys: [{ pending: 1 }],
+        slowest: [],
+      });
+      for (const forbidden of [
+        () => operator.jobs.get(id),
+        () => operator.jobs.cancel([id]),
+        () => operator.jobs.erase([id]),
+        () => operator.dead.purge({ ids: [id] }),
+        () => operator.queues.pause('mail'),
+        () => operator.queues.forget('mail'),
+        () => operator.schedules.remove('x'),
+      ]) {
+        await expect(forbidden()).rejects.toMatchObject({ code: '42501' });
+      }
+    });
+  });
+});

@@ -1,0 +1,97 @@
+import { once } from 'node:events';
+import { createOperator, openDatabase } from '@pgqueue/postgres';
+import type { Database, JobDetails, Operator } from '@pgqueue/postgres';
+import { createProducer } from '@pgqueue/producer';
+import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
+import type { Actor } from '../../support/actors.ts';
+import { startActor } from '../../support/actors.ts';
+import { float } from '../../support/actors/tasks.ts';
+import type { TestDatabase } from '../../support/database.ts';
+import { createTestDatabase } from '../../support/database.ts';
+import { dispatchAll } from '../../support/dispatch-all.ts';
+import { until } from '../../support/until.ts';
+
+let own: TestDatabase;
+let database: Database;
+let jobs: Operator['jobs'];
+let actors: Actor[] = [];
+beforeAll(async () => {
+  own = await createTestDatabase();
+  database = openDatabase({ connectionString: own.url, connectionsMax: 2 });
+  ({ jobs } = createOperator({ connectionString: own.url, pool: database.pool }));
+});
+afterEach(async () => {
+  await Promise.all(actors.map((actor) => actor.stop()));
+  actors = [];
+});
+afterAll(async () => {
+  await database.close();
+  await own.drop();
+});
+
+async function start(env: Record<string, string> = {}): Promise<Actor> {
+  const file = new URL('../../support/actors/floater.ts', import.meta.url);
+  const actor = await startActor('worker', { url: own.url, name: `floater-${actors.length}`, env, file });
+  actors.push(actor);
+  return actor;
+}
+
+async function enqueue(how: string): Promise<string> {
+  const producer = createProducer({ connectionString: own.url, notify: false });
+  const { id } = await producer.enqueue(float, { how }, { retry: { base: '1h', backoff: 'fixed' } });
+  await producer.close();
+  await dispatchAll(database);
+  return id;
+}
+
+const job = (id: string): Promise<JobDetails> => until(`job ${id} to exist`, () => jobs.get(id));
+const reaches = (id: string, status: string): Promise<unknown> =>
+  until(`job to be ${status}`, async () => (await job(id)).status === status);
+const floated = (actor: Actor): readonly object[] =>
+  actor.heard.filter(({ type }) => type === 'job.floating');
+
+test('a rejection that a handler lets go fails its job, not the node; one that comes later, or is handled, fails nothing', async () => {
+  const actor = await start();
+  const failed = await enqueue('while it runs');
+  await reaches(failed, 'delayed');
+  expect(await job(failed)).toMatchObject({ tries: 1, crashes: 0, errors: [{ message: 'while it runs' }] });
+  expect(floated(actor)).toMatchObject([
+    { job: failed, task: 'float', counted: true, error: 'Error: while it runs' },
+  ]);
+  const late = await enqueue('when it has returned');
+  await until('the rejection', () => floated(actor).length === 2);
+  await reaches(late, 'done');
+  expect(floated(actor)[1]).toMatchObject({ job: late, counted: false });
+  const handled = await enqueue('handled late');
+  await reaches(handled, 'done');
+  expect(await job(handled)).toMatchObject({ result: 'caught: Error: handled late', tries: 0 });
+  await reaches(await enqueue('never'), 'done');
+  expect(actor.process.exitCode).toBe(null);
+});
+
+test("a rejection is the job's that let it go, while others of its batch run", async () => {
+  const actor = await start();
+  const producer = createProducer({ connectionString: own.url, notify: false });
+  const hows = ['never', 'when it has returned', 'for a while'];
+  const given = await producer.enqueueMany(hows.map((how) => float.job({ how }, { retry: { base: '1h' } })));
+  await producer.close();
+  await dispatchAll(database, 'default', hows.length);
+  const [before = '', lets = '', running = ''] = given.map(({ id }) => id);
+  for (const id of [before, lets, running]) await reaches(id, 'done');
+  expect(floated(actor)).toMatchObject([{ job: lets, counted: false, error: 'Error: when it has returned' }]);
+  expect(await job(running)).toMatchObject({ result: 'well', tries: 0 });
+});
+
+test("a rejection of the program's own ends the process, as without a worker", async () => {
+  const actor = await start();
+  actor.tell('finish');
+  await once(actor.process, 'exit');
+  expect(actor.process.exitCode).toBe(1);
+});
+
+test('floatingRejections: crash leaves it to Node', async () => {
+  const actor = await start({ PGQUEUE_TEST_FLOATING: 'crash' });
+  await enqueue('while it runs');
+  if (actor.process.exitCode === null) await once(actor.process, 'exit');
+  expect(actor.process.exitCode).toBe(1);
+});
