@@ -24,7 +24,9 @@ const fruitlessMax = 32;
 /** How often a tick asks, too, when sweeps are due. */
 const dueEveryMs = 50;
 /** The same where slots are waiting for this tick. */
-const dueWokenMs = 500;
+const dueWokenMs = 150;
+/** The same while hints tell all: the look delays a job that comes during it. */
+const dueHintedMs = 500;
 /** Without hints, a tick comes at least every 100 ms for so long after the last job. */
 const busyMs = 2_000;
 /** How much longer each wait is than the one before: less where only looking finds out. */
@@ -60,7 +62,7 @@ export function createPace({
     skips: () => {
       startedAt = performance.now();
       asked = false;
-      return startedAt - askedAt >= dueWokenMs;
+      return startedAt - askedAt >= dueHintedMs;
     },
     next: ({ jobs, atOnce, more, nextMs }) => {
       if (jobs > 0) busyAt = performance.now();
