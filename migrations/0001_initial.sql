@@ -2204,13 +2204,13 @@ $$;
 --                      changed; free: no job there has a work item, as far as the leader knows, so it is not looked for: that took a third of the
 --                      time, and dispatch looks again. Of each range the lane's part of want at most.
 -- Returns one JSON text: reading it takes a third of the time of as many rows. A list for each part of a lane, in order, with its jobs in theirs:
---   [queue, key, paged, ahead, wanted, retry_due_ms, [[id, seq, priority, task, version, row_version, created_ms, expires_ms, tries, crashes, attributes], ...]]
--- without what stands behind created_ms where all of that is as in most jobs (null, 0, 0, none), without attributes where there are none, and without
+--   [queue, key, paged, ahead, wanted, retry_due_ms, [[id, seq, priority, task, version, row_version, created_ms, expires_ms, tries, last, crashes, attributes], ...]]
+-- without what stands behind created_ms where all of that is as in most jobs (null, 0, 0, 0, none), without attributes where there are none, and without
 -- the jobs where nothing of a lane that was looked at waits without a work item.
 -- Paused queues are passed over, unless one of their lanes is named.
 -- wanted: how many jobs were looked for; paged: whether the lane belongs to the page, in its order: the last of them is where the
 -- next page begins; ahead: whether the job lies behind a place of starts; row_version: the row's xmin (dispatch refuses a job that was
--- changed since); created_ms: null for a time that is none; tries: below zero, where one more would be its last.
+-- changed since); created_ms: null for a time that is none; last: 1 where the next try would be a job's last, otherwise 0.
 -- Plans: queue_waiting for the walk over lanes and the heads, queue_moved for what was changed; work_queue_id by a scalar subquery,
 -- which can only be looked up. Of attributes of a few numbers the text is made twice: that takes a tenth of what legible() does.
 create function look(p_read jsonb)
@@ -2273,7 +2273,7 @@ begin
              coalesce(j.created_ms::text, 'null'),
              case when j.expires_at is not null or j.tries <> 0 or j.crashes <> 0 or j.attributes <> '{}' then
                concat(',', case when isfinite(j.expires_at) then (date_part('epoch', j.expires_at) * 1000)::text else 'null' end, ',',
-               case when j.tries > 0 and j.tries + 1 >= j.max_tries then -j.tries else j.tries end, ',', j.crashes,
+               j.tries, ',', (j.tries > 0 and j.tries + 1 >= j.max_tries)::integer, ',', j.crashes,
                  case when j.attributes <> '{}' then ',' || coalesce((
                    case when pg_column_size(j.attributes) <= 256 and pg_column_compression(j.attributes) is null
                           and octet_length(j.attributes::text) <= 65536 then j.attributes else legible(j.attributes) end)::text, 'null') end)
@@ -2546,28 +2546,29 @@ $$;
 
 -- functions/scheduler/schedule.sql
 
--- One cron slot becomes one job, whoever leads and however often it is tried; the next slot is stored with it.
-create function fire_schedule(
-    p_leader text, p_epoch bigint, p_schedule text, p_cron text, p_timezone text, p_slot timestamptz, p_next timestamptz)
+-- One cron slot becomes one job, whoever leads and however often it is tried; the next slot is stored with it. p_read, as one JSON object: name, cron and
+-- timezone of the schedule as they were read; next: its next slot; slot: the one that is due, absent where only the next is stored.
+create function fire_schedule(p_leader text, p_epoch bigint, p_read jsonb)
   returns uuid
   language plpgsql volatile security definer
   set search_path from current
 as $$
 declare
   s schedule;
+  v_slot timestamptz := p_read ->> 'slot';
   v_job uuid := uuid_v7();
 begin
   perform assert_leader(p_leader, p_epoch);
-  select * into s from schedule where name = p_schedule for update;
+  select * into s from schedule where name = p_read ->> 'name' for update;
   -- what was planned from is not what is there any more: the next look plans anew
-  if not found or s.paused or s.cron <> p_cron or s.timezone <> p_timezone then
+  if not found or s.paused or s.cron <> p_read ->> 'cron' or s.timezone <> p_read ->> 'timezone' then
     return null;
   end if;
-  update schedule set next_slot = p_next, last_slot = coalesce(p_slot, last_slot) where name = p_schedule;
-  if p_slot is null then
+  update schedule set next_slot = (p_read ->> 'next')::timestamptz, last_slot = coalesce(v_slot, last_slot) where name = s.name;
+  if v_slot is null then
     return null;
   end if;
-  insert into schedule_slot (schedule, slot, job) values (p_schedule, p_slot, v_job) on conflict do nothing;
+  insert into schedule_slot (schedule, slot, job) values (s.name, v_slot, v_job) on conflict do nothing;
   if not found then
     return null;
   end if;
@@ -2577,7 +2578,7 @@ begin
           (s.options ->> 'timeoutMs')::float8 * interval '1 millisecond', coalesce((s.options ->> 'maxTries')::smallint, 20),
           coalesce((s.options ->> 'maxCrashes')::smallint, 3), nullif(s.options -> 'retry', 'null'), s.payload,
           coalesce((s.options ->> 'payloadVersion')::integer, 1));
-  delete from schedule_slot where schedule = p_schedule and slot < p_slot - interval '7 days';
+  delete from schedule_slot where schedule = s.name and slot < v_slot - interval '7 days';
   return v_job;
 end
 $$;
@@ -3156,7 +3157,7 @@ create function claim(p_node text, p_incarnation uuid, p_max integer, p_token uu
 as $$
 #variable_conflict use_column
 declare
-  v_leased bigint[] := lease_items(p_node, p_incarnation, p_max, p_token, p_from, p_reap, null);
+  v_leased bigint[] := lease_items(p_node, p_incarnation, p_token, jsonb_build_object('max', p_max, 'from', p_from, 'reap', p_reap, 'single', true));
 begin
   return query
     select w.position, w.id, w.lock_token, q.queue, q.task, q.key, q.priority, q.attributes, q.payload, q.payload_version,
@@ -3169,10 +3170,14 @@ $$;
 
 -- The same for workers that take batches whole: a row for each work item, with its jobs as one JSON text, a list for each: mostly [id, queue, task,
 -- key, created, payload], or where something is not as it mostly is, [id, queue, task, key, priority, attributes, payload, payload_version, tries, max_tries, crashes, retry, trace, created, timeout, checkpoint], with null
--- for what most jobs don't have (no key, 0, {}), created in milliseconds and timeout in seconds. p_max counts work items, p_ahead batches beyond them;
--- together they have about 1,000 jobs. lease_ms: of a batch, a second more than jobs have that say nothing of a timeout.
+-- for what most jobs don't have (no key, 0, {}), created in milliseconds and timeout in seconds. p_take, as one JSON object:
+--   max     work items at most
+--   ahead   batches at most beyond them, where max work items were there; together they have about 1,000 jobs
+--   from    the caller's low-water mark; items before it are not read
+--   reap    whether leases that have ended are reaped where places are left
+-- lease_ms: of a batch, a second more than jobs have that say nothing of a timeout.
 -- One text for a batch costs its reader a third of what rows of as many columns do.
-create function claim_rows(p_node text, p_incarnation uuid, p_max integer, p_token uuid, p_from bigint, p_reap boolean, p_ahead integer)
+create function claim_rows(p_node text, p_incarnation uuid, p_token uuid, p_take jsonb)
   returns table ("position" bigint, size integer, lease_ms float8, bundle bigint, jobs text)
   language plpgsql volatile security definer
   set search_path from current
@@ -3185,7 +3190,7 @@ create function claim_rows(p_node text, p_incarnation uuid, p_max integer, p_tok
 as $$
 #variable_conflict use_column
 declare
-  v_leased bigint[] := lease_items(p_node, p_incarnation, p_max, p_token, p_from, p_reap, p_ahead);
+  v_leased bigint[] := lease_items(p_node, p_incarnation, p_token, p_take);
 begin
   return query
     select w.position, coalesce(cardinality(w.jobs), 1), case when w.timeout is null or w.together is not null then date_part('epoch', w.lock_timeout - w.started) * 1000
@@ -3205,9 +3210,9 @@ begin
 end
 $$;
 
--- Takes the leases of a claim; returns the positions. p_ahead: as many batches more, where p_max items were there; null: batches are taken apart
--- first, for whoever claims single jobs.
-create function lease_items(p_node text, p_incarnation uuid, p_max integer, p_token uuid, p_from bigint, p_reap boolean, p_ahead integer)
+-- Takes the leases of a claim; returns the positions. p_take: as claim_rows has it; and single: batches are taken apart first, for callers that
+-- claim jobs one by one.
+create function lease_items(p_node text, p_incarnation uuid, p_token uuid, p_take jsonb)
   returns bigint[]
   language plpgsql volatile security definer
   set search_path from current
@@ -3223,7 +3228,10 @@ declare
   v_now timestamptz := clock_timestamp();
   v_pool text;
   v_tasks jsonb;
-  v_left integer := least(p_max, 10000);
+  v_left integer := least((p_take ->> 'max')::integer, 10000);
+  v_from bigint := (p_take ->> 'from')::bigint;
+  v_ahead integer := coalesce((p_take ->> 'ahead')::integer, 0);
+  v_single boolean := coalesce((p_take ->> 'single')::boolean, false);
   v_positions bigint[];
   v_bundles bigint;
   v_batches bigint;
@@ -3232,8 +3240,8 @@ declare
   v_got bigint[];
   v_leased bigint[] := '{}';
 begin
-  if p_max is null or p_max < 0 then
-    raise exception 'claim takes a number of jobs, not %', p_max using errcode = '22023';
+  if v_left is null or v_left < 0 then
+    raise exception 'claim takes a number of jobs, not %', p_take -> 'max' using errcode = '22023';
   end if;
   select n.pool, n.tasks into v_pool, v_tasks
   from node n where n.id = p_node and n.incarnation = p_incarnation and n.state in ('alive', 'draining')
@@ -3242,7 +3250,7 @@ begin
     raise exception 'node % is not registered as incarnation %', p_node, p_incarnation
       using errcode = 'PQ001', hint = 'It was reset, lost or replaced: register again, and drop what it was running.';
   end if;
-  if p_ahead is null and v_left > 0 then
+  if v_single and v_left > 0 then
     perform spread_ready(v_pool, v_tasks, v_left);
   end if;
   for round in 1..3 loop
@@ -3254,7 +3262,7 @@ begin
     select array_agg(x.position), count(x.jobs), count(x.together) into v_positions, v_batches, v_bundles
     from (
       select r.position, r.together, case when r.jobs is not null then true end as jobs from work_queue r
-      where r.position >= p_from and r.lock_key is null and r.pool = v_pool and (p_ahead is not null or r.jobs is null or r.together is not null)
+      where r.position >= v_from and r.lock_key is null and r.pool = v_pool and (not v_single or r.jobs is null or r.together is not null)
         and node_takes(v_tasks, r.task, r.version, r.suspect) and (r.together is null or v_tasks -> r.task -> 'batch' = 'true')
         and (not v_wary or r.jobs is not null
              or (select j.id from queue j where j.id = r.id and (j.expires_at is null or j.expires_at > v_now)) is not null)
@@ -3268,13 +3276,13 @@ begin
     if v_suspect is not null then
       v_positions := v_suspect || v_positions;
     end if;
-    if v_left <= 0 and p_ahead > 0 and round = 1 then
-      v_positions := v_positions || ready_batches(v_pool, v_tasks, greatest(p_from, v_positions[cardinality(v_positions)] + 1), p_ahead);
+    if v_left <= 0 and v_ahead > 0 and round = 1 then
+      v_positions := v_positions || ready_batches(v_pool, v_tasks, greatest(v_from, v_positions[cardinality(v_positions)] + 1), v_ahead);
       v_batches := 1;
     end if;
     if cardinality(v_positions) > 0 then
       if cardinality(v_positions) > 40 or v_batches > 0 then
-        v_positions := within_bytes(v_positions, p_ahead is not null);
+        v_positions := within_bytes(v_positions, not v_single);
       end if;
       v_got := lease_all(p_node, p_token, v_positions, v_tasks, v_now);
       v_leased := v_leased || v_got;
@@ -3286,10 +3294,10 @@ begin
       end if;
     end if;
     continue when v_left > 0 and v_bundles > 0; -- of these nothing is left that can run
-    exit when v_left <= 0 or not p_reap or not exists (select from work_queue w where w.position >= p_from and w.lock_timeout <= v_now);
+    exit when v_left <= 0 or not (p_take -> 'reap')::boolean or not exists (select from work_queue w where w.position >= v_from and w.lock_timeout <= v_now);
     exit when not exists (select from reap(greatest(v_left, 1000)));
   end loop;
-  return case when p_ahead is null then single_rows(v_leased) else v_leased end;
+  return case when v_single then single_rows(v_leased) else v_leased end;
 end
 $$;
 
@@ -4113,7 +4121,7 @@ begin
     from settle_done(v_now, p_ids, p_tokens, p_data, p_waited_ms) s;
   else
     select s.ids, s.verdicts, s.positions, s.busy_ms into v_ids, v_verdicts, v_positions, v_busy
-    from settle_mixed(v_now, p_ids, p_tokens, p_outcomes, p_delays_ms, p_data, p_waited_ms) s;
+    from settle_mixed(p_ids, p_tokens, p_outcomes, p_delays_ms, p_data, p_waited_ms) s;
   end if;
   if v_ids is not null and (select l.feed from scheduler_lease l) then
     insert into settlement (at, positions, verdicts, busy_ms) values (v_now, v_positions, v_verdicts, v_busy);
@@ -4194,12 +4202,14 @@ $$;
 
 -- Ends attempts of any outcome: a part of settle, which plans it.
 create function settle_mixed(
-  p_now timestamptz, p_ids uuid[], p_tokens uuid[], p_outcomes text[], p_delays_ms float8[], p_data text[], p_waited_ms float8[],
+  p_ids uuid[], p_tokens uuid[], p_outcomes text[], p_delays_ms float8[], p_data text[], p_waited_ms float8[],
   out ids uuid[], out verdicts text[], out positions bigint[], out busy_ms float4[])
   language plpgsql volatile
   set search_path from current
 as $$
 #variable_conflict use_column
+declare
+  v_now timestamptz := clock_timestamp();
 begin
   with input as materialized (
     select x.id, x.token, x.outcome, least(greatest(coalesce(nullif(x.delay_ms, 'NaN'), 0), 0), 3.2e11) as delay_ms, x.data::jsonb as data,
@@ -4209,7 +4219,7 @@ begin
   gone as (
     delete from work_queue w using input i
     where w.id = any (p_ids) and w.id = i.id and w.lock_token = i.token
-    returning w.id, w.position, w.lock_key, w.lock_token, greatest(w.started, least(w.started + i.waited, p_now)) as started, w.dispatched, w.cancelled is not null as stop, i.outcome, i.delay_ms, i.data
+    returning w.id, w.position, w.lock_key, w.lock_token, greatest(w.started, least(w.started + i.waited, v_now)) as started, w.dispatched, w.cancelled is not null as stop, i.outcome, i.delay_ms, i.data
   ),
   -- Where some jobs end and others go back, that is two passes over QUEUE: so their locks are taken first, in the order of ids
   -- that everyone keeps.
@@ -4225,13 +4235,13 @@ begin
            or (g.outcome = 'retry' and q.tries + 1 >= q.max_tries))
     returning q.*, g.position, g.lock_key, g.lock_token, g.started, g.dispatched, g.data, g.stop, g.outcome,
       case when g.outcome = 'dead' then 'gave_up' when g.outcome = 'retry' and not g.stop then 'max_tries' end as reason,
-      case when g.outcome in ('retry', 'dead') then with_error(q.errors, g.data, g.lock_key, q.tries + 1, p_now) else q.errors end as all_errors
+      case when g.outcome in ('retry', 'dead') then with_error(q.errors, g.data, g.lock_key, q.tries + 1, v_now) else q.errors end as all_errors
   ),
   again as (
     update queue q
-    set run_after = p_now + g.delay_ms * interval '1 millisecond', last_token = g.lock_token,
+    set run_after = v_now + g.delay_ms * interval '1 millisecond', last_token = g.lock_token,
         tries = q.tries + (g.outcome = 'retry')::integer,
-        errors = case when g.outcome = 'retry' then with_error(q.errors, g.data, g.lock_key, q.tries + 1, p_now) else q.errors end
+        errors = case when g.outcome = 'retry' then with_error(q.errors, g.data, g.lock_key, q.tries + 1, v_now) else q.errors end
     from gone g
     where q.id = any (p_ids) and q.id = g.id and not g.stop and (select count(*) from locked) >= 0
       and (g.outcome = 'snooze' or (g.outcome = 'retry' and q.tries + 1 < q.max_tries))
@@ -4241,7 +4251,7 @@ begin
     insert into history (id, queue, task, key, priority, outcome, tries, crashes, created, started, finished, payload_version,
                          node, token, unique_key, attributes, payload, result, errors, trace, dispatched)
     select e.id, e.queue, e.task, e.key, e.priority, case when e.outcome = 'done' then 'done' else 'cancelled' end,
-           e.tries + (e.outcome = 'retry')::integer, e.crashes, e.created, e.started, p_now, e.payload_version, e.lock_key,
+           e.tries + (e.outcome = 'retry')::integer, e.crashes, e.created, e.started, v_now, e.payload_version, e.lock_key,
            e.lock_token, e.unique_key, e.attributes, e.payload, case when e.outcome = 'done' then e.data end, e.all_errors, e.trace, e.dispatched
     from ended e
     where e.reason is null
@@ -4251,7 +4261,7 @@ begin
     insert into dead_letter (id, queue, task, key, priority, reason, tries, max_tries, crashes, max_crashes, created, died,
                              timeout, payload_version, node, token, unique_key, attributes, payload, retry, trace, errors)
     select e.id, e.queue, e.task, e.key, e.priority, e.reason, e.tries + 1, e.max_tries, e.crashes, e.max_crashes, e.created,
-           p_now, e.timeout, e.payload_version, e.lock_key, e.lock_token, e.unique_key, e.attributes, e.payload, e.retry,
+           v_now, e.timeout, e.payload_version, e.lock_key, e.lock_token, e.unique_key, e.attributes, e.payload, e.retry,
            e.trace, e.all_errors
     from ended e
     where e.reason is not null
@@ -4266,7 +4276,7 @@ begin
     union all
     select a.id, a.outcome, a.position, a.started from again a
   )
-  select array_agg(v.id), array_agg(v.verdict), array_agg(v.position), array_agg((extract(epoch from p_now - v.started) * 1000)::float4)
+  select array_agg(v.id), array_agg(v.verdict), array_agg(v.position), array_agg((extract(epoch from v_now - v.started) * 1000)::float4)
   into ids, verdicts, positions, busy_ms from settled v;
 end
 $$;

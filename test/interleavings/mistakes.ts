@@ -46,7 +46,7 @@ export const mistakes: Readonly<Record<string, Mistake>> = {
   'a claim does not lock its node': {
     bugs: [
       {
-        function: 'lease_items(text,uuid,integer,uuid,bigint,boolean,integer)',
+        function: 'lease_items(text,uuid,uuid,jsonb)',
         edits: [{ from: '  for key share;', to: '  ;' }],
       },
     ],

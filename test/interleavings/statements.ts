@@ -124,7 +124,7 @@ function batchStatementOf(
       return taken(`array['${jobs[one]}']::uuid[]`);
     case 'claimRows':
       return `select (j ->> 0)::uuid as id, 'claimed' as told
-              from pgqueue.claim_rows('${operation.node}', '${incarnations[operation.node]}', 10, '${tokens[tokenOf(side)]}', 1, false, 2) c,
+              from pgqueue.claim_rows('${operation.node}', '${incarnations[operation.node]}', '${tokens[tokenOf(side)]}', '{"max": 10, "ahead": 2, "from": 1, "reap": false}') c,
                 jsonb_array_elements(c.jobs::jsonb) j`;
     case 'settleRows': {
       const [place, size] = [places[operation.of], sizes[operation.of]];

@@ -21,9 +21,9 @@ export interface Bug {
 
 const settles = [
   'settle_done(timestamptz,uuid[],uuid[],text[],double precision[])',
-  'settle_mixed(timestamptz,uuid[],uuid[],text[],double precision[],text[],double precision[])',
+  'settle_mixed(uuid[],uuid[],text[],double precision[],text[],double precision[])',
 ];
-const leaseItems = 'lease_items(text,uuid,integer,uuid,bigint,boolean,integer)';
+const leaseItems = 'lease_items(text,uuid,uuid,jsonb)';
 const leaseAll = 'lease_all(text,uuid,bigint[],jsonb,timestamptz)';
 const crash = 'crash_all(bigint[],bigint[],text,boolean)';
 

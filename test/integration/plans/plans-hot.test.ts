@@ -44,6 +44,9 @@ async function vacuum(client: pg.Client): Promise<void> {
 const leader = ['leader', 1] as const;
 const node = randomUUID();
 
+/** What a claim by rows takes. */
+const take = (max: number, ahead: number): string => JSON.stringify({ max, ahead, from: 0, reap: true });
+
 /** A page of lanes, as `look` reads it; ids of a span in which none lies. */
 const page = {
   queue: 'q0',
@@ -137,10 +140,10 @@ const statements: Readonly<Record<string, readonly [string, readonly unknown[]]>
   reap: ['select * from pgqueue.reap(100)', []],
   claim: ['select * from pgqueue.claim($1, $2, 100, $3)', ['node', node, tokenOfLoad]],
   'claim_rows, beyond the free slots': [
-    'select * from pgqueue.claim_rows($1, $2, 3, $3, 0, true, 3)',
-    ['node', node, tokenOfLoad],
+    'select * from pgqueue.claim_rows($1, $2, $3, $4)',
+    ['node', node, tokenOfLoad, take(3, 3)],
   ],
-  claim_rows: ['select * from pgqueue.claim_rows($1, $2, 100, $3, 0, true, 10)', ['node', node, tokenOfLoad]],
+  claim_rows: ['select * from pgqueue.claim_rows($1, $2, $3, $4)', ['node', node, tokenOfLoad, take(100, 10)]],
   extend: [
     `select * from pgqueue.extend($1::uuid[], array_fill($2::uuid, array[cardinality($1::uuid[])]), array_fill(1000::float8, array[cardinality($1::uuid[])]))`,
     ['leased', tokenOfLoad],

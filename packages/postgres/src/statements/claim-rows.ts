@@ -69,14 +69,14 @@ const graceMs = 1_000;
  */
 export async function claimRows(target: Target, input: ClaimRowsInput): Promise<ClaimedRows> {
   const { node, incarnation, max, token, from, reap, ahead } = input;
-  const text = relaxed(`${target.schema}.claim_rows($1, $2, $3, $4, $5, $6, $7)`).replace('f.*', columns);
+  const text = relaxed(`${target.schema}.claim_rows($1, $2, $3, $4)`).replace('f.*', columns);
   const claimed = await target.query<{
     readonly position: number;
     readonly size: number;
     readonly leaseMs: number;
     readonly bundle: string | null;
     readonly jobs: string | null;
-  }>(text, [node, incarnation, max, token, from, reap, ahead]);
+  }>(text, [node, incarnation, token, JSON.stringify({ max, ahead, from, reap })]);
   const rows = claimed
     .map(({ position, size, leaseMs, bundle, jobs }): ClaimedRow => {
       const listed = JSON.parse(jobs ?? '[]') as readonly (Listed | Plain)[];

@@ -135,15 +135,16 @@ export async function dueSchedules(target: Target): Promise<readonly DueSchedule
 export async function fireSchedule(
   target: Target,
   { leader, epoch }: Leader,
-  fire: Pick<DueSchedule, 'name' | 'cron' | 'timezone'> & {
+  { name, cron, timezone, slotMs, nextMs }: Pick<DueSchedule, 'name' | 'cron' | 'timezone'> & {
     readonly slotMs: number | null;
     readonly nextMs: number | null;
   },
 ): Promise<string | null> {
   const at = (ms: number | null): string | null => (ms === null ? null : new Date(ms).toISOString());
+  const read = { name, cron, timezone, next: at(nextMs), slot: at(slotMs) };
   const [row] = await target.query<{ job: string | null }>(
-    `select ${target.schema}.fire_schedule($1, $2, $3, $4, $5, $6::timestamptz, $7::timestamptz) as job`,
-    [leader, epoch, fire.name, fire.cron, fire.timezone, at(fire.slotMs), at(fire.nextMs)],
+    `select ${target.schema}.fire_schedule($1, $2, $3) as job`,
+    [leader, epoch, JSON.stringify(read)],
   );
   return row?.job ?? null;
 }

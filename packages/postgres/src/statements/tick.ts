@@ -175,6 +175,7 @@ type ListedJob = readonly [
   createdMs: number | null,
   expiresMs?: number | null,
   tries?: number,
+  last?: 0 | 1,
   crashes?: number,
   attributes?: Attributes | null,
 ];
@@ -205,10 +206,10 @@ function toLaneRow(lane: ListedLane, id: string | null, job: ListedJob): LaneRow
     rowVersion: job[5],
     createdMs: job[6] ?? Number.NaN,
     expiresMs: job[7] ?? null,
-    tries: Math.abs(job[8] ?? 0),
-    ...((job[8] ?? 0) < 0 && { lastTry: true }),
-    crashes: job[9] ?? 0,
-    attributes: job[10] === undefined ? noAttributes : job[10],
+    tries: job[8] ?? 0,
+    ...(job[9] === 1 && { lastTry: true }),
+    crashes: job[10] ?? 0,
+    attributes: job[11] === undefined ? noAttributes : job[11],
   };
 }
 

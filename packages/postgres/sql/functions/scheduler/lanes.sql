@@ -159,13 +159,13 @@ $$;
 --                      changed; free: no job there has a work item, as far as the leader knows, so it is not looked for: that took a third of the
 --                      time, and dispatch looks again. Of each range the lane's part of want at most.
 -- Returns one JSON text: reading it takes a third of the time of as many rows. A list for each part of a lane, in order, with its jobs in theirs:
---   [queue, key, paged, ahead, wanted, retry_due_ms, [[id, seq, priority, task, version, row_version, created_ms, expires_ms, tries, crashes, attributes], ...]]
--- without what stands behind created_ms where all of that is as in most jobs (null, 0, 0, none), without attributes where there are none, and without
+--   [queue, key, paged, ahead, wanted, retry_due_ms, [[id, seq, priority, task, version, row_version, created_ms, expires_ms, tries, last, crashes, attributes], ...]]
+-- without what stands behind created_ms where all of that is as in most jobs (null, 0, 0, 0, none), without attributes where there are none, and without
 -- the jobs where nothing of a lane that was looked at waits without a work item.
 -- Paused queues are passed over, unless one of their lanes is named.
 -- wanted: how many jobs were looked for; paged: whether the lane belongs to the page, in its order: the last of them is where the
 -- next page begins; ahead: whether the job lies behind a place of starts; row_version: the row's xmin (dispatch refuses a job that was
--- changed since); created_ms: null for a time that is none; tries: below zero, where one more would be its last.
+-- changed since); created_ms: null for a time that is none; last: 1 where the next try would be a job's last, otherwise 0.
 -- Plans: queue_waiting for the walk over lanes and the heads, queue_moved for what was changed; work_queue_id by a scalar subquery,
 -- which can only be looked up. Of attributes of a few numbers the text is made twice: that takes a tenth of what legible() does.
 create function look(p_read jsonb)
@@ -228,7 +228,7 @@ begin
              coalesce(j.created_ms::text, 'null'),
              case when j.expires_at is not null or j.tries <> 0 or j.crashes <> 0 or j.attributes <> '{}' then
                concat(',', case when isfinite(j.expires_at) then (date_part('epoch', j.expires_at) * 1000)::text else 'null' end, ',',
-               case when j.tries > 0 and j.tries + 1 >= j.max_tries then -j.tries else j.tries end, ',', j.crashes,
+               j.tries, ',', (j.tries > 0 and j.tries + 1 >= j.max_tries)::integer, ',', j.crashes,
                  case when j.attributes <> '{}' then ',' || coalesce((
                    case when pg_column_size(j.attributes) <= 256 and pg_column_compression(j.attributes) is null
                           and octet_length(j.attributes::text) <= 65536 then j.attributes else legible(j.attributes) end)::text, 'null') end)

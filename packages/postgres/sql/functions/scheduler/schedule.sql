@@ -1,25 +1,26 @@
--- One cron slot becomes one job, whoever leads and however often it is tried; the next slot is stored with it.
-create function fire_schedule(
-    p_leader text, p_epoch bigint, p_schedule text, p_cron text, p_timezone text, p_slot timestamptz, p_next timestamptz)
+-- One cron slot becomes one job, whoever leads and however often it is tried; the next slot is stored with it. p_read, as one JSON object: name, cron and
+-- timezone of the schedule as they were read; next: its next slot; slot: the one that is due, absent where only the next is stored.
+create function fire_schedule(p_leader text, p_epoch bigint, p_read jsonb)
   returns uuid
   language plpgsql volatile security definer
   set search_path from current
 as $$
 declare
   s schedule;
+  v_slot timestamptz := p_read ->> 'slot';
   v_job uuid := uuid_v7();
 begin
   perform assert_leader(p_leader, p_epoch);
-  select * into s from schedule where name = p_schedule for update;
+  select * into s from schedule where name = p_read ->> 'name' for update;
   -- what was planned from is not what is there any more: the next look plans anew
-  if not found or s.paused or s.cron <> p_cron or s.timezone <> p_timezone then
+  if not found or s.paused or s.cron <> p_read ->> 'cron' or s.timezone <> p_read ->> 'timezone' then
     return null;
   end if;
-  update schedule set next_slot = p_next, last_slot = coalesce(p_slot, last_slot) where name = p_schedule;
-  if p_slot is null then
+  update schedule set next_slot = (p_read ->> 'next')::timestamptz, last_slot = coalesce(v_slot, last_slot) where name = s.name;
+  if v_slot is null then
     return null;
   end if;
-  insert into schedule_slot (schedule, slot, job) values (p_schedule, p_slot, v_job) on conflict do nothing;
+  insert into schedule_slot (schedule, slot, job) values (s.name, v_slot, v_job) on conflict do nothing;
   if not found then
     return null;
   end if;
@@ -29,7 +30,7 @@ begin
           (s.options ->> 'timeoutMs')::float8 * interval '1 millisecond', coalesce((s.options ->> 'maxTries')::smallint, 20),
           coalesce((s.options ->> 'maxCrashes')::smallint, 3), nullif(s.options -> 'retry', 'null'), s.payload,
           coalesce((s.options ->> 'payloadVersion')::integer, 1));
-  delete from schedule_slot where schedule = p_schedule and slot < p_slot - interval '7 days';
+  delete from schedule_slot where schedule = s.name and slot < v_slot - interval '7 days';
   return v_job;
 end
 $$;

@@ -34,7 +34,7 @@ create function claim(p_node text, p_incarnation uuid, p_max integer, p_token uu
 as $$
 #variable_conflict use_column
 declare
-  v_leased bigint[] := lease_items(p_node, p_incarnation, p_max, p_token, p_from, p_reap, null);
+  v_leased bigint[] := lease_items(p_node, p_incarnation, p_token, jsonb_build_object('max', p_max, 'from', p_from, 'reap', p_reap, 'single', true));
 begin
   return query
     select w.position, w.id, w.lock_token, q.queue, q.task, q.key, q.priority, q.attributes, q.payload, q.payload_version,
@@ -47,10 +47,14 @@ $$;
 
 -- The same for workers that take batches whole: a row for each work item, with its jobs as one JSON text, a list for each: mostly [id, queue, task,
 -- key, created, payload], or where something is not as it mostly is, [id, queue, task, key, priority, attributes, payload, payload_version, tries, max_tries, crashes, retry, trace, created, timeout, checkpoint], with null
--- for what most jobs don't have (no key, 0, {}), created in milliseconds and timeout in seconds. p_max counts work items, p_ahead batches beyond them;
--- together they have about 1,000 jobs. lease_ms: of a batch, a second more than jobs have that say nothing of a timeout.
+-- for what most jobs don't have (no key, 0, {}), created in milliseconds and timeout in seconds. p_take, as one JSON object:
+--   max     work items at most
+--   ahead   batches at most beyond them, where max work items were there; together they have about 1,000 jobs
+--   from    the caller's low-water mark; items before it are not read
+--   reap    whether leases that have ended are reaped where places are left
+-- lease_ms: of a batch, a second more than jobs have that say nothing of a timeout.
 -- One text for a batch costs its reader a third of what rows of as many columns do.
-create function claim_rows(p_node text, p_incarnation uuid, p_max integer, p_token uuid, p_from bigint, p_reap boolean, p_ahead integer)
+create function claim_rows(p_node text, p_incarnation uuid, p_token uuid, p_take jsonb)
   returns table ("position" bigint, size integer, lease_ms float8, bundle bigint, jobs text)
   language plpgsql volatile security definer
   set search_path from current
@@ -63,7 +67,7 @@ create function claim_rows(p_node text, p_incarnation uuid, p_max integer, p_tok
 as $$
 #variable_conflict use_column
 declare
-  v_leased bigint[] := lease_items(p_node, p_incarnation, p_max, p_token, p_from, p_reap, p_ahead);
+  v_leased bigint[] := lease_items(p_node, p_incarnation, p_token, p_take);
 begin
   return query
     select w.position, coalesce(cardinality(w.jobs), 1), case when w.timeout is null or w.together is not null then date_part('epoch', w.lock_timeout - w.started) * 1000
@@ -83,9 +87,9 @@ begin
 end
 $$;
 
--- Takes the leases of a claim; returns the positions. p_ahead: as many batches more, where p_max items were there; null: batches are taken apart
--- first, for whoever claims single jobs.
-create function lease_items(p_node text, p_incarnation uuid, p_max integer, p_token uuid, p_from bigint, p_reap boolean, p_ahead integer)
+-- Takes the leases of a claim; returns the positions. p_take: as claim_rows has it; and single: batches are taken apart first, for callers that
+-- claim jobs one by one.
+create function lease_items(p_node text, p_incarnation uuid, p_token uuid, p_take jsonb)
   returns bigint[]
   language plpgsql volatile security definer
   set search_path from current
@@ -101,7 +105,10 @@ declare
   v_now timestamptz := clock_timestamp();
   v_pool text;
   v_tasks jsonb;
-  v_left integer := least(p_max, 10000);
+  v_left integer := least((p_take ->> 'max')::integer, 10000);
+  v_from bigint := (p_take ->> 'from')::bigint;
+  v_ahead integer := coalesce((p_take ->> 'ahead')::integer, 0);
+  v_single boolean := coalesce((p_take ->> 'single')::boolean, false);
   v_positions bigint[];
   v_bundles bigint;
   v_batches bigint;
@@ -110,8 +117,8 @@ declare
   v_got bigint[];
   v_leased bigint[] := '{}';
 begin
-  if p_max is null or p_max < 0 then
-    raise exception 'claim takes a number of jobs, not %', p_max using errcode = '22023';
+  if v_left is null or v_left < 0 then
+    raise exception 'claim takes a number of jobs, not %', p_take -> 'max' using errcode = '22023';
   end if;
   select n.pool, n.tasks into v_pool, v_tasks
   from node n where n.id = p_node and n.incarnation = p_incarnation and n.state in ('alive', 'draining')
@@ -120,7 +127,7 @@ begin
     raise exception 'node % is not registered as incarnation %', p_node, p_incarnation
       using errcode = 'PQ001', hint = 'It was reset, lost or replaced: register again, and drop what it was running.';
   end if;
-  if p_ahead is null and v_left > 0 then
+  if v_single and v_left > 0 then
     perform spread_ready(v_pool, v_tasks, v_left);
   end if;
   for round in 1..3 loop
@@ -132,7 +139,7 @@ begin
     select array_agg(x.position), count(x.jobs), count(x.together) into v_positions, v_batches, v_bundles
     from (
       select r.position, r.together, case when r.jobs is not null then true end as jobs from work_queue r
-      where r.position >= p_from and r.lock_key is null and r.pool = v_pool and (p_ahead is not null or r.jobs is null or r.together is not null)
+      where r.position >= v_from and r.lock_key is null and r.pool = v_pool and (not v_single or r.jobs is null or r.together is not null)
         and node_takes(v_tasks, r.task, r.version, r.suspect) and (r.together is null or v_tasks -> r.task -> 'batch' = 'true')
         and (not v_wary or r.jobs is not null
              or (select j.id from queue j where j.id = r.id and (j.expires_at is null or j.expires_at > v_now)) is not null)
@@ -146,13 +153,13 @@ begin
     if v_suspect is not null then
       v_positions := v_suspect || v_positions;
     end if;
-    if v_left <= 0 and p_ahead > 0 and round = 1 then
-      v_positions := v_positions || ready_batches(v_pool, v_tasks, greatest(p_from, v_positions[cardinality(v_positions)] + 1), p_ahead);
+    if v_left <= 0 and v_ahead > 0 and round = 1 then
+      v_positions := v_positions || ready_batches(v_pool, v_tasks, greatest(v_from, v_positions[cardinality(v_positions)] + 1), v_ahead);
       v_batches := 1;
     end if;
     if cardinality(v_positions) > 0 then
       if cardinality(v_positions) > 40 or v_batches > 0 then
-        v_positions := within_bytes(v_positions, p_ahead is not null);
+        v_positions := within_bytes(v_positions, not v_single);
       end if;
       v_got := lease_all(p_node, p_token, v_positions, v_tasks, v_now);
       v_leased := v_leased || v_got;
@@ -164,10 +171,10 @@ begin
       end if;
     end if;
     continue when v_left > 0 and v_bundles > 0; -- of these nothing is left that can run
-    exit when v_left <= 0 or not p_reap or not exists (select from work_queue w where w.position >= p_from and w.lock_timeout <= v_now);
+    exit when v_left <= 0 or not (p_take -> 'reap')::boolean or not exists (select from work_queue w where w.position >= v_from and w.lock_timeout <= v_now);
     exit when not exists (select from reap(greatest(v_left, 1000)));
   end loop;
-  return case when p_ahead is null then single_rows(v_leased) else v_leased end;
+  return case when v_single then single_rows(v_leased) else v_leased end;
 end
 $$;
 

@@ -60,7 +60,7 @@ begin
     from settle_done(v_now, p_ids, p_tokens, p_data, p_waited_ms) s;
   else
     select s.ids, s.verdicts, s.positions, s.busy_ms into v_ids, v_verdicts, v_positions, v_busy
-    from settle_mixed(v_now, p_ids, p_tokens, p_outcomes, p_delays_ms, p_data, p_waited_ms) s;
+    from settle_mixed(p_ids, p_tokens, p_outcomes, p_delays_ms, p_data, p_waited_ms) s;
   end if;
   if v_ids is not null and (select l.feed from scheduler_lease l) then
     insert into settlement (at, positions, verdicts, busy_ms) values (v_now, v_positions, v_verdicts, v_busy);
@@ -141,12 +141,14 @@ $$;
 
 -- Ends attempts of any outcome: a part of settle, which plans it.
 create function settle_mixed(
-  p_now timestamptz, p_ids uuid[], p_tokens uuid[], p_outcomes text[], p_delays_ms float8[], p_data text[], p_waited_ms float8[],
+  p_ids uuid[], p_tokens uuid[], p_outcomes text[], p_delays_ms float8[], p_data text[], p_waited_ms float8[],
   out ids uuid[], out verdicts text[], out positions bigint[], out busy_ms float4[])
   language plpgsql volatile
   set search_path from current
 as $$
 #variable_conflict use_column
+declare
+  v_now timestamptz := clock_timestamp();
 begin
   with input as materialized (
     select x.id, x.token, x.outcome, least(greatest(coalesce(nullif(x.delay_ms, 'NaN'), 0), 0), 3.2e11) as delay_ms, x.data::jsonb as data,
@@ -156,7 +158,7 @@ begin
   gone as (
     delete from work_queue w using input i
     where w.id = any (p_ids) and w.id = i.id and w.lock_token = i.token
-    returning w.id, w.position, w.lock_key, w.lock_token, greatest(w.started, least(w.started + i.waited, p_now)) as started, w.dispatched, w.cancelled is not null as stop, i.outcome, i.delay_ms, i.data
+    returning w.id, w.position, w.lock_key, w.lock_token, greatest(w.started, least(w.started + i.waited, v_now)) as started, w.dispatched, w.cancelled is not null as stop, i.outcome, i.delay_ms, i.data
   ),
   -- Where some jobs end and others go back, that is two passes over QUEUE: so their locks are taken first, in the order of ids
   -- that everyone keeps.
@@ -172,13 +174,13 @@ begin
            or (g.outcome = 'retry' and q.tries + 1 >= q.max_tries))
     returning q.*, g.position, g.lock_key, g.lock_token, g.started, g.dispatched, g.data, g.stop, g.outcome,
       case when g.outcome = 'dead' then 'gave_up' when g.outcome = 'retry' and not g.stop then 'max_tries' end as reason,
-      case when g.outcome in ('retry', 'dead') then with_error(q.errors, g.data, g.lock_key, q.tries + 1, p_now) else q.errors end as all_errors
+      case when g.outcome in ('retry', 'dead') then with_error(q.errors, g.data, g.lock_key, q.tries + 1, v_now) else q.errors end as all_errors
   ),
   again as (
     update queue q
-    set run_after = p_now + g.delay_ms * interval '1 millisecond', last_token = g.lock_token,
+    set run_after = v_now + g.delay_ms * interval '1 millisecond', last_token = g.lock_token,
         tries = q.tries + (g.outcome = 'retry')::integer,
-        errors = case when g.outcome = 'retry' then with_error(q.errors, g.data, g.lock_key, q.tries + 1, p_now) else q.errors end
+        errors = case when g.outcome = 'retry' then with_error(q.errors, g.data, g.lock_key, q.tries + 1, v_now) else q.errors end
     from gone g
     where q.id = any (p_ids) and q.id = g.id and not g.stop and (select count(*) from locked) >= 0
       and (g.outcome = 'snooze' or (g.outcome = 'retry' and q.tries + 1 < q.max_tries))
@@ -188,7 +190,7 @@ begin
     insert into history (id, queue, task, key, priority, outcome, tries, crashes, created, started, finished, payload_version,
                          node, token, unique_key, attributes, payload, result, errors, trace, dispatched)
     select e.id, e.queue, e.task, e.key, e.priority, case when e.outcome = 'done' then 'done' else 'cancelled' end,
-           e.tries + (e.outcome = 'retry')::integer, e.crashes, e.created, e.started, p_now, e.payload_version, e.lock_key,
+           e.tries + (e.outcome = 'retry')::integer, e.crashes, e.created, e.started, v_now, e.payload_version, e.lock_key,
            e.lock_token, e.unique_key, e.attributes, e.payload, case when e.outcome = 'done' then e.data end, e.all_errors, e.trace, e.dispatched
     from ended e
     where e.reason is null
@@ -198,7 +200,7 @@ begin
     insert into dead_letter (id, queue, task, key, priority, reason, tries, max_tries, crashes, max_crashes, created, died,
                              timeout, payload_version, node, token, unique_key, attributes, payload, retry, trace, errors)
     select e.id, e.queue, e.task, e.key, e.priority, e.reason, e.tries + 1, e.max_tries, e.crashes, e.max_crashes, e.created,
-           p_now, e.timeout, e.payload_version, e.lock_key, e.lock_token, e.unique_key, e.attributes, e.payload, e.retry,
+           v_now, e.timeout, e.payload_version, e.lock_key, e.lock_token, e.unique_key, e.attributes, e.payload, e.retry,
            e.trace, e.all_errors
     from ended e
     where e.reason is not null
@@ -213,7 +215,7 @@ begin
     union all
     select a.id, a.outcome, a.position, a.started from again a
   )
-  select array_agg(v.id), array_agg(v.verdict), array_agg(v.position), array_agg((extract(epoch from p_now - v.started) * 1000)::float4)
+  select array_agg(v.id), array_agg(v.verdict), array_agg(v.position), array_agg((extract(epoch from v_now - v.started) * 1000)::float4)
   into ids, verdicts, positions, busy_ms from settled v;
 end
 $$;
