@@ -33,7 +33,16 @@ const under = (...folders: readonly string[]): string[] =>
 /** They bring servers of their own, and stop, kill and replace them under whole systems of processes. */
 const failover = ['test/integration/failover/*.test.ts'];
 
-/** Integration tests of whole processes that die, and of what comes only after many seconds: `npm run test:long`. */
+/**
+ * Integration tests that spend their time in whole processes (the command line, the examples of the docs, nodes that die) or in many
+ * random sequences: `npm run test:long`, on both versions.
+ */
+const slow = [
+  ...under('docs', 'integration/cli', 'integration/limits', 'integration/models', 'integration/nodes'),
+  'test/integration/*/{database-restore,health,security-{api,canary,cli,life},worker-{floating,isolation}}.test.ts',
+];
+
+/** The same of what comes only after many seconds; on one version. */
 const long = [
   'test/integration/*/{database-dead-ends,demo,found-sooner,limits-rate,limits-sweep,pinned-late,scheduler-behind,settings-matrix,takeover}.test.ts',
 ];
@@ -58,10 +67,12 @@ const once =
       ]
     : [];
 
+/** Files share their processes: a new one for each costs more than most files do. */
+const shares = { isolate: false };
+
 /** `npm test`: the projects unit, repo and database, on PostgreSQL 18. The others are `npm run test:long`, next and docker apart. */
 const projects = [
-  // they share their processes: a new one for each file costs more than most files do
-  { ...common, name: 'unit', include: ['packages/*/{src,web}/**/*.test.ts'], isolate: false },
+  { ...common, ...shares, name: 'unit', include: ['packages/*/{src,web}/**/*.test.ts'] },
   {
     ...common,
     name: 'repo',
@@ -69,10 +80,12 @@ const projects = [
   },
   {
     ...withServer,
+    ...shares,
     name: 'database',
-    include: under('integration', 'docs'),
-    exclude: [...long, ...failover, ...once, 'test/docs/scratch/**'],
+    include: under('integration'),
+    exclude: [...slow, ...long, ...failover, ...once],
   },
+  { ...withServer, name: 'slow', include: slow, exclude: [...long, ...once, 'test/docs/scratch/**'] },
   {
     ...withServer,
     name: 'long',

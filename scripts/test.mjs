@@ -1,6 +1,6 @@
 // Runs the tests and adds them up:
 //   node scripts/test.mjs [vitest arguments, e.g. a file filter]       `npm test`: units, repository, and database on PostgreSQL 18
-//   node scripts/test.mjs --long         `npm run test:long`: faults, searches, failovers, packages, browser, chaos; PostgreSQL 15
+//   node scripts/test.mjs --long         `npm run test:long`: processes, faults, searches, failovers, packages, browser, chaos; PostgreSQL 15
 //   node scripts/test.mjs --containers   `npm run test:docker`: the image, then the database tests in a container; needs an engine
 // Tells at the end which programs are missing here and which tests were skipped for them, then every test that failed, a line
 // each, and `N passed, N failed`. Exits with 0 or 1.
@@ -26,9 +26,18 @@ const has15 = existsSync('/usr/lib/postgresql/15/bin/postgres');
 const suites = {
   quick: [{ title: 'units, repository, database', projects: ['unit', 'repo', 'database'] }],
   long: [
-    { title: 'faults, searches, packages, browser', projects: ['long', 'bench', 'browser', 'failover'] },
+    {
+      title: 'processes, faults, searches, packages, browser',
+      projects: ['slow', 'long', 'bench', 'browser', 'failover'],
+    },
     ...(given === undefined && has15
-      ? [{ title: 'database, PostgreSQL 15', projects: ['database'], env: { PGQUEUE_TEST_MAJOR: '15' } }]
+      ? [
+          {
+            title: 'database, PostgreSQL 15',
+            projects: ['database', 'slow'],
+            env: { PGQUEUE_TEST_MAJOR: '15' },
+          },
+        ]
       : []),
     // by itself: its processes and the busy core beside them want the machine
     { title: 'chaos', projects: ['chaos'] },
@@ -37,7 +46,7 @@ const suites = {
     { title: 'the image and the compose topology', projects: ['docker'] },
     {
       title: 'database, in a container',
-      projects: ['database'],
+      projects: ['database', 'slow'],
       env: { PGQUEUE_TEST_SERVER: 'container' },
     },
   ],
