@@ -1602,8 +1602,6 @@ as $$
 declare
   v_now timestamptz := clock_timestamp(); -- the function itself is volatile: compared with it, every job that expires would be read
   v_ids uuid[];
-  v_waiting uuid[];
-  v_count integer;
 begin
   perform assert_leader(p_leader, p_epoch);
   v_ids := array(
@@ -1614,18 +1612,7 @@ begin
   if cardinality(v_ids) = 0 then
     return 0;
   end if;
-  v_waiting := recall(v_ids);
-  with gone as (delete from queue q where q.id = any (v_waiting) returning q.*),
-  kept as (
-    insert into history (id, queue, task, key, priority, outcome, tries, crashes, created, finished, payload_version, unique_key,
-                         attributes, payload, errors, trace)
-    select g.id, g.queue, g.task, g.key, g.priority, 'expired', g.tries, g.crashes, g.created, clock_timestamp(),
-           g.payload_version, g.unique_key, g.attributes, g.payload, g.errors, g.trace
-    from gone g
-    where coalesce((select c.retention from queue_config c where c.queue = g.queue), interval '7 days') > interval '0'
-    returning 1)
-  select count(*) into v_count from gone;
-  return v_count;
+  return make_expired(recall(v_ids));
 end
 $$;
 
@@ -2842,6 +2829,41 @@ begin
 end
 $$;
 
+-- Waiting jobs end as expired, each as far as it can; returns how many did. The caller has locked them, and taken their work items back.
+create function make_expired(p_ids uuid[]) returns integer
+  language plpgsql volatile
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+as $$
+declare
+  v_half integer := cardinality(p_ids) / 2;
+  v_count integer;
+begin
+  begin
+    with gone as (delete from queue q where q.id = any (p_ids) returning q.*),
+    kept as (
+      insert into history (id, queue, task, key, priority, outcome, tries, crashes, created, finished, payload_version, unique_key,
+                           attributes, payload, errors, trace)
+      select g.id, g.queue, g.task, g.key, g.priority, 'expired', g.tries, g.crashes, g.created, clock_timestamp(),
+             g.payload_version, g.unique_key, g.attributes, g.payload, g.errors, g.trace
+      from gone g
+      where coalesce((select c.retention from queue_config c where c.queue = g.queue), interval '7 days') > interval '0'
+      returning 1)
+    select count(*) into v_count from gone;
+    return v_count;
+  exception when others then
+    if not is_of_row(sqlstate) then
+      raise;
+    elsif v_half = 0 then
+      perform set_aside(p_ids[1], sqlerrm);
+      return 0;
+    end if;
+  end;
+  return make_expired(p_ids[:v_half]) + make_expired(p_ids[v_half + 1:]);
+end
+$$;
+
 -- functions/worker/batches.sql
 
 -- Batches: rows of WORK_QUEUE that hold several jobs. A node claims and settles them whole (claim_rows, settle_rows); whatever concerns one
@@ -3091,7 +3113,8 @@ begin
     returning w.position, w.jobs, w.lock_key, w.lock_token, w.started, w.dispatched, g.before
   ),
   members as materialized (
-    select g.position, g.lock_key, g.lock_token, g.started, g.dispatched, u.id, (g.before + u.n)::integer as n
+    select g.position, g.lock_key, g.lock_token, g.started, g.dispatched, u.id, (g.before + u.n)::integer as n,
+           least(greatest(p_busy_ms[g.before + u.n], 0), 3.2e11)::float4 as busy_ms
     from gone g cross join lateral unnest(g.jobs) with ordinality as u (id, n)
   ),
   ended as (
@@ -3099,7 +3122,7 @@ begin
     where q.id = any (array(select x.id from members x)) and q.id = m.id
     returning q.id, q.queue, q.task, q.key, q.priority, q.tries, q.crashes, q.created, q.payload_version, q.unique_key, q.attributes,
               q.payload, q.errors, q.trace, m.lock_key, m.lock_token, m.dispatched, m.n,
-              greatest(m.started, v_now - least(greatest(p_busy_ms[m.n], 0), 3.2e11) * interval '1 millisecond') as started
+              greatest(m.started, v_now - m.busy_ms * interval '1 millisecond') as started
   ),
   kept as (
     insert into history (id, queue, task, key, priority, outcome, tries, crashes, created, started, finished, payload_version,
@@ -3109,7 +3132,7 @@ begin
     from ended e
     where not v_forgets or coalesce((select c.retention from queue_config c where c.queue = e.queue), interval '7 days') > interval '0'
   )
-  select array(select g.position from gone g), array_agg(m.position order by m.n), array_agg(p_busy_ms[m.n] order by m.n)
+  select array(select g.position from gone g), array_agg(m.position order by m.n), array_agg(m.busy_ms order by m.n)
   into v_settled, v_positions, v_busy from members m where v_feeds;
   if v_positions is not null then
     insert into settlement (at, positions, verdicts, busy_ms)
@@ -3741,6 +3764,7 @@ $$;
 -- Begins an incarnation. accepted is false while another one may be alive under this id: its heartbeat is newer than its
 -- own lost_after_ms. A caller who has watched that heartbeat stand still for two of its intervals (p_seen = the value it saw
 -- before) is let in; one who has seen it move must not try again: two live nodes can't share an id.
+-- incarnation: null where it is not accepted, since that of the other one is a secret of its holder.
 -- Takes back what the node's last incarnation still held.
 create function register_node(
     p_node text, p_tasks jsonb, p_slots integer default 1, p_pool text default 'default', p_heartbeat_ms integer default 5000,
@@ -3768,7 +3792,7 @@ begin
      and v_other.heartbeat > v_now - v_other.lost_after_ms * interval '1 millisecond'
      and (p_seen is null or v_other.heartbeat is distinct from p_seen
           or v_other.heartbeat > v_now - 2 * v_other.heartbeat_ms * interval '1 millisecond') then
-    return query select false, v_other.incarnation, v_other.heartbeat, v_other.heartbeat_ms;
+    return query select false, null::uuid, v_other.heartbeat, v_other.heartbeat_ms;
     return;
   end if;
   if v_other.incarnation <> p_incarnation then

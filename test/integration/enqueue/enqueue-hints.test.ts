@@ -118,3 +118,28 @@ test('none when switched off', async () => {
   });
   expect(await hints()).toBe(0);
 });
+
+test('anyone who may connect hears what a policy may read of a new job, and never its payload', async () => {
+  await database.query('create role passer_by', []);
+  const stranger = await database.pool.connect();
+  const told: (string | undefined)[] = [];
+  stranger.on('notification', ({ payload }) => told.push(payload));
+  try {
+    await stranger.query('set role passer_by');
+    await expect(stranger.query('select id from pgqueue.queue')).rejects.toMatchObject({ code: '42501' });
+    await stranger.query(`listen "${channel}"`);
+    const options = { key: 'acme', attributes: { size: 7 } };
+    await withProducer({ notify: false }, (producer) =>
+      producer.enqueue(hello, { n: 4711471147114711 }, options),
+    );
+    await withProducer({}, (producer) => producer.enqueue(hello, { n: 4711471147114711 }, options));
+    await until('a hint', () => told.length > 0);
+    const [hint = '', ...more] = told;
+    expect(more).toEqual([]);
+    expect(JSON.parse(hint)).toMatchObject({ 4: 'default', 5: 'acme', 6: 'hello', 9: { size: 7 } });
+    expect(hint).not.toContain('4711471147114711');
+  } finally {
+    stranger.release(true);
+    await database.query('drop role passer_by', []);
+  }
+});

@@ -1,7 +1,7 @@
 // One job that can't be processed costs no other its run: rows that are older than a rule, or that a client can't read.
 import { randomUUID } from 'node:crypto';
 import type { PgQueueEvent } from '@pgqueue/core';
-import { promote, reap, resetNode } from '@pgqueue/postgres';
+import { expire, promote, reap, resetNode } from '@pgqueue/postgres';
 import pg from 'pg';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
 import { createClaims } from '../../../packages/worker/src/claim/claims.ts';
@@ -74,6 +74,23 @@ test('of delayed jobs that are due the others become pending', async () => {
   });
   expect(await statuses(ids)).toEqual(seven('pending'));
   expect(await why(ids[2])).toMatch(/^gave_up: it can't be processed: .*queue_timeout_check/);
+});
+
+test('of jobs that were not started in time the others end as expired', async () => {
+  const ids: string[] = [];
+  for (let n = 0; n < 7; n += 1)
+    ids.push(await ground.insert({ expires_at: '2020-01-01', key: n === 2 ? 'odd' : '' }));
+  await ground.sql(
+    `alter table pgqueue.history add constraint history_odd check (outcome <> 'expired' or key <> 'odd')`,
+  );
+  try {
+    expect(await expire(ground.database, ground.leader(), 100)).toBe(6);
+    expect(await statuses(ids)).toEqual(seven('expired'));
+    expect(await why(ids[2])).toMatch(/^gave_up: it can't be processed: .*history_odd/);
+    expect(await expire(ground.database, ground.leader(), 100)).toBe(0);
+  } finally {
+    await ground.sql('alter table pgqueue.history drop constraint history_odd');
+  }
 });
 
 test('what fails for all alike is no reason to set a job aside', async () => {

@@ -1,5 +1,7 @@
 // What is stored is bounded by what is sent: nothing that a producer or a worker may write makes a claim or a tick fail, or large.
+import { setFeed } from '@pgqueue/postgres';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { batchesOn } from './batches-support.ts';
 import type { Ground } from './database-support.ts';
 import { openGround } from './database-support.ts';
 
@@ -120,4 +122,14 @@ test('what a running job says of itself, and keeps, is bounded by its text', asy
       `insert into pgqueue.schedule (name, cron, task, payload) values ('s', '* * * * *', 't', '[1e131071,1e131071,1e131071]')`,
     ),
   ).rejects.toMatchObject(refused('schedule_payload_size'));
+});
+
+test('run times that a node tells of a batch are bounded before schedulers hear of them', async () => {
+  await setFeed(ground.database, ground.leader(), true);
+  const { position, token } = await batchesOn(ground).held(await ground.node(), 5);
+  await ground.sql(
+    `select pgqueue.settle_rows(array[$1::bigint], array[$2::uuid], '{5}', '{NaN,Infinity,-Infinity,-1,2}')`,
+    [position, token],
+  );
+  expect(await ground.one('select busy_ms from pgqueue.settlement')).toEqual([3.2e11, 3.2e11, 0, 0, 2]);
 });

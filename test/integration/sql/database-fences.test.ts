@@ -168,6 +168,10 @@ describe('incarnations', () => {
     };
     const refused = await registerNode(ground.database, registration);
     expect(refused).toMatchObject({ accepted: false });
+    // whoever knew it could read the tokens of its leases, settle them, and end it
+    expect(
+      await ground.sql(`select accepted, incarnation from pgqueue.register_node($1, '{}')`, [node.id]),
+    ).toEqual([{ accepted: false, incarnation: null }]);
     await ground.sql(`update pgqueue.node set heartbeat = clock_timestamp() - interval '10 minutes'`);
     expect(await registerNode(ground.database, registration)).toEqual({ accepted: true });
     expect(await ground.job(lease.id)).toMatchObject({ status: 'ready', crashes: 1 });

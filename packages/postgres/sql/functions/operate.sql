@@ -134,8 +134,6 @@ as $$
 declare
   v_now timestamptz := clock_timestamp(); -- the function itself is volatile: compared with it, every job that expires would be read
   v_ids uuid[];
-  v_waiting uuid[];
-  v_count integer;
 begin
   perform assert_leader(p_leader, p_epoch);
   v_ids := array(
@@ -146,17 +144,6 @@ begin
   if cardinality(v_ids) = 0 then
     return 0;
   end if;
-  v_waiting := recall(v_ids);
-  with gone as (delete from queue q where q.id = any (v_waiting) returning q.*),
-  kept as (
-    insert into history (id, queue, task, key, priority, outcome, tries, crashes, created, finished, payload_version, unique_key,
-                         attributes, payload, errors, trace)
-    select g.id, g.queue, g.task, g.key, g.priority, 'expired', g.tries, g.crashes, g.created, clock_timestamp(),
-           g.payload_version, g.unique_key, g.attributes, g.payload, g.errors, g.trace
-    from gone g
-    where coalesce((select c.retention from queue_config c where c.queue = g.queue), interval '7 days') > interval '0'
-    returning 1)
-  select count(*) into v_count from gone;
-  return v_count;
+  return make_expired(recall(v_ids));
 end
 $$;

@@ -32,6 +32,20 @@ describe('slots', () => {
     expect(slots.fit('elsewhere', { task: 'mail', version: 1 })).toBe('no_capable_node');
   });
 
+  test('more ready jobs than their nodes will soon take leave the places of others', () => {
+    const groups = ['slow', 'quick'].map((task, n) => ({
+      tasks: { [task]: { min: 1, max: 1 } },
+      slots: 10,
+      depth: 10 * n,
+    }));
+    const ready = [{ task: 'slow', version: 1, count: 25 }];
+    const slots = openSlots({ pools: { default: { groups, ready } } });
+    expect(slots.left('default')).toBe(10);
+    expect(slots.fit('default', { task: 'slow', version: 1 })).toBe('no_free_slot');
+    const taken = Array.from({ length: 11 }, () => slots.take('default', { task: 'quick', version: 1 }));
+    expect(taken.filter((fit) => fit === 'fits')).toHaveLength(10);
+  });
+
   test('are exact: as many jobs fit as the best assignment of jobs to groups has', () => {
     const arb = fc.record({
       groups: fc.array(

@@ -118,7 +118,14 @@ function poolSlots(pool: PoolSeen): PoolSlots {
     kind.taken += count;
     for (const set of kind.sets) set.places -= count;
   };
-  for (const { count, ...kind } of pool.ready) put(kindOf(kind), count);
+  // those beyond what their nodes will soon take have no place, and take none of others
+  for (const { count, ...job } of pool.ready) {
+    const kind = kindOf(job);
+    put(
+      kind,
+      kind.sets.reduce((most, { places }) => Math.min(most, Math.max(0, places)), count),
+    );
+  }
 
   const fit = ({ bits, sets: own }: Capable): Fit => {
     if (bits === 0n) return 'no_capable_node';

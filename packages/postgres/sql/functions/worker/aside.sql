@@ -105,3 +105,38 @@ begin
   return make_due(p_ids[:v_half]) + make_due(p_ids[v_half + 1:]);
 end
 $$;
+
+-- Waiting jobs end as expired, each as far as it can; returns how many did. The caller has locked them, and taken their work items back.
+create function make_expired(p_ids uuid[]) returns integer
+  language plpgsql volatile
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+as $$
+declare
+  v_half integer := cardinality(p_ids) / 2;
+  v_count integer;
+begin
+  begin
+    with gone as (delete from queue q where q.id = any (p_ids) returning q.*),
+    kept as (
+      insert into history (id, queue, task, key, priority, outcome, tries, crashes, created, finished, payload_version, unique_key,
+                           attributes, payload, errors, trace)
+      select g.id, g.queue, g.task, g.key, g.priority, 'expired', g.tries, g.crashes, g.created, clock_timestamp(),
+             g.payload_version, g.unique_key, g.attributes, g.payload, g.errors, g.trace
+      from gone g
+      where coalesce((select c.retention from queue_config c where c.queue = g.queue), interval '7 days') > interval '0'
+      returning 1)
+    select count(*) into v_count from gone;
+    return v_count;
+  exception when others then
+    if not is_of_row(sqlstate) then
+      raise;
+    elsif v_half = 0 then
+      perform set_aside(p_ids[1], sqlerrm);
+      return 0;
+    end if;
+  end;
+  return make_expired(p_ids[:v_half]) + make_expired(p_ids[v_half + 1:]);
+end
+$$;

@@ -245,7 +245,8 @@ begin
     returning w.position, w.jobs, w.lock_key, w.lock_token, w.started, w.dispatched, g.before
   ),
   members as materialized (
-    select g.position, g.lock_key, g.lock_token, g.started, g.dispatched, u.id, (g.before + u.n)::integer as n
+    select g.position, g.lock_key, g.lock_token, g.started, g.dispatched, u.id, (g.before + u.n)::integer as n,
+           least(greatest(p_busy_ms[g.before + u.n], 0), 3.2e11)::float4 as busy_ms
     from gone g cross join lateral unnest(g.jobs) with ordinality as u (id, n)
   ),
   ended as (
@@ -253,7 +254,7 @@ begin
     where q.id = any (array(select x.id from members x)) and q.id = m.id
     returning q.id, q.queue, q.task, q.key, q.priority, q.tries, q.crashes, q.created, q.payload_version, q.unique_key, q.attributes,
               q.payload, q.errors, q.trace, m.lock_key, m.lock_token, m.dispatched, m.n,
-              greatest(m.started, v_now - least(greatest(p_busy_ms[m.n], 0), 3.2e11) * interval '1 millisecond') as started
+              greatest(m.started, v_now - m.busy_ms * interval '1 millisecond') as started
   ),
   kept as (
     insert into history (id, queue, task, key, priority, outcome, tries, crashes, created, started, finished, payload_version,
@@ -263,7 +264,7 @@ begin
     from ended e
     where not v_forgets or coalesce((select c.retention from queue_config c where c.queue = e.queue), interval '7 days') > interval '0'
   )
-  select array(select g.position from gone g), array_agg(m.position order by m.n), array_agg(p_busy_ms[m.n] order by m.n)
+  select array(select g.position from gone g), array_agg(m.position order by m.n), array_agg(m.busy_ms order by m.n)
   into v_settled, v_positions, v_busy from members m where v_feeds;
   if v_positions is not null then
     insert into settlement (at, positions, verdicts, busy_ms)

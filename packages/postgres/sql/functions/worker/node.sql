@@ -1,6 +1,7 @@
 -- Begins an incarnation. accepted is false while another one may be alive under this id: its heartbeat is newer than its
 -- own lost_after_ms. A caller who has watched that heartbeat stand still for two of its intervals (p_seen = the value it saw
 -- before) is let in; one who has seen it move must not try again: two live nodes can't share an id.
+-- incarnation: null where it is not accepted, since that of the other one is a secret of its holder.
 -- Takes back what the node's last incarnation still held.
 create function register_node(
     p_node text, p_tasks jsonb, p_slots integer default 1, p_pool text default 'default', p_heartbeat_ms integer default 5000,
@@ -28,7 +29,7 @@ begin
      and v_other.heartbeat > v_now - v_other.lost_after_ms * interval '1 millisecond'
      and (p_seen is null or v_other.heartbeat is distinct from p_seen
           or v_other.heartbeat > v_now - 2 * v_other.heartbeat_ms * interval '1 millisecond') then
-    return query select false, v_other.incarnation, v_other.heartbeat, v_other.heartbeat_ms;
+    return query select false, null::uuid, v_other.heartbeat, v_other.heartbeat_ms;
     return;
   end if;
   if v_other.incarnation <> p_incarnation then
