@@ -70,7 +70,7 @@ export type { LeaderInfo, OldestSnapshot, UnservedJobs } from './reads/system.ts
 export type { PeekedJob, ScanOptions, WaitingJob } from './reads/waiting.ts';
 export { peekJobs, queueLength, scanJobs } from './reads/waiting.ts';
 export type * from './connection/tables.ts';
-export { latestSlot, nextSlot, scheduleProblems } from './operator/cron-slots.ts';
+export { latestSlot, nextSlot, scheduleProblems } from './reads/cron-slots.ts';
 export { checkSchemaName, checkSchemaVersion, defaultSchema, schemaVersion } from './connection/schema.ts';
 export type { ClaimInput } from './statements/claim.ts';
 export { claim, claimUnread, firstItem, readLeased } from './statements/claim.ts';

@@ -18,6 +18,7 @@ import type { HealthOptions, NodeTasks } from '@pgqueue/postgres';
 import { healthShape } from '@pgqueue/postgres';
 import type { Metrics } from '@pgqueue/telemetry';
 import { createMetrics } from '@pgqueue/telemetry';
+import { createLateWarnings } from './run/late-warnings.ts';
 
 /** What {@link createWorker} takes. Milliseconds where a name ends in Ms. */
 export interface WorkerOptions extends NodeOptions {
@@ -99,7 +100,8 @@ export function workerSettings(options: WorkerOptions): WorkerSettings {
     role: 'worker',
     prometheus: given.health?.metrics ?? given.health !== undefined,
   });
-  const observe = allObservers(node.settings.observe, metrics.observe);
+  const heard = given.observe === undefined ? createLateWarnings() : node.settings.observe;
+  const observe = allObservers(heard, metrics.observe);
   const listens = (): boolean => given.observe !== undefined || metrics.listens();
   return { ...node.settings, observe, handlers, concurrency, drainMs, logger, metrics, listens };
 }

@@ -261,4 +261,16 @@ describe('schedules', () => {
     );
     expect(await sql('select name from pgqueue.schedule')).toEqual([]);
   });
+
+  test('the doctor finds those that SQL has set and nobody can read, unless they are paused', async () => {
+    await sql(`insert into pgqueue.schedule (name, cron, timezone, task, next_slot, paused)
+      select s.*, 'report', now() + interval '1 hour', s.name = 'paused'
+      from (values ('daily', 'every day', 'UTC'), ('february', '0 0 31 2 *', 'UTC'), ('mars', '0 3 * * *', 'Mars/Base'),
+                   ('later', '0 0 0 1 1 * 2099', 'UTC'), ('paused', 'every day', 'UTC')) s (name, cron, timezone)`);
+    const { healthy, findings } = await operator.doctor();
+    expect(healthy).toBe(false);
+    expect(findings).toMatchObject([
+      { check: 'unreadable_schedules', count: 3, samples: ['daily', 'february', 'mars'], mendable: false },
+    ]);
+  });
 });

@@ -66,6 +66,21 @@ test('a resignation that gets no answer is repeated: the next reign does not wai
   await proxy.close();
 });
 
+test('while nobody can lead, it is tried again within half a second, however long the outage and the lease', async () => {
+  await bench.database.query('alter function pgqueue.lead rename to lead_later', []);
+  try {
+    const scheduler = await bench.scheduler({ listen: false, leaseMs: 60_000 });
+    const pauses = (): readonly (number | undefined)[] =>
+      scheduler.events.flatMap((event) =>
+        event.type === 'database.error' && event.during === 'lead' ? [event.retryMs] : [],
+      );
+    await until('six tries in vain', () => pauses().length >= 6);
+    for (const pause of pauses()) expect(pause).toBeLessThanOrEqual(500);
+  } finally {
+    await bench.database.query('alter function pgqueue.lead_later rename to lead', []);
+  }
+});
+
 function resignations(events: readonly PgQueueEvent[]): number {
   return events.filter((event) => event.type === 'database.error' && event.during === 'resign').length;
 }

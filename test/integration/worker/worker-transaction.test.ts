@@ -70,6 +70,32 @@ test.each<[string, (ctx: JobContext) => unknown, string]>([
   expect(worker.of('job.settled')).toMatchObject([{ job: id, verdict: 'done' }]);
 });
 
+test('without an observer, the first error after the commit of each task is a process warning', async () => {
+  const warnings: (Error & { readonly code?: string })[] = [];
+  const note = (warning: Error): void => void warnings.push(warning);
+  process.on('warning', note);
+  try {
+    const late = async (ctx: JobContext): Promise<never> => {
+      await write(ctx);
+      throw new Error('after the end', { cause: new Error('why') });
+    };
+    const { worker, id } = await one(late, { observe: undefined });
+    await until('the warning', () => warnings.length > 0);
+    const again = await bench.producer.enqueue(task, {});
+    await bench.dispatch();
+    await ended(again.id, 'done');
+    await until('the slot to be free', () => worker.running === 0);
+    expect(warnings.map(({ name, code }) => [name, code])).toEqual([
+      ['PgQueueWarning', 'PGQUEUE_LATE_ERROR'],
+    ]);
+    expect(warnings[0]?.message).toContain(
+      `job ${id} of task "task" had ended when its handler failed, and is not tried again: after the end: why`,
+    );
+  } finally {
+    process.off('warning', note);
+  }
+});
+
 test.each([
   'commit',
   '  -- why\n /* not */ END',

@@ -181,6 +181,7 @@ describe('options', () => {
     ['expiresAt', { expiresAt: new Date('-000001-01-01T00:00:00Z') }],
     ['give runAfter or delay', { runAfter: new Date(0), delay: 5 }],
     ['delay', { delay: '5' }],
+    ['delay must be a duration of up to 3650d', { delay: '3651d' }],
     ['timeout', { timeout: 0 }],
     ['attributes', { attributes: { a: { b: 1 } } }],
     ['attributes', { attributes: { a: Number.NaN } }],

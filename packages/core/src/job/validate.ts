@@ -182,7 +182,7 @@ function optionProblems(task: string, options: JobOptions): readonly string[] {
   if (options.runAfter !== undefined && options.delay !== undefined)
     problems.push('give runAfter or delay, not both');
   if (options.delay !== undefined && parseDuration(options.delay) === undefined)
-    problems.push(`delay must be a duration, such as "30s", not ${named(options.delay)}`);
+    problems.push(`delay must be a duration of up to 3650d, such as "30s", not ${named(options.delay)}`);
   if (options.timeout !== undefined && !((parseDuration(options.timeout) ?? 0) > 0)) {
     problems.push(`timeout must be a positive duration, such as "30s", not ${named(options.timeout)}`);
   }

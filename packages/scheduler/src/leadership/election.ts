@@ -259,9 +259,12 @@ function createWatch(session: Lone | undefined, database: Database, onThere: () 
   };
 }
 
+/** The longest pause between two tries to lead, in milliseconds: nobody leads from when the server is back until the next one. */
+const leadEveryMs = 500;
+
 function notRenewed({ leaseMs, observe }: LeadershipOptions): LoopOptions['failed'] {
   return (error, failures) => {
-    const retryMs = retryPauseMs(failures, leaseMs / 3);
+    const retryMs = retryPauseMs(failures, Math.min(leadEveryMs, leaseMs / 3));
     observe({ type: 'database.error', during: 'lead', error, retryMs });
     return retryMs;
   };

@@ -3,13 +3,17 @@ import { invariants, jobsOfItems } from './invariants.ts';
 
 export type Severity = 'error' | 'warning';
 
-/** One question that the doctor asks. `find` selects the `id` (text) of each thing that is wrong. */
-export interface Check {
+/** What should hold. */
+export interface Expectation {
   readonly name: string;
   readonly says: string;
   readonly severity: Severity;
   /** How it is mended: by `doctor({ mend: true })` where there is a mend of this name, else by the reader. */
   readonly remedy: string;
+}
+
+/** One question that the doctor asks the database. `find` selects the `id` (text) of each thing that is wrong. */
+export interface Check extends Expectation {
   readonly find: (schema: string) => string;
 }
 
@@ -205,7 +209,15 @@ const health: readonly Check[] = [
   },
 ];
 
-/** Everything that the doctor asks, invariants first. */
+/** Asked here, not in SQL: the database can't read cron expressions. One that was set by SQL was read by nobody before. */
+export const readableSchedules: Expectation = {
+  name: 'unreadable_schedules',
+  says: 'every schedule has a cron expression and a time zone by which it can come',
+  severity: 'error',
+  remedy: 'it never enqueues a job: set it again, or remove it',
+};
+
+/** Everything that the doctor asks the database, invariants first. */
 export const checks: readonly Check[] = [
   ...invariants.map(({ name, says, find }): Check => ({
     name,

@@ -1,7 +1,9 @@
 import { errorData } from '@pgqueue/core';
 import type { Database } from '../../connection/database.ts';
 import type { Severity } from './checks.ts';
-import { checks } from './checks.ts';
+import { listSchedules } from '../../reads/schedules.ts';
+import { scheduleProblems } from '../../reads/cron-slots.ts';
+import { checks, readableSchedules } from './checks.ts';
 import type { Breach } from './invariants.ts';
 import { breaches } from './invariants.ts';
 import { mend, mends } from './mends.ts';
@@ -39,9 +41,11 @@ export async function diagnose(
   database: Database,
   options: { readonly mend?: boolean } = {},
 ): Promise<Diagnosis> {
-  const found = new Map((await breaches(database, checks)).map((breach) => [breach.name, breach]));
+  const breached = [...(await breaches(database, checks)), await unreadableSchedules(database)];
+  const found = new Map(breached.filter(({ count }) => count > 0).map((breach) => [breach.name, breach]));
+  const expected = [...checks, readableSchedules];
   const findings: Finding[] = [];
-  for (const { name, says, severity, remedy } of checks) {
+  for (const { name, says, severity, remedy } of expected) {
     const breach = found.get(name);
     if (breach === undefined) continue;
     const mendable = mends[name] !== undefined;
@@ -50,10 +54,17 @@ export async function diagnose(
     findings.push({ check: name, says, severity, count, samples, mendable, remedy, mended });
   }
   return {
-    checked: checks.map(({ name }) => name),
+    checked: expected.map(({ name }) => name),
     findings,
     healthy: findings.every(({ severity, mended }) => severity === 'warning' || mended?.left === 0),
   };
+}
+
+async function unreadableSchedules(database: Database): Promise<Breach> {
+  const names = (await listSchedules(database))
+    .filter(({ cron, timezone, paused }) => !paused && scheduleProblems(cron, timezone).length > 0)
+    .map(({ name }) => name);
+  return { name: readableSchedules.name, count: names.length, samples: names.slice(0, 10) };
 }
 
 async function mendOne(database: Database, { name, count }: Breach): Promise<Finding['mended']> {
