@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import { createDashboard } from '@pgqueue/dashboard';
 import type { ApiError, Dashboard, DashboardOptions, Role, Session, User } from '@pgqueue/dashboard';
 import { migrate, openDatabase } from '@pgqueue/postgres';
@@ -54,6 +55,7 @@ export async function openDashboardBench(schema: string): Promise<DashboardBench
   await migrate({ connectionString: test.url, schema, roles: true });
   const database = openDatabase({ connectionString: test.url, schema, connectionsMax: 4 });
   const open: Dashboard[] = [];
+  const incarnations = new Map<string, string>();
   const sql: DashboardBench['sql'] = (text, values = []) =>
     database.query(text.replaceAll('$schema', schema), values);
   return {
@@ -97,15 +99,13 @@ export async function openDashboardBench(schema: string): Promise<DashboardBench
     },
     claim: async (node, max) => {
       await dispatchAll(database);
-      const [row] = await sql<{ incarnation: string }>(
-        `select incarnation from $schema.register_node($1, '{"hello": {"min": 1, "max": 1, "timeoutMs": 60000}}', p_slots => 10)`,
-        [node],
+      const incarnation = incarnations.get(node) ?? randomUUID();
+      incarnations.set(node, incarnation);
+      await sql(
+        `select from $schema.register_node($1, '{"hello": {"min": 1, "max": 1, "timeoutMs": 60000}}', p_slots => 10, p_incarnation => $2)`,
+        [node, incarnation],
       );
-      return sql<Claimed>('select id, token from $schema.claim($1, $2::uuid, $3)', [
-        node,
-        row?.incarnation,
-        max,
-      ]);
+      return sql<Claimed>('select id, token from $schema.claim($1, $2::uuid, $3)', [node, incarnation, max]);
     },
     close: async () => {
       await Promise.all(open.map((one) => one.close()));

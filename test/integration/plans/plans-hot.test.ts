@@ -143,7 +143,10 @@ const statements: Readonly<Record<string, readonly [string, readonly unknown[]]>
     'select * from pgqueue.claim_rows($1, $2, $3, $4)',
     ['node', node, tokenOfLoad, take(3, 3)],
   ],
-  claim_rows: ['select * from pgqueue.claim_rows($1, $2, $3, $4)', ['node', node, tokenOfLoad, take(100, 10)]],
+  claim_rows: [
+    'select * from pgqueue.claim_rows($1, $2, $3, $4)',
+    ['node', node, tokenOfLoad, take(100, 10)],
+  ],
   extend: [
     `select * from pgqueue.extend($1::uuid[], array_fill($2::uuid, array[cardinality($1::uuid[])]), array_fill(1000::float8, array[cardinality($1::uuid[])]))`,
     ['leased', tokenOfLoad],

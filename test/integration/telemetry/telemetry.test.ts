@@ -89,6 +89,8 @@ afterAll(async () => {
   await database.close();
   await own.drop();
   await Promise.all([spans.shutdown(), meters.shutdown()]);
+  // they belong to the process, which other files share
+  for (const api of [trace, context, metrics]) api.disable();
 });
 beforeEach(() => {
   exporter.reset();

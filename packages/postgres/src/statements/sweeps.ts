@@ -135,7 +135,13 @@ export async function dueSchedules(target: Target): Promise<readonly DueSchedule
 export async function fireSchedule(
   target: Target,
   { leader, epoch }: Leader,
-  { name, cron, timezone, slotMs, nextMs }: Pick<DueSchedule, 'name' | 'cron' | 'timezone'> & {
+  {
+    name,
+    cron,
+    timezone,
+    slotMs,
+    nextMs,
+  }: Pick<DueSchedule, 'name' | 'cron' | 'timezone'> & {
     readonly slotMs: number | null;
     readonly nextMs: number | null;
   },
