@@ -106,9 +106,9 @@ export interface Planned {
   readonly pass: (ms: number) => void;
 }
 
-/** For policies that come back: on a busy machine that may take some time. And for those that never do. */
+/** For policies that come back: on a busy machine that may take some time. And for those that never do: what else they run with has it, too. */
 export const patientMs = 5_000;
-export const hastyMs = 200;
+export const hastyMs = 400;
 
 /** A planner with a clock that moves by leaps only: whatever is slow, nothing is late. */
 export function plannerOf(policy: Policy, options: Partial<PlannerOptions> = {}): Planned {
