@@ -1,10 +1,11 @@
 // What a tick costs beside jobs that a gate holds: npm run bench:held -- --seconds 10 [--profile DIR]
 // Exit 1 where a tick that dispatches takes more than twice as long beside 100,000 held jobs as beside 100.
 import { execFileSync } from 'node:child_process';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
+import type { Database } from '@pgqueue/postgres';
 import { migrate, openDatabase } from '@pgqueue/postgres';
 import { startEmbedded } from '../../packages/postgres/src/testing/server-local.ts';
 import { percentile } from '../proofs/checks.ts';
@@ -21,8 +22,9 @@ interface Measured extends Held {
   readonly ticks: number;
   readonly p50Ms: number;
   readonly p99Ms: number;
-  /** Processor time of the scheduler for each tick. */
+  /** Processor time of the scheduler for each tick, and of the server's processes that it talks to (Linux only). */
   readonly cpuMs: number;
+  readonly serverMs: number;
 }
 
 const runs: readonly Held[] = [
@@ -35,6 +37,22 @@ const runs: readonly Held[] = [
 const flowMs = 20;
 /** Until all lanes were read, and everything is compiled. */
 const settleMs = 5_000;
+
+/** Of a process: so many milliseconds until now. */
+function processorMs(pid: number): number {
+  const file = `/proc/${pid}/stat`;
+  if (!existsSync(file)) return 0;
+  const [, , , , , , , , , , , user, system] = readFileSync(file, 'utf8').replace(/^.*\)/, ') ').split(/ +/);
+  return (Number(user) + Number(system)) * 10;
+}
+
+async function serverMs(database: Database): Promise<number> {
+  const sessions = await database.query<{ readonly pid: number }>(
+    `select pid from pg_stat_activity where application_name like 'pgqueue scheduler%'`,
+    [],
+  );
+  return sessions.reduce((sum, { pid }) => sum + processorMs(pid), 0);
+}
 
 async function measure(held: Held, seconds: number, profile: string | undefined): Promise<Measured> {
   const data = mkdtempSync(join(tmpdir(), 'pgqueue-held-'));
@@ -69,8 +87,9 @@ async function measure(held: Held, seconds: number, profile: string | undefined)
         }
       };
       await flow(settleMs);
-      const from = scheduler.heard.length;
+      const [from, serverFrom] = [scheduler.heard.length, await serverMs(database)];
       await flow(seconds * 1_000);
+      const serverTo = await serverMs(database);
       const heard = scheduler.heard.slice(from);
       const all = heard.filter(({ type }) => type === 'tick');
       const times = all.flatMap(({ dispatched, durationMs }) =>
@@ -83,6 +102,7 @@ async function measure(held: Held, seconds: number, profile: string | undefined)
         p50Ms: percentile(times, 0.5),
         p99Ms: percentile(times, 0.99),
         cpuMs: ((cpus.at(-1) ?? 0) - (cpus[0] ?? 0)) / Math.max(1, all.length),
+        serverMs: (serverTo - serverFrom) / Math.max(1, all.length),
       };
     } finally {
       await scheduler.stop();
@@ -117,8 +137,9 @@ for (const held of chosen) {
   const times = measured.p50Ms / few.p50Ms;
   slow ||= times > 2;
   const { jobs, keys, ticks, p50Ms, p99Ms, cpuMs } = measured;
+  const server = measured.serverMs.toFixed(2);
   console.log(
-    `${jobs} held in ${keys} keys: ${ticks} ticks that dispatched, p50 ${p50Ms.toFixed(2)} ms (${times.toFixed(2)} times), p99 ${p99Ms.toFixed(2)} ms, ${cpuMs.toFixed(2)} ms of processor time each tick`,
+    `${jobs} held in ${keys} keys: ${ticks} ticks that dispatched, p50 ${p50Ms.toFixed(2)} ms (${times.toFixed(2)} times), p99 ${p99Ms.toFixed(2)} ms, ${cpuMs.toFixed(2)} ms of processor time each tick, ${server} ms of the server's`,
   );
 }
 process.exitCode = slow ? 1 : 0;

@@ -119,7 +119,16 @@ export type { StrictPriorityOptions } from './policy/orders/strict-priority.ts';
 export { strictPriority } from './policy/orders/strict-priority.ts';
 export type { Ranking } from './policy/orders/ranked.ts';
 export { fifo, ranked, turns } from './policy/orders/ranked.ts';
-export type { ClosedLane, HeldCounts, Holds, Plan, PlannedJob, PolicyFault } from './policy/plan.ts';
+export { noneClosed } from './policy/plan.ts';
+export type {
+  ClosedLane,
+  ClosedLanes,
+  HeldCounts,
+  Holds,
+  Plan,
+  PlannedJob,
+  PolicyFault,
+} from './policy/plan.ts';
 export { planProblems } from './policy/planning/plan-problems.ts';
 export type {
   Explanation,

@@ -7,9 +7,10 @@ import type { JobFacts, Lane, Snapshot } from '@pgqueue/core';
  */
 export function freezeSnapshot(snapshot: Snapshot, before: readonly Lane[] = []): Snapshot {
   const { lanes, settled, queues, pools, prepared, health } = snapshot;
-  lanes.forEach((lane, slot) => {
-    if (lane !== before[slot]) freezeLane(lane);
-  });
+  for (let slot = 0; slot < lanes.length; slot += 1) {
+    const lane = lanes[slot];
+    if (lane !== undefined && lane !== before[slot]) freezeLane(lane);
+  }
   freezeInFlight(snapshot);
   for (const ended of settled) {
     Object.freeze(ended);

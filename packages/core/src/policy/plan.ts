@@ -34,13 +34,23 @@ export interface ClosedLane {
   readonly reasonOf: (place: number) => string;
 }
 
+/** Those lanes. There may be thousands, of which only some are ever asked about. */
+export interface ClosedLanes {
+  /** Of a lane of the snapshot; undefined: something of it was considered. */
+  readonly of: (lane: Lane) => ClosedLane | undefined;
+  readonly all: () => Iterable<ClosedLane>;
+}
+
+/** There are none. */
+export const noneClosed: ClosedLanes = { of: () => undefined, all: () => [] };
+
 /** What a plan holds, without going through all of it. */
 export interface Holds {
   /** Of jobs that were considered. */
   readonly jobs: ReadonlyMap<string, string>;
   /** Of lanes that were considered, and then held as a whole, by {@link laneName}. */
   readonly lanes: ReadonlyMap<string, string>;
-  readonly closed: readonly ClosedLane[];
+  readonly closed: ClosedLanes;
 }
 
 /** A policy's answer to a snapshot. */

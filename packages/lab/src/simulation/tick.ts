@@ -1,4 +1,5 @@
 import type { Plan, Prepared, Snapshot } from '@pgqueue/core';
+import { noneClosed } from '@pgqueue/core';
 import { compete, shareOut } from './fairness.ts';
 import type { Part } from './fairness.ts';
 import type { SimItem } from '../workloads/fleet.ts';
@@ -153,7 +154,8 @@ const passing: ReadonlySet<string> = new Set([...outside, 'coalescing']);
  */
 function noteReasons(run: Run, plan: Plan): 'no' | 'later' | 'at once' {
   const { lanes, jobs, plans } = run;
-  const { holds = { jobs: plan.reasons ?? none, lanes: plan.laneReasons ?? none, closed: [] } } = plan;
+  const { holds = { jobs: plan.reasons ?? none, lanes: plan.laneReasons ?? none, closed: noneClosed } } =
+    plan;
   let deeper: 'no' | 'later' | 'at once' = 'no';
   const see = (lane: SimLane, count: number): boolean => {
     if (lane.depth >= Math.min(depthMax, count)) return false;
@@ -173,7 +175,7 @@ function noteReasons(run: Run, plan: Plan): 'no' | 'later' | 'at once' {
     if (lane.heldIn !== plans) held.push(lane);
     lane.heldIn = plans;
   };
-  for (const { lane, counts } of holds.closed) {
+  for (const { lane, counts } of holds.closed.all()) {
     let against = false;
     for (const reason of counts.keys()) against ||= !outside.has(reason);
     if (against) hold(lanes.of(lane.queue, lane.key));

@@ -1,6 +1,6 @@
 import { types } from 'node:util';
 import type { HeldCounts, Holds, Plan, PlannedJob, PolicyState, Snapshot } from '@pgqueue/core';
-import { own, planProblems, takesBundles } from '@pgqueue/core';
+import { noneClosed, own, planProblems, takesBundles } from '@pgqueue/core';
 
 /** A plan in which everything is there, and of the kind that it should be. */
 export interface CleanPlan {
@@ -32,7 +32,7 @@ export function completePlan(plan: Plan): CleanPlan {
 
 /** As they are told one by one. */
 function holdsOf({ reasons, laneReasons }: Plan): Holds {
-  return { jobs: new Map(reasons), lanes: new Map(laneReasons), closed: [] };
+  return { jobs: new Map(reasons), lanes: new Map(laneReasons), closed: noneClosed };
 }
 
 /**

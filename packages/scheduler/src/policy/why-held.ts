@@ -1,4 +1,4 @@
-import type { Candidate, ClosedLane, Holds, Lane } from '@pgqueue/core';
+import type { Candidate, Holds, Lane } from '@pgqueue/core';
 import { laneName } from '@pgqueue/core';
 
 /** Why a plan holds a job of a lane, by its place there; undefined: it went, or others went first. */
@@ -7,20 +7,22 @@ export function whyHeld({
   lanes,
   closed,
 }: Holds): (lane: Lane, job: Candidate, place: number) => string | undefined {
-  let byLane: ReadonlyMap<Lane, ClosedLane> | undefined;
   return (lane, { id }, place) => {
-    byLane ??= new Map(closed.map((own) => [own.lane, own] as const));
-    const own = byLane.get(lane);
+    const own = closed.of(lane);
     if (own !== undefined) return own.gate ?? own.reasonOf(place);
     return jobs.get(id) ?? lanes.get(laneName(lane));
   };
 }
 
-/** Why a job is held for itself, not with the rest of its lane: of lanes that this tick has read. */
-export function heldFresh({ jobs, closed }: Holds): (id: string) => string | undefined {
+/** Why a job is held for itself, not with the rest of its lane: of these lanes, those that this tick has read. */
+export function heldFresh(
+  { jobs, closed }: Holds,
+  fresh: readonly Lane[],
+): (id: string) => string | undefined {
   const reasons = new Map<string, string>();
-  for (const { lane, gate, reasonOf } of closed) {
-    if (lane.fresh && gate === null) lane.jobs.forEach(({ id }, place) => reasons.set(id, reasonOf(place)));
+  for (const lane of fresh) {
+    const own = closed.of(lane);
+    if (own?.gate === null) lane.jobs.forEach(({ id }, place) => reasons.set(id, own.reasonOf(place)));
   }
   return (id) => jobs.get(id) ?? reasons.get(id);
 }
@@ -31,6 +33,6 @@ export function* heldLanes(
   laneOf: (id: string) => string,
 ): Generator<string> {
   yield* lanes.keys();
-  for (const { lane } of closed) yield laneName(lane);
+  for (const { lane } of closed.all()) yield laneName(lane);
   for (const id of jobs.keys()) yield laneOf(id);
 }

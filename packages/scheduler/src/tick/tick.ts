@@ -148,7 +148,7 @@ function noteHeld(
   { holds }: SafePlan,
   seen: { readonly rows: TickRead['rows']; readonly nowMs: number },
 ): void {
-  const held = heldFresh(holds);
+  const held = heldFresh(holds, view.fresh());
   skipAhead.note({ ...seen, reason: (id) => (view.leftOut(id) ? leftOut : held(id)) });
 }
 

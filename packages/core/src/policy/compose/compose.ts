@@ -13,8 +13,8 @@ import {
 import { aGate, anOrder } from '../check-part.ts';
 import type { Json } from '../../job/job.ts';
 import type { Gate } from '../gate.ts';
-import { createKinds } from '../planning/kinds.ts';
-import type { KindMemory } from '../planning/kinds.ts';
+import { createKinds } from '../planning/kind-memory.ts';
+import type { KindMemory } from '../planning/kind-memory.ts';
 import { isOwnPart } from '../own-parts.ts';
 import { standardGates } from '../gates/standard.ts';
 import type { Order } from '../order.ts';

@@ -1,5 +1,6 @@
 import type { MovingHeads } from './lane-heads.ts';
-import type { ClosedLane, HeldCounts, Holds } from '../plan.ts';
+import type { ClosedLanes, HeldCounts, Holds } from '../plan.ts';
+import { noneClosed } from '../plan.ts';
 import type { Candidate, Lane } from '../snapshot.ts';
 import { compareText, laneName } from '../snapshot.ts';
 
@@ -7,7 +8,9 @@ import { compareText, laneName } from '../snapshot.ts';
 export interface Held {
   /** `more`: jobs alike that are not shown. */
   readonly job: (job: Candidate, reason: string, more?: number) => void;
-  readonly closed: (lane: ClosedLane) => void;
+  readonly count: (queue: string, reason: string, jobs: number) => void;
+  /** Lanes that are held from the beginning; their jobs are counted by {@link Held.count}. */
+  readonly closed: (lanes: ClosedLanes) => void;
   readonly lane: (lane: Lane, reason: string, jobs: number) => void;
   /** All of these lanes that was neither counted nor gone; undefined: not of this queue. */
   readonly rest: (
@@ -16,14 +19,14 @@ export interface Held {
     reasonOf: (queue: string) => string | undefined,
   ) => void;
   readonly counts: () => HeldCounts;
-  readonly holds: Holds;
+  readonly holds: () => Holds;
 }
 
 export function countHeld(): Held {
   const counts = new Map<string, Map<string, number>>();
   const reasons = new Map<string, string>();
   const lanes = new Map<string, string>();
-  const closed: ClosedLane[] = [];
+  let closed = noneClosed;
   const add = (queue: string, reason: string, jobs: number): void => {
     if (jobs === 0) return;
     const own = counts.get(queue) ?? new Map<string, number>();
@@ -34,9 +37,9 @@ export function countHeld(): Held {
       reasons.set(id, reason);
       add(queue, reason, 1 + more);
     },
+    count: add,
     closed: (own) => {
-      for (const [reason, jobs] of own.counts) add(own.lane.queue, reason, jobs);
-      closed.push(own);
+      closed = own;
     },
     lane: (lane, reason, jobs) => {
       // with no free slot every lane is held, and none of them says anything about itself
@@ -70,7 +73,7 @@ export function countHeld(): Held {
       }
     },
     counts: () => byName(counts, (own) => byName(own, (count) => count)),
-    holds: { jobs: reasons, lanes, closed },
+    holds: () => ({ jobs: reasons, lanes, closed }),
   };
 }
 
@@ -80,7 +83,7 @@ export function reasonsOf({ jobs, lanes, closed }: Holds): {
   readonly laneReasons: ReadonlyMap<string, string>;
 } {
   const [reasons, laneReasons] = [new Map(jobs), new Map(lanes)];
-  for (const { lane, gate, reasonOf } of closed) {
+  for (const { lane, gate, reasonOf } of closed.all()) {
     if (gate !== null) laneReasons.set(laneName(lane), gate);
     else lane.jobs.forEach(({ id }, place) => reasons.set(id, reasonOf(place)));
   }

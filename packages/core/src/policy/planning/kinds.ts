@@ -1,6 +1,5 @@
-import type { Gate } from '../gate.ts';
-import type { Judged } from '../gate.ts';
 import type { ClosedLane } from '../plan.ts';
+import type { Judged } from '../gate.ts';
 import type { Candidate, JobFacts, Lane } from '../snapshot.ts';
 import { own } from '../snapshot.ts';
 
@@ -14,12 +13,32 @@ export interface Group {
   wholeLane: boolean;
 }
 
-/** Jobs of one lane that the same nodes can run, and that are alike to every gate which tells groups. */
+/** Jobs of one queue that the same nodes can run, and that are alike to every gate which tells groups. */
 export interface Kind {
-  /** By the number of the gate. Null: it does not concern them; undefined: not known yet, or the gate tells no groups. */
-  readonly groups: (Group | null | undefined)[];
+  readonly name: string;
+  readonly queue: string;
+  /** By the number of the gate. Null: it does not concern them; undefined: the gate tells no groups. */
+  readonly groups: readonly (Group | null | undefined)[];
   /** What they are could not be told: they are asked about one by one. */
   readonly alone: boolean;
+  /** Lanes in which nothing else waits. */
+  readonly stands: Set<Standing>;
+  /** One of those. */
+  first: Standing | undefined;
+  /** How many wait in those. */
+  jobs: number;
+  /** What was said of it in the plan of that number; undefined: it may go. */
+  judged: Judged | undefined;
+  judgedIn: number;
+}
+
+/** A lane of the snapshot. */
+export interface Standing {
+  lane: Lane;
+  readonly slot: number;
+  readonly own: LaneKinds;
+  /** The number of the last plan that found something of it open. */
+  openIn: number;
 }
 
 /** Which jobs of a lane are alike. Made once for each list of jobs, and never changed. */
@@ -31,8 +50,6 @@ export interface LaneKinds {
   /** Of each kind: its first job, and how many there are, those that are not shown among them. */
   readonly firsts: readonly Candidate[];
   readonly counts: readonly number[];
-  /** Those that a gate tells apart, by their groups' names. */
-  readonly byName: ReadonlyMap<string, Kind>;
   /** As it was held last: most stay so from plan to plan. */
   closed: { readonly lane: ClosedLane; readonly judged: readonly Judged[] } | null;
 }
@@ -40,156 +57,37 @@ export interface LaneKinds {
 /** What a gate says of a job: the name of its group, or null; undefined: it failed, or is not to be asked. */
 export type AskGroup = (gate: number, job: JobFacts) => string | null | undefined;
 
-/**
- * Knows from one plan to the next which waiting jobs are alike, since most lanes stay as they are: a plan looks at those that have
- * changed. It follows from jobs and gates alone, so a plan depends on its snapshot and state as before. A plan can be broken off
- * anywhere: what is half done is never kept.
- */
-export interface KindMemory {
-  /** Begins a plan. */
-  readonly begin: (lanes: readonly Lane[], ask: AskGroup) => KindsOfPlan;
-}
-
-export interface KindsOfPlan {
-  /** The number of this plan. */
-  readonly plan: number;
-  /** Of the lanes, in their order. */
-  readonly lanes: readonly LaneKinds[];
-  readonly of: (lane: Lane) => LaneKinds | undefined;
-  /** The group of a kind to which the job belongs; null: the gate does not concern it; undefined: it can't be told. */
-  readonly groupOf: (kind: Kind, gate: number, job: Candidate) => Group | null | undefined;
-}
-
-/** Groups that are remembered at least, whether or not jobs of them still wait. */
-const groupsMin = 50_000;
-
-interface Memory {
-  readonly groups: readonly Map<string, Group>[];
-  readonly byJobs: WeakMap<readonly Candidate[], LaneKinds>;
-  readonly lanes: readonly Lane[];
-  readonly kinds: readonly LaneKinds[];
-  /** With more of them it begins anew. */
-  readonly groupsMax: number;
-}
-
-/** Null: none of the gates tells groups. */
-export function createKinds(gates: readonly Gate[]): KindMemory | null {
-  if (gates.every(({ groups }) => groups === undefined)) return null;
-  const telling = gates.flatMap(({ groups }, at) =>
-    groups === undefined || groups.lane === true ? [] : [at],
-  );
-  const empty = (groupsMax: number): Memory => ({
-    groups: gates.map(() => new Map<string, Group>()),
-    byJobs: new WeakMap(),
-    lanes: [],
-    kinds: [],
-    groupsMax,
-  });
-  let plan = 0;
-  let memory = empty(groupsMin);
-  return {
-    begin: (lanes, ask) => {
-      plan += 1;
-      if (sizeOf(memory) > memory.groupsMax) memory = empty(groupsMin);
-      const kinds = lookAt(lanes, memory, { telling, ask });
-      const groupsMax =
-        memory.lanes.length === 0 ? Math.max(groupsMin, 4 * sizeOf(memory)) : memory.groupsMax;
-      memory = { ...memory, lanes, kinds, groupsMax };
-      const { byJobs, groups } = memory;
-      return {
-        plan,
-        lanes: kinds,
-        of: ({ jobs }) => byJobs.get(jobs),
-        groupOf: (kind, gate, job) => {
-          const known = kind.groups[gate];
-          if (known !== undefined || kind.alone) return known;
-          const name = ask(gate, job);
-          if (name === undefined) return undefined;
-          return (kind.groups[gate] = groupCalled(groups, gate, name));
-        },
-      };
-    },
-  };
-}
-
-function sizeOf({ groups }: Memory): number {
-  let size = 0;
-  for (const own of groups) size += own.size;
-  return size;
-}
-
-function groupCalled(groups: Memory['groups'], gate: number, name: string | null): Group | null {
-  if (name === null) return null;
-  const known = groups[gate]?.get(name);
-  if (known !== undefined) return known;
-  const made: Group = { heldIn: -1, askedIn: -1, wholeLane: false };
-  groups[gate]?.set(name, made);
-  return made;
-}
-
-interface Telling {
-  /** The gates that tell jobs of one lane apart. */
-  readonly telling: readonly number[];
+/** What tells kinds apart. */
+export interface Telling {
+  /** The gates that are asked, by their numbers: those that look at a job's queue and key only, and the others. */
+  readonly byLane: readonly number[];
+  readonly byJob: readonly number[];
   readonly ask: AskGroup;
 }
 
-function lookAt(lanes: readonly Lane[], memory: Memory, asking: Telling): readonly LaneKinds[] {
-  const { byJobs } = memory;
-  if (
-    memory.kinds.length === lanes.length &&
-    lanes.every((lane, slot) => memory.kinds[slot]?.jobs === lane.jobs)
-  )
-    return memory.kinds;
-  const kinds: LaneKinds[] = [];
-  for (let slot = 0; slot < lanes.length; slot += 1) {
-    const lane = lanes[slot];
-    if (lane === undefined) continue;
-    const before = memory.kinds[slot];
-    if (before !== undefined && before.jobs === lane.jobs) {
-      kinds.push(before);
-      continue;
-    }
-    let found = byJobs.get(lane.jobs);
-    if (found === undefined) {
-      const was = memory.lanes[slot];
-      const same = was?.key === lane.key && was.queue === lane.queue;
-      found = kindsOf(lane, same ? before : undefined, { ...asking, memory });
-      byJobs.set(lane.jobs, found);
-    }
-    kinds.push(found);
-  }
-  return kinds;
+/** What is known of groups and kinds, by their names. */
+export interface Names {
+  /** By the number of the gate. */
+  readonly groups: Map<string, Group>[];
+  readonly kinds: Map<string, Kind>;
 }
 
-const noNames: ReadonlyMap<string, Kind> = new Map();
-
 /** `before`: what was found in the lane's jobs before they changed. */
-function kindsOf(
-  lane: Lane,
+export function kindsOf(
+  { queue, jobs, unseen }: Lane,
   before: LaneKinds | undefined,
-  asking: Telling & { readonly memory: Memory },
+  asking: Telling & { readonly names: Names },
 ): LaneKinds {
-  const { jobs, unseen } = lane;
   const [first] = jobs;
-  if (first !== undefined && asking.telling.length === 0 && jobs.every((job) => isLike(job, first))) {
-    const kind: Kind = { groups: [], alone: false };
-    return {
-      jobs,
-      of: null,
-      kinds: [kind],
-      firsts: [first],
-      counts: [jobs.length],
-      byName: noNames,
-      closed: null,
-    };
-  }
-  const byName = new Map<string, Kind>();
+  const tell = createTell(queue, first, asking);
+  if (first !== undefined && asking.byJob.length === 0 && jobs.every((job) => isLike(job, first)))
+    return { jobs, of: null, kinds: [tell(first)], firsts: [first], counts: [jobs.length], closed: null };
   const places = new Map<Kind, number>();
   const of: Kind[] = [];
   const [kinds, firsts, counts]: [Kind[], Candidate[], number[]] = [[], [], []];
   const known = knownFrom(before);
   for (const job of jobs) {
-    const kind = known(job) ?? tellKind(job, { byName, before, ...asking });
+    const kind = known(job) ?? tell(job);
     of.push(kind);
     let place = places.get(kind);
     if (place === undefined) {
@@ -199,8 +97,13 @@ function kindsOf(
     }
     counts[place] = (counts[place] ?? 0) + 1 + (unseen === undefined ? 0 : (own(unseen, job.id) ?? 0));
   }
-  for (const [name, kind] of before?.byName ?? noNames) if (places.has(kind)) byName.set(name, kind);
-  return { jobs, of, kinds, firsts, counts, byName, closed: null };
+  return { jobs, of: kinds.length === 1 ? null : of, kinds, firsts, counts, closed: null };
+}
+
+/** That of all jobs of a lane; undefined: there are several, or it could not be told. */
+export function onlyKind({ kinds }: LaneKinds): Kind | undefined {
+  const [kind] = kinds;
+  return kinds.length === 1 && kind?.alone === false ? kind : undefined;
 }
 
 function isLike(job: Candidate, other: Candidate): boolean {
@@ -212,49 +115,65 @@ const aheadMax = 8;
 
 /** Finds jobs that were in the list before, asked in their order. */
 function knownFrom(before: LaneKinds | undefined): (job: Candidate) => Kind | undefined {
-  if (before === undefined || before.of === null) return () => undefined;
-  const { jobs, of } = before;
+  if (before === undefined) return () => undefined;
+  const { jobs, of, kinds } = before;
   let at = 0;
   return (job) => {
     for (let place = at; place < at + aheadMax && place < jobs.length; place += 1) {
       if (jobs[place] !== job) continue;
       at = place + 1;
-      return of[place];
+      return of === null ? kinds[0] : of[place];
     }
     return undefined;
   };
 }
 
-function tellKind(
-  job: Candidate,
-  {
-    telling,
-    ask,
-    memory,
-    byName,
-    before,
-  }: Telling & {
-    readonly memory: Memory;
-    readonly byName: Map<string, Kind>;
-    readonly before: LaneKinds | undefined;
-  },
-): Kind {
-  const names: (string | null)[] = [];
-  for (const gate of telling) {
-    const name = ask(gate, job);
-    if (name === undefined) return { groups: [], alone: true };
-    names.push(name);
+function createTell(
+  queue: string,
+  first: Candidate | undefined,
+  { byLane, byJob, ask, names }: Telling & { readonly names: Names },
+): (job: Candidate) => Kind {
+  const ofLane = first === undefined ? [] : byLane.map((gate) => ask(gate, first));
+  return (job) => {
+    const said = [...ofLane, ...byJob.map((gate) => ask(gate, job))];
+    const name = nameOf(queue, job, said);
+    if (name === undefined) return newKind({ name: '', queue, groups: [], alone: true });
+    const known = names.kinds.get(name);
+    if (known !== undefined) return known;
+    const groups: (Group | null)[] = [];
+    [...byLane, ...byJob].forEach((gate, at) => {
+      groups[gate] = groupCalled(names.groups, gate, said[at] ?? null);
+    });
+    const made = newKind({ name, queue, groups, alone: false });
+    names.kinds.set(name, made);
+    return made;
+  };
+}
+
+/** Undefined: some gate could not say. */
+function nameOf(
+  queue: string,
+  { task, version }: Candidate,
+  said: readonly (string | null | undefined)[],
+): string | undefined {
+  let name = `${queue.length}:${queue}`;
+  for (const group of said) {
+    if (group === undefined) return undefined;
+    name += group === null ? '-' : `${group.length}:${group}`;
   }
-  const { task, version } = job;
-  const said = names.map((name) => (name === null ? '-' : `${name.length}:${name}`)).join('');
-  const whole = `${said} ${version} ${task}`;
-  const known = byName.get(whole) ?? before?.byName.get(whole);
+  return `${name} ${version} ${task}`;
+}
+
+function newKind(kind: Pick<Kind, 'name' | 'queue' | 'groups' | 'alone'>): Kind {
+  return { ...kind, stands: new Set(), first: undefined, jobs: 0, judged: undefined, judgedIn: -1 };
+}
+
+function groupCalled(groups: Names['groups'], gate: number, name: string | null): Group | null {
+  if (name === null) return null;
+  const own = (groups[gate] ??= new Map<string, Group>());
+  const known = own.get(name);
   if (known !== undefined) return known;
-  const groups: Kind['groups'] = [];
-  telling.forEach((gate, at) => {
-    groups[gate] = groupCalled(memory.groups, gate, names[at] ?? null);
-  });
-  const made: Kind = { groups, alone: false };
-  byName.set(whole, made);
+  const made: Group = { heldIn: -1, askedIn: -1, wholeLane: false };
+  own.set(name, made);
   return made;
 }

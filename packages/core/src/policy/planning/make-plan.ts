@@ -2,7 +2,8 @@ import type { Json } from '../../job/job.ts';
 import type { Coalesce, Parts } from '../parts.ts';
 import { createHeads } from './lane-heads.ts';
 import { countHeld, reasonsOf } from './hold-counts.ts';
-import type { KindMemory, LaneKinds } from './kinds.ts';
+import type { KindMemory } from './kind-memory.ts';
+import type { LaneKinds } from './kinds.ts';
 import type { OpenGates } from './open-gates.ts';
 import type { Judged } from '../gate.ts';
 import { openGates } from './open-gates.ts';
@@ -314,7 +315,7 @@ function finish(making: Making, before: PolicyState, faults: readonly PolicyFaul
   if (ordered !== undefined) state[parts.order.name] = ordered;
   const times = [making.nextMs, gates.nextMs()].filter((time) => time !== null);
   const forecast = order.forecast?.();
-  const { holds } = held;
+  const holds = held.holds();
   let reasons: ReturnType<typeof reasonsOf> | undefined;
   return {
     dispatch,

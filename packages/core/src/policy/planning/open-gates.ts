@@ -2,7 +2,8 @@ import type { Judged } from '../gate.ts';
 import type { Json } from '../../job/job.ts';
 import type { Gate, OpenGate, Verdict } from '../gate.ts';
 import { unlimited } from '../gates/lib/unlimited.ts';
-import type { AskGroup, Group, Kind, KindMemory, KindsOfPlan } from './kinds.ts';
+import type { AskGroup, Group, Kind } from './kinds.ts';
+import type { KindMemory, KindsOfPlan } from './kind-memory.ts';
 import type { PolicyFault } from '../plan.ts';
 import type { Hold, Watch } from '../policy.ts';
 import type { PolicyState } from '../plan.ts';
@@ -60,8 +61,12 @@ export function openGates(
 ): OpenGates {
   const asking = startAsking(options);
   const entries = gates.map((gate, at) => openOne({ gate, at }, { ...options, snapshot }, asking));
-  const tells = entries.some(({ gate, open }) => gate.groups !== undefined && open !== unlimited);
-  const kinds = (tells ? options.kinds?.begin(snapshot.lanes, askGroups(gates, asking)) : null) ?? null;
+  const telling = entries.flatMap(({ gate, open, at }) =>
+    gate.groups !== undefined && open !== unlimited ? [at] : [],
+  );
+  const tells = telling.length > 0;
+  const kinds =
+    (tells ? options.kinds?.begin(snapshot.lanes, telling, askGroups(gates, asking)) : null) ?? null;
   return {
     kinds,
     ...judging({ entries, asking, kinds }),
@@ -98,7 +103,7 @@ function judging(all: Judging): Pick<OpenGates, 'judge' | 'why' | 'closes' | 'cl
       for (let at = 0; at < entries.length; at += 1) {
         const entry = entries[at];
         if (entry === undefined || entry.open === unlimited) continue;
-        const group = member || kind === undefined ? undefined : kinds?.groupOf(kind, at, job);
+        const group = member ? undefined : kind?.groups[at];
         if (group === null) continue;
         if (group?.heldIn === plan) return group.wholeLane ? entry.holdsLane : entry.holds;
         const verdict = ask(all, entry, { job, lane, member });
@@ -163,8 +168,7 @@ function firstHeld(
   if (kinds === null || kind.alone) return undefined;
   const { plan } = kinds;
   for (const entry of leading) {
-    const known = kind.groups[entry.at];
-    const group = known === undefined ? kinds.groupOf(kind, entry.at, job) : known;
+    const group = kind.groups[entry.at];
     if (group === undefined) return undefined;
     if (group === null) continue;
     if (group.heldIn !== plan && group.askedIn !== plan) {

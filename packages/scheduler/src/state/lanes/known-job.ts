@@ -7,14 +7,26 @@ export interface KnownJob extends Candidate {
   readonly crashes: number;
 }
 
-/** Once each: the first jobs of a lane may have come up to those that were looked at behind them. */
-export function toJobs(rows: readonly LaneRow[]): readonly KnownJob[] {
+/**
+ * Once each: the first jobs of a lane may have come up to those that were looked at behind them. Of a row that has not changed the job stays the
+ * same object: what was made of it holds.
+ */
+export function toJobs(
+  rows: readonly LaneRow[],
+  find: (id: string) => KnownJob | undefined,
+): readonly KnownJob[] {
   const jobs: KnownJob[] = [];
   for (const row of rows) {
-    const job = toJob(row, jobs.at(-1));
+    const known = row.id === null ? undefined : find(row.id);
+    const job = known !== undefined && isSame(known, row) ? known : toJob(row, jobs.at(-1));
     if (job !== undefined) jobs.push(job);
   }
   return rows.some(({ ahead }) => ahead) ? [...new Map(jobs.map((job) => [job.id, job])).values()] : jobs;
+}
+
+/** Every change of a row gives it another version. */
+function isSame({ rowVersion, key, queue }: KnownJob, row: LaneRow): boolean {
+  return rowVersion === row.rowVersion && key === row.key && queue === row.queue;
 }
 
 /** Tens of thousands of jobs are known at a time: what is the same in those of a lane is there once. */

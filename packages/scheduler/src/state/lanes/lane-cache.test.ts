@@ -1,4 +1,5 @@
 import type { LaneId, LaneRow } from '@pgqueue/postgres';
+import { noneClosed } from '@pgqueue/core';
 import { expect, test } from 'vitest';
 import type { View } from './lane-cache.ts';
 import { createView } from './lane-cache.ts';
@@ -40,6 +41,24 @@ test('lanes that fit into a page are all there is', () => {
   expect(shown(view)).toEqual(['b:1']);
   expect(view.find('a1')).toBeUndefined();
   expect(view.find('b3')?.rowVersion).toBe('7');
+});
+
+test('what was read again as it was stays the same list of the same jobs; a row that has changed is another job', () => {
+  const view = createView({ went: () => {} });
+  const rows = [row('a', 1), row('a', 2), row('b', 3)];
+  const jobsOf = (key: string) => view.lanes().find((lane) => lane.key === key)?.jobs ?? [];
+  view.see(rows, { keys: 10, nowMs: 0 });
+  const [a, b] = [jobsOf('a'), jobsOf('b')];
+  view.see(structuredClone(rows), { keys: 10, nowMs: 0 });
+  expect(jobsOf('a')).toBe(a);
+  view.see([row('a', 1, { rowVersion: '8', priority: 5 }), row('a', 2), row('b', 3)], { keys: 10, nowMs: 0 });
+  expect(jobsOf('a')[0]).toMatchObject({ rowVersion: '8', priority: 5 });
+  expect(jobsOf('a')[1]).toBe(a[1]);
+  expect(jobsOf('b')).toBe(b);
+  // it is one of another lane now
+  view.see([row('a', 2), row('b', 1, { id: 'a1' }), row('b', 3)], { keys: 10, nowMs: 0 });
+  expect([jobsOf('a'), jobsOf('b')]).toMatchObject([[{ id: 'a2' }], [{ id: 'a1', key: 'b' }, { id: 'b3' }]]);
+  expect(view.find('a1')?.key).toBe('b');
 });
 
 test('beyond a page, the others stay as they were read, and the page moves on', () => {
@@ -171,7 +190,7 @@ test('of more lanes than are remembered, a page brings those that there is room 
   expect(view.lanes().filter(({ found }) => found === false)).toMatchObject([{ key: 'new' }]);
   // and those that were held leave for others, as does what had its turn a round ago
   view.planned({
-    holds: { lanes: new Map([['1:qb', 'limit']]), jobs: new Map([['a1', 'limit']]), closed: [] },
+    holds: { lanes: new Map([['1:qb', 'limit']]), jobs: new Map([['a1', 'limit']]), closed: noneClosed },
     keeps: () => false,
   });
   view.see([row('c', 3), row('d', 4)], { keys: 2, nowMs: 0 });

@@ -42,6 +42,8 @@ export interface View {
   /** What a plan made of the lanes. */
   readonly planned: (plan: Held) => void;
   readonly lanes: () => readonly Lane[];
+  /** Those that the last look has read. */
+  readonly fresh: () => readonly Lane[];
   readonly find: (id: string) => KnownJob | undefined;
   /** A plan was written: `planned` are gone from here, and lanes with jobs that were refused are read anew. */
   readonly wrote: (planned: Iterable<string>, written: ReadonlyMap<string, number>) => void;
@@ -157,7 +159,8 @@ export function createView(cursors: Pick<Cursors, 'went'>, max: number = lanesMa
     leftOut: (id) => memory.leftOut.has(id),
     discovers: () => (memory.discovering ? memory.room.free() : 0),
     planned: (plan) => memory.room.planned(plan),
-    lanes: () => [...memory.list],
+    lanes: () => memory.list.slice(),
+    fresh: () => [...memory.fresh].flatMap((name) => known.get(name)?.lane ?? []),
     find: (id) => byId.get(id),
     wrote: (planned, written) => {
       for (const [name, left] of leave(memory, planned, written)) {
@@ -198,13 +201,16 @@ function forget({ known, byId, list, fresh, room }: Memory, name: string): void 
   if (moved !== undefined) moved.at = entry.at;
 }
 
-/** It was read: what was known of it is not any more, but it keeps its place in the list. Of all, it was read last. */
-function clear({ known, byId }: Memory, name: string): void {
-  const entry = known.get(name);
-  if (entry === undefined) return;
-  for (const { id } of entry.jobs) byId.delete(id);
-  known.delete(name);
-  known.set(name, { ...entry, jobs: [] });
+/** These are its first jobs by now. The same list where nothing has changed: plans look at what has. */
+function renew(memory: Memory, name: string, jobs: readonly KnownJob[]): readonly KnownJob[] {
+  const before = memory.known.get(name)?.jobs ?? [];
+  if (before.length === jobs.length && before.every((job, at) => job === jobs[at])) return before;
+  for (const { id } of before) memory.byId.delete(id);
+  for (const job of jobs) {
+    leaveOther(memory, job);
+    memory.byId.set(job.id, job);
+  }
+  return jobs;
 }
 
 function put(memory: Memory, entry: Omit<Known, 'lane' | 'at'>, isFresh: boolean): void {
@@ -262,30 +268,26 @@ function see(memory: Memory, rows: readonly LaneRow[], { keys, nowMs, unreadable
     if (memory.whole) forget(memory, name);
     else outdate(memory, name);
   }
-  for (const name of lanes.keys()) clear(memory, name);
   let last: LaneRow | undefined;
   let turnedAway = false;
   for (const [name, laneRows] of lanes) {
     const [first] = laneRows;
-    const jobs = toJobs(laneRows).filter((job) => {
+    const seen = toJobs(laneRows, (id) => memory.byId.get(id)).filter((job) => {
       const left = unreadable?.has(job.id) === true || refusals.leavesOut(job, nowMs);
       if (left) leftOut.add(job.id);
       return !left;
     });
     if (first === undefined) continue;
-    if (jobs.length === 0) forget(memory, name);
-    const found = known.get(name)?.found ?? !isNew(memory, jobs);
-    const stays = jobs.length === 0 || known.has(name) || memory.room.admits({ isNew: !found });
+    if (seen.length === 0) forget(memory, name);
+    const found = known.get(name)?.found ?? !isNew(memory, seen);
+    const stays = seen.length === 0 || known.has(name) || memory.room.admits({ isNew: !found });
     // the next page begins with the first lane of this one that found no room
     turnedAway ||= first.paged && !stays;
     if (first.paged && !turnedAway) last = first;
-    if (jobs.length === 0 || !stays) continue;
+    if (seen.length === 0 || !stays) continue;
     const { queue, key, retryDueMs, wanted } = first;
     const front = laneRows.filter(({ ahead }) => !ahead).length;
-    for (const job of jobs) {
-      leaveOther(memory, job);
-      memory.byId.set(job.id, job);
-    }
+    const jobs = renew(memory, name, seen);
     const skipped = laneRows.some(({ id }) => id !== null && leftOut.has(id));
     memory.room.filled(name);
     put(memory, { queue, key, jobs, more: front >= wanted, skipped, retryDueMs, found }, true);

@@ -1,5 +1,5 @@
 import type { Holds } from '@pgqueue/core';
-import { laneName } from '@pgqueue/core';
+import { laneName, noneClosed } from '@pgqueue/core';
 
 /**
  * Which lanes are remembered, where more wait than a leader can remember. Those that are compete by their shares; the others come round with
@@ -49,7 +49,10 @@ export interface LaneRoomOptions {
 /** They wait for a slot or a plan, and for no rule. */
 const unheld: ReadonlySet<string> = new Set(['no_free_slot', 'batch_full', 'out_of_time']);
 
-const nothing: Held = { keeps: () => false, holds: { jobs: new Map(), lanes: new Map(), closed: [] } };
+const nothing: Held = {
+  keeps: () => false,
+  holds: { jobs: new Map(), lanes: new Map(), closed: noneClosed },
+};
 
 export function createLaneRoom({ max, size, laneOf, drop }: LaneRoomOptions): LaneRoom {
   let dispatched = 0;
@@ -69,7 +72,7 @@ export function createLaneRoom({ max, size, laneOf, drop }: LaneRoomOptions): La
     };
     for (const [lane, reason] of holds.lanes) if (!unheld.has(reason)) add(lane);
     for (const [id, reason] of holds.jobs) if (!unheld.has(reason)) add(laneOf(id));
-    for (const { lane } of holds.closed) add(laneName(lane));
+    for (const { lane } of holds.closed.all()) add(laneName(lane));
     return held;
   };
   const forgot = (lane: string): void => {

@@ -120,10 +120,10 @@ test('the rows that all walks of one tick cost are bounded', () => {
   const rows = Array.from({ length: 500 }, (_, key) => row(key, 'unknown', { key: `k${key}`, wanted: 1 }));
   skip.note({ rows, reason: () => 'limit', nowMs: 0 });
   const seen = new Set<string>();
-  for (let tick = 1; tick <= 12; tick += 1) {
+  for (let tick = 1; tick <= 25; tick += 1) {
     const { starts, lookahead } = skip.starts(tick);
     const keys = Object.keys(starts['q'] ?? {});
-    expect(keys.length * lookahead).toBeLessThanOrEqual(4_000);
+    expect(keys.length * lookahead).toBeLessThanOrEqual(1_000);
     expect(skip.lanes()).toHaveLength(keys.length);
     for (const key of keys) seen.add(key);
     const behind = keys.map((key) => row(1_000, 'unknown', { key, ahead: true, wanted: lookahead }));

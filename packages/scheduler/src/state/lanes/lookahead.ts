@@ -49,7 +49,7 @@ interface Walks {
 }
 
 /** Rows that all starts of one tick may cost together. */
-const rowsMax = 4_000;
+const rowsMax = 1_000;
 const walksMax = 2_000;
 const restMs = 1_000;
 const missedMax = 20;

@@ -1,0 +1,142 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { aJob, anItem, aPool, aSnapshot } from '../../testing/snapshots.ts';
+import { policy } from '../compose/compose.ts';
+import { concurrency } from '../gates/concurrency.ts';
+import { fifo } from '../orders/ranked.ts';
+import type { Plan } from '../plan.ts';
+import type { Policy } from '../policy.ts';
+import type { Candidate, Lane, Snapshot } from '../snapshot.ts';
+import { defaultQueue } from '../snapshot.ts';
+
+const groupOf = ({ attributes }: Pick<Candidate, 'attributes'>): string | null => {
+  if (attributes['group'] === 'broken') throw new Error('it fails');
+  return attributes['group'] as string | null;
+};
+const limited = (limit: number): Policy =>
+  policy({ order: fifo(), gates: [concurrency({ name: 'limit', by: groupOf, limit })] });
+
+function aLane(queue: string, key: string, groups: readonly string[], from: number): Lane {
+  const jobs = groups.map((group, at) => {
+    return aJob({ seq: from + at, queue, key, task: at % 3 === 2 ? 'u' : 't', attributes: { group } });
+  });
+  return { queue, key, jobs, more: false, retryDueMs: null, fresh: true };
+}
+
+/** What happens between two plans. */
+const change = fc.oneof(
+  fc.record({
+    lane: fc.nat(7),
+    to: fc.array(fc.constantFrom('a', 'a', 'b', 'c', 'broken'), { maxLength: 4 }),
+  }),
+  fc.record({ lane: fc.nat(7), to: fc.constantFrom('gone' as const, 'stale' as const, 'first' as const) }),
+);
+const step = fc.record({
+  changes: fc.array(change, { maxLength: 3 }),
+  inFlight: fc.array(fc.constantFrom('a', 'b', 'c'), { maxLength: 4 }),
+  keyConcurrency: fc.constantFrom(null, null, 1),
+  depth: fc.constantFrom(0, 3, 10),
+});
+type Step = typeof step extends fc.Arbitrary<infer Value> ? Value : never;
+
+function* snapshotsOf(steps: readonly Step[]): Generator<Snapshot> {
+  const lanes: Lane[] = [];
+  let seq = 1;
+  for (const { changes, inFlight, keyConcurrency, depth } of steps) {
+    for (const { lane: n, to } of changes) {
+      const at = lanes.findIndex(({ key }) => key === `k${n}`);
+      const found = lanes[at];
+      if (typeof to !== 'string') {
+        seq += to.length;
+        lanes[at < 0 ? lanes.length : at] = aLane(`q${n % 2}`, `k${n}`, to, seq - to.length);
+      } else if (found !== undefined) {
+        lanes.splice(at, 1);
+        if (to === 'stale') lanes.splice(at, 0, { ...found, fresh: false });
+        if (to === 'first') lanes.unshift(found);
+      }
+    }
+    yield aSnapshot({
+      lanes: [...lanes],
+      inFlight: inFlight.map((group, at) => anItem({ seq: 10_000 + at, key: 'k0', attributes: { group } })),
+      queues: { q1: { ...defaultQueue, keyConcurrency } },
+      pools: { default: aPool(depth, ['t']) },
+    });
+  }
+}
+
+const toldBy = ({ dispatch, held, reasons, laneReasons, nextMs }: Plan): unknown => ({
+  dispatch,
+  held,
+  reasons: new Map(reasons),
+  laneReasons: new Map(laneReasons),
+  nextMs,
+});
+
+describe('what is remembered of kinds', () => {
+  test('changes no plan, whatever came before', () => {
+    fc.assert(
+      fc.property(
+        fc.array(step, { minLength: 2, maxLength: 12 }),
+        fc.integer({ min: 1, max: 3 }),
+        (steps, limit) => {
+          const remembers = limited(limit);
+          const plans = [...snapshotsOf(steps)].map((snapshot) => {
+            const anew = limited(limit);
+            const plan = remembers.plan(snapshot, remembers.initial);
+            return { plan, expected: toldBy(anew.plan(snapshot, anew.initial)) };
+          });
+          // what a plan says is the same when others have been made
+          for (const { plan, expected } of plans) expect(toldBy(plan)).toEqual(expected);
+        },
+      ),
+      { numRuns: 300, seed: 20_261_125 },
+    );
+  });
+
+  test.each([100, 10_000])(
+    'a plan reads the lanes that have changed, and no other of %i that are held',
+    (count) => {
+      let [read, asked] = [0, 0];
+      const counted = (lane: Lane): Lane => {
+        const { jobs, ...facts } = lane;
+        return {
+          ...facts,
+          get jobs() {
+            read += 1;
+            return jobs;
+          },
+        };
+      };
+      const inner = concurrency({ name: 'limit', by: groupOf, limit: 0 });
+      const counting = policy({
+        order: fifo(),
+        gates: [
+          {
+            ...inner,
+            open: (snapshot, state) => {
+              const open = inner.open(snapshot, state);
+              return { ...open, admits: (...given) => ((asked += 1), open.admits(...given)) };
+            },
+          },
+        ],
+      });
+      const held = (n: number): Lane => counted(aLane('q', `k${n}`, [`g${n % 5}`], n));
+      const lanes = Array.from({ length: count }, (_, n) => held(n));
+      const free = {
+        ...aLane('q', 'free', ['none'], 0),
+        jobs: [aJob({ seq: 0, queue: 'q', key: 'free', attributes: { group: null } })],
+      };
+      counting.plan(aSnapshot({ lanes }), counting.initial);
+      [read, asked] = [0, 0];
+      const plan = counting.plan(
+        aSnapshot({ lanes: [...lanes.with(7, held(count)), free] }),
+        counting.initial,
+      );
+      expect(plan.dispatch).toHaveLength(1);
+      expect(plan.held).toEqual({ q: { limit: count } });
+      expect(read).toBeLessThanOrEqual(10);
+      // each group, and the job that goes
+      expect(asked).toBeLessThanOrEqual(7);
+    },
+  );
+});

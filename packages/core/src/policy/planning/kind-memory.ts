@@ -1,0 +1,183 @@
+import type { Gate, Judged } from '../gate.ts';
+import type { AskGroup, Kind, LaneKinds, Names, Standing, Telling } from './kinds.ts';
+import { kindsOf, onlyKind } from './kinds.ts';
+import type { Candidate, Lane } from '../snapshot.ts';
+
+/**
+ * Knows from one plan to the next which waiting jobs are alike, and where they wait, since most lanes stay as they are: a plan looks at those
+ * that have changed, and asks about each kind once, however many lanes it waits in. It follows from jobs and gates alone, so a plan depends
+ * on its snapshot and state as before. A plan can be broken off anywhere: what is half done is never kept.
+ */
+export interface KindMemory {
+  /** Begins a plan. `telling`: the gates whose groups count in it, by their numbers. */
+  readonly begin: (lanes: readonly Lane[], telling: readonly number[], ask: AskGroup) => KindsOfPlan;
+}
+
+export interface KindsOfPlan {
+  /** The number of this plan. */
+  readonly plan: number;
+  /** Those that are the only one of a lane. */
+  readonly kinds: ReadonlySet<Kind>;
+  /** The lanes with several, or with jobs of which it could not be told what they are. */
+  readonly mixed: ReadonlySet<Standing>;
+  /** By their places in the snapshot. */
+  readonly stands: readonly Standing[];
+  readonly of: (lane: Lane) => LaneKinds | undefined;
+  /** Notes why nothing of a kind can go; undefined: it may. */
+  readonly judge: (kind: Kind, judged: Judged | undefined) => void;
+  /** When that is known of all: those that can't go. Never changed: the same as in the last plan where nothing else was said. */
+  readonly closed: () => ReadonlyMap<Kind, Judged>;
+}
+
+/** Groups and kinds that are remembered at least, whether or not jobs of them still wait. */
+const namesMin = 50_000;
+
+interface Memory {
+  readonly telling: readonly number[];
+  readonly names: Names;
+  readonly byJobs: WeakMap<readonly Candidate[], LaneKinds>;
+  readonly kinds: Set<Kind>;
+  readonly mixed: Set<Standing>;
+  readonly stands: Standing[];
+  /** Those of the last plan that said anything of them, by its number. */
+  closed: ReadonlyMap<Kind, Judged>;
+  closedIn: number;
+  /** Of the last plan. */
+  lanes: readonly Lane[];
+  /** With more of them it begins anew. */
+  namesMax: number;
+}
+
+/** Null: none of the gates tells groups. */
+export function createKinds(gates: readonly Gate[]): KindMemory | null {
+  if (gates.every(({ groups }) => groups === undefined)) return null;
+  const ofLane = new Set(gates.flatMap(({ groups }, at) => (groups?.lane === true ? [at] : [])));
+  let plan = 0;
+  let memory: Memory | undefined;
+  return {
+    begin: (lanes, telling, ask) => {
+      plan += 1;
+      const before = memory;
+      memory = undefined;
+      const now = before !== undefined && serves(before, telling) ? before : empty(telling);
+      const byLane = telling.filter((gate) => ofLane.has(gate));
+      const byJob = telling.filter((gate) => !ofLane.has(gate));
+      update(now, lanes, { byLane, byJob, ask });
+      if (now !== before) now.namesMax = Math.max(namesMin, 4 * sizeOf(now.names));
+      memory = now;
+      const { byJobs, kinds, mixed, stands } = now;
+      return { plan, kinds, mixed, stands, of: ({ jobs }) => byJobs.get(jobs), ...judging(now, plan) };
+    },
+  };
+}
+
+function empty(telling: readonly number[]): Memory {
+  return {
+    telling,
+    names: { groups: [], kinds: new Map() },
+    byJobs: new WeakMap(),
+    kinds: new Set(),
+    mixed: new Set(),
+    stands: [],
+    closed: new Map(),
+    closedIn: -1,
+    lanes: [],
+    namesMax: namesMin,
+  };
+}
+
+function judging(memory: Memory, plan: number): Pick<KindsOfPlan, 'judge' | 'closed'> {
+  const { kinds, closedIn } = memory;
+  let [closed, other] = [0, false];
+  return {
+    judge: (kind, judged) => {
+      if (judged !== undefined) closed += 1;
+      if (kind.judgedIn !== closedIn || kind.judged !== judged) other = true;
+      [kind.judged, kind.judgedIn] = [judged, plan];
+    },
+    closed: () => {
+      if (other || closed !== memory.closed.size) {
+        const now = new Map<Kind, Judged>();
+        for (const kind of kinds) if (kind.judged !== undefined) now.set(kind, kind.judged);
+        memory.closed = now;
+      }
+      memory.closedIn = plan;
+      return memory.closed;
+    },
+  };
+}
+
+function serves({ telling: before, names, namesMax }: Memory, telling: readonly number[]): boolean {
+  const same = before.length === telling.length && before.every((gate, at) => gate === telling[at]);
+  return same && sizeOf(names) <= namesMax;
+}
+
+function sizeOf({ groups, kinds }: Names): number {
+  let size = kinds.size;
+  for (const own of groups) size += (own as typeof own | undefined)?.size ?? 0;
+  return size;
+}
+
+/** Looks at the lanes that have changed. */
+function update(memory: Memory, lanes: readonly Lane[], telling: Telling): void {
+  const { stands, lanes: before } = memory;
+  // by number: of a frozen list each step of an iterator would be an object
+  for (let slot = 0; slot < lanes.length; slot += 1) {
+    const lane = lanes[slot];
+    if (lane === undefined || before[slot] === lane) continue;
+    const was = stands[slot];
+    if (was !== undefined && was.own.jobs === lane.jobs) was.lane = lane;
+    else {
+      if (was !== undefined) leave(memory, was);
+      stands[slot] = enter(memory, { lane, slot, own: find(memory, lane, { was, telling }) });
+    }
+  }
+  for (let slot = lanes.length; slot < stands.length; slot += 1) {
+    const gone = stands[slot];
+    if (gone !== undefined) leave(memory, gone);
+  }
+  stands.length = lanes.length;
+  // a copy: whoever calls may change the list
+  memory.lanes = lanes.slice();
+}
+
+function find(
+  { byJobs, names }: Memory,
+  lane: Lane,
+  { was, telling }: { readonly was: Standing | undefined; readonly telling: Telling },
+): LaneKinds {
+  const known = byJobs.get(lane.jobs);
+  if (known !== undefined) return known;
+  const same = was?.lane.key === lane.key && was.lane.queue === lane.queue;
+  const found = kindsOf(lane, same ? was.own : undefined, { ...telling, names });
+  byJobs.set(lane.jobs, found);
+  return found;
+}
+
+function enter({ kinds, mixed }: Memory, at: Omit<Standing, 'openIn'>): Standing {
+  const standing: Standing = { ...at, openIn: -1 };
+  const kind = onlyKind(standing.own);
+  if (kind === undefined) {
+    mixed.add(standing);
+    return standing;
+  }
+  kind.stands.add(standing);
+  kind.first ??= standing;
+  kind.jobs += standing.own.counts[0] ?? 0;
+  kinds.add(kind);
+  return standing;
+}
+
+function leave({ kinds, mixed, names }: Memory, standing: Standing): void {
+  mixed.delete(standing);
+  const kind = onlyKind(standing.own);
+  if (kind === undefined) return;
+  kind.stands.delete(standing);
+  kind.jobs -= standing.own.counts[0] ?? 0;
+  if (kind.first !== standing) return;
+  [kind.first] = kind.stands;
+  if (kind.first !== undefined) return;
+  kinds.delete(kind);
+  // a lane that comes back as it was may bring it back, beside one of the same name that was made meanwhile
+  if (names.kinds.get(kind.name) === kind) names.kinds.delete(kind.name);
+}
