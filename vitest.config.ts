@@ -34,12 +34,12 @@ const under = (...folders: readonly string[]): string[] =>
 const failover = ['test/integration/failover/*.test.ts'];
 
 /**
- * Integration tests that spend their time in whole processes (the command line, the examples of the docs, nodes that die) or in many
- * random sequences: `npm run test:long`, on both versions.
+ * Integration tests that spend their time in whole processes (the command line, the examples of the docs, nodes that die), in large
+ * tables, or in many random sequences: `npm run test:long`, on both versions.
  */
 const slow = [
-  ...under('docs', 'integration/cli', 'integration/limits', 'integration/models', 'integration/nodes'),
-  'test/integration/*/{database-restore,health,security-{api,canary,cli,life},worker-{floating,isolation}}.test.ts',
+  ...under(...['cli', 'limits', 'models', 'nodes', 'plans'].map((folder) => `integration/${folder}`), 'docs'),
+  'test/integration/*/{database-restore,health,scheduler-stuck,security-{api,canary,cli,life},worker-{floating,isolation}}.test.ts',
 ];
 
 /** The same of what comes only after many seconds; on one version. */
