@@ -171,6 +171,26 @@ describe('in a process', () => {
     await finish();
   });
 
+  test('an idle process that is killed takes no attempt of another process with it', async () => {
+    const { finish } = await started();
+    const running = await enqueue('wait');
+    await shows(running);
+    const first = await enqueue('return');
+    await ended(first, 'done');
+    const { pid } = (await bench.job(first)).result as { readonly pid: number };
+    process.kill(pid, 'SIGKILL');
+    await until('it to be dead', () => !isAlive(pid));
+    const next = await enqueue('return');
+    await ended(next, 'done');
+    expect((await bench.job(next)).result).not.toMatchObject({ pid });
+    expect(await bench.job(running)).toMatchObject({ status: 'running', crashes: 0 });
+    const { jobs, close } = createOperator({ connectionString: bench.test.url });
+    await jobs.cancel([running]);
+    await close();
+    await ended(running, 'cancelled');
+    await finish();
+  });
+
   test('a cancelled one hears of it by its signal, or is killed', async () => {
     const { worker, lines, finish } = await started();
     const { jobs, close } = createOperator({ connectionString: bench.test.url });

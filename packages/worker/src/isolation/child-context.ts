@@ -4,9 +4,10 @@ import { jsonText } from '../lease/json.ts';
 import type { Methods, Peer } from './peer.ts';
 
 /**
- * A handler's context on the far side: what it does is done by its node, under the lease that the node holds. A transaction of
- * `ctx.transaction` is on a connection of the node's, which carries out its statements; one of `ctx.settleIn` is on the handler's own
- * connection, and carries out those of the node.
+ * Context of a handler in a process of its own. Its node carries out each call, under the lease that the node
+ * holds. A transaction of `ctx.transaction` uses a connection of the node, which runs the handler's
+ * statements. A transaction of `ctx.settleIn` uses the handler's own connection, which runs the node's
+ * statements.
  */
 export function childContext(
   job: JobContext['job'],
@@ -55,13 +56,16 @@ function clientOf(peer: () => Peer, key: number): TransactionClient {
 }
 
 interface Callbacks {
-  /** Asks for `name`, during which `work` is called back, once. What it throws is thrown as it is, not as it crossed. */
+  /**
+   * Calls `name` on the node, which calls `work` back once. An error of `work` is rethrown as it is, not as
+   * the copy that crossed the border.
+   */
   readonly through: <Result>(
     name: 'transaction' | 'settleIn',
     work: (key: number) => Promise<Result>,
   ) => Promise<Result>;
   readonly work: (key: number) => Promise<void>;
-  /** Transactions of the handler's own. */
+  /** Open transactions of the handler's own libraries, by key. */
   readonly own: Map<number, StatementRunner>;
 }
 
@@ -103,7 +107,7 @@ function createCallbacks(peer: () => Peer): Callbacks {
   };
 }
 
-/** Of a library's answer, what statements of pgqueue read. */
+/** Copies the part of a library's answer that pgqueue reads: the rows. */
 function copied(answer: unknown): unknown {
   if (Array.isArray(answer)) return answer.map((row: object) => ({ ...row }));
   const { rows } = answer as { readonly rows: readonly object[] };

@@ -1,6 +1,6 @@
 /**
- * The main module of isolated handlers' processes: started by the pool of a worker. A bundler must be given this file as an entry of its
- * own.
+ * Main module of the processes that run isolated handlers, started by the pool of a worker. A bundler needs
+ * this file as an entry of its own.
  * @module
  */
 import { Worker } from 'node:worker_threads';
@@ -12,7 +12,7 @@ import { createPeer } from './peer.ts';
 import type { ChildEnding, ChildInput } from './protocol.ts';
 import { encodeReturned, encodeThrown } from './protocol.ts';
 
-/** Runs one attempt. It ends when the node has heard how. */
+/** Runs one attempt. Resolves when the node has received its ending. */
 export async function runAttempt(input: ChildInput): Promise<void> {
   dieWithParent();
   const line = openLine();
@@ -52,11 +52,11 @@ interface Line {
   readonly close: () => void;
 }
 
-/** One channel serves all attempts of a process, one after another. */
+/** Opens the channel of a process, which serves its attempts one after another. */
 function openLine(): Line {
   let current: Peer | undefined;
   const receive = (message: unknown): void => {
-    // the pool's own messages come on the same channel
+    // The pool's own messages use the same channel.
     if (typeof message === 'object' && message !== null && 'pgqueue' in message)
       current?.receive(message.pgqueue);
   };
@@ -79,9 +79,12 @@ function openLine(): Line {
   };
 }
 
-/** Ends the process, as Node would; but Node's own report shows all that an error carries, rows that PostgreSQL quotes among it. */
+/**
+ * Ends the process after an uncaught error, as Node would. Node's own report would show everything that an
+ * error carries, including rows that PostgreSQL quotes.
+ */
 function onUncaught(error: unknown): void {
-  if (process.listenerCount('uncaughtException') > 1) return; // the handler has its own, and knows better
+  if (process.listenerCount('uncaughtException') > 1) return; // the handler's own listener decides
   const text = JSON.stringify(loggedError(error));
   process.stderr.write(
     `pgqueue: an isolated handler's process was ended by an error that nobody caught: ${text}\n`,
@@ -91,7 +94,10 @@ function onUncaught(error: unknown): void {
 
 let watched = false;
 
-/** A process whose handler keeps the event loop would live on when its node was killed: a thread sees that the parent is another. */
+/**
+ * Ends the process when its parent is gone. A handler that blocks the event loop would otherwise outlive a
+ * killed node, so a thread watches the parent's process id.
+ */
 function dieWithParent(): void {
   if (watched) return;
   watched = true;
@@ -100,7 +106,7 @@ function dieWithParent(): void {
   const watch = `const { workerData: parent } = require('node:worker_threads');
     setInterval(() => process.ppid === parent || process.kill(process.pid, 'SIGKILL'), 1000);`;
   const limits = { maxOldGenerationSizeMb: 16, maxYoungGenerationSizeMb: 4 };
-  // the parent of now: the thread may begin when it is gone
+  // Read the id here: the thread may start after the parent has gone.
   const workerData = process.ppid;
   new Worker(watch, { eval: true, execArgv: [], resourceLimits: limits, stdout: true, workerData }).unref();
 }

@@ -14,13 +14,15 @@ import { decode } from './protocol.ts';
 
 /** Runs isolated handlers of one node. */
 export interface Isolation {
-  /** Never throws. Resolves when the handler has ended, or what it ran in. */
+  /**
+   * Runs a handler in a child process. Never rejects. Resolves when the handler has ended, or its process.
+   */
   readonly run: (handler: IsolatedHandler, payload: unknown, context: JobContext) => Promise<Ending>;
-  /** Ends all processes. */
+  /** Ends all child processes. */
   readonly close: () => Promise<void>;
 }
 
-/** How long a handler may take to end by itself after its signal aborted. */
+/** Time for a handler to end by itself after its signal aborted; then its process is killed. */
 const graceMs = 750;
 const closeMs = 3_000;
 
@@ -61,7 +63,7 @@ interface AttemptInput {
   readonly context: JobContext;
 }
 
-/** One attempt: aborts it in two steps, first its signal, then its process. */
+/** Runs one attempt. An abort takes two steps: first the handler's signal, then its process. */
 async function runIn(pool: ChildPool, { module, payload, context }: AttemptInput): Promise<Ending> {
   const { signal } = context;
   const killer = new AbortController();
@@ -84,7 +86,7 @@ async function runIn(pool: ChildPool, { module, payload, context }: AttemptInput
   signal.addEventListener('abort', abort, { once: true });
   try {
     const input = { module, payload, job: context.job };
-    await pool.run({ input, killed: killer.signal, channel: line.channel });
+    await pool.run({ attempt: line.token, input, killed: killer.signal, channel: line.channel });
   } catch (error) {
     if (ending === undefined && isUncopied(error)) return { kind: 'threw', error };
     gone = pool.whyGone(line.token, error);
@@ -98,7 +100,7 @@ async function runIn(pool: ChildPool, { module, payload, context }: AttemptInput
   return { kind: 'crashed', why: gone ?? 'what it ran in ended without a word' };
 }
 
-/** A payload that a schema has turned into something that can't cross the border. */
+/** Reports whether a payload cannot be copied to another process, as a schema may have transformed it. */
 function isUncopied(error: unknown): boolean {
   return error instanceof Error && error.name === 'DataCloneError';
 }

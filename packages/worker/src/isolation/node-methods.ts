@@ -1,7 +1,7 @@
 import type { JobContext, JobLogger, Settle, TransactionClient } from '@pgqueue/core';
 import type { Methods, Peer } from './peer.ts';
 
-/** What the far side may ask for: the attempt's own context, by name. */
+/** Methods that a child process may call: members of the attempt's context, by name. */
 export function nodeMethods(context: JobContext, peer: () => Peer): Methods {
   const transactions = new Map<number, TransactionClient>();
   const settles = new Map<number, Settle>();

@@ -2,7 +2,7 @@ import type { ErrorData } from '@pgqueue/core';
 import { errorData } from '@pgqueue/core';
 import { received } from './protocol.ts';
 
-/** What goes between a node and the process of one attempt, both ways. */
+/** Messages between a node and the process of one attempt, both ways. */
 type Message =
   | { readonly kind: 'call'; readonly n: number; readonly name: string; readonly args: readonly unknown[] }
   | { readonly kind: 'answer'; readonly n: number; readonly value: unknown }
@@ -11,16 +11,19 @@ type Message =
 export type Methods = Readonly<Record<string, (...args: never[]) => unknown>>;
 
 export interface Peer {
-  /** Resolves to the other side's answer; rejects with its error, or with what `close` says. */
+  /**
+   * Calls a method of the other side. Resolves to its answer; rejects with its error, or with the error given
+   * to `close`.
+   */
   readonly call: (name: string, ...args: readonly unknown[]) => Promise<unknown>;
-  /** The same, where no one waits for the answer. */
+  /** Calls a method without waiting for its answer. */
   readonly tell: (name: string, ...args: readonly unknown[]) => void;
   readonly receive: (message: unknown) => void;
-  /** Nothing more comes: whoever waits for an answer is told. */
+  /** Ends the exchange: calls that still wait for an answer reject with `error`. */
   readonly close: (error: Error) => void;
 }
 
-/** @param post may throw: what can't be copied (a function, a socket) does not cross */
+/** @param post throws for values that cannot be copied to another process (a function, a socket) */
 export function createPeer(post: (message: unknown) => void, methods: Methods): Peer {
   const asked = new Map<number, PromiseWithResolvers<unknown>>();
   let closed: Error | undefined;

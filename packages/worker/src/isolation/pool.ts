@@ -2,10 +2,11 @@ import type { IsolatedOptions } from '@pgqueue/core';
 import { Tinypool } from 'tinypool';
 import type { ChildInput } from './protocol.ts';
 
-/** Processes, kept for the next attempt. */
+/** Child processes, kept for the next attempt. */
 export interface ChildPool {
-  /** Resolves when the child has ended the attempt; rejects when it has died, or was killed. */
-  readonly run: (attempt: {
+  /** Runs an attempt. Resolves when the child has ended it; rejects when the child died or was killed. */
+  readonly run: (run: {
+    readonly attempt: object;
     readonly input: ChildInput;
     readonly killed: AbortSignal;
     readonly channel: {
@@ -13,16 +14,16 @@ export interface ChildPool {
       readonly onMessage: (send: (message: unknown) => void) => void;
     };
   }) => Promise<void>;
-  /** Which process has taken an attempt. */
+  /** Records which process has taken an attempt. */
   readonly began: (attempt: object, pid: number) => void;
-  /** In words, of one that died. */
+  /** Describes how the process of an attempt died. */
   readonly whyGone: (attempt: object, error: unknown) => string;
   readonly close: () => Promise<void>;
 }
 
-/** An idle one ends after this time. */
+/** Time after which an idle process ends. */
 const idleMs = 10_000;
-/** The node's slots are the limit: there is no other here. */
+/** The pool sets no limit of its own: the node's slots are the limit. */
 const childrenMax = 10_000;
 
 interface ProcessOfPool {
@@ -35,7 +36,7 @@ interface ProcessOfPool {
 
 export function openPool({ memoryMb }: IsolatedOptions): ChildPool {
   const pool = new Tinypool({
-    // two literals: bundlers that look for such files find the one that is there
+    // Two literals: bundlers that look for such files find the one that exists.
     filename: (import.meta.url.endsWith('.ts')
       ? new URL('./child.ts', import.meta.url)
       : new URL('./child.js', import.meta.url)
@@ -53,23 +54,25 @@ export function openPool({ memoryMb }: IsolatedOptions): ChildPool {
       : { execArgv: [...process.execArgv, `--max-old-space-size=${memoryMb}`] }),
   });
   const processes = new WeakMap<object, ProcessOfPool>();
-  const starting = new Set<AbortController>();
-  // of one without an attempt: it died idle, or while it started
+  const starting = new Map<object, AbortController>();
+  // Emitted for a process without an attempt: it died while idle, or while it started. The event does not
+  // name the process, so every attempt that no process has begun is aborted.
   pool.on('error', () => {
-    for (const dead of starting) dead.abort();
+    for (const start of starting.values()) start.abort();
   });
 
   return {
-    run: async ({ input, killed, channel }) => {
+    run: async ({ attempt, input, killed, channel }) => {
       const start = new AbortController();
-      starting.add(start);
+      starting.set(attempt, start);
       try {
         await pool.run(input, { signal: AbortSignal.any([killed, start.signal]), channel });
       } finally {
-        starting.delete(start);
+        starting.delete(attempt);
       }
     },
     began: (attempt, pid) => {
+      starting.delete(attempt);
       const own = (pool.threads as readonly ProcessOfPool[]).find((child) => child.process?.pid === pid);
       if (own !== undefined) processes.set(attempt, own);
     },

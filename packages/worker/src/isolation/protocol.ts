@@ -4,14 +4,14 @@ import { AbortedError } from '../lease/timing.ts';
 import type { Ending } from '../lease/ending.ts';
 import { resultText } from '../lease/json.ts';
 
-/** What a child is given to run. */
+/** Input of a child process for one attempt. */
 export interface ChildInput {
   readonly module: string;
   readonly payload: unknown;
   readonly job: JobContext['job'];
 }
 
-/** How the handler ended, as it crosses the border. */
+/** Ending of a handler in the form that crosses the border. */
 export type ChildEnding =
   | { readonly kind: 'returned'; readonly text: string }
   | { readonly kind: 'threw'; readonly error: ErrorData }
@@ -22,7 +22,7 @@ export type ChildEnding =
       readonly error: ErrorData | null;
     };
 
-/** An error that has crossed the border, as {@link errorData} sent it. */
+/** Restores an error that has crossed the border, as {@link errorData} encoded it. */
 export function received({ name, message, code, stack, errors, cause }: ErrorData): Error {
   if (name === 'AbortedError' && code !== undefined) return new AbortedError(code as AbortReason);
   const error = new Error(message);
@@ -33,7 +33,7 @@ export function received({ name, message, code, stack, errors, cause }: ErrorDat
   return error;
 }
 
-/** Of what a handler returned. */
+/** Encodes the value that a handler returned. */
 export function encodeReturned(value: unknown): ChildEnding {
   if (value instanceof Error) return encodeThrown(value);
   return outcomeOf(value) ?? { kind: 'returned', text: resultText(value).text };
@@ -53,7 +53,7 @@ function outcomeOf(value: unknown): ChildEnding | undefined {
   };
 }
 
-/** What the node makes of it. */
+/** Decodes an ending on the node's side. */
 export function decode(
   ending: ChildEnding,
   outcomes: {
