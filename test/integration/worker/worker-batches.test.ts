@@ -86,6 +86,20 @@ test('jobs of a batch end as their handlers say, and each has run once', async (
   expect(worker.of('job.stale')).toEqual([]);
 });
 
+test('the time that a job waits for others of its batch is no part of its run', async () => {
+  const firstMs = 200;
+  const { ids } = await run(2, async (n, ctx) => {
+    if (n === 0) await new Promise((resolve) => setTimeout(resolve, firstMs));
+    else await ctx.extend('1h'); // in a row of its own, which is settled by itself
+  });
+  await become(ids, all(2, 'done'));
+  const [row] = await bench.sql<{ ms: number }>(
+    `select extract(epoch from started - dispatched)::float8 * 1000 as ms from pgqueue.history where id = $1`,
+    [ids[1]],
+  );
+  expect(row?.ms).toBeGreaterThanOrEqual(firstMs - 5);
+});
+
 test.each(['settle_rows', 'take_out', 'claim_rows'])(
   'a reply of %s that is lost costs no job its end',
   async (statement) => {

@@ -12,13 +12,14 @@ import type { Checked, RunParts } from './run.ts';
 import { checkPayload } from './run.ts';
 
 /**
- * A batch that is not through after so long is taken apart: the job that runs gets a row of its own, those that are done are settled, and those that
- * have not begun are given back.
+ * Time after which a running batch is taken apart: the running job gets a row of its own, finished jobs are
+ * settled, and jobs that have not begun are given back.
  */
 const slowMs = 250;
 
 /**
- * Runs the jobs of a unit one after another in their one slot. One function, since each that is awaited costs a small job a twentieth of its time.
+ * Runs the jobs of a unit one after another in their slot. It is one function because each awaited one would
+ * cost a small job a twentieth of its time.
  */
 export async function runSingly(
   parts: RunParts,
@@ -45,7 +46,7 @@ export async function runSingly(
         continue;
       }
       batch.begun(job);
-      begins = { claimedAt: nowMs, batch };
+      begins = { claimedAt: nowMs, waitedMs: (leased.waitedMs ?? 0) + nowMs - beganAt, batch };
     }
     const attempt = parts.begin(job, begins);
     current = attempt;
@@ -82,10 +83,10 @@ export async function runSingly(
   batch?.through();
 }
 
-/** The handler has returned nothing. */
+/** Ending of a handler that returned nothing. */
 const plain: Ending = { kind: 'returned', value: undefined };
 
-/** It was cancelled before it began. */
+/** Aborts a job that was cancelled before it began. */
 function cancelled(attempt: Attempt): AbortedError {
   attempt.abort('cancelled');
   return new AbortedError('cancelled');
