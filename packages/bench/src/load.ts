@@ -1,4 +1,4 @@
-/** What every job carries: its number, when its enqueue began, and padding, 100 bytes of JSON in all. */
+/** Payload of every job: its number, the time its enqueue began, and padding; 100 bytes of JSON in all. */
 export interface Payload {
   readonly n: number;
   /** Microseconds since 1970. */
@@ -6,19 +6,19 @@ export interface Payload {
   readonly pad: string;
 }
 
-/** One job to enqueue. `key`: whose it is, where the work has keys. */
+/** One job to enqueue. `key` is its fairness key, where the work uses keys. */
 export interface BenchJob {
   readonly payload: Payload;
   readonly key: string | undefined;
 }
 
 export const payloadBytes = 100;
-/** Numbers are written with this added, so that all take as many digits. */
+/** Added to every job number, so that all numbers have the same number of digits. */
 const offset = 1_000_000_000;
 const bare = JSON.stringify({ n: offset, at: 1_700_000_000_000_000, pad: '' });
 const pad = 'x'.repeat(payloadBytes - bare.length);
 
-/** Microseconds since 1970, monotonic within a process: what processes of one machine can compare. */
+/** Microseconds since 1970, monotonic within a process and comparable between processes of one machine. */
 export function nowMicros(): number {
   return Math.round((performance.timeOrigin + performance.now()) * 1_000);
 }
@@ -31,13 +31,13 @@ export function numberOf({ n }: Payload): number {
   return n - offset;
 }
 
-/** Some jobs. */
+/** A range of jobs. */
 export interface Range {
   readonly from: number;
   readonly count: number;
-  /** Job n belongs to key n modulo so many. */
+  /** Number of keys; job n belongs to key n modulo `keys`. */
   readonly keys?: number | undefined;
-  /** The key of all of them. */
+  /** One key for all of them. */
   readonly key?: string | undefined;
 }
 

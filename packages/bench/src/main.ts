@@ -16,7 +16,8 @@ const againMs = 1_000;
 let stoppedAt = Infinity;
 for (const signal of ['SIGINT', 'SIGTERM'] as const) {
   process.on(signal, () => {
-    // who ends a group of processes often tells each of them twice
+    // a process group is often signalled twice in a row; only a second signal after 1 s ends the process at
+    // once
     if (performance.now() - stoppedAt > againMs) process.exit(130);
     if (stopping.signal.aborted) return;
     stoppedAt = performance.now();
@@ -40,7 +41,7 @@ try {
   }
   const keep = (report: Report): void => {
     if (json === undefined) return;
-    // in one step: whoever stops it finds the old one or the new one
+    // renamed into place: a run that is killed leaves the old file or the new one
     writeFileSync(`${json}.new`, `${JSON.stringify(report, undefined, 1)}\n`);
     renameSync(`${json}.new`, json);
   };
@@ -57,5 +58,5 @@ try {
   say(error instanceof Error ? error.message : String(error));
   process.exitCode = 1;
 }
-// what ran may still wait for a process that is gone
+// an interrupted run may still wait for a process that has exited
 if (stopping.signal.aborted) process.exit(130);

@@ -1,37 +1,37 @@
 import { parseArgs } from 'node:util';
 
-/** What the command line says. */
+/** Parsed command line. */
 export interface BenchOptions {
   readonly works: readonly string[];
-  /** `name` or `name:setting`; without one, all settings of that peer. */
+  /** `name` or `name:setting`; a name alone selects all settings of that peer. */
   readonly peers: readonly string[];
   readonly jobs: number;
   readonly seconds: number;
-  /** Of the soak. */
+  /** Duration of the soak. */
   readonly minutes: number;
-  /** Jobs a second that the soak takes for what is sustained; undefined: it finds out. */
+  /** Jobs a second that the soak takes as the sustained rate; undefined: the soak measures it. */
   readonly sustained: number | undefined;
   readonly repeat: number;
-  /** How many worker processes drain, each number a case of its own. */
+  /** Numbers of worker processes that drain, each a case of its own. */
   readonly processes: readonly number[];
   readonly databaseUrl: string | undefined;
   readonly json: string | undefined;
   readonly html: string | undefined;
   readonly profile: string | undefined;
   readonly smoke: boolean;
-  /** A list of works, peers and sizes by name, instead of `works` and `peers`. */
+  /** Name of a plan that gives works, peers and sizes, instead of `works` and `peers`. */
   readonly plan: string | undefined;
-  /** Goes on with the report in `json`: what is in it is not measured again. */
+  /** Continues the report in `json`; runs it contains are not repeated. */
   readonly resume: boolean;
-  /** Says what would be run, and runs nothing. */
+  /** Lists the runs without running them. */
   readonly list: boolean;
-  /** No run begins when so many minutes have gone. */
+  /** No run begins after this many minutes. */
   readonly withinMinutes: number;
 }
 
 export interface Known {
   readonly works: readonly string[];
-  /** That `all` leaves out. */
+  /** Works that `all` leaves out. */
   readonly longWorks: readonly string[];
   readonly peers: readonly string[];
   readonly plans: readonly string[];
@@ -45,7 +45,7 @@ const defaults = {
   repeat: '3',
   processes: '1,4',
 };
-/** Every work, to see that it works: no figure of it means anything. */
+/** Runs every work briefly, as a test that it works; the figures mean nothing. */
 const smokeDefaults = {
   work: 'all',
   peers: 'pgqueue:default,table:hand-tuned',
@@ -82,7 +82,7 @@ function minutesOf(name: string, text: string, problems: string[]): number {
   return minutes;
 }
 
-/** What is given beside a plan, and what a report is needed for. */
+/** Options that contradict a plan, and `--resume` without a report. */
 function contradictions(
   values: Readonly<Record<string, unknown>>,
   { plans }: Pick<Known, 'plans'>,
@@ -99,7 +99,7 @@ function contradictions(
   ];
 }
 
-/** @throws Error with everything that is wrong at once */
+/** @throws Error with all problems at once */
 export function parseOptions(args: readonly string[], known: Known): BenchOptions {
   const { values } = parseArgs({
     args: [...args],

@@ -17,17 +17,17 @@ import { nameOf, stepsOf } from './steps.ts';
 
 export interface Listeners {
   readonly command: string;
-  /** Hears what is going on. */
+  /** Called with a line of progress. */
   readonly say: (line: string) => void;
-  /** Gets the report after every run, so that what was measured is not lost with what comes later. */
+  /** Called with the report after every run, so that a later failure loses nothing measured. */
   readonly keep: (report: Report) => void;
-  /** What was measured before, which is not measured again. */
+  /** Earlier report to continue; its runs are not repeated. */
   readonly earlier: Report | undefined;
-  /** Ends it: what runs then is left out, and what was measured is returned. */
+  /** Ends the benchmark: the current run is dropped, and the finished ones are returned. */
   readonly signal: AbortSignal;
 }
 
-/** Whatever one run fails with becomes its fault; the others go on. */
+/** Runs all steps that the options name. An error becomes a fault of its run, and the other runs continue. */
 export async function runBench(options: BenchOptions, listeners: Listeners): Promise<Report> {
   const { command, say, keep, earlier, signal } = listeners;
   const steps = await stepsOf(options, partsOf(options));
@@ -57,7 +57,8 @@ export async function runBench(options: BenchOptions, listeners: Listeners): Pro
         keep(report());
       }
     };
-    // where time means nothing, two at a time; one Redis holds the jobs of one
+    // two at a time in a smoke run, where timing does not matter; with Redis one, since every stage uses and
+    // empties the same server
     const lanes = options.smoke && redis === undefined ? 2 : 1;
     await Promise.all(Array.from({ length: lanes }, lane));
     if (runs.length < all) say(`${all - runs.length} of ${all} runs are left: go on with --resume`);
@@ -105,7 +106,7 @@ async function runStep(
   const named = { ...nameOf(step), sizes: sizesOf(step) };
   const took = (): number => Math.round(performance.now() - began) / 1_000;
   const stopped = Promise.withResolvers<never>();
-  stopped.promise.catch(() => {}); // heard of below, if anybody listens
+  stopped.promise.catch(() => {}); // a rejection is handled by the race below, if that is reached
   const stop = (): void => stopped.reject(new Error('stopped'));
   signal.addEventListener('abort', stop, { once: true });
   try {

@@ -1,4 +1,4 @@
-/** What several repetitions gave. */
+/** Median and range of several repetitions. */
 export interface Spread {
   readonly median: number;
   readonly min: number;
@@ -6,7 +6,7 @@ export interface Spread {
   readonly count: number;
 }
 
-/** NaN where there is no value. Values that are no numbers are left out. */
+/** Median and range of the values, ignoring NaN; NaN if there are none. */
 export function spreadOf(values: readonly number[]): Spread {
   const sorted = values.filter((value) => !Number.isNaN(value)).toSorted((a, b) => a - b);
   return {
@@ -17,7 +17,7 @@ export function spreadOf(values: readonly number[]): Spread {
   };
 }
 
-/** Of values in any order, between neighbours by straight line; NaN where there is none. */
+/** Percentile of unsorted values, interpolated linearly between neighbours; NaN if there are none. */
 export function percentile(values: ArrayLike<number>, share: number): number {
   const sorted = Array.from(values).sort((a, b) => a - b);
   const at = (sorted.length - 1) * share;
@@ -26,13 +26,13 @@ export function percentile(values: ArrayLike<number>, share: number): number {
   return below + (above - below) * (at - Math.floor(at));
 }
 
-/** A count that was seen at a moment. */
+/** Value of a counter at one moment. */
 export interface Sample {
   readonly atMs: number;
   readonly value: number;
 }
 
-/** How much a growing count grew in each second since `fromMs`, by straight lines between the samples. */
+/** Increase of a counter in each second from `fromMs`, interpolated linearly between the samples. */
 export function perSecond(samples: readonly Sample[], fromMs: number, toMs: number): readonly number[] {
   const seconds = Math.max(0, Math.floor((toMs - fromMs) / 1_000));
   const at = Array.from({ length: seconds + 1 }, (_, second) => valueAt(samples, fromMs + second * 1_000));

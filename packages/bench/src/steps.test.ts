@@ -30,7 +30,7 @@ test('a setting or a peer that does not exist is refused, with what there is', a
   await expect(entrantsOf(['nobody'])).rejects.toThrow(/no peer nobody; there are pgqueue, table/);
 });
 
-/** Peers in name only: to load all of them takes its time. */
+/** Returns peers that differ by name only: loading all of them is slow. */
 async function load(name: string): Promise<Peer> {
   const { peer } = await import('./peers/table.ts');
   const settings = ['default', 'best', 'no-history', 'hand-tuned', 'raw'].map((setting) => ({

@@ -11,16 +11,16 @@ export interface Entrant {
   readonly setting: Setting;
 }
 
-/** What is done once: a case of a work, by one peer. */
+/** One run: a case of a work, by one peer, in one repetition. */
 export interface Step extends Entrant {
   readonly work: string;
   readonly one: Case;
   readonly repetition: number;
-  /** How large: those of the command line, as far as its part says nothing else. */
+  /** Sizes for this run: the command line's, limited by those of its part. */
   readonly options: BenchOptions;
 }
 
-/** What tells the runs of a report apart. */
+/** Identifies a run within a report. */
 export interface StepName {
   readonly work: string;
   readonly case: string;
@@ -34,8 +34,8 @@ export function nameOf({ work, one, peer, setting, repetition }: Step): StepName
 }
 
 /**
- * Everything once, then everything for the second time: what is slow for a minute is slow for all, and whenever it is stopped, each
- * work was measured about as often.
+ * Lists all steps by repetition: everything once, then everything again. A slow minute of the machine then
+ * affects all peers, and after an early stop every work has been measured about equally often.
  */
 export async function stepsOf(
   options: BenchOptions,
@@ -74,7 +74,7 @@ function partSteps(options: BenchOptions, part: Part, entrants: readonly Entrant
     );
 }
 
-/** @throws where a peer has no such setting */
+/** @throws if a peer has no such setting */
 export async function entrantsOf(
   names: readonly string[],
   load: typeof loadPeer = loadPeer,

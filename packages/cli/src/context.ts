@@ -12,14 +12,17 @@ import { redactor } from './output/redact.ts';
 import type { GlobalOptions, Settings } from './settings.ts';
 import { settle } from './settings.ts';
 
-/** What a command works with. */
+/** Settings, output and redaction of a command. */
 export interface Context {
   readonly output: Output;
   readonly settings: Settings;
   readonly redact: Redact;
 }
 
-/** @throws {PgQueueError} `configuration`, together with the `problems` that the command itself has found */
+/**
+ * Reads settings from options and environment.
+ * @throws {PgQueueError} `configuration`, with the command's own `problems` included
+ */
 export function contextOf(command: Command, problems: readonly string[] = []): Context {
   const options = command.optsWithGlobals<GlobalOptions>();
   const settings = settle(options, readEnv(), problems);
@@ -41,7 +44,7 @@ export function databaseOptions({ settings }: Context, command: string): Databas
   return { ...settings, applicationName: `pgqueue ${command}`, queryTimeoutMs: 120_000 };
 }
 
-/** Of the operating system; a container may run as a number that has no name. */
+/** Name of the operating system's user; the numeric id if it has no name, as in some containers. */
 function userName(): string {
   try {
     return userInfo().username;
@@ -50,7 +53,10 @@ function userName(): string {
   }
 }
 
-/** Runs a command that asks or changes something, with an operator on a schema that it can work with. */
+/**
+ * Runs a command with an operator, after checking that it can work with the schema. Every action is recorded
+ * under `user@host`.
+ */
 export async function withOperator(
   command: Command,
   work: (operator: Operator, output: Output) => Promise<ExitCode | void>,

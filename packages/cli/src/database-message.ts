@@ -1,6 +1,6 @@
 import { isTransient, sqlState } from '@pgqueue/postgres';
 
-/** What went wrong between the command and the database, and what to do about it, in a line. */
+/** Describes an error between command and database in one line, with what to do about it. */
 export function databaseMessage(error: unknown): string {
   const text = describe(error);
   const state = sqlState(error);
@@ -50,7 +50,10 @@ function withoutState(error: unknown, text: string): string | undefined {
   return undefined;
 }
 
-/** Node joins the failures of a host's several addresses into an error without a message. */
+/**
+ * Returns the message. Node reports a host with several addresses by an AggregateError without a message, so
+ * the messages of its parts are joined.
+ */
 function describe(error: unknown): string {
   if (error instanceof AggregateError && error.message === '') return error.errors.map(describe).join('; ');
   return error instanceof Error ? error.message || error.name : String(error);

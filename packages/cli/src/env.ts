@@ -1,7 +1,7 @@
-/** The one place where the command line reads the environment. */
+/** Environment of the command line; it is read nowhere else. */
 export interface Env {
   readonly databaseUrl: string | undefined;
-  /** The variable that it came from. */
+  /** Variable that `databaseUrl` comes from. */
   readonly databaseUrlFrom: 'PGQUEUE_DATABASE_URL' | 'DATABASE_URL';
   readonly noColor: boolean;
 }

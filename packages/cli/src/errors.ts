@@ -4,10 +4,10 @@ import { sqlState } from '@pgqueue/postgres';
 import { CommanderError } from 'commander';
 import { databaseMessage } from './database-message.ts';
 
-/** What a command ends with: 0 done, 1 failed, 2 wrong usage, 78 wrong configuration. */
+/** Exit code of a command: 0 done, 1 failed, 2 wrong usage, 78 wrong configuration. */
 export type ExitCode = 0 | 1 | 2 | 78;
 
-/** The command has said what is wrong, and only the code is left to give. */
+/** Thrown by a command that has already reported its result, to set the exit code. */
 export class Exit extends Error {
   override readonly name: string = 'Exit';
   readonly code: ExitCode;
@@ -18,7 +18,7 @@ export class Exit extends Error {
   }
 }
 
-/** Options that can't be combined, found after parsing. */
+/** Options that cannot be combined, found after parsing. */
 export class UsageError extends Error {
   override readonly name: string = 'UsageError';
 }
@@ -26,11 +26,11 @@ export class UsageError extends Error {
 export interface Failure {
   readonly exit: ExitCode;
   readonly code: string;
-  /** Undefined: it has been said. */
+  /** Undefined: already reported. */
   readonly message: string | undefined;
 }
 
-/** What an error means to the one who typed the command. */
+/** Maps an error to its exit code, its code for programs and its message. */
 export function failureOf(error: unknown): Failure {
   if (error instanceof Exit) return { exit: error.code, code: 'exit', message: undefined };
   if (error instanceof CommanderError)

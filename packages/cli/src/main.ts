@@ -2,7 +2,8 @@
 import nodeModule from 'node:module';
 import { nodeProblem } from './node-version.ts';
 
-// An older Node can't load the rest: no static import here may need a newer one, not even by a name that Node exports only since.
+// An older Node cannot load the other modules. Static imports here must therefore work on any Node, and must
+// not name an export that an older Node lacks.
 const tooOld = nodeProblem(process.versions.node);
 if (tooOld === undefined) {
   await main(process.argv.slice(2));
@@ -12,13 +13,13 @@ if (tooOld === undefined) {
 }
 
 async function main(args: readonly string[]): Promise<void> {
-  // Most of a short command's time is spent on loading code: a third of it, where it was compiled before.
+  // Loading code takes most of a short command's time; a warm compile cache reduces that to a third.
   nodeModule.enableCompileCache();
   const { redactorFor, runCli } = await import('./program.ts');
   const { endOnUncaught } = await import('./uncaught.ts');
   endOnUncaught(redactorFor(args));
 
-  // A reader that has seen enough (head) closes the pipe: that is no failure.
+  // A reader such as head closes the pipe when it has read enough; that is no failure.
   process.stdout.on('error', (error: NodeJS.ErrnoException) => {
     if (error.code === 'EPIPE') process.exit(0);
     throw error;

@@ -1,7 +1,7 @@
-/** The oldest Node that runs these packages, as "engines" in package.json says: npm only warns of it. */
+/** Oldest supported Node, as in `engines` of package.json, which npm only warns about. */
 const oldest = { major: 22, minor: 12 };
 
-/** Says in one line that this Node is too old. Undefined: it is not. */
+/** Describes the problem in one line if this Node is too old; undefined otherwise. */
 export function nodeProblem(version: string): string | undefined {
   const [major = 0, minor = 0] = version.split('.').map(Number);
   if (major > oldest.major || (major === oldest.major && minor >= oldest.minor)) return undefined;

@@ -2,7 +2,7 @@ import type { Duration } from '@pgqueue/core';
 import { durationMs, isUuid, parseDuration } from '@pgqueue/core';
 import { InvalidArgumentError } from 'commander';
 
-/** Parsers of arguments and options: what they refuse is wrong usage. */
+/** Parses a whole number in a range. Throws InvalidArgumentError, which commander reports as wrong usage. */
 
 export function whole(min: number, max: number): (text: string) => number {
   return (text) => {
@@ -21,19 +21,19 @@ export function uuids(text: string, before: readonly string[] = []): readonly st
   return [...before, uuid(text)];
 }
 
-/** Milliseconds; nothing needs no unit. Undefined: it is no duration. */
+/** Parses a duration, in milliseconds; `0` needs no unit. Undefined: not a duration. */
 export function durationOf(text: string): number | undefined {
   return text.trim() === '0' ? 0 : parseDuration(text);
 }
 
-/** Milliseconds. */
+/** Parses a duration, in milliseconds. */
 export function duration(text: string): number {
   const ms = durationOf(text);
   if (ms !== undefined) return ms;
   throw new InvalidArgumentError('It must be a duration, such as 500ms, 30s, 5m, 2h or 7d.');
 }
 
-/** Milliseconds, from a shortest to a longest. */
+/** Parses a duration within a range, in milliseconds. */
 export function durationWithin(shortest: Duration, longest: Duration): (text: string) => number {
   const [min, max] = [durationMs(shortest, 'shortest'), durationMs(longest, 'longest')];
   return (text) => {
@@ -43,7 +43,7 @@ export function durationWithin(shortest: Duration, longest: Duration): (text: st
   };
 }
 
-/** The name of a queue to change. */
+/** Parses the name of a queue to change. */
 export function queueName(text: string): string {
   if (text.length >= 1 && text.length <= 100) return text;
   throw new InvalidArgumentError('It must have 1 to 100 characters.');
@@ -53,7 +53,7 @@ export type Moment =
   | { readonly kind: 'at'; readonly date: Date }
   | { readonly kind: 'in'; readonly ms: number };
 
-/** A time (ISO 8601, with its zone), or a duration from now. */
+/** Parses a time (ISO 8601 with a zone) or a duration from now. */
 export function moment(text: string): Moment {
   const ms = durationOf(text);
   if (ms !== undefined) return { kind: 'in', ms };
@@ -65,24 +65,27 @@ export function moment(text: string): Moment {
   );
 }
 
-/** A Date takes the 31st of February for the 3rd of March. */
+/** Reports whether the day exists. Date parses the 31st of February as the 3rd of March. */
 function isInCalendar(iso: string): boolean {
   const day = iso.slice(0, 10);
   return new Date(`${day}T00:00:00Z`).toISOString().slice(0, 10) === day;
 }
 
-/** By this machine's clock, for what only takes a time. */
+/** Converts to a time by this machine's clock, for options that accept a time only. */
 export function dateOf(given: Moment): Date {
   return given.kind === 'at' ? given.date : new Date(Date.now() + given.ms);
 }
 
-/** Refuses a number that would be stored as another one, since JavaScript's numbers are doubles: 1e400 as null, 9007199254740993 as …992. */
+/**
+ * Parses JSON. Refuses a number that a double cannot hold: 1e400 would be stored as null, and
+ * 9007199254740993 as …992.
+ */
 export function json(text: string): unknown {
   try {
     return JSON.parse(text, refuseChanged as Reviver);
   } catch (error) {
     if (error instanceof InvalidArgumentError) throw error;
-    // the rest of the message quotes what was given
+    // the rest of the message quotes the input
     const where = /\(line \d+ column \d+\)/.exec(String(error))?.[0];
     throw new InvalidArgumentError(`It must be JSON${where === undefined ? '' : ` ${where}`}.`);
   }
@@ -90,7 +93,10 @@ export function json(text: string): unknown {
 
 type Reviver = Parameters<typeof JSON.parse>[1];
 
-/** A reviver; the source of a value that is no object or array is not yet in TypeScript's own types. */
+/**
+ * Reviver that refuses such numbers. TypeScript's types do not declare the third argument, which has the
+ * source text of a primitive.
+ */
 function refuseChanged(name: string, value: unknown, { source }: { readonly source?: string }): unknown {
   if (typeof value !== 'number' || source === undefined || decimal(source) === decimal(String(value)))
     return value;
@@ -100,7 +106,7 @@ function refuseChanged(name: string, value: unknown, { source }: { readonly sour
   );
 }
 
-/** The digits and the power of ten of a number as JSON writes it: the same for 1200, 1.2e3 and 1200.0. */
+/** Normalizes a JSON number to its digits and a power of ten, so that 1200, 1.2e3 and 1200.0 are equal. */
 function decimal(text: string): string {
   const [, sign = '', whole = '', fraction = '', power = '0'] =
     /^(-?)(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d+))?$/.exec(text) ?? [];

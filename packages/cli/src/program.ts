@@ -26,7 +26,10 @@ import { redactor } from './output/redact.ts';
 import type { Redact } from './output/redact.ts';
 import type { GlobalOptions } from './settings.ts';
 
-/** Runs one command line (without `node` and the script). Resolves to the exit code; writes to stdout and stderr. */
+/**
+ * Runs a command line, without `node` and the script name. Writes to stdout and stderr; returns the exit
+ * code.
+ */
 export async function runCli(args: readonly string[]): Promise<ExitCode> {
   const redact = redactorFor(args);
   const program = buildProgram(redact);
@@ -45,7 +48,7 @@ export async function runCli(args: readonly string[]): Promise<ExitCode> {
   }
 }
 
-/** Knows the connection string that this command line, or the environment, names. */
+/** Returns a redactor for the connection string on this command line or in the environment. */
 export function redactorFor(args: readonly string[]): Redact {
   return redactor(urlIn(args) ?? readEnv().databaseUrl);
 }
@@ -89,14 +92,16 @@ export function buildProgram(redact: Redact): Command {
   return program;
 }
 
-/** A payload that was mistyped is one still: what is said of it does not repeat it. */
+/** Removes JSON values from usage errors: a mistyped payload is still a payload. */
 function withoutValues(text: string): string {
   return text
     .replace(/(option '[^']*<json>') argument '[^]*' is invalid/, '$1 is invalid')
     .replace(/(unknown option '--[\w-]+)=[^]*'/, "$1'");
 }
 
-/** The connection string given on the command line, before anything is parsed: also a wrong usage must not show it. */
+/**
+ * Finds the connection string before the command line is parsed, so that usage errors can be redacted, too.
+ */
 function urlIn(args: readonly string[]): string | undefined {
   const at = args.findIndex((arg) => arg === '--database-url' || arg.startsWith('--database-url='));
   return at < 0 ? undefined : args[at]?.split('=').slice(1).join('=') || args[at + 1];

@@ -2,7 +2,7 @@ import { PgQueueError, throwProblems } from '@pgqueue/core';
 import { checkSchemaName, connectionStringProblem, defaultSchema } from '@pgqueue/postgres';
 import type { Env } from './env.ts';
 
-/** What every command takes. */
+/** Options that every command takes. */
 export interface GlobalOptions {
   readonly json?: boolean;
   readonly databaseUrl?: string;
@@ -15,9 +15,10 @@ export interface Settings {
 }
 
 /**
- * Settles which installation is meant.
+ * Resolves the connection string and the schema from options and environment.
+ *
  * @param further problems that the command has found in its own options
- * @throws {PgQueueError} `configuration`, with everything that is wrong at once
+ * @throws {PgQueueError} `configuration`, with all problems at once
  */
 export function settle(options: GlobalOptions, env: Env, further: readonly string[] = []): Settings {
   const schema = options.schema ?? defaultSchema;
@@ -31,7 +32,7 @@ export function settle(options: GlobalOptions, env: Env, further: readonly strin
   return { connectionString: url ?? '', schema };
 }
 
-/** Never says what the value is: it holds a password. */
+/** Returns problems without the value: the connection string may contain a password. */
 function urlProblems(url: string | undefined, from: string): readonly string[] {
   if (url === undefined || url === '')
     return [
@@ -50,7 +51,10 @@ function schemaProblems(schema: string): readonly string[] {
   }
 }
 
-/** The same for a command that brings its own database. @throws {PgQueueError} `configuration` */
+/**
+ * Resolves the schema only, for commands that start their own database.
+ * @throws {PgQueueError} `configuration`
+ */
 export function settleSchema(options: GlobalOptions, further: readonly string[]): string {
   const schema = options.schema ?? defaultSchema;
   throwProblems('configuration', "pgqueue can't start", [...schemaProblems(schema), ...further]);

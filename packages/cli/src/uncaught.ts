@@ -2,8 +2,8 @@ import { loggedError } from '@pgqueue/core';
 import type { Redact } from './output/redact.ts';
 
 /**
- * What nobody caught ends the process with code 1, as it would without this. But Node's own report shows everything that an error
- * carries: details of PostgreSQL's, which quote whole rows, among it.
+ * Ends the process with code 1 on an uncaught error, as Node does by default. Node's own report would print
+ * all properties of the error, including PostgreSQL's details, which quote whole rows.
  */
 export function endOnUncaught(redact: Redact): void {
   process.on('uncaughtException', (error: unknown) => {

@@ -35,11 +35,11 @@ import { sessionPage } from './pages/session.ts';
 import { Problem, problemOf } from './problem.ts';
 import type { StaticFiles } from './static-files.ts';
 
-/** What the routes are made of. */
+/** Components that the routes use. */
 export interface Parts {
   readonly office: Office;
   readonly csrf: Csrf;
-  /** Of all pages and actions; and of what takes longer, one at a time. */
+  /** Limits pages and actions; `slowly` admits one slow request at a time. */
   readonly turnstile: Turnstile;
   readonly slowly: Turnstile;
   readonly hub: Hub;
@@ -56,7 +56,7 @@ interface Env {
 
 type In = Context<Env>;
 
-/** Everything that the dashboard answers. Paths are below its base path. */
+/** Creates the routes. Their paths are below the base path. */
 export function createApp(parts: Parts): Hono<Env> {
   const { basePath } = parts.office.settings;
   const app = new Hono<Env>({ getPath: ({ url }) => pathBelow(basePath, new URL(url).pathname) });
@@ -75,7 +75,7 @@ export function createApp(parts: Parts): Hono<Env> {
   return app;
 }
 
-/** Frameworks that mount at a path may have taken it off already. */
+/** Removes the base path; a framework that mounts at a path may have removed it already. */
 function pathBelow(basePath: string, path: string): string {
   if (basePath === '' || (path !== basePath && !path.startsWith(`${basePath}/`))) return path;
   return path.slice(basePath.length) || '/';
@@ -115,7 +115,9 @@ function guard(app: Hono<Env>, { office: { settings }, csrf }: Parts): void {
   });
 }
 
-/** Without a hook only this machine gets here. */
+/**
+ * Identifies the user. Without a hook, only requests from this machine get here, and each is an operator's.
+ */
 async function userOf(auth: Office['settings']['auth'], request: Request): Promise<User | Response> {
   if (auth === undefined) return { name: 'local', role: 'operator' };
   const user = await auth(request);
@@ -155,13 +157,13 @@ function live(app: Hono<Env>, { office, hub, bulk }: Parts): void {
     return c.body(hub.open(c.req.header('last-event-id') ?? null), 200, {
       'content-type': 'text/event-stream; charset=utf-8',
       'cache-control': 'no-store, no-transform',
-      // proxies that gather answers would hold events back
+      // keeps proxies from buffering events
       'x-accel-buffering': 'no',
     });
   });
 }
 
-/** What is read in one look, in the order in which addresses are compared. */
+/** Routes that only read, in the order in which they are matched. */
 const reads: readonly (readonly [string, Answer])[] = [
   ['/api/overview', (_, query, { office }) => overviewPage(office, query)],
   ['/api/keys', (desk, query) => keysPage(desk, query)],
@@ -189,7 +191,7 @@ function pages(app: Hono<Env>, { office, turnstile, slowly, answers }: Parts): v
         const url = new URL(c.req.url);
         const read = (): Promise<object> =>
           answer(office.deskOf(role), queryOf(url), { office, id: named(c, 'id') });
-        // all that an answer depends on
+        // everything that the answer depends on
         const name = `${role} ${url.pathname}${url.search}`;
         const isRenewal = c.req.header(renewalHeader) !== undefined;
         return c.json(await (isRenewal ? answers.again(name, read) : answers.anew(name, read)));

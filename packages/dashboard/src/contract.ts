@@ -1,8 +1,9 @@
 /**
- * The API of the dashboard: what its front end asks, and gets. Types only; the same for both sides.
+ * The API between the dashboard's server and its front end. This module has types only, used by both.
  *
- * Every path is below the dashboard's base path. Bodies are JSON. Times are ISO 8601 in UTC with milliseconds; lengths of time are
- * numbers of milliseconds; bigints are texts. `null` means that there is none, or that it isn't known: a member is never left out.
+ * Every path is below the dashboard's base path. Bodies are JSON. Times are ISO 8601 in UTC with
+ * milliseconds. Durations are numbers of milliseconds. Bigints are texts. `null` means none or unknown;
+ * answers never leave a member out.
  *
  * | request | query or body | answer | role |
  * |---|---|---|---|
@@ -21,7 +22,7 @@
  * | GET /api/schedules | | {@link Schedules} | viewer |
  * | GET /api/policy | | {@link PolicyPage} | viewer |
  * | GET /api/health | | {@link Health} | viewer |
- * | GET /api/health/doctor | | {@link Doctor}: looks through every table, seconds on large ones; one at a time | operator |
+ * | GET /api/health/doctor | | {@link Doctor}, one at a time | operator |
  * | GET /api/audit | {@link AuditQuery} | {@link AuditPage} | viewer |
  * | GET /api/live | | server-sent events: {@link LiveEvent} | viewer |
  * | POST /api/actions/jobs | {@link JobsAction} | {@link JobsActionResult} | operator |
@@ -35,15 +36,20 @@
  * | GET /api/bulk/:run | | {@link BulkRun} | viewer |
  * | POST /api/bulk/:run/stop | {} | {@link BulkRun} | operator |
  *
- * Queries are query parameters; of a filter, what is left out is not filtered by, and an empty text is a value (`key=`). A POST needs
- * `content-type: application/json`, the header `x-pgqueue-csrf` with {@link Session.csrf}, and the cookie that came with it. After
- * an answer with the code `csrf`, ask for the session anew and repeat once.
+ * Queries are query parameters. A filter that is left out does not apply; an empty text is a value (`key=`).
  *
- * What is not 2xx has the body {@link ApiError}.
+ * A POST needs `content-type: application/json`, the header `x-pgqueue-csrf` with {@link Session.csrf}, and
+ * the cookie that came with that token. After an answer with the code `csrf`, read the session again and
+ * repeat the request once.
  *
- * The front end is in `dist/web`. Its files are answered as they are (those below `assets/` have names that change with their
- * content). Every other path that is not below /api gets its `index.html`, and in that, for `__PGQUEUE_NONCE__`, a nonce of this
- * answer's own, which `script-src` and `style-src` name; for `__PGQUEUE_BASE__`, the base path with a slash at its end.
+ * An answer other than 2xx has the body {@link ApiError}.
+ *
+ * The doctor reads every table, which takes seconds on large ones.
+ *
+ * The front end is in `dist/web`. Its files are served unchanged; names below `assets/` include a hash of the
+ * content. Every other path outside /api is answered with `index.html`. In it the server replaces
+ * `__PGQUEUE_NONCE__` by a nonce of this answer, which `style-src` of the content security policy names, and
+ * `__PGQUEUE_BASE__` by the base path with a slash at the end.
  */
 export type * from './contract/actions.ts';
 export type * from './contract/audit.ts';

@@ -15,23 +15,28 @@ import { settle } from './options.ts';
 import { Problem } from './problem.ts';
 import { builtFolder, createStaticFiles } from './static-files.ts';
 
-/** A dashboard, to be mounted. */
+/** A dashboard, to be mounted in an HTTP server. */
 export interface Dashboard {
   /**
-   * Answers one request: pages, their data, events. What is thrown becomes an answer. `env` says where the request comes from, where
-   * there is no auth hook: `{ remoteAddress }`, or what Hono's server for Node gives (`c.env`); anything else says nothing.
+   * Answers one request for a page, data or events. Errors become answers. Without an auth hook, `env` must
+   * say where the request comes from: `{ remoteAddress }`, or what Hono's server for Node provides (`c.env`).
+   * Anything else is ignored.
    */
   readonly fetch: (request: Request, env?: unknown) => Promise<Response>;
   /**
-   * Connects, and looks whether what it needs is there: useful before listening, since else the first requests say so.
+   * Connects and checks schema and roles. Call it before listening, or the first requests report problems.
+   *
    * @throws {PgQueueError} `schema_version`, `configuration`
    */
   readonly check: () => Promise<void>;
-  /** Where it is mounted, without a slash at its end. */
+  /** Path the dashboard is mounted at, without a slash at the end. */
   readonly basePath: string;
-  /** Whether it answers others than this machine. */
+  /** An auth hook is set, so that the dashboard answers other machines, too. */
   readonly hasAuth: boolean;
-  /** Ends events and bulk actions, the latter after the chunk that they are at, and its connections. A pool that was given stays open. */
+  /**
+   * Ends event streams, stops bulk actions after their current chunk, and closes connections. A pool that was
+   * passed in stays open.
+   */
   readonly close: () => Promise<void>;
 }
 
@@ -41,8 +46,10 @@ const waitMs = 10_000;
 const answersPace = { leastMs: 1_000, mostMs: 20_000, share: shares.page } as const;
 
 /**
- * A dashboard as a handler of web-standard requests. Connects with the first of them. Reads are bounded each: none walks over a whole
- * table. @throws {PgQueueError} `configuration`, with all problems at once
+ * Creates a dashboard as a handler of web-standard requests. It connects on the first request. Every read is
+ * bounded: none scans a whole table.
+ *
+ * @throws {PgQueueError} `configuration`, with all problems at once
  */
 export function createDashboard(options: DashboardOptions): Dashboard {
   const settings = settle(options);
@@ -61,7 +68,7 @@ export function createDashboard(options: DashboardOptions): Dashboard {
   const undo = createUndoStore();
   const answers = createAnswers(answersPace);
   const send: Hub['send'] = (event) => {
-    answers.forget(); // whoever hears of it asks anew
+    answers.forget(); // clients that receive the event read again
     hub.send(event);
   };
   const bulk = createBulkRuns({ settings, undo, tell: (run) => send({ event: 'bulk', data: run }) });
@@ -104,7 +111,7 @@ function remoteIn(env: unknown): string | undefined {
   return typeof told === 'string' ? told : undefined;
 }
 
-/** Sockets have what they say on their prototypes: this takes it as it is. */
+/** Returns an object unchanged, without copying: sockets have their properties on the prototype. */
 function asRecord(value: unknown): Readonly<Record<string, unknown>> {
   return typeof value === 'object' && value !== null ? (value as Readonly<Record<string, unknown>>) : {};
 }

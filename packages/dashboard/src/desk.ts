@@ -6,40 +6,42 @@ import type { Role, Window } from './contract.ts';
 import type { Settings, User } from './options.ts';
 import { Problem } from './problem.ts';
 
-/** What a request of one role works with. */
+/** Database access for the requests of one role. */
 export interface Desk {
   readonly role: Role;
-  /** As that role of the database. */
+  /** Runs as the corresponding database role. */
   readonly database: Database;
   readonly operator: Operator;
 }
 
-/** What all requests share. */
+/** State shared by all requests. */
 export interface Office {
   readonly settings: Settings;
   readonly schema: string;
   readonly deskOf: (role: Role) => Desk;
-  /** For what takes longer than a page may: the doctor, bulk actions. */
+  /** Access with a time limit of 60 s, for the doctor and bulk actions. */
   readonly patientDeskOf: (role: Role) => Desk;
-  /** One reading for everyone, within its share of the time. */
+  /** Shared read of the status, limited to its share of the time. */
   readonly status: () => Promise<Status>;
-  /** The same for nodes. */
+  /** Shared read of the nodes. */
   readonly nodes: () => Promise<readonly NodeInfo[]>;
   readonly activity: (window: Window, queue: string | undefined) => Promise<Activity>;
-  /** Once: whether schema and roles are there. @throws {Problem} `database` */
+  /** Checks schema and roles until that succeeds once. @throws {Problem} `database` */
   readonly ready: () => Promise<void>;
 }
 
 /**
- * So much of the time is spent on reading at most, however many tabs are open: with what planning and
- * a busy machine add, together less than a hundredth, for what all tabs are told and for the page that they show.
+ * Highest share of the time spent on reads, however many tabs are open: `live` for the live view, `page` for
+ * one page. With planning and a busy machine, both together stay below 1 %.
  */
 export const shares = { live: 0.006, page: 0.003 } as const;
 
-/** However long the database takes, the live view is not silent for longer than so many of its steps. */
+/**
+ * Longest interval between reads of the live view, in steps of `liveEveryMs`, however slow the database is.
+ */
 const stepsMost = 4;
 const patientMs = 60_000;
-/** Readings of single queues that are kept. */
+/** Shared reads of the overview that are kept, by window and queue. */
 const sharedMax = 100;
 
 export function openOffice(database: Database, settings: Settings): Office {
@@ -90,7 +92,7 @@ function spanOf(window: Window): Omit<Parameters<typeof readActivity>[1], 'queue
   return window === 'hour' ? { grain: 60, buckets: 60, ...shown } : { grain: 900, buckets: 96, ...shown };
 }
 
-/** Until it succeeds; then never again. */
+/** Repeats the check until it succeeds, and then never again. */
 function once(check: () => Promise<void>): () => Promise<void> {
   let passed: Promise<void> | undefined;
   return () => {
@@ -113,7 +115,7 @@ async function checkDatabase(database: Database, { databaseRoles }: Settings): P
   );
 }
 
-/** Whether this user sees payloads: the database's viewer does not either. */
+/** Reports whether this user sees payloads. The database's viewer role cannot read them either. */
 export function seesPayloads({ role }: Pick<User, 'role'>): boolean {
   return role === 'operator';
 }

@@ -15,17 +15,18 @@ import type { DatabaseOptions } from '@pgqueue/postgres';
 import { databaseShape } from '@pgqueue/postgres';
 import type { Role } from './contract.ts';
 
-/** Who asks, as the auth hook says. */
+/** User of a request, as returned by the auth hook. */
 export interface User {
-  /** Stands in the audit table. 1 to 200 characters. */
+  /** Name in the audit table, 1 to 200 characters. */
   readonly name: string;
   readonly role: Role;
 }
 
 /**
- * Says who a request comes from: by a session's cookie, a header that a trusted proxy sets, whatever your application has. Nothing:
- * nobody (401). A response: that is answered instead, such as a redirect to a page for logging in. Called for every request, also for
- * files and events; what it throws is a 500.
+ * Identifies the user of a request, by a session cookie, a header set by a trusted proxy, or anything else
+ * your application has. Returns nothing for an unknown user (401), or a response to send instead, such as a
+ * redirect to a login page. It is called for every request, including files and events. An error it throws
+ * becomes a 500.
  */
 export type Auth = (
   request: Request,
@@ -40,10 +41,10 @@ export interface Shown {
   readonly key: string;
 }
 
-/** What to show instead of a document, as plain JSON. What it throws hides the whole document. */
+/** Returns what to show instead of a document, as plain JSON. If it throws, the whole document is hidden. */
 export type Redact = (document: unknown, shown: Shown) => unknown;
 
-/** Roles of the database that requests run as. */
+/** Database roles that requests run as. */
 export interface DatabaseRoles {
   readonly viewer: string;
   readonly operator: string;
@@ -51,42 +52,51 @@ export interface DatabaseRoles {
 
 /** See {@link createDashboard}. */
 export interface DashboardOptions extends Pick<DatabaseOptions, 'connectionString' | 'pool' | 'schema'> {
-  /**
-   * Without it the dashboard answers on loopback alone, to whoever sits at that machine, who may do everything.
-   */
+  /** Identifies users. Without it, the dashboard answers on loopback only, and every user is an operator. */
   readonly auth?: Auth;
   /**
-   * Requests run as these roles of the database (SET LOCAL ROLE), of which the connection's user must be a member; `false`: as that
-   * user. Default: `<schema>_viewer` and `<schema>_operator`, as `pgqueue migrate --roles` makes them, where there is an auth hook.
+   * Requests run as these database roles (SET LOCAL ROLE); the connection's user must be a member of both.
+   * `false`: requests run as the connection's user. Default: with an auth hook `<schema>_viewer` and
+   * `<schema>_operator`, which `pgqueue migrate --roles` creates; without one, `false`.
    */
   readonly databaseRoles?: DatabaseRoles | false;
   readonly redact?: Redact;
-  /** Where it is mounted: `/admin/queue`. Default: at the root. */
+  /** Path the dashboard is mounted at, such as `/admin/queue`. Default: the root. */
   readonly basePath?: string;
   /**
-   * The host names that it answers to, with their port where that is not the usual one; others are refused, so that no foreign name can be
-   * made to lead here. Default: every one with an auth hook; names of loopback without.
+   * Host names that the dashboard answers to, with a port unless it is the usual one. Other names are
+   * refused, so that a foreign name cannot be pointed at the dashboard (DNS rebinding). Default: every name
+   * with an auth hook; loopback names without one.
    */
   readonly hosts?: readonly string[];
-  /** Where a trace is shown, http or https, with `{traceId}` in it: `https://grafana.example/explore?trace={traceId}`. */
+  /**
+   * Address of a trace, http or https, with `{traceId}` in it:
+   * `https://grafana.example/explore?trace={traceId}`.
+   */
   readonly traceUrl?: string;
-  /** Give the same one to all processes that answer for one address; 32 characters or more. Default: one that ends with the process. */
+  /**
+   * Secret for CSRF tokens, at least 32 characters. Processes that serve one address must share it. Default:
+   * random for each process.
+   */
   readonly csrfSecret?: string;
   readonly logger?: Logger;
-  /** A page's statement that takes longer is cancelled. Default 5000. */
+  /** Time limit for a page's statement, in milliseconds; a slower one is cancelled. Default 5000. */
   readonly statementTimeoutMs?: number;
-  /** How often the live view is read while anyone looks; at most a hundredth of the database's time goes into it. Default 2500. */
+  /**
+   * Interval of reads for the live view while a client is connected, in milliseconds. The reads take at most
+   * 1 % of the database's time. Default 2500.
+   */
   readonly liveEveryMs?: number;
-  /** Requests that read or change at the same time; others wait, 64 at most. Default 4. */
+  /** Concurrent requests that use the database. Up to 64 more wait. Default 4. */
   readonly concurrency?: number;
 }
 
-/** Everything settled. */
+/** Options with defaults applied. */
 export interface Settings {
   readonly auth: Auth | undefined;
   readonly databaseRoles: DatabaseRoles | undefined;
   readonly redact: Redact | undefined;
-  /** Without a slash at its end: `` or `/admin/queue`. */
+  /** Without a slash at the end: `` or `/admin/queue`. */
   readonly basePath: string;
   readonly hosts: readonly string[] | undefined;
   readonly traceUrl: string | undefined;
@@ -129,7 +139,10 @@ const shape: Shape<DashboardOptions> = {
   concurrency: optional(aNumber({ min: 1, max: 100, whole: true })),
 };
 
-/** @throws {PgQueueError} `configuration`, with all problems at once */
+/**
+ * Checks the options and applies defaults.
+ * @throws {PgQueueError} `configuration`, with all problems at once
+ */
 export function settle(options: DashboardOptions): Settings {
   throwProblems('configuration', 'the dashboard', optionProblems(options, shape));
   const { auth, databaseRoles, schema = 'pgqueue', basePath = '', hosts } = options;

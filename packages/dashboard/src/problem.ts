@@ -20,7 +20,7 @@ const statuses: Readonly<Record<ApiErrorCode, number>> = {
   internal: 500,
 };
 
-/** An answer that is not 2xx. */
+/** An error that becomes an answer other than 2xx. */
 export class Problem extends Error {
   override readonly name: string = 'Problem';
   readonly code: ApiErrorCode;
@@ -41,7 +41,7 @@ export class Problem extends Error {
   }
 }
 
-/** What is told of an error: never a statement, a value or a host of the database's. */
+/** Maps an error to what a client may know: never a statement, a value or a host name of the database. */
 export function problemOf(error: unknown): Problem {
   if (error instanceof Problem) return error;
   if (error instanceof PgQueueError) return ofPgQueue(error);

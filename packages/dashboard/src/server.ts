@@ -7,10 +7,12 @@ import { PgQueueError } from '@pgqueue/core';
 import type { Dashboard } from './dashboard.ts';
 import { isLoopbackAddress, isLoopbackName } from './guard/remote.ts';
 
-/** A handler of Node's HTTP server, and so of whatever is made on it: Express, Fastify. */
+/** Request handler for Node's HTTP server and frameworks built on it, such as Express and Fastify. */
 export type NodeHandler = (request: IncomingMessage, response: ServerResponse) => void;
 
-/** For frameworks that are made on Node's HTTP server. Nothing may have read the request's body before. */
+/**
+ * Converts a dashboard to a handler for Node's HTTP server. Nothing may read the request's body before it.
+ */
 export function toNodeHandler(dashboard: Dashboard): NodeHandler {
   const listener = getRequestListener(
     (request, env) => dashboard.fetch(request, { remoteAddress: env.incoming.socket?.remoteAddress }),
@@ -19,26 +21,28 @@ export function toNodeHandler(dashboard: Dashboard): NodeHandler {
   return (request, response) => void listener(request, response);
 }
 
-/** Where the dashboard listens. */
+/** Address to listen on. */
 export interface ServeOptions {
-  /** 0: any that is free. Default 3456. */
+  /** 0: any free port. Default 3456. */
   readonly port?: number;
-  /** Default `127.0.0.1`. Others than loopback want an auth hook. */
+  /** Default `127.0.0.1`. Addresses other than loopback need an auth hook. */
   readonly host?: string;
 }
 
-/** A dashboard that listens. */
+/** A dashboard with its own HTTP server. */
 export interface DashboardServer {
-  /** Such as `http://127.0.0.1:3456/`. */
+  /** Address, such as `http://127.0.0.1:3456/`. */
   readonly url: string;
   readonly port: number;
-  /** Stops listening, and closes the dashboard. */
+  /** Stops listening and closes the dashboard. */
   readonly close: () => Promise<void>;
 }
 
 /**
- * A server of its own for a dashboard. @throws {PgQueueError} `configuration`: the address is not loopback and there is no auth hook,
- * or it can't be listened on
+ * Serves a dashboard on its own HTTP server.
+ *
+ * @throws {PgQueueError} `configuration`: the address is not loopback and there is no auth hook, or it cannot
+ * be listened on
  */
 export async function serveDashboard(
   dashboard: Dashboard,
@@ -62,7 +66,7 @@ export async function serveDashboard(
       cause: error,
     });
   }
-  server.on('error', () => {}); // of single connections
+  server.on('error', () => {}); // errors of single connections
   const { port: bound } = server.address() as AddressInfo;
   return {
     url: `http://${host.includes(':') ? `[${host}]` : host}:${bound}${dashboard.basePath}/`,

@@ -8,7 +8,7 @@ import { pagePolicy } from './guard/headers.ts';
 export interface StaticFiles {
   /** Undefined: there is no such file. */
   readonly file: (path: string) => Response | undefined;
-  /** Its one page, for every address within it. */
+  /** Returns index.html, for every address of the front end. */
   readonly page: () => Response;
 }
 
@@ -23,13 +23,16 @@ const types: Readonly<Record<string, string>> = {
   '.txt': 'text/plain; charset=utf-8',
 };
 
-/** Beside the compiled code, or in `dist` of the repository. */
+/** Folder of the built front end: next to the compiled code, or in `dist` when run from source. */
 export function builtFolder(): string {
   const here = import.meta.url.endsWith('.ts') ? '../dist/web/' : './web/';
   return fileURLToPath(new URL(here, import.meta.url));
 }
 
-/** Reads the folder when it is first asked for something; then never again. Only what was there then is ever served. */
+/**
+ * Reads the folder on first use and keeps its files in memory, so that only those files are ever served. It
+ * is read again as long as it has no index.html.
+ */
 export function createStaticFiles(folder: string, basePath: string): StaticFiles {
   let read:
     | { readonly files: ReadonlyMap<string, Uint8Array<ArrayBuffer>>; readonly index: string | undefined }

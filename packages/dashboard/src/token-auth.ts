@@ -2,17 +2,19 @@ import { createHash, timingSafeEqual } from 'node:crypto';
 import { PgQueueError } from '@pgqueue/core';
 import type { Auth, User } from './options.ts';
 
-/** Someone who knows a token. */
+/** A user who signs in with a token. */
 export interface TokenUser extends User {
-  /** 24 characters or more, of a random generator. */
+  /** At least 24 characters, from a random generator. */
   readonly token: string;
 }
 
 const tokenMin = 24;
 
 /**
- * A file of tokens: one user a line, `name role token`, the role `viewer` or `operator`; empty lines and those that begin with `#` are
- * passed over. @throws {PgQueueError} `configuration`, with all problems at once; never a token
+ * Reads a file of tokens. Each line is one user, `name role token`, with the role `viewer` or `operator`.
+ * Empty lines and lines that begin with `#` are skipped.
+ *
+ * @throws {PgQueueError} `configuration`, with all problems at once; the message never contains a token
  */
 export function readTokens(text: string): readonly TokenUser[] {
   const problems: string[] = [];
@@ -39,13 +41,16 @@ export function readTokens(text: string): readonly TokenUser[] {
   throw new PgQueueError('configuration', `tokens: ${problems.join('; ')}`, { data: { problems } });
 }
 
-/** An auth hook for people with tokens: a browser asks for name and token; programs send `authorization: Bearer TOKEN`. */
+/**
+ * Creates an auth hook for users with tokens. A browser asks for name and token; programs send
+ * `authorization: Bearer TOKEN`.
+ */
 export function tokenAuth(users: readonly TokenUser[]): Auth {
   const known = users.map(({ token, ...user }) => ({ user, digest: digestOf(token) }));
   return ({ headers }) => {
     const given = givenIn(headers.get('authorization') ?? '');
     const digest = digestOf(given?.token ?? '');
-    // all are compared: how long it takes says nothing
+    // compares all digests, so that the time taken reveals nothing
     const found = known.filter((one) => timingSafeEqual(one.digest, digest));
     const user = found
       .map((one) => one.user)

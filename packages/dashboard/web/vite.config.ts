@@ -3,12 +3,13 @@ import { defineConfig } from 'vite';
 
 const here = fileURLToPath(new URL('.', import.meta.url));
 
-// whoever builds it: within a test runner it is `test`, and React would be the one for development
+// a test runner sets it to `test`, which would bundle React's development build
 process.env['NODE_ENV'] = 'production';
 
 /**
- * The bundle holds everything that a page needs, so that it asks no other host. Two texts in its index.html are for the server to
- * put in: `__PGQUEUE_NONCE__`, a nonce of the answer's own, and `__PGQUEUE_BASE__`, the path that the dashboard is mounted at.
+ * Bundles everything a page needs, so that it loads nothing from other hosts. The server replaces two texts
+ * in index.html: `__PGQUEUE_NONCE__` by a nonce of the answer, and `__PGQUEUE_BASE__` by the path the
+ * dashboard is mounted at.
  */
 export default defineConfig({
   root: here,
@@ -18,13 +19,14 @@ export default defineConfig({
     outDir: fileURLToPath(new URL('../dist/web', import.meta.url)),
     emptyOutDir: true,
     target: 'es2023',
-    // a data: address would need a hole in the policy
+    // a data: address would require an exception in the content security policy
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
     reportCompressedSize: false,
     chunkSizeWarningLimit: 1_000,
     rolldownOptions: {
-      // libraries mark what a server may not render; here there is none that renders
+      // libraries mark modules with directives such as "use client", which are irrelevant without server
+      // rendering
       onLog: (level, log, handler) => {
         if (log.code !== 'MODULE_LEVEL_DIRECTIVE') handler(level, log);
       },

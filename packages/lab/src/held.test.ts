@@ -6,7 +6,7 @@ import { simulate } from './simulation/simulate.ts';
 import type { Simulation } from './simulation/result.ts';
 import type { Arrival } from './workloads/workload.ts';
 
-/** A job as the reference sees it. */
+/** A job in the reference model. */
 interface Job {
   readonly atMs: number;
   readonly durationMs: number;
@@ -16,7 +16,10 @@ interface Job {
 
 const groupOf = ({ user, partition }: Pick<Job, 'user' | 'partition'>): string => `${user} ${partition}`;
 
-/** First come, first served, within so many slots and so many of each user and partition: by going through all that waits at each moment. */
+/**
+ * Returns the starts under first come, first served, with `slots` slots and `limit` jobs of each user and
+ * partition. The reference model goes through all waiting jobs at each moment.
+ */
 function startsOf(jobs: readonly Job[], slots: number, limit: number): readonly number[] {
   const starts = jobs.map(() => Infinity);
   const running = new Map<number, number>();
@@ -64,7 +67,7 @@ function run(jobs: readonly Job[], slots: number, gate: Gate): Simulation {
 const perGroup = (limit: number): Gate =>
   concurrency({ name: 'per_group', by: (job) => groupOf(attributes(job)), limit });
 
-/** What both tell of the waits. */
+/** Returns the figures on waits that both the model and the simulation give. */
 function waitsOf(jobs: readonly Job[], starts: readonly number[]): unknown {
   const waits = jobs.map(({ atMs }, at) => (starts[at] ?? Infinity) - atMs);
   const ends = jobs.map(({ durationMs }, at) => (starts[at] ?? Infinity) + durationMs);
@@ -109,7 +112,7 @@ describe('a gate that holds much', () => {
     const { held, plans, jobs: counts } = run(jobs, 100, perGroup(2));
     expect(counts.done).toBe(500);
     expect(held).toMatchObject([{ reason: 'per_group', maxJobs: 498 }]);
-    // two go at a time: a plan when two have ended, and one that finds nothing more
+    // two jobs go at a time: one plan when two have ended, and one that finds nothing more
     expect(plans.made).toBeLessThanOrEqual(2 * 250 + 5);
   });
 
@@ -131,7 +134,7 @@ describe('a gate that holds much', () => {
       });
       const { plans } = run(jobs, 100, counting);
       expect(plans.made).toBeGreaterThan(count / groups);
-      // each group when the plan begins, and again where one of it could go
+      // each group when the plan begins, and again whenever a job of it could go
       expect(asked / plans.made).toBeLessThanOrEqual(3 * groups);
     },
   );

@@ -1,32 +1,38 @@
 import type { Candidate } from '@pgqueue/core';
 
-/** A job on its way through a simulation. */
+/** A job during a simulation. */
 export interface SimJob {
-  /** What policies see of it. */
+  /** Facts that policies see. */
   facts: Candidate;
   readonly durationMs: number;
   readonly deadlineMs: number | null;
   /** Attempts that fail before one can succeed. */
   readonly failures: number;
   crashes: number;
-  /** Attempts that were started. */
+  /** Number of attempts that were started. */
   attempts: number;
   waits: boolean;
-  /** As the policy's gates tell it from others of its lane. */
+  /** Group within its lane, as the policy's gates distinguish jobs. '' without kinds. */
   kind: string;
 }
 
-/** The waiting jobs of one lane: by priority, then `seq`. Made for a million of them. */
+/** Waiting jobs of one lane, by priority, then `seq`. Built to hold a million jobs. */
 export interface Line {
   readonly size: () => number;
-  /** Whether it came to stand among the first `within`. */
+  /**
+   * Adds a job. Returns false only if the job is certainly not among the first `within`; with several
+   * priorities the result is always true.
+   */
   readonly add: (job: SimJob, within: number) => boolean;
   readonly remove: (job: SimJob) => void;
-  /** The first few. */
+  /** Returns the first `count` jobs. */
   readonly first: (count: number) => readonly SimJob[];
 }
 
-/** Jobs of one priority, by `seq`; those that do not wait any more stand there until they are passed or swept. */
+/**
+ * Jobs of one priority, by `seq`. Jobs that do not wait any more keep their entries until they are passed or
+ * swept.
+ */
 interface Rank {
   readonly priority: number;
   jobs: SimJob[];
@@ -34,7 +40,7 @@ interface Rank {
   gone: number;
 }
 
-/** So many jobs that are gone may stand among the others. */
+/** Number of outdated entries that are tolerated before a rank is swept. */
 const goneMin = 32;
 
 export function createLine(): Line {
@@ -82,7 +88,7 @@ function rankOf(ranks: Rank[], priority: number): Rank {
   return rank;
 }
 
-/** Returns how many stand before it. */
+/** Inserts a job. Returns the number of entries before it, outdated ones included. */
 function put(rank: Rank, job: SimJob): number {
   const { jobs } = rank;
   const { seq } = job.facts;
@@ -95,11 +101,11 @@ function put(rank: Rank, job: SimJob): number {
     else high = middle;
   }
   if (jobs[low] === job) {
-    // it went from behind others that still wait, and its place has not been swept yet
+    // the job went while others before it waited, and its old entry has not been swept yet
     rank.gone -= 1;
     return low - rank.start;
   }
-  // a job that comes back belongs near the front, where those that went before it have left room
+  // a job that comes back belongs near the front, where earlier jobs have left room
   if (rank.start > 0 && low - rank.start < jobs.length - low) {
     rank.start -= 1;
     jobs.copyWithin(rank.start, rank.start + 1, low);

@@ -30,7 +30,7 @@ function job(seq: number, priority = 0): SimJob {
 }
 
 describe('a line', () => {
-  // its model: an array that is sorted anew at each look
+  // the model: an array that is sorted again at each look
   test('has its waiting jobs by priority, then seq, whatever goes and comes back', () => {
     const steps = fc.array(fc.record({ add: fc.boolean(), at: fc.nat(200), priority: fc.nat(2) }), {
       maxLength: 400,

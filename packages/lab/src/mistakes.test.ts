@@ -7,7 +7,7 @@ import type { Arrival } from './workloads/workload.ts';
 
 const inOrder = policy({ order: fifo() });
 
-/** Jobs with the same interval between them, all alike. */
+/** Returns equal jobs that arrive at a constant interval. */
 function regular(count: number, everyMs: number, job: Omit<Arrival, 'atMs'>): readonly Arrival[] {
   return Array.from({ length: count }, (_, at) => ({ ...job, atMs: at * everyMs }));
 }

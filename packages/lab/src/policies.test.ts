@@ -22,13 +22,13 @@ function laneOf({ lanes }: Simulation, key: string): LaneResult {
   return found;
 }
 
-/** All there from the start. */
+/** Returns jobs that are all there from the start. */
 function backlog(count: number, job: Partial<Arrival>): readonly Arrival[] {
   return Array.from({ length: count }, () => ({ atMs: 0, durationMs: 10, ...job }));
 }
 
 describe('fair shares', () => {
-  // until the first of the two has nothing left, so that both wait throughout
+  // ends before one of the two has nothing left, so that both wait throughout
   const both = merge(backlog(4_000, { key: 'a' }), backlog(4_000, { key: 'b' }));
   const conditions = { workload: both, fleet: [{ slots: 8 }], tickMs: 0, untilMs: 3_000 };
   const weights: Readonly<Record<string, number>> = { a: 3, b: 1 };
@@ -161,7 +161,7 @@ describe('what a snapshot and a plan can say', () => {
     const conditions = { policy: policy({ order: turns(), gates: [opening] }), workload: backlog(3, {}) };
     const { waits, jobs, held } = simulate({ ...conditions, prepared: { opening: { fromMs: 60_000 } } });
     expect(jobs.done).toBe(3);
-    // it says no time, so that the scheduler looks now and then
+    // the gate gives no time, so the scheduler finds out by polling
     expect(waits.maxMs).toBeGreaterThanOrEqual(60_000);
     expect(waits.maxMs).toBeLessThan(180_000);
     expect(held).toContainEqual(expect.objectContaining({ reason: 'opening', maxJobs: 3 }));

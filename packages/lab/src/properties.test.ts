@@ -32,12 +32,12 @@ const setting = fc.record({
   count: fc.integer({ min: 1, max: 2 }),
 });
 
-/** Of queue x and its keys. */
+/** Returns the most jobs in flight of queue x or of one of its keys. */
 function mostOf(all: readonly { readonly queue: string; readonly inFlightMax: number }[]): number {
   return Math.max(0, ...all.filter(({ queue }) => queue === 'x').map(({ inFlightMax }) => inFlightMax));
 }
 
-/** From a seed, so each time the same. */
+/** A fixed seed, so that every run is the same. */
 const runs = { numRuns: 150, seed: 20_261_121 };
 
 test('every job ends, and no slot is idle while something could run in it', () => {
@@ -56,7 +56,7 @@ test('every job ends, and no slot is idle while something could run in it', () =
       expect(waits.count).toBe(workload.length);
       expect(busyWhileWaiting ?? 1).toBeCloseTo(1, 9);
       expect(utilisation).toBeLessThanOrEqual(1 + 1e-9);
-      // nothing is dispatched before there is a slot for it
+      // no job is dispatched before there is a slot for it
       expect(mostOf(queues)).toBeLessThanOrEqual(slots * count);
     }),
     runs,

@@ -20,52 +20,70 @@ import { createScheduler } from '@pgqueue/scheduler';
 import type { Worker, WorkerLogger } from '@pgqueue/worker';
 import { createWorker } from '@pgqueue/worker';
 
-/** What {@link createQueue} takes. */
+/** Options of {@link createQueue}. */
 export interface QueueOptions {
-  /** `postgres://USER@HOST/DATABASE`, a direct connection: behind PgBouncer in transaction mode set `listen` to false. */
+  /**
+   * `postgres://USER@HOST/DATABASE`, a direct connection. Behind PgBouncer in transaction mode, set `listen`
+   * to false.
+   */
   readonly connectionString: string;
-  /** Where its tables are. Default `pgqueue`. */
+  /** Schema of the tables. Default `pgqueue`. */
   readonly schema?: string;
-  /** Handlers of the jobs that this process runs, each task once. Default: it runs none. */
+  /** Handlers of the jobs this process runs, one per task. Default: it runs no jobs. */
   readonly tasks?: readonly TaskHandler[];
-  /** Decides which job goes next, and which is held. The leading scheduler's counts, so give all processes the same. Default: `defaultPolicy()`. */
+  /**
+   * Decides which job goes next and which jobs are held. Only the leading scheduler's policy applies, so give
+   * all processes the same. Default: `defaultPolicy()`.
+   */
   readonly policy?: Policy;
-  /** Plans beside it on the same snapshots, and dispatches nothing: the differences are reported. */
+  /**
+   * A second policy that plans on the same snapshots and dispatches nothing; its differences from `policy`
+   * are reported.
+   */
   readonly shadow?: Policy;
-  /** Handlers at a time, 1 to 10,000. Default 10. */
+  /** Most handlers running at a time, 1 to 10,000. Default 10. */
   readonly concurrency?: number;
-  /** The group of nodes that this process belongs to. Default `default`. */
+  /** The group of nodes this process belongs to. Default `default`. */
   readonly pool?: string;
-  /** Whether to hear hints by LISTEN instead of polling. Default true. */
+  /** Listens for hints with LISTEN; otherwise polls. Default true. */
   readonly listen?: boolean;
-  /** Whether `start` brings the schema up to date, which takes the rights to create and alter its tables. Default true. */
+  /**
+   * Migrates the schema in `start`, which needs the privileges to create and alter its tables. Default true.
+   */
   readonly migrate?: boolean;
-  /** Hears of everything that happens, as data: `logObserver(pino())` writes it down. */
+  /** Receives every event as data, for example `logObserver(pino())`. */
   readonly observe?: Observer;
-  /** Where `ctx.log` goes: a pino logger, or anything of its shape. Default: nowhere. */
+  /** Destination of `ctx.log`: a pino logger, or any object of its shape. Default: logs are discarded. */
   readonly logger?: WorkerLogger;
 }
 
-/** All roles of a queue in one process, made by {@link createQueue}. Enqueues at any time once the schema is there. */
+/**
+ * All roles of a queue in one process, made by {@link createQueue}. Can enqueue at any time once the schema
+ * exists.
+ */
 export interface Queue extends Enqueuer {
   /** Enqueues within a transaction of yours: see `Producer.with`. */
   readonly with: (tx: Executor | PgQueryable) => Enqueuer;
-  /** Jobs, queues, limits, schedules, nodes; `explain`, `status`, `doctor`. */
+  /** Administers jobs, queues, limits, schedules and nodes; `explain`, `status`, `doctor`. */
   readonly operator: Operator;
-  /** The id of this process's node, by which it can be reset; undefined: it runs no jobs. */
+  /** Id of this process's node, by which an operator can reset it; undefined: it runs no jobs. */
   readonly node: string | undefined;
-  /** Whether its scheduler leads now; otherwise it stands by, and another process's leads. */
+  /** True while this process's scheduler leads; otherwise it stands by. */
   readonly leads: boolean;
   /**
-   * Brings the schema up to date, then leads or stands by, and begins to claim. A database that can't be reached is tried again until `stop`, but for
-   * the migration, which fails. What has started is stopped again where something fails.
-   * @throws {PgQueueError} `schema_version`, `node_id_in_use`, `configuration` (it was stopped)
-   * @throws what the database says where trying again is no use (a wrong password, a right that is missing)
+   * Migrates the schema, then leads or stands by, and begins to claim jobs. An unreachable database is
+   * retried until `stop`, except by the migration, which fails. If any role fails to start, everything
+   * already started is stopped again.
+   * @throws {PgQueueError} `schema_version`, `node_id_in_use`, `configuration` (the queue was stopped)
+   * @throws permanent database errors (a wrong password, a missing privilege)
    */
   readonly start: () => Promise<void>;
-  /** Lets running handlers finish for up to 30 s, gives back the rest, resigns, and closes its connections. May be called again. */
+  /**
+   * Gives running handlers up to 30 s to finish, releases the other jobs, resigns, and closes all
+   * connections. May be called again.
+   */
   readonly stop: () => Promise<void>;
-  /** Resolves when it was stopped; rejects when its node had to end by itself. */
+  /** Resolves when the queue was stopped; rejects when its node had to end by itself. */
   readonly ended: Promise<void>;
 }
 
@@ -89,8 +107,9 @@ const shape: Shape<QueueOptions> = {
 };
 
 /**
- * A queue in one process: enqueues, schedules, runs jobs and operates. Start as many as you like on one database: one leads, the others stand by, and
- * all of them work. The roles can be told apart later (`@pgqueue/scheduler`, `@pgqueue/worker`) without a change of tables or tasks. Opens no
+ * Creates a queue in one process: it enqueues, schedules, runs and administers jobs. Any number of processes
+ * may use one database: one scheduler leads, the others stand by, and all of them run jobs. The roles can be
+ * split later (`@pgqueue/scheduler`, `@pgqueue/worker`) without changes to tables or tasks. Opens no
  * connection yet.
  * @throws {PgQueueError} `configuration`, with all problems at once
  */
@@ -107,7 +126,7 @@ export function createQueue(options: QueueOptions): Queue {
   const producer = createProducer({ ...place, ...given({ observe: options.observe }) });
   const operator = createOperator(place);
   const ended = Promise.withResolvers<void>();
-  ended.promise.catch(() => {}); // nobody has to ask
+  ended.promise.catch(() => {}); // callers need not handle it
   worker?.ended.catch(ended.reject);
   let starting: Promise<void> | undefined;
   let stopping: Promise<void> | undefined;
@@ -138,7 +157,7 @@ export function createQueue(options: QueueOptions): Queue {
   };
 }
 
-/** Ends in the order in which nothing waits for what is gone: jobs that finish still need a scheduler for no more than a moment. */
+/** Stops the roles in order: the worker first, since finishing jobs may briefly need the scheduler. */
 async function stopAll({
   worker,
   scheduler,
@@ -154,7 +173,7 @@ async function stopAll({
   await Promise.all([scheduler.stop(), producer.close(), operator.close()]);
 }
 
-/** Leaves out options that are undefined. */
+/** Omits options that are undefined. */
 function given<Options extends object>(
   options: Options,
 ): { [Name in keyof Options]?: Exclude<Options[Name], undefined> } {

@@ -1,9 +1,10 @@
 import type { JobFacts, Lane, Snapshot } from '@pgqueue/core';
 
 /**
- * Makes a snapshot read-only: the scheduler goes on with its lanes and work items after a policy has seen them, and a `sort` in
- * place would change what it knows. What it keeps from one tick to the next is frozen once. Measured: 6 ms for 40,000 jobs that are
- * new, 0.5 ms where they are known. `before`: lanes that are frozen; of those that stand in the same places nothing is looked at.
+ * Freezes a snapshot. The scheduler keeps using its lanes and work items after a policy has seen them, so a
+ * `sort` in place by a policy would corrupt its memory. Objects kept from one tick to the next are frozen
+ * only once. Measured: 6 ms for 40,000 new jobs, 0.5 ms when they are already frozen. `before`: lanes that
+ * are already frozen; a lane at the same index as before is skipped.
  */
 export function freezeSnapshot(snapshot: Snapshot, before: readonly Lane[] = []): Snapshot {
   const { lanes, settled, queues, pools, prepared, health } = snapshot;
@@ -22,7 +23,10 @@ export function freezeSnapshot(snapshot: Snapshot, before: readonly Lane[] = [])
   return snapshot;
 }
 
-/** Where it is made only when a policy asks, it is frozen as it is made. */
+/**
+ * Freezes the work items, unless `inFlight` is a getter: a getter builds the list on demand and freezes it
+ * then.
+ */
 function freezeInFlight(snapshot: Snapshot): void {
   if (Object.getOwnPropertyDescriptor(snapshot, 'inFlight')?.get !== undefined) return;
   for (const item of snapshot.inFlight) freezeJob(item);
@@ -35,10 +39,13 @@ function freezeLane(lane: Lane): void {
   freezeJobs(lane.jobs);
 }
 
-/** Lists of which every job is frozen. */
+/** Lists whose jobs are all frozen. */
 const frozen = new WeakSet<readonly JobFacts[]>();
 
-/** The jobs of a lane, and each of them; `from`: a list that they are a part of: where that is frozen, they are not looked at again. */
+/**
+ * Freezes the jobs of a lane and the list itself. `from`: a list that contains these jobs; if it is already
+ * frozen, the jobs are not visited again.
+ */
 export function freezeJobs(jobs: readonly JobFacts[], from?: readonly JobFacts[]): void {
   if (frozen.has(jobs)) return;
   if (from === undefined || !frozen.has(from)) for (const job of jobs) freezeJob(job);
@@ -51,7 +58,7 @@ function freezeJob(job: JobFacts): void {
   freezeAll(job.attributes);
 }
 
-/** Of plain JSON. */
+/** Freezes plain JSON recursively. */
 export function freezeAll(value: unknown): void {
   if (typeof value !== 'object' || value === null || Object.isFrozen(value)) return;
   Object.freeze(value);

@@ -20,25 +20,46 @@ import { createMetrics } from '@pgqueue/telemetry';
 import { policyProblems } from './policy-problems.ts';
 
 export interface SchedulerOptions extends DatabaseOptions {
-  /** Who goes first, and who is held. Default: {@link defaultPolicy}. */
+  /** Decides which job goes next and which jobs are held. Default: {@link defaultPolicy}. */
   readonly policy?: Policy;
-  /** Plans beside it on the same snapshots, and dispatches nothing: the differences are reported. */
+  /**
+   * A second policy that plans on the same snapshots and dispatches nothing; its differences from `policy`
+   * are reported.
+   */
   readonly shadow?: Policy;
-  /** A policy that takes longer for a plan is interrupted; then jobs go FIFO per key, within the limits. 10 to 10,000, default 250. */
+  /**
+   * Longest time for one plan, in milliseconds; a policy that takes longer is interrupted, and that tick
+   * plans FIFO per key within the limits. 10 to 10,000. Default 250.
+   */
   readonly policyBudgetMs?: number;
-  /** Whether to hear hints by LISTEN, which needs a connection string to the server itself. Default: where one is given. */
+  /**
+   * Listens for hints with LISTEN, which needs a connection string that goes to the server directly (no
+   * transaction pooler). Default: true if a connection string is given.
+   */
   readonly listen?: boolean;
-  /** For people: part of the id under which it leads. Default: host name and process id. */
+  /** Human-readable part of the id this scheduler leads under. Default: host name and process id. */
   readonly name?: string;
-  /** A leader that says nothing for so long is replaced. Default 5000. */
+  /**
+   * Milliseconds without a renewal after which another scheduler takes over. 100 to 600,000. Default 5000.
+   */
   readonly leaseMs?: number;
-  /** The pause between ticks that find nothing to do, growing from `min` to `max`. Default 50 to 2000, without LISTEN 10 to 500. */
+  /**
+   * Pause between ticks that find nothing to do, in milliseconds; it grows from `min` to `max`. Default 50 to
+   * 2000; without LISTEN, 10 to 500.
+   */
   readonly pollMs?: { readonly min: number; readonly max: number };
-  /** Jobs in one batch at most, 1 to 10,000; where they make slow ticks, fewer. Default 1000. */
+  /**
+   * Most jobs dispatched by one tick, 1 to 10,000. The scheduler uses fewer while full batches make ticks
+   * slow. Default 1000.
+   */
   readonly batchMax?: number;
-  /** How many milliseconds ahead of the workers' consumption work items are made, at most; where ticks are faster, less: 50, or three ticks. Default 150. */
+  /**
+   * Longest horizon, in milliseconds: ready work items cover up to this much of the workers' consumption.
+   * When ticks are fast and hints arrive, the horizon shrinks to 50 ms or three ticks, whichever is longer. 0
+   * to 10,000. Default 150.
+   */
   readonly horizonMs?: number;
-  /** Where it answers `GET /live`, `GET /ready` and `GET /metrics`, from `start` on. Default: nowhere. */
+  /** Serves `GET /live`, `GET /ready` and `GET /metrics` from `start` on. Default: no HTTP server. */
   readonly health?: HealthOptions;
   readonly observe?: Observer;
 }
@@ -74,7 +95,9 @@ const shape: Shape<SchedulerOptions> = {
   observe: optional(aFunction),
 };
 
-/** @throws {PgQueueError} `configuration`, with all problems at once */
+/**
+ * Validates options and fills in defaults. @throws {PgQueueError} `configuration`, with all problems at once
+ */
 export function toSettings(options: SchedulerOptions): Settings {
   const problems = optionProblems(options, shape);
   const given: SchedulerOptions = typeof options === 'object' && options !== null ? options : {};

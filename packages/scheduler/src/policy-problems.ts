@@ -40,7 +40,10 @@ const shape: Shape<Policy> = {
   fallback: optional(aPart),
 };
 
-/** What is wrong with a policy that can be told before it plans. `called`: the option that gave it. */
+/**
+ * Lists the problems of a policy that can be detected before it plans. `called`: name of the option that
+ * holds the policy, used in messages.
+ */
 export function policyProblems(called: string, policy: unknown): readonly string[] {
   if (!isObject(policy) || !('plan' in policy)) {
     return [`${called} must be what policy({ gates, order }) returns, or an object with a plan of its own`];

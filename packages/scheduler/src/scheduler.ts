@@ -41,40 +41,42 @@ import { startTelling } from './reporting/reporting.ts';
 import type { WokenTicks } from './tick/tick-loop.ts';
 import { startTicks } from './tick/tick-loop.ts';
 
-/** A scheduler, made by {@link createScheduler}: it leads, or stands by until the leader is gone. */
+/** A scheduler, made by {@link createScheduler}. It leads, or stands by until the leader is gone. */
 export interface Scheduler {
   /**
-   * Checks the schema's version, then runs as leader or standby until it is stopped. While the database can't be reached, it
-   * says so (`database.error`) and tries again.
-   * @throws {PgQueueError} `schema_version`, `configuration` (the port of its health checks is taken, or it was stopped); and what the database says where trying again is no use (a wrong password, a right that is missing)
+   * Checks the schema version, then runs as leader or standby until stopped. While the database is
+   * unreachable, the scheduler reports `database.error` and retries.
+   * @throws {PgQueueError} `schema_version`, `configuration` (the health check port is taken, or the
+   * scheduler was stopped); permanent database errors are passed on (a wrong password, a missing privilege)
    */
   readonly start: () => Promise<void>;
   /**
-   * Ends the tick under way, resigns so that a standby takes over at once, and closes its connections. Within 20 s, whatever the
-   * database does.
+   * Finishes the current tick, resigns so that a standby takes over at once, and closes all connections.
+   * Resolves within 20 s, whatever the database does.
    */
   readonly stop: () => Promise<void>;
   /**
-   * Why a job is not running, or what it does: asks whoever leads, as `operator.explain` does.
+   * Explains why a job is not running, or what it is doing. Asks the current leader, as `operator.explain`
+   * does.
    * @throws {PgQueueError} `not_found`
    */
   readonly explain: (job: string) => Promise<JobExplanation>;
-  /** Of its health checks, where it has them, from `start` on. */
+  /** Port of the health check server, from `start` on; undefined if there is none. */
   readonly healthPort: number | undefined;
   readonly leads: boolean;
-  /** Of its present reign; null on standby. */
+  /** Epoch of the current term; null on standby. */
   readonly epoch: number | null;
 }
 
 const stopMs = 5_000;
 
-/** Opens no connection yet. @throws {PgQueueError} `configuration` */
+/** Creates a scheduler without opening a connection. @throws {PgQueueError} `configuration` */
 export function createScheduler(options: SchedulerOptions): Scheduler {
   const settings = toSettings(options);
   const database = openDatabase({
     applicationName: 'pgqueue scheduler',
     connectionsMax: 4,
-    // who can listen is connected directly
+    // LISTEN needs a direct connection, and a direct connection supports prepared statements
     prepare: settings.listen,
     onError: (error) => {
       running?.serverLost();
@@ -117,7 +119,7 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
       return (stopped ??= (async () => {
         await within(stopMs, starting ?? Promise.resolve());
         const ordered = running?.stop() ?? Promise.resolve();
-        // then what it still waits for fails, since its connections go
+        // closing the connections makes whatever is still pending fail
         const inTime = await within(stopMs, ordered);
         settings.metrics.stop();
         await database.close();
@@ -138,14 +140,18 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
   };
 }
 
-/** Resolves when the database is there, has a schema that fits, and lets this role schedule; or when `signal` aborts. */
+/**
+ * Resolves once the database is reachable, its schema version fits and this role may schedule, or when
+ * `signal` aborts.
+ */
 async function reach(database: Database, settings: Settings, signal: AbortSignal): Promise<void> {
   const waiting = startWaiting(`the scheduler ${settings.name}`);
   try {
     for (let failures = 1; !signal.aborted; failures += 1) {
       try {
         await checkSchemaVersion(database, database.schema);
-        // nobody leads in epoch 0: it changes nothing, but whoever may not do it may not lead either
+        // nobody leads in epoch 0, so this changes nothing, but a role that may not resign may not lead
+        // either
         await resign(database, settings.name, 0);
         return;
       } catch (error) {
@@ -164,12 +170,12 @@ async function reach(database: Database, settings: Settings, signal: AbortSignal
 interface Running {
   readonly leadership: () => Leadership;
   readonly parts: LivenessParts;
-  /** A connection broke while nothing was asked on it. */
+  /** Call when an idle connection broke. */
   readonly serverLost: () => void;
   readonly stop: () => Promise<void>;
 }
 
-/** Opens connections of their own, where it is known how. */
+/** Opens a dedicated connection outside the pool. Undefined without a connection string. */
 type OpenLone = (given: Pick<LoneOptions, 'queryTimeoutMs' | 'onBroken'>) => Lone;
 
 function loneOf(options: SchedulerOptions, schema: string): OpenLone | undefined {
@@ -188,13 +194,13 @@ function loneOf(options: SchedulerOptions, schema: string): OpenLone | undefined
 interface Found {
   readonly connectionString: string | undefined;
   readonly lone: OpenLone | undefined;
-  /** The policy of who led last. */
+  /** Policy of the last leader, as it reported it. */
   readonly before: ReportedPolicy | undefined;
 }
 
 function run(database: Database, settings: Settings, { connectionString, lone, before }: Found): Running {
   let hearing = false;
-  // First of all: the loops below ask it at once, while it calls them only when the database has answered.
+  // first, since the loops below read it at once; its callbacks run only after the database answered
   const leadership: Leadership = startLeadership({
     database,
     ...settings,

@@ -1,4 +1,7 @@
-/** For jest: `globalSetup: '@pgqueue/testing/jest-setup'` starts one server for the run, which all its files and workers share. */
+/**
+ * Setup for jest: `globalSetup: '@pgqueue/testing/jest-setup'` starts one server for the run, which all its
+ * files and workers share.
+ */
 import type { TestServer } from './database/server.ts';
 import { startTestServer } from './database/server.ts';
 
@@ -11,7 +14,7 @@ export default async function setup(): Promise<void> {
   kept[running] ??= await startTestServer();
 }
 
-/** Called by the teardown. */
+/** Stops the server; called by the teardown. */
 export async function stopServer(): Promise<void> {
   const server = kept[running];
   kept[running] = undefined;

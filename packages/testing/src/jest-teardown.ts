@@ -1,4 +1,7 @@
-/** For jest: `globalTeardown: '@pgqueue/testing/jest-teardown'`. Where it is not named, the server ends with jest. */
+/**
+ * Teardown for jest: `globalTeardown: '@pgqueue/testing/jest-teardown'`. Without it, the server ends with
+ * jest.
+ */
 import { stopServer } from './jest-setup.ts';
 
 /** Called by jest after the run. */

@@ -1,4 +1,7 @@
-/** For jest: `setupFilesAfterEnv: ['@pgqueue/testing/jest']` adds the matchers to its `expect`, and to the types of it. */
+/**
+ * Matchers for jest: `setupFilesAfterEnv: ['@pgqueue/testing/jest']` adds them to its `expect`, and to the
+ * types of it.
+ */
 import { PgQueueError } from '@pgqueue/core';
 import type { Expect } from 'expect';
 import type { PgQueueMatchers } from './matcher/matchers.ts';
@@ -11,7 +14,7 @@ declare module 'expect' {
 }
 
 declare global {
-  // of @types/jest
+  // The namespace of @types/jest.
   namespace jest {
     interface Matchers<R, T> extends PgQueueMatchers {}
   }

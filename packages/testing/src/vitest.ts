@@ -1,4 +1,7 @@
-/** For vitest: `setupFiles: ['@pgqueue/testing/vitest']` adds the matchers to its `expect`, and to the types of it. */
+/**
+ * Matchers for vitest: `setupFiles: ['@pgqueue/testing/vitest']` adds them to its `expect`, and to the types
+ * of it.
+ */
 import { expect } from 'vitest';
 import type { PgQueueMatchers } from './matcher/matchers.ts';
 import { matchers } from './matcher/matchers.ts';
@@ -6,7 +9,7 @@ import { matchers } from './matcher/matchers.ts';
 export { matchers } from './matcher/matchers.ts';
 
 declare module 'vitest' {
-  // its parameters must be those of vitest's own declaration
+  // The type parameters must match those of vitest's own declaration.
   interface Matchers<
     R extends void | Promise<void> = void | Promise<void>,
     T = unknown,

@@ -4,14 +4,15 @@ import { release } from '@pgqueue/postgres';
 import type { Executor } from './run/executor.ts';
 import type { Settler } from './settle/settler.ts';
 
-/** How long handlers may take to end after their signal aborted because of a shutdown. */
+/** Longest wait for handlers to end after a shutdown has aborted their signals. */
 const graceMs = 1_000;
-/** How long the last settlements may take. */
+/** Longest wait for the database: for releases, then for the last settlements. */
 const settleMs = 5_000;
 
 /**
- * Waits for what runs, up to `drainMs`; then aborts the signals, and gives back what does not end by that: a shutdown is
- * counted neither as a try nor as a crash. Resolves when nothing more is to be said to the database, or it does not listen.
+ * Waits up to `drainMs` for running handlers. Then aborts their signals, and gives back the jobs that still
+ * do not end; a shutdown counts neither as a try nor as a crash. Resolves when nothing is left to tell the
+ * database, or when the database does not answer.
  */
 export async function drain({ executor, settler, database }: DrainParts, drainMs: number): Promise<void> {
   if (!(await within(drainMs, executor.quiet()))) {
@@ -21,7 +22,8 @@ export async function drain({ executor, settler, database }: DrainParts, drainMs
     await within(graceMs, executor.quiet());
     const stubborn = [...executor.attempts].filter((attempt) => attempt.live && attempt.finish());
     const leases = stubborn.map(({ lease }) => lease);
-    await within(settleMs, release(database, leases)); // what fails here is released when the node leaves
+    // After a failure here, the node's leaving releases them.
+    await within(settleMs, release(database, leases));
   }
   await within(settleMs, settler.idle());
   settler.abandon();

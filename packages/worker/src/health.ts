@@ -16,8 +16,9 @@ export interface HealthParts {
 }
 
 /**
- * Live: its loops go on, whatever the database does (starting it anew would not mend that). Ready: it is registered, was heard of late,
- * and claims.
+ * Returns the health checks of a worker. Live: its loops make progress, whatever the database does, since a
+ * restart would not mend that. Ready: the node is registered and not stopping, a heartbeat arrived lately,
+ * and it can claim.
  */
 export function workerChecks({
   settings,

@@ -11,7 +11,7 @@ const aUrl: Rule = { expected: 'the URL of a file', judge: (value) => value inst
 
 const blockedMs = aNumber({ min: 50, max: 3_600_000, whole: true });
 
-/** A rule for each option of a node. */
+/** Rules for the options of a node. */
 export const nodeShape: Shape<NodeOptions> = {
   ...connection,
   connectionString: aConnectionString,
@@ -29,35 +29,45 @@ export const nodeShape: Shape<NodeOptions> = {
 };
 
 /**
- * What every node can say of itself. A connection string is needed: a node makes its own connections, so that handlers who
- * hold all of theirs cannot keep it from renewing and settling.
+ * Options of every node. A connection string is required: a node makes its own connections, so that handlers
+ * that hold all of theirs cannot keep it from renewing and settling.
  */
 export interface NodeOptions extends Omit<DatabaseOptions, 'pool'> {
-  /** The node id, by which it can be reset; no two live nodes share one. Default: host name, process id and chance. */
+  /**
+   * Node id, by which the node can be reset. No two live nodes share one. Default: host name, process id and
+   * a random suffix.
+   */
   readonly node?: string;
-  /** The pool whose queues it serves. Default `default`. */
+  /** Pool whose queues the node serves. Default `default`. */
   readonly pool?: string;
-  /** How often the node says that it lives. Default 5000. */
+  /** Milliseconds between heartbeats, 50 to 3,600,000. Default 5000. */
   readonly heartbeatMs?: number;
-  /** Without a heartbeat for so long it counts as lost, and its jobs go to others. At least two heartbeats. Default 30000. */
+  /**
+   * Milliseconds without a heartbeat after which the node counts as lost, and its jobs go to other nodes. At
+   * least twice `heartbeatMs`, up to 86,400,000. Default 30000, or twice `heartbeatMs` if that is more.
+   */
   readonly lostAfterMs?: number;
   /**
-   * Where heartbeats come from: true, a thread with a connection of its own, so that a handler which keeps the event loop does not
-   * lose the node; the thread's file, where a bundler has put it elsewhere (`@pgqueue/worker/heartbeat-thread`, as an entry of its
-   * own); false, the event loop. Default true.
+   * Source of the heartbeats. `true`: a thread with a connection of its own, so that a handler that blocks
+   * the event loop does not lose the node. A URL: the file of that thread, when a bundler has put it
+   * elsewhere (`@pgqueue/worker/heartbeat-thread`, as an entry of its own). `false`: the event loop. Default
+   * true.
    */
   readonly heartbeatThread?: boolean | URL;
   /**
-   * A handler that keeps the event loop for so long is named: on stderr while it does, and then by the event `node.blocked`. 50 to
-   * 3,600,000; 0: not at all. Default 2000.
+   * Milliseconds after which a handler that blocks the event loop is reported: on stderr while it blocks, and
+   * then by the event `node.blocked`. 50 to 3,600,000; 0: never. Default 2000.
    */
   readonly blockedMs?: number;
-  /** Whether to LISTEN for hints, on a connection of its own; false behind PgBouncer in transaction mode. Default true. */
+  /**
+   * LISTENs for hints, on a connection of its own. Set it to false behind PgBouncer in transaction mode.
+   * Default true.
+   */
   readonly listen?: boolean;
   readonly observe?: Observer;
 }
 
-/** A node's options with every default applied. */
+/** Options of a node, with every default applied. */
 export interface NodeSettings {
   readonly connectionString: string;
   readonly node: string;
@@ -72,7 +82,10 @@ export interface NodeSettings {
   readonly observe: Observer;
 }
 
-/** The settings of a node, and what is wrong between them: the caller throws, with what else it has found. */
+/**
+ * Returns the settings of a node, and the problems between its options. The caller throws these together with
+ * the problems that it has found itself.
+ */
 export function nodeSettings(
   options: NodeOptions,
   { slots, tasks }: { readonly slots: number; readonly tasks: NodeTasks },
@@ -87,19 +100,19 @@ export function nodeSettings(
   return { settings: { ...named, ...clocks, listen, observe }, problems };
 }
 
-/** Of a node's options, how its own connections are made. */
+/** Returns the options of a node's own connections. */
 export function connectionOptions(options: NodeOptions): Omit<DatabaseOptions, 'pool'> {
   const { connectionString, schema, applicationName, queryTimeoutMs } = options;
   const given = { connectionString, schema, applicationName, queryTimeoutMs };
   return Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined));
 }
 
-/** Types say so, but callers without types exist. */
+/** Reports whether options were given at all: types demand them, but callers without types exist. */
 export function isGiven(options: unknown): boolean {
   return typeof options === 'object' && options !== null;
 }
 
-/** Unique, and telling where to look. */
+/** Returns a unique node id that tells where the node runs. */
 function defaultNode(): string {
   return `${hostname().slice(0, 150)}-${process.pid}-${randomBytes(3).toString('hex')}`;
 }

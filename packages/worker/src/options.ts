@@ -20,22 +20,25 @@ import type { Metrics } from '@pgqueue/telemetry';
 import { createMetrics } from '@pgqueue/telemetry';
 import { createLateWarnings } from './run/late-warnings.ts';
 
-/** What {@link createWorker} takes. Milliseconds where a name ends in Ms. */
+/** Options of {@link createWorker}. Names that end in `Ms` are milliseconds. */
 export interface WorkerOptions extends NodeOptions {
-  /** What this node can run: tasks with their handlers, each task once. */
+  /** Tasks that this node can run, with their handlers; each task once. */
   readonly tasks: readonly TaskHandler[];
-  /** Handlers at a time, 1 to 10,000; one that takes a bundle counts once. Default 10. */
+  /** Handlers that run at a time, 1 to 10,000; a handler of bundles counts once. Default 10. */
   readonly concurrency?: number;
-  /** How long a stop waits for running handlers before it aborts their signals. Default 30000. */
+  /** Milliseconds that a stop waits for running handlers before it aborts their signals. Default 30000. */
   readonly drainMs?: number;
   /**
-   * What becomes of a rejection in a handler that nobody handles (a promise that was not awaited). `fail`: its job fails by it, unless it
-   * has ended before; `crash`: what Node does, which ends the process, and costs every job that it runs a crash. Default `fail`.
+   * Effect of a rejection in a handler that nobody handles (a promise that was not awaited). `fail`: its job
+   * fails, unless it has ended before. `crash`: Node's default, which ends the process, and costs every
+   * running job of it a crash. Default `fail`.
    */
   readonly floatingRejections?: 'fail' | 'crash';
-  /** Where it answers `GET /live`, `GET /ready` and `GET /metrics`, from `start` on. Default: nowhere. */
+  /**
+   * Address of `GET /live`, `GET /ready` and `GET /metrics`, which are served from `start` on. Default: none.
+   */
   readonly health?: HealthOptions;
-  /** Where `ctx.log` goes: a pino logger, or anything of its shape. Default: nowhere. */
+  /** Target of `ctx.log`: a pino logger, or a logger of the same shape. Default: none. */
   readonly logger?: WorkerLogger;
 }
 
@@ -50,7 +53,7 @@ export interface WorkerSettings extends NodeSettings {
   readonly drainMs: number;
   readonly logger: WorkerLogger | undefined;
   readonly metrics: Metrics;
-  /** Whether anybody hears of each job that begins and ends. */
+  /** True if an observer listens for each job that begins and ends. */
   readonly listens: () => boolean;
 }
 
@@ -74,11 +77,14 @@ const workerShape: Shape<WorkerOptions> = {
   drainMs: optional(aNumber({ min: 0, max: 86_400_000, whole: true })),
   floatingRejections: optional(oneOf('fail', 'crash')),
   health: optional(anObject(healthShape)),
-  // a logger has much more of its own, and what of it is misspelt is missing
+  // A logger has many other members of its own. A misspelt member is reported as missing.
   logger: optional({ ...anObject(logger, { own: true }), expected: 'a logger, such as pino() makes' }),
 };
 
-/** @throws {PgQueueError} `configuration`, with everything that is wrong at once */
+/**
+ * Returns the settings of a worker.
+ * @throws {PgQueueError} `configuration`, with everything that is wrong at once
+ */
 export function workerSettings(options: WorkerOptions): WorkerSettings {
   const wrong = optionProblems(options, workerShape);
   const given = isGiven(options) ? options : { tasks: [] };
@@ -106,7 +112,10 @@ export function workerSettings(options: WorkerOptions): WorkerSettings {
   return { ...node.settings, observe, handlers, concurrency, drainMs, logger, metrics, listens };
 }
 
-/** What a node says of itself: of each of its tasks the payload versions, the timeout, and whether its handler takes bundles. */
+/**
+ * Describes the node's tasks to the scheduler: payload versions, timeout, and flags for handlers that take
+ * bundles or are isolated.
+ */
 function tasksOfNode(handlers: readonly TaskHandler[]): NodeTasks {
   return Object.fromEntries(
     handlers.map(({ kind, task, handler }) => [

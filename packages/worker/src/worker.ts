@@ -38,33 +38,41 @@ import { createTransactions } from './attempt/transaction/transaction.ts';
 /** One worker node. */
 export interface Worker {
   readonly node: string;
-  /** Of its health checks, where it has them, from `start` on. */
+  /** Port of the health checks, from `start` on; undefined: none are served. */
   readonly healthPort: number | undefined;
-  /** Slots in use: handlers that have not returned; one with a bundle uses one. */
+  /** Slots in use: handlers that have not returned. A handler with a bundle uses one. */
   readonly running: number;
   /**
-   * Checks the schema's version, registers the node and begins to claim. A database that can't be reached is tried again until
-   * `stop`; so is a node id whose last holder may be alive, for as long as that takes to find out.
-   * @throws {PgQueueError} `schema_version`, `node_id_in_use`, `configuration` (the port of its health checks is taken)
+   * Checks the schema's version, registers the node and begins to claim. A database that cannot be reached is
+   * tried again until `stop`. A node id whose last holder may be alive is tried again until that is known.
+   * @throws {PgQueueError} `schema_version`, `node_id_in_use`, `configuration` (the port of its health checks
+   * is taken)
    */
   start(): Promise<void>;
   /**
-   * Ends in order: claims no more, gives back what has not started, waits for running handlers up to `drainMs`, aborts the
-   * signals of the others, gives back what does not end by that, uncounted, and leaves. Whatever the database does, it takes no more
-   * than 15 s beside `drainMs`. May be called again, and at any time.
+   * Ends in order: claims no more, gives back jobs that have not started, waits up to `drainMs` for running
+   * handlers, aborts the signals of the others, gives back, uncounted, the jobs that still do not end, and
+   * leaves. This takes at most 15 s beyond `drainMs`, whatever the database does. May be called again, and at
+   * any time.
    */
   stop(options?: { readonly drainMs?: number }): Promise<void>;
-  /** Resolves when it was stopped; rejects when it had to end by itself: `node_id_in_use`, another live node has taken its id. */
+  /**
+   * Resolves when the worker was stopped. Rejects when it had to end by itself: `node_id_in_use`, another
+   * live node has taken its id.
+   */
   readonly ended: Promise<void>;
 }
 
 const closeMs = 3_000;
-/** How long a stop may take beside `drainMs`, before its connections are closed without it. */
+/** Time beyond `drainMs` after which a stop closes the connections without waiting for its orderly end. */
 const orderedMs = 8_000;
-/** Hints to the scheduler that slots are free: one at most in so long. */
+/** Shortest time between two hints to the scheduler that slots are free. */
 const hintsMs = 2;
 
-/** A worker node; opens no connection before `start`. @throws {PgQueueError} `configuration`, with all that is wrong */
+/**
+ * Creates a worker node; opens no connection before `start`.
+ * @throws {PgQueueError} `configuration`, with all that is wrong
+ */
 export function createWorker(options: WorkerOptions): Worker {
   return new WorkerNode(options);
 }
@@ -103,7 +111,7 @@ class WorkerNode implements Worker {
     const databaseOptions = connectionOptions(options);
     this.#settings = settings;
     this.ended = this.#end.promise;
-    this.ended.catch(() => {}); // who does not ask is told by an event
+    this.ended.catch(() => {}); // callers that do not wait for it learn of a failure by an event
     this.#ahead = createAhead({ slots: settings.concurrency, release: (unit) => this.#release(unit) });
     this.#handlerDatabase = openDatabase({
       applicationName: `pgqueue ${settings.node} handlers`,
@@ -135,7 +143,8 @@ class WorkerNode implements Worker {
       observe,
       hints: this.#hints,
       onRows: () => (this.#claimer === undefined ? this.#hints.send() : this.#claimer.settled()),
-      onAccepted: () => this.#claimer?.slotFreed(this.running === 0), // it may have waited for the settler
+      // The claimer may have waited for the settler.
+      onAccepted: () => this.#claimer?.slotFreed(this.running === 0),
     });
     this.#health = options.health;
     this.#checks = workerChecks({
@@ -205,7 +214,7 @@ class WorkerNode implements Worker {
       throw error;
     }
     if (draining.aborted) return;
-    this.#hints.send(); // its slots are free
+    this.#hints.send(); // the node's slots are free
     this.#leaderless = warnWithoutLeader(database, { isIdle: () => this.#idle });
     this.#blocked.start();
     this.#floating.open();
@@ -221,7 +230,7 @@ class WorkerNode implements Worker {
     });
   }
 
-  /** Work items that it would take now, and batches beyond them. */
+  /** Work items that the node can take now, and batches to prefetch beyond them. */
   #wanted(): { readonly free: number; readonly ahead: number } {
     if (!this.#takes() || this.#settler.full()) return { free: 0, ahead: 0 };
     return { free: Math.max(0, this.#settings.concurrency - this.running), ahead: this.#ahead.room() };
@@ -253,13 +262,13 @@ class WorkerNode implements Worker {
   }
 
   #run(unit: Unit, leased: Leased): void {
-    // a claim whose answer was late: others may have taken them since
+    // The claim's reply may have come late: others may have taken the jobs since.
     const beganAt = performance.now();
     if (isLate(unit, leased, beganAt)) return this.#release(unit);
     this.#running += 1;
     this.#idle = false;
     const ended = (): void => this.#ended();
-    // whatever it throws, its slot is free
+    // Frees the slot even if the executor throws.
     this.#executor.run(unit, leased).then(ended, (error: unknown) => {
       this.#settings.observe({ type: 'database.error', during: 'run', error });
       ended();
@@ -273,10 +282,10 @@ class WorkerNode implements Worker {
     const hasSlot = this.#running < this.#settings.concurrency && this.#takes();
     const next = hasSlot ? this.#ahead.next(nowMs) : undefined;
     if (next !== undefined) this.#run(next.unit, next.leased);
-    this.#claimer?.slotFreed(false); // its lease is there until its settlement was accepted
+    this.#claimer?.slotFreed(false); // the lease is held until its settlement was accepted
   }
 
-  /** Tells how long jobs take, where that is news; what fails is told another time. */
+  /** Reports changed run times; after a failure they are reported another time. */
   #tellRuns(nowMs: number): void {
     const runs = this.#runTimes.news(nowMs);
     const incarnation = this.#membership.incarnation();
@@ -307,7 +316,7 @@ class WorkerNode implements Worker {
       await Promise.all([this.#membership.close(), this.#handlerDatabase.close()]);
       await within(closeMs, ordered);
     }
-    await this.#healthServer?.close(); // until then probes are told that it is stopping
+    await this.#healthServer?.close(); // until then probes hear that the node is stopping
     this.#end.resolve();
   }
 
@@ -323,7 +332,7 @@ class WorkerNode implements Worker {
     const parts = { executor: this.#executor, settler: this.#settler, database };
     await drain(parts, drainMs);
     await within(closeMs, Promise.resolve(claimed));
-    await within(closeMs, this.#settler.idle()); // of the last claim, given back
+    await within(closeMs, this.#settler.idle()); // the last claim may have been given back
     await this.#isolation.close();
     await this.#hints.stop();
     this.#transactions.destroy();

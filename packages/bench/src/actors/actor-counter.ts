@@ -7,16 +7,16 @@ import { nowMicros, numberOf } from '../load.ts';
 import type { Worked, WorkOrder } from './orders.ts';
 import type { Handle, Runner } from '../peers/peer.ts';
 
-/** Counts what a worker runs. */
+/** Counts the jobs that a worker runs. */
 export interface Counter {
   readonly runner: Runner;
   readonly runs: () => number;
   readonly watched: () => number;
-  /** Writes its files, and says what is in them. */
+  /** Writes the files that the result names. */
   readonly counted: () => Worked;
 }
 
-/** A bit a job, and no object: what counts must not weigh on what it counts. */
+/** Uses one bit a job and allocates no objects per job, so that counting does not distort the measurement. */
 export function counter({ handling, remember, capacity, watchFrom = Infinity }: WorkOrder): Counter {
   const seen = new Uint8Array(Math.ceil(capacity / 8)).fill(0);
   const remembered = remember === 'nothing' ? undefined : new Float64Array(capacity);
@@ -61,7 +61,10 @@ export function counter({ handling, remember, capacity, watchFrom = Infinity }: 
   };
 }
 
-/** What a worker remembers of its claims must not look as if its memory grew: room for hours of them, from the beginning. */
+/**
+ * Claims that fit in the buffer. It is allocated at the start, for hours of claims, so that memory does not
+ * appear to grow during a soak.
+ */
 const claimsMax = 500_000;
 
 function claimNotes(): { readonly note: (ms: number) => void; readonly noted: () => Float64Array } {
@@ -84,7 +87,7 @@ interface Notes {
   readonly remembered: Float64Array | undefined;
 }
 
-/** To files, whose names are returned: messages between processes are JSON. */
+/** Writes the arrays to files and returns their names; messages between processes are JSON. */
 function written({ seen, claims, remembered }: Notes): Pick<Worked, 'seen' | 'claims' | 'remembered'> {
   const folder = mkdtempSync(join(process.env['PGQUEUE_BENCH_SCRATCH'] ?? tmpdir(), 'counted-'));
   const write = (name: string, values: Uint8Array | Float64Array): string => {

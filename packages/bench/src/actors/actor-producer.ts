@@ -4,7 +4,7 @@ import { jobsOf } from '../load.ts';
 import type { Enqueued, EnqueueOrder, FeedOrder } from './orders.ts';
 import type { BenchProducer, Peer, Place } from '../peers/peer.ts';
 
-/** Enqueues `count` jobs, or as many as it can in the seconds given. */
+/** Enqueues `count` jobs, or until `seconds` have passed. */
 export async function enqueue(
   peer: Peer,
   place: Place,
@@ -40,7 +40,7 @@ async function put(producer: BenchProducer, range: Range, batch: number): Promis
   for (const job of jobs) await producer.one(job);
 }
 
-/** A producer beside the workers. */
+/** A producer that runs alongside the workers. */
 export interface Feed {
   readonly ran: (jobs: number) => void;
   readonly stop: () => Promise<Enqueued>;
@@ -48,7 +48,9 @@ export interface Feed {
 
 const pauseMs = 2;
 
-/** Enqueues on and on: by a pace, where one is given, and never further ahead of the workers than `leadMax`. */
+/**
+ * Enqueues until stopped, at the order's rate if it has one, and at most `leadMax` jobs ahead of the workers.
+ */
 export async function startFeed(
   peer: Peer,
   place: Place,
@@ -76,7 +78,7 @@ export async function startFeed(
     }
   };
   const loops = Promise.all(Array.from({ length: connections }, loop));
-  // what fails is told when it is stopped
+  // a failure is thrown by stop()
   loops.catch(() => {});
   return {
     ran: (now) => {
@@ -94,7 +96,10 @@ export async function startFeed(
   };
 }
 
-/** Whether job `n` may be enqueued by now. */
+/**
+ * Reports whether job `n` may be enqueued yet. Due times are exponentially distributed, with mean
+ * `perSecond`.
+ */
 function paceOf({ perSecond, batch }: FeedOrder): (n: number) => boolean {
   if (perSecond === undefined) return () => true;
   const began = performance.now();

@@ -1,4 +1,4 @@
-// A process of the benchmark: a worker, a scheduler or a producer of one peer, as its users run it.
+// A process of the benchmark: a worker, a scheduler or a producer of one peer, run the way its users run it.
 import { counter } from './actor-counter.ts';
 import type { Counter } from './actor-counter.ts';
 import { enqueue, startFeed } from './actor-producer.ts';
@@ -8,7 +8,7 @@ import type { Answer, Hiring, Order, Said, WorkOrder } from './orders.ts';
 import { loadPeer } from '../peers/index.ts';
 import type { Peer, Stoppable } from '../peers/peer.ts';
 
-/** While something is counted; and where nothing is. */
+/** Interval of progress messages while something is counted; `sleepyMs` applies when nothing is. */
 const progressMs = 10;
 const sleepyMs = 5_000;
 const memoryMs = 1_000;
@@ -83,7 +83,7 @@ let remembered = { rss: NaN, heap: NaN };
 let rememberedAt = -Infinity;
 let timer: NodeJS.Timeout | undefined;
 
-/** Each time is work, which an idle process must not be charged with. */
+/** Sends progress every `ms`. Each send costs CPU time, which an idle process must not be charged with. */
 function tellEvery(ms: number): void {
   clearInterval(timer);
   timer = setInterval(tell, ms, ms).unref();
@@ -99,7 +99,7 @@ function tell(everyMs: number): void {
   say({ progress: { runs, enqueued, watched: counting?.watched() ?? 0, ...memory() } });
 }
 
-/** Looked at once a second: it takes longer than all else that is told. */
+/** Reads memory use at most once a second: it costs more than the rest of a progress message. */
 function memory(): { readonly rss: number; readonly heap: number } {
   if (performance.now() - rememberedAt > memoryMs) {
     const { rss, heapUsed: heap } = process.memoryUsage();
@@ -116,6 +116,6 @@ process.on('message', ({ id, order }: { readonly id: number; readonly order: Ord
       say({ id, error: error instanceof Error ? (error.stack ?? error.message) : String(error) }),
   );
 });
-// the bench has gone, or has told it to end
+// the bench process has exited, or has told this one to end
 process.on('disconnect', () => process.exit(0));
 say({ progress: { runs: 0, enqueued: 0, watched: 0, rss: 0, heap: 0 } });

@@ -4,18 +4,18 @@ import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import type { Answer, Hiring, Order, Progress, Role, Said } from './orders.ts';
 
-/** A process that the bench has started. */
+/** A process started by the bench. */
 export interface Actor {
   readonly role: Role;
   readonly pid: number;
   readonly progress: () => Progress;
-  /** @throws what it failed with, that it ended, or that it did not answer in time */
+  /** @throws the error answered by the process, or an Error if it has ended or did not answer in time */
   readonly tell: (order: Order, timeoutMs?: number) => Promise<Answer>;
   readonly end: () => Promise<void>;
 }
 
 export interface HireOptions extends Hiring {
-  /** A folder for its CPU profile. */
+  /** Folder for the CPU profile; undefined: none is written. */
   readonly profile: string | undefined;
   readonly scratch: string;
 }
@@ -27,7 +27,7 @@ const file = fileURLToPath(
   new URL(`./actor${import.meta.url.endsWith('.ts') ? '.ts' : '.js'}`, import.meta.url),
 );
 
-/** Starts a process; resolves when its peer is loaded. */
+/** Starts a process; resolves once it has loaded its peer. */
 export async function hire({ role, peer, place, profile, scratch }: HireOptions): Promise<Actor> {
   const hiring: Hiring = { role, peer, place };
   const child = fork(file, [JSON.stringify(hiring)], {
@@ -87,7 +87,7 @@ export async function hire({ role, peer, place, profile, scratch }: HireOptions)
   };
 }
 
-/** In order, so that a profile is written; then by force. */
+/** Disconnects first, so that the process can write its profile, and kills it after 10 s. */
 async function end(child: ChildProcess): Promise<void> {
   if (child.exitCode !== null || child.signalCode !== null) return;
   const exited = once(child, 'exit');

@@ -4,7 +4,7 @@ import { createRequire } from 'node:module';
 import { arch, cpus, release, totalmem, type } from 'node:os';
 import { dirname, join } from 'node:path';
 
-/** What a figure depends on beside the code. */
+/** Facts about the machine that the figures depend on. */
 export interface Machine {
   readonly cpu: string;
   readonly cores: number;
@@ -24,7 +24,7 @@ export function thisMachine(): Machine {
   };
 }
 
-/** The version of an installed package; a package need not export its manifest. */
+/** Version of an installed package, read from its folder: a package need not export its manifest. */
 export function versionOf(name: string): string {
   const own = createRequire(import.meta.url);
   for (const folder of own.resolve.paths(name) ?? []) {
@@ -39,7 +39,9 @@ export function versionOf(name: string): string {
   return `unknown (${dirname(own.resolve(name))})`;
 }
 
-/** Of the repository that this file is in, and whether it holds changes beside; undefined where there is none. */
+/**
+ * Commit of this file's repository, marked if there are uncommitted changes; undefined outside a repository.
+ */
 export function commitOf(): string | undefined {
   try {
     const git = (...args: readonly string[]): string =>

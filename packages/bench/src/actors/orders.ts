@@ -1,31 +1,31 @@
-// What the bench and the processes that it starts say to each other.
+// Messages between the bench and the processes it starts.
 import type { Place, Wish } from '../peers/peer.ts';
 
 export type Role = 'worker' | 'scheduler' | 'producer';
 
-/** What a process is told when it is started. */
+/** Start arguments of a process. */
 export interface Hiring {
   readonly role: Role;
   readonly peer: string;
   readonly place: Place;
 }
 
-/** How a worker's handlers spend their time. */
+/** Work of the handlers: return at once, or sleep. */
 export type Handling = { readonly kind: 'nothing' } | { readonly kind: 'sleep'; readonly ms: number };
 
-/** What a worker remembers of each job, beside that it ran. */
+/** Time recorded for each job: none, how long it waited, or when it ended. */
 export type Remembering = 'nothing' | 'waited' | 'ended';
 
-/** Starts a worker. It counts what it runs, from job 0 to `capacity - 1`. */
+/** Starts a worker that counts the jobs 0 to `capacity - 1`. */
 export interface WorkOrder {
   readonly kind: 'work';
   readonly wish: Wish;
   readonly handling: Handling;
   readonly remember: Remembering;
   readonly capacity: number;
-  /** Jobs from this number on are counted apart. */
+  /** First of the jobs that are counted separately as well, in {@link Progress.watched}. */
   readonly watchFrom?: number;
-  /** No jobs are to come. */
+  /** No jobs will come: progress is sent every 5 s only. */
   readonly idle?: boolean;
 }
 
@@ -34,30 +34,30 @@ export interface EnqueueOrder {
   readonly wish: Wish;
   readonly from: number;
   readonly count: number;
-  /** Jobs in a call; 1: by the call for one job. */
+  /** Jobs a call; 1: uses the call for a single job. */
   readonly batch: number;
-  /** Calls at a time, each on a connection. */
+  /** Concurrent calls, each on its own connection. */
   readonly connections: number;
   readonly keys?: number;
-  /** One for all of them. */
+  /** One key for all jobs. */
   readonly key?: string;
-  /** No call begins later than so. */
+  /** No call starts later than this, in seconds. */
   readonly seconds?: number;
 }
 
-/** Enqueues until it is stopped. */
+/** Enqueues until stopped. */
 export interface FeedOrder {
   readonly kind: 'feed';
   readonly wish: Wish;
-  /** The number of its first job. */
+  /** Number of the first job. */
   readonly from: number;
   readonly batch: number;
   readonly connections: number;
-  /** Jobs that it may be ahead of the workers at most. */
+  /** Jobs the producer may be ahead of the workers, at most. */
   readonly leadMax: number;
-  /** Jobs a second, at random times: never two systems in step. Default: as many as it can. */
+  /** Jobs a second, at random times, so that arrivals never fall into step with a poll. Default: no limit. */
   readonly perSecond?: number;
-  /** The number of its last job, and one. */
+  /** Number of the last job plus one. */
   readonly to: number;
 }
 
@@ -66,21 +66,25 @@ export type Order =
   | EnqueueOrder
   | FeedOrder
   | { readonly kind: 'schedule'; readonly wish: Wish }
-  /** How many jobs the workers have run, for who feeds them. */
+  /** Tells the producer how many jobs the workers have run. */
   | { readonly kind: 'run'; readonly jobs: number }
   | { readonly kind: 'stop' };
 
-/** What a worker has done, when it has stopped. `firstAt`: when its first job began, in microseconds since 1970; 0: none has. */
+/**
+ * Result of a stopped worker. `firstAt`: when its first job began, in microseconds since 1970; 0 if none ran.
+ */
 export interface Worked {
   readonly kind: 'worked';
   readonly runs: number;
-  /** Jobs that began after a later one of their key. */
   readonly firstAt: number;
-  /** A file with a bit for each job that ran. */
+  /** File with one bit for each job, set if it ran. */
   readonly seen: string;
-  /** A file with two doubles for each claim: when it ended, in microseconds since 1970, and its milliseconds. */
+  /**
+   * File with two doubles for each claim: when it ended, in microseconds since 1970, and its duration in
+   * milliseconds.
+   */
   readonly claims: string;
-  /** A file with a double for each job, where it was told to remember something: microseconds. */
+  /** File with one double for each job, in microseconds; undefined if nothing was to be remembered. */
   readonly remembered: string | undefined;
 }
 
@@ -92,17 +96,17 @@ export interface Enqueued {
 
 export interface Started {
   readonly kind: 'started';
-  /** How long the start took. */
+  /** Duration of the start, in milliseconds. */
   readonly ms: number;
 }
 
 export type Answer = Worked | Enqueued | Started | { readonly kind: 'heard' };
 
-/** Sent unasked, a hundred times a second where something has changed, and once a second in any case. */
+/** Sent unasked: up to every 10 ms while something is counted and has changed, and every 5 s otherwise. */
 export interface Progress {
   readonly runs: number;
   readonly enqueued: number;
-  /** Of the jobs that are counted apart, those that have ended. */
+  /** Ended jobs among those counted separately (`watchFrom`). */
   readonly watched: number;
   readonly rss: number;
   readonly heap: number;

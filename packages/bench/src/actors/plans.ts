@@ -1,10 +1,13 @@
 import type { BenchOptions } from '../options.ts';
 
-/** Works of one size, for whom, and how often: what is not said is what the command line says, and never more than that. */
+/**
+ * Works to run by the given peers. `seconds` and `repeat` default to the command line's values and never
+ * exceed them.
+ */
 export interface Part extends Partial<Pick<BenchOptions, 'seconds' | 'repeat'>> {
   readonly works: readonly string[];
   readonly peers: readonly string[];
-  /** The beginnings of the names of the cases that count; default: all. */
+  /** Prefixes of the names of the cases to run; default: all cases. */
   readonly cases?: readonly string[];
 }
 
@@ -14,8 +17,9 @@ const others = ['pg-boss:best', 'bullmq:best'];
 const main = [...own, rival, ...others];
 
 /**
- * What is said of a system before all else. On two cores that do nothing else, everything once takes a quarter of an hour, and each further
- * repetition five minutes: what takes a minute or more is done once, and so is what peers do as ever where only pgqueue is judged.
+ * The figures to know about a system first. On two otherwise idle cores one repetition of everything takes 15
+ * minutes, and each further one 5 minutes. Cases that take a minute or more run once, and so do other peers
+ * where only pgqueue is judged.
  */
 const short: readonly Part[] = [
   { works: ['drain'], peers: [...main, 'pgqueue:no-history', 'table:hand-tuned'] },
@@ -33,7 +37,7 @@ const short: readonly Part[] = [
 
 export const plans: Readonly<Record<string, readonly Part[]>> = { short };
 
-/** What is to run: a plan's parts, or the works of the command line as one. */
+/** Parts to run: those of the plan, or the works of the command line as one part. */
 export function partsOf({ plan, works, peers }: BenchOptions): readonly Part[] {
   return (plan === undefined ? undefined : plans[plan]) ?? [{ works, peers }];
 }

@@ -10,7 +10,7 @@ test('a line of /proc/PID/stat, whatever the name', () => {
 
 test.runIf(process.platform === 'linux')('this process is seen, and time passes for it', () => {
   const before = cpuMsOf(process.pid);
-  // CPU time, not time: on a busy machine this process may hardly run
+  // CPU time rather than elapsed time: on a busy machine this process may hardly run
   const used = process.cpuUsage();
   let spent = 0;
   while (spent < 30_000) spent = process.cpuUsage(used).user;

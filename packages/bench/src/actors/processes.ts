@@ -1,20 +1,20 @@
-// CPU time out of /proc: what a process used, and what a server used with all that it forks.
+// CPU time from /proc: of one process, and of a server with all the processes it forked.
 import { readFileSync, readdirSync } from 'node:fs';
 
-/** Of Linux on every machine that Node runs on: the kernel tells times in hundredths of a second. */
+/** Kernel clock tick, in milliseconds. Linux uses 100 ticks a second on every machine that Node runs on. */
 const tickMs = 10;
 
 export interface ProcessTimes {
   readonly parent: number;
-  /** Its own threads, in milliseconds. */
+  /** CPU time of its own threads, in milliseconds. */
   readonly ownMs: number;
-  /** Its children that have ended. */
+  /** CPU time of its children that have ended, in milliseconds. */
   readonly endedMs: number;
 }
 
-/** Reads one line of `/proc/PID/stat`; undefined where it is none. */
+/** Parses one line of `/proc/PID/stat`; undefined if the text is not such a line. */
 export function parseStat(text: string): ProcessTimes | undefined {
-  // the name, in parentheses, may hold anything
+  // the process name, in parentheses, may contain spaces and parentheses
   const fields = text
     .slice(text.lastIndexOf(')') + 2)
     .split(' ')
@@ -33,13 +33,15 @@ function timesOf(pid: number): ProcessTimes | undefined {
   }
 }
 
-/** CPU milliseconds that a process has used; NaN where it can't be seen. */
+/** CPU milliseconds used by a process and its ended children; NaN if /proc does not show it. */
 export function cpuMsOf(pid: number): number {
   const times = timesOf(pid);
   return times === undefined ? NaN : times.ownMs + times.endedMs;
 }
 
-/** CPU milliseconds of a server: its own, and those of all its children, also of such that have ended. NaN where it can't be seen. */
+/**
+ * CPU milliseconds used by a server and all its children, ended ones included; NaN if /proc does not show it.
+ */
 export function serverCpuMs(pid: number | undefined): number {
   if (pid === undefined) return NaN;
   const server = timesOf(pid);
@@ -51,7 +53,10 @@ export function serverCpuMs(pid: number | undefined): number {
   return children.reduce((sum, { ownMs, endedMs }) => sum + ownMs + endedMs, server.ownMs + server.endedMs);
 }
 
-/** Whether a process of that name is seen here, so that its times are those of the server and not of a stranger on another machine. */
+/**
+ * Reports whether this machine runs a process of that name under that pid. A server on another machine has a
+ * pid, too, which may belong to an unrelated process here.
+ */
 export function isProcess(pid: number, name: string): boolean {
   try {
     return readFileSync(`/proc/${pid}/comm`, 'utf8').trim().startsWith(name);

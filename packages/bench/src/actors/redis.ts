@@ -6,13 +6,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Redis } from 'ioredis';
 
-/** A Redis of the bench's own, as durable as it is usually run. */
+/** A Redis server started by the bench, with the durability that is usual in production. */
 export interface RedisServer {
   readonly url: string;
   readonly pid: number;
   readonly version: string;
   readonly settings: string;
-  /** Empties it. */
+  /** Deletes all data. */
   readonly flush: () => Promise<void>;
   readonly stop: () => Promise<void>;
 }
@@ -20,7 +20,9 @@ export interface RedisServer {
 const settings = { appendonly: 'yes', appendfsync: 'everysec', save: '', 'maxmemory-policy': 'noeviction' };
 const readyMs = 10_000;
 
-/** Its version, where it is installed: `apt-get install redis-server`. */
+/**
+ * Version of the installed `redis-server`; undefined if it is not installed (`apt-get install redis-server`).
+ */
 export function redisVersion(): string | undefined {
   try {
     return /v=(\S+)/.exec(
@@ -31,7 +33,7 @@ export function redisVersion(): string | undefined {
   }
 }
 
-/** @throws where it is not installed, or does not answer */
+/** @throws if redis-server is not installed or does not answer within 10 s */
 export async function startRedis(): Promise<RedisServer> {
   const version = redisVersion();
   if (version === undefined) {
@@ -47,11 +49,11 @@ export async function startRedis(): Promise<RedisServer> {
   const server = spawn('redis-server', flags, { stdio: 'ignore' });
   const exited = once(server, 'exit');
   const client = new Redis({ host: '127.0.0.1', port, lazyConnect: true, maxRetriesPerRequest: null });
-  client.on('error', () => {}); // it is tried again until it answers
+  client.on('error', () => {}); // the client retries until the server answers
   const stop = async (): Promise<void> => {
     client.disconnect();
     if (server.exitCode === null) {
-      server.kill('SIGKILL'); // nobody wants its data
+      server.kill('SIGKILL'); // its data is not needed
       await exited;
     }
     rmSync(folder, { recursive: true, force: true });

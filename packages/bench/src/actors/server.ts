@@ -5,18 +5,21 @@ import { startEmbedded } from '@pgqueue/postgres/testing';
 import { withClient } from '../peers/sql.ts';
 import { isProcess, parentOf } from './processes.ts';
 
-/** The one PostgreSQL of a run. */
+/** The PostgreSQL server of a run. */
 export interface Server {
   readonly adminUrl: string;
   readonly version: string;
-  /** What differs from PostgreSQL's own defaults. */
+  /** Settings that differ from PostgreSQL's own defaults. */
   readonly settings: Readonly<Record<string, string>>;
-  /** Of its first process, where it runs on this machine. */
+  /** Pid of the postmaster, if the server runs on this machine. */
   readonly pid: number | undefined;
   readonly stop: () => Promise<void>;
 }
 
-/** A server that writes durably: the given one, or PostgreSQL 18 in a folder of its own, at its defaults. */
+/**
+ * Connects to the given server, or starts PostgreSQL 18 with default settings in a temporary folder. Throws
+ * if fsync is off.
+ */
 export async function openServer(databaseUrl: string | undefined): Promise<Server> {
   if (databaseUrl !== undefined) {
     return { ...(await factsOf(databaseUrl)), adminUrl: databaseUrl, stop: () => Promise.resolve() };

@@ -8,30 +8,30 @@ import { cpuMsOf, serverCpuMs } from './processes.ts';
 import type { RedisServer } from './redis.ts';
 import type { Server } from './server.ts';
 
-/** One peer, in one setting, with a place and processes of its own, for one repetition of a work. */
+/** One peer in one setting, with its own database and processes, for one repetition of a work. */
 export interface Stage {
   readonly peer: Peer;
   readonly setting: Setting;
   readonly place: Place;
   readonly hire: (role: Role) => Promise<Actor>;
-  /** Everything that was used until now. */
+  /** Resources used up to this moment. */
   readonly usage: () => Promise<Usage>;
   readonly remains: () => Promise<boolean>;
-  /** Statistics as new, nothing left to write: what every repetition begins with. */
+  /** Vacuums, analyzes and checkpoints, so that every repetition starts from the same state. */
   readonly settle: () => Promise<void>;
   readonly close: () => Promise<void>;
 }
 
-/** What was used since the server and the processes started. NaN where it can't be seen. */
+/** Resources used since the server and the processes started; NaN where they cannot be measured. */
 export interface Usage {
-  /** Workers, and the process beside them. */
+  /** CPU time of the workers and of the scheduler process. */
   readonly nodeMs: number;
   readonly producerMs: number;
   readonly storeMs: number;
   readonly walBytes: number;
 }
 
-/** Rows that vacuum has to clear away, since the database was made, and those that wait for it. */
+/** Dead rows: `made` since the database was created, `waiting` to be vacuumed. */
 export interface DeadRows {
   readonly made: number;
   readonly waiting: number;
@@ -109,7 +109,7 @@ function walBytes(adminUrl: string): Promise<number> {
   });
 }
 
-/** Counts of closed connections: of one that is open they come up to a second late. */
+/** Reads the counts of closed connections: those of an open one arrive up to a second late. */
 export function deadRows({ peer, place }: Stage): Promise<DeadRows> {
   if (peer.store === 'redis') return Promise.resolve({ made: NaN, waiting: NaN });
   return withClient(place.databaseUrl, async (client) => {

@@ -48,14 +48,14 @@ export const peer: Peer = {
   },
 };
 
-/** In an ES module it takes a pool, and the pool says where its tables are. */
+/** Returns a pool, the only connection BullMQ accepts in an ES module; its search_path is BullMQ's schema. */
 function poolOf({ databaseUrl }: Place, max: number): pg.Pool {
   return new pg.Pool({ connectionString: databaseUrl, max, options: '-c search_path=bullmq' });
 }
 
 async function startWorker(place: Place, wish: Wish, { handle }: Runner): Promise<Stoppable> {
   const asked = wish.concurrency ?? (wish.setting === 'best' ? concurrency : undefined);
-  // one of them is for LISTEN
+  // one more connection, for LISTEN
   const pool = poolOf(place, (asked ?? 9) + 1);
   const worker = new Worker<Payload>(
     name,

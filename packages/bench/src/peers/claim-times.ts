@@ -1,6 +1,9 @@
 import pg from 'pg';
 
-/** Tells how long each claim of this process takes, in milliseconds, from its statement to its rows. Returns what ends that. */
+/**
+ * Reports how long each claim of this process takes, in milliseconds, from sending the statement to receiving
+ * its rows. Patches `pg.Client`; returns a function that undoes that.
+ */
 export function timeClaims(told: (ms: number) => void): () => void {
   const original = Reflect.get(pg.Client.prototype, 'query') as (...args: unknown[]) => unknown;
   function query(this: pg.Client, ...args: unknown[]): unknown {
@@ -11,7 +14,7 @@ export function timeClaims(told: (ms: number) => void): () => void {
     if (answer instanceof Promise && text !== undefined && /\bclaim_rows\(/.test(text)) {
       void answer.then(
         () => told(performance.now() - began),
-        () => {}, // its caller hears of it
+        () => {}, // the error goes to the caller of the query
       );
     }
     return answer;

@@ -4,7 +4,7 @@ import type { BenchJob, Payload } from '../load.ts';
 import type { BenchProducer, Peer, Place, Runner, Stoppable, Wish } from './peer.ts';
 import { anyRow } from './sql.ts';
 
-/** It logs every job; a benchmark that prints measures the terminal. */
+/** Discards log output: graphile-worker logs every job, and the benchmark would measure the terminal. */
 const logger = new Logger(() => () => {});
 
 export const peer: Peer = {
@@ -52,10 +52,16 @@ function options(wish: Wish): RunnerOptions {
 }
 
 /**
- * Where its queue names are used. No local queue: of each batch that it fetches, the earliest jobs, it keeps one per name, and counts a
- * batch with less than `size` as the last for `pollInterval`: one of A's in 2 s, none of B's. And one connection beside that for LISTEN: it
- * completes a job without waiting for that, and fetches the next, which on another connection comes too early and finds A's queue still
- * locked; then the worker waits for `pollInterval`, and has read all of A's jobs in vain. A short `pollInterval` does that all the time.
+ * Options for jobs with queue names.
+ *
+ * No local queue. From each batch it fetches, which holds the earliest jobs, it keeps one job per queue name,
+ * and takes a batch with fewer than `size` jobs as the last one for `pollInterval`. It would run one of A's
+ * jobs every 2 s, and none of B's.
+ *
+ * One connection besides the one for LISTEN. The worker completes a job without waiting for the result and
+ * fetches the next at once. On another connection the fetch overtakes the completion and finds A's queue
+ * still locked; then the worker waits for `pollInterval`, having read all of A's jobs in vain. A shorter
+ * `pollInterval` only repeats that more often.
  */
 function queuedOptions({ concurrency = 24 }: Wish): RunnerOptions {
   return { noHandleSignals: true, preset: { worker: { concurrentJobs: concurrency, maxPoolSize: 2 } } };

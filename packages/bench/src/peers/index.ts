@@ -1,6 +1,6 @@
 import type { Peer } from './peer.ts';
 
-/** Each is loaded only where it is used: a peer's worker process holds no other peer. */
+/** Loads each peer only when it is used, so that a peer's worker process holds no other peer's code. */
 const loaders: Readonly<Record<string, () => Promise<{ readonly peer: Peer }>>> = {
   pgqueue: () => import('./pgqueue.ts'),
   table: () => import('./table.ts'),
@@ -12,7 +12,7 @@ const loaders: Readonly<Record<string, () => Promise<{ readonly peer: Peer }>>> 
 
 export const peerNames: readonly string[] = Object.keys(loaders);
 
-/** @throws where there is no such peer */
+/** @throws if there is no peer of that name */
 export async function loadPeer(name: string): Promise<Peer> {
   const load = loaders[name];
   if (load === undefined) throw new Error(`there is no peer ${name}; there are ${peerNames.join(', ')}`);

@@ -1,38 +1,41 @@
 import type { BenchJob, Payload } from '../load.ts';
 
-/** Where a peer keeps its jobs. */
+/** Storage for a peer's jobs. */
 export interface Place {
-  /** Of a database that nothing else uses. */
+  /** URL of a database that nothing else uses. */
   readonly databaseUrl: string;
-  /** Of a Redis that nothing else uses, for the peers that need one. */
+  /** URL of a Redis that nothing else uses; only for peers that need one. */
   readonly redisUrl: string | undefined;
 }
 
-/** A way to set a peer up, by name. */
+/** A named configuration of a peer. */
 export interface Setting {
   readonly name: string;
-  /** For the report: every option that is given, in the peer's own words. */
+  /** Text for the report: every option set, in the peer's own terms. */
   readonly says: string;
-  /** The works that it says something in; default all. */
+  /** Works the setting is measured in; default: all. */
   readonly works?: readonly string[];
-  /** As its README has it: measured with fewer jobs, for it may be slow by design. */
+  /** Configuration of the peer's README. It is measured with fewer jobs, since it may be slow by design. */
   readonly readme?: true;
-  /** The part of the jobs that it gets where it would take minutes otherwise; default all of them, a README's setting a tenth. */
+  /**
+   * Fraction of the jobs to run, for settings that would take minutes otherwise. Default: all of them, or a
+   * tenth for a README setting.
+   */
   readonly share?: number;
-  /** Jobs a second that it can run by design, where they are few. */
+  /** Jobs a second the setting can run by design, where that is few. */
   readonly perSecond?: number;
 }
 
-/** What a work asks of a peer, beside its setting. */
+/** Requirements of a work, in addition to the setting. */
 export interface Wish {
   readonly setting: string;
-  /** Handlers at a time, where the work says so; otherwise what the setting says. */
+  /** Concurrent handlers; default: as the setting says. */
   readonly concurrency?: number;
-  /** Use what the peer has to keep the jobs of one key from holding up those of another. */
+  /** Use the peer's own means to keep the jobs of one key from holding up those of another. */
   readonly ownKeys?: true;
-  /** With what the peer has to begin a job soon, even where that costs throughput. */
+  /** Use the peer's own means to start jobs quickly, even at the cost of throughput. */
   readonly quick?: true;
-  /** Woken up by polling only. */
+  /** Wake up by polling only. */
   readonly polling?: true;
 }
 
@@ -40,39 +43,42 @@ export interface Stoppable {
   readonly stop: () => Promise<void>;
 }
 
-/** Runs one job. What returns no promise is over at once. */
+/** Runs one job. A job whose handler returns undefined has ended. */
 export type Handle = (payload: Payload) => Promise<void> | undefined;
 
-/** What a worker does with its jobs, and tells. */
+/** Callbacks of a worker. */
 export interface Runner {
   readonly handle: Handle;
-  /** A claim has taken so many milliseconds; for peers that know. */
+  /** Called with the duration of each claim, in milliseconds, by peers that can tell. */
   readonly claimed: (ms: number) => void;
 }
 
 export interface BenchProducer {
-  /** One job, by the call that an application uses for one. */
+  /** Enqueues one job by the call that an application uses for one job. */
   readonly one: (job: BenchJob) => Promise<void>;
-  /** Many, by the peer's own bulk call. */
+  /** Enqueues several jobs by the peer's bulk call. */
   readonly many: (jobs: readonly BenchJob[]) => Promise<void>;
   readonly close: () => Promise<void>;
 }
 
-/** One way to queue jobs, as its users run it. Everything but `install` and `remains` runs in processes of its own. */
+/**
+ * A job queue under test, run the way its users run it. Everything but `install` and `remains` runs in
+ * separate processes.
+ */
 export interface Peer {
   readonly name: string;
   readonly store: 'postgres' | 'redis';
-  /** The npm package that it is, for its version; none: written here. */
+  /** npm package, for its version; undefined: implemented in this package. */
   readonly packageName: string | undefined;
   readonly settings: readonly Setting[];
-  /** Makes what it needs in an empty place. */
+  /** Creates the schema in an empty place. */
   readonly install: (place: Place, setting: string) => Promise<void>;
-  /** Whether any job is left that has not ended. */
+  /** Reports whether any unfinished job is left. */
   readonly remains: (place: Place) => Promise<boolean>;
   readonly startWorker: (place: Place, wish: Wish, runner: Runner) => Promise<Stoppable>;
-  /** The process beside the workers, where there is one. */
+  /** Starts the process that runs alongside the workers, if the peer has one. */
   readonly startScheduler?: (place: Place, wish: Wish) => Promise<Stoppable>;
-  /** `calls`: how many come at a time, at most. Its pool has a connection more, for what it does beside them. */
+  /** `calls`: concurrent calls, at most. The pool gets one more connection, for the peer's own queries. */
   readonly openProducer: (
     place: Place,
     wish: Wish,

@@ -8,9 +8,11 @@ const queue = 'bench';
 const batch = 1_000;
 const local = 2;
 /**
- * Where its groups are used: jobs of one group that run at a time, and so the batch. A fetch takes its batch first and then leaves out what is
- * beyond the group's limit: a larger batch is never full, which ends the burst, and never comes to another group's jobs. Two workers, for
- * only while one has A's does the other find that A has enough.
+ * Jobs of one group that run at a time, and the batch size, where groups are used.
+ *
+ * A fetch takes its batch first and then drops the jobs beyond the group's limit. A larger batch is therefore
+ * never full, which ends the burst, and it never reaches another group's jobs. There are two workers, because
+ * a worker finds A's limit reached only while the other runs A's jobs.
  */
 const groupMax = 5;
 

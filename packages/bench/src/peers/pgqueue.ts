@@ -10,10 +10,10 @@ import type { BenchProducer, Peer, Place, Runner, Stoppable, Wish } from './peer
 import { timeClaims } from './claim-times.ts';
 import { anyRow, runSql } from './sql.ts';
 
-/** Handlers at a time in the setting of that name. */
+/** Concurrent handlers in the setting `concurrency`. */
 const concurrency = 500;
 
-/** Checks nothing, as the other peers. */
+/** Validates nothing, since the other peers validate nothing either. */
 const anything: StandardSchemaV1<Payload> = {
   '~standard': {
     version: 1,

@@ -1,6 +1,6 @@
 import pg from 'pg';
 
-/** Runs statements one after the other on a connection of their own. */
+/** Runs statements one after another on a new connection. */
 export async function runSql(connectionString: string, ...texts: readonly string[]): Promise<void> {
   await withClient(connectionString, async (client) => {
     for (const text of texts) await client.query(text);
@@ -20,7 +20,9 @@ export async function withClient<Result>(
   }
 }
 
-/** Whether a query gives a row, found by an index: rows that are dead are not read again and again. */
+/**
+ * Reports whether a query returns a row. Sequential scans are off: repeated calls do not reread dead rows.
+ */
 export function anyRow(connectionString: string, text: string): Promise<boolean> {
   return withClient(connectionString, async (client) => {
     await client.query('set enable_seqscan = off');

@@ -1,12 +1,12 @@
-// The floor: one table, and a loop of `DELETE … SKIP LOCKED` that is tuned by hand. No retries, no history, no keys, no fencing: what is
-// left of a queue when everything but the hand-over is taken away.
+// The lower bound: one table and a hand-tuned loop of `DELETE … SKIP LOCKED`. No retries, no history, no
+// keys, no fencing: only the hand-over of jobs.
 import pg from 'pg';
 import type { BenchJob, Payload } from '../load.ts';
 import type { BenchProducer, Peer, Place, Runner, Stoppable, Wish } from './peer.ts';
 import { anyRow, runSql } from './sql.ts';
 
 const batch = 500;
-/** Loops a process, each with its connection: while one waits for its commit, the other runs. */
+/** Loops a process, each on its own connection: one runs jobs while the other waits for its commit. */
 const loops = 2;
 const pollMs = 50;
 

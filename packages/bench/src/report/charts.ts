@@ -1,4 +1,4 @@
-// Charts as SVG text, drawn by ECharts without a browser, in colours that the page gives by variables.
+// Charts as SVG text, rendered by ECharts without a browser; the colours are CSS variables of the page.
 import { BarChart, LineChart, ScatterChart } from 'echarts/charts';
 import { GridComponent, LegendComponent } from 'echarts/components';
 import { init, use } from 'echarts/core';
@@ -9,21 +9,22 @@ use([BarChart, LineChart, ScatterChart, GridComponent, LegendComponent, SVGRende
 const width = 760;
 const rowHeight = 26;
 export const colours = 10;
-// it computes with colours, so they can't be variables while it draws: each of these stands for one
+// ECharts computes with colours, so it cannot draw with variables: each of these is replaced by one
+// afterwards
 const ink = '#010203';
 const line = '#040506';
 const series: readonly string[] = Array.from({ length: colours }, (_, at) => `#0a0b${10 + at}`);
 
-/** One bar: a median, and the values of which it is the median. */
+/** One bar: a median, and the values it was computed from. */
 export interface Bar {
   readonly name: string;
   readonly value: number;
   readonly all: readonly number[];
-  /** Of the page's colours, from 0. */
+  /** Index into the page's colours. */
   readonly colour: number;
 }
 
-/** Horizontal bars, the first on top; a dot for each repetition. */
+/** Draws horizontal bars, the first on top, with a dot for each repetition. */
 export function bars(rows: readonly Bar[]): string {
   const shown = rows.filter(({ value }) => !Number.isNaN(value)).toReversed();
   return draw(60 + shown.length * rowHeight, {
@@ -49,7 +50,7 @@ export function bars(rows: readonly Bar[]): string {
   });
 }
 
-/** Values a step, one line each. */
+/** Draws one line for each series of values, one value a second. */
 export function lines(
   all: readonly { readonly name: string; readonly values: readonly number[]; readonly colour: number }[],
 ): string {
@@ -99,7 +100,10 @@ function draw(height: number, option: Readonly<Record<string, unknown>>): string
   }
 }
 
-/** The page's colours and width, and no style sheet: that is for pointers over shapes. */
+/**
+ * Replaces the placeholder colours by CSS variables and the fixed width by 100 %. Removes the style sheet and
+ * the attributes that only serve pointer events.
+ */
 function themed(svg: string): string {
   const named: readonly (readonly [string, string])[] = [
     [ink, '--ink'],

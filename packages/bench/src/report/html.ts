@@ -6,7 +6,10 @@ import { metricOf, sectionsOf, sizeText, spreadText } from './summary.ts';
 import { isMet, targetRow, targetsOf } from './targets.ts';
 import { longWorks, works } from '../works/index.ts';
 
-/** A report as one page: tables and charts, light and dark, without scripts, and without anything from elsewhere. */
+/**
+ * Formats a report as one HTML page with tables and charts, for light and dark mode. The page has no scripts
+ * and loads nothing.
+ */
 export function htmlOf(report: Report): string {
   const { machine, postgres, redis, startedAt, commands, commit } = report;
   const sections = sectionsOf(report);
@@ -118,7 +121,7 @@ function escapeHtml(text: string): string {
   return text.replaceAll(/[&<>"']/g, (sign) => entities[sign] ?? '');
 }
 
-// colours that stay apart for most kinds of colour blindness (Okabe and Ito, 2008)
+// colours that remain distinct for most kinds of colour blindness (Okabe and Ito, 2008)
 const style = `
 :root { --page: #fff; --ink: #1c2024; --soft: #60646c; --line: #d9dbe0;
   --c1: #0072b2; --c2: #7f8794; --c3: #d55e00; --c4: #009e73; --c5: #cc79a7; --c6: #e69f00; --c7: #56b4e9; --c8: #8a7a00; --c9: #6a3d9a; --c10: #b15928; }

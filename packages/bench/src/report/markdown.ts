@@ -1,6 +1,7 @@
 // Writes the tables of a run into docs/benchmarks.md:
-//   node packages/bench/dist/markdown.js FILE …     (what `npm run bench -- --json FILE` has written; of several, a later one's runs
-//                                                    of a case by a peer take the place of an earlier one's)
+//   node packages/bench/dist/markdown.js FILE …
+// FILE is written by `npm run bench -- --json FILE`. With several files, a case by a peer in a later file
+// replaces the earlier runs of that case by that peer.
 import { readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { settingsText } from './html.ts';
@@ -11,7 +12,7 @@ import { metricOf, sectionsOf, sizeText, spreadText } from './summary.ts';
 import { targetRow, targetsOf } from './targets.ts';
 import { longWorks, works } from '../works/index.ts';
 
-/** The report as Markdown: what it was made with, then a table for each case. */
+/** Formats a report as Markdown: the environment, then a table for each case. */
 export function markdownOf(report: Report): string {
   const { machine, postgres, redis, commands, commit, startedAt } = report;
   const sections = sectionsOf(report);
@@ -75,7 +76,7 @@ function cell(text: string): string {
 
 const mark = '## Results\n';
 
-/** The page with these results instead of its own; what comes behind them stays. */
+/** Replaces the page's results; the sections after them stay. */
 export function withResults(page: string, results: string): string {
   const [before = '', own = ''] = page.split(mark);
   const behind = own.indexOf('\n## ');

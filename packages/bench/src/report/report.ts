@@ -5,7 +5,7 @@ import type { Measured } from '../works/work.ts';
 /** One repetition of one case by one peer. */
 export interface Run extends StepName, Measured {
   readonly sizes: Sizes;
-  /** From the first preparation to the last clearing away. */
+  /** Duration of the run, including preparation and cleanup. */
   readonly tookSeconds: number;
 }
 
@@ -21,12 +21,12 @@ export interface Contestant {
   readonly says: string;
 }
 
-/** What one or several runs of the command have measured. */
+/** Results of one or several runs of the command. */
 export interface Report {
-  /** That made it, in their order. */
+  /** Commands that produced the report, in order. */
   readonly commands: readonly string[];
   readonly startedAt: string;
-  /** Of pgqueue's repository; undefined where there is none. */
+  /** Commit of pgqueue's repository; undefined outside a repository. */
   readonly commit: string | undefined;
   readonly machine: Machine;
   readonly postgres: { readonly version: string; readonly settings: Readonly<Record<string, string>> };
@@ -35,7 +35,11 @@ export interface Report {
   readonly runs: readonly Run[];
 }
 
-/** @throws where they are of different machines, servers or versions: their figures could not be compared */
+/**
+ * Merges reports in order. Runs of a case by a peer replace all runs of it in earlier reports.
+ *
+ * @throws if the machines, servers or versions differ, since their figures cannot be compared
+ */
 export function mergeReports(reports: readonly Report[]): Report {
   const [first, ...rest] = reports;
   if (first === undefined) throw new Error('there is no report to merge');
@@ -84,15 +88,15 @@ function contestantOf({ peer, setting }: Pick<Contestant, 'peer' | 'setting'>): 
   return `${peer}, ${setting}`;
 }
 
-/** Of a later report, the runs of a case by a peer take the place of all earlier ones of that case by that peer. */
+/** Key of a case by a peer, across repetitions. */
 function runOf({ work, case: name, peer, setting }: StepName): string {
   return [work, name, peer, setting].join('\n');
 }
 
 /**
- * Whether a step needs no run any more. One with faults is not repeated either: that it lost a job must not vanish from a report.
+ * Reports whether a step has been run. A run with faults counts too: its faults must stay in the report.
  *
- * @throws where what is in the report is of another size
+ * @throws if the report contains the case with other sizes
  */
 export function isMeasured(report: Report, name: StepName, sizes: Sizes): boolean {
   const same = report.runs.filter((run) => runOf(run) === runOf(name));

@@ -2,7 +2,7 @@ import type { Report, Run, Sizes } from './report.ts';
 import type { Spread } from '../statistics.ts';
 import { spreadOf } from '../statistics.ts';
 
-/** The repetitions of one case by one peer, together. */
+/** All repetitions of one case by one peer. */
 export interface Row {
   readonly peer: string;
   readonly setting: string;
@@ -14,18 +14,18 @@ export interface Row {
 export interface Section {
   readonly work: string;
   readonly case: string;
-  /** The names of the metrics that any row has, in order. */
+  /** Names of the metrics that occur in any row, in order. */
   readonly metrics: readonly string[];
   readonly rows: readonly Row[];
-  /** What its runs were asked for. */
+  /** Sizes of the first run. */
   readonly sizes: Sizes;
 }
 
-/** How a metric is shown. */
+/** Presentation of a metric. */
 export interface Metric {
   readonly title: string;
   readonly digits: number;
-  /** Whether only its median is shown. */
+  /** Shows the median without the range. */
   readonly single?: true;
 }
 
@@ -75,7 +75,7 @@ export function metricOf(name: string): Metric {
   return metrics[name] ?? { title: name, digits: 1 };
 }
 
-/** One section for each case of each work, in the order in which they ran. */
+/** Groups runs into one section for each case of each work, in the order in which they ran. */
 export function sectionsOf({ runs }: Pick<Report, 'runs'>): readonly Section[] {
   const groups = Map.groupBy(runs, ({ work, case: name }) => `${work}\n${name}`);
   return [...groups.values()].map((group) => ({
@@ -100,7 +100,7 @@ function rowOf(runs: readonly Run[]): Row {
   };
 }
 
-/** How large its runs were, and how many there are. */
+/** Text for the size of the runs and the number of repetitions. */
 export function sizeText({ work, sizes, rows }: Section): string {
   const counts = rows.map(({ repetitions }) => repetitions);
   const [least, most] = [Math.min(...counts), Math.max(...counts)];
@@ -109,7 +109,7 @@ export function sizeText({ work, sizes, rows }: Section): string {
   return `${timed ? `--seconds ${sizes.seconds}` : `--jobs ${sizes.jobs}`}; ${times}.`;
 }
 
-/** A median, with its range where there were several. */
+/** Formats a median, followed by its range if there were several repetitions. */
 export function spreadText(spread: Spread | undefined, { digits, single }: Metric): string {
   if (spread === undefined || Number.isNaN(spread.median)) return '–';
   const text = (value: number): string =>

@@ -1,7 +1,7 @@
 import { spreadOf } from '../statistics.ts';
 import type { Section } from './summary.ts';
 
-/** What pgqueue is to reach, as a ratio or a figure of one run. */
+/** A performance target of pgqueue: a ratio, or a figure of one run. */
 export interface Target {
   readonly what: string;
   readonly value: number;
@@ -9,10 +9,10 @@ export interface Target {
   readonly atMost?: number;
 }
 
-/** Finds a median; NaN where it was not measured. */
+/** Looks up a median; NaN if it was not measured. */
 type Find = (at: {
   readonly work: string;
-  /** The beginning of its name; default: any. */
+  /** Prefix of the case's name; default: any case. */
   readonly case?: string;
   readonly peer: string;
   readonly setting?: string;
@@ -21,10 +21,10 @@ type Find = (at: {
 
 const own = { peer: 'pgqueue', setting: 'default' } as const;
 const graphile = { peer: 'graphile-worker', setting: 'best' } as const;
-/** Those that keep their jobs in PostgreSQL, too. */
+/** Other peers that keep their jobs in PostgreSQL. */
 const others = ['graphile-worker', 'pg-boss', 'bullmq-postgres'];
 
-/** The targets that a run says something of. */
+/** Targets that the given sections contain figures for. */
 export function targetsOf(sections: readonly Section[]): readonly Target[] {
   const find: Find = ({ work, case: name = '', peer, setting = 'best', metric }) =>
     sections
@@ -39,7 +39,7 @@ export function isMet({ value, atLeast = -Infinity, atMost = Infinity }: Target)
   return value >= atLeast && value <= atMost;
 }
 
-/** For tables: what, its value, its bound, and whether it holds. */
+/** Cells for a table: target, value, bound, and `yes` or `no`. */
 export function targetRow(target: Target): readonly [string, string, string, string] {
   const { what, value, atLeast, atMost } = target;
   const text = (number: number): string => String(Number(number.toPrecision(3)));

@@ -3,7 +3,7 @@ import type { Report } from './report.ts';
 import { targetRow, targetsOf } from './targets.ts';
 import { metricOf, sectionsOf, sizeText, spreadText } from './summary.ts';
 
-/** The report for a terminal. */
+/** Formats a report for a terminal. */
 export function textOf(report: Report): string {
   const { machine, postgres, contestants } = report;
   const tables = sectionsOf(report).map((section) => {

@@ -9,7 +9,9 @@ import type { Measured, Work } from './work.ts';
 
 const small = 10_000;
 const large = 5_000_000;
-/** Of a flow's seconds: the rate is steady, and the filling takes long enough. */
+/**
+ * Fraction of `--seconds` that the flow lasts: the rate is steady, and filling the backlog takes long enough.
+ */
 const share = 1 / 3;
 
 export const backlog: Work = {

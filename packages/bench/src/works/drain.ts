@@ -17,7 +17,7 @@ export const drain: Work = {
     })),
 };
 
-/** A README's settings can be slow by design: they get fewer jobs, and are stopped when they take too long. */
+/** README settings can be slow by design: they get a tenth of the jobs and at most 20 s. */
 const readmeShare = 0.1;
 const readmeMs = 20_000;
 const drainMs = 300_000;
@@ -27,7 +27,7 @@ export function shareOf({ share, readme }: Setting): number {
   return share ?? (readme === true ? readmeShare : 1);
 }
 
-/** How long at most, and how many jobs. */
+/** Number of jobs to drain, and the time limit. */
 export function limitsOf(
   setting: Setting,
   options: BenchOptions,
@@ -48,13 +48,16 @@ async function drainWith(stage: Stage, options: BenchOptions, processes: number)
   return drained(stage, crew, { wish, jobs, ms });
 }
 
-/** How many jobs warm a peer up. */
+/** Number of jobs for the warm-up. */
 export function warmUpOf({ setting }: Stage, { jobs, smoke }: BenchOptions): number {
   if (smoke) return 0;
   return setting.readme === true ? 5 : Math.ceil((jobs * shareOf(setting)) / 10);
 }
 
-/** Compiles what is hot: the same processes, the same tables. With 0 jobs, nothing is done. */
+/**
+ * Runs jobs in the processes and tables that are measured later, so that hot code is compiled. With 0 jobs,
+ * it does nothing.
+ */
 export async function warmUp(stage: Stage, crew: Crew, wish: Wish, jobs: number): Promise<void> {
   if (jobs === 0) return;
   await fill(crew, wish, { count: jobs });
@@ -73,13 +76,13 @@ export async function warmUp(stage: Stage, crew: Crew, wish: Wish, jobs: number)
 export interface Waiting {
   readonly wish: Wish;
   readonly jobs: number;
-  /** One more than their highest number; default: as many as there are. */
+  /** Highest job number plus one; default: `jobs`. */
   readonly capacity?: number;
-  /** How long they may take. */
+  /** Time limit, in milliseconds. */
   readonly ms: number;
 }
 
-/** Starts the workers on what waits, and measures until all of it has ended. */
+/** Starts the workers on the waiting jobs and measures until all jobs have ended. */
 export async function drained(
   stage: Stage,
   { workers, scheduler }: Crew,

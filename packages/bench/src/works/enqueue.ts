@@ -16,7 +16,7 @@ const shapes: readonly Shape[] = [
   { batch: 1_000, connections: 1 },
   { batch: 1_000, connections: 4 },
 ];
-/** Of what the other works take. */
+/** Longest measurement, in seconds: shorter than that of the other works. */
 const secondsMax = 10;
 const warmUpJobs = 2_000;
 const runMs = 60_000;
@@ -29,7 +29,7 @@ export const enqueue: Work = {
       .filter((_, index) => !smoke || index % 3 === 1 || index === 2)
       .map((shape): Case => ({
         name: `${shape.batch === 1 ? 'one by one' : 'by 1000'}, ${shape.connections} ${shape.connections === 1 ? 'connection' : 'connections'}`,
-        // its README's settings are those of workers
+        // README settings differ in worker options only
         takes: (_peer, { readme }) => readme !== true,
         run: (stage, options) => put(stage, options, shape),
       })),

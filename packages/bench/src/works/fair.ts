@@ -13,7 +13,7 @@ const slots = 10;
 const workMs = 1;
 const headStartMs = 2_000;
 const beginMs = 20_000;
-/** B gives up then. */
+/** Time after which the measurement gives up on B's jobs. */
 const doneMs = 90_000;
 
 export const fair: Work = {

@@ -1,4 +1,4 @@
-// A producer beside the workers, for a while: what the rate was in every second of it.
+// Runs a producer alongside the workers for a while and measures the rate in each second.
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Actor } from '../actors/crew.ts';
 import type { Wish } from '../peers/peer.ts';
@@ -13,20 +13,20 @@ import type { Measured, Metrics } from './work.ts';
 export interface Flow {
   readonly wish: Wish;
   readonly seconds: number;
-  /** Jobs that wait, beside those that the producer has under way. */
+  /** Jobs to keep waiting, in addition to those the producer is enqueuing. */
   readonly lead: number;
   /** Jobs that wait already; their numbers come first. */
   readonly before: number;
-  /** Default: as many as the workers take. */
+  /** Jobs a second; default: as many as the workers take. */
   readonly perSecond?: number;
-  /** Whether the rest is run, too, when the time is over; else it is left. */
+  /** Runs the remaining jobs after the time is over; otherwise they are left. */
   readonly finish: boolean;
-  /** Called every second or so, with the seconds since the beginning. */
+  /** Called about once a second, with the seconds since the beginning. */
   readonly look?: (seconds: number) => Promise<void>;
 }
 
 export interface Flowed {
-  /** Jobs that ran, in each second. */
+  /** Jobs run in each second. */
   readonly rates: readonly number[];
   readonly fromMicros: number;
   readonly tally: Tally;
@@ -37,13 +37,13 @@ export interface Flowed {
 const sampleMs = 50;
 const lookMs = 1_000;
 const finishMs = 120_000;
-/** No system here does more: what counts jobs has room for so many a second. */
+/** Upper bound for the rate of any system here; sizes the arrays that count jobs. */
 const perSecondMax = 150_000;
-/** Jobs that one call of the producer enqueues, and its connections. */
+/** Jobs of one call of the producer; `connections` is the number of concurrent calls. */
 const batch = 1_000;
 const connections = 2;
 
-/** Lets a system flow, and measures. */
+/** Runs the producer and the workers, and measures. */
 export async function flow(stage: Stage, crew: Crew, options: Flow): Promise<Flowed> {
   const { producer, workers, scheduler } = crew;
   const { wish, seconds, before } = options;
@@ -60,7 +60,7 @@ export async function flow(stage: Stage, crew: Crew, options: Flow): Promise<Flo
     leadMax: options.perSecond === undefined ? options.lead + 2 * batch : capacity,
     ...(options.perSecond === undefined ? {} : { perSecond: options.perSecond }),
   });
-  // it has begun when the first job has run
+  // the measurement begins when the first job has run
   await waitFor(() => runsOf(workers) > 0, { timeoutMs: finishMs });
   const used = await stage.usage();
   const { samples, fromMs } = await sampled(producer, workers, options);
@@ -121,20 +121,23 @@ async function sampled(
   return { samples, fromMs };
 }
 
-/** A stretch of a flow, in seconds since it began. */
+/** Part of a flow, in seconds since its beginning. */
 interface Stretch {
   readonly from: number;
   readonly to: number;
 }
 
-/** Of long flows the second minute and the last: in the first, a system finds its way. Of short ones ten seconds, or a third. */
+/**
+ * Selects the stretches to compare. From 180 s on these are the second and the last minute, since a system
+ * warms up in the first. In shorter flows they are the first and last 10 s, or a third if that is less.
+ */
 export function stretchesOf(seconds: number): { readonly early: Stretch; readonly late: Stretch } {
   const length = seconds >= 180 ? 60 : Math.min(10, Math.max(1, Math.ceil(seconds / 3)));
   const from = seconds >= 180 ? 60 : 0;
   return { early: { from, to: from + length }, late: { from: seconds - length, to: seconds } };
 }
 
-/** A flow's rates as figures: of the whole, and of its beginning and end. */
+/** Reduces a flow to figures: of the whole, and of its early and late stretch. */
 export function flowMeasured({ rates, faults, costs, tally, fromMicros }: Flowed): Measured {
   const { early, late } = stretchesOf(rates.length);
   const rateOf = ({ from, to }: Stretch): number => mean(rates.slice(from, to));

@@ -8,7 +8,9 @@ import type { Measured, Work } from './work.ts';
 
 const workers = 3;
 const secondsMax = 30;
-/** Until those that have just started have found nothing to do, and the server has counted what they did. */
+/**
+ * Wait before the measurement: the processes find nothing to do, and the server has counted their start-up.
+ */
 const settleSeconds = 15;
 
 export const idle: Work = {
@@ -45,7 +47,7 @@ async function nothing(stage: Stage, options: BenchOptions): Promise<Measured> {
   };
 }
 
-/** Those of this question are left out. */
+/** Transactions of the stage's database. The query runs in another database, so that it is not counted. */
 function transactions({ place }: Stage): Promise<number> {
   const database = new URL(place.databaseUrl).pathname.slice(1);
   const elsewhere = new URL(place.databaseUrl);

@@ -9,7 +9,7 @@ import { soak } from './soak.ts';
 import { pinned, sustain } from './sustain.ts';
 import type { Work } from './work.ts';
 
-/** Takes its time, and is only run when it is asked for by name. */
+/** Works that take long and run only if they are named. */
 export const longWorks: readonly Work[] = [soak];
 
 export const works: readonly Work[] = [drain, sustain, latency, enqueue, backlog, pinned, fair, keys, idle];

@@ -11,7 +11,7 @@ export const keys: Work = {
   cases: ({ smoke }) =>
     (smoke ? [20] : counts).map((count): Case => ({
       name: count === 1 ? '1 key' : `${count.toLocaleString('en-US')} keys`,
-      // the others have no keys, or run the jobs of one key one at a time
+      // the other peers have no keys, or run the jobs of one key one at a time
       takes: (peer) => peer.name === 'pgqueue',
       run: async (stage, options) => {
         const wish: Wish = { setting: stage.setting.name };

@@ -8,7 +8,7 @@ import type { Measured, Work } from './work.ts';
 const perSecond = 50;
 const secondsMax = 20;
 const finishMs = 20_000;
-/** Until connections are open, and code is compiled. */
+/** Time for connections to open and code to be compiled. */
 const warmUpSeconds = 2;
 
 export const latency: Work = {

@@ -1,4 +1,4 @@
-// What several works do: fill, start, wait, count.
+// Steps shared by the works: fill, start, wait, count.
 import { readFileSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Actor } from '../actors/crew.ts';
@@ -13,7 +13,9 @@ export interface Crew {
   readonly scheduler: Actor | undefined;
 }
 
-/** Hires a producer, workers, and the process beside them where the peer has one, which starts at once. */
+/**
+ * Starts a producer, `count` workers and, if the peer has one, the scheduler process, which begins at once.
+ */
 export async function assemble(stage: Stage, wish: Wish, count: number): Promise<Crew> {
   const [producer, ...workers] = await Promise.all([
     stage.hire('producer'),
@@ -29,7 +31,7 @@ export async function hireScheduler(stage: Stage, wish: Wish): Promise<Actor | u
   return scheduler;
 }
 
-/** Jobs are put in by the peer's bulk call, this many at a time. */
+/** Jobs a bulk call. */
 const bulk = 1_000;
 const bulkConnections = 4;
 
@@ -44,7 +46,7 @@ export async function fill(
     from,
     count,
     batch: bulk,
-    // in order: the jobs of one key come from one connection
+    // one connection keeps the jobs of a key in order
     connections: keys === undefined ? bulkConnections : 1,
     ...(keys === undefined ? {} : { keys }),
     ...(key === undefined ? {} : { key }),
@@ -57,7 +59,7 @@ export function runsOf(workers: readonly Actor[]): number {
 
 const pollMs = 4;
 
-/** Whether it came true in time. */
+/** Polls a condition and reports whether it became true in time. */
 export async function waitFor(
   what: () => boolean | Promise<boolean>,
   { timeoutMs, everyMs = pollMs }: { readonly timeoutMs: number; readonly everyMs?: number },
@@ -84,14 +86,14 @@ function workedOf(answer: Answer): Worked {
   return answer;
 }
 
-/** What all workers have done together. */
+/** Combined results of all workers. */
 export interface Tally {
   readonly runs: number;
   readonly distinct: number;
-  /** When the first job began; microseconds since 1970. */
+  /** Start of the first job, in microseconds since 1970; Infinity if none ran. */
   readonly firstAt: number;
   readonly remembered: readonly Float64Array[];
-  /** By when they ended, where the peer tells of its claims. */
+  /** Claims with the time they ended; empty if the peer does not report them. */
   readonly claims: readonly { readonly atMicros: number; readonly ms: number }[];
 }
 
@@ -123,7 +125,7 @@ function doublesOf(file: string): Float64Array {
   return new Float64Array(bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.byteLength));
 }
 
-/** What is wrong with a tally of jobs that all should have run, once. */
+/** Faults of a run in which each of `jobs` jobs should have run exactly once. */
 export function faultsOf(
   { runs, distinct }: Tally,
   { jobs, left }: { readonly jobs: number; readonly left: boolean },
@@ -135,7 +137,7 @@ export function faultsOf(
   ];
 }
 
-/** What `jobs` jobs used between two moments, for each of them. */
+/** Resources used per job between two moments. */
 export function costs(
   { before, after, jobs }: { readonly before: Usage; readonly after: Usage; readonly jobs: number },
   dead: { readonly before: DeadRows; readonly after: DeadRows },

@@ -12,7 +12,10 @@ import { followsProducer } from './sustain.ts';
 import type { Measured, Metrics, Work } from './work.ts';
 
 const load = 0.8;
-/** How long it takes at most to find out what the system can do: by its last minute, since the first ones have neither vacuum nor history. */
+/**
+ * Longest time spent on finding the sustained rate, in seconds. Its last minute counts: in the first ones
+ * there is no vacuum and no history yet.
+ */
 const findSecondsMax = 600;
 const lead = 20_000;
 const everySeconds = 5;
@@ -26,7 +29,7 @@ export const soak: Work = {
   ],
 };
 
-/** A moment of the soak. */
+/** Sizes and memory use at one moment of the soak. */
 interface Look {
   readonly atSeconds: number;
   readonly values: Metrics;
@@ -66,7 +69,7 @@ function secondsOf({ minutes }: BenchOptions): number {
   return Math.max(2, Math.round(minutes * minute));
 }
 
-/** By feeding as fast as it goes, unless that was done before. */
+/** Finds the sustained rate by feeding without a limit, unless the command line gives it. */
 async function find(
   stage: Stage,
   crew: Crew,
@@ -106,7 +109,7 @@ function memory({
   };
 }
 
-/** In MiB, with indexes; what is kept of finished jobs apart, which grows by what a queue is told to keep. */
+/** Sizes in MiB, with indexes. History is separate, since it grows by the retention of the queue. */
 async function sizes({ peer, place }: Stage): Promise<Metrics> {
   if (peer.store === 'redis') return {};
   return withClient(place.databaseUrl, async (client) => {
@@ -126,7 +129,10 @@ function seriesOf(looks: readonly Look[]): Readonly<Record<string, readonly numb
   );
 }
 
-/** Of the second minute and of the last: the lowest heap, which is what is left of it after a collection; else the median. */
+/**
+ * Compares the early stretch with the late one (see `stretchesOf`). Takes the lowest heap, which is what a
+ * collection left, and the median of everything else.
+ */
 function comparison(looks: readonly Look[], seconds: number): Metrics {
   const stretches = stretchesOf(seconds);
   const [early, late] = [stretches.early, stretches.late].map(({ from, to }) =>

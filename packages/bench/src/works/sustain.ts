@@ -7,7 +7,10 @@ import { flow, flowMeasured } from './flow.ts';
 import { assemble } from './measure.ts';
 import type { Case, Measured, Work } from './work.ts';
 
-/** How far the producer may be ahead of the workers: enough that they never wait, and little beside what they do in a second. */
+/**
+ * Jobs the producer may be ahead of the workers: enough that the workers never wait, and few compared with
+ * what they run in a second.
+ */
 const lead = 20_000;
 
 export const sustain: Work = {
@@ -33,7 +36,10 @@ export const pinned: Work = {
   ],
 };
 
-/** Nobody feeds a system at its README's pace for a minute: what is waiting would not be run in an hour. */
+/**
+ * Reports whether a setting can follow a producer. README settings cannot: the jobs waiting after a minute
+ * would take them an hour.
+ */
 export const followsProducer: NonNullable<Case['takes']> = (_peer, { readme }) => readme !== true;
 
 async function sustained(stage: Stage, options: BenchOptions): Promise<Measured> {

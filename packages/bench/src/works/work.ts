@@ -4,28 +4,28 @@ import type { Stage } from '../actors/stage.ts';
 
 export type Metrics = Readonly<Record<string, number>>;
 
-/** What one repetition of a case gave. */
+/** Result of one repetition of a case. */
 export interface Measured {
   readonly metrics: Metrics;
-  /** Values a second, by name. */
+  /** One value a second for each name. The soak also adds series with one value every 5 s. */
   readonly series?: Readonly<Record<string, readonly number[]>>;
-  /** What must not happen, and did: jobs lost, run twice, out of order, left over. */
+  /** Violations: jobs lost, run twice or left over. */
   readonly faults: readonly string[];
 }
 
-/** One shape of a work: a column of the report. */
+/** One variant of a work: a section of the report. */
 export interface Case {
   readonly name: string;
   readonly run: (stage: Stage, options: BenchOptions) => Promise<Measured>;
-  /** Whether that makes sense for a peer. */
+  /** Reports whether the case applies to a peer in a setting; default: it does. */
   readonly takes?: (peer: Peer, setting: Setting) => boolean;
-  /** Repetitions at most: its preparation takes minutes. */
+  /** Limit of repetitions, for cases whose preparation takes minutes. */
   readonly repeatMax?: number;
 }
 
 export interface Work {
   readonly name: string;
-  /** What is measured, in a sentence. */
+  /** Description of the measurement, for the report. */
   readonly says: string;
   readonly cases: (options: BenchOptions) => readonly Case[];
 }

@@ -92,7 +92,10 @@ export function addDashboard(program: Command): void {
   ]);
 }
 
-/** @throws {PgQueueError} `configuration` */
+/**
+ * Reads the token file.
+ * @throws {PgQueueError} `configuration`
+ */
 async function authFrom(file: string): Promise<Auth> {
   const { readTokens, tokenAuth } = await import('@pgqueue/dashboard');
   let text: string;
@@ -111,14 +114,16 @@ async function authFrom(file: string): Promise<Auth> {
   }
 }
 
-/** The package speaks of its option, which the command fills from a file. */
+/** Rewords an error about the package's option `auth`, which this command sets by --token-file. */
 function inOptions(error: unknown): unknown {
   if (!(error instanceof PgQueueError) || !error.message.includes('the option "auth"')) return error;
   const message = error.message.replace('give it the option "auth"', 'name who may, by --token-file FILE');
   return new PgQueueError(error.code, message, { cause: error });
 }
 
-/** Within another process, for this machine alone; where its port is taken, at any that is free. */
+/**
+ * Starts a dashboard inside another process, for this machine only. Uses any free port if its own is taken.
+ */
 export async function startLocalDashboard(
   settings: Settings,
   { port, logger }: { readonly port: number; readonly logger: ReturnType<typeof createLogger> },

@@ -107,8 +107,9 @@ async function dev(options: DevOptions, self: Command): Promise<void> {
 }
 
 /**
- * Within the project; but PostgreSQL does not run as root, and its user can't enter a project that only root can: then in the
- * folder for temporary files, one for each project.
+ * Returns a folder within the project. Under root, PostgreSQL runs as another user, since it refuses to run
+ * as root; if that user cannot enter the project, the data is in the folder for temporary files, with one
+ * folder for each project.
  */
 function defaultData(): string {
   const project = projectOf(process.cwd()) ?? process.cwd();
@@ -118,14 +119,17 @@ function defaultData(): string {
   return join(tmpdir(), `pgqueue-dev-${name}`);
 }
 
-/** The folder of the nearest package.json: a `node_modules` below it would make another project of its own for npm. */
+/**
+ * Finds the folder of the nearest package.json. A `node_modules` below it would form another
+ * project for npm.
+ */
 function projectOf(folder: string): string | undefined {
   if (existsSync(join(folder, 'package.json'))) return folder;
   const parent = dirname(folder);
   return parent === folder ? undefined : projectOf(parent);
 }
 
-/** Whether other users can enter a folder. */
+/** Reports whether other users can enter a folder and all its parents. */
 function isOpen(folder: string): boolean {
   const parent = dirname(folder);
   return (statSync(folder).mode & 0o001) !== 0 && (parent === folder || isOpen(parent));
@@ -148,7 +152,7 @@ async function startServer(data: string, port: number | undefined): Promise<Runn
   }
 }
 
-/** A scheduler, workers and the dashboard as one role. */
+/** Combines a scheduler, workers and the dashboard into one role. */
 async function everything(
   settings: Settings,
   { workers, concurrency, logLevel: level, dashboardPort: port }: DevOptions,
@@ -160,7 +164,7 @@ async function everything(
   const logger = createLogger({ level, role: 'dev', redact: redactor(settings.connectionString) });
   const { createScheduler } = await import('@pgqueue/scheduler');
   const log = logObserver(logger);
-  // there is no other scheduler here, and the last one's policy is what is being changed
+  // no other scheduler runs here, and a policy that differs from the last run's is intended
   const observe: Observer = (event) => void (event.type === 'policy.differs' || log(event));
   const scheduler = createScheduler({ ...settings, ...policies, observe });
   const own = { concurrency, pool: 'default', drain: 10_000, listen: true };
@@ -182,7 +186,7 @@ async function everything(
   };
 }
 
-/** Something to enqueue where there is no task yet; takes any payload. */
+/** A task to try pgqueue with, which accepts any payload. */
 function hello(): TaskHandler {
   const validate = (value: unknown): { readonly value: unknown } => ({ value });
   const payload = { '~standard': { version: 1, vendor: 'pgqueue', validate } } as const;

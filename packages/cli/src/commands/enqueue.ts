@@ -95,7 +95,7 @@ async function enqueue(task: string, options: EnqueueOptions, self: Command): Pr
   }
 }
 
-/** Only what was given: the rest is left to the defaults. */
+/** Passes on only the options given, so that defaults apply to the others. */
 function jobOptions(options: EnqueueOptions): JobOptions {
   const { runAfter, expiresAt, uniqueKey: key, onConflict, traceparent } = options;
   const retry = defined<RetryOptions>({

@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
 
-/** Adds examples to a command's help: each a command line, and what it does. */
+/** Adds examples to a command's help: each is a command line and what it does. */
 export function examples(
   command: Command,
   lines: readonly (readonly [line: string, does: string])[],

@@ -190,7 +190,7 @@ function addCancel(jobs: Command): void {
   ]);
 }
 
-/** Nothing was done: that is no success, unless there was nothing to do. */
+/** Reports the count of jobs that fit. Nothing was cancelled, so the exit code is 1, unless no job fits. */
 function sayCount(output: Output, { count, more }: JobCount): ExitCode {
   output.answer({ fit: { count, more } }, () => {
     if (count === 0 && !more) return 'no jobs fit';
@@ -282,7 +282,7 @@ function sayVerdicts(
 
 const gone = 'it never was, was deleted, or its history has been dropped';
 
-/** Why nothing was done with a job, by where it stands. */
+/** Explains why nothing was done with a job, by its status. */
 function whyNot(verb: Verb, verdict: string, status: JobStatus | null): string {
   const again = 'it changed hands at that moment: try again';
   if (status === null) return `there is no such job: ${gone}`;

@@ -7,7 +7,7 @@ import { oneLine } from '../output/format.ts';
 import { durationOf, queueName } from '../parse.ts';
 import { examples } from './help.ts';
 
-/** As they are given: texts, so that all problems can be told at once; false: `--no-…`. */
+/** Options as text, so that all problems can be reported at once; false: `--no-…`. */
 interface SetOptions {
   readonly pool?: string;
   readonly retention?: string;
@@ -59,12 +59,18 @@ export function addQueueSet(queues: Command): void {
   ]);
 }
 
-/** Any name can be configured before its first job comes; a mistyped one, too. */
+/**
+ * A hint for a queue without settings and jobs. Any name can be configured before its first job, including a
+ * mistyped one.
+ */
 export function newText(isNew: boolean): string {
   return isNew ? ' (it is new: it had no settings, and no job waits in it; is that its name?)' : '';
 }
 
-/** @throws {UsageError} with all problems at once */
+/**
+ * Reads the settings to change.
+ * @throws {UsageError} with all problems at once
+ */
 function settingsOf(options: SetOptions): QueueSettings {
   const { pool, retention, concurrency, keyConcurrency, rate, keyRate, keyPending, weight } = options;
   const problems: string[] = [];
@@ -102,7 +108,7 @@ interface Reader {
   readonly rate: (name: string, text: string | false, burst: string | undefined) => RateSetting | null;
 }
 
-/** What can't be read is null, and a problem. */
+/** Returns parsers that give null for a value they cannot read, and add a problem. */
 function reader(problems: string[]): Reader {
   const wrong = (problem: string): null => {
     problems.push(problem);

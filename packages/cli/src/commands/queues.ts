@@ -106,7 +106,7 @@ function addForget(queues: Command): void {
   examples(command, [['queues forget mial', 'a name that was not meant']]);
 }
 
-/** `concurrency 5, rate 100/s burst 10`; null: nothing is set. */
+/** Formats the limits of a queue: `concurrency 5, rate 100/s burst 10`; null if there are none. */
 function limitsText(queue: QueueLimits): string | null {
   const { concurrency, keyConcurrency, rate, keyRate, weight } = queue;
   const parts = [

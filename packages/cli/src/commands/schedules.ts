@@ -50,7 +50,7 @@ function addList(schedules: Command): void {
       withOperator(self, async (operator, output) => {
         const list = await operator.schedules.list();
         const { scheduleProblems } = await import('@pgqueue/scheduler');
-        // one that was set in code, or by SQL, was not checked
+        // schedules set in code or by SQL may not have been checked
         const broken = new Set(
           list
             .filter(({ cron, timezone }) => scheduleProblems(cron, timezone).length > 0)
@@ -62,7 +62,7 @@ function addList(schedules: Command): void {
   examples(command, [['schedules list --json', 'with payloads and options']]);
 }
 
-/** An expression that has come for the last time is planned for the end of all years. */
+/** Threshold for "never again": an expression without further slots is planned for the year 9999. */
 const foreverMs = 1_000 * 365 * 86_400_000;
 
 function listText(list: readonly ScheduleInfo[], broken: ReadonlySet<string>, output: Output): string {

@@ -3,13 +3,15 @@ import type { KeyShare, ShadowReport } from '@pgqueue/scheduler';
 import { percent, plural } from '../output/format.ts';
 import type { Output } from '../output/output.ts';
 
-/** How a second policy does that plans beside the live one: what it planned in a line, and how it differs as tables. */
+/** Report on a shadow policy: its plans in one line, and its differences from the live policy as tables. */
 export interface ShadowText {
   readonly line: string;
   readonly tables: readonly string[];
 }
 
-/** Undefined: none runs, or the leader is of a release that says it in other words. */
+/**
+ * Formats the shadow report. Undefined: no shadow policy runs, or the leader's release has another format.
+ */
 export function shadowText({ shadow }: StoredReport, output: Output): ShadowText | undefined {
   if (!isShadow(shadow)) return undefined;
   const { policy, snapshots, skipped, failed, both, rankDifference, meanMs } = shadow;

@@ -107,7 +107,7 @@ function checkUsage({ workload, history, from, to, key }: SimulateCommandOptions
     throw new UsageError('--key goes with a workload in the Standard Workload Format (.swf)');
 }
 
-/** A duration counts back from now. */
+/** Reads the range of the history. A duration counts back from now. */
 function rangeOf(
   { from, to }: SimulateCommandOptions,
   nowMs: number,
@@ -155,7 +155,10 @@ async function run(options: SimulateCommandOptions, loaded: LoadedWorkload, outp
   tellFaults('base' in result ? [result.base, result.other] : [result], output);
 }
 
-/** So often a line that changes on a terminal is written, and a line of its own elsewhere. */
+/**
+ * Intervals of progress, in milliseconds: on a terminal, where the line is rewritten, and elsewhere, where
+ * each is a new line.
+ */
 const [tellMs, tellLineMs] = [200, 5_000];
 
 function teller(
@@ -173,7 +176,10 @@ function teller(
   };
 }
 
-/** What a policy that failed would do is not what these numbers say: whoever tests one must not take it for right. */
+/**
+ * Reports policies that failed and exits with code 1: their numbers come from the fallback, and a test of the
+ * policy must not pass on them.
+ */
 function tellFaults(results: readonly Simulation[], output: Output): void {
   const failed = results.filter(({ faults }) => faults.length > 0);
   if (failed.length === 0) return;
@@ -202,7 +208,7 @@ async function policiesOf(
   return { policy: policy.policy, against: options.against === undefined ? undefined : against.policy };
 }
 
-/** As it is said on the command line; else as it was recorded; else one node with ten slots. */
+/** Fleet of the command line; else the recorded one; else one node with 10 slots in each pool. */
 function fleetOf(
   { slots, nodes }: SimulateCommandOptions,
   { queues, fleet }: LoadedWorkload,

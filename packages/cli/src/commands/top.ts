@@ -13,7 +13,7 @@ interface Options {
   readonly once?: boolean;
 }
 
-/** For those who read it later: as wide as a terminal that is wide, and as long as it is. */
+/** Size of the output that is not live: the width of a wide terminal, and all rows. */
 const page = { columns: 120, rows: 10_000 };
 
 export function addTop(program: Command): void {
@@ -38,7 +38,7 @@ export function addTop(program: Command): void {
         const stop = onStopSignals();
         const stopping = new AbortController();
         void stop.asked.then(() => stopping.abort());
-        // a slow database is asked the less often
+        // reading takes at most 10 % of the time, so that a slow database is read less often
         const read = shareReading(() => operator.top({ keys: 20, slowest: 20 }), {
           everyMs: options.interval / 2,
           share: 0.1,

@@ -6,7 +6,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { loadPolicy } from './policy-file.ts';
 import { loadTasks } from './tasks-file.ts';
 
-/** Modules outside of the repository can't name a package of it. */
+/** URL of the core package: a module outside the repository cannot import it by name. */
 const core = JSON.stringify(pathToFileURL(join(import.meta.dirname, '../../../core/src/index.ts')).href);
 
 let folder: string;

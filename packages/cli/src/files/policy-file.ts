@@ -10,8 +10,8 @@ export type PolicyFile =
   | { readonly kind: 'problem'; readonly problem: string };
 
 /**
- * Imports a module (.js, .mjs, .ts, .mts) and takes the policy that it exports as `policy`. What is wrong comes back as a text, so
- * that it can be told together with other problems of the configuration.
+ * Imports a module (.js, .mjs, .ts, .mts) and returns its export `policy`. Problems are returned as text, so
+ * that they can be reported together with other configuration problems.
  */
 export async function loadPolicy(file: string, option: string): Promise<PolicyFile> {
   const problem = (text: string): PolicyFile => ({ kind: 'problem', problem: `${option} ${file}: ${text}` });
@@ -22,7 +22,7 @@ export async function loadPolicy(file: string, option: string): Promise<PolicyFi
   try {
     exported = (await import(pathToFileURL(path).href)) as Readonly<Record<string, unknown>>;
   } catch (error) {
-    // what is wrong with its options says which part has them
+    // errors about options name the part they belong to
     if (error instanceof Error && error.name === 'PgQueueError') return problem(error.message);
     return problem(whyNotImported(error, path));
   }
@@ -33,7 +33,7 @@ export async function loadPolicy(file: string, option: string): Promise<PolicyFi
 
 const wanted = 'what policy({ gates, order }) returns';
 
-/** What a module has in place of a policy called `policy`, and how to mend it. */
+/** Describes what the module exports instead of a policy named `policy`, and how to correct it. */
 function whatIsWrong(exported: Readonly<Record<string, unknown>>): string {
   const { policy } = exported;
   if (policy !== undefined) return `its "policy" is ${kindOf(policy)}: it must be ${wanted}`;
@@ -54,13 +54,15 @@ function kindOf(value: unknown): string {
   return Array.isArray(value) ? 'a list' : 'an object that is none';
 }
 
-/** The options of a command that runs a scheduler. */
+/** Policy options of commands that run a scheduler. */
 export interface PolicyOptions {
   readonly policy?: string;
   readonly shadow?: string;
 }
 
-/** What they name; what is wrong with a file is a problem, and its policy is left out. */
+/**
+ * Policies loaded from these options. A file that cannot be used adds a problem, and its policy is undefined.
+ */
 export interface Policies {
   readonly policy?: Policy;
   readonly shadow?: Policy;

@@ -3,10 +3,13 @@ import { PgQueueError } from '@pgqueue/core';
 import type { Json, Policy } from '@pgqueue/core';
 import { whyUnread } from './unread.ts';
 
-/** What policies would have fetched: by the name of the gate or order that prepares it. */
+/** Data for gates and orders that prepare, by their names; a simulation fetches nothing itself. */
 export type PreparedData = Readonly<Record<string, Json>>;
 
-/** @throws {PgQueueError} `configuration`: no file, no JSON object, or data that none of the policies prepares */
+/**
+ * Reads prepared data from a JSON file.
+ * @throws {PgQueueError} `configuration`: no file, not a JSON object, or data that no policy prepares
+ */
 export function readPrepared(file: string, policies: readonly Policy[]): PreparedData {
   const wrong = (why: string, cause?: unknown): PgQueueError =>
     new PgQueueError('configuration', `--prepared ${file}: ${why}`, { cause });
@@ -25,7 +28,7 @@ export function readPrepared(file: string, policies: readonly Policy[]): Prepare
   return value as PreparedData;
 }
 
-/** What policies want to be fetched, and is not given: their gates see none, and may hold every job. */
+/** Names that policies prepare but the file lacks. Their gates see no data and may hold every job. */
 export function unprepared(policies: readonly Policy[], given: PreparedData): readonly string[] {
   return preparationsOf(policies).filter((name) => !(name in given));
 }

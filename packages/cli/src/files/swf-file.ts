@@ -1,4 +1,4 @@
-/** Whether a file's name says that it is in the Standard Workload Format. */
+/** Reports whether a file name has the extension of the Standard Workload Format. */
 export function isSwf(file: string): boolean {
   return /\.swf$/i.test(file);
 }

@@ -10,8 +10,9 @@ export type TasksFile =
   | { readonly kind: 'problem'; readonly problem: string };
 
 /**
- * Imports a module (.js, .mjs, .ts, .mts) and takes every handler that it exports, alone or in an array (`tasks`). What is
- * wrong comes back as a text, so that it can be told together with other problems of the configuration.
+ * Imports a module (.js, .mjs, .ts, .mts) and returns all exported task handlers, including those in exported
+ * arrays (`tasks`). Problems are returned as text, so that they can be reported together with other
+ * configuration problems.
  */
 export async function loadTasks(file: string): Promise<TasksFile> {
   const problem = (text: string): TasksFile => ({ kind: 'problem', problem: `--tasks ${file}: ${text}` });
@@ -46,7 +47,7 @@ function noHandlers(exported: Readonly<Record<string, unknown>>): string {
   return `exports no task handlers, but ${names.map((name) => `"${name}"`).join(', ')}: ${wanted}`;
 }
 
-/** What is no handler in a list of them would never run, and nobody would know. */
+/** Reports whether an array mixes handlers with other values; those values would silently never run. */
 function isMixed(value: unknown): boolean {
   return Array.isArray(value) && value.some(isTaskHandler) && !value.every(isTaskHandler);
 }

@@ -1,13 +1,13 @@
 import { spawnSync } from 'node:child_process';
 import { pathToFileURL } from 'node:url';
 
-/** Why a file that was named can't be read, in words. */
+/** Explains why a file cannot be read. */
 export function whyUnread(error: unknown): string {
   if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return 'there is no such file';
   return error instanceof Error ? error.message : String(error);
 }
 
-/** Why the module at `path` can't be imported, in words. */
+/** Explains why the module at `path` cannot be imported. */
 export function whyNotImported(error: unknown, path: string): string {
   if (!(error instanceof Error)) return `can't be imported: ${String(error)}`;
   const at = error instanceof SyntaxError ? placeOf(error.stack ?? '') || placeFound(path) : '';
@@ -17,15 +17,18 @@ export function whyNotImported(error: unknown, path: string): string {
   return `${said}: Node ${process.version} does not run TypeScript: give the compiled file, or use Node 22.18 or newer`;
 }
 
-/** The place that Node puts before a syntax error: a line with the file and the line's number. A script of its own is no place. */
+/**
+ * Extracts the file and line that Node prints before a syntax error; a script passed by --eval is skipped.
+ */
 function placeOf(text: string): string {
   const [, file, line] = /^(?:file:\/\/)?(?!.*\[eval)(\/.*|[A-Z]:.*):(\d+)$/m.exec(text) ?? [];
   return file === undefined ? '' : ` (${file}:${line})`;
 }
 
 /**
- * Finds the place of a syntax error in an ES module or in one that it imports. Node tells it of an error that nobody catches alone, so
- * another process imports the module. Nothing of it is run there: a second import, of a name that is not exported, can't be linked.
+ * Finds the file and line of a syntax error in an ES module or in one it imports. Node reports the place only
+ * for uncaught errors, so another process imports the module. That process runs none of its code: linking
+ * fails, because a second import names an export that does not exist.
  */
 function placeFound(path: string): string {
   const url = JSON.stringify(pathToFileURL(path).href);

@@ -8,22 +8,25 @@ import { plural } from '../output/format.ts';
 import { isSwf } from './swf-file.ts';
 import { whyUnread } from './unread.ts';
 
-/** What is simulated, and what it met. */
+/** Workload to simulate, and the conditions under which it was recorded. */
 export interface LoadedWorkload {
   readonly arrivals: readonly Arrival[];
   readonly queues: Readonly<Record<string, Partial<QueueSeen>>>;
-  /** Undefined: nothing is known of it. */
+  /** Nodes; undefined if unknown. */
   readonly fleet: readonly NodeOptions[] | undefined;
-  /** Jobs of the file that are left out, and why. Undefined: it has no such jobs. */
+  /** Numbers of jobs that were left out, by reason. Undefined: the format has no such jobs. */
   readonly skipped?: SwfWorkload['skipped'];
-  /** In a line. */
+  /** Description in one line. */
   readonly says: string;
 }
 
-/** Recorded jobs in one simulation: they are held in memory. */
+/** Recorded jobs in one simulation, at most; all are held in memory. */
 const recordedMax = 2_000_000;
 
-/** Reads a workload from a .swf or .json file. @throws {PgQueueError} `configuration` */
+/**
+ * Reads a workload from a .swf or .json file.
+ * @throws {PgQueueError} `configuration`
+ */
 export function readWorkload(file: string, key: SwfOptions['key'] = 'user'): LoadedWorkload {
   if (!/\.(?:swf|json)$/i.test(file)) throw wrong(file, 'give a .swf or .json file');
   let text: string;
@@ -66,7 +69,10 @@ function wrong(file: string, why: string, cause?: unknown): PgQueueError {
   return new PgQueueError('configuration', `--workload ${file}: ${why}`, { cause });
 }
 
-/** The recorded past, with the limits of queues and the live nodes as they are now. @throws {PgQueueError} `configuration` */
+/**
+ * Reads recorded jobs. Queue limits and live nodes are the present ones.
+ * @throws {PgQueueError} `configuration`: there are more than 2,000,000 jobs
+ */
 export async function readHistory(
   operator: Operator,
   range: Pick<RecordedOptions, 'from' | 'to'>,

@@ -1,18 +1,18 @@
 import { oneLine } from './format.ts';
 import type { Cell } from './table.ts';
 
-/** A column: numbers stand to the right; one that may be cut gives way where the line is too short. */
+/** A column. `right` aligns it to the right; `cut` lets it shrink if a line is too long. */
 export interface Column {
   readonly head: string;
   readonly right?: true;
   readonly cut?: true;
 }
 
-/** What a column that gives way keeps. */
+/** Width below which a column is not shrunk. */
 const narrowest = 6;
 const gap = 2;
 
-/** Rows under their heads, none wider than `width`. Heads first. */
+/** Formats rows under headings, the headings first; no line is wider than `width`. */
 export function fitted(
   columns: readonly Column[],
   rows: readonly (readonly Cell[])[],
@@ -30,7 +30,7 @@ export function fitted(
   return [line(columns.map(({ head }) => head.toUpperCase())), ...texts.map(line)];
 }
 
-/** The widest of those that may be cut gives way, again and again. */
+/** Shrinks the widest column that may be cut, one place at a time, until the line fits. */
 function narrow(columns: readonly Column[], widths: number[], width: number): void {
   const excess = (): number => widths.reduce((sum, each) => sum + each + gap, -gap) - width;
   for (let over = excess(); over > 0; over = excess()) {
@@ -38,7 +38,7 @@ function narrow(columns: readonly Column[], widths: number[], width: number): vo
     for (const [index, { cut }] of columns.entries()) {
       if (cut === true && (widths[index] ?? 0) > Math.max(narrowest, widths[widest] ?? 0)) widest = index;
     }
-    if (widest < 0) return; // what is left over is cut at the line's end
+    if (widest < 0) return; // the rest is cut at the end of the line
     widths[widest] = (widths[widest] ?? 0) - 1;
   }
 }
@@ -49,7 +49,7 @@ function place(cell: string, width: number, column: Column | undefined): string 
   return column?.right === true ? space + text : text + space;
 }
 
-/** At most so many places; what was cut is marked. */
+/** Cuts text to a width, and marks the cut with `…`. */
 export function cutTo(text: string, width: number): string {
   if (lengthOf(text) <= width) return text;
   const kept: string[] = [];
@@ -64,16 +64,16 @@ export function cutTo(text: string, width: number): string {
 
 const segments = new Intl.Segmenter();
 
-/** In places of a terminal. */
+/** Width on a terminal, in cells. */
 export function lengthOf(text: string): number {
-  // most names are plain
+  // fast path: most names are ASCII
   if (/^[\u0020-\u007e]*$/.test(text)) return text.length;
   let places = 0;
   for (const { segment } of segments.segment(text)) places += placesOf(segment);
   return places;
 }
 
-/** Han, kana, hangul and emoji take two. */
+/** Width of a grapheme: 2 for Han, kana, hangul and emoji. */
 function placesOf(segment: string): number {
   return /^[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Hangul}\p{Emoji_Presentation}\uff01-\uff60]/u.test(
     segment,

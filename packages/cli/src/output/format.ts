@@ -1,4 +1,4 @@
-/** A length of time in its two largest units: `3m 12s`, `1d 4h`, `250ms`. */
+/** Formats a duration in its two largest units: `3m 12s`, `1d 4h`, `250ms`. */
 export function age(ms: number | null): string {
   if (ms === null) return '-';
   if (ms < 0) return `-${age(-ms)}`;
@@ -19,13 +19,16 @@ export function percent(share: number | null): string {
   return share === null ? '-' : `${Math.round(share * 100)}%`;
 }
 
-/** One line of at most `max` characters. */
+/** Shortens text to one line of at most `max` characters. */
 export function brief(text: string, max = 60): string {
   const line = text.replaceAll(/\s+/g, ' ').trim();
   return line.length <= max ? line : `${line.slice(0, max - 1)}…`;
 }
 
-/** What came from a job must not steer the reader's terminal, nor turn the direction of what follows. */
+/**
+ * Escapes control characters and bidirectional marks: text from a job must not control the terminal or
+ * reverse what follows. Tabs and line feeds stay.
+ */
 export function printable(text: string): string {
   return text.replaceAll(
     // oxlint-disable-next-line no-control-regex -- control characters are what this is about
@@ -34,20 +37,20 @@ export function printable(text: string): string {
   );
 }
 
-/** The same, of a text that must stay on its line: a name in a row of a table. */
+/** Like {@link printable}, but escapes tabs and line breaks as well, for text that must stay on one line. */
 export function oneLine(text: string): string {
   // oxlint-disable-next-line no-control-regex -- control characters are what this is about
   return text.replaceAll(/[\u0000-\u001f\u007f-\u009f\u200e\u200f\u2028-\u202e\u2066-\u2069]/g, escaped);
 }
 
-/** The same, but for the colours of a table that is drawn. */
+/** Like {@link printable}, but keeps the colour codes of a table. */
 export function printableWithColors(text: string): string {
-  // oxlint-disable-next-line no-control-regex -- how a colour is said
+  // oxlint-disable-next-line no-control-regex -- the escape sequence of a colour
   const parts = text.split(/(\u001b\[[0-9;]*m)/);
   return parts.map((part, index) => (index % 2 === 1 ? part : printable(part))).join('');
 }
 
-/** JSON has escapes of its own, and of these characters it does not need to use them. */
+/** Escapes in JSON text the characters that JSON allows unescaped but a terminal interprets. */
 export function plainJson(text: string): string {
   return text.replaceAll(
     /[\u007f-\u009f\u200e\u200f\u2028-\u202e\u2066-\u2069]/g,

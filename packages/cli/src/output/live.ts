@@ -1,6 +1,6 @@
 import type { Screen } from './top.ts';
 
-/** The part of a terminal that a live view needs. */
+/** The parts of a terminal that a live view uses. */
 export interface Terminal {
   readonly input: Pick<NodeJS.ReadStream, 'on' | 'off' | 'resume' | 'pause'> & {
     readonly setRawMode?: (raw: boolean) => unknown;
@@ -17,28 +17,31 @@ export interface Terminal {
 export interface LiveOptions {
   readonly terminal: Terminal;
   readonly intervalMs: number;
-  /** Reads what is shown, and says it in lines for a screen. */
+  /** Reads the data, and returns a function that formats it for a screen. */
   readonly read: () => Promise<(screen: Screen) => readonly string[]>;
-  /** What of a text may reach the terminal. */
+  /** Removes from a line what must not reach the terminal. */
   readonly clean: (text: string) => string;
-  /** Aborts: it ends. */
+  /** Ends the view when aborted. */
   readonly signal: AbortSignal;
 }
 
-/** Another screen, no cursor, lines that don't wrap; and back. */
+/** Switches to the alternate screen, hides the cursor and turns line wrapping off; `leave` reverts that. */
 const enter = '\u001b[?1049h\u001b[?25l\u001b[?7l';
 const leave = '\u001b[?7h\u001b[?25h\u001b[?1049l';
 
 /** q, Ctrl-C, Ctrl-D and Escape. */
 const endKeys: ReadonlySet<string> = new Set(['q', 'Q', '\u0003', '\u0004', '\u001b']);
 
-/** A frame in one write, between marks of a terminal that knows them: it is never seen half drawn. Nothing is cleared before it is drawn over. */
+/**
+ * Formats a frame for a single write. Synchronized-update marks keep terminals that know them from showing it
+ * half drawn, and lines are overwritten instead of cleared first, which would flicker.
+ */
 export function frame(lines: readonly string[]): string {
   const drawn = lines.map((line) => `${line}\u001b[K`).join('\r\n');
   return `\u001b[?2026h\u001b[H${drawn}\u001b[J\u001b[?2026l`;
 }
 
-/** Shows it anew until `q`, Ctrl-C, Escape or the signal; gives the terminal back as it was, whatever happens. */
+/** Redraws until `q`, Ctrl-C, Ctrl-D, Escape or the signal. Restores the terminal even after an error. */
 export async function showLive({ terminal, intervalMs, read, clean, signal }: LiveOptions): Promise<void> {
   const { input, output } = terminal;
   const done = Promise.withResolvers<void>();

@@ -3,16 +3,16 @@ import { table } from './table.ts';
 import type { Cell } from './table.ts';
 import type { Redact } from './redact.ts';
 
-/** Where a command says things. Everything passes through the redaction, and holds no control characters of a job's. */
+/** Output of a command. Everything is redacted, and control characters are escaped. */
 export interface Output {
   readonly json: boolean;
-  /** The answer of the command: one JSON document, or a text for people. */
+  /** Writes the answer of the command: one JSON document, or text. */
   readonly answer: (value: unknown, text: () => string) => void;
-  /** One item of a stream: a JSON line, or a line for people. */
+  /** Writes one item of a stream: a line of JSON or of text. */
   readonly line: (value: unknown, text: () => string) => void;
-  /** For people only, on stderr. */
+  /** Writes a note to stderr, also with `--json`. */
   readonly note: (text: string) => void;
-  /** How far a long piece of work is, on stderr, where that is a terminal. `lines`: elsewhere too, a line each time. */
+  /** Shows progress on stderr if that is a terminal. With `lines` it is also written elsewhere, as lines. */
   readonly progress: (text: string, options?: { readonly lines?: boolean }) => void;
   readonly table: (heads: readonly string[], rows: readonly (readonly Cell[])[]) => string;
 }

@@ -1,9 +1,13 @@
-/** Takes passwords out of a text: those of connection strings in it, and those of the connection string that is in use. */
+/**
+ * Removes passwords from text: those in any connection string, and the one of the connection string in use.
+ */
 export type Redact = (text: string) => string;
 
 /**
- * @param connectionString its password is taken out wherever it occurs, unless it is short or also a name in the address
- *   (`postgres:postgres@`), where taking it out would hide more than it protects
+ * Returns a redactor.
+ *
+ * @param connectionString its password is removed wherever it occurs, unless it is shorter than 6 characters
+ * or also a name in the address (`postgres:postgres@`), where removing it would hide more than it protects
  */
 export function redactor(connectionString?: string): Redact {
   const secrets = connectionString === undefined ? [] : secretsOf(connectionString);

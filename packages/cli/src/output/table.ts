@@ -3,7 +3,7 @@ import { oneLine } from './format.ts';
 
 export type Cell = string | number | null;
 
-/** Columns under their names. On a terminal with lines around them; else plain, for grep and awk. */
+/** Formats rows as columns under headings: with lines on a terminal, plain for grep and awk otherwise. */
 export function table(
   heads: readonly string[],
   rows: readonly (readonly Cell[])[],
@@ -16,7 +16,7 @@ export function table(
   return drawn.toString();
 }
 
-/** Names and values, one a line. */
+/** Formats names and values, one pair a line. */
 export function facts(pairs: readonly (readonly [string, Cell])[]): string {
   const width = Math.max(...pairs.map(([name]) => name.length));
   return pairs.map(([name, value]) => `${name.padEnd(width)}  ${oneLine(String(value ?? '-'))}`).join('\n');

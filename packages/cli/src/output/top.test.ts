@@ -150,7 +150,7 @@ test('names give way to numbers, and wide letters count as what they take', () =
   expect([cutTo('日本語', 5), lengthOf('日本語')]).toEqual(['日本…', 6]);
 });
 
-/** A terminal that remembers what it was told. */
+/** A terminal that records what was written to it. */
 function terminal(): {
   readonly it: Terminal;
   readonly keys: EventEmitter;

@@ -4,7 +4,7 @@ import { cutTo, fitted } from './fit.ts';
 import { age, oneLine, percent } from './format.ts';
 import type { Cell } from './table.ts';
 
-/** How large the screen is. */
+/** Size of the screen, in characters. */
 export interface Screen {
   readonly columns: number;
   readonly rows: number;
@@ -15,10 +15,12 @@ interface Section {
   readonly rows: readonly (readonly Cell[])[];
 }
 
-/** Of each part so many rows stay, however small the screen. */
+/** Rows of each section that are shown however small the screen is. */
 const rowsMin = 2;
 
-/** What goes on as lines that fit the screen, heads among them: the first line of every part stands behind an empty one. */
+/**
+ * Formats the view to fit the screen: the head, then sections of headings and rows, each after an empty line.
+ */
 export function topLines(top: Top, { columns, rows }: Screen): readonly string[] {
   const width = Math.max(20, columns);
   const head = headOf(top).map((line) => cutTo(oneLine(line), width));
@@ -27,7 +29,7 @@ export function topLines(top: Top, { columns, rows }: Screen): readonly string[]
   );
   const heights = shared(
     sections.map((section) => section.rows.length),
-    // of each part: the empty line and the heads
+    // each section has an empty line and headings
     rows - head.length - 2 * sections.length,
   );
   const parts = sections.flatMap((section, index) => {
@@ -38,7 +40,7 @@ export function topLines(top: Top, { columns, rows }: Screen): readonly string[]
   return all.slice(0, Math.max(1, rows));
 }
 
-/** How many rows each part gets: what the shorter ones leave goes to the longer. */
+/** Distributes the available rows to the sections; rows that short sections do not need go to longer ones. */
 function shared(wanted: readonly number[], available: number): readonly number[] {
   const given = wanted.map((rows) => Math.min(rows, rowsMin));
   let left = available - given.reduce((sum, rows) => sum + rows, 0);
@@ -75,7 +77,7 @@ function headOf({ leader, nodes, totals, scheduler, warnings }: Top): readonly s
   ];
 }
 
-/** Estimates say that they are some. */
+/** Marks estimates with `~`. */
 export function about(jobs: number, exact: boolean): string {
   return exact || jobs < 10 ? String(jobs) : `~${jobs}`;
 }

@@ -6,8 +6,9 @@ import type { Redact } from '../output/redact.ts';
 export const logLevels: readonly string[] = ['debug', 'info', 'warn', 'error', 'silent'];
 
 /**
- * JSON lines on stderr; stdout is for what a command answers. Errors that handlers log (`err`) become what those of pgqueue are, too:
- * PostgreSQL's details quote the failing row, and with it a payload.
+ * Creates a logger that writes JSON lines to stderr; stdout is for the command's answer. Errors logged by
+ * handlers (`err`) are reduced as pgqueue's own are: PostgreSQL's error details quote the failing row, and
+ * with it a payload.
  */
 export function createLogger({
   level,
@@ -33,7 +34,9 @@ export function createLogger({
 
 let logged = false;
 
-/** Warnings of the packages become lines of the log; that a start waits is left out, since each of its tries is logged. */
+/**
+ * Logs warnings of the packages. PGQUEUE_WAITING is left out, since each attempt to start is logged anyway.
+ */
 function logWarnings(logger: Logger): void {
   if (logged) return;
   logged = true;

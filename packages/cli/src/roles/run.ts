@@ -1,16 +1,19 @@
 import type { Output } from '../output/output.ts';
 import { onStopSignals } from './stop.ts';
 
-/** Something that runs until it is told to stop. */
+/** A role of this process, which runs until it is stopped. */
 export interface Role {
   readonly start: () => Promise<void>;
-  /** Stops in order. May be called before `start` has settled. */
+  /** Stops gracefully. May be called before `start` has settled. */
   readonly stop: () => Promise<void>;
-  /** Settles when it ends by itself; left out where it never does. */
+  /** Settles if the role ends by itself; left out if it never does. */
   readonly ended?: Promise<unknown>;
 }
 
-/** Starts a role, says when it is ready, and stops it in order, on SIGTERM or SIGINT: a second signal ends it at once. */
+/**
+ * Starts a role, reports when it is ready, and stops it gracefully on SIGTERM or SIGINT. A second signal ends
+ * the process at once.
+ */
 export async function runRole(
   role: Role,
   {
@@ -19,7 +22,7 @@ export async function runRole(
     text: given,
   }: {
     readonly output: Output;
-    /** Both: a function where it is known only when it has started. */
+    /** Facts for the ready event. A function, here or in `text`, is called after the start. */
     readonly ready: object | (() => object);
     readonly text: string | (() => string);
   },

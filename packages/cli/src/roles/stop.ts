@@ -1,4 +1,4 @@
-/** A request to end, made by a signal. */
+/** Request to stop, made by a signal. */
 export interface StopRequest {
   readonly asked: Promise<void>;
   readonly dispose: () => void;
@@ -6,7 +6,9 @@ export interface StopRequest {
 
 const signals = ['SIGTERM', 'SIGINT'] as const;
 
-/** The first signal is a request, the second ends the process at once, with code 1. */
+/**
+ * Listens for SIGTERM and SIGINT. The first signal resolves `asked`; the second exits at once with code 1.
+ */
 export function onStopSignals(): StopRequest {
   const { promise: asked, resolve } = Promise.withResolvers<void>();
   let first = true;

@@ -4,11 +4,11 @@ import { readBefore } from '@pgqueue/postgres/dashboard';
 import type { JobAction, JobVerdict, UndoResult } from '../contract.ts';
 import type { Desk } from '../desk.ts';
 
-/** What became of the jobs, and how those stood before that can be put back. */
+/** Result of an action on jobs, with their state before it where that can be restored. */
 export interface Acted {
   readonly verdicts: readonly JobVerdict[];
   readonly done: number;
-  /** Empty: it can't be undone. */
+  /** Empty: the action cannot be undone. */
   readonly before: readonly Before[];
 }
 
@@ -20,7 +20,7 @@ export function canUndo({ kind }: Pick<JobAction, 'kind'>): boolean {
 
 const undone: ReadonlySet<JobVerdict['verdict']> = new Set(['busy', 'unchanged', 'missing']);
 
-/** One action on some jobs. */
+/** Runs one action on the given jobs. */
 export async function actOnJobs(desk: Desk, ids: readonly string[], action: JobAction): Promise<Acted> {
   const before = canUndo(action) ? await readBefore(desk.database, ids) : [];
   const verdicts = (await run(desk, ids, action)).map(({ id, verdict, status }): JobVerdict => ({
@@ -62,7 +62,7 @@ async function run(
   }
 }
 
-/** Puts jobs back as they stood, those that still wait. */
+/** Restores priority or due time of the jobs that still wait. */
 export async function putBack(
   { operator: { jobs } }: Desk,
   before: readonly Before[],

@@ -19,22 +19,22 @@ import { actOnJobs, putBack } from './act-on-jobs.ts';
 import { bodies } from './bodies.ts';
 import type { UndoStore } from './undo.ts';
 
-/** What an action works with. */
+/** Context of an action. */
 export interface Actions {
   readonly desk: Desk;
   readonly user: User;
   readonly undo: UndoStore;
-  /** Tells all who look. */
+  /** Tells all connected clients that something has changed. */
   readonly changed: (action: string, target: string | null) => void;
 }
 
 interface Done<Result> {
   readonly value: Result;
-  /** For the audit table. */
+  /** Result for the audit table. */
   readonly result: unknown;
 }
 
-/** Notes it, does it, notes what came of it, tells all who look. */
+/** Runs an action: records it and its result in the audit table, and tells all connected clients. */
 export async function act<Result>(
   { desk, user, changed }: Actions,
   what: { readonly action: string; readonly target: string | null; readonly details: unknown },

@@ -32,7 +32,7 @@ export const aDeadAction: Rule = actionOf(['redrive', 'delete']);
 
 const ids = aListOf(anId);
 
-/** Rules for the bodies of actions: what is right by them is what the contract says. */
+/** Rules for the bodies of actions, matching the types of the contract. */
 export const bodies: Readonly<
   Record<
     'jobs' | 'queue' | 'node' | 'schedule' | 'undo' | 'bulkOfJobs' | 'bulkOfDead',

@@ -13,7 +13,7 @@ import { Problem } from '../problem.ts';
 import { canUndo } from './act-on-jobs.ts';
 import { bodies } from './bodies.ts';
 
-/** A request that was checked, with its filter read. */
+/** A checked request with its parsed filter. */
 export type Bulk =
   | {
       readonly over: 'jobs';
@@ -94,7 +94,10 @@ async function sampleOf(settings: Settings, desk: Desk, bulk: Bulk): Promise<rea
   });
 }
 
-/** What a bulk action meets, chunk by chunk. Jobs that fit only since it began are not meant, and so it ends. */
+/**
+ * Yields the ids of the jobs that the filter finds, in chunks. Jobs that fit only after the start are
+ * excluded, so that the iteration ends.
+ */
 export async function* chunksOf(
   settings: Settings,
   desk: Desk,

@@ -11,23 +11,23 @@ import type { Bulk } from './bulk-chunks.ts';
 import { chunksOf, countOf } from './bulk-chunks.ts';
 import type { UndoStore } from './undo.ts';
 
-/** The bulk actions of this process. */
+/** Bulk actions of this process. */
 export interface BulkRuns {
-  /** Begins, and resolves when it is under way. @throws {Problem} `busy` */
+  /** Starts a bulk action; resolves when it is under way. @throws {Problem} `busy` */
   readonly begin: (desk: Desk, user: User, bulk: Bulk) => Promise<BulkRun>;
   readonly list: () => readonly BulkRun[];
   /** @throws {Problem} `not_found` */
   readonly get: (id: string) => BulkRun;
-  /** After the chunk that it is at. @throws {Problem} `not_found` */
+  /** Stops a bulk action after its current chunk. @throws {Problem} `not_found` */
   readonly stop: (id: string) => BulkRun;
-  /** Stops all, and waits for them. */
+  /** Stops all bulk actions and waits for them. */
   readonly close: () => Promise<void>;
 }
 
 const keptMax = 50;
 const atOnceMax = 3;
 const tellEveryMs = 500;
-/** More are not put back one by one. */
+/** Jobs up to which a bulk action can be undone, since undo restores them individually. */
 const undoMax = 20_000;
 
 interface Kept {
@@ -106,13 +106,13 @@ function begun(user: User, { request }: Bulk): BulkRun {
   };
 }
 
-/** Viewers are told of it, too: what somebody looked for in payloads is left out. */
+/** Removes the payload value of the filter, since viewers see the run as well. */
 function toldOf(request: BulkRequest): BulkRequest {
   if (request.over === 'dead' || request.filter.value === undefined) return request;
   return { ...request, filter: { ...request.filter, value: '…' } };
 }
 
-/** The oldest that has ended makes room. */
+/** Keeps a run; makes room by removing the oldest ones that have ended. */
 function keep(kept: Map<string, Kept>, own: Kept): void {
   for (const [id, { run }] of kept) {
     if (kept.size < keptMax) break;
@@ -128,7 +128,7 @@ interface Work {
   readonly bulk: Bulk;
   readonly undo: UndoStore;
   readonly tell: (run: BulkRun) => void;
-  /** Its line in the audit table. */
+  /** Key of its row in the audit table. */
   readonly n: string;
 }
 

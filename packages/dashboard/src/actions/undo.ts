@@ -2,13 +2,13 @@ import { randomUUID } from 'node:crypto';
 import type { Undo, UndoResult } from '../contract.ts';
 import { Problem } from '../problem.ts';
 
-/** How to take an action back. */
+/** Reverts one action. */
 export type Revert = () => Promise<UndoResult>;
 
-/** What can still be taken back: in this process, for a while. */
+/** Actions of this process that can still be undone: up to 100, for 10 minutes each. */
 export interface UndoStore {
   readonly keep: (revert: Revert) => Undo;
-  /** Once. @throws {Problem} `not_found` */
+  /** Returns the revert of an action and removes it, so that it runs once. @throws {Problem} `not_found` */
   readonly take: (id: string) => Revert;
 }
 

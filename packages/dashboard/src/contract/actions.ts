@@ -1,55 +1,55 @@
 import type { JobStatus, Rate, Time } from './common.ts';
 
-/** What can be done with jobs. */
+/** An action on jobs. */
 export type JobAction =
-  /** Due now if it waits; back into QUEUE if it is dead. */
+  /** Makes a delayed job due now; puts a dead job back into QUEUE. */
   | { readonly kind: 'retry' }
-  /** Due now, whatever it waits for. */
+  /** Makes a waiting job due now, whatever delay or backoff it has. */
   | { readonly kind: 'run_now' }
-  /** A waiting job ends at once; a running one's signal aborts. */
+  /** Ends a waiting job at once; aborts the signal of a running one. */
   | { readonly kind: 'cancel' }
-  /** A whole number of 32 bits; smaller runs first. */
+  /** Sets the priority, a 32-bit integer; smaller runs first. */
   | { readonly kind: 'reprioritise'; readonly priority: number }
-  /** Without a trace, wherever it stands, unless it runs. */
+  /** Removes a job without a trace, in any state but running. */
   | { readonly kind: 'delete' };
 
 /** Body of POST /api/actions/jobs. */
 export interface JobsAction {
-  /** 1 to 1000. */
+  /** 1 to 1000 ids. */
   readonly ids: readonly string[];
   readonly action: JobAction;
 }
 
-/** What became of a job that was named. */
+/** Result of an action for one job. */
 export interface JobVerdict {
   readonly id: string;
   readonly verdict:
     | 'changed'
     | 'redriven'
     | 'cancelled'
-    /** It runs, and is told. */
+    /** The job runs; its signal is aborted. */
     | 'signalled'
     | 'erased'
-    /** It changed hands at every one of some tries: ask again. */
+    /** The job changed hands during each of several attempts: ask again. */
     | 'busy'
     /** Nothing was done: see `status`. */
     | 'unchanged'
     | 'missing';
-  /** Of one with which nothing was done: where it stands; null: there is no such job, or something was done. */
+  /** State of a job with which nothing was done. Null: there is no such job, or something was done. */
   readonly status: JobStatus | null;
 }
 
-/** Answer to POST /api/actions/jobs: in the order of the naming. */
+/** Answer to POST /api/actions/jobs, in the order of the ids. */
 export interface JobsActionResult {
   readonly verdicts: readonly JobVerdict[];
-  /** How many were changed, redriven, cancelled, signalled or erased. */
+  /** Number of jobs changed, redriven, cancelled, signalled or erased. */
   readonly done: number;
   readonly undo: Undo | null;
 }
 
-/** An action that can be taken back, for a while, by the process that did it. */
+/** An action that the process that ran it can undo, until `until`. */
 export interface Undo {
-  /** For POST /api/actions/undo. */
+  /** Id for POST /api/actions/undo. */
   readonly id: string;
   readonly until: Time;
 }
@@ -59,13 +59,13 @@ export interface UndoRequest {
   readonly id: string;
 }
 
-/** Answer to POST /api/actions/undo. Jobs that have gone on meanwhile stay as they are. */
+/** Answer to POST /api/actions/undo. Jobs that have changed in the meantime stay as they are (`missed`). */
 export interface UndoResult {
   readonly undone: number;
   readonly missed: number;
 }
 
-/** Body of POST /api/actions/queue. What is left out stays; null clears. */
+/** Body of POST /api/actions/queue. Settings left out stay; null resets one to its default. */
 export interface QueueAction {
   readonly queue: string;
   readonly settings: {
@@ -75,7 +75,7 @@ export interface QueueAction {
     readonly retentionMs?: number | null;
     readonly concurrency?: number | null;
     readonly keyConcurrency?: number | null;
-    /** Without a burst: what the rate gives in a second, at least 1. */
+    /** Default burst: the jobs of one second, at least 1. */
     readonly rate?: Pick<Rate, 'perSecond'> | Rate | null;
     readonly keyRate?: Pick<Rate, 'perSecond'> | Rate | null;
     readonly keyPending?: number | null;
@@ -85,7 +85,7 @@ export interface QueueAction {
 
 /** Answer to POST /api/actions/queue. */
 export interface QueueActionResult {
-  /** The queue had no settings, and no job waits in it: was another one meant? */
+  /** The queue had neither settings nor waiting jobs: the name may be mistyped. */
   readonly isNew: boolean;
   readonly undo: Undo | null;
 }
@@ -93,11 +93,11 @@ export interface QueueActionResult {
 /** Body of POST /api/actions/node. */
 export interface NodeAction {
   readonly node: string;
-  /** Takes back everything that it holds, and ends its incarnation. */
+  /** Takes back everything that the node holds and ends its incarnation. */
   readonly action: 'reset';
 }
 
-/** Answer to POST /api/actions/node: what became of the jobs that it held. */
+/** Answer to POST /api/actions/node: the jobs it held, by their state afterwards. */
 export interface NodeActionResult {
   readonly ready: number;
   readonly dead: number;
@@ -107,13 +107,13 @@ export interface NodeActionResult {
 /** Body of POST /api/actions/schedule. */
 export interface ScheduleAction {
   readonly name: string;
-  /** `run_now` enqueues what the schedule would, now, beside its slots. */
+  /** `run_now` enqueues the schedule's job at once, in addition to its slots. */
   readonly action: 'run_now' | 'pause' | 'resume';
 }
 
 /** Answer to POST /api/actions/schedule. */
 export interface ScheduleActionResult {
-  /** The job of `run_now`; else null. */
+  /** Id of the job that `run_now` enqueued; else null. */
   readonly job: string | null;
   readonly undo: Undo | null;
 }

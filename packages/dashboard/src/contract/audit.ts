@@ -6,26 +6,26 @@ export interface AuditQuery extends PageQuery {
   readonly action?: string;
 }
 
-/** An action: who, what, when. */
+/** A recorded action. */
 export interface AuditRow {
   readonly n: BigIntText;
   readonly at: Time;
   readonly actor: string;
   /** `dashboard` or `cli`. */
   readonly via: string;
-  /** The user of the database. */
+  /** User of the database. */
   readonly databaseUser: string;
   /** `jobs.cancel`, `queue.set`, `node.reset`, `bulk.redrive`, … */
   readonly action: string;
-  /** A queue, a node, a schedule, one job's id; null: several jobs. */
+  /** Queue, node, schedule or job id; null: several jobs. */
   readonly target: string | null;
-  /** What was asked: settings, a filter, ids (the first 100). */
+  /** Requested settings, filter or ids (the first 100). Null for viewers. */
   readonly details: JsonValue;
-  /** What came of it; null: it is under way, failed, or its process ended with it. */
+  /** Result. Null: for viewers, and if the action is under way, failed, or its process ended. */
   readonly result: JsonValue;
 }
 
-/** Answer to GET /api/audit: newest first. */
+/** Answer to GET /api/audit, newest first. */
 export interface AuditPage {
   readonly items: readonly AuditRow[];
   readonly next: string | null;

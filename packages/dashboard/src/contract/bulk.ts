@@ -3,7 +3,7 @@ import type { JobAction, Undo } from './actions.ts';
 import type { DeadFilter } from './dead.ts';
 import type { JobFilter, JobRow } from './jobs.ts';
 
-/** Body of POST /api/bulk and /api/bulk/preview: one action over all jobs that a filter finds. */
+/** Body of POST /api/bulk and /api/bulk/preview: one action on all jobs that a filter finds. */
 export type BulkRequest =
   | {
       readonly over: 'jobs';
@@ -11,7 +11,7 @@ export type BulkRequest =
       readonly action: JobAction;
     }
   | {
-      /** `delete` purges them. */
+      /** `delete` purges dead letters. */
       readonly over: 'dead';
       readonly filter: DeadFilter;
       readonly action: { readonly kind: 'redrive' } | { readonly kind: 'delete' };
@@ -19,35 +19,35 @@ export type BulkRequest =
 
 /** Answer to POST /api/bulk/preview. */
 export interface BulkPreview {
-  /** Jobs that the filter finds now, as far as one look goes: some thousands. */
+  /** Jobs that the filter finds now. The count stops early, at 10,000 at the latest. */
   readonly jobs: Count;
-  /** The first of them, 10 at most. */
+  /** The first 10 of them. */
   readonly sample: readonly JobRow[];
-  /** Whether it can be taken back. */
+  /** The action can be undone. */
   readonly undoable: boolean;
 }
 
-/** A bulk action, under way or ended. It is of the process that began it, and ends with that. */
+/** A bulk action, running or ended. It belongs to the process that started it, and ends with that process. */
 export interface BulkRun {
   readonly id: string;
   readonly actor: string;
-  /** But for the value that was looked for in payloads. */
+  /** The request, without the value of a payload filter. */
   readonly request: BulkRequest;
   readonly state: 'running' | 'done' | 'stopped' | 'failed';
   readonly begun: Time;
   readonly ended: Time | null;
-  /** Jobs that were looked at so far, and with how many of them something was done. */
+  /** Jobs examined so far; `done`: jobs changed. */
   readonly seen: number;
   readonly done: number;
-  /** As counted when it began. */
+  /** Count at the start. */
   readonly total: Count;
-  /** Why it failed. */
+  /** Reason of the failure. */
   readonly error: string | null;
-  /** Once it has ended. */
+  /** Set after the end, if the action can be undone. */
   readonly undo: Undo | null;
 }
 
-/** Answer to GET /api/bulk: the newest first, 50 at most. */
+/** Answer to GET /api/bulk: up to 50 runs, newest first. */
 export interface BulkRuns {
   readonly runs: readonly BulkRun[];
 }

@@ -1,99 +1,102 @@
-/** A time: ISO 8601, UTC, with milliseconds: `2026-11-21T18:00:00.000Z`. */
+/** A time in ISO 8601, UTC, with milliseconds: `2026-11-21T18:00:00.000Z`. */
 export type Time = string;
 
 /** A bigint as text. */
 export type BigIntText = string;
 
-/** What went wrong, for programs. */
+/** Error code, for programs. */
 export type ApiErrorCode =
-  /** 400: parameters or body are not what the contract says; `problems` has all of them. */
+  /** 400: parameters or body violate the contract; `problems` lists all violations. */
   | 'bad_request'
-  /** 401: the auth hook knows nobody. */
+  /** 401: the auth hook does not know the user. */
   | 'unauthenticated'
-  /** 403: the role is viewer, and this wants operator; or the database's role may not do it. */
+  /** 403: the action needs the role operator, or the database's role lacks a right. */
   | 'forbidden'
-  /** 403: the CSRF token is missing or of another session: ask for the session anew, repeat once. */
+  /** 403: the CSRF token is missing or belongs to another session. Read the session again and repeat once. */
   | 'csrf'
-  /** 403: an action that comes from another site. */
+  /** 403: the action comes from another site. */
   | 'origin'
-  /** 403: a host name that this dashboard does not answer to, or an address that isn't loopback without an auth hook. */
+  /** 403: the dashboard does not answer to this host name, or needs an auth hook for this address. */
   | 'host'
   /** 404. */
   | 'not_found'
-  /** 405: another method. */
+  /** 405: the address does not support this method. */
   | 'method'
-  /** 409: it has changed meanwhile, or is what was asked for already. */
+  /** 409: it has changed in the meantime, or is in the requested state already. */
   | 'conflict'
   /** 413: the body is too large. */
   | 'too_large'
-  /** 415: the body is no JSON. */
+  /** 415: the content type is not JSON. */
   | 'media_type'
-  /** 503, with `retry-after`: too many expensive reads at once. */
+  /** 503, with `retry-after`: too many requests use the database. */
   | 'busy'
-  /** 504: the database took longer than a page may. */
+  /** 504: the database exceeded the time limit for a page. */
   | 'timeout'
-  /** 503: the database can't be reached, or has no schema that this dashboard can work with. */
+  /** 503: the database cannot be reached, or has no schema that this dashboard works with. */
   | 'database'
-  /** 500: a fault of ours; the log has it. */
+  /** 500: an internal error; details are in the log. */
   | 'internal';
 
-/** The body of every answer that is not 2xx. */
+/** Body of every answer that is not 2xx. */
 export interface ApiError {
   readonly error: {
     readonly code: ApiErrorCode;
-    /** What to do about it, in plain words. */
+    /** Explanation for people, with what to do about it. */
     readonly message: string;
-    /** All that is wrong with a request; null: it is not about its parts. */
+    /** All problems of a request; null: the error is not about its parts. */
     readonly problems: readonly string[] | null;
   };
 }
 
-/** What this user may do: look; or change things, too, and see payloads. */
+/** Rights of a user. A viewer reads; an operator may also change things and see payloads. */
 export type Role = 'viewer' | 'operator';
 
-/** Who looks, at what. */
+/** The current user and installation. */
 export interface Session {
   readonly actor: { readonly name: string; readonly role: Role };
-  /** For the header `x-pgqueue-csrf` of every POST. */
+  /** Value for the header `x-pgqueue-csrf` of every POST. */
   readonly csrf: string;
-  /** The installation. */
+  /** Schema of the installation. */
   readonly schema: string;
   readonly schemaVersion: number;
-  /** Of this package. */
+  /** Version of this package. */
   readonly version: string;
-  /** Whether payloads, results and the rest of {@link JobDocuments} are shown to this user (operators only). */
+  /** This user (an operator) sees payloads, results and the rest of {@link JobDocuments}. */
   readonly seesPayloads: boolean;
-  /** Whether a hook of the operator's making changes payloads before they are shown. */
+  /** A redact hook changes payloads before they are shown. */
   readonly redacts: boolean;
-  /** The database's clock. */
+  /** Time by the database's clock. */
   readonly now: Time;
 }
 
-/** One page. `next` is what to give as `after` for the next one; null: this was the last. */
+/** One page of a list. `next` is the `after` of the next page; null: this is the last. */
 export interface Page<Item> {
   readonly items: readonly Item[];
   readonly next: string | null;
 }
 
-/** Which page. */
+/** Selects a page. */
 export interface PageQuery {
-  /** The `next` of the page before. */
+  /** `next` of the previous page. */
   readonly after?: string;
   /** 1 to 200. Default 50. */
   readonly limit?: number;
 }
 
-/** A count that stops: large tables are not counted to the end. */
+/** A count that may have stopped early: large tables are not counted to the end. */
 export interface Count {
   readonly count: number;
-  /** `exact`: show `1000`; `at_least`: it was counted so far and no further, show `1000+`; `about`: an estimate, show `≈ 1000`. */
+  /**
+   * `exact`: show `1000`. `at_least`: counting stopped here, show `1000+`. `about`: an estimate, show
+   * `≈ 1000`.
+   */
   readonly kind: 'exact' | 'at_least' | 'about';
 }
 
-/** The last hour by minutes, or the last day by quarters of an hour. */
+/** The last hour in buckets of a minute, or the last day in buckets of 15 minutes. */
 export type Window = 'hour' | 'day';
 
-/** Where a job stands. */
+/** State of a job. */
 export type JobStatus =
   | 'delayed'
   | 'pending'
@@ -104,20 +107,19 @@ export type JobStatus =
   | 'expired'
   | 'dead';
 
-/** A rate: over any window of w seconds at most `perSecond` × w + `burst`. */
+/** A rate: in any window of w seconds at most `perSecond` × w + `burst` jobs. */
 export interface Rate {
   readonly perSecond: number;
   readonly burst: number;
 }
 
-/** Quantiles of waits or runs, to within 12 %; null: there was nothing. */
+/** Quantiles of waits or runs, to within 12 %; null: no data. */
 export interface Quantiles {
   readonly p50Ms: number | null;
   readonly p95Ms: number | null;
   readonly p99Ms: number | null;
 }
 
-/** Any JSON value. */
 export type JsonValue =
   | string
   | number

@@ -1,15 +1,15 @@
 import type { Count, PageQuery, Time } from './common.ts';
 import type { AttemptError } from './jobs.ts';
 
-/** Why a job is dead: it ran out of tries, out of crashes, or its handler gave up. */
+/** Reason of death: out of tries, out of crashes, or the handler gave up. */
 export type DeadReason = 'max_tries' | 'crash_limit' | 'gave_up';
 
-/** Which dead jobs are meant: those that fit everything given. */
+/** Selects the dead jobs that match all given fields. */
 export interface DeadFilter {
   readonly queue?: string;
   readonly task?: string;
   readonly reason?: DeadReason;
-  /** A group's: see {@link DeadGroup.group}. */
+  /** Id of a group, see {@link DeadGroup.group}. */
   readonly group?: string;
 }
 
@@ -27,45 +27,48 @@ export interface DeadRow {
   readonly crashes: number;
   readonly created: Time;
   readonly died: Time;
-  /** Since it died, by the database's clock. */
+  /** Time since its death, by the database's clock. */
   readonly ageMs: number;
   readonly node: string | null;
   readonly lastError: AttemptError | null;
   readonly group: string;
 }
 
-/** Answer to GET /api/dead: those that died last first. */
+/** Answer to GET /api/dead, latest death first. */
 export interface DeadPage {
   readonly items: readonly DeadRow[];
   readonly next: string | null;
-  /** As of jobs: the page has looked back to this time of death, and no further. */
+  /** Like {@link JobsPage.lookedBackTo}, with the time of death. */
   readonly lookedBackTo: Time | null;
 }
 
-/** Dead jobs of one task with one kind of error: numbers, ids and quoted parts of its message count as the same. */
+/**
+ * Dead jobs of one task with the same kind of error. Messages that differ only in numbers, ids and quoted
+ * parts count as the same.
+ */
 export interface DeadGroup {
-  /** Its id: what to give as a filter. */
+  /** Id of the group, to use as a filter. */
   readonly group: string;
   readonly queue: string;
   readonly task: string;
   readonly reason: DeadReason;
-  /** The name of the error, where it has one. */
+  /** Name of the error, if it has one. */
   readonly name: string | null;
-  /** The message with `…` in place of what differs. */
+  /** Message, with `…` for the parts that differ. */
   readonly message: string;
   readonly jobs: number;
   readonly first: Time;
   readonly last: Time;
-  /** Keys of some of them, 5 at most. */
+  /** Up to 5 keys of these jobs. */
   readonly keys: readonly string[];
-  /** The one that died last. */
+  /** The job that died last. */
   readonly sample: { readonly id: string; readonly error: AttemptError | null };
 }
 
-/** Answer to GET /api/dead/groups: the largest first, 100 at most. */
+/** Answer to GET /api/dead/groups: up to 100 groups, largest first. */
 export interface DeadGroups {
   readonly at: Time;
   readonly groups: readonly DeadGroup[];
-  /** The newest so many dead jobs were looked at. */
+  /** Number of dead jobs examined, the newest ones. */
   readonly looked: Count;
 }

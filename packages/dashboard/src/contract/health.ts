@@ -1,7 +1,7 @@
 import type { BigIntText, Count, Time } from './common.ts';
 import type { Warning } from './overview.ts';
 
-/** What a node can run: payload versions of a task, from `min` to `max`. */
+/** A task that a node can run, in the payload versions `min` to `max`. */
 export interface NodeTask {
   readonly task: string;
   readonly min: number;
@@ -11,61 +11,61 @@ export interface NodeTask {
   readonly isolated: boolean;
 }
 
-/** A worker node. Those that ended are shown for a day. */
+/** A worker node. Ended nodes are listed for a day. */
 export interface NodeRow {
   readonly id: string;
   readonly state: 'alive' | 'draining' | 'left' | 'lost';
-  /** Its heartbeat is late, and the scheduler will take its jobs back soon. */
+  /** Its heartbeat is late; the scheduler will soon take back its jobs. */
   readonly overdue: boolean;
   readonly pool: string;
   readonly slots: number;
-  /** Work items that it holds a lease on. */
+  /** Work items it holds a lease on. */
   readonly leases: number;
   readonly tasks: readonly NodeTask[];
   readonly heartbeatAgeMs: number;
-  /** Since this incarnation began. */
+  /** Time since this incarnation began. */
   readonly ageMs: number;
   readonly software: string;
 }
 
-/** Answer to GET /api/nodes: by id, 500 at most. */
+/** Answer to GET /api/nodes: up to 500 nodes, by id. */
 export interface Nodes {
   readonly at: Time;
   readonly nodes: readonly NodeRow[];
   readonly more: boolean;
 }
 
-/** A recurring job. */
+/** A schedule. */
 export interface ScheduleRow {
   readonly name: string;
   readonly cron: string;
   readonly timezone: string;
   readonly task: string;
-  /** Null: this user sees no payloads, and no options. */
+  /** Null, as are the options, if this user sees no payloads. */
   readonly payload: unknown;
   readonly options: unknown;
   readonly paused: boolean;
   readonly next: Time | null;
-  /** The slots after now, 5 at most. Empty: paused, or the expression can't be read. */
+  /** The next 5 slots. Empty: paused, or the expression cannot be parsed. */
   readonly upcoming: readonly Time[];
   readonly last: Time | null;
-  /** Why there are none upcoming; null: nothing is wrong. */
+  /** Problem with the expression or the timezone; null: none. */
   readonly problem: string | null;
 }
 
-/** Answer to GET /api/schedules: by name, 500 at most. */
+/** Answer to GET /api/schedules: up to 500 schedules, by name. */
 export interface Schedules {
   readonly at: Time;
   readonly schedules: readonly ScheduleRow[];
   readonly more: boolean;
 }
 
-/** A table of the installation, as PostgreSQL's statistics have it. */
+/** A table of the installation, from PostgreSQL's statistics. */
 export interface TableHealth {
   readonly table: string;
   readonly liveRows: BigIntText;
   readonly deadRows: BigIntText;
-  /** Of the table with its indexes and its overflow. */
+  /** Size including indexes and TOAST. */
   readonly bytes: BigIntText;
   readonly indexBytes: BigIntText;
   /** `deadRows` / (`liveRows` + `deadRows`), 0 to 1. */
@@ -74,7 +74,7 @@ export interface TableHealth {
   readonly lastAnalyze: Time | null;
 }
 
-/** An applied migration, or one that is still to be applied. */
+/** A migration; `applied` is null if it is still to be applied. */
 export interface MigrationRow {
   readonly version: number;
   readonly name: string;
@@ -84,26 +84,26 @@ export interface MigrationRow {
 /** Answer to GET /api/health. */
 export interface Health {
   readonly at: Time;
-  /** Such as `18.4`. */
+  /** Version, such as `18.4`. */
   readonly server: string;
   readonly leader: {
-    /** Null: nobody leads. */
+    /** Null: there is no leader. */
     readonly name: string | null;
     readonly epoch: number;
     readonly expiresInMs: number | null;
   };
-  /** The session of this database that holds vacuum back most. */
+  /** Session in this database with the oldest snapshot, which holds back vacuum most. */
   readonly oldestSnapshot: {
     readonly pid: number;
     readonly application: string;
     readonly user: string | null;
     readonly state: string | null;
-    /** Null: the database's role may not see it (it wants pg_read_all_stats). */
+    /** Null: hidden from the database's role (pg_read_all_stats would show it). */
     readonly ageMs: number | null;
   } | null;
   readonly tables: readonly TableHealth[];
   readonly connections: { readonly used: number; readonly max: number };
-  /** Newest first. `needs` and `knows`: which versions this dashboard can work with. */
+  /** Migrations, newest first. This dashboard works with the schema versions `needs` to `knows`. */
   readonly migrations: {
     readonly version: number;
     readonly needs: number;
@@ -113,7 +113,7 @@ export interface Health {
   readonly history: {
     readonly partitions: number;
     readonly oldest: Time | null;
-    /** Rows for which no day's partition existed. */
+    /** Rows in the default partition, outside every day's partition. */
     readonly inDefault: Count;
   };
   readonly warnings: readonly Warning[];
@@ -127,13 +127,13 @@ export interface Doctor {
   readonly checked: readonly string[];
   readonly findings: readonly {
     readonly check: string;
-    /** What should hold, and doesn't. */
+    /** Invariant that is violated. */
     readonly says: string;
     readonly severity: 'error' | 'warning';
     readonly count: number;
     readonly samples: readonly string[];
     readonly remedy: string;
-    /** Whether `pgqueue doctor --fix` can mend it. */
+    /** `pgqueue doctor --mend` can correct it. */
     readonly mendable: boolean;
   }[];
 }

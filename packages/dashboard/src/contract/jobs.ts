@@ -1,27 +1,27 @@
 import type { JobStatus, JsonValue, PageQuery, Time } from './common.ts';
 
-/** Which jobs are meant: those that fit everything given. */
+/** Selects the jobs that match all given fields. */
 export interface JobFilter {
   readonly status?: JobStatus;
   readonly queue?: string;
   readonly task?: string;
   readonly key?: string;
-  /** Created from then on, as their ids tell it (UUID v7). */
+  /** Created at this time or later, according to their ids (UUID v7). */
   readonly since?: Time;
-  /** Created before. */
+  /** Created before this time. */
   readonly until?: Time;
-  /** In the message of its last error, whatever the case. */
+  /** Text in the message of the last error; case is ignored. */
   readonly error?: string;
-  /** A field of the payload, as names with points between (`customer.id`); with `value`. Operators only. */
+  /** Field of the payload, as names separated by points (`customer.id`); needs `value`. Operators only. */
   readonly field?: string;
-  /** What that field is, as text (`42`, `true`, `acme`). */
+  /** Value of that field, as text (`42`, `true`, `acme`). */
   readonly value?: string;
 }
 
 /** Query of GET /api/jobs. */
 export interface JobsQuery extends JobFilter, PageQuery {}
 
-/** One attempt's error. All of it is text that others wrote. */
+/** Error of one attempt. All texts come from outside and must be escaped. */
 export interface AttemptError {
   readonly kind: 'error' | 'timeout' | 'crash' | 'invalid';
   readonly name: string | null;
@@ -29,7 +29,7 @@ export interface AttemptError {
   readonly stack: string | null;
 }
 
-/** A job as lists show it. */
+/** A job in a list. */
 export interface JobRow {
   readonly id: string;
   readonly status: JobStatus;
@@ -38,67 +38,68 @@ export interface JobRow {
   readonly key: string;
   readonly priority: number;
   readonly tries: number;
-  /** Null once it has ended in history, as are the other limits. */
+  /** Null, as are the other limits, once the job is in history. */
   readonly maxTries: number | null;
   readonly crashes: number;
   readonly created: Time;
-  /** By the database's clock. */
+  /** Age by the database's clock. */
   readonly ageMs: number;
   readonly runAfter: Time | null;
-  /** Who runs it, or ran it last. */
+  /** Node that runs it, or ran it last. */
   readonly node: string | null;
   readonly started: Time | null;
   readonly finished: Time | null;
-  /** The message alone, 200 characters at most. */
+  /** Message only, up to 200 characters. */
   readonly lastError: string | null;
 }
 
-/** Answer to GET /api/jobs: newest first. */
+/** Answer to GET /api/jobs, newest first. */
 export interface JobsPage {
   readonly items: readonly JobRow[];
   readonly next: string | null;
   /**
-   * A page looks at so many jobs and no more. Then it has fewer items than were asked for (perhaps none) and a `next`, and this
-   * says back to which time of creation it has looked: offer to go on. Null: the page is full, or the last.
+   * Set if the page reached its limit of 5,000 examined rows a table. The page then has fewer items than
+   * requested, perhaps none, and a `next`; jobs created before this time have not been examined yet. Null:
+   * the page is full, or the last.
    */
   readonly lookedBackTo: Time | null;
 }
 
-/** What only operators see, redacted where a hook says so. */
+/** Documents that only operators see, after the redact hook. */
 export interface JobDocuments {
   readonly payload: JsonValue;
-  /** What its handler returned; null: nothing, or not done. */
+  /** Result of the handler; null: none, or not done. */
   readonly result: JsonValue;
-  /** What an attempt kept for the next one. */
+  /** Checkpoint kept for the next attempt. */
   readonly checkpoint: JsonValue;
 }
 
-/** One step of a job's life, in the order of time. */
+/** One event in a job's life; entries are in order of time. */
 export type TimelineEntry =
   | { readonly kind: 'created'; readonly at: Time }
-  /** A delay or a backoff: not before then. Only of a job that is delayed now. */
+  /** Due time of a delayed job, after a delay or a backoff. */
   | { readonly kind: 'due'; readonly at: Time }
   | {
-      /** An attempt that failed. */
+      /** A failed attempt. */
       readonly kind: 'failed';
-      /** 1 for the first. */
+      /** 1 for the first attempt. */
       readonly attempt: number;
-      /** When it ended. */
+      /** End of the attempt. */
       readonly at: Time;
-      /** When it began, and how long it took; null: that was not kept. */
+      /** Start and duration; null: not recorded. */
       readonly started: Time | null;
       readonly durationMs: number | null;
       readonly node: string | null;
       readonly error: AttemptError;
     }
   | {
-      /** It was scheduled: its work item waits for a node, or is held by one. */
+      /** Dispatched: its work item waits for a node or is held by one. */
       readonly kind: 'dispatched';
       readonly at: Time;
       readonly position: string | null;
     }
   | {
-      /** The attempt that runs now. */
+      /** The running attempt. */
       readonly kind: 'running';
       readonly attempt: number;
       readonly at: Time;
@@ -108,13 +109,13 @@ export type TimelineEntry =
       readonly cancelAsked: Time | null;
     }
   | {
-      /** The end. `started` and `durationMs` are of the last attempt. */
+      /** The end. `started` and `durationMs` describe the last attempt. */
       readonly kind: 'done' | 'cancelled' | 'expired' | 'dead';
       readonly at: Time;
       readonly started: Time | null;
       readonly durationMs: number | null;
       readonly node: string | null;
-      /** Of dead ones: `max_tries`, `crash_limit` or `gave_up`. */
+      /** Reason of a dead job: `max_tries`, `crash_limit` or `gave_up`; else null. */
       readonly reason: string | null;
     };
 
@@ -130,51 +131,56 @@ export interface JobPage {
     readonly attributes: Readonly<Record<string, string | number | boolean | null>>;
     readonly pool: string | null;
     readonly position: string | null;
-    /** What its handler last reported. */
+    /** Progress last reported by the handler. */
     readonly progress: JsonValue;
     readonly hasCheckpoint: boolean;
-    /** It was lost with its node before: it begins on a node that holds nothing else. */
+    /** The job was lost with its node before, so a node starts it only when it holds nothing else. */
     readonly suspect: boolean;
     readonly reason: string | null;
     readonly traceparent: string | null;
   };
   /** Null: this user sees no payloads. */
   readonly documents: JobDocuments | null;
-  /** At most the newest 100 failed attempts. */
+  /** Includes up to 100 failed attempts, the newest. */
   readonly timeline: readonly TimelineEntry[];
-  /** Where its trace is shown: http or https; null: it has none, or no template was given. */
+  /** Address of its trace, http or https; null: it has no trace, or the option `traceUrl` is not set. */
   readonly traceUrl: string | null;
-  /** What can be done with it now; empty for viewers. */
+  /** Actions possible now; empty for viewers. */
   readonly actions: readonly ('retry' | 'run_now' | 'cancel' | 'reprioritise' | 'delete')[];
 }
 
-/** One thing that a job waits for, or that says what became of it. */
+/** A reason why a job waits, or what became of it. */
 export interface ExplainedReason {
-  /** `held`, `in_line`, `no_free_slot`, `paused_queue`, `delayed`, `running`, …: as `pgqueue explain --json` has it. */
+  /**
+   * `held`, `in_line`, `no_free_slot`, `paused_queue`, `delayed`, `running` and others, as in the output of
+   * `pgqueue explain --json`.
+   */
   readonly kind: string;
-  /** In words, as `pgqueue explain` says it. */
+  /** Text, as in `pgqueue explain`. */
   readonly text: string;
-  /** When that may change by time alone; null: not by time. */
+  /** Time at which the reason may pass; null: it does not pass by time alone. */
   readonly until: Time | null;
 }
 
-/** Answer to GET /api/jobs/:id/explain. Of a pending job the leading scheduler is asked, which takes up to 2 s. */
+/** Answer to GET /api/jobs/:id/explain. For a pending job it asks the leading scheduler, for up to 2 s. */
 export interface Explanation {
   readonly id: string;
   readonly status: JobStatus;
-  /** The first to be mended first. */
+  /** Reasons, in the order in which to resolve them. */
   readonly reasons: readonly ExplainedReason[];
-  /** Due jobs of its queue and key that come first; null: it does not wait for a turn. */
+  /** Due jobs of its lane ahead of it; null: it does not wait in a lane. */
   readonly ahead: number | null;
-  /** The same of all keys, as far as the leader knows. */
+  /** Jobs of all keys ahead of it, as far as the leader knows. */
   readonly aheadInOrder: number | null;
-  /** When it may start; null: it does not wait for a turn, or the leader did not answer. */
+  /** Estimated start; null: it does not wait in a lane, or the leader did not answer. */
   readonly start: {
     readonly at: Time | null;
-    /** Until somebody does something. */
+    /** It does not start until someone changes something. */
     readonly blocked: boolean;
     readonly evidence: readonly string[];
   } | null;
-  /** Whose answer this is, and the time of its snapshot; null: the leader was not asked, or gave none. */
+  /**
+   * Policy that answered, and the time of its snapshot; null: the leader was not asked, or did not answer.
+   */
   readonly policy: { readonly name: string; readonly at: Time } | null;
 }

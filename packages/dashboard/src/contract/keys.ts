@@ -1,15 +1,17 @@
 import type { Count, PageQuery, Time } from './common.ts';
 
-/** What shares are told of: `minutes`, the last five, is who gets what now; the last `hour`, who got what. */
+/**
+ * Window of the shares: `minutes`, the last 5 minutes, shows the present distribution; `hour` the last hour.
+ */
 export type ShareWindow = 'minutes' | 'hour';
 
 /** Query of GET /api/keys. */
 export interface KeysQuery extends PageQuery {
   /** Default `hour`. */
   readonly window?: ShareWindow;
-  /** One queue only. */
+  /** Limits the answer to one queue. */
   readonly queue?: string;
-  /** One key only, by its whole name. */
+  /** Limits the answer to one key, by its full name. */
   readonly key?: string;
 }
 
@@ -21,20 +23,20 @@ export interface KeyRow {
   /** Due jobs that wait (pending or ready). */
   readonly waiting: Count;
   readonly running: number;
-  /** Age of the first of them in its line; null: none waits. */
+  /** Age of the first of them in its lane; null: none waits. */
   readonly oldestMs: number | null;
-  /** Worker time within {@link Keys.seen}: of attempts that ended, and of those that run so far. */
+  /** Worker time within {@link Keys.seen}, of ended attempts and of running ones so far. */
   readonly busyMs: number;
-  /** Its part (0 to 1) of all worker time of its pool, as far as it was seen. */
+  /** Share (0 to 1) of its pool's worker time that was seen. */
   readonly share: number;
   /**
-   * What its weight would give it (0 to 1), among the keys of the pool that wait, run or ran: queues by their weights, keys of
-   * a queue alike. A key that wants less than that gets less.
+   * Share (0 to 1) that its weight entitles it to, among the keys of the pool that wait, run or ran: by
+   * weight between queues, equal between the keys of a queue. A key that needs less than that gets less.
    */
   readonly fairShare: number;
-  /** Of its queue. */
+  /** Weight of its queue. */
   readonly weight: number;
-  /** What the fair order of the leader keeps for it (virtual time): the smaller, the sooner it is its turn; null: not known. */
+  /** Virtual time in the leader's fair order; the smallest goes next. Null: unknown. */
   readonly virtualTime: number | null;
   /** Jobs that ended within {@link Keys.seen}. */
   readonly done: number;
@@ -44,12 +46,15 @@ export interface KeyRow {
 export interface Keys {
   readonly at: Time;
   readonly window: ShareWindow;
-  /** Shares come from the jobs that ended last: those since `from`, `jobs` of them (the window, or 10,000, whichever is less). */
+  /**
+   * Sample of the shares: the `jobs` jobs that ended last, since `from`. It covers the window or 10,000 jobs,
+   * whichever is less.
+   */
   readonly seen: { readonly from: Time; readonly jobs: number };
-  /** Keys that run or ran, by share, largest first, 100 at most. Only on the first page; else empty. */
+  /** The 100 keys with the largest shares that run or ran, largest first. Empty except on the first page. */
   readonly active: readonly KeyRow[];
   /** Keys with waiting jobs, by queue and key. */
   readonly waiting: readonly KeyRow[];
-  /** The `after` of the next page of `waiting`. */
+  /** `after` of the next page of `waiting`. */
   readonly next: string | null;
 }

@@ -16,17 +16,17 @@ export interface LiveQueue {
   readonly retryRate: number | null;
 }
 
-/** The whole installation at one look, about every two seconds: one read for all who look. */
+/** State of the whole installation, read once for all clients, by default every 2.5 s. */
 export interface LiveSnapshot {
-  /** The database's clock. */
+  /** Time by the clock of the dashboard's process. */
   readonly at: Time;
   readonly leader: { readonly name: string | null; readonly epoch: number };
   readonly workers: WorkerUse;
-  /** Jobs done a second, over the last five minutes. */
+  /** Jobs done a second, over the last 5 minutes. */
   readonly donePerSecond: number;
-  /** Over all queues. */
+  /** Sums over all queues. */
   readonly totals: Omit<LiveQueue, 'queue' | 'paused'>;
-  /** By name, 100 at most. */
+  /** The first 100 queues, by name. */
   readonly queues: readonly LiveQueue[];
   readonly nodes: readonly {
     readonly id: string;
@@ -39,24 +39,24 @@ export interface LiveSnapshot {
 }
 
 /**
- * Events of GET /api/live, by the name of the event; `data` is JSON of what stands here. Ids grow; a client that comes back with
- * `Last-Event-ID` (EventSource does so by itself) gets what it missed, as far back as two minutes, and in any case the newest
- * snapshot. A comment line every 15 s is the heartbeat.
+ * Events of GET /api/live by name; `data` is JSON. Ids increase. A client that reconnects with
+ * `Last-Event-ID`, as EventSource does, receives the events it missed in the last two minutes, or else the
+ * newest snapshot of that time. A comment line every 15 s is the heartbeat.
  */
 export type LiveEvent =
   | { readonly event: 'snapshot'; readonly data: LiveSnapshot }
   | {
-      /** A bulk action began, went on, or ended. */
+      /** A bulk action began, progressed or ended. */
       readonly event: 'bulk';
       readonly data: BulkRun;
     }
   | {
-      /** Somebody did something here: a page that shows it may read itself anew. */
+      /** A user of the dashboard changed something; pages that show it may refresh. */
       readonly event: 'changed';
       readonly data: { readonly action: string; readonly target: string | null; readonly at: Time };
     }
   | {
-      /** The database does not answer; snapshots go on when it does again. */
+      /** The database does not answer; snapshots continue when it does again. */
       readonly event: 'trouble';
       readonly data: { readonly message: string };
     };

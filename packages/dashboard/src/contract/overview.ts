@@ -4,26 +4,26 @@ import type { Count, Quantiles, Time, Window } from './common.ts';
 export interface OverviewQuery {
   /** Default `hour`. */
   readonly window?: Window;
-  /** One queue only. */
+  /** Limits the answer to one queue. */
   readonly queue?: string;
 }
 
-/** What jobs do now, of one queue or of all. */
+/** Present state of the jobs of one queue or of all. */
 export interface Depths {
   readonly delayed: Count;
   readonly pending: Count;
   readonly ready: Count;
   readonly running: Count;
   readonly dead: Count;
-  /** Age of the oldest job that could run and doesn't. */
+  /** Age of the oldest job that could run and does not. */
   readonly oldestMs: number | null;
-  /** How long the oldest lease has been held. */
+  /** Age of the oldest lease. */
   readonly claimAgeMs: number | null;
-  /** Failed attempts as a share (0 to 1) of the attempts of jobs that ended in the last five minutes. */
+  /** Failed attempts as a share (0 to 1) of all attempts of jobs that ended in the last 5 minutes. */
   readonly retryRate: number | null;
 }
 
-/** What ended within the window. */
+/** Jobs that ended within the window. */
 export interface Ended {
   readonly done: number;
   readonly dead: number;
@@ -31,11 +31,11 @@ export interface Ended {
   readonly expired: number;
   /** Attempts that ran to an error, of jobs that ended. */
   readonly failures: number;
-  /** From being enqueued to the start of the last attempt; a delay that was asked for counts. */
+  /** From the enqueue to the start of the last attempt; a requested delay counts. */
   readonly waits: Quantiles;
   /** From the start of the last attempt to its end. */
   readonly runs: Quantiles;
-  /** Of last attempts, all together. */
+  /** Sum over all last attempts. */
   readonly busyMs: number;
 }
 
@@ -46,11 +46,11 @@ export interface QueueOverview {
   readonly pool: string;
   readonly now: Depths;
   readonly ended: Ended;
-  /** Held jobs of the leader's last snapshot, by rule; null: no leader says. */
+  /** Held jobs of the leader's last snapshot, by rule; null: no leader reports. */
   readonly held: Readonly<Record<string, number>> | null;
 }
 
-/** One bar of the charts: what ended from `at` on, for {@link Overview.stepMs}. */
+/** One bar of the charts: jobs that ended within {@link Overview.stepMs} from `at` on. */
 export interface Bucket {
   readonly at: Time;
   readonly done: number;
@@ -59,21 +59,21 @@ export interface Bucket {
   readonly waitP50Ms: number | null;
   readonly waitP95Ms: number | null;
   readonly waitP99Ms: number | null;
-  /** Worker time: of last attempts that ended in it. */
+  /** Worker time of the last attempts that ended in the bucket. */
   readonly busyMs: number;
 }
 
-/** How workers are used. */
+/** Use of the workers. */
 export interface WorkerUse {
   readonly nodes: number;
-  /** Of nodes that are alive. */
+  /** Slots of live nodes. */
   readonly slots: number;
   readonly leases: number;
   /** `leases` / `slots`, 0 to 1; null: there are no slots. */
   readonly use: number | null;
 }
 
-/** Something that keeps jobs from running, or the database from being cleaned up. */
+/** A condition that keeps jobs from running, or the database from being vacuumed. */
 export interface Warning {
   readonly kind:
     | 'no_leader'
@@ -83,31 +83,31 @@ export interface Warning {
     | 'policy_fault'
     | 'unreadable'
     | 'behind';
-  /** In words; may hold names that users chose: text, no markup. */
+  /** Text without markup; it may contain names that users chose. */
   readonly message: string;
 }
 
 /** Answer to GET /api/overview. */
 export interface Overview {
-  /** The database's clock. */
+  /** Time by the database's clock. */
   readonly at: Time;
   readonly window: Window;
-  /** The first bucket begins here. */
+  /** Begin of the first bucket. */
   readonly from: Time;
   readonly stepMs: number;
   /**
-   * Up to when ended jobs are counted in buckets: a leading scheduler does so every few seconds. Null: never yet (an older one
-   * leads, or none did).
+   * Time up to which ended jobs are counted in buckets; the leading scheduler counts every few seconds. Null:
+   * never counted (no scheduler, or only an older one, has led).
    */
   readonly countedTo: Time | null;
   readonly now: Depths;
   readonly ended: Ended;
   readonly workers: WorkerUse;
-  /** Oldest first, without gaps; the last one is still filling. */
+  /** Oldest first, without gaps; the last one is incomplete. */
   readonly buckets: readonly Bucket[];
-  /** The busiest first, 100 at most. */
+  /** The 100 busiest queues, busiest first. */
   readonly queues: readonly QueueOverview[];
-  /** There are more queues than are shown. */
+  /** Further queues exist that are not shown. */
   readonly moreQueues: boolean;
   readonly warnings: readonly Warning[];
 }

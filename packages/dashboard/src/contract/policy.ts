@@ -2,14 +2,14 @@ import type { JsonValue, Time } from './common.ts';
 
 /** A rule that holds jobs. */
 export interface HeldBy {
-  /** The name of the gate; `later`: the order put others first. */
+  /** Name of the gate; `later`: the order preferred other jobs. */
   readonly gate: string;
   readonly jobs: number;
-  /** The queues in which it holds most, 10 at most. */
+  /** The 10 queues in which it holds most jobs. */
   readonly queues: readonly { readonly queue: string; readonly jobs: number }[];
 }
 
-/** Something of a policy that failed lately. */
+/** A recent failure of a policy. */
 export interface PolicyFault {
   readonly policy: string;
   readonly part: string;
@@ -20,7 +20,7 @@ export interface PolicyFault {
   readonly suspendedUntil: Time | null;
 }
 
-/** How the second policy that plans beside the live one differs. */
+/** Comparison of the shadow policy with the live one. */
 export interface Shadow {
   readonly policy: string;
   readonly snapshots: number;
@@ -28,25 +28,25 @@ export interface Shadow {
   readonly failed: number;
   /** Jobs in both plans. */
   readonly both: number;
-  /** Jobs that only the live policy dispatched, by what the other held them with. */
+  /** Jobs that only the live policy dispatched, by what held them in the shadow plan. */
   readonly liveOnly: Readonly<Record<string, number>>;
   readonly shadowOnly: Readonly<Record<string, number>>;
-  /** How many places apart, on average. */
+  /** Mean distance between a job's places in the two plans. */
   readonly rankDifference: number | null;
   readonly meanMs: number | null;
   readonly keys: readonly {
     readonly queue: string;
     readonly key: string;
-    /** Shares of what was dispatched, 0 to 1. */
+    /** Share of the dispatched jobs, 0 to 1, under each policy. */
     readonly live: number;
     readonly shadow: number;
   }[];
 }
 
-/** Virtual time of a key in one pool: what it was charged, by weight. The least goes next. */
+/** Virtual time of a key in a pool: its charged cost divided by its weight. The smallest goes next. */
 export interface VirtualTime {
   readonly pool: string;
-  /** From the outermost level to the innermost: the queue, then the key, with the standard levels. */
+  /** Names from the outermost level to the innermost: with the standard levels the queue, then the key. */
   readonly path: readonly string[];
   readonly time: number;
 }
@@ -54,12 +54,14 @@ export interface VirtualTime {
 /** Answer to GET /api/policy. */
 export interface PolicyPage {
   readonly at: Time;
-  /** Null: nobody leads. */
+  /** Null: there is no leader. */
   readonly leader: string | null;
   readonly epoch: number;
-  /** The name of its policy; null: it has not reported. */
+  /** Name of the leader's policy; null: it has not reported. */
   readonly policy: string | null;
-  /** Of the report that this is from; null: there is none. `stale`: it says nothing about the present. */
+  /**
+   * Time of the report this page is from; null: there is none. `stale`: it says nothing about the present.
+   */
   readonly reported: Time | null;
   readonly stale: boolean;
   readonly held: readonly HeldBy[];
@@ -70,15 +72,15 @@ export interface PolicyPage {
     readonly lastBatch: number;
     readonly dispatched: number;
   } | null;
-  /** Keys of queues with waiting jobs that the leader knows of. */
+  /** Lanes with waiting jobs that the leader knows. */
   readonly lanes: number | null;
   readonly inFlight: number | null;
   readonly forecast: Readonly<Record<string, number>> | null;
   readonly faults: readonly PolicyFault[];
   readonly shadow: Shadow | null;
-  /** Of fair orders, by time, 200 at most. */
+  /** Virtual times of fair orders: the 200 smallest, in ascending order. */
   readonly virtualTimes: readonly VirtualTime[];
-  /** What policies keep from plan to plan, as it is stored: 64 KiB of JSON text at most. */
+  /** State that policies keep between plans, as stored; up to 64 KiB of JSON text each. */
   readonly state: readonly {
     readonly policy: string;
     readonly saved: Time;

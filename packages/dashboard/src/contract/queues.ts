@@ -1,39 +1,39 @@
 import type { Rate, Time } from './common.ts';
 import type { Depths } from './overview.ts';
 
-/** Settings of a queue that can be changed in place. Limits count from the scheduler's next tick on; null: none. */
+/** Settings of a queue. Limits apply from the scheduler's next tick; null: no limit. */
 export interface QueueSettings {
-  /** No more of its jobs are scheduled; those that are ready or running go on. */
+  /** Stops dispatch of its jobs; ready and running ones continue. */
   readonly paused: boolean;
-  /** The group of nodes that serves it. */
+  /** Group of nodes that serves the queue. */
   readonly pool: string;
-  /** How long its history is kept; 0 keeps none. */
+  /** Retention of its history; 0 keeps none. */
   readonly retentionMs: number;
-  /** Jobs of the queue in flight (ready or running) at most; 0: none may start. */
+  /** Limit of jobs in flight (ready or running); 0: none may start. */
   readonly concurrency: number | null;
-  /** The same for each of its keys. */
+  /** The same limit for each key. */
   readonly keyConcurrency: number | null;
   readonly rate: Rate | null;
   readonly keyRate: Rate | null;
-  /** Jobs of one key that may wait or run: an enqueue that would leave more is refused. 1 to 100,000. */
+  /** Limit of unfinished jobs for each key, 1 to 100,000; an enqueue that would exceed it is refused. */
   readonly keyPending: number | null;
-  /** Its share beside other queues. Above 0. */
+  /** Share relative to other queues, above 0. */
   readonly weight: number;
 }
 
-/** One queue, with what it does now. */
+/** A queue with its settings and present state. */
 export interface QueueRow {
   readonly queue: string;
   readonly settings: QueueSettings;
-  /** Whether anything was ever set for it. */
+  /** Settings were made for it. */
   readonly configured: boolean;
-  /** When it was set last; null: never. */
+  /** Time of the last change of its settings; null: never. */
   readonly updated: Time | null;
   readonly now: Depths;
   readonly held: Readonly<Record<string, number>> | null;
 }
 
-/** Answer to GET /api/queues: by name, 500 at most. */
+/** Answer to GET /api/queues: up to 500 queues, by name. */
 export interface Queues {
   readonly at: Time;
   readonly queues: readonly QueueRow[];

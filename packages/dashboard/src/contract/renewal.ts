@@ -1,7 +1,10 @@
-/** Says of a request that its page has the answer already, and asks only whether it has changed: see {@link renewEveryMs}. */
+/**
+ * Header of a request whose page has an answer already and asks for a newer one, see {@link renewEveryMs}.
+ * Its answer may come from the cache.
+ */
 export const renewalHeader = 'x-pgqueue-renewal';
 
-/** How often a page that is looked at asks anew, by what it asks for. */
+/** Interval at which a visible page refreshes each kind of answer, in milliseconds. */
 export const renewEveryMs = {
   overview: 10_000,
   keys: 5_000,

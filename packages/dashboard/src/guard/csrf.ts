@@ -4,14 +4,17 @@ import { Problem } from '../problem.ts';
 const cookieName = 'pgqueue_csrf';
 const header = 'x-pgqueue-csrf';
 
-/** Tokens that an action must name: of a cookie that other sites can neither read nor send, and of the user. */
+/**
+ * Tokens that every action must send. A token is derived from the user and from a cookie that other sites can
+ * neither read nor send.
+ */
 export interface Csrf {
-  /** The token of this user's session, and the cookie to set where there is none yet. */
+  /** Returns the token of this user's session, and the cookie to set if the request has none. */
   readonly issue: (
     request: Request,
     user: string,
   ) => { readonly token: string; readonly cookie: string | null };
-  /** @throws {Problem} `origin`, `csrf` */
+  /** Checks origin and token of an action. @throws {Problem} `origin`, `csrf` */
   readonly check: (request: Request, host: string, user: string) => void;
 }
 
@@ -52,7 +55,10 @@ export function createCsrf({
   };
 }
 
-/** Browsers say where a request comes from; what says nothing of it is no browser's, and knows no cookie. */
+/**
+ * Refuses requests from other sites. Browsers always send one of these headers; a request without them does
+ * not come from a browser that holds the cookie.
+ */
 function checkOrigin({ headers }: Request, host: string): void {
   const site = headers.get('sec-fetch-site');
   if (site !== null && site !== 'same-origin' && site !== 'none') throw foreign();
@@ -64,7 +70,7 @@ function checkOrigin({ headers }: Request, host: string): void {
   if (!URL.canParse(origin) || new URL(origin).host !== hostOf(host)) throw foreign();
 }
 
-/** As URL writes it: without the scheme's usual port, which only one of the two may name. */
+/** Normalizes a host as URL does. Either side may include the scheme's default port. */
 function hostOf(host: string): string {
   return URL.canParse(`http://${host}`) ? new URL(`http://${host}`).host.replace(/:443$/, '') : host;
 }

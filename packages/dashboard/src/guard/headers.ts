@@ -1,4 +1,4 @@
-/** Of every answer: nothing of it is run, framed, guessed at or remembered elsewhere. */
+/** Headers of every answer, against sniffing, framing, leaking referrers and use by other origins. */
 const always: Readonly<Record<string, string>> = {
   'x-content-type-options': 'nosniff',
   'x-frame-options': 'DENY',
@@ -8,7 +8,7 @@ const always: Readonly<Record<string, string>> = {
   'permissions-policy': 'camera=(), geolocation=(), microphone=()',
 };
 
-/** What a page may load: its own files, and styles that carry this answer's nonce. */
+/** Content security policy of a page: its own files, and styles with the nonce of this answer. */
 export function pagePolicy(nonce: string): string {
   return [
     "default-src 'none'",
@@ -26,7 +26,7 @@ export function pagePolicy(nonce: string): string {
 export const dataPolicy: string =
   "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'";
 
-/** Sets what is missing. */
+/** Sets the security headers. A policy and a cache-control that are set already stay. */
 export function secure(headers: Headers, policy: string): void {
   for (const [name, value] of Object.entries(always)) headers.set(name, value);
   if (!headers.has('content-security-policy')) headers.set('content-security-policy', policy);

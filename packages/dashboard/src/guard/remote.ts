@@ -2,15 +2,17 @@ import { isIPv4, isIPv6 } from 'node:net';
 import { Problem } from '../problem.ts';
 import type { Settings } from '../options.ts';
 
-/** What a server tells beside the request. */
+/** Facts about the connection, which the server provides. */
 export interface RemoteInfo {
-  /** The address that the connection comes from. */
+  /** Remote address of the connection. */
   readonly remoteAddress?: string | undefined;
 }
 
 /**
- * Refuses host names that are not this dashboard's own (a name of somebody else's could be made to lead here, and then its pages
- * are of this origin), and, without an auth hook, whatever does not come from this machine, or through a proxy.
+ * Refuses host names that are not the dashboard's own: someone else's name could be pointed here, and their
+ * pages would then share its origin (DNS rebinding). Without an auth hook it also refuses requests from other
+ * machines and through proxies.
+ *
  * @throws {Problem} `host`
  */
 export function checkRemote(
@@ -41,7 +43,7 @@ export function checkRemote(
       'without an auth hook this dashboard answers requests from its own machine alone: give it the option "auth"',
     );
   }
-  // a proxy on the same machine comes from loopback itself, whomever it speaks for
+  // a proxy on this machine connects from loopback as well, whatever its client's address
   const proxied = proxyHeaders.find((name) => headers.has(name));
   if (proxied !== undefined) {
     throw new Problem(

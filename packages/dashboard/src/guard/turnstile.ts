@@ -1,10 +1,10 @@
 import pLimit from 'p-limit';
 import { Problem } from '../problem.ts';
 
-/** Lets so many through at a time; others wait in line. */
+/** Limits the number of concurrent calls; further calls wait in line. */
 export type Turnstile = <Result>(work: () => Promise<Result>) => Promise<Result>;
 
-/** @throws {Problem} `busy` where too many wait, or one has waited for too long */
+/** Creates a turnstile. Its calls reject with `busy` if the line is full or the wait too long. */
 export function createTurnstile({
   atOnce,
   waitingMax,
@@ -15,7 +15,7 @@ export function createTurnstile({
   readonly waitMs: number;
 }): Turnstile {
   const limit = pLimit(atOnce);
-  /** Not those that have gone: their turn still comes, and nothing is done in it. */
+  /** Calls waiting. Excludes those that timed out: p-limit still runs them, and they do nothing. */
   let waiting = 0;
 
   const inLine: Turnstile = (work) => {

@@ -4,7 +4,7 @@ import { Problem } from '../problem.ts';
 
 const bytesMax = 262_144;
 
-/** The body of an action. @throws {Problem} `media_type`, `too_large`, `bad_request` */
+/** Reads the JSON body of an action. @throws {Problem} `media_type`, `too_large`, `bad_request` */
 export async function readBody(request: Request): Promise<unknown> {
   const type = request.headers.get('content-type')?.split(';')[0]?.trim().toLowerCase();
   if (type !== 'application/json') {
@@ -35,7 +35,9 @@ function tooLarge(): Problem {
   return new Problem('too_large', `the body is too large: ${bytesMax} bytes at most`);
 }
 
-/** A body that is as its rules say. @throws {Problem} `bad_request`, with all problems at once */
+/**
+ * Returns the body if it conforms to the rules. @throws {Problem} `bad_request`, with all problems at once
+ */
 export function checked(body: unknown, shape: Readonly<Record<string, Rule>>): unknown {
   const problems = optionProblems(body, shape, { path: 'body' });
   if (problems.length > 0) throw new Problem('bad_request', problems.join('; '), problems);

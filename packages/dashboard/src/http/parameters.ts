@@ -13,7 +13,7 @@ const statuses: readonly JobStatus[] = [
   'dead',
 ];
 
-/** Reads named values one by one, and gathers what is wrong with them. */
+/** Reads named values one by one and collects their problems. */
 export interface Parameters {
   readonly text: (name: string, max?: number) => string | undefined;
   readonly oneOf: <Value extends string>(name: string, values: readonly Value[]) => Value | undefined;
@@ -21,12 +21,15 @@ export interface Parameters {
   readonly time: (name: string) => Date | undefined;
   readonly uuid: (name: string) => string | undefined;
   readonly limit: (max?: number) => number;
-  /** @throws {Problem} `bad_request`, with all problems at once, also where a name was given that was not asked for */
+  /**
+   * Call when all values have been read. @throws {Problem} `bad_request`, with all problems at once,
+   * including names that were given but not read
+   */
   readonly done: () => void;
   readonly fail: (problem: string) => void;
 }
 
-/** Of texts by name, such as a query string's; each at most once. */
+/** Reads parameters from texts by name, such as a query string's; each name may occur once. */
 export function parametersOf(given: ReadonlyMap<string, readonly string[]>): Parameters {
   const problems: string[] = [];
   const known = new Set<string>();
@@ -85,14 +88,14 @@ export function parametersOf(given: ReadonlyMap<string, readonly string[]>): Par
   };
 }
 
-/** Of a query string. */
+/** Reads parameters from a query string. */
 export function queryOf(url: URL): Parameters {
   const given = new Map<string, string[]>();
   for (const [name, value] of url.searchParams) given.set(name, [...(given.get(name) ?? []), value]);
   return parametersOf(given);
 }
 
-/** Of a filter in a body: texts alone. */
+/** Reads parameters from a filter in a body; all values must be texts. */
 export function filterOf(value: unknown): Parameters {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) {
     throw new Problem('bad_request', 'filter must be an object');

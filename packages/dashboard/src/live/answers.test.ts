@@ -3,7 +3,7 @@ import { createAnswers } from './answers.ts';
 
 const options = { leastMs: 1_000, mostMs: 7_500, share: 0.01 };
 
-/** A reading that ends when it is told to; and how often it was begun. */
+/** A read that ends when told to, with the number of reads begun. */
 function reading(): {
   readonly read: () => Promise<{ readonly n: number }>;
   readonly end: () => void;

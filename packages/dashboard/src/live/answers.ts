@@ -1,31 +1,34 @@
-/** Answers that many ask for at once. */
+/** Cache of answers, shared by all clients. */
 export interface Answers {
-  /** Reads it, whatever was read before: what is asked for by hand is as new as can be. */
+  /** Reads again and ignores the cache, for requests made by hand. */
   readonly anew: <Answer extends object>(name: string, read: () => Promise<Answer>) => Promise<Answer>;
-  /** What was read a moment ago, or is being read for another; read anew where there is nothing of the kind. */
+  /** Returns the cached answer, or the one being read; reads if there is none. */
   readonly again: <Answer extends object>(name: string, read: () => Promise<Answer>) => Promise<Answer>;
-  /** Something has changed: what was read before is told to nobody any more. */
+  /** Drops all cached answers after a change. */
   readonly forget: () => void;
 }
 
 interface Kept {
   readonly answer: Promise<object>;
-  /** Infinite while it is being read. */
+  /** Infinity during the read. */
   until: number;
 }
 
 export interface AnswersOptions {
   readonly leastMs: number;
   readonly mostMs: number;
-  /** So much of the time is spent on reading one of them at most, but for `mostMs` and for what is asked for by hand. */
+  /**
+   * Highest share of the time spent on reading one answer. Exceptions are answers older than `mostMs` and
+   * requests made by hand.
+   */
   readonly share: number;
 }
 
 const keptMax = 100;
 
 /**
- * However many tabs show a page, it is read for one of them, the more rarely the longer it takes. Names must tell apart all that
- * differs, and who may see it.
+ * Creates a cache that reads each answer once for all tabs, the less often the longer the read takes. A name
+ * must include everything that the answer depends on, including the role of the user.
  */
 export function createAnswers({ leastMs, mostMs, share }: AnswersOptions): Answers {
   const kept = new Map<string, Kept>();
@@ -48,7 +51,7 @@ export function createAnswers({ leastMs, mostMs, share }: AnswersOptions): Answe
     kept.set(name, made);
     return made.answer;
   };
-  // a name stands for one kind of answer
+  // each name stands for one type of answer
   const anew = make as Answers['anew'];
   return {
     anew,

@@ -2,24 +2,28 @@ import { randomBytes } from 'node:crypto';
 import type { LiveEvent } from '../contract.ts';
 import { Problem } from '../problem.ts';
 
-/** Everyone who looks: one stream each, and what they may have missed. */
+/** Event streams of all connected clients, with recent events for those that reconnect. */
 export interface Hub {
-  /** A stream of events. `lastId`: the client has had all up to this one. @throws {Problem} `busy` */
+  /**
+   * Opens a stream of events. `lastId`: the last event that the client has received. @throws {Problem} `busy`
+   */
   readonly open: (lastId: string | null) => ReadableStream<Uint8Array>;
   readonly send: (event: LiveEvent) => void;
   readonly clients: () => number;
-  /** Called when the first comes, and when the last has gone. */
+  /**
+   * Registers the listener called when the first client connects (true) and the last one disconnects (false).
+   */
   readonly onClients: (listener: (some: boolean) => void) => void;
   readonly close: () => void;
 }
 
 const clientsMax = 500;
-/** Events that a client which does not read may fall behind; then it is let go, and comes back for what it missed. */
+/** Events that may be queued for a slow client. Beyond that its stream ends, and it has to reconnect. */
 const behindMax = 100;
 const keptMax = 200;
 const keptMs = 120_000;
 const heartbeatMs = 15_000;
-/** A stream ends after so long: whoever comes back is asked again who they are. */
+/** Longest duration of a stream, in milliseconds. The client then reconnects and is authenticated again. */
 const streamMs = 1_800_000;
 
 interface Client {
@@ -35,7 +39,7 @@ interface Kept {
 }
 
 export function createHub(): Hub {
-  // ids of another process, or of a former one, say nothing here
+  // prefix of event ids; ids of another process or an earlier run are ignored
   const origin = randomBytes(6).toString('hex');
   const clients = new Set<Client>();
   const kept: Kept[] = [];
@@ -117,7 +121,7 @@ function clientOf(
     try {
       controller.close();
     } catch {
-      // the other side has closed it
+      // the client has closed the stream
     }
   };
   const limit = setTimeout(end, streamMs).unref();

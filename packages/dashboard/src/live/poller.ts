@@ -6,10 +6,10 @@ import { problemOf } from '../problem.ts';
 import type { Hub } from './hub.ts';
 import { snapshotOf } from './snapshot.ts';
 
-/** Whoever hears nothing for four steps may think that nobody is there: what is known is told again. */
+/** Steps after which an unchanged snapshot is sent again; the front end reconnects after 12 s of silence. */
 const stepsSilent = 2;
 
-/** Reads the status while anyone looks, once for all of them, and tells it. */
+/** Reads the status while a client is connected, once for all clients, and sends it. */
 export interface Poller {
   readonly stop: () => Promise<void>;
 }

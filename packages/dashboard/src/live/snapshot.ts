@@ -5,7 +5,7 @@ import { depthsOf, warningsOf, workersOf } from '../pages/wire.ts';
 const queuesMax = 100;
 const nodesMax = 200;
 
-/** What the live view shows of a status. */
+/** Converts a status to a snapshot for the live view. */
 export function snapshotOf(status: Status, nodes: readonly NodeInfo[]): LiveSnapshot {
   const { leader, totals, queues } = status;
   return {

@@ -27,7 +27,7 @@ export async function deadPage({ database }: Desk, query: Parameters): Promise<D
   return { items: page.items.map(rowOf), next: page.next, lookedBackTo: timeOf(end) };
 }
 
-/** Of the newest dead jobs: groups are told by their errors, which no index knows. */
+/** Groups the newest dead jobs by error. No index supports that, so only a bounded number is read. */
 export async function deadGroupsPage({ database }: Desk, query: Parameters): Promise<DeadGroups> {
   const filter = deadFilterIn(query);
   query.done();
@@ -42,7 +42,7 @@ export async function deadGroupsPage({ database }: Desk, query: Parameters): Pro
   };
 }
 
-/** Jobs that died last come first. */
+/** Summarizes a group; its jobs are sorted by death, latest first. */
 function groupRowOf(jobs: readonly GroupedDead[]): readonly DeadGroup[] {
   const [newest, oldest] = [jobs[0], jobs.at(-1)];
   if (newest === undefined || oldest === undefined) return [];

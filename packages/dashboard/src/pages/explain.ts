@@ -6,7 +6,7 @@ import type { Desk } from '../desk.ts';
 import { Problem } from '../problem.ts';
 import { timeOf } from './wire.ts';
 
-/** The same question, the same answer as `pgqueue explain`. */
+/** Answers as `pgqueue explain` does. */
 export async function explainPage({ operator }: Desk, id: string): Promise<Explanation> {
   if (!isUuid(id)) throw new Problem('bad_request', 'the id of a job is a UUID');
   const { job, reasons, ahead, aheadInOrder, start, policy } = await operator.explain(id);
@@ -29,7 +29,7 @@ function untilOf(reason: Reason): string | null {
   return 'until' in reason && reason.until instanceof Date ? timeOf(reason.until) : null;
 }
 
-/** `45s`, `3m 20s`, `2h 5m`, `3d 4h`: as the command writes it. */
+/** Formats a duration as the command does: `45s`, `3m 20s`, `2h 5m`, `3d 4h`. */
 export function lengthOf(ms: number): string {
   if (ms < 0) return `-${lengthOf(-ms)}`;
   if (ms < 1_000) return `${Math.round(ms)}ms`;

@@ -2,7 +2,7 @@ import type { FindFilter, GroupedFilter } from '@pgqueue/postgres/dashboard';
 import type { Parameters } from '../http/parameters.ts';
 import { Problem } from '../problem.ts';
 
-/** Which jobs a filter means. @throws {Problem} `forbidden` where a viewer looks into payloads */
+/** Parses a filter of jobs. @throws {Problem} `forbidden` if a viewer filters by payload */
 export function jobFilterIn(
   query: Parameters,
   { seesPayloads }: { readonly seesPayloads: boolean },
@@ -39,7 +39,7 @@ function fieldIn(query: Parameters): FindFilter['field'] {
   return { path, value };
 }
 
-/** Which dead jobs a filter means. */
+/** Parses a filter of dead jobs. */
 export function deadFilterIn(query: Parameters): GroupedFilter {
   const [queue, task, group] = [query.text('queue', 100), query.text('task', 200), query.text('group', 16)];
   const reason = query.oneOf('reason', ['max_tries', 'crash_limit', 'gave_up']);

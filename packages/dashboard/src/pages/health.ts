@@ -52,7 +52,10 @@ function tableOf({ lastVacuum, lastAnalyze, ...table }: TableSize): TableHealth 
   };
 }
 
-/** Looks, and mends nothing: mends are the command's. The viewer of the database may not look into all that it asks. */
+/**
+ * Runs the doctor without mending, which only the command does. It needs an operator: the database's viewer
+ * role may not read all that it checks.
+ */
 export async function doctorPage({ operator, role }: Desk): Promise<Doctor> {
   if (role !== 'operator') throw new Problem('forbidden', 'only operators can call the doctor');
   const begun = performance.now();

@@ -48,7 +48,7 @@ interface Read {
   readonly documents: JobDetails | undefined;
 }
 
-/** A viewer's role of the database can't read documents, and is not asked to. */
+/** Reads a job. For a viewer it does not read documents, since the database's viewer role cannot. */
 async function read({ database, role }: Desk, id: string): Promise<Read> {
   if (!isUuid(id)) throw new Problem('bad_request', 'the id of a job is a UUID');
   if (seesPayloads({ role })) {
@@ -97,7 +97,10 @@ function documentsOf(
   };
 }
 
-/** Whoever enqueues can write any trace: of it only the 32 digits of its id get into the address. */
+/**
+ * Builds the address of the trace. Producers can write any traceparent, so only the 32 hex digits of its
+ * trace id are used.
+ */
 function traceUrlOf({ traceUrl }: Settings, { trace }: JobSummary): string | null {
   const traceId = /^[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}/.exec(
     String(trace?.traceparent),

@@ -9,7 +9,7 @@ import { jobFilterIn } from './filter.ts';
 import { redacted } from './redacted.ts';
 import { atLeast, jobRowOf, timeOf } from './wire.ts';
 
-/** Rows of each table that one page looks at: some ten milliseconds. */
+/** Rows of each table that one page examines; that takes about 10 ms. */
 const walkMax = 5_000;
 const countMax = 10_000;
 
@@ -18,7 +18,7 @@ export async function jobsPage({ settings }: Office, desk: Desk, query: Paramete
   return pageOf(settings, desk, { ...filter, ...pageIn(query) });
 }
 
-/** What a node runs. */
+/** Lists the jobs that a node runs. */
 export async function nodeJobsPage(
   { settings }: Office,
   desk: Desk,
@@ -48,8 +48,8 @@ async function pageOf(
 }
 
 /**
- * A payload that is not shown can't be looked for either: what was found by a field that the hook takes out, or changes, would tell
- * its value to whoever guesses.
+ * Drops jobs whose redacted payload does not match the filter. Otherwise finding a job by a field that the
+ * hook removes or changes would reveal the field's value to a user who guesses.
  */
 async function shownOf(
   settings: Settings,
@@ -68,7 +68,7 @@ async function shownOf(
   });
 }
 
-/** As PostgreSQL's #>> has it. */
+/** Returns the text at a path, as PostgreSQL's #>> does. */
 function textAt(document: unknown, path: readonly string[]): string | undefined {
   let at: unknown = document;
   for (const name of path) {
@@ -78,7 +78,7 @@ function textAt(document: unknown, path: readonly string[]): string | undefined 
   return typeof at === 'string' ? at : at === null ? undefined : JSON.stringify(at);
 }
 
-/** The first few, for a look. */
+/** Returns the first jobs that a filter finds, for a preview. */
 export async function sampleJobs(
   settings: Settings,
   desk: Desk,
@@ -87,7 +87,7 @@ export async function sampleJobs(
   return (await pageOf(settings, desk, options)).items;
 }
 
-/** Of these, the jobs that a filter may find: see {@link shownOf}. */
+/** Returns the ids of those jobs that a filter may find, see {@link shownOf}. */
 export async function visibleIds(
   settings: Settings,
   { database }: Desk,
@@ -98,7 +98,10 @@ export async function visibleIds(
   return shown.map(({ id }) => id);
 }
 
-/** How many there are, as far as one page may look; with a redact hook and a field, those of which it is shown are not told apart. */
+/**
+ * Counts jobs, as far as one page may look. With a redact hook and a payload field, it counts only jobs whose
+ * redacted payload matches.
+ */
 export async function jobsCount({ settings }: Office, desk: Desk, query: Parameters): Promise<Count> {
   const filter = jobFilterIn(query, { seesPayloads: seesPayloads(desk) });
   query.done();

@@ -16,13 +16,13 @@ import type { Parameters } from '../http/parameters.ts';
 import { virtualTimesIn } from './virtual-times.ts';
 import { atLeast, timeOf } from './wire.ts';
 
-/** Jobs that ended last: what shares are told from. */
+/** Ended jobs that shares are computed from, the latest ones. */
 const seenMax = 10_000;
 const busyMax = 2_000;
 const windowsMs: Readonly<Record<ShareWindow, number>> = { minutes: 300_000, hour: 3_600_000 };
 const activeMax = 100;
 const countMax = 500;
-/** Lanes that are counted as wanting their share. */
+/** Waiting lanes that count towards fair shares. */
 const lanesMax = 500;
 const stateMax = 1_048_576;
 
@@ -60,7 +60,7 @@ export async function keysPage({ database }: Desk, query: Parameters): Promise<K
       share: shares.shareOf(lane.queue, ran?.busyMs ?? 0),
       fairShare: shares.fairShareOf(lane.queue),
       weight,
-      // a fair order forgets those that are not ahead of the others
+      // a fair order does not store shares that are not ahead of the others
       virtualTime:
         own(virtual.times, JSON.stringify([pool, lane.queue, lane.key])) ??
         (virtual.pools.has(pool) ? 0 : null),
@@ -106,7 +106,9 @@ interface Shares {
   readonly fairShareOf: (queue: string) => number;
 }
 
-/** By weight among the queues of a pool that want anything, then alike among the keys of each. */
+/**
+ * Computes fair shares: by weight between the queues of a pool that have work, equal between a queue's keys.
+ */
 function sharesOf({
   busy,
   waiting,
@@ -160,7 +162,7 @@ function cursorIn(query: Parameters): Lane | undefined {
       return { queue, key };
     }
   } catch {
-    // told below
+    // reported below
   }
   query.fail('after is no cursor: give the "next" of the page before');
   return undefined;

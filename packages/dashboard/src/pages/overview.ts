@@ -7,7 +7,7 @@ import type { Parameters } from '../http/parameters.ts';
 import { depthsOf, timeOf, warningsOf, workersOf } from './wire.ts';
 
 const queuesMax = 100;
-/** A scheduler that counts is no further behind than that. */
+/** Delay of the leader's count of ended jobs above which a warning is shown, in milliseconds. */
 const behindMs = 120_000;
 
 export async function overviewPage(office: Office, query: Parameters): Promise<Overview> {
@@ -118,7 +118,7 @@ function quantilesOf(histogram: Histogram): Quantiles {
   };
 }
 
-/** Also the buckets in which nothing ended. */
+/** Returns all buckets of the window, including those in which nothing ended. */
 function gapless({ from, buckets }: Activity, window: Window): readonly Bucket[] {
   const [count, stepMs] = window === 'hour' ? [60, 60_000] : [96, 900_000];
   const known = new Map(buckets.map((bucket) => [bucket.at.getTime(), bucket]));

@@ -51,7 +51,7 @@ export async function policyPage({ database }: Desk): Promise<PolicyPage> {
   };
 }
 
-/** By gate instead of by queue, the one that holds most first. */
+/** Groups held jobs by gate instead of by queue; the gate that holds most comes first. */
 function heldBy({ held }: StoredReport): readonly HeldBy[] {
   const parts = Object.entries(held).flatMap(([queue, gates]) =>
     Object.entries(gates).map(([gate, jobs]) => ({ gate, queue, jobs })),
@@ -68,7 +68,9 @@ function heldBy({ held }: StoredReport): readonly HeldBy[] {
     .toSorted((a, b) => b.jobs - a.jobs);
 }
 
-/** Null: none runs, or the leader is of a release that says it in other words. */
+/**
+ * Reads the shadow report. Null: no shadow policy runs, or the leader's release reports it in another form.
+ */
 function shadowIn(value: unknown): Shadow | null {
   if (typeof value !== 'object' || value === null) return null;
   const { policy, snapshots, skipped, failed, both, liveOnly, shadowOnly, rankDifference, meanMs, keys } =

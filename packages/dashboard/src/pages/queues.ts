@@ -16,7 +16,10 @@ const nothing = {
   retryRate: null,
 };
 
-/** Settings are read anew, so that a change is seen at once; numbers are those that everyone shares. */
+/**
+ * Lists queues. Settings are read for each request, so that a change shows at once; depths come from the
+ * shared status.
+ */
 export async function queuesPage(office: Office, { database }: Desk): Promise<Queues> {
   const [status, configured] = await Promise.all([office.status(), readSettings(database)]);
   const known = new Map(status.queues.map((queue) => [queue.queue, queue]));

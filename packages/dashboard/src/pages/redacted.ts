@@ -1,6 +1,9 @@
 import type { Redact, Settings, Shown } from '../options.ts';
 
-/** What may be shown of a document. The hook's own failure hides it: what it would have left out is not known. */
+/**
+ * Applies the redact hook to a document. If the hook fails, the whole document is hidden, since the parts it
+ * would have removed are unknown.
+ */
 export function redacted({ redact, logger }: Settings, document: unknown, shown: Shown): unknown {
   if (redact === undefined || document === null || document === undefined) return document;
   return redactedBy(redact, document, shown, (error) =>
@@ -19,7 +22,7 @@ function redactedBy(
 ): unknown {
   try {
     const result = redact(structuredClone(document), shown);
-    // a promise would show as {}
+    // a promise would be shown as {}
     if (result instanceof Promise)
       throw new TypeError('the redact hook returned a promise: it must answer at once');
     return JSON.parse(JSON.stringify(result ?? null)) as unknown;

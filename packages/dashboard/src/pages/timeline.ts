@@ -2,7 +2,7 @@ import type { AttemptError, JobSummary } from '@pgqueue/postgres';
 import type { TimelineEntry } from '../contract.ts';
 import { errorOf, timeOf } from './wire.ts';
 
-/** A job's life as far as it is kept, in the order of time. */
+/** Returns the recorded events of a job's life, in order of time. */
 export function timelineOf({
   job,
   errors,
@@ -12,10 +12,10 @@ export function timelineOf({
   readonly job: JobSummary;
   readonly errors: readonly AttemptError[];
   readonly dispatched: Date | undefined;
-  /** By the database's clock. */
+  /** Time by the database's clock. */
   readonly nowMs: number;
 }): readonly TimelineEntry[] {
-  // of more than a hundred the newest are kept; a redriven job counts its tries anew, and keeps its errors
+  // only the newest 100 errors are kept; a redriven job counts its tries from 0 again but keeps its errors
   const before = Math.max(0, job.tries + job.crashes - errors.length);
   const failed = errors.map((error, index) => failedOf(error, before + index + 1));
   const attempt = before + errors.length + 1;

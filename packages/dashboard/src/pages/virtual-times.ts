@@ -4,7 +4,10 @@ import type { VirtualTime } from '../contract.ts';
 const shownMax = 200;
 const entriesMax = 100_000;
 
-/** What fair orders keep, as far as their saved state is of the known form: `{ pools: { pool: { names, ahead, below } } }`. */
+/**
+ * Extracts virtual times from the saved state of fair orders, where it has the known form:
+ * `{ pools: { pool: { names, ahead, below } } }`.
+ */
 export function virtualTimesOf(states: readonly SavedState[]): readonly VirtualTime[] {
   const times: VirtualTime[] = [];
   for (const { state } of states) {
@@ -14,14 +17,14 @@ export function virtualTimesOf(states: readonly SavedState[]): readonly VirtualT
   return times;
 }
 
-/** The first of them, in their order. */
+/** Returns the 200 smallest virtual times, ascending. */
 export function shownVirtualTimes(states: readonly SavedState[]): readonly VirtualTime[] {
   return virtualTimesOf(states)
     .toSorted((a, b) => a.time - b.time)
     .slice(0, shownMax);
 }
 
-/** By pool and path, as JSON text; and the pools of which there are any. */
+/** Returns virtual times by pool and path, as JSON text, and the pools that have any. */
 export function virtualTimesIn(states: readonly SavedState[]): {
   readonly times: Readonly<Record<string, number>>;
   readonly pools: ReadonlySet<string>;

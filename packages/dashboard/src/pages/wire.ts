@@ -14,7 +14,7 @@ import type {
   WorkerUse,
 } from '../contract.ts';
 
-/** Into what goes over the wire. */
+/** Converts a date for the wire; null for null and for invalid dates. */
 export function timeOf(date: Date): Time;
 export function timeOf(date: Date | null): Time | null;
 export function timeOf(date: Date | null): Time | null {
@@ -29,7 +29,7 @@ export function atLeast(count: number, more: boolean): Count {
   return { count, kind: more ? 'at_least' : 'exact' };
 }
 
-/** What JSON makes of it; it came out of JSON. */
+/** Types a value parsed from JSON; undefined becomes null. */
 export function jsonOf(value: unknown): JsonValue {
   return (value ?? null) as JsonValue;
 }
@@ -39,14 +39,14 @@ type Numbers = Pick<
   'exact' | 'delayed' | 'pending' | 'ready' | 'running' | 'dead' | 'oldestMs' | 'claimAgeMs' | 'retryRate'
 >;
 
-/** Numbers over a thousand may be estimates where not all of them were counted. */
+/** Converts depths. If not every job was counted, numbers above 1,000 may be estimates. */
 export function depthsOf(numbers: Numbers): Depths {
   const { exact, oldestMs, claimAgeMs, retryRate } = numbers;
   const count = (of: number): Count => ({ count: of, kind: exact || of <= 1_000 ? 'exact' : 'about' });
   return {
     delayed: count(numbers.delayed),
     pending: count(numbers.pending),
-    // work items are all looked at
+    // work items are always counted exactly
     ready: exactly(numbers.ready),
     running: exactly(numbers.running),
     dead: count(numbers.dead),
@@ -88,7 +88,7 @@ export function errorOf(error: StoredError): AttemptError {
 
 const causesMax = 5;
 
-/** The error's own stack, and those of its causes below it. */
+/** Joins the error's own stack with those of up to 5 causes. */
 function stackOf(error: StoredError): string | null {
   const stacks: string[] = [];
   let cause: Partial<ErrorData> | null | undefined = error;
@@ -99,7 +99,7 @@ function stackOf(error: StoredError): string | null {
   return stacks.length === 0 ? null : stacks.join('\n\ncaused by: ');
 }
 
-/** Rows of other writers may hold anything there. */
+/** Converts a value to text: rows written by other programs may hold anything. */
 function textOf(value: unknown): string {
   return typeof value === 'string' ? value : (JSON.stringify(value) ?? '');
 }

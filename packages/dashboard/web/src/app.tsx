@@ -62,7 +62,7 @@ export function App(): ReactNode {
   );
 }
 
-/** The heading takes the focus when one comes from another page: those who hear it know where they are. */
+/** Focuses the heading after navigation, so that screen readers announce the page. */
 function useHeadingFocus(path: string): void {
   const shown = useRef(path);
   useEffect(() => {
@@ -83,7 +83,9 @@ function Who(): ReactNode {
   );
 }
 
-/** What an entry of the side bar counts: what wants somebody. By itself, so that a snapshot does not draw the page anew. */
+/**
+ * Count of an entry of the side bar. A separate component, so that snapshots do not render the whole page.
+ */
 function EntryCount({ to }: { readonly to: string }): ReactNode {
   const live = useLive();
   if (live === undefined) return null;

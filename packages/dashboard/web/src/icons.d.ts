@@ -1,4 +1,4 @@
-/** The library's own types are one file of 7 MB for all its icons, which type checkers would read for a few of them. */
+/** Declares single icons: the library's own types are one file of 7 MB, which slows type checkers down. */
 declare module '@tabler/icons-react/dist/esm/icons/*.mjs' {
   import type { ComponentType } from 'react';
 

@@ -15,7 +15,7 @@ import { App } from './app.tsx';
 import { resolver, theme } from './theme.ts';
 
 const nonce = styleNonce();
-// the component that keeps a page from scrolling under a dialog looks here for it
+// react-remove-scroll, which keeps the page from scrolling under a dialog, reads the nonce from here
 Object.assign(globalThis, { __webpack_nonce__: nonce });
 
 const worthAnother: ReadonlySet<string> = new Set(['network', 'busy', 'timeout', 'database']);

@@ -12,7 +12,7 @@ import {
   Tooltip,
 } from '@mantine/core';
 
-/** The one accent. Its sixth shade on white, and its fourth on the dark ground, are above 4.5 : 1. */
+/** Accent colour. Shade 6 on white and shade 4 on the dark ground have a contrast above 4.5 : 1. */
 const iris: MantineColorsTuple = [
   '#eef0ff',
   '#dde0fb',
@@ -26,7 +26,7 @@ const iris: MantineColorsTuple = [
   '#2f3586',
 ];
 
-/** White on its sixth shade is above 4.5 : 1, too. */
+/** White on shade 6 has a contrast above 4.5 : 1 as well. */
 const red: MantineColorsTuple = [
   '#fff0f0',
   '#fddcdd',
@@ -97,5 +97,5 @@ const ours = {
   '--mantine-color-error': 'var(--bad)',
 };
 
-/** The components take their colours from base.css, which has one set for light and one for dark. */
+/** Maps Mantine's colours to the variables of base.css, which defines them for light and dark mode. */
 export const resolver: CSSVariablesResolver = () => ({ variables: {}, light: ours, dark: ours });

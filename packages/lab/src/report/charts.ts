@@ -1,29 +1,29 @@
 import { PgQueueError } from '@pgqueue/core';
 import type * as Echarts from 'echarts/core';
 
-/** What a chart shows. Names in it are shown as they are, so they have to be clean. */
+/** A chart. Its names are shown as they are, so the caller has to sanitize them. */
 export interface Chart {
   readonly title: string;
-  /** What is to be known about it. */
+  /** Text that explains the chart. */
   readonly note?: string;
-  /** An option of ECharts, without colours: series get those of the page, in their order. */
+  /** An option of ECharts, without colours. Series get the colours of the page, in their order. */
   readonly option: Readonly<Record<string, unknown>>;
   readonly height?: number;
 }
 
-/** Draws charts as SVG texts whose colours are variables of the page: `--ink`, `--line`, `--c1` to `--c8`. */
+/** Draws a chart as SVG text. Its colours are variables of the page: `--ink`, `--line`, `--c1` to `--c8`. */
 export type Draw = (chart: Chart) => string;
 
 const width = 760;
 export const colours = 8;
-// ECharts computes with colours, so they can't be variables while it draws: each of these stands for one
+// ECharts computes with colours and can't draw with variables, so each of these stands for one
 const ink = '#010203';
 const line = '#040506';
 const series: string[] = Array.from({ length: colours }, (_, at) => `#0a0b${String(10 + at)}`);
 
 /**
- * Loads the plotting library, which is optional: it takes 65 MB on disk.
- * @throws {PgQueueError} `configuration` where it is not installed
+ * Loads the plotting library. It is optional, since it takes 65 MB on disk.
+ * @throws {PgQueueError} `configuration` if it is not installed
  */
 export async function loadDraw(): Promise<Draw> {
   const echarts = await load();
@@ -61,7 +61,7 @@ const frame = {
   },
 };
 
-/** An axis with the colours of the page. */
+/** Returns an axis in the colours of the page. */
 export function axisOf(option: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> {
   const axisLabel = { ...axis.axisLabel, ...(option['axisLabel'] as object | undefined) };
   return { nameLocation: 'middle', nameGap: 28, ...axis, ...option, axisLabel };
@@ -96,13 +96,16 @@ async function load(): Promise<typeof Echarts> {
   }
 }
 
-/** The page's colours and width; without the style sheet that ECharts adds for pointers over its shapes. */
+/**
+ * Applies the page's colours and width, and removes the style sheet that ECharts adds for pointers over its
+ * shapes.
+ */
 function themed(svg: string): string {
   let page = svg
     .replaceAll(/<style[^>]*>[\s\S]*?<\/style>/g, '')
     .replaceAll(/ (?:class|ecmeta_[a-z_]+|pointer-events)="[^"]*"/g, '')
     .replace(/ width="\d+" height="\d+"/, ' width="100%"');
-  // as whole values only: a name in the text may look like a colour
+  // whole attribute values only: a name in the text may look like a colour
   const named: readonly (readonly [string, string])[] = [
     [ink, '--ink'],
     [line, '--line'],

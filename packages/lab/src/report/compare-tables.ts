@@ -2,10 +2,10 @@ import type { Comparison } from '../simulation/compare.ts';
 import type { Table } from './table.ts';
 import { sayLane, sayMs, sayShare } from './format.ts';
 
-/** Keys that are listed. */
+/** Most keys that are listed. */
 const keysMax = 25;
 
-/** The keys under both policies. */
+/** Returns the table of the keys under both policies. */
 export function laneDifferenceTable(
   { base, lanes }: Comparison,
   named: { readonly base: string; readonly other: string },

@@ -26,7 +26,7 @@ const odd: readonly Arrival[] = hostile.flatMap((name, at) =>
   [0, 1, 2].map((n) => ({ atMs: n, durationMs: 20 + at, queue: name.slice(0, 100), key: name, task: name })),
 );
 
-/** Every tag of the page, as a reader of HTML would find them; throws where they are not nested. */
+/** Returns every tag of the page, as an HTML parser would find them. Throws if tags are not nested. */
 function tagsOf(html: string): readonly string[] {
   const open: string[] = [];
   const seen: string[] = [];
@@ -59,7 +59,7 @@ const allowed = new Set(
 describe('the page', () => {
   test('shows hostile names as they are, and nothing of them as code', async () => {
     const name = hostile.join(' ');
-    const tried = { ...policy({ order: turns() }), name }; // which policy() would refuse
+    const tried = { ...policy({ order: turns() }), name }; // policy() would refuse this name
     const html = await htmlReport(simulate({ policy: tried, workload: odd }), { subtitle: name });
     const tags = tagsOf(html);
     expect(tags.filter((tag) => !allowed.has(tag))).toEqual([]);
@@ -77,7 +77,7 @@ describe('the page', () => {
     expect(html).toContain('@media (prefers-color-scheme: dark)');
     const svgs = html.replaceAll(/<defs[\s\S]*?<\/defs>/g, '').match(/<svg[\s\S]*?<\/svg>/g) ?? [];
     expect(svgs.length).toBeGreaterThanOrEqual(5);
-    // a colour of its own would be invisible on one of the two pages
+    // a fixed colour would be invisible on the light or on the dark page
     expect(
       svgs
         .join('')
@@ -99,7 +99,7 @@ describe('the page', () => {
   });
 
   test('says in a comparison what each key got of its due under each policy, as the table does', () => {
-    // under FIFO the first key has the slots for itself, and the second has nothing of its due
+    // under FIFO the first key has all slots, and the second gets nothing of its due
     const both = compare({
       policy: policy({ order: turns() }),
       against: policy({ order: fifo() }),

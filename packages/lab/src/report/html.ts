@@ -7,17 +7,18 @@ import type { Table } from './table.ts';
 import { comparisonTables, namesOf, tablesOf } from './tables.ts';
 import { printable, sayName } from './format.ts';
 
-/** What a page says of itself. */
+/** Texts in the head of a page. */
 export interface PageOptions {
   /** Default: the names of the policies. */
   readonly title?: string;
-  /** What was simulated, in a line. */
+  /** One line about the workload. */
   readonly subtitle?: string;
 }
 
 /**
- * A report as one HTML page: tables and charts, light and dark, without scripts, and without anything from elsewhere.
- * @throws {PgQueueError} `configuration` where echarts, which is optional, is not installed
+ * Renders a report as one HTML page with tables and charts, in light and dark colours. The page has no
+ * scripts and loads nothing.
+ * @throws {PgQueueError} `configuration` if echarts, which is optional, is not installed
  */
 export async function htmlReport(
   result: Simulation | Comparison,
@@ -40,7 +41,7 @@ function figure(draw: Draw): (chart: Chart) => string {
   };
 }
 
-/** The names of series come from users. */
+/** Sanitizes the names of series, which come from users. */
 function clean(chart: Chart): Chart {
   const { series } = chart.option as { readonly series?: readonly { readonly name: string }[] };
   if (series === undefined) return chart;
@@ -101,12 +102,13 @@ const entities: Readonly<Record<string, string>> = {
   "'": '&#39;',
 };
 
-/** For text and for values of attributes in double quotes; one line. */
+/** Escapes text for HTML content and for attribute values in double quotes. The result has one line. */
 export function escapeHtml(text: string): string {
   return printable(text).replaceAll(/[&<>"']/g, (sign) => entities[sign] ?? '');
 }
 
-// eight colours that stay apart for most kinds of colour blindness (Okabe and Ito, 2008), lightened where the page is dark
+// eight colours that are distinct for most kinds of colour blindness (Okabe and Ito, 2008), lighter on a dark
+// page
 const style = `
 :root { --page: #fff; --ink: #1c2024; --soft: #60646c; --line: #d9dbe0;
   --c1: #0072b2; --c2: #d55e00; --c3: #009e73; --c4: #cc79a7; --c5: #e69f00; --c6: #56b4e9; --c7: #8a7a00; --c8: #7f8794; }

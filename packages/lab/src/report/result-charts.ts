@@ -5,12 +5,12 @@ import type { LaneResult, Simulation } from '../simulation/result.ts';
 import { namesOf, sayLimit } from './tables.ts';
 import { sayLane, sayMs, sayShare, unitFor } from './format.ts';
 
-/** Keys in one chart. */
+/** Most keys in one chart. */
 const keysMax = 16;
-/** Waits are shown from here on: below, nobody can tell them apart. */
+/** Shortest wait that charts show, in milliseconds. Shorter waits look the same. */
 const shortestMs = 1;
 
-/** A result under its name. */
+/** A result with its name. */
 interface Named {
   readonly name: string;
   readonly result: Simulation;
@@ -110,7 +110,10 @@ function sharesChart({ name, result }: Named): Chart {
   };
 }
 
-/** A key is entitled to something else under each policy: it depends on when it and others wait. */
+/**
+ * Compares the dues under two policies. The slot time that a key is entitled to differs between policies,
+ * since it depends on when the key and others wait.
+ */
 function duesChart(all: readonly [Named, Named]): Chart {
   const [{ result: first }] = all;
   const shown = entitled(first);
@@ -224,7 +227,7 @@ function barOption(
 ): Chart['option'] {
   const rotate = names.length > 6 ? 35 : 0;
   return {
-    // places, not names: two keys may look the same
+    // positions, not names: two keys may look the same
     xAxis: axisOf({
       type: 'category',
       data: names.map((_, at) => String(at)),

@@ -1,8 +1,8 @@
-/** A table for people: in a terminal or a page. All texts are plain, and safe to show in a terminal. */
+/** A table to show in a terminal or a page. All texts are plain, and safe for a terminal. */
 export interface Table {
   readonly title: string;
   readonly heads: readonly string[];
   readonly rows: readonly (readonly string[])[];
-  /** What is to be known about it. */
+  /** Text that explains the table. */
   readonly note?: string;
 }

@@ -6,15 +6,15 @@ import type { LimitUse, QueueResult, Simulation } from '../simulation/result.ts'
 import type { Table } from './table.ts';
 import { sayLane, sayMs, sayName, sayNumber, sayShare } from './format.ts';
 
-/** Keys that are listed. */
+/** Most keys that are listed. */
 const keysMax = 25;
 
-/** The tables of one simulation. Empty ones are left out. */
+/** Returns the tables of one simulation, without empty ones. */
 export function tablesOf(result: Simulation): readonly Table[] {
   return [overview(result), ...details(result)].filter(({ rows }) => rows.length > 0);
 }
 
-/** The tables of two policies side by side. */
+/** Returns the tables of two policies side by side, without empty ones. */
 export function comparisonTables(comparison: Comparison): readonly Table[] {
   const { base, other, differences } = comparison;
   const named = namesOf(comparison);
@@ -35,7 +35,7 @@ export function comparisonTables(comparison: Comparison): readonly Table[] {
   ].filter(({ rows }) => rows.length > 0);
 }
 
-/** The names of the policies, told apart where they are the same. */
+/** Returns the names of both policies. Equal names are made distinct. */
 export function namesOf({ base, other }: Pick<Comparison, 'base' | 'other'>): {
   readonly base: string;
   readonly other: string;
@@ -196,7 +196,7 @@ const limitWords: Readonly<Record<LimitUse['kind'], string>> = {
   keyRate: 'jobs a second, each key',
 };
 
-/** What a limit limits, in words. */
+/** Describes a limit in words. */
 export function sayLimit({ queue, kind }: LimitUse): string {
   return `${sayName(queue)}: ${limitWords[kind]}`;
 }

@@ -7,23 +7,26 @@ export interface Flying {
   readonly item: SimItem;
   readonly lane: SimLane;
   startedMs: number;
-  /** Its place among all. */
+  /** Index among all work items in flight. */
   at: number;
 }
 
-/** What is in flight, as policies see it. From one plan to the next most of it is the same objects in the same places. */
+/**
+ * Work items in flight, as policies see them. From one plan to the next most are the same objects in the same
+ * places.
+ */
 export interface Air {
   readonly all: readonly Flying[];
   readonly add: (item: SimItem, lane: SimLane) => Flying;
   readonly remove: (flying: Flying) => void;
-  /** It was taken by a node, or other jobs have joined it. */
+  /** Marks an item as changed: a node has taken it, or other jobs have joined it. */
   readonly change: (flying: Flying) => void;
   readonly seen: () => readonly InFlight[];
 }
 
 export function createAir(): Air {
   const all: Flying[] = [];
-  /** Of each, its job and those that go with it. */
+  /** Jobs of each item: its first job, and those of its bundle. */
   const items: (readonly [InFlight, ...InFlight[]])[] = [];
   const firsts: InFlight[] = [];
   const changed = new Set<Flying>();

@@ -5,22 +5,22 @@ import type { LaneResult, Simulation } from './result.ts';
 import { simulate } from './simulate.ts';
 import { repeatable } from '../workloads/workload.ts';
 
-/** What is compared: two policies under the same conditions. */
+/** Options of {@link compare}: two policies under the same conditions. */
 export interface CompareOptions extends Conditions {
   readonly policy: Policy;
   readonly against: Policy;
 }
 
-/** One number under both policies. Null: there is none. */
+/** One measure under both policies. Null: it has no value. */
 export interface Difference {
-  /** Such as `wait p95`, `utilisation`. */
+  /** Name of the measure, such as `wait p95` or `utilisation`. */
   readonly measure: string;
   readonly unit: 'ms' | 'share' | 'index' | 'jobs';
   readonly base: number | null;
   readonly other: number | null;
   /** other − base. */
   readonly change: number | null;
-  /** Which way is better for those who wait; null: neither. */
+  /** Direction that is better for waiting jobs. Null: neither is. */
   readonly better: 'less' | 'more' | null;
 }
 
@@ -32,16 +32,22 @@ export interface LaneDifference {
   readonly other: Pick<LaneResult, 'waits' | 'share' | 'served'> | null;
 }
 
-/** The same jobs under two policies. Attempts fail alike in both: chance belongs to the job. */
+/**
+ * Results of the same jobs under two policies. Attempts fail alike in both, since randomness belongs to the
+ * job.
+ */
 export interface Comparison {
   readonly base: Simulation;
   readonly other: Simulation;
   readonly differences: readonly Difference[];
-  /** Those whose p95 of waits changes most first. */
+  /** Keys, sorted by the change of their p95 wait, the largest first. */
   readonly lanes: readonly LaneDifference[];
 }
 
-/** Runs the same workload under `against` (the base) and `policy`. @throws {PgQueueError} as {@link simulate} */
+/**
+ * Runs the same workload under `against` (the base) and `policy`.
+ * @throws {PgQueueError} as {@link simulate}
+ */
 export function compare(options: CompareOptions): Comparison {
   const { policy, against, ...conditions } = options;
   const workload = repeatable(conditions.workload);
@@ -50,7 +56,7 @@ export function compare(options: CompareOptions): Comparison {
   return compareResults(base, other);
 }
 
-/** Sets two results side by side. */
+/** Compares two results. */
 export function compareResults(base: Simulation, other: Simulation): Comparison {
   return { base, other, differences: differencesOf(base, other), lanes: lanesOf(base, other) };
 }

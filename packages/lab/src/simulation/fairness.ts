@@ -1,38 +1,44 @@
 /**
- * Who got what while there was not enough for all. A lane competes in the plans that left jobs of it waiting which no gate held, and in the one
- * behind those. What such a plan gave to competing lanes, in the slot time that it takes, is what there was to share: each was
- * entitled to its part by weight, between queues first, then between the keys of each. A plan in which fewer than two compete counts for nobody.
+ * Fairness between lanes while there are not enough slots for all.
+ *
+ * A lane competes in the plans that left jobs of it waiting that no gate held, and in the plan after those.
+ * The slot time that such a plan gave to competing lanes is the total to share. Each lane was entitled to its
+ * part by weight, first between queues, then between the keys of each queue. A plan in which fewer than two
+ * lanes compete does not count.
  */
 export interface Fairness {
   sinceMs: number;
-  /** Competing lanes, and the weights of their queues. */
+  /** Number of competing lanes. `weights`: sum of the weights of their queues. */
   lanes: number;
   weights: number;
-  /** The time so far in which two or more competed. */
+  /** Time so far in which two or more lanes competed, in milliseconds. */
   contendedMs: number;
-  /** The slot time so far that one unit of weight was entitled to: the virtual time of generalised processor sharing (Parekh and Gallager, 1993). */
+  /**
+   * Slot time so far that one unit of weight was entitled to: the virtual time of generalised processor
+   * sharing (Parekh and Gallager, 1993).
+   */
   virtualMs: number;
 }
 
-/** A queue's part in it, to be shared out between its keys. */
+/** Part of a queue, which its keys share. */
 export interface QueuePart {
   readonly weight: number;
   lanes: number;
   weights: number;
-  /** Fairness.virtualMs up to which its own is counted. */
+  /** Value of Fairness.virtualMs up to which the queue's own virtual time is counted. */
   seenMs: number;
   virtualMs: number;
 }
 
-/** A lane's part. */
+/** Part of a lane. */
 export interface Part {
   readonly queue: QueuePart;
   readonly weight: number;
   competes: boolean;
-  /** How often it began to. */
+  /** Number of times it began to compete. */
   periods: number;
   virtualMs: number;
-  /** Slot time that it was given, and entitled to, while it competed. */
+  /** Slot time that it was given while it competed. `entitledMs`: the time it was entitled to. */
   servedMs: number;
   entitledMs: number;
 }
@@ -49,7 +55,7 @@ export function createPart(queue: QueuePart, weight: number): Part {
   return { queue, weight, competes: false, periods: 0, virtualMs: 0, servedMs: 0, entitledMs: 0 };
 }
 
-/** Says whether a lane competes from now on. */
+/** Sets whether a lane competes from now on. */
 export function compete(fairness: Fairness, part: Part, competes: boolean, nowMs: number): void {
   if (competes === part.competes) return;
   const ms = nowMs - fairness.sinceMs;
@@ -64,12 +70,12 @@ export function compete(fairness: Fairness, part: Part, competes: boolean, nowMs
   queue.lanes += by;
   queue.weights += by * weight;
   if (queue.lanes === (competes ? 1 : 0)) fairness.weights += by * queue.weight;
-  // sums of fractions drift: with nobody there they are 0
+  // sums of fractions drift: without lanes they are 0
   if (queue.lanes === 0) queue.weights = 0;
   if (fairness.lanes === 0) fairness.weights = 0;
 }
 
-/** What a plan gave, once it is known who competes in it. */
+/** Shares out the work of a plan. Must be called once it is known which lanes compete in the plan. */
 export function shareOut(
   fairness: Fairness,
   given: readonly { readonly part: Part; readonly workMs: number }[],
@@ -84,7 +90,7 @@ export function shareOut(
   fairness.virtualMs += sum / fairness.weights;
 }
 
-/** Counts what the lane was entitled to so far. */
+/** Adds the time that a lane was entitled to so far. */
 export function settle(fairness: Fairness, part: Part): void {
   const { queue } = part;
   if (queue.lanes > 0)
@@ -94,7 +100,10 @@ export function settle(fairness: Fairness, part: Part): void {
   part.virtualMs = queue.virtualMs;
 }
 
-/** 1: all the same; 1/n: one has all (Jain, Chiu and Hawe, 1984). Null for none. */
+/**
+ * Returns Jain's index (Jain, Chiu and Hawe, 1984): 1 if all values are the same, 1/n if one has everything.
+ * Null: there are no values.
+ */
 export function jain(values: readonly number[]): number | null {
   if (values.length === 0) return null;
   let [sum, squares] = [0, 0];

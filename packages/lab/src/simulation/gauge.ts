@@ -1,15 +1,15 @@
-/** How many jobs wait, are in flight and run, over time. Of a lane, a queue, or all. */
+/** Numbers of jobs that wait, are in flight and run, over time: of a lane, of a queue, or of all. */
 export interface Gauge {
   sinceMs: number;
-  /** Jobs that could go, as far as time is concerned. */
+  /** Jobs that wait and are due. */
   waiting: number;
-  /** Work items: those of one bundle count as one, here and below. */
+  /** Work items in flight. The jobs of one bundle count as one, here and below. */
   inFlight: number;
   running: number;
-  /** Sums over time: multiplied by milliseconds. */
+  /** Integrals over time, in job milliseconds. */
   waitingArea: number;
   busyArea: number;
-  /** The same, over the time in which something waited. */
+  /** Integrals over the time in which a job waited. */
   backloggedMs: number;
   busyBacklogged: number;
   inFlightBacklogged: number;
@@ -37,7 +37,7 @@ export function createGauge(nowMs: number): Gauge {
   };
 }
 
-/** Counts the time up to now. Before every change. */
+/** Counts the time up to now. Must be called before every change. */
 export function bring(gauge: Gauge, nowMs: number): void {
   const ms = nowMs - gauge.sinceMs;
   if (ms <= 0) return;

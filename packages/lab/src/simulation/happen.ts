@@ -9,9 +9,9 @@ import type { Run } from './run.ts';
 import { change, laneOf, later } from './run.ts';
 import type { Arrival } from '../workloads/workload.ts';
 
-/** What happens to jobs in a simulation, but for plans. Each at Run.nowMs. */
+/** Events of jobs in a simulation, except plans. Each happens at Run.nowMs. */
 
-/** What chance is drawn for. */
+/** Purposes of random draws. */
 const forOutcome = 1;
 const forJitter = 2;
 
@@ -20,7 +20,7 @@ export function arrive(run: Run, arrival: Arrival): void {
   run.seq += 1;
   const { id } = arrival;
   const own: Candidate = Object.freeze({
-    // an id that is there twice would be one job to the policy
+    // a duplicate id would be one job to the policy
     id: id === undefined ? `job-${run.seq}` : run.jobs.has(id) ? `${id}#${run.seq}` : id,
     queue: arrival.queue ?? 'default',
     key: arrival.key ?? '',
@@ -80,7 +80,7 @@ function begin(lane: SimLane, job: SimJob, nowMs: number): void {
   job.attempts += 1;
 }
 
-/** An attempt at one job, or at those of a bundle, is over. */
+/** Ends the attempt at one job, or at the jobs of a bundle. */
 export function end(run: Run, flying: Flying): void {
   const { item, lane, startedMs } = flying;
   const { nowMs } = run;
@@ -93,7 +93,7 @@ export function end(run: Run, flying: Flying): void {
   for (const job of item.members) settle(run, { item, lane, job, busyMs });
 }
 
-/** It is in flight no more. */
+/** Removes a work item from those in flight. */
 export function land(run: Run, flying: Flying): void {
   const { item } = flying;
   run.items.delete(item.job.facts.id);
@@ -148,19 +148,19 @@ function finish(run: Run, lane: SimLane, job: SimJob): void {
   lane.late.push(run.nowMs - deadlineMs);
 }
 
-/** For policies that ask for it; `recalled`, too. */
+/** Keeps a settlement for policies that ask for them, `recalled` included. */
 export function feed(run: Run, settlement: Settlement & { readonly outcome: AttemptEnd }): void {
   if (run.settings.policy.needs?.settlements === true) run.settled.push(settlement);
 }
 
-/** A retry is due. */
+/** Makes a job wait again when its retry is due. */
 export function retry(run: Run, job: SimJob, dueMs: number): void {
   const { dues } = laneOf(run, job.facts);
   dues.splice(dues.indexOf(dueMs), 1);
   comeBack(run, job);
 }
 
-/** It waits again. */
+/** Makes a job wait again. */
 export function comeBack(run: Run, job: SimJob): void {
   const lane = laneOf(run, job.facts);
   run.lanes.add(lane, job);
@@ -168,7 +168,7 @@ export function comeBack(run: Run, job: SimJob): void {
   change(run, lane, { waiting: 1 });
 }
 
-/** What still waits for its first start ends as expired. */
+/** Ends a job as expired if it still waits for its first start. Returns whether it did. */
 export function expire(run: Run, job: SimJob): boolean {
   if (!job.waits || job.attempts > 0) return false;
   const lane = laneOf(run, job.facts);

@@ -3,26 +3,32 @@ import { compareInKey } from '@pgqueue/core';
 import type { Line, SimJob } from '../line.ts';
 import { createLine } from '../line.ts';
 
-/** The waiting jobs of one lane, as policies are shown them. */
+/** Waiting jobs of one lane, as policies see them. */
 export interface KindLines {
   readonly size: () => number;
-  /** Whether what was shown last, `shown` jobs, is not the same any more. */
+  /**
+   * Adds a job. Reports whether the jobs that were shown last, of which there are `shown`, may have changed.
+   */
   readonly add: (job: SimJob, shown: number) => boolean;
   readonly remove: (job: SimJob) => void;
-  /** The first `depth`; where a policy tells kinds, so many together of the first of each kind, and at least `least` of each. */
+  /**
+   * Returns the first `depth` jobs. If the policy distinguishes kinds: `depth` jobs shared evenly between the
+   * kinds, the first of each, and at least `least` of each.
+   */
   readonly show: (depth: number, least: number) => Shown;
 }
 
-/** Some of the jobs that wait in a lane, in their order. */
+/** Some of the waiting jobs of a lane, in their order. */
 export interface Shown {
   readonly jobs: readonly Candidate[];
-  /** As {@link Lane.unseen}; undefined: the policy tells no kinds. */
+  /** As {@link Lane.unseen}. Undefined: the policy does not distinguish kinds. */
   readonly unseen: Readonly<Record<string, number>> | undefined;
 }
 
 /**
- * Where gates hold many jobs of a lane, all of a kind are held together: to show the first few of each kind is as good as to show
- * all of them, and costs the less, the more there are.
+ * Creates the lines of a lane. If gates hold many jobs of a lane, they hold all jobs of one kind together.
+ * Showing the first few of each kind then gives the same plan as showing all of them, at a cost that does not
+ * grow with the number of jobs.
  */
 export function createKindLines(kindOf: Policy['kindOf']): KindLines {
   return kindOf === undefined ? oneKind() : manyKinds(kindOf);
@@ -70,7 +76,10 @@ function manyKinds(kindOf: NonNullable<Policy['kindOf']>): KindLines {
   };
 }
 
-/** Jobs of which it can't be told are asked about one by one: they are shown as if they were of one kind. */
+/**
+ * Returns the kind of a job. Jobs whose kind can't be determined are asked about one by one, and are shown as
+ * one kind.
+ */
 function kindFor(kindOf: NonNullable<Policy['kindOf']>, { facts }: SimJob): string {
   try {
     return kindOf(facts);

@@ -8,7 +8,7 @@ import type { KindLines } from './kind-lines.ts';
 import { createKindLines } from './kind-lines.ts';
 import type { SimJob } from '../line.ts';
 
-/** What became of the jobs of a lane. */
+/** Counts of a lane's jobs, by what became of them. */
 export interface Tally {
   arrived: number;
   done: number;
@@ -30,23 +30,25 @@ export interface SimLane {
   readonly gauge: Gauge;
   readonly part: Part;
   readonly tally: Tally;
-  /** From arrival to first start. */
+  /** Waits from arrival to first start, in milliseconds. */
   readonly waits: number[];
-  /** Past the deadline, of jobs that were done too late. */
+  /** Delays past the deadline, in milliseconds, of jobs that ended too late. */
   readonly late: number[];
-  /** When its retries are due. */
+  /** Times at which its retries are due. */
   readonly dues: number[];
   readonly row: number;
-  /** As policies see it; null: it has changed. */
+  /** Lane as policies see it. Null: the lane has changed since. */
   seen: Lane | null;
-  /** So many of its jobs were asked for when that was made. */
+  /** Depth for which `seen` was made. */
   seenDepth: number;
-  /** So many of its jobs are to be seen. */
+  /** Number of jobs that plans asked to see. */
   depth: number;
-  /** A gate held its head in the last plan that looked at it; `heldIn`: the number of the last plan that held any of it. */
+  /**
+   * A gate held jobs of the lane in the last plan. `heldIn`: number of the last plan in which that was so.
+   */
   held: boolean;
   heldIn: number;
-  /** Its place among the active ones; −1: nothing of it waits. */
+  /** Index among the active lanes. -1: no job of the lane waits. */
   active: number;
 }
 
@@ -57,26 +59,26 @@ export interface Lanes {
   readonly remove: (lane: SimLane, job: SimJob) => void;
   readonly find: (name: string) => SimLane | undefined;
   readonly active: () => number;
-  /** Those in which something waits since this was asked last, where nothing did before. */
+  /** Returns the lanes in which jobs have begun to wait since the last call. */
   readonly begun: () => readonly SimLane[];
-  /** Those in which something waited, and nothing does. */
+  /** Returns the lanes whose last waiting job has gone since the last call, and that are still empty. */
   readonly emptied: () => readonly SimLane[];
-  /** Those with waiting jobs, with so many jobs each at least. */
+  /** Returns the lanes with waiting jobs, each with at least `depth` jobs if it has them. */
   readonly see: (depth: number) => Snapshot['lanes'];
 }
 
-/** Lanes that have a row of their own in series; the others share the last one. */
+/** Most lanes with a row of their own in series. All others share the last row. */
 export const rowsMax = 200;
-/** Rows in front of them: running and waiting jobs of all lanes. */
+/** Rows before those of the lanes: running and waiting jobs of all lanes. */
 export const firstRow = 2;
-/** Jobs of each lane, and of each kind in it, that a policy sees at least. */
+/** Least number of jobs that a policy sees of each lane, and of each kind in it. */
 export const depthMin = 4;
-/** Jobs that a policy may see of one lane at most. */
+/** Most jobs that a policy sees of one lane. */
 export const depthMax = 4_096;
 
 export function createLanes(options: LaneOptions): Lanes {
   const byName = new Map<string, SimLane>();
-  // found by queue and key without making a name: once a job
+  // two maps find a lane without building its name, which would happen once a job
   const byQueue = new Map<string, Map<string, SimLane>>();
   const make = createMake(options);
   return {
@@ -134,7 +136,7 @@ function createMake({
   };
 }
 
-/** The lanes in which something waits. */
+/** Tracks the lanes in which jobs wait. */
 function createActive(): Omit<Lanes, 'of' | 'all' | 'find'> {
   const active: SimLane[] = [];
   let begun: SimLane[] = [];

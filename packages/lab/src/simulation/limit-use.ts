@@ -4,7 +4,7 @@ import type { SimLane } from './lanes.ts';
 import type { LimitUse } from './result.ts';
 import type { Run } from './run.ts';
 
-/** How much of the limits of queue_config was used while something waited for it. */
+/** Returns the use of the limits of queue_config over the time in which jobs waited. */
 export function limitUse({ settings, queues }: Run, all: readonly SimLane[]): readonly LimitUse[] {
   const lanes = Map.groupBy(all, ({ queue }) => queue);
   return Object.entries(settings.queues)

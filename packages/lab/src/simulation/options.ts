@@ -19,64 +19,78 @@ import type { NodeOptions } from '../workloads/fleet.ts';
 import { fleet, queues } from '../workloads/shapes.ts';
 import type { Workload } from '../workloads/workload.ts';
 
-/** How attempts go wrong. */
+/** Rates at which attempts fail, and the limits of retries. */
 export interface FailureOptions {
-  /** The share of attempts that end with an error, 0 to 1. Default 0. */
+  /** Share of attempts that end with an error, 0 to 1. Default 0. */
   readonly errorRate?: number;
-  /** The share of attempts whose lease is lost with their node, 0 to 1. Default 0. The fleet stays as it is. */
+  /**
+   * Share of attempts that lose their lease because their node crashes, 0 to 1. Default 0. The fleet stays as
+   * it is.
+   */
   readonly crashRate?: number;
-  /** Default 20. */
+  /** Tries before a job is dead. Default 20. */
   readonly maxTries?: number;
-  /** Default 3. */
+  /** Crashes before a job is dead. Default 3. */
   readonly maxCrashes?: number;
   readonly backoff?: Partial<Backoff>;
 }
 
-/** How far a simulation is. */
+/** Progress of a simulation. */
 export interface SimulationProgress {
   readonly ended: number;
   readonly waiting: number;
   readonly plans: number;
-  /** Since the first arrival, in virtual time. */
+  /** Virtual time since the first arrival, in milliseconds. */
   readonly passedMs: number;
 }
 
-/** What is simulated, but for the policy. */
+/** Conditions of a simulation: everything except the policy. */
 export interface Conditions {
   readonly workload: Workload;
-  /** Default: one node with ten slots. */
+  /** Worker nodes. Default: one node with ten slots. */
   readonly fleet?: readonly NodeOptions[];
-  /** Settings of queues, as in queue_config; what is left out has its default. */
+  /** Settings of queues, as in queue_config. A setting that is left out has its default. */
   readonly queues?: Readonly<Record<string, Partial<QueueSeen>>>;
   readonly failures?: FailureOptions;
-  /** The same seed gives the same result. Default 1. */
+  /** Seed of all randomness. The same seed gives the same result. Default 1. */
   readonly seed?: number;
-  /** From one plan to the next at least, as a tick takes its time. 0: a plan whenever something has changed. Default 5. */
+  /**
+   * Shortest time from one plan to the next, in milliseconds: the duration of a tick. 0: a plan whenever
+   * something has changed. Default 5.
+   */
   readonly tickMs?: number;
-  /** How far ahead of the workers' consumption work items are made, beyond free slots. Default: four ticks. */
+  /**
+   * Time in milliseconds for whose consumption work items are made ahead, beyond free slots. Default: four
+   * ticks.
+   */
   readonly horizonMs?: number;
-  /** Jobs in one plan at most. Default 2000. */
+  /** Most jobs in one plan. Default 2,000. */
   readonly batchMax?: number;
-  /** What a key is to get beside the others of its queue, for the measure of fairness. Default: all the same. */
+  /** Weight of a key beside the others of its queue, for the measure of fairness. Default: all the same. */
   readonly weightOf?: (lane: { readonly queue: string; readonly key: string }) => number;
-  /** How long one handler call takes that takes several jobs together. Default: as long as the longest of them. */
+  /** Duration of one handler call for several jobs, in milliseconds. Default: that of the longest job. */
   readonly bundleMs?: (durationsMs: readonly number[]) => number;
-  /** Snapshot.prepared: for policies that fetch data. */
+  /** Values of `Snapshot.prepared`, for policies that fetch data. */
   readonly prepared?: Readonly<Record<string, Json>>;
-  /** Snapshot.health. Default: null. */
+  /** Value of `Snapshot.health`. Default: null. */
   readonly health?: DatabaseHealth;
-  /** Ends the simulation then, whatever still waits or runs. Default: when nothing can happen any more. */
+  /**
+   * Time at which the simulation ends, even if jobs wait or run. Default: it ends when nothing can happen any
+   * more.
+   */
   readonly untilMs?: number;
-  /** Told now and then how far it is: often enough for a line that changes, as long as it goes on. */
+  /**
+   * Called with the progress after every 1,000 ended jobs and plans, for as long as the simulation goes on.
+   */
   readonly onProgress?: (progress: SimulationProgress) => void;
 }
 
-/** A policy under conditions. */
+/** Options of a simulation: a policy, and its conditions. */
 export interface SimulateOptions extends Conditions {
   readonly policy: Policy;
 }
 
-/** Everything settled. */
+/** Options with all defaults applied. */
 export interface Settings {
   readonly policy: Policy;
   readonly workload: Workload;
@@ -129,14 +143,14 @@ const isIterable: Rule = {
   judge: (value) => typeof value === 'object' && value !== null && Symbol.iterator in value,
 };
 
-/** Written as a whole or composed; made by an older release, perhaps. */
+/** Accepts a composed policy or one written as a whole, also one made by an older release. */
 const aPolicy: Rule = {
   expected: 'a policy: what policy({ gates, order }) returns, or an object with a plan of its own',
   judge: (value) =>
     typeof value === 'object' && value !== null && 'plan' in value && typeof value.plan === 'function',
 };
 
-/** A rule for each option of a simulation. */
+/** Rule of each option of a simulation. */
 const simulateShape: Shape<SimulateOptions> = {
   policy: aPolicy,
   workload: isIterable,
@@ -158,7 +172,10 @@ const simulateShape: Shape<SimulateOptions> = {
   onProgress: optional(aFunction),
 };
 
-/** @throws {PgQueueError} `configuration`, with all problems at once */
+/**
+ * Checks the options and applies defaults.
+ * @throws {PgQueueError} `configuration`, with all problems at once
+ */
 export function toSettings(options: SimulateOptions): Settings {
   throwProblems('configuration', 'the simulation', optionProblems(options, simulateShape));
   const { failures = {}, tickMs = 5 } = options;
@@ -193,7 +210,7 @@ export function toSettings(options: SimulateOptions): Settings {
   return settings;
 }
 
-/** What the options' shapes don't say. */
+/** Reports problems that the shapes of the options can't express. */
 function problemsOf({ failures: { errorRate, crashRate } }: Settings): readonly string[] {
   return errorRate + crashRate <= 1
     ? []

@@ -10,31 +10,37 @@ import type {
 } from '@pgqueue/core';
 import { isGuarded, openGates, planProblems, policy as compose, standardGates, turns } from '@pgqueue/core';
 
-/** What failed in a policy, and how often. */
+/** A failure in a policy, and how often it happened. */
 export interface FaultCount {
-  /** The gate or order; the policy itself where it is written as a whole. */
+  /** Name of the gate or order. The policy's own name if it is not composed. */
   readonly part: string;
-  /** The first of its kind: messages that differ in the job, or in numbers, are counted as one. */
+  /**
+   * Message of the first such failure. Messages that differ only in the job or in numbers count as the same.
+   */
   readonly message: string;
-  /** Plans in which it failed. */
+  /** Number of failures of this kind. */
   readonly count: number;
   /**
-   * What was done about it. Of a gate: its jobs were `held`, or it was `ignored`. Of an order: lanes took `turns`. Of a whole policy: the
-   * plan was `replaced` by FIFO per key within the limits, or its state was `kept` as it was.
+   * Reaction to the failure. For a gate: its jobs were `held`, or it was `ignored`. For an order: lanes took
+   * `turns`. For a whole policy: the plan was `replaced` by its fallback or by turns within the limits, or
+   * its state was `kept`.
    */
   readonly instead: PolicyFault['instead'] | 'replaced' | 'kept';
 }
 
-/** Calls a policy as the scheduler does: state kept back until a plan is written, limits checked, FIFO per key where it fails. */
+/**
+ * Calls a policy as the scheduler does. It keeps the state back until a plan is written, checks the limits,
+ * and falls back to another plan if the policy fails.
+ */
 export interface Planning {
   readonly plan: (snapshot: Snapshot) => Plan;
   readonly written: (written: Written) => void;
-  /** Of the plan nothing was written: the state stays as it was. */
+  /** Drops the last plan, of which nothing was written. The state stays as it was. */
   readonly dropped: () => void;
   readonly faults: () => readonly FaultCount[];
 }
 
-/** The state of the policy, and of the standard gates beside one that does not ask them itself. */
+/** State of the policy, and of the standard gates beside a policy that does not ask them itself. */
 interface States {
   readonly own: PolicyState;
   readonly limits: PolicyState;
@@ -42,7 +48,7 @@ interface States {
 
 const limits = standardGates();
 const standard = compose({ name: 'standard', order: turns() });
-/** Different faults that are told apart at most; what comes beyond is counted as one. */
+/** Most distinct faults that are counted. All further ones are counted as one. */
 const faultsMax = 50;
 const beyond = { part: 'others', message: 'further faults, of other kinds' };
 
@@ -99,7 +105,7 @@ export function startPlanning(policy: Policy): Planning {
   };
 }
 
-/** The same for messages that differ in the job that they are about, or in numbers. */
+/** Returns the same text for messages that differ only in the job or in numbers. */
 function kindOf(message: string): string {
   return message
     .slice(0, 1_000)
@@ -109,8 +115,9 @@ function kindOf(message: string): string {
 }
 
 /**
- * A policy that is written as a whole need not ask the standard gates: they are asked about each job of its plan.
- * Returns their state after it. @throws {Error} the plan can't be written, or goes beyond a limit
+ * Asks the standard gates about each job of a plan, for a policy that is not composed and need not ask them
+ * itself. Returns the gates' state after the plan.
+ * @throws {Error} if the plan can't be written, or exceeds a limit
  */
 function keepLimits(snapshot: Snapshot, plan: Plan, state: PolicyState): PolicyState {
   const problems = planProblems(snapshot, plan);

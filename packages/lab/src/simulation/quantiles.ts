@@ -1,4 +1,4 @@
-/** How times are spread. Null where there are none. */
+/** Distribution of times. Null where there are no times. */
 export interface Spread {
   readonly count: number;
   readonly meanMs: number | null;
@@ -8,7 +8,7 @@ export interface Spread {
   readonly maxMs: number | null;
 }
 
-/** In the order of size. */
+/** Returns all times in ascending order. */
 export function sorted(times: readonly (readonly number[])[]): Float64Array {
   let count = 0;
   for (const part of times) count += part.length;
@@ -21,7 +21,10 @@ export function sorted(times: readonly (readonly number[])[]): Float64Array {
   return all.sort();
 }
 
-/** The smallest time such that the share of those up to it is `share` (nearest rank). Null for none. */
+/**
+ * Returns the smallest time that is not exceeded by a share of `share` of the times (nearest rank). Null:
+ * there are none.
+ */
 export function quantile(ordered: Float64Array, share: number): number | null {
   return ordered[Math.max(0, Math.ceil(ordered.length * share) - 1)] ?? null;
 }

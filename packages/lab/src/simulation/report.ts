@@ -18,9 +18,12 @@ import type {
 import type { Run } from './run.ts';
 import { laneOf, noteHeld } from './run.ts';
 
-/** Keys that have a line of their own in the series. */
+/** Most keys that have a line of their own in the series. */
 const linesMax = 12;
-/** Jobs of average length that a key must be entitled to each time it waits: any order is unfair by one job at a time. */
+/**
+ * Jobs of average length that a key must be entitled to for each time it waits. Any order is unfair by one
+ * job at a time.
+ */
 const enoughJobs = 10;
 
 export function resultOf(run: Run): Simulation {
@@ -87,7 +90,7 @@ function close(run: Run): void {
   }
 }
 
-/** Jobs that did not end; those whose deadline is over have missed it. */
+/** Counts the jobs of each lane that did not end. A job past its deadline has missed it. */
 function countOpen(run: Run): ReadonlyMap<SimLane, number> {
   const open = new Map<SimLane, number>();
   for (const { facts, deadlineMs } of run.jobs.values()) {

@@ -1,65 +1,75 @@
 import type { FaultCount } from './planning.ts';
 import type { Spread } from './quantiles.ts';
 
-/** What became of jobs. */
+/** Counts of jobs, by what became of them. */
 export interface JobCounts {
   readonly arrived: number;
   readonly done: number;
-  /** Out of tries, or of crashes. */
+  /** Jobs that ran out of tries or crashes. */
   readonly dead: number;
-  /** Not started in time. */
+  /** Jobs that were not started in time. */
   readonly expired: number;
-  /** Left waiting, delayed or running when nothing could happen any more, or when the simulation was ended. */
+  /**
+   * Jobs that waited, were delayed or ran when nothing could happen any more, or when the simulation was
+   * ended.
+   */
   readonly unfinished: number;
   /** Attempts that failed and were tried again. */
   readonly retries: number;
   readonly crashes: number;
 }
 
-/** Jobs that should have been done by some time. */
+/** Jobs with a deadline. */
 export interface Deadlines {
   readonly set: number;
-  /** Done later, dead later, expired, or unfinished at the end with their time over. */
+  /**
+   * Jobs that were done or dead after their deadline, expired, or were unfinished when their time was over.
+   */
   readonly missed: number;
-  /** By how much, where they ended at last. */
+  /** Delays past the deadline, of jobs that ended. */
   readonly late: Spread;
 }
 
-/** A queue's key. */
+/** Result of a queue's key. */
 export interface LaneResult {
   readonly queue: string;
   readonly key: string;
   readonly jobs: JobCounts;
-  /** From arrival to first start. */
+  /** Waits from arrival to first start. */
   readonly waits: Spread;
   readonly deadlines: Deadlines;
   readonly firstMs: number;
-  /** When its last attempt ended; null: none did. */
+  /** Time at which its last attempt ended. Null: no attempt ended. */
   readonly lastMs: number | null;
   /** Slot time of its attempts, failed ones included. */
   readonly busyMs: number;
-  /** Of all slot time in use. */
+  /** Share of all slot time in use. */
   readonly share: number;
-  /** Beside the other keys of its queue. */
+  /** Weight beside the other keys of its queue. */
   readonly weight: number;
-  /** In plans that left it, and others, with jobs waiting. */
+  /** Slot time from plans that left the key and others with waiting jobs. */
   readonly served: ServedTime;
   readonly inFlightMax: number;
   readonly waitingMax: number;
 }
 
 /**
- * What plans gave to a key, as slot time, that left it and others with jobs waiting that no gate held; and what it was entitled to by
- * weight of all that such plans gave to such keys.
+ * Slot time that a key was given, and the time it was entitled to.
+ *
+ * Both count only plans that left the key and others with waiting jobs that no gate held. The key is entitled
+ * to its part, by weight, of all that such plans gave to such keys.
  */
 export interface ServedTime {
   readonly servedMs: number;
   readonly entitledMs: number;
-  /** served / entitled; null: too little to tell (less than ten average jobs each time it waits). */
+  /**
+   * served / entitled. Null: too little to tell, which is less than ten average jobs for each time the key
+   * waits.
+   */
   readonly ratio: number | null;
 }
 
-/** One queue, all its keys. */
+/** Result of a queue, over all its keys. */
 export interface QueueResult {
   readonly queue: string;
   readonly jobs: JobCounts;
@@ -72,29 +82,32 @@ export interface QueueResult {
   readonly waitingMax: number;
 }
 
-/** How much of a limit of queue_config was used. */
+/** Use of a limit of queue_config. */
 export interface LimitUse {
   readonly queue: string;
   readonly kind: 'concurrency' | 'keyConcurrency' | 'rate' | 'keyRate';
   /** Jobs in flight, or jobs a second. */
   readonly limit: number;
-  /** Mean over the time in which something waited; of keys, over all of them. Null: nothing ever did. */
+  /** Mean over the time in which a job waited. For keys: over all keys. Null: no job ever waited. */
   readonly mean: number | null;
   /** mean / limit. A burst can bring a rate above 1. */
   readonly use: number | null;
-  /** Most jobs in flight at once; of keys, of any one. Null for rates. */
+  /** Most jobs in flight at once. For keys: of any one key. Null for rates. */
   readonly max: number | null;
 }
 
-/** Jobs held, of those that policies looked at, the first few of every key, and of all that are alike to the gates that hold those. */
+/**
+ * Jobs that a reason held. Counted are the jobs that policies looked at, which are the first few of every
+ * key, and all jobs that are alike to the gates which hold those.
+ */
 export interface HeldResult {
   readonly queue: string;
-  /** The name of a gate, or `no_free_slot`, `no_capable_node`, `batch_full`. */
+  /** Name of a gate, or `no_free_slot`, `no_capable_node`, `batch_full`. */
   readonly reason: string;
-  /** On average over the whole time. */
+  /** Mean over the whole time. */
   readonly meanJobs: number;
   readonly maxJobs: number;
-  /** Plans that held something for it. */
+  /** Plans in which the reason held jobs. */
   readonly plans: number;
 }
 
@@ -104,7 +117,7 @@ export interface TimeSeries {
   readonly stepMs: number;
   readonly running: readonly number[];
   readonly waiting: readonly number[];
-  /** Running jobs of the keys that used most slot time; the rest is `running` without them. */
+  /** Running jobs of the keys that used most slot time. `running` minus these is the rest. */
   readonly lanes: readonly {
     readonly queue: string;
     readonly key: string;
@@ -112,32 +125,38 @@ export interface TimeSeries {
   }[];
 }
 
-/** What came of a simulation: plain JSON, the same for the same options. */
+/** Result of a simulation. Plain JSON, the same for the same options. */
 export interface Simulation {
   readonly policy: string;
   readonly seed: number;
-  /** The first arrival, and when nothing happened any more. */
+  /** Time of the first arrival. `endMs`: the time from which nothing happened any more, or the given end. */
   readonly startMs: number;
   readonly endMs: number;
   readonly slots: number;
   readonly jobs: JobCounts;
   readonly waits: Spread;
-  /** The waits of which 0, 1, …, 100 % are no longer; empty where nothing was started. */
+  /** Waits that 0, 1, …, 100 % of the jobs do not exceed. Empty if no job was started. */
   readonly waitPercentilesMs: readonly number[];
-  /** Of all slot time from start to end, what was in use; and of that in which something waited. */
+  /**
+   * Share of the slot time from start to end that was in use. `busyWhileWaiting`: the same over the time in
+   * which a job waited.
+   */
   readonly utilisation: number;
   readonly busyWhileWaiting: number | null;
-  /** Jain's index over the keys' served / entitled: 1 is perfectly fair. Null: fewer than two can be told. */
+  /**
+   * Jain's index over the keys' served / entitled. 1 is perfectly fair. Null: fewer than two keys have a
+   * ratio.
+   */
   readonly jain: number | null;
-  /** The time in which two or more keys had jobs waiting that no gate held. */
+  /** Time in which two or more keys had waiting jobs that no gate held, in milliseconds. */
   readonly contendedMs: number;
   readonly deadlines: Deadlines;
   readonly queues: readonly QueueResult[];
-  /** By slot time, most first. */
+  /** Keys, sorted by slot time, the largest first. */
   readonly lanes: readonly LaneResult[];
   readonly limits: readonly LimitUse[];
   readonly held: readonly HeldResult[];
-  /** The highest value of each forecast that the order made. */
+  /** Highest value of each forecast that the order made. */
   readonly forecast: Readonly<Record<string, number>>;
   readonly plans: { readonly made: number; readonly empty: number; readonly recalled: number };
   readonly faults: readonly FaultCount[];

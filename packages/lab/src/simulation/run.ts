@@ -19,14 +19,14 @@ import { createSeries } from './series.ts';
 import type { Arrival } from '../workloads/workload.ts';
 import { inOrder } from '../workloads/workload.ts';
 
-/** Something that happens at a time; of what happens at the same time, in the order in which it was planned. */
+/** An event at a time. Events at the same time happen in the order in which they were added. */
 export interface Event<What> {
   readonly atMs: number;
   readonly n: number;
   readonly what: What;
 }
 
-/** How many jobs a reason holds, over time. */
+/** Number of jobs that a reason holds, over time. */
 export interface HeldGauge {
   jobs: number;
   max: number;
@@ -34,7 +34,7 @@ export interface HeldGauge {
   plans: number;
 }
 
-/** Everything that a simulation owns. */
+/** State of a simulation. */
 export interface Run {
   readonly settings: Settings;
   readonly planning: Planning;
@@ -46,7 +46,7 @@ export interface Run {
   next: Arrival | undefined;
   /** Unfinished jobs by id. */
   readonly jobs: Map<string, SimJob>;
-  /** Work items by id of their first job; bundles' other jobs, too. */
+  /** Work items by the id of their first job. */
   readonly items: Map<string, Flying>;
   readonly air: Air;
   readonly ends: Heap<Event<Flying>>;
@@ -56,20 +56,23 @@ export interface Run {
   seq: number;
   events: number;
   ended: number;
-  /** When to plan; Infinity: nothing has changed. */
+  /** Time of the next plan. Infinity: nothing has changed. */
   planAtMs: number;
   plannedMs: number;
-  /** When a rule said that something may go by time alone, or the scheduler would look anyway. */
+  /** Time at which a gate said that a job may go by time alone, or at which the scheduler polls. */
   wakeAtMs: number;
-  /** When a plan would be made that finds nothing, as long as nothing else happens: such a one is counted, and not made. Infinity: none would. */
+  /**
+   * Time of the next plan that would find nothing, as long as nothing else happens. Such a plan is counted,
+   * not made. Infinity: there is none.
+   */
   idleAtMs: number;
   writtenMs: number;
   plans: number;
   emptyPlans: number;
   recalled: number;
-  /** Plans in a row that only took work items back. */
+  /** Plans in a row that only recalled work items. */
   recalls: number;
-  /** Plans in a row that dispatched nothing while nothing else was going on. */
+  /** Plans in a row that dispatched nothing while nothing else happened. */
   idlePlans: number;
   readonly total: Gauge;
   readonly queues: Map<string, Gauge>;
@@ -77,7 +80,7 @@ export interface Run {
   readonly series: Series;
   readonly held: Map<string, Map<string, HeldGauge>>;
   heldSinceMs: number;
-  /** Lanes that a gate held in the last plan. */
+  /** Lanes of which a gate held jobs in the last plan. */
   heldLanes: readonly SimLane[];
   readonly forecast: Map<string, number>;
 }
@@ -137,7 +140,7 @@ function before(a: Event<unknown>, b: Event<unknown>): boolean {
   return a.atMs !== b.atMs ? a.atMs < b.atMs : a.n < b.n;
 }
 
-/** When something happens next, apart from plans. */
+/** Returns the time of the next event. Plans do not count. */
 export function happensMs({ ends, dues, expiries, next }: Run): number {
   return Math.min(
     next?.atMs ?? Infinity,
@@ -156,7 +159,7 @@ export function laneOf(run: Run, { queue, key }: Candidate): SimLane {
   return run.lanes.of(queue, key);
 }
 
-/** What changes in a lane, and so in its queue and in all. */
+/** Changes of a lane's counts, which apply to its queue and to the total, too. */
 export interface Change {
   readonly waiting?: number;
   readonly inFlight?: number;
@@ -190,7 +193,7 @@ function move(gauge: Gauge, nowMs: number, by: Change): void {
   if (gauge.inFlight > gauge.inFlightMax) gauge.inFlightMax = gauge.inFlight;
 }
 
-/** Takes what a plan held into account from now on, until the next. */
+/** Records the jobs that a plan held, from now until the next plan. */
 export function noteHeld(run: Run, counts: HeldCounts): void {
   const ms = run.nowMs - run.heldSinceMs;
   run.heldSinceMs = run.nowMs;

@@ -1,11 +1,14 @@
-/** Sums over time, in a bounded number of equal steps: when time runs beyond the last one, steps twice as long take their place. */
+/**
+ * Integrals over time, in up to 240 equal steps. When time runs beyond the last step, steps of twice the
+ * length replace them.
+ */
 export interface Series {
   readonly add: (
     row: number,
     span: { readonly fromMs: number; readonly toMs: number },
     level: number,
   ) => void;
-  /** Mean levels in each step, by row. */
+  /** Returns the mean levels in each step, by row. */
   readonly means: () => { readonly stepMs: number; readonly rows: readonly (readonly number[])[] };
 }
 
@@ -19,7 +22,7 @@ export function createSeries(startMs: number): Series {
     while (rows.length <= index) rows.push(new Float64Array(stepsMax));
     return rows[index] ?? new Float64Array(0);
   };
-  /** Half as many steps, twice as long, until a time lies within them. */
+  /** Merges pairs of steps until a time lies within them. */
   const reach = (ms: number): void => {
     for (let reachMs = stepMs * stepsMax; ms > reachMs; reachMs *= 2) fold();
   };

@@ -8,12 +8,12 @@ import type { Arrival } from '../workloads/workload.ts';
 const inOrder = policy({ order: fifo() });
 const exact = { tickMs: 0, horizonMs: 0, fleet: [{ slots: 1 }] };
 
-/** Jobs with the same interval between them, all alike. */
+/** Returns equal jobs that arrive at a constant interval. */
 function regular(count: number, everyMs: number, job: Omit<Arrival, 'atMs'>): readonly Arrival[] {
   return Array.from({ length: count }, (_, at) => ({ ...job, atMs: at * everyMs }));
 }
 
-/** Wraps a policy to see what it is asked, and what it is told. */
+/** Wraps a policy to record the snapshots that it plans from. */
 function watched(inner: Policy): { readonly policy: Policy; readonly snapshots: Snapshot[] } {
   const snapshots: Snapshot[] = [];
   return {
@@ -128,7 +128,8 @@ describe('attempts', () => {
         backoff: { kind: 'fixed', baseMs: 10 },
       },
     });
-    // dead by the second error, or the second crash: the chain of (tries, crashes) gives 0.04 + 0.01 + 2 paths through both
+    // dead by the second error or the second crash: the chain of (tries, crashes) gives 0.04 + 0.01 + 2 paths
+    // through both
     const dead = 0.2 * 0.2 + 0.1 * 0.1 + 2 * (0.2 * 0.1 * 0.3);
     expect(jobs.done + jobs.dead).toBe(4_000);
     expect(jobs.dead / 4_000).toBeGreaterThan(dead * 0.85);

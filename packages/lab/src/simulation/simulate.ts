@@ -7,14 +7,18 @@ import type { Run } from './run.ts';
 import { happensMs, startRun } from './run.ts';
 import { claimAll, passIdle, tick } from './tick.ts';
 
-/** So many plans in a row that do nothing, while nothing else goes on, and what still waits is taken to wait for ever. */
+/**
+ * Plans in a row that do nothing, while nothing else happens, before the waiting jobs count as waiting for
+ * ever.
+ */
 const idlePlansMax = 200;
-/** So many jobs that ended, or plans, are worth a word. */
+/** Number of ended jobs and plans between two calls of `onProgress`. */
 const progressEvery = 1_000;
 
 /**
- * Runs a workload through a policy in virtual time, with the code that plans in production: snapshots, plan, written. The same options
- * give the same result. What a policy prepares from outside is not fetched (see `prepared`), and one that never returns is not stopped.
+ * Runs a workload through a policy in virtual time, with the code that plans in production: snapshot, plan,
+ * written. The same options give the same result. Data that a policy prepares from outside is not fetched:
+ * give it as `prepared`. A policy that never returns is not stopped.
  * @throws {PgQueueError} `configuration`, with all problems at once
  */
 export function simulate(options: SimulateOptions): Simulation {
@@ -43,7 +47,9 @@ function nextMs(run: Run): number {
   return Math.min(happens, planAtMs, wakeAtMs);
 }
 
-/** All that happens at one moment: what ends comes first, so that its slots are free, and plans come last. */
+/**
+ * Runs all events of one moment. Ends of attempts come first, so that their slots are free. Plans come last.
+ */
 function step(run: Run): void {
   const { nowMs, ends, dues, expiries } = run;
   let changed = false;

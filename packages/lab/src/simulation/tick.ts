@@ -10,18 +10,24 @@ import type { Flying } from './air.ts';
 import type { Run } from './run.ts';
 import { change, happensMs, laneOf, noteHeld } from './run.ts';
 
-/** Jobs that a tick looks at when it expects to have little room, as the scheduler does. */
+/** Least number of jobs that a tick looks at when it expects to have little room, as in the scheduler. */
 const wantMin = 64;
-/** Ended attempts that wait for a plan to be written: as many, or so long, and one is written without a job. */
+/**
+ * Limits for ended attempts that wait for a plan to be written: after 100 of them, or 1,000 ms, a plan is
+ * written even without a job.
+ */
 const unsavedMax = 100;
 const unsavedMs = 1_000;
-/** Plans in a row that only recall; then the next one waits for its time. */
+/** Plans in a row that may only recall. After that the next plan waits for the tick time. */
 const recallsMax = 100;
-/** How often the scheduler looks although nothing has changed; ever less often, up to once an hour, while nothing else goes on. */
+/**
+ * Time until the scheduler polls although nothing has changed, in milliseconds. It doubles up to one hour
+ * while nothing else happens.
+ */
 const pollMs = 2_000;
 const pollMaxMs = 3_600_000;
 
-/** One tick: a snapshot, a plan, and what becomes of it. */
+/** Runs one tick: takes a snapshot, plans, and applies the plan. */
 export function tick(run: Run): void {
   const { nowMs, settings, planning } = run;
   const room = run.fleet.room();
@@ -61,13 +67,15 @@ export function tick(run: Run): void {
   }
 }
 
-/** Until the scheduler looks again although nothing has changed. */
+/** Returns the time until the scheduler polls again although nothing has changed, in milliseconds. */
 function pauseMs({ idlePlans, settings }: Run): number {
   const pollsMs = Math.min(pollMaxMs, pollMs * 2 ** Math.min(20, idlePlans));
   return Math.max(1, settings.tickMs, pollsMs);
 }
 
-/** Counts the plans that would have found nothing before a time: the next one comes as if they had been made. */
+/**
+ * Counts the plans that would have found nothing before a time. The next plan comes as if they had been made.
+ */
 export function passIdle(run: Run, untilMs: number): void {
   while (run.idleAtMs < untilMs) {
     const atMs = run.idleAtMs;
@@ -87,7 +95,10 @@ export function passIdle(run: Run, untilMs: number): void {
   }
 }
 
-/** All that waits is held by gates which say when that changes: another plan would be the same until something else happens. */
+/**
+ * Reports whether another plan would be the same until something else happens: gates hold all waiting jobs,
+ * and they say when that changes.
+ */
 function nothingToDo(run: Run, { held, dispatch, forecast }: Plan): boolean {
   const { policy } = run.settings;
   if (policy.tellsTime !== true || forecast !== undefined || dispatch.length > 0) return false;
@@ -95,7 +106,7 @@ function nothingToDo(run: Run, { held, dispatch, forecast }: Plan): boolean {
   return Object.values(held).every((reasons) => Object.keys(reasons).every((reason) => !passing.has(reason)));
 }
 
-/** Whether a plan could do anything. */
+/** Reports whether a plan could do anything. */
 function worthIt({ lanes, fleet, settled }: Run, room: number): boolean {
   if (settled.length >= unsavedMax) return true;
   if (lanes.active() === 0) return false;
@@ -129,7 +140,7 @@ function prepared({ settings, nowMs }: Run): Readonly<Record<string, Prepared>> 
     : Object.fromEntries(given.map(([name, value]) => [name, { value, atMs: nowMs }]));
 }
 
-/** Takes a work item back that no node has taken yet. */
+/** Recalls a work item that no node has taken yet. Returns false if that is not possible. */
 function recall(run: Run, id: string): boolean {
   const flying = run.items.get(id);
   if (flying?.item.ready !== true || flying.item.members.length > 0) return false;
@@ -143,14 +154,17 @@ function recall(run: Run, id: string): boolean {
   return true;
 }
 
-/** Reasons that say nothing against a job itself. */
+/** Reasons that do not concern the job itself. */
 const outside: ReadonlySet<string> = new Set(['no_free_slot', 'batch_full', 'out_of_time']);
-/** Those, and that it waits for more of its kind to be seen: the next plan may be another one. */
+/** Reasons that may differ in the next plan: those above, and waiting for more jobs of its kind. */
 const passing: ReadonlySet<string> = new Set([...outside, 'coalescing']);
 
 /**
- * Takes in why jobs are held: such lanes do not compete; and those whose every visible job is held, each by itself, or of which a plan
- * needs more, are seen deeper from now on. Returns whether there are any of those: `at once` where the plan broke off for them.
+ * Processes the reasons for which jobs are held.
+ *
+ * Lanes that a gate holds do not compete. A lane is shown deeper from now on if each of its visible jobs is
+ * held for itself, or if a plan asked for more of its jobs. Returns whether there are such lanes: `at once`
+ * if the plan broke off for them.
  */
 function noteReasons(run: Run, plan: Plan): 'no' | 'later' | 'at once' {
   const { lanes, jobs, plans } = run;
@@ -202,7 +216,10 @@ function noteReasons(run: Run, plan: Plan): 'no' | 'later' | 'at once' {
 
 const none: ReadonlyMap<string, never> = new Map<string, never>();
 
-/** Who was left waiting by this plan competes; who has nothing waiting any more does not, from the next one on. */
+/**
+ * Shares out the work of a plan. Lanes that this plan left waiting compete. Lanes without waiting jobs stop
+ * competing with the next plan.
+ */
 function share(run: Run, given: Parameters<typeof shareOut>[1]): void {
   for (const { part, line, held } of run.lanes.begun()) {
     if (line.size() > 0 && !held) compete(run.fairness, part, true, run.nowMs);
@@ -272,7 +289,7 @@ function fly(run: Run, item: SimItem): Flying {
   return flying;
 }
 
-/** Nodes take what is ready. */
+/** Lets the nodes claim ready work items. */
 export function claimAll(run: Run): void {
   for (const pool of run.fleet.pools.values()) {
     if (pool.readyCount === 0 || pool.free === 0) continue;

@@ -4,13 +4,13 @@ import type { SimJob } from '../line.ts';
 
 /** Worker nodes of a simulated fleet. */
 export interface NodeOptions {
-  /** How many such nodes. Default 1. */
+  /** Number of such nodes. Default 1. */
   readonly count?: number;
-  /** Jobs that each runs at once. */
+  /** Jobs that each node runs at once. */
   readonly slots: number;
   /** Default `default`. */
   readonly pool?: string;
-  /** What it can run. Default: everything. */
+  /** Tasks and payload versions that the node can run. Default: everything. */
   readonly tasks?: Readonly<Record<string, VersionRange>>;
 }
 
@@ -19,11 +19,11 @@ export interface SimItem {
   readonly job: SimJob;
   readonly pool: string;
   readonly bundle: string | null;
-  /** The other jobs that its handler call takes. */
+  /** Other jobs of its bundle, for the same handler call. */
   readonly members: SimJob[];
   readonly dispatchedMs: number;
   node: SimNode | null;
-  /** Ready, and neither taken nor recalled. */
+  /** The item waits to be claimed: no node has taken it, and it was not recalled. */
   ready: boolean;
 }
 
@@ -40,16 +40,19 @@ interface Group {
   free: number;
 }
 
-/** A pool of nodes, and what is ready for them, in its order. */
+/** A pool of nodes with its ready work items. */
 export interface Pool {
   readonly groups: Group[];
-  /** In the order of their dispatch, from `start` on; those that are not ready any more are passed over. */
+  /**
+   * Work items in the order of their dispatch, from `start` on. Items that are not ready any more are
+   * skipped.
+   */
   ready: SimItem[];
   start: number;
   readyCount: number;
   readonly kinds: Map<string, { readonly task: string; readonly version: number; count: number }>;
   free: number;
-  /** Work items taken since the last plan, and how many a second on average. */
+  /** Work items taken since the last plan. `perSecond`: the smoothed rate. */
   taken: number;
   perSecond: number;
 }
@@ -58,21 +61,21 @@ export interface Fleet {
   readonly pools: ReadonlyMap<string, Pool>;
   readonly slots: number;
   readonly add: (item: SimItem) => void;
-  /** Takes what is ready to the free slots, in order. */
+  /** Assigns ready items to free slots, in order. */
   readonly claim: (pool: Pool, start: (item: SimItem) => void) => void;
   readonly release: (item: SimItem) => void;
   readonly recall: (item: SimItem) => void;
-  /** What a snapshot says of the pools. `sinceMs`: since the last. */
+  /** Returns the pools as a snapshot shows them. `sinceMs`: time since the last snapshot. */
   readonly seen: (sinceMs: number) => Readonly<Record<string, PoolSeen>>;
-  /** A task's version that some job has: nodes that can run everything can run it. */
+  /** Records a task's version of some job, so that nodes without `tasks` can run it. */
   readonly know: (task: string, version: number) => void;
-  /** Places for more work items, over all pools. */
+  /** Returns the number of further work items that the pools have room for. */
   readonly room: () => number;
 }
 
 const smoothingMs = 300;
 
-/** @throws {PgQueueError} `configuration` */
+/** Creates a fleet. @throws {PgQueueError} `configuration` */
 export function createFleet(nodes: readonly NodeOptions[], horizonMs: number): Fleet {
   throwProblems('configuration', 'the fleet', fleetProblems(nodes));
   const pools = poolsOf(nodes);
@@ -200,7 +203,7 @@ function claim(pool: Pool, start: (item: SimItem) => void): void {
   }
 }
 
-/** The node with the most free slots that can run it. */
+/** Returns the node with the most free slots that can run the item. */
 function nodeFor(pool: Pool, { job }: SimItem): SimNode | undefined {
   let best: SimNode | undefined;
   for (const { tasks, free, nodes } of pool.groups) {
@@ -210,7 +213,7 @@ function nodeFor(pool: Pool, { job }: SimItem): SimNode | undefined {
   return best;
 }
 
-/** How fast work items are taken, as the scheduler measures it. */
+/** Measures the rate at which work items are taken, as the scheduler does. */
 function measure(pool: Pool, sinceMs: number): void {
   if (sinceMs <= 0) return;
   const weight = 1 - Math.exp(-sinceMs / smoothingMs);

@@ -5,21 +5,24 @@ import { fleet, queues } from './shapes.ts';
 import type { Arrival } from './workload.ts';
 import { inOrder } from './workload.ts';
 
-/** A workload in a file: its arrivals alone in an array, or in an object together with what they met. */
+/** A workload in a file: an array of arrivals, or an object that also has the settings they met. */
 export interface WorkloadFile {
   readonly arrivals: readonly Arrival[];
   readonly queues?: Readonly<Record<string, Partial<QueueSeen>>>;
   readonly fleet?: readonly NodeOptions[];
 }
 
-/** A rule for each member of a workload in a file; its arrivals are checked one by one. */
+/** Rule of each member of a workload file. Arrivals are checked one by one. */
 const fileShape: Shape<WorkloadFile> = {
   arrivals: { expected: 'an array of arrivals', judge: Array.isArray },
   queues: optional(queues),
   fleet: optional(fleet),
 };
 
-/** Reads a workload in JSON. @throws {PgQueueError} `configuration`, with the path of each member that is wrong; of arrivals, the first */
+/**
+ * Reads a workload in JSON.
+ * @throws {PgQueueError} `configuration`, with the path of each wrong member, and the first wrong arrival
+ */
 export function parseWorkload(text: string): WorkloadFile {
   const value = parseJson(text);
   const file = Array.isArray(value) ? { arrivals: value as unknown[] } : value;

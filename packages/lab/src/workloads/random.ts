@@ -1,21 +1,27 @@
-/** Numbers by chance, the same ones for the same seed. */
+/** Random numbers, the same for the same seed. */
 export interface Random {
-  /** From 0 up to, and without, 1. */
+  /** Returns a number from 0 up to, but not including, 1. */
   readonly uniform: () => number;
-  /** A whole number from 0 to `count` − 1. */
+  /** Returns a whole number from 0 to `count` − 1. */
   readonly below: (count: number) => number;
-  /** The time between two events that come independently, `mean` apart on average. */
+  /** Returns the time between two independent events that are `mean` apart on average. */
   readonly exponential: (mean: number) => number;
-  /** Around 0, with a standard deviation of 1. */
+  /** Returns a number of the standard normal distribution: mean 0, standard deviation 1. */
   readonly normal: () => number;
-  /** Half of them below `median`; `sigma` is the standard deviation of its logarithm: 0 always gives the median. */
+  /**
+   * Returns a lognormal number. `sigma` is the standard deviation of its logarithm; 0 always gives the
+   * median.
+   */
   readonly lognormal: (median: number, sigma: number) => number;
 }
 
-/** 2^32: words to numbers from 0 to 1. */
+/** 2^32, which scales 32-bit words to numbers from 0 to 1. */
 const words = 4_294_967_296;
 
-/** A 32-bit word, well mixed: each bit of the input changes about half of the output's (the finaliser of MurmurHash3). */
+/**
+ * Mixes a 32-bit word: each bit of the input changes about half of the output's bits (the finaliser of
+ * MurmurHash3).
+ */
 function mix(word: number): number {
   let mixed = word >>> 0;
   mixed = Math.imul(mixed ^ (mixed >>> 16), 0x85ebca6b);
@@ -24,8 +30,8 @@ function mix(word: number): number {
 }
 
 /**
- * Chance that belongs to a thing, not to the moment at which it is asked for: the same parts give the same number, from 0 up to 1. So a
- * job fails at the same attempts under each policy that is tried.
+ * Returns a random number from 0 up to 1 that depends on `seed` and `parts` only, not on the moment of the
+ * call. So a job fails at the same attempts under each policy that is tried.
  */
 export function chance(seed: number, ...parts: readonly number[]): number {
   let state = mix(seed + 0x9e3779b9);
@@ -36,7 +42,7 @@ export function chance(seed: number, ...parts: readonly number[]): number {
   return mix(state) / words;
 }
 
-/** xoshiro128** (Blackman and Vigna, 2018), its state filled from the seed. */
+/** Creates a generator: xoshiro128** (Blackman and Vigna, 2018), its state derived from the seed. */
 export function createRandom(seed: number): Random {
   let [a, b, c, d] = [1, 2, 3, 4].map((part) => Math.floor(chance(seed, part) * words)) as [
     number,
@@ -44,7 +50,7 @@ export function createRandom(seed: number): Random {
     number,
     number,
   ];
-  // the one state that would only ever give 0
+  // with this one state the generator would only ever return 0
   if ((a | b | c | d) === 0) a = 1;
   const uniform = (): number => {
     const turned = Math.imul(b, 5);

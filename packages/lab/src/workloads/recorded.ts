@@ -1,7 +1,7 @@
 import type { Attributes } from '@pgqueue/core';
 import type { Arrival } from './workload.ts';
 
-/** A job of the recorded past, as `createOperator(…).recorded()` gives it. */
+/** A recorded job, as returned by `createOperator(…).recorded()`. */
 export interface Recorded {
   readonly id: string;
   readonly queue: string;
@@ -17,8 +17,9 @@ export interface Recorded {
 }
 
 /**
- * The job as it would arrive again: it takes what its last attempt took, and fails as often as it did. What a schedule or a delay kept
- * back is not recorded: such a job is taken to have been due when it was enqueued.
+ * Converts a recorded job to an arrival with the duration of its last attempt and the same number of
+ * failures. Delays by a schedule or by `run_after` are not recorded: such a job counts as due when it was
+ * enqueued.
  */
 export function toArrival({ created, started, finished, tries, ...job }: Recorded): Arrival {
   const { id, queue, key, task, version, priority, attributes } = job;

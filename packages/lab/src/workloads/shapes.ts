@@ -2,7 +2,7 @@ import type { QueueSeen, Rate, Rule, Shape, VersionRange } from '@pgqueue/core';
 import { aFlag, aListOf, aNumber, anObject, aRecordOf, aText, optional, orNull } from '@pgqueue/core';
 import type { NodeOptions } from './fleet.ts';
 
-/** A number of jobs. */
+/** Rule of a number of jobs. */
 export const aCount: Rule = aNumber({ min: 0, whole: true });
 
 const rate: Shape<Rate> = { perSecond: aNumber({ above: 0 }), burst: aNumber({ min: 0 }) };
@@ -19,7 +19,7 @@ const queue: Shape<Partial<QueueSeen>> = {
   weight: optional(aNumber({ above: 0 })),
 };
 
-/** The settings of each queue. */
+/** Rule of the settings of each queue. */
 export const queues: Rule = aRecordOf(anObject(queue), 'an object with the settings of each queue');
 
 const versions: Shape<VersionRange> = {
@@ -34,5 +34,5 @@ const node: Shape<NodeOptions> = {
   tasks: optional(aRecordOf(anObject(versions))),
 };
 
-/** The nodes of a simulation. */
+/** Rule of the nodes of a simulation. */
 export const fleet: Rule = aListOf(anObject(node), 'a list of nodes');

@@ -2,33 +2,36 @@ import type { Attributes } from '@pgqueue/core';
 import { PgQueueError } from '@pgqueue/core';
 import type { Arrival } from './workload.ts';
 
-/** How jobs of the Standard Workload Format become jobs of queues. */
+/** Mapping from jobs of the Standard Workload Format to jobs of queues. */
 export interface SwfOptions {
-  /** Whose turns are taken. Default `user`. */
+  /** Field that becomes the key. Default `user`. */
   readonly key?: 'user' | 'group' | 'executable' | 'partition';
-  /** Default: the queue's number, `queue-3`, or the name that a header comment gives it. `one`: all in `default`. */
+  /**
+   * Default `own`: the queue's number, `queue-3`, or the name that a header comment gives it. `one`: all jobs
+   * in `default`.
+   */
   readonly queues?: 'own' | 'one';
-  /** Default `auto`: Unix time where the header has UnixStartTime, else from 0 on. `zero`: from 0 on. */
+  /** Default `auto`: Unix time if the header has UnixStartTime, else from 0 on. `zero`: from 0 on. */
   readonly clock?: 'auto' | 'zero';
 }
 
 /** A workload of the parallel workloads archive. */
 export interface SwfWorkload {
-  /** In the order of their submission. Processors, user, group and the like are attributes. */
+  /** Jobs in the order of their submission. Processors, user, group and the like are attributes. */
   readonly arrivals: readonly Arrival[];
-  /** Comments of the form `; Name: value`, by name; of those with the same name, the first. */
+  /** Comments of the form `; Name: value`, by name. The first one of a name counts. */
   readonly header: Readonly<Record<string, string>>;
   readonly skipped: {
-    /** Their submit or run time is not known (-1). */
+    /** Jobs whose submit or run time is unknown (-1). */
     readonly unknownTimes: number;
-    /** Cancelled before they ran. */
+    /** Jobs that were cancelled before they ran. */
     readonly cancelled: number;
-    /** Parts of jobs that were checkpointed: the job's own line stands for them. */
+    /** Parts of checkpointed jobs. The job's own line stands for them. */
     readonly parts: number;
   };
 }
 
-/** What a line says, by the places of the format's definition, from 1. */
+/** Fields of a line, in the order of the format's definition. */
 const fields = [
   'job number',
   'submit time',
@@ -60,8 +63,9 @@ const cancelled = 5;
 const parts: ReadonlySet<number> = new Set([2, 3, 4]);
 
 /**
- * Reads the Standard Workload Format 2.2 (Feitelson's parallel workloads archive): a line a job, 18 numbers each, −1 for what is not
- * known, comments behind `;`. @throws {PgQueueError} `configuration`, with the numbers of the first few lines that are wrong
+ * Reads the Standard Workload Format 2.2 (Feitelson's parallel workloads archive). Each job is a line of 18
+ * numbers, -1 for an unknown one. Comments begin with `;`.
+ * @throws {PgQueueError} `configuration`, with the numbers of the first wrong lines, up to 5
  */
 export function parseSwf(text: string, options: SwfOptions = {}): SwfWorkload {
   const header: Record<string, string> = {};
@@ -100,7 +104,7 @@ export function parseSwf(text: string, options: SwfOptions = {}): SwfWorkload {
   return { arrivals, header, skipped };
 }
 
-/** Without an array of all of them: logs have millions. */
+/** Yields the lines without building an array of them: logs have millions of lines. */
 function* linesOf(text: string): Generator<string> {
   let from = text.charCodeAt(0) === 0xfeff ? 1 : 0;
   while (from < text.length) {
@@ -119,7 +123,7 @@ function readComment(comment: string, header: Record<string, string>, queues: Ma
   if (number !== undefined && title !== undefined) queues.set(Number(number), title);
 }
 
-/** A text: what is wrong with it. */
+/** Reads one line. Returns a text that says why if it is invalid. */
 function readLine(line: string): Line | string {
   const words = line.split(/\s+/);
   if (words.length !== fields.length) return `${words.length} fields, where ${fields.length} are expected`;
@@ -168,7 +172,9 @@ function toArrival(
   };
 }
 
-/** What is known. Processors: those that it was given, else those that it asked for. */
+/**
+ * Returns the known attributes. `processors` are those that the job was given, else those that it asked for.
+ */
 function attributesOf(line: Line): Attributes {
   const processors =
     line['allocated processors'] > 0 ? line['allocated processors'] : line['requested processors'];

@@ -17,30 +17,33 @@ import { aCount } from './shapes.ts';
 import type { Arrival, Workload } from './workload.ts';
 import { inOrder } from './workload.ts';
 
-/** Jobs that come by chance. */
+/** Options of {@link synthetic}: jobs that arrive at random. */
 export interface StreamOptions {
   readonly jobs: number;
-  /** On average, with times between them as if each came independently (Poisson). */
+  /** Mean number of jobs a second. Arrivals are independent of each other (Poisson). */
   readonly perSecond: number;
   readonly startMs?: number;
   readonly queue?: string;
   readonly task?: string;
-  /** How many keys, `key-1` being the most frequent. Default 1. */
+  /** Number of keys. `key-1` is the most frequent. Default 1. */
   readonly keys?: number;
-  /** How uneven keys are (Zipf): the k-th comes in proportion to 1 / k^skew. 0, the default: all alike. */
+  /** Skew of the keys (Zipf): the k-th key comes in proportion to 1 / k^skew. Default 0: all keys alike. */
   readonly skew?: number;
-  /** In place of `key`: `tenant-1`, … */
+  /** Prefix of the keys' names. Default `key`: `key-1`, `key-2`, … */
   readonly keyPrefix?: string;
-  /** The same duration for each; or by chance: half of them below `medianMs`, the larger `sigma`, the longer the tail (lognormal). */
+  /**
+   * Duration of each job in milliseconds: a constant, a lognormal distribution (half of the jobs below
+   * `medianMs`; the larger `sigma`, the longer the tail), or an exponential one with `meanMs`.
+   */
   readonly duration:
     | number
     | { readonly medianMs: number; readonly sigma: number }
     | { readonly meanMs: number };
-  /** Jobs that come at the same moment. Default 1. */
+  /** Number of jobs that arrive at the same moment. Default 1. */
   readonly burst?: number;
   readonly priority?: number;
   readonly attributes?: Attributes | ((random: Random) => Attributes);
-  /** To be done so long after its arrival, at the latest. */
+  /** Deadline of each job, in milliseconds after its arrival. */
   readonly deadlineMs?: number;
   /** Default 1. */
   readonly seed?: number;
@@ -57,7 +60,7 @@ const aDuration = either(
 
 const many = aNumber({ min: 1, max: 10_000_000, whole: true });
 
-/** A rule for each option of a synthetic workload. */
+/** Rule of each option of a synthetic workload. */
 const streamShape: Shape<StreamOptions> = {
   jobs: aCount,
   perSecond: aNumber({ above: 0 }),
@@ -75,7 +78,10 @@ const streamShape: Shape<StreamOptions> = {
   seed: optional(aNumber({ whole: true })),
 };
 
-/** A workload made of chance: it can be iterated again and again, and is the same each time. @throws {PgQueueError} `configuration` */
+/**
+ * Creates a random workload. It can be iterated again and again, and is the same each time.
+ * @throws {PgQueueError} `configuration`
+ */
 export function synthetic(options: StreamOptions): Workload {
   throwProblems('configuration', 'the workload', [
     ...optionProblems(options, streamShape),
@@ -84,7 +90,7 @@ export function synthetic(options: StreamOptions): Workload {
   return { [Symbol.iterator]: () => stream(options) };
 }
 
-/** Several workloads as one. */
+/** Merges several workloads into one, in the order of time. */
 export function merge(...workloads: readonly Workload[]): Workload {
   return { [Symbol.iterator]: () => merged(workloads.map(inOrder)) };
 }
@@ -122,7 +128,7 @@ function durationOf(duration: StreamOptions['duration'], random: Random): number
     : random.lognormal(duration.medianMs, duration.sigma);
 }
 
-/** From a number between 0 and 1 to a rank from 0 on. */
+/** Returns a function from a number between 0 and 1 to a rank, from 0 on. */
 function zipf(count: number, skew: number): (uniform: number) => number {
   const upTo = new Float64Array(count);
   let sum = 0;

@@ -1,11 +1,14 @@
 import type { Attributes } from '@pgqueue/core';
 import { PgQueueError, unknownNames } from '@pgqueue/core';
 
-/** A job of a workload: what is known when it is enqueued, and what it then takes. */
+/** A job of a workload: its facts when it is enqueued, and its course after that. */
 export interface Arrival {
-  /** When it is enqueued. Unix milliseconds, or counted from 0 where no rule looks at the time of day. */
+  /**
+   * Time at which the job is enqueued. Unix milliseconds, or counted from 0 if no rule looks at the time of
+   * day.
+   */
   readonly atMs: number;
-  /** How long each attempt at it takes. Policies don't see it. */
+  /** Duration of each attempt, in milliseconds. Policies don't see it. */
   readonly durationMs: number;
   /** Default `default`. */
   readonly queue?: string;
@@ -13,32 +16,37 @@ export interface Arrival {
   readonly key?: string;
   /** Default `job`. */
   readonly task?: string;
-  /** Of its payload. Default 1. */
+  /** Version of its payload. Default 1. */
   readonly version?: number;
-  /** Smaller first, within its key. Default 0. */
+  /** Priority within its key, the smallest first. Default 0. */
   readonly priority?: number;
   readonly attributes?: Attributes;
-  /** If it was not started by then, it ends as expired. */
+  /** Time by which the job must have started. Otherwise it ends as expired. */
   readonly expiresMs?: number;
-  /** It should be done by then. Only counted: what a policy is to know of it belongs into the attributes. */
+  /**
+   * Time by which the job should be done. Only counted: data that a policy needs belongs into the attributes.
+   */
   readonly deadlineMs?: number;
-  /** So many attempts fail before one can succeed. Default 0. */
+  /** Number of attempts that fail before one can succeed. Default 0. */
   readonly failures?: number;
-  /** Default: made up. */
+  /** Id of the job. Default: generated. */
   readonly id?: string;
 }
 
 /**
- * Jobs by the time at which they are enqueued; those of an array may be in any order. What can be iterated only once (a generator)
- * can be simulated only once.
+ * Jobs in the order in which they are enqueued. An array may be in any order. A workload that can be iterated
+ * only once (a generator) can be simulated only once.
  */
 export type Workload = Iterable<Arrival>;
 
-/** The arrivals in the order of their times, each checked. @throws {PgQueueError} `configuration`, naming the arrival */
+/**
+ * Yields the arrivals in the order of their times, each checked.
+ * @throws {PgQueueError} `configuration`, naming the arrival
+ */
 export function* inOrder(workload: Workload): Generator<Arrival> {
   if (Array.isArray(workload)) {
     const arrivals = workload as readonly Arrival[];
-    // before they are sorted, so that the number in an error is the one in the array
+    // checked before sorting, so that the number in an error is the index in the array
     arrivals.forEach((arrival, index) => check(arrival, index, -Infinity));
     yield* sortByTime(arrivals);
     return;
@@ -60,7 +68,7 @@ function check(arrival: Arrival, index: number, lastMs: number): void {
   });
 }
 
-/** A workload that can be iterated again and again: itself, or its arrivals in an array. */
+/** Returns a workload that can be iterated again and again: the given one, or its arrivals in an array. */
 export function repeatable(workload: Workload): Workload {
   const once: unknown = workload[Symbol.iterator]();
   return once === workload ? [...workload] : workload;

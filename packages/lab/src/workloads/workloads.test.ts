@@ -21,7 +21,7 @@ describe('synthetic workloads', () => {
     expect((all.at(-1)?.atMs ?? 0) / 1_000).toBeGreaterThan(97);
     expect((all.at(-1)?.atMs ?? 0) / 1_000).toBeLessThan(103);
     const counts = [1, 2, 3, 4].map((rank) => all.filter(({ key }) => key === `tenant-${rank}`).length);
-    // 1/k of the first, by Zipf: 12/25, 6/25, 4/25, 3/25
+    // 1/k of the most frequent key, by Zipf: 12/25, 6/25, 4/25, 3/25
     counts.forEach((count, at) => expect(count / 20_000).toBeCloseTo(12 / 25 / (at + 1), 1));
     expect(all.every(({ queue, durationMs }) => queue === 'q' && durationMs === 5)).toBe(true);
   });

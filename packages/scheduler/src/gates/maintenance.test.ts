@@ -25,7 +25,7 @@ const job: Candidate = {
 };
 const lane: Lane = { queue: 'mail', key: 'a', jobs: [job], more: false, retryDueMs: null, fresh: true };
 
-/** What a gate says of a job at a time. */
+/** Returns the gate's answer for a job at a given time. */
 function ask(gate: Gate, nowMs: number, of: Candidate = job) {
   const snapshot: Snapshot = {
     nowMs,

@@ -12,21 +12,27 @@ import {
 } from '@pgqueue/core';
 import { latestSlot, nextSlot, scheduleProblems } from '@pgqueue/postgres';
 
-/** When the window is, and what it closes or opens: see {@link maintenanceWindow}. */
+/** Options of {@link maintenanceWindow}. */
 export interface MaintenanceWindowOptions {
-  /** As reasons call it. */
+  /** Name of the gate, used in reasons. */
   readonly name: string;
-  /** When windows begin: a cron expression. */
+  /** Cron expression for the start of each window. */
   readonly cron: string;
-  /** Of the cron expression, such as `Europe/Berlin`. Default `UTC`. */
+  /** Time zone of the cron expression, such as `Europe/Berlin`. Default `UTC`. */
   readonly timezone?: string;
-  /** How long each lasts: true milliseconds, also where the clock is set forward or back meanwhile. Windows that overlap are one. */
+  /**
+   * Length of each window in elapsed milliseconds, even if the clock is set forward or back during it. At
+   * least 1000. Overlapping windows are merged.
+   */
   readonly durationMs: number;
-  /** Whether jobs go outside of the windows only, or within them only. */
+  /** `closed_during`: jobs go only outside the windows. `open_during`: jobs go only within them. */
   readonly mode: 'closed_during' | 'open_during';
-  /** Jobs that it concerns. Default: all. */
+  /** Selects the jobs the gate applies to. Default: all. */
   readonly when?: (job: JobFacts) => boolean;
-  /** A promise that `when` depends on the job's queue and key only: then the rest of a key need not be asked about. */
+  /**
+   * Promises that `when` depends only on the job's queue and key, so the rest of a key need not be asked
+   * about. Default: true without `when`.
+   */
   readonly lane?: boolean;
 }
 
@@ -40,17 +46,18 @@ const shape: Shape<MaintenanceWindowOptions> = {
   lane: optional(aFlag),
 };
 
-/** A stretch of time in which nothing changes: within a window, or between two. */
+/** A period in which the answer stays the same: within a window, or between two. */
 interface Stretch {
   readonly fromMs: number;
-  /** Null: it goes on for ever. */
+  /** Null: it never ends. */
   readonly toMs: number | null;
   readonly inside: boolean;
 }
 
 /**
- * Holds jobs during windows of time, or outside of them: by the database's clock, beginning when a cron expression of a time zone says.
- * A window in the hour that daylight saving skips begins right after it; one in the hour that comes twice begins the first time.
+ * Holds jobs during windows of time, or outside of them. Windows start when a cron expression in a time zone
+ * says; the database's clock decides. A window in the hour that daylight saving skips starts right after that
+ * hour. A window in the repeated hour starts the first time.
  * @throws {PgQueueError} `configuration`
  */
 export function maintenanceWindow(options: MaintenanceWindowOptions): Gate {
@@ -61,7 +68,7 @@ export function maintenanceWindow(options: MaintenanceWindowOptions): Gate {
   ]);
   const { name, cron, timezone = 'UTC', durationMs, mode, when, lane = when === undefined } = options;
   const held: Verdict = lane ? 'hold_lane' : 'hold';
-  // what follows from the time alone may be remembered
+  // may be cached, since it depends on the time alone
   let known: Stretch | undefined;
   const at = (nowMs: number): Stretch => {
     const holds = known !== undefined && nowMs >= known.fromMs && nowMs < (known.toMs ?? Infinity);
@@ -103,7 +110,7 @@ interface Windows {
   readonly durationMs: number;
 }
 
-/** Windows that follow one another without a gap are one; at most so many are put together. */
+/** Most adjacent windows merged into one. */
 const chainMax = 10;
 
 function stretchAt(nowMs: number, { cron, timezone, durationMs }: Windows): Stretch {
@@ -124,7 +131,7 @@ function sayStretch(mode: MaintenanceWindowOptions['mode'], toMs: number | null,
   return toMs === null ? 'never opens again' : `opens at ${sayTime(toMs, timezone)}: nothing goes before`;
 }
 
-/** In the time zone of the window, as those who set it up think: `2027-03-28 03:00:00 Europe/Berlin`. */
+/** Formats a time in the window's time zone: `2027-03-28 03:00:00 Europe/Berlin`. */
 function sayTime(ms: number | null, timezone: string): string {
   if (ms === null) return 'further notice';
   const parts = new Intl.DateTimeFormat('sv-SE', {

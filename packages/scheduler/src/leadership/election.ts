@@ -6,28 +6,30 @@ import type { Database, Leader, Lone, LoneOptions } from '@pgqueue/postgres';
 import { lead, resign, watchLeader } from '@pgqueue/postgres';
 
 /**
- * Who leads is one row with an epoch. A scheduler leads while it renews that row in time; each write of a tick or a sweep
- * names leader and epoch, and the database refuses it from anyone else, so that no scheduler needs to be right about whether it
- * leads. It gives up early nevertheless, by its own monotonic clock, counted from before it asked: work in vain helps nobody.
+ * Leader election over one row with an epoch. A scheduler leads while it renews that row in time. Each write
+ * of a tick or a sweep names leader and epoch, and the database refuses it from anyone else, so safety does
+ * not depend on a scheduler's own belief that it leads. A leader still steps down early by its own monotonic
+ * clock, counted from before it asked, because further work would be in vain.
  *
- * It renews in a session of its own, where it can. A standby that finds that session gone takes the next epoch at once: a process that
- * was killed leaves no session behind. One that lives, and only lost its connection, connects anew, and is deposed at worst.
+ * A scheduler with a connection string renews in a session of its own. A standby that finds that session gone
+ * takes the next epoch at once, since a killed process leaves no session behind. A leader that only lost its
+ * connection reconnects, and is deposed at worst.
  */
 export interface Leadership {
-  /** The present reign; undefined while another scheduler leads, or none is known to. */
+  /** The current term; undefined while another scheduler leads, or no leader is known. */
   readonly reign: () => Leader | undefined;
-  /** A write in this epoch was refused: another has taken over. */
+  /** Call when a write in this epoch was refused because another scheduler took over. */
   readonly lost: (epoch: number) => void;
   /**
-   * A write of this epoch has an unknown outcome: ends the reign, so that nothing more can come of it. Resigning waits for a write
-   * that is still under way. It is repeated until the database has answered, or the lease has run out.
+   * Ends the term after a write with an unknown outcome, so that nothing more can come of it. Resigning waits
+   * for a write that is still running. It is repeated until the database answers or the lease has expired.
    */
   readonly renounce: (epoch: number) => void;
-  /** The leader may have resigned: asks at once. */
+  /** Tries to lead at once, since the leader may have resigned. */
   readonly wake: () => void;
-  /** For how long its loop has made no progress. */
+  /** Milliseconds for which the loop has made no progress. */
   readonly stuckMs: () => number;
-  /** Since the database last said who leads; Infinity: never. */
+  /** Milliseconds since the database last said which scheduler leads; Infinity: never. */
   readonly readMsAgo: () => number;
   /** Stops renewing, and resigns. */
   readonly stop: () => Promise<void>;
@@ -35,7 +37,10 @@ export interface Leadership {
 
 export interface LeadershipOptions {
   readonly database: Database;
-  /** Opens the connection that it keeps for this alone; undefined: there is none, and only the lease's end tells others that it is gone. */
+  /**
+   * Opens the dedicated connection for renewals. If undefined, other schedulers notice this leader's death
+   * only by the end of its lease.
+   */
   readonly session: ((options: Pick<LoneOptions, 'queryTimeoutMs' | 'onBroken'>) => Lone) | undefined;
   readonly name: string;
   readonly leaseMs: number;
@@ -44,7 +49,10 @@ export interface LeadershipOptions {
   readonly onLost?: () => void;
 }
 
-/** Unique for each start: a restarted scheduler is another leader, and never continues an epoch that it knows nothing of. */
+/**
+ * Returns a new unique leader name. A restarted scheduler is a different leader, and never continues an epoch
+ * it knows nothing about.
+ */
 function newLeader({ name }: LeadershipOptions): string {
   return `${name}-${randomUUID().slice(0, 8)}`;
 }
@@ -75,7 +83,7 @@ export function startLeadership(options: LeadershipOptions): Leadership {
     const asked = leader;
     const answer = await reader.lead(asked);
     if (asked !== leader) {
-      // its old name resigned meanwhile, and may have taken the lease once more
+      // the old name resigned meanwhile, and this call may have acquired the lease for it again
       if (answer.leads) await giveUp(options, { leader: asked, epoch: answer.epoch }, isStopped);
       return 0;
     }
@@ -112,7 +120,7 @@ export function startLeadership(options: LeadershipOptions): Leadership {
       if (reign?.epoch !== epoch) return;
       const last = reign;
       end();
-      // under its old name it would only renew the lease, and keep the epoch
+      // the old name would only renew the lease and keep the epoch
       leader = newLeader(options);
       void giveUp(options, last, isStopped).then(loop.wake);
     },
@@ -129,15 +137,18 @@ export function startLeadership(options: LeadershipOptions): Leadership {
   };
 }
 
-/** How long a stop waits for an answer. */
+/** Longest wait for an answer when stopping, in milliseconds. */
 const closeMs = 2_000;
 
-/** How the database is asked, and when it last answered. */
+/** Access to the database, with the time of its last answer. */
 interface Reader {
   readonly lead: (leader: string) => ReturnType<typeof lead>;
   readonly watch: Watch;
   readonly readMsAgo: () => number;
-  /** Closes the session of its own when nothing is asked any more; what takes too long then fails. */
+  /**
+   * Closes the dedicated session: at once if a look is waiting in it, else when `over` settles or after
+   * `closeMs`. Closing makes a pending query fail. Resolves with `over`.
+   */
   readonly closed: (over: Promise<unknown>) => Promise<void>;
 }
 
@@ -153,7 +164,7 @@ function createReader(options: LeadershipOptions, onBroken: () => void): Reader 
     try {
       return await lead(session, leader, leaseMs, await session.pid());
     } catch (error) {
-      // by any other connection, and then without a session
+      // fall back to the pool, without a session
       const answer = await lead(database, leader, leaseMs);
       observe({ type: 'database.error', during: 'lead', error });
       return answer;
@@ -178,33 +189,42 @@ function createReader(options: LeadershipOptions, onBroken: () => void): Reader 
 }
 
 /**
- * Just before another's lease ends, where it was not renewed, and right after: so the database hears from some scheduler within each lease,
- * and a gap of a whole one is an outage.
+ * Returns when to ask again while another scheduler leads: just before its lease ends, if it was not renewed,
+ * and right after. So the database hears from some scheduler within each lease, and a gap of a whole lease is
+ * an outage.
  */
 function askAgainMs(expiresInMs: number): number {
   return expiresInMs > 100 ? expiresInMs * 0.9 : Math.max(0, expiresInMs) + 10;
 }
 
-/** How often a standby looks for the leader's session; a look that takes long comes less often. While nothing is to be done it waits for its end, up to `waitMs`. */
+/**
+ * Interval at which a standby checks the leader's session, in milliseconds. A slow check comes less often: it
+ * takes up to `lookShare` of the time. With a dedicated session, the check waits in the database for the
+ * session to end, up to `waitMs`.
+ */
 const lookMs = 200;
 const waitMs = 5_000;
 const lookShare = 0.02;
-/** A leader that only lost its connection has so long to come back. */
+/** Milliseconds that a leader which only lost its connection has to come back. */
 const backMs = 100;
 
-/** What a standby does until it asks for the lease: looks whether the leader's session is there. */
+/** Watches the leader's session while this scheduler stands by. */
 interface Watch {
-  /** Milliseconds until the next look; 0: the lease is to be asked for. */
+  /** Returns the milliseconds until the next look; 0: try to acquire the lease. */
   readonly look: () => Promise<number>;
-  /** In so many milliseconds the lease is asked for in any case. */
+  /** Sets in how many milliseconds to try for the lease in any case. */
   readonly until: (ms: number) => void;
-  /** Whether a look is under way, which may wait for the leader's end: its failure will be no error. */
+  /**
+   * Stops watching. Returns true if a look is in progress; it may be waiting for the leader's end, and its
+   * failure is not an error.
+   */
   readonly stop: () => boolean;
 }
 
 /**
- * As long as it sees the leader's session, whose lease has not ended, there is nothing to ask for.
- * @param session where it may wait: a connection of the pool is needed by others
+ * Creates a watch. While the leader's session exists and its lease has not expired, there is no reason to try
+ * for the lease.
+ * @param session connection on which to wait; a connection of the pool is needed by others
  */
 function createWatch(session: Lone | undefined, database: Database, onThere: () => void): Watch {
   let askAt = -Infinity;
@@ -244,7 +264,7 @@ function createWatch(session: Lone | undefined, database: Database, onThere: () 
         onThere();
       }
       const tookMs = performance.now() - beganAt;
-      // it comes back at once to wait again
+      // returns almost at once to wait again
       if (waited && !missed && tookMs >= lookMs) return 0.1;
       return Math.min(askAt - performance.now(), missed ? backMs : Math.max(lookMs, tookMs / lookShare));
     },
@@ -259,7 +279,10 @@ function createWatch(session: Lone | undefined, database: Database, onThere: () 
   };
 }
 
-/** The longest pause between two tries to lead, in milliseconds: nobody leads from when the server is back until the next one. */
+/**
+ * Longest pause between two attempts to lead, in milliseconds. After a server restart, nobody leads until the
+ * next attempt.
+ */
 const leadEveryMs = 500;
 
 function notRenewed({ leaseMs, observe }: LeadershipOptions): LoopOptions['failed'] {
@@ -270,7 +293,7 @@ function notRenewed({ leaseMs, observe }: LeadershipOptions): LoopOptions['faile
   };
 }
 
-/** The longest pause between two resignations, in milliseconds: while none is answered, nobody leads. */
+/** Longest pause between two attempts to resign, in milliseconds. Nobody leads until one is answered. */
 const resignEveryMs = 200;
 
 async function giveUp(
@@ -278,7 +301,7 @@ async function giveUp(
   { leader, epoch }: Leader,
   isStopped: () => boolean,
 ): Promise<void> {
-  // by then the lease has run out by itself
+  // by then the lease has expired
   const endsAt = performance.now() + leaseMs;
   for (let failures = 1; ; failures += 1) {
     try {

@@ -4,8 +4,9 @@ import type { Database, ReportedPolicy } from '@pgqueue/postgres';
 import { readReportedPolicy, sqlState } from '@pgqueue/postgres';
 
 /**
- * Says, once for each leader, that it leads or led with a policy of another name: two schedulers that are to take over from each other
- * should have the same. It only reads what leaders report of themselves.
+ * Reports, once per leader, that another scheduler leads or led with a policy of a different name. Schedulers
+ * that take over from each other should use the same policy. It only reads what leaders report about
+ * themselves.
  */
 export interface OtherPolicies {
   readonly stop: () => Promise<void>;
@@ -13,13 +14,16 @@ export interface OtherPolicies {
 
 export interface OtherPoliciesOptions {
   readonly database: Database;
-  /** The name of this scheduler's own. */
+  /** Name of this scheduler's policy. */
   readonly policy: string;
   readonly observe: Observer;
   readonly leads: () => boolean;
-  /** What was reported last when this scheduler started: it may be the next leader before it can look. */
+  /**
+   * Last report before this scheduler started, since this scheduler may become the leader before its first
+   * read.
+   */
   readonly before: ReportedPolicy | undefined;
-  /** Default 15,000. */
+  /** Milliseconds between two reads. Default 15,000. */
   readonly everyMs?: number;
 }
 
@@ -42,18 +46,18 @@ export function watchOtherPolicies(options: OtherPoliciesOptions): OtherPolicies
     step: async () => {
       if (!leads()) {
         const found = await readReportedPolicy(database);
-        // while it was asked for, it may have become this one's own
+        // during the query this scheduler may have become the leader
         if (found?.leads === true && !leads()) compare(found);
       }
       return everyMs;
     },
-    // what is wrong with the database is told by what renews the lease; a role may lack the right since an older release
+    // database errors are reported by the lease renewal; a role from an older release may lack the privilege
     failed: (error) => (sqlState(error) === noRightState ? dayMs : everyMs),
   });
   return { stop: loop.stop };
 }
 
-/** Undefined: nothing was ever reported, or it can't be read. */
+/** Reads the last reported policy; undefined: none was reported, or it can't be read. */
 export async function lastReportedPolicy(database: Database): Promise<ReportedPolicy | undefined> {
   return readReportedPolicy(database).catch(() => undefined);
 }

@@ -1,6 +1,6 @@
 /**
- * The scheduler without its loops: for tests, and tools that pace it themselves. What decides and what writes is what runs in
- * {@link createScheduler}; only who says when differs.
+ * The scheduler without its loops, for tests and for tools that pace it themselves. Planning and writing use
+ * the same code as {@link createScheduler}; only the timing differs.
  */
 import type { HeldCounts } from '@pgqueue/core';
 import { PgQueueError, within } from '@pgqueue/core';
@@ -15,46 +15,53 @@ import { createPlanner } from '../policy/planner.ts';
 import type { Kind } from '../sweeps/sweeps.ts';
 import { sweepOnce } from '../sweeps/sweeps.ts';
 
-/** A scheduler that does one step when it is told to. Made by {@link createSchedulerSteps}. */
+/** A scheduler that runs one step on demand. Made by {@link createSchedulerSteps}. */
 export interface SchedulerSteps {
   /**
-   * Leads, for a minute at a time.
+   * Becomes the leader for a minute; each step renews it.
    * @throws {PgQueueError} `schema_version`; `leadership_lost`: another scheduler leads
    */
   readonly begin: () => Promise<void>;
   /**
-   * Everything that is due by now: promotes, fires schedules, expires, takes back what dead nodes hold, then plans and dispatches until
-   * a plan has nothing more to dispatch. @throws as `begin`, and what a sweep or a tick throws
+   * Does everything that is due: promotes, fires schedules, expires jobs, takes back what dead nodes hold,
+   * then plans and dispatches until a plan has nothing more to dispatch. @throws as `begin`, and any error of
+   * a sweep or a tick
    */
   readonly step: () => Promise<SchedulerStep>;
-  /** Resigns, and closes its connections. May be called again. */
+  /** Resigns and closes all connections. May be called again. */
   readonly end: () => Promise<void>;
 }
 
-/** What one step did. */
+/** Result of one step. */
 export interface SchedulerStep {
-  /** Jobs that left pending for ready. */
+  /** Jobs that changed from pending to ready. */
   readonly dispatched: number;
   readonly promoted: number;
   readonly expired: number;
-  /** Jobs that schedules have enqueued. */
+  /** Jobs enqueued by schedules. */
   readonly fired: number;
-  /** Waiting jobs, by queue and by the reason that holds them. */
+  /** Held jobs, by queue and by reason. */
   readonly held: HeldCounts;
-  /** Milliseconds of the database's clock until something becomes due: a delay, a retry, a schedule, an expiry, a rate. Null: nothing will. */
+  /**
+   * Milliseconds on the database's clock until something becomes due: a delay, a retry, a schedule, an
+   * expiry, a rate. Null: nothing will.
+   */
   readonly nextMs: number | null;
 }
 
 const leaseMs = 60_000;
-/** What a policy prepares must be there before it plans: it gets so long. */
+/** Longest wait for the values a policy prepares before the first plan, in milliseconds. */
 const preparedMs = 2_000;
-/** A begin that gets no answer holds up the end for no longer. */
+/** Longest time that an unanswered `begin` delays `end`, in milliseconds. */
 const endMs = 5_000;
-/** A tick that goes on without end is a mistake of ours. */
+/** Most ticks of one step; more means a bug in the scheduler. */
 const ticksMax = 10_000;
 const sweepsMax = 1_000;
 
-/** Opens no connection yet. It listens to nothing, and answers no health checks. @throws {PgQueueError} `configuration` */
+/**
+ * Creates a scheduler without opening a connection. It does not listen, and serves no health checks. @throws
+ * {PgQueueError} `configuration`
+ */
 export function createSchedulerSteps(options: SchedulerOptions): SchedulerSteps {
   const settings = toSettings({ ...options, listen: false });
   const database = openDatabase({ applicationName: 'pgqueue steps', connectionsMax: 2, ...options });
@@ -72,7 +79,7 @@ export function createSchedulerSteps(options: SchedulerOptions): SchedulerSteps 
   const begin = async (): Promise<void> => {
     await checkSchemaVersion(database, database.schema);
     await renew();
-    // nobody would stop what begins after the end
+    // after `end`, nothing would stop the planner
     if (!ended) await ticking.begin();
   };
   return {
@@ -84,7 +91,7 @@ export function createSchedulerSteps(options: SchedulerOptions): SchedulerSteps 
     },
     end: async () => {
       ended = true;
-      // a lease that is being asked for is given back, too
+      // a lease still being requested is given back, too
       await within(endMs, beginning);
       await ticking.end();
       const last = leader;
@@ -105,7 +112,7 @@ interface Sweeping {
   readonly leader: Leader;
 }
 
-/** In an order in which what one makes pending is there for the next. */
+/** Runs all sweeps, ordered so that jobs one of them makes pending are seen by the next. */
 async function sweepAll({
   database,
   settings,
@@ -182,7 +189,7 @@ function startTicking(database: Database, settings: Settings): Ticking {
   };
 }
 
-/** The planner, which says when what it holds may go. */
+/** Wraps the planner to note when the held jobs may go. */
 function noting(planner: Planner, next: (ms: number | null) => void): Planner {
   return {
     ...planner,

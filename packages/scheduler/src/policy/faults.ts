@@ -1,33 +1,38 @@
 import type { Observer } from '@pgqueue/core';
 import { errorData, errorLine } from '@pgqueue/core';
 
-/** Something of a policy that failed lately, and what was done about it. */
+/** A recent failure of a policy part, and its consequence. */
 export interface Fault {
   readonly policy: string;
-  /** The gate or order; or the function of a policy that is written as a whole: `plan`, `written`, `restore`, `explain`. */
+  /**
+   * Name of the gate or order, or the function of a policy written as a whole: `plan`, `written`, `restore`,
+   * `explain`.
+   */
   readonly part: string;
   readonly message: string;
-  /** The first and the last time, by the database's clock; and how often between them. */
+  /** First and last occurrence by the database's clock, and the number of occurrences. */
   readonly firstMs: number;
   readonly atMs: number;
   readonly count: number;
-  /** It took longer than it may, and is left out until then. */
+  /** Set if the part ran out of time; it is left out until then. */
   readonly suspendedUntilMs: number | null;
 }
 
-/** The faults of a scheduler's policies: each is reported once a second at most, and remembered for a minute. */
+/**
+ * The faults of a scheduler's policies. Each is reported at most once a second and remembered for a minute.
+ */
 export interface Faults {
   readonly report: (fault: {
     readonly policy: string;
     readonly part: string;
     readonly error: Error;
-    /** How long it is left out. */
+    /** Milliseconds for which the part is left out. */
     readonly suspendedMs?: number;
-    /** A failed fetch: it is tried again in so long. */
+    /** Set for a failed fetch: milliseconds until the retry. */
     readonly retryMs?: number;
   }) => void;
   readonly current: () => readonly Fault[];
-  /** The database's clock, as the last snapshot had it. */
+  /** Sets the database's clock, from the last snapshot. */
   readonly now: (nowMs: number) => void;
 }
 
@@ -44,7 +49,7 @@ interface Known extends Fault {
 
 export function createFaults(observe: Observer, clock: () => number): Faults {
   const known = new Map<string, Known>();
-  /** By the monotonic clock until the first snapshot says what the database's is. */
+  /** Monotonic clock until the first snapshot brings the database's time. */
   let nowMs = clock();
   let nowAt = nowMs;
   let dated = false;

@@ -22,7 +22,7 @@ const broken = (): never => {
 const saying = (message: RegExp): unknown => expect.stringMatching(message);
 const inSeq = ['a1', 'a2', 'a3', 'b4'];
 
-/** FIFO, but for what is given of the open order. */
+/** A FIFO order with the given members of the open order replaced. */
 function anOrder(own: Partial<OpenOrder>): Order {
   const order = fifo();
   return {
@@ -147,7 +147,7 @@ describe('a gate that never ends', () => {
     const { dispatched, planner, pass } = poisoned('hold', ({ id }) => asked.add(id).size > 0);
     for (let tick = 0; tick < 100; tick += 1) {
       expect(dispatched()).toEqual([]);
-      // the policy is used again, while its gate is not
+      // ends the policy's pause but not the gate's
       if (tick % 10 === 9) pass(10);
     }
     expect(asked.size).toBe(3);
@@ -223,7 +223,7 @@ describe('an order that', () => {
       for (let tick = 0; tick < 5; tick += 1) expect(dispatched()).toEqual(inTurns);
       pass(1_000);
     }
-    // after 1, 2 and 4 seconds
+    // retries after 1, 2 and 4 seconds
     expect(calls).toBe(4);
   });
 });

@@ -10,7 +10,7 @@ const toPlan = ({ lanes }: Snapshot): Plan['dispatch'] =>
 const plan = (own: object): Plan => ({ dispatch: [], held: {}, state: {}, ...own });
 const saying = (message: RegExp): unknown => expect.stringMatching(message);
 
-/** Policies written as a whole whose plans can't be used, and what is said of each. */
+/** Policies written as a whole whose plans can't be used, each with the expected fault message. */
 const hostile: readonly (readonly [string, Policy['plan'], RegExp])[] = [
   [
     'throws',

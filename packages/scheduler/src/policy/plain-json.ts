@@ -1,13 +1,14 @@
 import { types } from 'node:util';
 
-/** A part of a policy's state, as JSON, may be about so long. */
+/** Approximate limit on the JSON text of one part of a policy's state, in characters. */
 export const partLengthMax = 8_000_000;
 const depthMax = 100;
 const tooLong = `longer than ${partLengthMax} characters`;
 
 /**
- * Why a value is no plain JSON, or undefined: what is saved must come back the same. JSON.stringify would turn NaN into null, drop
- * functions, ask `toJSON`. Run it within a budget: the value may be a proxy.
+ * Reports why a value is not plain JSON, or returns undefined. A saved value must come back unchanged, while
+ * JSON.stringify would turn NaN into null, drop functions and call `toJSON`. Run this within a time limit:
+ * the value may be a proxy.
  */
 export function jsonProblem(value: unknown): string | undefined {
   const walk: Walk = { path: [], length: 0 };
@@ -37,7 +38,7 @@ function objectProblem(value: object, walk: Walk): string | undefined {
   const list = Array.isArray(value);
   const prototype: unknown = Object.getPrototypeOf(value);
   if (!list && prototype !== null && Object.getPrototypeOf(prototype) !== null) {
-    // one that fails with nobody there would end the process
+    // an unhandled rejection would end the process
     if (types.isPromise(value)) value.catch(() => {});
     return `${types.isPromise(value) ? 'a promise' : 'an object of a class'} is no JSON`;
   }

@@ -27,37 +27,47 @@ import { createSaving } from './state-writer.ts';
 import type { ShadowReport } from './shadow.ts';
 import { createShadow } from './shadow.ts';
 
-/** The user's policy made safe: whatever it does, each tick has a plan that can be written, and that keeps to the limits. */
+/**
+ * Wraps the user's policy. Whatever the policy does, each tick gets a plan that can be written and keeps to
+ * the limits.
+ */
 export interface Planner {
   /**
-   * Makes the snapshot read-only. Each plan is followed by {@link Planner.written} or {@link Planner.dropped}; the next plan drops
-   * one that was not: attempts that ended must be in the next snapshot again then.
+   * Plans, after freezing the snapshot. Each plan must be followed by {@link Planner.written} or {@link
+   * Planner.dropped}; otherwise the next plan drops it. The ended attempts of a dropped plan must be in the
+   * next snapshot again.
    */
   readonly plan: (snapshot: Snapshot) => SafePlan;
-  /** The plan was written, with its parts; or there was nothing of it to write, and it counts (`ids`: none). */
+  /**
+   * Call when the plan and its parts were written, or when it had nothing to write but its state counts
+   * (`ids` is empty then).
+   */
   readonly written: (written: Written) => void;
-  /** The plan was not written: the state goes back to what it was before. */
+  /** Call when the plan was not written: keeps the state from before the plan. */
   readonly dropped: () => void;
-  /** Null: nothing can be said, because the policy failed. */
+  /** Explains one job; null: the policy failed. */
   readonly explain: (snapshot: Snapshot, job: Asked['job'], lane: Asked['lane']) => Explanation | null;
-  /** A reign begins: `saved`, the parts of all policies. */
+  /** Starts a term from the saved parts of all policies. */
   readonly restore: (saved: Readonly<Record<string, SavedPart>>) => void;
   readonly needs: Needs;
-  /** What failed within the last minute, or is left out because it did not come back. */
+  /** Failures of the last minute, and parts left out because they ran out of time. */
   readonly faults: () => readonly Fault[];
-  /** How the shadow policy's plans differ; null: there is none. */
+  /** Differences of the shadow policy's plans; null: there is no shadow. */
   readonly shadow: () => ShadowReport | null;
-  /** Snapshot.prepared. */
+  /** Returns the value for `Snapshot.prepared`. */
   readonly prepared: (nowMs: number) => Readonly<Record<string, Prepared>>;
-  /** Fetches what policies prepare, from here to {@link Planner.stop}: while this scheduler leads. */
+  /**
+   * Starts fetching what policies prepare. Fetching runs until {@link Planner.stop}, while this scheduler
+   * leads.
+   */
   readonly start: () => void;
   readonly stop: () => Promise<void>;
 }
 
 export interface SafePlan extends Omit<CleanPlan, 'state'> {
   /**
-   * What must be saved with the batch, by part; null: nothing. Where nothing is dispatched and no attempts ended, they are left over from
-   * batches before, and want to be saved alone.
+   * Parts of the state to save with the batch; null: none. If the plan dispatches nothing and no attempts
+   * ended, the parts are left over from earlier batches and should be saved on their own.
    */
   readonly parts: Readonly<Record<string, Json>> | null;
 }
@@ -67,24 +77,24 @@ export interface PlannerOptions {
   readonly shadow?: Policy | undefined;
   readonly budgetMs: number;
   readonly observe: Observer;
-  /** Something new was prepared: what waited for it may go. */
+  /** Called when a new value was fetched, since jobs may have waited for it. */
   readonly onPrepared?: () => void;
-  /** Monotonic milliseconds. Default: performance.now. */
+  /** Monotonic clock in milliseconds. Default: performance.now. */
   readonly clock?: () => number;
 }
 
-/** The policies that a planner works with. */
+/** The policies of a planner. */
 interface Planning {
   readonly live: Runner;
-  /** Plans where `live` fails: its own limits, FIFO per key. */
+  /** Fallback that plans if `live` fails: its own limits, FIFO per key. */
   readonly instead: Runner;
-  /** The limits of queue_config alone: our own code. */
+  /** The limits of queue_config alone, as a trusted policy. */
   readonly standard: Policy;
-  /** Whether `live` asks the standard gates itself. */
+  /** True if `live` applies the standard gates itself. */
   readonly guarded: boolean;
 }
 
-/** What waits to hear whether it was written. */
+/** A plan waiting for `written` or `dropped`. */
 interface Pending {
   readonly snapshot: Snapshot;
   readonly plan: CleanPlan;
@@ -132,7 +142,7 @@ export function createPlanner(options: PlannerOptions): Planner {
     },
     written: (written) => {
       if (pending === undefined) return;
-      // a part that a plan left as it was has nothing to correct
+      // if the plan left every part as it was, there is nothing to correct
       const same = planning.guarded && isSame(state, pending.plan.state);
       state = same ? pending.plan.state : settle(planning, pending, written);
       saving.saved(pending.parts, state, pending.busy);
@@ -161,7 +171,10 @@ export function createPlanner(options: PlannerOptions): Planner {
   };
 }
 
-/** What stands in has so long at least: after it there is only an empty plan. */
+/**
+ * Shortest time limit of the fallback, in milliseconds. If the fallback fails, too, only an empty plan is
+ * left.
+ */
 const fallbackMs = 250;
 
 function startPlanning(running: RunnerOptions): Planning {
@@ -182,7 +195,7 @@ function startPlanning(running: RunnerOptions): Planning {
   };
 }
 
-/** The last resort: for a limit of the user's that fails as a whole. */
+/** Returns an empty plan, for the case that both the policy and its fallback fail. */
 function nothing(state: PolicyState): CleanPlan {
   return completePlan({ dispatch: [], held: {}, state });
 }

@@ -4,41 +4,43 @@ import type { Faults } from './faults.ts';
 import { freezeAll } from '../freeze.ts';
 import { jsonProblem } from './plain-json.ts';
 
-/** Fetches what a policy prepares, beside the ticks. */
+/** Fetches the values that a policy prepares, outside the ticks. */
 export interface Preparing {
   /**
-   * The values that were fetched last. `nowMs`: the database's clock. Each value counts as of the moment when its fetch began, so
-   * that it is never taken for newer than it is.
+   * Returns the values fetched last. `nowMs`: the database's clock. A value is dated by the start of its
+   * fetch, so it never counts as newer than it is.
    */
   readonly prepared: (nowMs: number) => Readonly<Record<string, Prepared>>;
-  /** Forgets what was fetched before, and begins. */
+  /** Drops all values and starts fetching. */
   readonly start: () => void;
-  /** Aborts what is under way. Does not wait for a fetch that ignores it. */
+  /** Aborts running fetches. Does not wait for a fetch that ignores its signal. */
   readonly stop: () => Promise<void>;
 }
 
 export interface PreparingOptions {
   readonly policy: Policy;
-  /** Under which failures are reported. Default: the policy's. */
+  /** Name under which failures are reported. Default: the policy's name. */
   readonly name?: string;
-  /** For what a fetch does before it first waits: that is in the ticks' way. */
+  /** Time limit of a fetch's synchronous part, which blocks the ticks. */
   readonly budgetMs: number;
   readonly faults: Faults;
   readonly onPrepared?: () => void;
   readonly clock: () => number;
 }
 
-/** A fetch that failed is tried again after a second, and ever later up to its usual pace. */
+/**
+ * First pause after a failed fetch, in milliseconds. It doubles with each failure, up to the usual interval.
+ */
 const retryMs = 1_000;
 
-/** The state of one preparation. */
+/** State of one preparation. */
 interface Fetching {
   readonly preparation: Preparation;
   value: { readonly json: Json; readonly at: number; prepared?: Prepared } | undefined;
   failures: number;
   timer: NodeJS.Timeout | undefined;
   abort: AbortController | undefined;
-  /** A fetch that has not ended yet, though its time is over: no other is started beside it. */
+  /** True while a fetch that ran out of time has not ended. No other fetch starts beside it. */
   stuck: boolean;
   running: Promise<void> | undefined;
 }
@@ -83,7 +85,7 @@ export function createPreparing(options: PreparingOptions): Preparing {
   };
 }
 
-/** One fetch, and then the next in its time, until it is stopped. Never rejects. */
+/** Runs one fetch and schedules the next, until stopped. Never rejects. */
 async function run(fetching: Fetching, options: PreparingOptions): Promise<void> {
   const { preparation, stuck } = fetching;
   const { policy, name = policy.name, faults, clock, onPrepared } = options;
@@ -93,7 +95,7 @@ async function run(fetching: Fetching, options: PreparingOptions): Promise<void>
   const outcome = stuck
     ? new Error('the last fetch has still not ended, though it was aborted: it does not heed its signal')
     : await fetchOnce(fetching, abort, options.budgetMs);
-  // stopped, or started anew, meanwhile
+  // stopped or restarted meanwhile
   if (fetching.abort !== abort) return;
   let waitMs = preparation.everyMs - (clock() - at);
   if (outcome instanceof Error) {

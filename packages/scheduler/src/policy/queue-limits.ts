@@ -2,10 +2,13 @@ import type { Candidate, Lane, PlannedJob, PolicyState, Snapshot } from '@pgqueu
 import { openGates, standardGates } from '@pgqueue/core';
 
 const gates = standardGates();
-/** The parts of a state that belong to the standard gates. */
+/** Names of the state parts that belong to the standard gates. */
 export const limitNames: ReadonlySet<string> = new Set(gates.map(({ name }) => name));
 
-/** The state of a policy that is written as a whole, with that of the standard gates, which is not its own to change. */
+/**
+ * Returns a policy's state with the standard gates' parts taken from `limits`. A policy written as a whole
+ * must not change those parts.
+ */
 export function withLimits(state: PolicyState, limits: PolicyState): PolicyState {
   const joined = { ...state };
   for (const name of limitNames) {
@@ -17,8 +20,8 @@ export function withLimits(state: PolicyState, limits: PolicyState): PolicyState
 }
 
 /**
- * Whether a plan that was made without the standard gates keeps to them: they are asked about each of its jobs in turn. Returns
- * `state` with theirs after the plan. @throws {Error} it goes beyond a limit
+ * Checks a plan that was made without the standard gates, by asking the gates about each of its jobs in turn.
+ * Returns `state` with the gates' parts after the plan. @throws {Error} the plan exceeds a limit
  */
 export function keepLimits(
   snapshot: Snapshot,

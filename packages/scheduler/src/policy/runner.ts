@@ -19,15 +19,18 @@ import type { Hung, Pauses } from './suspended-parts.ts';
 import { createPauses } from './suspended-parts.ts';
 import { keepLimits, withLimits } from './queue-limits.ts';
 
-/** A policy whose functions neither throw nor take longer than they may. It keeps no state of it: that is given and returned. */
+/**
+ * Runs a policy's functions so that none throws or exceeds its time limit. The runner keeps no policy state:
+ * callers pass it in and get it back.
+ */
 export interface Runner {
-  /** Undefined: it failed, which is reported; or it is suspended. */
+  /** Returns undefined if the policy failed, which is reported, or if it is suspended. */
   readonly plan: (snapshot: Snapshot, state: PolicyState) => CleanPlan | undefined;
   readonly written: (state: PolicyState, written: Written) => PolicyState | undefined;
   readonly explain: (asked: Asked) => Explanation | undefined;
-  /** What can't be restored begins anew. */
+  /** Restores the state; parts that can't be restored start over. */
   readonly restore: (saved: Readonly<Record<string, SavedPart>>) => PolicyState;
-  /** Runs something else that may run code of the policy. Undefined: it failed. */
+  /** Runs other code that may call into the policy. Returns undefined if it failed. */
   readonly call: <Value>(part: string, run: () => Value) => Value | undefined;
 }
 
@@ -44,20 +47,26 @@ export interface RunnerOptions {
   readonly faults: Faults;
   readonly hung: Hung;
   readonly clock: () => number;
-  /** Under which faults are reported. Default: the policy's own. */
+  /** Name under which faults are reported. Default: the policy's name. */
   readonly name?: string;
-  /** Whether it can be suspended as a whole. One that stands in for others can't: nothing would be left. */
+  /**
+   * True if the policy can be suspended as a whole. False for a fallback, since nothing would be left.
+   * Default: true.
+   */
   readonly suspends?: boolean;
-  /** Our own code: it needs no limit. */
+  /** True for code of this project, which needs no time limit. */
   readonly trusted?: boolean;
 }
 
-/** A plan that has used up this part of its time goes with what it has. */
+/** Share of the time limit after which a plan ends with the jobs it has. */
 const lateShare = 0.6;
-/** Overruns closer to each other than this suspend the policy; before, only the part of it that did not come back is left out. */
+/**
+ * Two overruns within this time suspend the whole policy, in milliseconds. A single overrun only suspends the
+ * part that hung.
+ */
 const againMs = 5_000;
 
-/** What a runner remembers. */
+/** State of a runner. */
 interface Running extends RunnerOptions {
   readonly policyName: string;
   readonly pauses: Pauses;
@@ -131,7 +140,7 @@ function callWithin<Value>(running: Running, part: string, run: (watch: Watch) =
   return undefined;
 }
 
-/** Leaves out what did not come back: the part that was being asked, if it is known, and else the whole. */
+/** Suspends the part that was being asked when time ran out, or the whole function if the part is unknown. */
 function overran(running: Running, part: string, watch: Watch): void {
   const { pauses, hung, faults, policyName: policy, budgetMs, clock, suspends = true } = running;
   const again = clock() - running.overranAt < againMs;
@@ -139,7 +148,7 @@ function overran(running: Running, part: string, watch: Watch): void {
   const known = watch.part !== '';
   const partMs = known ? hung.add(watch.part, watch.job) : 0;
   const wholeMs = !known || (again && suspends) ? pauses.begin(part) : 0;
-  // what its jobs were charged is not known any more
+  // the charges for the written jobs are unknown
   if (part === 'written' && suspends) pauses.begin('plan');
   const about = watch.job === null ? '' : ` about job ${watch.job}`;
   const error = new Error(`did not come back within ${budgetMs} ms when it was asked${about}`);
@@ -162,7 +171,7 @@ function restoreWithin(running: Running, saved: Readonly<Record<string, SavedPar
   const whole = restore(saved, 'restore');
   if (whole !== undefined) return whole;
   if (!isGuarded(policy)) return policy.initial;
-  // the parts know nothing of each other: one that fails does not take the others with it
+  // parts are independent: a part that fails to restore does not affect the others
   const state: Record<string, PolicyState[string]> = { ...policy.initial };
   for (const [name, part] of Object.entries(saved)) {
     if (!Object.hasOwn(policy.initial, name)) continue;
@@ -172,7 +181,7 @@ function restoreWithin(running: Running, saved: Readonly<Record<string, SavedPar
   return state;
 }
 
-/** @throws {Error} it is none */
+/** Validates and copies an explanation. @throws {Error} it is not one */
 function cleanExplanation(explained: Explanation): Explanation {
   refusePromise(explained, 'explain');
   const { holds, ahead }: { readonly holds: unknown; readonly ahead: number | null } = explained;

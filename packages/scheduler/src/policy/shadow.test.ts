@@ -52,7 +52,7 @@ test('a shadow that plans the same shows no difference', () => {
 test('what the shadow would do otherwise is counted, and nothing of it is dispatched', () => {
   const { dispatched, planner } = withShadow(policy({ name: 'fifo', order: fifo() }));
   expect(dispatched()).toEqual(inTurns);
-  // a1 b4 a2 b5 beside a1 a2 a3 b4
+  // live: a1 b4 a2 b5, shadow: a1 a2 a3 b4
   expect(planner.shadow()).toMatchObject({
     both: 3,
     liveOnly: { later: 1 },
@@ -82,7 +82,7 @@ test('where the live policy holds a job, its gate is the reason', () => {
   ]);
   expect(planner.shadow()).toMatchObject({ both: 2, shadowOnly: {} });
   expect(dispatched(limited({ paused: true }))).toEqual([]);
-  // the shadow goes beyond a limit: that is no plan
+  // a shadow plan that exceeds a limit is not a plan
   expect(planner.shadow()).toMatchObject({ failed: 1 });
 });
 
@@ -158,7 +158,7 @@ test('a slow shadow gets a tenth of the time', () => {
     pass(10);
     dispatched();
   }
-  // 10 s of ticks, and what it took itself; 100 ms were saved up
+  // 10 s of ticks plus the shadow's own time, at a tenth, and 100 ms saved up
   expect(plans).toBeGreaterThan(20);
   expect(plans).toBeLessThan(35);
   expect(planner.shadow()).toMatchObject({ snapshots: plans, skipped: 1_000 - plans });

@@ -7,32 +7,42 @@ import type { RunnerOptions } from './runner.ts';
 import { createRunner } from './runner.ts';
 import { whyHeld } from './why-held.ts';
 
-/** How a second policy's plans differ from the ones that count, since the scheduler leads. Plain JSON. */
+/** Differences between the shadow policy's plans and the live ones since the term began. Plain JSON. */
 export interface ShadowReport {
   readonly policy: string;
-  /** Snapshots that both planned. */
+  /** Snapshots that both policies planned. */
   readonly snapshots: number;
   /**
-   * Those that the shadow was not asked about, because its time was used up; and those on which it, or a gate or its order, failed. Where a
-   * plan came out all the same, as it would have had it been live, that is among `snapshots`, too.
+   * `skipped`: snapshots not given to the shadow because its time was used up. `failed`: snapshots on which
+   * the shadow, or one of its gates or its order, failed. If a plan came out nevertheless, as it would have
+   * live, the snapshot also counts in `snapshots`.
    */
   readonly skipped: number;
   readonly failed: number;
-  /** Jobs that both would have dispatched, over all snapshots: one that waits on counts again at the next. */
+  /**
+   * Jobs dispatched by both plans, over all snapshots. A job that keeps waiting counts again in the next
+   * snapshot.
+   */
   readonly both: number;
-  /** Jobs that only the live policy dispatched, by why the shadow would not have: the gate, or `later` where others went first. */
+  /**
+   * Jobs that only the live policy dispatched, by the shadow's reason not to: a gate, or `later` if others
+   * went first.
+   */
   readonly liveOnly: Readonly<Record<string, number>>;
-  /** Jobs that only the shadow would have dispatched, by why the live policy did not. */
+  /** Jobs that only the shadow would have dispatched, by the live policy's reason not to. */
   readonly shadowOnly: Readonly<Record<string, number>>;
-  /** How far apart the two have a job in their batch, on average, of those in both; null: there was none. */
+  /**
+   * Average distance between a job's positions in the two batches, over the jobs in both; null: there was
+   * none.
+   */
   readonly rankDifference: number | null;
-  /** The keys whose shares of all dispatched jobs differ most. */
+  /** Keys whose shares of all dispatched jobs differ most. */
   readonly keys: readonly KeyShare[];
-  /** Milliseconds that the shadow took for a plan, on average. */
+  /** Average duration of the shadow's plans, in milliseconds. */
   readonly meanMs: number | null;
 }
 
-/** A key's part of all jobs that were dispatched, and would have been, 0 to 1. */
+/** A key's share of all jobs dispatched by either policy, 0 to 1. */
 export interface KeyShare {
   readonly queue: string;
   readonly key: string;
@@ -40,36 +50,43 @@ export interface KeyShare {
   readonly shadow: number;
 }
 
-/** A policy that plans on the same snapshots as the live one, and dispatches nothing. What it does never reaches the live plan. */
+/**
+ * A second policy that plans on the live policy's snapshots and dispatches nothing. Nothing it does reaches
+ * the live plan.
+ */
 export interface Shadow {
   /**
-   * The live plan for a snapshot is made, and written (null: it was not); only then, so that no job waits for it. The shadow is
-   * told which of its own choices were written: those that the live policy made, too.
+   * Call after the live plan was made and written (null: not written), so that no job waits for the shadow.
+   * The shadow is told `written`: a job it chose counts as written only if the live policy dispatched it,
+   * too.
    */
   readonly see: (snapshot: Snapshot, live: CleanPlan, written: Written | null) => void;
   readonly report: () => ShadowReport;
-  /** A reign begins: it starts from nothing. */
+  /** Starts a term: resets the counts and the state. */
   readonly restart: () => void;
   readonly start: () => void;
   readonly stop: () => Promise<void>;
 }
 
 export interface ShadowOptions extends RunnerOptions {
-  /** The name of the live policy. */
+  /** Name of the live policy. */
   readonly live: string;
   readonly observe: Observer;
 }
 
-/** The shadow may take this part of all time, saved up for so long at most: it plans in the way of the ticks. */
+/**
+ * Share of the elapsed time that the shadow may use, since it plans between ticks, and the most time it can
+ * save up.
+ */
 const timeShare = 0.1;
 const savedUpMs = 100;
 const reportEveryMs = 1_000;
-/** Keys that are counted one by one; the others are left out of the shares. */
+/** Most keys counted individually; further keys are left out of the shares. */
 const keysMax = 1_000;
 const keysShown = 10;
 
 interface Counts {
-  /** Snapshots that it was asked about. */
+  /** Snapshots given to the shadow. */
   asked: number;
   snapshots: number;
   skipped: number;
@@ -92,7 +109,7 @@ export function createShadow(
 function runShadow(options: ShadowOptions): Shadow {
   const { policy, clock, observe, live } = options;
   const name = `shadow ${policy.name}`;
-  // what fails within a plan is told here, and the plan goes on without it
+  // a failure within a plan is reported here, and the plan continues without the failed part
   let failing = false;
   const faults: Faults = {
     ...options.faults,
@@ -127,7 +144,7 @@ function runShadow(options: ShadowOptions): Shadow {
   return {
     see: (snapshot, plan, written) => {
       tell();
-      // a recall decides nothing yet: the next plan does
+      // a recall dispatches nothing; the next plan does
       if (plan.recall.length > 0 || snapshot.lanes.length === 0) return;
       if (!time.left()) {
         counts.skipped += 1;
@@ -160,7 +177,7 @@ interface Allowance {
   readonly spend: (ms: number) => void;
 }
 
-/** Time that grows with the clock, and is used up: a plan that takes long is paid for before the next. */
+/** Creates a time budget that grows with the clock. A long plan is paid off before the next. */
 function createAllowance(clock: () => number): Allowance {
   let ms = savedUpMs;
   let at = clock();
@@ -206,7 +223,7 @@ function compare(counts: Counts, snapshot: Snapshot, { live, shadow }: Two): voi
   }
 }
 
-/** Others went first. */
+/** Reason of jobs that waited because others went first. */
 const later = 'later';
 
 function shareOf({ keys }: Counts, { queue, key }: Lane): { live: number; shadow: number } | undefined {

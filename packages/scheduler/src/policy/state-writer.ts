@@ -1,12 +1,15 @@
 import type { Json, PolicyState } from '@pgqueue/core';
 
-/** What of a policy's state is to be saved, and when. */
+/** Decides which parts of a policy's state to save, and when. */
 export interface Saving {
-  /** What goes with a plan; null: nothing. `busy`: the plan dispatches jobs, or counts attempts that ended. */
+  /**
+   * Returns the parts to save with a plan; null: none. `busy`: the plan dispatches jobs or counts ended
+   * attempts.
+   */
   readonly due: (state: PolicyState, busy: boolean) => Parts | null;
-  /** What was due was saved; `state`: the plan's, once it was told what was written. */
+  /** Call when the due parts were saved. `state`: the plan's state after `written`. */
   readonly saved: (due: Parts | null, state: PolicyState, busy: boolean) => void;
-  /** A reign begins with this state, all of it saved. */
+  /** Starts a term with a state that is completely saved. */
   readonly begin: (state: PolicyState) => void;
 }
 
@@ -14,21 +17,22 @@ export type Parts = Readonly<Record<string, Json>>;
 
 export interface SavingOptions {
   readonly softParts: readonly string[];
-  /** Whether a part can be saved; that it can't is reported. */
+  /** Reports whether a part can be saved; a part that can't is reported as a fault. */
   readonly savable: (part: string, value: Json) => boolean;
   readonly clock: () => number;
 }
 
-/** How late a soft part may be saved. */
+/** Longest delay before a changed soft part is saved, in milliseconds. */
 const softMs = 1_000;
 
 /**
- * Exact parts (rates) go with each batch that changes them: the leader that comes after a batch knows all of what it was charged. Soft
- * parts (fairness) go with a batch once a second; where no other follows, they go alone.
+ * Creates the writer. Exact parts (rates) are saved with each batch that changes them, so the next leader
+ * knows every charge of a batch. Soft parts (fairness) are saved with a batch once a second, or alone if no
+ * batch follows.
  */
 export function createSaving({ softParts, savable, clock }: SavingOptions): Saving {
   const soft = new Set(softParts);
-  /** Parts as they were saved last, or became of it when the plan was told what was written. */
+  /** Each part's value when last saved, or its value after `written`. */
   const clean = new Map<string, Json>();
   let softAt = -Infinity;
   let owed = false;

@@ -1,15 +1,20 @@
-/** What did not come back in its time is left alone for a while: for a second at first, up to a minute where it happens again. */
+/**
+ * Suspends code that ran out of time: for a second at first, then twice as long each time, up to a minute.
+ */
 export interface Pauses {
-  /** It overran. Returns how long it is left alone. */
+  /** Call after an overrun. Returns the length of the pause in milliseconds. */
   readonly begin: (name: string) => number;
   readonly active: (name: string) => boolean;
-  /** It overran lately: a pause began, or ended not long ago. */
+  /** Reports a recent overrun: a pause is active, or ended not long ago. */
   readonly lately: (name: string) => boolean;
 }
 
 const firstMs = 1_000;
 const longestMs = 60_000;
-/** After this long without another overrun, in addition to the last pause, the next one counts as the first. */
+/**
+ * Milliseconds without an overrun, beyond the length of the last pause, after which the next overrun counts
+ * as the first.
+ */
 const forgiveMs = 10_000;
 
 interface Pause {
@@ -35,14 +40,14 @@ export function createPauses(clock: () => number): Pauses {
   };
 }
 
-/** The gates and orders that did not come back: they are not asked again about the job that it happened with, or at all. */
+/** Gates and orders that hung. They are not asked again about the job they hung on, or not at all. */
 export interface Hung {
-  /** `job`: null where it hung apart from any. Returns how long it is not asked. */
+  /** Notes an overrun. `job`: null if the part hung outside of any job. Returns the pause in milliseconds. */
   readonly add: (part: string, job: string | null) => number;
   readonly avoids: (part: string, job: string | null) => boolean;
 }
 
-/** A part that hangs with so many jobs is not asked about any. */
+/** A part that hangs on this many jobs is not asked about any job. */
 const jobsMax = 3;
 
 export function createHung(clock: () => number): Hung {

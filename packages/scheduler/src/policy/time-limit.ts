@@ -2,7 +2,7 @@ import { inspect, types } from 'node:util';
 import type { Context, Script } from 'node:vm';
 import vm from 'node:vm';
 
-/** What became of a call of user code. */
+/** Result of a call into user code. */
 export type Ran<Value> =
   | { readonly kind: 'done'; readonly value: Value }
   | { readonly kind: 'failed'; readonly error: Error }
@@ -17,13 +17,14 @@ let door: Door | undefined;
 let work: (() => void) | undefined;
 
 /**
- * Runs synchronous user code, for `limitMs` at most. V8 can end whatever JavaScript runs below a script that `node:vm` has given a
- * timeout, functions of other contexts too: neither `catch` nor `finally` of the code that is ended sees it. Measured: 60 µs a
- * call, nothing per instruction; ended within 2 ms, in regular expressions, sorts, `JSON.stringify` and `Atomics.wait` too. What it
- * can't end: one call of native code (a search through a huge string, synchronous I/O), and what the code leaves for later (timers,
- * promise callbacks).
+ * Runs synchronous user code for up to `limitMs`. V8 can terminate any JavaScript that runs below a script to
+ * which `node:vm` gave a timeout, including functions of other contexts; neither `catch` nor `finally` in the
+ * terminated code sees it. Measured: 60 µs a call, nothing per instruction; terminated within 2 ms, also in
+ * regular expressions, sorts, `JSON.stringify` and `Atomics.wait`. It can't terminate a single call of native
+ * code (a search through a huge string, synchronous I/O), nor what the code leaves for later (timers, promise
+ * callbacks).
  *
- * Whoever calls it must not share with `run` what may not be half done.
+ * The caller must not share state with `run` that must never be left half-changed.
  */
 export function runWithin<Value>(limitMs: number, run: () => Value): Ran<Value> {
   let ran: Ran<Value> | undefined;
@@ -35,7 +36,7 @@ export function runWithin<Value>(limitMs: number, run: () => Value): Ran<Value> 
     door ??= openDoor();
     door.script.runInContext(door.context, { timeout: limitMs, displayErrors: false });
   } catch (error) {
-    // what `run` throws is caught above: this is the end of its time, or of the stack
+    // errors thrown by `run` are caught above, so this is the timeout or a stack overflow
     if ((error as { readonly code?: unknown }).code === 'ERR_SCRIPT_EXECUTION_TIMEOUT')
       return { kind: 'overran' };
     return { kind: 'failed', error: asError(error) };
@@ -45,7 +46,7 @@ export function runWithin<Value>(limitMs: number, run: () => Value): Ran<Value> 
   return ran ?? { kind: 'overran' };
 }
 
-/** The same without a limit. */
+/** Runs code without a time limit. */
 export function runFree<Value>(run: () => Value): Ran<Value> {
   try {
     return { kind: 'done', value: run() };
@@ -61,7 +62,10 @@ function openDoor(): Door {
   };
 }
 
-/** Code may throw anything: null, a text, an object that can't be turned into one. */
+/**
+ * Converts a thrown value to an Error. Code may throw anything: null, a string, an object that has no string
+ * form.
+ */
 export function asError(thrown: unknown): Error {
   if (types.isNativeError(thrown) && typeof thrown.message === 'string') return thrown;
   const seen = inspect(thrown, { depth: 0, customInspect: false, maxStringLength: 200 });

@@ -2,7 +2,7 @@ import { types } from 'node:util';
 import type { HeldCounts, Holds, Plan, PlannedJob, PolicyState, Snapshot } from '@pgqueue/core';
 import { noneClosed, own, planProblems, takesBundles } from '@pgqueue/core';
 
-/** A plan in which everything is there, and of the kind that it should be. */
+/** A plan with every member present and of the right type. */
 export interface CleanPlan {
   readonly dispatch: readonly PlannedJob[];
   readonly held: HeldCounts;
@@ -15,7 +15,10 @@ export interface CleanPlan {
   readonly forecast: Readonly<Record<string, number>> | null;
 }
 
-/** What a policy made of parts returned: only what comes from its parts as it is can be of another kind. */
+/**
+ * Completes the plan of a policy made of parts. Only members passed through from its parts unchanged can have
+ * a wrong type.
+ */
 export function completePlan(plan: Plan): CleanPlan {
   return {
     dispatch: plan.dispatch,
@@ -30,14 +33,15 @@ export function completePlan(plan: Plan): CleanPlan {
   };
 }
 
-/** As they are told one by one. */
+/** Builds holds from the per-job and per-lane reasons. */
 function holdsOf({ reasons, laneReasons }: Plan): Holds {
   return { jobs: new Map(reasons), lanes: new Map(laneReasons), closed: noneClosed };
 }
 
 /**
- * What a policy that is written as a whole returned, copied, so that nothing of it can change, or run code, afterwards.
- * @throws {Error} it is no plan that could be written for this snapshot
+ * Validates and copies the plan of a policy written as a whole, so that it can't change or run code
+ * afterwards.
+ * @throws {Error} the plan can't be written for this snapshot
  */
 export function cleanPlan(snapshot: Snapshot, returned: Plan): CleanPlan {
   refusePromise(returned, 'plan');
@@ -66,17 +70,17 @@ export function cleanPlan(snapshot: Snapshot, returned: Plan): CleanPlan {
   };
 }
 
-/** @throws {Error} */
+/** Rejects a promise returned by a synchronous function. @throws {Error} it is a promise */
 export function refusePromise(returned: unknown, called: string): void {
   if (!types.isPromise(returned)) return;
-  // it may be rejected: with nobody there, that would end the process
+  // an unhandled rejection would end the process
   returned.catch(() => {});
   throw new Error(
     `${called}() returned a promise: policies are synchronous; what they have to wait for goes into prepare`,
   );
 }
 
-/** A copy of a state, not of its parts. @throws {Error} it is none */
+/** Copies a state, but not its parts. @throws {Error} it is not a valid state */
 export function stateOf(state: PolicyState): PolicyState {
   refusePromise(state, 'written');
   if (typeof state !== 'object' || state === null || Array.isArray(state)) {
@@ -108,7 +112,7 @@ const mapTo =
     (types.isMap(value) &&
       [...value].every(([name, own]) => typeof name === 'string' && typeof own === type));
 
-/** What each part of a plan must be. `dispatch` and `state` are looked at apart. */
+/** Type checks for the members of a plan. `dispatch` and `state` are checked separately. */
 const kinds: Readonly<Partial<Record<keyof Plan, (value: unknown) => boolean>>> = {
   held: (value) => typeof value === 'object' && value !== null,
   recall: texts,
@@ -120,7 +124,10 @@ const kinds: Readonly<Partial<Record<keyof Plan, (value: unknown) => boolean>>> 
   forecast: (value) => absent(value) || (typeof value === 'object' && value !== null),
 };
 
-/** Jobs of a bundle follow its first, and are of its kind: they have one place together, and go to one handler. */
+/**
+ * Checks bundles. The jobs of a bundle follow its first job and are of its kind, because they share one slot
+ * and one handler call.
+ */
 function bundleProblem(snapshot: Snapshot, dispatch: readonly PlannedJob[]): string | undefined {
   if (!dispatch.some(({ bundle }) => bundle !== undefined)) return undefined;
   const jobs = new Map(snapshot.lanes.flatMap((lane) => lane.jobs.map((job) => [job.id, job] as const)));

@@ -1,7 +1,10 @@
 import type { Candidate, Holds, Lane } from '@pgqueue/core';
 import { laneName } from '@pgqueue/core';
 
-/** Why a plan holds a job of a lane, by its place there; undefined: it went, or others went first. */
+/**
+ * Returns a function that says why a plan holds a job, by the job's place in its lane; undefined: the job was
+ * dispatched, or others went first.
+ */
 export function whyHeld({
   jobs,
   lanes,
@@ -14,7 +17,10 @@ export function whyHeld({
   };
 }
 
-/** Why a job is held for itself, not with the rest of its lane: of these lanes, those that this tick has read. */
+/**
+ * Returns a function that says why a job is held by itself, not with the rest of its lane. For closed lanes,
+ * it covers only those this tick has read.
+ */
 export function heldFresh(
   { jobs, closed }: Holds,
   fresh: readonly Lane[],
@@ -27,7 +33,7 @@ export function heldFresh(
   return (id) => jobs.get(id) ?? reasons.get(id);
 }
 
-/** The names of all lanes of which something is held. */
+/** Yields the names of all lanes in which something is held. */
 export function* heldLanes(
   { jobs, lanes, closed }: Holds,
   laneOf: (id: string) => string,

@@ -2,7 +2,7 @@ import type { HealthReading } from '@pgqueue/postgres';
 import { expect, test } from 'vitest';
 import { createHorizon } from './database-health.ts';
 
-/** At so many seconds, with this next transaction, and this as the oldest that vacuum must keep. */
+/** A reading at `seconds`, with the next transaction id and the oldest id that vacuum must keep. */
 function reading(
   seconds: number,
   nextXid: number,

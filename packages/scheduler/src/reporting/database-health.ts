@@ -3,11 +3,14 @@ import { startLoop } from '@pgqueue/core';
 import type { Database, HealthReading } from '@pgqueue/postgres';
 import { readHealth } from '@pgqueue/postgres';
 
-/** How the database does, read every few seconds while a policy needs it. Never fails: what can't be read is null. */
+/**
+ * Reads the database's health periodically while a policy needs it. Never fails: a value that can't be read
+ * is null.
+ */
 export interface HealthWatch {
-  /** What was read last; null: nothing was yet. */
+  /** Last reading; null before the first one. */
   readonly health: () => DatabaseHealth | null;
-  /** A reign begins. */
+  /** Starts reading at the beginning of a term. */
   readonly start: () => void;
   readonly stop: () => Promise<void>;
 }
@@ -15,13 +18,13 @@ export interface HealthWatch {
 export interface HealthOptions {
   readonly database: Database;
   readonly observe: Observer;
-  /** Whether a policy needs it: else nothing is read. */
+  /** True if a policy needs the health. Otherwise nothing is read. */
   readonly needed: boolean;
-  /** Default 5000. */
+  /** Milliseconds between readings. Default 5000. */
   readonly everyMs?: number;
 }
 
-/** A reading that is older says nothing any more. */
+/** Age in milliseconds after which a reading is no longer reported. */
 const staleMs = 60_000;
 
 export function createHealthWatch(options: HealthOptions): HealthWatch {
@@ -71,18 +74,20 @@ export function createHealthWatch(options: HealthOptions): HealthWatch {
   };
 }
 
-/** Tells for how long vacuum has been held back. */
+/** Measures for how long vacuum has been held back. */
 export interface Horizon {
   readonly ageMs: (reading: HealthReading) => number;
 }
 
-/** So many moments are remembered; of older ones ever fewer. */
+/** Most readings to remember; older ones are thinned out progressively. */
 const momentsMax = 512;
 
 /**
- * A snapshot is as old as the oldest transaction that it still sees running. When that one was the newest, is remembered: which
- * transaction id came next at each reading. This needs no rights, and counts a long write, a slot or a prepared transaction
- * like a snapshot. Only for what began before the first reading the start of the session's transaction counts, where it may be seen.
+ * Creates a measure of the oldest snapshot's age. A snapshot is as old as the oldest transaction it still
+ * sees as running. To date that transaction, each reading records the next transaction id. This needs no
+ * privileges, and covers long writes, replication slots and prepared transactions as well as snapshots. A
+ * transaction older than the first reading is dated by the start of its session's transaction, if that is
+ * visible.
  */
 export function createHorizon(): Horizon {
   let moments: readonly Pick<HealthReading, 'readMs' | 'nextXid'>[] = [];
@@ -91,7 +96,7 @@ export function createHorizon(): Horizon {
       const known = moments;
       moments = thinned([...moments, { readMs, nextXid }]);
       if (oldestXid === null) return 0;
-      // a transaction that began before this moment's next one
+      // first reading at which the oldest transaction had already begun
       const later = known.findIndex((moment) => isBefore(oldestXid, moment.nextXid));
       const moment = known[later];
       if (moment === undefined) return known.length === 0 ? Math.max(0, heldForMs ?? 0) : 0;
@@ -101,7 +106,7 @@ export function createHorizon(): Horizon {
   };
 }
 
-/** In the circle of transaction ids. */
+/** Compares transaction ids modulo 2^32. */
 function isBefore(xid: number, other: number): boolean {
   return ((xid - other) | 0) < 0;
 }

@@ -6,30 +6,30 @@ import type { FlowMeter } from './throughput.ts';
 import type { Flying } from '../state/items/item.ts';
 import { attributesProblem, isFlat } from '../state/unreadable.ts';
 
-/** What a tick left: what it saw, and what it then wrote. */
+/** State after a tick: its snapshot and the work items it wrote. */
 export interface Left {
   readonly snapshot: Snapshot;
   readonly dispatched: Pick<Flying, 'jobs'>;
-  /** Ended attempts that the policy's state does not have yet. */
+  /** Ended attempts that the policy's state does not include yet. */
   readonly settled: Snapshot['settled'];
 }
 
 export interface ExplainOptions {
   readonly database: Target;
   readonly policy: string;
-  /** The policy's own answer; null: it has none, or it failed. */
+  /** Asks the policy to explain a job; null: it has no explanation, or failed. */
   readonly explain: (snapshot: Snapshot, job: JobFacts, lane: Lane) => Explanation | null;
   readonly flow: Pick<FlowMeter, 'of'>;
 }
 
-/** Answers for one job by what the last tick left: the same code that plans is asked about it. */
+/** Explains one job from the state after the last tick, using the policy code that plans. */
 export async function explainNow(
   { database, policy, explain, flow }: ExplainOptions,
   id: string,
   left: () => Left,
 ): Promise<LeaderAnswer> {
   const facts = await readWaitingJob(database, id);
-  // only now: a tick may have come between
+  // read `left` only after the query: a tick may have run meanwhile
   const { snapshot, laneOf } = afterTick(left(), facts);
   const answer = { policy, atMs: snapshot.nowMs, holds: [], ahead: null, failed: null };
   const none = { windowMs: 0, key: 0, queue: 0, all: 0 };
@@ -52,8 +52,9 @@ const unreadable = {
 };
 
 /**
- * The snapshot as it stands after what the tick wrote, and the job's lane in it: with the job, also where that lies behind the first
- * few. Counted as fresh: when its key's first retry is due has just been read.
+ * Returns the snapshot as it stands after the tick's writes, and the job's lane in it. The lane contains the
+ * job even if it lies beyond the first few jobs a snapshot shows. The lane counts as fresh because `facts`
+ * has just read when its key's first retry is due.
  */
 export function afterTick(
   { snapshot, dispatched: written, settled }: Left,
@@ -83,12 +84,13 @@ export function afterTick(
 
 function withJob(lane: Lane, { job, firstId, retryDueMs }: WaitingFacts): Lane {
   const others = lane.jobs.filter(({ id }) => id !== job.id);
-  // of a lane that is not known yet: something must stand where its first job is
+  // in a lane that is not known, a placeholder stands for its first job, so that this job does not look like
+  // the first
   const first = others.length === 0 && firstId !== job.id ? [{ ...job, id: firstId, seq: job.seq - 1 }] : [];
   return { ...lane, jobs: [...first, ...others, job].toSorted(compareInKey), retryDueMs, fresh: true };
 }
 
-/** Jobs that one handler call takes together take one place. */
+/** Adds the dispatched items to each pool's ready items. Jobs of one bundle count as one item. */
 function withReady({ pools }: Snapshot, dispatched: readonly InFlight[]): Snapshot['pools'] {
   if (dispatched.length === 0) return pools;
   const added = Map.groupBy(

@@ -4,13 +4,16 @@ import { answerExplain, leadershipLostState, questionsMax, readQuestions, sqlSta
 import type { ExplainOptions, Left } from './explain-job.ts';
 import { explainNow } from './explain-job.ts';
 
-/** Answers the questions that ticks find, beside the ticks: one after another, on one connection. An idle leader spends nothing on it. */
+/**
+ * Answers the explain questions that ticks find. Runs outside the ticks, one question at a time on one
+ * connection. Costs an idle leader nothing.
+ */
 export interface Answers {
-  /** Where the next tick begins to look for open questions. */
+  /** Question number after which the next tick looks for open questions. */
   readonly after: () => number;
-  /** The server may be another one than before: numbers of questions may begin anew. */
+  /** Forgets known question numbers: after a failover, numbering may start over. */
   readonly serverLost: () => void;
-  /** What a tick found, and left. */
+  /** Queues the questions a tick found, and keeps the state the tick left. */
   readonly seen: (leader: Leader, open: readonly OpenExplain[], left: Left) => void;
   readonly stop: () => Promise<void>;
 }
@@ -20,13 +23,13 @@ export interface AnswersOptions extends ExplainOptions {
   readonly observe: Observer;
 }
 
-/** Who led when a tick ended, and what that left. */
+/** Leader and state at the end of a tick. */
 interface Moment {
   readonly leader: Leader;
   readonly left: Left;
 }
 
-/** Transactions commit out of the order of their numbers; so far behind the last one it is looked again. */
+/** Numbers below the highest to read again, because transactions commit out of number order. */
 const outOfOrder = 100;
 
 export function createAnswers(options: AnswersOptions): Answers {
@@ -42,12 +45,12 @@ export function createAnswers(options: AnswersOptions): Answers {
       await answerExplain(database, now.leader, { n, answer: answered });
       if (inbox.mayHaveMore()) inbox.put(await readQuestions(database, inbox.after()));
     } catch (error) {
-      // whoever asked waits no longer than two seconds; the next leader is asked anew
+      // the asker waits two seconds at most, then asks the next leader
       if (sqlState(error) === leadershipLostState) inbox.clear();
       else observe({ type: 'database.error', during: 'explain', error });
     }
   };
-  /** One after another, until none waits. */
+  /** Answers one question after another until none is left. */
   const go = (): void => {
     const next = stopped || last === undefined ? undefined : inbox.take();
     if (next === undefined || last === undefined) {
@@ -63,7 +66,7 @@ export function createAnswers(options: AnswersOptions): Answers {
     seen: (leader, open, left) => {
       inbox.reign(leader.epoch);
       inbox.put(open);
-      // kept only while it is needed: a snapshot is large
+      // kept only while needed, since a snapshot is large
       if (inbox.size() > 0 || answering !== undefined) last = { leader, left };
       if (answering === undefined) go();
     },
@@ -74,23 +77,23 @@ export function createAnswers(options: AnswersOptions): Answers {
   };
 }
 
-/** Questions that wait for their answer, each once. */
+/** Questions waiting for an answer, each once. */
 interface Inbox {
   readonly reign: (epoch: number) => void;
   readonly put: (open: readonly OpenExplain[]) => void;
   readonly take: () => OpenExplain | undefined;
   readonly size: () => number;
-  /** The last read was full, and all of it has been taken. */
+  /** True if the last read was full and every question in it has been taken. */
   readonly mayHaveMore: () => boolean;
   readonly after: () => number;
   readonly clear: () => void;
-  /** Looks from the first number on again, as if none had been there. */
+  /** Starts again from the first number, as if no question had been seen. */
   readonly forget: () => void;
 }
 
 function createInbox(): Inbox {
   let waiting: OpenExplain[] = [];
-  /** Numbers that were put in, as far back as it is looked. */
+  /** Numbers already queued, within the range that is read again. */
   let known = new Set<number>();
   let highest = 0;
   let full = false;

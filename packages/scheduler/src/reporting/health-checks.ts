@@ -10,12 +10,16 @@ export interface LivenessParts {
   readonly sweeps: { readonly stuckMs: () => number };
 }
 
-/** A leader's ticks come every two seconds at least; one may take so long under load. */
+/**
+ * Longest time without a tick before the leader counts as not ready, in milliseconds. A leader ticks at least
+ * every two seconds; under load one tick may take much longer.
+ */
 const tickedMs = 30_000;
 
 /**
- * Live: its loops go on, whatever the database does (starting it anew would not mend that). Ready: it leads, and plans; or it stands
- * by, and has asked of late who leads.
+ * Builds the scheduler's health checks. Live: its loops make progress, whatever the database does (a restart
+ * would not fix the database). Ready: the scheduler leads and plans, or stands by and has recently read which
+ * scheduler leads.
  */
 export function schedulerChecks(
   { leaseMs, pollMs, metrics }: Pick<Settings, 'leaseMs' | 'pollMs' | 'metrics'>,

@@ -2,47 +2,52 @@ import type { HeldCounts, Observer } from '@pgqueue/core';
 import type { Database, Leader, ReportedFault, ReportedUnreadable, SchedulerReport } from '@pgqueue/postgres';
 import { leadershipLostState, sqlState, writeReport } from '@pgqueue/postgres';
 
-/** What one tick adds to the report. */
+/** One tick's contribution to the report. */
 export interface TickFacts {
   readonly leader: Leader;
   readonly held: HeldCounts;
   readonly forecast: Readonly<Record<string, number>> | null;
   readonly durationMs: number;
-  /** Jobs written. */
+  /** Jobs dispatched by this tick. */
   readonly dispatched: number;
-  /** Lanes known. */
+  /** Number of known lanes. */
   readonly lanes: number;
-  /** Work items, those just written among them. */
+  /** Jobs in flight, including those just dispatched. */
   readonly inFlight: number;
   readonly faults: readonly ReportedFault[];
   readonly unreadable?: readonly ReportedUnreadable[];
-  /** How a second policy differs, as plain JSON; null: none runs beside. */
+  /** Differences of the shadow policy, as plain JSON; null: there is none. */
   readonly shadow: SchedulerReport['shadow'];
 }
 
-/** Tells the database what only the leader knows: at most once a second, and only while it changes. */
+/**
+ * Writes the leader's state to the database for `status`: at most once a second, and only when it changed.
+ */
 export interface Reporter {
-  /** After each tick. Never throws, never waits. */
+  /** Call after each tick. Never throws, never waits. */
   readonly tick: (facts: TickFacts) => void;
-  /** Nothing is written any more when this resolves. */
+  /** Resolves once nothing more will be written. */
   readonly stop: () => Promise<void>;
 }
 
 export interface ReporterOptions {
   readonly database: Database;
-  /** Its name. */
+  /** Name of the policy. */
   readonly policy: string;
   readonly observe: Observer;
-  /** Default 1000. */
+  /** Shortest time between two reports, in milliseconds. Default 1000. */
   readonly everyMs?: number;
-  /** So often even if nothing changed, so that a leader that ticks is known to. Default 30,000. */
+  /**
+   * Longest time between two reports even if nothing changed, in milliseconds, so that a ticking leader stays
+   * visible. Default 30,000.
+   */
   readonly unchangedEveryMs?: number;
 }
 
-/** Durations of so many ticks are remembered. */
+/** Number of most recent ticks whose durations are kept for the percentiles. */
 const durationsMax = 512;
 
-/** What a reporter remembers of the present reign. */
+/** Counters of the current term. */
 interface Reign {
   readonly epoch: number;
   readonly durations: number[];
@@ -61,7 +66,7 @@ export function createReporter(options: ReporterOptions): Reporter {
   let writing: Promise<void> | undefined;
   let stopped = false;
 
-  /** Writes now, or when a second has passed since the last; one at a time. */
+  /** Writes now, or once `everyMs` has passed since the last report. One write at a time. */
   const arrange = (): void => {
     if (stopped || writing !== undefined || timer !== undefined || latest === undefined) return;
     const sinceMs = performance.now() - writtenAt;
@@ -87,7 +92,7 @@ export function createReporter(options: ReporterOptions): Reporter {
     try {
       await writeReport(options.database, facts.leader, toReport(options.policy, facts, own));
     } catch (error) {
-      // the next leader has its own
+      // the next leader writes its own report
       if (sqlState(error) === leadershipLostState) return;
       written = '';
       options.observe({ type: 'database.error', during: 'report', error });
@@ -120,7 +125,7 @@ function note(reign: Reign, { durationMs, dispatched }: TickFacts): void {
   if (dispatched > 0) reign.lastBatch = dispatched;
 }
 
-/** What makes a report worth writing: not that one more tick found nothing. */
+/** Returns the content that makes a report worth writing. An idle tick alone does not. */
 function changeOf(facts: TickFacts, dispatched: number | undefined): string {
   const { leader, held, forecast, lanes, inFlight, faults, unreadable, shadow } = facts;
   const { epoch } = leader;
@@ -149,7 +154,7 @@ function toReport(policy: string, facts: TickFacts, { durations, ...reign }: Rei
   };
 }
 
-/** Null: of nothing. */
+/** Returns a quantile; null for an empty list. */
 function quantile(sorted: readonly number[], share: number): number | null {
   return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? null;
 }

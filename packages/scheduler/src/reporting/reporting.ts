@@ -6,14 +6,14 @@ import type { Settings } from '../options.ts';
 import type { Planner } from '../policy/planner.ts';
 import { createReporter } from './report.ts';
 
-/** What a leader tells others: its report for status, and answers to why a job waits. */
+/** Publishes the leader's state: its report for `status`, and its answers to explain questions. */
 export interface Telling {
-  /** Where the next tick begins to look for open questions why a job waits. */
+  /** Question number after which the next tick looks for open explain questions. */
   readonly questionsAfter: () => number;
   /** See {@link Answers.serverLost}. */
   readonly serverLost: () => void;
   readonly tick: (tick: TickReport) => void;
-  /** A new reign has begun. */
+  /** Call when a term begins. */
   readonly elected: () => void;
   readonly stop: () => Promise<void>;
 }

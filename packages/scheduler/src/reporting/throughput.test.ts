@@ -18,7 +18,7 @@ describe('flow meter', () => {
     meter.dispatched([lane('a')]);
     expect(meter.of(lane('a'))).toEqual({ windowMs: 20_000, key: 3, queue: 4, all: 5 });
     nowMs += 14_900;
-    // the first span is part of it as a whole, until it has left the half minute altogether
+    // the first span counts in full until all of it has left the window
     expect(meter.of(lane('a'))).toEqual({ windowMs: 34_900, key: 3, queue: 4, all: 5 });
     nowMs += 100;
     expect(meter.of(lane('a'))).toEqual({ windowMs: 30_000, key: 1, queue: 1, all: 1 });

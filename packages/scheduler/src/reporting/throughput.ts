@@ -1,27 +1,27 @@
 import type { Flow, LaneId } from '@pgqueue/postgres';
 
-/** How many jobs of each key were dispatched lately: the evidence of an estimate. */
+/** Counts the jobs recently dispatched by key, as the basis of a wait estimate. */
 export interface FlowMeter {
   readonly dispatched: (jobs: readonly LaneId[]) => void;
   readonly of: (lane: LaneId) => Flow;
   readonly reset: () => void;
 }
 
-/** Half a minute, in spans of five seconds. */
+/** Window of 30 s, counted in spans of 5 s. */
 const windowMs = 30_000;
 const spanMs = 5_000;
-/** Lanes that one span counts: memory is bounded, whatever comes. */
+/** Most lanes counted per span, which bounds the memory. */
 const lanesMax = 10_000;
 
 interface Span {
   readonly beganMs: number;
   all: number;
   readonly queues: Map<string, number>;
-  /** By queue, then by key: of 10,000 keys no text is made for each job. */
+  /** By queue, then by key. Nested maps avoid building a combined string for each job. */
   readonly lanes: Map<string, Map<string, number>>;
-  /** Lanes that are counted. */
+  /** Number of lanes counted. */
   known: number;
-  /** There were more lanes than it counts. */
+  /** True if there were more lanes than `lanesMax`. */
   cut: boolean;
 }
 
@@ -29,7 +29,7 @@ export function createFlowMeter(clock: () => number = () => performance.now()): 
   let beganMs = clock();
   let spans: Span[] = [];
 
-  /** Leaves out spans that ended before the window. */
+  /** Drops spans that ended before the window. */
   const prune = (nowMs: number): void => {
     if (spans.some((span) => nowMs - span.beganMs >= windowMs + spanMs)) {
       spans = spans.filter((span) => nowMs - span.beganMs < windowMs + spanMs);
@@ -70,10 +70,10 @@ export function createFlowMeter(clock: () => number = () => performance.now()): 
       const countOf = ({ lanes }: Span): number | undefined => lanes.get(lane.queue)?.get(lane.key);
       prune(nowMs);
       const sum = (of: (span: Span) => number): number => spans.reduce((total, span) => total + of(span), 0);
-      // of a span with too many lanes only what it counted is known
+      // in a span that was cut off, only the lanes it counted are known
       const known = spans.every((span) => !span.cut || countOf(span) !== undefined);
       return {
-        // the oldest span counts as a whole
+        // the oldest span counts in full
         windowMs: Math.min(nowMs - beganMs, Math.max(windowMs, nowMs - (spans[0]?.beganMs ?? nowMs))),
         key: known ? sum((span) => countOf(span) ?? 0) : null,
         queue: sum(({ queues }) => queues.get(lane.queue) ?? 0),
@@ -98,7 +98,7 @@ function addLane(span: Span, { queue, key }: LaneId, jobs: number): void {
   span.lanes.set(queue, keys.set(key, (before ?? 0) + jobs));
 }
 
-/** Of more than it counts, the others are left out. */
+/** Adds to a queue's count. Queues beyond `lanesMax` are not counted. */
 function add(counts: Map<string, number>, name: string, jobs: number): void {
   const before = counts.get(name);
   if (before === undefined && counts.size >= lanesMax) return;

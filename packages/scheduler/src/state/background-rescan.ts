@@ -4,21 +4,22 @@ import type { Memory } from './leader-state.ts';
 import type { Settings } from '../options.ts';
 
 /**
- * Looks at what lies before the places that ticks begin at: nothing should wait there. Where vacuum can't clear dead rows away there are
- * millions to pass, so it does that beside the ticks, which dispatch meanwhile. What it finds, the next tick sees.
+ * Background rescan below the tick cursors; finds jobs or items the cursors skipped. It runs outside the
+ * ticks because it may read millions of dead rows that vacuum can't remove yet. The next tick sees what it
+ * finds.
  */
 export interface Behind {
-  /** Looks, where it is time to; does not wait for it. */
+  /** Starts a rescan if one is due, without waiting for it. */
   readonly look: (memory: Memory, nowMs: number) => void;
-  /** The look that is under way has ended. */
+  /** Resolves when the current rescan has ended. */
   readonly settled: () => Promise<void>;
 }
 
-/** How often the items are looked at, where the first one has moved on. */
+/** Interval of the item rescan, in milliseconds. It runs only if the item scan's start has moved. */
 const itemsMs = 10_000;
-/** Items that are looked at at once: more than are known to be there. */
+/** Most items read at once; more than the leader keeps below the scan start. */
 const strayMax = 2_000;
-/** Such looks may take this part of the time. */
+/** Share of the time that rescans may take. */
 const share = 0.005;
 
 export function createBehind({
@@ -31,7 +32,7 @@ export function createBehind({
   let restsUntilMs = -Infinity;
 
   const lookAtItems = async ({ items, ledger }: Memory): Promise<void> => {
-    // what has ended when the answer comes was still there when the database looked
+    // listed before the query: an item that ends during it may still be in the answer
     const known = new Set(ledger.before(items.floor));
     const found = await itemsBehind(database, items.floor, strayMax);
     const unknown = found.filter((position) => !known.has(position) && !ledger.knows(position));
@@ -41,7 +42,7 @@ export function createBehind({
   const lookOnce = async (memory: Memory, nowMs: number): Promise<void> => {
     const { items, cursors } = memory;
     const moved = items.floor !== asked.floor && nowMs >= asked.atMs + itemsMs;
-    // in turn: behind an old snapshot there is always something to look at when it is time again
+    // alternate between lanes and items: with an old snapshot open, each is due again whenever the other ends
     const unseen = moved && !itemsLast ? undefined : cursors.unseen(nowMs);
     itemsLast = unseen === undefined;
     if (unseen !== undefined) {

@@ -2,25 +2,25 @@ import type { JobKind, NodeGroup, PoolSeen } from '@pgqueue/core';
 import { canRun } from '@pgqueue/core';
 import type { TickState } from '@pgqueue/postgres';
 
-/** The nodes that take work with the jobs that each runs, and the work items without a lease by what it takes to run them. */
+/** Nodes that take work, with the number of items each runs, and the ready work items by pool and kind. */
 export interface Load {
   readonly now: number;
   readonly nodes: readonly (TickState['nodes'][number] & { readonly running: number })[];
   readonly ready: readonly (JobKind & { readonly pool: string; readonly count: number })[];
 }
 
-/** How fast work items are taken, by what it takes to run them: measured between ticks, smoothed. */
+/** Measures how fast nodes take work items, by pool and kind. Sampled between ticks and smoothed. */
 export interface Consumption {
-  /** Begins from what a tick saw; `planned` jobs were dispatched after it. */
+  /** Takes a sample: compares the ready items with the last sample plus everything dispatched since. */
   readonly sample: (load: Load) => void;
   readonly dispatched: (jobs: readonly Places[]) => void;
-  /** Work items a second. */
+  /** Work items per second. */
   readonly rates: () => readonly (JobKind & { readonly pool: string; readonly perSecond: number })[];
-  /** What was written is unknown: forgets the last sample, keeps the rates. */
+  /** Call when the outcome of a write is unknown: drops the last sample, but keeps the rates. */
   readonly forget: () => void;
 }
 
-/** So many work items; default: one. */
+/** A number of work items of one kind. Default: one. */
 export interface Places extends JobKind {
   readonly pool: string;
   readonly count?: number;
@@ -51,7 +51,7 @@ export function measureConsumption(): Consumption {
       const counts = new Map(ready.map((item) => [flowOf(item), item.count]));
       for (const [name, flow] of flows) {
         const count = counts.get(flow) ?? 0;
-        // the database's clock may have been set back: such a sample says nothing
+        // skip the sample if the database's clock was set back
         if (elapsedMs > 0) {
           const weight = 1 - Math.exp(-elapsedMs / smoothingMs);
           const perSecond = (Math.max(0, flow.waiting - count) * 1_000) / elapsedMs;
@@ -78,8 +78,9 @@ export function measureConsumption(): Consumption {
 }
 
 /**
- * How many work items each group of nodes should have waiting: its free slots, and what it takes within the horizon. More would
- * commit to an order too early (a late urgent job waits behind them), fewer would leave slots idle between ticks.
+ * Computes how many ready work items each group of nodes should have: its free slots plus its consumption
+ * within the horizon. More would commit to an order too early, so a late urgent job would wait behind them.
+ * Fewer would leave slots idle between ticks.
  */
 export function poolsSeen(
   load: Load,
@@ -130,7 +131,7 @@ function tasksOf({ tasks }: TickState['nodes'][number]): NodeGroup['tasks'] {
   );
 }
 
-/** The same text for nodes that can run the same; their timeouts may differ. */
+/** Returns a text that is equal for nodes that can run the same tasks. Timeouts are ignored. */
 export function capability(node: TickState['nodes'][number]): string {
   const ranges = Object.entries(node.tasks).map(([task, { min, max, batch }]) => [
     task,

@@ -15,7 +15,7 @@ import { createSkipAhead } from './lanes/lookahead.ts';
 import type { View } from './lanes/lane-cache.ts';
 import { createView } from './lanes/lane-cache.ts';
 
-/** Owns all that a leader remembers between ticks. */
+/** Everything a leader remembers between ticks. */
 export interface Memory {
   readonly view: View;
   readonly ledger: Ledger;
@@ -30,31 +30,31 @@ export interface Memory {
   feeds: boolean;
   fedEpoch: number | undefined;
   room: number;
-  /** The last plan left nothing to be looked for. */
+  /** True if the last plan left nothing to be read. */
   caughtUp: boolean;
-  /** Jobs that the next batch may have. */
+  /** Size limit of the next batch, in jobs. */
   batch: number;
-  /** How long ticks that dispatched take, smoothed. */
+  /** Smoothed duration of ticks that dispatched, in milliseconds. */
   tickMs: number;
   nowMs: number;
   writtenAt: number;
-  /** When it was told last where batches begin. */
+  /** Last time the position of the first batch was written. */
   frontAt: number;
-  /** As the last tick saw them. */
+  /** Nodes as the last tick saw them. */
   nodes: TickRead['state']['nodes'];
   capabilities: string;
   after: string;
-  /** By the last tick. */
+  /** Jobs dispatched by the last tick. */
   dispatched: number;
-  /** The last one that was not brief, and when its answer came. */
+  /** The last full read, and the time of its answer. */
   lastLook: { readonly read: TickRead; readonly config: string; readonly atMs: number } | undefined;
-  /** The highest seq of a job that was seen. */
+  /** Highest seq of any job seen. */
   seq: number;
-  /** Jobs that are said to have ended since the last look: nothing waited for their slots. */
+  /** Jobs reported as ended since the last read, when nothing waited for their slots. */
   ended: readonly string[];
-  /** A tick was supposed, and what it did not look at is overdue. */
+  /** True if a tick planned from hints and skipped a read that is due. */
   owesLook: boolean;
-  /** Where work items are looked at from, beside those that are known, and when again. */
+  /** Start of the next item rescan, and when it is due. Known items below the start are read by position. */
   readonly items: { floor: number; rescanAt: number };
 }
 

@@ -3,12 +3,16 @@ import { defaultQueue } from '@pgqueue/core';
 import type { LaneRow, ReportedUnreadable, TickRead, TickState } from '@pgqueue/postgres';
 
 /**
- * The one place where a tick looks at what others wrote before anything is planned with it. A row that is not what its table's
- * checks ask for hurts nothing but itself: a job is left out of its lane, a node is left out of its pool, and the jobs of a queue
- * wait while its settings can't be read. Each is told once (`tick.unreadable`), and stands in the status for a minute after it was seen last.
+ * Validates what others wrote before anything is planned with it. A row that violates its table's checks
+ * affects only itself: a job is left out of its lane, a node is left out of its pool, and the jobs of a queue
+ * wait while its settings can't be read. Each is reported once (`tick.unreadable`), and stays in the status
+ * for a minute after it was last seen.
  */
 export interface Unreadable {
-  /** What was read without it. `jobs`: the ids of those that must be left out of plans. */
+  /**
+   * Returns the read without unreadable nodes and settings. `jobs`: ids of jobs that must be left out of
+   * plans.
+   */
   readonly without: (
     read: TickRead,
     nowMs: number,
@@ -18,11 +22,11 @@ export interface Unreadable {
 }
 
 const rememberMs = 60_000;
-/** More are left out like these, and are not told of. */
+/** Most problems remembered. Further ones are left out in the same way, but not reported. */
 const knownMax = 100;
 
 interface Known extends ReportedUnreadable {
-  /** By the clock that only goes on. */
+  /** Time on the monotonic clock. */
   readonly seenAt: number;
 }
 
@@ -70,7 +74,7 @@ function withoutAttributes(row: LaneRow, jobs: ReadonlySet<string>): LaneRow {
 export const attributesProblem =
   'its attributes are not one flat JSON object of numbers that a double can hold, or their text is longer than 64 KiB';
 
-/** Undefined: it can be planned. */
+/** Returns the problem of a job; undefined: it can be planned. */
 function jobProblem(row: LaneRow): string | undefined {
   if (!isFlat(row.attributes)) return attributesProblem;
   const { seq, priority, version, tries, createdMs } = row;

@@ -11,16 +11,16 @@ import {
   sqlState,
 } from '@pgqueue/postgres';
 
-/** A schedule that can't be read is looked at again after this time; one that was changed, at once. */
+/** Pause before an invalid schedule is tried again, in milliseconds. A changed schedule is tried at once. */
 const brokenMs = 3_600_000;
-/** Stands for "never again" (an expression with a year that has passed). */
+/** Stands for "never again" (a cron expression with a past year). */
 const never = Date.UTC(9999, 11, 31);
 
 /**
- * Enqueues the due slot of each schedule, and plans the next one. A slot becomes one job whoever leads: its row is unique. After a
- * downtime only the latest missed slot is made up for. A slot that its queue does not take (`key_pending`) is left out, and told. A schedule
- * that fails does not stop the others.
- * Resolves to how many jobs it enqueued.
+ * Enqueues the due slot of each schedule, and plans the next one. A slot becomes one job even if the leader
+ * changes, because its row is unique. After a downtime only the latest missed slot is made up for. If the
+ * queue rejects a slot (`key_pending`), the slot is skipped and reported. A schedule that fails does not stop
+ * the others. Resolves to the number of jobs enqueued.
  */
 export async function fireDue(database: Database, leader: Leader, observe: Observer): Promise<number> {
   let fired = 0;
@@ -42,7 +42,7 @@ export async function fireDue(database: Database, leader: Leader, observe: Obser
 
 type Plan = Parameters<typeof fireSchedule>[2];
 
-/** Resolves to the job, or to null where there is none to run. */
+/** Enqueues the slot of a schedule. Resolves to the job's id, or null if there is no job to run. */
 async function fire(
   database: Database,
   leader: Leader,

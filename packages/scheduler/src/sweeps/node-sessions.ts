@@ -2,39 +2,40 @@ import type { Database, Leader, Lone, LoneOptions } from '@pgqueue/postgres';
 import { missingNodes, missNodes } from '@pgqueue/postgres';
 
 /**
- * Looks whether the sessions of nodes are there: a process that was killed leaves none behind. A node whose session is gone for 3 s is
- * lost, if all that time the server answered here, too, and let this process connect anew: a node that lives would have done the same. A
- * server or machine that is slow would keep it for longer, so it has twice the time more that such a look took.
+ * Detects dead nodes by their database sessions: a killed process leaves no session behind. A node whose
+ * session has been gone for 3 s is lost, if during all that time the server answered this process, too, and
+ * accepted new connections from it: a live node would have reconnected. A slow server or machine would delay
+ * that node's reconnect, so it gets additional time: twice the duration of the slowest look.
  */
 export interface NodeSessions {
   /**
-   * `lose` is called where one may be lost. `busy`: nodes hold work items; where they hold none, a look comes less often. Resolves to the milliseconds until the
-   * next look.
+   * Looks once. `lose` is called if a node may be lost. `busy`: nodes hold work items; otherwise looks come
+   * less often. Resolves to the milliseconds until the next look.
    */
   readonly look: (leader: Leader, busy: boolean, lose: (wellMs: number) => Promise<void>) => Promise<number>;
 }
 
 const everyMs = 500;
-/** A look that takes long comes less often. */
+/** Share of the time that looks may take; a slow look comes less often. */
 const lookShare = 0.02;
 const longestMs = 2_000;
-/** While no node holds anything there is nothing to lose. */
+/** Interval while no node holds work items, since nothing can be lost, in milliseconds. */
 const idleMs = 10_000;
-/** For connecting, and for the answer. */
+/** Time limit to connect and answer, in milliseconds. */
 const answerMs = 3_000;
-/** A process that has not looked for so long knows nothing of the time between. */
+/** After a gap of this length between looks, the time in between counts as unknown, in milliseconds. */
 const gapMs = 2 * idleMs;
-/** As the SQL function `lose_nodes` counts. */
+/** Matches the 3 s of the SQL function `lose_nodes`. */
 const goneMs = 3_000;
 
-/** @param connect opens a connection that nobody has used */
+/** @param connect opens a new, unused connection */
 export function createNodeSessions(
   database: Database,
   connect: (options: Pick<LoneOptions, 'queryTimeoutMs'>) => Lone,
 ): NodeSessions {
   let wellSince = performance.now();
   let lookedAt = -Infinity;
-  /** Since the first of those that are missing now was missed. */
+  /** Duration of the slowest look since the first currently missing node was missed. */
   let slowestMs = 0;
   let pauseMs = everyMs;
 

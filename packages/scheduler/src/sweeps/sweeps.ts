@@ -17,11 +17,14 @@ import { fireDue } from './cron.ts';
 import type { NodeSessions } from './node-sessions.ts';
 import type { Settings } from '../options.ts';
 
-/** Beside the ticks, on a connection of its own: what becomes due by time. */
+/** Runs what becomes due by time. Works outside the ticks. */
 export interface Sweeps {
-  /** What a tick saw: sets when each sweep runs next, so that an idle scheduler spends a query on none but the sessions of nodes. */
+  /**
+   * Takes what a tick saw and schedules the sweeps. An idle scheduler thus runs no queries for sweeps, except
+   * on the sessions of nodes.
+   */
   readonly seen: (state: TickRead['state'], due: TickDue | null) => void;
-  /** A new reign has begun. */
+  /** Call when a term begins. */
   readonly elected: () => void;
   readonly stuckMs: () => number;
   readonly stop: () => Promise<void>;
@@ -32,13 +35,13 @@ export interface SweepsOptions {
   readonly settings: Settings;
   readonly reign: () => Leader | undefined;
   readonly lost: (epoch: number) => void;
-  /** Undefined: nodes are lost by their silence alone. */
+  /** Undefined: only a missing heartbeat marks a node as lost. */
   readonly sessions: NodeSessions | undefined;
-  /** Jobs became pending, or work items were taken back. */
+  /** Called when jobs became pending or work items were taken back. */
   readonly onWork: () => void;
 }
 
-/** What becomes due by time. */
+/** Kinds of sweeps. */
 export type Kind =
   | 'promote'
   | 'cron'
@@ -51,10 +54,13 @@ export type Kind =
   | 'trim'
   | 'activity';
 
-/** Rows that one sweep changes at most, in one transaction; a full one goes on at once. */
+/** Most rows changed by one sweep, in one transaction. A full sweep continues at once. */
 const sweepMax = 1_000;
 const hourMs = 3_600_000;
-/** How soon a sweep may follow itself. Promoting, cron and lost nodes are at their time; the others are never urgent. */
+/**
+ * Shortest interval between two sweeps of a kind, in milliseconds. Promoting, cron and lost nodes must be on
+ * time; the others are never urgent.
+ */
 const everyMs: Readonly<Record<Kind, number>> = {
   promote: 0,
   cron: 50,
@@ -69,7 +75,10 @@ const everyMs: Readonly<Record<Kind, number>> = {
 };
 const kinds = Object.keys(everyMs) as readonly Kind[];
 const idleMs = hourMs;
-/** How often what ended is counted, while nodes hold work items and while they hold none; and for how long at once: other sweeps wait meanwhile. */
+/**
+ * Interval of counting ended jobs while nodes hold work items, the same while they hold none, and the longest
+ * time of one count, all in milliseconds. Other sweeps wait during a count.
+ */
 const activityEveryMs = 5_000;
 const activityIdleMs = 20_000;
 const activityMaxMs = 100;
@@ -108,7 +117,8 @@ export function startSweeps(options: SweepsOptions): Sweeps {
       const before = agenda.waitMs();
       agenda.set('reap', state.expiredLeases ? 0 : null);
       if (state.lostNodes) agenda.set('loseNodes', 0);
-      // ticks of a busy pool are seconds apart: when the next node could be lost is asked once, and again when there are others
+      // ticks of a busy pool are seconds apart, so the time of the next possible loss is asked when a new
+      // node appears
       if (state.nodes.some(({ id }) => !nodes.has(id))) agenda.set('nextLoss', 0);
       nodes = new Set(state.nodes.map(({ id }) => id));
       if (!busy && state.items.length > 0) {
@@ -128,7 +138,7 @@ export function startSweeps(options: SweepsOptions): Sweeps {
       nodes = new Set();
       agenda.set('history', 0);
       agenda.set('trim', 0);
-      agenda.set('loseNodes', 0); // and every hour: it also forgets nodes that left a day ago
+      agenda.set('loseNodes', 0); // and every hour, because it also forgets nodes that left a day ago
       if (options.sessions !== undefined) agenda.set('sessions', 0);
       agenda.set('activity', activityEveryMs);
       loop.wake();
@@ -138,17 +148,23 @@ export function startSweeps(options: SweepsOptions): Sweeps {
   };
 }
 
-/** When each sweep is due, by the monotonic clock. */
+/** Due times of the sweeps, by the monotonic clock. */
 interface Agenda {
-  /** In so many milliseconds, but not sooner than its pause allows; null: not at all. */
+  /**
+   * Schedules a sweep in `inMs` milliseconds, but not before its shortest interval has passed; null:
+   * unschedules it.
+   */
   readonly set: (kind: Kind, inMs: number | null) => void;
   readonly due: (kind: Kind) => boolean;
   readonly begin: (kind: Kind) => void;
-  /** `again`: as for set; 0 at once, whatever its pause; undefined: the ticks will say. */
+  /**
+   * Notes a finished sweep. `again`: as for `set`, but 0 means at once, regardless of the interval;
+   * undefined: the ticks decide.
+   */
   readonly done: (kind: Kind, again: number | null | undefined) => void;
-  /** Milliseconds until it is tried again. */
+  /** Notes a failure. Returns the milliseconds until the retry. */
   readonly failed: (kind: Kind) => number;
-  /** Until the next is due. */
+  /** Milliseconds until the next sweep is due. */
   readonly waitMs: () => number;
   readonly clear: () => void;
 }
@@ -158,7 +174,7 @@ function createAgenda(): Agenda {
   const lastAt = new Map<Kind, number>();
   const failures = new Map<Kind, number>();
   const set: Agenda['set'] = (kind, inMs) => {
-    // a sweep that failed keeps its pause, whatever the ticks say
+    // a failed sweep keeps its pause, even if the ticks ask for it
     if (failures.has(kind)) return;
     if (inMs === null) {
       dueAt.delete(kind);
@@ -193,22 +209,25 @@ function createAgenda(): Agenda {
   };
 }
 
-/** What a sweep works with. */
+/** Input of a sweep. */
 export interface Sweep {
   readonly database: Database;
   readonly observe: Settings['observe'];
   readonly leader: Leader;
   readonly sessions?: NodeSessions | undefined;
-  /** Whether there are work items. Default true. */
+  /** True if there are work items. Default true. */
   readonly busy?: boolean;
   readonly onWork: () => void;
 }
 
-/** What one sweep did. */
+/** Result of one sweep. */
 export interface Swept {
-  /** Rows that it changed. */
+  /** Rows changed. */
   readonly count: number;
-  /** In how many milliseconds it is due again (0: it was full), null for not at all, or undefined: the ticks will say. */
+  /**
+   * Milliseconds until the sweep is due again (0: at once, since it was full); null: not at all; undefined:
+   * the ticks decide.
+   */
   readonly again: number | null | undefined;
 }
 
@@ -221,7 +240,7 @@ async function lose({ database, leader, observe, onWork }: Sweep, wellMs?: numbe
 
 const trimAgainMs = { done: hourMs, locked: everyMs.history, more: everyMs.trim } as const;
 
-/** One sweep of one kind: a transaction. */
+/** Runs one sweep of a kind. */
 export function sweepOnce(kind: Kind, sweep: Sweep): Promise<Swept> {
   return sweepers[kind](sweep);
 }
@@ -230,7 +249,7 @@ const sweepers: Readonly<Record<Kind, (sweep: Sweep) => Promise<Swept>>> = {
   promote: async ({ database, leader, onWork }) => {
     const { promoted: count, nextDueMs } = await promote(database, leader, sweepMax);
     if (count > 0) onWork();
-    // what is overdue and was not promoted is locked by someone
+    // overdue jobs that were not promoted are locked by another transaction
     if (count === 0 && nextDueMs !== null) return { count, again: Math.max(100, nextDueMs) };
     return { count, again: nextDueMs === null ? null : Math.max(0, nextDueMs) };
   },
@@ -243,7 +262,8 @@ const sweepers: Readonly<Record<Kind, (sweep: Sweep) => Promise<Swept>>> = {
     const count = await expire(database, leader, sweepMax);
     return { count, again: count >= sweepMax ? 0 : undefined };
   },
-  // by the nodes alone: whose leases they are is looked for among all work items, which holds the leader's row meanwhile
+  // reads only the nodes: finding the leases of a lost node scans all work items, with the leader's row
+  // locked meanwhile
   nextLoss: async (sweep) => {
     const dueMs = await nextLossMs(sweep.database);
     if (dueMs === null || dueMs > 0) return { count: 0, again: dueMs };
@@ -266,7 +286,7 @@ const sweepers: Readonly<Record<Kind, (sweep: Sweep) => Promise<Swept>>> = {
     }
     return { count, again: count >= sweepMax ? 0 : undefined };
   },
-  // partitions first, and each by itself: what deletes for long must not keep tomorrow's from being made
+  // separate from trim, since a long delete must not delay the creation of tomorrow's partition
   history: async ({ database }) => {
     const { created, dropped, outcome } = await maintainHistory(database);
     return {

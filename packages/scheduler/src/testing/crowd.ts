@@ -6,21 +6,24 @@ import { ask } from '../tick/snapshot.ts';
 import { createView } from '../state/lanes/lane-cache.ts';
 import { aSnapshot } from './planning.ts';
 
-/** Many keys that wait, and ticks that read them as the SQL function `look` does, plan by fair shares, and dispatch: in virtual time. */
+/**
+ * Simulates many waiting keys in virtual time. Ticks read them like the SQL function `look`, plan by fair
+ * shares, and dispatch.
+ */
 export interface Crowd {
   readonly enqueue: (key: string, jobs: number) => void;
   readonly pass: (ms: number) => void;
-  /** Returns the keys whose jobs went, in that order. */
+  /** Runs a tick. Returns the keys of the dispatched jobs, in order. */
   readonly tick: () => readonly string[];
-  /** Jobs that went so far, of each key that ever waited. */
+  /** Jobs dispatched so far, by every key that ever waited. */
   readonly went: ReadonlyMap<string, number>;
   readonly known: () => number;
 }
 
 export interface CrowdOptions {
-  /** Lanes that the view is filled up to. */
+  /** Lanes that pages fill the cache with. */
   readonly lanesMax: number;
-  /** Jobs dispatched a tick. */
+  /** Jobs dispatched by each tick. */
   readonly slots: number;
   readonly gates?: readonly Gate[];
   readonly level?: Omit<ShareLevel, 'by'>;
@@ -75,10 +78,10 @@ export function createCrowd({ lanesMax, slots, gates = [], level = {} }: CrowdOp
   };
 }
 
-/** All that waits. */
+/** All waiting jobs. */
 interface Lanes {
   readonly add: (key: string, jobs: number, nowMs: number) => void;
-  /** Returns its key. */
+  /** Removes a job. Returns its key. */
   readonly remove: (id: string) => string;
   readonly look: (
     input: Pick<TickInput, 'keys' | 'want' | 'after' | 'lanes' | 'created'>,
@@ -119,7 +122,7 @@ function createLanes(): Lanes {
       const least = Math.max(1, Math.ceil(want / Math.max(1, page.length)));
       const named = new Map(lanes.map((lane) => [lane.key, lane.depth]));
       for (const [key, jobs] of created === null ? [] : waiting) {
-        // in the order of their times
+        // keys in the order of their creation times
         if ((jobs.at(-1)?.createdMs ?? 0) >= (created?.fromMs ?? 0) && !named.has(key)) named.set(key, 1);
       }
       const inPage = new Set(page);

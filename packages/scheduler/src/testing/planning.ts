@@ -13,7 +13,7 @@ import { defaultPool, defaultQueue } from '@pgqueue/core';
 import type { Planner, PlannerOptions } from '../policy/planner.ts';
 import { createPlanner } from '../policy/planner.ts';
 
-/** A job of a key: its id says which, its place in the key, and in all. */
+/** A job of a key. Its id is the key followed by `seq`, its place among all jobs. */
 export function aJob(key: string, seq: number, facts: Partial<Candidate> = {}): Candidate {
   return {
     id: `${key}${seq}`,
@@ -48,7 +48,7 @@ export function anItem(job: Candidate, facts: Partial<InFlight> = {}): InFlight 
   };
 }
 
-/** Keys `a` and `b` with three jobs each, enqueued in turns of all of `a` and all of `b`; four free slots. */
+/** Keys `a` (jobs 1 to 3) and `b` (jobs 4 to 6), and four free slots. */
 export function aSnapshot(seen: Partial<Snapshot> = {}): Snapshot {
   return {
     nowMs: 1_000_000,
@@ -75,20 +75,20 @@ export function aSnapshot(seen: Partial<Snapshot> = {}): Snapshot {
   };
 }
 
-/** What {@link aSnapshot} has with these limits. */
+/** Returns {@link aSnapshot} with the given limits on its queue. */
 export function limited(limits: Partial<QueueSeen>): Snapshot {
   return aSnapshot({ queues: { default: { ...defaultQueue, ...limits } } });
 }
 
-/** Of {@link aSnapshot}: FIFO per key. */
+/** Jobs of {@link aSnapshot} that FIFO per key dispatches. */
 export const inTurns: readonly string[] = ['a1', 'b4', 'a2', 'b5'];
 
-/** A policy written as a whole that holds everything, but for what is given. */
+/** A policy written as a whole that dispatches nothing, with the given members replaced. */
 export function aWhole(own: Partial<Policy> & { readonly plan?: Policy['plan'] }): Policy {
   return { name: 'whole', initial: {}, plan: (_, state) => ({ dispatch: [], held: {}, state }), ...own };
 }
 
-/** A gate that answers by what it is given. */
+/** A gate with the given `admits`, and further members replaced. */
 export function aGate(name: string, admits: OpenGate['admits'], own: Partial<Gate> = {}): Gate {
   return {
     name,
@@ -100,17 +100,20 @@ export function aGate(name: string, admits: OpenGate['admits'], own: Partial<Gat
 export interface Planned {
   readonly planner: Planner;
   readonly events: readonly PgQueueEvent[];
-  /** Of the next plan, which is written then. */
+  /** Plans and writes the plan. Returns the ids of its jobs. */
   readonly dispatched: (snapshot?: Snapshot) => readonly string[];
-  /** Moves the planner's clock. */
+  /** Advances the planner's clock. */
   readonly pass: (ms: number) => void;
 }
 
-/** For policies that come back: on a busy machine that may take some time. And for those that never do: what else they run with has it, too. */
+/**
+ * Time limits in milliseconds. `patientMs`: for policies that return, which may take a while on a busy
+ * machine. `hastyMs`: for policies that never return; it also limits the code that runs with them.
+ */
 export const patientMs = 5_000;
 export const hastyMs = 400;
 
-/** A planner with a clock that moves by leaps only: whatever is slow, nothing is late. */
+/** A planner with a clock that moves only by `pass`, so that slow code is never late. */
 export function plannerOf(policy: Policy, options: Partial<PlannerOptions> = {}): Planned {
   const events: PgQueueEvent[] = [];
   let leaptMs = 0;

@@ -69,7 +69,7 @@ const hinted = (seq: number, other: Partial<HintedJob> = {}): HintedJob => ({
   ...other,
 });
 
-/** A leader that has looked, and found that nothing waits. */
+/** A leader's memory after a read that found nothing waiting. */
 function memoryOf() {
   const memory = createMemory({ observe: () => {}, batchMax: 500 });
   ids.forEach((id, position) => memory.ledger.wrote(itemOf(id), position + 1));
@@ -117,7 +117,7 @@ test('what ended while nothing waited counts with the next', () => {
   const guess = suppose(memory, enqueued(hinted(21)), 160);
   expect(guess?.supposed).toMatchObject({ ended: [ids[0]], jobs: [{ seq: 21 }] });
   expect(guess?.flying.jobs().map(({ id }) => id)).toEqual([ids[1]]);
-  expect(nothingWaits(memory, ended(ids[1]), 170)).toBe(false); // the job does, until the plan is written
+  expect(nothingWaits(memory, ended(ids[1]), 170)).toBe(false); // the added job waits until the plan is written
 });
 
 type Memory = ReturnType<typeof memoryOf>;

@@ -5,45 +5,51 @@ import { knowsAll } from './read-snapshot.ts';
 import type { Memory } from '../state/leader-state.ts';
 import { loadOf } from './snapshot.ts';
 
-/** What hints have said since the last tick. */
+/** Content of the hints received since the last tick. */
 export interface News {
-  /** Jobs that have ended. */
+  /** Ids of jobs that have ended. */
   readonly ended: readonly string[];
   /** Jobs that have been enqueued, in the order of the hints. */
   readonly jobs: readonly HintedJob[];
 }
 
-/** A snapshot that was not read: the last one, without the jobs that are said to have ended since, and with those that are said to wait. */
+/**
+ * A snapshot derived from the last one instead of a read: without the jobs that hints report as ended, and
+ * with the jobs they report as enqueued.
+ */
 export interface Supposed {
   readonly read: TickRead;
   readonly load: Load;
   readonly flying: Flying;
-  /** What must hold when the plan is written, or nothing is. */
+  /** Conditions the dispatch statement checks; if they do not hold, nothing is written. */
   readonly supposed: Supposition;
-  /** It was written, so it was so. */
+  /** The plan was written, so the assumptions held. */
   readonly confirm: () => void;
-  /** It was not: what hints have said is forgotten. */
+  /** The plan was not written: removes the hinted jobs again. */
   readonly undo: () => void;
 }
 
-/** What is known of nodes and settings may be so old. */
+/** Maximum age of the last read of nodes and settings, in milliseconds. */
 const lookMaxMs = 2_500;
-/** With more of them, a look costs less than it spares. */
+/** Limits beyond which a read costs less than checking the assumptions. */
 const endedMax = 64;
 const jobsMax = 16;
 const inFlightMax = 1_000;
 
-/** No hint tells of a job of which this is not so. */
+/** Fields that hints omit: hints describe only jobs that never ran and do not expire. */
 const untried = { expiresMs: null, tries: 0, crashes: 0 } as const;
 
-/** The last look, where hints may stand in for another one. */
+/** Returns the last read if hints may replace another one. */
 function lastLook(memory: Memory, startedAt: number): Memory['lastLook'] {
   const { lastLook: last, feeds, owesLook } = memory;
   const serves = last !== undefined && !feeds && !owesLook && startedAt <= last.atMs + lookMaxMs;
   return serves && knowsAll(memory) ? last : undefined;
 }
 
-/** Whether jobs have ended while none waits: whatever is planned next will know of them. */
+/**
+ * Reports whether jobs have ended while none waits, so that this tick can be skipped. The ended jobs are kept
+ * for the next plan.
+ */
 export function nothingWaits(memory: Memory, { ended, jobs }: News, startedAt: number): boolean {
   if (jobs.length > 0 || ended.length === 0 || !memory.view.empty()) return false;
   if (lastLook(memory, startedAt) === undefined) return false;
@@ -52,9 +58,10 @@ export function nothingWaits(memory: Memory, { ended, jobs }: News, startedAt: n
 }
 
 /**
- * Where a slot became free and a job of a known key waits for it, or a job was enqueued and all others are known, most of the time until it is
- * dispatched would go into asking what is in flight and what waits. So the plan is made from what was known, and what hints said, which proves
- * nothing: the statement that writes the plan checks it. Undefined: a look is needed.
+ * Builds a snapshot from the last read plus the hints. It applies when a slot became free and a job of a
+ * known key waits for it, or when a job was enqueued and all others are known: most of the time to dispatch
+ * would then go into reading what is in flight and what waits. Hints prove nothing, so the statement that
+ * writes the plan checks the assumptions. Returns undefined if a read is needed.
  */
 export function suppose(memory: Memory, news: News, startedAt: number): Supposed | undefined {
   const { ledger, view } = memory;
@@ -79,7 +86,7 @@ export function suppose(memory: Memory, news: News, startedAt: number): Supposed
     added.push(job);
   }
   const { read, config, atMs } = last;
-  // never ahead of the database's clock: the answer was under way for a while
+  // never ahead of the database's clock, because the response took time to arrive
   const now = read.state.now + (startedAt - atMs);
   const supposed: TickRead = {
     ...read,
@@ -105,7 +112,10 @@ export function suppose(memory: Memory, news: News, startedAt: number): Supposed
   };
 }
 
-/** Whether they are the next that were enqueued, without one between that nobody has told of, and their queues take part. */
+/**
+ * Reports whether the jobs are the next ones enqueued, without a gap no hint has reported, and whether their
+ * queues are not paused.
+ */
 function follow({ seq }: Memory, jobs: readonly HintedJob[], { state }: TickRead): boolean {
   if (jobs.length > jobsMax) return false;
   return jobs.every(

@@ -1,38 +1,49 @@
 import type { Settings } from '../options.ts';
 
-/** When the next tick comes. */
+/** Decides when the next tick runs. */
 export interface Pace {
-  /** Whether this tick should ask, too, when sweeps are due. `woken`: it is one of many, for slots that became free. */
+  /**
+   * Reports whether this tick should also ask when sweeps are due. `woken`: a hint of free slots woke this
+   * tick, and many more may follow.
+   */
   readonly asksDue: (woken: boolean) => boolean;
-  /** A tick begins that does not look. Returns whether the next one must, since it is time to ask when sweeps are due. */
+  /**
+   * Call when a tick begins that does not read. Returns true if the next tick must read, because it is time
+   * to ask when sweeps are due.
+   */
   readonly skips: () => boolean;
-  /** Milliseconds until the next. */
+  /** Returns the milliseconds until the next tick. */
   readonly next: (tick: {
-    /** Dispatched by this one. */
+    /** Jobs dispatched by this tick. */
     readonly jobs: number;
-    /** Something is to be read before it can be planned. */
+    /** True if the next tick must read something before it can plan. */
     readonly atOnce: boolean;
-    /** There may be more to dispatch. */
+    /** True if there may be more to dispatch. */
     readonly more: boolean;
-    /** In how many milliseconds, from the snapshot on, something that is held may go; null: not by time. */
+    /** Milliseconds from the snapshot until a held job may go; null: not by time. */
     readonly nextMs: number | null;
   }) => number;
 }
 
-/** Ticks in a row that may follow at once although they dispatched nothing: they walk through pages of held jobs. */
+/**
+ * Most consecutive ticks without a pause that dispatch nothing. Such ticks walk through pages of held jobs.
+ */
 const fruitlessMax = 32;
-/** How often a tick asks, too, when sweeps are due. */
+/** Shortest time between two ticks that ask when sweeps are due, in milliseconds. */
 const dueEveryMs = 50;
-/** The same where slots are waiting for this tick. */
+/** The same while free slots wait for this tick. */
 const dueWokenMs = 150;
-/** The same while hints tell all: the look delays a job that comes during it. */
+/** The same while ticks plan from hints, since a read delays any job that arrives during it. */
 const dueHintedMs = 500;
-/** Without hints, a tick comes at least every 100 ms for so long after the last job. */
+/** For this long after the last job, ticks without hints come at least every 100 ms. */
 const busyMs = 2_000;
-/** How much longer each wait is than the one before: less where only looking finds out. */
+/** Growth of the pause between idle ticks; slower without hints, when only a read finds new jobs. */
 const growth = { hearing: 2, polling: 1.5 } as const;
 
-/** Not at all while there is more, little while busy, ever longer while idle; and exactly when a rate lets the next job go. */
+/**
+ * Paces the ticks: no pause while there is more, short pauses while busy, growing pauses while idle, and
+ * exactly on time when a rate allows the next job.
+ */
 export function createPace({
   settings,
   hearing,

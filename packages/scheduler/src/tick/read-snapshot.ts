@@ -8,20 +8,22 @@ import type { Memory } from '../state/leader-state.ts';
 import type { Ask } from './snapshot.ts';
 import { loadOf } from './snapshot.ts';
 
-/** Whether all that waits is known, and nothing is left to be looked for: as long as nothing is enqueued, it stays so. */
+/**
+ * Reports whether all waiting jobs are known and no scan is pending. It stays true until a job is enqueued.
+ */
 export function knowsAll({ view, skipAhead, caughtUp }: Memory): boolean {
   return caughtUp && view.complete() && !skipAhead.walking();
 }
 
-/** What a tick looks at. */
+/** Parameters of a tick's read. */
 export interface Looking extends Ask {
   readonly startedAt: number;
   readonly due: boolean;
-  /** Only at what is in flight: what waits is known. */
+  /** True to read only the work items in flight, because all waiting jobs are known. */
   readonly brief: boolean;
 }
 
-/** Reads a snapshot, and brings what is remembered to it. */
+/** Reads a snapshot and updates the leader's memory from it. */
 export async function look(
   {
     database,
@@ -81,9 +83,10 @@ export async function look(
 }
 
 /**
- * A snapshot of which every work item is known. Where some are not, what they are is asked for, and everything is read once more: an
- * item that ended between the two would be missing, while the lanes of the first read do not show that its job waits for a retry. The same where
- * a batch was taken apart that is looked at by its position.
+ * Reads a snapshot in which every work item is known. If some are unknown, their facts are fetched and
+ * everything is read again: an item that ended between the two reads would be missing, while the lanes of the
+ * first read do not show that its job waits for a retry. The same applies if a batch that is read by its
+ * position was taken apart.
  */
 async function readKnown(
   database: Target,
@@ -103,7 +106,7 @@ async function readKnown(
     const { items } = read.state;
     const { unknown, parts } = ledger.see(items, { settlements: feeds, from: itemsFrom });
     if (unknown.length + parts.length === 0) return read;
-    // with items that it does not count, a plan could exceed a limit
+    // without items it can't count, a plan could exceed a limit
     if (round === 5) throw new Error(`${unknown.length} work items are of jobs that can't be read`);
     const facts = await readItemFacts(database, [...unknown, ...parts]);
     if (unknown.length + facts.length === 0) return read;
@@ -125,19 +128,25 @@ async function readBriefly(
   };
 }
 
-/** However sure it is of what is gone, it looks every second from where the last such look would have begun. */
+/**
+ * Interval of the full item rescan, in milliseconds. It starts where the scan started right after the
+ * previous rescan, so items believed gone are checked once more.
+ */
 const rescanMs = 1_000;
 
 function itemsFromNow({ items, ledger }: Memory, nowMs: number): number {
   return nowMs >= items.rescanAt ? items.floor : ledger.from();
 }
 
-/** What was looked at from that position on. */
+/** Records a finished rescan and schedules the next. */
 function noteItems({ items, ledger }: Memory, from: number, nowMs: number): void {
   if (from <= items.floor) [items.floor, items.rescanAt] = [ledger.from(), nowMs + rescanMs];
 }
 
-/** Jobs that no node could run may have a place now. */
+/**
+ * Remembers the nodes. If their capabilities changed, jobs that no node could run may have a place, so the
+ * lookahead starts over.
+ */
 function rememberNodes(memory: Memory, { state }: TickRead): void {
   memory.nodes = state.nodes;
   const able = state.nodes.map((node) => `${node.pool} ${capability(node)}`).toSorted();

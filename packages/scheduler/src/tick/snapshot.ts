@@ -10,27 +10,33 @@ import type { Memory } from '../state/leader-state.ts';
 import type { View } from '../state/lanes/lane-cache.ts';
 import { depthMin } from '../state/lanes/lane-cache.ts';
 
-/** What one tick asks the database for. */
+/** Limits of one tick's read. */
 export interface Ask {
-  /** Jobs of the page's lanes, together. */
+  /** Most jobs of the page's lanes, in total. */
   readonly want: number;
   readonly keys: number;
-  /** Jobs of lanes that are read out of turn, together. */
+  /** Most jobs of lanes read out of turn, in total. */
   readonly rows: number;
 }
 
-/** Jobs that a tick looks at when it expects to have no room: enough to fill what has become free meanwhile. */
+/** Jobs to read when no room is expected: enough to fill slots freed meanwhile. */
 const wantMin = 16;
-/** Lanes of one page, each of which costs an index lookup or two: of lanes that are known, and while there are unknown ones. */
+/**
+ * Lanes of one page, each of which costs one or two index lookups. `keysMin` applies when all lanes are
+ * known, `keysMax` while there are unknown ones.
+ */
 const keysMin = 128;
-/** While much is dispatched: lanes that are used up are read out of turn anyway. */
+/**
+ * Lanes of one page after a tick that dispatched at least `busyMin` jobs: used-up lanes are read out of turn
+ * anyway.
+ */
 const keysBusy = 32;
 const busyMin = 100;
 const keysMax = 500;
 
 /**
- * As much as the last tick had room for, and a little more. `discovers`: how many lanes that nothing is known of may come. Among thousands
- * that are known, more of each lane in the page would only be kept.
+ * Returns the next read's limits: the room of the last tick plus 20 %. `discovers`: number of unknown lanes
+ * that may be found. With thousands of known lanes, reading more jobs per lane would only fill the cache.
  */
 export function ask({ room, batch, dispatched }: Memory, discovers: number): Ask {
   const rows = Math.min(batch, Math.max(wantMin, Math.ceil(room * 1.2)));
@@ -39,7 +45,10 @@ export function ask({ room, batch, dispatched }: Memory, discovers: number): Ask
   return { want: Math.min(rows, keys * depthMin), keys, rows };
 }
 
-/** The nodes' load, as the depth of a pool is measured by: the jobs of one bundle take one slot, and so do those of a batch that is leased. */
+/**
+ * Computes the nodes' load, which determines a pool's depth. The jobs of one bundle take one slot, and so do
+ * those of a leased batch.
+ */
 export function loadOf({ state }: TickRead, items: readonly Item[]): Load {
   const running = new Map<string, number>();
   const ready = new Map<string, Load['ready'][number] & { count: number }>();
@@ -69,7 +78,7 @@ export function loadOf({ state }: TickRead, items: readonly Item[]): Load {
   return { now: state.now, nodes, ready: [...ready.values()] };
 }
 
-/** What a snapshot is made of, beside what was read. */
+/** Parts of a snapshot beyond the read itself. */
 export interface SnapshotParts {
   readonly view: View;
   readonly aside: Aside;
@@ -98,7 +107,10 @@ export function toSnapshot(read: TickRead, load: Load, parts: SnapshotParts): Sn
   };
 }
 
-/** The places of all pools together before a plan, and whether a queue's pool has some left after it. */
+/**
+ * Returns the open slots of all pools before a plan, and a function that reports whether a queue's pool has
+ * slots left after it.
+ */
 export function placesOf(
   snapshot: Snapshot,
   dispatch: readonly { readonly id: string; readonly pool: string; readonly bundle?: string }[],
@@ -114,8 +126,9 @@ export function placesOf(
 }
 
 /**
- * Whether the tick may have left jobs unseen that have a place, in a queue whose pool has places left after the plan: the page was cut
- * off, or a lane was of which all jobs that were seen went. Of others, some were held: those behind them are found by walking.
+ * Reports whether the read may have missed jobs that have a slot, in a queue whose pool has slots left after
+ * the plan. This is so if the page was full, or if all jobs read of a lane were dispatched. If some of a
+ * lane's jobs were held instead, the lookahead finds the jobs behind them.
  */
 export function cutOff(
   rows: readonly LaneRow[],
@@ -130,7 +143,10 @@ export function cutOff(
   );
 }
 
-/** Jobs held, over all queues, by reason. Paused queues are not looked at, so they are counted as queues: `paused_queue`. */
+/**
+ * Counts the held jobs of all queues by reason. Jobs of paused queues are not read, so `paused_queue` counts
+ * queues instead.
+ */
 export function heldReasons(held: HeldCounts, queues: Snapshot['queues']): Readonly<Record<string, number>> {
   const counts: Record<string, number> = {};
   for (const reasons of Object.values(held)) {

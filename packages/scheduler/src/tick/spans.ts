@@ -3,15 +3,18 @@ import { readTraces } from '@pgqueue/postgres';
 import { isTracing, traceDispatch } from '@pgqueue/telemetry';
 import type { Flying } from '../state/items/item.ts';
 
-/** Makes a span of each batch, where somebody traces. */
+/** Creates a span for each dispatched batch if tracing is active. */
 export interface DispatchSpans {
   readonly written: (written: Flying, durationMs: number) => void;
 }
 
-/** A span has no more links. */
+/** Most links per span. */
 const linksMax = 128;
 
-/** Reads what the jobs carry, after they were dispatched, and beside the next tick: one batch at a time, those meanwhile have no span. */
+/**
+ * Reads the jobs' trace contexts after the dispatch, in parallel with the next tick. One batch at a time:
+ * batches dispatched meanwhile get no span.
+ */
 export function createDispatchSpans(database: Database): DispatchSpans {
   let busy = false;
   const make = async (
@@ -22,7 +25,7 @@ export function createDispatchSpans(database: Database): DispatchSpans {
     try {
       traceDispatch(await readTraces(database, ids), span);
     } catch {
-      // a span that is missing stops nothing
+      // a missing span must not stop anything
     } finally {
       busy = false;
     }

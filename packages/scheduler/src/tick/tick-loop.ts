@@ -7,26 +7,32 @@ import type { Leadership } from '../leadership/election.ts';
 
 import type { Settings } from '../options.ts';
 
-/** Who does not lead asks again when it is elected. */
+/** Pause of a standby, in milliseconds. Being elected wakes the loop. */
 const idleMs = 3_600_000;
-/** Jobs that hints tell of are remembered until the next tick: so many. */
+/** Most hinted jobs remembered until the next tick. */
 const toldMax = 100;
 const isId = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
-/** Ticks that hints wake. */
+/** Ticks that hints can wake. */
 export interface WokenTicks extends Ticks {
-  /** Jobs have ended: nothing new needs to be looked for. `payload`: their ids; without any, others ended. */
+  /**
+   * Wakes a tick because jobs have ended; nothing new needs to be read. `payload`: their ids; without ids,
+   * other jobs ended too.
+   */
   readonly wakeDone: (payload: string) => void;
-  /** Jobs were enqueued. `payload`: one that describes itself, or others. */
+  /**
+   * Wakes a tick because jobs were enqueued. `payload`: the description of one job; any other content means
+   * other jobs.
+   */
   readonly wakeNew: (payload: string) => void;
 }
 
-/** What has woken the next tick. */
+/** Reasons for the next tick. */
 interface Woken {
-  /** Null: others than those that were told have ended, too. */
+  /** Null: jobs not listed here have ended, too. */
   ended: string[] | null;
   readonly jobs: HintedJob[];
-  /** By hints, and by something else. */
+  /** Woken by hints, or by something else. */
   hinted: boolean;
   otherwise: boolean;
 }
@@ -61,7 +67,7 @@ export function startTicks({
     failed: (error, failures) => {
       if (sqlState(error) === leadershipLostState) {
         if (leader !== undefined) leadership.lost(leader.epoch);
-        // it may have been elected anew while this tick was under way
+        // this scheduler may have been elected again during the tick
         return leadership.reign() === undefined ? idleMs : 0;
       }
       const retryMs = retryPauseMs(failures);
@@ -94,8 +100,8 @@ export function startTicks({
   };
 }
 
-/** The loop of ticks, and when one last succeeded. */
+/** The tick loop, and the age of the last successful tick. */
 export interface Ticks extends Loop {
-  /** Infinity: none yet. */
+  /** Milliseconds since the last successful tick; Infinity before the first. */
   readonly tickedMsAgo: () => number;
 }

@@ -22,49 +22,56 @@ import { heldFresh } from '../policy/why-held.ts';
 import { writePlan } from './write-plan.ts';
 
 export interface Dispatcher {
-  /** One tick: reads, plans, writes. `news`: it was woken only by hints that said this. Resolves to the milliseconds until the next. */
+  /**
+   * Runs one tick: read, plan, write. `news`: content of the hints, if only hints woke this tick. Resolves to
+   * the milliseconds until the next tick.
+   */
   readonly tick: (leader: Leader, news?: News) => Promise<number>;
-  /** A connection broke: a server that crashed may have forgotten the last work items, whose jobs wait where they stood. */
+  /**
+   * Call when a connection broke: a server that crashed may have lost the last work items, and their jobs
+   * wait below the lane cursors.
+   */
   readonly serverLost: () => void;
-  /** What it does beside its ticks has ended. */
+  /** Resolves when the background work outside the ticks has ended. */
   readonly settled: () => Promise<void>;
 }
 
 export interface DispatcherOptions extends Writing {
   readonly settings: Settings;
-  /** What is fetched beside the ticks. */
+  /** Values fetched outside the ticks. */
   readonly beside: (nowMs: number) => Pick<Snapshot, 'health' | 'prepared'>;
-  /** Whether hints are heard at present; without, a tick that found nothing must come again sooner. */
+  /** Reports whether hints are being received. Without hints, idle ticks come more often. */
   readonly hearing: () => boolean;
-  /** What the sweeps have to do, as far as this tick could see. */
+  /** Receives what this tick saw of the sweeps' work. */
   readonly onSeen: (state: TickRead['state'], due: TickDue | null) => void;
   readonly onTick: (tick: TickReport) => void;
-  /** Where to look for open questions why a job waits. */
+  /** Question number after which to look for open explain questions. */
   readonly questionsAfter: () => number;
-  /** A tick failed, or a connection broke. */
+  /** Call when a tick failed or a connection broke. */
   readonly onServerLost: () => void;
 }
 
-/** What came of one tick. */
+/** Result of one tick. */
 export interface TickReport {
   readonly leader: Leader;
   readonly held: HeldCounts;
   readonly forecast: SafePlan['forecast'];
   readonly snapshot: Snapshot;
-  /** Jobs in flight before that. */
+  /** Jobs in flight before this tick's dispatch. */
   readonly inFlight: number;
   readonly dispatched: Flying;
-  /** Ended attempts that the policy's state does not have yet: they come again with the next snapshot. */
+  /** Ended attempts that the policy's state does not include yet; the next snapshot contains them again. */
   readonly settled: Snapshot['settled'];
   readonly durationMs: number;
   readonly unreadable: ReturnType<Memory['unreadable']['current']>;
-  /** Why a job waits: asked by others. */
+  /** Open explain questions. */
   readonly questions: TickRead['questions'];
 }
 
 /**
- * As long as what a node claims ahead of its slots: jobs that take no time go in larger batches, which take less of everything. With 60 ms a job of a
- * drain took 51 µs of processors, with 20 it took 56.
+ * Shortest horizon, in milliseconds; matches the time a node prefetches. Jobs that take no time then go in
+ * larger batches, which cost less per job. In a drain, a job took 51 µs of CPU with 60 ms, and 56 µs with 20
+ * ms.
  */
 const horizonMinMs = 50;
 
@@ -80,7 +87,7 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     const startedAt = performance.now();
     if (memory.epoch !== leader.epoch) await begin(options, memory, leader);
     if (news !== undefined && nothingWaits(memory, news, startedAt)) return skip(pace, memory);
-    // where what hints say is not so: what was enqueued is looked for
+    // if the plan from hints is not written, the retry reads: waiting jobs only if the hints named new ones
     const again = news?.jobs.length === 0 ? { ended: [], jobs: [] } : undefined;
     const { read, load, flying, guess, keys, brief, owes } = await see(looks, memory, { news, startedAt });
     const snapshot = toSnapshot(read, load, {
@@ -117,7 +124,7 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     const inFlight = flying.count;
     const told = { leader, snapshot, held, forecast, inFlight, dispatched: written, settled, durationMs };
     options.onTick({ ...told, questions: read.questions, unreadable: memory.unreadable.current() });
-    // what was refused is left out of the next plan: others may have its places
+    // refused jobs are left out of the next plan, so others may take their slots
     const atOnce = asksAgain(memory, planned) || cutShort || written.count < dispatch.length;
     const { batchMax } = snapshot;
     const more = mayHaveMore(memory, { batchMax, planned, read, keys, hasRoom, written, brief });
@@ -142,7 +149,7 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
   };
 }
 
-/** Behind jobs that are held others may be able to go. */
+/** Notes the jobs held in the lanes just read, since jobs behind them may be able to go. */
 function noteHeld(
   { view, skipAhead }: Memory,
   { holds }: SafePlan,
@@ -172,25 +179,25 @@ function tellTick(
   });
 }
 
-/** A tick that has nothing to do. Returns the milliseconds until the next. */
+/** Ends a tick that has nothing to do. Returns the milliseconds until the next. */
 function skip(pace: Pace, memory: Memory): number {
   memory.owesLook = pace.skips();
   return memory.owesLook ? 0 : pace.next({ jobs: 0, atOnce: false, more: false, nextMs: null });
 }
 
-/** What a plan is made from. */
+/** Input of a plan. */
 interface Seen extends Pick<Supposed, 'read' | 'load' | 'flying'> {
-  /** It was not read. */
+  /** The assumptions, if the snapshot was built from hints; undefined if it was read. */
   readonly guess: Supposed | undefined;
-  /** Lanes of a full page. */
+  /** Number of lanes in a full page. */
   readonly keys: number;
-  /** What waits was not looked at. */
+  /** True if waiting jobs were not read. */
   readonly brief: boolean;
-  /** The next tick must look. */
+  /** True if the next tick must read. */
   readonly owes: boolean;
 }
 
-/** What hints say, where that is enough; else what is there. */
+/** Builds the input from hints if they suffice, else reads the database. */
 async function see(
   options: DispatcherOptions & { readonly pace: Pace; readonly behind: Behind },
   memory: Memory,
@@ -206,7 +213,9 @@ async function see(
   return { ...seen, flying: memory.ledger.flying(), guess, keys, brief, owes: false };
 }
 
-/** The first tick of a reign begins from what the last leader saved, and from the work items that are there. */
+/**
+ * Starts a term from the policy state that the last leader saved. All other memory is reset and read again.
+ */
 async function begin(
   { database, planner, settings }: DispatcherOptions,
   memory: Memory,
@@ -214,7 +223,7 @@ async function begin(
 ): Promise<void> {
   const { view, ledger, consumption, skipAhead, aside, cursors, unreadable } = memory;
   memory.feeds = planner.needs.settlements === true;
-  // once a reign: it forgets what was recorded before
+  // once per term, because it deletes what was recorded before
   if (memory.fedEpoch !== leader.epoch) await setFeed(database, leader, memory.feeds);
   memory.fedEpoch = leader.epoch;
   planner.restore(await loadPolicyState(database));
@@ -230,8 +239,8 @@ async function begin(
 }
 
 /**
- * Work items are made for as long as it takes until the next ones are there: a few ticks. More would be a line that a newcomer, another
- * key's first job, has to wait behind.
+ * Returns the horizon: work items must last until the next tick's are there, which is a few ticks. A longer
+ * queue of ready items would delay a new key's first job.
  */
 function horizonOf({ settings, hearing }: DispatcherOptions, { tickMs }: Memory): number {
   return hearing() ? Math.min(settings.horizonMs, Math.max(horizonMinMs, 3 * tickMs)) : settings.horizonMs;
@@ -241,14 +250,17 @@ function soonest(one: number | null, other: number | null): number | null {
   return one === null || other === null ? (one ?? other) : Math.min(one, other);
 }
 
-/** A tick should take no longer than this: who comes waits for it, whoever that is. */
+/** Target duration of a tick, in milliseconds, because every new job waits for the current tick. */
 const tickGoalMs = 50;
-/** Where thousands of lanes wait, most of a tick goes through those: with half as many jobs it is hardly shorter, and each job costs twice as much. */
+/**
+ * Smallest batch after slow ticks, unless `batchMax` is smaller. With thousands of waiting lanes, most of a
+ * tick is spent on the lanes: half as many jobs hardly shorten it, and double the cost per job.
+ */
 const batchMin = 1_000;
 
 /**
- * What the next tick goes by. `looked`: it was not supposed, which takes half of the time, and says nothing about how long work items
- * must last.
+ * Records the tick's results for the next tick. `looked`: the snapshot was read. A tick planned from hints
+ * takes half the time and says nothing about how long work items must last.
  */
 function remember(
   memory: Memory,
@@ -267,7 +279,10 @@ function remember(
   memory.batch = batchAfter(memory, { ...tick, batchMax });
 }
 
-/** Smaller batches where full ones make slow ticks (a slow database, thousands of lanes), larger ones again where they do not. */
+/**
+ * Returns the next batch size: smaller after a slow tick with a batch at least half full (a slow database,
+ * thousands of lanes), larger again after fast ticks.
+ */
 function batchAfter(
   { batch }: Memory,
   tick: { readonly jobs: number; readonly durationMs: number; readonly batchMax: number },
@@ -278,7 +293,10 @@ function batchAfter(
   return durationMs < tickGoalMs / 2 ? Math.min(batchMax, Math.ceil(batch * 1.1)) : batch;
 }
 
-/** Lanes wait to be read before they can be judged. */
+/**
+ * Reports whether the plan needs another tick at once, and requests the lanes that must be read before they
+ * can be judged.
+ */
 function asksAgain({ view }: Memory, planned: SafePlan): boolean {
   view.want((planned.stale ?? []).map((lane) => [lane, 1] as const));
   view.want(planned.deepen ?? []);

@@ -2,27 +2,30 @@ import type { HeldCounts } from '@pgqueue/core';
 import type { DispatchInput, TickState } from '@pgqueue/postgres';
 import type { KnownJob } from '../state/lanes/known-job.ts';
 
-/** A job of a plan, on its way to a work item. */
+/** A planned job on its way to a work item. */
 export interface PlannedRow extends Omit<DispatchInput['jobs'][number], 'row'> {
   readonly job: KnownJob | undefined;
-  /** The number of its work item, where some have several jobs. */
+  /** Number of its work item; set only if some items have several jobs. */
   row?: number;
 }
 
 export interface RowParts {
   readonly nodes: TickState['nodes'];
-  /** Jobs that have work items already. */
+  /** Jobs that already have work items. */
   readonly ready: number;
   readonly held: HeldCounts;
 }
 
-/** Work that one slot does in one go. */
+/** Target work of a batch, in milliseconds. */
 const batchMs = 25;
-/** A batch of fewer jobs is as much as that: dispatch, claim and settlement cost a row nearly the same, however few jobs it has. */
+/**
+ * Batches of fewer than `fewMin` jobs may take up to `batchMaxMs`: dispatch, claim and settlement cost nearly
+ * the same per row, however few jobs a row has.
+ */
 const fewMin = 5;
 const batchMaxMs = 50;
 const batchMax = 100;
-/** Reasons that say nothing of a rule: a job that goes makes no other wait. */
+/** Reasons that do not come from a rule. Dispatching a job does not make others wait for these reasons. */
 const placeReasons: ReadonlySet<string> = new Set([
   'no_free_slot',
   'no_capable_node',
@@ -31,11 +34,14 @@ const placeReasons: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * Puts the jobs of a plan together into work items. A batch is what one slot does in one go: jobs of one task, version and pool, {@link batchMs} of
- * work by what nodes have measured, up to {@link batchMaxMs} where that is fewer than {@link fewMin} jobs, {@link batchMax} jobs at most. A task that is not measured, or whose runs are not all short, gets items of
- * one job; so do suspects, jobs that expire, and the jobs of a queue of which a rule holds others: their ends must be known at once. The jobs of a bundle follow
- * each other, and are one item.
- * When little waits, it is spread over the slots. Jobs of one kind keep their order.
+ * Groups the jobs of a plan into work items. A batch is the work of one slot in one go: jobs of one task,
+ * version and pool, {@link batchMs} of work by the nodes' measurements, up to {@link batchMaxMs} if that is
+ * fewer than {@link fewMin} jobs, and {@link batchMax} jobs at most.
+ * Jobs of a task that is not measured, or whose runs are not all short, get an item each. So do suspects,
+ * jobs that expire, and jobs of a queue in which a rule holds others, because their end must be known at
+ * once.
+ * The jobs of a bundle follow each other and form one item.
+ * If few jobs wait, they are spread over all slots. Jobs of one kind keep their order.
  */
 export function toRows(jobs: readonly PlannedRow[], parts: RowParts): readonly (readonly PlannedRow[])[] {
   const kinds = new Map<string, Kind>();
@@ -71,7 +77,7 @@ export function toRows(jobs: readonly PlannedRow[], parts: RowParts): readonly (
   return rows;
 }
 
-/** Jobs that can be in one batch. */
+/** Jobs that may share a batch. */
 interface Kind {
   readonly pool: string;
   readonly task: string;
@@ -96,7 +102,7 @@ function isAlone({ bundle }: PlannedRow, job: KnownJob, held: HeldCounts): boole
   return reasons !== undefined && Object.keys(reasons).some((reason) => !placeReasons.has(reason));
 }
 
-/** By the slowest node: who is faster does a batch sooner. */
+/** Returns the batch size by the slowest node's measurement; faster nodes finish the batch sooner. */
 function sizeOf(pool: string, task: string, planned: number, { nodes, ready }: RowParts): number {
   let [ms, slots] = [0, 0];
   for (const node of nodes) {

@@ -14,17 +14,23 @@ import { toRows } from './work-items.ts';
 export interface Writing {
   readonly database: Database;
   readonly planner: Planner;
-  /** A write may have happened, or may still happen: nothing must be planned in this epoch any more. */
+  /** Call when a write may have happened or may still happen: nothing more may be planned in this epoch. */
   readonly onUnknown: (leader: Leader) => void;
 }
 
-/** Settlements that wait to be removed: as many, or so long, and they are written without a plan. */
+/**
+ * Thresholds at which settlements are removed without a plan to write: `unsavedMax` of them, or `unsavedMs`
+ * since the last write.
+ */
 const unsavedMax = 100;
 const unsavedMs = 1_000;
 
 const nothing = createFlying([]);
 
-/** Writes a plan, and brings what is remembered to it. Resolves to the work items that it made; null: what it supposes is not so. */
+/**
+ * Writes a plan and updates the leader's memory. Resolves to the work items it created; null: the plan's
+ * assumptions do not hold, and nothing was written.
+ */
 export async function writePlan(
   { database, planner, onUnknown }: Writing,
   memory: Memory,
@@ -38,7 +44,7 @@ export async function writePlan(
     readonly leader: Leader;
     readonly snapshot: Snapshot;
     readonly planned: SafePlan;
-    /** Jobs that have work items already. */
+    /** Jobs that already have work items. */
     readonly ready: number;
     readonly supposed: DispatchInput['supposed'];
   },
@@ -54,10 +60,11 @@ export async function writePlan(
   const waitedMs = snapshot.nowMs - memory.writtenAt;
   const overdue = settled.length >= unsavedMax || (memory.settled.length > 0 && waitedMs > unsavedMs);
   const nothingEnded = snapshot.settled.length === 0;
-  // parts that could be late, and are owed now
+  // parts of the state that could be saved late and are now due
   const owed = planned.parts !== null && nothingEnded;
   if (planned.dispatch.length === 0 && !overdue && !owed) {
-    // ended attempts count together with what is written; else the plan counts as it is: a bucket begins to fill at a new rate
+    // ended attempts count only together with a write; without any, the plan's state counts as it is (a
+    // bucket may start to fill at a new rate)
     if (nothingEnded) planner.written({ atMs: snapshot.nowMs, ids: new Set() });
     else planner.dropped();
     return nothing;
@@ -104,7 +111,10 @@ export async function writePlan(
   }
 }
 
-/** Jobs of ready bundles for which only nodes are left that take no bundles: they are to be planned anew, one by one. */
+/**
+ * Returns the jobs of ready bundles whose pool has only nodes left that take no bundles. They must be planned
+ * again, one by one.
+ */
 function strandedBundles(ledger: Ledger, pools: Snapshot['pools']): readonly string[] {
   return ledger.flying().items.flatMap(({ jobs, pool, bundle, node, stuck }) => {
     const [first] = jobs;
@@ -116,7 +126,7 @@ function strandedBundles(ledger: Ledger, pools: Snapshot['pools']): readonly str
   });
 }
 
-/** How often it is told where batches begin. */
+/** Milliseconds between two updates of the position where batches begin. */
 const frontMs = 1_000;
 
 function frontOf(memory: Memory, nowMs: number): number | undefined {
@@ -125,7 +135,7 @@ function frontOf(memory: Memory, nowMs: number): number | undefined {
   return memory.ledger.firstBatch();
 }
 
-/** The work items that were made. */
+/** Records and returns the work items that were created. */
 function itemsOf(
   ledger: Ledger,
   rows: ReturnType<typeof toRows>,
@@ -149,14 +159,17 @@ function itemsOf(
   return items;
 }
 
-/** The places that an item takes: jobs that one handler call takes together share one. */
+/** Returns the slots an item takes. Jobs of one bundle share one slot. */
 function placesOf({ jobs, pool, bundle }: Item): readonly Places[] {
   const [first] = jobs;
   if (first === undefined) return [];
   return [{ pool, task: first.task, version: first.version, count: bundle === null ? jobs.length : 1 }];
 }
 
-/** Their jobs wait again, and are planned at once together with what outranks them. */
+/**
+ * Takes back work items. Their jobs wait again, and the next tick plans them together with the jobs that
+ * outrank them.
+ */
 async function recall(
   database: Database,
   memory: Memory,
@@ -167,7 +180,7 @@ async function recall(
   }: { readonly leader: Leader; readonly ids: readonly string[]; readonly nowMs: number },
 ): Promise<void> {
   const back = await takeBack(database, leader, ids).catch((error: unknown) => {
-    // they may wait again, before the places that their lanes have come to
+    // the jobs may wait again, below their lanes' cursors
     memory.epoch = undefined;
     throw error;
   });

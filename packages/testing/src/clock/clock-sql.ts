@@ -1,13 +1,17 @@
 /**
- * A database's clock that can be put forward, without a change of what pgqueue runs: the functions of PostgreSQL that tell the time are
- * hidden, for one database, by functions of the same names in a schema that is looked at before `pg_catalog`. Production has neither.
+ * SQL of a database's clock that can be put forward, without a change of what pgqueue runs. For one database,
+ * functions in a schema searched before `pg_catalog` hide PostgreSQL's functions of the same names, which
+ * tell the time. Production has neither.
  */
 import type { Database } from '@pgqueue/postgres';
 
-/** Where the clock is kept. */
+/** Schema of the clock. */
 export const clockSchema = 'pgqueue_clock';
 
-/** Who else reads the time than functions of pgqueue: sessions, which begin with the path of their database. */
+/**
+ * Search path of sessions, which also read the time, beside pgqueue's functions. They begin with the path of
+ * their database.
+ */
 const sessionPath = `"$user", public, ${clockSchema}, pg_catalog`;
 
 const tables = `
@@ -19,7 +23,7 @@ const tables = `
   insert into ${clockSchema}.ahead default values on conflict do nothing;
   grant usage on schema ${clockSchema} to public;`;
 
-/** `now` stays the beginning of the transaction, as it is in PostgreSQL. */
+/** The functions that tell the time. `now` stays the beginning of the transaction, as in PostgreSQL. */
 const functions = (
   [
     ['clock_timestamp', 'volatile'],
@@ -36,7 +40,10 @@ const functions = (
   )
   .join('');
 
-/** Functions look the names up when they run; defaults and views did when they were made, and are made anew. */
+/**
+ * Returns SQL that binds pgqueue's schema to the clock. Functions look the names up when they run. Defaults
+ * and views did so when they were made, and are made anew.
+ */
 function rebinding(schema: string): string {
   const path = `${schema}, ${clockSchema}, pg_catalog, pg_temp`;
   return `
@@ -72,7 +79,10 @@ function rebinding(schema: string): string {
   $rebind$;`;
 }
 
-/** Gives a database, and the pgqueue in one schema of it, a clock that can be put forward. May be repeated, and is after a migration. */
+/**
+ * Gives a database, and the pgqueue in one of its schemas, a clock that can be put forward. May be repeated,
+ * and must be after a migration.
+ */
 export async function installClock(database: Database): Promise<void> {
   await database.transaction(async (client) => {
     await client.query("select pg_advisory_xact_lock(hashtextextended('pgqueue_clock', 0))");
@@ -80,7 +90,10 @@ export async function installClock(database: Database): Promise<void> {
   });
 }
 
-/** What a copy of a database does not inherit: the path of its sessions. Counts for sessions that begin afterwards. */
+/**
+ * Sets the search path of the database's sessions, which a copy of a database does not inherit. Counts for
+ * sessions that begin afterwards.
+ */
 export async function pointSessions(database: Pick<Database, 'query'>): Promise<void> {
   const [row] = await database.query<{ readonly name: string }>(
     'select quote_ident(current_database()) as name',
@@ -90,8 +103,9 @@ export async function pointSessions(database: Pick<Database, 'query'>): Promise<
 }
 
 /**
- * Puts the clock forward, to a time or by milliseconds. What lives goes along, since processes live in real time: running jobs' leases,
- * heartbeats of nodes, and the scheduler's lease. Schedulers are told. Resolves to the new time, in Unix milliseconds.
+ * Puts the clock forward, to a time or by milliseconds. Leases of running jobs, heartbeats of nodes and the
+ * scheduler's lease move along, since processes live in real time. Schedulers get a hint. Resolves to the new
+ * time, in Unix milliseconds.
  */
 export async function putForward(
   { transaction, schema }: Database,

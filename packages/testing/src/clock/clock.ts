@@ -5,34 +5,39 @@ import { openDatabase, sqlState } from '@pgqueue/postgres';
 import { clockSchema, installClock, pointSessions, putForward } from './clock-sql.ts';
 
 /**
- * The clock of one test database, which is the only one that pgqueue has: for delays, retries, schedules, rates, expiry. It goes on
- * beside the real one, and is put forward by hand. `Date` and timers of JavaScript know nothing of it.
+ * Clock of one test database, and the only clock that pgqueue uses: for delays, retries, schedules, rates and
+ * expiry. It runs beside the real one, and is put forward by hand. `Date` and timers of JavaScript do not
+ * follow it.
  */
 export interface TestClock {
   readonly now: () => Promise<Date>;
   /**
-   * Makes due what is due by then; a drain, or a running scheduler, then sees to it. Leases of jobs that run meanwhile, and the
-   * heartbeats of nodes, go along. Resolves to the new time.
+   * Puts the clock forward, which makes due what is due by then; a drain, or a running scheduler, sees to it.
+   * Leases of running jobs and heartbeats of nodes move along. Resolves to the new time.
    * @throws {PgQueueError} `configuration`
    */
   readonly advance: (by: Duration) => Promise<Date>;
-  /** The same up to a time. @throws {PgQueueError} `configuration` for one that has passed */
+  /**
+   * Puts the clock forward to a time.
+   * @throws {PgQueueError} `configuration` for a time that has passed
+   */
   readonly advanceTo: (time: Date) => Promise<Date>;
-  /** Back to the real time: with jobs that wait or run, they have more to wait. Empty the tables first. */
+  /** Returns to the real time. Jobs that wait or run then have longer to wait, so empty the tables first. */
   readonly reset: () => Promise<void>;
 }
 
-/** Which database, and which pgqueue in it. */
+/** A database, and the schema of pgqueue in it. */
 export interface ClockOptions {
   readonly connectionString: string;
-  /** Default `pgqueue`. */
+  /** Schema of pgqueue. Default `pgqueue`. */
   readonly schema?: string;
 }
 
 /**
- * Gives a test database of your own a clock; the databases of `createTestDatabase` have one. Needs the rights of its owner, and counts
- * for sessions that begin afterwards. Repeat it after each migration. Never in a database that is to live: there is no way back
- * but `drop schema pgqueue_clock` and a migration from nothing.
+ * Gives a test database of your own a clock; the databases of `createTestDatabase` have one. Needs the rights
+ * of its owner, and counts for sessions that begin afterwards. Repeat it after each migration. Never use it
+ * in a database that is to live: the only way back is `drop schema pgqueue_clock` and a migration from
+ * nothing.
  */
 export async function addClock(options: ClockOptions): Promise<TestClock> {
   const database = openDatabase({ ...options, applicationName: 'pgqueue test clock', connectionsMax: 1 });
@@ -45,7 +50,7 @@ export async function addClock(options: ClockOptions): Promise<TestClock> {
   return clockOf(options);
 }
 
-/** The clock of a database that has one. Opens a connection for each call, and no other. */
+/** Returns the clock of a database that has one. Opens a connection for each call, and no other. */
 export function clockOf(options: ClockOptions): TestClock {
   const withDatabase = async <Result>(work: (database: Database) => Promise<Result>): Promise<Result> => {
     const database = openDatabase({ ...options, applicationName: 'pgqueue test clock', connectionsMax: 1 });
@@ -84,7 +89,10 @@ export function clockOf(options: ClockOptions): TestClock {
   };
 }
 
-/** @throws {PgQueueError} `configuration` where there is none */
+/**
+ * Checks that the database has a clock.
+ * @throws {PgQueueError} `configuration` if it has none
+ */
 export async function needClock({ query }: Pick<Database, 'query'>): Promise<void> {
   const [row] = await query<{ found: boolean }>('select to_regclass($1) is not null as found', [
     `${clockSchema}.ahead`,

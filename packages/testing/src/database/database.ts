@@ -10,16 +10,25 @@ import { pointSessions } from '../clock/clock-sql.ts';
 import type { ServerAddress } from './server.ts';
 import { asAdmin, aServerAddress, serverOfRun, withDatabase } from './server.ts';
 
-/** A throw-away database with pgqueue in it. Statements run on connections of its own, which `drop` closes. */
+/**
+ * A throw-away database with pgqueue in it. It runs statements on connections of its own, which `drop`
+ * closes.
+ */
 export interface TestDatabase extends Executor {
   /** Connection string. */
   readonly url: string;
   readonly name: string;
   readonly schema: string;
   readonly clock: TestClock;
-  /** Empties pgqueue's tables, settings and schedules too, and resets the clock: between tests. Your own tables are yours. */
+  /**
+   * Empties pgqueue's tables, including settings and schedules, and resets the clock. For use between tests.
+   * Your own tables are left as they are.
+   */
   readonly clear: () => Promise<void>;
-  /** Fails when a connection is still open after two seconds: somebody forgot to close it. The database is gone either way. */
+  /**
+   * Drops the database. Fails when a connection is still open after 2 s, because some client was not closed.
+   * The database is gone either way.
+   */
   readonly drop: () => Promise<void>;
 }
 
@@ -27,9 +36,10 @@ const graceMs = 2_000;
 const pollMs = 20;
 
 /**
- * A copy of the run's template: one for a test file, or for a test that needs its own. About as fast as copying its files.
- * @param server default: the one that `globalSetup` or `startTestServer` has started for this run
- * @throws {PgQueueError} `configuration` where there is none
+ * Creates a copy of the run's template, for a test file or for a test that needs its own. About as fast as
+ * copying its files.
+ * @param server default: the server that `globalSetup` or `startTestServer` has started for this run
+ * @throws {PgQueueError} `configuration` if there is none
  */
 export async function createTestDatabase(server: ServerAddress = serverOfRun()): Promise<TestDatabase> {
   throwProblems(
@@ -68,16 +78,21 @@ export async function createTestDatabase(server: ServerAddress = serverOfRun()):
   };
 }
 
-/** The lock keeps copies apart: PostgreSQL refuses a template that another copy has open. */
+/**
+ * Creates the copy. The lock keeps copies apart: PostgreSQL refuses a template that another copy has open.
+ */
 async function createFrom(admin: pg.Client, template: string, name: string): Promise<void> {
   await admin.query('select pg_advisory_lock(hashtextextended($1, 0))', [template]);
   await admin.query(`create database ${name} template ${template} strategy file_copy`);
 }
 
-/** Rows that a migration has made, and that have to be there. */
+/** Tables with rows that a migration has made, and that must exist. */
 const kept: readonly string[] = ['migration', 'scheduler_lease', 'reached', 'activity_mark'];
 
-/** All tables but those: which there are, their migrations know. */
+/**
+ * Empties all tables but those. Their names come from the catalogue: only the migrations know which tables
+ * there are.
+ */
 async function empty({ transaction, schema }: Database): Promise<void> {
   await transaction(async (client) => {
     const { rows } = await client.query<{ readonly name: string }>(

@@ -15,30 +15,30 @@ import { startServer } from '@pgqueue/postgres/testing';
 import pg from 'pg';
 import { installClock } from '../clock/clock-sql.ts';
 
-/** What every test file of a run must know of its server. */
+/** Address of a run's test server, for all its test files. */
 export interface ServerAddress {
   /** Connection string of a superuser. */
   readonly adminUrl: string;
-  /** The database that test databases are copies of. */
+  /** Database that test databases are copied from. */
   readonly template: string;
   readonly schema: string;
-  /** Whether copies have a clock that can be put forward. */
+  /** True if copies have a clock that can be put forward. */
   readonly clock: boolean;
 }
 
 /** A server for one run of tests. */
 export interface TestServer extends ServerAddress {
-  /** Stops it, and removes its data. May be called again. */
+  /** Stops the server, and removes its data. May be called again. */
   readonly stop: () => Promise<void>;
 }
 
-/** How the template is made. */
+/** Options of the template that test databases are copied from. */
 export interface TestServerOptions {
-  /** Where pgqueue is in it. Default `pgqueue`. */
+  /** Schema of pgqueue. Default `pgqueue`. */
   readonly schema?: string;
-  /** The application's own migrations, once for all test databases. pgqueue is there already. */
+  /** Runs the application's own migrations, once for all test databases. pgqueue is there already. */
   readonly prepare?: (connectionString: string) => Promise<void>;
-  /** Whether test databases have a clock that can be put forward. Default true. */
+  /** Gives test databases a clock that can be put forward. Default true. */
   readonly clock?: boolean;
 }
 
@@ -48,20 +48,22 @@ const shape: Shape<TestServerOptions> = {
   clock: optional(aFlag),
 };
 
-/** Of {@link ServerAddress}; a TestServer has more members. */
+/** Checks a {@link ServerAddress}; a TestServer has more members. */
 export const aServerAddress: Rule = anObject(
   { adminUrl: aText(), template: aText(), schema: aText(), clock: aFlag },
   { what: 'what startTestServer resolves to, or nothing', own: true },
 );
 
 const variable = 'PGQUEUE_TESTING';
-/** Left behind by a run that was killed, in a server that somebody else runs. */
+/** Age at which databases of a killed run are dropped, on a server that somebody else runs. */
 const staleMs = 86_400_000;
 
 /**
- * A PostgreSQL for one run of tests, with a migrated template; what this process starts afterwards finds it by its environment.
- * Embedded, unless the environment says otherwise: `PGQUEUE_TEST_DATABASE_URL` names a server that is there already, of which only
- * new databases are used; `PGQUEUE_TEST_SERVER` is `embedded`, `container` or `debian`. Ends with this process, in whatever way.
+ * Starts a PostgreSQL for one run of tests, with a migrated template. Processes that this one starts
+ * afterwards find the server by their environment. It is embedded, unless the environment says otherwise:
+ * `PGQUEUE_TEST_DATABASE_URL` names an existing server, on which only new databases are used;
+ * `PGQUEUE_TEST_SERVER` is `embedded`, `container` or `debian`. The server ends with this process, in
+ * whatever way that ends.
  * @throws {PgQueueError} `configuration`
  */
 export async function startTestServer(options: TestServerOptions = {}): Promise<TestServer> {
@@ -94,7 +96,10 @@ export async function startTestServer(options: TestServerOptions = {}): Promise<
   return { ...address, stop: () => (stopped ??= stop()) };
 }
 
-/** The server of this run. @throws {PgQueueError} `configuration` where there is none */
+/**
+ * Returns the server of this run.
+ * @throws {PgQueueError} `configuration` if there is none
+ */
 export function serverOfRun(): ServerAddress {
   const said = process.env[variable];
   if (said === undefined) {
@@ -127,7 +132,7 @@ async function dropTemplate({ adminUrl, template }: ServerAddress): Promise<void
   await asAdmin(adminUrl, (admin) => admin.query(`drop database if exists ${template} with (force)`));
 }
 
-/** Their names say when they were made. */
+/** Drops databases that a killed run has left behind; their names tell when they were made. */
 async function dropStale(adminUrl: string): Promise<void> {
   await asAdmin(adminUrl, async (admin) => {
     const { rows } = await admin.query<{ readonly name: string }>(
@@ -141,7 +146,7 @@ async function dropStale(adminUrl: string): Promise<void> {
   });
 }
 
-/** One connection, for one thing. */
+/** Runs an action on a connection of its own. */
 export async function asAdmin<Result>(
   url: string,
   action: (admin: pg.Client) => Promise<Result>,
@@ -155,7 +160,7 @@ export async function asAdmin<Result>(
   }
 }
 
-/** The same server, another database. */
+/** Returns the connection string of another database on the same server. */
 export function withDatabase(url: string, name: string): string {
   const other = new URL(url);
   other.pathname = `/${name}`;

@@ -14,28 +14,30 @@ import { checkDrain, timeoutOf } from './options.ts';
 import type { DrainedJob, DrainRecord } from './record.ts';
 import { createRecord } from './record.ts';
 
-/** What a drain did, and what it left. */
+/** Result of a drain: the attempts that it ran, and the jobs that it left. */
 export interface Drained {
-  /** Every attempt, in the order in which they ended. */
+  /** All attempts, in the order in which they ended. */
   readonly jobs: readonly DrainedJob[];
-  /** Attempts by outcome. */
+  /** Number of attempts by outcome. */
   readonly counts: Readonly<Record<DrainedJob['outcome'], number>>;
-  /** Jobs that ended as expired, unstarted. */
+  /** Number of jobs that ended as expired, unstarted. */
   readonly expired: number;
-  /** Jobs that schedules have enqueued. */
+  /** Number of jobs that schedules have enqueued. */
   readonly fired: number;
   readonly left: DrainLeft;
 }
 
-/** What still waits after a drain. */
+/** Jobs that still wait after a drain. */
 export interface DrainLeft {
   readonly pending: number;
   readonly delayed: number;
-  /** Scheduled, and not run: `maxJobs` was reached. */
+  /** Jobs that were scheduled and not run, because `maxJobs` was reached. */
   readonly ready: number;
-  /** Why jobs are pending: by queue, and by the reason that holds them. */
+  /** Reasons why jobs are pending: their numbers by queue, and by the reason that holds them. */
   readonly held: HeldCounts;
-  /** Until the next job, schedule or rate is due, by the database's clock; null: nothing will be. */
+  /**
+   * Milliseconds until the next job, schedule or rate is due, by the database's clock; null: nothing will be.
+   */
   readonly nextInMs: number | null;
 }
 
@@ -43,11 +45,11 @@ const jobsMax = 1_000;
 const policyBudgetMs = 5_000;
 
 /**
- * Runs what is due now, in this process: a scheduler and a worker node that are put through their steps until nothing is due any more.
- * Plans, handlers and settlements are those of production. Sees what is committed only.
+ * Runs what is due now, in this process: puts a scheduler and a worker node through their steps until nothing
+ * is due any more. Plans, handlers and settlements are those of production. Sees only committed jobs.
  * @throws {PgQueueError} `configuration`; `leadership_lost`: another scheduler leads there
- * @throws {Error} after `timeoutMs`; where 1000 attempts came to no end; where a policy or a schedule fails, which production would
- * report, and go on
+ * @throws {Error} after `timeoutMs`; after 1000 attempts without an end, unless `maxJobs` is given; if a
+ * policy or a schedule fails, which production would report, and go on
  */
 export async function drain(options: DrainOptions): Promise<Drained> {
   checkDrain(options);
@@ -81,7 +83,7 @@ function open(options: DrainOptions, record: DrainRecord): Drainage {
   const common = { ...where, observe };
   const scheduler = createSchedulerSteps({
     ...common,
-    name: `drain ${randomBytes(4).toString('hex')}`, // another one beside it is another scheduler
+    name: `drain ${randomBytes(4).toString('hex')}`, // a drain beside this one is another scheduler
     policyBudgetMs, // tests run on busy machines
     ...(policy === undefined ? {} : { policy }),
   });
@@ -110,7 +112,7 @@ async function run(drainage: Drainage, options: DrainOptions, record: DrainRecor
   const total = { expired: 0, fired: 0 };
   let aheadMs = durationMs(ahead, 'ahead');
   if (aheadMs > 0) await needClock(database);
-  await worker.begin(); // before a plan: it dispatches to nodes that live
+  await worker.begin(); // before a plan, which dispatches only to live nodes
   await scheduler.begin();
   let claimed = 0;
   for (;;) {
@@ -134,12 +136,15 @@ async function run(drainage: Drainage, options: DrainOptions, record: DrainRecor
   }
 }
 
-/** To the next due time; what is overdue and did not go is in somebody's hands. */
+/**
+ * Returns the milliseconds to the next due time; 1 s if something is overdue and did not go, since somebody
+ * else holds it.
+ */
 function leap(nextMs: number): number {
   return nextMs <= 0 ? 1_000 : Math.ceil(nextMs) + 1;
 }
 
-/** Claims until nothing is ready, or so many were. */
+/** Claims until nothing is ready, or `max` jobs were claimed. */
 async function runReady(worker: WorkerSteps, max: number): Promise<number> {
   let ran = 0;
   while (ran < max) {
@@ -150,7 +155,7 @@ async function runReady(worker: WorkerSteps, max: number): Promise<number> {
   return ran;
 }
 
-/** Makes pending what waits for its time, if that is wanted: retries are what has failed before. */
+/** Makes delayed jobs pending, as the options ask. A delayed job that has failed before is a retry. */
 async function runNow(
   database: Database,
   { retries = false, delayed = false }: DrainOptions,

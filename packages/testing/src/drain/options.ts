@@ -14,35 +14,38 @@ import {
   throwProblems,
 } from '@pgqueue/core';
 
-/** Which database: one of `createTestDatabase`, or one of your own by its connection string. */
+/** A database to test: one of `createTestDatabase`, or one of your own by its connection string. */
 export interface TestedDatabase {
   readonly url: string;
-  /** Default `pgqueue`. */
+  /** Schema of pgqueue. Default `pgqueue`. */
   readonly schema?: string;
 }
 
-/** What {@link drain} takes. */
+/** Options of {@link drain}. */
 export interface DrainOptions {
   readonly database: TestedDatabase;
-  /** What can run. Jobs of other tasks wait. */
+  /** Handlers that can run. Jobs of other tasks wait. */
   readonly tasks: readonly TaskHandler[];
-  /** Who goes first, and who is held. Default: the scheduler's default. */
+  /** Policy of the scheduler: the order of jobs, and which are held. Default: the scheduler's default. */
   readonly policy?: Policy;
-  /** The pool whose queues are served. Default `default`. */
+  /** Pool whose queues are served. Default `default`. */
   readonly pool?: string;
-  /** Handlers at a time. Default 1: one after the other, in the order of dispatch. */
+  /** Handlers that run at a time, 1 to 1,000. Default 1: one after the other, in dispatch order. */
   readonly concurrency?: number;
-  /** Whether to run retries at once, too, whatever their backoff. Default false: they wait. */
+  /** Runs retries at once, too, whatever their backoff. Default false: they wait. */
   readonly retries?: boolean;
-  /** Whether to run delayed and snoozed jobs at once, too. Default false: they wait. */
+  /** Runs delayed and snoozed jobs at once, too. Default false: they wait. */
   readonly delayed?: boolean;
-  /** Goes so far in time, too: puts the database's clock forward, from one due time to the next. */
+  /**
+   * Puts the database's clock forward by this much, from one due time to the next, and runs what is due then,
+   * too.
+   */
   readonly ahead?: Duration;
-  /** Ends after so many attempts. Default: 1000, and then it is an error. 1: one step. */
+  /** Ends after this many attempts. Default: 1000, and then it is an error. 1: one step. */
   readonly maxJobs?: number;
   /**
-   * An error after so long; what runs is aborted, and given back. Default: PGQUEUE_TEST_TIMEOUT_MS of the environment, or 4500, which is
-   * within the time that runners give a test.
+   * Milliseconds after which the drain fails; running jobs are aborted, and given back. Default:
+   * `PGQUEUE_TEST_TIMEOUT_MS` of the environment, or 4500, which is within the time that runners give a test.
    */
   readonly timeoutMs?: number;
   readonly observe?: Observer;
@@ -50,7 +53,7 @@ export interface DrainOptions {
 
 const aTaskHandler: Rule = { expected: 'made by implement or implementBatch', judge: isTaskHandler };
 
-/** Of {@link TestedDatabase}; a TestDatabase has more members. */
+/** Checks a {@link TestedDatabase}; a TestDatabase has more members. */
 export const aTestedDatabase: Rule = anObject(
   { url: aText(), schema: optional(aText()) },
   { what: 'a test database: from createTestDatabase, or { url }', own: true },
@@ -70,14 +73,20 @@ const shape: Shape<DrainOptions> = {
   observe: optional(aFunction),
 };
 
-/** @throws {PgQueueError} `configuration`, with all problems at once */
+/**
+ * Checks the options of a drain.
+ * @throws {PgQueueError} `configuration`, with all problems at once
+ */
 export function checkDrain(options: DrainOptions): void {
   throwProblems('configuration', 'drain', optionProblems(options, shape));
 }
 
 const usualTimeoutMs = 4_500;
 
-/** How long a drain may take. @throws {PgQueueError} `configuration` for a variable that is no number */
+/**
+ * Returns the time limit of a drain, in milliseconds.
+ * @throws {PgQueueError} `configuration` for a variable that is no number
+ */
 export function timeoutOf({ timeoutMs }: DrainOptions): number {
   const said = process.env['PGQUEUE_TEST_TIMEOUT_MS'];
   if (timeoutMs !== undefined || said === undefined || said === '') return timeoutMs ?? usualTimeoutMs;

@@ -7,27 +7,33 @@ export interface DrainedJob {
   readonly task: string;
   readonly key: string;
   /**
-   * `done`, `retry`, `snooze`, `dead`, `cancelled`: as it was settled. `crashed`: its isolated handler's process died. `lost`:
-   * its lease was, and nothing was changed.
+   * Outcome of the attempt. `done`, `retry`, `snooze`, `dead`, `cancelled`: as it was settled. `crashed`: the
+   * process of its isolated handler died. `lost`: its lease was lost, and nothing was changed.
    */
   readonly outcome: 'done' | 'retry' | 'snooze' | 'dead' | 'cancelled' | 'crashed' | 'lost';
-  /** What the handler returned, before it became JSON; not of bundles and isolated handlers. */
+  /** Value that the handler returned, before it became JSON. Missing for bundles and isolated handlers. */
   readonly result?: unknown;
-  /** The very error that the handler threw, or what was wrong; of a job that is done: what it threw after its own transaction had settled it. */
+  /**
+   * The very error that the handler threw, or a description of the problem. For a job that is done: the error
+   * that its handler threw after its own transaction had settled it.
+   */
   readonly error?: unknown;
   readonly durationMs: number;
 }
 
-/** What a drain notes while it runs. */
+/** Notes of a drain while it runs. */
 export interface DrainRecord {
   readonly jobs: readonly DrainedJob[];
-  /** Jobs whose handlers run, by id: their tasks. */
+  /** Tasks of the jobs whose handlers run, by job id. */
   readonly running: ReadonlyMap<string, string>;
-  /** What production would report, and go on with: a policy that fails, a schedule that can't be read. Undefined: nothing. */
+  /**
+   * Failure that production would report, and go on: of a policy, or of a schedule that cannot be read.
+   * Undefined: none.
+   */
   readonly fault: () => Error | undefined;
-  /** What failed last of what is tried again: the database, a fetch of the policy's. Undefined: nothing. */
+  /** Last failure that is retried: of the database, or of data that the policy fetches. Undefined: none. */
   readonly trouble: () => Error | undefined;
-  /** The same handlers, whose results are noted. */
+  /** Wraps handlers so that their results are noted. */
   readonly noted: (tasks: readonly TaskHandler[]) => readonly TaskHandler[];
   readonly observe: (event: PgQueueEvent) => void;
 }

@@ -8,16 +8,16 @@ import { createProducer } from '@pgqueue/producer';
 import type { TestedDatabase } from '../drain/options.ts';
 import { memoryLease } from './memory-lease.ts';
 
-/** A job under a lease, and what it is leased from. */
+/** A leased job, and the target that holds its lease. */
 export interface Leased {
   readonly job: ClaimedJob;
   readonly database: Target;
   readonly pool?: Database['pool'];
-  /** Leaves, and closes. */
+  /** Leaves, and closes the connections. */
   readonly end: () => Promise<void>;
 }
 
-/** What the job is, beside its payload. */
+/** Description of the job to lease. `before`: state that earlier attempts left. */
 export interface LeasedInput {
   readonly handler: SingleTaskHandler;
   readonly payload: unknown;
@@ -28,7 +28,10 @@ export interface LeasedInput {
 const defaultTimeoutMs = 300_000;
 const leadWithinMs = 1_000;
 
-/** A job that is in no database. @throws {PgQueueError} `invalid_job` */
+/**
+ * Leases a job that is in no database.
+ * @throws {PgQueueError} `invalid_job`
+ */
 export async function leaseInMemory({ handler, payload, options, before }: LeasedInput): Promise<Leased> {
   const row = await toJobRow(handler.task.job(payload, options), () => randomUUID());
   const job: ClaimedJob = {
@@ -53,7 +56,10 @@ export async function leaseInMemory({ handler, payload, options, before }: Lease
   return { job, database: memoryLease(job), end: () => Promise.resolve() };
 }
 
-/** Enqueues a job, dispatches it past all others to a pool of its own, and claims it there: by the statements of the three roles. */
+/**
+ * Enqueues a job, dispatches it past all others to a pool of its own, and claims it there, by the statements
+ * of producer, scheduler and worker.
+ */
 export async function leaseFrom(tested: TestedDatabase, input: LeasedInput): Promise<Leased> {
   const where = {
     connectionString: tested.url,
@@ -131,7 +137,7 @@ async function dispatchTo(
   }
 }
 
-/** Others of its kind lead for a moment only. */
+/** Waits up to 1 s for leadership: other calls of `runHandler` lead for a moment only. */
 async function leadSoon(database: Database, leader: string): Promise<number> {
   const deadline = performance.now() + leadWithinMs;
   for (;;) {

@@ -3,8 +3,9 @@ import { PgQueueError } from '@pgqueue/core';
 import type { Target } from '@pgqueue/postgres';
 
 /**
- * The lease of one job, without a database: answers the statements with which a worker extends, shows, keeps, settles and gives back, as
- * the database answers whoever holds the token. Everything else of the attempt is the worker's own code.
+ * Returns a target that holds the lease of one job, without a database. It answers the statements by which a
+ * worker extends a lease, shows progress, keeps a checkpoint, settles and releases, as the database answers
+ * the holder of the token. Everything else of the attempt is the worker's own code.
  */
 export function memoryLease(job: Pick<ClaimedJob, 'tries' | 'maxTries'>): Target {
   return {
@@ -28,12 +29,12 @@ const answers: Readonly<Record<string, Answer>> = {
   save_checkpoint: () => [{ saved: true }],
   release: (values) => ids(values).map((id) => ({ id })),
   settle: (values, { tries, maxTries }) => {
-    // where everything is done, arrays are sent as texts, and null says that all of it was accepted
+    // When every settlement is done, arrays are sent as texts; null answers that all were accepted.
     if (typeof values[0] === 'string') return [{ rows: null }];
     const outcomes = values[2] as readonly string[];
     return ids(values).map((id, index) => {
       const outcome = outcomes[index];
-      // the last word on limits of tries is the database's
+      // The database has the last word on limits of tries.
       return { id, verdict: outcome === 'retry' && tries + 1 >= maxTries ? 'dead' : outcome };
     });
   },

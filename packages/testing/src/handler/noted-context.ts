@@ -10,7 +10,7 @@ export interface LoggedLine {
   readonly message: string | undefined;
 }
 
-/** What a handler did with its context, while it does it. */
+/** Notes of a handler's calls to its context, taken while it runs. */
 export interface Notes {
   readonly extended: number[];
   readonly progress: unknown[];
@@ -24,7 +24,7 @@ export function newNotes(): Notes {
   return { extended: [], progress: [], logs: [], checkpoints: [], result: undefined, delayMs: null };
 }
 
-/** The same handler: what it asks of its context, and what it returns, is noted on the way. */
+/** Wraps a handler so that its calls to the context, and its result, are noted. */
 export function notedHandler({ task, handler, kind }: SingleTaskHandler, notes: Notes): SingleTaskHandler {
   if (isIsolated(handler)) {
     throw new PgQueueError('configuration', 'runHandler runs functions; an isolated handler runs in a drain');
@@ -71,7 +71,10 @@ function notedContext(context: JobContext, notes: Notes): JobContext {
   };
 }
 
-/** Where `ctx.log` goes; what a worker adds to each line, the job and its task, is left out. */
+/**
+ * Returns the target of `ctx.log`. It leaves out the bindings that a worker adds to each line: the job and
+ * its task.
+ */
 export function notedLogger(notes: Notes): WorkerLogger {
   const at =
     (level: LoggedLine['level']) =>
@@ -82,7 +85,7 @@ export function notedLogger(notes: Notes): WorkerLogger {
   return { ...logger, child: () => logger };
 }
 
-/** The same target; of settlements the delay is noted. */
+/** Wraps a target so that the delay of a settlement is noted. */
 export function notedTarget({ schema, query }: Target, notes: Notes): Target {
   return {
     schema,

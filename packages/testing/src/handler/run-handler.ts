@@ -24,40 +24,49 @@ import { leaseFrom, leaseInMemory } from './leased.ts';
 import type { LoggedLine, Notes } from './noted-context.ts';
 import { newNotes, notedHandler, notedLogger, notedTarget } from './noted-context.ts';
 
-/** What {@link runHandler} takes beside the handler and its payload. */
+/** Options of {@link runHandler}. */
 export interface RunHandlerOptions {
-  /** Where the job is enqueued, leased and settled; `ctx.transaction` and `ctx.settleIn` need one. Default: in memory only. */
+  /**
+   * Database in which the job is enqueued, leased and settled; `ctx.transaction` and `ctx.settleIn` need one.
+   * Default: in memory only.
+   */
   readonly database?: TestedDatabase;
-  /** As at enqueue: key, attributes, timeout (in real time) and so on. A delay is not waited for. */
+  /**
+   * Options of the job, as at enqueue: key, attributes, timeout (in real time) and so on. A delay is not
+   * waited for.
+   */
   readonly job?: JobOptions;
-  /** Attempts that ran to an error before this one. Default 0. */
+  /** Number of attempts that ran to an error before this one. Default 0. */
   readonly tries?: number;
-  /** Leases that were lost with their node before. Default 0. */
+  /** Number of leases that were lost with their node before. Default 0. */
   readonly crashes?: number;
-  /** What an earlier attempt kept. Default: nothing. */
+  /** Checkpoint of an earlier attempt. Default: none. */
   readonly checkpoint?: unknown;
-  /** Aborts the attempt, for a reason and when that resolves; without `when`, before the handler begins. */
+  /** Aborts the attempt for a reason, when `when` settles; without `when`, before the handler begins. */
   readonly abort?: {
     readonly reason: Exclude<AbortReason, 'timeout'>;
     readonly when?: PromiseLike<unknown>;
   };
 }
 
-/** How one attempt of a handler ended, and what it did. */
+/** Result of one attempt: how it ended, and what its handler did. */
 export interface HandlerRun {
-  /** As it was settled. `released`: given back, since its node was stopping. `lost`: its lease was, and nothing was settled. */
+  /**
+   * Outcome of the attempt, as it was settled. `released`: given back, since its node was stopping. `lost`:
+   * its lease was lost, and nothing was settled.
+   */
   readonly outcome: 'done' | 'retry' | 'snooze' | 'dead' | 'cancelled' | 'released' | 'lost';
-  /** What the handler returned, before it became JSON. */
+  /** Value that the handler returned, before it became JSON; undefined unless the job is done. */
   readonly result: unknown;
-  /** The very error that it threw, or what was wrong; undefined: nothing. */
+  /** The very error that the handler threw, or a description of the problem; undefined: none. */
   readonly error: unknown;
-  /** Until the next attempt, of a retry or a snooze. */
+  /** Milliseconds until the next attempt, after a retry or a snooze; otherwise null. */
   readonly delayMs: number | null;
-  /** What was shown as progress, in order. */
+  /** Values that were shown as progress, in order. */
   readonly progress: readonly unknown[];
-  /** What was kept, in order: a next attempt would find the last. */
+  /** Checkpoints that were kept, in order; a next attempt would find the last one. */
   readonly checkpoints: readonly unknown[];
-  /** By how much the lease was extended, in milliseconds, in order. */
+  /** Extensions of the lease, in milliseconds, in order. */
   readonly extended: readonly number[];
   readonly logs: readonly LoggedLine[];
   readonly durationMs: number;
@@ -80,9 +89,11 @@ const aSingleHandler: Rule = {
 };
 
 /**
- * Runs one attempt of one handler as a worker does, with the whole context: payload and upcasters checked, timeout, checkpoint,
- * progress, log, cancellation, and its outcome as a value. Throws nothing that the handler throws.
- * @throws {PgQueueError} `configuration`, `invalid_job`; with a database `leadership_lost`, where a scheduler leads there
+ * Runs one attempt of one handler as a worker does, with the whole context: checks of payload and upcasters,
+ * timeout, checkpoint, progress, log, cancellation, and its outcome as a value. Errors of the handler are
+ * part of the result.
+ * @throws {PgQueueError} `configuration`, `invalid_job`; with a database `leadership_lost`, if a scheduler
+ * leads there
  */
 export async function runHandler(
   handler: SingleTaskHandler | TaskHandler,

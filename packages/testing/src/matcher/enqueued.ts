@@ -1,7 +1,7 @@
 import type { Attributes, Backoff } from '@pgqueue/core';
 import type { Executor } from '@pgqueue/postgres';
 
-/** A job that waits or runs, as an expectation sees it: only what can be expected. */
+/** A job that waits or runs, with the members that can be expected. */
 export interface EnqueuedJob {
   readonly id: string;
   readonly task: string;
@@ -14,7 +14,7 @@ export interface EnqueuedJob {
   readonly uniqueKey: string | null;
   readonly runAfter: Date | null;
   readonly expiresAt: Date | null;
-  /** From its creation to `runAfter`. */
+  /** Milliseconds from the job's creation to `runAfter`. */
   readonly delayMs: number | null;
   readonly timeoutMs: number | null;
   readonly maxTries: number;
@@ -22,16 +22,19 @@ export interface EnqueuedJob {
   readonly backoff: Backoff | null;
 }
 
-/** Jobs that have not ended, as one transaction sees them, in the order of their enqueue; and how many have ended. */
+/**
+ * Jobs that have not ended, as one transaction sees them, in the order of their enqueue, and the number of
+ * ended jobs.
+ */
 export interface Enqueued {
   readonly jobs: readonly EnqueuedJob[];
   readonly ended: number;
 }
 
-/** A test that enqueues more looks at them in another way. */
+/** Most jobs that are read; a test that enqueues more needs another check. */
 const jobsMax = 1_000;
 
-/** Texts and numbers only: each driver has its own idea of the others. */
+/** A row of texts and numbers only: drivers return other types in different ways. */
 interface Row {
   readonly job: string;
   readonly ended: number;

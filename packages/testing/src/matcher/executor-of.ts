@@ -12,8 +12,9 @@ import { fromPrisma } from '@pgqueue/postgres/prisma';
 import type { DrizzleLike } from '@pgqueue/producer/drizzle';
 
 /**
- * What a test has at hand, as something that runs statements: a test database, an executor, and databases and transactions of pg, Kysely,
- * Drizzle, Knex, Prisma, postgres.js and TypeORM as they are. Each is known by the function that its adapter calls.
+ * Returns an executor for what a test has at hand: a test database, an executor, or a database or transaction
+ * of pg, Kysely, Drizzle, Knex, Prisma, postgres.js or TypeORM. Each is recognized by the function that its
+ * adapter calls.
  * @throws {PgQueueError} `configuration` for anything else
  */
 export async function executorOf(given: unknown): Promise<Executor> {

@@ -13,14 +13,20 @@ import {
 } from '@pgqueue/core';
 import type { EnqueuedJob } from './enqueued.ts';
 
-/** Some of a payload; what is left out may be anything. Matchers of the runner may stand anywhere in it. */
+/**
+ * Part of a payload; members that are left out may be anything. Matchers of the runner may stand anywhere in
+ * it.
+ */
 export type PartOf<Payload> = Payload extends readonly (infer Member)[]
   ? readonly PartOf<Member>[]
   : Payload extends object
     ? { readonly [Name in keyof Payload]?: PartOf<Payload[Name]> }
     : Payload;
 
-/** What else is expected of an enqueued job: as it was given at enqueue, or follows from the task. What is left out may be anything. */
+/**
+ * Further expectations of an enqueued job: as they were given at enqueue, or follow from the task. Members
+ * that are left out may be anything.
+ */
 export interface EnqueuedOptions extends Pick<
   JobOptions,
   | 'id'
@@ -35,20 +41,20 @@ export interface EnqueuedOptions extends Pick<
   | 'retry'
 > {
   readonly uniqueKey?: string;
-  /** Just so many such jobs. Default: one or more. */
+  /** Exact number of such jobs. Default: one or more. */
   readonly times?: number;
-  /** Where pgqueue is in that database. Default: as in `createTestDatabase`, or `pgqueue`. */
+  /** Schema of pgqueue in that database. Default: as in `createTestDatabase`, or `pgqueue`. */
   readonly schema?: string;
 }
 
-/** What was expected, checked. */
+/** An expectation that was checked. */
 export interface Expectation {
   readonly task: string | undefined;
   readonly payload: unknown;
   readonly options: EnqueuedOptions;
 }
 
-/** Whether a value is what was expected of it, by the runner's own rules for parts of objects. */
+/** Reports whether a value is as expected, by the runner's own rules for parts of objects. */
 export type Fits = (actual: unknown, expected: unknown) => boolean;
 
 const shape: Shape<EnqueuedOptions> = {
@@ -73,7 +79,10 @@ const aTaskOrName: Rule = {
   judge: (value) => isTask(value) || (typeof value === 'string' && value !== ''),
 };
 
-/** @throws {PgQueueError} `configuration`, with all problems at once */
+/**
+ * Checks an expectation.
+ * @throws {PgQueueError} `configuration`, with all problems at once
+ */
 export function expectationOf(
   task: Task<never> | string | undefined,
   payload: unknown,
@@ -86,10 +95,13 @@ export function expectationOf(
   return { task: typeof task === 'object' ? task.name : task, payload: asStored(payload), options };
 }
 
-/** Delays are counted from when a row was made: both are read in one statement, though not in one moment. */
+/**
+ * Tolerance of an expected delay: a job's creation and its `runAfter` come from one statement, but not from
+ * one moment.
+ */
 const delayToleranceMs = 1_000;
 
-/** In what a job differs from what was expected, in words; empty: it fits. */
+/** Describes how a job differs from an expectation; empty: it fits. */
 export function differences(
   job: EnqueuedJob,
   { payload, options }: Expectation,
@@ -147,7 +159,7 @@ function retryDifferences(job: EnqueuedJob, retry: RetryOptions): readonly strin
     );
 }
 
-/** The innermost values that differ. */
+/** Describes the innermost values that differ. */
 function pathsOf(
   path: string,
   { actual, expected }: { readonly actual: unknown; readonly expected: unknown },
@@ -165,7 +177,7 @@ function pathsOf(
   return [`${path} is ${found}, not ${say(expected)}`];
 }
 
-/** Values as JSON; matchers of the runner, in their own words. */
+/** Formats values as JSON; matchers of the runner describe themselves. */
 export function say(value: unknown): string {
   if (value instanceof Date) return value.toISOString();
   if (typeof value === 'object' && value !== null && '$$typeof' in value) return sayMatcher(value);
@@ -186,7 +198,7 @@ function short(text: string): string {
   return text.length > saidMax ? `${text.slice(0, saidMax)}…` : text;
 }
 
-/** As JSON would keep it, but for matchers. */
+/** Converts an expected value as JSON would keep it, but leaves matchers as they are. */
 function asStored(expected: unknown): unknown {
   if (expected instanceof Date) return expected.toJSON();
   if (Array.isArray(expected)) return expected.map(asStored);

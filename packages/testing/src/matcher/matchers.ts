@@ -6,12 +6,12 @@ import type { EnqueuedOptions, Fits, PartOf } from './expectation.ts';
 import { differences, expectationOf } from './expectation.ts';
 import { isOfTask, missingMessage, presentMessage } from './message.ts';
 
-/** What this package adds to `expect`. */
+/** Matchers that this package adds to `expect`. */
 export interface PgQueueMatchers {
   /**
-   * That a job was enqueued, and has not ended: `expect(database or transaction)`; await it. Sees what that transaction sees. Nothing
-   * given: any job at all.
-   * @param payload some of it; it is compared as `toMatchObject` does
+   * Checks that a job was enqueued and has not ended. Use it on `expect(database or transaction)`, and await
+   * it. It sees what that transaction sees. Without arguments, any job fits.
+   * @param payload part of it; it is compared as `toMatchObject` does
    */
   toHaveEnqueued<Input>(
     task?: Task<Input> | string,
@@ -20,19 +20,22 @@ export interface PgQueueMatchers {
   ): Promise<void>;
 }
 
-/** What a runner gives a matcher: both of vitest and jest do. */
+/** Context that a runner gives a matcher: the members that both vitest and jest have. */
 export interface MatcherContext {
   readonly equals: (a: unknown, b: unknown, testers?: never) => boolean;
   readonly utils: { readonly iterableEquality: unknown; readonly subsetEquality: unknown };
 }
 
-/** What a matcher answers. */
+/** Result of a matcher. */
 export interface MatcherResult {
   readonly pass: boolean;
   readonly message: () => string;
 }
 
-/** The matchers by their names, for `expect.extend`: where neither of the subpaths for vitest and jest can be named in a configuration. */
+/**
+ * The matchers by their names, for `expect.extend`, when a configuration can name neither of the subpaths for
+ * vitest and jest.
+ */
 export const matchers = {
   async toHaveEnqueued(
     this: MatcherContext,

@@ -4,7 +4,7 @@ import { differences, say } from './expectation.ts';
 
 const shownMax = 10;
 
-/** What was expected, what was enqueued instead, and in what it differs. */
+/** Describes a missing job: the expectation, the jobs that were enqueued instead, and how they differ. */
 export function missingMessage(expectation: Expectation, { jobs, ended }: Enqueued, fits: Fits): string {
   const { options } = expectation;
   const found = jobs.filter((job) => isOfTask(job, expectation));
@@ -21,7 +21,7 @@ export function missingMessage(expectation: Expectation, { jobs, ended }: Enqueu
   ].join('\n');
 }
 
-/** What was expected not to be, and was. */
+/** Describes jobs that were expected not to be enqueued, and were. */
 export function presentMessage(expectation: Expectation, { jobs }: Enqueued, fits: Fits): string {
   const fitting = jobs.filter(
     (job) => isOfTask(job, expectation) && differences(job, expectation, fits).length === 0,
@@ -37,7 +37,7 @@ export function presentMessage(expectation: Expectation, { jobs }: Enqueued, fit
   ].join('\n');
 }
 
-/** Whether an expectation is about a job at all. */
+/** Reports whether a job is of the expected task; without a task, every job is. */
 export function isOfTask({ task }: EnqueuedJob, expectation: Expectation): boolean {
   return expectation.task === undefined || expectation.task === task;
 }
@@ -93,7 +93,7 @@ function endedText(jobs: readonly EnqueuedJob[], ended: number): readonly string
   return [...none, ...past];
 }
 
-/** Its payload, and of the rest what is not as usual. */
+/** Describes a job: its payload, and members that differ from their defaults. */
 function sayJob(job: EnqueuedJob): string {
   const { queue, key, priority, attributes, uniqueKey, runAfter, expiresAt, timeoutMs } = job;
   const unusual = {

@@ -93,7 +93,7 @@ test("a heartbeat's answer does not reach a newer lease of the same job, nor one
   const newer = attempt(100, 'new');
   applyHeartbeat(asked, { lost: [old.lease], cancelled: [] }, observe);
   expect([newer.live, observed]).toEqual([true, []]);
-  // both are asked about, under one job: only the older is lost
+  // The heartbeat asks about both leases of one job; only the older one is lost.
   const stale = attempt(100, 'stale');
   applyHeartbeat([stale, newer], { lost: [stale.lease], cancelled: [] }, observe);
   expect([stale.aborted, newer.aborted]).toEqual(['lease_lost', undefined]);

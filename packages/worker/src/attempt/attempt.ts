@@ -11,35 +11,40 @@ import type { Ended, Told } from '../lease/ended.ts';
 import type { RowLease } from '@pgqueue/postgres';
 
 export interface Leased {
-  /** When the claim was sent, by the node's monotonic clock: the lease can't have begun before. Of a batch, when the job begins. */
+  /**
+   * When the claim was sent, by the node's monotonic clock; the lease cannot have begun earlier. For the jobs
+   * of a batch that run one after another: when the job begins.
+   */
   readonly claimedAt: number;
-  /** How long it has waited for a slot since its claim came back. Default 0. */
+  /** Milliseconds that the job waited for a slot after the claim's reply. Default 0. */
   readonly waitedMs?: number;
-  /** The batch that it is leased with; undefined: it has a row of its own. */
+  /** Batch under whose lease the job runs; undefined: the job has a row of its own. */
   readonly batch?: Batch | undefined;
 }
 
-/** Attempts of a batch with a shorter lease have a timer of their own from the start. */
+/** Attempts of a batch arm their own timer from the start if their lease is shorter than this. */
 const batchAlarmMs = 1_000;
 
 export interface AttemptEvents {
-  /** Its lease is about to end. */
+  /** Called shortly before the lease ends. */
   readonly timeout: (attempt: Attempt) => void;
   readonly over: () => void;
-  /** Its signal aborts. */
+  /** Called when the attempt's signal aborts. */
   readonly aborted?: () => void;
-  /** Its handler has let a rejection go that nobody handled; `counted`: the attempt is not over. */
+  /** Called when a rejection of the handler went unhandled. `counted`: the attempt was not over yet. */
   readonly floated?: (
     attempt: Attempt,
     rejection: { readonly error: unknown; readonly counted: boolean },
   ) => void;
-  /** The database has said what became of it. */
+  /** Called when the outcome of the settlement is known. */
   readonly settled?: (attempt: Attempt, end: { readonly settled: Told; readonly durationMs: number }) => void;
 }
 
 /**
- * One lease under which a handler runs. `running` until it is over, once: settled, lost, timed out or given back. While a
- * handler's own transaction settles it, it is `committing`, and nobody else ends it. The handler may run on after it is over.
+ * One lease under which a handler runs. The attempt is `running` until it is over, which happens once:
+ * settled, lost, timed out or given back. While a handler's own transaction settles it, the attempt is
+ * `committing`: neither its timeout nor a shutdown ends it then. The handler may keep running after the
+ * attempt is over.
  */
 export class Attempt implements Held, Bagged {
   readonly job: ClaimedJob;
@@ -47,9 +52,12 @@ export class Attempt implements Held, Bagged {
   readonly startedAt: number;
   readonly waitedMs: number;
   readonly batch: Batch | undefined;
-  /** Undefined: nobody traces, or it has not been opened. */
+  /** Tracing span; undefined: tracing is off, or the span has not been opened. */
   span: AttemptSpan | undefined;
-  /** A transaction of its handler has settled it as done: whatever the handler does later changes nothing of that. */
+  /**
+   * True once a transaction of the handler has settled the job as done. Nothing that the handler does later
+   * changes that.
+   */
   committed = false;
   #alarm: Alarm | undefined;
   readonly #on: AttemptEvents;
@@ -68,7 +76,8 @@ export class Attempt implements Held, Bagged {
     this.#on = on;
     this.#timeoutMs = job.leaseMs;
     this.#endsAt = claimedAt + job.leaseMs;
-    // a timer a job would cost a short one a tenth of its time: whoever runs its batch sees to those that take longer
+    // A timer for each job would cost a short job a tenth of its time. The runner of the batch arms one for
+    // jobs that take long (`outlasts`).
     if (batch === undefined || job.leaseMs < batchAlarmMs) this.#arm(this.startedAt);
   }
 
@@ -88,32 +97,32 @@ export class Attempt implements Held, Bagged {
     return this.#phase === 'over';
   }
 
-  /** How long this attempt may take: what it was leased for, or last extended by. */
+  /** Milliseconds that this attempt may take: the length of its lease, or of the last extension. */
   get timeoutMs(): number {
     return this.#timeoutMs;
   }
 
-  /** When its lease ends, by the node's monotonic clock. */
+  /** When the lease ends, by the node's monotonic clock. */
   get endsAt(): number {
     return this.#endsAt;
   }
 
-  /** Why its signal aborted. */
+  /** Reason of the abort; undefined: the signal has not aborted. */
   get aborted(): AbortReason | undefined {
     return this.#aborted?.code;
   }
 
-  /** Rejections that its handler has let go, and nobody has handled, by their promises. */
+  /** Errors of the handler's unhandled rejections, by promise. */
   get floating(): Map<Promise<unknown>, unknown> {
     return (this.#floating ??= new Map());
   }
 
-  /** Whether there are any. */
+  /** True while the handler has unhandled rejections. */
   get floats(): boolean {
     return this.#floating !== undefined && this.#floating.size > 0;
   }
 
-  /** Made when it is asked for: most handlers never do. */
+  /** Abort signal, created on first access: most handlers never read it. */
   get signal(): AbortSignal {
     if (this.#controller === undefined) {
       this.#controller = new AbortController();
@@ -122,7 +131,10 @@ export class Attempt implements Held, Bagged {
     return this.#controller.signal;
   }
 
-  /** Tells the handler. A lost lease ends the attempt, too: there is nothing left to settle. The first reason counts. */
+  /**
+   * Aborts the handler's signal. The first reason counts. `lease_lost` also ends the attempt: there is
+   * nothing left to settle.
+   */
   abort(reason: AbortReason): void {
     if (reason === 'lease_lost') this.finish();
     if (this.#aborted !== undefined) return;
@@ -131,30 +143,32 @@ export class Attempt implements Held, Bagged {
     this.#on.aborted?.();
   }
 
-  /** It takes longer than its batch should: its timeout counts from now on. */
+  /** Arms the attempt's own timeout, when its batch takes longer than it should. */
   outlasts(): void {
     if (this.#phase === 'running') this.#arm();
   }
 
-  /** The lease was extended by so much, asked for at `sentAt`. */
+  /** Records an extension of the lease by `ms`, requested at `sentAt`. */
   extended(sentAt: number, ms: number): void {
     this.#timeoutMs = ms;
     this.#endsAt = sentAt + ms;
     if (this.#phase === 'running') this.#arm();
   }
 
-  /** True once: whoever gets it says how the attempt ended. */
+  /** Ends the attempt. True once: that caller reports how the attempt ended. */
   finish(): boolean {
     if (this.#phase === 'over') return false;
     this.#phase = 'over';
     this.#alarm?.clear();
-    // its settlement may wait for minutes, with many others: what it was about must not
+    // Frees the payload: a settlement may wait for minutes, with many others, and must not keep it in memory.
     (this.job as { payload: unknown }).payload = null;
     this.#on.over();
     return true;
   }
 
-  /** The handler's own transaction is about to settle it. False: it is over. */
+  /**
+   * Marks the attempt as being settled by the handler's own transaction. False: the attempt is not running.
+   */
   beginCommit(): boolean {
     if (this.#phase !== 'running') return false;
     this.#phase = 'committing';
@@ -162,26 +176,26 @@ export class Attempt implements Held, Bagged {
     return true;
   }
 
-  /** That transaction was rolled back: the attempt goes on. */
+  /** Resumes the attempt after that transaction was rolled back. */
   abandonCommit(): void {
     if (this.#phase !== 'committing') return;
     this.#phase = 'running';
     this.#arm();
   }
 
-  /** Tells of a rejection that its handler has let go. */
+  /** Records a rejection that the handler left unhandled. */
   rejected(promise: Promise<unknown>, error: unknown): void {
     const counted = this.#phase !== 'over';
     if (counted) this.floating.set(promise, error);
     this.#on.floated?.(this, { error, counted });
   }
 
-  /** That rejection was handled after all. */
+  /** Removes a rejection that was handled after all. */
   handled(promise: Promise<unknown>): void {
     this.#floating?.delete(promise);
   }
 
-  /** Tells what became of it. */
+  /** Passes on the outcome of the settlement. */
   settled(settled: Told, durationMs: number): void {
     this.#on.settled?.(this, { settled, durationMs });
   }
@@ -195,29 +209,32 @@ export class Attempt implements Held, Bagged {
 }
 
 /**
- * The jobs of one work item, which one slot runs one after another, or as a bundle with one call. As long as all goes well they are leased and settled as one: nothing is said of
- * a single job. A job that needs a state of its own (it is extended, cancelled, given back, or takes long) has the batch taken apart:
- * from then on each of its jobs has a row of its own, under the same token.
+ * Jobs of one work item. One slot runs them one after another, or one handler call runs them as a bundle.
+ * While every job ends as done they are leased and settled as one, and the database hears nothing of a single
+ * job. A job that needs a state of its own (it is extended, cancelled, given back, or takes long) has the
+ * batch taken apart: from then on each of its jobs has a row of its own, under the same token.
  */
 export interface Batch {
   readonly lease: RowLease;
   readonly jobs: Unit;
-  /** One of its jobs is done, after so long. `data`: its result as JSON; null: none. */
+  /**
+   * Records that a job is done. `end`: its run time in milliseconds, and its result as JSON; null: no result.
+   */
   readonly done: (attempt: Attempt, end: Done) => void;
-  /** One of its jobs has ended otherwise. */
+  /** Records that a job has ended in any other way. */
   readonly ended: (ended: Ended) => void;
-  /** Gives a job back that was not run to its end. */
+  /** Gives back a job that did not run to its end. */
   readonly release: (job: ClaimedJob) => void;
-  /** Resolves when each job has a row of its own. */
+  /** Takes the batch apart. Resolves when each job has a row of its own. */
   readonly apart: () => Promise<void>;
-  /** The job that runs takes long: those that have not begun are given back, and won't. */
+  /** Gives back the jobs that have not begun, since the running job takes long; they will not begin here. */
   readonly outlasted: () => void;
-  /** What becomes of a job that has not begun: it runs, others have its lease, or it is to be cancelled. */
+  /** Decides about a job that has not begun: run it, leave it to others, cancel it, or give it back. */
   readonly fate: (job: ClaimedJob) => Fate;
   /** Jobs that have not begun, as leases that this node holds. */
   readonly waiting: () => Iterable<Held>;
   readonly begun: (job: ClaimedJob) => void;
-  /** No other of its jobs will begin. */
+  /** Call when no other job of the batch will begin. */
   readonly through: () => void;
 }
 
@@ -226,5 +243,5 @@ export interface Done {
   readonly data: string | null;
 }
 
-/** `back`: this node is taken for lost, and gives it back. */
+/** `back`: the node has fenced itself, and gives the job back. */
 export type Fate = 'runs' | 'lost' | 'cancelled' | 'back';

@@ -6,7 +6,7 @@ import { createBatch } from './batch.ts';
 import type { Unit } from '../lease/unit.ts';
 import type { Ended } from '../lease/ended.ts';
 
-/** What a batch asked of the database and of the settler, in that order. */
+/** A batch under test. `said`: its calls to the database and to the settler, in order. */
 interface Bench {
   readonly batch: Batch;
   readonly said: readonly unknown[];
@@ -15,7 +15,7 @@ interface Bench {
   readonly job: (which: number) => ClaimedJob;
 }
 
-/** @param rest where take_out leaves those that stay together; null: it finds no such batch */
+/** @param rest position of the row that `take_out` leaves the other jobs in; null: it finds no such batch */
 function bench(
   count: number,
   {

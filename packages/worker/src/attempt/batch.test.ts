@@ -34,7 +34,7 @@ test('a batch that is over is garbage for a collection of young objects: none of
   gc();
   const before = oldBytes();
   for (let n = 0; n < 1_000; n += 1) createBatch(parts, unitOf(100), 100);
-  // what survives two is old
+  // Objects that survive two minor collections move to old space.
   gc({ type: 'minor' });
   gc({ type: 'minor' });
   expect(oldBytes() - before).toBeLessThan(1_000_000);

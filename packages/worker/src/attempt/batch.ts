@@ -15,8 +15,9 @@ export interface BatchParts {
 }
 
 /**
- * Where a unit keeps its batch: only those that are leased as one row have one. In a WeakMap each batch would outlive its settlement: a collection of
- * young objects takes a map's values for held, and a batch holds its unit.
+ * Property under which a unit keeps its batch; only units that are leased as one row have one. In a WeakMap
+ * each batch would outlive its settlement: a minor collection treats a map's values as live, and a batch
+ * holds its unit.
  */
 const batchKey: unique symbol = Symbol('batch');
 
@@ -24,12 +25,14 @@ export function batchOf(unit: Unit & { readonly [batchKey]?: Batch }): Batch | u
   return unit[batchKey];
 }
 
-/** Remembers that a unit is a batch, and what is settled with it. */
+/**
+ * Attaches a batch to a unit that is leased as one row. `size`: number of jobs in that row, readable or not.
+ */
 export function createBatch(parts: BatchParts, unit: Unit, size: number): Batch {
   const lease: RowLease = { position: unit[0].position, token: unit[0].token };
   const state = new BatchState(parts, unit, lease);
   Object.assign(unit, { [batchKey]: state });
-  // a job of it could not be read: the others don't go down with it
+  // One of the jobs could not be read. The batch is taken apart, so that the others do not fail with it.
   if (size !== unit.length) void state.apart();
   return state;
 }
@@ -38,7 +41,7 @@ class BatchState implements Batch {
   readonly lease: RowLease;
   readonly jobs: Unit;
   readonly #parts: BatchParts;
-  /** Those that are done, as three lists: an object for each job would outlive it until the batch is settled. */
+  /** Finished jobs, as three parallel lists: an object for each job would live until the batch is settled. */
   readonly #attempts: Attempt[] = [];
   readonly #busyMs: number[] = [];
   readonly #data: (string | null)[] = [];
@@ -46,7 +49,7 @@ class BatchState implements Batch {
   readonly #released: ClaimedJob[] = [];
   readonly #fates = new Map<string, Fate>();
   #next = 0;
-  /** It has rows of single jobs, or will have. */
+  /** Set once the batch is taken apart, given back, or settled in parts; each of these happens once. */
   #parting: Promise<void> | undefined;
   #isApart = false;
 
@@ -79,7 +82,8 @@ class BatchState implements Batch {
   release(job: ClaimedJob): void {
     if (this.#isApart) return this.#parts.settler.release([job]);
     this.#released.push(job);
-    // the jobs of a bundle end together: as a whole it goes to another node as it is
+    // The jobs of a bundle end together. A bundle that is given back as a whole goes to another node as it
+    // is.
     if (job.bundle === null || this.#parting !== undefined) void this.apart();
     else if (this.#released.length === this.jobs.length) {
       this.#parting = Promise.resolve();
@@ -109,7 +113,7 @@ class BatchState implements Batch {
   }
 
   through(): void {
-    // some were lost, cancelled, or given back: it can't be settled as one
+    // Some jobs were lost, cancelled or given back, so the batch cannot be settled as one.
     if (this.#parting === undefined && this.#ends < this.jobs.length) void this.apart();
   }
 
@@ -127,7 +131,10 @@ class BatchState implements Batch {
     }
   }
 
-  /** Whatever the database says to it: settlements of single jobs find out. */
+  /**
+   * Takes the batch apart, then settles and releases its jobs one by one. A refusal by the database is left
+   * to the settlements of the single jobs, which meet it, too.
+   */
   async #takeApart(): Promise<void> {
     const { database, settler } = this.#parts;
     await settler.before(this.jobs, () => takeApart(database, this.lease));
@@ -136,7 +143,10 @@ class BatchState implements Batch {
     settler.release(this.#released.splice(0));
   }
 
-  /** All have ended. Those that are not done are settled by themselves. */
+  /**
+   * Settles the batch after all jobs have ended. Jobs that are not done are taken out, and settled one by
+   * one.
+   */
   async #finish(): Promise<void> {
     const { database, settler } = this.#parts;
     if (this.#others.length === 0) return settler.settleRow(this.#row(this.lease));

@@ -7,7 +7,10 @@ import { jsonText } from '../lease/json.ts';
 import type { LeaseParts } from './lease-calls.ts';
 import { loggerWith, ownRows, whileHeld } from './lease-calls.ts';
 
-/** Keeps resume data with the job of an attempt. False: its lease was lost. @throws {PgQueueError} `invalid_job` */
+/**
+ * Saves resume data with the job of an attempt. False: its lease was lost.
+ * @throws {PgQueueError} `invalid_job`: the data is too long, or does not fit the task's schema
+ */
 export async function keepCheckpoint(
   parts: LeaseParts,
   { task, attempt }: { readonly task: Task; readonly attempt: Attempt },
@@ -32,7 +35,7 @@ async function checkedText(task: Task, data: unknown): Promise<string> {
   }
   const stored: unknown = JSON.parse(text);
   if (stored === null) return text;
-  // as it will be read: what JSON makes of it, not what it was
+  // Checks the value as the next attempt will read it: after a round trip through JSON.
   const parsed = await task.parseCheckpoint(stored);
   if (parsed.ok) return text;
   throw refused(task, parsed.problems.join('; '));
@@ -44,7 +47,10 @@ function refused({ name }: Task, why: string): PgQueueError {
   });
 }
 
-/** What an earlier attempt kept. What no longer fits (another release kept it) is none: the job begins anew, and says so. */
+/**
+ * Returns the checkpoint of an earlier attempt; null: none. A checkpoint that does not fit the task's schema
+ * (another release saved it) is dropped with a warning, and the job starts over.
+ */
 export async function keptCheckpoint(parts: LeaseParts, task: Task, { job }: Attempt): Promise<unknown> {
   if (job.checkpoint === null) return null;
   const parsed = await parse(task, job.checkpoint);

@@ -9,8 +9,10 @@ import type { Progress } from './progress.ts';
 import { createProgress } from './progress.ts';
 
 /**
- * What a handler gets beside its payload; what most handlers don't ask for is made when they do. Its properties are its own, as those of
- * a plain object, which handlers take apart and spread; but a literal with getters takes longer to make than all else of a small job.
+ * Context that a handler receives with its payload. Its members are created on first access, since most
+ * handlers use few. They are own properties, like those of a plain object, because handlers destructure and
+ * spread a context. An object literal with getters would take longer to create than everything else of a
+ * small job.
  */
 export function contextOf(
   parts: LeaseParts,
@@ -95,7 +97,7 @@ const ownProperties: ProxyHandler<JobContext> = {
       : Reflect.getOwnPropertyDescriptor(context, name),
 };
 
-/** What handlers may know of a job. */
+/** Returns the job as handlers see it: without payload, token and position. */
 export function jobOf(attempt: Attempt): JobContext['job'] {
   const { payload: _payload, token: _token, position: _position, ...job } = attempt.job;
   return job;

@@ -11,24 +11,28 @@ import { runOwn } from './transaction/own-transaction.ts';
 import type { Ran, Transactions } from './transaction/transaction.ts';
 
 export interface LeaseParts {
-  /** For leases: its connections are never given to handlers. */
+  /** Connections for statements about leases; they are never given to handlers. */
   readonly database: Target;
   readonly transactions: Transactions;
   readonly logger: WorkerLogger | undefined;
   readonly observe: Observer;
-  /** A handler's own transaction has settled it as done. */
+  /** Called when a handler's own transaction has settled the job as done. */
   readonly onCommitted: (attempt: Attempt) => void;
 }
 
-/** What one handler call holds: the attempt of a job, or those of a bundle. */
+/** Attempts of one handler call: of one job, or of the jobs of a bundle. */
 export type Attempts = readonly Attempt[];
 
-/** Each job has a row of its own from then on: what is said of a single one has nowhere else to go. */
+/** Takes the batches of these attempts apart: a statement about a single job needs a row of its own. */
 export async function ownRows(attempts: Attempts): Promise<void> {
   for (const { batch } of attempts) await batch?.apart();
 }
 
-/** Moves the ends of the leases to `ms` from now. Those that were lost are told; false: all of them were. */
+/**
+ * Moves the ends of the leases to `ms` from now. Attempts whose leases were lost are aborted. False: all
+ * leases were lost.
+ * @throws {PgQueueError} `configuration`: `ms` is not positive
+ */
 export async function extendLeases(parts: LeaseParts, attempts: Attempts, ms: number): Promise<boolean> {
   if (ms <= 0) throw new PgQueueError('configuration', 'extend: give a duration longer than 0');
   await ownRows(attempts);
@@ -54,7 +58,9 @@ export async function extendLeases(parts: LeaseParts, attempts: Attempts, ms: nu
   return given.size > 0;
 }
 
-/** Shows progress of each job. Those whose leases were lost are told; false: all of them were. */
+/**
+ * Writes the progress of each job. Attempts whose leases were lost are aborted. False: all leases were lost.
+ */
 export async function showProgress(
   parts: LeaseParts,
   attempts: Attempts,
@@ -72,7 +78,7 @@ export async function showProgress(
   return answer.given.size > 0;
 }
 
-/** Repeats what met a transient error for as long as some lease is held; undefined: none is any more. */
+/** Repeats `work` after transient errors while any lease is held. Undefined: none is held any more. */
 export async function whileHeld<Given>(
   attempts: Attempts,
   work: (held: Attempts) => Promise<Given>,
@@ -89,11 +95,17 @@ export async function whileHeld<Given>(
   }
 }
 
-/** How long a transaction that has settled may be silent: until the lease ends, within these bounds. */
+/**
+ * Bounds for the idle timeout of a transaction that has settled jobs, which otherwise lasts until the lease
+ * ends.
+ */
 const idleMinMs = 1_000;
 const idleMaxMs = 60_000;
 
-/** Done and the handler's writes commit together, for all of these jobs or none. A transaction that fails leaves them as they were. */
+/**
+ * Runs `work` and settles all of these jobs as done in one transaction: the handler's writes and the
+ * settlements commit together or not at all. A transaction that fails leaves the jobs as they were.
+ */
 export async function settleWith<Result>(
   parts: LeaseParts,
   attempts: Attempts,
@@ -104,7 +116,7 @@ export async function settleWith<Result>(
   );
 }
 
-/** The same in a transaction of the handler's own making. */
+/** Like {@link settleWith}, in a transaction that the handler's own library runs. */
 export function settleIn(
   parts: LeaseParts,
   attempts: Attempts,
@@ -153,9 +165,11 @@ async function commitWith<Result>(
 }
 
 /**
- * Whether a COMMIT that got no answer happened, for all of its jobs or none. A lease that is still held says no (to settle it here
- * would end the job without the handler's writes); where all are gone they were settled by their tokens, or lost. One that is only
- * unconfirmed has the word of who ran it: then no trace need be found, which a queue may not keep.
+ * Finds out if a COMMIT without a reply took effect, for all of its jobs or none. A lease that can still be
+ * extended means that it did not; settling the job here would end it without the handler's writes. If all
+ * leases are gone, the jobs were settled under their tokens, or lost. For an `unconfirmed` commit the
+ * library's word is enough once the leases are gone: the queue may not keep a trace of the settlement to look
+ * for.
  */
 async function fateOf<Result>(
   { database, observe }: LeaseParts,
@@ -182,7 +196,7 @@ async function fateOf<Result>(
   }
 }
 
-/** When the first of their leases ends, by the node's monotonic clock. */
+/** Earliest end of these leases, by the node's monotonic clock. */
 function endOf(attempts: Attempts): number {
   return Math.min(...attempts.map(({ endsAt }) => endsAt));
 }
@@ -210,7 +224,7 @@ function queryable(client: TransactionClient): Parameters<typeof fromPg>[0] {
   };
 }
 
-/** A logger that says in each line what it is about. */
+/** Returns a logger that adds `bindings` to each line. */
 export function loggerWith(logger: WorkerLogger | undefined, bindings: object): JobLogger {
   if (logger === undefined) return silent;
   if (logger.child !== undefined) return logger.child(bindings);

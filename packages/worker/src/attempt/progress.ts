@@ -1,13 +1,13 @@
 import type { Attempts, LeaseParts } from './lease-calls.ts';
 import { showProgress } from './lease-calls.ts';
 
-/** Shows JSON text; false: every lease was lost. */
+/** Writes progress as JSON text. False: every lease was lost. */
 export type Progress = (value: string) => Promise<boolean>;
 
-/** One write in so long for each handler call: its progress is for people. */
+/** Shortest time between two progress writes of one handler call: people read them. */
 const everyMs = 250;
 
-/** The first is written at once; of those that come faster than they are written, the newest. */
+/** Writes the first value at once. When values come faster than every 250 ms, only the newest is written. */
 export function createProgress(
   parts: LeaseParts,
   attempts: Attempts,
@@ -26,7 +26,7 @@ export function createProgress(
     if (newest === undefined || attempts.every(({ over }) => over)) return;
     const value = newest;
     newest = undefined;
-    // nobody waits for it; a lost lease aborts the signal
+    // Nobody awaits this write; a lost lease aborts the signal.
     write(value).catch((error: unknown) =>
       parts.observe({ type: 'database.error', during: 'progress', error }),
     );

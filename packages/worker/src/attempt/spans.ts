@@ -2,7 +2,10 @@ import { startBundle } from '@pgqueue/telemetry';
 import type { Attempt } from './attempt.ts';
 import type { Conclusion } from './to-settlement.ts';
 
-/** Calls a handler below the span of its attempt; of several, below one that is linked to all of their enqueues. */
+/**
+ * Calls a handler within the span of its attempt. A call for several attempts gets a span that is linked to
+ * all of their enqueues.
+ */
 export function spanned<Returned>(attempts: readonly Attempt[], run: () => Returned): Returned {
   const [only] = attempts;
   if (only?.span === undefined) return run();
@@ -22,7 +25,9 @@ export function spanned<Returned>(attempts: readonly Attempt[], run: () => Retur
   }
 }
 
-/** The attempt is over; what the database makes of it comes later, and changes nothing of how it went. */
+/**
+ * Ends the span of an attempt. The database's verdict comes later, and does not change how the attempt went.
+ */
 export function endSpan({ span }: Attempt, conclusion: Conclusion): void {
   if (span === undefined) return;
   switch (conclusion.kind) {

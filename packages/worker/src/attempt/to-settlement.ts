@@ -4,7 +4,7 @@ import { backoffOf, errorData, isOutcome, retryDelayMs, unreachable } from '@pgq
 import type { Settlement } from '@pgqueue/postgres';
 import { resultText } from '../lease/json.ts';
 
-/** What is asked of the database for it; `error` is for observers. */
+/** Request to the database after an attempt. `error` is for observers. */
 export type Conclusion =
   | { readonly kind: 'settle'; readonly settlement: Settlement; readonly error?: unknown }
   | { readonly kind: 'release' }
@@ -13,21 +13,22 @@ export type Conclusion =
 export interface EndingInput {
   readonly job: Pick<ClaimedJob, 'id' | 'token' | 'tries' | 'retry'>;
   readonly ending: Ending;
-  /** What the task says of retries, for jobs that say nothing. */
+  /** Retry policy of the task, for jobs without their own. */
   readonly retry: RetryOptions;
-  /** Why the signal aborted, if it did. */
+  /** Reason of the abort; undefined: the signal has not aborted. */
   readonly aborted: AbortReason | undefined;
-  /** 0 ≤ random < 1, for the jitter. */
+  /** Random number for the jitter, 0 ≤ random < 1. */
   readonly random: number;
-  /** How long it took: kept with its error. */
+  /** Run time in milliseconds, stored with the error. */
   readonly ranMs?: number;
-  /** How long it waited for a slot. Default 0. */
+  /** Milliseconds that the job waited for a slot. Default 0. */
   readonly waitedMs?: number;
 }
 
 /**
- * What to ask for when an attempt has ended; the database has the last word on limits of tries. A cancelled job ends as
- * cancelled unless it got done; what a shutdown interrupted, or the node's own fence, is given back, and counts nothing.
+ * Decides how an ended attempt is settled; the database has the last word on limits of tries. A cancelled job
+ * ends as cancelled unless it is done. The job of a handler that throws after a shutdown or the node's fence
+ * has aborted it is given back, and nothing is counted.
  */
 export function conclude(input: EndingInput): Conclusion {
   const { aborted } = input;
@@ -42,7 +43,7 @@ function concludeFreely(input: EndingInput): Conclusion {
   switch (ending.kind) {
     case 'returned':
       if (isOutcome(ending.value)) return concludeOutcome(input, ending.value);
-      // one that is returned by mistake for a throw
+      // An Error that was returned by mistake instead of thrown.
       if (ending.value instanceof Error)
         return concludeFreely({ ...input, ending: { kind: 'threw', error: ending.value } });
       return done(input, ending.value);
@@ -57,7 +58,8 @@ function concludeFreely(input: EndingInput): Conclusion {
       return settle(input, {
         outcome: 'dead',
         data: { ...errorData(message), kind: 'invalid' },
-        error: 'the payload does not fit', // what is wrong may quote it: that is kept with the job, and goes into no log
+        // The problems may quote the payload: they are stored with the job, but go into no log.
+        error: 'the payload does not fit',
       });
     }
     case 'timeout': {
@@ -72,7 +74,7 @@ function concludeFreely(input: EndingInput): Conclusion {
   }
 }
 
-/** By the job's own policy, or its task's. */
+/** Returns the delay before the next try, by the job's own retry policy, or its task's. */
 function delayOf({ job, retry, random }: EndingInput): number {
   const backoff: Backoff = job.retry ?? backoffOf(retry);
   return retryDelayMs(backoff, job.tries + 1, random);
@@ -99,10 +101,14 @@ function concludeOutcome(input: EndingInput, outcome: unknown): Conclusion {
   }
 }
 
-/** Its effects have happened, so a result that can't be stored does not run it again: the history says what was wrong. */
+/**
+ * Settles the job as done, even if its result cannot be stored: its effects have happened, so it must not run
+ * again. The history keeps the problem instead of the result.
+ */
 function done({ job: { id, token }, waitedMs = 0 }: EndingInput, value: unknown): Conclusion {
   const { text, problem } = resultText(value);
-  const data = text === 'null' ? null : text; // most handlers return nothing, and nothing is sent or stored for them
+  // Most handlers return nothing; then nothing is sent or stored.
+  const data = text === 'null' ? null : text;
   const settlement: Settlement = { id, token, outcome: 'done', delayMs: null, data, waitedMs };
   if (problem === undefined) return { kind: 'settle', settlement };
   return { kind: 'settle', settlement, error: new Error(problem) };

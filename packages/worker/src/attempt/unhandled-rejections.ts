@@ -2,15 +2,18 @@ import { AsyncLocalStorage, AsyncResource } from 'node:async_hooks';
 import type { Attempt } from './attempt.ts';
 
 /**
- * Rejections that nobody handles, told apart by whose handler they come from. Node ends the process for each of them; here that would
- * take every job of the node with it.
+ * Attributes unhandled rejections to the handlers that they come from. Node would end the process for each of
+ * them, and with it every job of the node.
  */
 export interface Floating {
-  /** From then on this process listens. */
+  /** Starts listening for rejections in this process. */
   readonly open: () => void;
-  /** Runs a handler, so that what floats out of it is known to be its. */
+  /** Runs a handler so that its unhandled rejections are attributed to its attempts. */
   readonly run: RunFloating;
-  /** The same for many handlers one after another, from here: each costs half as much. */
+  /**
+   * Returns a `run` for many handlers that are called one after another from here; each call costs half as
+   * much.
+   */
   readonly inTurn: () => RunFloating;
   readonly close: () => void;
 }
@@ -26,7 +29,7 @@ const shared: { storage: AsyncLocalStorage<Source> | undefined; users: number } 
   users: 0,
 };
 
-/** @param mode `crash`: leaves it to Node, as before */
+/** @param mode `crash`: leaves unhandled rejections to Node, which ends the process */
 export function createFloating(mode: 'fail' | 'crash'): Floating {
   if (mode === 'crash') {
     const run: RunFloating = (_source, handler, ...given) => handler(...given);
@@ -51,7 +54,10 @@ export function createFloating(mode: 'fail' | 'crash'): Floating {
   };
 }
 
-/** `storage.run` makes a context to go into, and another one to come back to; here that is the one that a resource has kept. */
+/**
+ * Runs handlers without `storage.run`, which creates one context to enter and another to return to. Here an
+ * AsyncResource keeps the context to return to.
+ */
 function inTurn(storage: AsyncLocalStorage<Source>): RunFloating {
   const here = new AsyncResource('pgqueue.batch');
   const enter = <Arguments extends readonly unknown[], Returned>(
@@ -66,7 +72,7 @@ function inTurn(storage: AsyncLocalStorage<Source>): RunFloating {
     here.runInAsyncScope(enter<typeof given, ReturnType<typeof run>>, undefined, source, run, ...given);
 }
 
-/** Whose code it is: what they still have of rejections when their handler returns is the error that they end with. */
+/** Attempts whose code runs. They end with a rejection that is still unhandled when their handler returns. */
 type Source = Attempt | readonly Attempt[];
 
 function attemptsOf(source: Source): readonly Attempt[] {
@@ -81,25 +87,28 @@ function onRejection(error: unknown, promise: Promise<unknown>): void {
     return;
   }
   if (process.listenerCount('unhandledRejection') > 1 || isTolerated()) return;
-  // nobody else listens: without this listener, Node would end the process
+  // No other listener exists; without this one, Node would end the process.
   throw error instanceof Error
     ? error
     : new Error(`a promise was rejected, and nobody handled it: ${String(error)}`);
 }
 
-/** Node tells of rejections that were handled after all when nothing else is left to do at once. */
+/**
+ * Resolves after Node has reported rejections that were handled late, which it does once the microtask queue
+ * is empty.
+ */
 export function rejectionsTold(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve));
 }
 
-/** By whom it is handled says nothing of whose it is. */
+/** Attempts by rejected promise: the code that handles a rejection may belong to another attempt. */
 const sources = new WeakMap<Promise<unknown>, Source>();
 
 function onHandled(promise: Promise<unknown>): void {
   for (const attempt of attemptsOf(sources.get(promise) ?? [])) attempt.handled(promise);
 }
 
-/** The process was started with `--unhandled-rejections=warn`, or the like. */
+/** Reports whether the process was started with `--unhandled-rejections=warn` or `none`. */
 function isTolerated(): boolean {
   const flags = [...process.execArgv, process.env['NODE_OPTIONS'] ?? ''].join(' ');
   return /--unhandled-rejections[= ](?:none|warn)/.test(flags);

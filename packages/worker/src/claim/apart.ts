@@ -9,8 +9,9 @@ export interface ApartParts {
 }
 
 /**
- * Claims again where a claim has failed for what one of its jobs holds, so that this job costs no other its run: leases first, then reads the
- * jobs by halves until what can't be read is alone. That one goes into the dead letters, under the lease that this node has on it.
+ * Claims again after a claim failed because of one job's data, so that this job does not cost the others
+ * their run. Takes the leases first, then reads the jobs by halves until the unreadable one is alone. That
+ * job becomes a dead letter, under the lease that this node holds on it.
  */
 export async function claimApart(parts: ApartParts, input: ClaimInput): Promise<readonly ClaimedJob[]> {
   const ids = await claimUnread(parts.database, input);
@@ -37,7 +38,10 @@ async function readApart(
   }
 }
 
-/** What is too damaged even to be moved stays, leased, until that lease ends: then the sweep of ended leases sees to it. */
+/**
+ * Settles an unreadable job as dead. A job that is too damaged even for that stays leased until its lease
+ * ends; then the sweep of expired leases takes care of it.
+ */
 async function bury(
   { database, observe }: ApartParts,
   lease: { readonly id: string; readonly token: string },

@@ -4,7 +4,7 @@ import type { Unit } from '../lease/unit.ts';
 import { startClaimer } from './claim-loop.ts';
 import type { Claimed } from './claims.ts';
 
-// a wait between claims never ends by itself
+// Waits between claims never end by themselves.
 beforeEach(() => void vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] }));
 afterEach(() => void vi.useRealTimers());
 
@@ -19,7 +19,7 @@ function rows(count: number): Claimed['rows'] {
   });
 }
 
-/** Claims for 4 free slots and 4 batches ahead; the first claim brings `claimed`, each other nothing. */
+/** Claims for 4 free slots and 4 batches ahead. The first claim brings `claimed`, every other one nothing. */
 async function claims(claimed: Pick<Claimed, 'rows' | 'full'>) {
   const given: Claimed['rows'][] = [];
   const taken: { readonly units: number; readonly ahead: number }[] = [];
@@ -53,7 +53,9 @@ test('a claim that brought less than was asked for, and was not cut, has taken a
   expect(await claims({ rows: rows(8), full: false })).toEqual({ claims: 2, first: { units: 8, ahead: 4 } });
 });
 
-/** A node of 4 slots, all of them busy at first; each claim brings as many rows as are ready. */
+/**
+ * A node of 4 slots, all of them busy at first. Each claim brings the rows that are ready, up to its maximum.
+ */
 function busyNode() {
   const state = { free: 0, ahead: 0, ready: 100 };
   const claimed: number[] = [];
@@ -95,7 +97,7 @@ test('while all slots are busy, batches are claimed ahead two at a time for four
   expect(claimed()).toEqual([]);
   await slotFreed({ ahead: 2 });
   expect(claimed()).toEqual([2]);
-  // none waits for the slot that is free
+  // A free slot is filled at once.
   await slotFreed({ free: 1, ahead: 4 });
   expect(claimed()).toEqual([5]);
   await claimer.stop();

@@ -13,48 +13,51 @@ interface Wanted {
 
 export interface ClaimerParts {
   readonly claims: Claims;
-  /** How many slots there are. */
+  /** Number of slots. */
   readonly slots: number;
-  /** How many work items it would take now, and how many batches beyond them. */
+  /** Number of work items that the node can take now, and of batches to prefetch beyond them. */
   readonly wanted: () => Wanted;
-  /** Takes the jobs over, by what uses one slot; does not wait for them. */
+  /** Takes over the claimed jobs, grouped by slot; does not wait for them. */
   readonly take: (
     units: readonly Unit[],
     claim: { readonly claimedAt: number; readonly ahead: number },
   ) => void;
   /** Makes a batch of the jobs of one work item. */
   readonly batch: (unit: Unit, size: number) => void;
-  /** Asks the scheduler for more: slots have become free, and less was ready than was claimed. */
+  /** Asks the scheduler for more: slots have become free, and less was ready than the claim asked for. */
   readonly ask: () => void;
-  /** Whether it hears hints of work at present. */
+  /** True while hints of work are received. */
   readonly hearing: () => boolean;
   readonly observe: Observer;
 }
 
 export interface Claimer {
   /**
-   * A slot is free: claims at once where the last claim left work behind, and where the node holds nothing any more: a suspect may have waited
-   * for the one that it ran.
+   * Call when a slot frees. Claims at once if the last claim left work behind, or if the node holds nothing
+   * any more (`empty`): a suspect may have waited for the one that ran here.
    */
   readonly slotFreed: (empty: boolean) => void;
-  /** Batches were settled. The scheduler is asked for more when a claim has brought less than it could take, not before: more is ready. */
+  /**
+   * Call when batches were settled. The scheduler is asked for more only after a claim has brought less than
+   * it asked for; until then, more work is ready.
+   */
   readonly settled: () => void;
-  /** Work may have become ready; `released`: behind the low-water mark, too. */
+  /** Call when work may have become ready. `released`: also below the watermark. */
   readonly hint: (released: boolean) => void;
-  /** Resolves after the claim under way, whose jobs are still handed over. */
+  /** Stops claiming. Resolves after the claim under way, whose jobs are still handed over. */
   readonly stop: () => Promise<void>;
   readonly stuckMs: () => number;
 }
 
-/** A freed slot, or a registration, ends this wait. */
+/** Wait while no claim is due; a freed slot or a registration ends it early. */
 const parkedMs = 1_000;
-/** While few of its slots are free, those that become free within so long are filled by one claim. */
+/** While few slots are free, slots that free within this time are filled by one claim. */
 const gatherMs = 5;
-/** Where nothing is claimed for so long, the scheduler is told all the same that batches were settled. */
+/** After this time without a claim, the scheduler is told of settled batches all the same. */
 const askMs = 100;
 const gatherShare = 0.25;
 
-/** What uses one slot: a batch, the jobs of a bundle, or one job. */
+/** Groups claimed rows by slot: a batch, the jobs of a bundle, or one job. */
 function unitsIn(rows: readonly ClaimedRow[], batch: ClaimerParts['batch']): readonly Unit[] {
   const units = unitsOf(rows.flatMap(({ size, jobs }) => (size === 1 ? jobs : [])));
   if (units.length === rows.length) return units;
@@ -71,12 +74,15 @@ function isFew({ free, ahead }: Wanted, slots: number): boolean {
   return free + ahead <= (slots - 1) * gatherShare;
 }
 
-/** While all slots are busy, half of those that wait for one last for as long as a claim takes: a claim for each that leaves would bring one. */
+/**
+ * Reports whether a claim is due. While all slots are busy, half of the prefetched batches last as long as a
+ * claim takes; a claim for each batch that leaves would bring one at a time.
+ */
 function isDue({ free, ahead }: Wanted, slots: number): boolean {
   return free > 0 || (ahead > 0 && ahead * 2 >= slots);
 }
 
-/** Keeps the slots full with one statement at a time. */
+/** Keeps the slots full, with one claim at a time. */
 export function startClaimer(parts: ClaimerParts): Claimer {
   const { claims, slots, wanted, observe, hearing } = parts;
   const pace = createPace();
@@ -108,11 +114,12 @@ export function startClaimer(parts: ClaimerParts): Claimer {
     claimedAt = nowMs;
     const claimed = await claims({ max: free, ahead, ...lowWater.range(nowMs) });
     const units = unitsIn(claimed.rows, parts.batch);
-    // one that was cut is filled, however few rows it has: what was left out is ready still
+    // A claim that was cut counts as filled, however few rows it has: more work is ready.
     const asked = free + ahead;
     const got = claimed.full ? Math.max(asked, units.length) : units.length;
     const tookMs = performance.now() - nowMs;
-    // beyond the free slots only batches were taken: single jobs may have stayed in front of them
+    // Beyond the free slots the claim took only batches, and may have left single jobs in front of them. So
+    // the watermark follows the jobs for the free slots alone.
     const last = units.slice(0, free).at(-1)?.at(-1)?.position;
     if (free > 0) lowWater.saw({ last, filled: got >= free, tookMs });
     more = free > 0 ? got >= free : more;
@@ -137,7 +144,7 @@ export function startClaimer(parts: ClaimerParts): Claimer {
 
   return {
     slotFreed: (empty) => {
-      // while it gathers, it comes by itself
+      // While the loop gathers, it claims by itself when the gathering time is over.
       const want = wanted();
       if (empty || (more && isDue(want, slots) && !(gathering && isFew(want, slots)))) loop.wake();
     },

@@ -16,7 +16,10 @@ import type { ClaimRange } from './poll-interval.ts';
 import { claimApart } from './apart.ts';
 import { createFloor } from './poll-interval.ts';
 
-/** Work items in dispatch order, and when it was sent, by the node's monotonic clock: leases count from then. */
+/**
+ * Work items in dispatch order, and when the claim was sent, by the node's monotonic clock: leases count from
+ * then.
+ */
 export interface Claimed extends ClaimedRows {
   readonly claimedAt: number;
 }
@@ -26,22 +29,29 @@ export interface ClaimsParts {
   readonly node: string;
   readonly incarnation: () => string | undefined;
   readonly ended: (incarnation: string) => void;
-  /** Where tokens are kept while their claims are under way, or unanswered. */
+  /** Tokens of claims that are under way, or unanswered. */
   readonly tokens: Set<string>;
   readonly observe: Observer;
 }
 
-/** Claims once. `ahead`: batches beyond `max` work items; null: single jobs only. @throws {PgQueueError} `node_ended` while the node is not registered */
+/**
+ * Claims once. `max`: work items for free slots. `ahead`: batches beyond those; null: single jobs only.
+ * @throws {PgQueueError} `node_ended` while the node is not registered
+ */
 export type Claims = (
   wanted: { readonly max: number; readonly ahead: number | null } & ClaimRange,
 ) => Promise<Claimed>;
 
-/** A connection that broke may still deliver a claim: what it leased is looked for once more after this time. */
+/**
+ * Delay before the leases of an unanswered claim are released once more: a broken connection may still
+ * deliver the claim.
+ */
 const secondLookMs = 30_000;
 
 /**
- * Claims under a new token each time. A claim whose reply was lost may have leased jobs that nobody knows of, and a living
- * node's leases last as long as their timeouts: so they are given back, by that token, before the next claim.
+ * Claims under a new token each time. A claim whose reply was lost may have leased jobs that no node knows
+ * of, and a living node's leases last until their timeouts. So these leases are released, by that token,
+ * before the next claim.
  */
 export function createClaims({ database, node, incarnation, ended, tokens, observe }: ClaimsParts): Claims {
   const all = createFloor((from) => firstItem(database, from));
@@ -88,13 +98,13 @@ export function createClaims({ database, node, incarnation, ended, tokens, obser
       if (known) unanswered = [...unanswered, { token, lookAt: claimedAt, last: false }];
       throw error;
     } finally {
-      // by then whoever claims has taken the jobs over
+      // By then the caller has taken over the jobs.
       if (!known) setImmediate(() => tokens.delete(token));
     }
   };
 }
 
-/** Each job is a work item of its own. */
+/** Makes each job a work item of its own. */
 function alone(jobs: readonly ClaimedJob[]): ClaimedRows {
   return { rows: jobs.map((job) => ({ position: job.position, size: 1, jobs: [job] })), full: false };
 }

@@ -1,35 +1,38 @@
 import { wholeShare } from '../lease/timing.ts';
-/** How long a claimer that found less than it has room for waits before it looks again. */
+/** Decides how long a claimer waits after a claim that found less than it asked for. */
 export interface Pace {
-  /** After a claim of `got` of `asked` jobs. Milliseconds; 0: at once. */
+  /** Returns the milliseconds to wait after a claim that got `got` of `asked`; 0: claim again at once. */
   readonly next: (claim: {
     readonly got: number;
     readonly asked: number;
     readonly nowMs: number;
-    /** Whether hints of work are heard. */
+    /** True while hints of work are received. */
     readonly hearing: boolean;
-    /** Whether it brought a job that was lost with its node before. Default false. */
+    /** True if the claim brought a job that was lost with its node before. Default false. */
     readonly suspect?: boolean;
   }) => number;
-  /** Work has been heard of. */
+  /** Resets the wait after a hint of work. */
   readonly hurry: () => void;
 }
 
 const firstMs = 50;
-/** Hints wake it, so polling is only for those that are lost. */
+/** Longest wait while hints are received: hints wake the claimer, so polling only covers lost ones. */
 const lastHearingMs = 10_000;
-/** Of suspects that wait time alone tells when more may begin: for a minute after one did it looks that often. */
+/**
+ * Longest wait for one minute after a suspect was found: time alone decides when more suspects may begin, so
+ * no hint comes.
+ */
 const lastSuspectMs = 500;
 const suspectMs = 60_000;
-/** Without hints it looks often for a while after the last job, and very often right after it. */
+/** Waits without hints: from 10 ms after a job, up to 100 ms for 2 s, then up to 500 ms. */
 const firstBusyMs = 10;
 const lastBusyMs = 100;
 const lastIdleMs = 500;
 const busyMs = 2_000;
-/** How much longer each wait is than the one before: less where only looking finds out. */
+/** Growth of each wait over the one before; smaller without hints, when only polling finds work. */
 const growth = { hearing: 2, polling: 1.5 } as const;
 
-/** The wait grows while nothing is found. */
+/** Creates a pace whose waits grow while nothing is found. */
 export function createPace(): Pace {
   let waitMs = firstMs;
   let foundAt = -Infinity;
@@ -55,20 +58,25 @@ export function createPace(): Pace {
   };
 }
 
-/** The work items that a claim reads. */
+/** Work items that a claim reads. */
 export interface ClaimRange {
-  /** Positions from the low-water mark on. */
+  /** Lowest position to read: the watermark, or 0. */
   readonly from: number;
-  /** True: all work items are read, and leases that have ended are reaped. */
+  /** True for a full rescan: the claim reads all work items, and reaps expired leases. */
   readonly whole: boolean;
 }
 
-/** Where claims begin to look, so that they don't pass again what was deleted; and when they look at all. */
+/**
+ * Keeps the watermark from which claims start, so that they do not re-read deleted rows, and decides when a
+ * full rescan is due.
+ */
 export interface LowWater {
   readonly range: (nowMs: number) => ClaimRange;
-  /** Something may be ready behind it: the next claim looks at all. */
+  /** Makes the next claim a full rescan: something may be ready below the watermark. */
   readonly drop: () => void;
-  /** What a claim brought: its last job's position, and whether it got all that it asked for. `tookMs`: it. */
+  /**
+   * Records a claim: the position of its last job, whether it got all that it asked for, and its duration.
+   */
   readonly saw: (claim: {
     readonly last: number | undefined;
     readonly filled: boolean;
@@ -76,7 +84,11 @@ export interface LowWater {
   }) => void;
 }
 
-/** Released items, and late commits, fall behind the mark. Looks for them may take this part of the time: they pass what ended since the first item that is there. */
+/**
+ * Full rescans find released items and late commits, which land below the watermark. They run once a second,
+ * or less often so that they take at most 5 % of the time, but at least every 30 s. Each re-reads what ended
+ * since the first live item.
+ */
 const rescanMs = 1_000;
 const rescanShare = 0.05;
 const rescanMaxMs = 30_000;
@@ -99,36 +111,43 @@ export function createLowWater(): LowWater {
       if (rescanning) rescanAt += Math.max(0, Math.min(rescanMaxMs, tookMs / rescanShare) - rescanMs);
       rescanning = false;
       const behind = last + 1;
-      // a claim that was filled may have left ready items right behind its last one, even where the mark was further on
+      // A filled claim may have left ready items right behind its last one, below the present watermark.
       mark = filled ? behind : Math.max(mark, behind);
     },
   };
 }
 
-/** Where a look at all work items begins, so that what was deleted before it is passed once, however long vacuum can't remove it. */
+/**
+ * Lowest position that full rescans start from, so that deleted rows below it are read only once, however
+ * long vacuum cannot remove them.
+ */
 export interface Floor {
-  /** `nowMs`: of a clock that only goes on. */
+  /** Resolves to the position to start from. `nowMs`: time of a monotonic clock. */
   readonly begin: (nowMs: number) => Promise<number>;
   readonly saw: (items: readonly { readonly position: number }[]) => void;
-  /** The database may have been replaced by one that knows less: everything is looked at again. */
+  /** Starts over from position 0: a failover may have replaced the database by one that has lost writes. */
   readonly forget: () => void;
 }
 
-/** From the very first position: as often, and no more than that. */
+/** Shortest time between two looks from position 0; after a slow look it is longer (`wholeShare`). */
 const wholeMs = 60_000;
 
 /**
- * `first`: the lowest position that is there from one on; null: none is. Positions only grow: nothing comes before it any more. So from the very first
- * position it is asked beside the claims, which don't wait for it: behind an old snapshot it takes seconds.
+ * `first`: resolves to the lowest live position from the given one on; null: there is none. Positions only
+ * grow, so nothing is expected below the floor. Repeated looks from position 0 therefore run beside the
+ * claims, which do not wait for them: behind an old snapshot such a look takes seconds.
  */
 export function createFloor(first: (from: number) => Promise<number | null>): Floor {
   let floor: number | undefined;
   let last = -1;
-  /** What `last` was when it was asked: as long as nothing was claimed since, nothing was deleted that a claim would pass again. */
+  /**
+   * Value of `last` at the latest look. While nothing was claimed since, no row was deleted that a claim
+   * would read again.
+   */
   let asked: number | undefined;
   let wholeAt = -Infinity;
   const firstOfAll = async (nowMs: number): Promise<number | null> => {
-    wholeAt = Infinity; // not twice at a time
+    wholeAt = Infinity; // one look at a time
     try {
       return await first(0);
     } finally {
@@ -140,7 +159,7 @@ export function createFloor(first: (from: number) => Promise<number | null>): Fl
       (found) => {
         if (found !== null && floor !== undefined) floor = Math.min(floor, found);
       },
-      () => {}, // claims find out, too
+      () => {}, // the claims meet the same error
     );
   };
   return {
@@ -150,7 +169,7 @@ export function createFloor(first: (from: number) => Promise<number | null>): Fl
       asked = last;
       const from = floor;
       const found = from === undefined ? await firstOfAll(nowMs) : await first(from);
-      // a look beside may have found one before it meanwhile
+      // A look from position 0 may have lowered the floor meanwhile.
       if (floor === from) floor = found ?? Math.max(from ?? 0, last + 1);
       return floor ?? 0;
     },

@@ -47,7 +47,7 @@ test('one that has left for a slot, and was settled there, is not missed by a he
   const told: unknown[] = [];
   const lost = asked.map(({ lease }) => lease);
   applyHeartbeat(asked, { lost, cancelled: [] }, (event) => told.push(event));
-  // the other waits still: its lease was lost indeed
+  // The other batch still waits, so its lease was really lost.
   expect(told).toEqual([{ type: 'job.stale', job: 'b', task: 'quick', during: 'heartbeat' }]);
   expect([ahead.next(), released()]).toEqual([undefined, []]);
 });

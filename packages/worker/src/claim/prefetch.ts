@@ -3,34 +3,40 @@ import type { Unit } from '../lease/unit.ts';
 import type { Held, Holding } from '../lease/held-leases.ts';
 
 /**
- * Batches that a node has claimed for slots which will be free within moments, one for each slot: while they run, the next claim is under way. Only
- * batches: the scheduler makes them of jobs that have been measured to be short. They wait for 100 ms at most, then they are given back:
- * a job never waits for a slot here while another node is idle.
+ * Batches that a node prefetches, up to one for each slot: while they run, the next claim is under way. Only
+ * batches are prefetched, since the scheduler makes them of jobs that were measured to be short. A batch
+ * waits up to 100 ms for a slot and is then given back, so that no job waits here while another node is idle.
  */
 export interface Ahead {
-  /** Leases of those that wait. */
+  /** Leases of the waiting batches. */
   readonly holding: Holding;
-  /** How many more may be claimed beyond the free slots. */
+  /** Number of batches that may be claimed beyond the free slots. */
   readonly room: () => number;
-  /** Those of a claim for which there is no slot yet; it must be called after each. `sought`: how many would have come if there were so many. */
+  /**
+   * Adds the batches of a claim that have no slot yet; call it after each claim. `sought`: number of batches
+   * that would have come if enough had been ready.
+   */
   readonly put: (
     units: readonly Unit[],
     claim: { readonly claimedAt: number; readonly sought: number },
   ) => void;
-  /** A claim brought batches: there may be more. */
+  /** Records whether a claim brought batches; if so, more may be ready. */
   readonly saw: (batches: boolean) => void;
-  /** The next, in the order of claims. */
+  /** Removes and returns the batch that was claimed first. */
   readonly next: (nowMs?: number) => { readonly unit: Unit; readonly leased: Leased } | undefined;
-  /** Gives all back; from then on, none may wait. */
+  /** Gives back all waiting batches, and from then on every batch that comes. */
   readonly close: () => void;
 }
 
 const waitMaxMs = 100;
-/** How long none are claimed ahead after some were given back. */
+/** Time without prefetch after batches were given back. */
 const restMs = 200;
 
 class Waiting implements Held {
-  /** Until it has left: a heartbeat that is under way then must not miss a lease that has been settled meanwhile. */
+  /**
+   * False once the batch has left: a heartbeat under way must not report a lease as lost that was settled
+   * meanwhile.
+   */
   live = true;
   readonly unit: Unit;
   readonly claimedAt: number;
@@ -73,7 +79,7 @@ export function createAhead({ slots, release, clock = () => performance.now() }:
 
   const leave = (one: Waiting): boolean => {
     one.live = false;
-    const at = waiting.indexOf(one); // mostly the first
+    const at = waiting.indexOf(one); // usually the first
     if (at >= 0) waiting.splice(at, 1);
     return at >= 0;
   };

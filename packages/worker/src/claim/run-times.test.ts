@@ -6,10 +6,10 @@ function run(times: RunTimes, task: string, ...[count, ms]: [number, number]): v
   for (let n = 0; n < count; n += 1) times.add(task, ms);
 }
 
-/** A mean of numbers that are not exact. */
+/** Matches a mean of inexact numbers. */
 const close = (ms: number, digits = 3): unknown => expect.closeTo(ms, digits);
 
-/** Tells what is new, as the node does. */
+/** Reports what is new, as the node does. */
 function tell(times: RunTimes, nowMs: number): Readonly<Record<string, number>> | undefined {
   const news = times.news(nowMs);
   if (news !== undefined) times.told(news, nowMs);
@@ -76,7 +76,7 @@ test('one that was told of stays up to three in a hundred; beyond that it is tak
   expect(Object.keys(times.news(1_000) ?? { a: 1 })).toEqual(['a']);
   run(times, 'a', 5, 51);
   expect(tell(times, 1_000)).toEqual({});
-  // and comes back by the rule for what is not told of
+  // Once taken back, the task returns by the stricter limit for tasks without batches.
   run(times, 'a', 400, 1);
   expect(times.news(2_000)).toBeUndefined();
   run(times, 'a', 1_500, 1);

@@ -1,28 +1,31 @@
-/** How long a node's jobs take, by task: what the scheduler makes batches by. */
+/** Run times of a node's jobs, by task; the scheduler makes batches by them. */
 export interface RunTimes {
   readonly add: (task: string, durationMs: number) => void;
-  /** What is to be told now; undefined: nothing new. `told` must be called when it was. */
+  /**
+   * Returns the mean run times to report, in milliseconds by task; undefined: nothing new. Call `told` after
+   * reporting them.
+   */
   readonly news: (nowMs: number) => Readonly<Record<string, number>> | undefined;
   readonly told: (runs: Readonly<Record<string, number>>, nowMs: number) => void;
-  /** Nobody knows any more what was told. */
+  /** Call when a report was lost: everything is reported again. */
   readonly forget: () => void;
 }
 
-/** A task is known after so many runs. */
+/** Number of runs before a task is reported. */
 const runsMin = 20;
-/** A mean is of about as many runs. */
+/** Approximate number of runs in a mean. */
 const runsMax = 200;
 /**
- * A task whose runs take longer than that more often than in one of a hundred gets no batches: who waits behind one of them waits for as long, which is as long as
- * a batch may take anyway. One that has batches keeps them up to three of a hundred: on a busy machine any run may take long now and then, and rows of one job
- * would make it busier.
+ * A task gets no batches if more than 1 % of its runs take longer than 50 ms: jobs behind a slow one would
+ * wait for as long as a whole batch may take. A task that has batches keeps them up to 3 %. On a busy machine
+ * any run may be slow now and then, and rows of single jobs would make the machine busier.
  */
 const slowMs = 50;
 const slowShare = 0.01;
 const slowKeptShare = 0.03;
-/** That share is of about as many runs. */
+/** Approximate number of runs in the share of slow runs. */
 const slowRuns = 1_000;
-/** What has changed by less is not told. */
+/** Smallest change of a mean that is reported, as a factor. */
 const factor = 1.5;
 const everyMs = 250;
 const tasksMax = 1_000;
@@ -30,7 +33,7 @@ const tasksMax = 1_000;
 interface Runs {
   count: number;
   meanMs: number;
-  /** Part of them that took long. */
+  /** Share of the runs that were slow. */
   slow: number;
 }
 

@@ -1,11 +1,14 @@
-/** A timer that holds 24.8 days at most: longer ones are set again. */
+/** Longest delay of a Node timer: 24.8 days. Longer alarms take several timers. */
 const longestMs = 2_147_000_000;
-/** Timers that last equally long stand in one list, others in a heap: so long ones are rounded off, and set again for the rest. */
+/**
+ * Node keeps timers of equal length in one list, and the lists in a heap. So delays of 10 s or more are
+ * rounded down to a multiple of 5 s, and the rest is set as a second timer.
+ */
 const coarseMs = 10_000;
 const stepMs = 5_000;
 
 export interface Alarm {
-  /** Rings this long from now, instead of when it would have. */
+  /** Rings this long from now, in place of the time that was set before. */
   readonly set: (ms: number) => void;
   readonly clear: () => void;
 }
@@ -17,7 +20,7 @@ export function createAlarm(ring: () => void): Alarm {
 class Timer implements Alarm {
   readonly #ring: () => void;
   #timer: NodeJS.Timeout | undefined;
-  /** Beside what the timer takes. */
+  /** Milliseconds left to wait after the present timer. */
   #restMs = 0;
 
   constructor(ring: () => void) {

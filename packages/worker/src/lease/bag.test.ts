@@ -61,7 +61,7 @@ test('what has left an old bag is garbage for a collection of young objects', ()
   gc();
   const before = oldBytes();
   churn(20_000);
-  // what survives two is old
+  // Objects that survive two minor collections move to old space.
   gc({ type: 'minor' });
   gc({ type: 'minor' });
   expect(oldBytes() - before).toBeLessThan(500_000);

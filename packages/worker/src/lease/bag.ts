@@ -1,12 +1,13 @@
-/** What can be in a bag, in one at a time. */
+/** Item of a bag; it is in one bag at a time. */
 export interface Bagged {
-  /** Where it stands there; kept by the bag. */
+  /** Index in the bag, kept by the bag. */
   place: number;
 }
 
 /**
- * Objects that come and go all the time, in no order. A Set makes a new table every few times, to which the former one points: once one of them is
- * old, no collection of young objects frees a later one, nor what was in it. In a drain that was every job.
+ * Unordered collection of objects that come and go all the time. A Set replaces its table every few changes,
+ * and the former table points to the new one. Once one table is in old space, no minor collection frees a
+ * later one, nor the objects in it. In a drain that was every job.
  */
 export class Bag<Item extends Bagged> {
   readonly #items: Item[] = [];
@@ -28,7 +29,7 @@ export class Bag<Item extends Bagged> {
     last.place = item.place;
   }
 
-  /** Those that are in it at this moment. */
+  /** Iterates over the items of this moment. */
   [Symbol.iterator](): IterableIterator<Item> {
     return [...this.#items].values();
   }

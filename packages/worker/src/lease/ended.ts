@@ -2,28 +2,31 @@ import type { Lease, RowLease, Settlement, Verdict } from '@pgqueue/postgres';
 import type { Unit } from './unit.ts';
 
 /**
- * `stale`: the lease had been lost, and nothing was changed. `failed`: it could not be settled, and its lease will run out or
- * be released when the node leaves.
+ * Outcome of a settlement. `stale`: the lease had been lost, and nothing was changed. `failed`: the database
+ * did not take it; the lease runs out, or is released when the node leaves.
  */
 export type Settled = Verdict | 'stale' | 'failed';
 
-/** What an attempt's end came to: one that was settled by an earlier try was settled as it asked for. */
+/**
+ * Outcome as it is reported. A settlement that an earlier try had achieved is reported as the outcome that it
+ * asked for.
+ */
 export type Told = Exclude<Settled, 'repeated'>;
 
-/** An attempt that ended, and who is to hear what became of it. */
+/** An attempt that has ended, and the callback for the outcome of its settlement. */
 export interface Ended {
   readonly settlement: Settlement;
   readonly onSettled: (settled: Settled) => void;
 }
 
-/** A batch that is settled as one: `Settler.settleRow`. The lists have an entry for each job. */
+/** A batch that is settled as one, by `Settler.settleRow`. The lists have one entry per job. */
 export interface DoneRow extends RowLease {
   readonly busyMs: readonly number[];
   readonly data: readonly (string | null)[];
   readonly leases: () => readonly Lease[];
-  /** For settling each by itself. */
+  /** Returns the settlements of the single jobs. */
   readonly ended: () => readonly Ended[];
-  /** Tells what became of all of them. */
+  /** Passes the outcome on to all of its attempts. */
   readonly settled: (settled: Told) => void;
 }
 

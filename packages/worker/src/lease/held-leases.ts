@@ -5,12 +5,15 @@ import type { Heartbeat, Lease } from '@pgqueue/postgres';
 export interface Held {
   readonly lease: Lease;
   readonly task: string;
-  /** Whether it is to be renewed and told of: not settled, nor on its way to it. */
+  /**
+   * True while the heartbeat renews the lease and may report it as lost: it is neither settled nor being
+   * settled.
+   */
   readonly live: boolean;
   readonly abort: (reason: 'lease_lost' | 'cancelled' | 'node_lost') => void;
 }
 
-/** What a node holds; jobs, tokens and all. A job can be in it twice: under the lease that it lost, and under a new one. */
+/** Leases that a node holds. A job can appear twice: under the lease that was lost, and under a new one. */
 export type Holding = Iterable<Held> & { readonly size: number };
 
 export function both(one: Holding, other: Holding): Holding {
@@ -29,7 +32,10 @@ export function liveOf(holding: Holding): readonly Held[] {
   return [...holding].filter(({ live }) => live);
 }
 
-/** Tells what was asked about what became of it. One that was settled meanwhile is gone from the table, and not lost. */
+/**
+ * Applies a heartbeat's answer to the leases that it asked about. A lease that was settled meanwhile is gone
+ * from the table, but not lost.
+ */
 export function applyHeartbeat(
   asked: readonly Held[],
   answer: Pick<Heartbeat, 'lost' | 'cancelled'>,
@@ -45,12 +51,15 @@ export function applyHeartbeat(
   }
 }
 
-/** One string for each lease. */
+/** Returns one string for each lease, to compare by. */
 export function nameOf({ id, token }: Lease): string {
   return `${id} ${token}`;
 }
 
-/** A lease that others have taken: nothing that its holder says counts any more. */
+/**
+ * Reports a lease as lost, and aborts its handler. Another node may have taken the job: nothing that this
+ * holder says counts any more.
+ */
 export function lose(
   held: Held,
   { during, observe }: { readonly during: 'settle' | 'extend' | 'heartbeat'; readonly observe: Observer },

@@ -1,9 +1,10 @@
-/** A result may have so much JSON; more of it belongs elsewhere. */
+/** Longest result, in bytes of JSON; store larger ones elsewhere, and return a reference. */
 export const resultBytesMax = 1_048_576;
 
 /**
- * A handler's result as JSON text that jsonb takes: undefined is null; NUL and lone surrogates, which it refuses, are left
- * out or replaced. One that can't be JSON, or is too long, gives an object that says so, and the problem.
+ * Returns a handler's result as JSON text that jsonb accepts. `undefined` becomes null. NUL is removed, and
+ * lone surrogates are replaced, since jsonb refuses both. For a value that cannot be JSON, or is too long,
+ * returns an object that says so, and the problem.
  */
 export function resultText(value: unknown): { readonly text: string; readonly problem?: string } {
   try {
@@ -20,10 +21,10 @@ function refused(why: string): { readonly text: string; readonly problem: string
   return { text: jsonText({ pgqueue_error: problem }), problem };
 }
 
-/** @throws what JSON.stringify throws: cycles, BigInt, a toJSON */
+/** @throws the errors of JSON.stringify: cycles, BigInt, a toJSON */
 export function jsonText(value: unknown): string {
   const text = (JSON.stringify(value) as string | undefined) ?? 'null';
-  // escapes of NUL and of lone surrogates, which well-formed text never has
+  // Matches escapes of NUL and of lone surrogates; JSON of well-formed text has neither.
   return /\\u(?:0000|d[89a-f])/.test(text) ? JSON.stringify(cleaned(JSON.parse(text))) : text;
 }
 

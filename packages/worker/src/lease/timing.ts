@@ -1,7 +1,7 @@
 import type { AbortReason } from '@pgqueue/core';
 import type { Unit } from './unit.ts';
 
-/** What handlers see as `signal.reason`. */
+/** Reason of an aborted signal: handlers see it as `signal.reason`. */
 export class AbortedError extends Error {
   override readonly name: string = 'AbortedError';
   readonly code: AbortReason;
@@ -12,12 +12,15 @@ export class AbortedError extends Error {
   }
 }
 
-/** A handler is stopped this long before its lease ends, so that its settlement still lands in time. */
+/**
+ * Returns how long before the end of its lease a handler is stopped, so that its settlement still lands in
+ * time: a tenth of the lease, up to 1 s.
+ */
 export function marginMs(leaseMs: number): number {
   return Math.min(1_000, Math.max(0, leaseMs) / 10);
 }
 
-/** Whether a lease of the unit ends before it could be used. */
+/** Reports whether a lease of the unit ends before it could be used. */
 export function isLate(
   unit: Unit,
   { claimedAt }: { readonly claimedAt: number },
@@ -28,5 +31,8 @@ export function isLate(
   return nowMs - claimedAt >= leaseMs - marginMs(leaseMs);
 }
 
-/** What looks at all work items may take this part of the time: where vacuum can't clear dead rows away, it reads millions of them. */
+/**
+ * Share of the time that statements over all work items may take: when vacuum cannot remove dead rows, they
+ * read millions of them.
+ */
 export const wholeShare = 0.005;

@@ -1,9 +1,12 @@
 import type { ClaimedJob } from '@pgqueue/core';
 
-/** Jobs that use one slot: those of a bundle, or one alone. */
+/** Jobs that use one slot: the jobs of a bundle or a batch, or a single job. */
 export type Unit<Job extends Pick<ClaimedJob, 'bundle'> = ClaimedJob> = readonly [Job, ...Job[]];
 
-/** The units of one claim, in the order of their first jobs: jobs of one bundle are one, whatever their rows. */
+/**
+ * Groups the jobs of one claim into units, in the order of their first jobs. Jobs of one bundle are one unit,
+ * whatever their rows.
+ */
 export function unitsOf<Job extends Pick<ClaimedJob, 'bundle'>>(jobs: readonly Job[]): readonly Unit<Job>[] {
   const bundles = new Map<string, [Job, ...Job[]]>();
   const units: [Job, ...Job[]][] = [];

@@ -1,6 +1,6 @@
 /**
- * A worker node without its claim loop: for tests, and tools that pace it themselves. What runs and settles jobs is what does in
- * {@link createWorker}; only who says when to claim differs.
+ * A worker node without its claim loop, for tests and for tools that pace it themselves. Jobs run and settle
+ * by the same code as in {@link createWorker}; only the caller decides when to claim.
  */
 import { PgQueueError, within } from '@pgqueue/core';
 import { openDatabase } from '@pgqueue/postgres';
@@ -24,22 +24,30 @@ import { createTransactions } from '../attempt/transaction/transaction.ts';
 export type { LoneAttempt, LoneAttemptOptions } from './run-attempt.ts';
 export { runAttempt } from './run-attempt.ts';
 
-/** A node that claims once when it is told to. Made by {@link createWorkerSteps}. */
+/** A node that claims when it is told to. Made by {@link createWorkerSteps}. */
 export interface WorkerSteps {
   readonly node: string;
-  /** Registers the node, which then beats. @throws {PgQueueError} `schema_version`, `node_id_in_use` */
+  /**
+   * Registers the node and starts its heartbeat.
+   * @throws {PgQueueError} `schema_version`, `node_id_in_use`
+   */
   readonly begin: () => Promise<void>;
   /**
-   * Claims up to `max` ready jobs, but no more than `concurrency` handlers would take, runs them, and settles them. Resolves to how many
-   * were claimed, when their handlers have returned and the database has answered.
-   * @throws {PgQueueError} `node_ended`, and what the claim throws
+   * Claims up to `max` ready jobs, but no more than `concurrency` handlers would take, runs them, and settles
+   * them. Resolves to the number of claimed jobs, once their handlers have returned and the database has
+   * answered.
+   * @throws {PgQueueError} `node_ended`, and the errors of the claim
    */
   readonly run: (max?: number) => Promise<number>;
-  /** Aborts what runs, gives it back, and leaves. May be called again. */
+  /** Aborts running handlers, gives their jobs back, and leaves. May be called again. */
   readonly end: () => Promise<void>;
 }
 
-/** Opens no connection yet. It listens to nothing, and beats from the event loop. @throws {PgQueueError} `configuration` */
+/**
+ * Creates a node; opens no connection yet. The node does not LISTEN, and sends heartbeats from the event
+ * loop.
+ * @throws {PgQueueError} `configuration`
+ */
 export function createWorkerSteps(options: WorkerOptions): WorkerSteps {
   const stepped = { ...options, listen: false, heartbeatThread: false, blockedMs: 0 };
   const settings = workerSettings(stepped);

@@ -11,14 +11,14 @@ import { createSettler } from '../settle/settler.ts';
 import type { Transactions } from '../attempt/transaction/transaction.ts';
 import { createTransactions } from '../attempt/transaction/transaction.ts';
 
-/** What {@link runAttempt} takes. */
+/** Options of {@link runAttempt}. */
 export interface LoneAttemptOptions {
   readonly handler: SingleTaskHandler;
-  /** Under a lease that begins now. */
+  /** The leased job; its lease begins now. */
   readonly job: ClaimedJob;
-  /** Who holds the lease: gets the statements that extend, settle and so on. */
+  /** Target of the statements about the lease: extend, settle and so on. */
   readonly database: Target;
-  /** Connections for `ctx.transaction`; without, it is refused. */
+  /** Connections for `ctx.transaction`; without a pool it is refused. */
   readonly pool?: Database['pool'];
   readonly observe: Observer;
   readonly logger?: WorkerLogger;
@@ -26,13 +26,13 @@ export interface LoneAttemptOptions {
 
 /** One attempt under way. */
 export interface LoneAttempt {
-  /** Resolves when the handler has returned, and its settlement is answered. */
+  /** Resolves when the handler has returned and its settlement was answered. */
   readonly ended: Promise<void>;
-  /** As a worker would, for that reason. */
+  /** Aborts the attempt for a reason, as a worker would. */
   readonly abort: (reason: AbortReason) => void;
 }
 
-/** Runs one leased job, as a worker does, from its payload's check to its settlement. */
+/** Runs one leased job as a worker does, from the check of its payload to its settlement. */
 export function runAttempt(options: LoneAttemptOptions): LoneAttempt {
   const { handler, job, database, pool, observe, logger } = options;
   const attempts = new Bag<Attempt>();
@@ -73,7 +73,7 @@ export function runAttempt(options: LoneAttemptOptions): LoneAttempt {
   };
 }
 
-/** Nobody waits for its slot. */
+/** Hints that are not sent: nobody waits for this slot. */
 const untold: Hints = {
   send: () => {},
   ride: () => false,

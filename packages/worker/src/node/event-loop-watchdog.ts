@@ -2,10 +2,16 @@ import type { NodeSettings } from '../node-options.ts';
 import type { RunningJob, SharedMarks } from './thread-protocol.ts';
 import { tickMsOf } from './thread-protocol.ts';
 
-/** Notices when a handler keeps the event loop, and says which: while it lasts, the heartbeat's thread does, from what is noted here. */
+/**
+ * Notices a handler that blocks the event loop, and reports which one. While it blocks, the heartbeat's
+ * thread reports it, by the marks that are kept here.
+ */
 export interface BlockedWatch {
   readonly start: () => void;
-  /** Runs the part of a handler that comes before its first `await`: what blocks in there is known for certain. */
+  /**
+   * Runs the part of a handler that comes before its first `await`; a handler that blocks in that part is
+   * known for certain.
+   */
   readonly call: <Arguments extends readonly unknown[], Returned>(
     job: Called,
     run: (...given: Arguments) => Returned,
@@ -23,12 +29,15 @@ export interface Called {
 export interface BlockedParts {
   readonly settings: NodeSettings;
   readonly marks: SharedMarks;
-  /** Whose handlers run. */
+  /** Jobs whose handlers run. */
   readonly running: () => Iterable<RunningJob>;
 }
 
 const namedMax = 10;
-/** Ticks without a handler, after which there are none until one is called: an idle process is not woken. */
+/**
+ * Ticks without a running handler, after which ticking stops until the next call, so that an idle process is
+ * not woken.
+ */
 const idleTicksMax = 4;
 
 export function createBlockedWatch({ settings, marks, running }: BlockedParts): BlockedWatch {
@@ -56,7 +65,7 @@ export function createBlockedWatch({ settings, marks, running }: BlockedParts): 
     const gapMs = nowMs - tickedAt;
     tickedAt = nowMs;
     marks.stamp('main');
-    // where the other thread stood still, too, the process was frozen
+    // If the other thread stood still as well, the whole process was frozen.
     const frozen = heartbeatThread !== false && marks.ageMs('thread') > blockedMs / 2 && gapMs > blockedMs;
     const now = first(running());
     if (gapMs > blockedMs && !frozen) {

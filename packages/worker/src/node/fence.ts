@@ -5,15 +5,18 @@ import type { NodeSettings } from '../node-options.ts';
 import type { SharedMarks } from './thread-protocol.ts';
 
 /**
- * A node that can't say that it lives aborts what it runs before others may take it. It counts by its own monotonic clock, from when
- * the last heartbeat that arrived had been sent: the database can't have got it earlier.
+ * Aborts the jobs of a node whose heartbeats do not arrive, before others may take them. It measures by the
+ * node's monotonic clock, from the time at which the last accepted heartbeat was sent: the database cannot
+ * have received it earlier.
  */
 export interface Fence {
-  /** A heartbeat has arrived. */
+  /** Call when a heartbeat has arrived. */
   readonly beaten: () => void;
-  /** Its jobs may be others' by now: it must take no more until it has been heard again. */
+  /**
+   * True while others may have taken this node's jobs: the node must not claim until a heartbeat has arrived.
+   */
   readonly closed: () => boolean;
-  /** It holds nothing: its incarnation is over. */
+  /** Disarms the fence: the incarnation is over, and the node holds nothing. */
   readonly rest: () => void;
 }
 
@@ -30,7 +33,7 @@ export function createFence({
   const leftMs = (): number => lostAfterMs - marginMs(lostAfterMs) - marks.ageMs('beat');
 
   const ring = (): void => {
-    if (leftMs() > 0) return alarm.set(leftMs()); // the thread has beaten without this one
+    if (leftMs() > 0) return alarm.set(leftMs()); // the thread has sent heartbeats without this one
     closed = true;
     const running = [...holding].filter(({ live }) => live);
     observe({ type: 'node.fenced', node, jobs: running.length, silentMs: marks.ageMs('beat') });
@@ -40,7 +43,7 @@ export function createFence({
 
   return {
     beaten: () => {
-      closed = leftMs() <= 0; // an answer that took too long tells nothing of now
+      closed = leftMs() <= 0; // an answer that took too long says nothing about the present
       if (!closed) alarm.set(leftMs());
     },
     closed: () => closed,

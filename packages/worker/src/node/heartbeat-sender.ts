@@ -7,16 +7,17 @@ import type { BeatInput } from './thread-protocol.ts';
 import { sharedNowMs } from './thread-protocol.ts';
 
 /**
- * Sends heartbeats, from a thread and a connection of its own. While that thread starts, or can't, the main thread sends them. When
- * the main thread asks for none although it should, the thread goes on by itself: it is kept by a handler.
+ * Sends heartbeats from a thread with a connection of its own. While that thread starts, or cannot start, the
+ * main thread sends them. If the main thread asks for no heartbeat when it should, a handler is blocking it,
+ * and the thread goes on by itself.
  *
- * The session of that connection shows, by its end, that the process was killed. The main thread has another one for as long as it beats
- * itself, since processes die early, too.
+ * The end of that connection's session shows others that the process was killed. The main thread has a
+ * session of its own while it sends the heartbeats, since processes die early, too.
  */
 export interface Beater {
   readonly start: () => void;
   readonly beat: (input: BeatInput) => Promise<Heartbeat>;
-  /** The incarnation is over: nothing is to be kept alive. */
+  /** Keeps nothing alive any more: the incarnation is over. */
   readonly rest: () => void;
   readonly stop: () => Promise<void>;
 }
@@ -54,10 +55,10 @@ export function createBeater(parts: ThreadParts): Beater {
       if (link?.ready() === true) {
         const answer = await link.beat(input);
         failures = 0;
-        own.close(); // the thread has named its own by now
+        own.close(); // the thread's heartbeat has named its own session
         return answer;
       }
-      link?.tell({ kind: 'know', input }); // it hears that when it has started
+      link?.tell({ kind: 'know', input }); // the thread reads this once it has started
       const sentAt = sharedNowMs();
       const answer = await heartbeatNode(own, { ...input, node, pid: await own.pid() });
       if (answer.alive) marks.stamp('beat', sentAt);

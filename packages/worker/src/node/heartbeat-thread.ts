@@ -1,6 +1,7 @@
 /**
- * The thread of a node that says that it lives, started by the worker. It goes on while the main thread is kept by a handler, and
- * then says on stderr which jobs were running. A bundler must be given this file as an entry of its own.
+ * Thread that sends a node's heartbeats, started by the worker. It goes on while a handler blocks the main
+ * thread, and then reports on stderr which jobs were running. A bundler needs this file as an entry of its
+ * own.
  * @module
  */
 import { writeSync } from 'node:fs';
@@ -10,11 +11,12 @@ import { heartbeatNode, openLone } from '@pgqueue/postgres/heartbeat';
 import type { BeatInput, FromThread, ThreadData, ToThread } from './thread-protocol.ts';
 import { idleTickMsOf, sentError, SharedMarks, sharedNowMs, tickMsOf } from './thread-protocol.ts';
 
-/** What the thread does, over the port to the worker that has started it. */
+/** Runs the thread, over the port to the worker that started it. */
 export function beatInThread(port: MessagePort, data: ThreadData): void {
   const { node, heartbeatMs, blockedMs, shared } = data;
   const marks = new SharedMarks(shared);
-  // others take the node for dead soon after its session has ended: the break is answered at once, whatever keeps the main thread
+  // Others take the node for dead soon after its session has ended. So a broken session is answered at once,
+  // even while the main thread is blocked.
   const database = openLone({ ...data, onBroken: () => later(0) });
   let known: BeatInput | undefined;
   let alone: NodeJS.Timeout | undefined;
@@ -31,12 +33,15 @@ export function beatInThread(port: MessagePort, data: ThreadData): void {
     return { kind: 'beaten', number: 0, answer };
   };
 
-  /** Statements of one connection follow each other. */
+  /** Runs statements one after another, as one connection requires. */
   const inTurn = (work: () => Promise<void>): void => {
     last = last.then(work, work);
   };
 
-  /** The main thread should have asked for one by now: it is kept by something, and must not lose the node by that. */
+  /**
+   * Schedules a heartbeat of the thread's own. If the main thread has not asked for one by then, something is
+   * blocking it, and the node must not be lost by that.
+   */
   const later = (ms: number): void => {
     clearTimeout(alone);
     if (known !== undefined) alone = setTimeout(beatAlone, ms);
@@ -46,7 +51,7 @@ export function beatInThread(port: MessagePort, data: ThreadData): void {
       if (known === undefined) return;
       failures = await beat(known).then(
         () => 0,
-        () => failures + 1, // whoever can hear it asks, and is told
+        () => failures + 1, // the main thread asks once it can, and gets the error then
       );
       later(failures > 0 ? Math.min(1_000, heartbeatMs, 100 * 2 ** failures) : heartbeatMs);
     });
@@ -74,15 +79,18 @@ export function beatInThread(port: MessagePort, data: ThreadData): void {
   say({ kind: 'ready' });
 }
 
-/** Looks at the main thread's stamps. Twice as long each time, so that a loop that never ends does not fill the log. */
+/**
+ * Reports a main thread whose stamps are too old. The time between reports doubles, so that an endless loop
+ * does not fill the log.
+ */
 function watch(marks: SharedMarks, node: string, blockedMs: number): void {
   let sayAtMs = blockedMs;
   const look = (): void => {
-    // a process that was frozen as a whole has kept nobody waiting
+    // A process that was frozen as a whole has not kept anybody waiting.
     const frozen = marks.ageMs('thread') > blockedMs;
     marks.stamp('thread');
     const ageMs = marks.ageMs('main');
-    if (ageMs === Infinity) return; // it runs no handlers
+    if (ageMs === Infinity) return; // no handler runs
     if (ageMs < blockedMs || frozen) sayAtMs = Math.max(blockedMs, frozen ? ageMs * 2 : 0);
     else if (ageMs >= sayAtMs) {
       sayAtMs = ageMs * 2;
@@ -94,9 +102,10 @@ function watch(marks: SharedMarks, node: string, blockedMs: number): void {
         jobs: marks.running,
       };
       try {
-        writeSync(2, `${JSON.stringify({ ...line, msg: 'node.blocked' })}\n`); // process.stderr needs the main thread
+        // Writes to file descriptor 2, since process.stderr needs the main thread.
+        writeSync(2, `${JSON.stringify({ ...line, msg: 'node.blocked' })}\n`);
       } catch {
-        // nobody reads it at the moment; the event comes when it is over
+        // Nobody reads stderr at the moment; the event follows when the block ends.
       }
     }
   };
@@ -109,7 +118,7 @@ function watch(marks: SharedMarks, node: string, blockedMs: number): void {
   lookOn();
 }
 
-/** A thread of someone else's may import this, too. */
+/** Reports whether the thread data is that of a node: a foreign thread may import this module, too. */
 function isOurs(data: Partial<ThreadData> | null | undefined): data is ThreadData {
   return data?.shared instanceof SharedArrayBuffer && typeof data.heartbeatMs === 'number';
 }

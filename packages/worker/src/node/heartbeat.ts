@@ -16,25 +16,25 @@ export interface HeartbeatParts {
   readonly registry: Omit<Registry, 'leave'>;
   readonly holding: Holding;
   readonly draining: AbortSignal;
-  /** It is registered anew, and can claim again. */
+  /** Called when the node is registered anew, and can claim again. */
   readonly onRegistered: () => void;
-  /** Others have ended its incarnation: what it held is theirs. */
+  /** Called when others have ended the incarnation: the node's leases are lost. */
   readonly onEnded: () => void;
-  /** It beats no more: what cuts a heartbeat short then is no failure. */
+  /** True once heartbeats are to end: a heartbeat cut short by that is no failure. */
   readonly stopping: () => boolean;
-  /** It can't go on: another node has taken its id. */
+  /** Called when the node cannot go on: another node has taken its id. */
   readonly onFatal: (error: PgQueueError) => void;
 }
 
 /**
- * Says that the node lives, and hears of cancellations and lost leases. A node whose incarnation has been ended registers
- * anew. While the database can't be reached the handlers go on: their leases are theirs until they hear otherwise, until their timeouts
- * end, or until the node may be taken for lost (see {@link Fence}).
+ * Sends heartbeats, and receives cancellations and lost leases. A node whose incarnation was ended registers
+ * anew. While the database cannot be reached, handlers go on: they keep their leases until they hear
+ * otherwise, until their timeouts end, or until the node may be taken for lost (see {@link Fence}).
  */
 export function startHeartbeat(parts: HeartbeatParts): Loop {
   const { beater, fence, settings, registry, holding, draining } = parts;
   const { heartbeatMs, observe } = settings;
-  // soon enough for others before the node is lost
+  // Short enough for several retries before the node is lost.
   const retryMaxMs = Math.min(heartbeatMs, 1_000);
 
   const beat = async (): Promise<number> => {
@@ -75,7 +75,7 @@ export function startHeartbeat(parts: HeartbeatParts): Loop {
   });
 }
 
-/** The node's incarnation was ended: all that it held is others'. */
+/** Reports every lease as lost: the node's incarnation was ended. */
 export function loseAll(holding: Holding, observe: Observer): void {
   const held = liveOf(holding);
   applyHeartbeat(held, { lost: held.map(({ lease }) => lease), cancelled: [] }, observe);

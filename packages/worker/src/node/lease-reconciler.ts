@@ -5,22 +5,23 @@ import type { Holding } from '../lease/held-leases.ts';
 import { nameOf } from '../lease/held-leases.ts';
 import { wholeShare } from '../lease/timing.ts';
 
-/** What a node has to do with still, beside what its handlers hold. */
+/** Leases and claims that a node still deals with, beside the leases that its handlers hold. */
 export interface Known {
-  /** Tokens of claims that are under way, or got no answer. */
+  /** Tokens of claims that are under way, or unanswered. */
   readonly tokens: ReadonlySet<string>;
-  /** Leases that it knows of: of units that run, and of what is on its way to the database. */
+  /** Leases of running units, and of jobs that are on their way to the database. */
   readonly leases: () => Iterable<Lease>;
 }
 
 /**
- * Leases that the database takes for this node's, and that the node has done with: an asynchronous failover lost their settlements. A living
- * node's leases last as long as their timeouts, so they are given back, uncounted: those jobs run again.
+ * Finds leases that the database attributes to this node although the node is done with them: an asynchronous
+ * failover has lost their settlements. A living node's leases last until their timeouts, so these are given
+ * back, uncounted, and their jobs run again.
  */
 export interface Forgotten {
-  /** Looks for them, where it is time to; does not wait for it. */
+  /** Starts a look if one is due; does not wait for it. */
   readonly look: () => void;
-  /** It is time: the server may be another one by now. */
+  /** Makes a look due: a failover may have replaced the server. */
   readonly soon: () => void;
 }
 
@@ -42,7 +43,8 @@ export function createForgotten(parts: ForgottenParts): Forgotten {
 
   const giveBack = async (incarnation: string): Promise<void> => {
     const held = await heldLeases(database, { node, incarnation });
-    // Only now: what was claimed after the database looked is not in its answer, and what was settled since is gone from the table.
+    // Compare only after the answer: jobs claimed after the database looked are not in it, and leases settled
+    // since then are gone from the table, so that releasing them changes nothing.
     if (parts.incarnation() !== incarnation || parts.draining.aborted) return;
     const forgotten = unknownOf(held, parts);
     if (forgotten.length === 0) return;

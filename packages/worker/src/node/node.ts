@@ -16,29 +16,35 @@ import type { Presence } from './presence.ts';
 import { createPresence } from './presence.ts';
 import { SharedMarks } from './thread-protocol.ts';
 
-/** What makes a process a node: its incarnation, its heartbeat, and the hints it hears. Workers and pullers have one. */
+/**
+ * Makes a process a node: its incarnation, its heartbeat, and the hints that it receives. Workers and pullers
+ * have one.
+ */
 export interface Membership {
-  /** Claims, settles, extends. */
+  /** Connections for claims, settlements and extensions. */
   readonly database: Database;
   readonly incarnation: () => string | undefined;
-  /** Of claims that are under way, or unanswered. */
+  /** Tokens of claims that are under way, or unanswered. */
   readonly tokens: Set<string>;
-  /** It could not say that it lives for too long, and has aborted what it ran: it must not claim. */
+  /** True after the node's heartbeats failed for too long and it aborted its jobs: it must not claim. */
   readonly fenced: () => boolean;
-  /** A claim was refused: this incarnation was reset, lost or replaced. */
+  /** Call when a claim was refused: this incarnation was reset, lost or replaced. */
   readonly ended: (incarnation: string) => void;
-  /** For how long its heartbeat's loop has made no progress. */
+  /** Milliseconds for which the heartbeat's loop has made no progress. */
   readonly stuckMs: () => number;
-  /** Whether hints are heard at present; without, the claimer must look more often. */
+  /** True while hints are received; otherwise the claimer must poll more often. */
   readonly hearing: () => boolean;
-  /** @throws {PgQueueError} `schema_version`, `node_id_in_use` */
+  /**
+   * Registers the node, and starts its heartbeat and its listener.
+   * @throws {PgQueueError} `schema_version`, `node_id_in_use`
+   */
   readonly start: () => Promise<void>;
-  /** From now on the node tells the scheduler that its slots are gone. */
+  /** Tells the scheduler, with the next heartbeat, that the node's slots are gone. */
   readonly drain: () => void;
   readonly draining: AbortSignal;
-  /** Stops beating, releases what it holds, closes. */
+  /** Stops the heartbeat, releases all leases of the node, and closes its connections. */
   readonly leave: () => Promise<void>;
-  /** Only closes: what waits for the database fails. */
+  /** Only closes the connections: statements that wait for the database fail. */
   readonly close: () => Promise<void>;
 }
 
@@ -46,19 +52,19 @@ export interface MembershipParts {
   readonly settings: NodeSettings;
   readonly databaseOptions: Omit<DatabaseOptions, 'pool'>;
   readonly holding: Holding;
-  /** Leases that it knows of beside those. */
+  /** Leases that the node knows of beside `holding`. */
   readonly leases?: () => Iterable<Lease>;
-  /** What the heartbeat's thread reads. */
+  /** Memory that the heartbeat's thread reads. */
   readonly marks?: SharedMarks;
-  /** Work may have become ready; `released`: anywhere, not only at the end. */
+  /** Called when work may have become ready. `released`: at any position, not only at the end. */
   readonly onWork: (released: boolean) => void;
-  /** It can't go on: another node has taken its id. */
+  /** Called when the node cannot go on: another node has taken its id. */
   readonly onFatal: (error: PgQueueError) => void;
 }
 
 const closeMs = 3_000;
 
-/** Opens no connection before `start`. */
+/** Creates a membership; opens no connection before `start`. */
 export function createMembership(parts: MembershipParts): Membership {
   const { settings, databaseOptions, holding, marks = new SharedMarks() } = parts;
   const { observe, node, heartbeatMs } = settings;
@@ -69,7 +75,8 @@ export function createMembership(parts: MembershipParts): Membership {
     onError,
   };
   const database = openDatabase({ ...common, connectionsMax: 4, prepare: settings.listen });
-  // whatever else this process asks of the database, its sign of life does not wait behind it; and there is time for another try
+  // Heartbeats have connections of their own, so that they do not wait behind other statements of this
+  // process. Their query timeout leaves time for another try.
   const queryTimeoutMs = Math.max(1_000, Math.min(databaseOptions.queryTimeoutMs ?? 30_000, heartbeatMs));
   const vital = openDatabase({ ...common, connectionsMax: 2, queryTimeoutMs });
   const draining = new AbortController();
@@ -149,7 +156,7 @@ function openEars(
     onHint: (channel, forPool) => {
       hearing = true;
       if (channel === cancel) {
-        if (holding.size > 0) wake(); // the heartbeat's answer says whose
+        if (holding.size > 0) wake(); // the heartbeat's answer says which jobs
       } else if (forPool === '' || forPool === pool) onWork(forPool === '');
     },
     onError: (error) => {
@@ -161,7 +168,7 @@ function openEars(
   return { hearing: () => hearing, stop: listener.stop };
 }
 
-/** Resolves when the database is there and has a schema that fits. */
+/** Resolves when the database answers, and has a schema version that fits. */
 async function reach(
   database: Database,
   { observe, node }: NodeSettings,

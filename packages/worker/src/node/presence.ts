@@ -10,17 +10,20 @@ import type { NodeSettings } from '../node-options.ts';
 import { createRegistry } from './registration.ts';
 import type { SharedMarks } from './thread-protocol.ts';
 
-/** What keeps a node registered: its incarnations, its heartbeat, and its fence. */
+/** Keeps a node registered: its incarnations, its heartbeat, and its fence. */
 export interface Presence {
   readonly incarnation: () => string | undefined;
   readonly fenced: () => boolean;
-  /** Others have ended that incarnation. */
+  /** Call when others have ended that incarnation. */
   readonly ended: (incarnation: string) => void;
-  /** Registers, and begins to beat. @throws {PgQueueError} `node_id_in_use` */
+  /**
+   * Registers the node, and starts its heartbeat.
+   * @throws {PgQueueError} `node_id_in_use`
+   */
   readonly begin: () => Promise<void>;
-  /** Beats now. */
+  /** Sends a heartbeat now. */
   readonly wake: () => void;
-  /** The server may be another one by now: asks it what became of the leases. */
+  /** Call when a failover may have replaced the server: asks it about the leases. */
   readonly unsure: () => void;
   readonly stuckMs: () => number;
   readonly stop: () => Promise<void>;
@@ -80,7 +83,7 @@ export function createPresence(parts: PresenceParts): Presence {
     },
     begin: async () => {
       await register(draining);
-      draining.throwIfAborted(); // it was stopped meanwhile: leave() sees to the row
+      draining.throwIfAborted(); // stopped meanwhile: leave() removes the row
       beater.start();
       heartbeat = startHeartbeat({
         ...parts,

@@ -6,20 +6,21 @@ import { isTransient, leaveNode, registerNode } from '@pgqueue/postgres';
 import type { NodeSettings } from '../node-options.ts';
 import { sharedNowMs } from './thread-protocol.ts';
 
-/** A node's one life after another. */
+/** The successive incarnations of a node. */
 export interface Registry {
-  /** The present incarnation; undefined before the first, and between two. */
+  /** Present incarnation; undefined before the first, and between two. */
   readonly incarnation: () => string | undefined;
   /**
-   * Begins an incarnation. While another one may be alive under this id, watches its heartbeat: when that moves, two live nodes
-   * share an id, and this one gives up; when it stands still for two of its intervals, the other is dead, and replaced.
-   * Resolves to when the call that was accepted had been sent, by {@link sharedNowMs}: as a heartbeat counts.
-   * @throws {PgQueueError} `node_id_in_use`; what `signal` says when it aborts
+   * Begins an incarnation. While another one may be alive under this id, watches its heartbeat. If that
+   * moves, two live nodes share the id, and this one gives up. If it stands still for two of its intervals,
+   * the other node is dead, and is replaced. Resolves to the time at which the accepted call was sent, by
+   * {@link sharedNowMs}: the call counts as a heartbeat.
+   * @throws {PgQueueError} `node_id_in_use`; the reason of `signal` when it aborts
    */
   readonly register: (signal: AbortSignal) => Promise<number>;
-  /** Others have ended this incarnation; false: it was known already. */
+  /** Records that others have ended this incarnation. False: that was known already. */
   readonly end: (incarnation: string) => boolean;
-  /** Ends it in order: what it still holds is released, uncounted. */
+  /** Ends the incarnation in order: the leases that it still holds are released, uncounted. */
   readonly leave: () => Promise<void>;
 }
 
@@ -28,7 +29,8 @@ export function createRegistry(database: Target, settings: NodeSettings): Regist
   let current: string | undefined;
 
   const register: Registry['register'] = async (signal) => {
-    const incarnation = randomUUID(); // the same for each call: one whose reply was lost is accepted again
+    // The same for each call, so that a call whose reply was lost is accepted again.
+    const incarnation = randomUUID();
     let seen: string | null = null;
     let sentAt: number;
     for (let failures = 0; ;) {

@@ -11,11 +11,14 @@ export interface ThreadParts {
   readonly database: Target;
   readonly queryTimeoutMs: number;
   readonly marks: SharedMarks;
-  /** Heartbeats go by another session from now on, or the present one has ended: others are to know. */
+  /**
+   * Sends a heartbeat now: another session sends heartbeats from now on, or the present one has ended, and
+   * others must know.
+   */
   readonly beatNow: () => void;
 }
 
-/** Of the connection that is kept for heartbeats alone. */
+/** Returns the options of the connection that is kept for heartbeats alone. */
 export function connectionOf({
   settings,
   databaseOptions,
@@ -29,7 +32,7 @@ export function connectionOf({
 
 /** One life of the heartbeat's thread. */
 export interface ThreadLink {
-  /** It has started, and answers. */
+  /** True once the thread has started, while it answers. */
   readonly ready: () => boolean;
   readonly tell: (message: Exclude<ToThread, { readonly kind: 'beat' }>) => void;
   readonly beat: (input: BeatInput) => Promise<Heartbeat>;
@@ -37,10 +40,13 @@ export interface ThreadLink {
 }
 
 const stopMs = 1_000;
-/** On top of what its statement may take. */
+/** Time for an answer beyond the timeouts of its statements. */
 const answerMs = 1_000;
 
-/** @throws what `new Worker` throws; `failed` is called once, where it ends without being told to */
+/**
+ * Starts the thread. `failed` is called once, if the thread ends without being told to.
+ * @throws the errors of `new Worker`
+ */
 export function openThread(parts: ThreadParts, failed: (error: unknown) => void): ThreadLink {
   const { queryTimeoutMs } = parts;
   const thread = startThread(parts);
@@ -64,7 +70,7 @@ export function openThread(parts: ThreadParts, failed: (error: unknown) => void)
     failed(error);
   };
 
-  thread.unref(); // it must not keep a process that has nothing else to do
+  thread.unref(); // the thread must not keep an idle process alive
   thread.on('error', fail);
   thread.on('exit', (code) => fail(new Error(`the heartbeat's thread ended with ${code}`)));
   thread.on('message', (message: FromThread) => {
@@ -89,7 +95,7 @@ export function openThread(parts: ThreadParts, failed: (error: unknown) => void)
       post({ kind: 'beat', number: mine, input });
       const inTime =
         (await within(2 * queryTimeoutMs + answerMs, one.promise)) ||
-        // where this thread had no time to hear it, the answer is there, and comes before the next timer
+        // If this thread was too busy to read it, the answer is there, and arrives before the next timer.
         (await within(answerMs, one.promise));
       asked.delete(mine);
       if (!inTime) {
@@ -105,14 +111,14 @@ export function openThread(parts: ThreadParts, failed: (error: unknown) => void)
   };
 }
 
-/** Beside this file, with its ending: sources run as they are. */
+/** Starts the file beside this one that has the same ending: sources run as they are. */
 function startThread(parts: ThreadParts): Worker {
   const { node, heartbeatThread, heartbeatMs, blockedMs } = parts.settings;
   const clocks = { heartbeatMs, blockedMs };
   const workerData: ThreadData = { ...connectionOf(parts), node, ...clocks, shared: parts.marks.buffer };
   const options = { workerData, name: 'pgqueue heartbeat' };
   if (typeof heartbeatThread !== 'boolean') return new Worker(heartbeatThread, options);
-  // two literals: bundlers that look for such files find the one that is there
+  // Two literals: bundlers that look for such files find the one that exists.
   return import.meta.url.endsWith('.ts')
     ? new Worker(new URL('./heartbeat-thread.ts', import.meta.url), options)
     : new Worker(new URL('./heartbeat-thread.js', import.meta.url), options);

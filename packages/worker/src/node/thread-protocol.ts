@@ -1,4 +1,4 @@
-// What the node's main thread and its heartbeat's thread say to each other, and the memory that they share.
+// Messages between a node's main thread and its heartbeat's thread, and the memory that they share.
 import type { Heartbeat, HeartbeatInput } from '@pgqueue/postgres/heartbeat';
 
 export interface ThreadData {
@@ -14,7 +14,10 @@ export interface ThreadData {
 
 export type BeatInput = Omit<HeartbeatInput, 'node' | 'pid'>;
 
-/** `know`: what to keep alive, while the main thread itself sends the heartbeats; `rest`: this incarnation is over, there is nothing to keep alive. */
+/**
+ * Messages to the thread. `know`: the incarnation to keep alive, while the main thread itself sends the
+ * heartbeats. `rest`: this incarnation is over, and nothing is to be kept alive.
+ */
 export type ToThread =
   | { readonly kind: 'beat'; readonly number: number; readonly input: BeatInput }
   | { readonly kind: 'know'; readonly input: BeatInput }
@@ -25,7 +28,7 @@ export type FromThread =
   | { readonly kind: 'beaten'; readonly number: number; readonly answer: Heartbeat }
   | { readonly kind: 'failed'; readonly number: number; readonly error: SentError };
 
-/** A clone of an error loses its code, by which failures are told apart. */
+/** An error in transit: a clone of an error loses its code, by which failures are told apart. */
 export interface SentError {
   readonly message: string;
   readonly code: string | undefined;
@@ -43,17 +46,23 @@ export function receivedError({ message, code }: SentError): Error {
   return Object.assign(new Error(message), code === undefined ? {} : { code });
 }
 
-/** Milliseconds of a clock that all threads of a process share; `performance.now()` begins anew in each. */
+/**
+ * Returns milliseconds of a clock that all threads of a process share; `performance.now()` begins anew in
+ * each.
+ */
 export function sharedNowMs(): number {
   return Number(process.hrtime.bigint()) / 1e6;
 }
 
-/** How often both threads stamp. */
+/** Returns the interval at which both threads write their stamps, in milliseconds. */
 export function tickMsOf(blockedMs: number): number {
   return Math.max(10, Math.min(250, blockedMs / 4));
 }
 
-/** The same of the heartbeat's thread while no handler runs: less than what the main thread takes for a frozen process. */
+/**
+ * Returns that interval for the heartbeat's thread while no handler runs. It is shorter than the gap that the
+ * main thread takes for a frozen process.
+ */
 export function idleTickMsOf(blockedMs: number): number {
   return Math.max(10, Math.min(1_000, blockedMs * 0.4));
 }
@@ -74,8 +83,9 @@ const textAt = taskAt + taskBytes;
 const textBytes = 8_192;
 
 /**
- * Stamps of time (both threads are alive; when the last heartbeat that was accepted had been sent), and who runs: what one thread
- * must know of the other while that can't answer.
+ * Shared memory with stamps of time and the running jobs: facts that one thread must know of the other while
+ * that one cannot answer. The stamps `main` and `thread` show that these threads are alive; `beat` is when
+ * the last accepted heartbeat was sent.
  */
 export class SharedMarks {
   readonly buffer: SharedArrayBuffer;
@@ -84,7 +94,7 @@ export class SharedMarks {
   readonly #call: Buffer;
   readonly #task: Buffer;
   readonly #text: Buffer;
-  /** The task that was called last: mostly it is the same again. */
+  /** Task that was written last; mostly the next one is the same. */
   #calledTask = '';
 
   constructor(buffer: SharedArrayBuffer = new SharedArrayBuffer(textAt + textBytes)) {
@@ -100,31 +110,31 @@ export class SharedMarks {
     Atomics.store(this.#stamps, stamps[which], BigInt(Math.round(atMs * 1e6)));
   }
 
-  /** As if it had never been stamped. */
+  /** Makes a stamp as if it had never been written. */
   unstamp(which: Stamp): void {
     Atomics.store(this.#stamps, stamps[which], 0n);
   }
 
-  /** Milliseconds since that was stamped; Infinity: never. */
+  /** Returns the milliseconds since a stamp was written; Infinity: never. */
   ageMs(which: Stamp): number {
     const at = Atomics.load(this.#stamps, stamps[which]);
     return at === 0n ? Infinity : sharedNowMs() - Number(at) / 1e6;
   }
 
-  /** A handler is being called, and has not come to its first `await`. */
+  /** Records that a handler is being called, and has not come to its first `await`. */
   calling(job: string, task: string): void {
     if (task !== this.#calledTask) {
       this.#calledTask = task;
       Atomics.store(this.#lengths, 2, this.#task.write(task));
     }
-    Atomics.store(this.#lengths, 0, this.#call.write(job, 'latin1')); // an id is ASCII
+    Atomics.store(this.#lengths, 0, this.#call.write(job, 'latin1')); // ids are ASCII
   }
 
   called(): void {
     Atomics.store(this.#lengths, 0, 0);
   }
 
-  /** The one that is being called, or those that run. */
+  /** The job whose handler is being called; if there is none, the jobs whose handlers run. */
   get running(): readonly RunningJob[] {
     const called = this.#call.toString('latin1', 0, Atomics.load(this.#lengths, 0));
     if (called !== '')

@@ -7,16 +7,19 @@ import type { Held } from '../lease/held-leases.ts';
 /** A job that a puller holds. Its lease ends `leaseMs` after the claim was sent, unless it is extended. */
 export interface PulledJob extends Omit<ClaimedJob, 'position'> {
   /**
-   * Aborts with `lease_lost` when others have taken it, `cancelled`, `timeout` shortly before its lease ends, `node_lost` when the node
-   * could not say that it lives for so long that others may take it, or `shutdown` when the puller is closed.
+   * Aborts with a reason. `lease_lost`: others have taken the job. `cancelled`. `timeout`: its lease is about
+   * to end. `node_lost`: the node's heartbeats failed for so long that others may take the job. `shutdown`:
+   * the puller is closed.
    */
   readonly signal: AbortSignal;
 }
 
-/** The lease of one pulled job. While it is being settled it is neither renewed nor missed. */
+/**
+ * Lease of one pulled job. While the job is being settled, the lease is neither renewed nor reported as lost.
+ */
 export class PulledLease implements Held {
   readonly job: PulledJob;
-  /** Whether it is to be renewed: not while it is being settled, nor when it is lost. */
+  /** True while the lease is to be renewed: the job is not being settled, and the lease is not lost. */
   live = true;
   lost = false;
   readonly #controller = new AbortController();
@@ -28,12 +31,12 @@ export class PulledLease implements Held {
     this.extended(claimedAt, job.leaseMs);
   }
 
-  /** Its lease ends so long after the extension was asked for. */
+  /** Records an extension by `ms`, requested at `sentAt`. */
   extended(sentAt: number, ms: number): void {
     this.#alarm.set(sentAt + ms - marginMs(ms) - performance.now());
   }
 
-  /** Its puller holds it no more. */
+  /** Stops the timer: the puller does not hold the lease any more. */
   forget(): void {
     this.#alarm.clear();
   }

@@ -15,27 +15,33 @@ import type { NodeTasks } from '@pgqueue/postgres';
 import type { NodeOptions, NodeSettings } from '../node-options.ts';
 import { isGiven, nodeSettings, nodeShape } from '../node-options.ts';
 
-/** What a puller takes jobs of: a task's name, for every version of its payload; or the task, or what it would say. */
+/**
+ * A task whose jobs a puller takes: its name, for every version of its payload; the task itself; or an object
+ * with the same members.
+ */
 export type PulledTask =
   | string
   | {
       readonly name: string;
-      /** The newest payload version. Default: any. */
+      /** Newest payload version. Default: any. */
       readonly version?: number;
-      /** The oldest. Default 1. */
+      /** Oldest payload version. Default 1. */
       readonly minVersion?: number;
       readonly timeoutMs?: number | null;
       /**
-       * Whether it takes bundles, in one slot: `claim` may then return more jobs than it was asked for. While a node of the pool does not,
-       * there are none of this task. Default false.
+       * Takes bundles, in one slot; `claim` may then return more jobs than it was asked for. This task has
+       * bundles only while every node of the pool takes them. Default false.
        */
       readonly batch?: boolean;
     };
 
-/** What {@link createPuller} takes. */
+/** Options of {@link createPuller}. */
 export interface PullerOptions extends NodeOptions {
   readonly tasks: readonly PulledTask[];
-  /** Jobs that it may hold at once, 1 to 100,000: the scheduler makes work ready for so many. Default 100. */
+  /**
+   * Jobs that the puller may hold at once, 1 to 100,000; the scheduler makes work ready for that many.
+   * Default 100.
+   */
   readonly slots?: number;
 }
 
@@ -50,14 +56,17 @@ const pulled: Shape<Exclude<PulledTask, string>> = {
 const pullerShape: Shape<PullerOptions> = {
   ...nodeShape,
   tasks: aListOf(
-    // a task that defineTask made has more
+    // A task made by defineTask has more members.
     either(aText({ max: 200 }), anObject(pulled, { what: 'a task', own: true })),
     'a list of tasks, or of their names',
   ),
   slots: optional(aNumber({ min: 1, max: 100_000, whole: true })),
 };
 
-/** @throws {PgQueueError} `configuration`, with everything that is wrong at once */
+/**
+ * Returns the settings of a puller.
+ * @throws {PgQueueError} `configuration`, with everything that is wrong at once
+ */
 export function pullerSettings(options: PullerOptions): NodeSettings {
   const wrong = optionProblems(options, pullerShape);
   if (!isGiven(options)) throwProblems('configuration', 'the puller', wrong);
@@ -84,7 +93,7 @@ export function pullerSettings(options: PullerOptions): NodeSettings {
   return settings;
 }
 
-/** Others are refused by then. */
+/** Reports whether an entry names a task; others are among the problems already. */
 function isNamed(task: unknown): boolean {
   return typeof task === 'string' || isGiven(task);
 }

@@ -26,7 +26,10 @@ import type { Jobs, Pulled, Puller } from './verbs.ts';
 import type { NodeSettings } from '../node-options.ts';
 import { connectionOptions } from '../node-options.ts';
 
-/** Opens no connection yet. @throws {PgQueueError} `configuration` */
+/**
+ * Creates a puller; opens no connection yet.
+ * @throws {PgQueueError} `configuration`
+ */
 export function createPuller(options: PullerOptions): Puller {
   return new PullerNode(pullerSettings(options), options);
 }
@@ -175,7 +178,7 @@ class PullerNode implements Puller {
     if (free <= 0) return [];
     const { rows, claimedAt } = await this.#ask(free);
     const jobs = rows.flatMap((row) => row.jobs);
-    if (this.#closed !== undefined) throw closed(this.node); // leaving releases them
+    if (this.#closed !== undefined) throw closed(this.node); // leaving releases these jobs
     const tookMs = performance.now() - claimedAt;
     this.#lowWater.saw({ last: jobs.at(-1)?.position, filled: unitsOf(jobs).length >= free, tookMs });
     const leases = jobs.map((job) => new PulledLease(job, claimedAt));
@@ -183,7 +186,7 @@ class PullerNode implements Puller {
     return leases.map(({ job }) => job);
   }
 
-  /** Slots that are asked for are taken: claims may overlap. */
+  /** Claims, and counts the slots as taken meanwhile: claims may overlap. */
   async #ask(free: number): Promise<Claimed> {
     this.#asked += free;
     try {
@@ -207,7 +210,10 @@ class PullerNode implements Puller {
     return this.#told(jobs, (id) => verdicts.has(id));
   }
 
-  /** Ends leases: meanwhile the heartbeat does not miss them; if it fails, they are held still. */
+  /**
+   * Ends leases. Meanwhile the heartbeat does not report them as lost; after a failure the puller holds them
+   * again.
+   */
   async #away<Answer>(
     jobs: readonly PulledJob[],
     work: (again: boolean) => Promise<Answer>,
@@ -224,7 +230,7 @@ class PullerNode implements Puller {
     }
   }
 
-  /** Stale ones are forgotten, and their signals abort. */
+  /** Sorts jobs by the database's answer. The puller drops stale leases, and their signals abort. */
   #told(jobs: readonly PulledJob[], isAccepted: (id: string) => boolean): Pulled {
     const stale = jobs.filter(({ id }) => !isAccepted(id));
     for (const lease of this.#of(stale)) {

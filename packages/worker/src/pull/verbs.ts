@@ -2,7 +2,7 @@ import type { Duration } from '@pgqueue/core';
 import type { Page, PeekedJob, ScanOptions, Verdict, WaitingJob } from '@pgqueue/postgres';
 import type { PulledJob } from './pulled-lease.ts';
 
-/** What became of jobs that were named: `stale` ones were lost before, and nothing of them was changed. */
+/** Ids of the jobs of a call, by result. `stale`: the lease had been lost before, and nothing was changed. */
 export interface Pulled {
   readonly accepted: readonly string[];
   readonly stale: readonly string[];
@@ -12,33 +12,43 @@ export interface Pulled {
 export type Jobs = PulledJob | readonly PulledJob[];
 
 /**
- * Jobs for code that is no handler, with Disque's verbs. A puller is a node like a worker: the same leases, tokens and
- * limits; it beats by itself from the first claim on. Its verbs repeat what meets a transient error, safely.
+ * Takes jobs for code that is no handler, with Disque's verbs. A puller is a node like a worker: the same
+ * leases, tokens and limits. It sends heartbeats by itself from the first claim on. Its verbs repeat safely
+ * after transient errors.
  */
 export interface Puller {
   readonly node: string;
-  /** Jobs that it holds. */
+  /** Number of jobs that the puller holds. */
   readonly held: number;
   /**
-   * Leases up to `max` jobs (default 1; a bundle that it takes whole counts as one), waiting up to `waitMs` (default 0) for the first.
-   * The first call registers the node.
+   * Leases up to `max` jobs (default 1; a bundle that the puller takes whole counts as one), and waits up to
+   * `waitMs` (default 0) for the first. The first call registers the node.
    * @throws {PgQueueError} `schema_version`, `node_id_in_use`
    */
   claim(wanted?: { readonly max?: number; readonly waitMs?: number }): Promise<readonly PulledJob[]>;
-  /** Done, with a result that JSON can hold. */
+  /**
+   * Settles jobs as done, with a result that JSON can hold.
+   * @throws {PgQueueError} `configuration`: the result is an Error
+   */
   ack(jobs: Jobs, result?: unknown): Promise<Pulled>;
-  /** Failed: tried again after its own backoff, or after `delay`; dead when its tries are used up. `stale`: the lease was lost. */
+  /**
+   * Settles a job as failed. It is tried again after its own backoff, or after `delay`, and is dead when its
+   * tries are used up. `stale`: the lease was lost.
+   */
   nack(job: PulledJob, error: unknown, delay?: Duration): Promise<Exclude<Verdict, 'repeated'> | 'stale'>;
-  /** Still working: the leases end this long from now. */
+  /** Moves the ends of the leases to this long from now. */
   extend(jobs: Jobs, by: Duration): Promise<Pulled>;
-  /** Gives them back unrun; nothing is counted. */
+  /** Gives jobs back unrun; nothing is counted. */
   release(jobs: Jobs): Promise<Pulled>;
-  /** The first waiting jobs of a queue by priority and age, without taking them, and without their payloads. */
+  /**
+   * Returns the first waiting jobs of a queue by priority and age, without taking them, and without their
+   * payloads. Default: 10 jobs of the queue `default`.
+   */
   peek(queue?: string, max?: number): Promise<readonly PeekedJob[]>;
-  /** How many jobs of a queue wait or run. */
+  /** Returns how many jobs of a queue wait or run. */
   length(queue?: string): Promise<number>;
-  /** All waiting jobs, page by page. */
+  /** Returns all waiting jobs, page by page. */
   scan(options?: ScanOptions): Promise<Page<WaitingJob>>;
-  /** Releases what it holds, and leaves. May be called again. */
+  /** Releases all jobs that the puller holds, and leaves. May be called again. */
   close(): Promise<void>;
 }

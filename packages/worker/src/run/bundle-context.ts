@@ -10,7 +10,7 @@ import { extendLeases, loggerWith, settleIn, settleWith } from '../attempt/lease
 import type { Progress } from '../attempt/progress.ts';
 import { createProgress } from '../attempt/progress.ts';
 
-/** A job as its bundle's handler sees it. */
+/** Returns a job as its bundle's handler sees it. */
 export function batchJob(
   attempt: Attempt,
   { payload, checkpoint }: { readonly payload: unknown; readonly checkpoint: unknown },
@@ -25,10 +25,10 @@ export function batchJob(
   };
 }
 
-/** The signal of a whole bundle: it aborts when no job is to go on, for the reason of the last. */
+/** Signal of a whole bundle. It aborts when no job is to go on, with the reason of the last one. */
 export interface BatchSignal {
   readonly signal: AbortSignal;
-  /** One of its attempts was aborted. */
+  /** Call when one of its attempts was aborted. */
   readonly check: () => void;
 }
 
@@ -39,7 +39,7 @@ export function createBatchSignal(attempts: () => Attempts): BatchSignal {
     check: () => {
       if (controller.signal.aborted) return;
       const stopped = attempts().filter(({ aborted }) => aborted !== undefined);
-      // those that the handler's own transactions have settled are over, too
+      // Attempts that the handler's own transactions have settled are over, too.
       if (attempts().some(({ over, aborted }) => !over && aborted === undefined)) return;
       const reason = stopped.at(-1)?.aborted;
       if (reason !== undefined) controller.abort(new AbortedError(reason));
@@ -47,7 +47,7 @@ export function createBatchSignal(attempts: () => Attempts): BatchSignal {
   };
 }
 
-/** What a handler of bundles gets beside its jobs. */
+/** Returns the context of a handler of bundles. */
 export function batchContextOf(
   parts: LeaseParts,
   bundle: {
@@ -63,7 +63,7 @@ export function batchContextOf(
   const settled = new Set<Attempt>();
 
   const named = (some: readonly BatchJob[] | undefined): Attempts => {
-    // one that was lost is among them, too: nobody knows what `work` writes
+    // Lost jobs are included, too: `work` may write for any of them.
     if (some === undefined) return attempts.filter((attempt) => !settled.has(attempt));
     const chosen = attempts.filter((_attempt, index) => some.includes(jobs[index] as BatchJob));
     if (chosen.length === some.length && chosen.length > 0) return chosen;

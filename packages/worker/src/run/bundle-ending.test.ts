@@ -9,7 +9,7 @@ const later = retryAfter('1m', no);
 const returned = (value?: unknown) => ({ kind: 'returned', value });
 const threw = (error: unknown) => ({ kind: 'threw', error });
 
-// made within the test: a promise that rejects must be waited for at once
+// Made within the test: a promise that rejects must be awaited at once.
 test.each<[string, () => unknown, readonly object[]]>([
   ['nothing ends all as done', () => undefined, [returned(), returned(), returned()]],
   [

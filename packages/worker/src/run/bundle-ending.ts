@@ -1,7 +1,10 @@
 import { isOutcome } from '@pgqueue/core';
 import type { Ending } from '../lease/ending.ts';
 
-/** Of each job of a bundle how it ended, in their order, by what the handler returned ({@link BatchHandler} says what that may be). */
+/**
+ * Returns the endings of a bundle's jobs, in their order, from the value that its handler returned ({@link
+ * BatchHandler} lists the possible values).
+ */
 export async function batchEndings(
   ids: readonly string[],
   returned: unknown,
@@ -24,7 +27,7 @@ export async function batchEndings(
   return ids.map(() => ({ kind: 'returned', value: returned }));
 }
 
-/** Every promise is waited for, so that none is left to reject unheard. */
+/** Awaits every promise, so that no rejection stays unhandled. */
 async function allEndings(
   values: readonly unknown[],
 ): Promise<readonly Extract<Ending, { readonly kind: 'returned' | 'threw' }>[]> {

@@ -38,7 +38,10 @@ function job(id: string, payload: unknown = {}): ClaimedJob {
   return { ...common, ...counts, id, payload, created: new Date(), leaseMs: 60_000, bundle: null };
 }
 
-/** Runs a batch of these payloads, `a`, `b` and so on; tells what the database was asked, and what was observed. */
+/**
+ * Runs a batch with these payloads; the jobs are `a`, `b` and so on. Returns the statements that the database
+ * received, and the observed events.
+ */
 async function run(
   handler: (payload: unknown) => unknown,
   { listens, payloads = [1, 2, 3] }: { readonly listens: boolean; readonly payloads?: readonly unknown[] },

@@ -29,47 +29,54 @@ import { runSingly } from './run-job.ts';
 
 export interface ExecutorParts extends Omit<LeaseParts, 'onCommitted'> {
   readonly handlers: WorkerSettings['handlers'];
-  /** Where those are kept whose handlers run. */
+  /** Attempts whose handlers run. */
   readonly attempts: Bag<Attempt>;
   readonly settler: Settler;
-  /** Tells the schedulers of jobs that ended without the settler: by a handler's own transaction, or by a crash of its process. */
+  /**
+   * Tells the schedulers of jobs that ended without the settler: by a handler's own transaction, or by a
+   * crash of its process.
+   */
   readonly hints: Pick<Hints, 'send'>;
-  /** Where isolated handlers run. */
+  /** Runs isolated handlers. */
   readonly isolation: Isolation;
   readonly observe: Observer;
-  /** Notices a handler that keeps the event loop. */
+  /** Notices a handler that blocks the event loop. */
   readonly blocked: Pick<BlockedWatch, 'call'>;
   readonly floating: Pick<Floating, 'run' | 'inTurn'>;
-  /** A job whose own process died is ready again. */
+  /** Called when a job whose own process died is ready again. */
   readonly onNext: () => void;
-  /** Whether jobs of a batch that have not begun are to be given back. Default: no. */
+  /** True when jobs of a batch that have not begun are to be given back. Default: never. */
   readonly stopping?: () => boolean;
-  /** A handler has returned after so long. Default: nobody measures. */
+  /** Called with the run time of each attempt that has ended. */
   readonly ran?: (task: string, durationMs: number) => void;
-  /** Whether anybody hears of each job that begins and ends. Default: yes. */
+  /** True if an observer listens for each job that begins and ends. Default: true. */
   readonly listens?: () => boolean;
 }
 
 /** Runs claimed jobs, each to its one end. */
 export interface Executor {
   /**
-   * Resolves when the handler has really returned, so that its slot is not given away twice. What the queue is told does not
-   * wait for that: a job past its timeout is settled at once, and what its handler does later is ignored.
+   * Runs the jobs of one slot. Resolves when the handler has really returned, so that its slot is not given
+   * away twice. The settlement does not wait for that: a job past its timeout is settled at once, and later
+   * results of its handler are ignored.
    */
   readonly run: (unit: Unit, leased: Leased) => Promise<void>;
-  /** Those whose handlers run. */
+  /** Attempts whose handlers run. */
   readonly attempts: Iterable<Attempt>;
-  /** Of units that run, and those whose ends could not be told: they end by their timeouts. */
+  /**
+   * Leases that this node still owns: of running units, and of ended attempts whose settlement was never
+   * acknowledged; the latter end by their timeouts.
+   */
   readonly leases: () => Iterable<Lease>;
-  /** Jobs of batches under way that have not begun. */
+  /** Jobs of running batches that have not begun. */
   readonly waiting: () => Generator<Held>;
-  /** Resolves when every attempt is over, though handlers that ignore their signal may still run. */
+  /** Resolves when every attempt is over; handlers that ignore their signal may still run. */
   readonly quiet: () => Promise<void>;
 }
 
 export function createExecutor(parts: ExecutorParts): Executor {
   const { observe, attempts, handlers } = parts;
-  /** Those of several jobs, of which some may not have begun. */
+  /** Running units of several jobs, some of which may not have begun. */
   const units = new Bag<RunningUnit>();
   const untold = createUntold();
   let whenQuiet: (() => void)[] = [];
@@ -81,7 +88,7 @@ export function createExecutor(parts: ExecutorParts): Executor {
     whenQuiet = [];
   };
 
-  /** For a job that nobody hears of, or traces, nothing is put together; looked at when a unit begins. */
+  /** Read when a unit begins. Events and spans are not built for jobs that nobody listens to or traces. */
   const watched = { heard: true, traced: false };
   const ending: EndingParts = { ...parts, untold, watched };
 
@@ -115,7 +122,7 @@ export function createExecutor(parts: ExecutorParts): Executor {
     stopping: parts.stopping ?? ((): boolean => false),
     leave: (attempt) => {
       attempts.delete(attempt);
-      // it has not ended here: another has its lease
+      // Closes the span of an attempt that has not ended here: another node has its lease.
       attempt.span?.end('stale');
     },
   };
@@ -153,7 +160,10 @@ function announce(attempt: Attempt, { observe, watched }: EndingParts): void {
   observe({ type: 'job.started', job: id, queue, task, key, attempt: tries + crashes + 1, waitedMs });
 }
 
-/** How handlers are called: watched, so that one that blocks, or lets a rejection go, is known. */
+/**
+ * Returns how handlers are called: watched, so that a handler that blocks or leaves a rejection unhandled is
+ * known.
+ */
 function callsOf({ blocked, floating }: ExecutorParts): Pick<RunParts, 'call' | 'callOne' | 'callInTurn'> {
   const call: RunParts['call'] = (called, run) => {
     const first = called[0];
@@ -161,7 +171,7 @@ function callsOf({ blocked, floating }: ExecutorParts): Pick<RunParts, 'call' | 
     if (first.span === undefined) return blocked.call(first.job, () => floating.run(called, run));
     return blocked.call(first.job, () => floating.run(called, () => spanned(called, run)));
   };
-  // for most jobs, without a closure
+  // Serves most jobs without a closure.
   const callBy =
     (run: Floating['run']): RunParts['callOne'] =>
     (attempt, handler, payload, context) =>
@@ -171,7 +181,7 @@ function callsOf({ blocked, floating }: ExecutorParts): Pick<RunParts, 'call' | 
   return { call, callOne: callBy(floating.run), callInTurn: () => callBy(floating.inTurn()) };
 }
 
-/** While it runs, it is one of them. */
+/** Keeps a unit in the bag while it runs. */
 async function within(units: Bag<RunningUnit>, unit: Unit, ran: Promise<void>): Promise<void> {
   const running = { unit, place: -1 };
   units.add(running);
@@ -191,7 +201,7 @@ interface EndingParts extends ExecutorParts {
   readonly watched: { readonly heard: boolean; readonly traced: boolean };
 }
 
-/** What `endAll` does with a handler's `undefined`. */
+/** Ends an attempt whose handler returned `undefined`, as `endAll` would. */
 function endPlain(parts: EndingParts, attempt: Attempt): void {
   const { batch } = attempt;
   if (batch === undefined || attempt.span !== undefined || attempt.floats || attempt.over) {
@@ -258,7 +268,7 @@ function endAll(parts: EndingParts, endings: readonly AttemptEnding[]): void {
 
 const none = {};
 
-/** A result or an outcome can throw when it is read: that is then how the attempt ended. */
+/** Concludes an attempt. If reading its result or outcome throws, that error is the ending. */
 function concludeAny(input: EndingInput): Conclusion {
   try {
     return conclude(input);
@@ -267,7 +277,10 @@ function concludeAny(input: EndingInput): Conclusion {
   }
 }
 
-/** Its own process died. Where the database can't be told, the lease runs out, which is the same crash. */
+/**
+ * Reports that the attempt's own process died. If the database cannot be told, the lease runs out, which is
+ * the same crash.
+ */
 async function crash(parts: EndingParts, attempt: Attempt, why: string): Promise<void> {
   const durationMs = performance.now() - attempt.startedAt;
   let verdict: Awaited<ReturnType<typeof crashJob>>;
@@ -291,14 +304,20 @@ async function crash(parts: EndingParts, attempt: Attempt, why: string): Promise
   parts.onNext();
 }
 
-/** What it let go, and nobody handled, has failed: *done* would not be true. Other outcomes are what the handler chose. */
+/**
+ * Turns a return into a failure if a rejection is still unhandled: *done* would not be true. Other outcomes
+ * are the handler's choice, and stay.
+ */
 function withFloating(attempt: Attempt, ending: Ending): Ending {
   if (ending.kind !== 'returned' || !attempt.floats || isOutcome(ending.value)) return ending;
   const [error] = attempt.floating.values();
   return { kind: 'threw', error };
 }
 
-/** The job is done, and stays so: that its handler says otherwise must not be lost. */
+/**
+ * Reports an error of a handler whose job is already done. The job stays done, but the error must not be
+ * lost.
+ */
 function tellLate({ observe }: EndingParts, attempt: Attempt, ending: Ending): void {
   const error = lateError(withFloating(attempt, ending));
   if (error === undefined) return;
@@ -336,7 +355,7 @@ function tell(
     observe({ type: 'job.settled', job: id, queue, task, verdict: settled, durationMs });
 }
 
-/** Attempts that ended, and whose ends the database did not hear; until their leases end. */
+/** Attempts whose ends the database did not acknowledge, kept until their leases end. */
 interface Untold {
   readonly add: (attempt: Attempt) => void;
   readonly delete: (attempt: Attempt) => void;
@@ -356,5 +375,5 @@ function createUntold(): Untold {
   };
 }
 
-/** Clocks differ a little: after so long the database has taken the lease over. */
+/** Time after the end of a lease by which the database has taken it back, though clocks differ a little. */
 const graceMs = 60_000;

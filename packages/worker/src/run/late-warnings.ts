@@ -3,8 +3,8 @@ import { errorLine, loggedError } from '@pgqueue/core';
 import { warn } from '@pgqueue/postgres';
 
 /**
- * Warns, once a task, of errors that came when their job had ended. They are in no table, so without an observer they would be lost, and with
- * them what the handler still wanted to write.
+ * Warns, once per task, of errors that came after their job had ended. They are in no table, so without an
+ * observer they would be lost, and with them whatever the handler still wanted to write.
  */
 export function createLateWarnings(): Observer {
   const told = new Set<string>();

@@ -9,7 +9,7 @@ import { rejectionsTold } from '../attempt/unhandled-rejections.ts';
 import type { AttemptEnding, RunParts } from './run.ts';
 import { checkPayload, timeOut } from './run.ts';
 
-/** A job whose payload fits. */
+/** A job with a valid payload. */
 interface Fit {
   readonly attempt: Attempt;
   readonly payload: unknown;
@@ -17,9 +17,10 @@ interface Fit {
 }
 
 /**
- * Runs the jobs of a unit with one handler call; each has an attempt of its own, and each ends once. One whose payload does not fit
- * ends by itself, before the handler; one whose lease was lost by then is not handed to it. The first that meets its timeout
- * takes the others with it: they were leased together, until the shortest of their timeouts.
+ * Runs the jobs of a unit with one handler call. Each job has an attempt of its own, and ends once. A job
+ * with an invalid payload ends before the call; a job whose lease was lost by then is left out of it. The
+ * first job that reaches its timeout takes the others with it: they were leased together, until the shortest
+ * of their timeouts.
  */
 export async function runBatch(
   parts: RunParts,
@@ -55,7 +56,9 @@ export async function runBatch(
   }
 }
 
-/** Those that can be handed to the handler. The others end here, or were lost while their payloads were checked. */
+/**
+ * Returns the attempts for the handler. The others end here, or were lost while their payloads were checked.
+ */
 async function fitOf(parts: RunParts, task: Task, attempts: readonly Attempt[]): Promise<readonly Fit[]> {
   const checks = await Promise.all(
     attempts.map(async (attempt) => {
@@ -73,7 +76,7 @@ async function fitOf(parts: RunParts, task: Task, attempts: readonly Attempt[]):
   return fit;
 }
 
-/** What the handler made of it; never throws. */
+/** Calls the handler, and returns the endings of its jobs; never rejects. */
 async function endingsOf(
   attempts: readonly Attempt[],
   call: () => unknown,

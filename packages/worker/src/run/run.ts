@@ -5,25 +5,28 @@ import type { Ending } from '../lease/ending.ts';
 import type { Isolation } from '../isolation/isolation.ts';
 import type { LeaseParts } from '../attempt/lease-calls.ts';
 
-/** How an attempt ended; those of a bundle are told together. */
+/** Ending of one attempt. The endings of a bundle are reported together. */
 export interface AttemptEnding {
   readonly attempt: Attempt;
   readonly ending: Ending;
 }
 
-/** What runs of handlers have in common. */
+/** Parts that all runs of handlers share. */
 export interface RunParts extends LeaseParts {
   readonly isolation: Isolation;
   /**
-   * Begins an attempt, which counts among those that run until it leaves. Without `on` it ends by itself at its timeout. It never
-   * throws: from here on the attempt has an end, whatever fails.
+   * Begins an attempt, which counts as running until `leave`. Without `on` it ends by itself at its timeout.
+   * Never throws: from here on the attempt has an end, whatever fails.
    */
   readonly begin: (job: ClaimedJob, leased: Leased, on?: Omit<AttemptEvents, 'over'>) => Attempt;
   /** Opens the span of an attempt, and tells observers that it has begun. */
   readonly announce: (attempt: Attempt) => void;
-  /** Ends those attempts that are not over yet. */
+  /** Ends the attempts that are not over yet. */
   readonly end: (endings: readonly AttemptEnding[]) => void;
-  /** Ends an attempt whose handler has returned nothing. Does what `end` does; most attempts end so, and cost less that way. */
+  /**
+   * Ends an attempt whose handler has returned nothing, as `end` would. Most attempts end like this, and this
+   * costs less.
+   */
   readonly endPlain: (attempt: Attempt) => void;
   /** Calls the handler of one attempt. */
   readonly callOne: <Payload, Returned>(
@@ -32,17 +35,17 @@ export interface RunParts extends LeaseParts {
     payload: Payload,
     context: JobContext,
   ) => Returned;
-  /** The same for the jobs of a batch, one after another. */
+  /** Returns a `callOne` for the jobs of a batch, which are called one after another. */
   readonly callInTurn: () => RunParts['callOne'];
   /** Calls the handler of a bundle. */
   readonly call: <Returned>(attempts: readonly Attempt[], run: () => Returned) => Returned;
-  /** Jobs of a batch that have not begun are to be given back. */
+  /** True when jobs of a batch that have not begun are to be given back. */
   readonly stopping: () => boolean;
-  /** Its handler has returned. */
+  /** Removes an attempt whose handler has returned. */
   readonly leave: (attempt: Attempt) => void;
 }
 
-/** Aborts and ends attempts whose leases are about to end; what their handlers do later is ignored. */
+/** Aborts and ends attempts whose leases are about to end; later results of their handlers are ignored. */
 export function timeOut({ observe, end }: RunParts, attempts: readonly Attempt[]): void {
   const live = attempts.filter((attempt) => attempt.live);
   for (const attempt of live) {
@@ -53,12 +56,12 @@ export function timeOut({ observe, end }: RunParts, attempts: readonly Attempt[]
   end(live.map((attempt) => ({ attempt, ending: { kind: 'timeout', timeoutMs: attempt.timeoutMs } })));
 }
 
-/** A payload on its way to the handler, or how the attempt ends without one. */
+/** A payload for the handler, or the ending of an attempt without one. */
 export type Checked =
   | { readonly kind: 'payload'; readonly payload: unknown }
   | Extract<Ending, { readonly kind: 'invalid' | 'threw' }>;
 
-/** Brings a payload to the current version, and checks it; never throws. */
+/** Brings a payload to the current version, and validates it; never throws. */
 export function checkPayload(
   task: Task,
   job: Pick<ClaimedJob, 'payload' | 'payloadVersion'>,

@@ -22,7 +22,7 @@ function row(position: number, jobs = 1): DoneRow {
   };
 }
 
-/** A database that settles whatever it is told, at once. `statements`: the positions of each. */
+/** A database that settles everything at once. `statements`: positions, by statement. */
 function bench() {
   const statements: (readonly number[])[] = [];
   const database = {

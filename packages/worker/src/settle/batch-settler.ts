@@ -7,41 +7,47 @@ import type { DoneRow, LeasedRow } from '../lease/ended.ts';
 import { persistently } from './retry-transient.ts';
 import type { Ended } from '../lease/ended.ts';
 
-/** Settles batches of which every job is done, many with one statement, and gives back those that have not begun. */
+/**
+ * Settles batches of which every job is done, many with one statement, and gives back batches that have not
+ * begun.
+ */
 export interface RowSettler {
   readonly settle: (row: DoneRow) => void;
   readonly release: (batch: LeasedRow) => void;
   readonly busy: () => boolean;
-  /** What the database has not heard of yet, or not answered. */
+  /** Leases of batches that the database has not acknowledged. */
   readonly pending: () => Iterable<Lease>;
 }
 
 export interface RowSettlerParts {
   readonly database: Target;
   readonly observe: Observer;
-  /** Some were settled. */
+  /** Called when batches were settled. */
   readonly onRows: () => void;
   readonly abandoned: AbortSignal;
-  /** Those whose replies may have been lost on the way back. */
+  /** Attempts whose replies may have been lost on the way back. */
   readonly unanswered: WeakSet<Ended>;
-  /** It is settled, or it is said otherwise what becomes of its jobs. */
+  /** Called when a batch is settled, or its jobs are passed on to be settled one by one. */
   readonly onAnswered: (row: DoneRow) => void;
   readonly before: (jobs: readonly Lease[], work: () => Promise<void>) => Promise<void>;
   /** Settles jobs one by one, since their batch could not be settled as one. */
   readonly settle: (ended: readonly Ended[]) => void;
   /** Gives jobs back one by one. */
   readonly release: (jobs: readonly Lease[]) => void;
-  /** The database did not take some. */
+  /** Called when the database did not accept a statement. */
   readonly onFailed: () => void;
   readonly onIdle: () => void;
 }
 
-/** In one statement. */
+/** Limits of one statement: jobs, and length of their results. */
 const jobsMax = 2_000;
 const bytesMax = 4 * 1_048_576;
-/** So long after a statement the next one goes: a batch has waited for longer until it was through, and each statement is a commit. */
+/**
+ * Shortest time from one statement to the next. A batch has run for longer than that anyway, and each
+ * statement is a commit.
+ */
 const gatherMs = 10;
-/** So many don't wait for others. */
+/** With this many jobs, a statement does not wait for more. */
 const manyJobs = 100;
 
 export function createRowSettler(parts: RowSettlerParts): RowSettler {
@@ -72,9 +78,9 @@ export function createRowSettler(parts: RowSettlerParts): RowSettler {
     releasing.add(batch);
     try {
       const given = await persistently(() => releaseRows(database, [batch.lease]));
-      if (given === 0) parts.release(batch.jobs); // it was taken apart meanwhile
+      if (given === 0) parts.release(batch.jobs); // taken apart meanwhile
     } catch (error) {
-      // it is given back when the node leaves, or its lease ends
+      // The batch is given back when the node leaves, or its lease ends.
       if (!abandoned.aborted) observe({ type: 'database.error', during: 'release', error });
     }
     releasing.delete(batch);
@@ -99,7 +105,7 @@ function jobsOf(rows: readonly DoneRow[]): number {
   return rows.reduce((jobs, { data }) => jobs + data.length, 0);
 }
 
-/** How many of the first go into one statement. */
+/** Returns how many of the first batches fit into one statement. */
 function countOf(rows: readonly DoneRow[]): number {
   let [jobs, bytes, count] = [0, 0, 0];
   for (const { data } of rows) {
@@ -111,7 +117,7 @@ function countOf(rows: readonly DoneRow[]): number {
   return count;
 }
 
-/** Sends batches until the database has answered; never throws. */
+/** Sends batches until the database has answered; never rejects. */
 async function send(parts: RowSettlerParts, rows: readonly DoneRow[]): Promise<void> {
   const { database, observe, abandoned, onRows, onAnswered } = parts;
   let repeated = false;
@@ -148,8 +154,8 @@ async function send(parts: RowSettlerParts, rows: readonly DoneRow[]): Promise<v
 }
 
 /**
- * Batches that were lost or taken apart, or of which one job can't be settled: each job says by itself what became of it. `repeated`: a reply
- * to an earlier try may have been lost.
+ * Settles the jobs of batches one by one: the batches were lost or taken apart, or one of their jobs cannot
+ * be settled. `repeated`: the reply to an earlier try may have been lost.
  */
 async function singly(parts: RowSettlerParts, rows: readonly DoneRow[], repeated: boolean): Promise<void> {
   for (const row of rows) {

@@ -3,8 +3,9 @@ import { unlockedJobs } from '@pgqueue/postgres';
 import type { Ended } from '../lease/ended.ts';
 
 /**
- * Attempts whose jobs an application has locked: by an enqueue that replaces the unique key, say, in a transaction that is still open. They
- * wait here until it ends, beside what is settled meanwhile; the node keeps their leases.
+ * Ended attempts whose jobs an application has locked: by an enqueue that replaces the unique key, say, in a
+ * transaction that is still open. They wait here until it ends, while others are settled; the node keeps
+ * their leases.
  */
 export interface LockedOut {
   readonly add: (ended: readonly Ended[]) => void;
@@ -14,14 +15,14 @@ export interface LockedOut {
 
 export interface LockedOutParts {
   readonly database: Target;
-  /** All of them are given up. */
+  /** Aborts when all of them are given up. */
   readonly abandoned: AbortSignal;
-  /** They are locked no more. */
+  /** Settles attempts whose jobs are not locked any more. */
   readonly settle: (ended: readonly Ended[]) => void;
   readonly onGivenUp: (ended: readonly Ended[]) => void;
 }
 
-/** How often the database is asked, for all of them at once. */
+/** Interval at which the database is asked, for all of them at once. */
 const everyMs = 500;
 
 export function createLockedOut({ database, abandoned, settle, onGivenUp }: LockedOutParts): LockedOut {
@@ -40,7 +41,7 @@ export function createLockedOut({ database, abandoned, settle, onGivenUp }: Lock
       const freed = take(asked.filter(({ settlement }) => free.has(settlement.id)));
       if (freed.length > 0) settle(freed);
     } catch {
-      // whatever is settled beside them meets the same trouble, and tells it
+      // Settlements of other jobs meet the same error, and report it.
     }
     timer = undefined;
     lookLater();

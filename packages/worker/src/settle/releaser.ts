@@ -4,18 +4,21 @@ import { retryPauseMs } from '@pgqueue/core';
 import type { Lease, Target } from '@pgqueue/postgres';
 import { isTransient, release } from '@pgqueue/postgres';
 
-/** Gives leases back unrun, and says so until the database has heard it: a lease that nobody runs would last until its timeout. */
+/**
+ * Gives leases back unrun, and repeats that until the database has accepted it: the lease of a job that
+ * nobody runs would last until its timeout.
+ */
 export interface Releaser {
   readonly release: (leases: readonly Lease[]) => void;
   readonly busy: () => boolean;
-  /** Those that the database has not heard of yet. */
+  /** Leases whose release the database has not acknowledged. */
   readonly pending: () => readonly Lease[];
 }
 
 export interface ReleaserParts {
   readonly database: Target;
   readonly observe: Observer;
-  /** From then on what fails is left to the node's leaving. */
+  /** Once it aborts, failed releases are left to the node's leaving. */
   readonly abandoned: AbortSignal;
   readonly onIdle: () => void;
 }

@@ -5,7 +5,10 @@ import { isTransient } from '@pgqueue/postgres';
 
 const triesMax = 8;
 
-/** Repeats what met a transient error, for some seconds; `again`: an earlier try may have been accepted. */
+/**
+ * Repeats `work` after transient errors, up to 8 times within some seconds. `again`: an earlier try may have
+ * been accepted.
+ */
 export async function persistently<Answer>(work: (again: boolean) => Promise<Answer>): Promise<Answer> {
   for (let failures = 1; ; failures += 1) {
     try {
@@ -18,8 +21,8 @@ export async function persistently<Answer>(work: (again: boolean) => Promise<Ans
 }
 
 /**
- * Repeats what met a transient error until it is done; false: it was given up, or refused for good. For what must be said before anything else
- * about the same jobs.
+ * Repeats `work` after transient errors until it succeeds. False: it was given up, or refused for good. For
+ * statements that must come before all others about the same jobs.
  */
 export async function untilDone(
   work: () => Promise<void>,

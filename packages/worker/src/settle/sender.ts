@@ -13,7 +13,7 @@ import {
 } from '@pgqueue/postgres';
 import type { Ended } from '../lease/ended.ts';
 
-/** Settles attempts with one statement, as often as it takes. */
+/** Settles attempts with one statement, repeated until the database has answered. */
 export type Send = (batch: readonly Ended[]) => Promise<void>;
 
 interface SenderParts {
@@ -21,17 +21,20 @@ interface SenderParts {
   readonly observe: Observer;
   readonly hints: Hints;
   readonly abandoned: AbortSignal;
-  /** Those whose replies may have been lost on the way back. */
+  /** Attempts whose replies may have been lost on the way back. */
   readonly unanswered: WeakSet<Ended>;
   readonly onFailed: () => void;
-  /** They are not settled: somebody else has locked their jobs. */
+  /** Called with attempts that are not settled, because another transaction has locked their jobs. */
   readonly onLocked: (ended: readonly Ended[]) => void;
 }
 
-/** So few end together that the hint may hold up other commits for the time of this one. */
+/**
+ * Most settlements in a statement that carries the hint itself; its NOTIFY may hold up other commits for the
+ * time of this one.
+ */
 const ridersMax = 4;
 
-/** Settles once, and sees to the hint. */
+/** Settles once, and sends the hint with the statement or after it. */
 function createAccept(
   database: Target,
   hints: Hints,
@@ -54,10 +57,10 @@ function createAccept(
   };
 }
 
-/** So many that the hint can say which they were. */
+/** Most jobs that a hint names. */
 const toldMax = 16;
 
-/** All of them, where all are done; undefined: some wait again, or they are many. */
+/** Returns the ids of the jobs if all are done. Undefined: some wait again, or there are more than 16. */
 function endedOf(
   settlements: readonly Settlement[],
   verdicts: ReadonlyMap<string, Verdict>,
@@ -67,7 +70,7 @@ function endedOf(
   return ids.every((id) => verdicts.get(id) === 'done') ? ids : undefined;
 }
 
-/** Sends a batch until the database has answered, of each of its jobs that is not locked; never throws. */
+/** Sends attempts until the database has answered for each whose job is not locked; never rejects. */
 export function createSender(parts: SenderParts): Send {
   const { database, observe, hints, abandoned, unanswered, onFailed, onLocked } = parts;
   const accept = createAccept(database, hints);
@@ -106,7 +109,10 @@ export function createSender(parts: SenderParts): Send {
     }
   };
 
-  /** One settlement that the database refuses must not take the others with it: it is found by halves, and said in another way. */
+  /**
+   * Finds the one settlement that the database refuses, by halves, so that it does not take the others with
+   * it, and tries its fallbacks.
+   */
   const refused = async (
     batch: readonly Ended[],
     instead: readonly Instead[],
@@ -127,7 +133,10 @@ export function createSender(parts: SenderParts): Send {
   return (batch) => send(batch, [withoutData, asDead]);
 }
 
-/** Those whose jobs nobody else has locked. Where that can't be asked, all: the same trouble meets their settlement, which tells it. */
+/**
+ * Returns the attempts whose jobs no other transaction has locked. If that cannot be asked, returns all:
+ * their settlement meets the same error, and reports it.
+ */
 async function unlockedOf(database: Target, batch: readonly Ended[]): Promise<readonly Ended[]> {
   try {
     const ids = batch.map(({ settlement }) => settlement.id);
@@ -138,10 +147,10 @@ async function unlockedOf(database: Target, batch: readonly Ended[]): Promise<re
   }
 }
 
-/** What else is said of an attempt whose settlement was refused; undefined: nothing of this kind. */
+/** Fallback for a settlement that was refused. Undefined: it does not apply. */
 type Instead = (settlement: Settlement, error: unknown) => Settlement | undefined;
 
-/** The same outcome; its result or error was what the database did not take. */
+/** Keeps the outcome, and replaces the result or error that the database did not take. */
 const withoutData: Instead = (settlement, error) => {
   if (settlement.data === null) return undefined;
   const note = `${settlement.outcome === 'done' ? 'the result' : 'the error'} can't be stored: ${errorData(error).message}`;
@@ -149,7 +158,7 @@ const withoutData: Instead = (settlement, error) => {
   return { ...settlement, data: JSON.stringify(data) };
 };
 
-/** The job itself is what can't be written. */
+/** Settles the job as dead, since the job itself cannot be written. */
 const asDead: Instead = (settlement, error) => {
   if (settlement.outcome !== 'done' && !isOfRow(error)) return undefined;
   const data = JSON.stringify({ ...errorData(error), kind: 'error' });

@@ -10,30 +10,37 @@ import type { Send } from './sender.ts';
 import { createSender } from './sender.ts';
 
 /**
- * Settles attempts, many with one statement: whatever gathers while one is under way goes with the next. While the database can't be
- * reached they wait, in memory; so does a job that somebody else has locked, and holds up no other.
+ * Settles attempts, many with one statement: attempts that end while a statement is under way go with the
+ * next. While the database cannot be reached, they wait in memory. A job that another transaction has locked
+ * waits as well, and holds up no other.
  */
 export interface Settler {
-  /** Those that are given together, the jobs of a bundle, go in one statement, but for those that are locked. */
+  /**
+   * Settles attempts. Attempts given together (the jobs of a bundle) go in one statement, except for locked
+   * ones.
+   */
   readonly settle: (together: readonly Ended[]) => void;
-  /** A batch of which every job is done: as one. */
+  /** Settles a batch of which every job is done, as one. */
   readonly settleRow: (row: DoneRow) => void;
   /**
-   * Does what must be done before these jobs can be settled, as often as it takes; until then they are pending. Resolves even where it was
-   * given up: then their settlements find out.
+   * Repeats `work`, which must succeed before these jobs can be settled; until then they are pending.
+   * Resolves even if `work` was given up: the settlements of the jobs meet the same failure.
    */
   readonly before: (jobs: readonly Lease[], work: () => Promise<void>) => Promise<void>;
-  /** Gives leases back unrun; what can't be said waits as settlements do. */
+  /** Gives leases back unrun; a release that cannot be sent waits as settlements do. */
   readonly release: (leases: readonly Lease[]) => void;
-  /** A whole batch that has not begun. */
+  /** Gives back a whole batch that has not begun. */
   readonly releaseRow: (batch: LeasedRow) => void;
-  /** So much waits that no more jobs should be claimed: 2,000 settlements, or results of 16 MiB. */
+  /**
+   * True while more than 2,000 settlements, or 16 MiB of results, are pending: no more jobs should be
+   * claimed.
+   */
   readonly full: () => boolean;
-  /** What the database has not heard of yet, or not answered. */
+  /** Leases that the database has not acknowledged as settled or released. */
   readonly pending: () => Iterable<Lease>;
   /** Resolves when nothing is pending. */
   readonly idle: () => Promise<void>;
-  /** Gives up what can't be sent: for a stop at its deadline. */
+  /** Gives up whatever cannot be sent, for a stop at its deadline. */
   readonly abandon: () => void;
 }
 
@@ -42,13 +49,15 @@ export interface SettlerOptions {
   readonly observe: Observer;
   /** Tells the schedulers that slots are free. */
   readonly hints: Hints;
-  /** Whole batches were settled. Default: the schedulers are told. */
+  /** Called when whole batches were settled. Default: tells the schedulers. */
   readonly onRows?: () => void;
-  /** Some were accepted: rows are gone. */
+  /** Called when settlements were answered, and are not pending any more. */
   readonly onAccepted: () => void;
 }
 
-/** Of a process that settles without a scheduler beside it, and must send nothing at times of its own. */
+/**
+ * Hints of a process that settles without a scheduler beside it, and must send nothing at times of its own.
+ */
 export const noHints: Hints = {
   send: () => {},
   ride: () => true,
@@ -56,10 +65,13 @@ export const noHints: Hints = {
   stop: () => Promise.resolve(),
 };
 
-/** In one statement. */
+/** Limits of one statement: settlements, and bytes of their results. */
 const batchMax = 1_000;
 const batchBytesMax = 4 * 1_048_576;
-/** What may wait before the node claims no more. Handlers that run at that time add theirs. */
+/**
+ * Limits of the backlog, beyond which the node claims no more. Handlers that run at that time still add
+ * theirs.
+ */
 const pendingMax = 2_000;
 const bytesMax = 16 * 1_048_576;
 
@@ -144,7 +156,7 @@ export function createSettler({ database, observe, hints, onRows, onAccepted }: 
   };
 }
 
-/** What must be done before jobs can be settled. */
+/** Work that must be done before jobs can be settled. */
 interface Preparing extends Pick<Settler, 'before' | 'pending'> {
   readonly busy: () => boolean;
 }
@@ -159,7 +171,7 @@ function createPreparing(parts: {
     before: async (jobs, work) => {
       all.add(jobs);
       await untilDone(work, parts);
-      // by then whoever asked has said what is to be settled
+      // By then the caller has handed over the settlements.
       setImmediate(() => {
         all.delete(jobs);
         parts.onIdle();
@@ -172,7 +184,7 @@ function createPreparing(parts: {
   };
 }
 
-/** Lets others wait until nothing is busy; `check` must be called when something may have ended. */
+/** Lets callers wait until nothing is busy; call `check` when something may have ended. */
 function createIdle(busy: () => boolean): { readonly check: () => void; readonly wait: () => Promise<void> } {
   let waiting: (() => void)[] = [];
   return {
@@ -185,7 +197,7 @@ function createIdle(busy: () => boolean): { readonly check: () => void; readonly
   };
 }
 
-/** Attempts on their way to the database, those of single jobs and of bundles. */
+/** Settles attempts of single jobs and of bundles. */
 interface Singles {
   readonly settle: (together: readonly Ended[]) => void;
   readonly busy: () => boolean;
@@ -247,16 +259,19 @@ function bytesOfRow({ data }: DoneRow): number {
   return bytes;
 }
 
-/** How much waits to be settled, and whether that is too much. */
+/** Counts pending settlements, and tells when they are too many. */
 interface Backlog {
   readonly add: (count: number, bytesMore: number) => void;
   readonly remove: (count: number, bytesLess: number) => void;
-  /** The database did not take some. */
+  /** Call when the database did not accept a statement. */
   readonly failing: () => void;
   readonly full: () => boolean;
 }
 
-/** Says that it is full only where the database fails: a busy node passes the mark often, for milliseconds. */
+/**
+ * Creates a backlog, which reports that it is full only while the database fails: a busy node passes the
+ * limit often, for milliseconds.
+ */
 function createBacklog(observe: Observer): Backlog {
   let pending = 0;
   let bytes = 0;
@@ -290,7 +305,10 @@ function createBacklog(observe: Observer): Backlog {
   };
 }
 
-/** Each job once: the answer is by job, and one may be settled under the lease that it lost, too. */
+/**
+ * Takes the next batch of settlements. It has each job once: the database answers by job, and a job may be
+ * settled under a lease that it lost, too.
+ */
 function nextBatch(waiting: (readonly Ended[])[]): {
   readonly batch: readonly Ended[];
   readonly rest: (readonly Ended[])[];

@@ -19,7 +19,7 @@ function circuitOf({ plan }: Tick, value: string): Circuit | undefined {
   return own((plan.state['region'] ?? {}) as Circuits, value);
 }
 
-/** What a circuit let go that it should not have, at one tick. */
+/** Returns the jobs that a circuit should not have let go in one tick. */
 function breaches(tick: Tick, value: string): readonly string[] {
   const circuit = circuitOf(tick, value);
   if (circuit === undefined || circuit.kind === 'closed') return [];
@@ -37,7 +37,7 @@ function breaches(tick: Tick, value: string): readonly string[] {
   ];
 }
 
-/** What became of a circuit that had a probe, where that is wrong. */
+/** Returns the wrong transitions of a circuit that had a probe in the tick before. */
 function misjudged(before: Tick, tick: Tick, value: string): readonly string[] {
   const was = circuitOf(before, value);
   if (was?.kind !== 'probing') return [];
@@ -74,7 +74,10 @@ const failing = stories.map((story) =>
   })),
 );
 
-/** With changes of the leader, too; its state is saved with each batch here, so that what it should know is certain. */
+/**
+ * Checks that an open circuit sends one probe, with bundles and changes of the leader. The state is saved
+ * with each batch here, so that the expected circuit is certain.
+ */
 const oneProbe: Check = (change) =>
   verdict(
     fc.property(fc.tuple(failing, fc.constantFrom([], coalesce)), ([story, bundles]) => {
@@ -83,7 +86,8 @@ const oneProbe: Check = (change) =>
       for (const [index, tick] of ticks.entries()) {
         const before = ticks[index - 1];
         expect(values.flatMap((value) => breaches(tick, value))).toEqual([]);
-        // after a change of the leader, or a plan that was dropped, the last plan's state is not the one that it began from
+        // after a change of the leader, or a dropped plan, this tick does not begin from the last plan's
+        // state
         if (before === undefined || story[index - 1]?.fate !== 'written') continue;
         expect(values.flatMap((value) => misjudged(before, tick, value))).toEqual([]);
       }
@@ -92,7 +96,9 @@ const oneProbe: Check = (change) =>
     150,
   );
 
-/** Saved late, as it really is: whatever happens, all jobs come to their end when they no longer fail. */
+/**
+ * Checks that all jobs come to their end once they no longer fail. The state is saved late, as in production.
+ */
 const closesAgain: Check = (change) =>
   verdict(
     fc.property(failing, (story) => {

@@ -19,7 +19,7 @@ const options: CircuitBreakerOptions = {
 
 const waiting = ['a', 'a', 'b', 'b'].map((key, seq) => aJob({ seq, key }));
 
-/** Attempts of key a, ended `agoMs` before the snapshot. */
+/** Returns settlements of jobs of key a that ended `ms` after `nowMs`. */
 function ended(outcomes: readonly AttemptEnd[], ms = 0, id = 100): readonly Settlement[] {
   return outcomes.map((outcome, index) => ({
     job: aJob({ seq: id + index, key: 'a' }),
@@ -36,7 +36,7 @@ function ticking(more: Partial<CircuitBreakerOptions> = {}) {
     aSnapshot({ nowMs: nowMs + ms, lanes: lanesOf(waiting), ...seen });
   const plan = (ms: number, seen: Partial<Snapshot> = {}): Plan => made.plan(at(ms, seen), state);
   return {
-    /** Which jobs of key a go; all others do. */
+    /** Plans and writes one tick. Returns the ids of the dispatched jobs of key a; all other jobs must go. */
     tick: (ms: number, seen: Partial<Snapshot> = {}, written?: readonly string[]): readonly string[] => {
       const { dispatch, state: after } = plan(ms, seen);
       const ids = dispatch.map(({ id }) => id);
@@ -63,7 +63,7 @@ function ticking(more: Partial<CircuitBreakerOptions> = {}) {
   };
 }
 
-/** Opened at 0: 3 of 4 attempts failed. */
+/** Returns ticks with a circuit that opened at 0, after 3 of 4 attempts had failed. */
 function opened(more: Partial<CircuitBreakerOptions> = {}) {
   const ticks = ticking(more);
   expect(ticks.tick(0, { settled: ended(['retry', 'done', 'crash', 'dead']) })).toEqual([]);

@@ -11,23 +11,29 @@ import type { GroupBy } from './lib/group.ts';
 import { groupOf } from './lib/group.ts';
 import { sayGroup, sayMs, sayNumber } from './lib/format.ts';
 
-/** When a circuit opens, for how long, and of what: see {@link circuitBreaker}. */
+/** Options of {@link circuitBreaker}: the jobs that share a circuit, and when it opens and for how long. */
 export interface CircuitBreakerOptions {
-  /** What may fail, as reasons call it: `provider acme is open: …`. */
+  /** Name of the group that may fail, used in reasons: `provider acme is open: …`. */
   readonly name: string;
-  /** Each of its values has a circuit of its own: what fails together. */
+  /** Groups the jobs that fail together. Each value has a circuit of its own. */
   readonly by: GroupBy;
-  /** The share of failed attempts at which it opens: above 0, at most 1. */
+  /** Share of failed attempts at which the circuit opens: above 0, at most 1. */
   readonly errorRate: number;
-  /** Attempts that must have ended in the window before it is judged, 1 or more. */
+  /** Number of attempts that must have ended within the window before the circuit is judged: 1 or more. */
   readonly minimum: number;
-  /** Attempts of the last so many milliseconds count, to a tenth of it. */
+  /**
+   * Length of the window in which ended attempts count, in milliseconds. Its resolution is a tenth of the
+   * window.
+   */
   readonly windowMs: number;
-  /** How long all jobs of the value are held before one of them is tried. */
+  /** Time for which all jobs of the value are held before a probe goes, in milliseconds. */
   readonly openMs: number;
-  /** Jobs that it concerns; others neither count nor are held. Default: all. */
+  /** Selects the jobs that the circuit concerns. All others neither count nor are held. Default: all jobs. */
   readonly when?: (job: JobFacts) => boolean;
-  /** A promise that `by` and `when` depend on the job's queue and key only: then the rest of a key need not be asked about. */
+  /**
+   * Promises that `by` and `when` depend on the job's queue and key only. Then one held job holds its whole
+   * lane, and the other jobs of the key are not asked about.
+   */
   readonly lane?: boolean;
 }
 
@@ -43,10 +49,13 @@ const shape: Shape<CircuitBreakerOptions> = {
 };
 
 /**
- * Holds the jobs of what keeps failing. Where, of the attempts that ended within the window, so large a share failed (to be retried,
- * dead, or crashed), the circuit opens: nothing of that value goes. After `openMs` it is half open: one job goes, the
- * probe. If that is done the circuit closes, and counts anew; if it fails, it opens again. Jobs that were in flight when it opened
- * run on, and make no difference. A probe that went is known to the next leader by its work item; one that is lost without a
+ * Holds the jobs of a group that keeps failing.
+ *
+ * The circuit opens when at least `minimum` attempts ended within the window and a share of `errorRate` or
+ * more failed (to be retried, dead, or crashed). While the circuit is open, no job of that value goes. After
+ * `openMs` it is half open: one job goes, the probe. If the probe is done, the circuit closes and counts from
+ * zero. If it fails, the circuit opens again. Jobs that were in flight when the circuit opened run on and
+ * make no difference. The next leader recognizes a probe by its work item. A probe that is lost without a
  * result is given up after `openMs`.
  *
  * The pattern: M. Nygard, Release It!, 2007.
@@ -125,7 +134,10 @@ function openBreaker(snapshot: Snapshot, state: Circuits, options: CircuitBreake
   };
 }
 
-/** The value of a job that is in flight or has ended; where that fails, it is not counted. */
+/**
+ * Returns a function from a job in flight, or one that has ended, to its value. A job for which `by` or
+ * `when` throws is not counted.
+ */
 function valuesBy({ by, when }: CircuitBreakerOptions): (job: JobFacts) => string | null {
   return (job) => {
     try {
@@ -136,7 +148,10 @@ function valuesBy({ by, when }: CircuitBreakerOptions): (job: JobFacts) => strin
   };
 }
 
-/** When a circuit that holds lets a job go, by time alone. */
+/**
+ * Returns the time at which a circuit that holds lets a job go by time alone, in Unix milliseconds. Null:
+ * only an event can change it.
+ */
 function changesMs(circuit: Circuit, { openMs }: CircuitRules): number | null {
   switch (circuit.kind) {
     case 'closed':

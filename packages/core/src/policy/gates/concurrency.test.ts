@@ -10,7 +10,10 @@ import { concurrency } from './concurrency.ts';
 const region = concurrency({ name: 'region', by: ({ attributes }) => attributes['region'], limit: 2 });
 const eu = { attributes: { region: 'eu' } };
 
-/** The ids that a plan within one gate dispatches, in the order of enqueuing, and why each of the others is held. */
+/**
+ * Returns the ids that a plan within one gate dispatches, in the order of enqueuing, and why each other job
+ * is held.
+ */
 function plan(
   gate: Gate,
   waiting: readonly Candidate[],

@@ -10,17 +10,26 @@ import type { Counting } from './lib/use.ts';
 import { rememberUse } from './lib/use.ts';
 import { sayGroup } from './lib/format.ts';
 
-/** What is counted, and how many may be in flight: see {@link concurrency}. */
+/** Options of {@link concurrency}: the groups that are counted, and how much of each may be in flight. */
 export interface ConcurrencyOptions {
-  /** What is limited, as reasons call it: `tenant` gives `tenant acme has 5 of 5 in flight`. */
+  /** Name of the limit, used in reasons: `tenant` gives `tenant acme has 5 of 5 in flight`. */
   readonly name: string;
-  /** Each of its values has a limit of its own, over all queues. Default: all jobs count together. */
+  /** Groups jobs. Each value has a limit of its own, over all queues. Default: all jobs count together. */
   readonly by?: GroupBy;
-  /** The most that may be in flight of each value; null: no limit. Asked once a plan. */
+  /**
+   * Most that may be in flight of each value. Null: no limit. A function is called once a plan for each
+   * value.
+   */
   readonly limit: Limit | ((value: string, snapshot: Snapshot) => Limit | null);
-  /** What a job takes of it while it is in flight. Default: 1. Must not depend on what changes meanwhile. */
+  /**
+   * Amount of the limit that a job takes while it is in flight. Default: 1. Must not depend on anything that
+   * changes meanwhile.
+   */
   readonly cost?: (job: JobFacts) => Cost;
-  /** A promise that `by` and `cost` depend on the job's queue and key only: then the rest of a key need not be asked about. */
+  /**
+   * Promises that `by` and `cost` depend on the job's queue and key only. Then one held job holds its whole
+   * lane, and the other jobs of the key are not asked about.
+   */
   readonly lane?: boolean;
 }
 
@@ -33,12 +42,13 @@ const shape: Shape<ConcurrencyOptions> = {
 };
 
 /**
- * Limits how many jobs, or how much of what they take, are in flight at once: scheduled, or running. Exact: a plan counts every
- * work item there is, and what it takes itself. Jobs that one handler call takes together count once for each value, with
- * the most that one of them takes.
+ * Limits how many jobs, or how much of what they take, are in flight at once: ready or running.
  *
- * Where `by` or `cost` fails, nothing goes beyond the limit for it: a waiting job is held; one in flight counts for every value, or, where
- * its cost is not known, fills its value until it ends.
+ * The limit is exact: a plan counts every work item there is, and the jobs that it takes itself. Jobs that
+ * one handler call takes together count once for each value, with the most that one of them takes.
+ *
+ * A failure of `by` or `cost` never lets a job exceed the limit. A waiting job is held. A job in flight
+ * counts for every value if `by` fails, and fills its value until it ends if `cost` fails.
  * @throws {PgQueueError} `configuration`
  */
 export function concurrency(options: ConcurrencyOptions): Gate {

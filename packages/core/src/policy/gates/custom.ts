@@ -7,25 +7,31 @@ import type { Preparation } from '../policy.ts';
 import type { JobFacts, Snapshot } from '../snapshot.ts';
 import { own } from '../snapshot.ts';
 
-/** What an asynchronous fetch brought last: the value, and when (Unix ms). Null: none has succeeded yet. */
+/** Result of the last successful asynchronous fetch: the value, and when it arrived (Unix ms). */
 export interface Fetched<Value extends Json> {
   readonly value: Value;
   readonly atMs: number;
 }
 
-/** A rule of one function: see {@link gate}. */
+/** Options of {@link gate}: a scheduling rule made of one function. */
 export interface CustomGateOptions<Value extends Json> {
-  /** Its reason in `status` and `explain`. */
+  /** Reason that `status` and `explain` show for the jobs it holds. */
   readonly name: string;
-  /** True, or why the job has to wait, in words. Must depend on its arguments only: no clock, no randomness, no I/O. */
+  /**
+   * Returns true, or the reason why the job has to wait. Must depend on its arguments only: no clock, no
+   * randomness, no I/O. `fetched` is null until a fetch has succeeded.
+   */
   readonly admits: (job: JobFacts, snapshot: Snapshot, fetched: Fetched<Value> | null) => true | string;
-  /** Data from outside, fetched beside the ticks: the third argument of `admits`. */
+  /** Fetches data from outside, beside the ticks. The result is the third argument of `admits`. */
   readonly prepare?: Omit<Preparation, 'name' | 'fetch'> & {
     readonly fetch: (signal: AbortSignal) => Promise<Value>;
   };
-  /** Default `ignore`: where it fails, the job goes. */
+  /** Decides about a job for which `admits` throws. Default `ignore`: the job goes. */
   readonly onError?: 'hold' | 'ignore';
-  /** A promise that it depends on the job's queue and key only: then the rest of a key need not be asked about. */
+  /**
+   * Promises that `admits` depends on the job's queue and key only. Then one held job holds its whole lane,
+   * and the other jobs of the key are not asked about.
+   */
   readonly lane?: boolean;
 }
 
@@ -38,8 +44,8 @@ const shape: Shape<CustomGateOptions<Json>> = {
 };
 
 /**
- * A gate of one function. It keeps no state, and can't see what a plan has taken already: for limits there are
- * `concurrency` and `rate`, or the interface {@link Gate}.
+ * Makes a gate from one function. The gate keeps no state and can't see which jobs a plan has already taken.
+ * For limits use `concurrency` or `rate`, or implement {@link Gate}.
  * @example
  * gate({
  *   name: 'business_hours',

@@ -7,21 +7,27 @@ import { bucketGate } from './lib/bucket-gate.ts';
 import { anAmount } from './lib/group.ts';
 import { sayMs, sayNumber } from './lib/format.ts';
 
-/** From when on the database counts as unwell, and what happens then: see {@link databaseHealth}. */
+/** Options of {@link databaseHealth}: the thresholds, and the pace while one of them is exceeded. */
 export interface DatabaseHealthOptions {
   /** Default `database_health`. */
   readonly name?: string;
-  /** The oldest snapshot that some session holds may be so old: it keeps vacuum from removing dead rows. */
+  /**
+   * Highest age, in milliseconds, of the oldest snapshot that a session holds. Such a snapshot keeps vacuum
+   * from removing dead rows.
+   */
   readonly oldestSnapshotMs?: number;
-  /** Dead rows that the queue's tables may have. */
+  /** Highest number of dead rows in the queue's tables. */
   readonly deadRows?: number;
-  /** How far the slowest standby may be behind. */
+  /** Highest lag of the slowest standby, in milliseconds. */
   readonly replicationLagMs?: number;
-  /** Jobs a second, of all queues together, while one of them is above; a second's worth at once. Default 0: none. */
+  /**
+   * Jobs a second, over all queues together, while a threshold is exceeded. Up to one second's worth may go
+   * at once, and at least one job. Default 0: no job goes.
+   */
   readonly slowTo?: number;
 }
 
-/** All jobs are alike to it. */
+/** Puts all jobs into one group. */
 const oneGroup = { of: () => '', lane: true } as const;
 
 const shape: Shape<DatabaseHealthOptions> = {
@@ -33,8 +39,8 @@ const shape: Shape<DatabaseHealthOptions> = {
 };
 
 /**
- * Slows the queue down while the database has trouble that more work would make worse. Judged by what was read last; what
- * could not be read is taken to be well.
+ * Slows the queue down while the database has trouble that more work would make worse. The gate judges by the
+ * last reading. A value that could not be read counts as healthy.
  * @throws {PgQueueError} `configuration`
  */
 export function databaseHealth(options: DatabaseHealthOptions): Gate {

@@ -13,7 +13,7 @@ import { ordered } from './ordered.ts';
 const isOrdered = ({ queue }: JobFacts): boolean => queue === 'mail';
 const ends = new Set(['done', 'dead', 'cancelled']);
 
-/** Jobs of ordered keys that went while one that goes before them had not come to its end; or that came to their end before it. */
+/** Returns the jobs of ordered keys that were written before an earlier job of their key had ended. */
 function overtakes(ticks: readonly Tick[]): readonly string[] {
   const ended = new Set<string>();
   const arrived = new Map<string, JobFacts>();
@@ -31,7 +31,9 @@ function overtakes(ticks: readonly Tick[]): readonly string[] {
   return found;
 }
 
-/** An ordered queue and another one, beside a limit that holds some jobs and not others. */
+/**
+ * Checks the order of one ordered queue beside another queue, and beside a limit that holds some of the jobs.
+ */
 const keepsOrder: Check = (change) =>
   verdict(
     fc.property(fc.tuple(stories, fc.constantFrom([], coalesce)), ([story, bundles]) => {
@@ -43,7 +45,7 @@ const keepsOrder: Check = (change) =>
     120,
   );
 
-/** Work of the ordered queue goes on: nothing holds the line for ever. */
+/** Checks that all jobs end: no job holds its ordered key for ever. */
 const comesToAnEnd: Check = (change) =>
   verdict(
     fc.property(stories, (story) => {
@@ -108,7 +110,7 @@ const bugs: readonly (readonly [string, Change])[] = [
   ],
 ];
 
-/** A bug in what is seen of a lane. */
+/** Makes a bug that changes the lane which the gate sees. */
 function inLanes(change: (lane: Lane) => Lane): Change {
   return opened((open) => ({
     ...open,

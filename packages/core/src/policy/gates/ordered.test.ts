@@ -72,7 +72,7 @@ describe('of an ordered key', () => {
         untilMs: nowMs + 5_000,
       },
     ]);
-    // due, and not seen yet: the next read shows it
+    // a retry that is due and not seen yet: the next read shows it
     expect(made.plan(aSnapshot({ lanes: [laneWith({ retryDueMs: nowMs })] }), made.initial)).toMatchObject({
       dispatch: [],
       nextMs: null,
@@ -83,7 +83,7 @@ describe('of an ordered key', () => {
     const lane = laneWith({ fresh: false });
     const plan = made.plan(aSnapshot({ lanes: [lane] }), made.initial);
     expect(plan).toMatchObject({ dispatch: [], stale: [laneName(lane)] });
-    // an item in flight, or a retry that is not due, is known without that
+    // an item in flight, or a retry that is not due, is known from an old read
     const waits = laneWith({ fresh: false, retryDueMs: nowMs + 1 });
     expect(made.plan(aSnapshot({ lanes: [waits] }), made.initial)).toMatchObject({ dispatch: [], stale: [] });
     const due = laneWith({ fresh: false, retryDueMs: nowMs });

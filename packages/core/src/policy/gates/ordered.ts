@@ -8,24 +8,30 @@ import type { Candidate, InFlight, JobFacts, Lane, Snapshot } from '../snapshot.
 import { laneName } from '../snapshot.ts';
 import { sayGroup, sayTime } from './lib/format.ts';
 
-/** Which jobs keep strict order: see {@link ordered}. */
+/** Options of {@link ordered}: the keys that keep strict order. */
 export interface OrderedOptions {
   /** Default `ordered`. */
   readonly name?: string;
-  /** Which keys are ordered, by one of their jobs: must depend on its queue and key only. Default: all. */
+  /**
+   * Selects the ordered keys, by one of their jobs. Must depend on the job's queue and key only. Default:
+   * all.
+   */
   readonly when?: (job: JobFacts) => boolean;
 }
 
 const shape: Shape<OrderedOptions> = { name: optional(aName), when: optional(aFunction) };
 
 /**
- * Ordered keys: the jobs of a key run strictly one after the other, through completion. A job goes only if no other one of its key
- * is in flight, or waits for its retry or the end of a snooze: those hold the line. A job that is dead, cancelled or expired lets
- * the next one go. Among waiting jobs the order is that of their key: by priority, then as they were enqueued. One job of an ordered key
- * goes in one plan, and alone: never in a bundle, whose jobs could end differently.
+ * Runs the jobs of a key strictly one after the other, through completion.
  *
- * Name it behind other gates: it asks for keys to be read anew before their jobs go, in vain for those that another rule holds. Jobs
- * that are enqueued in transactions at the same time have no order before they commit.
+ * A job goes only if no other job of its key is in flight, waits for its retry or waits for the end of a
+ * snooze. A job that is dead, cancelled or expired lets the next one go. Waiting jobs keep the order of their
+ * key: by priority, then as they were enqueued. A plan dispatches one job of an ordered key. That job never
+ * goes in a bundle, whose jobs could end differently.
+ *
+ * Name this gate behind all others. It asks for lanes to be read again before their jobs go, which is wasted
+ * for jobs that another rule holds. Jobs that are enqueued in concurrent transactions have no order before
+ * they commit.
  * @throws {PgQueueError} `configuration`
  */
 export function ordered(options: OrderedOptions = {}): Gate {
@@ -34,7 +40,7 @@ export function ordered(options: OrderedOptions = {}): Gate {
   return { name, onError: 'hold', tellsTime: true, open: (snapshot) => openOrdered(snapshot, when) };
 }
 
-/** What of an ordered lane stands in the way of a job. */
+/** Reason why a job of an ordered lane has to wait. */
 type Obstacle =
   | { readonly kind: 'unread' }
   | { readonly kind: 'in_flight'; readonly item: InFlight }
@@ -55,7 +61,7 @@ function openOrdered(snapshot: Snapshot, when: (job: JobFacts) => boolean): Open
     const item = inFlight.get(name);
     if (item !== undefined) return { kind: 'in_flight', item };
     const dueMs = lane.retryDueMs;
-    // what is not due yet still waits, however long ago it was read
+    // a retry that is not due yet still waits, however old the read is
     if (dueMs !== null && (lane.fresh || dueMs > snapshot.nowMs)) return { kind: 'retry', dueMs };
     if (!lane.fresh) return { kind: 'unread' };
     const first = lane.skipped === true ? undefined : lane.jobs[0];
@@ -69,7 +75,7 @@ function openOrdered(snapshot: Snapshot, when: (job: JobFacts) => boolean): Open
       const obstacle = find(job, lane);
       if (obstacle === undefined) return 'admit';
       if (obstacle.kind === 'unread') unread.add(lane);
-      // what is due already is only to be seen
+      // a retry that is due already needs no wake-up: the next read of the lane shows it
       if (obstacle.kind === 'retry' && obstacle.dueMs > snapshot.nowMs) {
         nextMs = Math.min(nextMs ?? Infinity, obstacle.dueMs);
       }

@@ -17,15 +17,15 @@ const limit = { perSecond: 4, burst: 3 };
 const checked = { name: 'api', of: () => '', cost: one, ...limit };
 const jobs = Array.from({ length: 6 }, (_, seq) => aJob({ seq, key: `k${seq}` }));
 
-/** One tick: how much true time has passed, and how far the database's clock is off then. */
+/** One tick: the true time since the last one, and the offset of the database's clock from true time. */
 interface Step {
   readonly afterMs: number;
   readonly offMs: number;
-  /** Jobs that wait. */
+  /** Number of waiting jobs. */
   readonly jobs: number;
 }
 
-/** What was dispatched, by the database's clock and in truth. */
+/** Returns the dispatches, with their times by the database's clock and with their true times. */
 function tell(
   change: Change,
   steps: readonly Step[],
@@ -58,7 +58,7 @@ const steps = (offMs: fc.Arbitrary<number>): fc.Arbitrary<readonly Step[]> =>
     { minLength: 3, maxLength: 30, size: 'max' },
   );
 
-/** The clock jumps back and forth by up to what is waited out. */
+/** Checks the rate by the clock's own readings. The clock jumps back and forth by up to `backstepMs`. */
 const byTheClock: Check = (change) =>
   verdict(
     fc.property(steps(fc.integer({ min: -backstepMs, max: 0 })), (told) => {
@@ -68,7 +68,7 @@ const byTheClock: Check = (change) =>
     200,
   );
 
-/** The clock is set back again and again, by as much as it likes. */
+/** Checks the rate by true time. The clock is set back again and again, by small and by large steps. */
 const inTruth: Check = (change) =>
   verdict(
     fc.property(
@@ -87,7 +87,9 @@ const inTruth: Check = (change) =>
     200,
   );
 
-/** Whenever the clock is set back, jobs go on within the time that a step may be waited out, and a token takes. */
+/**
+ * Checks that jobs go on after the clock was set back, within `backstepMs` and the time that one token takes.
+ */
 const goesOn: Check = (change) =>
   verdict(
     fc.property(fc.integer({ min: 1, max: 7_200_000 }), (backMs) => {
@@ -109,7 +111,7 @@ test.each(Object.entries(checks))('rates hold: %s', (_name, check) => {
   expect(check(asItIs).report).toBe('holds');
 });
 
-/** A bug in what a plan begins from. */
+/** Makes a bug that changes the buckets which a plan begins from. */
 function beginning(change: (bucket: Bucket, atMs: number) => readonly Bucket[]): Change {
   return (gate) => ({
     ...gate,

@@ -9,7 +9,10 @@ import { play } from '../../testing/world.ts';
 import type { Bucket, Buckets } from './lib/buckets.ts';
 import { rate } from './rate.ts';
 
-/** Ten seconds of ticks that are late, with writes that lag and lose jobs, and always enough work: how much of a rate is used. */
+/**
+ * Checks how much of a rate is used over 150 to 200 late ticks, with writes that lag and lose jobs, and
+ * always enough work.
+ */
 const usesRates: Check = (change) =>
   verdict(
     fc.property(

@@ -16,22 +16,28 @@ function many(count: number, facts: Partial<Candidate> = {}): readonly Candidate
   return Array.from({ length: count }, (_, seq) => aJob({ seq, key: `k${seq}`, ...facts }));
 }
 
-/** Ticks of one policy: each dispatches what may go of many waiting jobs. */
+/**
+ * Returns functions that run ticks of one policy. Each tick dispatches the jobs that may go of many waiting
+ * ones.
+ */
 function ticking(gate: Gate, jobs: readonly Candidate[] = many(10)) {
   const made = policy({ gates: [gate], order: fifo() });
   let state: PolicyState = made.initial;
   const snapshotAt = (ms: number): Snapshot => aSnapshot({ nowMs: ms, lanes: lanesOf(jobs) });
   return {
-    /** What would go; nothing is kept. */
+    /** Returns a plan and keeps nothing of it. */
     plan: (ms: number): Plan => made.plan(snapshotAt(ms), state),
-    /** How many go. `write`: at which time, and which of them; by default at once, all. */
+    /**
+     * Returns the number of jobs that go. `write` gives the time of the write and the ids written; default:
+     * at once, all.
+     */
     tick: (ms: number, write: { readonly atMs?: number; readonly ids?: readonly string[] } = {}): number => {
       const { dispatch, state: after } = made.plan(snapshotAt(ms), state);
       const ids = new Set(write.ids ?? dispatch.map(({ id }) => id));
       state = made.written?.(after, { atMs: write.atMs ?? ms, ids }) ?? after;
       return dispatch.length;
     },
-    /** The leader changes between the write and its reply. */
+    /** Changes the leader between the write and its reply. */
     crash: (ms: number, savedMs: number): void => {
       const { state: after } = made.plan(snapshotAt(ms), state);
       const saved = JSON.parse(JSON.stringify(after)) as PolicyState;

@@ -8,22 +8,31 @@ import type { Cost, GroupBy, Limit } from './lib/group.ts';
 import { aLimit, alike, costsOf, groupOf, limitFor, nameProblems, once } from './lib/group.ts';
 import { sayGroup } from './lib/format.ts';
 
-/** A limit, or one for each value; null: none. Asked once a plan. */
+/**
+ * A limit, or a function that gives one for each value. Null: no limit. The function is called once a plan
+ * for each value.
+ */
 export type LimitBy = Limit | ((value: string, snapshot: Snapshot) => Limit | null);
 
-/** What is counted, and how many may be dispatched in a time: see {@link rate}. */
+/** Options of {@link rate}: the groups that are counted, and how much of each may be dispatched over time. */
 export interface RateOptions {
-  /** What is limited, as reasons call it: `api acme is at its rate of 5 a second …`. */
+  /** Name of the rate, used in reasons: `api acme is at its rate of 5 a second …`. */
   readonly name: string;
-  /** Each of its values has a rate of its own, over all queues. Default: all jobs count together. */
+  /** Groups jobs. Each value has a rate of its own, over all queues. Default: all jobs count together. */
   readonly by?: GroupBy;
-  /** Jobs, or what they take, a second on average. */
+  /** Average number of jobs a second, or of their cost. */
   readonly perSecond: LimitBy;
-  /** The most at once. To use the whole rate, it has to hold what comes in between two ticks: a tenth of a second's worth, or more. */
+  /**
+   * Most that may be dispatched at once. To use the whole rate, the burst has to hold the tokens that arrive
+   * between two ticks: a tenth of a second's worth or more.
+   */
   readonly burst: LimitBy;
-  /** What a job takes of it. Default: 1. */
+  /** Amount of the rate that a job takes. Default: 1. */
   readonly cost?: (job: JobFacts) => Cost;
-  /** A promise that `by` and `cost` depend on the job's queue and key only: then the rest of a key need not be asked about. */
+  /**
+   * Promises that `by` and `cost` depend on the job's queue and key only. Then one held job holds its whole
+   * lane, and the other jobs of the key are not asked about.
+   */
   readonly lane?: boolean;
 }
 
@@ -37,10 +46,12 @@ const shape: Shape<RateOptions> = {
 };
 
 /**
- * Limits how many jobs are dispatched in the course of time: a token bucket for each value. Exact: over any window of w seconds by the
- * database's clock, jobs of at most `perSecond × w + burst` are dispatched, through restarts and changes of the leader, too. A
- * job that takes more than the burst never goes; one that takes much may wait long where others that take little never let the bucket
- * fill. Jobs for which `by` or `cost` fails are held.
+ * Limits how many jobs are dispatched over time, with a token bucket for each value.
+ *
+ * The limit is exact: over any window of w seconds by the database's clock, at most `perSecond × w + burst`
+ * is dispatched, also across restarts and changes of the leader. A job whose cost exceeds the burst never
+ * goes. A job with a high cost may wait long while jobs with low costs keep the bucket from filling. A job
+ * for which `by` or `cost` fails is held.
  * @throws {PgQueueError} `configuration`
  */
 export function rate(options: RateOptions): Gate {

@@ -19,7 +19,7 @@ function seen(mail: Partial<QueueSeen>, more: Partial<Snapshot> = {}): Snapshot 
   return aSnapshot({ lanes: lanesOf(jobs), queues: { mail: { ...defaultQueue, ...mail } }, ...more });
 }
 
-/** How many jobs of the limited queue go, and how the first of them is held afterwards. */
+/** Returns how many jobs of the limited queue go, and how the first of them is held afterwards. */
 function mails(snapshot: Snapshot, state: PolicyState = made.initial) {
   const plan = made.plan(snapshot, state);
   const goes = plan.dispatch.filter(({ id }) => Number(id.slice(3)) < 10);

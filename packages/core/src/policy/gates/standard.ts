@@ -10,7 +10,10 @@ import { rememberUse } from './lib/use.ts';
 import { unlimited } from './lib/unlimited.ts';
 import { sayGroup } from './lib/format.ts';
 
-/** What every plan must keep to, whatever the policy: pauses, and the limits and rates of queue_config. */
+/**
+ * Returns the gates that apply to every plan, whatever the policy: pauses, and the limits and rates of
+ * queue_config.
+ */
 export function standardGates(): readonly Gate[] {
   return [pausedQueues(), queueConcurrency(), keyConcurrency(), queueRate(), keyRate()].map(ownPart);
 }
@@ -43,7 +46,7 @@ const ofQueue = {
   held: 'hold_lane',
 } as const;
 
-/** Within one queue. */
+/** Groups by key, within one queue. */
 const ofKey = {
   ...ofQueue,
   groupOf: ({ key }: JobFacts): string => key,
@@ -83,7 +86,7 @@ function keyConcurrency(): Gate {
   };
 }
 
-/** The queue of a {@link laneName}. */
+/** Returns the queue of a {@link laneName}. */
 function queueNamed(lane: string): string {
   const from = lane.indexOf(':') + 1;
   return lane.slice(from, from + Number(lane.slice(0, from - 1)));
@@ -97,7 +100,7 @@ function queueRate(): Gate {
   return { ...gate, groups: byQueue, tellsTime: true };
 }
 
-/** The buckets of a queue's keys, by queue. */
+/** Buckets of each queue's keys, by queue. */
 type KeyBuckets = Readonly<Record<string, Buckets>>;
 
 function keyRate(): Gate {
@@ -130,7 +133,7 @@ function keyRate(): Gate {
 
 const none: Buckets = {};
 
-/** A gate of each queue that has such a limit. */
+/** Combines one gate for each queue that has such a limit into one gate. */
 function eachQueue<Limit>(
   limits: ReadonlyMap<string, Limit>,
   open: (queue: string, limit: Limit) => OpenGate,
@@ -148,7 +151,7 @@ function eachQueue<Limit>(
   };
 }
 
-/** The same object where nothing changed. */
+/** Returns the saved state of all queues after a plan. The same object is returned if nothing changed. */
 function statesOf(before: KeyBuckets, gates: ReadonlyMap<string, OpenGate>): KeyBuckets {
   const after = new Map(Object.entries(before));
   let changed = false;
@@ -172,7 +175,7 @@ function isRecord(saved: Json): saved is Readonly<Record<string, Json>> {
   return typeof saved === 'object' && saved !== null && !Array.isArray(saved);
 }
 
-/** The queues that have such a limit. */
+/** Returns the limit of each queue that has one. */
 function limitsOf<Limit>(
   { queues }: Pick<Snapshot, 'queues'>,
   of: (queue: QueueSeen) => Limit | null,

@@ -6,23 +6,25 @@ import type { JobFacts, Snapshot } from '../snapshot.ts';
 import type { Candidate } from '../snapshot.ts';
 import { ranked } from './ranked.ts';
 
-/** A score of the user's own: see {@link byScore}. */
+/** Options of {@link byScore}: the user's own score. */
 export interface Scoring {
   readonly name: string;
   /**
-   * The larger, the earlier. May read all of the snapshot (what was prepared, what is in flight), and must depend on nothing else. One that throws or
-   * is no number replaces the order by {@link turns} for that plan, and is reported.
+   * Returns the score of a job. The largest goes first. May read the whole snapshot (prepared data, jobs in
+   * flight) and must depend on nothing else. If it throws or returns no number, {@link turns} orders that
+   * plan instead, and the failure is reported.
    */
   readonly score: (job: Candidate, snapshot: Snapshot) => number;
-  /** For `recall`. Default: no job outranks another. */
+  /** Decides which jobs may recall others. Default: no job outranks another. */
   readonly outranks?: (job: JobFacts, other: JobFacts, nowMs: number) => boolean;
 }
 
 const shape: Shape<Scoring> = { name: aName, score: aFunction, outranks: optional(aFunction) };
 
 /**
- * By a score of your own; of equal ones, the job enqueued first. Only the first jobs of each key are asked about, in their order within it.
- * Starvation is up to the score: one that grows with `snapshot.nowMs - job.createdMs`, without bound, rules it out.
+ * Orders jobs by your own score. Among equal scores, the job enqueued first goes first. Only the first jobs
+ * of each key are scored, and they keep their order within the key. The score has to prevent starvation: one
+ * that grows without bound with `snapshot.nowMs - job.createdMs` does.
  * @throws {PgQueueError} `configuration`
  */
 export function byScore(scoring: Scoring): Order {

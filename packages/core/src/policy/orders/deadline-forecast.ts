@@ -2,10 +2,10 @@ import type { JobFacts, Snapshot } from '../snapshot.ts';
 import { compareText, own, poolOf } from '../snapshot.ts';
 import { createHeap } from './heap.ts';
 
-/** How many deadlines will be missed, by what was known then. */
+/** Forecast of missed deadlines, and the time when it was made. */
 export type Forecast = { readonly atMs: number; readonly counts: Readonly<Record<string, number>> };
 
-/** Of what was saved: an older release, or a hand, may have written it. */
+/** Validates a saved forecast, which an older release or a person may have written. */
 export function isForecast(value: unknown): value is Forecast {
   if (typeof value !== 'object' || value === null || !('atMs' in value) || !('counts' in value)) return false;
   const { atMs, counts } = value;
@@ -18,7 +18,10 @@ interface Asked {
   readonly costOf: (job: JobFacts) => number;
 }
 
-/** Lets the visible jobs of each pool go, by their deadlines, to the slot that is free first. */
+/**
+ * Forecasts missed deadlines: assigns the visible jobs of each pool, by deadline, to the slot that is free
+ * first.
+ */
 export function forecastMisses(snapshot: Snapshot, { deadline, costOf }: Asked): Forecast {
   const counts = { with_deadline: 0, late: 0, will_be_late: 0 };
   const waiting = Map.groupBy(
@@ -47,7 +50,10 @@ export function forecastMisses(snapshot: Snapshot, { deadline, costOf }: Asked):
 
 type NextSlot = () => { readonly at: number; readonly take: (untilMs: number) => void };
 
-/** When each slot of a pool is free, once what is in flight has ended. With no slot: never. */
+/**
+ * Returns a function that gives the slot of a pool that is free first, after all that is in flight. Without
+ * slots its time is Infinity.
+ */
 function freeSlots({ pools, inFlight, nowMs }: Snapshot, pool: string, costOf: Asked['costOf']): NextSlot {
   const slots = (own(pools, pool)?.groups ?? []).reduce((sum, group) => sum + group.slots, 0);
   const taken = inFlight.filter((item) => item.pool === pool);

@@ -92,7 +92,7 @@ describe('the forecast', () => {
       anItem({ seq: 51, state: 'running', dispatchedMs: nowMs - 500 }),
       anItem({ seq: 52 }),
     ];
-    // slots are free after 40 and 0; the ready one takes the latter until 100
+    // the running ones free their slots after 40 and 0; the ready one takes the second slot until 100
     const jobs = [due(0, 139), due(1, 200)];
     expect(planOf(make({ cost }), jobs, { ...two, inFlight }).forecast).toMatchObject({ will_be_late: 1 });
     expect(planOf(make({ cost }), [due(0, 140), due(1, 200)], { ...two, inFlight }).forecast).toMatchObject({

@@ -10,13 +10,19 @@ import type { Ranking } from './ranked.ts';
 import type { Runtimes } from './runtimes.ts';
 import { estimates, inOrder, learn, noRuntimes, restoreRuntimes } from './runtimes.ts';
 
-/** Where a deadline is read, and what a job is expected to take: see {@link earliestDeadline}. */
+/** Options of {@link earliestDeadline}: the deadline of a job, and its expected runtime. */
 export interface EarliestDeadlineOptions {
-  /** Unix milliseconds by which it should have finished; null: it has none. The same whenever it is asked. */
+  /**
+   * Time by which the job should have finished, in Unix milliseconds. Null: no deadline. Must give the same
+   * answer each time.
+   */
   readonly deadline: (job: JobFacts) => number | null;
-  /** How long it will run, in milliseconds. Default: the measured mean of its task. */
+  /** Expected runtime of a job, in milliseconds. Default: the measured mean of its task. */
   readonly cost?: (job: JobFacts) => number;
-  /** A job without a deadline counts as if it had one so long after it was enqueued: then it can't starve. Null: it goes last. Default null. */
+  /**
+   * Deadline of a job that has none, in milliseconds after it was enqueued, so that it can't starve. Null:
+   * such jobs go last. Default null.
+   */
   readonly otherwiseMs?: number | null;
 }
 
@@ -28,16 +34,19 @@ const shape: Shape<EarliestDeadlineOptions> = {
 
 type State = { readonly runtimes: Runtimes; readonly forecast: Forecast | null };
 
-/** The forecast looks at all visible jobs, so it is made anew only so often. */
+/** Shortest time between two forecasts, in milliseconds. A forecast goes through all visible jobs. */
 const forecastEveryMs = 1_000;
 
 /**
- * The job whose deadline comes first (EDF: where all deadlines can be met, on one slot, it meets them), then the job enqueued
- * first. Jobs without one go last, in the order of their enqueuing. A job lends its deadline to those that stand before it in
- * its key, which must go before it. Nothing is given up: a job goes in its turn even if it is late.
+ * Orders jobs by deadline, the earliest first, then by enqueuing.
  *
- * Forecasts, once a second: `late`, visible jobs whose deadline is past; `will_be_late`, further ones that will miss it if nothing
- * else comes, jobs run as long as they did on average, and every slot of the pool can run them; `with_deadline`, how many have one.
+ * On one slot this order (EDF) meets all deadlines whenever they can all be met. Jobs without a deadline go
+ * last, in the order of their enqueuing. A job lends its deadline to the jobs before it in its key, since
+ * those must go first. No job is given up: it goes in its turn even if it is late.
+ *
+ * Forecasts, once a second: `with_deadline`, visible jobs that have a deadline; `late`, those whose deadline
+ * is past; `will_be_late`, further ones that will miss theirs. The forecast assumes that no other jobs
+ * arrive, that jobs run as long as they did on average, and that every slot of the pool can run them.
  * @throws {PgQueueError} `configuration`
  */
 export function earliestDeadline(options: EarliestDeadlineOptions): Order<State> {

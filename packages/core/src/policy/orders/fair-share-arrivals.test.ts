@@ -7,7 +7,10 @@ import { fairShare } from './fair-share.ts';
 const backlog = (keys: number, jobs: number): Candidate[] =>
   Array.from({ length: keys * jobs }, (_, seq) => aJob({ seq, key: `old${seq % keys}` }));
 
-/** Plans of `slots` jobs each; `come`: what is new before each. Returns the keys in the order in which they went. */
+/**
+ * Makes plans of `slots` jobs each. `come` returns the jobs that arrive before each plan. Returns the keys in
+ * the order in which their jobs went.
+ */
 function play(
   waiting: Candidate[],
   slots: readonly number[],

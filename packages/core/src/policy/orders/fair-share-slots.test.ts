@@ -7,7 +7,10 @@ import type { PolicyState } from '../plan.ts';
 import type { Lane } from '../snapshot.ts';
 import { fairShare } from './fair-share.ts';
 
-/** What happens to the lanes between two plans: one more, one less, another one of a queue and key, one that stands elsewhere. */
+/**
+ * Changes of the lanes between two plans: a lane is added, removed, replaced by another of the same queue and
+ * key, emptied, or moved.
+ */
 const changes = fc.array(
   fc.record({
     kind: fc.constantFrom('more', 'less', 'other', 'empty', 'move'),

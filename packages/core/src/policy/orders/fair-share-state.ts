@@ -5,15 +5,15 @@ import { noRuntimes, restoreRuntimes } from './runtimes.ts';
 import type { Charge, Decay, Shares } from './shares.ts';
 import { charged, restoreShares } from './shares.ts';
 
-/** What fair share keeps: plain JSON. */
+/** State of fair share. Plain JSON. */
 export type FairShareState = {
-  /** What costs are counted in. A state in another unit, or of another number of levels, is not taken over. */
+  /** Unit of costs. A saved state in another unit, or with another number of levels, is not restored. */
   readonly unit: 'jobs' | 'cost' | 'time';
   readonly levels: number;
-  /** By the name of the pool. */
+  /** Shares by the name of their pool. */
   readonly pools: { readonly [pool: string]: Shares | null };
   readonly runtimes: Runtimes;
-  /** What the last plan charged, until it is known what of it was written. */
+  /** Charges of the last plan, until it is known which of its jobs were written. */
   readonly unsure: readonly Unsure[];
 };
 
@@ -28,7 +28,7 @@ export function noState({ unit, levels }: Pick<FairShareState, 'unit' | 'levels'
   return { unit, levels, pools: {}, runtimes: noRuntimes, unsure: [] };
 }
 
-/** What can be used of a state that another leader saved. */
+/** Returns the valid parts of a state that another leader saved. */
 export function restoreState(saved: Json, like: FairShareState): FairShareState {
   const { unit, levels, pools, runtimes, unsure } = asRecord(saved);
   const known = { ...like, runtimes: restoreRuntimes(runtimes) };
@@ -67,7 +67,7 @@ export function withCharges(
   return Object.fromEntries(changed);
 }
 
-/** Gives back what was charged for jobs that were not written. */
+/** Takes back the charges of jobs that were not written. */
 export function afterWrite(
   state: FairShareState,
   { ids, atMs }: Written,

@@ -29,7 +29,10 @@ const backlogsArb = fc
   );
 const slotsArb = fc.array(fc.integer({ min: 0, max: 6 }), { minLength: 10, maxLength: 40 });
 
-/** The widest that one share's service by weight moves against another's over any stretch of time. */
+/**
+ * Returns the widest range of the lead of one share over another, in service by weight, over any stretch of
+ * time.
+ */
 function spread(served: readonly Candidate[], one: string, other: string): number {
   let [lead, least, most] = [0, 0, 0];
   for (const job of served) {
@@ -42,7 +45,7 @@ function spread(served: readonly Candidate[], one: string, other: string): numbe
 
 const byKey = { by: 'key', weight: weightOf } as const;
 const charge = { cost: costOf };
-/** States are rounded. */
+/** Tolerance: states are rounded. */
 const slack = 1e-3;
 const hash = (n: number): number => (Math.imul(n + 1, 2_654_435_761) >>> 0) / 2 ** 32;
 
@@ -80,7 +83,7 @@ const properties = {
         slots,
         refuses: ({ key }, tick) => key === 'a' && tick % every > 0,
       });
-      // while a plan is made, it counts on all of it
+      // a plan counts on all of its jobs being written
       const inPlan = Math.max(...slots);
       const lead = served.map(({ key }) => (key === 'a' ? 1 : -1)).reduce((sum, one) => sum + one, 0);
       return lead >= -2 * inPlan - 2;
@@ -155,7 +158,7 @@ const properties = {
       fc.constantFrom(
         (n: number): number => 2_500 + (n % 2),
         (n: number): number => 500 + 4_000 * hash(n),
-        // one in ten takes 20 times as long as the others
+        // one job in ten takes 20 times as long as the others
         (n: number): number => (hash(n) < 0.1 ? 20_000 : 1_000),
       ),
       fc.constantFrom(1, 3),
@@ -178,7 +181,7 @@ const properties = {
 
 type PropertyName = keyof typeof properties;
 
-/** `endOnFailure`: a seeded bug needs no smallest example. */
+/** Checks a property. `endOnFailure`: a seeded bug needs no smallest example. */
 function check(name: PropertyName, make: Make, endOnFailure = false): void {
   const numRuns = name.startsWith('by time') ? 3 : 40;
   fc.assert(properties[name](make) as fc.IProperty<unknown>, { numRuns, seed: 7, endOnFailure });

@@ -126,7 +126,7 @@ describe('fair share', () => {
     const made = policy({ order: fairShare() });
     const plan = made.plan(aSnapshot({ lanes: [lane], pools: { default: aPool(0) } }), made.initial);
     expect([plan.held, plan.dispatch]).toEqual([{ default: { no_free_slot: 1 } }, []]);
-    // only to count what it holds
+    // the lane is read once, to count the held jobs
     expect(asked).toBe(1);
     expect(plan.state['fair_share']).toBe(made.initial['fair_share']);
   });

@@ -26,27 +26,34 @@ import type { ShareTree } from './share-tree.ts';
 import { openTree } from './share-tree.ts';
 import type { Decay, Shares } from './shares.ts';
 
-/** Who shares with whom, by which weights, and what counts: see {@link fairShare}. */
+/** Options of {@link fairShare}: the shares, their weights, and the cost of a job. */
 export interface FairShareOptions {
   /** Default `fair_share`. */
   readonly name?: string;
-  /** From the widest on. Default: queues by their weight, and within each its keys, alike. */
+  /**
+   * Levels of shares, the widest first. Default: queues by their weight, and within each queue its keys with
+   * equal weights.
+   */
   readonly levels?: readonly ShareLevel[];
   /**
-   * What a job uses of its share. `jobs`: each the same. A cost: a number above 0, the same whenever it is asked. `time`: the worker time that it
-   * takes, in milliseconds. Default `jobs`.
+   * Amount that a job uses of its share. `jobs`: every job the same. `cost`: a number above 0, the same each
+   * time it is asked. `time`: the worker time that the job takes, in milliseconds. Default `jobs`.
    */
   readonly charge?: 'jobs' | 'time' | { readonly cost: (job: JobFacts) => number };
-  /** What a share has used ahead of others counts half after so long; null: in full, until they caught up. Default null. */
+  /**
+   * Half-life of a share's lead over the others, in milliseconds. Null: the lead does not decay and lasts
+   * until the others have caught up. Default null.
+   */
   readonly halfLifeMs?: number | null;
   /**
-   * Cost that a share which had less than its part for a while may use ahead of others when it comes back. All shares that were ever
-   * seen are remembered then, up to 20,000. Default 0: idle time earns nothing.
+   * Cost that a returning share may use ahead of others, if it had less than its part for a while. All shares
+   * that were ever seen are remembered then, up to 20,000 idle ones on a level. Default 0: idle time earns
+   * nothing.
    */
   readonly idleCredit?: number;
 }
 
-/** Queues by the weight of queue_config, and their keys. */
+/** Default levels: queues by the weight of queue_config, and their keys. */
 const queuesAndKeys: readonly ShareLevel[] = [{ by: 'queue' }, { by: 'key' }];
 
 const level: Shape<ShareLevel> = {
@@ -70,18 +77,22 @@ const shape: Shape<FairShareOptions> = {
 };
 
 /**
- * Weighted fair sharing: between shares that have jobs waiting, what is used goes by their weights, however many jobs each has, and whether
- * or not others stand idle. Levels nest: a queue's part is shared out between its tenants, and so on. Pools are shared
- * out each by itself. Within a share of the last level, jobs go by their order of enqueuing.
+ * Weighted fair sharing. Shares that have jobs waiting get service by their weights, however many jobs each
+ * has, and whether or not others are idle. Levels nest: a queue's part is shared between its tenants, and so
+ * on. Each pool is shared out on its own. Within a share of the last level, jobs go by their order of
+ * enqueuing.
  *
- * Start-time fair queueing (Goyal, Vin, Cheng 1996), hierarchical: each share has a start tag, the share with the
- * smallest goes, and what its job costs, by its weight, is added. So of two shares that both have jobs waiting throughout, what one has had
- * by its weight is never ahead of the other's by more than one largest cost by weight of each. A share that comes anew, or back, starts at the
- * virtual time (the start tag served last): it neither waits for what others had while it was idle, nor do they wait for it.
+ * The method is hierarchical start-time fair queueing (Goyal, Vin, Cheng 1996). Each share has a start tag.
+ * The share with the smallest tag goes, and the cost of its job, divided by its weight, is added to the tag.
+ * For two shares that both have jobs waiting throughout, the lead of one over the other, in cost by weight,
+ * never exceeds the sum of their largest single costs by weight. A new or returning share starts at the
+ * virtual time, which is the start tag served last: neither it nor the others wait for service that the
+ * others got while it was idle.
  *
- * With `time`, jobs in flight are booked with the mean runtime of their task (in their share, as far as that is known), or
- * with the time since they were dispatched if that is more; when the attempt ends, what it truly took is charged instead. A job that
- * was never written, or was recalled, costs nothing. Attempts that end unseen (a crash of Postgres loses the unlogged feed) are not charged.
+ * With `time`, jobs in flight are booked with the mean runtime of their task (in their share, once that is
+ * known), or with the time since they were dispatched if that is longer. When the attempt ends, the measured
+ * time is charged instead. A job that was never written, or was recalled, costs nothing. Attempts that end
+ * unseen are not charged: a crash of Postgres loses the unlogged feed.
  *
  * @throws {PgQueueError} `configuration`
  */
@@ -118,19 +129,19 @@ export function fairShare(options: FairShareOptions = {}): Order<FairShareState>
 }
 
 interface Settings extends Required<FairShareOptions> {
-  /** What the mean runtime of a job's task in its share is called. */
+  /** Returns the name under which the mean runtime of a job's task in its share is kept. */
   readonly runtimeOf: (job: JobFacts) => string;
-  /** Of lanes whose jobs are all of the same share: see {@link Slots}. */
+  /** Results of the last plan, kept if all jobs of a lane belong to one share: see {@link Slots}. */
   readonly slots: ShareRules['slots'];
 }
 
-/** One plan's fair share. */
+/** Fair share during one plan. */
 interface Opened {
   readonly settings: Settings;
   readonly snapshot: Snapshot;
   readonly before: FairShareState;
   readonly runtimes: FairShareState['runtimes'];
-  /** With what has settled. */
+  /** Shares by pool, including the charges of the attempts that have ended. */
   readonly pools: FairShareState['pools'];
   readonly levels: readonly OpenLevel[];
   readonly known: Estimates;
@@ -181,13 +192,13 @@ function openFairShare(
   };
 }
 
-/** The one of which fewest went goes first. */
+/** Sorts pools by the jobs that this plan has taken from them, the fewest first. */
 function inTurn(pools: ReadonlyMap<string, Pool>): Iterable<Pool> {
   if (pools.size === 1) return pools.values();
   return [...pools.values()].toSorted((a, b) => a.taken - b.taken || compareText(a.name, b.name));
 }
 
-/** Each plan asks it of all that is in flight: it is made once. */
+/** Makes the name of a job's mean runtime, and caches it: each plan asks for it for every job in flight. */
 function createRuntimeOf(levels: readonly ShareLevel[]): (job: JobFacts) => string {
   const names = new WeakMap<JobFacts, string>();
   return (job) => {
@@ -200,7 +211,10 @@ function createRuntimeOf(levels: readonly ShareLevel[]): (job: JobFacts) => stri
   };
 }
 
-/** Lanes of one queue mostly stand side by side: the pool of the last one is remembered. */
+/**
+ * Returns the pool of a lane. It caches the last queue's pool, since lanes of one queue mostly stand side by
+ * side.
+ */
 function createPoolFor(snapshot: Snapshot): (lane: Lane) => string {
   let [queue, pool]: [string | undefined, string] = [undefined, ''];
   return (lane) => {
@@ -220,7 +234,7 @@ function byPool(
   return grouped;
 }
 
-/** Takes in the attempts that ended. */
+/** Charges the attempts that ended since the last plan. */
 function settle(settings: Settings, snapshot: Snapshot, before: FairShareState): Opened {
   const { levels, charge, halfLifeMs } = settings;
   const decay = { nowMs: snapshot.nowMs, halfLifeMs };
@@ -238,7 +252,7 @@ function settle(settings: Settings, snapshot: Snapshot, before: FairShareState):
   return { ...opened, pools: withCharges(before.pools, charges, decay) };
 }
 
-/** What an ended attempt is charged, or given back. */
+/** Returns the cost that an ended attempt is charged. Below 0: it is given back. */
 function settledCost(charge: Settings['charge'], { outcome, busyMs, job }: Settlement): number {
   if (charge === 'time') return outcome === 'recalled' ? 0 : busyMs;
   if (outcome !== 'recalled') return 0;
@@ -256,7 +270,10 @@ function checkCost(cost: number, { id }: JobFacts): number {
   throw new Error(`the cost of job ${id} is ${String(cost)}, where more than 0 is expected`);
 }
 
-/** Whole milliseconds: their sum does not depend on the order of what is in flight. */
+/**
+ * Returns the cost booked for a job in flight, in whole milliseconds, so that sums do not depend on the order
+ * of the jobs.
+ */
 function bookedFor(opened: Opened, item: InFlight): number {
   if (opened.settings.charge !== 'time') return 0;
   const sinceMs = item.state === 'running' ? opened.snapshot.nowMs - item.dispatchedMs : 0;
@@ -288,7 +305,7 @@ function treesOf(
   );
 }
 
-/** The same object where nothing changed. */
+/** Returns the state after a plan. The same object is returned if nothing changed. */
 function stateAfter(
   { before, runtimes, pools: settled }: Opened,
   { pools, unsure }: { readonly pools: Map<string, Pool> | undefined; readonly unsure: readonly Unsure[] },

@@ -1,14 +1,14 @@
-/** A binary heap: the first by `before` on top. */
+/** A binary heap. The first item by `before` is on top. */
 export interface Heap<Item> {
   readonly peek: () => Item | undefined;
   readonly pop: () => Item | undefined;
   readonly push: (item: Item) => void;
-  /** Puts `item` in place of the top. */
+  /** Replaces the top by `item`. */
   readonly replace: (item: Item) => void;
   readonly size: () => number;
 }
 
-/** Owns `items` from now on. */
+/** Creates a heap that owns `items` from now on. */
 export function createHeap<Item>(items: Item[], before: (a: Item, b: Item) => boolean): Heap<Item> {
   const sink = (start: number): void => {
     const item = items[start];

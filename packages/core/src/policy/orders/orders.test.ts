@@ -44,7 +44,7 @@ describe.each(Object.entries(orders))('%s', (_name, order) => {
   });
 });
 
-/** An order whose `open` is another's, changed. */
+/** Returns an order whose `open` is that of `order`, changed. */
 function variant(order: Order, change: (open: Order['open']) => Order['open']): Order {
   return { ...order, open: change((...given) => order.open(...given)) };
 }

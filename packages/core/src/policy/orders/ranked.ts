@@ -7,14 +7,18 @@ import type { Candidate, JobFacts, Lane, Snapshot } from '../snapshot.ts';
 import { compareText } from '../snapshot.ts';
 import { createHeap } from './heap.ts';
 
-/** What an order by rank is made of. */
+/** Rules of an order by rank. */
 export interface Ranking {
   readonly name: string;
-  /** Smaller goes first. `taken`: how many jobs of its lane the plan has taken already. Not NaN. */
+  /**
+   * Returns the rank of a job. The smallest goes first. `taken`: the number of jobs of its lane that the plan
+   * has taken already. Must not be NaN.
+   */
   readonly rank: (job: Candidate, snapshot: Snapshot, taken: number) => number;
   /**
-   * A job lends its rank to those that stand before it in its lane, which must go before it: else a job that waits behind them
-   * would wait for as long as they do. Then `rank` is asked of every visible job, once, with `taken` 0. Default false.
+   * A job lends its rank to the jobs before it in its lane, which must go first. Otherwise an urgent job
+   * would wait for as long as the jobs before it do. With this flag, `rank` is called once for every visible
+   * job, with `taken` 0. Default false.
    */
   readonly lends?: boolean;
   readonly outranks?: (job: JobFacts, other: JobFacts, nowMs: number) => boolean;
@@ -28,7 +32,8 @@ const shape: Shape<Ranking> = {
 };
 
 /**
- * The lane whose head has the smallest rank goes first; of equal ones, that of the job enqueued first. Keeps no state.
+ * Orders lanes by the rank of their head, the smallest first. Among equal ranks, the job enqueued first goes
+ * first. The order keeps no state.
  * @throws {PgQueueError} `configuration`
  */
 export function ranked(ranking: Ranking): Order {
@@ -53,7 +58,7 @@ function before(a: Entry, b: Entry): boolean {
   return a.head.seq !== b.head.seq ? a.head.seq < b.head.seq : compareText(a.head.id, b.head.id) < 0;
 }
 
-/** @throws {Error} for a rank that is no number: it would make the order depend on chance */
+/** Checks each rank. @throws {Error} for a rank that is no number, which would leave the order to chance */
 function checked({ name, rank }: Ranking, snapshot: Snapshot): (job: Candidate, taken: number) => number {
   return (job, taken) => {
     const value = rank(job, snapshot, taken);
@@ -62,7 +67,7 @@ function checked({ name, rank }: Ranking, snapshot: Snapshot): (job: Candidate, 
   };
 }
 
-/** A ranking during one plan. */
+/** Opens a ranking for one plan. */
 export function openRanked(ranking: Ranking, snapshot: Snapshot, heads: Heads): OpenOrder {
   const rank = checked(ranking, snapshot);
   const lent = ranking.lends === true ? lending(rank) : undefined;
@@ -77,7 +82,7 @@ export function openRanked(ranking: Ranking, snapshot: Snapshot, heads: Heads): 
   );
   const moved = (lane: Lane, more: number): void => {
     const top = heap.peek();
-    // another job than its head went: the lane stays where it is, its entry is made anew when it comes up
+    // another lane's job went, or the lane is not on top: its entry is updated when it comes up
     if (top?.lane !== lane) return;
     const entry = entryOf(lane, top.taken + more);
     if (entry === undefined) heap.pop();
@@ -96,7 +101,10 @@ export function openRanked(ranking: Ranking, snapshot: Snapshot, heads: Heads): 
   };
 }
 
-/** The smallest rank of a lane's head and all that stands behind it. */
+/**
+ * Returns a function that gives the smallest rank of a lane's head and of all jobs behind it. Undefined: the
+ * lane has a single visible job, which lends to no other.
+ */
 function lending(
   rank: (job: Candidate, taken: number) => number,
 ): (lane: Lane, head: Candidate) => number | undefined {
@@ -118,12 +126,15 @@ function lending(
   };
 }
 
-/** Strictly by the order of enqueuing, over all keys. */
+/** Orders jobs strictly by enqueuing, over all keys. */
 export function fifo(): Order {
   return ownPart(ranked({ name: 'fifo', rank: ({ seq }) => seq, outranks: () => false }));
 }
 
-/** One job of each key in turn, the longest waiting first: what a failed policy falls back to. Keeps no state, so it can't fail. */
+/**
+ * Takes one job of each key in turn, the longest waiting first. A failed policy falls back to this order. It
+ * keeps no state, so it can't fail.
+ */
 export function turns(): Order {
   return ownPart(ranked({ name: 'turns', rank: (_job, _snapshot, taken) => taken }));
 }

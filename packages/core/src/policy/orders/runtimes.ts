@@ -2,10 +2,13 @@ import { compareText } from '../snapshot.ts';
 import { columnsOf } from './shares.ts';
 import type { AttemptEnd, JobFacts, Settlement } from '../snapshot.ts';
 
-/** Mean runtimes in milliseconds, in columns, those that were met first at the front: where there is no more room, they go. Plain JSON. */
+/**
+ * Mean runtimes in milliseconds, in columns. Names are in the order in which they were first seen. When a
+ * column is full, its oldest names go. Plain JSON.
+ */
 export type Runtimes = {
   readonly tasks: Means;
-  /** By task and share, as far as there is room. */
+  /** Means by task and share, for the latest 2,000 names at most. */
   readonly shares: Means;
 };
 
@@ -13,24 +16,27 @@ type Means = { readonly names: readonly string[]; readonly ms: readonly number[]
 
 export const noRuntimes: Runtimes = { tasks: { names: [], ms: [] }, shares: { names: [], ms: [] } };
 
-/** Of a job when nothing at all has been measured yet. */
+/** Runtime of a job, in milliseconds, while nothing at all has been measured. */
 const unknownMs = 1_000;
-/** What one runtime weighs against all those before it. */
+/** Weight of one runtime against the mean of all before it. */
 const weight = 0.1;
 const tasksMax = 1_000;
 const sharesMax = 2_000;
 
-/** Ends that tell how long a task takes: not a crash, which is told by a timeout. */
+/** Outcomes that tell how long a task takes. A crash does not: it is detected by a timeout. */
 const telling: ReadonlySet<AttemptEnd> = new Set(['done', 'retry', 'dead', 'snooze', 'cancelled']);
 
-/** Settlements in an order that does not depend on how they came. */
+/** Sorts settlements, so that the result does not depend on the order in which they arrived. */
 export function inOrder(settled: readonly Settlement[]): readonly Settlement[] {
   return settled.toSorted(
     (a, b) => a.endedMs - b.endedMs || a.job.seq - b.job.seq || compareText(a.job.id, b.job.id),
   );
 }
 
-/** Exponentially weighted means with the true runtimes taken in, by task and by `nameOf`; `settled` as {@link inOrder} gives it. */
+/**
+ * Adds measured runtimes to the exponentially weighted means, by task and by `nameOf`. `settled` must be
+ * sorted by {@link inOrder}.
+ */
 export function learn(
   before: Runtimes,
   settled: readonly Settlement[],
@@ -43,7 +49,7 @@ export function learn(
   return { tasks, shares: take(before.shares, told, { nameOf, most: sharesMax }) };
 }
 
-/** What the mean of a task in a share is called. */
+/** Returns the name under which the mean of a task in a share is kept. */
 export function nameIn(share: string, { task }: Pick<JobFacts, 'task'>): string {
   return `${task.length}:${task}${share}`;
 }
@@ -62,19 +68,22 @@ function take(
     if (column === undefined) added.set(name, ms.push(busyMs) - 1);
     else ms[column] = (ms[column] ?? 0) + weight * (busyMs - (ms[column] ?? 0));
   }
-  // as long as none is new, the names stay the same object: what is made of them can be kept
+  // while there is no new name, the array stays the same object, so that its column index can be cached
   const names = added.size === 0 ? before.names : [...before.names, ...added.keys()];
   if (names.length <= most) return { names, ms };
   const gone = names.length - (most - (most >> 2));
   return { names: names.slice(gone), ms: ms.slice(gone) };
 }
 
-/** How long a job will run, by what was measured: of its task in its share (see {@link nameIn}), else of its task, else of all tasks. */
+/**
+ * Expected runtimes in milliseconds. `of` prefers the mean of the task in its share (see {@link nameIn}),
+ * then the mean of the task, then the mean over all tasks.
+ */
 export interface Estimates {
   readonly of: (job: Pick<JobFacts, 'task'>, name: string) => number;
-  /** Of the task; undefined where nothing of it has ended yet. */
+  /** Returns the mean of a task. Undefined: no attempt of the task has been measured yet. */
   readonly ofTask: (task: string) => number | undefined;
-  /** Of a job of which nothing is known. */
+  /** Runtime of a job whose task has not been measured. */
   readonly typical: number;
 }
 
@@ -95,7 +104,7 @@ function meanOf({ names, ms }: Means): (name: string) => number | undefined {
   return (name) => ms[columns.get(name) ?? -1];
 }
 
-/** Of what was saved, what can be used: an older release, or a hand, may have written it. */
+/** Returns the valid parts of saved means, which an older release or a person may have written. */
 export function restoreRuntimes(saved: unknown): Runtimes {
   const { tasks, shares } = record(saved);
   return { tasks: restoreMeans(tasks), shares: restoreMeans(shares) };

@@ -5,7 +5,7 @@ import type { Shares } from './shares.ts';
 import { columnsOf } from './shares.ts';
 import { addStanding, createStandings } from './standings.ts';
 
-/** Where there are none. */
+/** Shared empty list of stored names. */
 const none: readonly never[] = [];
 
 export function childrenOf(inner: Inner): Children {
@@ -29,7 +29,7 @@ export function nameOf({ stored, names }: Children, id: number): string {
   return stored[id] ?? names[id - stored.length] ?? '';
 }
 
-/** The number of the child of that name. */
+/** Returns the number of the child with a name. A new child gets the next number. */
 function numberOf(children: Children, name: string): number {
   const known = children.columns.get(name) ?? children.others.get(name);
   if (known !== undefined) return known;
@@ -41,13 +41,13 @@ function numberOf(children: Children, name: string): number {
   return id;
 }
 
-/** The child of that name, made if need be. */
+/** Returns the child with a name, and creates it if it does not exist. */
 export function childOf(share: Share, level: OpenLevel, name: string): Share {
   const children = childrenOf(innerOf(share));
   return childAt(share, level, numberOf(children, name));
 }
 
-/** The child of that number, made if need be. */
+/** Returns the child with a number, and creates it if it does not exist. */
 export function childAt(share: Share, level: OpenLevel, id: number): Share {
   const inner = innerOf(share);
   const children = childrenOf(inner);
@@ -69,7 +69,10 @@ export function childAt(share: Share, level: OpenLevel, id: number): Share {
   return child;
 }
 
-/** Adds the lanes of a share to its children. What the last plan found out of a lane that is still the same is taken from there. */
+/**
+ * Adds the lanes of a share to its children. For a lane that is the same object as in the last plan, the
+ * child and the first job are taken from there.
+ */
 export function addLanes(share: Share, level: OpenLevel, rules: ShareRules): void {
   const inner = innerOf(share);
   const { lanes } = share;
@@ -81,7 +84,7 @@ export function addLanes(share: Share, level: OpenLevel, rules: ShareRules): voi
   for (let slot = 0; slot < lanes.length; slot += 1) {
     const lane = lanes[slot];
     if (lane === undefined) continue;
-    // one that was there is gone, or one came between
+    // a lane of the last plan is gone: skip it (a lane that was inserted leaves `at` as it is, below)
     if (before.lanes[at] !== lane && before.lanes[at + 1] === lane) at += 1;
     const same = before.lanes[at] === lane;
     let id = same ? (before.ids[at] ?? unknown) : unknown;
@@ -95,7 +98,7 @@ export function addLanes(share: Share, level: OpenLevel, rules: ShareRules): voi
     ids[slot] = id;
     seqs[slot] = seq;
     if (id < 0) continue;
-    // the only one of a share that was remembered: as long as it does not come up, no share is made for it
+    // the only lane of a remembered share: no Share is created until it comes up
     if (
       id < children.stored.length &&
       children.shares[id] === undefined &&
@@ -111,7 +114,10 @@ export function addLanes(share: Share, level: OpenLevel, rules: ShareRules): voi
 const unknown = -2;
 const noSlots: Slots = { lanes: [], ids: [], seqs: [] };
 
-/** What was found out of the lanes, for the next plan: by the columns that are stored now. `moved`: where each child went; null: none did. */
+/**
+ * Keeps the results for each lane for the next plan, by the columns that are stored now. `moved`: the new
+ * column of each child. Null: no child moved.
+ */
 export function keepSlots(
   { slots, children }: Inner,
   rules: ShareRules,

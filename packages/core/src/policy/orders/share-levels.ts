@@ -8,33 +8,42 @@ import type { JobFacts, Snapshot } from '../snapshot.ts';
 import { poolOf, queueOf } from '../snapshot.ts';
 import type { OpenLevel } from './share.ts';
 
-/** One level of shares: what stands beside each other there, and for how much. */
+/** One level of shares: the jobs that form a share, and the part of each share. */
 export interface ShareLevel {
-  /** What it is called in reasons: `tenant`. Default: `queue` or `key`, or the level's number. */
+  /** Name of the level in reasons, such as `tenant`. Default: `queue` or `key`, or the level's number. */
   readonly name?: string;
-  /** Jobs of one value form a share. A function must depend on what stays as it is while a job is in flight; null is a share, too. */
+  /**
+   * Groups jobs into shares, one for each value. A function must depend on facts that stay the same while a
+   * job is in flight. Jobs with the value null form a share, too.
+   */
   readonly by: 'queue' | 'key' | GroupBy;
-  /** What its share is beside the others of this level, above 0. Default: of a queue that of queue_config, else 1. */
+  /**
+   * Weight of a share beside the others of this level, above 0. Default: the weight of queue_config for a
+   * queue, else 1.
+   */
   readonly weight?: (value: string, snapshot: Snapshot) => number;
-  /** Jobs in flight that it is guaranteed: while it has fewer, it goes before all shares that have theirs, whatever it has used. 0: none. */
+  /**
+   * Jobs in flight that a share is guaranteed. While it has fewer, it goes before all shares that have their
+   * guarantee, however much it has used. 0: none.
+   */
   readonly min?: (value: string, snapshot: Snapshot) => number;
-  /** Jobs in flight that it may have at most, even where slots stay free; null: as many as there are. */
+  /** Most jobs in flight that a share may have, even if slots stay free. Null: no maximum. */
   readonly max?: (value: string, snapshot: Snapshot) => number | null;
 }
 
-/** What a job belongs to on a level. */
+/** Returns the share that a job belongs to on a level. */
 export function shareName({ by }: ShareLevel, job: JobFacts): string {
   if (by === 'queue') return job.queue;
   if (by === 'key') return job.key;
   return typeof by === 'function' ? (groupOf(by, job) ?? '') : unreachable(by);
 }
 
-/** The level's name for people. */
+/** Returns the level's name for people. */
 export function levelName({ name, by }: ShareLevel, index: number): string {
   return name ?? (typeof by === 'function' ? `level ${index + 1}` : by);
 }
 
-/** A level as a plan asks it. @throws {Error} for a weight or guarantee that is none */
+/** Opens a level for one plan. @throws {Error} if a weight or a guarantee is invalid */
 export function openLevel(level: ShareLevel, snapshot: Snapshot): OpenLevel {
   const { by, weight, min } = level;
   const weightOf =
@@ -58,7 +67,7 @@ export function openLevel(level: ShareLevel, snapshot: Snapshot): OpenLevel {
   };
 }
 
-/** The gates that keep shares to their `max`, in each pool. */
+/** Returns the gates that keep shares to their `max`, in each pool. */
 export function burstGates(order: string, levels: readonly ShareLevel[]): readonly Gate[] {
   return levels.flatMap(({ max }, index): Gate[] => {
     if (max === undefined) return [];
@@ -69,7 +78,7 @@ export function burstGates(order: string, levels: readonly ShareLevel[]): readon
       {
         name: `${order}_max_${name.replaceAll(' ', '_')}`,
         onError: 'hold',
-        // the queue says which pool it is
+        // the queue stands for its pool
         groups: {
           of: (job) => pathName([job.queue, ...path.map((level) => shareName(level, job))]),
           lane: laneWide,
@@ -94,7 +103,7 @@ export function burstGates(order: string, levels: readonly ShareLevel[]): readon
   });
 }
 
-/** One text for a path of names, different for each. */
+/** Returns one text for a path of names, different for each path. */
 export function pathName(names: readonly string[]): string {
   return names.map((name) => `${name.length}:${name}`).join('');
 }

@@ -5,19 +5,25 @@ import { childrenOf } from './share-children.ts';
 import type { Shares } from './shares.ts';
 import { aheadNow } from './shares.ts';
 
-/** On one level of one share, so many shares are known by what they had; of the others, who waits longest becomes known first. */
+/**
+ * Most shares of one level of one share that have a start tag of their own. The longest waiting of the others
+ * get one first.
+ */
 const knownMax = 40_000;
 
-/** What shares that compete have used: those that wait, and those that do not but are ahead, since they had it while the others waited. */
+/**
+ * Totals of the shares that compete: those that wait, and those that do not wait but are ahead, because they
+ * got service while the others waited.
+ */
 interface Competing {
   weight: number;
-  /** How far they are ahead, together. */
+  /** Sum of their leads, times their weights. */
   cost: number;
   waiting: number;
   least: number;
 }
 
-/** Gives the children of a share what was stored of them, and the virtual time to those that come anew. */
+/** Gives the children of a share their stored leads. New children start at the virtual time. */
 export function rememberChildren(share: Share, level: OpenLevel, rules: ShareRules): void {
   const inner = innerOf(share);
   const { stored } = inner;
@@ -40,7 +46,7 @@ export function rememberChildren(share: Share, level: OpenLevel, rules: ShareRul
   for (const child of inner.news) child.known = true;
 }
 
-/** Those of which something was stored. */
+/** Reads the stored shares and adds up those that compete. */
 function recall(
   inner: Inner,
   {
@@ -74,7 +80,7 @@ function recall(
       competing.waiting += 1;
       if (tag < competing.least) competing.least = tag;
     }
-    // of those that wait and are shares of their own, it is counted with those that come anew
+    // children that wait and have a Share are counted by the caller, together with the new ones
     if (child === undefined || !waiting) inner.weights += inUnits(weight);
   }
 }
@@ -84,9 +90,12 @@ function inUnits(weight: number): number {
 }
 
 /**
- * The virtual time at the beginning of a plan. Where jobs are charged when they are dispatched, it is where the last plan left it, 0.
- * Else attempts turned out longer or shorter than was expected, or credit was given, and it is the mean of what those
- * that compete have had; but hardly beyond the share that has had least, so that who comes anew does not wait for others' misfortune.
+ * Returns the virtual time at the beginning of a plan.
+ *
+ * If jobs are charged when they are dispatched, the virtual time is where the last plan left it: 0. Otherwise
+ * attempts took longer or shorter than expected, or idle credit was given, and the virtual time is the mean
+ * lead of the competing shares. Without idle credit it is limited to little more than the smallest lead of a
+ * waiting share, so that a new share does not wait for the others' misjudged runtimes.
  */
 function startTag(
   { weight, cost, waiting, least }: Competing,

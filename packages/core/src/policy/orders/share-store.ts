@@ -3,29 +3,41 @@ import { keepSlots } from './share-children.ts';
 import { storedBelow, tagOf, weightUnits } from './share.ts';
 import type { Shares } from './shares.ts';
 
-/** To so much of a unit of cost by weight, `ahead` is stored: its text is much shorter. */
+/**
+ * Resolution at which `ahead` is stored, per unit of cost by weight. Rounding makes the stored text much
+ * shorter.
+ */
 const places = 1e6;
 
-/** Shares that are idle and yet ahead, or have credit, are remembered, on one level of one share at most so many: those furthest ahead. */
+/**
+ * Most idle shares that are stored on one level of one share, because they are ahead or have credit. Beyond
+ * that, those furthest ahead are kept.
+ */
 const idleMax = 20_000;
 
-/** All of it that waits was passed over: it has to stand aside, which gives it no claim on those that go meanwhile. */
+/**
+ * Reports whether everything of the share that waits was passed over. A held share has no claim on the
+ * service that others get meanwhile.
+ */
 function isHeld({ waiting, passed, parent, id }: Share): boolean {
   const standings = parent?.inner?.children?.standings;
   return waiting && passed && (standings?.at[id] ?? -1) < 0;
 }
 
 /**
- * The virtual time at the end of a plan: the largest start tag that was served (SFQ), and at least what an ideal server would have
- * come to, which serves all at once by their weights (GPS). Else a stream of ever new shares, all of which start at the virtual
- * time, would hold it where it is, and whoever is ahead of it would wait for ever.
+ * Returns the virtual time at the end of a plan: the largest start tag that was served (SFQ), and at least
+ * the time that an ideal server would have reached, which serves all shares at once by their weights (GPS).
+ * Without that minimum a stream of ever new shares, which all start at the virtual time, would stop it, and
+ * every share that is ahead would wait for ever.
  */
 function endTag({ fromTag, servedTag, spent, weights }: Inner): number {
   const ideal = weights === 0 ? fromTag : fromTag + (spent / weights) * weightUnits;
   return Math.max(servedTag, ideal);
 }
 
-/** What is to be stored of the level below a share. The same object where nothing of it went. */
+/**
+ * Returns the columns to store for the level below a share. The same object is returned if no job of it went.
+ */
 export function storeChildren(share: Share, rules: ShareRules): Shares | null {
   const { inner } = share;
   if (inner === null || inner.children === null || inner.spent === 0) return storedBelow(share);
@@ -60,9 +72,9 @@ export function storeChildren(share: Share, rules: ShareRules): Shares | null {
 
 interface Columns {
   readonly before: readonly string[];
-  /** Null as long as they are those from before: then these stay, as they are. */
+  /** Null while the names equal those stored before. */
   names: string[] | null;
-  /** Where each child went; null as long as each is where it was. */
+  /** New column of each child. Null while every child keeps its column. */
   moved: (number | undefined)[] | null;
   readonly ahead: number[];
   readonly below: (Shares | null)[] | null;
@@ -73,7 +85,9 @@ function createColumns({ stored }: Children, deeper: boolean): Columns {
   return { before: stored, names: null, moved: null, ahead: [], below: deeper ? [] : null, idle: 0 };
 }
 
-/** From the child of this number on the columns differ from those before. */
+/**
+ * Starts columns of its own, at the first child that differs from the stored ones. Later calls do nothing.
+ */
 function part(columns: Columns, id: number): void {
   if (columns.names !== null) return;
   columns.names = columns.before.slice(0, columns.ahead.length);
@@ -85,7 +99,7 @@ interface Stored {
   readonly below: Shares | null;
 }
 
-/** One more; `name`: where it was not there before. */
+/** Appends one child. `name`: given for a child that was not stored before. */
 function add(columns: Columns, id: number, { ahead: value, below: own }: Stored, name?: string): void {
   const { ahead, below, before } = columns;
   if (name !== undefined) part(columns, id);
@@ -113,7 +127,7 @@ function storeChild(
   return add(columns, id, { ahead: Math.max(tag, floor) - booked / weight, below }, name);
 }
 
-/** Without those idle shares that are the least ahead. */
+/** Returns the columns without the idle shares that are the least ahead. */
 function leastIdle(
   { names, before, ahead, below }: Columns,
   children: Children,

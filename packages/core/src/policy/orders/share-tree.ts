@@ -11,10 +11,10 @@ import type { Shares } from './shares.ts';
 import type { Standings } from './standings.ts';
 import { createLine } from './standings.ts';
 
-/** All shares of one pool during one plan: a tree of heaps, of which only what comes up is built. */
+/** All shares of one pool during one plan: a tree of heaps. Parts of the tree are built when they come up. */
 export interface ShareTree {
   readonly next: () => Lane | undefined;
-  /** The share of the last level that it was charged to. */
+  /** Charges the job, and returns the share of the last level that it was charged to. */
   readonly taken: (
     lane: Lane,
     job: Candidate,
@@ -27,9 +27,12 @@ export interface ShareTree {
 interface Tree {
   readonly rules: ShareRules;
   readonly root: Share;
-  /** Where each lane stands; a heap's entry that is not here is old. */
+  /** Current place of each lane. A heap entry that is not in here is outdated. */
   readonly places: Map<Lane, Place>;
-  /** Whether a level, or one below it, guarantees anything: then all of it must be built to say who goes first. */
+  /**
+   * By depth: this level or one below it has guarantees. Such a part must be built completely to say which
+   * share goes first.
+   */
   readonly guarantees: readonly boolean[];
 }
 
@@ -69,7 +72,7 @@ export function openTree(rules: ShareRules, seen: Parameters<typeof createRoot>[
   };
 }
 
-/** Makes what is below a share. */
+/** Builds the level below a share. */
 function build(tree: Tree, share: Share): Inner {
   const inner = innerOf(share);
   const level = tree.rules.levels[inner.depth];
@@ -116,9 +119,10 @@ function buildChildren(tree: Tree, share: Share, level: OpenLevel): void {
 }
 
 /**
- * The child that goes first: the one with the smallest tag. But every other one is one that has just arrived, for its first job: among
- * thousands that wait it would go as the last of their round. That is ahead of its turn by one job, and it is not anew as long as
- * it is remembered, that is before the others had theirs.
+ * Returns the child that goes first, the one with the smallest start tag. Every other time a child that has
+ * just arrived goes instead, for its first job: it would be the last of a round among thousands that wait.
+ * That job is ahead of its turn by one. The share does not count as new again while it is remembered, which
+ * is until the others had their turn.
  */
 function firstOf({ order, arrivals, servedArrival, children }: Inner): number | undefined {
   const first = order?.first();
@@ -128,7 +132,10 @@ function firstOf({ order, arrivals, servedArrival, children }: Inner): number | 
   return servedArrival || (needy?.[first] === true && needy[arrival] !== true) ? first : arrival;
 }
 
-/** Says what it ranks by from now on: its needs, its tag, and the job that would go. False: it has none. */
+/**
+ * Updates the columns that a share is ranked by: its unmet guarantee, its start tag, and the job that would
+ * go. Returns false if the share has no such job.
+ */
 function ranks(share: Share, standings: Standings): boolean {
   const { inner, slots, min, firstSeq, id } = share;
   let needy = slots < min;
@@ -149,7 +156,7 @@ function firstPlace(a: Place, b: Place): boolean {
   return a.head.seq !== b.head.seq ? a.head.seq < b.head.seq : compareText(a.head.id, b.head.id) < 0;
 }
 
-/** The share of the last level that a job belongs to, with what is above and below it made. */
+/** Returns the share of the last level that a job belongs to, and builds the levels above and below it. */
 function shareOf(tree: Tree, job: JobFacts): Share {
   let share = tree.root;
   for (const level of tree.rules.levels) {
@@ -160,13 +167,16 @@ function shareOf(tree: Tree, job: JobFacts): Share {
   return share;
 }
 
-/** The same where it is known of which lane the job is: all jobs of one are of the same share, where no function of the user's says otherwise. */
+/**
+ * Returns the share of a job whose lane is known. All jobs of a lane belong to one share, unless a level is
+ * grouped by a user's function.
+ */
 function shareIn(tree: Tree, lane: Lane, job: JobFacts): Share {
   const known = tree.rules.slots === null ? undefined : tree.places.get(lane);
   return known?.share ?? shareOf(tree, job);
 }
 
-/** The lane's head moved on, maybe to another share. Returns the share where it was. */
+/** Moves a lane after its head changed, possibly to another share. Returns the share that it stood in. */
 function move(tree: Tree, lane: Lane): Share | undefined {
   const { places, rules } = tree;
   const old = places.get(lane);
@@ -196,7 +206,7 @@ function dropOld<Entry>(heap: Heap<Entry> | null, isOld: (entry: Entry) => boole
   for (let top = heap?.peek(); top !== undefined && isOld(top); top = heap?.peek()) heap?.pop();
 }
 
-/** A share changed: so may its place among its siblings, and that of all above it. */
+/** Updates the place of a changed share among its siblings, and those of all shares above it. */
 function stand(share: Share): void {
   for (let at = share; at.parent !== null; at = at.parent) {
     const inner = innerOf(at.parent);

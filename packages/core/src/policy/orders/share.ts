@@ -8,26 +8,31 @@ export interface OpenLevel {
   readonly of: (job: JobFacts) => string;
   /** Above 0. */
   readonly weight: (value: string) => number;
-  /** Jobs in flight that each share is guaranteed; undefined: none. */
+  /** Returns the jobs in flight that a share is guaranteed. Undefined: there are no guarantees. */
   readonly min: ((value: string) => number) | undefined;
 }
 
 export interface ShareRules {
   readonly levels: readonly OpenLevel[];
-  /** When a job is charged to its shares. `ended`: until then it is booked, by what it is expected to cost. */
+  /** Time when a job is charged to its shares. `ended`: until then its expected cost is booked. */
   readonly charged: 'dispatched' | 'ended';
-  /** What a job costs by and large. */
+  /** Typical cost of a job. */
   readonly quantum: number;
   readonly idleCredit: number;
   readonly decay: Decay;
   readonly headOf: (lane: Lane) => Candidate | undefined;
-  /** What the last plan found out of each lane, by what it stored; null where a lane's jobs may be of several shares. */
+  /**
+   * Results of the last plan for each lane, by the state it stored. Null if the jobs of a lane may belong to
+   * several shares.
+   */
   readonly slots: WeakMap<Shares, Slots> | null;
 }
 
 /**
- * Of lanes, in their order, which child each belongs to, and its first job; -1: it has none. From one plan to the next most lanes stay the same
- * objects in the same places: of those nothing need be looked at, which for thousands of them takes most of a plan's time.
+ * Child and first job of each lane, in the order of the lanes. -1: the lane has no job.
+ *
+ * From one plan to the next most lanes stay the same objects in the same places. For those lanes nothing is
+ * computed again, which with thousands of lanes would take most of a plan's time.
  */
 export interface Slots {
   readonly lanes: readonly Lane[];
@@ -35,103 +40,106 @@ export interface Slots {
   readonly seqs: readonly number[];
 }
 
-/** A job in flight, and what is booked for it. */
+/** A job in flight, and the cost booked for it. */
 export interface Item {
   readonly item: InFlight;
   readonly cost: number;
 }
 
-/** Where a lane stands among those of its share. */
+/** Place of a lane among the lanes of its share. */
 export interface Place {
   readonly lane: Lane;
   readonly head: Candidate;
   readonly share: Share;
 }
 
-/** A share during one plan; the root, of which all of a pool are part, is one too. */
+/** A share during one plan. The root stands for the whole pool. */
 export interface Share {
   readonly name: string;
   readonly parent: Share | null;
-  /** Its number among its siblings: of those of which something was stored, their column there. */
+  /** Number among its siblings. A stored share's number is its column in the stored state. */
   readonly id: number;
   readonly weight: number;
   readonly min: number;
-  /** How far ahead of the virtual time by what it was charged. */
+  /** Lead over the virtual time, by the cost that was charged, divided by the weight. */
   ahead: number;
-  /** Cost of what is in flight and not charged yet. */
+  /** Cost of jobs in flight that is not charged yet. */
   booked: number;
   slots: number;
-  /** `ahead` is its own. Else it is where one stands that comes anew. */
+  /** `ahead` is the share's own. Otherwise `ahead` is the start of a new share. */
   known: boolean;
-  /** Nothing is remembered of it, while others wait that are, and it has not been served yet. */
+  /** The share is new, not served yet, and competes with shares that are remembered. */
   arrived: boolean;
-  /** Jobs of it wait. */
+  /** Jobs of the share wait. */
   waiting: boolean;
-  /** Something of it was passed over in this plan. */
+  /** A job of the share was passed over in this plan. */
   passed: boolean;
-  /** Those whose first job belongs to it. */
+  /** Lanes whose first job belongs to the share. */
   lanes: readonly Lane[];
-  /** Of the first jobs of its lanes when the plan began, the one enqueued first; -1: it has none. */
+  /** Smallest `seq` of the first jobs of its lanes when the plan began. -1: there are none. */
   firstSeq: number;
   inner: Inner | null;
-  /** Made when a job of it goes first. */
+  /** Set when a job of the share first goes. */
   path: Path | null;
 }
 
-/** A share and those that it is part of, the first level's first. */
+/** Names of a share and of the shares above it, the first level first. */
 export interface Path {
   readonly names: readonly string[];
-  /** What a job of this cost takes of each: jobs mostly cost the same. */
+  /** Cost that `amounts` was computed for. Jobs mostly cost the same. */
   readonly cost: number;
   readonly amounts: readonly number[];
 }
 
-/** Of a share that has come up, or has jobs in flight: what is below it. */
+/** The level below a share. It exists once the share has come up, or has jobs in flight. */
 export interface Inner {
-  /** How many levels are above it. */
+  /** Number of levels above. */
   readonly depth: number;
-  /** What was stored of the level below. */
+  /** Stored state of the level below. */
   readonly stored: Shares | null;
   readonly items: Item[];
   readonly bundles: Set<string>;
-  /** Null until it comes up first. */
+  /** Null until the share first comes up. */
   children: Children | null;
-  /** Its children that wait, but for those of `arrivals`; on the last level null. */
+  /** Children that wait, except those in `arrivals`. Null on the last level. */
   order: Line | null;
-  /** Those of them that have just arrived. */
+  /** Waiting children that have just arrived. */
   arrivals: Line | null;
   /** The child that was served last had just arrived. */
   servedArrival: boolean;
-  /** Of its lanes, on the last level only. */
+  /** Heap of the share's lanes, on the last level only. */
   places: Heap<Place> | null;
-  /** The virtual time when the plan began, and the largest start tag that was served since. */
+  /** Virtual time when the plan began. `servedTag`: the largest start tag that was served since. */
   fromTag: number;
   servedTag: number;
-  /** Cost charged to its children, or booked, in this plan. */
+  /** Cost charged to its children, or booked for them, in this plan. */
   spent: number;
-  /** Of its children that compete, in whole units of 2^-20: so their sum does not depend on their order. */
+  /**
+   * Sum of the weights of the competing children, in whole units of 2^-20, so that it does not depend on
+   * their order.
+   */
   weights: number;
-  /** Children that became known, in this order. */
+  /** Children that got a start tag of their own, in this order. */
   news: Share[];
-  /** What was found out of its lanes. */
+  /** Results for its lanes, for the next plan. */
   slots: Slots | null;
 }
 
 /**
- * Those that wait or have jobs in flight, by their numbers. Of thousands most only wait, with one lane, and their turn does not come:
- * they are no more than a line of these columns, until something else is known of them.
+ * Children of a share, by number. Most of thousands only wait, with one lane, and do not come up in a plan.
+ * They take one row of these columns each, and no Share, until more is known of them.
  */
 export interface Children {
-  /** The names of which something was stored, and their numbers. */
+  /** Column of each stored name. */
   readonly columns: ReadonlyMap<string, number>;
   readonly stored: readonly string[];
-  /** The others, numbered behind them. */
+  /** Numbers of the other names, after the stored ones. */
   readonly others: Map<string, number>;
   readonly names: string[];
   readonly shares: (Share | undefined)[];
-  /** Of those that are nothing but a lane that waits. */
+  /** Lane of each child that has no Share and waits with a single lane. */
   readonly lanes: (Lane | undefined)[];
-  /** How far ahead each of those is of which something was stored, when the plan begins. Null until they are remembered. */
+  /** Lead of each stored child when the plan begins. Null until the state is read. */
   ahead: readonly number[] | null;
   readonly standings: Standings;
 }
@@ -139,7 +147,7 @@ export interface Children {
 /** Units of `Inner.weights`. */
 export const weightUnits: number = 2 ** 20;
 
-/** What a share has none of: most have one lane, and nothing else. */
+/** Shared empty list: a share without lanes needs none of its own. */
 const none: never[] = [];
 
 export function createRoot(seen: {
@@ -197,14 +205,14 @@ function createInner(depth: number, stored: Shares | null, items: Item[] = []): 
   };
 }
 
-/** What is below a share, made if need be. */
+/** Returns the level below a share, and creates it if it does not exist. */
 export function innerOf(share: Share): Inner {
   if (share.inner !== null) return share.inner;
   const above = share.parent?.inner?.depth ?? -1;
   return (share.inner = createInner(above + 1, storedBelow(share)));
 }
 
-/** What was stored of the level below a share. */
+/** Returns the stored state of the level below a share. */
 export function storedBelow({ parent, id, inner }: Share): Shares | null {
   return inner !== null ? inner.stored : (parent?.inner?.stored?.below?.[id] ?? null);
 }
@@ -220,12 +228,12 @@ export function book(share: Share, entry: Item): void {
   share.slots += 1;
 }
 
-/** The start tag of its next job: that with the smallest goes first. */
+/** Returns the start tag of the share's next job. The smallest start tag goes first. */
 export function tagOf({ ahead, booked, weight }: Share): number {
   return ahead + booked / weight;
 }
 
-/** A job of this share of the last level goes. */
+/** Charges or books the job of a share of the last level, on all levels. */
 export function spend(
   share: Share,
   { charged }: ShareRules,
@@ -233,7 +241,7 @@ export function spend(
 ): void {
   for (let at = share; at.parent !== null; at = at.parent) {
     const above = innerOf(at.parent);
-    // out of its turn, by a guarantee or with its bundle, it says nothing about the virtual time
+    // a job out of its turn, by a guarantee or with its bundle, does not move the virtual time
     if (!member && !isNeedy(at)) above.servedTag = Math.max(above.servedTag, tagOf(at));
     above.servedArrival = at.arrived;
     if (at.arrived) above.arrivals?.remove(at.id);
@@ -247,7 +255,7 @@ export function spend(
   }
 }
 
-/** To which shares a job of this cost is charged, and how much to each. */
+/** Returns the shares that a job of this cost is charged to, with the amount for each. */
 export function pathOf(share: Share, cost: number): Path {
   if (share.path?.cost === cost) return share.path;
   const path: Share[] = [];
@@ -257,7 +265,7 @@ export function pathOf(share: Share, cost: number): Path {
   return (share.path = { names, cost, amounts: path.map(({ weight }) => cost / weight) });
 }
 
-/** Whether it stands before all that have what they are guaranteed. */
+/** Reports whether the share goes first because it has less than it is guaranteed. */
 function isNeedy({ parent, id }: Share): boolean {
   const standings = parent?.inner?.children?.standings;
   return standings !== undefined && (standings.at[id] ?? -1) >= 0 && standings.needy[id] === true;

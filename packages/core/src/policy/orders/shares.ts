@@ -1,22 +1,27 @@
 /**
- * What the shares of one level have used, in columns. Plain JSON, small: shares that are idle and not ahead of the others are not
- * in it, and names stand once.
+ * Use of the shares of one level, in columns. Plain JSON, and small: shares that are idle and not ahead are
+ * left out, and each name stands once.
  */
 export type Shares = {
   readonly names: readonly string[];
-  /** Of each, how far it is ahead of the virtual time, which is 0 here: cost divided by weight. */
+  /** Lead of each share over the virtual time, which is 0 here: cost divided by weight. */
   readonly ahead: readonly number[];
-  /** The level below, of each; null: nothing is ahead there. Null as a whole: there is no level below. */
+  /**
+   * Level below each share. A null entry: no share is ahead there. Null as a whole: there is no level below.
+   */
   readonly below: readonly (Shares | null)[] | null;
-  /** When `ahead` decayed last; null: it does not. */
+  /** Time when `ahead` last decayed, in Unix milliseconds. Null: it does not decay. */
   readonly atMs: number | null;
-  /** The one that was served last had just arrived. */
+  /** The share that was served last had just arrived. */
   readonly arrival: boolean;
 };
 
 const columns = new WeakMap<readonly string[], ReadonlyMap<string, number>>();
 
-/** The column of each name. Plans keep the names as long as they are the same, so it is made once for many. */
+/**
+ * Returns the column of each name. Cached by the array of names, which plans keep while the names are the
+ * same.
+ */
 export function columnsOf(names: readonly string[]): ReadonlyMap<string, number> {
   const known = columns.get(names);
   if (known !== undefined) return known;
@@ -26,11 +31,11 @@ export function columnsOf(names: readonly string[]): ReadonlyMap<string, number>
   return made;
 }
 
-/** Cost that was charged to a share on every level, and the like. */
+/** Cost charged to a share on every level. */
 export interface Charge {
-  /** From the first level to the last. */
+  /** Names of the shares, from the first level to the last. */
   readonly path: readonly string[];
-  /** Of each level: cost divided by weight. Below 0: it is given back. */
+  /** Amount on each level: cost divided by weight. Below 0: the cost is given back. */
   readonly amounts: readonly number[];
 }
 
@@ -39,19 +44,22 @@ export interface Decay {
   readonly halfLifeMs: number | null;
 }
 
-/** What is left of an `ahead` of that time. */
+/** Returns the factor by which an `ahead` of time `atMs` has decayed. */
 export function decayOf(atMs: number | null, { nowMs, halfLifeMs }: Decay): number {
   if (halfLifeMs === null || atMs === null) return 1;
   return 0.5 ** (Math.max(0, nowMs - atMs) / halfLifeMs);
 }
 
-/** How far ahead each share is by now. */
+/** Returns the lead of each share after decay. */
 export function aheadNow({ ahead, atMs }: Shares, decay: Decay): readonly number[] {
   const left = decayOf(atMs, decay);
   return left === 1 ? ahead : ahead.map((value) => (value > 0 ? value * left : value));
 }
 
-/** Shares with charges added. What is given back to a share that is not there is dropped: it is not ahead. */
+/**
+ * Adds charges to shares. A negative charge for a share that is not stored is dropped, since such a share is
+ * not ahead.
+ */
 export function charged(
   shares: Shares | null,
   charges: readonly Charge[],
@@ -80,7 +88,7 @@ export function charged(
   return { names, ahead, below, atMs, arrival: shares?.arrival === true };
 }
 
-/** Of what was saved, what can be used; null: nothing. */
+/** Returns the valid parts of saved shares. Null: none is valid. */
 export function restoreShares(saved: unknown, levels: number): Shares | null {
   if (typeof saved !== 'object' || saved === null || levels === 0) return null;
   const { names, ahead, below, atMs, arrival }: Readonly<Record<string, unknown>> = { ...saved };

@@ -1,16 +1,16 @@
-/** How the shares of one level of one share stand to each other, by their numbers: columns, since there may be thousands that only wait. */
+/** Rank of the children of one share, in columns by their number: there may be thousands that only wait. */
 export interface Standings {
-  /** Those that have fewer jobs in flight than they are guaranteed go first. */
+  /** Ranks first: shares with fewer jobs in flight than they are guaranteed. */
   readonly needy: boolean[];
-  /** Then by their start tags. */
+  /** Ranks second: the smallest start tag. */
   readonly tags: number[];
-  /** Then by the job that would go, the one enqueued first. */
+  /** Ranks third: the job that would go, by `seq`. */
   readonly seqs: number[];
-  /** Where each stands in its heap; -1: in none. A share is in one of them at a time. */
+  /** Position of each share in its heap. -1: the share is in none. A share is in one heap at most. */
   readonly at: number[];
 }
 
-/** As many as there are names. */
+/** Creates one row for each name. */
 export function createStandings(names: readonly string[]): Standings {
   return {
     needy: names.map(() => false),
@@ -20,7 +20,7 @@ export function createStandings(names: readonly string[]): Standings {
   };
 }
 
-/** One more. */
+/** Appends one row. */
 export function addStanding({ needy, tags, seqs, at }: Standings): void {
   needy.push(false);
   tags.push(0);
@@ -28,16 +28,19 @@ export function addStanding({ needy, tags, seqs, at }: Standings): void {
   at.push(-1);
 }
 
-/** A binary heap of numbers in {@link Standings}, which may change while they are in it. */
+/** A binary heap of the numbers in {@link Standings}, whose rows may change while they are in the heap. */
 export interface Line {
   readonly first: () => number | undefined;
-  /** Puts it where it belongs by now, whether or not it stood in line. */
+  /** Moves a share to its place by the current rank. Adds it if it is not in the heap. */
   readonly put: (id: number) => void;
-  /** Nothing happens where it stands in no line. */
+  /** Removes a share. Does nothing if the share is in no heap. */
   readonly remove: (id: number) => void;
 }
 
-/** Owns `ids` from now on. Of two that are alike in everything else, `tie` says whether the first goes first. */
+/**
+ * Creates a heap that owns `ids` from now on. `tie(a, b)` decides between two shares of equal rank: true if
+ * `a` goes first.
+ */
 export function createLine(
   ids: number[],
   { needy, tags, seqs, at }: Standings,
@@ -70,7 +73,7 @@ export function createLine(
     }
     set(id, place);
   };
-  /** Up as far as it goes, else down. */
+  /** Moves an id up as far as it goes, else down. */
   const settle = (id: number, from: number): void => {
     let place = from;
     while (place > 0) {

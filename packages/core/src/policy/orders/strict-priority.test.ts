@@ -15,7 +15,10 @@ function inOrder(order: Order, jobs: readonly Candidate[]): readonly string[] {
   return made.plan(snapshot, made.initial).dispatch.map(({ id }) => id);
 }
 
-/** One job in each key: of any two, the one that the stated bound puts first goes first. */
+/**
+ * Checks the stated bound with one job in each key: of any two jobs, the one that the bound puts first goes
+ * first.
+ */
 const bound = (order: Order): fc.IPropertyWithHooks<[Candidate[]]> =>
   fc.property(
     fc

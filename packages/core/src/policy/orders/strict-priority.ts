@@ -5,23 +5,29 @@ import type { Order } from '../order.ts';
 import type { JobFacts } from '../snapshot.ts';
 import { ranked } from './ranked.ts';
 
-/** How fast waiting jobs gain on more urgent ones: see {@link strictPriority}. */
+/** Options of {@link strictPriority}: the pace at which waiting jobs gain on more urgent ones. */
 export interface StrictPriorityOptions {
-  /** Waiting so long counts as much as one level of priority. Null: it counts nothing, and low priorities can starve. Default 60,000. */
+  /**
+   * Waiting time that counts as one level of priority, in milliseconds. Null: waiting counts nothing, and
+   * jobs of low priority can starve. Default 60,000.
+   */
   readonly agingMs?: number | null;
 }
 
 const shape: Shape<StrictPriorityOptions> = { agingMs: optional(orNull(aNumber({ above: 0 }))) };
 
 /**
- * By priority, over all keys: smaller first, then the job enqueued first. Waiting makes up for priority, so that none starves: once
- * a job of priority p is the first of its key, it goes before every other key's job of priority q that was enqueued more than
- * (p - q) * agingMs after it, so no more than what was enqueued until then can still go ahead. What counts is the time since it
- * was *enqueued*, delays and retries included. Within a key priority is strict, as always.
+ * Orders jobs by priority over all keys, the smallest number first, then by enqueuing.
  *
- * With `recall`, a job takes back scheduled ones of lower priority that have not waited long enough to make up for it.
+ * Waiting makes up for priority, so no job starves. Once a job of priority p is the first of its key, it goes
+ * before every other key's job of priority q that was enqueued more than (p - q) * agingMs after it. So only
+ * jobs enqueued until then can still go ahead of it. Waiting time counts from the moment the job was
+ * *enqueued* and includes delays and retries. Within a key priority is strict, as always.
  *
- * The difference in age of two jobs that both wait stays as it is, so a rank that never changes serves (delay-dependent
+ * With `recall`, a job takes back ready ones of lower priority that have not waited long enough to make up
+ * for it.
+ *
+ * The difference in age of two waiting jobs never changes, so a constant rank is enough (delay-dependent
  * priorities with equal slopes: Kleinrock, Queueing Systems II, 3.7).
  * @throws {PgQueueError} `configuration`
  */

@@ -7,7 +7,7 @@ import { counted } from '../format/numbers.ts';
 import { visible } from '../format/text.ts';
 import { post } from './client.ts';
 
-/** What became of an action, in words; and how it is taken back. */
+/** Message about the result of an action, and its undo. */
 export interface Told {
   readonly message: string;
   readonly undo?: Undo | null;
@@ -26,7 +26,7 @@ interface ActionOptions<Body, Answer> {
   readonly onDone?: (answer: Answer) => void;
 }
 
-/** Does something, says what became of it, and has the page read itself anew. */
+/** Returns a function that runs an action, shows the result and refreshes the page. */
 export function useAction<Body, Answer>({ path, tell, onDone }: ActionOptions<Body, Answer>): Action<Body> {
   const cache = useQueryClient();
   const { mutate, isPending } = useMutation<Answer, Error, Body>({
@@ -86,7 +86,7 @@ function UndoLine({ id, message, undo, undone }: UndoLineProps): ReactNode {
   );
 }
 
-/** Takes an action back, as far as nothing went on meanwhile. */
+/** Undoes an action, except for jobs that have changed in the meantime. */
 export async function takeBack(undo: Undo, undone: () => void): Promise<void> {
   try {
     const { undone: back, missed } = await post<UndoResult>('actions/undo', { id: undo.id });

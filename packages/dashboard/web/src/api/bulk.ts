@@ -3,7 +3,7 @@ import { useQuery } from '@tanstack/react-query';
 import type { BulkPreview, BulkRequest, BulkRun, BulkRuns } from '../../../src/contract.ts';
 import { get, post } from './client.ts';
 
-/** How many jobs it would be now, and which come first. */
+/** Previews a bulk action: the number of jobs, and the first of them. */
 export function usePreview(request: BulkRequest): UseQueryResult<BulkPreview> {
   return useQuery<BulkPreview>({
     queryKey: ['bulk', 'preview', request],
@@ -13,7 +13,10 @@ export function usePreview(request: BulkRequest): UseQueryResult<BulkPreview> {
   });
 }
 
-/** Events bring how far it has come; where they are switched off, or late, it is asked for. */
+/**
+ * Follows a bulk action. Events deliver its progress; it is also polled every second, since events may be
+ * paused or late.
+ */
 export function useBulkRun(id: string): UseQueryResult<BulkRun> {
   return useQuery<BulkRun>({
     queryKey: ['bulk', id],
@@ -22,7 +25,7 @@ export function useBulkRun(id: string): UseQueryResult<BulkRun> {
   });
 }
 
-/** Those of the process that answers; while one is under way they are asked for again and again. */
+/** Lists the bulk actions of the process that answers: every 2 s while one is running, else every 15 s. */
 export function useBulkRuns(): UseQueryResult<BulkRuns> {
   return useQuery<BulkRuns>({
     queryKey: ['bulk', 'all'],

@@ -2,7 +2,7 @@ import type { ApiError, ApiErrorCode, Session } from '../../../src/contract.ts';
 import { renewalHeader } from '../../../src/contract/renewal.ts';
 import { mount } from './mount.ts';
 
-/** What the server answered instead of what was asked for; `network`: it did not. */
+/** Error answered by the server; `network`: the server did not answer. */
 export class ApiProblem extends Error {
   readonly code: ApiErrorCode | 'network';
   readonly problems: readonly string[];
@@ -17,7 +17,7 @@ export class ApiProblem extends Error {
 
 export type Query = Readonly<Record<string, string | number | undefined>>;
 
-/** A path below the mount, with those parameters that are given. An empty text is one. */
+/** Builds the address of a path below the mount, with the given parameters. An empty text counts as given. */
 export function address(path: string, query: Query = {}): string {
   const given = Object.entries(query).flatMap(([name, value]) =>
     value === undefined ? [] : [[name, String(value)]],
@@ -26,10 +26,10 @@ export function address(path: string, query: Query = {}): string {
   return `${mount}/api/${path}${text === '' ? '' : `?${text}`}`;
 }
 
-/** How something is asked for. */
+/** Options of a read. */
 export interface Asking {
   readonly signal?: AbortSignal;
-  /** The answer is known, and may be as old as what another tab was told a moment ago. */
+  /** The page has an answer already; the server may return what it read for another tab a moment ago. */
   readonly isRenewal?: boolean;
 }
 
@@ -43,7 +43,10 @@ export async function get<Answer>(path: string, query: Query = {}, asking: Askin
 
 let session: Promise<Session> | undefined;
 
-/** Who looks, and the token that every action names. Asked once, until an action is refused for it. */
+/**
+ * Reads the user and the CSRF token, which every action must send. The result is kept until an action is
+ * refused for its token.
+ */
 export async function readSession(anew: boolean = false): Promise<Session> {
   if (anew) session = undefined;
   session ??= get<Session>('session');
@@ -55,7 +58,7 @@ export async function readSession(anew: boolean = false): Promise<Session> {
   }
 }
 
-/** An action. Refused for its token, it is tried once more with a new one. */
+/** Runs an action. If it is refused for its token, it is repeated once with a new one. */
 export async function post<Answer>(path: string, body: unknown): Promise<Answer> {
   try {
     return await postOnce<Answer>(path, body, false);

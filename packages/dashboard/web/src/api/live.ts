@@ -5,7 +5,7 @@ import type { BulkRun, LiveSnapshot } from '../../../src/contract.ts';
 import { setServerTime } from '../ui/clock.ts';
 import { address } from './client.ts';
 
-/** Whether what is seen is what is. */
+/** State of the live connection. */
 export type Freshness =
   | { readonly kind: 'connecting' }
   | { readonly kind: 'live' }
@@ -36,7 +36,7 @@ function close(): void {
   source = undefined;
 }
 
-/** Nothing came for too long, or the server refused: the connection is made anew, later each time. */
+/** Reconnects after a refusal or 12 s of silence; the pause doubles each time, up to 15 s. */
 function again(): void {
   close();
   turn({ kind: 'reconnecting' });
@@ -55,7 +55,7 @@ function open(): void {
   if (paused || document.hidden || cache === undefined) return;
   source = new EventSource(address('live'));
   timer = setTimeout(again, silenceMs);
-  // the browser tries again by itself, unless the server answered with a refusal
+  // the browser reconnects by itself, unless the server refused the request
   source.addEventListener('error', () => {
     if (source?.readyState === EventSource.CLOSED) again();
     else turn({ kind: 'reconnecting' });
@@ -83,27 +83,30 @@ function onSnapshot(data: string): void {
   setServerTime(Date.parse(snapshot.at));
   cache?.setQueryData(['live'], snapshot);
   if (freshness.kind !== 'live') {
-    // what was missed meanwhile
+    // catches up on changes missed in the meantime
     if (freshness.kind !== 'connecting') refresh();
     turn({ kind: 'live' });
   }
 }
 
-/** What a page shows is read anew, but for what only a click may read. */
+/** Refreshes everything on the page except queries that only a click may start. */
 function refresh(): void {
   void cache?.invalidateQueries({ predicate: ({ queryKey }) => !still.has(String(queryKey[0])) });
 }
 
 const still: ReadonlySet<string> = new Set(['live', 'bulk', 'session', 'doctor', 'explain']);
 
-/** One connection for the whole page; none while nobody looks, for a browser has only six to a server. */
+/**
+ * Opens one connection for the whole page, and closes it while the page is hidden: a browser allows only six
+ * to a server.
+ */
 export function startLive(client: QueryClient): void {
   cache = client;
   document.addEventListener('visibilitychange', () => (document.hidden ? close() : open()));
   open();
 }
 
-/** Stops, or goes on with, everything that renews itself. */
+/** Pauses or resumes all updates. */
 export function setPaused(wanted: boolean): void {
   paused = wanted;
   if (wanted) {
@@ -127,7 +130,7 @@ export function useFreshness(): Freshness {
   );
 }
 
-/** The newest snapshot; undefined until the first one. */
+/** Returns the newest snapshot; undefined before the first one. */
 export function useLive(): LiveSnapshot | undefined {
   const { data } = useQuery<LiveSnapshot>({
     queryKey: ['live'],
@@ -139,7 +142,7 @@ export function useLive(): LiveSnapshot | undefined {
   return data;
 }
 
-/** How often a page reads itself anew; never while it is paused. */
+/** Returns the refresh interval of a page; false while updates are paused. */
 export function useEvery(ms: number): number | false {
   return useFreshness().kind === 'paused' ? false : ms;
 }

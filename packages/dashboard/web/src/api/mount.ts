@@ -1,7 +1,7 @@
-/** The path that the dashboard is mounted at, without a slash at its end: `` or `/admin/queue`. */
+/** Path the dashboard is mounted at, without a slash at the end: `` or `/admin/queue`. */
 export const mount: string = new URL('.', document.baseURI).pathname.replace(/\/$/, '');
 
-/** The nonce of this answer, for the styles that components bring. */
+/** Returns the nonce of this page, for styles that components insert. */
 export function styleNonce(): string {
   return document.querySelector<HTMLMetaElement>('meta[property="csp-nonce"]')?.nonce ?? '';
 }

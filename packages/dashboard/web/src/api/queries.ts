@@ -34,12 +34,12 @@ interface Asked {
   readonly query?: Query;
 }
 
-/** How a query is asked for: what is known is only renewed. */
+/** Returns the options of a read; it is a renewal if an answer is in the cache. */
 function asking({ client, queryKey, signal }: QueryFunctionContext): Asking {
   return { signal, isRenewal: client.getQueryData(queryKey) !== undefined };
 }
 
-/** What a path answers, read anew now and then; while a new question is asked, the last answer stays. */
+/** Reads a path, and again at an interval. The previous answer stays visible while the query changes. */
 function useAnswer<Answer>({ name, path, query = {} }: Asked): UseQueryResult<Answer> {
   const refetchInterval = useEvery(renewEveryMs[name]);
   return useQuery<Answer>({
@@ -54,7 +54,7 @@ export function useSession(): UseQueryResult<Session> {
   return useQuery<Session>({ queryKey: ['session'], queryFn: () => readSession(), staleTime: Infinity });
 }
 
-/** Whether actions are offered. The server decides again. */
+/** Reports whether to offer actions. The server checks the role itself. */
 export function useIsOperator(): boolean {
   return useSession().data?.actor.role === 'operator';
 }
@@ -80,7 +80,7 @@ export function useNodeJobs(node: string): UseQueryResult<JobsPage> {
   return useAnswer({ name: 'node-jobs', path, query: { limit: 20 } });
 }
 
-/** Of one job no other one's answer is shown meanwhile. */
+/** Reads one job. Another job's answer is never shown in the meantime. */
 export function useJob(id: string): UseQueryResult<JobPage> {
   const refetchInterval = useEvery(renewEveryMs.job);
   return useQuery<JobPage>({
@@ -124,7 +124,7 @@ export function useHealth(): UseQueryResult<Health> {
   return useAnswer({ name: 'health', path: 'health' });
 }
 
-/** It looks through every table: only when somebody asks for it. */
+/** Runs the doctor, on request only: it reads every table. */
 export function useDoctor(): UseQueryResult<Doctor> {
   return useQuery<Doctor>({
     queryKey: ['doctor'],

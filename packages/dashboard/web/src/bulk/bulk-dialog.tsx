@@ -16,7 +16,7 @@ import { Time } from '../ui/time.tsx';
 import { BulkProgress } from './bulk-progress.tsx';
 
 interface BulkDialogProps {
-  /** What is to be done with which jobs; undefined: nothing is asked. */
+  /** Action and filter; undefined: the dialog is closed. */
   readonly request: BulkRequest | undefined;
   readonly onClose: () => void;
   readonly title: string;
@@ -24,7 +24,7 @@ interface BulkDialogProps {
   readonly note: string;
 }
 
-/** Many jobs at once: how many and which first, then how far it has come, then the way back. */
+/** Dialog of a bulk action: first a preview with count and sample, then the progress, then undo. */
 export function BulkDialog({ request, onClose, title, verb, note }: BulkDialogProps): ReactNode {
   const [run, setRun] = useState<string>();
   const close = (): void => {

@@ -14,7 +14,10 @@ import { Foreign } from '../ui/text.tsx';
 import { Time } from '../ui/time.tsx';
 import { BulkProgress } from './bulk-progress.tsx';
 
-/** The way back to what goes on after its dialog was closed: how far it is, to stop it, to take it back. Nothing, where there is none. */
+/**
+ * Lists bulk actions, so that their progress, stop and undo remain reachable after the dialog is closed.
+ * Renders nothing if there are none.
+ */
 export function BulkRuns(): ReactNode {
   const { data } = useBulkRuns();
   const [shown, show] = useState<string>();

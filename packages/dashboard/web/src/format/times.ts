@@ -3,7 +3,7 @@ const minute = 60 * second;
 const hour = 60 * minute;
 const day = 24 * hour;
 
-/** Two units at most: `850 ms`, `12.3 s`, `4 m 05 s`, `3 h 12 m`, `2 d 4 h`. */
+/** Formats a duration in up to two units: `850 ms`, `2.3 s`, `12 s`, `4 m 5 s`, `3 h 12 m`, `2 d 4 h`. */
 export function span(ms: number): string {
   const value = Math.abs(ms);
   if (value < 1) return '0 ms';
@@ -35,7 +35,7 @@ function unitOf(ms: number): { readonly unit: number; readonly name: string } {
   return ms < day ? { unit: hour, name: 'h' } : { unit: day, name: 'd' };
 }
 
-/** In one unit, rounded down: `3 m ago`, `in 12 s`, `now`. */
+/** Formats the time between two moments in one unit, rounded down: `3 m ago`, `in 12 s`, `now`. */
 export function relative(atMs: number, nowMs: number): string {
   const gap = Math.abs(atMs - nowMs);
   if (gap < second) return 'now';
@@ -44,7 +44,7 @@ export function relative(atMs: number, nowMs: number): string {
   return atMs < nowMs ? `${words} ago` : `in ${words}`;
 }
 
-// at a glance, a day has 24 hours: the columns stay narrow, and no afternoon is taken for a morning
+// 24-hour clock: columns stay narrow, and an afternoon is not mistaken for a morning
 const hourCycle = 'h23';
 const clock = new Intl.DateTimeFormat(undefined, {
   hour: '2-digit',
@@ -56,7 +56,7 @@ const date = new Intl.DateTimeFormat(undefined, { month: 'short', day: 'numeric'
 const dateWithYear = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium' });
 const hourMinute = new Intl.DateTimeFormat(undefined, { hour: '2-digit', minute: '2-digit', hourCycle });
 
-/** In the viewer's zone: the time alone on the day of `nowMs`, else with the date. */
+/** Formats a time in the viewer's zone: without the date on the day of `nowMs`, with it otherwise. */
 export function localTime(at: Date, nowMs: number): string {
   const now = new Date(nowMs);
   if (at.toDateString() === now.toDateString()) return clock.format(at);
@@ -68,7 +68,7 @@ export function hourAndMinute(atMs: number): string {
   return hourMinute.format(new Date(atMs));
 }
 
-/** `2026-11-21 18:40:12.123 UTC`: the same for every viewer. */
+/** Formats a time in UTC, the same for every viewer: `2026-11-21 18:40:12.123 UTC`. */
 export function utc(at: Date): string {
   return Number.isNaN(at.getTime())
     ? 'invalid time'

@@ -1,4 +1,4 @@
-/** For the end of a switch over all kinds of something: another kind does not compile there. */
+/** Ends a switch over all kinds; a kind that is not handled fails to compile. */
 export function unreachable(kind: never): never {
   throw new Error(`unknown kind: ${JSON.stringify(kind)}`);
 }

@@ -100,7 +100,7 @@ function Content({ page }: { readonly page: Job }): ReactNode {
   );
 }
 
-/** Only what is http: whatever else an address may say, it is not one of a trace. */
+/** A link to the trace. Refuses addresses other than http and https. */
 function TraceLink({ url }: { readonly url: string }): ReactNode {
   if (!/^https?:\/\//i.test(url)) return null;
   return (

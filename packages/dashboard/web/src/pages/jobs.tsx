@@ -14,7 +14,9 @@ import { SelectionBar } from './jobs/selection-bar.tsx';
 
 type FilterName = (typeof filterNames)[number];
 
-/** What the address says, as the server wants it: of a field only with its value, and no state that there is not. */
+/**
+ * Builds the server's filter from the address: drops unknown states, and a field or value without the other.
+ */
 function filterOf(values: { readonly [name in FilterName]?: string }): JobFilter {
   const { status, field, value, ...rest } = values;
   const known = statuses.includes(status as JobStatus);

@@ -160,7 +160,7 @@ function Waiting({ keys: { waiting, next }, after, onPage }: WaitingProps): Reac
   );
 }
 
-/** What the fair order charged it: the least goes next. */
+/** Shows the virtual time of a key in the fair order; the smallest goes next. */
 function Virtual({ time }: { readonly time: number | null }): ReactNode {
   return time === null ? (
     <Nothing says="not known" />

@@ -45,7 +45,7 @@ export function NodesPage(): ReactNode {
   );
 }
 
-/** What a snapshot says of a node counts, if it is newer. */
+/** Updates the nodes from the newest snapshot, unless the answer is newer. */
 function present({ at, nodes }: Nodes, live: LiveSnapshot | undefined): readonly NodeRow[] {
   if (live === undefined || live.at < at) return nodes;
   const known = new Map(live.nodes.map((node) => [node.id, node]));
@@ -116,7 +116,10 @@ const columns: readonly Column<NodeRow>[] = [
   { name: 'Version', minor: 'very', cell: ({ software }) => <Name text={software} max={40} /> },
 ];
 
-/** Nodes beat every few seconds: what has been silent for so long is looked at before it counts as lost. */
+/**
+ * Age of a heartbeat above which it is marked, in milliseconds. Nodes beat every few seconds; the mark warns
+ * before the node counts as lost.
+ */
 const silentMs = 15_000;
 
 function Heartbeat({ node: { state, heartbeatAgeMs } }: { readonly node: NodeRow }): ReactNode {

@@ -96,7 +96,7 @@ function Faults({ policy: { faults } }: { readonly policy: Policy }): ReactNode 
   );
 }
 
-/** The least goes next: the bars show who is owed something. */
+/** Lists virtual times; the smallest goes next. */
 function VirtualTimes({ policy: { virtualTimes } }: { readonly policy: Policy }): ReactNode {
   return (
     <Panel title="Virtual times" note="what each key was charged, by weight; the least goes next" flush>

@@ -140,7 +140,7 @@ function edit(onEdit: (queue: string | undefined) => void): Column<QueueRow> {
   };
 }
 
-/** Those that are set, in few words. */
+/** Shows the limits that are set, in short form. */
 function Limits({ row: { settings } }: { readonly row: QueueRow }): ReactNode {
   const { concurrency, keyConcurrency, rate, keyRate, keyPending } = settings;
   const limits = [

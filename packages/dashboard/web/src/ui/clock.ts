@@ -1,7 +1,7 @@
 import { useSyncExternalStore } from 'react';
 
 let nowMs = Date.now();
-/** How far the database's clock is ahead of the viewer's. */
+/** Difference between the dashboard server's clock and the viewer's, in milliseconds. */
 let aheadMs = 0;
 let timer: ReturnType<typeof setInterval> | undefined;
 const listeners = new Set<() => void>();
@@ -22,12 +22,12 @@ function subscribe(listener: () => void): () => void {
   };
 }
 
-/** The database's time, once a second: one timer, however many times a page shows. */
+/** Returns the server's time, updated once a second. One timer serves all times on a page. */
 export function useNow(): number {
   return useSyncExternalStore(subscribe, () => nowMs);
 }
 
-/** Every answer of the server says the time: ages then agree with the database, whatever the viewer's clock says. */
+/** Sets the server's time from a live snapshot, so that ages do not depend on the viewer's clock. */
 export function setServerTime(serverMs: number): void {
   aheadMs = serverMs - Date.now();
   tick();

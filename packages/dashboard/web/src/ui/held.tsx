@@ -5,7 +5,7 @@ import { Foreign, Nothing } from './text.tsx';
 
 const shownMax = 3;
 
-/** Which rules hold how many jobs, the strongest first. */
+/** Shows the 3 rules that hold most jobs, with their counts. */
 export function HeldBy({ held }: { readonly held: Readonly<Record<string, number>> | null }): ReactNode {
   if (held === null) return <Nothing says="not known" />;
   const rules = Object.entries(held).sort(([, one], [, other]) => other - one);

@@ -2,7 +2,7 @@ import type { ReactNode } from 'react';
 import { exact, short } from '../format/numbers.ts';
 import { Nothing } from './text.tsx';
 
-/** A count, in at most four digits; with all of them on hovering. */
+/** Shows a count in up to four digits; the tooltip has all of them. */
 export function Num({ value }: { readonly value: number | null | undefined }): ReactNode {
   if (value === null || value === undefined) return <Nothing says="unknown" />;
   const shown = short(value);

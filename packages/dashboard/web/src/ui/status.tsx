@@ -1,7 +1,7 @@
 import type { ReactNode } from 'react';
 import classes from './status.module.css';
 
-/** How something stands: what it is called, and the tone of its mark. Never by colour alone. */
+/** Tone of a mark. A mark always has a text, too: colour alone does not convey a state. */
 export type Tone = 'quiet' | 'accent' | 'good' | 'warn' | 'bad';
 
 export function Mark({ tone, children }: { readonly tone: Tone; readonly children: ReactNode }): ReactNode {
@@ -32,7 +32,7 @@ const tones: Readonly<Record<string, Tone>> = {
   error: 'bad',
 };
 
-/** The state of a job or a node. */
+/** Shows the state of a job or a node. */
 export function Status({ of }: { readonly of: string }): ReactNode {
   return <Mark tone={tones[of] ?? 'quiet'}>{of}</Mark>;
 }

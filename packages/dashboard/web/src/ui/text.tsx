@@ -5,10 +5,12 @@ import { clipped, visible } from '../format/text.ts';
 import classes from './text.module.css';
 
 const shownMax = 160;
-/** Longer ones may be cut off where there is little room. */
+/** Longest text without a tooltip; the layout may cut longer ones. */
 const wholeMax = 20;
 
-/** Text that a stranger wrote: isolated from the direction of its neighbours, and with what can't be seen made visible. */
+/**
+ * Shows untrusted text: isolated from the direction of its surroundings, with invisible characters escaped.
+ */
 export function Foreign({
   text,
   max = shownMax,
@@ -27,7 +29,7 @@ export function Foreign({
   );
 }
 
-/** Foreign text of some length: in a table, the first lines of it. */
+/** Shows longer untrusted text; a table shows its first lines. */
 export function Prose({ text, max }: { readonly text: string; readonly max?: number }): ReactNode {
   return (
     <span data-prose>
@@ -39,11 +41,11 @@ export function Prose({ text, max }: { readonly text: string; readonly max?: num
 interface NameProps {
   readonly text: string;
   readonly max?: number;
-  /** In a table, too, as wide as it is. */
+  /** Prevents a table from cutting it. */
   readonly whole?: boolean;
 }
 
-/** A name (of a queue, task, key, node), in type of one width. */
+/** Shows a name (of a queue, task, key or node) in monospace. */
 export function Name({ text, max, whole = false }: NameProps): ReactNode {
   return (
     <span className={classes.name} data-name={whole ? undefined : true}>
@@ -56,7 +58,7 @@ export function Name({ text, max, whole = false }: NameProps): ReactNode {
   );
 }
 
-/** Says that there is nothing, in words for those who don't see the dash. */
+/** Shows a dash for a missing value, with words for screen readers. */
 export function Nothing({ says = 'none' }: { readonly says?: string }): ReactNode {
   return (
     <span className={classes.faint}>
@@ -70,7 +72,7 @@ export function Faint({ children }: { readonly children: ReactNode }): ReactNode
   return <span className={classes.faint}>{children}</span>;
 }
 
-/** A link within the dashboard. `to` is built by `paths`, which encodes what strangers wrote. */
+/** A link within the dashboard. `to` must be encoded, as the function `to` of filters.tsx does. */
 export function To({ to, children }: { readonly to: string; readonly children: ReactNode }): ReactNode {
   return (
     <Anchor component={Link} to={to}>
@@ -79,7 +81,7 @@ export function To({ to, children }: { readonly to: string; readonly children: R
   );
 }
 
-/** The end of an id, which is what differs; the whole of it on hovering. */
+/** Shows the last 12 characters of an id, which differ; the tooltip has the whole id. */
 export function JobId({ id }: { readonly id: string }): ReactNode {
   return (
     <Anchor
@@ -101,7 +103,7 @@ interface LinkButtonProps {
   readonly children: ReactNode;
 }
 
-/** Looks like a link, and changes what is shown on this page. */
+/** A button in the style of a link, which changes the page's state. */
 export function LinkButton({ onClick, expanded, pressed, children }: LinkButtonProps): ReactNode {
   return (
     <UnstyledButton

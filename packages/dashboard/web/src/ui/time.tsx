@@ -7,11 +7,11 @@ export type Moment = string | number | Date | null | undefined;
 
 interface TimeProps {
   readonly at: Moment;
-  /** How it is said: the time in the viewer's zone, or how long ago. */
+  /** Format: the time in the viewer's zone, or the time since then. */
   readonly as?: 'clock' | 'ago';
 }
 
-/** A time in the viewer's zone; in UTC, to the millisecond, on hovering. */
+/** Shows a time in the viewer's zone; the tooltip has it in UTC, to the millisecond. */
 export function Time({ at, as = 'clock' }: TimeProps): ReactNode {
   const nowMs = useNow();
   if (at === null || at === undefined) return <Nothing says="never" />;
@@ -26,7 +26,7 @@ export function Time({ at, as = 'clock' }: TimeProps): ReactNode {
   );
 }
 
-/** A length of time, to two units; in milliseconds on hovering. */
+/** Shows a duration in up to two units; the tooltip has it in milliseconds. */
 export function Span({ ms }: { readonly ms: number | null | undefined }): ReactNode {
   if (ms === null || ms === undefined) return <Nothing />;
   return <span title={`${Math.round(ms).toLocaleString('en')} ms`}>{span(ms)}</span>;

@@ -175,7 +175,7 @@ test('it knows before which position nothing is any more', () => {
   expect(ledger.from()).toBe(0);
   ledger.wrote(itemOf('a'), 5);
   ledger.wrote(itemOf('b'), 6);
-  // not before a snapshot has shown them: another leader's may be there, too
+  // not before a snapshot has shown them, since another leader's items may exist, too
   expect(ledger.from()).toBe(0);
   see(ledger, items([3, 5], [6]), false);
   expect(ledger.from()).toBe(3);
@@ -186,7 +186,7 @@ test('it knows before which position nothing is any more', () => {
   expect(ledger.from()).toBe(9);
   see(ledger, items([]), false);
   expect(ledger.from()).toBe(10);
-  // one that came late
+  // an item that appears late, at a low position
   expect(see(ledger, items([2]), false)).toEqual([2]);
   expect(ledger.from()).toBe(2);
   ledger.reset();
@@ -247,7 +247,7 @@ test('what was in flight stays as it was seen, and a job that nothing happened t
     ['b', 'ready'],
     ['c', 'ready'],
   ]);
-  // a sort in place would change what the scheduler knows
+  // a sort in place would corrupt the scheduler's memory
   expect(() => (before.jobs() as unknown[]).pop()).toThrow(TypeError);
   expect(() => ((first as { id: string }).id = 'z')).toThrow(TypeError);
 });

@@ -5,69 +5,84 @@ import type { Flying, Item, ItemMade } from './item.ts';
 import { heldBy, itemOf, Items, leftOf } from './item.ts';
 
 /**
- * What every work item is. The leader is the only one that makes work items, so it knows them; each tick's snapshot says which are
- * still there, and who holds them. Only after a change of leader must it ask what they are.
+ * Every work item in flight. Only the leader creates work items, so it knows them from its own writes. Each
+ * tick's snapshot says which ones still exist and which node holds them. The facts must be read only after a
+ * change of leader.
  */
 export interface Ledger {
   /**
-   * Brings it to a snapshot of all items from `from` on, and of {@link Ledger.before}. `settlements`: whether those will be asked for. `unknown`: positions of items that it knows
-   * nothing of, see {@link Ledger.learn}; `parts`: where the parts of batches would be that were before `from`, and are no more.
+   * Updates the ledger from a snapshot that contains all items from position `from` on, and the items of
+   * {@link Ledger.before}. `settlements`: true if {@link Ledger.settled} will be called. Returns `unknown`:
+   * positions of unknown items, to be passed to {@link Ledger.learn}; and `parts`: possible positions of the
+   * parts of batches that were below `from` and are gone.
    */
   readonly see: (
     items: TickState['items'],
     how: { readonly settlements: boolean; readonly from: number },
   ) => { readonly unknown: readonly number[]; readonly parts: readonly number[] };
-  /** What unknown items are. Those of which nothing is known even so have no job any more: they are not asked for again. */
+  /** Adds the facts of unknown items. An item without facts has no job left, and is not asked for again. */
   readonly learn: (
     facts: readonly ItemFacts[],
     seen: { readonly items: TickState['items']; readonly unknown: readonly number[] },
   ) => void;
-  /** This leader wrote an item. */
+  /** Adds an item that this leader wrote. */
   readonly wrote: (item: ItemMade, position: number) => Item;
-  /** Of the items that were to be recalled, those of `back` are no more: their jobs wait again. Returns them; the others are stuck. */
+  /**
+   * Removes recalled jobs. `asked`: jobs that were to be recalled; `back`: the ones that were, whose jobs
+   * wait again. Returns the removed jobs; the others count as stuck.
+   */
   readonly tookBack: (asked: readonly string[], back: ReadonlySet<string>) => readonly JobFacts[];
   readonly flying: () => Flying;
-  /** What is in flight when these jobs have ended; undefined: it is all the same. Not where settlements are asked for, which tell how. */
+  /**
+   * Returns what is in flight without these ended jobs; undefined: none of them was in flight. Not for use
+   * with settlements, which also tell how a job ended.
+   */
   readonly without: (
     ids: ReadonlySet<string>,
   ) => { readonly flying: Flying; readonly confirm: () => void } | undefined;
-  /** No item before this position is there any more but for {@link Ledger.before}; 0 before it has been told of any. */
+  /**
+   * Lowest position the next scan must read; older live items are returned by {@link Ledger.before}. 0 until
+   * the first scan.
+   */
   readonly from: () => number;
-  /** No batch is before this position. */
+  /** Lowest position of an item with several jobs, or the end of all positions if there is none. */
   readonly firstBatch: () => number;
-  /** Items before a position. */
+  /** Positions of the items below a position. */
   readonly before: (position: number) => readonly number[];
-  /** Whether it knows an item of that position, or that it has no job. */
+  /** Reports whether the item at a position is known, or known to have no job. */
   readonly knows: (position: number) => boolean;
-  /** Ended attempts of a snapshot, after {@link Ledger.see}; those of items that it never knew are left out. */
+  /**
+   * Returns the ended attempts of a snapshot; call after {@link Ledger.see}. Attempts of items that were
+   * never known are left out. `whole`: `batches` are all batches there are.
+   */
   readonly settled: (
     batches: readonly SettledBatch[],
     whole: boolean,
     nowMs: number,
   ) => readonly Settlement[];
-  /** Batches that were taken into account and are still there: they go with the next write. */
+  /** Batches of settlements that were counted but still exist; the next write removes them. */
   readonly unsaved: () => readonly number[];
   readonly saved: (batches: readonly number[]) => void;
   readonly reset: () => void;
 }
 
-/** Items that ended are remembered until their settlement was read: at most so many. */
+/** Most ended items remembered until their settlement is read. */
 const endedMax = 50_000;
 
-/** Items without a job are remembered, so that they are asked for once: so many of them. */
+/** Most items without a job to remember, so that each is asked for once. */
 const orphansMax = 10_000;
 
-/** Above so many, the sizes of bundles that ended are forgotten. */
+/** Number of bundles above which the sizes of ended bundles are dropped. */
 const bundlesMax = 10_000;
 
 export function createLedger(): Ledger {
   const items = new Items();
   const ended = new Map<number, Item>();
-  /** When each ended: a server that crashed draws their numbers again. */
+  /** Counted batches and the time each ended, since a crashed server may reuse their numbers. */
   const counted = new Map<number, number>();
   let orphans: ReadonlySet<number> = new Set();
   const bundles = new Map<string, number>();
-  /** Where most of them begin (a server that forgot which ones it drew draws them again), and the one behind the highest. */
+  /** Item scan start and one past the highest position. A crashed server may reuse lower positions. */
   const span = { from: 0, end: 0 };
   const add = (item: Item): Item => {
     const { position, bundle, jobs } = item;
@@ -140,7 +155,9 @@ export function createLedger(): Ledger {
   };
 }
 
-/** Batches that are not there any more: none else takes them away, so the server has forgotten them. */
+/**
+ * Drops batches that no longer exist. Only this leader removes them, so the server has lost them in a crash.
+ */
 function forgetOthers(counted: Map<number, number>, batches: readonly SettledBatch[]): void {
   const there = new Set(batches.map(({ n }) => n));
   for (const n of counted.keys()) if (!there.has(n)) counted.delete(n);
@@ -159,13 +176,16 @@ function madeOf(jobs: readonly ItemFacts[]): ItemMade | undefined {
   return { jobs, pool, bundle, dispatchedMs: dispatchedMs ?? 0 };
 }
 
-/** Where what a batch was taken apart into stands: the SQL function `take_apart`. Behind the place of a batch there may be one of a single job. */
+/**
+ * Positions at which the SQL function `take_apart` may have put a batch's parts. A batch of one job at a
+ * regular position has no parts.
+ */
 function partsOf(position: number, size: number): readonly number[] {
   if (size === 1 && position % spacing === 0) return [];
   return Array.from({ length: 2 * size }, (_, n) => position + n + 1);
 }
 
-/** Jobs of batches that were taken apart have not ended: they have rows of their own. */
+/** Removes jobs of batches that were taken apart from the ended items: they have rows of their own. */
 function movedOut(ended: Map<number, Item>, ids: ReadonlySet<string>): void {
   for (const [position, item] of ended) if (item.jobs.length > 1) ended.set(position, leftOf(item, ids));
 }
@@ -191,7 +211,7 @@ function toldBy(
     settlementsOf(batch, { find: (position) => items.get(position) ?? ended.get(position), bundles, found });
     for (const position of batch.positions) ended.delete(position);
   }
-  // all that ended by a settlement has been told: the rest was cancelled, or taken away, before it ran
+  // every settlement has been read, so the remaining items were cancelled or taken away before they ran
   if (whole) {
     for (const { jobs } of ended.values())
       for (const job of jobs) found.push({ job, outcome: 'cancelled', busyMs: 0, endedMs: nowMs });
@@ -212,7 +232,7 @@ function settlementsOf(
     readonly found: Settlement[];
   },
 ): void {
-  // of a batch, its position stands there once for each of its jobs, in their order
+  // a batch's position appears once for each of its jobs, in order
   let [last, place] = [-1, 0];
   positions.forEach((position, index) => {
     [last, place] = [position, position === last ? place + 1 : 0];
@@ -220,13 +240,13 @@ function settlementsOf(
     const job = item?.jobs[place];
     const outcome = verdicts[index];
     if (item === undefined || job === undefined || outcome === undefined) return;
-    // each job of a bundle was leased for as long as the one call ran that took them all
+    // each job of a bundle was leased for the duration of the one call that ran all of them
     const together = item.bundle === null ? 1 : (told.bundles.get(item.bundle) ?? 1);
     told.found.push({ job, outcome, busyMs: Math.max(0, busyMs[index] ?? 0) / together, endedMs: atMs });
   });
 }
 
-/** Leaves out bundles of which nothing is known any more. */
+/** Drops bundles that no remaining item belongs to. */
 function forget(bundles: Map<string, number>, items: readonly Item[]): void {
   const known = new Set(items.map(({ bundle }) => bundle));
   for (const bundle of bundles.keys()) if (!known.has(bundle)) bundles.delete(bundle);

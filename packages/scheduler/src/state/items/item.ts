@@ -1,48 +1,50 @@
 import type { InFlight, JobFacts } from '@pgqueue/core';
 import { freezeAll } from '../../freeze.ts';
 
-/** A work item. Never changed but for what is made of it when somebody asks: who keeps one sees it as it was. */
+/**
+ * A work item. Immutable except for the cached `inFlight`, so a caller that keeps an item sees it as it was.
+ */
 export interface Item {
   readonly position: number;
-  /** In their order: one, or those of a batch. */
+  /** One job, or the jobs of a batch or bundle in their order. */
   readonly jobs: readonly JobFacts[];
-  /** It was made for several jobs, each of which is a handler call of its own. */
+  /** True if the item was made for several jobs, each with a handler call of its own. */
   readonly batch: boolean;
   readonly pool: string;
-  /** Who has leased it. */
+  /** Node that holds the lease; null: ready. */
   readonly node: string | null;
   readonly dispatchedMs: number;
   readonly bundle: string | null;
-  /** Jobs of it that were to be recalled, and could not be. */
+  /** Jobs of the item that were to be recalled but could not be. */
   readonly stuck: ReadonlySet<string>;
-  /** The jobs as policies see them; undefined: nobody has asked yet. */
+  /** Cached view of the jobs for policies; undefined until first requested. */
   inFlight: readonly InFlight[] | undefined;
 }
 
-/** What is known of an item when it is made. */
+/** Facts of an item when it is created. */
 export type ItemMade = Pick<Item, 'jobs' | 'pool' | 'dispatchedMs' | 'bundle'>;
 
 /**
- * What was in flight at one moment, which never changes. Of thousands of jobs hardly anything is asked: how many there are, and by work item who
- * holds them. They are made into objects of their own for a policy that looks at them.
+ * Immutable list of everything in flight at one moment. Most ticks need only the number of jobs and each
+ * item's node, so the per-job objects are created only when a policy reads them.
  */
 export interface Flying {
   readonly items: readonly Item[];
-  /** Jobs. */
+  /** Number of jobs. */
   readonly count: number;
   readonly jobs: () => readonly InFlight[];
 }
 
 const none: ReadonlySet<string> = new Set();
 
-/** `position`: its place; `node`: who has leased it. */
+/** Creates an item. `node`: holder of the lease. */
 export function itemOf(made: ItemMade, position: number, node: string | null): Item {
   const { jobs, pool, dispatchedMs, bundle } = made;
   const batch = jobs.length > 1 && bundle === null;
   return { position, jobs, batch, pool, node, dispatchedMs, bundle, stuck: none, inFlight: undefined };
 }
 
-/** The same in other hands. */
+/** Returns the item as held by `node`. */
 export function heldBy(item: Item, node: string | null): Item {
   return item.node === node ? item : { ...item, node, stuck: none, inFlight: undefined };
 }
@@ -84,7 +86,7 @@ function toInFlight(item: Item, job: JobFacts): InFlight {
   });
 }
 
-/** Work items by their positions. */
+/** Work items by position. */
 export class Items {
   #byPosition = new Map<number, Item>();
   #flying: Flying | undefined;
@@ -105,25 +107,25 @@ export class Items {
     return this.#byPosition.entries();
   }
 
-  /** In the order in which they were added. */
+  /** Items in insertion order. */
   get flying(): Flying {
     return (this.#flying ??= createFlying([...this.#byPosition.values()]));
   }
 
-  /** In the place of what was there. An item without jobs is none. */
+  /** Adds or replaces an item. An item without jobs is removed. */
   set(item: Item): void {
     this.#flying = undefined;
     if (item.jobs.length === 0) this.#byPosition.delete(item.position);
     else this.#byPosition.set(item.position, item);
   }
 
-  /** These are all that there are. */
+  /** Replaces all items. */
   replace(items: Map<number, Item>): void {
     this.#flying = undefined;
     this.#byPosition = items;
   }
 
-  /** The lowest position of a batch; undefined: there is none. */
+  /** Lowest position of an item with several jobs; undefined: there is none. */
   get firstBatch(): number | undefined {
     let first: number | undefined;
     for (const [position, { jobs }] of this.#byPosition) {
@@ -132,11 +134,11 @@ export class Items {
     return first;
   }
 
-  /** Those without the jobs of these ids; undefined: there are none of them. */
+  /** Returns the items without the given jobs; undefined: none of the jobs is in flight. */
   without(ids: ReadonlySet<string>):
     | {
         readonly flying: Flying;
-        /** They are gone from here, too. */
+        /** Removes the jobs from this collection, too. */
         readonly confirm: () => void;
       }
     | undefined {
@@ -152,7 +154,7 @@ export class Items {
     return { flying: left, confirm };
   }
 
-  /** Takes out the jobs of `back`; the others of `asked` are stuck. Returns those that were taken out. */
+  /** Removes the jobs of `back`; the others of `asked` become stuck. Returns the removed jobs. */
   takeBack(asked: readonly string[], back: ReadonlySet<string>): readonly JobFacts[] {
     const ids = new Set(asked);
     const gone: JobFacts[] = [];
@@ -167,7 +169,7 @@ export class Items {
   }
 }
 
-/** The same item where none of its jobs is among these. */
+/** Returns the item without the given jobs; the same object if it has none of them. */
 export function leftOf(item: Item, ids: ReadonlySet<string>): Item {
   const jobs = item.jobs.filter(({ id }) => !ids.has(id));
   return jobs.length === item.jobs.length ? item : { ...item, jobs, inFlight: undefined };

@@ -1,15 +1,16 @@
-/** A look at an item by its position costs as much as passing so many. */
+/** Cost of reading one item by its position, in positions scanned. */
 const lookupCost = 20;
-/** Positions are so far apart, but for those of what batches were taken apart into. */
+/** Distance between regular positions. The parts of batches lie in between. */
 export const spacing = 256;
-/** So many for each item are passed without a thought. */
+/** Scanned positions per item that are always acceptable. */
 const sparse = 4;
-/** Items that are looked at by their positions at most. */
+/** Most items below the scan start, which are read one by one. */
 const strayMax = 1_000;
 
 /**
- * Where a look at work items begins, of which these are known; `end`: behind all that there ever were. Those before it are few, and looked at one by one: a
- * job that runs for hours would have it pass all that has ended since, as long as vacuum can't clear that away.
+ * Picks the position the in-flight scan starts from, so one long-running item does not make every tick
+ * re-read all dead rows behind it. `positions`: the known items; `end`: one past the highest position ever
+ * used. The few items below the start are read by their position.
  */
 export function frontOf(positions: readonly number[], end: number): number {
   const first = positions.reduce((least, position) => Math.min(least, position), end);

@@ -1,21 +1,24 @@
 import type { LaneRow } from '@pgqueue/postgres';
 
-/** Up to which seq nobody can commit a job any more, from notes of who may still commit some. */
+/** Tracks a commit watermark: the seq up to which no transaction can commit another job. */
 export interface Marks {
-  /** `enqueuers`: transactions that were open at a look which saw these rows. `nowMs`: of a clock that only goes on. */
+  /**
+   * Notes a read. `enqueuers`: transactions that were open during a read that returned these rows. `nowMs`: a
+   * monotonic clock.
+   */
   readonly note: (rows: readonly LaneRow[], enqueuers: readonly string[], nowMs: number) => void;
   readonly safe: () => number;
   readonly reset: () => void;
 }
 
-/** All numbers up to `seq` were drawn by transactions that have ended, or by these. */
+/** All numbers up to `seq` were drawn by transactions that have ended, or by `enqueuers`. */
 interface Mark {
   readonly seq: number;
   readonly enqueuers: readonly string[];
   readonly atMs: number;
 }
 
-/** How often it is noted, and how many such notes are kept. */
+/** Shortest time between two marks in milliseconds, and the most marks kept. */
 const everyMs = 250;
 const marksMax = 64;
 

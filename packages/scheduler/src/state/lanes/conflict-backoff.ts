@@ -1,8 +1,9 @@
 import type { LaneRow } from '@pgqueue/postgres';
 
 /**
- * Jobs that a plan took and that could not be written: their rows are locked by an application's transaction, or were changed. Plans
- * leave them out for a while, or they would take the slots of others again and again for as long as that transaction is open.
+ * Backoff for jobs that a plan took but could not write, because an application's transaction locks their
+ * rows or changed them. Plans leave such a job out for a while; otherwise it would take a slot from others in
+ * every tick while that transaction is open.
  */
 export interface Refusals {
   readonly note: (id: string, rowVersion: string, nowMs: number) => void;
@@ -10,7 +11,7 @@ export interface Refusals {
   readonly reset: () => void;
 }
 
-/** The first pause, the longest, and how many jobs are remembered. */
+/** First and longest pause in milliseconds, and the most jobs remembered. */
 const pauseMs = 100;
 const pauseMaxMs = 2_000;
 const refusedMax = 20_000;
@@ -37,7 +38,7 @@ export function createRefusals(): Refusals {
     leavesOut: ({ id, rowVersion }, nowMs) => {
       const refusal = id === null || refused.size === 0 ? undefined : refused.get(id);
       if (id === null || refusal === undefined) return false;
-      // it was changed, and may go now; or its pause was long ago
+      // the job was changed and may go, or its last pause was long ago
       if (refusal.rowVersion !== rowVersion || nowMs > refusal.untilMs + 2 * pauseMaxMs) {
         refused.delete(id);
         return false;

@@ -6,7 +6,10 @@ import { createCrowd } from '../../testing/crowd.ts';
 
 vi.setConfig({ testTimeout: 120_000 });
 
-/** Keys that wait, up to five times as many as are remembered; what is enqueued first is what one key has, or one job of each. */
+/**
+ * A backlog of up to five times as many keys as a leader remembers. `byKey`: enqueue all jobs of one key,
+ * then the next key; otherwise one job of each key in turn.
+ */
 interface Shape {
   readonly lanesMax: number;
   readonly keys: number;
@@ -17,7 +20,7 @@ interface Shape {
 
 const shapes = fc
   .record({
-    // a page has 500 lanes at most, and never all of them
+    // more than a full page of 500 lanes, so that a page never holds all of them
     lanesMax: fc.integer({ min: 520, max: 600 }),
     times: fc.integer({ min: 1, max: 5 }),
     jobs: fc.integer({ min: 3, max: 6 }),
@@ -37,7 +40,7 @@ function filled({ keys, jobs, byKey, ...options }: Shape, more: Partial<CrowdOpt
 
 const runs = (n: number) => ({ numRuns: n, seed: 20_261_123 });
 const ticks = (crowd: Crowd, n: number): readonly string[] => Array.from({ length: n }, crowd.tick).flat();
-/** Ticks until so many jobs went. */
+/** Ticks until `n` jobs were dispatched, or 100 ticks in a row dispatched none. */
 function dispatches(crowd: Crowd, n: number): void {
   for (let [went, idle] = [0, 0]; went < n && idle < 100;) {
     const jobs = crowd.tick().length;

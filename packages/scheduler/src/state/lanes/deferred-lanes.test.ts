@@ -24,7 +24,7 @@ test('a job behind more held lanes than a plan has time for comes up', () => {
     aside.note(plan, { find });
     return { lanes: snapshot.lanes.length, went: plan.dispatch.map(({ id }) => id) };
   });
-  // 30 or 31 in each plan; the fourth comes to the end, and the next begins anew
+  // 30 or 31 lanes in each plan; the fourth covers the rest, and the fifth starts over
   expect(plans.map(({ went }) => went)).toEqual([[], [], [], ['free100'], [], []]);
   expect(plans[4]?.lanes).toBe(101);
 });

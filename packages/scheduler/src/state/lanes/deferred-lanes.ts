@@ -5,12 +5,12 @@ import type { View } from './lane-cache.ts';
 import { heldLanes } from '../../policy/why-held.ts';
 
 /**
- * Where a plan runs out of time among thousands of lanes that are held, the next one would begin with the same lanes, and never come
- * to those behind them that can go. So what it has judged stands aside until a plan came to the end of all others.
+ * After a plan runs out of time, lanes it already evaluated are excluded until one plan has covered the rest;
+ * otherwise each plan would start with the same held lanes and never reach the lanes after them.
  */
 export interface Aside {
   readonly without: (lanes: readonly Lane[]) => readonly Lane[];
-  /** Whether the next plan will see what this one did not come to. */
+  /** Notes a plan. Returns true if the next plan will see lanes this one did not reach. */
   readonly note: (planned: SafePlan, view: Pick<View, 'find'>) => boolean;
   readonly reset: () => void;
 }

@@ -8,8 +8,8 @@ export interface KnownJob extends Candidate {
 }
 
 /**
- * Once each: the first jobs of a lane may have come up to those that were looked at behind them. Of a row that has not changed the job stays the
- * same object: what was made of it holds.
+ * Converts rows to jobs, each job once: the first jobs of a lane may overlap its lookahead window. A row that
+ * has not changed keeps its job object, so anything derived from that object stays valid.
  */
 export function toJobs(
   rows: readonly LaneRow[],
@@ -24,12 +24,15 @@ export function toJobs(
   return rows.some(({ ahead }) => ahead) ? [...new Map(jobs.map((job) => [job.id, job])).values()] : jobs;
 }
 
-/** Every change of a row gives it another version. */
+/** Every change of a row changes its version. */
 function isSame({ rowVersion, key, queue }: KnownJob, row: LaneRow): boolean {
   return rowVersion === row.rowVersion && key === row.key && queue === row.queue;
 }
 
-/** Tens of thousands of jobs are known at a time: what is the same in those of a lane is there once. */
+/**
+ * Shared empty attributes. Tens of thousands of jobs are known at a time, so equal values within a lane are
+ * shared.
+ */
 const noAttributes: Attributes = Object.freeze({});
 
 function toJob(row: LaneRow, before: KnownJob | undefined): KnownJob | undefined {

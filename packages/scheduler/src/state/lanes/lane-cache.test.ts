@@ -55,7 +55,7 @@ test('what was read again as it was stays the same list of the same jobs; a row 
   expect(jobsOf('a')[0]).toMatchObject({ rowVersion: '8', priority: 5 });
   expect(jobsOf('a')[1]).toBe(a[1]);
   expect(jobsOf('b')).toBe(b);
-  // it is one of another lane now
+  // the job has moved to another lane
   view.see([row('a', 2), row('b', 1, { id: 'a1' }), row('b', 3)], { keys: 10, nowMs: 0 });
   expect([jobsOf('a'), jobsOf('b')]).toMatchObject([[{ id: 'a2' }], [{ id: 'a1', key: 'b' }, { id: 'b3' }]]);
   expect(view.find('a1')?.key).toBe('b');
@@ -180,7 +180,7 @@ test('of more lanes than are remembered, a page brings those that there is room 
   view.see([row('a', 1), row('b', 2), row('c', 3), row('d', 4)], { keys: 4, nowMs: 0 });
   expect(shown(view)).toEqual(['a:1', 'b:1']);
   expect(view.ask(1_100, none).after).toEqual({ queue: 'q', key: 'b' });
-  // what is new finds room
+  // a new lane is admitted
   const created = { createdMs: 1_050, paged: false };
   view.see([row('c', 3), row('d', 4), row('new', 5, created), row('a', 1), row('b', 2)], {
     keys: 4,
@@ -188,7 +188,7 @@ test('of more lanes than are remembered, a page brings those that there is room 
   });
   expect(shown(view)).toEqual(['a:1', 'b:1', 'new:1']);
   expect(view.lanes().filter(({ found }) => found === false)).toMatchObject([{ key: 'new' }]);
-  // and those that were held leave for others, as does what had its turn a round ago
+  // lanes that were held make room, and so do lanes that were served a round ago
   view.planned({
     holds: { lanes: new Map([['1:qb', 'limit']]), jobs: new Map([['a1', 'limit']]), closed: noneClosed },
     keeps: () => false,

@@ -12,90 +12,90 @@ import type { Refusals } from './conflict-backoff.ts';
 import { createRefusals } from './conflict-backoff.ts';
 
 /**
- * The waiting jobs that a leader knows: the first few of every lane. Each tick reads one page of lanes; as long as they fit into it,
- * that is all there is, and always fresh. Beyond, the page moves on from tick to tick while the other lanes stay as they were read,
- * and three kinds are read out of turn: lanes whose known jobs are used up, those in which a job has just been enqueued, and those that
- * a plan asked for. What is out of date does no harm: dispatch refuses a job that was changed since.
+ * Cache of the waiting jobs: the first few of every lane. Each tick reads one page of lanes. If all lanes fit
+ * into the page, the cache is complete and always fresh. Otherwise the page moves on from tick to tick, the
+ * other lanes stay as they were read, and three kinds of lanes are read out of turn: lanes whose known jobs
+ * are used up, lanes in which a job was just enqueued, and lanes a plan asked for. Stale entries do no harm,
+ * since dispatch refuses a job that was changed after it was read.
  */
 export interface View {
-  /** A job has just begun to wait, behind all others of its lane that are known. False: what else is in that lane must be looked at. */
+  /** Adds a job that was just enqueued. Returns false if its lane must be read instead. */
   readonly add: (job: KnownJob) => boolean;
   readonly remove: (job: LaneId & { readonly id: string }) => void;
   readonly empty: () => boolean;
-  /** What the next tick asks for. `lanes`: to be looked at beside those that it asks for itself; `rows`: jobs of lanes out of turn. */
+  /**
+   * Returns the next tick's reads. `lanes`: further lanes to read; `rows`: most jobs of lanes out of turn.
+   */
   readonly ask: (
     nowMs: number,
     also: { readonly lanes: readonly LaneId[]; readonly rows: number },
   ) => Pick<TickInput, 'after' | 'lanes' | 'created'>;
   readonly see: (rows: readonly LaneRow[], page: Page) => void;
-  /** Nothing was read: what is known has grown older. */
+  /** Marks all lanes as not fresh, since this tick read none. */
   readonly age: () => void;
-  /** Whether all lanes are known, and none is to be read out of turn. */
+  /** Reports whether all lanes are known and none must be read out of turn. */
   readonly complete: () => boolean;
-  /** Whether it was refused lately or can't be read, and is left out of its lane. */
+  /** Reports whether a job is left out of its lane, because it was refused recently or can't be read. */
   readonly leftOut: (id: string) => boolean;
-  /**
-   * How many lanes that are not known the next page may bring; 0: nearly all of the last one were known, or there is no room for
-   * others.
-   */
+  /** Number of unknown lanes to look for; 0: the last page was nearly all known, or there is no room. */
   readonly discovers: () => number;
-  /** What a plan made of the lanes. */
+  /** Notes the lanes a plan held. */
   readonly planned: (plan: Held) => void;
   readonly lanes: () => readonly Lane[];
-  /** Those that the last look has read. */
+  /** Lanes read by the last tick. */
   readonly fresh: () => readonly Lane[];
   readonly find: (id: string) => KnownJob | undefined;
-  /** A plan was written: `planned` are gone from here, and lanes with jobs that were refused are read anew. */
+  /** Call when a plan was written. Removes its jobs, and requests a read of lanes with refused jobs. */
   readonly wrote: (planned: Iterable<string>, written: ReadonlyMap<string, number>) => void;
-  /** Lanes, by name, of which so many jobs must be read at the next tick. */
+  /** Requests lanes by name, each with the number of jobs the next tick must read. */
   readonly want: (lanes: Iterable<readonly [string, number]>) => void;
   readonly reset: () => void;
 }
 
-/** How a tick read. */
+/** Parameters of a tick's read. */
 export interface Page {
-  /** Lanes of a full page. */
+  /** Number of lanes in a full page. */
   readonly keys: number;
-  /** Of a clock that only goes on. */
+  /** A monotonic clock. */
   readonly nowMs: number;
   /** Ids of jobs that no plan may see. Default: none. */
   readonly unreadable?: ReadonlySet<string>;
 }
 
-/** `skipped`: some that go before were left out. */
+/** A cached lane. `skipped`: some jobs before its first ones were left out. */
 interface Known extends LaneId, Required<Pick<Lane, 'more' | 'skipped' | 'retryDueMs' | 'found'>> {
   readonly jobs: readonly KnownJob[];
   readonly lane: Lane;
-  /** Where it is in the list of all. */
+  /** Index in the list of all lanes. */
   at: number;
 }
 
-/** Lanes that pages fill the view up to: see {@link LaneRoom}. */
+/** Most lanes that pages fill the cache with: see {@link LaneRoom}. */
 export const lanesMax = 20_000;
-/** Jobs read in lanes out of turn, however few a tick wants. */
+/** Fewest jobs to read in lanes out of turn, even if the tick wants fewer. */
 const rowsMin = 64;
-/** Jobs read in one of them, unless a plan needs more; and at most. */
+/** Jobs to read in a lane out of turn, unless a plan needs more, and the most that a plan can request. */
 export const depthMin = 8;
 const depthMax = 1_000;
-/** Jobs read in one of them where there are more lanes than are remembered: others wait to be read, too. */
+/** The same when there are more lanes than the cache holds, so that others get read, too. */
 const depthFull = 2;
-/** With as few jobs left, a lane is read before they are used up: without any it would miss its turns. */
+/** A lane with this many jobs left is read before they are used up; an empty lane would miss its turns. */
 const fewJobs = 1;
-/** A job is visible so long after its id was made, usually; and clocks of producers differ by so much. */
+/** Usual delay until a new job is visible, plus clock differences between producers, in milliseconds. */
 const commitMs = 200;
 
 const start: LaneId = { queue: '', key: '' };
 
 interface Memory {
   readonly known: Map<string, Known>;
-  /** The same, in no particular order: snapshots get a copy of it. */
+  /** All lanes in no particular order; a snapshot gets a copy. */
   list: Lane[];
-  /** Names of those that were read by the last tick. */
+  /** Names of the lanes read by the last tick. */
   readonly fresh: Set<string>;
   readonly byId: Map<string, KnownJob>;
-  /** By lane name: how many of its jobs. */
+  /** Number of jobs to read, by lane name. */
   readonly wanted: Map<string, number>;
-  /** The same of lanes that use up more than their part of a page, tick by tick. */
+  /** Persistent read depth, by lane name, of lanes that use up more than their part of a page. */
   readonly deep: Map<string, number>;
   readonly refusals: Refusals;
   readonly leftOut: Set<string>;
@@ -103,11 +103,11 @@ interface Memory {
   nowMs: number;
   after: LaneId;
   whole: boolean;
-  /** All lanes were known before the present look. */
+  /** True if all lanes were known before the current read. */
   wereAll: boolean;
   discovering: boolean;
   probedMs: number | null;
-  /** What was created later is new: by the database's clock. Null: nothing was looked at before. */
+  /** Jobs created after this database time are new. Null: nothing was read before. */
   newFromMs: number | null;
 }
 
@@ -195,13 +195,13 @@ function forget({ known, byId, list, fresh, room }: Memory, name: string): void 
   fresh.delete(name);
   const last = list.pop();
   if (last === undefined || entry.at === list.length) return;
-  // the last one takes its place
+  // move the last lane to the free index
   list[entry.at] = last;
   const moved = known.get(laneName(last));
   if (moved !== undefined) moved.at = entry.at;
 }
 
-/** These are its first jobs by now. The same list where nothing has changed: plans look at what has. */
+/** Replaces a lane's jobs. Returns the old list if nothing changed: plans compare lists by identity. */
 function renew(memory: Memory, name: string, jobs: readonly KnownJob[]): readonly KnownJob[] {
   const before = memory.known.get(name)?.jobs ?? [];
   if (before.length === jobs.length && before.every((job, at) => job === jobs[at])) return before;
@@ -258,7 +258,7 @@ function see(memory: Memory, rows: readonly LaneRow[], { keys, nowMs, unreadable
   leftOut.clear();
   const lanes = rowsByLane(rows);
   const paged = [...lanes.values()].filter(([row]) => row?.paged === true);
-  // lanes that were not there when all were are new, whenever their jobs were enqueued: their delays are over
+  // a lane absent while all were known is new, whenever its jobs were created: a delay ended
   memory.wereAll = memory.whole && memory.newFromMs !== null;
   memory.whole = paged.length < keys;
   const unknown = paged.filter(([row]) => row !== undefined && !known.has(laneName(row))).length;
@@ -281,7 +281,7 @@ function see(memory: Memory, rows: readonly LaneRow[], { keys, nowMs, unreadable
     if (seen.length === 0) forget(memory, name);
     const found = known.get(name)?.found ?? !isNew(memory, seen);
     const stays = seen.length === 0 || known.has(name) || memory.room.admits({ isNew: !found });
-    // the next page begins with the first lane of this one that found no room
+    // the next page begins with the first lane of this page that found no room
     turnedAway ||= first.paged && !stays;
     if (first.paged && !turnedAway) last = first;
     if (seen.length === 0 || !stays) continue;
@@ -324,12 +324,15 @@ function remove(memory: Memory, { id, queue, key }: Parameters<View['remove']>[0
 
 const emptyLane = { jobs: [], more: false, skipped: false, retryDueMs: null, found: false } as const;
 
-/** Whether nothing of a lane waited before: its first job has come since the last look. */
+/** Reports whether a lane is new: its first job arrived after the last read. */
 function isNew({ wereAll, newFromMs }: Memory, [first]: readonly KnownJob[]): boolean {
   return wereAll || (first !== undefined && newFromMs !== null && first.createdMs >= newFromMs);
 }
 
-/** A job whose queue or key was changed is in one lane only: what a plan counts it under is what is checked when it is written. */
+/**
+ * Removes a job from its previous lane if its queue or key was changed. A job is in one lane only, because
+ * dispatch checks the lane a plan counted it under.
+ */
 function leaveOther(memory: Memory, job: KnownJob): void {
   const before = memory.byId.get(job.id);
   if (before === undefined || laneName(before) === laneName(job)) return;
@@ -338,14 +341,14 @@ function leaveOther(memory: Memory, job: KnownJob): void {
   put(memory, { ...entry, jobs: entry.jobs.filter(({ id }) => id !== job.id) }, entry.lane.fresh);
 }
 
-/** Of a lane: so many jobs, and whether one of them was refused. */
+/** A lane's part of a plan: jobs planned, jobs written, and whether any was refused. */
 interface Left {
   jobs: number;
   written: number;
   refused: boolean;
 }
 
-/** Takes the planned jobs out. Returns their lanes. */
+/** Removes the planned jobs from the index. Returns the lanes they belong to. */
 function leave(
   { byId, refusals, nowMs }: Memory,
   planned: Iterable<string>,
@@ -383,7 +386,7 @@ function settle(memory: Memory, name: string, left: Left): void {
   freezeJobs(jobs, entry.jobs);
   const usedUp = jobs.length === 0 && entry.more;
   if (jobs.length === 0 && !entry.more && !left.refused) forget(memory, name);
-  // a job that was refused still waits: what is behind it is not the first
+  // a refused job still waits, so the job behind it is not the lane's first
   else put(memory, { ...entry, jobs }, entry.lane.fresh && !left.refused);
   const soonUsedUp = entry.more && jobs.length <= fewJobs && !memory.whole;
   if (usedUp) room.usedUp(name);

@@ -6,12 +6,12 @@ import { createCursors } from './lane-cursors.ts';
 import type { Flying } from '../items/item.ts';
 import { createFlying, itemOf } from '../items/item.ts';
 
-/** A waiting job, or one in flight, as the table has it. */
+/** A job of the simulated table, waiting or in flight. */
 interface Job {
   readonly id: string;
   readonly priority: number;
   readonly seq: number;
-  /** Its transaction; it is not seen before it ended. */
+  /** Its transaction; the job is visible once that has ended. */
   readonly xid: number;
   seenSince: number | null;
   inFlight: boolean;
@@ -46,7 +46,10 @@ const noRow: LaneRow = { ...facts, paged: true, ahead: false, wanted, retryDueMs
 
 const whole = [[-100, -1, 100, Number.MAX_SAFE_INTEGER, false, false]] as const;
 
-/** As the SQL function reads: of each range, so many; where it is free, without asking whether they are in flight. */
+/**
+ * Reads like the SQL function: up to `wanted` jobs of each range; in a `free` range, without checking what is
+ * in flight.
+ */
 function readRows(jobs: readonly Job[], ranges: TickInput['ranges']): readonly LaneRow[] {
   const rows = (ranges['q']?.['k'] ?? whole).flatMap(([priority, seq, toPriority, toSeq, onlyMoved, free]) =>
     waitingOf(free ? jobs.map((job) => ({ ...job, inFlight: false })) : jobs)
@@ -59,7 +62,7 @@ function readRows(jobs: readonly Job[], ranges: TickInput['ranges']): readonly L
   return rows.length > 0 ? rows : [noRow];
 }
 
-/** One lane in a table, and a leader that looks at it. */
+/** Simulates one lane in a table, and a leader that reads it. */
 function createStage(cursors: Cursors) {
   const jobs: Job[] = [];
   const open = new Set<number>();
@@ -70,7 +73,7 @@ function createStage(cursors: Cursors) {
     waiting,
     pass: (ms: number) => (nowMs += ms),
     now: () => nowMs,
-    /** Inserts jobs in a transaction that ends now, or later. */
+    /** Inserts jobs in a transaction that ends at once, or stays open. */
     insert: (priority: number, count: number, stays: boolean) => {
       const xid = nextXid++;
       if (stays) open.add(xid);
@@ -86,7 +89,7 @@ function createStage(cursors: Cursors) {
       open.delete(xid);
       for (const job of jobs) if (job.xid === xid) job.seenSince = nowMs;
     },
-    /** What was in flight waits again, at another priority perhaps. */
+    /** Returns a job in flight to waiting, possibly at another priority. */
     putBack: (at: number, priority: number) => {
       const back = jobs.filter(({ inFlight }) => inFlight).at(at);
       if (back === undefined) return;
@@ -97,7 +100,7 @@ function createStage(cursors: Cursors) {
         jobs.splice(jobs.indexOf(job), 1);
       }
     },
-    /** A tick: all that is seen goes, but for the jobs that are held. Returns what was seen. */
+    /** Runs a tick that dispatches all jobs it sees except held ones. Returns the jobs it saw. */
     tick: (held: (job: LaneRow) => boolean) => {
       const ranges = cursors.ranges(nowMs, flyingOf(jobs));
       const read = readRows(jobs, ranges);
@@ -149,7 +152,10 @@ const steps: fc.Arbitrary<readonly Step[]> = fc.array(
   { minLength: 5, maxLength: 60 },
 );
 
-/** Runs the steps; returns how long a job waited at most that should have been seen, had each tick looked at the whole lane. */
+/**
+ * Runs the steps. Returns the longest time that a job waited unseen although a read of the whole lane would
+ * have shown it, in milliseconds.
+ */
 function longestUnseen(cursors: Cursors, todo: readonly Step[]): number {
   const stage = createStage(cursors);
   let longest = 0;
@@ -246,7 +252,7 @@ describe('a lane that is looked at from where it had come to', () => {
   });
 });
 
-/** What of them is in flight, as a leader knows it. */
+/** Returns the jobs in flight as a leader knows them. */
 function flyingOf(jobs: readonly Job[]): Flying {
   const made = jobs
     .filter(({ inFlight }) => inFlight)
@@ -256,7 +262,7 @@ function flyingOf(jobs: readonly Job[]): Flying {
 
 const bounds = (ranges: TickInput['ranges']) => ranges['q']?.['k'] ?? [];
 
-/** Notes behind which seq a look begins. */
+/** Records the seq after which the last range begins. */
 function count(ranges: TickInput['ranges'], asked: number[]): TickInput['ranges'] {
   asked.push(bounds(ranges).at(-1)?.[1] ?? 0);
   return ranges;

@@ -5,36 +5,43 @@ import type { Marks } from './commit-watermark.ts';
 import { createMarks } from './commit-watermark.ts';
 
 /**
- * How far busy lanes have gone. The rows of jobs in flight, and of those that ended until vacuum can remove them, stand before all that
- * wait: a tick that began with a lane's first row would pass them every time, and while some session holds an old snapshot there are
- * ever more of them. So of a lane of which many go, a tick looks at what lies behind the last one that went, at each priority.
+ * Cursors of busy lanes. The rows of jobs in flight, and of ended jobs until vacuum removes them, precede the
+ * waiting ones. A tick that started at a lane's first row would pass them every time, and while a session
+ * holds an old snapshot their number keeps growing. So in a busy lane, a tick reads only the rows after the
+ * last dispatched job, at each priority.
  *
- * What comes to lie before that place is found even so: rows that were changed (a retry, a delay that is over, another priority) by the mark
- * on them, at once; those that were inserted earlier and are committed late by looking again, every half second, from the first place
- * at which a transaction that is still open may have inserted one. Beyond that, what lies before those places is looked for beside the ticks.
+ * Jobs that come to lie below a cursor are found nevertheless. Changed rows (a retry, the end of a delay, a
+ * new priority) carry a flag and are found at once. Rows inserted earlier but committed late are found by a
+ * rescan every half second, from the first seq at which an open transaction may have inserted one. Anything
+ * else below the cursors is found by the background rescan.
  */
 export interface Cursors {
-  /** What the next tick asks for. `nowMs`: of a clock that only goes on; `flying`: what is in flight. */
+  /** Returns the ranges the next tick must read. `nowMs`: a monotonic clock; `flying`: what is in flight. */
   readonly ranges: (nowMs: number, flying: Flying) => TickInput['ranges'];
-  /** What came of it: the rows that count, and what it took. */
+  /** Notes a read. Returns the rows that count. */
   readonly saw: (read: {
     readonly rows: readonly LaneRow[];
-    /** Null: not asked, since there were no ranges. */
+    /** Null: not read, since there were no ranges. */
     readonly enqueuers: readonly string[] | null;
     readonly nowMs: number;
     readonly tookMs: number;
   }) => readonly LaneRow[];
-  /** The part of a lane that ticks don't look at, where it was not asked for lately; undefined: there is none. */
+  /**
+   * Returns the part of a lane below its cursor that is due for the background rescan; undefined: none is.
+   */
   readonly unseen: (nowMs: number) => LanePart | undefined;
-  /** There, these are the first jobs that wait. */
+  /** Moves the lane's cursor back below these waiting jobs, which the background rescan found. */
   readonly found: (lane: LaneId, jobs: readonly Spot[]) => void;
-  /** Jobs of a lane went: `jobs`, all that were known to wait before, in their order, without one before them left out. */
+  /**
+   * Advances the lane's cursor. `jobs`: the lane's complete ordered prefix before this batch; `stays`: not
+   * dispatched.
+   */
   readonly went: (lane: LaneId, jobs: readonly Place[], stays: (job: Place) => boolean) => void;
-  /** Up to which seq ticks have passed a lane at one priority; -1: it is looked at from its begin. */
+  /** Returns the seq of the cursor at one priority; -1: the lane is read from its beginning. */
   readonly passed: (lane: LaneId, priority: number) => number;
-  /** In how many milliseconds another look should come, whatever else does: for what was committed since the last one. */
+  /** Milliseconds until the next rescan for late commits must run; null: none is needed. */
   readonly dueMs: (nowMs: number) => number | null;
-  /** Jobs of it wait again of which this leader made work items. */
+  /** Drops a lane's cursor, because jobs this leader dispatched wait again. */
   readonly drop: (lane: string) => void;
   readonly reset: () => void;
 }
@@ -43,40 +50,40 @@ export interface Place extends Spot {
   readonly id: string;
 }
 
-/** A tick steps over so many lanes at most. */
+/** Most lanes with a cursor. */
 const lanesMax = 64;
-/** One of which none went for so long gives way to another. */
+/** A cursor unused for this long gives way to another lane's, in milliseconds. */
 const restMs = 10_000;
-/** Of which so many jobs went within so long. */
+/** A lane gets a cursor after `busyJobs` dispatched jobs within `busyMs`. */
 const busyJobs = 16;
 const busyMs = 1_000;
-/** Lanes that are counted until then. */
+/** Most lanes whose dispatched jobs are counted before they get a cursor. */
 const countedMax = 10_000;
-/** With more of them in use, a lane is looked at whole. */
+/** A lane with more priorities in use loses its cursor and is read whole. */
 const prioritiesMax = 4;
-/** Looks for late commits: as often, and no more than this part of the time. */
+/** Interval of the rescan for late commits in milliseconds, and its largest share of the time. */
 const lateMs = 500;
 const lateShare = 0.05;
-/** How often what lies before all that is looked at, of each lane that moves. */
+/** Interval of the background rescan of each active lane, in milliseconds. */
 const unseenMs = 10_000;
 
-/** The end of a range: behind all others. */
+/** End of the last range, after all jobs. */
 const last = [2_147_483_647, Number.MAX_SAFE_INTEGER] as const;
 const first = [-2_147_483_648, -1] as const;
 
 interface Reached {
-  /** All that were known up to this seq went. */
+  /** The cursor: all known jobs up to this seq were dispatched. */
   at: number;
-  /** Nothing will be committed any more up to this one. */
+  /** Watermark up to which no transaction can commit another job. */
   floor: number;
 }
 
 interface Cursor extends LaneId {
   readonly reached: Map<number, Reached>;
-  /** When it was asked for that. */
+  /** Time of the last background rescan. */
   unseenAt: number;
   lateAt: number;
-  /** When jobs of it went last. */
+  /** Time of the last dispatch. */
   wentAt: number;
 }
 
@@ -84,12 +91,15 @@ interface Memory {
   readonly lanes: Map<string, Cursor>;
   readonly counts: Map<string, number>;
   countedAt: number;
-  /** Lanes that were read last with a window further on: between it and the first jobs others wait. */
+  /**
+   * Lanes whose last read contained a lookahead window: unread jobs may lie between it and the lane's first
+   * jobs.
+   */
   readonly gaps: Set<string>;
   readonly marks: Marks;
   nowMs: number;
   lateMs: number;
-  /** Of the tick under way: lanes that are looked at from their floor. */
+  /** Lanes that the current tick reads from their floor. */
   late: Set<string>;
 }
 
@@ -118,7 +128,7 @@ export function createCursors(): Cursors {
       const shown = lanes.size === 0 ? rows : rowsThatCount(memory, rows);
       if (gaps.size > 0) for (const row of rows) gaps.delete(laneName(row));
       for (const row of rows) if (row.ahead) gaps.add(laneName(row));
-      // by what the tick before knew: who has ended since may not have been seen by this one
+      // uses the watermark of the previous tick: this read may not see a transaction that ended since
       for (const name of memory.late) raiseFloor(memory, name, nowMs);
       if (enqueuers !== null) memory.marks.note(rows, enqueuers, nowMs);
       return shown;
@@ -201,12 +211,12 @@ function ask(memory: Memory, nowMs: number, flying: Flying): TickInput['ranges']
   );
 }
 
-/** With more jobs in flight it is not asked where they stand. */
+/** Most jobs in flight for which their position relative to the cursors is checked. */
 const flyingMax = 10_000;
 
 /**
- * Lanes with jobs in flight that do not stand before the place that the lane has come to: someone else's, or those that went while one before them
- * stayed. Undefined: it is not known.
+ * Returns lanes with jobs in flight after the cursor: another leader's jobs, or jobs dispatched while one
+ * before them stayed. Undefined: unknown.
  */
 function inFlightAhead({ lanes }: Memory, { items, count }: Flying): ReadonlySet<Cursor> | undefined {
   if (lanes.size === 0 || count > flyingMax) return undefined;
@@ -224,7 +234,10 @@ function inFlightAhead({ lanes }: Memory, { items, count }: Flying): ReadonlySet
   return ahead;
 }
 
-/** Behind each place, up to the next priority; before it, what was changed. */
+/**
+ * Returns a lane's ranges: the rows after the cursor at each priority up to the next, and before the cursor
+ * only changed rows.
+ */
 function rangesOf(
   { reached }: Cursor,
   { late, free }: { readonly late: boolean; readonly free: boolean },
@@ -233,7 +246,7 @@ function rangesOf(
   let from: readonly [number, number] = first;
   for (const [priority, { at, floor }] of [...reached].toSorted(([a], [b]) => a - b)) {
     const seq = late ? floor : at;
-    // up to the priority before, and not to this one's beginning: see walk_lanes
+    // up to the previous priority's end, not to this one's beginning: see walk_lanes
     if (priority > first[0]) ranges.push([...from, priority - 1, last[1], false, free]);
     ranges.push([priority, -1, priority, seq, true, false]);
     from = [priority, seq];
@@ -243,8 +256,8 @@ function rangesOf(
 }
 
 /**
- * Of a lane that was read in several ranges, as many jobs as were wanted, so that none is missing between them; of one that has any,
- * not the row that says there is none. What was found before the place that a lane had come to is the next one there.
+ * Limits a lane that was read in several ranges to the jobs wanted, so that none is missing in between, and
+ * drops the empty-lane row if the lane has jobs. A late commit found below a cursor moves that cursor back.
  */
 function rowsThatCount({ lanes, late }: Memory, rows: readonly LaneRow[]): readonly LaneRow[] {
   let [name, front]: [string | undefined, number] = [undefined, 0];
@@ -266,7 +279,10 @@ function rowsThatCount({ lanes, late }: Memory, rows: readonly LaneRow[]): reado
   });
 }
 
-/** It was looked at from its floor on: what could have been committed before has been seen. */
+/**
+ * Raises the floor of a lane after a rescan from its floor: every job committed up to the watermark has been
+ * seen.
+ */
 function raiseFloor({ lanes, marks }: Memory, name: string, nowMs: number): void {
   const cursor = lanes.get(name);
   if (cursor === undefined) return;
@@ -275,7 +291,10 @@ function raiseFloor({ lanes, marks }: Memory, name: string, nowMs: number): void
     reached.floor = Math.max(0, Math.min(reached.at, marks.safe()));
 }
 
-/** Jobs that went, and before which none stays that would not be found again by its mark. */
+/**
+ * Returns the dispatched prefix of the jobs: it ends at the first job that stays. Jobs up to the floor are
+ * skipped: they carry the changed flag, so every tick finds them again.
+ */
 function prefix(
   jobs: readonly Place[],
   stays: (job: Place) => boolean,

@@ -2,51 +2,57 @@ import type { Holds } from '@pgqueue/core';
 import { laneName, noneClosed } from '@pgqueue/core';
 
 /**
- * Which lanes are remembered, where more wait than a leader can remember. Those that are compete by their shares; the others come round with
- * the page. A lane has had its turn when, after its first job went, as many dispatches were made as lanes fit: that is a round, in which each
- * gets what its share is worth. Or when the last plan held it, or a quarter of the lanes wait to be read since their known jobs are used up:
- * nothing is lost while they are not looked at. A lane that waits for no more than a free slot stays. So all lanes come round within about
- * twice as many dispatches as there are lanes, whatever each has waiting.
+ * Decides which lanes the cache keeps when more lanes wait than it holds. Cached lanes compete by their
+ * shares; the others come in with the page. A lane may leave in these cases:
+ * - Its round is over: after its first dispatched job, as many jobs were dispatched as lanes fit. Within a
+ * round each lane gets what its share is worth.
+ * - The last plan held it.
+ * - More than a quarter of the lanes wait to be read because their known jobs are used up; then such lanes
+ * may leave.
  *
- * A page brings no lane for which there is no room, and the next one begins with it. New lanes, whose first job was enqueued since the
- * last look, do not wait for the page: as many again fit in.
+ * Nothing is lost while a lane is out of the cache. A lane that only waits for a free slot stays. So every
+ * lane comes in within about twice as many dispatches as there are lanes, whatever each has waiting.
+ *
+ * A page adds no lane without room, and the next page begins with that lane. New lanes, whose first job was
+ * enqueued since the last read, do not wait for the page: they may exceed the limit, up to twice as many
+ * lanes.
  */
 export interface LaneRoom {
-  /** Whether a lane that is not known may become so. Others that have had their turn may leave for it. */
+  /** Reports whether an unknown lane may be added. Makes lanes leave for it if necessary. */
   readonly admits: (lane: { readonly isNew: boolean }) => boolean;
-  /** Lanes that a page may bring now. */
+  /** Number of lanes a page may add. */
   readonly free: () => number;
-  /** So many jobs of it went. */
+  /** Notes that jobs of a lane were dispatched. */
   readonly served: (lane: string, jobs: number) => void;
-  /** Its known jobs went, and more wait. */
+  /** Notes that a lane's known jobs are used up while more wait. */
   readonly usedUp: (lane: string) => void;
-  /** Jobs of it are known. */
+  /** Notes that jobs of a lane are known again. */
   readonly filled: (lane: string) => void;
-  /** Whether there is room for no more but in place of others. */
+  /** Reports whether a lane can be added only in place of another. */
   readonly full: () => boolean;
   readonly planned: (plan: Held) => void;
   readonly forgot: (lane: string) => void;
   readonly reset: () => void;
 }
 
-/** Of a plan, what it held. */
+/** Held lanes of a plan. */
 export interface Held {
-  /** Lanes that stay although they are held: what is behind their first jobs is being looked for. */
+  /** Reports whether a held lane must stay, because a lookahead searches behind its first jobs. */
   readonly keeps: (lane: string) => boolean;
   readonly holds: Holds;
 }
 
 export interface LaneRoomOptions {
-  /** Lanes that a page fills it up to. */
+  /** Most lanes that pages fill the cache with. */
   readonly max: number;
-  /** Lanes that are known. */
+  /** Number of cached lanes. */
   readonly size: () => number;
   readonly laneOf: (id: string) => string | undefined;
-  /** Forgets a known lane. */
+  /** Drops a lane from the cache. */
   readonly drop: (lane: string) => void;
 }
 
-/** They wait for a slot or a plan, and for no rule. */
+/** Reasons that do not count as held: the job waits for a slot or a plan, not for a rule. */
 const unheld: ReadonlySet<string> = new Set(['no_free_slot', 'batch_full', 'out_of_time']);
 
 const nothing: Held = {
@@ -56,11 +62,14 @@ const nothing: Held = {
 
 export function createLaneRoom({ max, size, laneOf, drop }: LaneRoomOptions): LaneRoom {
   let dispatched = 0;
-  /** Lanes in their round, by when it began; and those whose round is over. */
+  /**
+   * `young`: lanes within their round, by its start, in dispatched jobs. `leaving`: lanes whose round is
+   * over.
+   */
   const young = new Map<string, number>();
   const leaving = new Set<string>();
   const empty = new Set<string>();
-  /** Of the last plan; emptied as they leave. */
+  /** Lanes held by the last plan. Computed on demand; shrinks as lanes leave. */
   let held: Set<string> | undefined;
   let plan = nothing;
   const readHeld = (): Set<string> => {
@@ -90,7 +99,7 @@ export function createLaneRoom({ max, size, laneOf, drop }: LaneRoomOptions): La
     endRounds();
     const [lane] = leaving.size > 0 ? leaving : tooEmpty() > 0 ? empty : readHeld();
     if (lane === undefined) return false;
-    // also where it is not known any more
+    // forget it even if the cache has already dropped it
     forgot(lane);
     drop(lane);
     return true;

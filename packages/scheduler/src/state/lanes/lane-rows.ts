@@ -3,7 +3,10 @@ import type { LaneRow } from '@pgqueue/postgres';
 
 const grouped = new WeakMap<readonly LaneRow[], ReadonlyMap<string, readonly LaneRow[]>>();
 
-/** Rows of lanes by their names. Several parts of a tick ask it of the same list: it is made once. Rows of one lane mostly stand side by side. */
+/**
+ * Groups rows by lane name. Several parts of a tick group the same list, so the result is cached. Rows of one
+ * lane are mostly adjacent.
+ */
 export function rowsByLane(rows: readonly LaneRow[]): ReadonlyMap<string, readonly LaneRow[]> {
   const known = grouped.get(rows);
   if (known !== undefined) return known;

@@ -26,7 +26,7 @@ const row = (seq: number, task: string, over: Partial<LaneRow> = {}): LaneRow =>
   ...over,
 });
 
-/** What the database shows of a lane: its first few, and those behind the start. */
+/** Returns the database's rows of a lane: its first few, and the lookahead window after the start. */
 function look(skip: SkipAhead, jobs: readonly LaneRow[], tick: number): readonly LaneRow[] {
   const { starts, lookahead } = skip.starts(tick);
   const start = starts['q']?.['k'];
@@ -132,7 +132,10 @@ test('the rows that all walks of one tick cost are bounded', () => {
   expect(seen.size).toBe(500);
 });
 
-/** Jobs of some kinds of which each tick holds some: whatever comes, no job is shown behind a waiting one of its own kind. */
+/**
+ * Property: no job is shown behind a waiting job of its own kind. Blocks of jobs of several kinds, some of
+ * which each tick holds.
+ */
 function keepsOrder(make: () => SkipAhead): fc.IProperty<unknown> {
   return fc.property(
     fc.array(fc.tuple(fc.constantFrom('a', 'b', 'c', 'd'), fc.integer({ min: 1, max: 900 })), {

@@ -3,29 +3,30 @@ import type { LaneId, LaneRow, TickInput } from '@pgqueue/postgres';
 import { rowsByLane } from './lane-rows.ts';
 
 /**
- * A tick sees the first few jobs of each lane. Where all of those are held (no node runs their task, a limit of theirs is reached), jobs
- * behind them that could go would never be seen. So such a lane is looked at further on, too, window by window, until there are
- * jobs of another kind than those in front that can go, or the lane ends. Jobs of one kind (task, version and attributes) keep
- * their order: of a kind that was passed over, none behind is shown. After a while the walk begins anew, for jobs that came to lie in
- * the part that was passed (their delay ended): at most a tenth of the time is spent walking in vain. Other nodes, other capabilities:
- * all walks begin anew at once.
+ * Lookahead behind held jobs. A tick sees the first few jobs of each lane. If all of them are held (no node
+ * runs their task, a limit is reached), jobs behind them that could go would never be seen. So such a lane is
+ * also read further on, window by window, until there are jobs of another kind that can go, or the lane ends.
+ * Jobs of one kind (task, version and attributes) keep their order: no job is shown behind a passed job of
+ * its kind. After a while a walk starts over, for jobs that came to lie in the passed part (their delay
+ * ended); up to a tenth of the time is spent on walks in vain. If the nodes' capabilities change, all walks
+ * start over at once.
  */
 export interface SkipAhead {
-  /** What the next tick asks for. */
+  /** Returns the windows the next tick must read. */
   readonly starts: (nowMs: number) => Pick<TickInput, 'starts' | 'lookahead'>;
-  /** Lanes that must be among those that the next tick looks at: their walks go on. */
+  /** Lanes the next tick must read, because their walks continue. */
   readonly lanes: () => readonly LaneId[];
-  /** The rows that may be planned: all but those behind a job of their own kind that is not shown. */
+  /** Returns the rows that may be planned: all except jobs behind a passed job of their own kind. */
   readonly shown: (rows: readonly LaneRow[]) => readonly LaneRow[];
-  /** What the tick saw. `reason`: why the plan held a job that it looked at. */
+  /** Notes a tick's rows. `reason`: returns why the plan held a job. */
   readonly note: (seen: {
     readonly rows: readonly LaneRow[];
     readonly reason: (id: string) => string | undefined;
     readonly nowMs: number;
   }) => void;
-  /** Whether there is one in that lane. */
+  /** Reports whether the lane has a walk. */
   readonly walks: (lane: string) => boolean;
-  /** Whether some walk is under way: the next tick will see something new. */
+  /** Reports whether any walk is still moving, so that the next tick will see new jobs. */
   readonly walking: () => boolean;
   readonly reset: () => void;
 }
@@ -33,27 +34,29 @@ export interface SkipAhead {
 interface Walk extends LaneId {
   readonly beganMs: number;
   start: readonly [number, number];
-  /** Of all jobs up to the start. */
+  /** Kinds of all jobs up to the start. */
   readonly kinds: Set<string>;
-  /** When it first came to a job that could go, or to the end. */
+  /** Time at which the walk first reached a job that can go, or the lane's end. */
   arrivedMs: number | undefined;
-  /** Ticks in a row that asked for it and did not see its lane: it is gone. */
+  /**
+   * Consecutive ticks that requested the lane and did not see it. After `missedMax` the lane counts as gone.
+   */
   missed: number;
 }
 
 interface Walks {
   readonly all: Map<string, Walk>;
-  /** Those that the present tick goes on with. */
+  /** Walks that the current tick continues. */
   chosen: ReadonlyMap<string, Walk>;
   lookahead: number;
 }
 
-/** Rows that all starts of one tick may cost together. */
+/** Most rows that all windows of one tick may read. */
 const rowsMax = 1_000;
 const walksMax = 2_000;
 const restMs = 1_000;
 const missedMax = 20;
-/** With more, a walk ends: what it might still find is not worth the memory. */
+/** A walk that has passed more kinds ends, to bound its memory. */
 const kindsMax = 500;
 
 export function createSkipAhead(): SkipAhead {
@@ -77,7 +80,7 @@ export function createSkipAhead(): SkipAhead {
         const front = lane.filter(({ ahead }) => !ahead);
         if (walk === undefined) begin(walks, { name, front, reason, nowMs });
         else if (isHeld(front, reason)) goOn(walk, { lane, reason, nowMs, lookahead: walks.lookahead });
-        // what is in front can go: nothing behind it is missed
+        // a job in front can go, so nothing behind it is missed
         else walks.all.delete(name);
       }
       for (const [name, walk] of walks.chosen) {
@@ -94,12 +97,15 @@ export function createSkipAhead(): SkipAhead {
   };
 }
 
-/** The reason of a job that could not be written, and is left out for a while: it is passed, and keeps nobody of its kind back. */
+/**
+ * Reason of a job that could not be written and is in its backoff. The walk passes it without holding back
+ * its kind.
+ */
 export const leftOut = 'left_out';
 
 type Reason = (id: string) => string | undefined;
 
-/** What a job has in common with others that are held like it: where no node can run it, its attributes don't matter. */
+/** Returns the kind of a job. Attributes do not count if no node can run the task. */
 function kindOf({ task, version, attributes }: LaneRow, reason?: string): string {
   return JSON.stringify(reason === 'no_capable_node' ? [task, version] : [task, version, attributes]);
 }
@@ -112,7 +118,7 @@ function isPassed({ kinds }: Walk, row: LaneRow): boolean {
   return kinds.has(kindOf(row)) || kinds.has(kindOf(row, 'no_capable_node'));
 }
 
-/** Not twice, where the front has come up to the window. */
+/** Reports whether a row is shown: always in front; in the window, unless its kind was passed. */
 function isShown({ chosen }: Walks, row: LaneRow): boolean {
   if (!row.ahead) return true;
   const walk = chosen.get(laneName(row));
@@ -130,7 +136,7 @@ function endWalks({ all }: Walks, nowMs: number): void {
   }
 }
 
-/** Shares the rows out over the walks; where there are too many, other ones the next time. */
+/** Divides the rows among the walks. If there are too many walks, each tick continues different ones. */
 function choose(walks: Walks): void {
   const { all } = walks;
   walks.lookahead = Math.min(1_000, Math.max(50, Math.floor(rowsMax / Math.max(1, all.size))));
@@ -182,7 +188,7 @@ function goOn(
   for (const row of window) {
     const why = row.id === null ? undefined : reason(row.id);
     const passed = isPassed(walk, row);
-    // one of another kind that can go: the walk has come to where it should be
+    // a job of another kind can go: the walk has arrived
     if (!passed && why === undefined) {
       walk.arrivedMs ??= nowMs;
       return;

@@ -5,7 +5,7 @@ import { toExecutor } from '@pgqueue/postgres';
 import { createAlarm } from '../../lease/alarm.ts';
 import type { Ran } from './transaction.ts';
 
-/** How far the settlement has come within a transaction of the handler's. */
+/** State of the settlement within a transaction of the handler's own library. */
 type Progress =
   | { readonly kind: 'none'; readonly why: unknown }
   | { readonly kind: 'begun' }
@@ -16,10 +16,11 @@ const tooLate = 'ctx.settleIn: the transaction had not ended when the lease did'
 const notAwaited = 'ctx.settleIn: settle was not waited for, and the job is not settled';
 
 /**
- * Lets a handler run a transaction by a library of its own, in which it has `seal` done. What that library says of the COMMIT is not
- * taken for granted: a wrapper may have swallowed that it rolled back, or the reply to it may have been lost. Nor is it waited for beyond
- * the end of the lease: some promises of libraries never settle when their connection breaks.
- * @param leftMs until the lease ends
+ * Lets a handler run a transaction by a library of its own, and settle in it by `seal`. The library's report
+ * of the COMMIT is not trusted: a wrapper may have swallowed a rollback, or the reply may have been lost.
+ * Once `settle` was called, the library is not awaited beyond the end of the lease: promises of some
+ * libraries never settle when their connection breaks.
+ * @param leftMs milliseconds until the lease ends
  */
 export async function runOwn(
   run: (settle: Settle) => Promise<unknown>,
@@ -44,10 +45,10 @@ export async function runOwn(
       throw error;
     }
   };
-  // a library that begins again what met a serialization failure calls it once more
+  // A library that retries after a serialization failure calls this again.
   const settle: Settle = (transaction) => {
     const settling = sealed(toExecutor(transaction));
-    settling.catch(() => {}); // where it is not waited for, its failure must not end the process
+    settling.catch(() => {}); // if nobody awaits it, its failure must not end the process
     return settling;
   };
 

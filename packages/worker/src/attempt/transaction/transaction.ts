@@ -8,20 +8,20 @@ type Client = Parameters<Parameters<Database['transaction']>[0]>[0];
 /** Transactions of handlers, on connections that nothing else uses. */
 export interface Transactions {
   /**
-   * Begins, does `work`, then `seal`, and commits; rolls back when either throws. `sealed` of the answer: whether the COMMIT had
-   * been sent when it failed, so that nobody knows yet whether it happened.
+   * Begins, runs `work`, then `seal`, and commits; rolls back when either throws. `unknown`: the COMMIT
+   * failed, and it may have taken effect.
    */
   readonly run: <Result>(
     work: (client: TransactionClient) => Promise<Result>,
     seal: (client: TransactionClient) => Promise<void>,
   ) => Promise<Ran<Result>>;
-  /** Destroys the connections of handlers who do not end, so that the pool can. */
+  /** Destroys the connections of handlers that do not end, so that the pool can close. */
   readonly destroy: () => void;
 }
 
 export type Ran<Result> =
   | { readonly kind: 'committed'; readonly value: Result }
-  /** Whoever ran it says that it has committed. */
+  /** The handler's library reported a commit, and nothing else confirms it. */
   | { readonly kind: 'unconfirmed'; readonly value: Result }
   | { readonly kind: 'rolled_back'; readonly error: unknown }
   | { readonly kind: 'unknown'; readonly value: Result; readonly error: unknown };
@@ -50,7 +50,7 @@ export function createTransactions(pool: Database['pool']): Transactions {
       return { kind: 'committed', value };
     } catch (error) {
       facade.close();
-      broken = isWrongServer(error); // after a failover the next transaction needs another connection
+      broken = isWrongServer(error); // after a failover the next transaction needs a new connection
       await client.query('rollback').catch(() => {
         broken = true;
       });
@@ -73,11 +73,14 @@ export function createTransactions(pool: Database['pool']): Transactions {
 const endedItself =
   'ctx.transaction begins and ends its transaction itself: its work has ended it, and the job is not settled with what was written';
 const notYours = 'ctx.transaction begins and ends its transaction itself: leave out ';
-/** Statements that begin or end a transaction; savepoints are no business of ours. */
+/** Statements that begin or end a transaction; savepoints are allowed. */
 const control =
   /^(?:\s|--[^\n]*\n|\/\*[^]*?\*\/)*(begin|start\s+transaction|commit|end|abort|prepare\s+transaction|rollback(?!(?:\s+(?:work|transaction))?\s+to\b))\b/i;
 
-/** A handler that keeps its client must not write into the transaction of the next one, nor end its own before the job is settled in it. */
+/**
+ * Wraps the client that a handler gets. A handler that keeps its client must neither write into the next
+ * transaction, nor end its own before the job is settled in it.
+ */
 function guarded(client: Client): { readonly client: TransactionClient; readonly close: () => void } {
   let closed = false;
   return {

@@ -11,29 +11,35 @@ import { oneJob } from './group.ts';
 import { unlimited } from './unlimited.ts';
 import { sayError, sayMs, sayNumber, sayRate } from './format.ts';
 
-/** What makes a rate limit, for one plan. */
+/** Rules of a rate limit, for one plan. */
 export interface BucketRules {
   readonly groupOf: (job: JobFacts) => string | null;
-  /** Null: one each. */
+  /** Null: every job costs one. */
   readonly costsOf: ((job: JobFacts) => Costs) | null;
-  /** Of one name of the costs; null: no limit. */
+  /** Returns the rate of a value, for one name of the costs. Null: no limit. */
   readonly rateOf: (value: string, name: string) => Rate | null;
   readonly label: (job: JobFacts, value: string) => string;
-  /** Of a job that is held; default: the rate, and what is left of it. */
+  /** Explains why a job is held. Default: the rate, and how much is left of it. */
   readonly explain?: (() => string) | undefined;
   readonly held: Exclude<Verdict, 'admit'>;
 }
 
-/** What one job of a plan took: of which bucket, how much. */
+/** Amount that one job of a plan took from one bucket. */
 type Charge = readonly [bucket: string, amount: number];
 
 /**
- * The charges of each plan by job, beside its state, not in it: they would make every saved state some ids longer. A state that
- * comes without them (a new leader's) was saved with its batch: it counts as written in full, which is never too little.
+ * Charges of each plan by job, keyed by the plan's state.
+ *
+ * They are not part of the state, since they would add ids to every saved state. A state without charges
+ * comes from a new leader and was saved with its batch. It counts as written in full, which never charges too
+ * little.
  */
 const chargesOf = new WeakMap<object, ReadonlyMap<string, readonly Charge[]>>();
 
-/** The parts of a gate that keeps token buckets as its state. `rules`: null where nothing has a rate at present. */
+/**
+ * Returns the parts of a gate whose state is token buckets. `rules` returns null when no rate applies at
+ * present.
+ */
 export function bucketGate(
   name: string,
   rules: (snapshot: Snapshot) => BucketRules | null,
@@ -51,19 +57,22 @@ export function bucketGate(
   };
 }
 
-/** All that the last leader planned counts as written. */
+/** Restores saved buckets. Everything that the last leader planned counts as written. */
 export function restoreBuckets(saved: Json, savedMs: number): Buckets {
   const buckets = Object.entries(savedBuckets(saved));
   return Object.fromEntries(buckets.map(([key, bucket]) => [key, settled(bucket, savedMs)]));
 }
 
-/** After what was spent of it was written. */
+/** Charges the amount that the last plan spent, as of `atMs`. */
 function settled(bucket: Bucket, atMs: number): Bucket {
   const spent = bucket[4] ?? 0;
   return spent === 0 ? bucket : charge(bucket, atMs, spent);
 }
 
-/** Anchored at the time of the write, by the clock that the rate is measured with: no token is lost between two plans. */
+/**
+ * Charges the buckets for the jobs that were written. Each charge takes effect at the time of the write, by
+ * the clock that the rate is measured with, so no token is lost between two plans.
+ */
 export function writeBuckets(state: Buckets, { atMs, ids }: Written): Buckets {
   const charges = chargesOf.get(state);
   const took = new Map<string, number>();
@@ -83,38 +92,47 @@ export function writeBuckets(state: Buckets, { atMs, ids }: Written): Buckets {
     }
     changed = true;
     const spent = charges === undefined ? planned : (took.get(key) ?? 0);
-    // of which nothing was written: it stays as it was
+    // none of these jobs was written: the bucket stays as it was
     after[key] = spent === 0 ? [level, sinceMs, perSecond, burst] : charge(bucket, atMs, spent);
   }
   return changed ? after : state;
 }
 
-/** To be filled: 10,000 at each plan, three times as fast as by Object.fromEntries. Inherits nothing, so that any name will do. */
+/**
+ * Returns an empty record to fill. Filling 10,000 buckets at each plan this way is three times as fast as
+ * Object.fromEntries. The record inherits nothing, so any name is safe.
+ */
 function noBuckets(): Record<string, Bucket> {
   return { __proto__: null } as unknown as Record<string, Bucket>;
 }
 
-/** The buckets during one plan. */
+/** Buckets during one plan. */
 interface Open {
   readonly rules: BucketRules;
   readonly nowMs: number;
   readonly before: Buckets;
   readonly empty: boolean;
-  /** Those that were looked at and are not full, before what this plan spent. */
+  /**
+   * Buckets that were looked up and are stored, or that this plan charged; their levels are those before its
+   * charges.
+   */
   readonly seen: Map<string, Bucket>;
   readonly spent: Map<string, number>;
   readonly charges: Map<string, readonly Charge[]>;
   /** A bucket has another rate than before, or the clock was set back. */
   changed: boolean;
-  /** The job that was asked about last: a user's function is not asked again when it goes. */
+  /**
+   * Job that was asked about last. Its value and costs are kept, so that a user's function is not called
+   * again when the job goes.
+   */
   asked: Candidate | undefined;
   value: string | null;
   costs: Costs;
-  /** By bucket: the least that a held job takes of it. */
+  /** Least amount that a held job needs, by bucket. */
   readonly held: Map<string, number>;
 }
 
-/** Where a job does not fit. */
+/** Bucket that does not hold enough for a job. */
 interface Short {
   readonly key: string;
   readonly value: string;
@@ -127,7 +145,7 @@ interface Short {
 
 export function openBuckets(made: BucketRules, nowMs: number, before: Buckets): OpenGate {
   const { groupOf, costsOf, rateOf, label, explain: say, held } = made;
-  // of one shape, whoever made them
+  // one object shape for all callers keeps property access fast
   const rules = { groupOf, costsOf, rateOf, label, explain: say, held };
   const open: Open = {
     rules,
@@ -164,13 +182,16 @@ export function openBuckets(made: BucketRules, nowMs: number, before: Buckets): 
   };
 }
 
-/** A burst that is too small stays so, unless the rules have their own reason for it. */
+/**
+ * Returns the time at which the job may go, in Unix milliseconds, or null if it is not known. A burst that is
+ * too small stays so (`neverMs`), unless the rules give their own reason.
+ */
 function endOf({ explain: ownReason }: BucketRules, short: Short | undefined): number | null {
   if (short === undefined) return null;
   return short.readyMs ?? (ownReason === undefined ? neverMs : null);
 }
 
-/** @throws {Error} what the rules throw */
+/** Reads the job's value and costs. @throws {Error} if a function of the rules throws */
 function look(open: Open, job: Candidate): void {
   const { groupOf, costsOf } = open.rules;
   open.asked = undefined;
@@ -179,7 +200,11 @@ function look(open: Open, job: Candidate): void {
   open.asked = job;
 }
 
-/** Of the buckets from which a job takes, the one that holds enough last of all. @throws {Error} what the rules throw */
+/**
+ * Returns the bucket that will be the last to hold enough for the job, of all buckets that the job takes
+ * from. Undefined: all of them hold enough.
+ * @throws {Error} if a function of the rules throws
+ */
 function findShort(open: Open, job: Candidate): Short | undefined {
   look(open, job);
   const { rules, nowMs, spent, value, costs } = open;
@@ -200,12 +225,12 @@ function findShort(open: Open, job: Candidate): Short | undefined {
   return worst;
 }
 
-/** After all that the plan spent. */
+/** Returns the first time at which a bucket holds enough for a held job, after all that this plan spent. */
 function nextMs({ held, seen, spent, nowMs }: Open): number | null {
   let first = Infinity;
   for (const [key, amount] of held) {
     const bucket = seen.get(key);
-    // full, and not enough: it never will be
+    // a full bucket that does not hold enough never will
     if (bucket === undefined) continue;
     first = Math.min(first, readyMs(charge(bucket, nowMs, spent.get(key) ?? 0), amount) ?? Infinity);
   }
@@ -216,7 +241,7 @@ function later(a: number | null, b: number | null): boolean {
   return b !== null && (a === null || a > b);
 }
 
-/** Undefined: it is not remembered, so it is full. */
+/** Returns the bucket at its present rate. Undefined: the bucket is not stored, so it is full. */
 function bucketOf(open: Open, key: string, rate: Rate): Bucket | undefined {
   const { seen, before, empty, nowMs } = open;
   const known = seen.get(key);
@@ -249,7 +274,10 @@ function spend(open: Open, job: Candidate): void {
   if (ofJob.length > 0) charges.set(job.id, ofJob);
 }
 
-/** With what this plan spent, and without the buckets that are full. The same object where nothing changed. */
+/**
+ * Returns the buckets with this plan's charges, without those that are full. The same object is returned if
+ * nothing changed.
+ */
 function stateOf({ before, seen, spent, charges, nowMs, changed }: Open): Json {
   if (spent.size === 0 && !changed) return before;
   const after = noBuckets();

@@ -2,8 +2,9 @@ import type { Json } from '../../../job/job.ts';
 import type { Rate } from '../../snapshot.ts';
 
 /**
- * A token bucket. `level` is what it holds at `sinceMs`, before `spent`: what the last plan took of it, whose time is not known before
- * it was written. Below 0 where it was charged more than it held.
+ * A token bucket. `level` is the number of tokens at `sinceMs`, below 0 if more was charged than the bucket
+ * held. `spent` is the amount that the last plan took and that `level` does not include yet: it is charged at
+ * the time of the write, which is not known before.
  */
 export type Bucket =
   | readonly [level: number, sinceMs: number, perSecond: number, burst: number]
@@ -13,9 +14,13 @@ export type Bucket =
 export type Buckets = Readonly<Record<string, Bucket>>;
 
 /**
- * How far the database's clock may step back (a standby that takes over, a clock that was set) with rates still exact over every window
- * by what it showed: what would have come since then is not there, and so long a full bucket is remembered. By a longer step, it
- * was set anew: buckets go on from there with what they hold.
+ * Longest step back of the database's clock, in milliseconds, across which rates stay exact over every window
+ * by the clock's own readings. Such a step comes from a standby that takes over, or from a clock that was
+ * set.
+ *
+ * Within this step a bucket is treated as if the tokens since then had not come yet, and a full bucket is
+ * remembered for this time. After a longer step the clock counts as set anew: buckets go on from there with
+ * their level.
  */
 export const backstepMs = 5_000;
 
@@ -23,13 +28,19 @@ export function fullBucket({ perSecond, burst }: Rate, nowMs: number): Bucket {
   return [burst, nowMs, perSecond, burst];
 }
 
-/** What it holds at a time: less, the further that lies back, as if tokens were taken out again. */
+/**
+ * Returns the number of tokens at a time. Before `sinceMs` the number is lower, as if tokens were taken out
+ * again.
+ */
 export function levelAt([level, sinceMs, perSecond, burst]: Bucket, atMs: number): number {
   if (isSetAnew(sinceMs, atMs)) return level;
   return Math.min(burst, level + ((atMs - sinceMs) * perSecond) / 1_000);
 }
 
-/** What was spent of it at a time is taken out, and tokens count from then on: never from earlier than before, unless the clock was set anew. */
+/**
+ * Takes `spent` out of the bucket at `atMs`, and counts new tokens from then on. The start never moves back,
+ * unless the clock was set anew.
+ */
 export function charge(bucket: Bucket, atMs: number, spent: number): Bucket {
   const [level, sinceMs, perSecond, burst] = bucket;
   const behind = atMs <= sinceMs && !isSetAnew(sinceMs, atMs);
@@ -39,8 +50,9 @@ export function charge(bucket: Bucket, atMs: number, spent: number): Bucket {
 }
 
 /**
- * Ready for a plan at `nowMs`: what an earlier plan spent is taken out, and the rate is the present one. Until now it filled at the old
- * rate; a smaller burst takes what is above it, a greater one adds nothing at once. The same object where nothing changes.
+ * Brings a bucket to a plan at `nowMs`: takes out the amount that an earlier plan spent, and applies the
+ * present rate. Up to `nowMs` the bucket fills at the old rate. A smaller burst cuts the level; a greater one
+ * adds nothing at once. The same object is returned if nothing changes.
  */
 export function present(bucket: Bucket, { perSecond, burst }: Rate, nowMs: number): Bucket {
   const [, sinceMs, oldPerSecond, oldBurst, spent = 0] = bucket;
@@ -50,7 +62,7 @@ export function present(bucket: Bucket, { perSecond, burst }: Rate, nowMs: numbe
   return [Math.min(burst, level), since, perSecond, burst];
 }
 
-/** The first whole millisecond at which it holds so much; null: never. */
+/** Returns the first whole millisecond at which the bucket holds `amount`. Null: never. */
 export function readyMs(bucket: Bucket, amount: number): number | null {
   const [level, sinceMs, perSecond, burst] = bucket;
   if (amount > burst) return null;
@@ -59,13 +71,13 @@ export function readyMs(bucket: Bucket, amount: number): number | null {
   return levelAt(bucket, atMs) >= amount ? atMs : atMs + 1;
 }
 
-/** Whether it need not be remembered: a bucket that is not there is full. */
+/** Reports whether the bucket need not be stored. A bucket that is not stored counts as full. */
 export function forgettable(bucket: Bucket, nowMs: number): boolean {
   const [, sinceMs, , burst, spent = 0] = bucket;
   return nowMs >= sinceMs && levelAt(bucket, nowMs - backstepMs) >= burst && spent === 0;
 }
 
-/** The buckets of a saved state; what is none is left out. */
+/** Returns the buckets of a saved state, without entries that are no buckets. */
 export function savedBuckets(saved: Json): Buckets {
   if (typeof saved !== 'object' || saved === null) return {};
   return Object.fromEntries(

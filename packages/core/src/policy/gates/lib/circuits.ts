@@ -4,33 +4,36 @@ import type { AttemptEnd, InFlight, Settlement } from '../../snapshot.ts';
 import { compareText, own } from '../../snapshot.ts';
 import { backstepMs } from './buckets.ts';
 
-/** Attempts that ended, and those of them that failed, in one tenth of the window. */
+/**
+ * Counts of one tenth of the window: its number since the Unix epoch, the attempts that ended, and how many
+ * failed.
+ */
 export type Tenth = readonly [tenth: number, ended: number, failed: number];
 
-/** Why a circuit opened. */
+/** When and why a circuit opened. */
 type Opened = {
   readonly openedMs: number;
-  /** When a probe may go. */
+  /** Time from which a probe may go, in Unix milliseconds. */
   readonly untilMs: number;
   readonly ended: number;
   readonly failed: number;
 };
 
-/** Where the circuit of one value stands. */
+/** State of the circuit of one value. */
 export type Circuit =
   | { readonly kind: 'closed'; readonly tenths: readonly Tenth[] }
   | ({ readonly kind: 'open' } & Opened)
   | ({
       readonly kind: 'probing';
-      /** The job that goes ahead. */
+      /** Id of the job that goes as the probe. */
       readonly probe: string;
-      /** Whether it is known to have been written. */
+      /** The probe is known to have been written. */
       readonly sent: boolean;
-      /** Since when it is neither in flight nor settled. */
+      /** Time since which the probe is neither in flight nor settled. Null: no such time. */
       readonly goneMs: number | null;
     } & Opened);
 
-/** By value. */
+/** Circuits by value. */
 export type Circuits = Readonly<Record<string, Circuit>>;
 
 export interface CircuitRules {
@@ -40,19 +43,22 @@ export interface CircuitRules {
   readonly openMs: number;
 }
 
-/** What a plan sees of the values: undefined where an item is none of theirs. */
+/** Facts of a snapshot that circuits need: the time, and the attempts and work items of jobs with a value. */
 export interface CircuitsSeen {
   readonly nowMs: number;
   readonly settled: readonly { readonly value: string; readonly settlement: Settlement }[];
-  /** Asked only if a circuit is not closed. */
+  /** Called only if a circuit is not closed. */
   readonly inFlight: () => readonly { readonly value: string; readonly item: InFlight }[];
 }
 
 const tenths = 10;
-/** Values that are remembered at most: of more, those that were active last. */
+/** Most values that are stored. Beyond that, the values that were active last are kept. */
 const valuesMax = 10_000;
 
-/** Brings circuits to a snapshot: the same object where nothing changed. The order of what it sees makes no difference. */
+/**
+ * Brings circuits up to date with a snapshot. The same object is returned if nothing changed. The order of
+ * the settlements and of the work items makes no difference.
+ */
 export function advance(before: Circuits, rules: CircuitRules, seen: CircuitsSeen): Circuits {
   const ended = Map.groupBy(seen.settled, ({ value }) => value);
   const inFlight = new Map<string, InFlight[]>();
@@ -127,7 +133,7 @@ function count(
   return all.length === 0 ? none : { kind: 'closed', tenths: all };
 }
 
-/** Whether an attempt failed; undefined: it says nothing about that. */
+/** Reports whether an attempt failed. Undefined: the outcome says nothing about failure. */
 function failedBy(outcome: AttemptEnd): boolean | undefined {
   switch (outcome) {
     case 'done':
@@ -145,7 +151,10 @@ function failedBy(outcome: AttemptEnd): boolean | undefined {
   }
 }
 
-/** Work that went after it had opened is its probe: a leader that had no time to save it sent it. */
+/**
+ * Looks for the probe of an open circuit. A job dispatched after the circuit opened is its probe: a leader
+ * that had no time to save the state sent it.
+ */
 function awaitProbe(
   circuit: Circuit & { kind: 'open' },
   { openMs }: CircuitRules,
@@ -188,14 +197,14 @@ function bounded(
     .slice(0, valuesMax);
 }
 
-/** A job goes as the probe of an open circuit. */
+/** Makes a job the probe of an open circuit. Other circuits are returned as they are. */
 export function sendProbe(circuit: Circuit, probe: string): Circuit {
   return circuit.kind === 'open'
     ? { ...circuit, kind: 'probing', probe, sent: false, goneMs: null }
     : circuit;
 }
 
-/** Once it is known which jobs were written. */
+/** Confirms the probe if it is among the written jobs. If it is not, the circuit is open again. */
 export function confirmProbe(circuit: Circuit, ids: ReadonlySet<string>): Circuit {
   if (circuit.kind !== 'probing' || circuit.sent) return circuit;
   if (ids.has(circuit.probe)) return { ...circuit, sent: true };
@@ -203,7 +212,9 @@ export function confirmProbe(circuit: Circuit, ids: ReadonlySet<string>): Circui
   return { kind: 'open', openedMs, untilMs, ended, failed };
 }
 
-/** The circuits of a saved state; what is none is left out, and so is closed. */
+/**
+ * Returns the circuits of a saved state. Entries that are no circuits are left out, and so count as closed.
+ */
 export function savedCircuits(saved: Json): Circuits {
   if (typeof saved !== 'object' || saved === null) return {};
   return Object.fromEntries(

@@ -1,9 +1,9 @@
-/** A number as people read it: whole ones as they are, others to two digits. */
+/** Formats a number for people: integers as they are, others with up to two decimals. */
 export function sayNumber(value: number): string {
   return String(Number.isInteger(value) ? value : Number(value.toFixed(2)));
 }
 
-/** A rate in the unit of time in which it is a number that people read at once. */
+/** A rate in the unit of time that gives the most readable number. */
 export interface ReadableRate {
   readonly count: number;
   readonly unit: 's' | 'm' | 'h' | 'd';
@@ -16,7 +16,10 @@ const rateUnits = [
   { unit: 'd', seconds: 86_400 },
 ] as const;
 
-/** The shortest unit in which it is at least one, with three decimals at most if there is such a unit: `5/m`, not `0.0833/s`. */
+/**
+ * Picks the shortest unit in which the rate is at least 1 and has at most three decimals: `5/m`, not
+ * `0.0833/s`. If there is none, the shortest unit in which the rate is at least 1, and else days.
+ */
 export function readableRate(perSecond: number): ReadableRate {
   const all = rateUnits.map(({ unit, seconds }) => ({
     unit,
@@ -37,7 +40,7 @@ const units = [
   { name: 'd', ms: 86_400_000, upToMs: Infinity },
 ] as const;
 
-/** A length of time as people read it: `12 ms`, `1.5 s`, `90 min`. */
+/** Formats a duration: `12 ms`, `1.5 s`, `90 min`. */
 export function sayMs(ms: number): string {
   const unit = units.find(({ upToMs }) => Math.abs(ms) < upToMs) ?? units[0];
   const count = Math.round((ms / unit.ms) * 10) / 10;
@@ -46,26 +49,26 @@ export function sayMs(ms: number): string {
 
 const inWords = { s: 'a second', m: 'a minute', h: 'an hour', d: 'a day' } as const;
 
-/** `5 a minute`, or with what is counted: `5 tokens a minute`. */
+/** Formats a rate: `5 a minute`, or with its unit of count, `5 tokens a minute`. */
 export function sayRate(perSecond: number, what: string): string {
   const { count, unit } = readableRate(perSecond);
   const number = count >= 0.01 ? sayNumber(count) : String(Number(count.toPrecision(2)));
   return `${number}${what} ${inWords[unit]}`;
 }
 
-/** A moment, to the second: `2027-03-28 01:00:00 UTC`. */
+/** Formats a time to the second: `2027-03-28 01:00:00 UTC`. */
 export function sayTime(ms: number): string {
   if (!(Math.abs(ms) <= 8.64e15)) return 'an unknown time';
   return `${new Date(ms).toISOString().slice(0, 19).replace('T', ' ')} UTC`;
 }
 
-/** `tenant acme`, `the empty key`; where a gate tells no jobs apart, its name alone. */
+/** Names a group: `tenant acme`, `the empty key`. Without a value, the name alone. */
 export function sayGroup(name: string, value: string | undefined): string {
   if (value === undefined) return name;
   return value === '' ? `the empty ${name}` : `${name} ${value}`;
 }
 
-/** What a user's function threw. */
+/** Returns the message of an error that a user's function threw. */
 export function sayError(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }

@@ -5,25 +5,35 @@ import type { JobFacts } from '../../snapshot.ts';
 import { own } from '../../snapshot.ts';
 import { sayError } from './format.ts';
 
-/** What a job counts under; null or undefined (an attribute that it has not): the gate does not concern it. */
+/**
+ * Value that a job counts under. Null or undefined (a missing attribute): the gate does not concern the job.
+ */
 export type GroupValue = string | number | boolean | null | undefined;
 
-/** Tells jobs apart for a gate. Must depend on what stays as it is while a job is in flight: not on `tries`. */
+/**
+ * Returns the group of a job. Must depend only on facts that stay the same while the job is in flight, so not
+ * on `tries`.
+ */
 export type GroupBy = (job: JobFacts) => GroupValue;
 
-/** How much a job takes: a number, or several by name (`{ tokens: 3, memory: 512 }`). 0 or more each. */
+/**
+ * Amount that a job takes: a number, or several by name (`{ tokens: 3, memory: 512 }`). Each is 0 or more.
+ */
 export type Cost = number | Readonly<Record<string, number>>;
 
-/** How much there is: a number, or one for each name that costs may have. */
+/** Amount that is available: a number, or one for each name that costs may have. */
 export type Limit = number | Readonly<Record<string, number>>;
 
-/** A cost by its names; a plain number has the name ''. */
+/** Amounts of a cost by name. A plain number has the name ''. */
 export type Costs = readonly (readonly [name: string, amount: number])[];
 
-/** The cost of a job where none is given. */
+/** Cost of a job if no `cost` is given. */
 export const oneJob: Costs = [['', 1]];
 
-/** The value under which a job counts, as text; null: none. @throws {Error} what `by` throws, with the job named */
+/**
+ * Returns the value that a job counts under, as text. Null: none.
+ * @throws {Error} what `by` throws, with the job named
+ */
 export function groupOf(by: GroupBy, job: JobFacts): string | null {
   const value = call('by', job, by);
   if (value === null || value === undefined) return null;
@@ -32,12 +42,18 @@ export function groupOf(by: GroupBy, job: JobFacts): string | null {
   throw new Error(`by gave neither a text nor a number for job ${job.id}`);
 }
 
-/** PostgreSQL's JSON takes neither NUL nor half of a surrogate pair, which a cut text can end with. */
+/**
+ * Replaces NUL characters and unpaired surrogates, which PostgreSQL's JSON refuses. A truncated text can end
+ * with half of a surrogate pair.
+ */
 function storable(text: string): string {
   return (text.includes('\u0000') ? text.replaceAll('\u0000', '\uFFFD') : text).toWellFormed();
 }
 
-/** What a job costs. @throws {Error} what `cost` throws, and where it is no cost, with the job named */
+/**
+ * Returns the cost of a job.
+ * @throws {Error} what `cost` throws, or if the result is no valid cost, with the job named
+ */
 export function costsOf(cost: (job: JobFacts) => Cost, job: JobFacts): Costs {
   const value = call('cost', job, cost);
   const costs: Costs = typeof value === 'number' ? [['', value]] : Object.entries(value);
@@ -49,7 +65,10 @@ export function costsOf(cost: (job: JobFacts) => Cost, job: JobFacts): Costs {
   return costs;
 }
 
-/** Jobs that count under the same value, and take the same, are alike to a limit. `lane`: both depend on queue and key only. */
+/**
+ * Groups jobs that are alike to a limit: those with the same value and the same cost. `lane`: both depend on
+ * the job's queue and key only.
+ */
 export function alike({
   by,
   cost,
@@ -68,7 +87,10 @@ export function alike({
   };
 }
 
-/** The part of a limit for one name of a cost. @throws {Error} where it has none: a limit that is not there would never hold */
+/**
+ * Returns the part of a limit for one name of a cost.
+ * @throws {Error} if the limit has no such name, since a missing limit would never hold a job
+ */
 export function limitFor(limit: Limit, name: string): number {
   const found = typeof limit === 'number' ? (name === '' ? limit : undefined) : own(limit, name);
   if (found === undefined || !isAmount(found)) {
@@ -77,7 +99,7 @@ export function limitFor(limit: Limit, name: string): number {
   return found;
 }
 
-/** Asks about each value once: what a user's function said of it holds for the whole plan. */
+/** Caches the result for each value, so that one answer of a user's function holds for the whole plan. */
 export function once<Result>(of: (value: string) => Result): (value: string) => Result {
   const known = new Map<string, { readonly result: Result }>();
   return (value) => {
@@ -87,12 +109,12 @@ export function once<Result>(of: (value: string) => Result): (value: string) => 
   };
 }
 
-/** Whether it may stand as a cost or limit. */
+/** Reports whether a value may stand as a cost or limit. */
 export function isAmount(value: unknown): value is number {
   return typeof value === 'number' && value >= 0;
 }
 
-/** An option that is an amount. */
+/** Returns the rule of an option that is an amount: 0 or more, or more than `above`. */
 export function anAmount(above?: number): Rule {
   return {
     expected: above === undefined ? '0 or more' : `more than ${above}`,
@@ -100,7 +122,7 @@ export function anAmount(above?: number): Rule {
   };
 }
 
-/** A limit, or one for each value. */
+/** Returns the rule of an option that is a limit, one for each name of a cost, or a function. */
 export function aLimit(above?: number): Rule {
   const amount = anAmount(above);
   return {
@@ -109,7 +131,7 @@ export function aLimit(above?: number): Rule {
   };
 }
 
-/** What is wrong with limits that have names where no cost has any. */
+/** Reports limits that have names although no `cost` is given. */
 export function nameProblems(limits: Readonly<Record<string, unknown>>, cost: unknown): readonly string[] {
   return Object.entries(limits).flatMap(([option, value]) =>
     typeof value === 'object' && value !== null && cost === undefined

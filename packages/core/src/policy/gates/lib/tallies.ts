@@ -7,29 +7,32 @@ import type { Amounts, Bundle, Counting, Use, UseMemory } from './use.ts';
 import { addUse, amountOf, countUse, rememberUse } from './use.ts';
 import { sayError, sayNumber } from './format.ts';
 
-/** What makes a concurrency limit. */
+/** Rules of a concurrency limit. */
 export interface TallyRules extends Counting {
   readonly limitOf: (value: string) => Limit | null;
   readonly label: (job: JobFacts, value: string) => string;
   readonly held: Exclude<Verdict, 'admit'>;
 }
 
-/** A limit during one plan. */
+/** A concurrency limit during one plan. */
 interface Tallies {
   readonly rules: TallyRules;
-  /** What is in flight. */
+  /** Returns the amounts that jobs in flight take. */
   readonly use: () => Use;
-  /** What this plan took. */
+  /** Amounts that this plan took, by value. */
   readonly took: Map<string, Amounts>;
-  /** What the bundle of the job that was taken last covers. */
+  /** Amounts that the bundle of the last taken job already covers, by value. */
   bundle: Bundle;
-  /** The job that was asked about last: a user's function is not asked again when it goes. */
+  /**
+   * Job that was asked about last. Its value and costs are kept, so that a user's function is not called
+   * again when the job goes.
+   */
   asked: Candidate | undefined;
   value: string | null;
   costs: Costs;
 }
 
-/** Where a job does not fit. */
+/** Limit that a job would exceed. */
 interface Over {
   readonly value: string;
   readonly name: string;
@@ -38,16 +41,16 @@ interface Over {
   readonly limit: number;
 }
 
-/** Sums of fractions come out uneven in binary: 0.1 + 0.2 is no more than 0.3 here. */
+/** Relative tolerance: sums of binary fractions are inexact, and 0.1 + 0.2 must not exceed 0.3. */
 const slack = 1e-9;
 
-/** A concurrency limit during one plan. `memory`: what was counted for the last one. */
+/** Opens a concurrency limit for one plan. `memory` holds the counts of the last plan. */
 export function openTallies(
   { inFlight }: Pick<Snapshot, 'inFlight'>,
   { groupOf, costsOf, limitOf, label, held }: TallyRules,
   memory: UseMemory = rememberUse({ groupOf, costsOf }),
 ): OpenGate {
-  // of one shape, whoever made them: that is half of the time of asking
+  // one object shape for all callers keeps property access fast: that is half of the time of asking
   const rules = { groupOf, costsOf, limitOf, label, held };
   let counted = memory.of(inFlight);
   let shared = true;
@@ -88,7 +91,7 @@ export function openTallies(
   };
 }
 
-/** @throws {Error} what the rules throw */
+/** Reads the job's value and costs. @throws {Error} if a function of the rules throws */
 function look(tallies: Tallies, job: Candidate): void {
   const { groupOf, costsOf } = tallies.rules;
   tallies.asked = undefined;
@@ -97,7 +100,10 @@ function look(tallies: Tallies, job: Candidate): void {
   tallies.asked = job;
 }
 
-/** @throws {Error} what the rules throw */
+/**
+ * Returns the first limit that the job would exceed. Undefined: the job fits.
+ * @throws {Error} if a function of the rules throws
+ */
 function findOver(tallies: Tallies, job: Candidate, member: boolean): Over | undefined {
   look(tallies, job);
   const { rules, took, bundle, value, costs } = tallies;
@@ -106,7 +112,7 @@ function findOver(tallies: Tallies, job: Candidate, member: boolean): Over | und
   const { used, unknown, full, allFull, exact } = tallies.use();
   const amounts = used.get(value);
   const more = took.get(value);
-  // the most common kind of limit: 10,000 keys are asked about in a tick
+  // fast path of the most common limit: a tick asks about 10,000 keys
   if (costs === oneJob && typeof limit === 'number' && !member && exact) {
     const taken = (amounts === undefined ? 0 : amounts.plain) + (more === undefined ? 0 : more.plain);
     return taken + 1 <= limit ? undefined : { value, name: '', amount: 1, used: taken, limit };
@@ -125,7 +131,7 @@ function findOver(tallies: Tallies, job: Candidate, member: boolean): Over | und
   return undefined;
 }
 
-/** Also with nothing in flight it would not fit. */
+/** Reports whether the job would not fit even with nothing in flight. */
 function isNever({ amount, limit }: Over): boolean {
   return amount > limit + limit * slack;
 }

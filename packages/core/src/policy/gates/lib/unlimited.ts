@@ -1,6 +1,6 @@
 import type { OpenGate } from '../../gate.ts';
 
-/** A limit that is not there: it need not be asked. */
+/** Gate for a limit that is not set: admits every job. */
 export const unlimited: OpenGate = {
   admits: () => 'admit',
   why: () => ({ message: 'it may go', untilMs: null }),

@@ -2,48 +2,49 @@ import type { InFlight, JobFacts } from '../../snapshot.ts';
 import type { Costs } from './group.ts';
 import { oneJob } from './group.ts';
 
-/** Amounts by the names of costs. Most costs are plain numbers, without a name. */
+/** Amounts by the name of a cost. Most costs are plain numbers without a name. */
 export interface Amounts {
   plain: number;
   named: Map<string, number> | undefined;
 }
 
-/** Of one bundle, by value: the most that a job of it takes. */
+/** Most that a job of one bundle takes, by value. */
 export type Bundle = Map<string, Amounts>;
 
-/** What the jobs in flight take of a limit. */
+/** Amounts of a limit that the jobs in flight take. */
 export interface Use {
   readonly used: ReadonlyMap<string, Amounts>;
-  /** Of jobs in flight whose value is not known: it counts for every value. */
+  /** Amounts of jobs in flight whose value is unknown. They count for every value. */
   readonly unknown: Amounts;
-  /** Values with a job in flight whose cost is not known. */
+  /** Values with a job in flight whose cost is unknown. */
   readonly full: ReadonlySet<string>;
-  /** There is a job in flight of which neither is known. */
+  /** There is a job in flight whose value and cost are both unknown. */
   readonly allFull: boolean;
-  /** Of every job in flight both are known. */
+  /** Value and cost are known for every job in flight. */
   readonly exact: boolean;
-  /** Why that is not so, by the first such job. */
+  /** Error of the first job whose value or cost is unknown. */
   readonly fault: unknown;
 }
 
-/** How a limit counts. */
+/** Functions by which a limit counts. */
 export interface Counting {
   readonly groupOf: (job: JobFacts) => string | null;
-  /** Null: one each. */
+  /** Null: every job costs one. */
   readonly costsOf: ((job: JobFacts) => Costs) | null;
 }
 
 /**
- * Counts from one plan to the next: most of what is in flight stands where it stood, and only the rest is counted anew. The last use
- * that was returned holds until the next is asked for: `current` says whether it still does. What it says follows from what is in
- * flight alone.
+ * Keeps counts from one plan to the next. Most jobs in flight stand where they stood, so only the rest is
+ * counted again. The counts follow from what is in flight alone.
+ *
+ * The last returned use is valid until `of` is called again. `current` reports whether a use is still valid.
  */
 export interface UseMemory {
   readonly of: (inFlight: readonly InFlight[]) => Use;
   readonly current: (use: Use) => boolean;
 }
 
-/** What one job in flight takes; null: nothing. */
+/** Amounts that one job in flight takes. Null: none. */
 type Taken = { readonly value: string; readonly costs: Costs } | null;
 
 interface Memory {
@@ -58,7 +59,7 @@ export function rememberUse(counting: Counting): UseMemory {
   return {
     of: (inFlight) => {
       const before = memory;
-      // a plan can be broken off: what is half changed is not kept
+      // a plan can be broken off: half changed counts are not kept
       memory = undefined;
       const after = before === undefined ? undefined : changed(before, inFlight, counting);
       memory = after ?? counted(inFlight, counting);
@@ -69,7 +70,9 @@ export function rememberUse(counting: Counting): UseMemory {
   };
 }
 
-/** Undefined: something of it can't be taken out again as it was put in. */
+/**
+ * Updates the counts. Undefined: an item can't be counted on its own, so everything has to be counted again.
+ */
 function changed(memory: Memory, inFlight: readonly InFlight[], counting: Counting): Memory | undefined {
   const { items, taken, use } = memory;
   const { used } = use;
@@ -87,7 +90,7 @@ function changed(memory: Memory, inFlight: readonly InFlight[], counting: Counti
   }
   items.length = inFlight.length;
   taken.length = inFlight.length;
-  // another object: who holds the last one is told that it is out of date
+  // a new object, so that `current` reports an older use as out of date
   return { items, taken, use: { ...use } };
 }
 
@@ -110,7 +113,11 @@ function counted(inFlight: readonly InFlight[], counting: Counting): Memory | un
   return { items: [...inFlight], taken, use: { used, ...known } };
 }
 
-/** Undefined: it fails, it shares with others of its bundle, or it is no whole number, so that sums would depend on their order. */
+/**
+ * Returns the amounts of an item that can be added and subtracted on its own. Undefined: a function throws,
+ * the item shares its cost with others of its bundle, or an amount is no safe integer, so that sums would
+ * depend on their order.
+ */
 function takenBy(item: InFlight, { groupOf, costsOf }: Counting): Taken | undefined {
   if (item.bundle !== null) return undefined;
   try {
@@ -131,14 +138,14 @@ function addTo(used: Map<string, Amounts>, { value, costs }: NonNullable<Taken>,
     used.delete(value);
 }
 
-/** Counts all of it. */
+/** Counts all jobs in flight. */
 export function countUse(inFlight: readonly InFlight[], { groupOf, costsOf }: Counting): Use {
   const used = new Map<string, Amounts>();
   const unknown = nothing();
   const full = new Set<string>();
   let [allFull, exact, fault]: [boolean, boolean, unknown] = [false, true, undefined];
   const bundles = new Map<string, Bundle>();
-  /** Undefined where it throws: what is in flight has to be counted, one way or another. */
+  /** Returns undefined if `of` throws. The job has to be counted one way or another. */
   const attempt = <Value>(of: (job: JobFacts) => Value, job: JobFacts): Value | undefined => {
     try {
       return of(job);
@@ -185,7 +192,7 @@ function bundleOf(bundles: Map<string, Bundle>, id: string | null): Bundle | und
   return bundle;
 }
 
-/** Counts what a job takes beyond what its bundle has taken already. */
+/** Adds the amounts that a job takes beyond those that its bundle has already taken. */
 export function addUse(
   used: Map<string, Amounts>,
   value: string,

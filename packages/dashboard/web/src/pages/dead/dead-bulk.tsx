@@ -4,7 +4,7 @@ import type { DeadFilter } from '../../../../src/contract.ts';
 import { BulkDialog } from '../../bulk/bulk-dialog.tsx';
 import { useAsked } from '../../ui/frame/confirm.tsx';
 
-/** What is to be done to all dead jobs that a filter finds. */
+/** Bulk action to confirm, on all dead jobs that a filter finds. */
 export interface DeadAsk {
   readonly kind: 'redrive' | 'delete';
   readonly filter: DeadFilter;
@@ -12,11 +12,11 @@ export interface DeadAsk {
 
 interface DeadBulkProps {
   readonly filter: DeadFilter;
-  /** In words, such as `this group`. */
+  /** Name of the selection, such as `this group`. */
   readonly what: string;
 }
 
-/** Redrives, or purges, all dead jobs that a filter finds. */
+/** Buttons that redrive or purge all dead jobs that a filter finds. */
 export function DeadBulk({ filter, what }: DeadBulkProps): ReactNode {
   const { asked, ask, close } = useAsked<DeadAsk>();
   return (
@@ -30,7 +30,10 @@ export function DeadBulk({ filter, what }: DeadBulkProps): ReactNode {
   );
 }
 
-/** The same buttons in a row. Their dialog stands elsewhere: the row goes when its jobs do, while the dialog says how many those were. */
+/**
+ * The same buttons for a table row. The dialog is rendered elsewhere, since the row disappears with its jobs
+ * while the dialog still shows the result.
+ */
 export function DeadButtons({
   filter,
   onAsk,

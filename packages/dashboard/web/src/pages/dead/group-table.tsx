@@ -13,7 +13,7 @@ interface GroupTableProps {
   readonly groups: readonly DeadGroup[];
   readonly chosen: string | undefined;
   readonly onChoose: (group: string | undefined) => void;
-  /** Undefined: who looks may not. */
+  /** Undefined: the user is no operator. */
   readonly onAsk: ((ask: DeadAsk) => void) | undefined;
 }
 

@@ -11,7 +11,7 @@ import { Status } from '../../ui/status.tsx';
 import { DataTable } from '../../ui/lists/table.tsx';
 import { Prose } from '../../ui/text.tsx';
 
-/** Looks for what must never be, when somebody asks. */
+/** Runs the doctor on request and shows its findings. */
 export function DoctorPanel(): ReactNode {
   const query = useDoctor();
   const { data, error, isFetching, refetch } = query;
@@ -61,7 +61,7 @@ function Findings({ doctor: { findings } }: { readonly doctor: Doctor }): ReactN
         {
           name: 'Remedy',
           cell: ({ remedy, mendable }) => (
-            <Prose text={mendable ? `pgqueue doctor --fix, or: ${remedy}` : remedy} max={300} />
+            <Prose text={mendable ? `pgqueue doctor --mend, or: ${remedy}` : remedy} max={300} />
           ),
         },
       ]}

@@ -12,7 +12,7 @@ interface DocumentsProps {
   readonly attributes: Readonly<Record<string, string | number | boolean | null>>;
 }
 
-/** What others wrote: shown as text, whatever it says. */
+/** Shows payload, result, checkpoint, progress and attributes as text, since they are untrusted. */
 export function Documents({ documents, progress, attributes }: DocumentsProps): ReactNode {
   const redacts = useSession().data?.redacts === true;
   const names = Object.entries(attributes);

@@ -8,7 +8,7 @@ import { Span, Time } from '../../ui/time.tsx';
 
 type Job = JobPage['job'];
 
-/** All that is known of a job but its documents; what says nothing is left out. */
+/** Shows all known properties of a job except its documents; empty ones are left out. */
 export function Facts({ job }: { readonly job: Job }): ReactNode {
   const all: readonly (readonly [string, ReactNode] | false)[] = [
     [

@@ -8,7 +8,7 @@ import { Faint, Name, To } from '../../ui/text.tsx';
 import { Span, Time } from '../../ui/time.tsx';
 import classes from './timeline.module.css';
 
-/** The steps of a job's life, the first on top. */
+/** Shows the events of a job's life, the first on top. */
 export function Timeline({ entries }: { readonly entries: readonly TimelineEntry[] }): ReactNode {
   return (
     <ol className={classes.timeline}>

@@ -20,7 +20,7 @@ const titles: Readonly<Record<JobStatus, string>> = {
   dead: 'Why it is dead',
 };
 
-/** What holds a job, as `pgqueue explain` says it: the first to be mended first. */
+/** Explains why a job waits, as `pgqueue explain` does, in the order in which to resolve the reasons. */
 export function Why({ id, status }: { readonly id: string; readonly status: JobStatus }): ReactNode {
   const query = useExplanation(id, status);
   return (

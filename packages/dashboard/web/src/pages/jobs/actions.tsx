@@ -16,7 +16,7 @@ export const actionNames: Readonly<Record<ActionKind, string>> = {
   delete: 'Delete',
 };
 
-/** What an action does, for those who are about to do it. */
+/** Explanations shown before an action is confirmed. */
 export const actionNotes: Readonly<Record<ActionKind, string>> = {
   retry: 'Waiting jobs become due now; dead ones go back into their queues, with fresh limits.',
   run_now: 'Waiting jobs become due now, whatever delay or backoff they wait for.',
@@ -46,7 +46,7 @@ function tell({ verdicts, done, undo }: JobsActionResult, { action }: JobsAction
   return { message: parts.join('; '), undo, nothing: done === 0 };
 }
 
-/** Does something with jobs that are named. */
+/** Runs actions on given jobs. */
 export function useJobsAction(onDone?: () => void): Action<JobsAction> {
   return useAction<JobsAction, JobsActionResult>({
     path: 'actions/jobs',
@@ -62,7 +62,7 @@ interface PriorityDialogProps {
   readonly initial?: number;
 }
 
-/** Asks for the priority. */
+/** Dialog for a priority. */
 export function PriorityDialog({ opened, onClose, onChoose, initial = 0 }: PriorityDialogProps): ReactNode {
   const [priority, setPriority] = useState<number | string>(initial);
   return (

@@ -10,7 +10,7 @@ import { actionNames, actionNotes, PriorityDialog } from './actions.tsx';
 
 const kinds = Object.keys(actionNames) as readonly ActionKind[];
 
-/** One action over all jobs that the filter finds, however many pages they fill. */
+/** Menu of actions on all jobs that the filter finds, on all pages. */
 export function BulkMenu({ filter }: { readonly filter: JobFilter }): ReactNode {
   const { asked, ask, close } = useAsked<JobAction>();
   const [choosing, setChoosing] = useState(false);

@@ -34,7 +34,7 @@ interface JobFiltersProps {
   readonly values: { readonly [name in (typeof filterNames)[number]]?: string };
   readonly set: (changes: Given) => void;
   readonly any: boolean;
-  /** Only operators see payloads, and so only they may ask for a field of them. */
+  /** Shows the payload filter, which only operators may use. */
   readonly operator: boolean;
 }
 

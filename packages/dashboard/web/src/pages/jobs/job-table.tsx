@@ -58,7 +58,7 @@ function Tries({ row: { tries, maxTries, crashes } }: { readonly row: JobRow }):
   );
 }
 
-/** How long its last attempt took; when the one that runs began, or the next is due. */
+/** Shows the duration of the last attempt, the start of the running one, or the due time of a delayed job. */
 function Ran({ row: { status, started, finished, runAfter } }: { readonly row: JobRow }): ReactNode {
   if (status === 'delayed') return <When word="due" at={runAfter} />;
   if (started === null) return <Nothing says="not yet" />;
@@ -74,7 +74,7 @@ function When({ word, at }: { readonly word: string; readonly at: string | null 
   );
 }
 
-/** A box for each job, and one for all of the page. */
+/** A column of checkboxes, with one in the heading for all jobs of the page. */
 function box({ rows, selected, onSelect }: Required<JobTableProps>): Column<JobRow> {
   const some = rows.some(({ id }) => selected.has(id));
   const all = rows.every(({ id }) => selected.has(id));

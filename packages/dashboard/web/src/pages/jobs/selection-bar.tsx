@@ -8,14 +8,14 @@ import { actionNames, actionNotes, PriorityDialog, useJobsAction } from './actio
 interface SelectionBarProps {
   readonly ids: readonly string[];
   readonly onDone?: () => void;
-  /** Which actions make sense; all unless given. */
+  /** Actions to offer; default: all. */
   readonly kinds?: readonly ActionKind[];
   readonly priority?: number;
 }
 
 const all = Object.keys(actionNames) as readonly ActionKind[];
 
-/** What can be done with the jobs that are named. */
+/** Buttons for actions on the given jobs. */
 export function SelectionBar({ ids, onDone, kinds = all, priority }: SelectionBarProps): ReactNode {
   const { run, busy } = useJobsAction(onDone);
   const { asked, ask, close } = useAsked<ActionKind>();

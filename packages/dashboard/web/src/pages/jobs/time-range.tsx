@@ -17,7 +17,7 @@ const spans = [
   { label: 'Last day', ms: 86_400_000 },
 ] as const;
 
-/** When jobs were created: a usual span, or any. */
+/** Filters by time of creation: a preset span, or any range. */
 export function TimeRange({ since, until, set }: TimeRangeProps): ReactNode {
   const now = useNow();
   const said = (time: string | undefined): string =>
@@ -65,7 +65,7 @@ interface TimeFieldProps {
   readonly onChange: (value: string | undefined) => void;
 }
 
-/** Typed in the viewer's zone, kept in UTC. */
+/** A time field: entered in the viewer's zone, stored in UTC. */
 function TimeField({ label, value, onChange }: TimeFieldProps): ReactNode {
   return (
     <TextInput
@@ -81,7 +81,7 @@ function TimeField({ label, value, onChange }: TimeFieldProps): ReactNode {
   );
 }
 
-/** As such a field wants it: `2026-11-21T18:40`. */
+/** Formats a time as the field requires: `2026-11-21T18:40`. */
 function toLocal(value: string | undefined): string {
   const at = new Date(value ?? Number.NaN);
   if (Number.isNaN(at.getTime())) return '';

@@ -7,7 +7,7 @@ import { Foreign, Nothing } from '../../ui/text.tsx';
 import { JobTable } from '../jobs/job-table.tsx';
 import classes from './node-details.module.css';
 
-/** What a node holds, and what it can run. */
+/** Shows the jobs that a node runs, and the tasks it can run. */
 export function NodeDetails({ node }: { readonly node: NodeRow }): ReactNode {
   const query = useNodeJobs(node.id);
   return (

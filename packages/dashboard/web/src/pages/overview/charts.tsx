@@ -22,7 +22,7 @@ const waits: readonly Series[] = [
 
 const slotsInUse: readonly Series[] = [{ name: 'use', label: 'slots in use', color: 'var(--accent)' }];
 
-/** Drawn when an overview comes, and not with every snapshot. */
+/** Charts of an overview. They are memoized, so that a snapshot does not draw them again. */
 export const Charts: ComponentType<{ readonly overview: Overview }> = memo(function Charts({ overview }) {
   const { buckets, stepMs, countedTo, workers, window } = overview;
   const step = window === 'hour' ? 'a minute' : 'a quarter of an hour';

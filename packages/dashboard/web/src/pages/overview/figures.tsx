@@ -15,10 +15,10 @@ interface NowProps {
   readonly queue: string | undefined;
 }
 
-/** Above it, depth and age are shown as something to look at. */
+/** Retry rate above which the figure is marked as a warning. */
 const retryRateMax = 0.2;
 
-/** What is, this second. */
+/** Figures of the present, from the newest snapshot. */
 export function NowFigures({ overview, live, queue }: NowProps): ReactNode {
   const ofQueue = live?.queues.find((one) => one.queue === queue);
   const now = (queue === undefined ? live?.totals : ofQueue) ?? overview.now;
@@ -71,7 +71,10 @@ function Delayed({ of }: { readonly of: Overview['now']['delayed'] }): ReactNode
   );
 }
 
-/** Of one queue, and until two snapshots are there, from the newest whole bucket. */
+/**
+ * Rate of jobs done: for all queues from the snapshot; for one queue, and before the first snapshot, from the
+ * newest complete bucket.
+ */
 function Throughput({ overview, live, queue }: NowProps): ReactNode {
   const now = queue === undefined ? live?.donePerSecond : undefined;
   if (now !== undefined && now !== null) return perSecond(now);
@@ -80,7 +83,7 @@ function Throughput({ overview, live, queue }: NowProps): ReactNode {
   return perSecond((whole.done * 1_000) / overview.stepMs);
 }
 
-/** What ended within the window. */
+/** Figures of the jobs that ended within the window. */
 export function WindowFigures({
   overview: { ended, window, countedTo },
 }: {

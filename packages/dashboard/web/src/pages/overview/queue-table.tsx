@@ -48,7 +48,7 @@ interface QueueTableProps {
   readonly live: LiveSnapshot | undefined;
 }
 
-/** The queues, with what the newest snapshot says of their present. */
+/** Lists the queues, with their present depths from the newest snapshot. */
 export function QueueTable({ overview, live }: QueueTableProps): ReactNode {
   const present = new Map(live?.queues.map((queue) => [queue.queue, queue]));
   const rows = overview.queues.map((row) => {

@@ -3,16 +3,16 @@ import type { Bucket } from '../../../../src/contract.ts';
 interface Span {
   readonly slots: number;
   readonly stepMs: number;
-  /** What ended up to then is in the buckets; null: nothing has been counted. */
+  /** Time up to which ended jobs are in the buckets; null: nothing has been counted. */
   readonly countedTo: string | null;
 }
 
-/** Of so little time nothing can be told. */
+/** Smallest counted part of a bucket that gives a meaningful figure. */
 const leastPart = 0.25;
 
 /**
- * Worker time of a bucket as a share of the slots: of the one that is not over yet, as far as it has been counted. Null: it has only
- * just begun, or there are no slots.
+ * Returns the worker time of a bucket as a share of the slots; for the incomplete bucket, of the time counted
+ * so far. Null: less than a quarter of the bucket is counted, or there are no slots.
  */
 export function workerUse({ at, busyMs }: Pick<Bucket, 'at' | 'busyMs'>, span: Span): number | null {
   const { slots, stepMs, countedTo } = span;

@@ -9,7 +9,7 @@ import { DataTable } from '../../ui/lists/table.tsx';
 import { Name, To } from '../../ui/text.tsx';
 import classes from './policy.module.css';
 
-/** The rules that hold jobs, the strongest first. */
+/** Lists the gates that hold jobs; the one that holds most comes first. */
 export function Gates({ held }: { readonly held: readonly HeldBy[] }): ReactNode {
   return (
     <Panel title="Gates" note="jobs held in the leader’s last snapshot" flush>

@@ -11,7 +11,7 @@ import { Faint, Name, Nothing } from '../../ui/text.tsx';
 import { Span } from '../../ui/time.tsx';
 import { Empty } from '../../ui/frame/answer.tsx';
 
-/** How a second policy, which only plans, would differ. */
+/** Compares the shadow policy with the live one. */
 export function ShadowPanel({ shadow }: { readonly shadow: Shadow | null }): ReactNode {
   if (shadow === null) {
     return (

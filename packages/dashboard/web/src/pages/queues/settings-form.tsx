@@ -14,7 +14,7 @@ interface SettingsFormProps {
   readonly onClose: () => void;
 }
 
-/** The settings of a queue, in its place in the table. An empty field is no limit. */
+/** Form for a queue's settings, below its row in the table. An empty field means no limit. */
 export function SettingsForm({ row: { queue, settings }, action, onClose }: SettingsFormProps): ReactNode {
   const [before] = useState(() => draftOf(settings));
   const [draft, setDraft] = useState(before);
@@ -45,7 +45,7 @@ export function SettingsForm({ row: { queue, settings }, action, onClose }: Sett
           label="Pool"
           description="the nodes that serve it"
           value={draft.pool}
-          maxLength={200}
+          maxLength={100}
           onChange={({ currentTarget }) => change({ pool: currentTarget.value })}
         />
       </div>

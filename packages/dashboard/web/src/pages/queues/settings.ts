@@ -2,7 +2,7 @@ import type { QueueAction, QueueSettings } from '../../../../src/contract.ts';
 
 const dayMs = 86_400_000;
 
-/** A setting as it is typed: empty is none. */
+/** Settings as typed; empty means none. */
 export type Draft = Readonly<Record<FieldName, number | string>>;
 
 export type FieldName =
@@ -30,9 +30,9 @@ export const fields: readonly Field[] = [
   { name: 'concurrency', label: 'At once', hint: 'jobs in flight; 0: none', min: 0 },
   { name: 'keyConcurrency', label: 'At once, each key', hint: 'jobs in flight', min: 0 },
   { name: 'rate', label: 'Rate', hint: 'jobs a second', min: 0, decimals: true },
-  { name: 'rateBurst', label: 'Burst', hint: 'jobs at one time', min: 0, decimals: true },
+  { name: 'rateBurst', label: 'Burst', hint: 'jobs at one time', min: 1, decimals: true },
   { name: 'keyRate', label: 'Rate, each key', hint: 'jobs a second', min: 0, decimals: true },
-  { name: 'keyRateBurst', label: 'Burst, each key', hint: 'jobs at one time', min: 0, decimals: true },
+  { name: 'keyRateBurst', label: 'Burst, each key', hint: 'jobs at one time', min: 1, decimals: true },
   {
     name: 'keyPending',
     label: 'Waiting, each key',
@@ -61,7 +61,7 @@ export function draftOf(settings: QueueSettings): Draft {
 
 type Changes = QueueAction['settings'];
 
-/** What differs, and nothing else: what somebody else has changed meanwhile stays. */
+/** Returns only the settings that differ, so that concurrent changes of others are kept. */
 export function changesOf(before: Draft, after: Draft): Changes {
   const differs = (...names: readonly FieldName[]): boolean =>
     names.some((name) => before[name] !== after[name]);

@@ -10,11 +10,11 @@ export interface ChartProps {
   readonly kind: 'bars' | 'lines' | 'area';
   readonly points: readonly Point[];
   readonly series: readonly Series[];
-  /** With its unit. */
+  /** Formats a value with its unit. */
   readonly format: (value: number) => string;
-  /** What it shows, in words: a chart is nothing to those who hear a page. */
+  /** Summary of the chart for screen readers. */
   readonly says: string;
-  /** Marks of the axis, from nought to its end; left out: round numbers. */
+  /** Ticks of the value axis, from 0 to its end; default: round numbers. */
   readonly ticks?: readonly number[];
 }
 

@@ -6,7 +6,7 @@ import classes from './chart.module.css';
 
 const Plot = lazy(async () => ({ default: (await import('./plot.tsx')).Plot }));
 
-/** One measure over time, with its unit at the axis and all numbers on hovering. */
+/** A chart of one measure over time, with its unit on the axis and all values in the tooltip. */
 export function Chart(props: ChartProps): ReactNode {
   return (
     <figure className={classes.figure}>

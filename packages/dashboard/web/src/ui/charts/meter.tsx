@@ -2,7 +2,7 @@ import type { ReactNode } from 'react';
 import { exact } from '../../format/numbers.ts';
 import classes from './meter.module.css';
 
-/** How much of something is taken: a bar, and both numbers. */
+/** Shows how much of a maximum is used, as a bar and in numbers. */
 export function Meter({ value, max }: { readonly value: number; readonly max: number }): ReactNode {
   const share = max === 0 ? 0 : Math.min(1, value / max);
   return (

@@ -4,7 +4,7 @@ import type { ChartProps, Point, Series } from './chart-props.ts';
 import { plotHeight } from './chart-props.ts';
 import { hourAndMinute } from '../../format/times.ts';
 
-/** Drawn by recharts, which is loaded when the first chart is shown. */
+/** Draws a chart with recharts, which is loaded with the first chart. */
 export function Plot({ kind, points, series, format, ticks }: ChartProps): ReactNode {
   const shared = {
     h: plotHeight,
@@ -29,7 +29,7 @@ export function Plot({ kind, points, series, format, ticks }: ChartProps): React
     },
     tooltipAnimationDuration: 0,
   };
-  // the topmost label needs room above its line; a legend has it
+  // the topmost label needs room above its line; a legend provides it
   const chart = {
     accessibilityLayer: false,
     margin: { top: series.length > 1 ? 5 : 14, right: 5, bottom: 5, left: 5 },
@@ -64,7 +64,7 @@ export function Plot({ kind, points, series, format, ticks }: ChartProps): React
   );
 }
 
-/** A line through so few points would not be seen. */
+/** Reports whether a series has fewer than 4 points; its line would hardly be visible, so dots are drawn. */
 function isSparse(points: readonly Point[], series: readonly Series[]): boolean {
   return series.some(({ name }) => points.filter((point) => typeof point[name] === 'number').length < 4);
 }

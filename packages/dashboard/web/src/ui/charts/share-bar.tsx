@@ -3,15 +3,15 @@ import { percent } from '../../format/numbers.ts';
 import classes from './share-bar.module.css';
 
 interface ShareBarProps {
-  /** From 0 to 1. */
+  /** Share received, from 0 to 1. */
   readonly share: number;
-  /** What it should be at most; a mark on the bar. */
+  /** Fair share, from 0 to 1; a mark on the bar. */
   readonly fair: number;
-  /** The end of the scale: the longest of all bars fills it. */
+  /** Value at the end of the scale, the same for all bars of a table. */
   readonly scale: number;
 }
 
-/** What somebody got, beside what was his: a bar, and a mark. */
+/** Shows a share as a bar, with a mark at the fair share. */
 export function ShareBar({ share, fair, scale }: ShareBarProps): ReactNode {
   const at = (value: number): string => `${Math.min(100, (value / Math.max(scale, 1e-9)) * 100)}%`;
   return (

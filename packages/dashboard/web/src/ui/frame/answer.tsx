@@ -7,12 +7,12 @@ import classes from './answer.module.css';
 
 interface AnswerProps<Data> {
   readonly query: Pick<UseQueryResult<Data>, 'data' | 'error' | 'refetch' | 'isFetching'>;
-  /** How tall it will be, about: what comes later should not move what is there. */
+  /** Approximate height in rows, so that the content does not shift when the answer arrives. */
   readonly rows?: number;
   readonly children: (data: Data) => ReactNode;
 }
 
-/** What the server said; until then a shape of it; and if it can't be had, why not, and a way to ask again. */
+/** Shows an answer of the server, a skeleton before it arrives, or the error with a button to retry. */
 export function Answer<Data>({ query, rows = 6, children }: AnswerProps<Data>): ReactNode {
   const { data, error, refetch, isFetching } = query;
   if (data !== undefined) {
@@ -65,7 +65,7 @@ export function Failure({ error, stale = false, retry, busy = false }: FailurePr
   );
 }
 
-/** There is nothing, and what one could do about it. */
+/** Placeholder for an empty list, with advice on what to do. */
 export function Empty({
   title,
   children,

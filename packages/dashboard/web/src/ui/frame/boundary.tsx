@@ -10,7 +10,7 @@ interface BoundaryState {
   readonly error: Error | undefined;
 }
 
-/** A fault of one page leaves the others: it says so, and the side bar goes on. */
+/** Shows an error of one page in its place; the side bar keeps working. */
 export class Boundary extends Component<BoundaryProps, BoundaryState> {
   override state: BoundaryState = { error: undefined };
 

@@ -7,12 +7,12 @@ interface ConfirmProps {
   readonly onClose: () => void;
   readonly onConfirm: () => void;
   readonly title: string;
-  /** The button's word: what is about to be done. */
+  /** Label of the confirming button: the action. */
   readonly verb: string;
   readonly children: ReactNode;
 }
 
-/** Asks before something that hurts. The way out has the focus. */
+/** Asks before a destructive action. The cancelling button has the focus. */
 export function Confirm({ opened, onClose, onConfirm, title, verb, children }: ConfirmProps): ReactNode {
   return (
     <Modal opened={opened} onClose={onClose} title={title}>
@@ -35,7 +35,7 @@ export function Confirm({ opened, onClose, onConfirm, title, verb, children }: C
   );
 }
 
-/** Something to be confirmed, or nothing. */
+/** Holds the thing to confirm, if any. */
 export function useAsked<Thing>(): {
   readonly asked: Thing | undefined;
   readonly ask: (thing: Thing) => void;

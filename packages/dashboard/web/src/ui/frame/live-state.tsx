@@ -16,7 +16,7 @@ const shown: Readonly<Record<Freshness['kind'], { readonly tone: Tone; readonly 
   trouble: { tone: 'bad', word: 'No database' },
 };
 
-/** Whether what is seen is what is; a click stops it, so that one can read. */
+/** Shows whether the page is up to date. A click pauses updates, so that the page can be read. */
 export function LiveState(): ReactNode {
   const freshness = useFreshness();
   const { tone, word } = shown[freshness.kind];

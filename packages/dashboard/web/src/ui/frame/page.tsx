@@ -4,7 +4,7 @@ import classes from './page.module.css';
 
 interface PageProps {
   readonly title: string;
-  /** In place of the title, where it shows more than a word. */
+  /** Replaces the title in the heading. */
   readonly heading?: ReactNode;
   readonly note?: ReactNode;
   readonly actions?: ReactNode;

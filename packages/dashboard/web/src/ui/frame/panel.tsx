@@ -4,15 +4,15 @@ import classes from './panel.module.css';
 
 interface PanelProps {
   readonly title: string;
-  /** What the numbers are of, in a few words. */
+  /** Short note on what the content covers. */
   readonly note?: ReactNode;
   readonly actions?: ReactNode;
   readonly children: ReactNode;
-  /** The content reaches to the edges: for tables. */
+  /** Lets the content reach the edges, for tables. */
   readonly flush?: boolean;
 }
 
-/** One thing of a page, under a heading of its own. */
+/** A section of a page with its own heading. */
 export function Panel({ title, note, actions, children, flush = false }: PanelProps): ReactNode {
   const id = useId();
   return (
@@ -36,7 +36,7 @@ export interface Figure {
   readonly tone?: 'bad' | 'warn' | undefined;
 }
 
-/** Numbers side by side, each with its name. */
+/** Figures side by side, each with a label. */
 export function Figures({ figures }: { readonly figures: readonly Figure[] }): ReactNode {
   return (
     <dl className={classes.figures}>
@@ -53,7 +53,7 @@ export function Figures({ figures }: { readonly figures: readonly Figure[] }): R
   );
 }
 
-/** Names and what they stand for, in two columns. */
+/** Names and values in two columns. */
 export function Facts({ facts }: { readonly facts: readonly (readonly [string, ReactNode])[] }): ReactNode {
   return (
     <dl className={classes.facts}>

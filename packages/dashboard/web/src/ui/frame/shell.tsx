@@ -24,7 +24,7 @@ import classes from './shell.module.css';
 interface Entry {
   readonly to: string;
   readonly name: string;
-  /** After `g`, from anywhere. */
+  /** Shortcut key, after `g`. */
   readonly letter: string;
   readonly icon: ComponentType<{ readonly size?: number; readonly stroke?: number }>;
 }
@@ -47,14 +47,14 @@ function isAt(path: string, to: string): boolean {
 }
 
 interface ShellProps {
-  /** Who looks: the name and the role. */
+  /** Name and role of the user. */
   readonly who: ReactNode;
-  /** How many wait for attention at an entry. */
+  /** Renders the count of an entry. */
   readonly count: ComponentType<{ readonly to: string }>;
   readonly children: ReactNode;
 }
 
-/** The frame of every page: where one can go, whether what one sees is fresh, and who one is. */
+/** Frame of every page, with navigation, live state and user. */
 export function Shell({ who, count: Count, children }: ShellProps): ReactNode {
   const [opened, { toggle, close }] = useDisclosure();
   const [path] = useLocation();
@@ -114,7 +114,7 @@ export function Shell({ who, count: Count, children }: ShellProps): ReactNode {
   );
 }
 
-/** An address with `#main` would be one of another page where a base is set. */
+/** Moves the focus by script: with a base address, a link to `#main` would lead to another page. */
 function skip(event: { preventDefault(): void }): void {
   event.preventDefault();
   document.querySelector<HTMLElement>('#main')?.focus();

@@ -5,7 +5,7 @@ import { useEffect, useRef } from 'react';
 import { useLocation } from 'wouter';
 import { entries } from './shell.tsx';
 
-/** The second key may come so long after `g`. */
+/** Time in which a letter must follow `g`, in milliseconds. */
 const sequenceMs = 3_000;
 
 function isTyping(target: EventTarget | null): boolean {
@@ -14,7 +14,7 @@ function isTyping(target: EventTarget | null): boolean {
   );
 }
 
-/** `g` and a letter goes to a page, `/` to the first filter, `?` shows this. */
+/** Keyboard shortcuts: `g` and a letter opens a page, `/` focuses the first filter, `?` shows this list. */
 export function Shortcuts(): ReactNode {
   const [, go] = useLocation();
   const [opened, { open, close }] = useDisclosure();
@@ -22,7 +22,7 @@ export function Shortcuts(): ReactNode {
   useEffect(() => {
     const onKey = (event: KeyboardEvent): void => {
       if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target)) return;
-      // the times of the keys themselves: a page that is drawn meanwhile handles them late
+      // uses the events' own times: a busy page handles keys late
       const after = event.timeStamp - gAt.current < sequenceMs;
       gAt.current = event.key === 'g' ? event.timeStamp : Number.NEGATIVE_INFINITY;
       const entry = entries.find(({ letter }) => letter === event.key);

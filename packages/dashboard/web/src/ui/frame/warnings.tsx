@@ -4,7 +4,7 @@ import type { Warning } from '../../../../src/contract.ts';
 import { visible } from '../../format/text.ts';
 import classes from './warnings.module.css';
 
-/** What keeps jobs from running: above everything else. */
+/** Warnings about conditions that keep jobs from running. */
 export function Warnings({ warnings }: { readonly warnings: readonly Warning[] }): ReactNode {
   if (warnings.length === 0) return null;
   return (

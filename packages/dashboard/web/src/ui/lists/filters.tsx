@@ -4,16 +4,16 @@ import { useSearch } from 'wouter/use-browser-location';
 export type Given = Readonly<Record<string, string | undefined>>;
 
 interface Filters<Name extends string> {
-  /** What the address says; undefined: it says nothing. */
+  /** Filters in the address; a filter that is not set is undefined. */
   readonly values: { readonly [name in Name]?: string };
-  /** Undefined takes a filter away. Whatever changes, one begins at the first page. */
+  /** Changes filters; undefined removes one. Every change returns to the first page. */
   readonly set: (changes: Given) => void;
   readonly any: boolean;
 }
 
 /**
- * Filters in the address: what one sees can be sent to somebody, and found again. Read as the browser has it: the router's own hook
- * decodes it twice, and a key such as `100%25` becomes another.
+ * Keeps filters in the address, so that a view can be shared and found again. Reads the browser's address:
+ * the router's own hook decodes it twice, which changes a key such as `100%25`.
  */
 export function useFilters<Name extends string>(names: readonly Name[]): Filters<Name> {
   const [path, navigate] = useLocation();
@@ -26,7 +26,7 @@ export function useFilters<Name extends string>(names: readonly Name[]): Filters
     values: Object.fromEntries(given) as { readonly [name in Name]?: string },
     any: given.length > 0,
     set: (changes) => {
-      // as it is now: something else may have been set since this was drawn
+      // starts from the current address, which may have changed since this was rendered
       const next = new URLSearchParams(location.search);
       if (!('after' in changes)) next.delete('after');
       for (const [name, value] of Object.entries(changes)) {
@@ -38,7 +38,7 @@ export function useFilters<Name extends string>(names: readonly Name[]): Filters
   };
 }
 
-/** An address within the dashboard, with those parameters that are given. */
+/** Builds an address within the dashboard, with the given parameters encoded. */
 export function to(path: string, params: Given = {}): string {
   const given = Object.entries(params).filter((entry): entry is [string, string] => entry[1] !== undefined);
   return given.length === 0 ? path : `${path}?${new URLSearchParams(given).toString()}`;

@@ -4,15 +4,15 @@ import { Time } from '../time.tsx';
 import classes from './pager.module.css';
 
 interface PagerProps {
-  /** The page's own cursor; undefined: it is the first. */
+  /** Cursor of the shown page; undefined: the first page. */
   readonly after: string | undefined;
   readonly next: string | null;
   readonly onPage: (after: string | undefined) => void;
-  /** The page ended early, since it had looked at enough. */
+  /** Set if the page ended early, at its limit of examined rows. */
   readonly lookedBackTo?: string | null;
 }
 
-/** To the next page, and back to the first; the browser goes back by one. */
+/** Links to the next page and back to the first; the browser's history leads to the previous one. */
 export function Pager({ after, next, onPage, lookedBackTo = null }: PagerProps): ReactNode {
   if (after === undefined && next === null) return null;
   return (

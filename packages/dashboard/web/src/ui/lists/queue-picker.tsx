@@ -8,11 +8,11 @@ interface QueuePickerProps {
   readonly onChange: (queue: string | undefined) => void;
 }
 
-/** One queue, or all. */
+/** Selects one queue or all. */
 export function QueuePicker({ value, onChange }: QueuePickerProps): ReactNode {
   const names = new Set(useLive()?.queues.map(({ queue }) => queue));
   if (value !== undefined) names.add(value);
-  // an option without a value is the component's own word for none: names get a mark in front
+  // the component takes an empty value for no selection, so every name is prefixed with `=`
   const data = [...names].map((queue) => ({
     value: `=${queue}`,
     label: clipped(visible(queue) || '(empty)', 60),

@@ -6,34 +6,34 @@ import classes from './table.module.css';
 export interface Column<Row> {
   readonly name: string;
   readonly cell: (row: Row) => ReactNode;
-  /** Numbers stand right. */
+  /** Aligns numbers to the right. */
   readonly align?: 'right';
-  /** The heading is only spoken: of a column of boxes to tick, or of buttons. */
+  /** Hides the heading except from screen readers, for columns of checkboxes or buttons. */
   readonly silent?: boolean;
-  /** What stands in the heading instead of the name, such as a box that ticks all. */
+  /** Content of the heading instead of the name, such as a checkbox for all rows. */
   readonly head?: ReactNode;
-  /** It names the row. */
+  /** Makes this the row's heading. */
   readonly leads?: boolean;
-  /** Left out where there is little room; `very`: unless there is much. */
+  /** Hides the column if space is scarce; `very`: unless space is ample. */
   readonly minor?: true | 'very';
-  /** No wider than its content. */
+  /** Limits the width to that of the content. */
   readonly tight?: boolean;
 }
 
 interface TableProps<Row> {
-  /** What the table shows, for those who hear it. */
+  /** Description for screen readers. */
   readonly label: string;
   readonly columns: readonly Column<Row>[];
   readonly rows: readonly Row[];
   readonly rowKey: (row: Row) => string;
   readonly marked?: (row: Row) => boolean;
-  /** What stands below a row, over its whole width; undefined: nothing. */
+  /** Content below a row, across all columns; undefined: none. */
   readonly below?: (row: Row) => ReactNode;
 }
 
 /**
- * A table; on a narrow screen each row becomes a card whose cells have names, so that nothing needs to be moved sideways. The roles are
- * written out, because a browser forgets them where `display` changes.
+ * A table. On a narrow screen each row becomes a card with labelled cells, so that nothing scrolls sideways.
+ * Roles are explicit, because browsers drop the implicit ones if `display` changes.
  */
 export function DataTable<Row>({ label, columns, rows, rowKey, marked, below }: TableProps<Row>): ReactNode {
   return (

@@ -12,7 +12,7 @@ interface TextFilterProps {
   readonly width?: number;
 }
 
-/** A filter by text, which acts when one stops typing. Without text it filters nothing. */
+/** A text filter that takes effect 350 ms after the last key. Empty text removes the filter. */
 export function TextFilter({ label, value = '', onChange, width = 150 }: TextFilterProps): ReactNode {
   const [text, setText] = useState(value);
   const act = useDebouncedCallback((typed: string) => onChange(typed === '' ? undefined : typed), waitMs);
