@@ -132,10 +132,10 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
       return healthServer?.port;
     },
     get leads() {
-      return running?.leadership().reign() !== undefined;
+      return running?.leadership().term() !== undefined;
     },
     get epoch() {
-      return running?.leadership().reign()?.epoch ?? null;
+      return running?.leadership().term()?.epoch ?? null;
     },
   };
 }
@@ -238,7 +238,7 @@ function run(database: Database, settings: Settings, { connectionString, lone, b
     hearing: () => hearing,
     onSeen: sweeps.seen,
     onTick: telling.tick,
-    onUnknown: ({ epoch }) => leadership.renounce(epoch),
+    onUnknown: ({ epoch }) => leadership.stepDown(epoch),
   });
   const ticks: WokenTicks = startTicks({ leadership, dispatcher, settings });
   const listener = listen(database, settings, {
@@ -246,7 +246,7 @@ function run(database: Database, settings: Settings, { connectionString, lone, b
     onHint: (channel, payload) => {
       hearing = true;
       if (channel === channelName(database.schema, 'leader')) leadership.wake();
-      else if (leadership.reign() === undefined) return;
+      else if (leadership.term() === undefined) return;
       else if (channel === channelName(database.schema, 'done')) ticks.wakeDone(payload);
       else if (channel === channelName(database.schema, 'queue')) ticks.wakeNew(payload);
       else ticks.wake();
@@ -260,7 +260,7 @@ function run(database: Database, settings: Settings, { connectionString, lone, b
     database,
     policy: settings.policy.name,
     observe: settings.observe,
-    leads: () => leadership.reign() !== undefined,
+    leads: () => leadership.term() !== undefined,
     before,
   });
 

@@ -17,14 +17,14 @@ import { lead, resign, watchLeader } from '@pgqueue/postgres';
  */
 export interface Leadership {
   /** The current term; undefined while another scheduler leads, or no leader is known. */
-  readonly reign: () => Leader | undefined;
+  readonly term: () => Leader | undefined;
   /** Call when a write in this epoch was refused because another scheduler took over. */
   readonly lost: (epoch: number) => void;
   /**
    * Ends the term after a write with an unknown outcome, so that nothing more can come of it. Resigning waits
    * for a write that is still running. It is repeated until the database answers or the lease has expired.
    */
-  readonly renounce: (epoch: number) => void;
+  readonly stepDown: (epoch: number) => void;
   /** Tries to lead at once, since the leader may have resigned. */
   readonly wake: () => void;
   /** Milliseconds for which the loop has made no progress. */
@@ -60,7 +60,7 @@ function newLeader({ name }: LeadershipOptions): string {
 export function startLeadership(options: LeadershipOptions): Leadership {
   const { leaseMs, observe, onElected } = options;
   let leader = newLeader(options);
-  let reign: Leader | undefined;
+  let term: Leader | undefined;
   let expiry: NodeJS.Timeout | undefined;
   let stopped = false;
   const reader = createReader(options, () => loop.wake());
@@ -68,23 +68,23 @@ export function startLeadership(options: LeadershipOptions): Leadership {
 
   const end = (): void => {
     clearTimeout(expiry);
-    if (reign === undefined) return;
-    const { epoch } = reign;
-    reign = undefined;
+    if (term === undefined) return;
+    const { epoch } = term;
+    term = undefined;
     observe({ type: 'leader.lost', scheduler: leader, epoch, ...(stopped ? { stopped } : {}) });
     options.onLost?.();
   };
   const isStopped = (): boolean => stopped;
 
   const renew = async (): Promise<number> => {
-    const waitMs = reign === undefined ? await watch.look() : 0;
+    const waitMs = term === undefined ? await watch.look() : 0;
     if (waitMs > 0) return waitMs;
     const askedAt = performance.now();
     const asked = leader;
     const answer = await reader.lead(asked);
     if (asked !== leader) {
       // the old name resigned meanwhile, and this call may have acquired the lease for it again
-      if (answer.leads) await giveUp(options, { leader: asked, epoch: answer.epoch }, isStopped);
+      if (answer.leads) await resignUntilAnswered(options, { leader: asked, epoch: answer.epoch }, isStopped);
       return 0;
     }
     const leftMs = answer.leads ? askedAt + leaseMs - performance.now() : 0;
@@ -92,9 +92,9 @@ export function startLeadership(options: LeadershipOptions): Leadership {
       end();
       return 0;
     }
-    if (reign?.epoch !== answer.epoch) {
+    if (term?.epoch !== answer.epoch) {
       end();
-      reign = { leader, epoch: answer.epoch };
+      term = { leader, epoch: answer.epoch };
       observe({ type: 'leader.elected', scheduler: leader, epoch: answer.epoch });
       onElected();
     }
@@ -110,19 +110,19 @@ export function startLeadership(options: LeadershipOptions): Leadership {
   };
 
   return {
-    reign: () => reign,
+    term: () => term,
     lost: (epoch) => {
-      if (reign?.epoch !== epoch) return;
+      if (term?.epoch !== epoch) return;
       end();
       askNow();
     },
-    renounce: (epoch) => {
-      if (reign?.epoch !== epoch) return;
-      const last = reign;
+    stepDown: (epoch) => {
+      if (term?.epoch !== epoch) return;
+      const last = term;
       end();
       // the old name would only renew the lease and keep the epoch
       leader = newLeader(options);
-      void giveUp(options, last, isStopped).then(loop.wake);
+      void resignUntilAnswered(options, last, isStopped).then(loop.wake);
     },
     wake: askNow,
     stuckMs: loop.stuckMs,
@@ -130,9 +130,9 @@ export function startLeadership(options: LeadershipOptions): Leadership {
     stop: async () => {
       stopped = true;
       await reader.closed(loop.stop());
-      const last = reign;
+      const last = term;
       end();
-      if (last !== undefined) await giveUp(options, last, isStopped);
+      if (last !== undefined) await resignUntilAnswered(options, last, isStopped);
     },
   };
 }
@@ -296,7 +296,7 @@ function notRenewed({ leaseMs, observe }: LeadershipOptions): LoopOptions['faile
 /** Longest pause between two attempts to resign, in milliseconds. Nobody leads until one is answered. */
 const resignEveryMs = 200;
 
-async function giveUp(
+async function resignUntilAnswered(
   { database, leaseMs, observe }: LeadershipOptions,
   { leader, epoch }: Leader,
   isStopped: () => boolean,

@@ -64,7 +64,7 @@ export function createAnswers(options: AnswersOptions): Answers {
     after: inbox.after,
     serverLost: inbox.forget,
     seen: (leader, open, left) => {
-      inbox.reign(leader.epoch);
+      inbox.term(leader.epoch);
       inbox.put(open);
       // kept only while needed, since a snapshot is large
       if (inbox.size() > 0 || answering !== undefined) last = { leader, left };
@@ -79,7 +79,7 @@ export function createAnswers(options: AnswersOptions): Answers {
 
 /** Questions waiting for an answer, each once. */
 interface Inbox {
-  readonly reign: (epoch: number) => void;
+  readonly term: (epoch: number) => void;
   readonly put: (open: readonly OpenExplain[]) => void;
   readonly take: () => OpenExplain | undefined;
   readonly size: () => number;
@@ -99,7 +99,7 @@ function createInbox(): Inbox {
   let full = false;
   let of: number | undefined;
   return {
-    reign: (epoch) => {
+    term: (epoch) => {
       if (of === epoch) return;
       [of, waiting, known, highest, full] = [epoch, [], new Set(), 0, false];
     },

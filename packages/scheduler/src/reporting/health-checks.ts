@@ -41,7 +41,7 @@ export function schedulerChecks(
       const { leadership, ticks } = running;
       const readMs = leadership.readMsAgo();
       if (readMs > 3 * leaseMs) return [`who leads was last read ${sayMs(readMs)} ago`];
-      if (leadership.reign() === undefined) {
+      if (leadership.term() === undefined) {
         electedFirst.since = -Infinity;
         return [];
       }

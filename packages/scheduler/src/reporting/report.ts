@@ -48,7 +48,7 @@ export interface ReporterOptions {
 const durationsMax = 512;
 
 /** Counters of the current term. */
-interface Reign {
+interface Term {
   readonly epoch: number;
   readonly durations: number[];
   ticks: number;
@@ -58,7 +58,7 @@ interface Reign {
 
 export function createReporter(options: ReporterOptions): Reporter {
   const { everyMs = 1_000, unchangedEveryMs = 30_000 } = options;
-  let reign: Reign | undefined;
+  let term: Term | undefined;
   let latest: TickFacts | undefined;
   let written = '';
   let writtenAt = -Infinity;
@@ -75,7 +75,7 @@ export function createReporter(options: ReporterOptions): Reporter {
         timer = undefined;
         arrange();
       }, everyMs - sinceMs).unref();
-    } else if (changeOf(latest, reign?.dispatched) !== written || sinceMs >= unchangedEveryMs) {
+    } else if (changeOf(latest, term?.dispatched) !== written || sinceMs >= unchangedEveryMs) {
       const facts = latest;
       writing = write(facts).finally(() => {
         writing = undefined;
@@ -85,7 +85,7 @@ export function createReporter(options: ReporterOptions): Reporter {
   };
 
   const write = async (facts: TickFacts): Promise<void> => {
-    const own = reign;
+    const own = term;
     if (own === undefined) return;
     written = changeOf(facts, own.dispatched);
     writtenAt = performance.now();
@@ -102,11 +102,11 @@ export function createReporter(options: ReporterOptions): Reporter {
   return {
     tick: (facts) => {
       const { epoch } = facts.leader;
-      if (reign?.epoch !== epoch) {
-        reign = { epoch, durations: [], ticks: 0, dispatched: 0, lastBatch: 0 };
+      if (term?.epoch !== epoch) {
+        term = { epoch, durations: [], ticks: 0, dispatched: 0, lastBatch: 0 };
         written = '';
       }
-      note(reign, facts);
+      note(term, facts);
       latest = facts;
       arrange();
     },
@@ -118,11 +118,11 @@ export function createReporter(options: ReporterOptions): Reporter {
   };
 }
 
-function note(reign: Reign, { durationMs, dispatched }: TickFacts): void {
-  reign.durations[reign.ticks % durationsMax] = durationMs;
-  reign.ticks += 1;
-  reign.dispatched += dispatched;
-  if (dispatched > 0) reign.lastBatch = dispatched;
+function note(term: Term, { durationMs, dispatched }: TickFacts): void {
+  term.durations[term.ticks % durationsMax] = durationMs;
+  term.ticks += 1;
+  term.dispatched += dispatched;
+  if (dispatched > 0) term.lastBatch = dispatched;
 }
 
 /** Returns the content that makes a report worth writing. An idle tick alone does not. */
@@ -132,18 +132,18 @@ function changeOf(facts: TickFacts, dispatched: number | undefined): string {
   return JSON.stringify([epoch, dispatched, held, forecast, lanes, inFlight, faults, unreadable, shadow]);
 }
 
-function toReport(policy: string, facts: TickFacts, { durations, ...reign }: Reign): SchedulerReport {
+function toReport(policy: string, facts: TickFacts, { durations, ...term }: Term): SchedulerReport {
   const { held, forecast, lanes, inFlight, faults, unreadable, shadow } = facts;
   const sorted = durations.toSorted((a, b) => a - b);
   return {
     policy,
     held,
     ticks: {
-      count: reign.ticks,
+      count: term.ticks,
       p50Ms: quantile(sorted, 0.5),
       p99Ms: quantile(sorted, 0.99),
-      lastBatch: reign.lastBatch,
-      dispatched: reign.dispatched,
+      lastBatch: term.lastBatch,
+      dispatched: term.dispatched,
     },
     lanes,
     inFlight,

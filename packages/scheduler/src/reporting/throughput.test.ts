@@ -26,7 +26,7 @@ describe('flow meter', () => {
     expect(meter.of(lane('a'))).toEqual({ windowMs: 30_000, key: 0, queue: 0, all: 0 });
   });
 
-  test('begins anew with a reign', () => {
+  test('begins anew with a term', () => {
     let nowMs = 0;
     const meter = createFlowMeter(() => nowMs);
     meter.dispatched([lane('a')]);

@@ -1,6 +1,6 @@
 import type { Target } from '@pgqueue/postgres';
 import { firstWaiting, itemsBehind } from '@pgqueue/postgres';
-import type { Memory } from './leader-state.ts';
+import type { LeaderState } from './leader-state.ts';
 import type { Settings } from '../options.ts';
 
 /**
@@ -10,7 +10,7 @@ import type { Settings } from '../options.ts';
  */
 export interface Behind {
   /** Starts a rescan if one is due, without waiting for it. */
-  readonly look: (memory: Memory, nowMs: number) => void;
+  readonly look: (memory: LeaderState, nowMs: number) => void;
   /** Resolves when the current rescan has ended. */
   readonly settled: () => Promise<void>;
 }
@@ -31,15 +31,15 @@ export function createBehind({
   let looking: Promise<void> | undefined;
   let restsUntilMs = -Infinity;
 
-  const lookAtItems = async ({ items, ledger }: Memory): Promise<void> => {
+  const lookAtItems = async ({ items, inFlight }: LeaderState): Promise<void> => {
     // listed before the query: an item that ends during it may still be in the answer
-    const known = new Set(ledger.before(items.floor));
+    const known = new Set(inFlight.before(items.floor));
     const found = await itemsBehind(database, items.floor, strayMax);
-    const unknown = found.filter((position) => !known.has(position) && !ledger.knows(position));
+    const unknown = found.filter((position) => !known.has(position) && !inFlight.knows(position));
     if (unknown.length > 0)
       Object.assign(items, { floor: Math.min(items.floor, ...unknown), rescanAt: -Infinity });
   };
-  const lookOnce = async (memory: Memory, nowMs: number): Promise<void> => {
+  const lookOnce = async (memory: LeaderState, nowMs: number): Promise<void> => {
     const { items, cursors } = memory;
     const moved = items.floor !== asked.floor && nowMs >= asked.atMs + itemsMs;
     // alternate between lanes and items: with an old snapshot open, each is due again whenever the other ends

@@ -6,8 +6,8 @@ import type { Cursors } from './lanes/lane-cursors.ts';
 import { createCursors } from './lanes/lane-cursors.ts';
 import type { Consumption } from './consumption.ts';
 import { measureConsumption } from './consumption.ts';
-import type { Ledger } from './items/in-flight.ts';
-import { createLedger } from './items/in-flight.ts';
+import type { InFlightItems } from './items/in-flight.ts';
+import { createInFlightItems } from './items/in-flight.ts';
 import type { Unreadable } from './unreadable.ts';
 import { createUnreadable } from './unreadable.ts';
 import type { SkipAhead } from './lanes/lookahead.ts';
@@ -16,11 +16,11 @@ import type { View } from './lanes/lane-cache.ts';
 import { createView } from './lanes/lane-cache.ts';
 
 /** Everything a leader remembers between ticks. */
-export interface Memory {
+export interface LeaderState {
   readonly view: View;
-  readonly ledger: Ledger;
+  readonly inFlight: InFlightItems;
   readonly consumption: Consumption;
-  readonly skipAhead: SkipAhead;
+  readonly lookahead: SkipAhead;
   readonly aside: Aside;
   readonly cursors: Cursors;
   readonly unreadable: Unreadable;
@@ -64,14 +64,14 @@ export function createMemory({
 }: {
   readonly batchMax: number;
   readonly observe: Observer;
-}): Memory {
+}): LeaderState {
   const cursors = createCursors();
   return {
     view: createView(cursors),
     cursors,
-    ledger: createLedger(),
+    inFlight: createInFlightItems(),
     consumption: measureConsumption(),
-    skipAhead: createSkipAhead(),
+    lookahead: createSkipAhead(),
     aside: createAside(),
     unreadable: createUnreadable(observe),
     settled: [],

@@ -40,13 +40,13 @@ export async function fireDue(database: Database, leader: Leader, observe: Obser
   return fired;
 }
 
-type Plan = Parameters<typeof fireSchedule>[2];
+type CronPlan = Parameters<typeof fireSchedule>[2];
 
 /** Enqueues the slot of a schedule. Resolves to the job's id, or null if there is no job to run. */
 async function fire(
   database: Database,
   leader: Leader,
-  { plan, observe }: { readonly plan: Plan; readonly observe: Observer },
+  { plan, observe }: { readonly plan: CronPlan; readonly observe: Observer },
 ): Promise<string | null> {
   try {
     return await fireSchedule(database, leader, plan);
@@ -57,7 +57,7 @@ async function fire(
   }
 }
 
-function plan({ name, cron, timezone, nextSlotMs, nowMs }: DueSchedule): Plan {
+function plan({ name, cron, timezone, nextSlotMs, nowMs }: DueSchedule): CronPlan {
   const slotMs = nextSlotMs === null ? null : latestSlot(cron, timezone, { fromMs: nextSlotMs, toMs: nowMs });
   return { name, cron, timezone, slotMs, nextMs: nextSlot(cron, timezone, nowMs) ?? never };
 }

@@ -33,7 +33,7 @@ export interface Sweeps {
 export interface SweepsOptions {
   readonly database: Database;
   readonly settings: Settings;
-  readonly reign: () => Leader | undefined;
+  readonly term: () => Leader | undefined;
   readonly lost: (epoch: number) => void;
   /** Undefined: only a missing heartbeat marks a node as lost. */
   readonly sessions: NodeSessions | undefined;
@@ -101,7 +101,7 @@ export function startSweeps(options: SweepsOptions): Sweeps {
   const loop: Loop = startLoop({
     step: async (signal) => {
       for (const kind of kinds) {
-        const leader = options.reign();
+        const leader = options.term();
         if (leader === undefined || signal.aborted) return idleMs;
         if (agenda.due(kind)) await run(kind, leader);
       }

@@ -72,7 +72,7 @@ const hinted = (seq: number, other: Partial<HintedJob> = {}): HintedJob => ({
 /** A leader's memory after a read that found nothing waiting. */
 function memoryOf() {
   const memory = createMemory({ observe: () => {}, batchMax: 500 });
-  ids.forEach((id, position) => memory.ledger.wrote(itemOf(id), position + 1));
+  ids.forEach((id, position) => memory.inFlight.wrote(itemOf(id), position + 1));
   memory.lastLook = { read, config: '1 7', atMs: 100 };
   Object.assign(memory, { caughtUp: true, seq: 20 });
   return memory;
@@ -87,10 +87,10 @@ test('is the last look without what ended, by a clock that is not ahead of the d
   expect(guess?.flying.jobs().map(({ id }) => id)).toEqual([ids[1]]);
   expect(guess?.supposed).toEqual({ ended: [ids[0]], jobs: [], config: '1 7' });
   expect(guess?.read.state).toMatchObject({ now: 5_050, expiredLeases: false, lostNodes: false });
-  expect(memory.ledger.flying().jobs()).toHaveLength(2);
+  expect(memory.inFlight.flying().jobs()).toHaveLength(2);
   guess?.confirm();
   expect(
-    memory.ledger
+    memory.inFlight
       .flying()
       .jobs()
       .map(({ id }) => id),
@@ -120,8 +120,8 @@ test('what ended while nothing waited counts with the next', () => {
   expect(nothingWaits(memory, ended(ids[1]), 170)).toBe(false); // the added job waits until the plan is written
 });
 
-type Memory = ReturnType<typeof memoryOf>;
-test.each<[string, News, ((memory: Memory) => void)?]>([
+type LeaderState = ReturnType<typeof memoryOf>;
+test.each<[string, News, ((memory: LeaderState) => void)?]>([
   ['nothing is said', ended()],
   ['what is said is of no work item', ended('x')],
   ['settlements are asked for', ended(ids[0]), (memory) => (memory.feeds = true)],

@@ -2,7 +2,7 @@ import type { HintedJob, Supposition, TickRead } from '@pgqueue/postgres';
 import type { Load } from '../state/consumption.ts';
 import type { Flying } from '../state/items/item.ts';
 import { knowsAll } from './read-snapshot.ts';
-import type { Memory } from '../state/leader-state.ts';
+import type { LeaderState } from '../state/leader-state.ts';
 import { loadOf } from './snapshot.ts';
 
 /** Content of the hints received since the last tick. */
@@ -40,7 +40,7 @@ const inFlightMax = 1_000;
 const untried = { expiresMs: null, tries: 0, crashes: 0 } as const;
 
 /** Returns the last read if hints may replace another one. */
-function lastLook(memory: Memory, startedAt: number): Memory['lastLook'] {
+function lastLook(memory: LeaderState, startedAt: number): LeaderState['lastLook'] {
   const { lastLook: last, feeds, owesLook } = memory;
   const serves = last !== undefined && !feeds && !owesLook && startedAt <= last.atMs + lookMaxMs;
   return serves && knowsAll(memory) ? last : undefined;
@@ -50,7 +50,7 @@ function lastLook(memory: Memory, startedAt: number): Memory['lastLook'] {
  * Reports whether jobs have ended while none waits, so that this tick can be skipped. The ended jobs are kept
  * for the next plan.
  */
-export function nothingWaits(memory: Memory, { ended, jobs }: News, startedAt: number): boolean {
+export function nothingWaits(memory: LeaderState, { ended, jobs }: News, startedAt: number): boolean {
   if (jobs.length > 0 || ended.length === 0 || !memory.view.empty()) return false;
   if (lastLook(memory, startedAt) === undefined) return false;
   memory.ended = [...memory.ended, ...ended];
@@ -63,15 +63,15 @@ export function nothingWaits(memory: Memory, { ended, jobs }: News, startedAt: n
  * would then go into reading what is in flight and what waits. Hints prove nothing, so the statement that
  * writes the plan checks the assumptions. Returns undefined if a read is needed.
  */
-export function suppose(memory: Memory, news: News, startedAt: number): Supposed | undefined {
-  const { ledger, view } = memory;
+export function suppose(memory: LeaderState, news: News, startedAt: number): Supposed | undefined {
+  const { inFlight, view } = memory;
   const last = lastLook(memory, startedAt);
   const ended = [...memory.ended, ...news.ended];
   if (last === undefined || news.ended.length + news.jobs.length === 0 || ended.length > endedMax)
     return undefined;
-  const left = ledger.without(new Set(ended));
+  const left = inFlight.without(new Set(ended));
   if (left === undefined && news.jobs.length === 0) return undefined;
-  const flying = left?.flying ?? ledger.flying();
+  const flying = left?.flying ?? inFlight.flying();
   if (flying.count > inFlightMax || !follow(memory, news.jobs, last.read)) return undefined;
   view.age();
   const added: HintedJob[] = [];
@@ -116,7 +116,7 @@ export function suppose(memory: Memory, news: News, startedAt: number): Supposed
  * Reports whether the jobs are the next ones enqueued, without a gap no hint has reported, and whether their
  * queues are not paused.
  */
-function follow({ seq }: Memory, jobs: readonly HintedJob[], { state }: TickRead): boolean {
+function follow({ seq }: LeaderState, jobs: readonly HintedJob[], { state }: TickRead): boolean {
   if (jobs.length > jobsMax) return false;
   return jobs.every(
     (job, index) =>

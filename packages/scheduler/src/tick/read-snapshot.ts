@@ -3,16 +3,16 @@ import { readItemFacts, readTick, readTickState, settledMax } from '@pgqueue/pos
 import type { Behind } from '../state/background-rescan.ts';
 import type { Load } from '../state/consumption.ts';
 import { capability } from '../state/consumption.ts';
-import type { Ledger } from '../state/items/in-flight.ts';
-import type { Memory } from '../state/leader-state.ts';
+import type { InFlightItems } from '../state/items/in-flight.ts';
+import type { LeaderState } from '../state/leader-state.ts';
 import type { Ask } from './snapshot.ts';
 import { loadOf } from './snapshot.ts';
 
 /**
  * Reports whether all waiting jobs are known and no scan is pending. It stays true until a job is enqueued.
  */
-export function knowsAll({ view, skipAhead, caughtUp }: Memory): boolean {
-  return caughtUp && view.complete() && !skipAhead.walking();
+export function knowsAll({ view, lookahead, caughtUp }: LeaderState): boolean {
+  return caughtUp && view.complete() && !lookahead.walking();
 }
 
 /** Parameters of a tick's read. */
@@ -30,10 +30,10 @@ export async function look(
     questionsAfter,
     behind,
   }: { readonly database: Database; readonly questionsAfter: () => number; readonly behind: Behind },
-  memory: Memory,
+  memory: LeaderState,
   looking: Looking,
 ): Promise<{ readonly read: TickRead; readonly load: Load }> {
-  const { view, ledger, consumption, skipAhead, cursors, feeds } = memory;
+  const { view, inFlight, consumption, lookahead, cursors, feeds } = memory;
   const { want, keys, rows: outOfTurn, startedAt, due, brief } = looking;
   const itemsFrom = itemsFromNow(memory, startedAt);
   const input: TickInput | undefined = brief
@@ -41,17 +41,17 @@ export async function look(
     : {
         want,
         keys,
-        ...skipAhead.starts(startedAt),
-        ranges: cursors.ranges(startedAt, ledger.flying()),
-        ...view.ask(memory.nowMs, { lanes: skipAhead.lanes(), rows: outOfTurn }),
+        ...lookahead.starts(startedAt),
+        ranges: cursors.ranges(startedAt, inFlight.flying()),
+        ...view.ask(memory.nowMs, { lanes: lookahead.lanes(), rows: outOfTurn }),
         settled: feeds,
         itemsFrom,
-        items: ledger.before(itemsFrom),
+        items: inFlight.before(itemsFrom),
         due,
         questionsAfter: questionsAfter(),
       };
   const { read, jobs: unreadable } = memory.unreadable.without(
-    await readKnown(database, { ledger, feeds, itemsFrom }, input),
+    await readKnown(database, { inFlight, feeds, itemsFrom }, input),
     startedAt,
   );
   noteItems(memory, itemsFrom, startedAt);
@@ -72,11 +72,11 @@ export async function look(
   memory.nowMs = state.now;
   if (feeds) {
     const whole = state.settled.length < settledMax;
-    memory.settled = [...memory.settled, ...ledger.settled(state.settled, whole, state.now)];
+    memory.settled = [...memory.settled, ...inFlight.settled(state.settled, whole, state.now)];
   }
   if (brief) view.age();
-  else view.see(skipAhead.shown(rows), { keys, nowMs: startedAt, unreadable });
-  const load = loadOf(read, ledger.flying().items);
+  else view.see(lookahead.shown(rows), { keys, nowMs: startedAt, unreadable });
+  const load = loadOf(read, inFlight.flying().items);
   consumption.sample(load);
   rememberNodes(memory, read);
   return { read: { ...read, rows }, load };
@@ -91,26 +91,26 @@ export async function look(
 async function readKnown(
   database: Target,
   {
-    ledger,
+    inFlight,
     feeds,
     itemsFrom,
-  }: { readonly ledger: Ledger; readonly feeds: boolean; readonly itemsFrom: number },
+  }: { readonly inFlight: InFlightItems; readonly feeds: boolean; readonly itemsFrom: number },
   input: TickInput | undefined,
 ): Promise<TickRead> {
   for (let round = 1; ; round += 1) {
-    const strays = { itemsFrom, items: ledger.before(itemsFrom) };
+    const strays = { itemsFrom, items: inFlight.before(itemsFrom) };
     const read =
       input === undefined
         ? await readBriefly(database, { settled: feeds, ...strays })
         : await readTick(database, { ...input, ...strays });
     const { items } = read.state;
-    const { unknown, parts } = ledger.see(items, { settlements: feeds, from: itemsFrom });
+    const { unknown, parts } = inFlight.see(items, { settlements: feeds, from: itemsFrom });
     if (unknown.length + parts.length === 0) return read;
     // without items it can't count, a plan could exceed a limit
     if (round === 5) throw new Error(`${unknown.length} work items are of jobs that can't be read`);
     const facts = await readItemFacts(database, [...unknown, ...parts]);
     if (unknown.length + facts.length === 0) return read;
-    ledger.learn(facts, { items, unknown });
+    inFlight.learn(facts, { items, unknown });
   }
 }
 
@@ -134,23 +134,23 @@ async function readBriefly(
  */
 const rescanMs = 1_000;
 
-function itemsFromNow({ items, ledger }: Memory, nowMs: number): number {
-  return nowMs >= items.rescanAt ? items.floor : ledger.from();
+function itemsFromNow({ items, inFlight }: LeaderState, nowMs: number): number {
+  return nowMs >= items.rescanAt ? items.floor : inFlight.from();
 }
 
 /** Records a finished rescan and schedules the next. */
-function noteItems({ items, ledger }: Memory, from: number, nowMs: number): void {
-  if (from <= items.floor) [items.floor, items.rescanAt] = [ledger.from(), nowMs + rescanMs];
+function noteItems({ items, inFlight }: LeaderState, from: number, nowMs: number): void {
+  if (from <= items.floor) [items.floor, items.rescanAt] = [inFlight.from(), nowMs + rescanMs];
 }
 
 /**
  * Remembers the nodes. If their capabilities changed, jobs that no node could run may have a place, so the
  * lookahead starts over.
  */
-function rememberNodes(memory: Memory, { state }: TickRead): void {
+function rememberNodes(memory: LeaderState, { state }: TickRead): void {
   memory.nodes = state.nodes;
   const able = state.nodes.map((node) => `${node.pool} ${capability(node)}`).toSorted();
   const capabilities = [...new Set(able)].join('\n');
-  if (capabilities !== memory.capabilities) memory.skipAhead.reset();
+  if (capabilities !== memory.capabilities) memory.lookahead.reset();
   memory.capabilities = capabilities;
 }

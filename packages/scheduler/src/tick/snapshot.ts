@@ -6,7 +6,7 @@ import type { Consumption, Load } from '../state/consumption.ts';
 import { poolsSeen } from '../state/consumption.ts';
 import type { Flying, Item } from '../state/items/item.ts';
 import { rowsByLane } from '../state/lanes/lane-rows.ts';
-import type { Memory } from '../state/leader-state.ts';
+import type { LeaderState } from '../state/leader-state.ts';
 import type { View } from '../state/lanes/lane-cache.ts';
 import { depthMin } from '../state/lanes/lane-cache.ts';
 
@@ -38,7 +38,7 @@ const keysMax = 500;
  * Returns the next read's limits: the room of the last tick plus 20 %. `discovers`: number of unknown lanes
  * that may be found. With thousands of known lanes, reading more jobs per lane would only fill the cache.
  */
-export function ask({ room, batch, dispatched }: Memory, discovers: number): Ask {
+export function ask({ room, batch, dispatched }: LeaderState, discovers: number): Ask {
   const rows = Math.min(batch, Math.max(wantMin, Math.ceil(room * 1.2)));
   if (discovers > 0) return { want: rows, keys: Math.min(keysMax, Math.max(keysBusy, discovers)), rows };
   const keys = dispatched >= busyMin ? keysBusy : keysMin;

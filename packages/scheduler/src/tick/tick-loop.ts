@@ -55,7 +55,7 @@ export function startTicks({
   let woken = nothing();
   const loop = startLoop({
     step: async () => {
-      leader = leadership.reign();
+      leader = leadership.term();
       if (leader === undefined) return idleMs;
       const { otherwise, hinted, ended, jobs } = woken;
       woken = nothing();
@@ -68,7 +68,7 @@ export function startTicks({
       if (sqlState(error) === leadershipLostState) {
         if (leader !== undefined) leadership.lost(leader.epoch);
         // this scheduler may have been elected again during the tick
-        return leadership.reign() === undefined ? idleMs : 0;
+        return leadership.term() === undefined ? idleMs : 0;
       }
       const retryMs = retryPauseMs(failures);
       settings.observe({ type: 'database.error', during: 'tick', error, retryMs });

@@ -7,7 +7,7 @@ import { createBehind } from '../state/background-rescan.ts';
 import { createDispatchSpans } from './spans.ts';
 import type { Flying } from '../state/items/item.ts';
 import { knowsAll, look } from './read-snapshot.ts';
-import type { Memory } from '../state/leader-state.ts';
+import type { LeaderState } from '../state/leader-state.ts';
 import { createMemory } from '../state/leader-state.ts';
 import type { Settings } from '../options.ts';
 import type { Pace } from './poll-interval.ts';
@@ -63,7 +63,7 @@ export interface TickReport {
   /** Ended attempts that the policy's state does not include yet; the next snapshot contains them again. */
   readonly settled: Snapshot['settled'];
   readonly durationMs: number;
-  readonly unreadable: ReturnType<Memory['unreadable']['current']>;
+  readonly unreadable: ReturnType<LeaderState['unreadable']['current']>;
   /** Open explain questions. */
   readonly questions: TickRead['questions'];
 }
@@ -104,7 +104,7 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
       return tick(leader, again);
     }
     const cutShort = memory.aside.note(planned, memory.view);
-    memory.view.planned({ ...planned, keeps: memory.skipAhead.walks });
+    memory.view.planned({ ...planned, keeps: memory.lookahead.walks });
     if (!brief) noteHeld(memory, planned, { rows: read.rows, nowMs: startedAt });
     const { room, hasRoom } = placesOf(snapshot, planned.dispatch);
     const plan = { leader, snapshot, planned, ready: flying.count, supposed: guess?.supposed };
@@ -151,15 +151,15 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
 
 /** Notes the jobs held in the lanes just read, since jobs behind them may be able to go. */
 function noteHeld(
-  { view, skipAhead }: Memory,
+  { view, lookahead }: LeaderState,
   { holds }: SafePlan,
   seen: { readonly rows: TickRead['rows']; readonly nowMs: number },
 ): void {
   const held = heldFresh(holds, view.fresh());
-  skipAhead.note({ ...seen, reason: (id) => (view.leftOut(id) ? leftOut : held(id)) });
+  lookahead.note({ ...seen, reason: (id) => (view.leftOut(id) ? leftOut : held(id)) });
 }
 
-function forgetPlaces({ onServerLost }: DispatcherOptions, { cursors }: Memory): void {
+function forgetPlaces({ onServerLost }: DispatcherOptions, { cursors }: LeaderState): void {
   cursors.reset();
   onServerLost();
 }
@@ -180,7 +180,7 @@ function tellTick(
 }
 
 /** Ends a tick that has nothing to do. Returns the milliseconds until the next. */
-function skip(pace: Pace, memory: Memory): number {
+function skip(pace: Pace, memory: LeaderState): number {
   memory.owesLook = pace.skips();
   return memory.owesLook ? 0 : pace.next({ jobs: 0, atOnce: false, more: false, nextMs: null });
 }
@@ -200,7 +200,7 @@ interface Seen extends Pick<Supposed, 'read' | 'load' | 'flying'> {
 /** Builds the input from hints if they suffice, else reads the database. */
 async function see(
   options: DispatcherOptions & { readonly pace: Pace; readonly behind: Behind },
-  memory: Memory,
+  memory: LeaderState,
   { news, startedAt }: { readonly news: News | undefined; readonly startedAt: number },
 ): Promise<Seen> {
   const { keys, ...asked } = ask(memory, memory.view.discovers());
@@ -210,7 +210,7 @@ async function see(
   const brief = news?.jobs.length === 0 && !due && knowsAll(memory);
   const seen = await look(options, memory, { ...asked, keys, startedAt, due, brief });
   options.onSeen(seen.read.state, seen.read.due);
-  return { ...seen, flying: memory.ledger.flying(), guess, keys, brief, owes: false };
+  return { ...seen, flying: memory.inFlight.flying(), guess, keys, brief, owes: false };
 }
 
 /**
@@ -218,16 +218,16 @@ async function see(
  */
 async function begin(
   { database, planner, settings }: DispatcherOptions,
-  memory: Memory,
+  memory: LeaderState,
   leader: Leader,
 ): Promise<void> {
-  const { view, ledger, consumption, skipAhead, aside, cursors, unreadable } = memory;
+  const { view, inFlight, consumption, lookahead, aside, cursors, unreadable } = memory;
   memory.feeds = planner.needs.settlements === true;
   // once per term, because it deletes what was recorded before
   if (memory.fedEpoch !== leader.epoch) await setFeed(database, leader, memory.feeds);
   memory.fedEpoch = leader.epoch;
   planner.restore(await loadPolicyState(database));
-  for (const part of [view, ledger, skipAhead, aside, cursors, unreadable]) part.reset();
+  for (const part of [view, inFlight, lookahead, aside, cursors, unreadable]) part.reset();
   consumption.forget();
   memory.settled = [];
   memory.room = settings.batchMax;
@@ -242,7 +242,7 @@ async function begin(
  * Returns the horizon: work items must last until the next tick's are there, which is a few ticks. A longer
  * queue of ready items would delay a new key's first job.
  */
-function horizonOf({ settings, hearing }: DispatcherOptions, { tickMs }: Memory): number {
+function horizonOf({ settings, hearing }: DispatcherOptions, { tickMs }: LeaderState): number {
   return hearing() ? Math.min(settings.horizonMs, Math.max(horizonMinMs, 3 * tickMs)) : settings.horizonMs;
 }
 
@@ -263,7 +263,7 @@ const batchMin = 1_000;
  * takes half the time and says nothing about how long work items must last.
  */
 function remember(
-  memory: Memory,
+  memory: LeaderState,
   { batchMax }: Settings,
   tick: {
     readonly room: number;
@@ -284,7 +284,7 @@ function remember(
  * thousands of lanes), larger again after fast ticks.
  */
 function batchAfter(
-  { batch }: Memory,
+  { batch }: LeaderState,
   tick: { readonly jobs: number; readonly durationMs: number; readonly batchMax: number },
 ): number {
   const { jobs, durationMs, batchMax } = tick;
@@ -297,14 +297,14 @@ function batchAfter(
  * Reports whether the plan needs another tick at once, and requests the lanes that must be read before they
  * can be judged.
  */
-function asksAgain({ view }: Memory, planned: SafePlan): boolean {
+function asksAgain({ view }: LeaderState, planned: SafePlan): boolean {
   view.want((planned.stale ?? []).map((lane) => [lane, 1] as const));
   view.want(planned.deepen ?? []);
   return planned.recall.length > 0 || (planned.stale ?? []).length > 0 || (planned.deepen?.size ?? 0) > 0;
 }
 
 function mayHaveMore(
-  memory: Memory,
+  memory: LeaderState,
   tick: {
     readonly batchMax: number;
     readonly planned: SafePlan;
@@ -317,7 +317,7 @@ function mayHaveMore(
 ): boolean {
   const { batchMax, planned, read, keys, hasRoom, written, brief } = tick;
   if (brief) return planned.dispatch.length >= batchMax || read.state.settled.length >= settledMax;
-  const walking = memory.skipAhead.walking();
+  const walking = memory.lookahead.walking();
   const last = read.rows.findLast(({ paged }) => paged);
   const after = last === undefined ? '' : laneName(last);
   const moved = after !== memory.after;

@@ -5,8 +5,8 @@ import { dispatch, takeBack, wasRolledBack } from '@pgqueue/postgres';
 import type { Places } from '../state/consumption.ts';
 import type { Flying, Item } from '../state/items/item.ts';
 import { createFlying } from '../state/items/item.ts';
-import type { Ledger } from '../state/items/in-flight.ts';
-import type { Memory } from '../state/leader-state.ts';
+import type { InFlightItems } from '../state/items/in-flight.ts';
+import type { LeaderState } from '../state/leader-state.ts';
 import type { Planner, SafePlan } from '../policy/planner.ts';
 import type { PlannedRow } from './work-items.ts';
 import { toRows } from './work-items.ts';
@@ -33,7 +33,7 @@ const nothing = createFlying([]);
  */
 export async function writePlan(
   { database, planner, onUnknown }: Writing,
-  memory: Memory,
+  memory: LeaderState,
   {
     leader,
     snapshot,
@@ -49,14 +49,14 @@ export async function writePlan(
     readonly supposed: DispatchInput['supposed'];
   },
 ): Promise<Flying | null> {
-  const { view, ledger, consumption } = memory;
-  const back = planned.recall.length > 0 ? planned.recall : strandedBundles(ledger, snapshot.pools);
+  const { view, inFlight, consumption } = memory;
+  const back = planned.recall.length > 0 ? planned.recall : strandedBundles(inFlight, snapshot.pools);
   if (back.length > 0) {
     planner.dropped();
     await recall(database, memory, { leader, ids: back, nowMs: snapshot.nowMs });
     return nothing;
   }
-  const settled = ledger.unsaved();
+  const settled = inFlight.unsaved();
   const waitedMs = snapshot.nowMs - memory.writtenAt;
   const overdue = settled.length >= unsavedMax || (memory.settled.length > 0 && waitedMs > unsavedMs);
   const nothingEnded = snapshot.settled.length === 0;
@@ -94,9 +94,9 @@ export async function writePlan(
     }
     memory.writtenAt = atMs;
     memory.settled = [];
-    ledger.saved(settled);
+    inFlight.saved(settled);
     planner.written({ atMs, ids: new Set(positions.keys()) });
-    const items = itemsOf(ledger, rows, { atMs, positions });
+    const items = itemsOf(inFlight, rows, { atMs, positions });
     view.wrote(
       jobs.map(({ id }) => id),
       positions,
@@ -115,8 +115,8 @@ export async function writePlan(
  * Returns the jobs of ready bundles whose pool has only nodes left that take no bundles. They must be planned
  * again, one by one.
  */
-function strandedBundles(ledger: Ledger, pools: Snapshot['pools']): readonly string[] {
-  return ledger.flying().items.flatMap(({ jobs, pool, bundle, node, stuck }) => {
+function strandedBundles(inFlight: InFlightItems, pools: Snapshot['pools']): readonly string[] {
+  return inFlight.flying().items.flatMap(({ jobs, pool, bundle, node, stuck }) => {
     const [first] = jobs;
     if (bundle === null || node !== null || stuck.size > 0 || first === undefined) return [];
     const { task, version } = first;
@@ -129,15 +129,15 @@ function strandedBundles(ledger: Ledger, pools: Snapshot['pools']): readonly str
 /** Milliseconds between two updates of the position where batches begin. */
 const frontMs = 1_000;
 
-function frontOf(memory: Memory, nowMs: number): number | undefined {
+function frontOf(memory: LeaderState, nowMs: number): number | undefined {
   if (Math.abs(nowMs - memory.frontAt) < frontMs) return undefined;
   memory.frontAt = nowMs;
-  return memory.ledger.firstBatch();
+  return memory.inFlight.firstBatch();
 }
 
 /** Records and returns the work items that were created. */
 function itemsOf(
-  ledger: Ledger,
+  inFlight: InFlightItems,
   rows: ReturnType<typeof toRows>,
   { atMs, positions }: { readonly atMs: number; readonly positions: ReadonlyMap<string, number> },
 ): readonly Item[] {
@@ -154,7 +154,7 @@ function itemsOf(
     const [first] = row;
     if (position === undefined || first === undefined) continue;
     const { pool, bundle } = first;
-    items.push(ledger.wrote({ jobs, pool, bundle, dispatchedMs: atMs }, position));
+    items.push(inFlight.wrote({ jobs, pool, bundle, dispatchedMs: atMs }, position));
   }
   return items;
 }
@@ -172,7 +172,7 @@ function placesOf({ jobs, pool, bundle }: Item): readonly Places[] {
  */
 async function recall(
   database: Database,
-  memory: Memory,
+  memory: LeaderState,
   {
     leader,
     ids,
@@ -184,7 +184,7 @@ async function recall(
     memory.epoch = undefined;
     throw error;
   });
-  const items = memory.ledger.tookBack(ids, back);
+  const items = memory.inFlight.tookBack(ids, back);
   const recalled = items.map((job): Settlement => ({ job, outcome: 'recalled', busyMs: 0, endedMs: nowMs }));
   if (memory.feeds) memory.settled = [...memory.settled, ...recalled];
   for (const item of items) memory.cursors.drop(laneName(item));

@@ -1,8 +1,8 @@
 import type { ItemFacts, SettledBatch } from '@pgqueue/postgres';
 import { expect, test } from 'vitest';
 import type { ItemMade } from './item.ts';
-import type { Ledger } from './in-flight.ts';
-import { createLedger } from './in-flight.ts';
+import type { InFlightItems } from './in-flight.ts';
+import { createInFlightItems } from './in-flight.ts';
 
 const facts = {
   queue: 'q',
@@ -29,8 +29,8 @@ const items = (ready: readonly number[], running: readonly number[] = []) => [
   { pool: 'default', node: null, positions: ready },
   { pool: 'default', node: 'n', positions: running },
 ];
-const see = (ledger: Ledger, seen: ReturnType<typeof items>, settlements: boolean) =>
-  ledger.see(seen, { settlements, from: 0 }).unknown;
+const see = (inFlight: InFlightItems, seen: ReturnType<typeof items>, settlements: boolean) =>
+  inFlight.see(seen, { settlements, from: 0 }).unknown;
 const batch = (
   n: number,
   positions: readonly number[],
@@ -44,14 +44,14 @@ const batch = (
 });
 
 test('it knows what it wrote, follows who holds it, and asks for what it did not write', () => {
-  const ledger = createLedger();
-  ledger.wrote(itemOf('a'), 1);
-  ledger.wrote(itemOf('b'), 2);
-  expect(see(ledger, items([1], [2, 3]), false)).toEqual([3]);
+  const inFlight = createInFlightItems();
+  inFlight.wrote(itemOf('a'), 1);
+  inFlight.wrote(itemOf('b'), 2);
+  expect(see(inFlight, items([1], [2, 3]), false)).toEqual([3]);
   const stranger: ItemFacts = { ...facts, id: 'c', position: 3 };
-  ledger.learn([stranger], { items: items([1], [2, 3]), unknown: [3] });
+  inFlight.learn([stranger], { items: items([1], [2, 3]), unknown: [3] });
   expect(
-    ledger
+    inFlight
       .flying()
       .jobs()
       .map(({ id, state, node }) => [id, state, node]),
@@ -60,9 +60,9 @@ test('it knows what it wrote, follows who holds it, and asks for what it did not
     ['b', 'running', 'n'],
     ['c', 'running', 'n'],
   ]);
-  expect(see(ledger, items([2]), false)).toEqual([]);
+  expect(see(inFlight, items([2]), false)).toEqual([]);
   expect(
-    ledger
+    inFlight
       .flying()
       .jobs()
       .map(({ id, state }) => [id, state]),
@@ -70,41 +70,41 @@ test('it knows what it wrote, follows who holds it, and asks for what it did not
 });
 
 test('an item without a job is asked for once', () => {
-  const ledger = createLedger();
-  expect(see(ledger, items([1, 2]), false)).toEqual([1, 2]);
-  ledger.learn([{ ...facts, id: 'a', position: 1 }], { items: items([1, 2]), unknown: [1, 2] });
-  expect(see(ledger, items([1, 2]), false)).toEqual([]);
+  const inFlight = createInFlightItems();
+  expect(see(inFlight, items([1, 2]), false)).toEqual([1, 2]);
+  inFlight.learn([{ ...facts, id: 'a', position: 1 }], { items: items([1, 2]), unknown: [1, 2] });
+  expect(see(inFlight, items([1, 2]), false)).toEqual([]);
   expect(
-    ledger
+    inFlight
       .flying()
       .jobs()
       .map(({ id }) => id),
   ).toEqual(['a']);
-  ledger.reset();
-  expect(see(ledger, items([2]), false)).toEqual([2]);
+  inFlight.reset();
+  expect(see(inFlight, items([2]), false)).toEqual([2]);
 });
 
 test('an ended attempt is told once, with what its job was; what went without one was never run', () => {
-  const ledger = createLedger();
+  const inFlight = createInFlightItems();
   for (const [id, position] of [
     ['a', 1],
     ['b', 2],
     ['c', 3],
   ] as const)
-    ledger.wrote(itemOf(id), position);
-  see(ledger, items([], [3]), true);
+    inFlight.wrote(itemOf(id), position);
+  see(inFlight, items([], [3]), true);
   const told = (batches: readonly SettledBatch[], whole: boolean) =>
-    ledger.settled(batches, whole, 200).map(({ job, outcome, busyMs }) => [job.id, outcome, busyMs]);
+    inFlight.settled(batches, whole, 200).map(({ job, outcome, busyMs }) => [job.id, outcome, busyMs]);
   expect(told([batch(7, [1], 'done')], false)).toEqual([['a', 'done', 30]]);
   expect(told([batch(7, [1], 'done'), batch(8, [3, 99], 'crash')], true)).toEqual([
     ['c', 'crash', 30],
     ['b', 'cancelled', 0],
   ]);
-  expect(ledger.unsaved()).toEqual([7, 8]);
-  ledger.saved([7]);
-  expect(ledger.unsaved()).toEqual([8]);
+  expect(inFlight.unsaved()).toEqual([7, 8]);
+  inFlight.saved([7]);
+  expect(inFlight.unsaved()).toEqual([8]);
   expect(
-    ledger
+    inFlight
       .flying()
       .jobs()
       .map(({ id }) => id),
@@ -112,40 +112,40 @@ test('an ended attempt is told once, with what its job was; what went without on
 });
 
 test('a batch that ended attempts under a number that was used before is told, too: a crash of the server begins them anew', () => {
-  const ledger = createLedger();
-  ledger.wrote(itemOf('a'), 1);
-  ledger.wrote(itemOf('b'), 2);
-  see(ledger, items([]), true);
+  const inFlight = createInFlightItems();
+  inFlight.wrote(itemOf('a'), 1);
+  inFlight.wrote(itemOf('b'), 2);
+  see(inFlight, items([]), true);
   const told = (batches: readonly SettledBatch[]) =>
-    ledger.settled(batches, false, 200).map(({ job, outcome }) => [job.id, outcome]);
+    inFlight.settled(batches, false, 200).map(({ job, outcome }) => [job.id, outcome]);
   expect(told([batch(1, [1], 'done')])).toEqual([['a', 'done']]);
   expect(told([{ ...batch(1, [2], 'retry'), atMs: 5_000 }])).toEqual([['b', 'retry']]);
 });
 
 test('batches that the server has forgotten are not removed with the next write, when others may have their numbers', () => {
-  const ledger = createLedger();
-  see(ledger, items([]), true);
-  ledger.settled([batch(1, [1], 'done'), batch(2, [2], 'done')], true, 200);
-  ledger.settled([batch(2, [2], 'done')], true, 200);
-  expect(ledger.unsaved()).toEqual([2]);
+  const inFlight = createInFlightItems();
+  see(inFlight, items([]), true);
+  inFlight.settled([batch(1, [1], 'done'), batch(2, [2], 'done')], true, 200);
+  inFlight.settled([batch(2, [2], 'done')], true, 200);
+  expect(inFlight.unsaved()).toEqual([2]);
 });
 
 test('items that were taken back are gone at once, and are not told as cancelled', () => {
-  const ledger = createLedger();
-  ledger.wrote(itemOf('a'), 1);
-  ledger.wrote(itemOf('b'), 2);
-  expect(ledger.tookBack(['a', 'b', 'z'], new Set(['b', 'z'])).map(({ id }) => id)).toEqual(['b']);
-  expect(see(ledger, items([1]), true)).toEqual([]);
-  expect(ledger.settled([], true, 9)).toEqual([]);
+  const inFlight = createInFlightItems();
+  inFlight.wrote(itemOf('a'), 1);
+  inFlight.wrote(itemOf('b'), 2);
+  expect(inFlight.tookBack(['a', 'b', 'z'], new Set(['b', 'z'])).map(({ id }) => id)).toEqual(['b']);
+  expect(see(inFlight, items([1]), true)).toEqual([]);
+  expect(inFlight.settled([], true, 9)).toEqual([]);
   expect(
-    ledger
+    inFlight
       .flying()
       .jobs()
       .map(({ id, stuck }) => [id, stuck]),
   ).toEqual([['a', true]]);
-  see(ledger, items([], [1]), true);
+  see(inFlight, items([], [1]), true);
   expect(
-    ledger
+    inFlight
       .flying()
       .jobs()
       .map(({ id, stuck }) => [id, stuck]),
@@ -153,11 +153,11 @@ test('items that were taken back are gone at once, and are not told as cancelled
 });
 
 test('jobs that one call took together share its time', () => {
-  const ledger = createLedger();
-  for (const position of [1, 2, 3]) ledger.wrote({ ...itemOf(`b${position}`), bundle: 'b1' }, position);
-  ledger.wrote(itemOf('alone'), 4);
-  see(ledger, items([], [3]), true);
-  const told = ledger.settled(
+  const inFlight = createInFlightItems();
+  for (const position of [1, 2, 3]) inFlight.wrote({ ...itemOf(`b${position}`), bundle: 'b1' }, position);
+  inFlight.wrote(itemOf('alone'), 4);
+  see(inFlight, items([], [3]), true);
+  const told = inFlight.settled(
     [batch(1, [1, 2], 'done'), batch(2, [4], 'done'), batch(3, [3], 'retry')],
     true,
     200,
@@ -171,44 +171,44 @@ test('jobs that one call took together share its time', () => {
 });
 
 test('it knows before which position nothing is any more', () => {
-  const ledger = createLedger();
-  expect(ledger.from()).toBe(0);
-  ledger.wrote(itemOf('a'), 5);
-  ledger.wrote(itemOf('b'), 6);
+  const inFlight = createInFlightItems();
+  expect(inFlight.from()).toBe(0);
+  inFlight.wrote(itemOf('a'), 5);
+  inFlight.wrote(itemOf('b'), 6);
   // not before a snapshot has shown them, since another leader's items may exist, too
-  expect(ledger.from()).toBe(0);
-  see(ledger, items([3, 5], [6]), false);
-  expect(ledger.from()).toBe(3);
-  see(ledger, items([], [6]), false);
-  expect(ledger.from()).toBe(6);
-  ledger.wrote(itemOf('c'), 9);
-  see(ledger, items([9]), false);
-  expect(ledger.from()).toBe(9);
-  see(ledger, items([]), false);
-  expect(ledger.from()).toBe(10);
+  expect(inFlight.from()).toBe(0);
+  see(inFlight, items([3, 5], [6]), false);
+  expect(inFlight.from()).toBe(3);
+  see(inFlight, items([], [6]), false);
+  expect(inFlight.from()).toBe(6);
+  inFlight.wrote(itemOf('c'), 9);
+  see(inFlight, items([9]), false);
+  expect(inFlight.from()).toBe(9);
+  see(inFlight, items([]), false);
+  expect(inFlight.from()).toBe(10);
   // an item that appears late, at a low position
-  expect(see(ledger, items([2]), false)).toEqual([2]);
-  expect(ledger.from()).toBe(2);
-  ledger.reset();
-  expect(ledger.from()).toBe(0);
+  expect(see(inFlight, items([2]), false)).toEqual([2]);
+  expect(inFlight.from()).toBe(2);
+  inFlight.reset();
+  expect(inFlight.from()).toBe(0);
 });
 
 test('a batch that is looked at by its position, and is no more, is looked for where its parts would be', () => {
-  const ledger = createLedger();
-  ledger.wrote(itemOf('a', 'b'), 256);
-  ledger.wrote(itemOf('c', 'd'), 512);
-  ledger.wrote(itemOf('e'), 768);
+  const inFlight = createInFlightItems();
+  inFlight.wrote(itemOf('a', 'b'), 256);
+  inFlight.wrote(itemOf('c', 'd'), 512);
+  inFlight.wrote(itemOf('e'), 768);
   const seen = items([768]);
-  const told = ledger.see(seen, { settlements: true, from: 512 });
+  const told = inFlight.see(seen, { settlements: true, from: 512 });
   expect(told).toEqual({ unknown: [], parts: [257, 258, 259, 260] });
-  ledger.learn([{ ...facts, id: 'a', position: 257 }], { items: seen, unknown: told.unknown });
-  expect(ledger.before(512)).toEqual([257]);
-  expect(ledger.see(items([768], [257]), { settlements: true, from: 512 })).toEqual({
+  inFlight.learn([{ ...facts, id: 'a', position: 257 }], { items: seen, unknown: told.unknown });
+  expect(inFlight.before(512)).toEqual([257]);
+  expect(inFlight.see(items([768], [257]), { settlements: true, from: 512 })).toEqual({
     unknown: [],
     parts: [],
   });
   expect(
-    ledger
+    inFlight
       .flying()
       .jobs()
       .map(({ id, state }) => [id, state]),
@@ -216,7 +216,7 @@ test('a batch that is looked at by its position, and is no more, is looked for w
     ['e', 'ready'],
     ['a', 'running'],
   ]);
-  expect(ledger.settled([], true, 1).map(({ job, outcome }) => [job.id, outcome])).toEqual([
+  expect(inFlight.settled([], true, 1).map(({ job, outcome }) => [job.id, outcome])).toEqual([
     ['b', 'cancelled'],
     ['c', 'cancelled'],
     ['d', 'cancelled'],
@@ -224,24 +224,24 @@ test('a batch that is looked at by its position, and is no more, is looked for w
 });
 
 test('what was in flight stays as it was seen, and a job that nothing happened to stays the same object', () => {
-  const ledger = createLedger();
-  ledger.wrote(itemOf('a', 'b'), 256);
-  ledger.wrote(itemOf('c'), 512);
-  const before = ledger.flying();
+  const inFlight = createInFlightItems();
+  inFlight.wrote(itemOf('a', 'b'), 256);
+  inFlight.wrote(itemOf('c'), 512);
+  const before = inFlight.flying();
   expect(before.count).toBe(3);
   const [first] = before.jobs();
   expect(first).toMatchObject({ id: 'a', state: 'ready', node: null, row: 256, dispatchedMs: 5 });
   expect(before.jobs().at(2)).not.toHaveProperty('row');
-  see(ledger, items([256], [512]), false);
-  const after = ledger.flying().jobs();
+  see(inFlight, items([256], [512]), false);
+  const after = inFlight.flying().jobs();
   expect(after.map(({ id, state, node }) => [id, state, node])).toEqual([
     ['a', 'ready', null],
     ['b', 'ready', null],
     ['c', 'running', 'n'],
   ]);
   expect(after[0]).toBe(first);
-  see(ledger, items([]), false);
-  expect(ledger.flying().count).toBe(0);
+  see(inFlight, items([]), false);
+  expect(inFlight.flying().count).toBe(0);
   expect(before.jobs().map(({ id, state }) => [id, state])).toEqual([
     ['a', 'ready'],
     ['b', 'ready'],

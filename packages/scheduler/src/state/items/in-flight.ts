@@ -9,11 +9,11 @@ import { heldBy, itemOf, Items, leftOf } from './item.ts';
  * tick's snapshot says which ones still exist and which node holds them. The facts must be read only after a
  * change of leader.
  */
-export interface Ledger {
+export interface InFlightItems {
   /**
-   * Updates the ledger from a snapshot that contains all items from position `from` on, and the items of
-   * {@link Ledger.before}. `settlements`: true if {@link Ledger.settled} will be called. Returns `unknown`:
-   * positions of unknown items, to be passed to {@link Ledger.learn}; and `parts`: possible positions of the
+   * Updates the inFlight from a snapshot that contains all items from position `from` on, and the items of
+   * {@link InFlightItems.before}. `settlements`: true if {@link InFlightItems.settled} will be called. Returns `unknown`:
+   * positions of unknown items, to be passed to {@link InFlightItems.learn}; and `parts`: possible positions of the
    * parts of batches that were below `from` and are gone.
    */
   readonly see: (
@@ -41,7 +41,7 @@ export interface Ledger {
     ids: ReadonlySet<string>,
   ) => { readonly flying: Flying; readonly confirm: () => void } | undefined;
   /**
-   * Lowest position the next scan must read; older live items are returned by {@link Ledger.before}. 0 until
+   * Lowest position the next scan must read; older live items are returned by {@link InFlightItems.before}. 0 until
    * the first scan.
    */
   readonly from: () => number;
@@ -52,7 +52,7 @@ export interface Ledger {
   /** Reports whether the item at a position is known, or known to have no job. */
   readonly knows: (position: number) => boolean;
   /**
-   * Returns the ended attempts of a snapshot; call after {@link Ledger.see}. Attempts of items that were
+   * Returns the ended attempts of a snapshot; call after {@link InFlightItems.see}. Attempts of items that were
    * never known are left out. `whole`: `batches` are all batches there are.
    */
   readonly settled: (
@@ -75,7 +75,7 @@ const orphansMax = 10_000;
 /** Number of bundles above which the sizes of ended bundles are dropped. */
 const bundlesMax = 10_000;
 
-export function createLedger(): Ledger {
+export function createInFlightItems(): InFlightItems {
   const items = new Items();
   const ended = new Map<number, Item>();
   /** Counted batches and the time each ended, since a crashed server may reuse their numbers. */
@@ -92,7 +92,7 @@ export function createLedger(): Ledger {
     return item;
   };
 
-  const see: Ledger['see'] = (groups, { settlements, from }) => {
+  const see: InFlightItems['see'] = (groups, { settlements, from }) => {
     const [unknown, parts]: [number[], number[]] = [[], []];
     const next = new Map<number, Item>();
     for (const { node, positions } of groups) {

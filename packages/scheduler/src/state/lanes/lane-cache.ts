@@ -86,7 +86,7 @@ const commitMs = 200;
 
 const start: LaneId = { queue: '', key: '' };
 
-interface Memory {
+interface CacheState {
   readonly known: Map<string, Known>;
   /** All lanes in no particular order; a snapshot gets a copy. */
   list: Lane[];
@@ -112,7 +112,7 @@ interface Memory {
 }
 
 export function createView(cursors: Pick<Cursors, 'went'>, max: number = lanesMax): View {
-  const memory: Memory = {
+  const memory: CacheState = {
     known: new Map(),
     list: [],
     fresh: new Set(),
@@ -186,7 +186,7 @@ export function createView(cursors: Pick<Cursors, 'went'>, max: number = lanesMa
   };
 }
 
-function forget({ known, byId, list, fresh, room }: Memory, name: string): void {
+function forget({ known, byId, list, fresh, room }: CacheState, name: string): void {
   const entry = known.get(name);
   if (entry === undefined) return;
   room.forgot(name);
@@ -202,7 +202,7 @@ function forget({ known, byId, list, fresh, room }: Memory, name: string): void 
 }
 
 /** Replaces a lane's jobs. Returns the old list if nothing changed: plans compare lists by identity. */
-function renew(memory: Memory, name: string, jobs: readonly KnownJob[]): readonly KnownJob[] {
+function renew(memory: CacheState, name: string, jobs: readonly KnownJob[]): readonly KnownJob[] {
   const before = memory.known.get(name)?.jobs ?? [];
   if (before.length === jobs.length && before.every((job, at) => job === jobs[at])) return before;
   for (const { id } of before) memory.byId.delete(id);
@@ -213,7 +213,7 @@ function renew(memory: Memory, name: string, jobs: readonly KnownJob[]): readonl
   return jobs;
 }
 
-function put(memory: Memory, entry: Omit<Known, 'lane' | 'at'>, isFresh: boolean): void {
+function put(memory: CacheState, entry: Omit<Known, 'lane' | 'at'>, isFresh: boolean): void {
   const { known, list, fresh } = memory;
   const { queue, key, jobs, more, skipped, retryDueMs, found } = entry;
   const name = laneName(entry);
@@ -225,13 +225,13 @@ function put(memory: Memory, entry: Omit<Known, 'lane' | 'at'>, isFresh: boolean
   else fresh.delete(name);
 }
 
-function outdate(memory: Memory, name: string): void {
+function outdate(memory: CacheState, name: string): void {
   const entry = memory.known.get(name);
   if (entry !== undefined) put(memory, entry, false);
 }
 
 function takeWanted(
-  { known, wanted, deep }: Memory,
+  { known, wanted, deep }: CacheState,
   { lanes, rows }: { readonly lanes: readonly LaneId[]; readonly rows: number },
 ): TickInput['lanes'] {
   const named = new Map(lanes.map((lane) => [laneName(lane), { ...lane, depth: depthMin }]));
@@ -252,7 +252,7 @@ function takeWanted(
   return [...named.values()];
 }
 
-function see(memory: Memory, rows: readonly LaneRow[], { keys, nowMs, unreadable }: Page): void {
+function see(memory: CacheState, rows: readonly LaneRow[], { keys, nowMs, unreadable }: Page): void {
   const { known, refusals, leftOut } = memory;
   memory.nowMs = nowMs;
   leftOut.clear();
@@ -297,7 +297,7 @@ function see(memory: Memory, rows: readonly LaneRow[], { keys, nowMs, unreadable
   else if (last !== undefined) memory.after = { queue: last.queue, key: last.key };
 }
 
-function add(memory: Memory, job: KnownJob): boolean {
+function add(memory: CacheState, job: KnownJob): boolean {
   const { known, byId, refusals, room, nowMs } = memory;
   const name = laneName(job);
   const entry = known.get(name);
@@ -313,7 +313,7 @@ function add(memory: Memory, job: KnownJob): boolean {
   return true;
 }
 
-function remove(memory: Memory, { id, queue, key }: Parameters<View['remove']>[0]): void {
+function remove(memory: CacheState, { id, queue, key }: Parameters<View['remove']>[0]): void {
   const name = laneName({ queue, key });
   const entry = memory.known.get(name);
   if (entry === undefined || !memory.byId.delete(id)) return;
@@ -325,7 +325,7 @@ function remove(memory: Memory, { id, queue, key }: Parameters<View['remove']>[0
 const emptyLane = { jobs: [], more: false, skipped: false, retryDueMs: null, found: false } as const;
 
 /** Reports whether a lane is new: its first job arrived after the last read. */
-function isNew({ wereAll, newFromMs }: Memory, [first]: readonly KnownJob[]): boolean {
+function isNew({ wereAll, newFromMs }: CacheState, [first]: readonly KnownJob[]): boolean {
   return wereAll || (first !== undefined && newFromMs !== null && first.createdMs >= newFromMs);
 }
 
@@ -333,7 +333,7 @@ function isNew({ wereAll, newFromMs }: Memory, [first]: readonly KnownJob[]): bo
  * Removes a job from its previous lane if its queue or key was changed. A job is in one lane only, because
  * dispatch checks the lane a plan counted it under.
  */
-function leaveOther(memory: Memory, job: KnownJob): void {
+function leaveOther(memory: CacheState, job: KnownJob): void {
   const before = memory.byId.get(job.id);
   if (before === undefined || laneName(before) === laneName(job)) return;
   const entry = memory.known.get(laneName(before));
@@ -350,7 +350,7 @@ interface Left {
 
 /** Removes the planned jobs from the index. Returns the lanes they belong to. */
 function leave(
-  { byId, refusals, nowMs }: Memory,
+  { byId, refusals, nowMs }: CacheState,
   planned: Iterable<string>,
   written: ReadonlyMap<string, number>,
 ): ReadonlyMap<string, Left> {
@@ -377,7 +377,7 @@ function leave(
   return touched;
 }
 
-function settle(memory: Memory, name: string, left: Left): void {
+function settle(memory: CacheState, name: string, left: Left): void {
   const { known, byId, wanted, deep, room } = memory;
   const entry = known.get(name);
   if (entry === undefined) return;

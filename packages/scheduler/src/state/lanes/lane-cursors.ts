@@ -87,7 +87,7 @@ interface Cursor extends LaneId {
   wentAt: number;
 }
 
-interface Memory {
+interface CursorState {
   readonly lanes: Map<string, Cursor>;
   readonly counts: Map<string, number>;
   countedAt: number;
@@ -104,7 +104,7 @@ interface Memory {
 }
 
 export function createCursors(): Cursors {
-  const memory: Memory = {
+  const memory: CursorState = {
     lanes: new Map(),
     counts: new Map(),
     countedAt: 0,
@@ -172,7 +172,7 @@ export function createCursors(): Cursors {
   };
 }
 
-function partToLookAt(lanes: Memory['lanes'], nowMs: number): LanePart | undefined {
+function partToLookAt(lanes: CursorState['lanes'], nowMs: number): LanePart | undefined {
   const [cursor] = [...lanes.values()]
     .filter(({ unseenAt, wentAt }) => wentAt >= unseenAt && nowMs >= unseenAt + unseenMs)
     .toSorted((a, b) => a.unseenAt - b.unseenAt);
@@ -192,7 +192,7 @@ function beginBefore(cursor: Cursor | undefined, jobs: readonly Spot[]): void {
   }
 }
 
-function ask(memory: Memory, nowMs: number, flying: Flying): TickInput['ranges'] {
+function ask(memory: CursorState, nowMs: number, flying: Flying): TickInput['ranges'] {
   const ahead = inFlightAhead(memory, flying);
   memory.nowMs = nowMs;
   memory.late = new Set();
@@ -218,7 +218,7 @@ const flyingMax = 10_000;
  * Returns lanes with jobs in flight after the cursor: another leader's jobs, or jobs dispatched while one
  * before them stayed. Undefined: unknown.
  */
-function inFlightAhead({ lanes }: Memory, { items, count }: Flying): ReadonlySet<Cursor> | undefined {
+function inFlightAhead({ lanes }: CursorState, { items, count }: Flying): ReadonlySet<Cursor> | undefined {
   if (lanes.size === 0 || count > flyingMax) return undefined;
   const ahead = new Set<Cursor>();
   let before: LaneId | undefined;
@@ -259,7 +259,7 @@ function rangesOf(
  * Limits a lane that was read in several ranges to the jobs wanted, so that none is missing in between, and
  * drops the empty-lane row if the lane has jobs. A late commit found below a cursor moves that cursor back.
  */
-function rowsThatCount({ lanes, late }: Memory, rows: readonly LaneRow[]): readonly LaneRow[] {
+function rowsThatCount({ lanes, late }: CursorState, rows: readonly LaneRow[]): readonly LaneRow[] {
   let [name, front]: [string | undefined, number] = [undefined, 0];
   let before: LaneRow | undefined;
   return rows.filter((row) => {
@@ -283,7 +283,7 @@ function rowsThatCount({ lanes, late }: Memory, rows: readonly LaneRow[]): reado
  * Raises the floor of a lane after a rescan from its floor: every job committed up to the watermark has been
  * seen.
  */
-function raiseFloor({ lanes, marks }: Memory, name: string, nowMs: number): void {
+function raiseFloor({ lanes, marks }: CursorState, name: string, nowMs: number): void {
   const cursor = lanes.get(name);
   if (cursor === undefined) return;
   cursor.lateAt = nowMs;
@@ -310,13 +310,13 @@ function prefix(
   return gone;
 }
 
-function hasRoom({ lanes, nowMs }: Memory): boolean {
+function hasRoom({ lanes, nowMs }: CursorState): boolean {
   if (lanes.size < lanesMax) return true;
   const resting = [...lanes].find(([, { wentAt }]) => nowMs >= wentAt + restMs);
   return resting !== undefined && lanes.delete(resting[0]);
 }
 
-function advance({ lanes, nowMs }: Memory, cursor: Cursor, gone: readonly Place[]): void {
+function advance({ lanes, nowMs }: CursorState, cursor: Cursor, gone: readonly Place[]): void {
   const { reached } = cursor;
   cursor.wentAt = nowMs;
   for (const { priority, seq } of gone) {
