@@ -6,7 +6,7 @@ import { loggedError } from './logged.ts';
 const refused = (address: string): Error =>
   Object.assign(new Error(`connect ECONNREFUSED ${address}`), { code: 'ECONNREFUSED' });
 
-/** Without what differs from run to run. */
+/** Removes the stacks, which differ from run to run. */
 function bare({ stack: _stack, ...data }: ErrorData): object {
   const { cause, errors } = data;
   return {
@@ -79,7 +79,8 @@ describe('an error as data', () => {
           );
     const data = errorData(wide(3));
     expect(data.errors?.length).toBeLessThanOrEqual(10);
-    // 10,000 of its own, 8,000 of what it carries, at most 3,000 of the last of that; and the names of members
+    // 10,000 characters of the error itself and 8,000 of carried errors, which the last one may exceed by
+    // 3,000; plus member names
     expect(JSON.stringify(data).length).toBeLessThan(25_000);
     expect(errorLine(data).length).toBeLessThanOrEqual(2_000);
   });

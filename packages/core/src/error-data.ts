@@ -4,33 +4,36 @@ export interface ErrorData {
   readonly message: string;
   readonly code?: string;
   readonly stack?: string;
-  /** Of an `AggregateError`, and of any other error that has a list of that name. */
+  /** Errors of an `AggregateError`, or of another error with a list `errors`: up to 10. */
   readonly errors?: readonly ErrorData[];
   readonly cause?: ErrorData;
 }
 
 const nameMax = 200;
 const codeMax = 100;
-/** Characters of the error itself, and of each that it carries. */
+/** Most characters of the error itself (`outer`), and of each error that it carries (`inner`). */
 const outer = { message: 2_000, stack: 8_000 };
 const inner = { message: 1_000, stack: 2_000 };
-/** Bounds of what an error carries: causes of causes, the list of one error, and the characters of all of them. */
+/** Bounds of the carried errors: depth of causes, length of one list, and characters of all of them. */
 const depthMax = 5;
 const errorsMax = 10;
 const carriedMax = 8_000;
-/** An error without a text counts as so many characters. */
+/** Characters that a carried error counts at least, so that empty ones also use up the total. */
 const countedMin = 100;
 
 /**
- * The error as plain data, with its `cause` and its `errors`, bounded: message up to 2,000 characters, stack up to 8,000; causes up to 5
- * deep, lists up to 10 long, and all of them together up to 8,000 characters. No NUL (jsonb refuses it). What was thrown
- * and is no error is told as JSON.
+ * Returns the error as plain data, with its `cause` and its `errors`. A value that is no Error is named
+ * `NonError`; its message is its JSON, or its text where JSON has none.
+ *
+ * Bounds: message up to 2,000 characters, stack up to 8,000; of a carried error 1,000 and 2,000. Causes up to
+ * 5 deep, lists up to 10 long; nothing more is carried once the carried errors have 8,000 characters. NUL and
+ * lone surrogates are replaced or removed, since jsonb refuses them.
  */
 export function errorData(error: unknown): ErrorData {
   return errorDataBy(error, jsonOf);
 }
 
-/** The same, with objects that are no errors told by `say`. */
+/** Same as {@link errorData}, except that `say` describes thrown objects that are no errors. */
 export function errorDataBy(error: unknown, say: (thrown: object) => unknown): ErrorData {
   return read(error, { say, left: carriedMax, path: [] });
 }
@@ -39,7 +42,7 @@ interface Walk {
   readonly say: (thrown: object) => unknown;
   /** Characters that may still be carried. */
   left: number;
-  /** From the error down to the one that is being read: a cause may be an error that it caused. */
+  /** Errors from the outermost down to the one being read: an error may be among its own causes. */
   readonly path: unknown[];
 }
 
@@ -68,7 +71,9 @@ function read(error: unknown, walk: Walk): ErrorData {
   return { ...own, ...(errors.length === 0 ? {} : { errors }), ...(cause === undefined ? {} : { cause }) };
 }
 
-/** Empty: there is none, it is too much, or the error is among its own causes. */
+/**
+ * Reads a carried error. Empty when there is none, a bound is reached, or the error is among its own causes.
+ */
 function carriedBy(error: unknown, walk: Walk): readonly ErrorData[] {
   if (error === undefined || error === null || walk.left <= 0) return [];
   if (walk.path.length > depthMax || walk.path.includes(error)) return [];
@@ -109,14 +114,20 @@ function isObject(value: unknown): value is object {
   return typeof value === 'object' && value !== null;
 }
 
-/** `{"code":5}`; what JSON says nothing of, such as an error of another realm, says it itself. */
+/**
+ * Returns the JSON of a thrown object: `{"code":5}`. Returns the object itself when its JSON is empty, as
+ * that of an error of another realm: its own text says more.
+ */
 function jsonOf(thrown: object): unknown {
   const text = JSON.stringify(thrown) as string | undefined;
-  // escapes of what jsonb refuses
+  // drop the escapes of characters that jsonb refuses: NUL and lone surrogates
   return text === undefined || text === '{}' ? thrown : text.replace(/\\u(?:0000|d[89a-f]..)/g, '');
 }
 
-/** What handlers throw may be anything: reading it, or making a text of it, may throw in turn. */
+/**
+ * Returns the text of a value, or undefined when reading it or converting it throws: handlers can throw
+ * anything.
+ */
 function textOf(work: () => unknown, max: number): string | undefined {
   try {
     return String(work()).slice(0, max).replaceAll('\u0000', '').toWellFormed();
@@ -128,8 +139,9 @@ function textOf(work: () => unknown, max: number): string | undefined {
 const lineMax = 2_000;
 
 /**
- * An error and its causes on one line, for lists and logs: `fetch failed: connect ECONNREFUSED 127.0.0.1:1`. Takes what
- * {@link errorData} made, also as it was read from a row, which other writers may have filled with anything.
+ * Returns an error and its causes on one line, up to 2,000 characters, for lists and logs:
+ * `fetch failed: connect ECONNREFUSED 127.0.0.1:1`. Takes the result of {@link errorData}, also one read from
+ * a row, which other writers may have filled with anything.
  */
 export function errorLine(error: unknown): string {
   return lineOf(error, 0).slice(0, lineMax).toWellFormed();
@@ -149,6 +161,6 @@ function lineOf(error: unknown, depth: number): string {
   }
   if (cause === undefined || cause === null) return line;
   const why = lineOf(cause, depth + 1);
-  // many wrap an error and repeat its message
+  // many errors repeat the message of the error that they wrap
   return line.includes(why) ? line : `${line}: ${why}`;
 }

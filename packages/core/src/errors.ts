@@ -1,22 +1,25 @@
-/** What went wrong, by who has to act on it. Every error of pgqueue has one of these codes. */
+/** Kind of an error, by who has to act on it. Every error of pgqueue has one of these codes. */
 export type ErrorCode =
-  /** The operator: options or environment; all problems are listed at once. */
+  /** For the operator: options or environment are wrong. All problems are listed at once. */
   | 'configuration'
-  /** The caller: a job that can't be enqueued. Found before any I/O. */
+  /** For the caller: a job can't be enqueued. Found before any I/O. */
   | 'invalid_job'
-  /** The caller: so many jobs of one key wait already (`key_pending` of the queue). Later there may be room. */
+  /**
+   * For the caller: the queue takes no more waiting jobs of one key (`key_pending` of the queue). There may
+   * be room later.
+   */
   | 'too_many_pending'
-  /** The operator: the database's schema is missing, too old or too new for this package. */
+  /** For the operator: the database's schema is missing, too old or too new for this package. */
   | 'schema_version'
-  /** The operator: another live node uses this node id. */
+  /** For the operator: another live node uses this node id. */
   | 'node_id_in_use'
-  /** Nobody: this node was reset, lost or replaced; its leases are gone. */
+  /** For nobody: this node was reset, lost or replaced. Its leases are gone. */
   | 'node_ended'
-  /** Nobody: another scheduler leads now. */
+  /** For nobody: another scheduler leads. */
   | 'leadership_lost'
-  /** The caller: the job, node, queue or schedule does not exist. */
+  /** For the caller: the job, node, queue or schedule does not exist. */
   | 'not_found'
-  /** Us: something that can't be, was. */
+  /** For the authors of pgqueue: a state that must not occur did. */
   | 'invariant';
 
 /** An error that pgqueue raises itself. `message` says what to do; `data` holds the facts as plain JSON. */
@@ -36,7 +39,7 @@ export class PgQueueError extends Error {
   }
 }
 
-/** All the problems of one configuration or one job, in one error. Does nothing where there are none. */
+/** Throws all the problems of one configuration or one job as one error. Does nothing when there are none. */
 export function throwProblems(
   code: 'configuration' | 'invalid_job',
   subject: string,
@@ -46,7 +49,7 @@ export function throwProblems(
   throw new PgQueueError(code, `${subject}: ${problems.join('; ')}`, { data: { problems } });
 }
 
-/** Ends a switch over a union: a new member fails to compile wherever it matters. */
+/** Ends a switch over a union, so that a new member fails to compile in each such switch. */
 export function unreachable(value: never): never {
   throw new PgQueueError('invariant', `unexpected value ${JSON.stringify(value)}`);
 }

@@ -1,7 +1,7 @@
 import type { JobStatus } from './job/job.ts';
 import { loggedFields } from './logged.ts';
 
-/** What happens in a producer, scheduler or worker, as data: ids and figures, never payloads. */
+/** Event of a producer, scheduler or worker, as data: ids and figures, never payloads. */
 export type PgQueueEvent =
   | { readonly type: 'enqueued'; readonly count: number; readonly queue: string; readonly task: string }
   | { readonly type: 'leader.elected'; readonly scheduler: string; readonly epoch: number }
@@ -9,13 +9,13 @@ export type PgQueueEvent =
       readonly type: 'leader.lost';
       readonly scheduler: string;
       readonly epoch: number;
-      /** It was told to stop: nothing is wrong. */
+      /** Set when the scheduler was told to stop: nothing is wrong. */
       readonly stopped?: true;
     }
   | {
       readonly type: 'tick';
       readonly dispatched: number;
-      /** The same by queue and task. */
+      /** Number of dispatched jobs by queue and task. */
       readonly batch: readonly { readonly queue: string; readonly task: string; readonly jobs: number }[];
       readonly held: Readonly<Record<string, number>>;
       readonly durationMs: number;
@@ -23,14 +23,17 @@ export type PgQueueEvent =
   | {
       readonly type: 'policy.failed';
       readonly policy: string;
-      /** The gate or order that failed, or the function of the policy. */
+      /** Gate or order that failed, or the function of the policy. */
       readonly part: string;
       readonly error: unknown;
-      /** It took longer than it may, and is left out for so long. */
+      /** Milliseconds for which the part is left out, because it exceeded its time limit. */
       readonly suspendedMs?: number;
     }
   | {
-      /** Who leads, or led last, has a policy of another name than this scheduler, which is to take over from it. */
+      /**
+       * The scheduler that leads, or led last, has a policy of another name than this scheduler, which may
+       * take over from it.
+       */
       readonly type: 'policy.differs';
       readonly policy: string;
       readonly leader: string;
@@ -44,7 +47,7 @@ export type PgQueueEvent =
       readonly retryMs: number;
     }
   | {
-      /** Ticks leave it out, since it is not what it must be; the others go on. */
+      /** Ticks leave out this job, node or queue because its data are invalid. All others go on. */
       readonly type: 'tick.unreadable';
       readonly kind: 'job' | 'node' | 'queue';
       readonly id: string;
@@ -54,10 +57,13 @@ export type PgQueueEvent =
       readonly type: 'shadow.compared';
       readonly policy: string;
       readonly shadow: string;
-      /** Since the scheduler leads: snapshots that both planned, and those that the shadow had no time for. */
+      /**
+       * Snapshots since this scheduler's term began: those that both policies planned (`snapshots`), and
+       * those that the shadow had no time for (`skipped`).
+       */
       readonly snapshots: number;
       readonly skipped: number;
-      /** Jobs that both would have dispatched, and only one of them. */
+      /** Jobs that both policies would have dispatched, and those that only one of them would have. */
       readonly both: number;
       readonly liveOnly: number;
       readonly shadowOnly: number;
@@ -67,10 +73,13 @@ export type PgQueueEvent =
   | { readonly type: 'schedule.fired'; readonly schedule: string; readonly job: string }
   | { readonly type: 'schedule.failed'; readonly schedule: string; readonly error: unknown }
   | {
-      /** Its queue takes no more jobs of its key at present: this slot is left out, and the next one comes at its time. */
+      /**
+       * The queue takes no more waiting jobs of the key at present. This slot is left out; the next one comes
+       * at its time.
+       */
       readonly type: 'schedule.skipped';
       readonly schedule: string;
-      /** Unix ms. */
+      /** Unix milliseconds. */
       readonly slotMs: number;
       readonly error: unknown;
     }
@@ -78,25 +87,34 @@ export type PgQueueEvent =
   | { readonly type: 'node.ended'; readonly node: string; readonly incarnation: string }
   | { readonly type: 'node.draining'; readonly node: string; readonly running: number }
   | {
-      /** A handler kept the event loop for so long; told when it is over. */
+      /** A handler blocked the event loop for `blockedMs`. Emitted when it is over. */
       readonly type: 'node.blocked';
       readonly node: string;
       readonly blockedMs: number;
-      /** Whose handlers were running, at most ten. One: it was that. */
+      /** Jobs whose handlers were running, up to 10. With a single job, its handler was the cause. */
       readonly jobs: readonly { readonly job: string; readonly task: string }[];
     }
-  /** No heartbeat has arrived for so long that others may take this node's jobs at any moment: it has aborted them. */
+  /**
+   * The node's heartbeats have failed for so long (`silentMs`) that others may take its jobs at any moment.
+   * The node has aborted them.
+   */
   | { readonly type: 'node.fenced'; readonly node: string; readonly jobs: number; readonly silentMs: number }
-  /** Leases that the database took for this node's, after a failover that lost their settlements, say: it has given them back. */
+  /**
+   * The node has given back leases that the database attributed to it but it did not hold, for example after
+   * a failover that lost their settlements.
+   */
   | { readonly type: 'node.forgot'; readonly node: string; readonly jobs: number }
-  /** The heartbeat's thread could not start, or died: the main thread beats meanwhile. */
+  /** The heartbeat's thread could not start, or died. The main thread sends the heartbeats meanwhile. */
   | {
       readonly type: 'node.thread_failed';
       readonly node: string;
       readonly error: unknown;
       readonly retryMs: number;
     }
-  /** The database takes no settlements, and so many wait that the node claims no more; `settler.drained`: it claims again. */
+  /**
+   * The database takes no settlements, and the ones that wait have reached the node's limit: it claims no
+   * more jobs. With `settler.drained`, it claims again.
+   */
   | { readonly type: 'settler.full'; readonly pending: number; readonly bytes: number }
   | { readonly type: 'settler.drained'; readonly pending: number; readonly bytes: number }
   | {
@@ -105,7 +123,7 @@ export type PgQueueEvent =
       readonly queue: string;
       readonly task: string;
       readonly key: string;
-      /** 1: its first; those that crashed or were given back count. */
+      /** 1 for the job's first attempt. Attempts that crashed or were released count too. */
       readonly attempt: number;
       readonly waitedMs: number;
     }
@@ -130,7 +148,10 @@ export type PgQueueEvent =
       readonly task: string;
       readonly timeoutMs: number;
     }
-  /** The process of an isolated handler died; the job is ready again. At its crash limit it is settled as dead. */
+  /**
+   * The process of an isolated handler died, and the job is ready again. At its crash limit the job is
+   * settled as dead.
+   */
   | {
       readonly type: 'job.crashed';
       readonly job: string;
@@ -140,7 +161,10 @@ export type PgQueueEvent =
       readonly error: unknown;
     }
   | {
-      /** A rejection in its handler that nobody handled; `counted`: it ends the attempt as its error, when the handler returns. */
+      /**
+       * A promise in the handler was rejected and nobody handled it. `counted`: the rejection ends the
+       * attempt as its error when the handler returns.
+       */
       readonly type: 'job.floating';
       readonly job: string;
       readonly task: string;
@@ -148,7 +172,10 @@ export type PgQueueEvent =
       readonly counted: boolean;
     }
   | {
-      /** Its handler failed after a transaction of its own had settled the job as done. It stays done, and is not tried again. */
+      /**
+       * The handler failed after its own transaction had settled the job as done. The job stays done, and is
+       * not tried again.
+       */
       readonly type: 'job.late_error';
       readonly job: string;
       readonly queue: string;
@@ -168,7 +195,7 @@ export type PgQueueEvent =
       readonly retryMs?: number;
     };
 
-/** So many jobs of each queue and task. */
+/** Counts jobs by queue and task. */
 export function countByTask(
   jobs: readonly { readonly queue: string; readonly task: string }[],
 ): readonly { readonly queue: string; readonly task: string; readonly jobs: number }[] {
@@ -177,7 +204,7 @@ export function countByTask(
     const tasks = queues.get(queue) ?? new Map<string, number>();
     queues.set(queue, tasks.set(task, (tasks.get(task) ?? 0) + count));
   };
-  // jobs of one kind mostly stand side by side
+  // count runs first: jobs of one queue and task mostly stand side by side
   let last: (typeof jobs)[number] | undefined;
   let count = 0;
   for (const job of jobs) {
@@ -194,7 +221,7 @@ export function countByTask(
   );
 }
 
-/** Gets every event of a process, synchronously; must not throw (what it throws is dropped). */
+/** Receives every event of a process, synchronously. Must not throw: an error that it throws is dropped. */
 export type Observer = (event: PgQueueEvent) => void;
 
 /** The part of a pino logger that {@link logObserver} needs. */
@@ -240,7 +267,10 @@ const levels: Readonly<Record<PgQueueEvent['type'], 'debug' | 'info' | 'warn' | 
   'database.error': 'warn',
 };
 
-/** Turns events into log lines: the one place where pgqueue logs. A settled job that failed is a warning, a dead one an error; a reign that ends by `stop` is neither. */
+/**
+ * Returns an observer that turns events into log lines. pgqueue logs nowhere else. A settled job that is to
+ * be retried is a warning, and a dead one an error. The end of a term by `stop` is neither.
+ */
 export function logObserver(logger: Logger): Observer {
   return (event) => {
     const { type, ...data } = event;
@@ -249,7 +279,7 @@ export function logObserver(logger: Logger): Observer {
   };
 }
 
-/** Several observers as one; what one throws does not reach the others. */
+/** Joins several observers into one. An error that one of them throws does not reach the others. */
 export function allObservers(...observers: readonly (Observer | undefined)[]): Observer {
   return (event) => {
     for (const observer of observers) {
@@ -273,5 +303,5 @@ function settledLevel({ verdict }: { readonly verdict: string }): 'debug' | 'war
   return verdict === 'retry' ? 'warn' : 'debug';
 }
 
-/** Terminal statuses: a job that has one never leaves it, but for a redrive of a dead one. */
+/** Terminal statuses. A job never leaves one, except by a redrive of a dead job. */
 export const terminalStatuses: readonly JobStatus[] = ['done', 'cancelled', 'expired', 'dead'];

@@ -33,7 +33,7 @@ test('made later sorts later', () => {
 test('all the random bits are used', () => {
   fc.assert(
     fc.property(bytes, fc.integer({ min: 0, max: 79 }), (random, bit) => {
-      const fixed = bit < 4 || bit === 16 || bit === 17; // under the version, and under the variant
+      const fixed = bit < 4 || bit === 16 || bit === 17; // bits that the version and the variant overwrite
       const other = random.map((byte, index) => (index === bit >> 3 ? byte ^ (0x80 >> (bit & 7)) : byte));
       expect(uuidV7(1, random) === uuidV7(1, other)).toBe(fixed);
     }),

@@ -1,6 +1,6 @@
 /**
- * A UUID of version 7 (RFC 9562): 48 bits of Unix milliseconds, then random bits. Ids made later sort later, to the
- * millisecond, so inserts stay at one end of the index.
+ * Makes a UUID of version 7 (RFC 9562): 48 bits of Unix milliseconds, then random bits. Ids made later sort
+ * later, to the millisecond, so inserts stay at one end of the index.
  * @param unixMs the time, in milliseconds
  * @param random 10 random bytes
  */
@@ -20,7 +20,7 @@ function hex(byte: number): string {
   return hexOf[byte] ?? '';
 }
 
-/** Whether a text is a UUID in its usual form, of any version. */
+/** Reports whether a text is a UUID in its usual form, of any version. */
 export function isUuid(text: string): boolean {
   return /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(text);
 }

@@ -2,8 +2,9 @@ import type { ErrorData } from './error-data.ts';
 import { errorDataBy } from './error-data.ts';
 
 /**
- * Data of an event as it is logged: ids and figures. Of an error what {@link loggedError} leaves, of a payload's problems how many, of a
- * batch nothing: what it was made of is for metrics.
+ * Returns the data of an event as they are logged: ids and figures. Errors are reduced by
+ * {@link loggedError}, and a payload's problems to their number. A batch is left out, since its counts are
+ * for metrics.
  */
 export function loggedFields(data: object): object {
   const {
@@ -24,16 +25,17 @@ export function loggedFields(data: object): object {
 }
 
 /**
- * An error as it is logged, and what it carries: names, messages, codes, and where it was raised; nothing else, since PostgreSQL's details
- * quote whole rows. Messages about wrong values (SQLSTATE class 22) quote the value: it is left out. Of a thrown object that is no error the
- * names of its members are told. What a handler writes into an error's message is logged.
+ * Returns an error, and the errors that it carries, as they are logged: names, messages, codes, and stack
+ * frames. Everything else is left out, since PostgreSQL's details quote whole rows. Messages about invalid
+ * values (SQLSTATE class 22) quote the value, which is masked. For a thrown object that is no error, only the
+ * names of its members are given. Text that a handler writes into an error's message is logged.
  */
 export function loggedError(error: unknown): ErrorData {
   return logged(errorDataBy(error, memberNames));
 }
 
 function logged({ name, message, code, stack, errors, cause }: ErrorData): ErrorData {
-  // the stack begins with the message, which may have several lines
+  // keep only the frames: the stack begins with the message, which may have several lines
   const frames = stack?.split('\n').filter((line) => /^\s+at /.test(line)) ?? [];
   return {
     name,
@@ -52,7 +54,7 @@ function memberNames(thrown: object): string {
   return `an object${names.length === 0 ? '' : ` with ${names.join(', ')}`}, which is no Error`;
 }
 
-/** From the first quotation mark to the last: a value may have some, too. */
+/** Masks from the first quotation mark to the last, since a value may contain some. */
 function withoutQuoted(message: string): string {
   return message.replace(/"[^]*"/, '"***"');
 }

@@ -3,23 +3,32 @@ import type { Rule, Shape } from '../options/options.ts';
 import { aNumber, anything, optional, optionProblems } from '../options/options.ts';
 import type { Handler, Task } from './task.ts';
 
-/** The limits of an isolated handler's processes. */
+/** Limits of the processes of an isolated handler. */
 export interface IsolatedOptions {
-  /** JavaScript memory of one process, 16 to 65,536 MiB. An attempt that needs more dies, alone. Default: Node's own limit. */
+  /**
+   * JavaScript memory of one process, 16 to 65,536 MiB. An attempt that needs more dies, and only that
+   * attempt. Default: Node's own limit.
+   */
   readonly memoryMb?: number;
-  /** How many of its jobs a node runs at a time. One that waits for another uses up its own timeout. Default: the node's slots. */
+  /**
+   * Most jobs of the handler that a node runs at a time, 1 to 10,000. A job that waits for another uses up
+   * its own timeout. Default: the node's slots.
+   */
   readonly concurrency?: number;
 }
 
 /** A handler that runs in a process of its own. Made by {@link isolated}. */
 export interface IsolatedHandler {
   readonly kind: 'pgqueue.isolated';
-  /** The URL of a module that exports the handler. */
+  /** URL of the module that exports the handler. */
   readonly module: string;
   readonly options: IsolatedOptions;
 }
 
-/** The type of a task's handler, for the module that exports it: `export const handler: HandlerOf<typeof resize> = …`. */
+/**
+ * Type of a task's handler, for the module that exports it:
+ * `export const handler: HandlerOf<typeof resize> = …`.
+ */
 export type HandlerOf<T> =
   // oxlint-disable-next-line typescript/no-explicit-any
   T extends Task<any, infer Output, infer Saved> ? Handler<Output, unknown, Saved> : never;
@@ -35,9 +44,10 @@ const aModule: Rule = {
 };
 
 /**
- * For {@link implement}: runs a task's handler in child processes, which are kept for the next job. The module exports it as
- * `handler`, or by default. For handlers that use the CPU for long, or that may crash: what goes wrong costs one attempt, and neither
- * the node nor its other jobs. An attempt whose process died counts as a crash.
+ * Makes a handler for {@link implement} that runs in child processes, which are reused for later jobs. The
+ * module exports the handler as `handler`, or as its default export. Use it for handlers that use the CPU for
+ * long, or that may crash: a failure costs one attempt, but neither the node nor its other jobs. An attempt
+ * whose process died counts as a crash.
  * @throws {PgQueueError} `configuration`
  */
 export function isolated(module: { readonly href: string }, options: IsolatedOptions = {}): IsolatedHandler {
@@ -48,7 +58,7 @@ export function isolated(module: { readonly href: string }, options: IsolatedOpt
   return { kind: 'pgqueue.isolated', module: module.href, options };
 }
 
-/** Whether a value was made by {@link isolated}. */
+/** Reports whether a value was made by {@link isolated}. */
 export function isIsolated(value: unknown): value is IsolatedHandler {
   return (
     typeof value === 'object' &&

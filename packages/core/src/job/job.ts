@@ -13,7 +13,7 @@ export interface TraceContext {
   readonly tracestate?: string;
 }
 
-/** Where a job stands. The first four are in QUEUE and WORK_QUEUE, the others are terminal. */
+/** Status of a job. The first four are in QUEUE and WORK_QUEUE, the others are terminal. */
 export type JobStatus =
   | 'delayed'
   | 'pending'
@@ -37,52 +37,60 @@ export const jobStatuses: readonly JobStatus[] = [
 ];
 
 /**
- * At most one unfinished job of a task has a given unique key. When there is one already:
- * `keep` leaves it as it is; `replace` gives a waiting job the new payload, priority and attributes, at its old time;
- * `debounce` does so too, and sets its `runAfter` anew. A job that is already running can't take a new payload: it gives up
- * its key, and the new job is enqueued behind it.
+ * Unique key of a job: at most one unfinished job of a task has it. `onConflict` says what an enqueue does
+ * with the job that has it already: `keep` leaves that job as it is; `replace` gives a waiting job the new
+ * payload, priority and attributes, at its old time; `debounce` does the same and sets a new `runAfter`. A
+ * running job can't take a new payload: it gives up its key, and the new job is enqueued behind it.
  */
 export interface Unique {
   readonly key: string;
   readonly onConflict?: 'keep' | 'replace' | 'debounce';
 }
 
-/** What can be said of a job at enqueue. What is left out comes from its task, then from the defaults named here. */
+/**
+ * Options of a job at enqueue. An option that is left out comes from the job's task, then from the default
+ * named here.
+ */
 export interface JobOptions {
-  /** A UUID of the caller's making: enqueuing the same id again changes nothing. Default: a new UUID v7. */
+  /** UUID made by the caller: enqueuing the same id again changes nothing. Default: a new UUID v7. */
   readonly id?: string;
-  /** The named line it waits in, 1 to 100 characters. Default `default`. */
+  /** Name of the queue, 1 to 100 characters. Default `default`. */
   readonly queue?: string;
-  /** Its fairness key (a tenant, a customer), up to 200 characters. Default `''`. */
+  /** Fairness key (a tenant, a customer), up to 200 characters. Default `''`. */
   readonly key?: string;
-  /** A whole number of 32 bits; smaller runs first, within its key. Default 0. */
+  /** A whole number of 32 bits. Smaller runs first, within its key. Default 0. */
   readonly priority?: number;
   readonly attributes?: Attributes;
-  /** Not before this time (by the database's clock). Not together with `delay`. */
+  /** Earliest start, by the database's clock. Not together with `delay`. */
   readonly runAfter?: Date;
-  /** Not before this long from now (by the database's clock). Not together with `runAfter`. */
+  /** Time from now to the earliest start, by the database's clock. Not together with `runAfter`. */
   readonly delay?: Duration;
-  /** If it was not started by then, it ends as expired. */
+  /** Latest start. A job that was not started by then ends as expired. */
   readonly expiresAt?: Date;
-  /** How long one attempt may take before its lease ends; the handler can extend it. Default 5 minutes. */
+  /** Longest time of one attempt before its lease ends. The handler can extend it. Default 5 minutes. */
   readonly timeout?: Duration;
   readonly retry?: RetryOptions;
-  /** A unique key alone means `{ key, onConflict: "keep" }`. */
+  /** Unique key. A text means `{ key, onConflict: "keep" }` with that text as the key. */
   readonly uniqueKey?: string | Unique;
   readonly trace?: TraceContext;
 }
 
-/** A job that was built and not enqueued yet: what {@link Task.job} returns and `enqueueMany` takes. */
+/** A job that is built but not enqueued: returned by {@link Task.job}, taken by `enqueueMany`. */
 export interface NewJob {
   readonly task: string;
   readonly payloadVersion: number;
   readonly payload: unknown;
   readonly options: JobOptions;
-  /** What is wrong with the payload; empty where nothing is. A promise only where its schema gives one. */
+  /**
+   * Returns the problems of the payload; empty when there are none. A promise only when its schema returns
+   * one.
+   */
   readonly check: (payload: unknown) => readonly string[] | Promise<readonly string[]>;
 }
 
-/** A job as its QUEUE row wants it: validated, every default applied, durations in milliseconds. */
+/**
+ * A job in the form of its QUEUE row: validated, with every default applied and durations in milliseconds.
+ */
 export interface JobRow {
   readonly id: string;
   readonly queue: string;
@@ -107,13 +115,16 @@ export interface JobRow {
   readonly trace: TraceContext | null;
 }
 
-/** What became of one enqueue. `id` is the job that now stands for it: an older one where it was kept, replaced or debounced. */
+/**
+ * Result of one enqueue. `id` is the job that stands for it: the older one when that was kept, replaced or
+ * debounced.
+ */
 export interface Enqueued {
   readonly id: string;
   readonly outcome: 'enqueued' | 'repeated' | 'kept' | 'replaced' | 'debounced';
 }
 
-/** A job as a node claims it: leased until `leaseMs` from the moment the claim was sent, under `token`. */
+/** A job as a node claims it: leased under `token` for `leaseMs` from the moment the claim was sent. */
 export interface ClaimedJob {
   readonly id: string;
   readonly token: string;
@@ -133,8 +144,10 @@ export interface ClaimedJob {
   readonly trace: TraceContext | null;
   readonly created: Date;
   readonly leaseMs: number;
-  /** Jobs that one handler call takes together share it: the id of the first. Null: it was scheduled alone. */
+  /**
+   * Id of the first job of its bundle, which one handler call takes together. Null: it was scheduled alone.
+   */
   readonly bundle: string | null;
-  /** What an earlier attempt left for this one (`ctx.checkpoint`); null: nothing. */
+  /** Data that an earlier attempt saved with `ctx.checkpoint`. Null: none. */
   readonly checkpoint: unknown;
 }

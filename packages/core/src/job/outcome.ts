@@ -4,8 +4,9 @@ import { durationMs } from '../options/duration.ts';
 const brand: unique symbol = Symbol.for('pgqueue.outcome');
 
 /**
- * How an attempt ended, when not by a plain result or an error. A handler returns one, or throws it from deeper down.
- * A plain return value is *done* with that result; a thrown error is *retry* by the job's policy.
+ * End of an attempt other than a plain result or an error. A handler returns an outcome, or throws it from
+ * deeper down. A plain return value is *done* with that result; a thrown error is *retry* by the job's
+ * policy.
  */
 export type Outcome = { readonly [brand]: true } & (
   | { readonly kind: 'retry'; readonly delayMs: number | null; readonly error: unknown }
@@ -14,7 +15,10 @@ export type Outcome = { readonly [brand]: true } & (
   | { readonly kind: 'cancelled' }
 );
 
-/** Try again, after the given delay instead of the policy's; counts a try. The error is kept with the job. */
+/**
+ * Ends the attempt with another try after `delay`, or after the policy's delay when that is null. Counts a
+ * try. The error is kept with the job.
+ */
 export function retryAfter(
   delay: Duration | null,
   error: unknown = 'the handler asked for another try, and gave no reason',
@@ -27,26 +31,29 @@ export function retryAfter(
   };
 }
 
-/** Don't try again: dead letter, reason `gave_up`. The error is kept with the job. */
+/**
+ * Ends the job without another try: it goes to the dead letter with the reason `gave_up`. The error is kept
+ * with the job.
+ */
 export function giveUp(error: unknown = 'the handler gave up, and gave no reason'): Outcome {
   return { [brand]: true, kind: 'give_up', error };
 }
 
-/** Run again later without counting a try. */
+/** Runs the job again after `delay`, without counting a try. */
 export function snooze(delay: Duration): Outcome {
   return { [brand]: true, kind: 'snooze', delayMs: durationMs(delay, 'delay') };
 }
 
-/** End it here, as cancelled. */
+/** Ends the job as cancelled. */
 export function cancelled(): Outcome {
   return { [brand]: true, kind: 'cancelled' };
 }
 
-/** Whether a value is one of the outcomes above, rather than a plain result. */
+/** Reports whether a value is an {@link Outcome}, rather than a plain result. */
 export function isOutcome(value: unknown): value is Outcome {
   try {
     return typeof value === 'object' && value !== null && brand in value;
   } catch {
-    return false; // a proxy that does not want to be asked
+    return false; // a proxy whose trap throws
   }
 }

@@ -3,13 +3,16 @@ import { parseDuration } from '../options/duration.ts';
 import type { Shape } from '../options/options.ts';
 import { aDuration, aNumber, oneOf, optional, optionProblems } from '../options/options.ts';
 
-/** When a failed job is tried again, and how often. What is left out comes from the task, then from {@link defaultBackoff}. */
+/**
+ * Limits and delays of the retries of a job. An option that is left out comes from the task, then from
+ * {@link defaultBackoff}.
+ */
 export interface RetryOptions {
   /** Attempts that may run to an error before the job is dead, 1 to 1000. Default 20. */
   readonly maxTries?: number;
   /** Leases that may be lost with their node (crash, hang) before the job is dead, 1 to 1000. Default 3. */
   readonly maxCrashes?: number;
-  /** How the delay grows: the same each time, base × try, or base × factor^(try − 1). Default exponential. */
+  /** Growth of the delay: the same each time, base × try, or base × factor^(try − 1). Default exponential. */
   readonly backoff?: 'fixed' | 'linear' | 'exponential';
   /** The first delay. Default 1 s. */
   readonly base?: Duration;
@@ -17,11 +20,11 @@ export interface RetryOptions {
   readonly factor?: number;
   /** The longest delay. Default 1 h. */
   readonly max?: Duration;
-  /** The share of the delay that is random, 0 to 1: 0.2 takes off up to a fifth. Default 0.2. */
+  /** Random share of the delay, 0 to 1: 0.2 shortens it by up to a fifth. Default 0.2. */
   readonly jitter?: number;
 }
 
-/** A backoff as it is stored with a job (column `retry`) and understood by the SQL function `backoff_ms`. */
+/** A backoff as stored with a job (column `retry`) and read by the SQL function `backoff_ms`. */
 export interface Backoff {
   readonly kind: 'fixed' | 'linear' | 'exponential';
   readonly baseMs: number;
@@ -30,12 +33,15 @@ export interface Backoff {
   readonly jitter: number;
 }
 
-/** Attempts that may run to an error, where neither task nor enqueue says otherwise. */
+/** Attempts that may run to an error, unless the task or the enqueue sets another number. */
 export const defaultMaxTries = 20;
-/** Leases that may be lost with their node, where neither task nor enqueue says otherwise. */
+/** Leases that may be lost with their node, unless the task or the enqueue sets another number. */
 export const defaultMaxCrashes = 3;
 
-/** 1 s, doubling, up to 1 h, less up to a fifth: 20 tries last about 9 hours. */
+/**
+ * Delay of 1 s that doubles up to 1 h, shortened by up to a fifth. With 20 tries, the delays add up to
+ * between 6.5 and 8.1 hours.
+ */
 export const defaultBackoff: Backoff = {
   kind: 'exponential',
   baseMs: 1_000,
@@ -44,7 +50,7 @@ export const defaultBackoff: Backoff = {
   jitter: 0.2,
 };
 
-/** The backoff that some options ask for. */
+/** Returns the backoff for some options. An option that is left out comes from `fallback`. */
 export function backoffOf(retry: RetryOptions, fallback: Backoff = defaultBackoff): Backoff {
   return {
     kind: retry.backoff ?? fallback.kind,
@@ -55,7 +61,7 @@ export function backoffOf(retry: RetryOptions, fallback: Backoff = defaultBackof
   };
 }
 
-/** A backoff whose every part is usable: jobs from plain SQL may bring any JSON object. */
+/** Replaces unusable parts of a backoff by defaults: jobs from plain SQL may bring any JSON object. */
 function soundBackoff(given: Partial<Backoff>): Backoff {
   const amount = (name: 'baseMs' | 'factor' | 'maxMs' | 'jitter'): number => {
     const value: unknown = given[name];
@@ -72,8 +78,9 @@ function soundBackoff(given: Partial<Backoff>): Backoff {
 }
 
 /**
- * Milliseconds until the next attempt. What is missing in the backoff, or is no use, is as in {@link defaultBackoff}.
- * @param tryNumber the attempt that just failed, from 1
+ * Returns the milliseconds until the next attempt. Missing or unusable parts of the backoff come from
+ * {@link defaultBackoff}.
+ * @param tryNumber number of the attempt that just failed, from 1
  * @param random 0 ≤ random < 1
  */
 export function retryDelayMs(given: Partial<Backoff>, tryNumber: number, random: number): number {
@@ -83,7 +90,7 @@ export function retryDelayMs(given: Partial<Backoff>, tryNumber: number, random:
     linear: backoff.baseMs * tryNumber,
     exponential: backoff.baseMs * backoff.factor ** Math.min(tryNumber - 1, 60),
   }[backoff.kind];
-  // 0 × Infinity: no base, and a factor that has grown beyond all numbers
+  // NaN is 0 × Infinity: no base, and a factor that has overflowed
   const delayMs = Number.isNaN(grown) ? 0 : Math.min(backoff.maxMs, grown);
   return Math.max(0, delayMs * (1 - backoff.jitter * random));
 }
@@ -100,7 +107,7 @@ const shape: Shape<RetryOptions> = {
   jitter: optional(aNumber({ min: 0, max: 1 })),
 };
 
-/** What is wrong with some retry options; empty where nothing is. */
+/** Returns the problems of some retry options; empty when there are none. */
 export function retryProblems(retry: RetryOptions): readonly string[] {
   return optionProblems(retry, shape, { path: 'retry' });
 }

@@ -1,9 +1,14 @@
-/** Levels of arrays and objects in one payload at most: recursive code of schemas and databases overflows somewhere beyond. */
+/**
+ * Deepest nesting of arrays and objects in one payload, in levels. Recursive code of schemas and databases
+ * overflows somewhere beyond it.
+ */
 export const nestingMax = 500;
 
 /**
- * What makes a value out of JSON dangerous to hand on; undefined: nothing. A key `__proto__`, or `constructor` with a key `prototype` below it,
- * reaches the prototype of whatever it is merged into; real data has a `constructor` without. Looks at every key once, without recursion.
+ * Returns the problem that makes a value out of JSON dangerous to pass on, or undefined. A key `__proto__`,
+ * or `constructor` with a key `prototype` below it, reaches the prototype of an object that it is merged
+ * into. A `constructor` without `prototype` is allowed, since real data has some. Nesting deeper than
+ * {@link nestingMax} levels is refused. Visits every key once, without recursion.
  */
 export function shapeProblem(value: unknown): string | undefined {
   if (typeof value !== 'object' || value === null) return undefined;
@@ -24,7 +29,10 @@ export function shapeProblem(value: unknown): string | undefined {
   return undefined;
 }
 
-/** An object without any below it, as most payloads are: a worker looks at each of them. Inherited keys only make it look deeper. */
+/**
+ * Reports whether no object is below this one. Fast path, since most payloads are flat and a worker checks
+ * each of them. Inherited keys can only make it look deeper.
+ */
 function isFlat(value: object): boolean {
   if (Array.isArray(value)) return false;
   for (const key in value) {

@@ -54,7 +54,10 @@ const shape: Shape<TaskDefinition<StandardSchemaV1>> = {
   checkpoint: optional(aSchema),
 };
 
-/** @throws {PgQueueError} `configuration`, with everything that is wrong at once */
+/**
+ * Checks the definition of a task.
+ * @throws {PgQueueError} `configuration`, with all problems at once
+ */
 export function checkDefinition(definition: unknown): void {
   const problems = optionProblems(definition, shape);
   const {
@@ -78,7 +81,10 @@ function gapProblems(version: number, given: readonly number[]): readonly string
   ];
 }
 
-/** What a task says of its jobs, where an enqueue says nothing. `key` and `attributes` may be derived from the payload. */
+/**
+ * Defaults of a task for its jobs, used when an enqueue does not set the option. `key` and `attributes` may
+ * be derived from the payload.
+ */
 export interface TaskDefaults<Input> {
   readonly queue?: string;
   readonly key?: string | ((payload: Input) => string);
@@ -91,19 +97,28 @@ export interface TaskDefaults<Input> {
 /** Turns a payload of one version into one of the next. Must be pure: it may run at any time, on any node. */
 export type Upcaster = (payload: unknown) => unknown;
 
-/** What {@link defineTask} takes: name, payload schema, and defaults for its jobs. */
+/** Definition for {@link defineTask}: name, payload schema, and defaults for its jobs. */
 export interface TaskDefinition<
   Schema extends StandardSchemaV1,
   Saved extends StandardSchemaV1 = StandardSchemaV1,
 > extends TaskDefaults<StandardSchemaV1.InferInput<Schema>> {
-  /** 1 to 200 characters; it is stored with every job, so don't rename it while jobs wait. */
+  /** 1 to 200 characters. Stored with every job, so don't rename it while jobs wait. */
   readonly name: string;
-  /** Any Standard Schema: zod, valibot, arktype and others. Checked at enqueue, and again before the handler. */
+  /**
+   * Any Standard Schema: zod, valibot, arktype and others. Payloads are checked at enqueue, and again before
+   * the handler.
+   */
   readonly payload: Schema;
-  /** The version of the payload's shape, from 1. Raise it when jobs in flight would no longer fit. Default 1. */
+  /**
+   * Version of the payload's shape, from 1. Raise it when jobs in flight would not fit the new shape.
+   * Default 1.
+   */
   readonly version?: number;
-  /** By version: how to make a payload of the next one. Nodes run the versions from the oldest upcaster on. */
+  /**
+   * Upcasters by version. Each makes a payload of the next version. Nodes run the versions from the oldest
+   * upcaster on.
+   */
   readonly upcasters?: Readonly<Record<number, Upcaster>>;
-  /** The shape of what `ctx.checkpoint` keeps, by a schema that changes nothing. Default: any JSON. */
+  /** Schema of the data that `ctx.checkpoint` saves. It must not transform them. Default: any JSON. */
   readonly checkpoint?: Saved;
 }

@@ -13,72 +13,89 @@ import { checkDefinition, isPlain } from './task-definition.ts';
 export interface Task<Input = unknown, Output = unknown, Saved = unknown> {
   readonly name: string;
   readonly version: number;
-  /** The oldest payload version that upcasters reach. */
+  /** Oldest payload version that upcasters reach. */
   readonly minVersion: number;
   readonly timeoutMs: number | null;
   readonly defaults: TaskDefaults<Input>;
-  /** A job of this task, for `enqueueMany`. */
+  /** Builds a job of this task, for `enqueueMany`. */
   readonly job: (payload: Input, options?: JobOptions) => NewJob;
-  /** Checks a payload of the current version: the handler's payload, or what is wrong. A promise only where its schema gives one. */
+  /**
+   * Checks a payload of the current version. Returns the payload for the handler, or the problems. A promise
+   * only when its schema returns one.
+   */
   readonly parse: (payload: unknown) => Parsed<Output> | Promise<Parsed<Output>>;
-  /** Brings a stored payload to the current version. Throws what an upcaster throws, and `invalid_job` for a version that it can't. */
+  /**
+   * Brings a stored payload to the current version. Throws `invalid_job` for a version that it can't convert,
+   * and the errors of upcasters.
+   */
   readonly upcast: (payload: unknown, version: number) => unknown;
-  /** Checks a checkpoint, on its way to the database and back. */
+  /** Checks a checkpoint, when it is saved and when it is read. */
   readonly parseCheckpoint: (checkpoint: unknown) => Promise<Parsed<Saved>>;
 }
 
-/** A payload that fits its schema, or what is wrong with it. */
+/** A valid payload, or the problems of an invalid one. */
 export type Parsed<Output> =
   | { readonly ok: true; readonly payload: Output }
   | { readonly ok: false; readonly problems: readonly string[] };
 
-/** The payload that a task's enqueue takes: `TaskInput<typeof sendEmail>`. */
+/** Payload type that a task's enqueue takes: `TaskInput<typeof sendEmail>`. */
 export type TaskInput<T> = T extends Task<infer Input> ? Input : never;
 
-/** What a running handler can do and know. */
+/** Context of a running handler. */
 export interface JobContext<Saved = unknown> {
   readonly job: Omit<ClaimedJob, 'payload' | 'token' | 'position' | 'checkpoint'> & {
-    /** What an earlier attempt kept for this one; null: nothing, or what no longer fits the task's schema. */
+    /** Data that an earlier attempt saved. Null: none, or they do not fit the task's schema. */
     readonly checkpoint: Saved | null;
   };
-  /** Aborts with a reason (see {@link AbortReason}): lease lost, cancelled, timed out, shutting down, node lost. */
+  /**
+   * Aborts with a reason (see {@link AbortReason}): lease lost, cancelled, timed out, shutting down, or
+   * node lost.
+   */
   readonly signal: AbortSignal;
-  /** Moves the end of this attempt's lease to this long from now. False: the lease was lost, and the signal aborts. */
+  /**
+   * Moves the end of this attempt's lease to `by` from now. Resolves to false when the lease was lost; the
+   * signal then aborts.
+   */
   readonly extend: (by: Duration) => Promise<boolean>;
   /**
-   * Replaces what is shown of this job while it runs: up to 8 KiB of JSON. False: the lease was lost. Written at most four times a
-   * second: of what comes faster, the newest.
+   * Replaces the progress that is shown of this job while it runs: up to 8 KiB of JSON. Resolves to false
+   * when the lease was lost. Written up to four times a second; of values that come faster, only the newest
+   * is written.
    */
   readonly progress: (value: unknown) => Promise<boolean>;
   /**
-   * Keeps what the next attempt needs to go on from here: up to 256 KiB of JSON, in place of what was kept before; null takes it back.
-   * It is there when this resolves, survives retries, crashes and snoozes, and goes when the job ends. False: the lease was lost.
+   * Saves the data that the next attempt needs to resume: up to 256 KiB of JSON, in place of data saved
+   * before. Null deletes them. The data are stored when this resolves, survive retries, crashes and snoozes,
+   * and go when the job ends. Resolves to false when the lease was lost.
    */
   readonly checkpoint: (data: Saved | null) => Promise<boolean>;
   readonly log: JobLogger;
   /**
-   * Runs `work` in one transaction with the settlement of this job: its writes and *done* commit together, exactly once.
-   * Throws, and rolls back, when the lease was lost. Afterwards the attempt is over: the handler's return value is ignored.
+   * Runs `work` in one transaction with the settlement of this job: its writes and *done* commit together,
+   * exactly once. Throws, and rolls back, when the lease was lost. After the commit the attempt is over, and
+   * the handler's return value is ignored.
    */
   readonly transaction: <Result>(work: (client: TransactionClient) => Promise<Result>) => Promise<Result>;
   /**
-   * The same in a transaction of your own library, on your own connection: `run` begins it, and has it settled before it commits, by
-   * `settle(fromKysely(trx))` or another library's adapter; a `pg` client goes in as it is. `settle` rejects when the lease was
-   * lost: let that roll back. Resolves when the transaction has committed, also where the reply to its COMMIT was lost; then the
-   * attempt is over. Where it has not, rejects with what `run` rejected with, and the attempt goes on.
+   * Same as `transaction`, in a transaction of your own library, on your own connection. `run` begins the
+   * transaction and calls `settle(fromKysely(trx))` before it commits, or passes another library's adapter; a
+   * `pg` client is passed as it is. `settle` rejects when the lease was lost: let that roll back.
+   *
+   * Resolves when the transaction has committed, even if the reply to its COMMIT was lost; then the attempt
+   * is over. If it has not committed, rejects with the error of `run`, and the attempt goes on.
    */
   readonly settleIn: (run: (settle: Settle) => Promise<unknown>) => Promise<void>;
 }
 
-/** Settles the job as done within a transaction of the handler's own, before it commits. */
+/** Settles the job as done within the handler's own transaction, before it commits. */
 export type Settle = (transaction: StatementRunner) => Promise<void>;
 
-/** A `pg` client, or what an adapter makes of another library's transaction. */
+/** A `pg` client, or an adapter for another library's transaction. */
 export interface StatementRunner {
   query(text: string, values: unknown[]): Promise<unknown>;
 }
 
-/** The part of a `pg` client that a handler's transaction needs; rows are as loosely typed as `pg`'s own. */
+/** The part of a `pg` client that a handler's transaction needs. Rows are as loosely typed as `pg`'s own. */
 export interface TransactionClient {
   query(
     text: string,
@@ -96,20 +113,23 @@ export interface JobLogger {
 }
 
 /**
- * Why `ctx.signal` aborted: `signal.reason.code`. `node_lost`: the node could not say that it lives for so long that others may take
- * its jobs at any moment.
+ * Reason for which `ctx.signal` aborted: `signal.reason.code`. `node_lost`: the node's heartbeats have failed
+ * for so long that other nodes may take its jobs at any moment.
  */
 export type AbortReason = 'lease_lost' | 'cancelled' | 'timeout' | 'shutdown' | 'node_lost';
 
-/** The code of a task: gets the checked payload; what it returns is the result of the job, or an {@link Outcome}. It may run more than once. */
+/**
+ * The code of a task. It gets the checked payload; its return value is the result of the job, or an
+ * {@link Outcome}. It may run more than once for a job.
+ */
 export type Handler<Output, Result, Saved = unknown> = (
   payload: Output,
   context: JobContext<Saved>,
 ) => Promise<Result> | Result;
 
 /**
- * Defines a task: what producers enqueue and workers implement. Types flow from the schema to both.
- * @throws {PgQueueError} `configuration`, with everything that is wrong at once
+ * Defines a task, which producers enqueue and workers implement. Types flow from the schema to both.
+ * @throws {PgQueueError} `configuration`, with all problems at once
  */
 export function defineTask<
   Schema extends StandardSchemaV1,
@@ -155,7 +175,7 @@ export function defineTask<
     parseCheckpoint: async (checkpoint) => parseBy(definition.checkpoint, checkpoint),
     job: (payload, given = {}) => {
       const { base, problems } = derived(ofPayload, payload);
-      // one that is no object is refused with all else that is wrong with the job
+      // options that are no object are refused later, with all other problems of the job
       const options = isPlain(given) ? { ...base, ...given, ...merged(base.retry, given.retry) } : given;
       return {
         task: name,
@@ -181,7 +201,7 @@ export function defineTask<
   };
 }
 
-/** At once where the schema does: a batch checks thousands. */
+/** Validates a value by a schema, synchronously when the schema is synchronous: a batch checks thousands. */
 function parseBy<Schema extends StandardSchemaV1>(
   schema: Schema | undefined,
   value: unknown,
@@ -197,7 +217,10 @@ function problemsOf(parsed: Parsed<unknown>): readonly string[] {
   return parsed.ok ? [] : parsed.problems;
 }
 
-/** A payload of the wrong shape can make `key` or `attributes` throw: that is a problem of the job, told with the others. */
+/**
+ * Derives options from the payload. An error of `key` or `attributes`, as a payload of the wrong shape may
+ * cause, becomes a problem of the job and is reported with the others.
+ */
 function derived<Input>(
   ofPayload: (payload: Input) => JobOptions,
   payload: Input,

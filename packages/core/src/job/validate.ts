@@ -12,7 +12,10 @@ import { nestingMax, shapeProblem } from './shape.ts';
 
 const int32Max = 2_147_483_647;
 
-/** Bounds on one job. The database repeats them as CHECK constraints. */
+/**
+ * Bounds on one job and one call of `enqueueMany`. The database repeats those on one job as CHECK
+ * constraints.
+ */
 export const jobLimits = {
   payloadBytesMax: 262_144,
   /** Levels of arrays and objects in a payload. */
@@ -25,16 +28,16 @@ export const jobLimits = {
   traceStateLengthMax: 512,
   /** Jobs in one call of enqueueMany. */
   batchMax: 50_000,
-  /** JSON of all payloads in one call of enqueueMany. */
+  /** JSON of all payloads in one call of `enqueueMany`. The producer counts UTF-16 units of it. */
   batchBytesMax: 67_108_864,
 } as const;
 
 /**
- * A job as its QUEUE row wants it; a promise only where its payload's schema is asynchronous. Pure but for that schema: no I/O. The schema
- * sees the payload as the handler's node will: after a round trip through JSON, so that a Date, a Map or NaN where the schema wants one
- * fails here and not there.
- * @param makeId gives the id where the caller gave none
- * @throws {PgQueueError} `invalid_job`, with everything that is wrong with the job at once
+ * Returns a job in the form of its QUEUE row; a promise only when the schema of its payload is asynchronous.
+ * Pure except for that schema: no I/O. The schema sees the payload as the handler's node will, after a round
+ * trip through JSON: where it wants a Date, a Map or NaN, it fails here rather than there.
+ * @param makeId makes the id when the caller gave none
+ * @throws {PgQueueError} `invalid_job`, with all problems of the job at once
  */
 export function toJobRow(job: NewJob, makeId: () => string): JobRow | Promise<JobRow> {
   return readable(() => {
@@ -119,7 +122,7 @@ function payloadProblems(job: NewJob, payload: string | undefined): MaybePromise
   }
 }
 
-/** Up to the next whole millisecond: columns of the database hold no parts of one. */
+/** Rounds a duration up to whole milliseconds: columns of the database hold no fractions. */
 function wholeMs(duration: Duration | undefined): number | null {
   const ms = parseDuration(duration);
   return ms === undefined ? null : Math.ceil(ms);
@@ -142,7 +145,7 @@ const names: Readonly<Record<keyof JobOptions, true>> = {
 
 const namesOfUnique: Readonly<Record<keyof Unique, true>> = { key: true, onConflict: true };
 
-/** A text in quotes, anything else as it reads. */
+/** Quotes a text; converts any other value with `String`. */
 function named(value: unknown): string {
   return typeof value === 'string' ? JSON.stringify(value) : String(value);
 }
@@ -198,18 +201,18 @@ function optionProblems(task: string, options: JobOptions): readonly string[] {
   return problems;
 }
 
-/** Whether a text is a `traceparent` of W3C Trace Context. */
+/** Reports whether a text is a `traceparent` of W3C Trace Context. */
 export function isTraceparent(text: unknown): text is string {
   return typeof text === 'string' && /^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$/.test(text);
 }
 
-/** Types say so, but callers without types exist. */
+/** Checks at run time what the types promise, for callers without types. */
 function isObject<Value>(value: Value): value is Value & object {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 function isStorable(date: Date): boolean {
-  const year = date.getUTCFullYear(); // NaN where the date is invalid
+  const year = date.getUTCFullYear(); // NaN when the date is invalid
   return year >= 1 && year <= 9_999;
 }
 
@@ -225,13 +228,15 @@ function attributeProblems(attributes: unknown): readonly string[] {
   return problem === undefined ? [] : [`attributes ${problem}`];
 }
 
-/** JSON text that PostgreSQL's jsonb takes; says what is wrong with it otherwise. */
+/**
+ * Returns the value as JSON text, and adds a problem when PostgreSQL's jsonb can't take it or it is too long.
+ */
 function jsonText(value: unknown, name: string, bytesMax: number, problems: string[]): string | undefined {
   let refused: string | undefined;
   let text: string | undefined;
   try {
     text = JSON.stringify(value);
-    // whatever PostgreSQL does not take is escaped there: most texts have no escapes at all
+    // JSON.stringify escapes all characters that PostgreSQL refuses, and most texts have no escapes at all
     if ((text ?? '').includes(String.raw`\u`))
       text = JSON.stringify(value, (key, inner: unknown) => {
         if (typeof inner === 'string' && (inner.includes('\u0000') || !inner.isWellFormed())) {
@@ -255,7 +260,7 @@ function jsonText(value: unknown, name: string, bytesMax: number, problems: stri
   return text;
 }
 
-/** Bytes that a UTF-16 unit takes at most. */
+/** Most UTF-8 bytes of one UTF-16 unit. */
 const utf8Most = 3;
 
 function utf8Bytes(text: string): number {

@@ -1,9 +1,10 @@
-/** Longer names are nobody's slip of the pen. */
+/** Longest name that is compared, in characters. A longer one is hardly a misspelling. */
 const longest = 40;
 
 /**
- * The name that was perhaps meant: one of few changes, or one that only begins so (`window` for `windowMs`).
- * @param surely where the name may well be right: one change, and not of the first letter
+ * Returns the name that was probably meant: one a few edits away, or one with the same beginning (`window`
+ * for `windowMs`).
+ * @param surely set when `name` may well be intended; then only one edit counts, and not of the first letter
  */
 export function nearest(name: string, names: readonly string[], surely = false): string | undefined {
   if (name.length > longest) return undefined;
@@ -19,7 +20,7 @@ export function nearest(name: string, names: readonly string[], surely = false):
   return best;
 }
 
-/** Infinity: they are not alike. */
+/** Returns the number of edits between two names, or Infinity when they are not alike. */
 function changesBetween(wanted: string, other: string, surely: boolean): number {
   const changes = distance(wanted, other);
   if (surely) return changes <= 1 && wanted[0] === other[0] ? changes : Infinity;
@@ -28,7 +29,10 @@ function changesBetween(wanted: string, other: string, surely: boolean): number 
   return changes <= Math.max(1, Math.round(Math.min(wanted.length, other.length) / 3)) ? changes : Infinity;
 }
 
-/** Characters to add, leave out, replace, or swap with their neighbour (optimal string alignment). */
+/**
+ * Returns the number of characters to add, leave out, replace, or swap with their neighbour (optimal string
+ * alignment).
+ */
 function distance(a: string, b: string): number {
   let [before, last] = [[] as number[], Array.from({ length: b.length + 1 }, (_, at) => at)];
   for (let i = 1; i <= a.length; i += 1) {

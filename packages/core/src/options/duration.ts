@@ -1,6 +1,9 @@
 import { PgQueueError } from '../errors.ts';
 
-/** A length of time: a number of milliseconds, or a number with its unit, such as `"500ms"`, `"30s"`, `"5m"`, `"2h"`, `"7d"`. */
+/**
+ * A length of time: a number of milliseconds, or a number with its unit, such as `"500ms"`, `"30s"`, `"5m"`,
+ * `"2h"`, `"7d"`.
+ */
 export type Duration = number | `${number}${'ms' | 's' | 'm' | 'h' | 'd'}`;
 
 const unitMs: Readonly<Record<string, number>> = {
@@ -11,10 +14,13 @@ const unitMs: Readonly<Record<string, number>> = {
   d: 86_400_000,
 };
 
-/** The longest duration accepted: ten years. */
+/** Longest accepted duration: ten years. */
 export const longestMs: number = 3_650 * 86_400_000;
 
-/** Milliseconds of a duration, or undefined where it is none (negative, not finite, over ten years, unknown unit). */
+/**
+ * Returns the milliseconds of a duration. Undefined when it is invalid: negative, not finite, over ten years,
+ * or of an unknown unit.
+ */
 export function parseDuration(duration: unknown): number | undefined {
   const found = typeof duration === 'string' ? /^(\d+(?:\.\d+)?)(ms|s|m|h|d)$/.exec(duration.trim()) : null;
   const ms =
@@ -22,7 +28,10 @@ export function parseDuration(duration: unknown): number | undefined {
   return Number.isFinite(ms) && ms >= 0 && ms <= longestMs ? ms : undefined;
 }
 
-/** Milliseconds of a duration; throws a configuration error that names the field. */
+/**
+ * Returns the milliseconds of a duration.
+ * @throws {PgQueueError} `configuration`, with the name of the field
+ */
 export function durationMs(duration: Duration, field: string): number {
   const ms = parseDuration(duration);
   if (ms === undefined) {

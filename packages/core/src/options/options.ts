@@ -1,26 +1,27 @@
 import { parseDuration } from './duration.ts';
 import { nearest } from './did-you-mean.ts';
 
-/** What one option may be: see {@link optionProblems}. */
+/** Rule for the value of an option: see {@link optionProblems}. */
 export interface Rule {
-  /** In words that follow "must be". */
+  /** The expected value, in words that follow "must be". */
   readonly expected: string;
-  /** Whether it may be left out. */
+  /** Set when the option may be left out. */
   readonly optional?: boolean;
-  /** Texts that would be right: one that is nearly given is named. */
+  /** Accepted texts. When a value is close to one of them, the problem suggests it. */
   readonly words?: readonly string[];
-  /** Of a value that was given; a list: what is wrong within it. */
+  /** Judges a given value: valid or not, or a list of the problems within it. */
   readonly judge: (value: unknown, path: string) => boolean | readonly string[];
 }
 
-/** A rule for each of the options: one that is added to them fails to compile until it has its own. */
+/** Rules for all options of a type. A new option fails to compile until it has a rule. */
 export type Shape<Options> = { readonly [Name in keyof Options]-?: Rule };
 
 /**
- * What is wrong with options, all at once; empty: nothing. For callers whom TypeScript does not help: each problem names the option
- * and what is expected, and where there is no such option the one that was perhaps meant. Values are told up to 40 characters.
- * @param own whether `options` is an object of the user's making, which may have members of its own: then only those are refused whose
- * names look like a misspelt one
+ * Returns all problems of some options; empty when they are valid. Meant for callers without TypeScript: each
+ * problem names the option and the expected value. For an unknown option it suggests the one that was
+ * probably meant. Texts are quoted up to 40 characters.
+ * @param own set when `options` is an object of the user's making, which may have members of its own; then an
+ * unknown name is a problem only when it looks like a misspelt option
  */
 export function optionProblems(
   options: unknown,
@@ -35,14 +36,14 @@ export function optionProblems(
   for (const name of Object.keys(shape)) {
     const value = options[name];
     const rule = shape[name];
-    // an enqueue asks about each of its jobs
+    // return early: an enqueue runs this for each of its jobs
     if (rule === undefined || (value === undefined && rule.optional === true)) continue;
     problems.push(...valueProblems(rule, value, at + name));
   }
   return problems;
 }
 
-/** The members of an object that are none of the options there are. */
+/** Returns a problem for each member of an object that is not a known option. */
 export function unknownNames(
   options: object,
   known: Readonly<Record<string, unknown>>,
@@ -60,7 +61,7 @@ export function unknownNames(
   return problems;
 }
 
-/** What is wrong with one value. */
+/** Returns the problems of one value; empty when it is valid. */
 export function valueProblems(rule: Rule, value: unknown, path: string): readonly string[] {
   if (value === undefined) {
     return rule.optional === true ? [] : [`${path} must be given: ${rule.expected}`];
@@ -70,12 +71,12 @@ export function valueProblems(rule: Rule, value: unknown, path: string): readonl
   return judged ? [] : [`${path} must be ${rule.expected}, not ${say(value)}${meant(rule, value)}`];
 }
 
-/** The same, or left out. */
+/** Returns the rule for an option that may be left out. */
 export function optional(rule: Rule): Rule {
   return { ...rule, optional: true };
 }
 
-/** The same, or null. */
+/** Returns the rule for a value that may also be null. */
 export function orNull(rule: Rule): Rule {
   return {
     ...rule,
@@ -84,7 +85,10 @@ export function orNull(rule: Rule): Rule {
   };
 }
 
-/** One of several. What is wrong within a value is told where none of them takes it. */
+/**
+ * Accepts a value that one of the rules accepts. When none does, reports the problems within the value if a
+ * rule lists any.
+ */
 export function either(...rules: readonly Rule[]): Rule {
   return {
     expected: rules.map(({ expected }) => expected).join(', or '),
@@ -97,28 +101,30 @@ export function either(...rules: readonly Rule[]): Rule {
   };
 }
 
-/** Checked elsewhere. */
+/** Accepts every given value. It is checked elsewhere. */
 export const anything: Rule = { expected: 'given', judge: () => true };
 
-/** A function: a text would only be found out when it is called. */
+/** A function. Checked early, since a text in its place would only fail when it is called. */
 export const aFunction: Rule = {
   expected: 'a function',
   judge: (value) => typeof value === 'function',
 };
 
-/** `true` or `false`, and no text that says so. */
+/** `true` or `false`; texts such as "true" are refused. */
 export const aFlag: Rule = {
   expected: 'true or false',
   judge: (value) => typeof value === 'boolean',
 };
 
-/** As {@link Duration}. */
+/** A {@link Duration}. */
 export const aDuration: Rule = {
   expected: 'a duration: milliseconds, or a text such as "30s"',
   judge: (value) => parseDuration(value) !== undefined,
 };
 
-/** A text of `min` to `max` characters; 1 and as many as you like. */
+/**
+ * A text of `min` to `max` characters, without NUL and lone surrogates. Default: any text that is not empty.
+ */
 export function aText({
   min = 1,
   max = Infinity,
@@ -134,7 +140,7 @@ export function aText({
   };
 }
 
-/** A finite number within bounds, each of them included, but for `above`. */
+/** A finite number within bounds. Bounds are inclusive, except `above`. */
 export function aNumber(
   bounds: {
     readonly min?: number;
@@ -156,7 +162,7 @@ export function aNumber(
   };
 }
 
-/** One of these texts. */
+/** One of the given texts. */
 export function oneOf(...words: readonly string[]): Rule {
   return {
     words,
@@ -165,7 +171,7 @@ export function oneOf(...words: readonly string[]): Rule {
   };
 }
 
-/** A list, each member of which is right. */
+/** A list in which each member satisfies the rule. */
 export function aListOf(rule: Rule, what = 'a list'): Rule {
   return {
     expected: what,
@@ -175,7 +181,7 @@ export function aListOf(rule: Rule, what = 'a list'): Rule {
   };
 }
 
-/** An object with members of any name, each of which is right. */
+/** An object with members of any name, each of which satisfies the rule. */
 export function aRecordOf(rule: Rule, what = 'an object'): Rule {
   return {
     expected: what,
@@ -185,7 +191,7 @@ export function aRecordOf(rule: Rule, what = 'an object'): Rule {
   };
 }
 
-/** Options within options. */
+/** An object with options of its own. */
 export function anObject(
   shape: Readonly<Record<string, Rule>>,
   { what = 'an object', own = false }: { readonly what?: string; readonly own?: boolean } = {},
@@ -214,7 +220,10 @@ function sayBounds(bounds: {
   return number;
 }
 
-/** A value in a few words: what is long, or may hold secrets, is only said to be there. */
+/**
+ * Describes a value in a few words. Long texts and the contents of objects are not quoted: they may hold
+ * secrets.
+ */
 export function say(value: unknown): string {
   if (value === null || typeof value === 'number' || typeof value === 'boolean') return String(value);
   if (typeof value === 'string') {
@@ -230,7 +239,7 @@ export function say(value: unknown): string {
 
 const toldMax = 40;
 
-/** Of a text that is nearly one of those that would be right. */
+/** Suggests an accepted text that is close to the given one. */
 function meant({ words = [] }: Rule, value: unknown): string {
   const near = typeof value === 'string' ? nearest(value, words) : undefined;
   return near === undefined ? '' : `: did you mean ${JSON.stringify(near)}?`;

@@ -6,7 +6,7 @@ import type { Gate, JobGroups } from './gate.ts';
 import type { Order } from './order.ts';
 import type { Needs, Preparation } from './policy.ts';
 
-/** What every gate and order is called by. */
+/** Name of a gate or an order. */
 export const aName: Rule = aText({ max: 100 });
 
 const preparation: Shape<Omit<Preparation, 'name'>> = {
@@ -15,14 +15,14 @@ const preparation: Shape<Omit<Preparation, 'name'>> = {
   fetch: aFunction,
 };
 
-/** Of data that is fetched beside the ticks. */
+/** Options of `prepare`, which fetches data asynchronously, outside of ticks. */
 export const aPreparation: Rule = anObject(preparation, {
   what: 'an object with everyMs, deadlineMs and fetch',
 });
 
 const needs: Shape<Needs> = { settlements: optional(aFlag), health: optional(aFlag) };
 
-/** What gates and orders have in common. */
+/** Members that gates and orders have in common. */
 const part = {
   name: aName,
   initial: optional(anything),
@@ -43,7 +43,7 @@ const gate: Shape<Gate> = {
   tellsTime: optional(aFlag),
 };
 
-/** A gate, of the user's making perhaps: its class may have members that only it knows. */
+/** A gate, possibly of the user's making: its class may have members of its own. */
 export const aGate: Rule = anObject(gate, {
   what: 'a gate, such as concurrency({ name, limit }) makes',
   own: true,
@@ -58,9 +58,10 @@ const order: Shape<Order> = {
 export const anOrder: Rule = anObject(order, { what: 'an order, such as fairShare() makes', own: true });
 
 /**
- * Refuses options of a gate or an order that can't be, when it is made: in a plan they would only be seen as its failure.
- * @param made what makes it, for where its name is not known
- * @param further what is wrong between options; their types may be wrong, too
+ * Refuses invalid options when a gate or an order is made. In a plan they would only show as a failure of
+ * that part.
+ * @param made function that makes the part, named in the error when the part has no name
+ * @param further returns problems between options, whose types may be wrong too
  * @throws {PgQueueError} `configuration`, with all problems at once
  */
 export function checkPart<Options extends object>(

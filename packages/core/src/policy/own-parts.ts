@@ -1,6 +1,9 @@
 const parts = new WeakSet<object>();
 
-/** Says of a gate or an order that no function of the user's is in it: it needs nobody to watch over its time. */
+/**
+ * Marks a gate or an order that contains no function of the user's. Its calls need no time limit, and the
+ * lanes that it chooses are not checked.
+ */
 export function ownPart<Part extends object>(part: Part): Part {
   parts.add(part);
   return part;

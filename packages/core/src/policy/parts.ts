@@ -2,12 +2,18 @@ import type { Gate } from './gate.ts';
 import type { Order } from './order.ts';
 import type { Candidate } from './snapshot.ts';
 
-/** Waiting jobs of one task and key are handed to a handler as one batch. The task must be implemented with `implementBatch`. */
+/**
+ * Rule that hands waiting jobs of one task and key to a handler together, as a bundle. The task must be
+ * implemented with `implementBatch`.
+ */
 export interface Coalesce {
   readonly when: (job: Candidate) => boolean;
-  /** Jobs in one batch at most, 2 to 1000. As many as wait go at once. */
+  /** Most jobs in one bundle, 2 to 1,000. A full bundle goes at once. */
   readonly max: number;
-  /** A batch that is not full goes when its first job has waited so long; it counts from when that was enqueued. */
+  /**
+   * Longest wait for a full bundle, in milliseconds since its oldest job was enqueued. Then it goes with the
+   * jobs that it has.
+   */
   readonly ageMs: number;
 }
 

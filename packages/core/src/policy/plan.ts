@@ -2,81 +2,104 @@ import type { Json } from '../job/job.ts';
 
 import type { Lane } from './snapshot.ts';
 
-/** A job to dispatch, and where. */
+/** A job to dispatch, and its pool. */
 export interface PlannedJob {
   readonly id: string;
-  /** The pool whose nodes are to run it. */
+  /** Pool whose nodes are to run it. */
   readonly pool: string;
-  /** The id of the first of the jobs that one handler call takes together; such jobs follow one another. */
+  /**
+   * Id of the first job of its bundle, which one handler call takes together. Jobs of a bundle are adjacent.
+   */
   readonly bundle?: string;
 }
 
-/** Something of a policy that failed during a plan, and was worked around. */
+/** Failure of a part of a policy that a plan worked around. */
 export interface PolicyFault {
-  /** The gate or order. */
+  /** Name of the gate or order. */
   readonly part: string;
   readonly error: unknown;
-  /** What was done about it: the jobs that it was asked about were held, it was left out, or its lanes took turns. */
+  /**
+   * Workaround. `held`: the jobs that the gate was asked about were held; `ignored`: the gate was left out;
+   * `turns`: lanes took turns in place of the order.
+   */
   readonly instead: 'held' | 'ignored' | 'turns';
 }
 
-/** Held jobs of the snapshot, by queue and reason: the name of a gate, or `no_free_slot`, `no_capable_node`, `batch_full`. */
+/**
+ * Number of held jobs of the snapshot, by queue and reason: the name of a gate, or `no_free_slot`,
+ * `no_capable_node`, `coalescing`, `batch_full`, `out_of_time`.
+ */
 export type HeldCounts = Readonly<Record<string, Readonly<Record<string, number>>>>;
 
-/** A lane of which gates hold everything: its jobs are not considered one by one. */
+/**
+ * A lane of which nothing can go: gates hold its jobs, or no node has a place for them. Its jobs are not
+ * considered one by one.
+ */
 export interface ClosedLane {
   readonly lane: Lane;
-  /** The gate that holds the lane as a whole; null: its jobs are held, each of them by a gate of its own perhaps. */
+  /** Gate that holds the lane as a whole. Null: its jobs are held one by one, perhaps by different gates. */
   readonly gate: string | null;
-  /** By reason: how many jobs, those that are not shown among them. */
+  /** Number of jobs by reason, including jobs that are not shown. */
   readonly counts: ReadonlyMap<string, number>;
-  /** Why a job of the lane is held, by its place there. */
+  /** Returns the reason that holds a job of the lane, by the job's index in `lane.jobs`. */
   readonly reasonOf: (place: number) => string;
 }
 
-/** Those lanes. There may be thousands, of which only some are ever asked about. */
+/** The closed lanes of a plan. There may be thousands, of which callers ask about few. */
 export interface ClosedLanes {
-  /** Of a lane of the snapshot; undefined: something of it was considered. */
+  /** Returns a lane of the snapshot as closed, or undefined when some of its jobs were considered. */
   readonly of: (lane: Lane) => ClosedLane | undefined;
   readonly all: () => Iterable<ClosedLane>;
 }
 
-/** There are none. */
+/** Result for a plan without closed lanes. */
 export const noneClosed: ClosedLanes = { of: () => undefined, all: () => [] };
 
-/** What a plan holds, without going through all of it. */
+/** Reasons of all held jobs of a plan, without a list of every job. */
 export interface Holds {
-  /** Of jobs that were considered. */
+  /** Reason by job id, for jobs that were considered. */
   readonly jobs: ReadonlyMap<string, string>;
-  /** Of lanes that were considered, and then held as a whole, by {@link laneName}. */
+  /** Reason by {@link laneName}, for lanes that were considered and then held as a whole. */
   readonly lanes: ReadonlyMap<string, string>;
   readonly closed: ClosedLanes;
 }
 
 /** A policy's answer to a snapshot. */
 export interface Plan {
-  /** In the order in which the jobs are to be claimed. */
+  /** Jobs in the order in which nodes are to claim them. */
   readonly dispatch: readonly PlannedJob[];
   readonly held: HeldCounts;
-  /** The state for the next plan; a part that did not change is the same object. */
+  /** State for the next plan. A part that did not change is the same object. */
   readonly state: PolicyState;
-  /** Scheduled jobs without a lease that are to be taken back: they are planned anew at once, together with what outranks them. */
+  /**
+   * Ids of scheduled jobs without a lease to recall. They are planned again at once, together with the jobs
+   * that outrank them.
+   */
   readonly recall?: readonly string[];
-  /** The earliest time at which something held may go, by time alone. */
+  /** Earliest time at which a held job may go by time alone. */
   readonly nextMs?: number | null;
-  /** Of each job that was held, the reason. Lanes that are held as a whole are not listed. Of `policy()`: made when it is read. */
+  /**
+   * Reason by job id, for each held job. Lanes that are held as a whole are not listed. A plan of `policy()`
+   * computes it on first access.
+   */
   readonly reasons?: ReadonlyMap<string, string>;
-  /** Of lanes that are held as a whole (by {@link laneName}): the gate. */
+  /** Gate by {@link laneName}, for lanes that are held as a whole. */
   readonly laneReasons?: ReadonlyMap<string, string>;
-  /** The same as both, for those who need not go through all that is held. Default: it is made of them. */
+  /**
+   * Same as `reasons` and `laneReasons`, for callers that need not go through all held jobs. Default: derived
+   * from these two.
+   */
   readonly holds?: Holds;
-  /** Lanes (by {@link laneName}) that can't be judged before they are read anew. */
+  /** Lanes (by {@link laneName}) that can't be judged before they are read again. */
   readonly stale?: readonly string[];
-  /** Lanes (by {@link laneName}) of which more jobs must be seen, and how many: for a bundle. */
+  /**
+   * Number of jobs that the next snapshot must show of a lane, by {@link laneName}: for a bundle, or because
+   * all shown jobs of the lane went.
+   */
   readonly deepen?: ReadonlyMap<string, number>;
   readonly faults?: readonly PolicyFault[];
   readonly forecast?: Readonly<Record<string, number>>;
 }
 
-/** The state of a policy: one part for each gate or order that keeps any, by its name. Plain JSON. */
+/** State of a policy, as plain JSON: one part, by its name, for each gate or order that keeps state. */
 export type PolicyState = Readonly<Record<string, Json>>;

@@ -3,89 +3,127 @@ import type { Json } from '../job/job.ts';
 import type { Plan } from './plan.ts';
 import type { JobFacts, Lane, Snapshot } from './snapshot.ts';
 
-/** One part as it was saved: with the batch, at this time of the database's clock. */
+/** One saved part of a state. `savedMs`: the database's time at which it was saved with a batch. */
 export interface SavedPart {
   readonly state: Json;
   readonly savedMs: number;
 }
 
-/** What became of a plan: its jobs that were written, and the database's time at which they were. */
+/** Result of writing a plan: the ids of the written jobs, and the database's time of the write. */
 export interface Written {
   readonly atMs: number;
   readonly ids: ReadonlySet<string>;
 }
 
-/** What a gate, order or policy needs of the snapshot beside the rest: reading it has a cost. */
+/**
+ * Parts of the snapshot that a gate, order or policy needs, and that are only read on demand because of their
+ * cost.
+ */
 export interface Needs {
-  /** Snapshot.settled. */
+  /** `Snapshot.settled`. */
   readonly settlements?: boolean;
-  /** Snapshot.health. */
+  /** `Snapshot.health`. */
   readonly health?: boolean;
 }
 
-/** Data from outside, fetched beside the ticks: the plan stays synchronous, and reads what was fetched last. */
+/**
+ * Fetch of outside data, independent of ticks: a plan stays synchronous, and reads the value that was fetched
+ * last.
+ */
 export interface Preparation {
-  /** Under this name the value is in Snapshot.prepared. */
+  /** Name under which the value is in `Snapshot.prepared`. */
   readonly name: string;
   readonly everyMs: number;
-  /** A fetch that takes longer is aborted, reported, and counts as failed; the last value stays. */
+  /**
+   * Longest time of a fetch, in milliseconds. A slower one is aborted, reported, and counts as failed; the
+   * last value stays.
+   */
   readonly deadlineMs: number;
   readonly fetch: (signal: AbortSignal) => Promise<Json>;
 }
 
-/** A scheduler's eye on a plan in the making. Without one, a plan depends on its snapshot and state alone. */
+/**
+ * A scheduler's watch over a plan being made. Without one, a plan depends on its snapshot and state alone.
+ */
 export interface Watch {
-  /** The gate or order that is being asked, and about which job: what is named where it does not come back. */
+  /**
+   * Gate or order being asked, and the job that it is asked about. Named when the call does not return in
+   * time.
+   */
   part: string;
   job: string | null;
-  /** Whether it is not asked (about this job) any more, because it did not come back; then it counts as failed. */
+  /**
+   * Reports whether the part is not to be asked (about this job), because an earlier call did not return. It
+   * then counts as failed.
+   */
   readonly avoids: (part: string, job: string | null) => boolean;
-  /** Whether the plan has to do with what it has so far: the rest of its time is for ending it. */
+  /**
+   * Reports whether the plan must end with the jobs that it has. The rest of its time is for finishing it.
+   */
   readonly late: () => boolean;
 }
 
-/** Why a rule holds a job. */
+/** Reason for which a rule holds a job. */
 export interface Hold {
-  /** The name of the gate. */
+  /** Name of the gate. */
   readonly gate: string;
-  /** In words, with numbers: `tenant acme has 5 of 5 running`. */
+  /** Explanation with numbers: `tenant acme has 5 of 5 running`. */
   readonly message: string;
   /**
-   * When that may change by time alone; null: not by time, but when other jobs end, nodes come, and the like; {@link neverMs}: not before
-   * somebody changes the rule.
+   * Time at which the hold may end by time alone. Null: it ends by other events, such as the end of a job or
+   * a new node. {@link neverMs}: it stays until somebody changes the rule.
    */
   readonly untilMs: number | null;
-  /** It lets jobs go as others end, as a limit does: so how fast they went lately tells when this one may. Default: no. */
+  /**
+   * Set when the rule lets jobs go as others end, as a limit does: recent throughput then tells when this one
+   * may go. Default false.
+   */
   readonly paced?: boolean;
 }
 
-/** {@link Hold.untilMs} of a job that can't go as things are set: the last millisecond that a Date can tell. */
+/**
+ * Value of {@link Hold.untilMs} for a job that can't go with the present settings: the latest time that a
+ * Date can hold, in milliseconds.
+ */
 export const neverMs = 8.64e15;
 
 /** A policy's answer about one waiting job. */
 export interface Explanation {
-  /** Every rule that holds it at present, in the order in which they are asked. Empty: it waits for its turn only. */
+  /**
+   * Every rule that holds the job at present, in the order in which rules are asked. Empty: it only waits for
+   * its turn.
+   */
   readonly holds: readonly Hold[];
-  /** Jobs of the snapshot that would go before it if all rules let them; null: the policy can't say. */
+  /**
+   * Number of jobs in the snapshot that would go before it if no rule held any. Null: the policy can't tell.
+   */
   readonly ahead: number | null;
 }
 
 /**
- * Decides which waiting jobs are dispatched next. Synchronous and deterministic: no clock, no randomness, no I/O; all it may
- * know is in the snapshot and its state. The same snapshot in another order gives the same plan. Most are made by
- * `policy({ gates, order })`; one that is written as a whole must keep to the limits of queue_config itself
- * (`standardGates`), and is checked for it. One that throws, takes too long, or returns a plan that can't be written is reported
- * (event `policy.failed`, and `status`), and that tick falls back to FIFO per key within the same limits.
+ * Decides which waiting jobs are dispatched next. Synchronous and deterministic: no clock, no randomness, no
+ * I/O. A plan depends on the snapshot and the state alone, and the same snapshot in another order gives the
+ * same plan.
+ *
+ * Most policies are made by `policy({ gates, order })`. A policy that is written as a whole must itself keep
+ * to the limits of queue_config (`standardGates`), and is checked for it. A policy that throws, takes too
+ * long, or returns a plan that can't be written is reported (event `policy.failed`, and `status`). That tick
+ * falls back to FIFO per key within the same limits.
  */
 export interface Policy {
   readonly name: string;
-  /** The state of the very first plan. */
+  /** State of the very first plan. */
   readonly initial: PolicyState;
-  /** Makes a state of what the last leader saved, which an older release may have written. Default: takes it as it is. */
+  /**
+   * Makes a state from the parts that the last leader saved; an older release may have written them. Default:
+   * takes them as they are.
+   */
   readonly restore?: (saved: Readonly<Record<string, SavedPart>>) => PolicyState;
-  /** `watch`: given by a scheduler, for policies made of parts. */
+  /** Makes a plan. `watch`: given by a scheduler, for policies made of parts. */
   readonly plan: (snapshot: Snapshot, state: PolicyState, watch?: Watch) => Plan;
-  /** The plan's state, once it is known what was written. Default: as it is. */
+  /**
+   * Returns the plan's state after its write, when the written jobs are known. Default: the state as it is.
+   */
   readonly written?: (state: PolicyState, written: Written) => PolicyState;
   readonly explain?: (
     snapshot: Snapshot,
@@ -97,18 +135,31 @@ export interface Policy {
   readonly needs?: Needs;
   readonly prepare?: readonly Preparation[];
   /**
-   * Tells which waiting jobs of a lane are alike to its gates. Where something is held, the first few of each kind are enough to be seen,
-   * however many jobs of it wait. Undefined: nothing is known of that.
+   * Returns the kind of a job: waiting jobs of a lane that have one kind are alike to the policy's gates.
+   * When jobs are held, a snapshot needs to show only the first few of each kind, however many wait.
+   * Undefined: the policy can't tell kinds.
    */
   readonly kindOf?: ((job: JobFacts) => string) | undefined;
-  /** What it holds may go by time alone only when {@link Plan.nextMs} says so. Default: it may at any time. */
+  /**
+   * A promise that a held job can go by time alone only when {@link Plan.nextMs} says so. Default: it may go
+   * at any time.
+   */
   readonly tellsTime?: boolean;
-  /** Parts that may be saved up to a second late (fairness), while the others are saved with each batch (rates). */
+  /**
+   * Names of parts that may be saved up to a second late (fairness). All others are saved with each batch
+   * (rates).
+   */
   readonly softParts?: readonly string[];
-  /** The `plan` that asks {@link standardGates} itself. Only `policy()` sets it; with another `plan` it says nothing. */
+  /**
+   * The `plan` function that asks {@link standardGates} itself. Only `policy()` sets it; it has no effect
+   * together with another `plan`.
+   */
   readonly guarded?: Policy['plan'];
-  /** The plan function of a policy in which no function of the user's is. Only `policy()` sets it. */
+  /** The `plan` function of a policy that contains no function of the user's. Only `policy()` sets it. */
   readonly trusted?: Policy['plan'];
-  /** Plans in its place while it fails: within those of its gates that are limits (onError `hold`), with their state; FIFO per key. */
+  /**
+   * Policy that plans while this one fails: FIFO per key, within the gates of this policy that are limits
+   * (onError `hold`), with their state.
+   */
   readonly fallback?: Policy;
 }

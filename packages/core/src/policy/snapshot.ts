@@ -1,54 +1,70 @@
 import type { Attributes, Json } from '../job/job.ts';
 
-/** What gates and orders may read of a job, whether it waits, is scheduled, or has just ended an attempt. */
+/** Facts of a job that gates and orders may read: it waits, is scheduled, or has just ended an attempt. */
 export interface JobFacts {
   readonly id: string;
   readonly queue: string;
   readonly key: string;
   readonly task: string;
-  /** Of its payload. */
+  /** Version of its payload. */
   readonly version: number;
-  /** Smaller first, within its key. */
+  /** Smaller goes first, within its key. */
   readonly priority: number;
-  /** The order of enqueuing, over all queues. */
+  /** Order of enqueuing, over all queues. */
   readonly seq: number;
   /** Unix milliseconds, like all times here. */
   readonly createdMs: number;
-  /** If it was not started by then, it ends as expired. */
+  /** Latest start. A job that was not started by then ends as expired. */
   readonly expiresMs: number | null;
   readonly attributes: Attributes;
   /** Attempts that ran to an error. */
   readonly tries: number;
 }
 
-/** A waiting job without a work item: what a tick may dispatch. */
+/** A waiting job without a work item, which a tick may dispatch. */
 export interface Candidate extends JobFacts {
-  /** It never goes in a bundle: it was lost with its node before, or has failed, and its next failure would be its last. Default: it may. */
+  /**
+   * Set when the job must not go in a bundle: it was lost with its node before, or it has failed and its next
+   * failure would be its last. Default false.
+   */
   readonly alone?: boolean;
 }
 
-/** A queue's key with waiting jobs: the unit that orders choose from. Within it, jobs go by priority, then by `seq`. */
+/**
+ * A queue's key with its waiting jobs: orders choose among lanes. Within a lane, jobs go by priority, then by
+ * `seq`.
+ */
 export interface Lane {
   readonly queue: string;
   readonly key: string;
-  /** The first few, in their order; where all of those are held, some of other kinds (task, version, attributes) behind them, too. */
+  /**
+   * First few jobs, in their order. When all of those are held, also some jobs of other kinds (task, version,
+   * attributes) from behind them.
+   */
   readonly jobs: readonly Candidate[];
-  /** Whether more wait behind those. */
+  /** Set when more jobs wait behind these. */
   readonly more: boolean;
   /**
-   * Where of each kind (see {@link Policy.kindOf}) only the first few are shown: by the id of the last one of a kind that is shown, how
-   * many more of that kind wait behind it, wherever in the lane. Default: none are missing between those that are shown.
+   * Number of hidden jobs by kind, when only the first few jobs of each kind (see {@link Policy.kindOf}) are
+   * shown. The record is keyed by the id of the last shown job of each kind; its hidden jobs wait anywhere
+   * behind that job. Default: no jobs are missing between those that are shown.
    */
   readonly unseen?: Readonly<Record<string, number>>;
-  /** Whether jobs that go before these are missing: those that could not be written lately. Default: no, these are the first. */
+  /**
+   * Set when jobs that go before these are missing, because they could not be written lately. Default: these
+   * are the first jobs.
+   */
   readonly skipped?: boolean;
-  /** A job of this key waits for its retry or the end of its snooze: when the first of them is due. Null: none does. */
+  /**
+   * Time at which the first job of this key that waits for its retry, or for the end of its snooze, is due.
+   * Null: no job does.
+   */
   readonly retryDueMs: number | null;
-  /** Whether this was read together with `inFlight`; what is not fresh may lie some ticks back. */
+  /** Set when the lane was read together with `inFlight`. Otherwise it may be some ticks old. */
   readonly fresh: boolean;
   /**
-   * It waited before it was seen: it was found among more lanes than can be looked at, or by a new leader. Default: no, its first job has just
-   * come.
+   * Set when the lane had waited before it was seen: a new leader found it, or it was among more lanes than
+   * can be read. Default: its first job has just come.
    */
   readonly found?: boolean;
 }
@@ -56,130 +72,144 @@ export interface Lane {
 /** A job with a work item. */
 export interface InFlight extends JobFacts {
   readonly pool: string;
-  /** `ready`: no node has leased it yet. */
+  /** `ready`: no node has leased it. */
   readonly state: 'ready' | 'running';
   readonly node: string | null;
   readonly dispatchedMs: number;
-  /** Jobs that one handler call takes together share it. Null: it runs alone. */
+  /** Id that the jobs of one handler call share. Null: the job runs alone. */
   readonly bundle: string | null;
-  /** The number of the batch that it is in, whose jobs one slot runs one after another. Default: it has a work item of its own. */
+  /**
+   * Number of its batch, whose jobs one slot runs one after another. Default: the job has a work item of its
+   * own.
+   */
   readonly row?: number;
-  /** It was to be recalled, and could not be: someone else has locked it. Default: no. */
+  /** Set when it could not be recalled, because someone else has locked its row. Default false. */
   readonly stuck?: boolean;
 }
 
-/** How an attempt ended, or that a work item was taken back unrun. */
+/** End of an attempt, or `recalled` for a work item that was taken back unrun. */
 export type AttemptEnd = 'done' | 'retry' | 'dead' | 'snooze' | 'cancelled' | 'crash' | 'recalled';
 
 /** An attempt that ended since the last plan. */
 export interface Settlement {
   readonly job: JobFacts;
   readonly outcome: AttemptEnd;
-  /** From the start of its lease to its end; of jobs that one handler call took together, its part of that; 0 where it never ran. */
+  /**
+   * Milliseconds from the start of its lease to its end. For jobs of one handler call, the job's part of
+   * that. 0 when it never ran.
+   */
   readonly busyMs: number;
   readonly endedMs: number;
 }
 
-/** Payload versions that can be run, from `min` to `max`. */
+/** Payload versions that can be run, from `min` to `max`, both included. */
 export interface VersionRange {
   readonly min: number;
   readonly max: number;
 }
 
-/** What nodes can run of a task. */
+/** Versions of a task that nodes can run. */
 export interface NodeTask extends VersionRange {
-  /** Their handler takes one job at a time, and no bundles. Default: it takes bundles. */
+  /** Set when their handler takes one job at a time, and no bundles. Default: it takes bundles. */
   readonly single?: boolean;
 }
 
-/** Live nodes of one pool that can run the same things. */
+/** Live nodes of one pool that can run the same tasks and versions. */
 export interface NodeGroup {
   readonly tasks: Readonly<Record<string, NodeTask>>;
-  /** How many jobs its nodes can run at once. */
+  /** Number of jobs that its nodes can run at once. */
   readonly slots: number;
-  /** How many work items without a lease it may have waiting: its free slots, and what it will consume within the horizon. */
+  /**
+   * Most work items without a lease that may wait for it: its free slots, and what it will consume within the
+   * horizon.
+   */
   readonly depth: number;
 }
 
-/** Work items of a pool that no node has leased yet, counted by what it takes to run them. */
+/** Number of work items of a pool that no node has leased, by task and version. */
 export interface ReadyItems {
   readonly task: string;
   readonly version: number;
   readonly count: number;
 }
 
-/** A pool at the moment of the snapshot: its nodes' slots, and what already waits for them. */
+/** A pool at the time of the snapshot: the slots of its nodes, and the work items that wait for them. */
 export interface PoolSeen {
   readonly groups: readonly NodeGroup[];
   readonly ready: readonly ReadyItems[];
 }
 
-/** A rate: `perSecond` jobs on average, at most `burst` at once. Over any window of w seconds: at most perSecond × w + burst. */
+/**
+ * A rate: `perSecond` jobs on average, up to `burst` at once. Any window of w seconds has at most
+ * perSecond × w + burst.
+ */
 export interface Rate {
   readonly perSecond: number;
   readonly burst: number;
 }
 
-/** The settings of a queue, as they stand in queue_config at the moment of the snapshot. */
+/** Settings of a queue, as in queue_config at the time of the snapshot. */
 export interface QueueSeen {
   readonly pool: string;
   readonly paused: boolean;
-  /** Jobs of the queue in flight at most; null: no limit. */
+  /** Most jobs of the queue in flight. Null: no limit. */
   readonly concurrency: number | null;
-  /** The same for each of its keys. */
+  /** Most jobs of each of its keys in flight. Null: no limit. */
   readonly keyConcurrency: number | null;
   readonly rate: Rate | null;
-  /** The same for each of its keys. */
+  /** Rate of each of its keys. Null: no limit. */
   readonly keyRate: Rate | null;
-  /** Its share beside other queues, above 0; 1 where none is set. */
+  /** Weight of its share relative to other queues, above 0. Default 1. */
   readonly weight: number;
 }
 
-/** How the database itself does; null fields could not be read. */
+/** Health of the database. A field is null when it could not be read. */
 export interface DatabaseHealth {
   readonly readMs: number;
-  /** Age of the oldest snapshot that holds vacuum back; 0: none does. */
+  /** Age of the oldest snapshot that holds vacuum back. 0: there is none. */
   readonly oldestSnapshotMs: number | null;
   /** Dead rows in QUEUE and WORK_QUEUE, by PostgreSQL's own statistics. */
   readonly deadRows: number | null;
-  /** How far the slowest standby is behind; 0: there is none, or it is not. */
+  /** Lag of the slowest standby. 0: there is no standby, or no lag. */
   readonly replicationLagMs: number | null;
 }
 
-/** What an asynchronous `prepare` fetched last. */
+/** Value that an asynchronous `prepare` fetched last, and the time of the fetch. */
 export interface Prepared {
   readonly value: Json;
   readonly atMs: number;
 }
 
 /**
- * All that a plan may depend on: plain JSON, so that it can be recorded, compared and replayed. Records by name have own
- * properties only; read them with {@link own}, since a queue may be called `constructor`.
+ * The whole input of a plan, as plain JSON: it can be recorded, compared and replayed. Records by name have
+ * own properties only; read them with {@link own}, since a queue may be called `constructor`.
  */
 export interface Snapshot {
-  /** The database's clock, Unix milliseconds: the only time a policy knows. */
+  /** The database's clock, in Unix milliseconds: the only time that a policy knows. */
   readonly nowMs: number;
-  /** In no particular order. */
+  /** Lanes with waiting jobs, in no particular order. */
   readonly lanes: readonly Lane[];
-  /** Every work item there is: exact, since only the scheduler makes them. */
+  /** All existing work items. The list is exact, since only the scheduler makes them. */
   readonly inFlight: readonly InFlight[];
-  /** Attempts that ended since the last plan; empty unless something needs them ({@link Needs}). */
+  /**
+   * Attempts that ended since the last plan. Empty unless a part of the policy needs them ({@link Needs}).
+   */
   readonly settled: readonly Settlement[];
-  /** Queues that differ from the defaults. */
+  /** Settings of the queues that differ from the defaults. */
   readonly queues: Readonly<Record<string, QueueSeen>>;
   readonly pools: Readonly<Record<string, PoolSeen>>;
-  /** Null unless something needs it, and before it was read first. */
+  /** Null unless a part of the policy needs it ({@link Needs}), and until it was read first. */
   readonly health: DatabaseHealth | null;
-  /** By the name of the gate or order that prepared it; absent until its first fetch succeeded. */
+  /** Values by the name of the gate or order that prepared them. Absent until the first fetch succeeded. */
   readonly prepared: Readonly<Record<string, Prepared>>;
-  /** Jobs in one plan at most. */
+  /** Most jobs in one plan. */
   readonly batchMax: number;
 }
 
-/** The pool of a queue for which none is set. */
+/** Pool of a queue for which none is set. */
 export const defaultPool = 'default';
 
-/** The settings of a queue for which none were set. */
+/** Settings of a queue for which none are set. */
 export const defaultQueue: QueueSeen = {
   pool: defaultPool,
   paused: false,
@@ -190,27 +220,30 @@ export const defaultQueue: QueueSeen = {
   weight: 1,
 };
 
-/** The own property of that name, or undefined: never something that the record inherits. */
+/** Returns the own property of that name, or undefined. Inherited properties are ignored. */
 export function own<Value>(record: Readonly<Record<string, Value>>, name: string): Value | undefined {
   return Object.hasOwn(record, name) ? record[name] : undefined;
 }
 
-/** The settings of a queue, the defaults where none were set. */
+/** Returns the settings of a queue, or the defaults when none are set. */
 export function queueOf(snapshot: Pick<Snapshot, 'queues'>, queue: string): QueueSeen {
   return own(snapshot.queues, queue) ?? defaultQueue;
 }
 
-/** The pool that serves a queue. */
+/** Returns the pool that serves a queue. */
 export function poolOf(snapshot: Pick<Snapshot, 'queues'>, queue: string): string {
   return queueOf(snapshot, queue).pool;
 }
 
-/** One text for a queue's key, different for each. */
+/** Returns a text that is unique for each queue and key. */
 export function laneName({ queue, key }: { readonly queue: string; readonly key: string }): string {
   return `${queue.length}:${queue}${key}`;
 }
 
-/** By code point, as PostgreSQL's collation "C" does in UTF-8: `<` compares UTF-16 units, which differs above U+D800. */
+/**
+ * Compares texts by code point, as PostgreSQL's collation "C" does in UTF-8. `<` compares UTF-16 units, which
+ * differs above U+D800.
+ */
 export function compareText(a: string, b: string): number {
   if (a === b) return 0;
   const length = Math.min(a.length, b.length);
@@ -221,13 +254,13 @@ export function compareText(a: string, b: string): number {
   return a.length - b.length;
 }
 
-/** Surrogates stand for code points above all others, so they rank last. */
+/** Ranks a UTF-16 unit. Surrogates stand for code points above all others, so they rank last. */
 function rank(unit: number): number {
   if (unit < 0xd800) return unit;
   return unit < 0xe000 ? unit + 0x2000 : unit - 0x800;
 }
 
-/** The order within a key: by priority, then as they were enqueued. */
+/** Compares jobs of one key: by priority, then by the order of enqueuing. */
 export function compareInKey(a: JobFacts, b: JobFacts): number {
   return a.priority - b.priority || a.seq - b.seq;
 }

@@ -1,20 +1,26 @@
 /**
- * The one loop of every process: `step` does some work and says how long to wait before the next; `wake` ends a wait
- * early. Steps never overlap. A wake during a step makes the next one follow at once.
+ * The loop that every process uses. `step` does some work and returns the delay before the next step; `wake`
+ * ends a wait early. Steps never overlap. A wake during a step makes the next step follow at once.
  */
 export interface Loop {
   readonly wake: () => void;
-  /** Ends after the step under way; resolves when nothing runs any more. */
+  /** Stops after the step under way. Resolves when nothing is running. */
   readonly stop: () => Promise<void>;
-  /** For how long it has made no progress: since the step under way began, or a wait should have ended. 0: it waits as it should. */
+  /**
+   * Milliseconds without progress, since the step under way began or the wait should have ended. 0 while the
+   * loop waits as it should.
+   */
   readonly stuckMs: () => number;
 }
 
-/** What a loop does, and how it goes on when that fails. */
+/** The work of a loop, and its reaction to failures. */
 export interface LoopOptions {
-  /** Does the work; resolves to the milliseconds until the next step (0: at once). */
+  /** Does the work. Resolves to the milliseconds until the next step (0: at once). */
   readonly step: (signal: AbortSignal) => Promise<number>;
-  /** A step that threw: say so; resolves to the milliseconds until the next try. `failures` counts them in a row, from 1. */
+  /**
+   * Handles an error of a step. Returns the milliseconds until the next try. `failures`: consecutive
+   * failures, from 1.
+   */
   readonly failed: (error: unknown, failures: number) => number;
 }
 
@@ -23,7 +29,7 @@ export function startLoop({ step, failed }: LoopOptions): Loop {
   const stopping = new AbortController();
   let woken = false;
   let endWait: (() => void) | undefined;
-  /** When the next step is due; while one is under way, when it began. */
+  /** Time at which the next step is due; while a step is under way, the time at which it began. */
   let dueAt = performance.now();
 
   const wait = (ms: number): Promise<void> => {
@@ -39,7 +45,7 @@ export function startLoop({ step, failed }: LoopOptions): Loop {
 
   const run = async (): Promise<void> => {
     let failures = 0;
-    await Promise.resolve(); // the caller has its loop in hand before the first step may want to wake it
+    await Promise.resolve(); // the caller gets its loop before the first step may want to wake it
     while (!stopping.signal.aborted) {
       let delayMs: number;
       woken = false;
@@ -50,11 +56,11 @@ export function startLoop({ step, failed }: LoopOptions): Loop {
       } catch (error) {
         failures += 1;
         delayMs = failed(error, failures);
-        woken = false; // a failing step is not hurried by hints
+        woken = false; // wakes during a failing step do not shorten its backoff
       }
       dueAt = performance.now() + delayMs;
       if (delayMs > 0) await wait(delayMs);
-      else await new Promise((resolve) => setImmediate(resolve)); // a busy loop lets the others in
+      else await new Promise((resolve) => setImmediate(resolve)); // a busy loop lets other work run
       endWait = undefined;
     }
   };
@@ -74,7 +80,11 @@ export function startLoop({ step, failed }: LoopOptions): Loop {
   };
 }
 
-/** Bounded exponential backoff with full jitter, for retries of loops: 100 ms doubling up to `maxMs`. */
+/**
+ * Returns the milliseconds before a loop retries: exponential backoff that doubles from 100 ms up to `maxMs`,
+ * of which the upper half is random (equal jitter).
+ * @param failures consecutive failures, from 1
+ */
 export function retryPauseMs(failures: number, maxMs = 5_000, random: () => number = Math.random): number {
   return Math.min(maxMs, 100 * 2 ** Math.min(failures - 1, 20)) * (0.5 + random() / 2);
 }

@@ -1,7 +1,10 @@
-/** What may be there at once. */
+/** A value, or a promise of it when it is not available at once. */
 export type MaybePromise<Value> = Value | Promise<Value>;
 
-/** Goes on at once where it can: a promise for each of thousands costs more than most of what is done then. */
+/**
+ * Applies `next` to the value, synchronously unless it is a promise: for thousands of jobs, a promise each
+ * costs more than most of the work itself.
+ */
 export function whenDone<Value, Result>(
   value: MaybePromise<Value>,
   next: (value: Value) => Result,
@@ -10,7 +13,7 @@ export function whenDone<Value, Result>(
   return (async () => next(await value))();
 }
 
-/** What comes instead of a rejection. */
+/** Replaces a rejection by the value that `instead` returns. */
 export function caught<Value>(
   value: MaybePromise<Value>,
   instead: (error: unknown) => Value,
@@ -18,7 +21,7 @@ export function caught<Value>(
   return isPromise(value) ? Promise.resolve(value).catch((error: unknown) => instead(error)) : value;
 }
 
-/** Of another realm too, which `instanceof` does not see. */
+/** Recognizes promises of other realms too, for which `instanceof` fails. */
 function isPromise<Value>(value: MaybePromise<Value>): value is Promise<Value> {
   return typeof value === 'object' && value !== null && 'then' in value && typeof value.then === 'function';
 }

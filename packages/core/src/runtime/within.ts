@@ -1,4 +1,7 @@
-/** Resolves when the promise has settled, or after `ms`; true: it settled in time. Never rejects. */
+/**
+ * Waits until the promise has settled, for `ms` at most. Resolves to true when it settled in time. Never
+ * rejects.
+ */
 export async function within(ms: number, promise: Promise<unknown>): Promise<boolean> {
   const late = Promise.withResolvers<false>();
   const timer = setTimeout(() => late.resolve(false), ms);

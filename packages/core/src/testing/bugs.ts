@@ -2,15 +2,15 @@ import fc from 'fast-check';
 import type { Gate, OpenGate } from '../policy/gate.ts';
 import type { Snapshot } from '../policy/snapshot.ts';
 
-/** What a bug makes of a gate. */
+/** Puts a bug into a gate. */
 export type Change = (gate: Gate) => Gate;
 
 export const asItIs: Change = (gate) => gate;
 
-/** A property of gates, to be checked of them as they are, and of what a bug makes of them. */
+/** A property of gates, checked after `change` was applied to them. */
 export type Check = (change: Change) => { readonly failed: boolean; readonly report: string };
 
-/** Runs a property with a fixed seed. Only a failure that comes unexpected is made smaller. */
+/** Checks a property with a fixed seed. Only an unexpected failure is shrunk. */
 export function verdict<Drawn>(
   property: fc.IPropertyWithHooks<Drawn>,
   change: Change,
@@ -26,17 +26,17 @@ export function verdict<Drawn>(
   return { failed, report: fc.defaultReportMessage(details) ?? 'holds' };
 }
 
-/** A bug of one gate. */
+/** Puts the bug into the gate of that name only. */
 export function within(name: string, change: Change): Change {
   return (gate) => (gate.name === name ? change(gate) : gate);
 }
 
-/** A bug of an open gate. */
+/** Puts a bug into open gates. */
 export function opened(change: (open: OpenGate, snapshot: Snapshot) => OpenGate): Change {
   return (gate) => ({ ...gate, open: (snapshot, state) => change(gate.open(snapshot, state), snapshot) });
 }
 
-/** A bug in what a gate sees. */
+/** Puts a bug into the snapshot that a gate sees. */
 export function seeing(change: (snapshot: Snapshot) => Snapshot): Change {
   return (gate) => ({ ...gate, open: (snapshot, state) => gate.open(change(snapshot), state) });
 }

@@ -5,7 +5,7 @@ import { fifo } from '../policy/orders/ranked.ts';
 import type { Candidate, Snapshot } from '../policy/snapshot.ts';
 import { lanesOf, snapshots } from './snapshots.ts';
 
-/** Breaks on some jobs: the same ones whenever it is asked. */
+/** Selects the jobs that a gate breaks on: always the same ones. */
 export const breaksOn = ({ seq }: Candidate): boolean => seq % 3 === 1;
 export const faulty = (onError: 'hold' | 'ignore'): Gate => ({
   name: 'faulty',
@@ -19,7 +19,7 @@ export const faulty = (onError: 'hold' | 'ignore'): Gate => ({
   }),
 });
 
-/** Holds the same jobs, and does not break. */
+/** Holds the same jobs, without breaking. */
 export const holding: Gate = {
   name: 'faulty',
   open: () => ({
@@ -28,7 +28,7 @@ export const holding: Gate = {
   }),
 };
 
-/** Many jobs in few lanes, without limits: for bundles. */
+/** Many jobs in few lanes, without limits: for tests of bundles. */
 export const crowded: fc.Arbitrary<Snapshot> = snapshots.map((snapshot): Snapshot => {
   const jobs = snapshot.lanes.flatMap((lane) => lane.jobs);
   const gathered = jobs.map((job) => ({
@@ -40,7 +40,7 @@ export const crowded: fc.Arbitrary<Snapshot> = snapshots.map((snapshot): Snapsho
   return { ...snapshot, lanes: lanesOf(gathered), queues: {}, inFlight: [] };
 });
 
-/** FIFO, until it breaks: at the n-th call of one of its functions. */
+/** Makes a FIFO order whose function `where` throws once it was called `after` times in a plan. */
 export function breaking(where: 'next' | 'taken' | 'passed' | 'open' | 'state', after: number): Order {
   let calls = 0;
   const count = (name: string): void => {

@@ -6,7 +6,10 @@ import type { Change } from './bugs.ts';
 import { anItem } from './snapshots.ts';
 import type { Tick, WorldOptions } from './world.ts';
 
-/** A limit as a checker sees it: what counts together, how much each takes, and the most. */
+/**
+ * A limit as a checker sees it: `of` returns the value under which a job counts, `cost` the amount that it
+ * takes.
+ */
 export interface Checked {
   readonly name: string;
   readonly of: (job: JobFacts) => string | null;
@@ -44,7 +47,10 @@ export const rates: readonly CheckedRate[] = [
   { name: 'key', of: inMail(laneName), cost: one, ...mail.keyRate },
 ];
 
-/** Everything at once, over two queues. `change`: what a bug makes of a gate. The limits of queue_config are always right. */
+/**
+ * Options of a world with all limits at once, over two queues. `change`: puts bugs into its gates. The limits
+ * of queue_config are always right.
+ */
 export function options(change: Change, more: Partial<WorldOptions> = {}): WorldOptions {
   const gates = [
     concurrency({ name: 'region', by: region, limit: 3 }),
@@ -61,7 +67,10 @@ export function options(change: Change, more: Partial<WorldOptions> = {}): World
 
 export const coalesce = [{ when: () => true, max: 3, ageMs: 0 }];
 
-/** The most that was in flight of one value; jobs that one call takes together count once for each value, with the greatest cost. */
+/**
+ * Returns the amount in flight by value. Jobs of one handler call count once for each value, with the
+ * greatest cost.
+ */
 export function mostOf(
   { of, cost: costOf }: Checked,
   inFlight: readonly InFlight[],
@@ -83,7 +92,7 @@ export interface Dispatch {
   readonly atMs: number;
 }
 
-/** How far the dispatches of some window exceed a rate; at most 0 where none does. */
+/** Returns the largest excess of the dispatches of some window over a rate. 0 or less: none exceeds it. */
 export function excess(
   { of, cost: costOf, perSecond, burst }: CheckedRate,
   dispatches: readonly Dispatch[],
@@ -106,7 +115,10 @@ export function dispatchesOf(ticks: readonly Tick[]): readonly Dispatch[] {
   return ticks.flatMap(({ written, atMs }) => written.map((job) => ({ job, atMs })));
 }
 
-/** Jobs that wait although nothing forbids them: neither what is in flight and planned, nor what was dispatched in any window up to now. */
+/**
+ * Returns the ids of jobs that wait although nothing forbids them: neither the jobs in flight and planned,
+ * nor the dispatches of any window up to this tick.
+ */
 export function wronglyHeld({ snapshot, plan }: Tick, history: readonly Dispatch[]): readonly string[] {
   const { nowMs, inFlight, lanes } = snapshot;
   const gone = new Set(plan.dispatch.map(({ id }) => id));

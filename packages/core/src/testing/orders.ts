@@ -12,7 +12,7 @@ import type { Candidate, Settlement, Snapshot } from '../policy/snapshot.ts';
 import { compareInKey, poolOf } from '../policy/snapshot.ts';
 import { aJob, aPool, aSnapshot, lanesOf, nowMs, shuffled, snapshots } from './snapshots.ts';
 
-/** JSON as PostgreSQL's jsonb gives it back: names of objects in another order. */
+/** Returns JSON as PostgreSQL's jsonb may: with the names of objects in another order. */
 export function throughJsonb<Value>(value: Value): Value {
   return JSON.parse(JSON.stringify(value), (_name, part: unknown) => {
     if (typeof part !== 'object' || part === null || Array.isArray(part)) return part;
@@ -20,7 +20,7 @@ export function throughJsonb<Value>(value: Value): Value {
   }) as Value;
 }
 
-/** A policy that another leader goes on with. */
+/** Returns the state with which another leader goes on. */
 export function restored(policyOf: Policy, state: PolicyState): PolicyState {
   const saved = Object.entries(throughJsonb(state)).map(
     ([name, part]) => [name, { state: part, savedMs: nowMs }] as const,
@@ -28,14 +28,14 @@ export function restored(policyOf: Policy, state: PolicyState): PolicyState {
   return policyOf.restore?.(Object.fromEntries(saved)) ?? state;
 }
 
-/** Whether two plans are the same, and leave the order in the same state. */
+/** Reports whether two plans are the same, and leave the order in the same state. */
 function same(order: Order, one: Plan, other: Plan): boolean {
   const comparable = ({ dispatch, held, nextMs, state, forecast }: Plan): string =>
     canonical([dispatch, held, nextMs, state[order.name], forecast]);
   return comparable(one) === comparable(other);
 }
 
-/** JSON with the names of objects in order. */
+/** Returns JSON with the names of objects sorted. */
 function canonical(value: unknown): string {
   return JSON.stringify(value, (_name, part: unknown) => {
     if (typeof part !== 'object' || part === null || Array.isArray(part)) return part;
@@ -43,12 +43,12 @@ function canonical(value: unknown): string {
   });
 }
 
-/** With nothing behind what is visible: a plan ends where it would need to know that. */
+/** Removes hidden jobs from a snapshot: a plan ends where it would need to see them. */
 function whole(snapshot: Snapshot): Snapshot {
   return { ...snapshot, lanes: snapshot.lanes.map((lane) => ({ ...lane, more: false })) };
 }
 
-/** Visible jobs that could still go after a plan. */
+/** Returns the shown jobs that could still go after a plan. */
 export function admissibleLeft(order: Order, snapshot: Snapshot, plan: Plan): readonly Candidate[] {
   const slots = openSlots(snapshot);
   const gates = openGates([...standardGates(), ...(order.gates ?? [])], snapshot, { state: {}, faults: [] });
@@ -68,7 +68,7 @@ export function admissibleLeft(order: Order, snapshot: Snapshot, plan: Plan): re
   });
 }
 
-/** What every order must hold to, whatever it orders by. */
+/** Properties that every order must have. */
 export const orderProperties = {
   'a plan can be written': (order: Order) =>
     fc.property(snapshots, (snapshot) => {
@@ -140,8 +140,9 @@ export const orderProperties = {
 } satisfies Record<string, (order: Order) => unknown>;
 
 /**
- * Victims (one key each, two jobs of the worst priority) beside rivals with old jobs without end, while more than the slots
- * can take comes at each tick, of the best priority, in new keys or in one. Returns how many of the victims' jobs wait at the end.
+ * Runs victims (one key each, two jobs of the worst priority) against rivals (one key each, 20 older jobs).
+ * Meanwhile, jobs of the best priority arrive faster than the slots can take them, in new keys or in one key.
+ * Returns the number of the victims' jobs that still wait after 160 ticks.
  */
 function starved(
   order: Order,
@@ -191,7 +192,11 @@ export type OrderProperty = keyof typeof orderProperties;
 
 export const orderPropertyNames: readonly OrderProperty[] = Object.keys(orderProperties) as OrderProperty[];
 
-/** @throws with the smallest example that breaks it; `endOnFailure`: with the first one */
+/**
+ * Checks a property of an order. `endOnFailure`: without shrinking.
+ * @throws an error with the smallest example that breaks the property; with `endOnFailure`, with the first
+ * one
+ */
 export function checkOrder(name: OrderProperty, order: Order, endOnFailure = false): void {
   const property = orderProperties[name](order) as fc.IProperty<unknown>;
   const numRuns = name === 'a key does not starve, whatever comes after its jobs' ? 4 : 40;

@@ -9,10 +9,10 @@ export interface Backlog {
   readonly key: string;
   readonly queue?: string;
   readonly attributes?: Candidate['attributes'];
-  /** Of its n-th job. */
+  /** Cost of its n-th job. */
   readonly cost?: (n: number) => number;
   readonly runMs?: (n: number) => number;
-  /** Jobs of it wait from this tick on, and up to that one. Default: always. */
+  /** First and last tick at which its jobs wait. Default: always. */
   readonly from?: number;
   readonly to?: number;
 }
@@ -20,16 +20,16 @@ export interface Backlog {
 export interface Service {
   readonly order: Order;
   readonly backlogs: readonly Backlog[];
-  /** Free slots at each tick: each job ends before the next one. */
+  /** Free slots at each tick. Each job ends before the next tick. */
   readonly slots: readonly number[];
   readonly queues?: Readonly<Record<string, QueueSeen>>;
-  /** Which planned jobs the database refuses. Default: none. */
+  /** Selects planned jobs that the database refuses. Default: none. */
   readonly refuses?: (job: Candidate, tick: number) => boolean;
 }
 
 const window = 50;
 
-/** Who is served, in order, by the ticks of a scheduler. */
+/** Returns the jobs that the ticks of a scheduler serve, in order. */
 export function serve({ order, backlogs, slots, queues = {}, refuses }: Service): readonly Candidate[] {
   const made = policy({ order });
   let { initial: state } = made;
@@ -76,7 +76,10 @@ export function serve({ order, backlogs, slots, queues = {}, refuses }: Service)
   return served;
 }
 
-/** Lets jobs run for as long as they take, on so many slots, in virtual time. Returns the time that each key's jobs had, by key. */
+/**
+ * Runs jobs for their durations on `slots` slots, in virtual time. Returns the busy milliseconds of each
+ * key's jobs, by key.
+ */
 export function run({
   order,
   backlogs,

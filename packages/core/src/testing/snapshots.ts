@@ -14,7 +14,10 @@ import type {
 } from '../policy/snapshot.ts';
 import { compareInKey, defaultPool, defaultQueue, laneName } from '../policy/snapshot.ts';
 
-/** Few, so that they meet; odd, so that they break what is careless with names or with the order of texts. */
+/**
+ * Few names, so that jobs share them; odd ones, so that code that is careless with names or with the order of
+ * texts breaks.
+ */
 export const queueNames: readonly string[] = ['mail', 'video', '__proto__'];
 export const keyNames: readonly string[] = [
   '',
@@ -26,10 +29,10 @@ export const keyNames: readonly string[] = [
   'constructor',
   '__proto__',
 ];
-/** The time of every generated snapshot; its jobs are up to 100 s old. */
+/** Time of every generated snapshot. Its jobs are up to 100 s old. */
 export const nowMs = 1_000_000;
 
-/** A job as a test needs it: what is not given is the most ordinary. `id` follows from `seq`. */
+/** Makes a job with ordinary defaults. `id` follows from `seq`. */
 export function aJob(facts: Partial<JobFacts> & { readonly seq: number }): Candidate {
   return {
     id: `job${facts.seq}`,
@@ -46,7 +49,7 @@ export function aJob(facts: Partial<JobFacts> & { readonly seq: number }): Candi
   };
 }
 
-/** A job with a work item: ready, alone. */
+/** Makes a job with a work item: ready, alone. */
 export function anItem(facts: Partial<InFlight> & { readonly seq: number }): InFlight {
   return {
     pool: defaultPool,
@@ -59,14 +62,14 @@ export function anItem(facts: Partial<InFlight> & { readonly seq: number }): InF
   };
 }
 
-/** One group of nodes that runs every given task, whatever the version. */
+/** Makes a pool with one group of nodes that runs every given task, in any version. */
 export function aPool(depth: number, tasks: readonly string[] = ['t', 'u']): PoolSeen {
   const range = { min: 1, max: 1_000_000 };
   const ranges = Object.fromEntries(tasks.map((task) => [task, range]));
   return { groups: [{ tasks: ranges, slots: depth, depth }], ready: [] };
 }
 
-/** A snapshot with nothing in it but what is given, and one pool with ten free slots. */
+/** Makes an empty snapshot with the given parts, and one pool with ten free slots. */
 export function aSnapshot(seen: Partial<Snapshot> = {}): Snapshot {
   return {
     nowMs,
@@ -82,7 +85,7 @@ export function aSnapshot(seen: Partial<Snapshot> = {}): Snapshot {
   };
 }
 
-/** The lanes of waiting jobs, each with its first `window`. */
+/** Returns the lanes of waiting jobs. Each shows its first `window` jobs. */
 export function lanesOf(jobs: readonly Candidate[], window = Infinity): readonly Lane[] {
   return [...Map.groupBy(jobs, laneName).values()].map((lane): Lane => {
     const [{ queue, key }] = lane as [Candidate, ...Candidate[]];
@@ -132,7 +135,7 @@ const factsArb = fc.record<Drawn>({
   cost: fc.integer({ min: 1, max: 5 }),
 });
 
-/** With attributes `region` (text, or absent) and `cost` (1 to 5). */
+/** Makes a job with the attributes `region` (text, or absent) and `cost` (1 to 5). */
 function jobFrom({ ageMs, leftMs, region, cost, ...facts }: Drawn, seq: number): Candidate {
   return aJob({
     ...facts,
@@ -146,7 +149,7 @@ function jobFrom({ ageMs, leftMs, region, cost, ...facts }: Drawn, seq: number):
 const limitArb = fc.constantFrom(null, null, 0, 1, 2, 5);
 const rateArb = fc.constantFrom(null, null, { perSecond: 1, burst: 1 }, { perSecond: 10, burst: 3 });
 
-/** The settings of a queue: half of them without any limit. */
+/** Settings of a queue. At least half of them have no limit. */
 export const queueSeen: fc.Arbitrary<QueueSeen> = fc.oneof(
   fc.constantFrom<QueueSeen>(defaultQueue, { ...defaultQueue, pool: 'gpu', weight: 3 }),
   fc.record<QueueSeen>({
@@ -181,9 +184,9 @@ const seenArb = fc.record({
 });
 
 /**
- * Snapshots of small, crowded, odd systems: 40 jobs in 24 lanes, pools whose nodes differ, limits, pauses, bundles in flight, and
- * what has settled. Consistent as real ones are: jobs that wait, are scheduled, or have settled are different jobs; pools' ready
- * items are those in flight.
+ * Snapshots of small, crowded, odd systems: up to 40 jobs in 24 lanes, pools whose nodes differ, limits,
+ * pauses, bundles in flight, and ended attempts. They are as consistent as real ones: waiting, scheduled and
+ * settled jobs are different jobs, and the ready items of pools are those in flight.
  */
 export const snapshots: fc.Arbitrary<Snapshot> = seenArb.map((seen): Snapshot => {
   const { waiting, items, settled, window, stale, retryDue, queues, groups, batchMax } = seen;
@@ -233,7 +236,7 @@ function readyOf(inFlight: readonly InFlight[], pool: string): readonly ReadyIte
   });
 }
 
-/** The same snapshot with its lanes, work items and settlements in another order. */
+/** Returns the same snapshot with its lanes, work items and settlements in another order. */
 export function shuffled(snapshot: Snapshot): fc.Arbitrary<Snapshot> {
   const all = <Item>(items: readonly Item[]): fc.Arbitrary<readonly Item[]> =>
     fc.shuffledSubarray([...items], { minLength: items.length });

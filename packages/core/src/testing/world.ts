@@ -13,32 +13,32 @@ import type { AttemptEnd, Candidate, InFlight, Lane, Settlement, Snapshot } from
 import { compareInKey, defaultPool, laneName } from '../policy/snapshot.ts';
 import { aJob, aPool, aSnapshot, lanesOf, nowMs } from './snapshots.ts';
 
-/** A job that comes, and what becomes of it. */
+/** A job that arrives, and the ends of its attempts. */
 export interface Arrival {
   readonly queue: string;
   readonly key: string;
   readonly region: 'eu' | 'us' | null;
   readonly cost: number;
-  /** How long each attempt runs. */
+  /** Duration of each attempt. */
   readonly runMs: number;
-  /** How its attempts end, one after the other; then `done`. */
+  /** Ends of its attempts, in order. Further attempts end as `done`. */
   readonly ends: readonly AttemptEnd[];
   readonly task: 't' | 'u';
 }
 
-/** What happens at one tick. */
+/** Events of one tick. */
 export interface Luck {
-  /** Since the last one was written. */
+  /** Time since the last tick. */
   readonly pauseMs: number;
-  /** From the snapshot to the write. */
+  /** Time from the snapshot to the write. */
   readonly lagMs: number;
-  /** Every so many-th planned job is not written; 0: all are. */
+  /** Every n-th planned job is not written. 0: all are. */
   readonly refuses: number;
-  /** Every so many-th lane is shown as it was at the last tick; 0: none. */
+  /** Every n-th lane is shown as it was at the last tick. 0: none is. */
   readonly stale: number;
   /**
-   * `written`; `dropped`: not written, the leader goes on; `reply_lost`: written, and another leader begins, which does not know what;
-   * `died`: not written, and another leader begins.
+   * Fate of the plan. `written`; `dropped`: not written, and the leader goes on; `reply_lost`: written, and
+   * another leader begins without knowing that; `died`: not written, and another leader begins.
    */
   readonly fate: 'written' | 'dropped' | 'reply_lost' | 'died';
   readonly arrivals: readonly Arrival[];
@@ -62,24 +62,24 @@ interface Item {
   endMs: number;
 }
 
-/** A job and what is left of its story. */
+/** A job, and the remaining ends of its attempts. */
 interface Life {
   readonly arrival: Arrival;
   job: Candidate;
   ends: readonly AttemptEnd[];
 }
 
-/** One tick as it went. */
+/** Record of one tick. */
 export interface Tick {
   readonly snapshot: Snapshot;
-  /** Before the plan. */
+  /** State before the plan. */
   readonly state: PolicyState;
   readonly plan: Plan;
   readonly atMs: number;
   readonly written: readonly InFlight[];
-  /** What is in flight after the write. */
+  /** Work items after the write. */
   readonly inFlight: readonly InFlight[];
-  /** Attempts that ended since the last tick; those of a tick that was dropped come again. */
+  /** Attempts that ended since the last tick. Attempts of a dropped tick come again. */
   readonly settled: readonly Settlement[];
 }
 
@@ -91,19 +91,22 @@ interface World {
   readonly items: Map<string, Item>;
   state: PolicyState;
   saved: Readonly<Record<string, SavedPart>>;
-  /** The state of which each part was saved as it is. */
+  /** State whose parts are saved: a part that is still the same object is not saved again. */
   clean: PolicyState;
   shown: readonly Lane[];
-  /** Attempts that ended, which no state has yet. */
+  /** Ended attempts that no state includes yet. */
   unseen: readonly Settlement[];
   seq: number;
   nowMs: number;
 }
 
-/** How long a retry waits. */
+/** Delay of a retry or a snooze, in milliseconds. */
 export const backoffMs = 700;
 
-/** Plays a policy in virtual time, as a scheduler and a database would: an exact view of work items, writes that lag or fail, leaders that change. */
+/**
+ * Plays a policy in virtual time, as a scheduler and a database would: with an exact view of work items,
+ * writes that lag or fail, and changes of the leader.
+ */
 export function play(options: WorldOptions, story: readonly Luck[]): readonly Tick[] {
   const { gates, order = turns(), coalesce = [] } = options;
   const made = policy({ gates, order, coalesce });
@@ -165,7 +168,7 @@ function endAttempts(world: World): readonly Settlement[] {
       const [outcome = 'done', ...ends] = life.ends;
       life.ends = ends;
       if (outcome === 'crash') {
-        // the item stays, and the next node begins at once
+        // the item stays, and the next attempt begins at once
         ended.endMs = world.nowMs + life.arrival.runMs;
       } else {
         items.delete(item.id);
@@ -223,7 +226,7 @@ function write({ waiting, items, nowMs: atMs }: World, plan: Plan, { refuses }: 
   return written;
 }
 
-/** The state after a tick: that of the leader, or of the next one. */
+/** Sets the state after a tick: that of the leader, or of the next one. */
 function goOn(world: World, plan: Plan, { fate }: Luck, written: readonly InFlight[]): void {
   const { policy: made } = world;
   const ids = new Set(written.map(({ id }) => id));
@@ -232,7 +235,7 @@ function goOn(world: World, plan: Plan, { fate }: Luck, written: readonly InFlig
     const parts = Object.entries(plan.state).map(([name, planned]): readonly [string, SavedPart] => {
       const was = world.saved[name];
       if (was !== undefined && world.clean[name] === planned) return [name, was];
-      // soft parts are saved late: as they were before this plan
+      // soft parts are saved late: as of before this plan
       const text = JSON.stringify(soft.has(name) ? world.state[name] : planned);
       return [name, { state: JSON.parse(text) as Json, savedMs: world.nowMs }];
     });
@@ -255,7 +258,10 @@ const arrivals: fc.Arbitrary<Arrival> = fc.record({
   task: fc.constantFrom('t', 't', 'u'),
 });
 
-/** Twenty ticks or so: more work than there are places, writes that lag, jobs that are refused, leaders that change. */
+/**
+ * Stories of 5 to 25 ticks: up to 6 arrivals a tick, writes that lag, refused jobs, and changes of the
+ * leader.
+ */
 export const stories: fc.Arbitrary<readonly Luck[]> = fc.array(
   fc.record({
     pauseMs: fc.constantFrom(0, 1, 7, 50, 200, 1_000),

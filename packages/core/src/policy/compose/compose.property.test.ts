@@ -136,7 +136,7 @@ const properties = {
         .filter((job) => young(job) && !read(job))
         .map(({ createdMs }) => createdMs + rule.ageMs);
       const full = plan.dispatch.length >= snapshot.batchMax;
-      // the last one of a full batch goes with as many as there is room for
+      // the last bundle of a full batch goes with the jobs that there is room for
       return (
         (early.length === 0 || full) &&
         (dueMs.length === 0 || (plan.nextMs ?? Infinity) <= Math.min(...dueMs))
@@ -161,7 +161,7 @@ const properties = {
 
 type PropertyName = keyof typeof properties;
 
-/** `endOnFailure`: a seeded bug needs no smallest example. */
+/** Checks a property. `endOnFailure`: no shrinking, since a seeded bug needs no smallest example. */
 function check(name: PropertyName, make: Make, endOnFailure = false): void {
   fc.assert(properties[name](make) as fc.IProperty<unknown>, { numRuns: 100, seed: 7, endOnFailure });
 }

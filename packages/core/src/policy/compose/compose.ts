@@ -30,14 +30,19 @@ import { throwProblems } from '../../errors.ts';
 
 /** The parts of a policy: see {@link policy}. */
 export interface PolicyOptions {
-  /** For people. Default: the order's name. */
+  /** Display name. Default: the order's name. */
   readonly name?: string;
-  /** Asked in this order, behind {@link standardGates}; the first that holds a job is named as the reason. */
+  /**
+   * Asked in this order, after {@link standardGates}. The first gate that holds a job is named as the reason.
+   */
   readonly gates?: readonly Gate[];
-  /** Default: {@link fairShare}, between queues, and within each between its keys. */
+  /** Default: {@link fairShare} between queues, and within each queue between its keys. */
   readonly order?: Order;
   readonly coalesce?: readonly Coalesce[];
-  /** Take back scheduled jobs that no node has leased yet when a job comes that outranks them: the order must have `outranks`. Default false. */
+  /**
+   * Set to recall scheduled jobs that no node has leased when a job comes that outranks them. The order must
+   * have `outranks`. Default false.
+   */
   readonly recall?: boolean;
 }
 
@@ -56,7 +61,7 @@ const shape: Shape<PolicyOptions> = {
 };
 
 /**
- * Composes gates and an order into a policy. The limits of queue_config always count, too.
+ * Composes gates and an order into a policy. The limits of queue_config always apply too.
  * @throws {PgQueueError} `configuration`, with all problems at once
  */
 export function policy(options: PolicyOptions = {}): Policy {
@@ -74,12 +79,15 @@ export function policy(options: PolicyOptions = {}): Policy {
   };
 }
 
-/** Whether it keeps to the limits of queue_config by itself; one that was made of such a policy, with a plan of its own, may not. */
+/**
+ * Reports whether a policy keeps to the limits of queue_config by itself. A copy of such a policy with a plan
+ * of its own may not.
+ */
 export function isGuarded(policy: Policy): boolean {
   return policy.guarded === policy.plan;
 }
 
-/** Whether no function of the user's is in it: nothing in it can loop for ever. */
+/** Reports whether a policy contains no function of the user's, so that nothing in it can loop forever. */
 export function isTrusted(policy: Policy): boolean {
   return policy.trusted === policy.plan;
 }
@@ -120,7 +128,7 @@ function whole(name: string, parts: Parts): Policy {
   };
 }
 
-/** By the groups of its gates, as far as these tell jobs of one lane apart; undefined: they don't. */
+/** Names kinds by the groups of the gates that tell jobs of one lane apart. Undefined: no gate does. */
 function kindBy(gates: readonly Gate[]): Policy['kindOf'] {
   const telling = gates.flatMap(({ groups }) =>
     groups === undefined || groups.lane === true ? [] : [groups],
@@ -129,7 +137,7 @@ function kindBy(gates: readonly Gate[]): Policy['kindOf'] {
   return (job) => JSON.stringify(telling.map(({ of }) => of(job)));
 }
 
-/** An order that fails is replaced for this plan; the gates stay. */
+/** Makes a plan. An order that fails is replaced for this plan; the gates stay. */
 function planParts(
   parts: Parts,
   snapshot: Snapshot,
@@ -166,7 +174,7 @@ function restoreParts(
   return state;
 }
 
-/** What the types of the parts don't say. */
+/** Returns the problems that the types of the parts can't express. */
 function partProblems({ gates, order, recall }: Parts): readonly string[] {
   const names = [...gates, order].map(({ name }) => name);
   const twice = names.filter((name, index) => names.indexOf(name) !== index);

@@ -3,8 +3,8 @@ import { fairShare } from '../orders/fair-share.ts';
 import type { Policy } from '../policy.ts';
 
 /**
- * What a scheduler does that is given no policy: queues share each pool by their weights, and within each its keys share alike, job
- * by job. The limits and rates of queue_config hold, as always.
+ * Returns the policy of a scheduler that is given none. Queues share each pool by their weights, and the keys
+ * of a queue share alike, job by job. The limits and rates of queue_config always apply.
  */
 export function defaultPolicy(): Policy {
   return policy({ name: 'default', order: fairShare() });

@@ -13,11 +13,11 @@ import { fairShare } from '../orders/fair-share.ts';
 import { fifo, ranked } from '../orders/ranked.ts';
 import { strictPriority } from '../orders/strict-priority.ts';
 
-/** Whoever writes plain JavaScript can give anything. */
+/** Function that takes any options: plain JavaScript can pass anything. */
 type Make = (options: never) => unknown;
 const of = (): null => null;
 
-/** What makes a part of a policy, with all of its options. */
+/** Functions that make a policy or a part of it, each with all of its options. */
 const makers: readonly (readonly [name: string, make: Make, options: Readonly<Record<string, unknown>>])[] = [
   ['policy', policy, { name: 'p', gates: [], order: strictPriority(), coalesce: [], recall: true }],
   ['coalesce', (rule: never) => policy({ coalesce: [rule] }), { when: of, max: 2, ageMs: 0 }],

@@ -19,7 +19,10 @@ import type { PolicyState } from '../plan.ts';
 import type { InFlight, Lane, Snapshot } from '../snapshot.ts';
 import { poolOf } from '../snapshot.ts';
 
-/** Plans that judge the jobs of one kind together, beside those of the same parts where each gate is asked about each job. */
+/**
+ * Compares plans that judge the jobs of one kind together with plans of the same parts in which each gate is
+ * asked about each job.
+ */
 
 const gatesOf = (): Readonly<Record<string, Gate>> => ({
   region: concurrency({ name: 'region', by: region, limit: 2 }),
@@ -50,7 +53,7 @@ const gatesOf = (): Readonly<Record<string, Gate>> => ({
   own: custom({ name: 'own', admits: (job) => cost(job) !== 4 || 'not this one' }),
 });
 
-/** Every gate is asked about every job. */
+/** Makes plans in which every gate is asked about every job. */
 function plain(gates: readonly Gate[], order: Order): Policy['plan'] {
   const each = [...standardGates(), ...gates].map((gate): Gate => {
     const { groups: _, ...alone } = gate;
@@ -60,7 +63,7 @@ function plain(gates: readonly Gate[], order: Order): Policy['plan'] {
   return (snapshot, state) => planWith(parts, snapshot, { state, faults: [], kinds: null });
 }
 
-/** What the scheduler would see next: lanes that nothing happened to are the same objects. */
+/** Returns the snapshot that the scheduler would see next. Lanes without changes are the same objects. */
 function after(snapshot: Snapshot, plan: Plan, { ended, laterMs }: Step): Snapshot {
   const went = new Map(plan.dispatch.map((planned) => [planned.id, planned]));
   const items: InFlight[] = [];
@@ -94,7 +97,7 @@ const heldIn = ({ held }: Plan): number =>
     0,
   );
 
-/** What is compared of a plan. */
+/** Returns the parts of a plan that are compared. */
 function told(plan: Plan, state: PolicyState): unknown {
   const { dispatch, faults = [] } = plan;
   return { dispatch, state, held: heldIn(plan), faults: faults.map(({ part }) => part) };
@@ -106,7 +109,7 @@ const orders: Readonly<Record<string, () => Order>> = {
   'fair share': fairShare,
 };
 
-/** `change`: what a bug makes of a gate that judges together. */
+/** `change`: puts a bug into a gate that judges together. */
 function sameAsEach(
   makeOrder: () => Order,
   change: (gate: Gate) => Gate = (gate) => gate,
@@ -135,7 +138,7 @@ function sameAsEach(
   });
 }
 
-/** A lane of one priority: what is held in front must not say how what stands behind it ranks. */
+/** Gives all jobs of a lane one priority: a held job in front must not decide how the jobs behind it rank. */
 function inOrder(lane: Lane): Lane {
   return {
     ...lane,
@@ -167,7 +170,10 @@ describe('the property can fail', () => {
 
 describe('what it costs to hold', () => {
   const groups = 20;
-  /** So many jobs in 200 keys, held by a limit of 20 values; asked: how often the limit was, and about what counts together. */
+  /**
+   * Makes `jobs` jobs in 200 keys, held by a limit with 20 groups. `asked` returns the calls of `admits` and
+   * of `by` since it was called last.
+   */
   const world = (
     jobs: number,
   ): {
@@ -208,14 +214,14 @@ describe('what it costs to hold', () => {
   test.each([100, 20_000])('with %i jobs, each group is asked about once a plan', (jobs) => {
     const { plan, snapshot, asked } = world(jobs);
     expect(plan(snapshot).held).toEqual({ default: { much: jobs } });
-    // each job once, to know what it counts under
+    // `by` once for each job, to learn its group
     expect(asked()).toEqual([groups, jobs + 2 * groups]);
     expect(plan(snapshot).dispatch).toEqual([]);
     expect(asked()).toEqual([groups, groups]);
     const ended = plan({ ...snapshot, inFlight: snapshot.inFlight.slice(1) });
     expect(ended.dispatch.map(({ id }) => id)).toEqual(['job0']);
     const [judged = 0, told = 0] = asked();
-    // and again where one job goes, and the first behind it does not
+    // also for the job that goes, and for the first one behind it, which does not
     expect(judged).toBeLessThanOrEqual(groups + 2);
     expect(told).toBeLessThanOrEqual(2 * groups + 2);
   });

@@ -4,7 +4,10 @@ import { takesBundles } from './slots.ts';
 import type { Candidate, Lane, Snapshot } from '../snapshot.ts';
 import { own, poolOf } from '../snapshot.ts';
 
-/** Why a job waits for others to go with; undefined: it does not. A batch goes when it is full, or by the age of its first job. */
+/**
+ * Returns the hold of a job that waits for others to form a bundle with, or undefined. A bundle goes when it
+ * is full, or by the age of its oldest job.
+ */
 export function coalescingHold(
   rules: readonly Coalesce[],
   { job, lane, snapshot }: { readonly job: Candidate; readonly lane: Lane; readonly snapshot: Snapshot },

@@ -15,7 +15,7 @@ export function explainWith(
     readonly snapshot: Snapshot;
     readonly state: PolicyState;
     readonly job: JobFacts;
-    /** The job's lane; the job need not be among its first few. */
+    /** The job's lane. It need not show the job. */
     readonly lane: Lane;
     readonly watch?: Watch | undefined;
   },
@@ -45,7 +45,10 @@ function places(snapshot: Snapshot, job: JobFacts): readonly Hold[] {
   return [{ gate: fit, message, untilMs: null, paced: true }];
 }
 
-/** Lets the order choose, with no rule in its way, until the job's turn comes. */
+/**
+ * Counts the jobs that the order chooses before this one when no rule holds any. Null when the order fails,
+ * or never comes to the job.
+ */
 function countAhead({ order }: Parts, asked: Parameters<typeof explainWith>[1]): number | null {
   const { snapshot, state, job, watch } = asked;
   if (watch?.avoids(order.name, null) === true) return null;

@@ -4,15 +4,18 @@ import { noneClosed } from '../plan.ts';
 import type { Candidate, Lane } from '../snapshot.ts';
 import { compareText, laneName } from '../snapshot.ts';
 
-/** Counts what a plan holds, by queue and reason. */
+/** Counts the jobs that a plan holds, by queue and reason. */
 export interface Held {
-  /** `more`: jobs alike that are not shown. */
+  /** Counts one job. `more`: hidden jobs of its kind, which are held too. */
   readonly job: (job: Candidate, reason: string, more?: number) => void;
   readonly count: (queue: string, reason: string, jobs: number) => void;
-  /** Lanes that are held from the beginning; their jobs are counted by {@link Held.count}. */
+  /** Sets the lanes that are held from the beginning. Their jobs are counted by {@link Held.count}. */
   readonly closed: (lanes: ClosedLanes) => void;
   readonly lane: (lane: Lane, reason: string, jobs: number) => void;
-  /** All of these lanes that was neither counted nor gone; undefined: not of this queue. */
+  /**
+   * Counts the jobs of these lanes that were neither counted before nor dispatched. A queue for which
+   * `reasonOf` returns undefined is left out.
+   */
   readonly rest: (
     all: readonly Lane[],
     heads: MovingHeads,
@@ -42,7 +45,7 @@ export function countHeld(): Held {
       closed = own;
     },
     lane: (lane, reason, jobs) => {
-      // with no free slot every lane is held, and none of them says anything about itself
+      // without a free slot every lane is held, so the reason of a single lane tells nothing
       if (reason !== 'no_free_slot') lanes.set(laneName(lane), reason);
       add(lane.queue, reason, jobs);
     },
@@ -52,7 +55,7 @@ export function countHeld(): Held {
       const close = (): void => {
         if (sum > 0) jobs.set(queue, (jobs.get(queue) ?? 0) + sum);
       };
-      // by number: of a frozen list each step of an iterator would be an object
+      // index loop: an iterator of a frozen list allocates an object per step
       for (let at = 0; at < all.length; at += 1) {
         const lane = all[at];
         if (lane === undefined) continue;
@@ -77,7 +80,7 @@ export function countHeld(): Held {
   };
 }
 
-/** The reasons of all jobs and lanes, one by one. */
+/** Lists the reasons of all held jobs and lanes. */
 export function reasonsOf({ jobs, lanes, closed }: Holds): {
   readonly reasons: ReadonlyMap<string, string>;
   readonly laneReasons: ReadonlyMap<string, string>;

@@ -23,7 +23,7 @@ function aLane(queue: string, key: string, groups: readonly string[], from: numb
   return { queue, key, jobs, more: false, retryDueMs: null, fresh: true };
 }
 
-/** What happens between two plans. */
+/** Changes between two plans. */
 const change = fc.oneof(
   fc.record({
     lane: fc.nat(7),
@@ -85,7 +85,7 @@ describe('what is remembered of kinds', () => {
             const plan = remembers.plan(snapshot, remembers.initial);
             return { plan, expected: toldBy(anew.plan(snapshot, anew.initial)) };
           });
-          // what a plan says is the same when others have been made
+          // a plan's answers stay the same when later plans have been made
           for (const { plan, expected } of plans) expect(toldBy(plan)).toEqual(expected);
         },
       ),
@@ -135,7 +135,7 @@ describe('what is remembered of kinds', () => {
       expect(plan.dispatch).toHaveLength(1);
       expect(plan.held).toEqual({ q: { limit: count } });
       expect(read).toBeLessThanOrEqual(10);
-      // each group, and the job that goes
+      // once for each group, and for the job that goes
       expect(asked).toBeLessThanOrEqual(7);
     },
   );

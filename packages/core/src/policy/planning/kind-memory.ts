@@ -4,32 +4,36 @@ import { kindsOf, onlyKind } from './kinds.ts';
 import type { Candidate, Lane } from '../snapshot.ts';
 
 /**
- * Knows from one plan to the next which waiting jobs are alike, and where they wait, since most lanes stay as they are: a plan looks at those
- * that have changed, and asks about each kind once, however many lanes it waits in. It follows from jobs and gates alone, so a plan depends
- * on its snapshot and state as before. A plan can be broken off anywhere: what is half done is never kept.
+ * Remembers from one plan to the next which waiting jobs are alike, and where they wait. Most lanes stay the
+ * same: a plan looks only at those that have changed, and asks about each kind once, however many lanes it
+ * waits in. The memory follows from jobs and gates alone, so a plan depends on its snapshot and state only. A
+ * plan can be aborted anywhere: a half-done update is never kept.
  */
 export interface KindMemory {
-  /** Begins a plan. `telling`: the gates whose groups count in it, by their numbers. */
+  /** Begins a plan. `telling`: indexes of the gates whose groups count in it. */
   readonly begin: (lanes: readonly Lane[], telling: readonly number[], ask: AskGroup) => KindsOfPlan;
 }
 
 export interface KindsOfPlan {
-  /** The number of this plan. */
+  /** Number of this plan. */
   readonly plan: number;
-  /** Those that are the only one of a lane. */
+  /** Kinds that are the only one of some lane. */
   readonly kinds: ReadonlySet<Kind>;
-  /** The lanes with several, or with jobs of which it could not be told what they are. */
+  /** Lanes with several kinds, or with jobs whose kind could not be told. */
   readonly mixed: ReadonlySet<Standing>;
-  /** By their places in the snapshot. */
+  /** Lanes by their index in the snapshot. */
   readonly stands: readonly Standing[];
   readonly of: (lane: Lane) => LaneKinds | undefined;
-  /** Notes why nothing of a kind can go; undefined: it may. */
+  /** Records the verdict that holds a whole kind. Undefined: its jobs may go. */
   readonly judge: (kind: Kind, judged: Judged | undefined) => void;
-  /** When that is known of all: those that can't go. Never changed: the same as in the last plan where nothing else was said. */
+  /**
+   * Returns the kinds that can't go, once all kinds are judged. The map is never changed. It is the same as
+   * in the last plan when no verdict differs.
+   */
   readonly closed: () => ReadonlyMap<Kind, Judged>;
 }
 
-/** Groups and kinds that are remembered at least, whether or not jobs of them still wait. */
+/** Lower bound of the limit on remembered groups and kinds, including those without waiting jobs. */
 const namesMin = 50_000;
 
 interface Memory {
@@ -39,16 +43,16 @@ interface Memory {
   readonly kinds: Set<Kind>;
   readonly mixed: Set<Standing>;
   readonly stands: Standing[];
-  /** Those of the last plan that said anything of them, by its number. */
+  /** Kinds that could not go in the last plan that returned them, which has the number `closedIn`. */
   closed: ReadonlyMap<Kind, Judged>;
   closedIn: number;
-  /** Of the last plan. */
+  /** Lanes of the last plan. */
   lanes: readonly Lane[];
-  /** With more of them it begins anew. */
+  /** Limit on remembered groups and kinds. Above it, the memory starts empty. */
   namesMax: number;
 }
 
-/** Null: none of the gates tells groups. */
+/** Creates the memory of a policy's kinds. Null: no gate tells groups. */
 export function createKinds(gates: readonly Gate[]): KindMemory | null {
   if (gates.every(({ groups }) => groups === undefined)) return null;
   const ofLane = new Set(gates.flatMap(({ groups }, at) => (groups?.lane === true ? [at] : [])));
@@ -118,10 +122,10 @@ function sizeOf({ groups, kinds }: Names): number {
   return size;
 }
 
-/** Looks at the lanes that have changed. */
+/** Updates the memory for the lanes that have changed. */
 function update(memory: Memory, lanes: readonly Lane[], telling: Telling): void {
   const { stands, lanes: before } = memory;
-  // by number: of a frozen list each step of an iterator would be an object
+  // index loop: an iterator of a frozen list allocates an object per step
   for (let slot = 0; slot < lanes.length; slot += 1) {
     const lane = lanes[slot];
     if (lane === undefined || before[slot] === lane) continue;
@@ -137,7 +141,7 @@ function update(memory: Memory, lanes: readonly Lane[], telling: Telling): void 
     if (gone !== undefined) leave(memory, gone);
   }
   stands.length = lanes.length;
-  // a copy: whoever calls may change the list
+  // a copy, since the caller may change the list
   memory.lanes = lanes.slice();
 }
 
@@ -178,6 +182,6 @@ function leave({ kinds, mixed, names }: Memory, standing: Standing): void {
   [kind.first] = kind.stands;
   if (kind.first !== undefined) return;
   kinds.delete(kind);
-  // a lane that comes back as it was may bring it back, beside one of the same name that was made meanwhile
+  // a lane that returns with an old list of jobs may bring its kind back, next to a newer kind of that name
   if (names.kinds.get(kind.name) === kind) names.kinds.delete(kind.name);
 }

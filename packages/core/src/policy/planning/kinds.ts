@@ -3,76 +3,78 @@ import type { Judged } from '../gate.ts';
 import type { Candidate, JobFacts, Lane } from '../snapshot.ts';
 import { own } from '../snapshot.ts';
 
-/** The jobs of one group of one gate. */
+/** The jobs of one group of one gate (see {@link Gate.groups}). */
 export interface Group {
-  /** The number of the plan in which the gate holds it, as far as is known. */
+  /** Number of the last plan in which the gate is known to hold the group. */
   heldIn: number;
-  /** The number of the plan that asked about it when it began. */
+  /** Number of the last plan that asked about the group at its beginning. */
   askedIn: number;
-  /** Whether it is the rest of a lane, too, that is held. */
+  /** Set when the gate's verdict was `hold_lane`. */
   wholeLane: boolean;
 }
 
-/** Jobs of one queue that the same nodes can run, and that are alike to every gate which tells groups. */
+/** Jobs of one queue that the same nodes can run, and that are alike to every gate that tells groups. */
 export interface Kind {
   readonly name: string;
   readonly queue: string;
-  /** By the number of the gate. Null: it does not concern them; undefined: the gate tells no groups. */
+  /**
+   * Groups by index of the gate. Null: the gate admits the jobs in any case; undefined: it tells no groups.
+   */
   readonly groups: readonly (Group | null | undefined)[];
-  /** What they are could not be told: they are asked about one by one. */
+  /** Set when a gate could not tell the group. The jobs are then judged one by one. */
   readonly alone: boolean;
-  /** Lanes in which nothing else waits. */
+  /** Lanes in which only jobs of this kind wait. */
   readonly stands: Set<Standing>;
-  /** One of those. */
+  /** One of the lanes in `stands`. */
   first: Standing | undefined;
-  /** How many wait in those. */
+  /** Number of jobs in the lanes of `stands`. */
   jobs: number;
-  /** What was said of it in the plan of that number; undefined: it may go. */
+  /** Verdict of the plan with the number `judgedIn`. Undefined: the jobs may go. */
   judged: Judged | undefined;
   judgedIn: number;
 }
 
-/** A lane of the snapshot. */
+/** A lane of the snapshot, with its index there. */
 export interface Standing {
   lane: Lane;
   readonly slot: number;
   readonly own: LaneKinds;
-  /** The number of the last plan that found something of it open. */
+  /** Number of the last plan that found some kind of its jobs open. */
   openIn: number;
 }
 
-/** Which jobs of a lane are alike. Made once for each list of jobs, and never changed. */
+/** Kinds of a lane's jobs. Made once for each list of jobs. Only `closed` changes later. */
 export interface LaneKinds {
   readonly jobs: readonly Candidate[];
-  /** Of each job; null: there is one kind only. */
+  /** Kind of each job. Null: all jobs are of one kind. */
   readonly of: readonly Kind[] | null;
   readonly kinds: readonly Kind[];
-  /** Of each kind: its first job, and how many there are, those that are not shown among them. */
+  /** First job of each kind (`firsts`), and the number of its jobs, including hidden ones (`counts`). */
   readonly firsts: readonly Candidate[];
   readonly counts: readonly number[];
-  /** As it was held last: most stay so from plan to plan. */
+  /** The lane as it was held last, for reuse: most lanes stay the same from plan to plan. */
   closed: { readonly lane: ClosedLane; readonly judged: readonly Judged[] } | null;
 }
 
-/** What a gate says of a job: the name of its group, or null; undefined: it failed, or is not to be asked. */
+/** Returns the name of a job's group, or null. Undefined: the gate failed, or must not be asked. */
 export type AskGroup = (gate: number, job: JobFacts) => string | null | undefined;
 
-/** What tells kinds apart. */
+/** Gates that tell kinds apart. */
 export interface Telling {
-  /** The gates that are asked, by their numbers: those that look at a job's queue and key only, and the others. */
+  /** Indexes of these gates: `byLane` look at a job's queue and key only, `byJob` at more. */
   readonly byLane: readonly number[];
   readonly byJob: readonly number[];
   readonly ask: AskGroup;
 }
 
-/** What is known of groups and kinds, by their names. */
+/** Known groups and kinds, by name. */
 export interface Names {
-  /** By the number of the gate. */
+  /** By index of the gate. */
   readonly groups: Map<string, Group>[];
   readonly kinds: Map<string, Kind>;
 }
 
-/** `before`: what was found in the lane's jobs before they changed. */
+/** Returns the kinds of a lane's jobs. `before`: kinds of the same lane before its jobs changed. */
 export function kindsOf(
   { queue, jobs, unseen }: Lane,
   before: LaneKinds | undefined,
@@ -100,7 +102,7 @@ export function kindsOf(
   return { jobs, of: kinds.length === 1 ? null : of, kinds, firsts, counts, closed: null };
 }
 
-/** That of all jobs of a lane; undefined: there are several, or it could not be told. */
+/** Returns the kind that all jobs of a lane have. Undefined: there are several, or it could not be told. */
 export function onlyKind({ kinds }: LaneKinds): Kind | undefined {
   const [kind] = kinds;
   return kinds.length === 1 && kind?.alone === false ? kind : undefined;
@@ -110,10 +112,12 @@ function isLike(job: Candidate, other: Candidate): boolean {
   return job.task === other.task && job.version === other.version;
 }
 
-/** So far the lists of a lane's jobs before and after are compared for where they meet again. */
+/** Number of old jobs that are searched for each new one when the two lists of a lane are compared. */
 const aheadMax = 8;
 
-/** Finds jobs that were in the list before, asked in their order. */
+/**
+ * Returns a function that finds the kinds of jobs of the old list. It must be asked in the order of the lane.
+ */
 function knownFrom(before: LaneKinds | undefined): (job: Candidate) => Kind | undefined {
   if (before === undefined) return () => undefined;
   const { jobs, of, kinds } = before;
@@ -150,7 +154,7 @@ function createTell(
   };
 }
 
-/** Undefined: some gate could not say. */
+/** Returns a name that is unique for the kind. Undefined: a gate could not tell the group. */
 function nameOf(
   queue: string,
   { task, version }: Candidate,

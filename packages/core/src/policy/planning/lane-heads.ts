@@ -2,44 +2,47 @@ import type { Heads } from '../order.ts';
 import type { Candidate, Lane } from '../snapshot.ts';
 import { own } from '../snapshot.ts';
 
-/** Where each lane stands during one plan. */
+/** Position of each lane during one plan. */
 export interface MovingHeads extends Heads {
   readonly take: (lane: Lane, job: Candidate) => void;
-  /** Leaves the head out of this plan. */
+  /** Passes over the head of the lane in this plan. */
   readonly pass: (lane: Lane) => void;
   /** Leaves the rest of the lane out of this plan. */
   readonly close: (lane: Lane) => void;
-  /** Leaves out all up to the first for which `leaves` is false; it is told of each, and of its place in the lane. */
+  /** Passes over jobs from the head on, while `leaves` returns true for the job and its index in the lane. */
   readonly skip: (lane: Lane, leaves: (job: Candidate, place: number) => boolean) => void;
-  /** The place of the head in its lane. */
+  /** Index of the head in its lane. */
   readonly place: (lane: Lane) => number;
-  /** The head and what is behind it. */
+  /** The head and the jobs behind it. */
   readonly rest: (lane: Lane) => readonly Candidate[];
   readonly left: (lane: Lane) => number;
-  /** Lanes of which something went, or was left out: of all others everything is left. */
+  /** Lanes of which a job went or was passed over. All jobs of other lanes are left. */
   readonly touched: () => Iterable<Lane>;
-  /** Whether the head stands for jobs that wait and are not known: all that were known of the lane, or of a kind, went. */
+  /** Reports whether the head stands for hidden jobs: all shown jobs of the lane, or of a kind, went. */
   readonly unknown: (lane: Lane) => boolean;
-  /** Those jobs can't go: what is known behind them is next. */
+  /** Gives up the hidden jobs, which can't go. The next shown job becomes the head. */
   readonly settle: (lane: Lane) => void;
 }
 
-/** What one plan knows of its lanes. */
+/** State of the lanes during one plan. */
 interface Places {
-  /** The place of each lane that is not at its first job. */
+  /** Index of the head, for lanes that are not at their first job. */
   readonly at: Map<Lane, number>;
-  /** Jobs that went from behind the head: the others of a bundle. */
+  /** Jobs that went from behind the head, as further members of a bundle. */
   readonly gone: Set<Candidate>;
   readonly goneFrom: Set<Lane>;
-  /** The last job that went, of lanes of which more wait: what comes next is taken to be like it, as long as no lane's turn depends on it. */
+  /**
+   * Last job that went, for lanes with hidden jobs. The hidden job that follows is assumed to be like it, as
+   * long as no lane's turn depends on that.
+   */
   readonly last: Map<Lane, Candidate>;
 }
 
-/** `open`: of all lanes, those of which something may go. */
+/** Creates the heads of all lanes. `open`: the lanes of which something may go; all others have no head. */
 export function createHeads(all: readonly Lane[], open: readonly Lane[] = all): MovingHeads {
   const places: Places = { at: new Map(), gone: new Set(), goneFrom: new Set(), last: new Map() };
   const { at, gone, goneFrom, last } = places;
-  // an order that goes through the open lanes alone never asks about another
+  // an order that goes through the open lanes only never asks about another lane
   let listed = open.length === all.length;
   let isOpen: ReadonlySet<Lane> | undefined;
   const of = (lane: Lane): Candidate | undefined =>
@@ -94,9 +97,9 @@ export function createHeads(all: readonly Lane[], open: readonly Lane[] = all): 
   };
 }
 
-/** The first job of a lane that is known and has not gone. */
+/** Returns the first shown job of a lane that has not gone. */
 function known({ at, gone }: Places, lane: Lane): Candidate | undefined {
-  // an order looks at every lane before the first job goes
+  // fast path: an order looks at every lane before the first job goes
   if (at.size === 0 && gone.size === 0) return lane.jobs[0];
   let place = at.get(lane) ?? 0;
   let job = lane.jobs[place];

@@ -19,33 +19,33 @@ import { openSlots, takesBundles } from './slots.ts';
 import type { Candidate, Lane, Snapshot } from '../snapshot.ts';
 import { laneName, own, poolOf } from '../snapshot.ts';
 
-/** A plan in the making: everything that it uses up as it goes. */
+/** State of a plan while it is made. */
 interface Making {
   readonly parts: Parts;
   readonly snapshot: Snapshot;
   readonly slots: Slots;
   readonly gates: OpenGates;
-  /** The lanes of which something may go, as far as gates know when the plan begins. */
+  /** Lanes of which something may go, as far as gates know when the plan begins. */
   readonly lanes: readonly Lane[];
   readonly heads: ReturnType<typeof createHeads>;
   readonly order: OpenOrder;
   readonly watch: Watch | undefined;
   readonly dispatch: PlannedJob[];
   readonly held: ReturnType<typeof countHeld>;
-  /** Pools whose first job that could go did not outrank what they have ready. */
+  /** Pools whose first admitted job outranked no ready work item. */
   readonly recallAsked: Set<string>;
   /** Pools without a free slot, of which the order offers no more lanes. */
   readonly full: Set<string>;
-  /** By queue. */
+  /** Returns the pool of a queue, from a cache. */
   readonly poolOf: (queue: string) => string;
-  /** By lane, the tasks and versions whose jobs wait for more of their kind. */
+  /** Tasks and versions, by lane, whose jobs wait for more jobs of their kind. */
   readonly gathering: Map<Lane, Set<string>>;
-  /** Lanes of which a bundle needs to see more jobs. */
+  /** Number of jobs that the next snapshot must show of a lane, by {@link laneName}. */
   readonly deepen: Map<string, number>;
   nextMs: number | null;
 }
 
-/** A plan's input beside its snapshot. Faults are added to the list. */
+/** Input of a plan besides its snapshot. Faults are added to `faults`. */
 interface PlanOptions {
   readonly state: PolicyState;
   readonly faults: PolicyFault[];
@@ -53,7 +53,10 @@ interface PlanOptions {
   readonly kinds: KindMemory | null;
 }
 
-/** One plan of a policy made of parts. @throws what its order throws */
+/**
+ * Makes one plan of a policy made of parts.
+ * @throws errors of its order
+ */
 export function planWith(parts: Parts, snapshot: Snapshot, options: PlanOptions): Plan {
   const { state, faults, watch } = options;
   const { order: part } = parts;
@@ -85,7 +88,7 @@ export function planWith(parts: Parts, snapshot: Snapshot, options: PlanOptions)
   return finish(making, state, faults);
 }
 
-/** Opens gates and order. Lanes of which gates hold everything already are counted, and left out. */
+/** Opens gates and order. Lanes of which gates already hold everything are counted as held, and left out. */
 function begin(parts: Parts, snapshot: Snapshot, options: PlanOptions): Making {
   const { order: part } = parts;
   const { state, watch } = options;
@@ -93,7 +96,7 @@ function begin(parts: Parts, snapshot: Snapshot, options: PlanOptions): Making {
   const queuePool = createPoolOf(snapshot);
   const held = countHeld();
   const hasPlace = parts.recall || Object.keys(snapshot.pools).some((pool) => slots.left(pool) > 0);
-  // where no job finds a place, nothing is asked about any
+  // when no pool has a free slot, no kind of job is judged
   const gates = openGates(parts.gates, snapshot, { ...options, kinds: hasPlace ? options.kinds : null });
   const lanes = findOpen(snapshot, { gates, slots, poolOf: queuePool, recall: parts.recall }, held);
   const heads = createHeads(snapshot.lanes, lanes);
@@ -118,8 +121,9 @@ function begin(parts: Parts, snapshot: Snapshot, options: PlanOptions): Making {
 }
 
 /**
- * All known jobs of a lane went, and it would be its turn again. Where one like the last could go, nothing is decided before more of it is
- * read, at once, with the next tick: others would get more than their share.
+ * Handles the next turn of a lane whose shown jobs all went. Returns false when a job like the last one could
+ * go. The plan then ends, and the next tick reads more of the lane at once; otherwise other lanes would get
+ * more than their share. Returns true when the rest of the lane, or of the last job's kind, is held.
  */
 function closeUnknown(making: Making, lane: Lane, last: Candidate): boolean {
   if (making.slots.left(making.poolOf(lane.queue)) === 0) {
@@ -128,7 +132,7 @@ function closeUnknown(making: Making, lane: Lane, last: Candidate): boolean {
   }
   const { verdict, gate } = making.gates.judge(last, lane, false);
   if (verdict === 'hold' && lane.unseen !== undefined) {
-    // its kind can't go, others behind it may
+    // the last job's kind can't go, but other kinds behind it may
     making.held.job(last, gate, (own(lane.unseen, last.id) ?? 0) - 1);
     making.heads.settle(lane);
     making.order.passed(lane, last);
@@ -144,7 +148,9 @@ function closeUnknown(making: Making, lane: Lane, last: Candidate): boolean {
   return false;
 }
 
-/** Whether a lane is one of the snapshot's. Of our own orders it is. */
+/**
+ * Returns the check that a lane is one of the snapshot's. Lanes chosen by pgqueue's own orders always are.
+ */
 function createKnown(order: Order, { lanes }: Snapshot): (lane: Lane) => boolean {
   if (isOwnPart(order)) return () => true;
   let known: ReadonlySet<Lane> | undefined;
@@ -160,7 +166,10 @@ function createPoolOf(snapshot: Snapshot): (queue: string) => string {
   };
 }
 
-/** Where no place is left, the order need not go through all lanes to hear it of each. */
+/**
+ * Tells the order when a pool has no free slot left, so that it need not offer the pool's lanes one by one.
+ * Returns whether it did.
+ */
 function closeIfFull({ slots, order, full }: Making, pool: string): boolean {
   if (order.full === undefined || full.has(pool) || slots.left(pool) > 0) return false;
   full.add(pool);
@@ -168,7 +177,7 @@ function closeIfFull({ slots, order, full }: Making, pool: string): boolean {
   return true;
 }
 
-/** Takes the head of a lane, or passes it. Returns what is to be recalled first, if anything. */
+/** Takes the head of a lane, or passes it over. Returns the ids of work items to recall first, if any. */
 function consider(making: Making, lane: Lane, job: Candidate): readonly string[] | undefined {
   const { slots, gates, heads, snapshot } = making;
   const pool = making.poolOf(lane.queue);
@@ -199,7 +208,7 @@ function kindAt({ of, kinds }: LaneKinds, place: number): LaneKinds['kinds'][num
   return of === null ? kinds[0] : of[place];
 }
 
-/** Passes the head of a lane, with all right behind it of which it is known by now that they can't go either. */
+/** Passes over the head of a lane, and the jobs right behind it that are already known to be held. */
 function pass(
   making: Making,
   lane: Lane,
@@ -211,7 +220,7 @@ function pass(
     const kind = kinds === undefined ? undefined : kindAt(kinds, place);
     return kind === undefined ? undefined : gates.closed(kind);
   };
-  // of a kind that is held, those that are not shown are, too
+  // hidden jobs of a held kind are held too
   const more = (one: Candidate): number => (lane.unseen === undefined ? 0 : (own(lane.unseen, one.id) ?? 0));
   held.job(job, reason, known(heads.place(lane)) === undefined ? 0 : more(job));
   heads.pass(lane);
@@ -234,10 +243,13 @@ function closeLane(making: Making, lane: Lane, reason: string): undefined {
   return undefined;
 }
 
-/** So long beyond its age a bundle waits until more of its lane was read. */
+/** Longest time in milliseconds that a due bundle waits for more of its lane to be read. */
 const readMs = 500;
 
-/** The jobs that join the head's bundle; `coalescing`: it waits for more of them. Undefined: it goes alone. */
+/**
+ * Returns the jobs that join the head's bundle. `coalescing`: the head waits for more jobs. Undefined: it
+ * goes alone.
+ */
 function gather(
   making: Making,
   lane: Lane,
@@ -246,19 +258,19 @@ function gather(
   if (job.alone === true) return undefined;
   const rule = making.parts.coalesce.find(({ when }) => when(job));
   if (rule === undefined || !takesBundles(own(making.snapshot.pools, pool), job)) return undefined;
-  // what holds for the first of them holds for all
+  // the first job of a kind decides for all jobs of that kind in the lane
   const kind = `${job.version} ${job.task}`;
   if (making.gathering.get(lane)?.has(kind) === true) return 'coalescing';
   const kin = making.heads
     .rest(lane)
     .filter((other) => other !== job && other.task === job.task && other.version === job.version);
-  // none goes before one of its kind that goes alone
+  // no job goes before an earlier one of its kind that goes alone
   const ends = kin.findIndex(({ alone }) => alone === true);
   const alike = kin.slice(0, ends < 0 ? rule.max - 1 : Math.min(ends, rule.max - 1));
   const room = making.snapshot.batchMax - making.dispatch.length - 1;
   if (alike.length + 1 >= rule.max || goesNow(making, lane, { rule, jobs: [job, ...alike] })) {
     if (alike.length <= room || making.dispatch.length === 0) return alike.slice(0, room);
-    // the next plan has room for it
+    // the next plan has room for all of it
     making.nextMs = making.snapshot.nowMs;
   }
   const kinds = making.gathering.get(lane) ?? new Set<string>();
@@ -266,7 +278,7 @@ function gather(
   return 'coalescing';
 }
 
-/** Whether jobs that are fewer than could go together go nevertheless: the oldest of them is due. */
+/** Reports whether a bundle that is not full goes because its oldest job is due. */
 function goesNow(
   making: Making,
   lane: Lane,
@@ -276,7 +288,7 @@ function goesNow(
   const dueMs = jobs.reduce((first, { createdMs }) => Math.min(first, createdMs), Infinity) + rule.ageMs;
   const unseen = lane.more && lane.jobs.length < rule.max;
   if (unseen) making.deepen.set(laneName(lane), rule.max);
-  // there may be enough for a full one, once they are read; where many lanes are to be read, it does not wait for that
+  // jobs still to be read may fill the bundle; it waits for them no longer than `readMs`
   if (nowMs >= dueMs && (!unseen || nowMs >= dueMs + readMs)) return true;
   if (nowMs < dueMs) making.nextMs = Math.min(making.nextMs ?? Infinity, dueMs);
   return false;

@@ -9,35 +9,40 @@ import type { Hold, Watch } from '../policy.ts';
 import type { PolicyState } from '../plan.ts';
 import type { Candidate, Lane, Snapshot } from '../snapshot.ts';
 
-/** The gates of a policy during one plan, with what fails in them caught. */
+/** Gates of a policy during one plan. Their errors are caught. */
 export interface OpenGates {
-  /** The first that holds it. `kind`: its own, where gates tell groups; then those that are known to be held are not asked about. */
+  /**
+   * Returns the verdict of the first gate that holds the job. `kind`: the job's kind, when gates tell groups.
+   * A gate that is known to hold the kind's group is not asked again.
+   */
   readonly judge: (job: Candidate, lane: Lane, member: boolean, kind?: Kind) => Judged;
-  /** Which jobs are alike to the gates; null: none of them says. */
+  /** Kinds of jobs that are alike to the gates. Null: no gate tells groups. */
   readonly kinds: KindsOfPlan | null;
-  /** When the plan begins: why nothing of a kind can go; undefined: it may. */
+  /**
+   * Returns, when the plan begins, the verdict that holds a whole kind. Undefined: jobs of the kind may go.
+   */
   readonly closes: (lane: Lane, kind: Kind, first: Candidate) => Judged | undefined;
-  /** Why nothing of a kind can go any more, as far as is known without asking. */
+  /** Returns the verdict that is known to hold a whole kind. Asks no gate. */
   readonly closed: (kind: Kind) => Judged | undefined;
   readonly take: (job: Candidate, lane: Lane, member: boolean) => void;
-  /** Of every gate that holds it. */
+  /** Returns the holds of all gates that hold the job. */
   readonly why: (job: Candidate, lane: Lane) => readonly Hold[];
-  /** The earliest of {@link OpenGate.nextMs}. */
+  /** Earliest {@link OpenGate.nextMs} of all gates. */
   readonly nextMs: () => number | null;
   readonly unread: () => readonly Lane[];
-  /** After the plan, by name. */
+  /** States after the plan, by the gate's name. */
   readonly states: () => PolicyState;
 }
 
 interface Entry {
   readonly gate: Gate;
-  /** Its number. */
+  /** Index of the gate. */
   readonly at: number;
   readonly open: OpenGate;
-  /** What it says of a group that it holds. */
+  /** Verdict on a group that the gate holds. */
   readonly holds: Judged;
   readonly holdsLane: Judged;
-  /** It failed while it was opened, or told of a job that goes: what it would say from then on may be wrong. */
+  /** Set when the gate failed in `open` or `take`: its later answers may be wrong. */
   broken: boolean;
 }
 
@@ -46,14 +51,14 @@ interface Opening {
   readonly state: PolicyState;
   readonly faults: PolicyFault[];
   readonly watch?: Watch | undefined;
-  /** Where jobs of one kind are judged together. */
+  /** Memory of kinds, when jobs of one kind are judged together. */
   readonly kinds?: KindMemory | null;
 }
 
 const admitted = { verdict: 'admit', gate: '' } as const;
 const verdicts: ReadonlySet<unknown> = new Set<Verdict>(['admit', 'hold', 'hold_lane']);
 
-/** Opens the gates for one plan. What fails is added to `faults`, and treated as each gate's `onError` says. */
+/** Opens the gates for one plan. Failures are added to `faults`, and treated by each gate's `onError`. */
 export function openGates(
   gates: readonly Gate[],
   snapshot: Snapshot,
@@ -92,7 +97,7 @@ interface Judging {
 
 function judging(all: Judging): Pick<OpenGates, 'judge' | 'why' | 'closes' | 'closed'> {
   const { entries, asking, kinds } = all;
-  // what one that is asked about every job would say goes before what those behind it say
+  // a gate that is asked about every job decides before the gates behind it do
   const ungrouped = entries.findIndex(({ gate, open }) => gate.groups === undefined && open !== unlimited);
   const leading = (ungrouped < 0 ? entries : entries.slice(0, ungrouped)).filter(
     ({ open }) => open !== unlimited,
@@ -142,7 +147,7 @@ interface Asked {
   readonly member: boolean;
 }
 
-/** What a gate says; where it fails, what its `onError` says. */
+/** Returns a gate's verdict. When the gate fails, its `onError` decides. */
 function ask({ asking }: Pick<Judging, 'asking'>, entry: Entry, { job, lane, member }: Asked): Verdict {
   const { gate, open } = entry;
   const otherwise = gate.onError === 'hold' ? 'hold' : 'admit';
@@ -158,7 +163,10 @@ function ask({ asking }: Pick<Judging, 'asking'>, entry: Entry, { job, lane, mem
   }
 }
 
-/** The first gate that holds a kind when the plan begins: each is asked about each group once. */
+/**
+ * Returns the verdict of the first gate that holds a kind when the plan begins. Each gate is asked about each
+ * group once.
+ */
 function firstHeld(
   all: Judging,
   leading: readonly Entry[],
@@ -182,7 +190,10 @@ function firstHeld(
   return undefined;
 }
 
-/** A gate holds a job, and so its whole group: not where it only failed on that job, or holds a lane for reasons that are not the group's. */
+/**
+ * Records that a gate holds a job's whole group. Not recorded when the gate only failed on that job, or when
+ * it holds the lane and its groups are not made of lanes.
+ */
 function note(
   { gate }: Entry,
   group: Group,
@@ -198,7 +209,10 @@ function note(
   group.heldIn = plan;
 }
 
-/** Of a job that a gate fails on nothing is known; that is told when it is asked whether the job may go. */
+/**
+ * Returns a function that asks gates for the groups of jobs. An error leaves the group unknown, and is
+ * reported when the gate is asked whether the job may go.
+ */
 function askGroups(gates: readonly Gate[], asking: Asking): AskGroup {
   return (at, job) => {
     const gate = gates[at];
@@ -214,7 +228,7 @@ function askGroups(gates: readonly Gate[], asking: Asking): AskGroup {
   };
 }
 
-/** What is asked of gates when the plan is made. */
+/** Collects the answers of the gates at the end of a plan. */
 function conclusions(
   entries: readonly Entry[],
   { attempt, fail }: Asking,
@@ -260,7 +274,10 @@ type Said = Pick<Entry, 'holds' | 'holdsLane'>;
 
 const said = new WeakMap<Gate, Said>();
 
-/** The same objects in each plan: who keeps one can compare it with the next. */
+/**
+ * Returns the verdict objects of a gate, the same ones in each plan, so that verdicts can be compared by
+ * identity.
+ */
 function saidBy(gate: Gate): Said {
   const known = said.get(gate);
   if (known !== undefined) return known;
@@ -275,7 +292,7 @@ function saidBy(gate: Gate): Said {
 const failed: Omit<Hold, 'gate'> = { message: 'it failed: see the status of the scheduler', untilMs: null };
 
 function oddVerdict(verdict: unknown): Error {
-  // a promise that fails with nobody there would end the process
+  // an unhandled rejection of this promise would end the process
   if (verdict instanceof Promise) verdict.catch(() => {});
   const kind = verdict instanceof Promise ? 'a promise' : typeof verdict;
   return new Error(`admits() must say admit, hold or hold_lane, not ${kind}`);
@@ -285,15 +302,15 @@ function isLane(lane: Lane | undefined): boolean {
   return typeof lane?.queue === 'string' && typeof lane.key === 'string';
 }
 
-/** Calls gates: says which one is being asked, and catches what they throw. */
+/** Calls gates. Tells the watch which gate is asked, and catches errors. */
 interface Asking {
-  /** False: it is not asked, because it did not come back from this before. */
+  /** Starts a call. False: the gate must not be asked, because an earlier call did not return. */
   readonly begin: (gate: Gate, job: Candidate | null) => boolean;
   readonly end: () => void;
-  /** Whether what was begun last failed, or was not to be asked. */
+  /** Reports whether the last call failed, or was not made. */
   readonly failed: () => boolean;
   readonly fail: (gate: Gate, error: unknown) => void;
-  /** Undefined: it failed. */
+  /** Makes a call. Undefined: it failed, or was not made. */
   readonly attempt: <Value>(gate: Gate, job: Candidate | null, run: () => Value) => Value | undefined;
 }
 

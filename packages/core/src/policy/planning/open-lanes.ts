@@ -8,18 +8,19 @@ import type { ClosedLane, ClosedLanes } from '../plan.ts';
 import type { Fit, Slots } from './slots.ts';
 import type { Candidate, Lane, Snapshot } from '../snapshot.ts';
 
-/** What says that a job can't go. */
+/** Everything that can keep a job from going. */
 export interface Obstacles {
   readonly gates: OpenGates;
   readonly slots: Slots;
   readonly poolOf: (queue: string) => string;
-  /** Whether work items may be recalled for it: then a free slot is not needed. */
+  /** Set when work items may be recalled for a job, which then needs no free slot. */
   readonly recall: boolean;
 }
 
 /**
- * The lanes of which something may go when a plan begins. Of the others, gates hold each kind of their jobs, or no node has a place
- * for it: they are counted, and need not be gone through. Lanes whose jobs are all of one kind are judged together.
+ * Returns the lanes of which something may go when a plan begins. In the other lanes, gates hold each kind of
+ * job, or no node has a place for it; these jobs are counted as held, and the plan need not go through them.
+ * Lanes whose jobs are all of one kind are judged together.
  */
 export function findOpen(
   { lanes }: Snapshot,
@@ -53,7 +54,7 @@ export function findOpen(
   return inOrder(found, kinds).map(({ lane }) => lane);
 }
 
-/** Why a kind of a lane can't go, by its number there. */
+/** Returns a function that tells why a kind of a lane can't go, by the kind's index there. */
 function createWhy({
   gates,
   slots,
@@ -73,17 +74,20 @@ function createWhy({
   };
 }
 
-/** With more of all lanes, it is faster to go through all than to sort those that were found. */
+/** Share of all lanes above which filtering all of them is faster than sorting those that were found. */
 const sortedShare = 1 / 16;
 
-/** In the order of the snapshot: the same lanes in the same places from plan to plan. */
+/** Puts lanes into the order of the snapshot, in which they keep their places from plan to plan. */
 function inOrder(found: Standing[], { plan, stands }: KindsOfPlan): readonly Standing[] {
   if (found.length <= stands.length * sortedShare) return found.sort((a, b) => a.slot - b.slot);
   for (const standing of found) standing.openIn = plan;
   return stands.filter(({ openIn }) => openIn === plan);
 }
 
-/** Made of what does not change any more, so that it stays true when other plans have been made. `mixed`: those with jobs of several kinds. */
+/**
+ * Returns the closed lanes of a plan. Made only of data that later plans do not change, so it stays valid.
+ * `mixed`: closed lanes with jobs of several kinds.
+ */
 function closedLanes(
   lanes: readonly Lane[],
   { of: kindsOf, closed: closedKinds }: KindsOfPlan,
@@ -108,14 +112,14 @@ function closedLanes(
   };
 }
 
-/** Undefined: some kind of its jobs may go. */
+/** Returns the lane as closed. Undefined: some kind of its jobs may go. */
 function closedLane(
   lane: Lane,
   own: LaneKinds,
   why: (at: number) => Judged | undefined,
 ): ClosedLane | undefined {
   const { kinds, closed: before } = own;
-  // made only where something differs from the last plan
+  // a new list is made only if something differs from the last plan
   let judged: Judged[] | undefined = before?.lane.lane === lane ? undefined : [];
   for (let at = 0; at < kinds.length; at += 1) {
     const one = why(at);
@@ -149,14 +153,20 @@ function reasonsOf(
 const noNode: Judged = { verdict: 'hold', gate: 'no_capable_node' };
 const noSlot: Judged = { verdict: 'hold', gate: 'no_free_slot' };
 
-/** Why a job that fits so has no place. A plan that may recall work items asks about jobs without a free slot, too. */
+/**
+ * Returns the verdict on a job with that fit. A plan that may recall work items also considers jobs without a
+ * free slot.
+ */
 export function noPlace(fit: Fit, recall: boolean): Judged | undefined {
   if (fit === 'fits') return undefined;
   if (fit === 'no_capable_node') return noNode;
   return recall ? undefined : noSlot;
 }
 
-/** The same for the jobs of one pool, task and version after the other, before any of them takes a place. */
+/**
+ * Same as {@link noPlace}, with the last result reused for jobs of the same pool, task and version. Valid
+ * until a job takes a place.
+ */
 function placesFor(slots: Slots, recall: boolean): (pool: string, job: Candidate) => Judged | undefined {
   let [pool, task, version]: [string | null, string, number] = [null, '', 0];
   let found: Judged | undefined;

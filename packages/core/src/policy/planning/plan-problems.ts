@@ -2,7 +2,7 @@ import type { Plan } from '../plan.ts';
 import type { Candidate, Snapshot } from '../snapshot.ts';
 import { openSlots } from './slots.ts';
 
-/** What is wrong with a plan, at most the first few problems; empty for one that may be written. */
+/** Returns the problems of a plan, up to 5. Empty: the plan may be written. */
 export function planProblems(snapshot: Snapshot, plan: Plan): readonly string[] {
   if (!Array.isArray(plan?.dispatch)) return ['the policy did not return a plan'];
   const problems: string[] = [];

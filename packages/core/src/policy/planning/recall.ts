@@ -1,7 +1,10 @@
 import type { Order } from '../order.ts';
 import type { Candidate, Snapshot } from '../snapshot.ts';
 
-/** Work items of the pool without a lease that the job outranks. Those that belong to a bundle stay. */
+/**
+ * Returns the ids of the pool's work items without a lease that the job outranks. Items of bundles are left
+ * out.
+ */
 export function findOutranked(
   order: Order,
   { inFlight, nowMs }: Snapshot,

@@ -1,32 +1,38 @@
 import type { NodeGroup, PoolSeen, Snapshot } from '../snapshot.ts';
 import { own } from '../snapshot.ts';
 
-/** Whether one more job finds a place: `no_capable_node` stays true until other nodes come, `no_free_slot` until one is free. */
+/**
+ * Fit of one more job. `no_capable_node` stays until other nodes come, `no_free_slot` until a place is free.
+ */
 export type Fit = 'fits' | 'no_capable_node' | 'no_free_slot';
 
-/** What decides which nodes can run a job. */
+/** Task and payload version of a job, which decide which nodes can run it. */
 export interface JobKind {
   readonly task: string;
   readonly version: number;
 }
 
-/** The free places of every pool, used up as a plan is made. */
+/** Free places of every pool, used up as a plan is made. {@link NodeGroup.depth} gives their number. */
 export interface Slots {
-  /** Whether the job would fit now; changes nothing. */
+  /** Returns whether the job would fit, and changes nothing. */
   readonly fit: (pool: string, job: JobKind) => Fit;
-  /** The same, and takes the place if there is one. */
+  /** Same as `fit`, and takes the place if there is one. */
   readonly take: (pool: string, job: JobKind) => Fit;
-  /** How many places a pool has left, for whatever jobs; below 0 never. */
+  /** Number of places that a pool has left for any kind of job, at least 0. */
   readonly left: (pool: string) => number;
 }
 
-/** Up to so many groups, every set of groups is checked; above, only those that some job can go to, and all together. */
+/**
+ * Most node groups for which every set of groups is checked. Above it, only the sets that some kind of job
+ * can go to are checked, and the set of all groups.
+ */
 const exactGroupsMax = 6;
 
 /**
- * Nodes of a pool differ in what they can run (other tasks, an older release), so a pool's free slots are no single number: ready
- * jobs that only busy nodes can run must not use up the places of idle ones. A set of jobs fits exactly if, for every set of
- * node groups, the jobs that can go nowhere else are no more than the groups' places (Hall's theorem).
+ * Opens the places of a snapshot's pools. Nodes of a pool differ in what they can run (other tasks, an older
+ * release), so the number of free slots is not enough: ready jobs that only busy nodes can run must not use
+ * up the places of idle ones. A set of jobs fits exactly if, for every set of node groups, the jobs that can
+ * go nowhere else are no more than the places of these groups (Hall's theorem).
  */
 export function openSlots(snapshot: Pick<Snapshot, 'pools'>): Slots {
   const pools = new Map<string, PoolSlots>();
@@ -52,17 +58,20 @@ interface PoolSlots {
   readonly left: () => number;
 }
 
-/** A set of groups, as bits; and the places in it that are not spoken for. */
+/** A set of node groups, as bits, and its places that are not taken. */
 interface GroupSet {
   readonly bits: bigint;
   places: number;
 }
 
-/** The groups that can run jobs of a kind, as bits; and the sets that have all of those: a job of it takes a place in each. */
+/**
+ * Node groups that can run jobs of a kind, as bits, and the sets that contain all of these groups: a job of
+ * the kind takes a place in each of them.
+ */
 interface Capable {
   readonly bits: bigint;
   readonly sets: GroupSet[];
-  /** Those that went, where sets may be added. */
+  /** Number of jobs of the kind that went. A set that is added later subtracts them. */
   taken: number;
 }
 
@@ -73,7 +82,7 @@ function poolSlots(pool: PoolSeen): PoolSlots {
   const sets: GroupSet[] = [];
   const capable = new Map<string, Map<number, Capable>>();
   const kinds: Capable[] = [];
-  /** Jobs of one kind mostly come one after another. */
+  /** Last result: jobs of one kind mostly come one after another. */
   let last: { readonly task: string; readonly version: number; readonly kind: Capable } | undefined;
 
   const addSet = (set: GroupSet): void => {
@@ -118,7 +127,7 @@ function poolSlots(pool: PoolSeen): PoolSlots {
     kind.taken += count;
     for (const set of kind.sets) set.places -= count;
   };
-  // those beyond what their nodes will soon take have no place, and take none of others
+  // ready items beyond the depth of their nodes have no place, and take none from other jobs
   for (const { count, ...job } of pool.ready) {
     const kind = kindOf(job);
     put(
@@ -152,13 +161,15 @@ function placesOf(groups: readonly NodeGroup[], bits: bigint): number {
   return places;
 }
 
-/** Whether jobs of this kind may go in bundles: all nodes of the pool that can run them take those. */
+/**
+ * Reports whether jobs of this kind may go in bundles: all nodes of the pool that can run them take bundles.
+ */
 export function takesBundles(pool: PoolSeen | undefined, { task, version }: JobKind): boolean {
   const capable = pool?.groups.filter((group) => canRun(group, task, version)) ?? [];
   return capable.every(({ tasks }) => own(tasks, task)?.single !== true);
 }
 
-/** Whether a node with these tasks knows that version of the task. */
+/** Reports whether a node with these tasks runs that version of the task. */
 export function canRun(group: Pick<NodeGroup, 'tasks'>, task: string, version: number): boolean {
   const range = own(group.tasks, task);
   return range !== undefined && version >= range.min && version <= range.max;
