@@ -37,7 +37,7 @@ export function hearingOf(text: string, parameters: readonly unknown[]): Heard |
   const op = `${actorName}-${process.pid}-${threadId}-${calls}`;
   switch (name) {
     case 'claim':
-      return claimOf(op, parameters);
+      return claimOf(op, { node: parameters[0], token: parameters[3] });
     case 'claim_rows':
       return claimRowsOf(op, parameters);
     case 'settle':
@@ -62,7 +62,7 @@ export function hearingOf(text: string, parameters: readonly unknown[]): Heard |
   }
 }
 
-function claimOf(op: string, [node, , , token]: readonly unknown[]): Heard {
+function claimOf(op: string, { node, token }: Readonly<Record<'node' | 'token', unknown>>): Heard {
   const known = { node: String(node), token: String(token) };
   return {
     invoked: { type: 'claim', phase: 'invoke', op, ...known },
@@ -83,8 +83,8 @@ const nameOf = (position: unknown, token: unknown): string => `${position as num
 const batchOf = (position: unknown, token: unknown): readonly string[] =>
   batches.get(nameOf(position, token)) ?? [];
 
-function claimRowsOf(op: string, parameters: readonly unknown[]): Heard {
-  const heard = claimOf(op, parameters);
+function claimRowsOf(op: string, [node, , token]: readonly unknown[]): Heard {
+  const heard = claimOf(op, { node, token });
   return {
     ...heard,
     answered: (rows) => ({
