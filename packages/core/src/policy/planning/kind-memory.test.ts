@@ -1,3 +1,4 @@
+import { deepStrictEqual } from 'node:assert/strict';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { aJob, anItem, aPool, aSnapshot } from '../../testing/snapshots.ts';
@@ -139,4 +140,11 @@ describe('what is remembered of kinds', () => {
       expect(asked).toBeLessThanOrEqual(7);
     },
   );
+});
+
+test('plans of one snapshot are deeply equal, as users compare them', () => {
+  const seen = { lanes: [aLane('q0', 'k0', ['a', 'a'], 1), aLane('q1', 'k1', ['a', 'b'], 3)] };
+  const [one, two] = [limited(0), limited(0)];
+  expect(one.plan(aSnapshot(seen), one.initial).held).not.toEqual({});
+  deepStrictEqual(one.plan(aSnapshot(seen), one.initial), two.plan(aSnapshot(seen), two.initial));
 });

@@ -1,5 +1,5 @@
 import type { Held } from './hold-counts.ts';
-import type { LaneKinds, Standing } from './kinds.ts';
+import type { Kind, LaneKinds, Standing } from './kinds.ts';
 import { onlyKind } from './kinds.ts';
 import type { KindsOfPlan } from './kind-memory.ts';
 import type { OpenGates } from './open-gates.ts';
@@ -50,7 +50,7 @@ export function findOpen(
     }
   }
   if (found.length === lanes.length) return lanes;
-  held.closed(closedLanes(lanes, kinds, mixed));
+  held.closed(new ClosedByKind(lanes, kinds, mixed));
   return inOrder(found, kinds).map(({ lane }) => lane);
 }
 
@@ -85,31 +85,38 @@ function inOrder(found: Standing[], { plan, stands }: KindsOfPlan): readonly Sta
 }
 
 /**
- * Returns the closed lanes of a plan. Made only of data that later plans do not change, so it stays valid.
- * `mixed`: closed lanes with jobs of several kinds.
+ * Closed lanes of a plan. Made only of data that later plans do not change, so it stays valid. A class, so that
+ * users can compare plans by `deepEqual`: it has no function or list of its own that would differ.
  */
-function closedLanes(
-  lanes: readonly Lane[],
-  { of: kindsOf, closed: closedKinds }: KindsOfPlan,
-  mixed: ReadonlyMap<Lane, ClosedLane>,
-): ClosedLanes {
-  const closed = closedKinds();
-  const of = (lane: Lane): ClosedLane | undefined => {
-    const own = kindsOf(lane);
+class ClosedByKind implements ClosedLanes {
+  readonly #lanes: readonly Lane[];
+  readonly #kindsOf: KindsOfPlan['of'];
+  readonly #closed: ReadonlyMap<Kind, Judged>;
+  /** Closed lanes with jobs of several kinds. */
+  readonly #mixed: ReadonlyMap<Lane, ClosedLane>;
+
+  constructor(lanes: readonly Lane[], kinds: KindsOfPlan, mixed: ReadonlyMap<Lane, ClosedLane>) {
+    this.#lanes = lanes;
+    this.#kindsOf = kinds.of;
+    this.#closed = kinds.closed();
+    this.#mixed = mixed;
+  }
+
+  of(lane: Lane): ClosedLane | undefined {
+    const own = this.#kindsOf(lane);
     const kind = own === undefined ? undefined : onlyKind(own);
-    const judged = kind === undefined ? undefined : closed.get(kind);
-    return own === undefined || judged === undefined ? mixed.get(lane) : closedLane(lane, own, () => judged);
-  };
-  return {
-    of,
-    *all() {
-      for (let slot = 0; slot < lanes.length; slot += 1) {
-        const lane = lanes[slot];
-        const own = lane === undefined ? undefined : of(lane);
-        if (own !== undefined) yield own;
-      }
-    },
-  };
+    const judged = kind === undefined ? undefined : this.#closed.get(kind);
+    if (own === undefined || judged === undefined) return this.#mixed.get(lane);
+    return closedLane(lane, own, () => judged);
+  }
+
+  *all(): Iterable<ClosedLane> {
+    for (let slot = 0; slot < this.#lanes.length; slot += 1) {
+      const lane = this.#lanes[slot];
+      const own = lane === undefined ? undefined : this.of(lane);
+      if (own !== undefined) yield own;
+    }
+  }
 }
 
 /** Returns the lane as closed. Undefined: some kind of its jobs may go. */
