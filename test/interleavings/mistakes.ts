@@ -9,7 +9,7 @@ interface Mistake {
   readonly choose: Choice;
 }
 
-const settle = 'settle_mixed(timestamptz,uuid[],uuid[],text[],double precision[],text[],double precision[])';
+const settle = 'settle_mixed(uuid[],uuid[],text[],double precision[],text[],double precision[])';
 export const mistakes: Readonly<Record<string, Mistake>> = {
   'settle looks for the job only': {
     bugs: [
