@@ -8,7 +8,8 @@ set local check_function_bodies = off;
 
 -- functions/ids.sql
 
--- uuid v7 for plain SQL inserts (clients make their own): 48 bits of milliseconds, then version, variant and 74 random bits.
+-- Makes a UUID v7 for plain SQL inserts (clients make their own): 48 bits of milliseconds, then version,
+-- variant and 74 random bits.
 create function uuid_v7() returns uuid
   language sql volatile parallel safe
   set search_path from current
@@ -21,8 +22,9 @@ $$;
 
 -- tables/activity.sql
 
--- Counts of a minute (grain 60, kept for three hours) or a quarter of an hour (900, kept for eight days), by queue; queue '' is all
--- of them. waits and runs are histograms, {"bucket": jobs}: bucket 0 is up to 1 ms, bucket b up to 1.25^b ms.
+-- Counts of ended jobs by time bucket and queue; queue '' is the sum over all queues. A bucket is a minute
+-- (grain 60, kept for 3 hours) or a quarter of an hour (grain 900, kept for 8 days). waits and runs are
+-- histograms, {"bucket": jobs}: bucket 0 is up to 1 ms, bucket b up to 1.25^b ms.
 create table activity (
   grain     integer     not null check (grain in (60, 900)),
   at        timestamptz not null,
@@ -45,7 +47,8 @@ create table activity_mark (
 ) with (fillfactor = 50);
 insert into activity_mark (counted_to) values ('-infinity');
 
--- Actions of operators. No role writes it but by note_action and note_result, and none changes or removes a line.
+-- Actions of operators. Roles write it only through note_action and note_result, and no role changes or
+-- removes a line.
 create table audit (
   n       bigint      generated always as identity primary key,
   at      timestamptz not null default clock_timestamp(),
@@ -88,17 +91,19 @@ create table history (
 ) partition by range (finished);
 create index history_id on history (id);
 create index history_finished on history (finished, queue);
--- Takes rows for which no day's partition exists yet, so that a settle never fails for want of one.
+-- Takes rows of days that have no partition yet, so that a settlement never fails for lack of one.
 create table history_default partition of history default;
 alter table history_default replica identity full;
--- As of when the rows of queues that keep less than the longest have been deleted, and by which retentions.
+-- Progress of trim_history. kept_at: rows of queues with a shorter retention than the longest have been
+-- deleted as of this time; settings: a hash of the retentions that this was done by.
 create table history_trim (
   only_row boolean     primary key default true check (only_row),
   settings bigint      not null,
   kept_at  timestamptz not null
 );
 
--- Jobs that gave up, used up their tries, or were lost with too many nodes. An operator can put them back into QUEUE.
+-- Jobs that gave up, used up their tries, or reached their crash limit. An operator can put them back into
+-- QUEUE.
 create table dead_letter (
   id              uuid        primary key,
   queue           text collate "C" not null,
@@ -127,8 +132,9 @@ create index dead_letter_died on dead_letter (died, id);
 
 -- tables/leader.sql
 
--- The leader's lease, one row. feed: ended attempts are recorded in settlement. place: where a scheduler led last, as tables_place() says;
--- placed: since when. Null: nobody has led here yet.
+-- The leader's lease, one row. feed: ended attempts are recorded in settlement. place: the result of
+-- tables_place() when a scheduler last took or renewed the lease, null before the first one. placed: the time
+-- when place last changed; -infinity: it never did.
 create table scheduler_lease (
   only_row boolean     primary key default true check (only_row),
   leader   text,
@@ -141,15 +147,16 @@ create table scheduler_lease (
 ) with (fillfactor = 50);
 insert into scheduler_lease default values;
 
--- The session in which the leader renews its lease, where that is a session of its own (hold_session). Unlogged: a crash of Postgres ends
--- all sessions at once, and empties it; so the end of that one says nothing about the leader.
+-- The session in which the leader renews its lease, if the leader keeps a session for that alone
+-- (hold_session). Unlogged: a crash of Postgres ends all sessions at once and empties this table, so the end
+-- of the session then says nothing about the leader.
 create unlogged table leader_session (
   only_row boolean     primary key default true check (only_row),
   leader   text        not null,
   epoch    bigint      not null,
   key      bigint      not null,
   pid      integer     not null,
-  server   timestamptz not null -- when that server had been started: the same of an orderly restart
+  server   timestamptz not null -- start of the server: a clean restart ends sessions, too, but keeps the row
 ) with (fillfactor = 50);
 
 create table policy_state (
@@ -159,9 +166,10 @@ create table policy_state (
   saved  timestamptz not null
 ) with (fillfactor = 50);
 
--- Attempts that ended, one row per settle call, for a scheduler whose policy needs to know (scheduler_lease.feed). The leader
--- removes what it has read, together with its next plan. Unlogged: a crash of Postgres that loses the rows leaves estimates where
--- true run times would stand. Rows are read once and deleted, and cost more to compress than to write.
+-- Ended attempts, one row per settle call, for a scheduler whose policy reads them (scheduler_lease.feed).
+-- The leader deletes the rows it has read together with its next plan. Unlogged: a crash of Postgres that
+-- loses rows leaves estimates in place of true run times. Rows are read once and deleted, so compressing them
+-- costs more than writing them uncompressed.
 create unlogged table settlement (
   n         bigint generated always as identity primary key,
   at        timestamptz not null,
@@ -174,8 +182,8 @@ alter table settlement
   alter verdicts set storage external,
   alter busy_ms set storage external;
 
--- The leader's report, one row, written at most once a second while something changes: why jobs are held, faults of the policy,
--- durations of ticks.
+-- The leader's report, one row, written at most once a second while something changes: why jobs are held,
+-- faults of the policy, durations of ticks.
 create table scheduler_report (
   only_row boolean     primary key default true check (only_row),
   leader   text        not null,
@@ -185,8 +193,9 @@ create table scheduler_report (
 ) with (fillfactor = 50);
 comment on table scheduler_report is 'What the leader saw last. One of an earlier leader, or older than 90 seconds, says nothing about the present.';
 
--- Questions to the leader: the policy lives in its process alone. A question is a row; its asker takes the answer, and the row
--- with it. Unlogged: after a crash of Postgres nobody waits for an answer any more.
+-- Questions to the leader: the policy exists only in the leader's process. A question is a row; its asker
+-- takes the answer and deletes the row. Unlogged: after a crash of Postgres nobody waits for an answer any
+-- more.
 create unlogged table explain_request (
   n        bigint      generated always as identity primary key,
   job      uuid        not null,
@@ -197,7 +206,7 @@ create unlogged table explain_request (
 
 -- tables/node.sql
 
--- One row per worker node; an incarnation is one life of it.
+-- One row per worker node. An incarnation is one life of the node, from its registration to its end.
 create table node (
   id            text collate "C" primary key check (length(id) between 1 and 200),
   incarnation   uuid        not null,
@@ -220,8 +229,9 @@ comment on column node.tasks is
 comment on column node.runs is
   'How long its jobs take: {"task": milliseconds}, of tasks that it has run often enough, and whose runs are all short; the scheduler makes batches by it.';
 
--- The session in which a node beats, where that is a session of its own (hold_session); as leader_session. missed: since when the leader
--- has not found it.
+-- The session in which a node sends its heartbeats, if the node keeps a session for that alone
+-- (hold_session). Unlogged, as leader_session is. missed: the time since when the leader has not found the
+-- session.
 create unlogged table node_session (
   node        text collate "C" primary key,
   incarnation uuid        not null,
@@ -231,8 +241,9 @@ create unlogged table node_session (
   missed      timestamptz
 ) with (fillfactor = 50);
 
--- Since when schedulers have reached this server without a gap, and when one did last. Unlogged: a crash of Postgres and the
--- promotion of a standby empty it, which says that no node can have sent a heartbeat until now.
+-- The time since when schedulers have reached this server without a gap (since), and the time of the last
+-- contact (seen). Unlogged: a crash of Postgres and the promotion of a standby empty it, which says that no
+-- node can have sent a heartbeat until now.
 create unlogged table reached (
   only_row boolean     primary key default true check (only_row),
   since    timestamptz not null,
@@ -243,12 +254,13 @@ insert into reached (since) values ('-infinity');
 
 -- tables/queue.sql
 
--- Every job that has not ended. A job's state is where its row stands, stored once:
+-- Every job that has not ended. A job's state is the place of its row, so it is stored once:
 --   delayed  a QUEUE row with run_after          pending  a QUEUE row without, and no work item
 --   ready    a work item without a lease         running  a work item with one
 --   done, cancelled, expired: a HISTORY row      dead     a DEAD_LETTER row
 --
--- On the way to done a row is inserted once and deleted once, never updated. The columns of fixed width come first: no padding.
+-- A job that is pending at once and is done at its first attempt has its row inserted once and deleted once,
+-- never updated. Columns of fixed width come first, which saves padding.
 create table queue (
   id              uuid        primary key default uuid_v7(),
   seq             bigint      not null generated always as identity,
@@ -284,19 +296,19 @@ comment on column queue.last_token is 'The fencing token whose retry or snooze w
 comment on column queue.checkpoint is 'Resume data that an attempt left for the next one, by save_checkpoint.';
 comment on column queue.moved is 'Changed while it waited, or made to wait again: it may stand before jobs of its key that went already.';
 
--- The waiting jobs of each key, in order: a skip scan over (queue, key), then the first few of each key.
+-- Waiting jobs of each key, in order: a skip scan over (queue, key) reads the first few of each key.
 create index queue_waiting on queue (queue, key, priority, seq) where run_after is null;
 create index queue_due on queue (run_after) where run_after is not null;
 create index queue_expiring on queue (expires_at) where expires_at is not null;
 create unique index queue_unique on queue (task, unique_key) where unique_key is not null;
--- Jobs of a key that wait for their retry or the end of a snooze: they hold the line of an ordered key.
+-- Jobs of a key that wait for a retry or for the end of a snooze: they block an ordered key.
 create index queue_retrying on queue (queue, key, run_after) where run_after is not null and last_token is not null;
--- Waiting jobs that a tick's cursor may have passed, because their rows were changed.
+-- Waiting jobs that the cursor of a tick may have passed, because their rows were changed.
 create index queue_moved on queue (queue, key, priority, seq) where run_after is null and moved;
 
 -- tables/settings.sql
 
--- Settings by queue, changed while everything runs: they count from the next tick on. Limits that are null: none.
+-- Settings by queue. Changes take effect at the next tick. A limit that is null does not exist.
 create table queue_config (
   queue           text collate "C" primary key check (length(queue) between 1 and 100),
   paused          boolean  not null default false,
@@ -318,7 +330,7 @@ comment on table queue_config is 'What differs from the defaults, by queue: a qu
 comment on column queue_config.rate is 'Jobs a second, and at most rate_burst at once: over any window of w seconds at most rate * w + rate_burst are dispatched.';
 comment on column queue_config.key_pending is
   'Up to this many jobs of one key may wait or run; a statement that would leave more is refused. Null: no limit. Delayed jobs count when they are due.';
--- Tells settle in one look whether there is any queue that keeps no history.
+-- Tells settle with one lookup whether any queue keeps no history.
 create index queue_config_forgets on queue_config (queue) where retention = '0';
 
 create table schedule (
@@ -333,7 +345,8 @@ create table schedule (
   last_slot timestamptz,
   updated   timestamptz not null default clock_timestamp()
 );
--- One row per slot that was enqueued, unique: two leaders, or one that repeats itself, can't enqueue a slot twice.
+-- Enqueued slots, one unique row each: two leaders, or one that repeats a statement, can't enqueue a slot
+-- twice.
 create table schedule_slot (
   schedule text collate "C" not null references schedule (name) on delete cascade,
   slot     timestamptz not null,
@@ -343,17 +356,21 @@ create table schedule_slot (
 
 -- tables/work_queue.sql
 
--- One row per work item: what one slot of a node does in one go. That is one job (id), or a batch of short jobs (jobs, in their
--- order), which are leased and settled as one. Narrow and short: about what free slots take within a short horizon.
--- A batch is whole, or there is none: a job of it that needs a state of its own (extended, cancelled, released, lost with its node)
--- has the whole row replaced by rows of single jobs (take_apart). So what a position holds never changes.
--- Positions are 256 apart: what a batch is taken apart into stands right behind its old place, in its order, before all that was dispatched later. And
--- whoever has seen a batch knows where its parts will be, however late the transaction commits that takes it apart.
--- A bundle (together) is a batch whose jobs one handler call takes, and limits count once. It is claimed whole, by nodes that take bundles. Where one of its
--- jobs needs a state of its own while it runs, its rows keep the number. Those that did not end there wait in QUEUE again: no row of a single job
--- is ready with that number, so no two handlers have a part of one bundle.
--- A claim updates no indexed column, so it stays HOT. It makes the row wider by the node's name and a lease, and claims a
--- whole page at one go: the fill factor leaves room for all rows of the page.
+-- Work items, one row each: the work that one slot of a node takes at a time. A row is one job (id), or a
+-- batch of short jobs (jobs, in their order) that are leased and settled as one. The table is narrow and
+-- short: about the number of items that free slots take within a short horizon.
+-- A batch is never partial. When one of its jobs needs a state of its own (extended, cancelled, released,
+-- lost with its node), the whole row is replaced by rows of single jobs (take_apart). So the set of jobs at a
+-- position never changes.
+-- Positions are 256 apart: the parts of a batch go right behind its old position, in order, before everything
+-- that was dispatched later. A reader that has seen a batch knows the positions of its parts, however late
+-- the transaction commits that takes it apart.
+-- A bundle (together) is a batch whose jobs one handler call takes; limits count it once. It is claimed
+-- whole, by nodes that take bundles. When one of its jobs needs a state of its own while it runs, the single
+-- rows keep the number in together. Jobs of it that do not end there wait in QUEUE again: no row of a single
+-- job is ready with that number, so no two handlers have parts of one bundle.
+-- A claim updates no indexed column, so its update stays HOT. It makes the row wider by the node's name and a
+-- lease, and it claims the rows of a whole page at once: the fill factor leaves room for that.
 create table work_queue (
   position     bigint      generated always as identity (start with 256 increment by 256) primary key,
   batch        bigint      not null,
@@ -382,7 +399,7 @@ create table work_queue (
     and (lock_key is null) = (started is null) and (lock_key is not null or (progress is null and cancelled is null)))
 ) with (fillfactor = 35, toast_tuple_target = 8160, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000,
         autovacuum_vacuum_cost_delay = 0);
--- It is read once and deleted: to compress it costs more than to write it.
+-- A list of jobs is read once and deleted: compressing it costs more than writing it uncompressed.
 alter table work_queue alter jobs set storage external;
 comment on table work_queue is 'One row per work item: a job, or a batch of short jobs that one slot takes in one go. No foreign key to queue: it costs a quarter of the throughput; pgqueue doctor checks instead.';
 comment on column work_queue.together is 'A number that jobs share which one handler call takes together (a bundle). Null: each is a call of its own.';
@@ -390,17 +407,20 @@ comment on column work_queue.jobs is 'A batch: jobs that one slot runs one after
 comment on column work_queue.timeout is 'The longest timeout that a job of a batch has of its own; null: none has one.';
 comment on column work_queue.suspect is 'Its job was lost with its node before: a node runs one such job at a time.';
 
--- The few rows that hold several jobs, from batches_from() on.
+-- Serves reads of batches, which begin at batches_from(). Few rows hold several jobs.
 create index work_queue_batches on work_queue (position) where jobs is not null;
--- Empty most of the time.
+-- Serves the search for suspects. Empty most of the time.
 create index work_queue_suspect on work_queue (pool) where suspect;
--- A heartbeat finds its cancellations by it: behind an old snapshot the table has millions of dead rows.
+-- Serves heartbeats, which look for cancellations: while an old snapshot is held, the table itself may have
+-- millions of dead rows.
 create index work_queue_cancelled on work_queue (id) where cancelled is not null;
 
 create sequence batch_number;
 
--- No batch lies before this position: a look for the item of a job passes only what has ended since the leader said so. Logged, and so readable on a
--- standby, where the views read it. A crash can't leave it ahead of the positions that are drawn next: what drew them is before it in the log.
+-- Position below which there is no batch. The search for a job's batch starts here, so it passes only items
+-- that have ended since the leader wrote the row. Logged, and so readable on a standby, where the views read
+-- it. A crash can't leave it ahead of the positions that are drawn next: the draws of the earlier positions
+-- come before it in the WAL.
 create table batch_front (
   only_row boolean primary key default true check (only_row),
   position bigint  not null
@@ -419,7 +439,8 @@ create view work_item as
 
 -- functions/activity.sql
 
--- Counts what ended from p_from on and before p_to, which are of one quarter of an hour, in one pass without a file: 0.65 us a job.
+-- Counts the jobs that ended from p_from on and before p_to, both within one quarter of an hour. One pass
+-- without temporary files: 0.65 us a job.
 create function count_slice(p_from timestamptz, p_to timestamptz) returns void
   language sql volatile security definer
   set search_path from current
@@ -439,7 +460,7 @@ as $$
       from history h where h.finished >= p_from and h.finished < p_to
       union all
       select d.died, d.queue, 'dead', d.tries, null, null, null from dead_letter d where d.died >= p_from and d.died < p_to
-      offset 0 -- computes what is used several times once
+      offset 0 -- computes the shared expressions once
     ) f group by 1, 2, 3, 4, 5
   ),
   grains as materialized (
@@ -488,10 +509,11 @@ as $$
                       group by e.key) x)
 $$;
 
--- Counts what ended since it was called last, for about p_max_ms; returns how far behind it still is, in milliseconds. What ended more than
--- a day ago is left out. Each row of history is read once, along history_finished, in slices of one quarter of an hour at most: as long as
--- can be read in a few ten milliseconds. A settlement that commits more than five seconds after its time is missed: these are statistics,
--- and no record.
+-- Counts the jobs that ended since the last call, for about p_max_ms; returns the remaining lag in
+-- milliseconds. Skips jobs that ended more than a day ago. Reads each row of history once, along
+-- history_finished, in slices of a quarter of an hour at most; their length adapts to a read time of about 20
+-- ms. A settlement that commits more than five seconds after its time is missed: these numbers are
+-- statistics, not a record.
 create function count_activity(p_leader text, p_epoch bigint, p_max_ms integer) returns float8
   language plpgsql volatile security definer
   set search_path from current
@@ -535,7 +557,7 @@ $$;
 
 -- functions/audit.sql
 
--- For so long a line is kept. To keep lines longer, or shorter, replace this function.
+-- Retention of a line in audit. To keep lines for a longer or shorter time, replace this function.
 create function audit_kept() returns interval
   language sql immutable parallel safe
   set search_path from current
@@ -543,7 +565,8 @@ as $$
   select interval '400 days'
 $$;
 
--- Before an action: an action that can't be noted is not done. Removes a few lines that have been kept for long enough.
+-- Notes an action before it is done: an action that can't be noted is not done. Removes up to 100 lines whose
+-- retention has passed.
 create function note_action(p_actor text, p_via text, p_action text, p_target text, p_details jsonb) returns bigint
   language plpgsql volatile security definer
   set search_path from current
@@ -559,7 +582,8 @@ begin
 end
 $$;
 
--- After it: once, and only by the same user of the database. False: there is no such line without a result.
+-- Notes the result after the action: once, and only by the database user that noted the action. False: there
+-- is no such line without a result.
 create function note_result(p_n bigint, p_result jsonb) returns boolean
   language plpgsql volatile security definer
   set search_path from current
@@ -572,12 +596,14 @@ $$;
 
 -- functions/bounds.sql
 
--- Bounds of stored values are bounds of what is sent: the text of a value. As jsonb it may be far smaller: 1e131071 takes 16 bytes and is 131,072 digits
--- as text, and what an INSERT ... SELECT takes from another table may come compressed.
+-- Limits of stored values are limits of their text, which is the form that is sent. A value may be far
+-- smaller as jsonb: 1e131071 takes 16 bytes and is 131,072 digits as text, and an INSERT ... SELECT may take
+-- compressed values from another table.
 
--- Tells whether a value has at most p_bytes as text, and at most 500 levels of arrays and objects. One of which PostgreSQL can make no text
--- (1 GB is the most) does not fit; that is only caught where it can happen, since an exception block costs more than the text of a small value.
--- Packages count JSON as they write it, without spaces: PostgreSQL's text is up to half as long again.
+-- Tells whether a value has at most p_bytes as text, and at most 500 levels of arrays and objects. A value of
+-- which PostgreSQL can make no text (the maximum is 1 GB) does not fit. The function catches that error only
+-- for values that may raise it: an exception block costs more than the text of a small value. Packages count
+-- JSON as they write it, without spaces; PostgreSQL's text is up to half as long again.
 create function fits(p_value jsonb, p_bytes integer) returns boolean
   language plpgsql stable
   set search_path from current
@@ -599,7 +625,8 @@ begin
 end
 $$;
 
--- Tells whether a job's retry policy is one: {"kind": "fixed" | "linear" | "exponential", "baseMs", "factor", "maxMs", "jitter": 0..1}, all of it optional.
+-- Tells whether a job's retry policy is valid: {"kind": "fixed" | "linear" | "exponential", "baseMs",
+-- "factor", "maxMs", "jitter": 0..1}, every member optional.
 create function retry_fits(p_retry jsonb) returns boolean
   language plpgsql stable
   set search_path from current
@@ -615,7 +642,8 @@ begin
 end
 $$;
 
--- Refuses what a node says of its tasks where it can't be read: claims count with it, and each tick of the scheduler reads it.
+-- Refuses a node's tasks that can't be read: claims count with them, and each tick of the scheduler reads
+-- them.
 create function assert_tasks(p_tasks jsonb) returns void
   language plpgsql stable
   set search_path from current
@@ -629,7 +657,7 @@ begin
   elsif not fits(p_tasks, 262144) then
     raise exception 'tasks are at most 256 KiB' using errcode = 'check_violation', table = 'node', constraint = 'node_tasks_size';
   end if;
-  -- jsonb orders values by their kind first: what lies between two numbers is one
+  -- jsonb orders values by their kind first: a value between two numbers is a number
   select t.key into v_task
   from jsonb_each(p_tasks) t
   where not coalesce(
@@ -655,8 +683,9 @@ alter table audit
 
 -- functions/enqueue.sql
 
--- Several functions decide by what other sessions committed while they waited for a lock, which only READ COMMITTED shows to a
--- later statement of the same transaction. Under a stricter level they would overlook a work item, and break invariant 2.
+-- Refuses stricter isolation levels than READ COMMITTED. Several functions decide by rows that other sessions
+-- committed while they waited for a lock, and only READ COMMITTED shows those rows to a later statement of
+-- the same transaction. At a stricter level they would overlook a work item, and break invariant 2.
 create function assert_read_committed() returns void
   language plpgsql stable
   set search_path from current
@@ -669,8 +698,9 @@ begin
 end
 $$;
 
--- Which of these jobs have ended, as far as history is kept. Makes an id of the caller's making, and a retry after a lost reply,
--- safe to repeat even when the job is done already. Served by history_id and dead_letter's primary key.
+-- Returns those of the given jobs that have ended, as far back as history is kept. Makes it safe to repeat an
+-- enqueue with an id chosen by the caller, or an enqueue whose reply was lost, even when the job is done
+-- already. Served by history_id and dead_letter's primary key.
 create function ended_jobs(p_ids uuid[]) returns table (id uuid)
   language sql stable security definer
   set search_path from current
@@ -680,9 +710,10 @@ as $$
   select d.id from dead_letter d where d.id = any (p_ids)
 $$;
 
--- Locks the jobs that replace and debounce are about to change: a part of enqueue_unique, which plans it. One batch at a time over the same
--- unique keys: the jobs that it finds are locked by id, those that it makes by unique key, and two batches that see different ones would
--- wait for each other. Few locks, however large the batch.
+-- Locks the jobs that replace and debounce are about to change: a part of enqueue_unique, whose settings plan
+-- it. Batches with the same unique keys take turns by advisory locks: jobs that exist are locked by id and
+-- new ones by unique key, so two batches that see different jobs could deadlock. The keys map to 1,024 locks,
+-- so even a large batch takes few.
 create function lock_unique_keys(p_jobs jsonb) returns void
   language plpgsql volatile
   set search_path from current
@@ -700,27 +731,28 @@ begin
 end
 $$;
 
--- Enqueue with a unique key, or of jobs that may have been enqueued before (again).
+-- Enqueues jobs that have a unique key, or that may have been enqueued before (again). At most one job of
+-- (task, unique_key) is in QUEUE, waiting or running. Other jobs are inserted by the producer's own single
+-- statement, or by any INSERT.
 --
--- Other jobs are inserted by the producers' own single statement (or by anyone's INSERT). At most one job of (task, unique_key) is
--- in QUEUE, waiting or running.
---
--- mode keep      the job that is there stays as it is (the default)
+-- mode keep      the existing job stays as it is (the default)
 --      replace   a waiting job takes the new payload, priority and attributes, and keeps its time and place
 --      debounce  the same, and its run_after is set anew (pushed back)
--- A job that is already running can't take a new payload, and must not swallow it: under replace and debounce it gives up
--- its unique key, and the new job is enqueued behind it.
+-- A job that is already running can't take a new payload, and must not swallow it: under replace and debounce
+-- it gives up its unique key, and the new job is enqueued behind it.
 --
--- again: an id that has ended counts as repeated, as far back as history reaches. It is looked for before anything is changed,
--- and once more after the insert: that waits for a settlement of the same id which is under way, and would come after it.
+-- again: an id that has ended counts as repeated, as far back as history reaches. The function looks for it
+-- before it changes anything, and once more after the insert, which waits for a settlement of the same id
+-- under way and would come after it.
 --
--- Safe because: the QUEUE row is locked before anything is decided, and the scheduler skips locked rows; a ready work
--- item is deleted (the job goes back to pending), so no claim can read the old payload; a work item that another session
--- has locked is being claimed or settled, and counts as running. It waits for no lock on work items (settle locks those
--- first), and locks jobs in the order of their ids before it changes any, as settle does: so the two can't deadlock; batches of the
--- same keys take turns by advisory locks of the transaction (1,024 of them for all keys, so now and then others wait too), so
--- neither can they; two transactions that call this more than once each can, as with any upsert. Until its
--- transaction ends, though, the jobs that it changed can't be settled: keep that transaction short.
+-- Safe because: the QUEUE row is locked before anything is decided, and the scheduler skips locked rows. A
+-- ready work item is deleted (the job is pending again), so no claim can read the old payload. A work item
+-- that another session has locked is being claimed or settled, and counts as running.
+-- No deadlock with settle: this function waits for no lock on work items (settle locks those first), and
+-- locks jobs in the order of their ids before it changes any, as settle does. No deadlock between two batches
+-- of the same keys: they take turns by advisory locks of the transaction (1,024 for all keys, so batches of
+-- other keys wait now and then, too). Two transactions that each call this more than once can deadlock, as
+-- with any upsert. The jobs that a transaction changed here can't be settled until it ends: keep it short.
 -- Served by queue_unique, the primary keys, and work_queue_id.
 create function enqueue_unique(p_jobs jsonb)
   returns table (ordinal integer, job_id uuid, outcome text)
@@ -818,18 +850,22 @@ $$;
 
 -- functions/history.sql
 
--- Makes the partitions of today and the next days (in UTC, 31 at most), and drops those whose every row is older than any queue keeps.
--- Called by the scheduler; it needs no rights on the tables for it. One call at a time. Outcome: done; locked: another call is under way;
--- waits: a transaction is in the way, and a later call does the rest; large: the default partition is, so that no other was made.
+-- Makes the partitions of today and of the next p_days days (in UTC, 31 at most), and drops partitions whose
+-- every row is older than the longest retention. The scheduler calls it, and needs no rights on the tables.
+-- One call runs at a time. Outcome: done; locked: another call is under way; waits: a transaction is in the
+-- way, and a later call does the rest; large: the default partition exceeds p_default_bytes, so no partition
+-- was made.
 --
--- Attaching and dropping take locks that wait for every transaction which has read or written history, while every settlement
--- waits behind them. So neither waits for long. They come last, since their locks are held until the end. Attaching also reads the whole default
--- partition under a lock that stops whoever uses it: beyond p_default_bytes that is left to "pgqueue doctor --mend".
+-- Attaching and dropping take locks that wait for every transaction which has read or written history, while
+-- every settlement waits behind them. So lock_timeout is 300 ms. The locks are held until commit. Attaching
+-- also reads the whole default partition under a lock that blocks its users: if that is larger than
+-- p_default_bytes, this is left to "pgqueue doctor --mend".
 --
--- A publication FOR ALL TABLES refuses to delete from a table that has neither a key nor a replica identity; a full one costs nothing but where
--- rows are decoded.
--- A day is vacuumed and analysed when it has doubled. By PostgreSQL's defaults it is read again whenever it has grown by a fifth; and behind an
--- old snapshot whole every time, since no page can be marked as visible to all: 1.4 GB a minute at 30,000 jobs a second.
+-- Replica identity full: a publication FOR ALL TABLES refuses deletes from a table that has neither a key nor
+-- a replica identity. A full one costs nothing unless rows are decoded.
+-- Autovacuum: a day is vacuumed and analysed when it has doubled. By PostgreSQL's defaults it is read again
+-- whenever it has grown by a fifth. While an old snapshot is held, it is read whole every time, since no page
+-- can be marked as all-visible: 1.4 GB a minute at 30,000 jobs a second.
 create function maintain_history(p_days integer default 3, p_default_bytes bigint default 67108864)
   returns table (created integer, dropped integer, outcome text)
   language plpgsql volatile security definer
@@ -868,7 +904,8 @@ begin
                       with (autovacuum_vacuum_insert_threshold = 100000, autovacuum_vacuum_insert_scale_factor = 1,
                             autovacuum_analyze_threshold = 10000, autovacuum_analyze_scale_factor = 1)', v_name);
       execute format('alter table %I replica identity full', v_name);
-      -- what fell into the default partition meanwhile moves over, or the new one could not be attached
+      -- rows in the default partition that belong to the new one move over, or the new one could not be
+      -- attached
       execute format('with moved as (delete from history_default where finished >= %L and finished < %L returning *)
                       insert into %I select * from moved', v_from, v_to, v_name);
       execute format('alter table history attach partition %I for values from (%L) to (%L)', v_name, v_from, v_to);
@@ -897,13 +934,16 @@ begin
 end
 $$;
 
--- Deletes the rows of queues that keep less than the longest, and what is older than the longest in the default partition, which is never dropped. Where
--- all keep the same, dropping days does the rest: rows stay up to a day longer.
+-- Deletes the rows of queues whose retention is shorter than the longest, and rows of the default partition
+-- older than the longest, since that partition is never dropped. If all queues have the same retention,
+-- dropping days is enough: rows stay up to a day longer.
 --
--- Each row is looked at once: history_trim says as of when retention was kept, so that each retention begins behind the rows where it ended. A
--- retention that was changed begins anew. It goes in steps, each as long as takes 20 to 100 ms, a minute of rows at most, until p_max_ms, or half of what the session
--- allows a statement, are over. Outcome: done; more: time was over, or a row is locked; locked: another call is under way.
--- Served by history_finished, a range of each step.
+-- Each row is read once: history_trim stores the time as of which retention was kept, so that each call
+-- begins where the last one ended. After a change of any retention it begins anew. It works in steps of 20 to
+-- 100 ms, a minute of rows at most, until p_max_ms, or half of the session's statement or transaction
+-- timeout, have passed. Outcome: done; more: time ran out, or a row is locked; locked: another call is under
+-- way.
+-- Served by history_finished, one range for each step.
 create function trim_history(p_max_ms double precision default 500)
   returns table (deleted bigint, outcome text)
   language plpgsql volatile security definer
@@ -988,15 +1028,18 @@ select maintain_history();
 
 -- functions/job.sql
 
--- Everything that a row of QUEUE must be, as one check: PostgreSQL reads the text of every check of a table anew for each statement that
--- writes to it, and 22 of them took half of the time of an INSERT of one job (60 of 120 us, without its commit). Each session parses
--- the function once. A refusal names the broken rule as a constraint, and does not quote the row, which may hold secrets.
--- Sizes are those of texts. What is small as it is stored is made a text here: a call of fits() would cost as much again. A timeout is
--- compared in seconds, as claim uses it: a month less 28 days is positive, and negative in February.
--- Most jobs are small and have nothing that is rare: the first condition is theirs, and keeps all rules. PL/pgSQL makes a condition ready anew in each
--- transaction, with all of its parts: the second one takes 17 to 20 us of an INSERT's 47 to 55, the first 12.
--- Attributes are flat, and their numbers are some that JavaScript has: each tick of the scheduler reads them. That path stands here twice,
--- since a variable would be parsed anew for each row.
+-- Checks all rules for a QUEUE row as one constraint. PostgreSQL parses the text of every check of a table
+-- anew for each statement that writes to it: 22 checks took 60 of the 120 us of an INSERT of one job, without
+-- its commit. Each session parses this function once. A refusal names the broken rule as a constraint, and
+-- does not quote the row, which may hold secrets.
+-- Sizes are sizes of texts. The text of a small stored value is made here: a call of fits() would cost as
+-- much again. A timeout is compared in seconds, as claim uses it: as an interval, a month less 29 days is
+-- positive, but in February it is negative.
+-- The first condition is a shortcut for most jobs, which are small and use no rare column; it keeps all
+-- rules. PL/pgSQL prepares a condition anew in each transaction, with all of its parts: of an INSERT's 47 to
+-- 55 us the second condition takes 17 to 20, the first 12.
+-- Attributes are flat, and their numbers are within the range of a double: each tick of the scheduler reads
+-- them. Their JSON path is here twice, since a path in a variable would be parsed anew for each row.
 create function check_job(p_job queue) returns boolean
   language plpgsql stable
   set search_path from current
@@ -1068,9 +1111,9 @@ $$;
 -- Not valid, so that pg_dump writes it after the data: the check and the table depend on each other.
 alter table queue add constraint queue_check check (check_job(queue.*)) not valid;
 
--- Refuses what a statement has inserted, where it leaves more jobs of a key than its queue takes. Counts along queue_waiting, to the
--- limit and no further. Not exact: transactions that are under way at the same time don't see each other's jobs. Exact would mean that
--- producers of one key wait for each other's commits.
+-- Refuses a statement whose inserted rows leave more jobs of a key than its queue takes (key_pending). Counts
+-- along queue_waiting, up to the limit and no further. The limit is not exact: concurrent transactions don't
+-- see each other's jobs. An exact limit would make producers of one key wait for each other's commits.
 create function refuse_crowds() returns trigger
   language plpgsql volatile security definer
   set search_path from current
@@ -1097,8 +1140,9 @@ begin
 end
 $$;
 
--- The trigger is there while some queue has such a limit: else its copy of the inserted rows would cost every enqueue. To make it takes a
--- lock that waits for transactions which have enqueued, while others wait behind it: not for long, and then the setting is refused.
+-- Creates the trigger while some queue has such a limit, and drops it otherwise: its copy of the inserted
+-- rows would cost every enqueue. Creating it takes a lock that waits for transactions that have enqueued,
+-- while other statements wait behind it. After 3 s (lock_timeout) the change of the setting is refused.
 create function watch_crowds() returns trigger
   language plpgsql volatile security definer
   set search_path from current
@@ -1125,8 +1169,9 @@ $$;
 create trigger queue_config_crowds after insert or update of key_pending or delete on queue_config
   for each statement execute function watch_crowds();
 
--- A new payload (an enqueue that replaces a waiting job) is another piece of work: neither the old one's resume data nor its failures and
--- crashes go with it. The condition stands here: that of a trigger is copied by every statement that writes to the table, also by an INSERT.
+-- Resets a waiting job whose payload an enqueue replaces: a new payload is another piece of work, and must
+-- not inherit the resume data, failures and crashes of the old one. The condition is in the function, since
+-- every statement that writes to the table copies the condition of a trigger, an INSERT, too.
 create function begin_anew() returns trigger
   language plpgsql
   set search_path from current
@@ -1155,20 +1200,21 @@ begin
 end
 $$;
 
--- Jobs on their way to done are never updated: this costs them nothing.
+-- Marks jobs that were changed while they waited, or that wait again, as moved. A job that is pending at once
+-- and done at its first attempt is never updated, so this costs it nothing.
 create trigger queue_move before update on queue for each row
   when (new.run_after is null and new.moved is null) execute function note_move();
 
 -- functions/jobs.sql
 
--- For workers in any language: how many jobs of a queue wait or run, and the first few in the order of their keys.
+-- Counts the jobs of a queue that wait or run. For workers in any language.
 create function queue_length(p_queue text default 'default') returns bigint
   language sql stable security definer
   set search_path from current
 as $$ select count(*) from queue q where q.queue = p_queue $$;
 
--- The first waiting jobs of a queue by priority and age. Without payloads: any worker may look at any queue, and only leases of its own
--- show it those.
+-- Lists the first waiting jobs of a queue by priority and age. Without payloads: any worker may look at any
+-- queue, and sees the payloads of its own leases only.
 create function peek(p_queue text default 'default', p_max integer default 10)
   returns table (id uuid, task text, key text, priority integer, created timestamptz, run_after timestamptz)
   language sql stable security definer
@@ -1179,7 +1225,8 @@ as $$
   order by q.priority, q.seq limit p_max
 $$;
 
--- Every job that waits, page by page in the order of ids: a job keeps its id, so none is shown twice or missed by the cursor.
+-- Lists every waiting job, page by page in the order of ids. A job keeps its id, so the cursor shows no job
+-- twice and misses none.
 create function scan(p_queue text default null, p_after uuid default null, p_max integer default 100)
   returns table (id uuid, queue text, task text, key text, priority integer, created timestamptz, run_after timestamptz)
   language sql stable security definer
@@ -1192,7 +1239,8 @@ as $$
   order by q.id limit p_max
 $$;
 
--- The trace contexts that jobs carry, of those that are still there. Served by queue's primary key.
+-- Returns the trace contexts of those of the given jobs that still exist and have one. Served by queue's
+-- primary key.
 create function job_traces(p_ids uuid[]) returns setof jsonb
   language sql stable security definer
   set search_path from current
@@ -1206,9 +1254,10 @@ $$;
 
 -- functions/keys.sql
 
--- The p_top keys with the most jobs, those that are delayed left out; the rest of each queue as one row with key null. Work items are
--- counted. What is pending is, too, up to p_max jobs altogether; beyond, it is estimated from the sample that queue_numbers takes (exact is
--- false), so that a key with few jobs may be missing.
+-- Counts the jobs of the p_top keys that have the most, without delayed jobs; the rest of each queue is one
+-- row with key null. Work items are always counted. Pending jobs are counted up to p_max altogether; beyond
+-- that they are estimated from the sample that queue_numbers takes (exact is false), and a key with few jobs
+-- may be missing.
 create function key_numbers(p_top integer default 10, p_max integer default 10000)
   returns table (queue text, key text, pending bigint, ready bigint, running bigint, exact boolean)
   language plpgsql stable security definer
@@ -1257,8 +1306,9 @@ begin
 end
 $$;
 
--- By queue, task and version of the payload. All that wait, up to p_max; of more, those of the sample that queue_numbers takes and the
--- thousand smallest ids: what nobody runs stays, and gets to be among the oldest. Then jobs is how many of those were met.
+-- Counts waiting jobs by queue, task and payload version: all of them up to p_max. If more wait, it reads the
+-- sample that queue_numbers takes and the 1,000 smallest ids, and jobs is the number found there. Jobs that
+-- no node runs stay, and so get to be among the smallest ids.
 create function waiting_tasks(p_max integer default 10000)
   returns table (queue text, task text, payload_version integer, jobs bigint)
   language plpgsql stable security definer
@@ -1292,12 +1342,15 @@ $$;
 
 -- functions/numbers.sql
 
--- Counts the jobs that wait and run, by queue. Up to p_max jobs altogether each is counted. Beyond that, a queue that has no more than its part of p_max
--- is still counted; of the others the number is estimated (exact is false): the rows that the server's statistics know of are divided as in
--- a sample of 200 pages, the same at every call. Their oldest is the oldest that was met, there and among the thousand smallest ids.
+-- Counts the jobs that wait and run, by queue. Up to p_max jobs altogether, every job is counted. Beyond
+-- that, a queue with no more jobs than its share of p_max is still counted. The number of jobs in the others
+-- is estimated (exact is false): the row count of the server's statistics, divided as in a sample of 200
+-- pages, the same pages at every call. The oldest job of such a queue is the oldest one in the sample and
+-- among the 1,000 smallest ids.
 --
--- Work items are few, and all looked at. Index entries of jobs that have ended are passed over until vacuum removes them: where it is held
--- back and they are twenty times p_max, no index is walked along, and all is estimated.
+-- Work items are few, and always counted. An index scan passes the entries of ended jobs until vacuum removes
+-- them: when vacuum is held back and there are more than 20 * p_max dead rows, no index is walked and
+-- everything is estimated.
 create function waiting_numbers(p_max integer)
   returns table (queue text, exact boolean, delayed bigint, pending bigint, ready bigint, running bigint, oldest timestamptz,
                  claimed timestamptz)
@@ -1310,7 +1363,7 @@ as $$
 #variable_conflict use_column
 declare
   v_clean boolean := pg_stat_get_dead_tuples('queue'::regclass) <= 20 * p_max;
-  v_late boolean := false; -- all that are delayed can be counted
+  v_late boolean := false; -- all delayed jobs can be counted
   v_all boolean := false;
   v_queues text[] := '{}';
   v_each integer;
@@ -1338,7 +1391,7 @@ begin
     held as (
       select i.queue, count(*) as items, count(i.lock_key) as running, min(i.started) as claimed from items i group by i.queue
     ),
-    -- looked up in a hash whatever the planner believes of how many there are
+    -- materialized: the ids are looked up in a hash, whatever row count the planner expects
     busy as materialized (select i.id from items i where i.lock_key is not null),
     counted as materialized (
       select n.queue, count(*) as jobs, min(j.created) filter (where j.id not in (select b.id from busy b)) as oldest
@@ -1360,7 +1413,7 @@ begin
       from (select q.queue, q.created, q.run_after, q.id from queue q where v_clean and not v_all order by q.id limit 1000) e
       where e.run_after is null and e.id not in (select b.id from busy b) group by e.queue
     ),
-    -- what was not counted to its end
+    -- parts that were not counted to their end
     parts as materialized (
       select n.queue, false as is_delayed, coalesce(s.jobs, 0) as jobs, coalesce(c.jobs, 0) as known
       from (select c.queue from counted c where c.jobs >= v_each
@@ -1395,8 +1448,9 @@ begin
 end
 $$;
 
--- Dead letters by queue, counted up to p_max / 4 and estimated in the same way beyond; and what ended in the last five minutes, or in the
--- shorter time in which the newest p_max did (by the statement's time: an index can't be searched for a volatile one).
+-- Counts dead letters by queue, up to p_max / 4; beyond that they are estimated as waiting_numbers does.
+-- Counts the jobs that ended in the last five minutes, or in the shorter time in which the newest p_max jobs
+-- ended. Uses statement_timestamp(): an index can't be searched for a volatile function.
 create function ended_numbers(p_max integer)
   returns table (queue text, exact boolean, dead bigint, window_s float8, failed bigint, attempts bigint, done bigint, died bigint)
   language plpgsql stable security definer
@@ -1446,8 +1500,8 @@ begin
 end
 $$;
 
--- Every queue that has a job, had one within five minutes, or is configured. The one definition of the numbers: the views, "pgqueue
--- status", metrics and the dashboard all read it.
+-- Returns the numbers of every queue that has a job, had one within five minutes, or is configured. The one
+-- definition of these numbers: the views, "pgqueue status", metrics and the dashboard all read it.
 create function queue_numbers(p_max integer default 10000)
   returns table (queue text, exact boolean, delayed bigint, pending bigint, ready bigint, running bigint, dead bigint, oldest_s float8,
                  claim_age_s float8, window_s float8, failed bigint, attempts bigint, done bigint, died bigint)
@@ -1466,12 +1520,12 @@ $$;
 
 -- functions/operate.sql
 
--- All of these lock the QUEUE rows first, in the order of their ids; the scheduler skips locked rows, so no new work item
--- can appear. Then, in a new statement (and so with a new snapshot), ready work items are deleted, skipping those that are
--- that are being claimed or settled at this moment. What still has a work item after that is running, or about to end.
--- The new snapshot is what READ COMMITTED gives, and no other level.
+-- recall, and the functions that call it, lock the QUEUE rows first, in the order of their ids; the scheduler
+-- skips locked rows, so no new work item can appear. A new statement, and so a new snapshot, then deletes the
+-- ready work items and skips those that another session is claiming or settling. A job that still has a work
+-- item after that is running, or about to end. Only READ COMMITTED gives each statement a new snapshot.
 
--- Locks waiting jobs and takes back their ready work items; returns the jobs that now have none.
+-- Locks waiting jobs and takes back their ready work items; returns the jobs that have none after that.
 create function recall(p_ids uuid[]) returns uuid[]
   language plpgsql volatile security definer
   set search_path from current
@@ -1490,8 +1544,9 @@ begin
 end
 $$;
 
--- Waiting jobs end at once (cancelled); running ones are told by their node's next heartbeat (signalled). busy: the job was
--- being claimed or settled at this moment; call again. A job that is missing from the answer has ended, or never was.
+-- Cancels jobs. Waiting jobs end at once (cancelled); the node of a running job hears of it with its next
+-- heartbeat (signalled). busy: another session is claiming or settling the job; call again. A job that is
+-- missing from the answer has ended, or never existed.
 create function cancel(p_ids uuid[])
   returns table (job_id uuid, verdict text)
   language plpgsql volatile security definer
@@ -1528,8 +1583,8 @@ begin
 end
 $$;
 
--- Changes waiting jobs: their priority, their run_after, or both; p_now clears run_after. Returns the jobs changed;
--- running ones are left alone.
+-- Changes waiting jobs: their priority, their run_after, or both; p_now clears run_after. Returns the changed
+-- jobs. Leaves running jobs alone.
 create function amend(p_ids uuid[], p_priority integer default null, p_run_after timestamptz default null, p_now boolean default false)
   returns setof uuid
   language plpgsql volatile security definer
@@ -1549,7 +1604,7 @@ begin
 end
 $$;
 
--- Removes jobs without a trace, wherever they stand; running ones are left alone.
+-- Removes jobs without a trace, from whichever table they are in. Leaves running jobs alone.
 create function erase(p_ids uuid[]) returns setof uuid
   language plpgsql volatile security definer
   set search_path from current
@@ -1566,8 +1621,8 @@ begin
 end
 $$;
 
--- Puts dead jobs back into QUEUE with fresh limits; the errors they died of stay with them. One whose unique key is taken
--- by a newer job stays dead, and is missing from the answer.
+-- Puts dead jobs back into QUEUE with fresh limits; they keep the errors of their attempts. A job whose
+-- unique key belongs to a newer job stays dead, and is missing from the answer.
 create function redrive(p_ids uuid[]) returns setof uuid
   language plpgsql volatile security definer
   set search_path from current
@@ -1592,7 +1647,8 @@ begin
 end
 $$;
 
--- Jobs that were not started by their expires_at end as expired. The scheduler's sweep.
+-- Ends jobs as expired that have not started by their expires_at: a sweep of the scheduler. Returns their
+-- number.
 create function expire(p_leader text, p_epoch bigint, p_max integer) returns integer
   language plpgsql volatile security definer
   set search_path from current
@@ -1600,7 +1656,9 @@ create function expire(p_leader text, p_epoch bigint, p_max integer) returns int
   set enable_seqscan = off
 as $$
 declare
-  v_now timestamptz := clock_timestamp(); -- the function itself is volatile: compared with it, every job that expires would be read
+  -- a constant for the query: an index can't be searched for a volatile function, so every job that expires
+  -- would be read
+  v_now timestamptz := clock_timestamp();
   v_ids uuid[];
 begin
   perform assert_leader(p_leader, p_epoch);
@@ -1618,29 +1676,34 @@ $$;
 
 -- functions/scheduler/dispatch.sql
 
--- Writes one plan: work items in the plan's order, and the parts of the policy's state that changed, under the leader's epoch.
--- Returns the database's time, the positions of the work items in the order of p_ids, separated by commas (of a batch once), and the ids of which none was
--- made: those were taken, locked, moved, changed or ended since they were read.
--- p_versions: each row's xmin as it was read, so that no limit is counted by what a job no longer is; null: unchecked. p_plan:
---   pool, or pools     the pool of all jobs, or of each
---   together           the numbers of work items that are bundles, as the text of an array: one handler call takes their jobs
---   rows               the number of each one's work item, from 1 on in their order, as the text of an array: jobs of one number are a batch; absent:
---                      each is by itself
---   front              no batch lies before this position any more (batch_front)
---   parts              {"part": state}: the parts of the policy's state that changed
---   settled            numbers of the rows of settlement that the plan has taken into account
---   supposed           what the plan takes for granted without a look (holds_true). Where it is not so, nothing is written, and at_ms is null. So such
---                      a plan keeps to the limits as others do.
+-- Writes one plan under the leader's epoch: work items in the plan's order, and the parts of the policy's
+-- state that changed. Returns the database's time, the positions of the work items in the order of p_ids,
+-- separated by commas (of a batch once), and the ids that got none: those jobs were taken, locked, moved,
+-- changed or ended since they were read.
+-- p_versions: each row's xmin as it was read, so that no limit counts a job by facts that have changed; null:
+-- unchecked. p_plan:
+--   pool, pools  the pool of all jobs, or of each
+--   together     numbers of the work items that are bundles, as the text of an array
+--   rows         the number of each job's work item, from 1 on in their order, as the text of an array: jobs
+--                of one number are a batch; absent: each job is by itself
+--   front        no batch lies before this position (batch_front)
+--   parts        {"part": state}: the parts of the policy's state that changed
+--   settled      numbers of the rows of settlement that the plan has taken into account
+--   supposed     assumptions that the plan makes without a read (holds_true). If one is false, nothing is
+--                written, and at_ms is null. So such a plan keeps to the limits as others do.
 --
--- Exact: only the leader writes work items, and one whose write has an unknown outcome gives up its epoch before it plans again. So
--- what a plan counted as in flight, plus what it writes, is all there is.
--- Safe because: a job's row is locked before its work item is written (SKIP LOCKED: never waits behind an application's transaction). A job
--- that has an item already is left out before the insert would meet it: there it would wait for a settlement, which waits for this lock.
--- Batches are few, and looked at whole, as a hash of their jobs: the limit says so to the planner, which would else take them for millions
--- where its statistics are old, and the hash for too large.
--- No "on conflict" (a fifth of its time): nobody else makes work items, two leaders wait for each other (assert_leader) before the
--- statement below takes its snapshot, and an item that is being removed has its job's row locked.
--- Commits asynchronously: a crash of Postgres that loses it only puts the jobs back to pending.
+-- Exact: only the leader writes work items, and a leader whose write has an unknown outcome gives up its
+-- epoch before it plans again. So the items that a plan counted as in flight, plus the items it writes, are
+-- all there are.
+-- Safe because: a job's row is locked before its work item is written (SKIP LOCKED never waits behind an
+-- application's transaction). A job that has an item already is left out before the insert would meet it:
+-- there it would wait for a settlement, which waits for this lock.
+-- Batches are few and read whole, as a hash of their jobs. The limit tells the planner so: with old
+-- statistics it would expect millions, and the hash to be too large.
+-- No "on conflict", which takes a fifth of the time: only a leader makes work items, two leaders wait for
+-- each other (assert_leader) before the statement below takes its snapshot, and the row of a job whose item
+-- is being removed is locked.
+-- Commits asynchronously: a crash of Postgres that loses the plan only makes its jobs pending again.
 -- Served by queue's primary key and work_queue_id.
 create function dispatch(p_leader text, p_epoch bigint, p_ids uuid[], p_versions xid[], p_plan jsonb, p_notify boolean)
   returns table (at_ms float8, positions text, missing uuid[])
@@ -1680,7 +1743,7 @@ begin
     on conflict (policy) do update set epoch = excluded.epoch, state = excluded.state, saved = excluded.saved;
   end if;
   if p_plan ? 'front' then
-    -- what stayed together of a batch that was taken apart may be unknown to the leader yet
+    -- the rest of a batch that was taken apart may be unknown to the leader yet
     insert into batch_front as f (position)
     select least((p_plan ->> 'front')::bigint, (
       select w.position from work_queue w where w.jobs is not null and w.position >= batches_from() order by w.position limit 1))
@@ -1701,7 +1764,8 @@ begin
       from unnest(p_ids, v_pools, p_versions, v_rows) with ordinality as x (id, pool, version, row, n),
         lateral (
           select q.id, q.payload_version, q.task, q.timeout, q.crashes from queue q
-          -- not "run_after is null": that invites the index of all waiting jobs, read whole for each id while it is thought empty
+          -- not "run_after is null": the planner would read the whole index of waiting jobs for each id, when
+          -- it expects it to be empty
           where q.id = x.id and (x.version is null or q.xmin = x.version) and coalesce(q.run_after, '-infinity') = '-infinity'
             and (q.expires_at is null or q.expires_at > v_now)
             and (select w.id from work_queue w where w.id = q.id) is null and q.id not in (select b.id from batched b)
@@ -1716,7 +1780,7 @@ begin
     made as (
       insert into work_queue (position, batch, id, jobs, version, pool, task, dispatched, together, suspect, timeout)
       overriding system value
-      -- places for what it may be taken apart into: twice as many as it has jobs, and two
+      -- positions for the parts of a batch that is taken apart: 2 * size + 1 of them behind its own
       select case when g.size <= 127 then nextval('work_queue_position_seq')
                   else (select min(nextval('work_queue_position_seq')) from generate_series(0, (2 * g.size + 1) / 256)) end,
              v_batch, g.id, g.jobs, g.version, g.pool, g.task, v_now,
@@ -1738,11 +1802,14 @@ begin
 end
 $$;
 
--- Tells whether what a plan has supposed is so. p_supposed: {"ended": ids, "jobs": [...], "config": mark}.
--- The jobs of ended are no more, so they count for no limit; the settings of queues are those of config (config_mark). Each of jobs waits, is what
--- it is said to be in all that a policy may read, and is the next of its lane and priority behind the seq after: no other job waits before it there,
--- but for those that are among jobs, and none waits for its retry. Hints say this, and whoever may NOTIFY can send one.
--- Jobs in flight need no look: the leader wrote all of them, and some may have ended since.
+-- Tells whether the assumptions of a plan hold. p_supposed: {"ended": ids, "jobs": [...], "config": mark}.
+--   ended   these jobs are gone, so they count for no limit
+--   config  the settings of queues are still these (config_mark)
+--   jobs    each of them waits, has the given values in all that a policy may read, and is the next of its
+--           lane and priority behind the seq after: only other jobs of the list wait before it there, and no
+--           job of its key waits for a retry or the end of a snooze
+-- The assumptions come from hints, and any role that may NOTIFY can send one. Jobs in flight need no check:
+-- the leader wrote all of them, and some may have ended since.
 create function holds_true(p_supposed jsonb) returns boolean
   language plpgsql stable security definer
   set search_path from current
@@ -1775,7 +1842,7 @@ begin
         where q.queue = v_job ->> 'queue' and q.key = v_job ->> 'key' and q.run_after is not null and q.last_token is not null) then
       return false;
     end if;
-    -- in flight, or unknown: more than a few are not worth the look
+    -- jobs in between must be in flight; the check reads 50 of them at most
     select count(*), count(*) filter (where (select w.id from work_queue w where w.id = b.id) is null and not in_batch(b.id))
     into v_others, v_waiting
     from (
@@ -1791,8 +1858,8 @@ begin
 end
 $$;
 
--- Takes back work items that no node has leased: their jobs are pending again, and are planned anew. Returns those that were; the
--- others are being claimed at this moment.
+-- Takes back work items that no node has leased: their jobs are pending again, and are planned anew. Returns
+-- the jobs taken back; a node is claiming the others at this moment.
 create function take_back(p_leader text, p_epoch bigint, p_ids uuid[]) returns setof uuid
   language plpgsql volatile security definer
   set search_path from current
@@ -1821,7 +1888,8 @@ begin
 end
 $$;
 
--- Jobs whose time has come leave delayed for pending.
+-- Makes delayed jobs pending whose run_after has passed, up to p_max. next_due_ms: milliseconds until the
+-- next one is due; null: none is delayed.
 create function promote(p_leader text, p_epoch bigint, p_max integer)
   returns table (promoted integer, next_due_ms double precision)
   language plpgsql volatile security definer
@@ -1831,7 +1899,9 @@ create function promote(p_leader text, p_epoch bigint, p_max integer)
 as $$
 #variable_conflict use_column
 declare
-  v_now timestamptz := clock_timestamp(); -- the function itself is volatile: compared with it, every delayed job would be read
+  -- a constant for the query: an index can't be searched for a volatile function, so every delayed job would
+  -- be read
+  v_now timestamptz := clock_timestamp();
   v_count integer;
 begin
   perform assert_leader(p_leader, p_epoch);
@@ -1847,7 +1917,7 @@ $$;
 
 -- functions/scheduler/explain.sql
 
--- Commits asynchronously: a report that is lost is followed by another.
+-- Replaces the leader's report. Commits asynchronously: a lost report is followed by another.
 create function report(p_leader text, p_epoch bigint, p_report jsonb) returns void
   language plpgsql volatile security definer
   set search_path from current
@@ -1861,7 +1931,8 @@ begin
 end
 $$;
 
--- Asks why a job waits. Null: nobody leads, or a thousand questions are open already.
+-- Asks the leader why a job waits; returns the number of the question. Null: no scheduler leads, or 1,000
+-- questions are open already.
 create function ask_explain(p_job uuid) returns bigint
   language plpgsql volatile security definer
   set search_path from current
@@ -1880,7 +1951,7 @@ begin
 end
 $$;
 
--- Takes the answer, once. Null: there is none yet, or the question is older than a minute and gone.
+-- Takes the answer, once. Null: there is none yet, or the question was older than a minute and is gone.
 create function take_explain(p_n bigint, p_job uuid) returns jsonb
   language plpgsql volatile security definer
   set search_path from current
@@ -1893,9 +1964,9 @@ begin
 end
 $$;
 
--- The questions of the last seconds that are open, oldest first, at most twenty; null: none. Whoever asked earlier waits no more.
--- Begins behind p_after, so that a tick does not walk over questions that are gone (numbers come a little out of order: begin
--- some before the last one seen).
+-- Returns the open questions of the last 10 s, oldest first, 20 at most; null: none. Nobody waits for older
+-- ones. Begins behind p_after, so that a tick does not pass questions that are gone. Numbers commit a little
+-- out of order: begin a few before the last one seen.
 create function open_explains(p_after bigint) returns jsonb
   language plpgsql stable security definer
   set search_path from current
@@ -1911,7 +1982,7 @@ begin
 end
 $$;
 
--- False: the question is gone, or answered already.
+-- Answers a question. False: the question is gone, or answered already.
 create function answer_explain(p_leader text, p_epoch bigint, p_n bigint, p_answer jsonb) returns boolean
   language plpgsql volatile security definer
   set search_path from current
@@ -1928,7 +1999,7 @@ begin
 end
 $$;
 
--- Removes questions and answers that nobody waits for.
+-- Removes questions and answers older than a minute, which nobody waits for.
 create function forget_explains() returns void
   language sql volatile security definer
   set search_path from current
@@ -1938,9 +2009,9 @@ as $$
     select r.n from explain_request r where r.asked < clock_timestamp() - interval '1 minute' for update skip locked))
 $$;
 
--- Reads what the scheduler needs to know of one waiting job, to answer for it: its facts, the first of its key that waits, and when the
--- first job of its key that waits for a retry or the end of a snooze is due. Null: it does not wait, or not yet. Served
--- by queue's primary key, queue_waiting and queue_retrying.
+-- Reads the facts of one waiting job, for the scheduler's answer: the job itself, the first waiting job of
+-- its key, and when the first job of its key that waits for a retry or the end of a snooze is due. Null: the
+-- job does not wait, or is delayed. Served by queue's primary key, queue_waiting and queue_retrying.
 create function waiting_job(p_job uuid) returns jsonb
   language sql stable security definer
   set search_path from current
@@ -1962,13 +2033,15 @@ as $$
       where r.run_after is not null and r.last_token is not null and r.queue = q.queue and r.key = q.key
       order by r.queue, r.key, r.run_after limit 1))
   from queue q
-  -- not "run_after is null": that invites the index of all waiting jobs, read whole while it is thought empty
+  -- not "run_after is null": the planner would read the whole index of waiting jobs, when it expects it to be
+  -- empty
   where q.id = p_job and coalesce(q.run_after, '-infinity') = '-infinity' and (select w.id from work_queue w where w.id = q.id) is null
     and not in_batch(q.id)
 $$;
 
--- Says what the database alone can say about a job that has not ended; null: there is none. Counts of work items are of their queue, and of
--- its key; jobs that one handler call takes together count once. "jobsAhead", counted up to p_ahead_max, is served by queue_waiting.
+-- Returns the facts about an unfinished job that the database alone knows; null: there is no such job. Work
+-- items are counted in its queue and in its key; the jobs of a bundle count once. "jobsAhead", counted up to
+-- p_ahead_max, is served by queue_waiting.
 create function wait_facts(p_job uuid, p_ahead_max integer) returns jsonb
   language sql stable security definer
   set search_path from current
@@ -2030,9 +2103,10 @@ $$;
 
 -- functions/scheduler/lanes.sql
 
--- Lanes with waiting jobs behind a place, in their order: p_lanes of them, those of paused queues not counted and passed over at one step.
--- p_hot_queues and p_hot_keys, in the same order: lanes that are there whether anything waits in them or not. The walk steps over them without a look into the index, where they
--- may have left a million rows that no vacuum could remove yet. p_end: the walk ends with the last of those.
+-- Walks over lanes with waiting jobs behind (p_queue, p_key), in order: p_lanes of them. Lanes of paused
+-- queues do not count, and are skipped in one step. p_hot_queues, p_hot_keys: lanes that are returned whether
+-- anything waits in them or not. The walk steps over them without an index lookup: they may have a million
+-- dead rows there. p_end: the walk ends with the last of them.
 create function walk_lanes(p_queue text, p_key text, p_lanes integer, p_paused jsonb, p_hot_queues text[], p_hot_keys text[], p_end boolean)
   returns table (queue text, key text, n integer)
   language plpgsql stable
@@ -2059,7 +2133,8 @@ begin
     left join lateral (
       select h.queue, h.key from hot h where (h.queue, h.key) > (w.queue, w.key) order by h.queue, h.key limit 1) c on true
     cross join lateral (
-      -- up to the next one that is known, one column bounds each of these: before PostgreSQL 18 a bound of two does not end the walk through an index
+      -- up to the next hot lane, one column bounds each: before PostgreSQL 18 a bound of two does not end an
+      -- index scan
       select s.queue, s.key from (
         (select q.queue, q.key from queue q
          where q.run_after is null and c.queue is null and not p_end and not p_paused ? w.queue
@@ -2091,8 +2166,8 @@ begin
 end
 $$;
 
--- The lanes of one page in their order: those behind (p_queue, p_key), then those up to it, as far as the page has room. Lanes of p_ranges are
--- there whether anything waits in them or not.
+-- Lists the lanes of one page in order: those behind (p_queue, p_key), then those from the beginning up to
+-- it, while the page has room. Lanes of p_ranges are listed whether anything waits in them or not.
 create function page_of_lanes(p_queue text, p_key text, p_lanes integer, p_paused jsonb, p_ranges jsonb, out queues text[], out keys text[])
   language plpgsql stable
   set search_path from current
@@ -2120,9 +2195,9 @@ begin
 end
 $$;
 
--- Attributes as a scheduler reads them; null: it can't, and leaves the job out. They are one flat object of numbers that a double can hold,
--- with a text of 64 KiB at most. A stored size says little about a text: jsonb keeps 1e131071 in 16 bytes, and is compressed. So the
--- numbers are looked at before any text is made.
+-- Returns attributes as a scheduler reads them; null: it can't, and leaves the job out. Legible is a flat
+-- object of numbers that a double can hold, with a text of 64 KiB at most. Checks the numbers before it makes
+-- a text: jsonb keeps 1e131071 in 16 bytes, and may be compressed.
 create function legible(p_attributes jsonb) returns jsonb
   language plpgsql immutable parallel safe
   set search_path from current
@@ -2138,8 +2213,8 @@ begin
 end
 $$;
 
--- The lanes that a look reads, each once: those of its page, by their order in it, and those that are named or have got a new job. wanted: how many jobs
--- of each. A part of look, which plans it.
+-- Lists the lanes that look reads, each once: those of its page, numbered in order, and those that are named
+-- or have got a new job. wanted: jobs to read of each. A part of look, whose settings plan it.
 create function lanes_to_read(p_read jsonb, p_paused jsonb, p_queues text[], p_keys text[])
   returns table (queue text, key text, paged boolean, n bigint, wanted integer, retry_due_ms float8)
   language plpgsql stable
@@ -2179,27 +2254,27 @@ begin
 end
 $$;
 
--- Reads the first few waiting jobs of lanes (a queue's keys). p_read, as one JSON object:
---   queue, key, keys   a page of so many lanes behind that one, wrapping around
---   want               jobs that are shared out over the page
---   named              [[queue, key, depth], ...]: these lanes too, and at least that many jobs of each
---   from, to           ids: the lanes too in which a job with an id between them waits (ids are made in the order of time: new work is
---                      seen at once, however many lanes there are)
---   starts, lookahead  {"queue": {"key": [priority, seq]}}: of these lanes, as far as they are looked at, that many jobs behind that place, too
---   ranges             {"queue": {"key": [[priority, seq, priority, seq, moved, free], ...]}}: of these lanes only what lies behind the first
---                      place, up to the second, in order, without overlaps; moved: only jobs of the second's priority whose row was
---                      changed; free: no job there has a work item, as far as the leader knows, so it is not looked for: that took a third of the
---                      time, and dispatch looks again. Of each range the lane's part of want at most.
--- Returns one JSON text: reading it takes a third of the time of as many rows. A list for each part of a lane, in order, with its jobs in theirs:
---   [queue, key, paged, ahead, wanted, retry_due_ms, [[id, seq, priority, task, version, row_version, created_ms, expires_ms, tries, last, crashes, attributes], ...]]
--- without what stands behind created_ms where all of that is as in most jobs (null, 0, 0, 0, none), without attributes where there are none, and without
--- the jobs where nothing of a lane that was looked at waits without a work item.
--- Paused queues are passed over, unless one of their lanes is named.
--- wanted: how many jobs were looked for; paged: whether the lane belongs to the page, in its order: the last of them is where the
--- next page begins; ahead: whether the job lies behind a place of starts; row_version: the row's xmin (dispatch refuses a job that was
--- changed since); created_ms: null for a time that is none; last: 1 where the next try would be a job's last, otherwise 0.
--- Plans: queue_waiting for the walk over lanes and the heads, queue_moved for what was changed; work_queue_id by a scalar subquery,
--- which can only be looked up. Of attributes of a few numbers the text is made twice: that takes a tenth of what legible() does.
+-- Reads the first waiting jobs of lanes (a queue's keys). p_read, as one JSON object:
+--   queue, key, keys   a page of that many lanes behind that one, wrapping around
+--   want               jobs, shared out over the page
+--   named              [[queue, key, depth], ...]: also these lanes, and at least that many jobs of each
+--   from, to           also lanes with a waiting id between these (ids are ordered by time: sees new work at
+--                      once, however many lanes there are)
+--   starts, lookahead  {"queue": {"key": [priority, seq]}}: also lookahead jobs behind that place of its lane
+--   ranges             {"queue": {"key": [[priority, seq, priority, seq, moved, free], ...]}}: in these
+--                      lanes only places behind the first, up to the second; sorted, disjoint; each gives up
+--                      to the lane's part of want. moved: only changed rows of the second priority. free: the
+--                      leader knows of no items there: skips the lookup, a third of the time; dispatch checks
+-- Returns JSON as text, which takes a third of the time of rows to read: a list for each part of a lane:
+--   [queue, key, paged, ahead, wanted, retry_due_ms, [[id, seq, priority, task, version, row_version,
+--    created_ms, expires_ms, tries, last, crashes, attributes], ...]]
+-- Parts and jobs are in order. A job ends at created_ms if the rest is as in most jobs (null, 0, 0, 0, none);
+-- empty attributes and empty lists of jobs are left out. Skips paused queues, but not named lanes.
+-- paged: the lane belongs to the page; the next page begins behind the last of them. ahead: behind a place of
+-- starts. row_version: the xmin (dispatch refuses a changed job). created_ms: null for an infinite time.
+-- last: 1 if the next try is the last, otherwise 0.
+-- Plans: queue_waiting for the walk and the heads, queue_moved for changed rows; work_queue_id by a scalar
+-- subquery, which can only be looked up. Small attributes are made a text twice: a tenth of legible()'s time.
 create function look(p_read jsonb)
   returns text
   language plpgsql stable security definer
@@ -2214,7 +2289,7 @@ create function look(p_read jsonb)
 as $$
 #variable_conflict use_column
 declare
-  -- as keys of an object: found by halving, where thousands of queues are paused
+  -- as keys of an object, which a binary search finds, even if thousands of queues are paused
   v_paused jsonb := coalesce((select jsonb_object_agg(c.queue, true) from queue_config c where c.paused), '{}');
   v_ranges jsonb := p_read -> 'ranges';
   v_queues text[];
@@ -2255,7 +2330,7 @@ begin
   select '[' || coalesce(string_agg(l.head || coalesce(',[' || h.jobs || ']', '') || ']', ',' order by l.place), '') || ']'
   from numbered l
   left join lateral (
-    -- one call of concat() for most of them: a chain of "||" takes longer, and json_build_array three times as long
+    -- one concat() for most of them: a chain of "||" takes longer, json_build_array three times as long
     select string_agg(concat('["', j.id, '",', j.seq, ',', j.priority, ',', to_json(j.task), ',', j.version, ',"', j.row_version, '",',
              coalesce(j.created_ms::text, 'null'),
              case when j.expires_at is not null or j.tries <> 0 or j.crashes <> 0 or j.attributes <> '{}' then
@@ -2289,8 +2364,9 @@ begin
 end
 $$;
 
--- Finds, at each of these priorities of a lane, the first waiting job up to that seq whose row was not changed: ticks begin behind it, and would not
--- find it. While an old snapshot is held this passes all dead rows of the lane: for a scheduler beside its ticks, and seldom.
+-- Finds, at each of these priorities of a lane, the first waiting job up to that seq whose row was not
+-- changed: ticks begin behind it, and would miss it. Passes all dead rows of the lane while an old snapshot
+-- is held: for a rescan beside the ticks.
 create function behind(p_queue text, p_key text, p_priorities integer[], p_seqs bigint[])
   returns table (priority integer, seq float8)
   language plpgsql stable security definer
@@ -2318,7 +2394,7 @@ begin
 end
 $$;
 
--- The first items before that position: beside the ticks, too.
+-- Lists the first items before a position: for a rescan beside the ticks, too.
 create function items_behind(p_to bigint, p_max integer) returns bigint[]
   language sql stable security definer
   set search_path from current
@@ -2330,12 +2406,15 @@ $$;
 
 -- functions/scheduler/leader.sql
 
--- Leadership. Here and in the other hot functions, jit is off: up to PostgreSQL 17 a plan that can't avoid what enable_... = off forbids
--- counts as enormously dear, and is compiled at every call (a tick of 2,000 jobs took 1,400 ms instead of 60).
+-- Leadership. Hot functions set jit off: up to PostgreSQL 17 a plan that needs a step which enable_... = off
+-- forbids counts as enormously expensive, and would be compiled at every call (a tick of 2,000 jobs took
+-- 1,400 ms instead of 60).
 
--- Called by each scheduler, leader or not, before a lease that it was told of could end. A gap of a whole one, or a clock that went ahead by as much, is an
--- outage: nodes have their whole time again to beat. Where the clock was set back, what nodes wrote in what is now the future would
--- count for as long: it counts from now on.
+-- Notes that a scheduler has reached the server. Each scheduler, leader or not, calls this before the lease
+-- that it last read can end. A gap longer than p_gap_ms (one lease), or a clock that jumped ahead by as much,
+-- is an outage: nodes get their whole time again to send a heartbeat. If the clock was set back by more than
+-- a second, heartbeats in what is now the future would keep a dead node alive until then: they are set to
+-- now.
 create function note_reached(p_gap_ms integer) returns void
   language plpgsql volatile security definer
   set search_path from current
@@ -2356,8 +2435,9 @@ begin
 end
 $$;
 
--- Names these tables: server, timeline, database, and the table itself. Another name: the tables were restored from a backup (pg_dump
--- makes other tables, recovery to a point in time another timeline), moved, or their standby was promoted.
+-- Names these tables: server, timeline, database, and the table itself. A different name says that the tables
+-- were restored from a backup (pg_dump makes other tables, recovery to a point in time another timeline) or
+-- moved, or that their standby was promoted.
 create function tables_place() returns text
   language sql stable
   set search_path from current
@@ -2366,11 +2446,12 @@ as $$
                    (select d.oid from pg_database d where d.datname = current_database()), 'scheduler_lease'::regclass::oid)
 $$;
 
--- Takes or renews the scheduler's lease. A new leader gets a new epoch; every write names it.
--- A lease that ends later than twice its length from now was given before the clock was set back: it is over. Its holder still leads if
--- it renews in time; if not, the next leader takes the next epoch, as ever.
--- p_pid: of the session that the caller keeps for this alone, as its driver knows it. While that one lives so does the leader, as far as
--- others can see; once it is gone, they need not wait for the lease's end. A leader that only lost its connection is deposed, at worst.
+-- Takes or renews the scheduler's lease. A new leader gets a new epoch, and every write names it.
+-- A lease that ends later than twice its length from now was given before the clock was set back: it is over.
+-- Its holder still leads if it renews in time; if not, the next leader takes the next epoch, as always.
+-- p_pid: the pid, as the driver knows it, of a session that the caller keeps for this alone. While that
+-- session lives, the leader counts as alive. Once it is gone, standbys need not wait for the lease's end. At
+-- worst this deposes a leader that only lost its connection.
 create function lead(p_leader text, p_lease_ms integer, p_pid integer default null)
   returns table (leads boolean, epoch bigint, leader text, expires_in_ms double precision)
   language plpgsql volatile security definer
@@ -2391,7 +2472,8 @@ begin
   where l.place is distinct from tables_place();
   v_gone := coalesce(leader_gone(), false);
   if v_gone then
-    -- again behind the row's lock: a leader that has just reconnected renews the lease and names its new session in one transaction
+    -- again behind the row's lock: a leader that has just reconnected renews the lease and names its new
+    -- session in one transaction
     perform from scheduler_lease l for update;
     v_gone := coalesce(leader_gone(), false);
     v_now := clock_timestamp();
@@ -2408,7 +2490,8 @@ begin
 end
 $$;
 
--- Notes in which session the leader renews its lease; of another caller, nothing. Where that session is not its own, none is noted.
+-- Notes the session in which the leader renews its lease; does nothing for other callers. Notes none if that
+-- session is not the leader's own.
 create function keep_leader_session(p_leader text, p_pid integer) returns void
   language plpgsql volatile security definer
   set search_path from current
@@ -2435,8 +2518,9 @@ begin
 end
 $$;
 
--- Tells whether the leader's session has ended before its lease, on a server that goes on. Null: its session says nothing, only the lease's
--- end does. Reads and locks no more than that: a standby asks several times a second.
+-- Tells whether the leader's session has ended before its lease, on a server that did not restart. Null: the
+-- session tells nothing, only the end of the lease does. Reads no more than that, and locks nothing: a
+-- standby asks several times a second.
 create function leader_gone() returns boolean
   language sql stable security definer
   set search_path from current
@@ -2446,10 +2530,12 @@ as $$
   where l.expires > clock_timestamp() and s.server = pg_postmaster_start_time()
 $$;
 
--- Tells a standby whether the leader is gone (leader_gone). p_seen: what this said when it was last asked, null at first. Where nothing was enqueued
--- or dispatched since then, the answer comes when the leader's session ends, when something is, or after p_wait_ms: so a standby of an idle system asks
--- every few seconds, and hears of an end at once. The wait holds a snapshot, which keeps vacuum from clearing: it ends within a second of new work. No single
--- wait lasts as long as deadlock_timeout, after which a server writes it into its log; all of them take half of statement_timeout at most.
+-- Tells a standby whether the leader is gone (leader_gone). p_seen: the last answer's seen, null at first. If
+-- nothing was enqueued or dispatched since then, the call waits until the leader's session ends, until
+-- something is, or for p_wait_ms: so a standby of an idle system asks every few seconds, and hears of the end
+-- at once. The wait holds a snapshot, which holds vacuum back, so it ends within a second of new work. A
+-- single wait for the lock is shorter than deadlock_timeout, after which the server would log it; all of them
+-- take half of statement_timeout at most.
 create function watch_leader(p_seen bigint, p_wait_ms integer) returns table (gone boolean, seen bigint)
   language plpgsql volatile security definer
   set search_path from current
@@ -2470,7 +2556,7 @@ begin
     begin
       perform pg_advisory_unlock_shared(s.key) from leader_session s, lateral pg_advisory_lock_shared(s.key);
     exception when lock_not_available then
-      null; -- it is there still
+      null; -- the session is there still
     end;
   end loop;
   return query select v_gone, v_seen;
@@ -2492,8 +2578,8 @@ begin
 end
 $$;
 
--- Holds the lease row until commit: a standby that takes over waits for this transaction, and sees all of it. A leader
--- whose lease has run out, or whose epoch has passed, gets an error and writes nothing.
+-- Holds the lease row until commit: a standby that takes over waits for this transaction, and sees all of it.
+-- A leader whose lease has run out, or whose epoch has passed, gets an error and writes nothing.
 create function assert_leader(p_leader text, p_epoch bigint) returns void
   language plpgsql volatile security definer
   set search_path from current
@@ -2508,7 +2594,8 @@ begin
 end
 $$;
 
--- Sets whether ended attempts are recorded from now on; those from before have nobody who could tell what they were.
+-- Sets whether ended attempts are recorded from now on. Deletes earlier records, since no scheduler knows
+-- their jobs any more.
 create function set_feed(p_leader text, p_epoch bigint, p_on boolean) returns void
   language plpgsql volatile security definer
   set search_path from current
@@ -2523,7 +2610,8 @@ begin
 end
 $$;
 
--- Tells whether a scheduler leads: for workers and producers, which may not read the lease. Served by the table's one row.
+-- Tells whether a scheduler leads: for workers and producers, which may not read the lease. Served by the
+-- table's one row.
 create function has_leader() returns boolean
   language sql stable security definer
   set search_path from current
@@ -2533,8 +2621,10 @@ $$;
 
 -- functions/scheduler/schedule.sql
 
--- One cron slot becomes one job, whoever leads and however often it is tried; the next slot is stored with it. p_read, as one JSON object: name, cron and
--- timezone of the schedule as they were read; next: its next slot; slot: the one that is due, absent where only the next is stored.
+-- Turns a cron slot into one job, however many leaders try and however often, and stores the next slot with
+-- it. Returns the job's id; null: none was made. p_read, as one JSON object: name, cron and timezone of the
+-- schedule as they were read; next: its next slot; slot: the due slot, absent if only the next one is to be
+-- stored.
 create function fire_schedule(p_leader text, p_epoch bigint, p_read jsonb)
   returns uuid
   language plpgsql volatile security definer
@@ -2547,7 +2637,7 @@ declare
 begin
   perform assert_leader(p_leader, p_epoch);
   select * into s from schedule where name = p_read ->> 'name' for update;
-  -- what was planned from is not what is there any more: the next look plans anew
+  -- the schedule was changed since it was read: the next sweep plans it anew
   if not found or s.paused or s.cron <> p_read ->> 'cron' or s.timezone <> p_read ->> 'timezone' then
     return null;
   end if;
@@ -2572,11 +2662,12 @@ $$;
 
 -- functions/scheduler/tick.sql
 
--- Reads everything for one tick: what is not of a lane, and the text of look(). A function, so that its plan
--- is kept: a statement around the parts would be planned anew at every tick, which took a third of a small tick's time. Stable, so that
--- everything in it sees the one snapshot of the statement that calls it.
--- p_read: the object of look(); and settled: whether ended attempts are read; due: whether it asks, too, when sweeps are due;
--- questions_after: open questions behind that number are read; items_from, items: the work items to read, as tick_state has them.
+-- Reads everything for one tick: the state beside the lanes, and the text of look(). It is a function so that
+-- its plan is kept: a statement around the parts would be planned anew at every tick, which took a third of a
+-- small tick's time. Stable, so that everything in it sees the one snapshot of the calling statement.
+-- p_read: the object of look(), and settled: read ended attempts; due: read when sweeps are due;
+-- questions_after: read open questions behind that number; items_from, items: the work items to read, as in
+-- tick_state.
 create function tick(p_read jsonb)
   returns table (state jsonb, due jsonb, questions jsonb, rows text)
   language plpgsql stable security definer
@@ -2595,14 +2686,16 @@ begin
 end
 $$;
 
--- Reads what a tick needs beside its lanes, as one JSON value: live nodes, work items (positions by pool and by holder), the
--- queues that differ from the defaults, ended attempts where p_settled, and whether a sweep of leases or nodes would find anything.
--- Stable, as look(): in one statement both see one snapshot. An item that is gone here has its settlement here, and the job
--- that it was is delayed or ended there.
--- Work items: those from p_items_from on, and p_items, a few that are known to be there before it. Those before it are gone, as far as
--- their leader knows, but stay in the table until vacuum, and for as long as some session holds an old snapshot. Served by
--- work_queue's primary key.
--- Suspects that wait take no place of others, since a node takes one at a time: they are in flight, under a node's id that no node can have.
+-- Reads the state of a tick beside its lanes, as one JSON value: live nodes, work items (positions by pool
+-- and by holder), the queues with settings of their own, ended attempts if p_settled, and whether a sweep of
+-- leases or nodes would find anything. Stable, as look(): in one statement both see one snapshot. If an item
+-- is gone here, its settlement is here, and its job is delayed or ended.
+-- Work items: those from p_items_from on, and p_items, which are known to exist before it. As far as the
+-- leader knows, all others before it are gone; their rows stay in the table until vacuum, and for as long as
+-- some session holds an old snapshot. Served by work_queue's primary key.
+-- A suspect without a lease is listed under the node id '', which no node can have: it counts as in flight,
+-- not as ready. A node takes suspects one at a time, so those that wait must not take the place of other
+-- ready items.
 create function tick_state(p_settled boolean, p_items_from bigint, p_items bigint[]) returns jsonb
   language plpgsql stable security definer
   set search_path from current
@@ -2649,8 +2742,8 @@ begin
 end
 $$;
 
--- When the sweeps of waiting jobs and of schedules are next due, in milliseconds; null: not at all. A schedule that is not
--- planned yet is due now. Served by queue_due and queue_expiring.
+-- Returns when the sweeps of waiting jobs and of schedules are next due, in milliseconds; null: not at all. A
+-- schedule that is not planned yet is due now. Served by queue_due and queue_expiring.
 create function tick_due() returns jsonb
   language sql volatile security definer
   set search_path from current
@@ -2670,7 +2763,7 @@ as $$
       from schedule s where not s.paused))
 $$;
 
--- One text for the settings of all queues: another one after any change.
+-- Returns a text that differs after any change to the settings of queues.
 create function config_mark() returns text
   language sql stable security definer
   set search_path from current
@@ -2678,7 +2771,8 @@ as $$
   select count(*) || ' ' || coalesce(sum(c.xmin::text::bigint), 0) from queue_config c
 $$;
 
--- Transactions that may have drawn numbers of jobs which nobody else can see yet: a lock on the table comes before the number, and goes after the commit.
+-- Lists transactions that may have drawn numbers of jobs that no other session can see yet: each takes a lock
+-- on the table before it draws a number, and holds it until after the commit.
 create function enqueuers() returns text[]
   language sql stable security definer
   set search_path from current
@@ -2689,7 +2783,8 @@ as $$
       and l.database = (select d.oid from pg_database d where d.datname = current_database()) and l.pid is distinct from pg_backend_pid())
 $$;
 
--- The lowest position that is there, from this one on; null: none. Positions only grow, so nothing comes before it any more.
+-- Returns the lowest position from p_from on; null: none. Positions only grow, so no item comes before it
+-- later.
 create function first_item(p_from bigint) returns bigint
   language sql stable security definer
   set search_path from current
@@ -2699,7 +2794,8 @@ as $$
   select w.position from work_queue w where w.position >= p_from order by w.position limit 1
 $$;
 
--- Describes the jobs of work items, in their order, for a scheduler that did not write them itself. Served by work_queue's and queue's primary keys.
+-- Describes the jobs of work items, in their order, for a scheduler that did not write them itself. Served by
+-- the primary keys of work_queue and queue.
 create function item_facts(p_positions bigint[])
   returns table ("position" bigint, pool text, bundle text, dispatched_ms float8, id uuid, queue text, key text, task text,
                  version integer, priority integer, seq bigint, created_ms float8, expires_ms float8, attributes jsonb, tries smallint)
@@ -2721,19 +2817,21 @@ $$;
 
 -- functions/worker/aside.sql
 
--- Rows that can't be processed hurt nothing but themselves. A statement that serves many jobs and fails for good is tried again with one half of
--- them and then with the other, until what fails is alone; that job goes into the dead letters, with the reason. It happens to rows that are older than
--- a rule, or were written by hand, or are damaged on the disk.
+-- Isolates rows that can't be processed. A statement that serves many jobs and fails for good is retried with
+-- one half of them and then with the other, until the failing job is alone; that job goes into the dead
+-- letters, with the reason. Such rows are older than a rule, were written by hand, or are damaged on the
+-- disk.
 
--- Tells whether a statement fails for what one of its rows holds (data, constraints, limits of the program, damage), and would fail again. All else
--- (locks, connections, disks, rights, functions that are missing) concerns every row alike, and no job must die of it.
+-- Tells whether a statement fails because of the contents of one of its rows (data, constraints, limits of
+-- the program, damage), and would fail again. Any other error (locks, connections, disks, rights, missing
+-- functions) concerns every row alike, and no job must die of it.
 create function is_of_row(p_state text) returns boolean
   language sql immutable
   set search_path from current
 as $$ select p_state ~ '^(22|23|54|XX001|XX002)' $$;
 
--- Moves a job that can't be processed into the dead letters, whatever it was about to do; the caller has locked it. False: that fails, too, and
--- it stays as it is.
+-- Moves a job that can't be processed into the dead letters, whatever it was about to do. The caller has
+-- locked it. False: that fails, too, and the job stays as it is.
 create function set_aside(p_id uuid, p_why text) returns boolean
   language plpgsql volatile
   set search_path from current
@@ -2771,7 +2869,7 @@ exception when others then
 end
 $$;
 
--- Ends leases as crash_all does, each job as far as it can be.
+-- Ends leases as crash_all does, and isolates jobs that make it fail.
 create function crash(p_positions bigint[], p_charged bigint[], p_why text, p_wait boolean)
   returns table (job_id uuid, verdict text)
   language plpgsql volatile
@@ -2804,7 +2902,8 @@ begin
 end
 $$;
 
--- Delayed jobs leave delayed for pending, each as far as it can; returns how many did. The caller has locked them.
+-- Makes delayed jobs pending, and isolates those that make it fail; returns the number of jobs made pending.
+-- The caller has locked them.
 create function make_due(p_ids uuid[]) returns integer
   language plpgsql volatile
   set search_path from current
@@ -2829,7 +2928,8 @@ begin
 end
 $$;
 
--- Waiting jobs end as expired, each as far as it can; returns how many did. The caller has locked them, and taken their work items back.
+-- Ends waiting jobs as expired, and isolates those that make it fail; returns the number of expired jobs. The
+-- caller has locked them, and taken their work items back.
 create function make_expired(p_ids uuid[]) returns integer
   language plpgsql volatile
   set search_path from current
@@ -2866,8 +2966,8 @@ $$;
 
 -- functions/worker/batches.sql
 
--- Batches: rows of WORK_QUEUE that hold several jobs. A node claims and settles them whole (claim_rows, settle_rows); whatever concerns one
--- job of a batch takes the row apart first.
+-- Batches: rows of WORK_QUEUE that hold several jobs. A node claims and settles them whole (claim_rows,
+-- settle_rows); every operation on one job of a batch takes the row apart first.
 
 create function batches_from() returns bigint
   language sql stable security definer
@@ -2875,7 +2975,7 @@ create function batches_from() returns bigint
   set jit = off
 as $$ select coalesce((select f.position from batch_front f), 0) $$;
 
--- Tells whether a job is one of a batch. Served by work_queue_batches.
+-- Tells whether a job is in a batch. Served by work_queue_batches.
 create function in_batch(p_id uuid) returns boolean
   language sql stable security definer
   set search_path from current
@@ -2885,13 +2985,15 @@ as $$
   select exists (select from work_queue w where w.jobs is not null and w.position >= batches_from() and p_id = any (w.jobs))
 $$;
 
--- Replaces batches by rows of single jobs with the same lease, or with the same lack of one; only p_ids where they are given: then the others stay
--- together, in a row of their own. Returns the position of such a row, of the last of the batches.
--- A bundle without a lease has no rows of single jobs: p_ids leave it, and wait in QUEUE again.
--- Every job stays in one work item at most: one statement, and an order of locks as in settle, items first.
--- Places, for a batch of n jobs at position p: p + 1 to p + n for its jobs, and p + n + 1 for those that stay together; theirs follow up to p + 2 n. No
--- place is used twice: those that stayed together do so once, and whatever is taken out of them later, they are all taken apart. A bundle without a lease moves
--- on by one each time, and has a job less.
+-- Replaces batches by rows of single jobs with the same lease, or with none if the batch had none. With
+-- p_ids, only those jobs get rows of their own, and the others stay together in a new row. Returns the
+-- position of such a row, of the last of the batches.
+-- A bundle without a lease has no rows of single jobs: its jobs in p_ids leave it, and wait in QUEUE again.
+-- A job stays in at most one work item: this is one statement, and locks items before jobs, as settle does.
+-- Positions, for a batch of n jobs at p: p + 1 to p + n for its jobs, p + n + 1 for the row of the others,
+-- whose own parts follow up to p + 2 n. No position is used twice: jobs stay together only once, and when any
+-- job is taken out of that row later, all of it is taken apart. A bundle without a lease moves on by one each
+-- time, and has a job less.
 create function take_apart(p_positions bigint[], p_ids uuid[] default null) returns bigint
   language sql volatile security definer
   set search_path from current
@@ -2929,8 +3031,9 @@ as $$
   select max(r.position) from rest r
 $$;
 
--- Takes the batches apart that have any of these jobs, but for those that another session has locked: they are being claimed, settled or taken
--- apart at this moment. A bundle without a lease goes on without them.
+-- Takes apart the batches that contain any of these jobs. Skips batches that another session has locked: it
+-- is claiming, settling or taking them apart at this moment. A bundle without a lease goes on without the
+-- jobs.
 create function spread(p_ids uuid[]) returns void
   language plpgsql volatile security definer
   set search_path from current
@@ -2956,7 +3059,8 @@ begin
 end
 $$;
 
--- Leaves out jobs of ready bundles that are gone or have expired, before they are claimed: p_positions, with the places that the others have then.
+-- Removes jobs that are gone or have expired from ready bundles before the claim. Returns p_positions with
+-- the bundles' new positions.
 create function fresh_bundles(p_positions bigint[], p_now timestamptz) returns bigint[]
   language plpgsql volatile security definer
   set search_path from current
@@ -2978,7 +3082,7 @@ begin
 end
 $$;
 
--- Locks ready batches that a node can run, the first from a position on; no bundles.
+-- Locks the first ready batches from a position on that a node can run; no bundles.
 create function ready_batches(p_pool text, p_tasks jsonb, p_from bigint, p_max integer) returns bigint[]
   language sql volatile security definer
   set search_path from current
@@ -2992,7 +3096,7 @@ as $$
     order by w.position limit p_max for update skip locked)
 $$;
 
--- Takes ready batches apart that a node can run, as many as are sure to have p_jobs jobs: each has two at least.
+-- Takes apart ready batches that a node can run: enough for p_jobs jobs, since each batch has at least two.
 create function spread_ready(p_pool text, p_tasks jsonb, p_jobs integer) returns void
   language plpgsql volatile security definer
   set search_path from current
@@ -3006,8 +3110,9 @@ begin
 end
 $$;
 
--- Takes apart the batches that a node holds. Without p_wait, those that another session has locked stay. With it none is left: where take_out had the
--- lock, those that it has left together are in a row that the look before could not see.
+-- Takes apart the batches that a node holds. Without p_wait, batches that another session has locked stay.
+-- With p_wait none is left: take_out may hold the lock, and leave a row of remaining jobs that the query
+-- before could not see.
 create function spread_held(p_node text, p_wait boolean) returns void
   language plpgsql volatile security definer
   set search_path from current
@@ -3026,9 +3131,10 @@ begin
 end
 $$;
 
--- For the node that holds a batch: gives jobs of it rows of their own, under the same token; all of them where p_ids is null. Returns the position
--- of the row that the others are in; null: there is none. A batch that is not held under that token stays as it is. Can be repeated: a batch that an
--- earlier call has left together is found behind the old place.
+-- Gives jobs of a batch that the node holds rows of their own, under the same token; all of them if p_ids is
+-- null. Returns the position of the row that the other jobs are in; null: there is none. A batch that is not
+-- held under that token stays as it is. Can be repeated: the row that an earlier call has left is found
+-- behind the old position.
 create function take_out(p_position bigint, p_token uuid, p_ids uuid[] default null) returns bigint
   language plpgsql volatile security definer
   set search_path from current
@@ -3047,7 +3153,7 @@ begin
 end
 $$;
 
--- Gives whole work items back unrun: they are ready again, in their old place.
+-- Gives whole work items back unrun: they are ready again at their old position.
 create function release_rows(p_positions bigint[], p_tokens uuid[]) returns integer
   language plpgsql volatile security definer
   set search_path from current
@@ -3067,12 +3173,13 @@ begin
 end
 $$;
 
--- Ends batches of which every job is done: the work items by their positions and tokens, so that no ids are sent. p_sizes: how many jobs each
--- had; p_busy_ms: the run time of each job, in the order of the batches and of the jobs in them; p_data: their results in the same order, null: none
--- has one. Returns the positions that were settled; a batch that is missing was lost, taken apart, or settled by an earlier call.
--- Exactly once because: the row goes by its token, and what happens to the jobs follows from the row that went. A batch whose size is another than its
--- holder says is left alone, so that no result goes to another job.
--- Plans: as in settle, of which this is the shorter way where nothing has failed.
+-- Ends batches whose jobs are all done, by the positions and tokens of the work items, so that no ids are
+-- sent. p_sizes: the number of jobs of each batch. p_busy_ms: the run time of each job, in the order of the
+-- batches and of the jobs in them. p_data: their results in the same order, null if none has one. Returns the
+-- positions that were settled; a batch that is missing was lost, taken apart, or settled by an earlier call.
+-- Exactly once because: the row goes by its token, and the jobs' end follows from the deleted row. A batch of
+-- another size than its holder says is left alone, so that no result goes to another job.
+-- Plans: as in settle; this is its shorter way for batches in which nothing failed.
 create function settle_rows(p_positions bigint[], p_tokens uuid[], p_sizes integer[], p_busy_ms float4[], p_data text[] default null)
   returns bigint[]
   language plpgsql volatile security definer
@@ -3144,26 +3251,23 @@ $$;
 
 -- functions/worker/claim.sql
 
--- Takes leases on up to p_max ready items that the node can run, in dispatch order, and returns the jobs with their payloads. The
--- token is drawn by the caller, new for each claim: with the job's id it names one lease. p_from: the caller's low-water mark; items before it
--- are not read. p_reap: where places are left, leases that have ended are reaped, and their jobs claimed like any other. This is how a node steals.
---
--- A bundle takes one of the p_max places: its jobs are leased together, until the shortest of their timeouts, and share "bundle". Only nodes get bundles that
--- take them ("batch": true of their task, in the tasks that they registered with).
--- One suspect at most comes with a claim, before all others (next_suspect).
---
--- Safe because: the items are locked (SKIP LOCKED) before they are leased, by a statement of their own, so that the next one reads
--- their jobs as they stand then: every writer of a job takes the lock of its item before. lock_timeout is the database's clock, read
--- once at the start. A node that was reset, lost or replaced is refused by its incarnation. A job that was replaced, cancelled or
--- delayed has no ready item any more, so an old payload can't be read here.
---
--- Batches are taken apart before (claim_rows gives them whole), bundles when they are leased.
---
--- A lease counts in seconds, ten years at most: there is nothing in a job's row that could make a claim fail, and with it those of all others.
---
--- Plans: work_queue's primary key from p_from on, and queue's primary key. Jobs are joined by "= any (array[...])": PostgreSQL considers an index without a condition where its order could serve a join, and
--- a comparison that has no order leaves only what reads by a condition. With a plain "=", a session that planned its claim in a
--- moment without jobs read both indexes from end to end until statistics were made anew: half a second for ten jobs.
+-- Leases up to p_max ready items that the node can run, in dispatch order, and returns their jobs with
+-- payloads. The caller draws a new p_token for each claim: with a job's id it names one lease. p_from: the
+-- caller's low-water mark; items before it are not read. p_reap: if slots are left, expired leases are
+-- reaped, and their jobs claimed like any other: this is how a node steals.
+-- A bundle takes one of the p_max slots: its jobs are leased together, until the shortest of their timeouts,
+-- and share "bundle". Only nodes get bundles whose registered tasks take them ("batch": true). Suspects come
+-- before other jobs, as next_suspect permits. Batches are taken apart before (claim_rows gives them whole),
+-- bundles after they are leased.
+-- Safe because: the items are locked (SKIP LOCKED) before a statement of its own leases them and reads their
+-- jobs as they are then: every writer of a job locks its item first. lock_timeout is by the database's clock,
+-- read once at the start. A node that was reset, lost or replaced is refused by its incarnation. A job that
+-- was replaced, cancelled or delayed has no ready item any more, so an old payload can't be read here.
+-- A lease counts in seconds, ten years at most: no job's row can make the claim fail for all other jobs.
+-- Plans: work_queue's primary key from p_from on, and queue's primary key. Jobs are joined by "= any
+-- (array[...])": for a plain "=", PostgreSQL also considers an index without a condition, whose order could
+-- serve a join. A session that planned its claim while no jobs existed then read both indexes whole until the
+-- next ANALYZE: half a second for ten jobs.
 create function claim(p_node text, p_incarnation uuid, p_max integer, p_token uuid default gen_random_uuid(), p_from bigint default 0,
                       p_reap boolean default true)
   returns table ("position" bigint, id uuid, token uuid, queue text, task text, key text, priority integer, attributes jsonb,
@@ -3191,15 +3295,17 @@ begin
 end
 $$;
 
--- The same for workers that take batches whole: a row for each work item, with its jobs as one JSON text, a list for each: mostly [id, queue, task,
--- key, created, payload], or where something is not as it mostly is, [id, queue, task, key, priority, attributes, payload, payload_version, tries, max_tries, crashes, retry, trace, created, timeout, checkpoint], with null
--- for what most jobs don't have (no key, 0, {}), created in milliseconds and timeout in seconds. p_take, as one JSON object:
---   max     work items at most
---   ahead   batches at most beyond them, where max work items were there; together they have about 1,000 jobs
---   from    the caller's low-water mark; items before it are not read
---   reap    whether leases that have ended are reaped where places are left
--- lease_ms: of a batch, a second more than jobs have that say nothing of a timeout.
--- One text for a batch costs its reader a third of what rows of as many columns do.
+-- Claims as claim does, but batches whole. Returns a row for each work item, with its jobs as one JSON text:
+-- rows of columns take the reader three times as long. A list for each job: [id, queue, task, key, created,
+-- payload] if the rest is as in most jobs, otherwise
+--   [id, queue, task, key, priority, attributes, payload, payload_version, tries, max_tries, crashes, retry,
+--    trace, created, timeout, checkpoint]
+-- with null for no key, 0 and {}; created is in milliseconds, timeout in seconds. p_take, as one JSON object:
+--   max    work items at most
+--   ahead  batches at most beyond them, if max items were ready; all of them have about 1,000 jobs at most
+--   from   the caller's low-water mark; items before it are not read
+--   reap   reap expired leases if slots are left
+-- lease_ms: for a batch, 1 s more than the timeout of jobs without one of their own.
 create function claim_rows(p_node text, p_incarnation uuid, p_token uuid, p_take jsonb)
   returns table ("position" bigint, size integer, lease_ms float8, bundle bigint, jobs text)
   language plpgsql volatile security definer
@@ -3233,8 +3339,8 @@ begin
 end
 $$;
 
--- Takes the leases of a claim; returns the positions. p_take: as claim_rows has it; and single: batches are taken apart first, for callers that
--- claim jobs one by one.
+-- Takes the leases of a claim; returns the positions. p_take: as in claim_rows; with single, batches are
+-- taken apart first, for callers that claim single jobs.
 create function lease_items(p_node text, p_incarnation uuid, p_token uuid, p_take jsonb)
   returns bigint[]
   language plpgsql volatile security definer
@@ -3309,14 +3415,14 @@ begin
       end if;
       v_got := lease_all(p_node, p_token, v_positions, v_tasks, v_now);
       v_leased := v_leased || v_got;
-      -- an item whose job is gone, or has expired, must not take the place of one that can run
+      -- an item whose job is gone, or has expired, must not take the slot of one that can run
       if cardinality(v_got) < cardinality(v_positions) and not v_wary then
         v_left := v_left + cardinality(v_positions) - cardinality(v_got);
         v_wary := true;
         continue;
       end if;
     end if;
-    continue when v_left > 0 and v_bundles > 0; -- of these nothing is left that can run
+    continue when v_left > 0 and v_bundles > 0; -- none of the bundles was left with a job that can run
     exit when v_left <= 0 or not (p_take -> 'reap')::boolean or not exists (select from work_queue w where w.position >= v_from and w.lock_timeout <= v_now);
     exit when not exists (select from reap(greatest(v_left, 1000)));
   end loop;
@@ -3324,7 +3430,7 @@ begin
 end
 $$;
 
--- Takes leased bundles apart, for whoever claims single jobs: the positions of all, with those of their jobs.
+-- Takes leased bundles apart, for callers that claim single jobs; returns all positions, with their jobs'.
 create function single_rows(p_positions bigint[]) returns bigint[]
   language plpgsql volatile security definer
   set search_path from current
@@ -3344,8 +3450,9 @@ begin
 end
 $$;
 
--- Writes the leases of a claim, whose items are locked; returns the positions, without those whose jobs are gone, or have expired. A batch is leased
--- for a second more than the longest timeout in it: its last job begins within a quarter of a second, or is given back. A bundle for the shortest.
+-- Writes the leases of a claim, whose items are locked; returns the positions of items whose jobs exist and
+-- have not expired. A batch is leased for 1 s more than the longest timeout in it: its last job begins within
+-- 250 ms, or is given back. A bundle for the shortest.
 create function lease_all(p_node text, p_token uuid, p_positions bigint[], p_tasks jsonb, p_now timestamptz) returns bigint[]
   language plpgsql volatile security definer
   set search_path from current
@@ -3360,7 +3467,7 @@ declare
   v_leased bigint[];
   v_batches bigint[];
 begin
-  -- along the primary key, and so in the order of positions; "= any" of one: nothing else may offer itself for the join
+  -- along the primary key, so in the order of positions; "= any" of one leaves no other index for the join
   with leased as (
     update work_queue w
     set lock_key = p_node, lock_token = p_token, started = p_now,
@@ -3387,10 +3494,10 @@ begin
 end
 $$;
 
--- The first of these items, as many as have 32 MiB of text between them: what one claim sends must fit into its node's memory, with what a
--- node does of it. Of 40 jobs, as large as check_job lets them be, that is so anyway: claim asks for no fewer. To look at all jobs costs a third of
--- the claim. So it is done where any payload is too large for its row (over 2 kB as it is stored), or where they are more than 1,000; p_few: those
--- beyond 1,000 jobs are left, instead of looked at.
+-- Returns the first items whose jobs have 32 MiB of text between them: a claim, and what the node makes of
+-- it, must fit into memory. 40 jobs of any size that check_job allows fit: claim asks for no fewer. Reading
+-- all jobs costs a third of the claim, so it is done only if any payload is too large for its row (over 2 kB
+-- as stored), or for more than 1,000 jobs. p_few: leaves out jobs beyond the first 1,000 instead.
 create function within_bytes(p_positions bigint[], p_few boolean) returns bigint[]
   language plpgsql stable
   set search_path from current
@@ -3426,9 +3533,9 @@ begin
 end
 $$;
 
--- The jobs of these leases, as claim returned them. A node whose claim failed for what one of the jobs holds (its text can't be made, or be
--- written in the client's encoding) claims without reading them, and then reads them by halves until that one is alone. Served by work_queue_id
--- and queue's primary key.
+-- Returns the jobs of these leases as claim does. If one job's contents make a claim fail (a text can't be
+-- made, or not in the client's encoding), its node claims without reading, then reads by halves until that
+-- job is alone. Served by work_queue_id and queue's primary key.
 create function leased(p_token uuid, p_ids uuid[])
   returns table ("position" bigint, id uuid, token uuid, queue text, task text, key text, priority integer, attributes jsonb,
                  payload jsonb, payload_version integer, tries smallint, max_tries smallint, crashes smallint,
@@ -3447,15 +3554,18 @@ $$;
 
 -- functions/worker/crash.sql
 
--- Ends the leases of the given items, whose holder is gone (the caller has locked the rows). Each is ready again at its old place, as a suspect; those of
--- bundles wait in QUEUE again (pending), and are charged in any case.
--- The crashes of those in p_charged go up by one: a job that reaches its limit is dead (crash_limit), and the ended attempt is recorded where the
--- policy wants to know. A job whose cancellation had been asked for ends as cancelled.
--- A lease from before these tables were restored is the work of a node that is gone with the place it worked for: no crash is charged for it,
--- its attempt is not recorded, and the item is no suspect.
--- The jobs are locked before any is changed, in the order of ids that everyone keeps. Without p_wait, those that another session has
--- locked (an application's transaction, which may be long) are left for the next sweep, so that it never stands still.
--- Called by crash, which says what becomes of jobs that make it fail.
+-- Ends the leases of the given items, whose holder is gone. The caller has locked the rows. Each item is
+-- ready again at its old position, as a suspect; jobs of bundles wait in QUEUE again (pending), and are
+-- charged in any case.
+-- The crashes of the jobs in p_charged go up by one. A job that reaches its limit is dead (crash_limit).
+-- Charged attempts are recorded for a policy that reads them (feed). A job whose cancellation was asked for
+-- ends as cancelled.
+-- A lease from before these tables were restored belongs to a node of the place they were restored from: it
+-- charges no crash, its attempt is not recorded, and the item is no suspect.
+-- Locks the jobs before it changes any, in the order of ids as everywhere. Without p_wait, jobs that another
+-- session has locked (an application's transaction, which may be long) are left to the next sweep, so that
+-- the sweep never blocks.
+-- Called by crash, which isolates jobs that make it fail.
 create function crash_all(p_positions bigint[], p_charged bigint[], p_why text, p_wait boolean)
   returns table (job_id uuid, verdict text)
   language plpgsql volatile security definer
@@ -3471,7 +3581,7 @@ declare
   v_now timestamptz := clock_timestamp();
   v_ids uuid[] := array(select w.id from work_queue w where w.position = any (p_positions) and w.lock_key is not null);
   v_feed boolean;
-  v_placed timestamptz; -- leases from before it are from before a restore; until a scheduler leads again, all are
+  v_placed timestamptz; -- earlier leases are from before a restore; until a scheduler leads again, all are
 begin
   select l.feed, case when l.place is distinct from tables_place() and l.place is not null then 'infinity' else l.placed end
   into v_feed, v_placed from scheduler_lease l;
@@ -3548,8 +3658,9 @@ begin
 end
 $$;
 
--- The end of an attempt whose own process or thread died, told by its node, which lives on: it counts as a crash. Returns ready, dead
--- (crash_limit), cancelled or pending; null: the lease was lost, and nothing was changed.
+-- Ends an attempt whose own process or thread died, as its node reports, which lives on: it counts as a
+-- crash. Returns ready, dead (crash_limit), cancelled or pending; null: the lease was lost, and nothing was
+-- changed.
 create function crash_job(p_id uuid, p_token uuid, p_why text) returns text
   language plpgsql volatile security definer
   set search_path from current
@@ -3567,7 +3678,7 @@ begin
   end if;
   select c.verdict into v_verdict from crash(array[v_position], array[v_position], left(p_why, 2000), true) c;
   if v_verdict = 'ready' then
-    -- its crash cost nobody else anything
+    -- no other job suffered from this crash
     update work_queue w set suspect = v_suspect where w.position = v_position;
     perform pg_notify(current_schema() || ':work', '');
   end if;
@@ -3575,10 +3686,10 @@ begin
 end
 $$;
 
--- Takes over expired leases, oldest items first: each charges its own job, whatever its node does. Any node and the scheduler call it: no
--- one's life depends on another's.
--- SKIP LOCKED: an item that is being settled or extended at this moment is not expired; one whose job is locked waits for the
--- next sweep.
+-- Takes over expired leases, oldest items first. Each charges its own job, whatever its node does. Any node
+-- and the scheduler call it, so that neither depends on the other being alive.
+-- SKIP LOCKED: an item that is being settled or extended at this moment is not expired; an item whose job is
+-- locked waits for the next sweep.
 create function reap(p_max integer default 1000)
   returns table (job_id uuid, verdict text)
   language plpgsql volatile security definer
@@ -3605,8 +3716,9 @@ $$;
 
 -- functions/worker/lease.sql
 
--- Moves the timeouts: each lease ends p_ms from now. A lease that has run out but that nobody has taken can be extended;
--- an id that is missing from the answer was lost. Served by work_queue_id; settle says why nested loops are off.
+-- Extends leases: each ends p_ms from now. A lease that has run out can be extended while nobody has taken it
+-- over. An id that is missing from the answer was lost. Served by work_queue_id; settle says why nested loops
+-- are off.
 create function extend(p_ids uuid[], p_tokens uuid[], p_ms float8[])
   returns table (job_id uuid, lease_ms double precision, cancelled boolean)
   language plpgsql volatile security definer
@@ -3640,10 +3752,11 @@ as $$
   select exists (select from extend(array[p_id], array[p_token], array[extract(epoch from p_by)::float8 * 1000]))
 $$;
 
--- Gives leases back unrun: the items are ready again, at their old place, and nothing is counted. A job whose cancellation had
--- been asked for ends as cancelled instead: no other node should begin it. Jobs of a bundle wait in QUEUE again.
--- The leases are locked in the order of ids first, as settle does: where some are to be cancelled, two passes over WORK_QUEUE
--- could meet an extension or a settlement of the same leases in the opposite order.
+-- Gives leases back unrun: the items are ready again at their old position, and nothing is counted. A job
+-- whose cancellation was asked for ends as cancelled instead, since no other node should begin it. Jobs of a
+-- bundle wait in QUEUE again. Locks the leases first, in the order of ids, as settle does: if some are to be
+-- cancelled, two passes over WORK_QUEUE could meet an extension or a settlement of the same leases in the
+-- opposite order.
 create function release(p_ids uuid[], p_tokens uuid[]) returns setof uuid
   language plpgsql volatile security definer
   set search_path from current
@@ -3677,7 +3790,7 @@ begin
   if found then
     perform pg_notify(current_schema() || ':work', '');
   end if;
-  -- a cancellation is never taken back, so what the statement above passed over is here
+  -- a cancellation is never taken back, so the items that the statement above passed over are here
   if exists (select from work_queue w where w.id = any (p_ids) and w.cancelled is not null) then
     return query
       select s.job_id
@@ -3694,7 +3807,7 @@ as $$
   select exists (select from release(array[p_id], array[p_token]))
 $$;
 
--- Stores what a running job says of itself; readable in the view job. False: the lease was lost.
+-- Stores the progress that a running job reports; the view job shows it. False: the lease was lost.
 create function report_progress(p_id uuid, p_token uuid, p_progress jsonb) returns boolean
   language plpgsql volatile security definer
   set search_path from current
@@ -3708,8 +3821,9 @@ begin
 end
 $$;
 
--- Keeps resume data for the next attempt; null takes it back. False: the lease was lost, and nothing was changed.
--- The work item is locked before the job, as everywhere: a settlement or a takeover under way ends first, and this finds its token gone.
+-- Keeps resume data for the next attempt; null removes it. False: the lease was lost, and nothing was
+-- changed. Locks the work item before the job, as everywhere: a settlement or a takeover under way ends
+-- first, and this finds its token gone.
 create function save_checkpoint(p_id uuid, p_token uuid, p_checkpoint jsonb) returns boolean
   language plpgsql volatile security definer
   set search_path from current
@@ -3729,7 +3843,8 @@ begin
 end
 $$;
 
--- Lists what a node holds, for itself: a settlement that was lost with a failover leaves a lease behind that its node has done with.
+-- Lists the leases of a node, for the node: a settlement lost in a failover leaves a lease that the node has
+-- done with.
 create function held_leases(p_node text, p_incarnation uuid) returns table (id uuid, token uuid)
   language sql stable security definer
   set search_path from current
@@ -3739,8 +3854,8 @@ as $$
   where w.lock_key = p_node and exists (select from node n where n.id = p_node and n.incarnation = p_incarnation)
 $$;
 
--- For a node whose claim got no reply: gives back what that claim leased, uncounted; returns how many. Locks the node's row, so
--- that a claim which is still under way ends first.
+-- Gives back the leases of a claim that got no reply, uncounted; returns their number. For the node that
+-- claimed. Locks the node's row first, so that a claim still under way ends before.
 create function release_claim(p_node text, p_token uuid) returns integer
   language plpgsql volatile security definer
   set search_path from current
@@ -3761,10 +3876,11 @@ $$;
 
 -- functions/worker/node.sql
 
--- Begins an incarnation. accepted is false while another one may be alive under this id: its heartbeat is newer than its
--- own lost_after_ms. A caller who has watched that heartbeat stand still for two of its intervals (p_seen = the value it saw
--- before) is let in; one who has seen it move must not try again: two live nodes can't share an id.
--- incarnation: null where it is not accepted, since that of the other one is a secret of its holder.
+-- Begins an incarnation. accepted is false while another one may be alive under this id: its heartbeat is
+-- newer than its own lost_after_ms. A caller that has watched that heartbeat stand still for two of its
+-- intervals (p_seen: the value it saw before) is accepted. A caller that has seen it move must not try again:
+-- two live nodes can't share an id.
+-- incarnation: null if not accepted, since the other incarnation is a secret of its holder.
 -- Takes back what the node's last incarnation still held.
 create function register_node(
     p_node text, p_tasks jsonb, p_slots integer default 1, p_pool text default 'default', p_heartbeat_ms integer default 5000,
@@ -3780,7 +3896,7 @@ declare
   v_other node;
 begin
   perform assert_tasks(p_tasks);
-  loop -- the row may be swept away between the two
+  loop -- the row may be removed between the two statements
     insert into node (id, incarnation, state, slots, tasks, heartbeat, heartbeat_ms, lost_after_ms, started)
     values (p_node, p_incarnation, 'left', 0, '{}', '-infinity', 5000, 30000, clock_timestamp())
     on conflict (id) do nothing;
@@ -3806,9 +3922,10 @@ begin
 end
 $$;
 
--- Says that the node lives. alive false: it was reset, lost or replaced, holds nothing any more, and must register anew.
--- lost: those of the named leases that it no longer holds, by their place from 1; cancelled: its running jobs that are to be cancelled.
--- p_pid: of the session that the node keeps for this alone, as its driver knows it: once that one is gone for 3 s, the node is lost.
+-- Records a heartbeat. alive is false: the node was reset, lost or replaced, holds nothing, and must register
+-- anew. lost: places, from 1, of the given leases that the node does not hold any more. cancelled: its
+-- running jobs that are to be cancelled. p_pid: the pid, as the driver knows it, of a session that the node
+-- keeps for this alone. When that session has been gone for 3 s, the node is lost.
 create function heartbeat_node(
     p_node text, p_incarnation uuid, p_running integer default 0, p_draining boolean default false,
     p_ids uuid[] default '{}', p_tokens uuid[] default '{}', p_pid integer default null)
@@ -3841,7 +3958,8 @@ begin
 end
 $$;
 
--- Tells how long its jobs take: milliseconds by task, 0.001 to 1e6, of 1,000 tasks at most. What it told before is gone.
+-- Stores the run times that a node has measured: milliseconds by task, 0.001 to 1e6, of 1,000 tasks at most.
+-- Replaces the earlier ones.
 create function tell_runs(p_node text, p_incarnation uuid, p_runs jsonb) returns boolean
   language plpgsql volatile security definer
   set search_path from current
@@ -3857,7 +3975,7 @@ begin
 end
 $$;
 
--- Ends an incarnation in order. What it still holds is released: a shutdown counts neither as a try nor as a crash.
+-- Ends an incarnation in order. Releases its leases: a shutdown counts neither as a try nor as a crash.
 create function leave_node(p_node text, p_incarnation uuid) returns boolean
   language plpgsql volatile security definer
   set search_path from current
@@ -3875,9 +3993,10 @@ begin
 end
 $$;
 
--- Takes back everything that a node holds and ends its incarnation, so that it can claim nothing more.
--- Locks the node's row first: a claim under way (which holds it FOR KEY SHARE) ends before its items are looked for, and one that
--- comes later waits, and is refused. Items are locked in the order of ids, as settle does. charged_by_death says whose crash it was.
+-- Takes back everything that a node holds and ends its incarnation, so that it can claim nothing more. Locks
+-- the node's row first: a claim under way (which holds it FOR KEY SHARE) ends before its items are looked
+-- for, and a later claim waits, and is refused. Locks items in the order of ids, as settle does.
+-- charged_by_death decides which jobs are charged with the crash.
 create function end_node(p_node text, p_why text)
   returns table (job_id uuid, verdict text)
   language plpgsql volatile security definer
@@ -3898,7 +4017,7 @@ begin
 end
 $$;
 
--- A dead node's items, long timeouts or not, are ready for others at once.
+-- Makes a dead node's items ready for other nodes at once, however long their leases still run.
 create function reset_node(p_node text)
   returns table (job_id uuid, verdict text)
   language sql volatile security definer
@@ -3907,17 +4026,19 @@ as $$
   select r.job_id, r.verdict from end_node(p_node, 'node reset') r
 $$;
 
--- Takes back what nodes hold whose heartbeat stopped, and ends them; so it does with the leases of a holder that has no row at all.
--- Silence counts from when schedulers could reach the server (note_reached).
--- A node whose session has been missing for 3 s counts likewise, if for so long (p_well_ms) the leader could always look, and connect anew:
--- then so could the node.
+-- Takes back the leases of nodes whose heartbeat stopped, and ends these nodes. Also takes back leases of a
+-- holder that has no live node row. Silence counts from the time since when schedulers could reach the server
+-- (note_reached).
+-- A node whose session has been missing for 3 s is lost, too, if for that time (p_well_ms) the leader could
+-- always poll, and open new connections: then the node could have reconnected.
 --
--- The scheduler's sweep: it waits for no lock of others, since its own on the leader's lease would make the standby wait, too. A node
--- whose row is locked claims or beats at this moment. A lease whose item or job is locked stays (a transaction that settles it may
--- still commit, or be rolled back), and its node is not ended before it has none: every lease is held by a node that has not ended.
--- The next sweep finds the node again by its silence, and charges such a job although a suspect may have been there before.
+-- A sweep of the scheduler. It waits for no lock of others, since its own lock on the leader's lease would
+-- make the standby wait, too. A node whose row is locked is claiming or sending a heartbeat. A lease whose
+-- item or job is locked stays, since the transaction that settles it may still commit or roll back. Its node
+-- does not end while it has such a lease, so every lease is held by a node that has not ended. The next sweep
+-- finds the node again by its silence, and charges such a job even if the node also held a suspect.
 --
--- Returns the nodes that ended, and those that lost leases.
+-- Returns the nodes that ended or lost leases.
 create function lose_nodes(p_leader text, p_epoch bigint, p_well_ms integer default 0)
   returns table (node_id text, jobs bigint)
   language plpgsql volatile security definer
@@ -3946,7 +4067,8 @@ begin
     where w.lock_key is not null and not exists (select from node n where n.id = w.lock_key and n.state in ('alive', 'draining'))
     order by 1
   loop
-    -- again under the row's lock, which waits for no one: it may have beaten, or come back, since
+    -- again under the row's lock, which waits for nobody: the node may have sent a heartbeat, or come back,
+    -- since
     select n.state, greatest(n.heartbeat, v_since) <= clock_timestamp() - n.lost_after_ms * interval '1 millisecond'
     into v_state, v_silent from node n where n.id = v_node for update skip locked;
     continue when not found and exists (select from node n where n.id = v_node);
@@ -3975,12 +4097,14 @@ $$;
 
 -- functions/worker/session.sql
 
--- Sessions that stand for a process: when it is killed, its connection ends with it, and the server ends the session. A session shows that
--- it is still the same one by an advisory lock of a random key, which nobody else could take before it; its pid would be used again.
+-- Sessions that stand for a process: when the process is killed, its connection ends, and the server ends the
+-- session. A session is recognised by an advisory lock on a random key, which nobody else could take before
+-- it; its pid would be used again.
 
--- Makes this session hold such a lock, for as long as it lives, and returns its key: the given one if it can be had. Null where the
--- session is not the caller's own: a pooler that gives out sessions by the transaction tells its clients other pids than the server's, so
--- p_pid is what the client was told when it connected. The same lock may be taken any number of times.
+-- Makes this session hold such a lock for as long as it lives, and returns the key: the given one if it is
+-- free. Null if the session is not the caller's own: a pooler that lends sessions by the transaction gives
+-- its clients other pids than the server's, so p_pid is the pid that the client got when it connected. The
+-- session may take the same lock any number of times.
 create function hold_session(p_key bigint, p_pid integer) returns bigint
   language plpgsql volatile security definer
   set search_path from current
@@ -3999,7 +4123,7 @@ begin
 end
 $$;
 
--- Lists who holds which advisory lock of this database.
+-- Lists the advisory locks of this database, with the pids of their holders.
 create function held_sessions() returns table (key bigint, pid integer)
   language sql stable security definer
   set search_path from current
@@ -4010,7 +4134,8 @@ as $$
     and l.database = (select d.oid from pg_database d where d.datname = current_database())
 $$;
 
--- Notes in which session a node beats, and that it is there. Where that session is not its own, none is noted: then only silence counts.
+-- Notes the session in which a node sends heartbeats, and that the session is there. Notes none if the
+-- session is not the node's own: then only silence counts.
 create function keep_node_session(p_node text, p_incarnation uuid, p_pid integer) returns void
   language plpgsql volatile security definer
   set search_path from current
@@ -4033,7 +4158,8 @@ begin
 end
 $$;
 
--- Lists living nodes with a session, and whether that is there. Sessions of before a restart of the server have all ended, and say nothing.
+-- Lists live nodes that have a session, and whether that session is there. All sessions from before a restart
+-- of the server have ended, so they say nothing and are left out.
 create function node_sessions() returns table (node text, held boolean, missed timestamptz)
   language sql stable security definer
   set search_path from current
@@ -4046,8 +4172,8 @@ as $$
   where s.server = pg_postmaster_start_time()
 $$;
 
--- Counts the nodes whose session is not there, for the leader's looks; tells whether miss_nodes would change anything, and in how many
--- milliseconds the first of them is lost. Reads only.
+-- Counts the nodes whose session is missing, for the leader's polls; tells whether miss_nodes would change
+-- anything, and in how many milliseconds the first of those nodes is lost. Reads only.
 create function missing_nodes() returns table (missing integer, changed boolean, lost_in_ms double precision)
   language sql stable security definer
   set search_path from current
@@ -4058,7 +4184,8 @@ as $$
   from node_sessions() s
 $$;
 
--- Notes since when sessions of nodes are missing. It waits for no lock, as lose_nodes says: a row that is locked is being written by its node.
+-- Notes since when sessions of nodes are missing. Waits for no lock, for the reason in lose_nodes: a locked
+-- row is being written by its node.
 create function miss_nodes(p_leader text, p_epoch bigint) returns void
   language plpgsql volatile security definer
   set search_path from current
@@ -4085,23 +4212,26 @@ $$;
 
 -- Ends attempts.
 -- outcome done       data = the result              -> HISTORY
---         retry      data = the error, delay_ms     -> delayed, or DEAD_LETTER (max_tries) when its tries are used up
+--         retry      data = the error, delay_ms     -> delayed, or DEAD_LETTER (max_tries) after its last try
 --         dead       data = the error               -> DEAD_LETTER (gave_up)
 --         snooze     delay_ms; counts no try        -> delayed
 --         cancelled  data = null                    -> HISTORY
--- A job whose cancellation was asked for while it ran is not retried: it ends as cancelled.
--- p_waited_ms: how long each job waited in its node, which claims a little ahead of its slots; that is no part of its run.
+-- A job whose cancellation was asked for while it ran is not retried: it ends as cancelled. p_waited_ms: the
+-- time that each job waited in its node after the claim, for a slot; it is no part of the run.
 --
--- Returns what became of each accepted settlement: done, cancelled, retry, snooze, dead. An id that is missing was stale:
--- its lease had been lost, and nothing was changed. With p_repeat (the reply of an earlier call with the same tokens was
--- lost) a settlement that this token made before is returned as 'repeated', as far as its trace is kept: with retention 0, a job
--- that is done leaves none, and looks stale. An item whose job is gone (removed by hand) is taken away, and looks stale too.
+-- Returns the verdict of each accepted settlement: done, cancelled, retry, snooze, dead. An id that is
+-- missing was stale: its lease had been lost, and nothing was changed. With p_repeat (the reply of an earlier
+-- call with the same tokens was lost) a settlement that this token made before is returned as 'repeated', if
+-- it left a trace: with retention 0, a job that is done leaves none, and looks stale. An item whose job is
+-- gone (removed by hand) is removed, and looks stale too.
 --
--- Safe because: one statement. The work item goes only if its token matches, and what happens to the job follows from the
--- rows that went (a retry in two statements lets the scheduler skip a job whose item is still there: lost for ever).
+-- Safe because: one statement. The work item goes only if its token matches, and the job's end follows from
+-- the deleted rows. (A retry in two statements would let the scheduler skip a job whose item is still there:
+-- the job would be lost for ever.)
 -- Work items are locked before jobs, as everywhere. Served by work_queue_id and queue's primary key.
--- Plans: each table is also asked for "id = any (p_ids)", and nested loops are off. So the only plan is an index lookup of
--- these ids, hashed against the input; with nested loops, a planner that believed in one row read all jobs for each of them.
+-- Plans: each table also has the condition "id = any (p_ids)", and nested loops are off. So the only plan is
+-- an index lookup of these ids, hashed against the input. With nested loops, a planner that expected one row
+-- read all jobs for each of them.
 create function settle(p_ids uuid[], p_tokens uuid[], p_outcomes text[], p_delays_ms float8[], p_data text[], p_repeat boolean default false,
                        p_waited_ms float8[] default null)
   returns table (job_id uuid, verdict text)
@@ -4128,12 +4258,12 @@ begin
   if cardinality(p_waited_ms) <> cardinality(p_ids) then
     raise exception 'waited_ms must be a list as long as ids, or none' using errcode = '22023';
   end if;
-  -- a shorter list would be filled up with nulls: an item removed, and nothing done to its job
+  -- a shorter list would be filled up with nulls: the item would go, and its job would stay as it is
   if cardinality(p_ids) <> any (array[coalesce(cardinality(p_tokens), -1), coalesce(cardinality(p_outcomes), -1),
                                        coalesce(cardinality(p_delays_ms), -1), coalesce(cardinality(p_data), -1)]) then
     raise exception 'ids, tokens, outcomes, delays and data must be lists of one length' using errcode = '22023';
   end if;
-  -- short ones are within them, but for numbers of many digits
+  -- short texts are within the limits, unless they have numbers of many digits
   if exists (
       select from unnest(p_outcomes, p_data) as x (outcome, data)
       where (octet_length(x.data) > 1000 or x.data ~ '[eE][-+]?[0-9]{3}')
@@ -4156,7 +4286,7 @@ begin
       select x.id, 'repeated'::text
       from unnest(p_ids, p_tokens) as x (id, token)
       -- scalar subqueries can only be looked up; EXISTS under OR is hashed, from a scan of everything
-      where x.id <> all (coalesce(v_ids, '{}')) -- not those of this very call
+      where x.id <> all (coalesce(v_ids, '{}')) -- without the ids of this call
         and ((select h.id from history h where h.id = x.id and h.token = x.token limit 1) is not null
              or (select d.id from dead_letter d where d.id = x.id and d.token = x.token) is not null
              or (select q.id from queue q where q.id = x.id and q.last_token = x.token) is not null);
@@ -4164,10 +4294,12 @@ begin
 end
 $$;
 
--- The ids of those jobs that no other transaction has locked, and of those that are gone: nothing holds up their settlement. A worker asks
--- when a settlement has met a lock: an application may hold a running job's row for as long as its transaction is open.
+-- Returns the given jobs that no other transaction has locked, or that are gone: nothing holds up their
+-- settlement. A worker calls it when a settlement has met a lock: an application may hold a running job's row
+-- for as long as its transaction is open.
 --
--- Safe because: it changes nothing, waits for nothing, and its locks end with its statement. Served by queue's primary key.
+-- Safe because: it changes nothing, waits for nothing, and its locks end with its transaction. Served by
+-- queue's primary key.
 create function unlocked_jobs(p_ids uuid[]) returns setof uuid
   language sql volatile security definer
   set search_path from current
@@ -4184,7 +4316,8 @@ as $$
   where x.id in (select f.id from free f) or (select q.id from queue q where q.id = x.id) is null
 $$;
 
--- Ends attempts that are all done: a part of settle, which plans it. The shorter way to the same rows as settle_mixed.
+-- Ends attempts that are all done: a part of settle, whose settings plan it. A shorter way than settle_mixed
+-- to the same rows.
 create function settle_done(
   p_now timestamptz, p_ids uuid[], p_tokens uuid[], p_data text[], p_waited_ms float8[],
   out ids uuid[], out verdicts text[], out positions bigint[], out busy_ms float4[])
@@ -4224,7 +4357,7 @@ begin
 end
 $$;
 
--- Ends attempts of any outcome: a part of settle, which plans it.
+-- Ends attempts of any outcome: a part of settle, whose settings plan it.
 create function settle_mixed(
   p_ids uuid[], p_tokens uuid[], p_outcomes text[], p_delays_ms float8[], p_data text[], p_waited_ms float8[],
   out ids uuid[], out verdicts text[], out positions bigint[], out busy_ms float4[])
@@ -4245,8 +4378,8 @@ begin
     where w.id = any (p_ids) and w.id = i.id and w.lock_token = i.token
     returning w.id, w.position, w.lock_key, w.lock_token, greatest(w.started, least(w.started + i.waited, v_now)) as started, w.dispatched, w.cancelled is not null as stop, i.outcome, i.delay_ms, i.data
   ),
-  -- Where some jobs end and others go back, that is two passes over QUEUE: so their locks are taken first, in the order of ids
-  -- that everyone keeps.
+  -- If some jobs end and others go back, QUEUE is changed in two passes: so the locks are taken first, in the
+  -- order of ids as everywhere.
   locked as materialized (
     select q.id from queue q
     where p_outcomes && array['retry', 'snooze'] and q.id = any (p_ids) and q.id in (select g.id from gone g)
@@ -4289,7 +4422,8 @@ begin
            e.trace, e.all_errors
     from ended e
     where e.reason is not null
-    -- whoever enqueues the id of a dead job once more has a newer job: its death must not fail for the older one's
+    -- an id may be enqueued once more after its job died: the newer job's death must not fail because of the
+    -- older row
     on conflict (id) do update
       set (id, queue, task, key, priority, reason, tries, max_tries, crashes, max_crashes, created, died, timeout, payload_version, node,
            token, unique_key, attributes, payload, retry, trace, errors) = (select excluded.*)
@@ -4316,7 +4450,8 @@ as $$
          || jsonb_build_object('node', p_node, 'try', p_try, 'at', p_at))
 $$;
 
--- For workers in any language: one job done, with a result. False: the lease was lost, and nothing was changed.
+-- Ends one job as done, with a result. For workers in any language. False: the lease was lost, and nothing
+-- was changed.
 create function ack(p_id uuid, p_token uuid, p_result jsonb default null) returns boolean
   language sql volatile security definer
   set search_path from current
@@ -4324,8 +4459,9 @@ as $$
   select exists (select from settle(array[p_id], array[p_token], array['done'], array[null::float8], array[p_result::text]))
 $$;
 
--- One job failed. Without a delay, the job's own retry policy counts, or 1 s doubling up to 1 h. The error is cut to 2,000 characters.
--- Returns retry, dead or cancelled; null: the lease was lost, and nothing was changed.
+-- Ends one attempt as failed. For workers in any language. Without p_delay, the job's own retry policy gives
+-- the delay, or 1 s doubling up to 1 h. The error is cut to 2,000 characters. Returns retry, dead or
+-- cancelled; null: the lease was lost, and nothing was changed.
 create function nack(p_id uuid, p_token uuid, p_error text, p_delay interval default null) returns text
   language plpgsql volatile security definer
   set search_path from current
@@ -4345,9 +4481,10 @@ begin
 end
 $$;
 
--- The delay before the next attempt, by a job's own retry policy: {"kind": "fixed" | "linear" | "exponential", "baseMs",
--- "factor", "maxMs", "jitter": 0..1}. p_try counts from 1. The same arithmetic as retryDelayMs in @pgqueue/core, kept within what
--- PostgreSQL does not refuse as an overflow or an underflow: a job whose policy is odd must fail like others.
+-- Returns the delay before the next attempt, by a job's own retry policy: {"kind": "fixed" | "linear" |
+-- "exponential", "baseMs", "factor", "maxMs", "jitter": 0..1}. p_try counts from 1. The same arithmetic as
+-- retryDelayMs in @pgqueue/core, limited so that PostgreSQL raises no overflow or underflow: a job with an
+-- odd policy must fail like others.
 create function backoff_ms(p_retry jsonb, p_try integer) returns double precision
   language sql volatile
   set search_path from current
@@ -4365,29 +4502,38 @@ $$;
 
 -- functions/worker/suspects.sql
 
--- Suspects: jobs that were lost with their node. One of a dead node's jobs may have killed it (poison), and nobody knows which. So a node begins
--- with one suspect, beside ordinary jobs (next_suspect), and its death is charged to the suspects that it held, and to nobody else; where
--- it held none, to all that it held (charged_by_death). What is not charged is ready again, and a suspect from then on (crash).
--- Most nodes die of something else: a machine that was taken away, or was out of memory. So their jobs must run again within seconds: a node begins as
--- many suspects more as it has that ran for 1 s: one, two, four, eight of them after three seconds. A suspect in its last life (its next crash
--- would be its last) is never beside another one.
+-- Suspects: jobs that were lost with their node. One of a dead node's jobs may have killed it (poison), and
+-- nobody knows which. So a node starts one suspect at first, beside ordinary jobs (next_suspect). Its death
+-- is charged to the suspects that it held, and to no other job; if it held none, to all jobs that it held
+-- (charged_by_death). A job that is not charged is ready again, and a suspect from then on (crash).
+-- Most nodes die of something else: the machine was taken away, or out of memory. So their jobs must run
+-- again within seconds: a node may start as many more suspects as it holds that have run for 1 s, which makes
+-- one, two, four, and eight of them after three seconds. A suspect in its last life (its next crash is its
+-- last) never runs beside another one.
 --
--- Call a node's death by poison a strike, however long the poison has run by then.
--- 1. Poison is dead after max_crashes strikes, or one more. By its first strike it becomes a suspect: charged, or released beside a suspect that
---    is. By each later one it is charged, as a suspect of the node that died.
--- 2. An innocent job is charged once for the same poison, by its first strike; and again only where both ran on a node of which a suspect had run for
---    1 s. From its last life on it runs alone.
--- 3. No job is dead of another one's later strike. The crash that is its last a job suffers as the only suspect of its node, so it is its own,
---    or the first strike of a job that was no suspect, or its machine's. (With max_crashes = 1 the first loss is the last.)
--- A lease that ends before its node is known to be dead (reap) charges its own job, whatever ran beside it. 1 holds: the poison is charged one way
--- or the other. 2 holds: what was no suspect before is one now. 3 holds, since it follows from who runs together alone.
--- The mark is the work item's: it stays when the lease is given back, and goes with an attempt that ends; dispatch makes it anew of crashes.
--- To charge only the suspects that began last would let poison that needs a minute go free: others begin beside it.
+-- A strike is a node's death by poison, however long the poison has run by then.
+-- 1. Poison is dead after max_crashes strikes, or one more. Its first strike makes it a suspect: it is
+-- charged, or released beside a suspect that is charged. Each later strike charges it, as a suspect of the
+-- node that died.
+-- 2. An innocent job is charged once for the same poison, by the first strike. It is charged again only if
+-- both ran on a node of which a suspect had run for 1 s. From its last life on it runs alone.
+-- 3. No job dies of another job's later strike. A job suffers its last crash as the only suspect of its node,
+-- so the crash is its own, or it is the first strike of a job that was no suspect, or the machine failed.
+-- (With max_crashes = 1 the first loss is the last.)
+-- A lease that ends before its node is known to be dead (reap) charges its own job, whatever ran beside it. 1
+-- holds: the poison is charged one way or the other. 2 holds: jobs that were no suspects before are suspects
+-- now. 3 holds, since it depends only on which jobs run together.
+-- The mark belongs to the work item: it stays when the lease is given back, and goes with an attempt that
+-- ends; dispatch sets it again by the job's crashes.
+-- Charging only the suspects that began last would let poison go free that needs a minute: other suspects
+-- begin beside it.
 --
--- Jobs of a bundle are charged always: they wait in QUEUE again, where the mark is their first crash.
--- Jobs whose task the node runs in processes of their own are no suspects there: their crash costs no other job.
+-- Jobs of a bundle are always charged: they wait in QUEUE again, where their first crash is the mark.
+-- Jobs whose task the node runs in processes of their own are no suspects there: their crash costs no other
+-- job.
 
--- Tells whether a node takes a job like any other. Read as a part of the statements that call it, not called for each row: it sets no search path.
+-- Tells whether a node takes a job in the ordinary way, not as a suspect. Sets no search path, so that
+-- PostgreSQL inlines it into the calling statements instead of calling it for each row.
 create function node_takes(p_tasks jsonb, p_task text, p_version integer, p_suspect boolean) returns boolean
   language sql immutable parallel safe
 as $$
@@ -4395,9 +4541,10 @@ as $$
     and (not p_suspect or coalesce(p_tasks -> p_task -> 'isolated' = 'true', false))
 $$;
 
--- Locks the suspect that a node begins now, the oldest that it may, and returns its position; null: none.
--- Safe because: of two claims of one node that look for suspects, one gets the lock on the node's row, and the other passes. It is not waited for:
--- who resets the node waits for both. Another node's claim passes by the item's lock.
+-- Locks the oldest suspect that a node may start now, and returns its position; null: none.
+-- Safe because: of two claims of one node that look for suspects, one gets the lock on the node's row, and
+-- the other takes none. It does not wait for the lock: a reset of the node waits for both. Another node's
+-- claim skips the item, which is locked.
 -- Served by work_queue_suspect.
 create function next_suspect(p_node text, p_pool text, p_tasks jsonb) returns bigint
   language plpgsql volatile security definer
@@ -4438,8 +4585,8 @@ begin
 end
 $$;
 
--- The positions whose jobs are charged with a crash when a node dies: its suspects, or where it holds none, all that it holds. Those that another
--- session has locked count, too.
+-- Returns the positions whose jobs are charged with a crash when a node dies: its suspects, or if it holds
+-- none, everything that it holds. Items that another session has locked are included.
 create function charged_by_death(p_node text) returns bigint[]
   language sql stable security definer
   set search_path from current
@@ -4451,7 +4598,7 @@ $$;
 
 -- views.sql
 
--- One status per job, wherever its row stands. No payloads and no results: those are in the tables.
+-- One status per job, in whichever table its row is. Without payloads and results: those are in the tables.
 create view job as
   select q.id, case when w.id is null and q.run_after is not null then 'delayed' when w.id is null then 'pending'
                     when w.lock_key is null then 'ready' else 'running' end as status,
@@ -4472,14 +4619,15 @@ create view job as
          h.node, h.started, null, null, null, h.finished, null, h.errors -> -1, h.errors, false, false
   from history h;
 
--- Why jobs wait, for monitoring. at: when it was written; compare it with the clock.
+-- Counts of held jobs by reason, for monitoring. at: the time of the report; compare it with the clock.
 create view queue_held as
   select q.key as queue, r.key as reason, r.value::text::float8::bigint as jobs, s.written as at
   from scheduler_report s, jsonb_each(s.report -> 'held') q, jsonb_each(q.value) r;
 
--- The three numbers of a queue's health, and its depth. oldest_s: age of the oldest job that could run and doesn't; claim_age_s: how long
--- the oldest lease has been held; retry_rate: failed attempts as a share of all attempts. exact: all jobs were counted; window_s: the
--- seconds that failed, attempts and retry_rate cover (done_5m and dead_5m are extrapolated where it is shorter than five minutes).
+-- Three numbers of a queue's health, and its depth. oldest_s: age of the oldest job that could run and
+-- doesn't; claim_age_s: age of the oldest lease; retry_rate: failed attempts as a share of all attempts.
+-- exact: all jobs were counted. window_s: the seconds that failed, attempts and retry_rate cover; done_5m and
+-- dead_5m are extrapolated from it if it is shorter than five minutes.
 create view queue_status as
   select (n.queue collate "C") as queue, coalesce(c.paused, false) as paused, (coalesce(c.pool, 'default') collate "C") as pool,
          n.delayed, n.pending, n.ready, n.running, n.dead, n.oldest_s, n.claim_age_s,
@@ -4488,8 +4636,9 @@ create view queue_status as
          n.exact, n.window_s, n.failed, n.attempts
   from queue_numbers() n left join queue_config c on c.queue = n.queue;
 
--- The whole installation in one row, for monitoring. leader: null where nobody leads; lost_nodes: in the last day; ticks: of the leader,
--- null where its last report is of another, or older than 90 seconds.
+-- The whole installation in one row, for monitoring. leader: null when no scheduler leads; lost_nodes: nodes
+-- lost within the last day; tick_p50_s and tick_p99_s: null when the last report is another leader's, or
+-- older than 90 seconds.
 create view overview as
   select q.delayed, q.pending, q.ready, q.running, q.dead, q.exact, q.oldest_s, q.claim_age_s,
          q.failed::float8 / nullif(q.attempts, 0) as retry_rate, q.done_5m, q.dead_5m,

@@ -1,9 +1,11 @@
--- Roles of least privilege, made on request (pgqueue migrate --roles). Repeatable. Not a part of the migrations:
--- creating roles needs CREATEROLE, which not every installation has.
+-- Roles of least privilege, made on request (pgqueue migrate --roles); can be repeated. Not a part of the
+-- migrations: creating roles needs CREATEROLE, which not every installation has.
 --
--- <schema>_producer  enqueues, and nothing else          <schema>_viewer    reads everything but payloads and results
--- <schema>_worker    claims, extends, settles            <schema>_operator  reads all, and what the command line does
--- <schema>_scheduler dispatches, promotes, sweeps
+-- <schema>_producer   enqueues, and nothing else
+-- <schema>_worker     claims, extends, settles
+-- <schema>_scheduler  dispatches, promotes, sweeps
+-- <schema>_viewer     reads everything but payloads and results
+-- <schema>_operator   reads all, and does what the command line does
 do $roles$
 declare
   s text := current_schema();
@@ -42,21 +44,23 @@ begin
     if f.name = any (operator) then execute format('grant execute on function %s to %I', f.signature, s || '_operator'); end if;
   end loop;
 
-  -- a producer may insert jobs as they are when new, and read back what an idempotent insert needs, and what a hint tells of it
+  -- a producer may insert jobs in their initial state, and read back the columns that an idempotent insert
+  -- and a hint need
   execute format('grant insert (id, queue, task, key, priority, attributes, run_after, expires_at, timeout, max_tries, max_crashes,
                                 retry, unique_key, payload, payload_version, trace) on queue to %I', s || '_producer');
   execute format('grant select (id, seq, created) on queue to %I', s || '_producer');
 
   execute format('grant select on schedule, policy_state, scheduler_lease, scheduler_report, queue_config, job, queue_status, overview to %I', s || '_scheduler');
   execute format('grant select on queue_config to %I', s || '_worker');
-  -- all but the incarnation, which is a secret of its node: whoever knows it can read the tokens of its leases, and end it
+  -- all columns but the incarnation, which is a secret of its node: a client that knows it can read the
+  -- tokens of the node's leases, and end the node
   foreach r in array array['scheduler', 'worker', 'viewer'] loop
     execute format('grant select (id, state, pool, slots, running, tasks, heartbeat, heartbeat_ms, lost_after_ms, started, software)
                     on node to %I', s || '_' || r);
   end loop;
 
   execute format('grant select on job, queue_status, overview, queue_config, policy_state, scheduler_lease, schedule_slot, scheduler_report, queue_held, activity, activity_mark to %I', s || '_viewer');
-  -- all but the tokens: who knows one can settle in its holder's place
+  -- all columns but the tokens: a client that knows a token can settle in place of its holder
   foreach r in array array['work_queue', 'work_item'] loop
     execute format('grant select (position, batch, id, version, pool, task, lock_key, lock_timeout, started, cancelled, progress, dispatched, together) on %I to %I', r, s || '_viewer');
   end loop;
@@ -64,11 +68,11 @@ begin
   execute format('grant select on batch_front to %I', s || '_viewer');
   execute format('grant select (id, seq, run_after, expires_at, created, timeout, priority, payload_version, tries, max_tries, crashes,
                                 max_crashes, queue, task, key, unique_key, errors) on queue to %I', s || '_viewer');
-  -- the listings of jobs walk along the tables' own indexes
+  -- listings of jobs walk along the tables' own indexes
   execute format('grant select (id, queue, task, key, outcome, started, finished, node, errors) on history to %I', s || '_viewer');
   execute format('grant select (id, queue, task, key, reason, tries, crashes, created, died, node, unique_key, errors)
                   on dead_letter to %I', s || '_viewer');
-  -- details may quote what a payload was searched for
+  -- details are left out: they may quote the text that payloads were searched for
   execute format('grant select (n, at, actor, via, db_user, action, target) on audit to %I', s || '_viewer');
   execute format('grant select (name, cron, timezone, task, paused, next_slot, last_slot) on schedule to %I', s || '_viewer');
 

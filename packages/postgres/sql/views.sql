@@ -1,4 +1,4 @@
--- One status per job, wherever its row stands. No payloads and no results: those are in the tables.
+-- One status per job, in whichever table its row is. Without payloads and results: those are in the tables.
 create view job as
   select q.id, case when w.id is null and q.run_after is not null then 'delayed' when w.id is null then 'pending'
                     when w.lock_key is null then 'ready' else 'running' end as status,
@@ -19,14 +19,15 @@ create view job as
          h.node, h.started, null, null, null, h.finished, null, h.errors -> -1, h.errors, false, false
   from history h;
 
--- Why jobs wait, for monitoring. at: when it was written; compare it with the clock.
+-- Counts of held jobs by reason, for monitoring. at: the time of the report; compare it with the clock.
 create view queue_held as
   select q.key as queue, r.key as reason, r.value::text::float8::bigint as jobs, s.written as at
   from scheduler_report s, jsonb_each(s.report -> 'held') q, jsonb_each(q.value) r;
 
--- The three numbers of a queue's health, and its depth. oldest_s: age of the oldest job that could run and doesn't; claim_age_s: how long
--- the oldest lease has been held; retry_rate: failed attempts as a share of all attempts. exact: all jobs were counted; window_s: the
--- seconds that failed, attempts and retry_rate cover (done_5m and dead_5m are extrapolated where it is shorter than five minutes).
+-- Three numbers of a queue's health, and its depth. oldest_s: age of the oldest job that could run and
+-- doesn't; claim_age_s: age of the oldest lease; retry_rate: failed attempts as a share of all attempts.
+-- exact: all jobs were counted. window_s: the seconds that failed, attempts and retry_rate cover; done_5m and
+-- dead_5m are extrapolated from it if it is shorter than five minutes.
 create view queue_status as
   select (n.queue collate "C") as queue, coalesce(c.paused, false) as paused, (coalesce(c.pool, 'default') collate "C") as pool,
          n.delayed, n.pending, n.ready, n.running, n.dead, n.oldest_s, n.claim_age_s,
@@ -35,8 +36,9 @@ create view queue_status as
          n.exact, n.window_s, n.failed, n.attempts
   from queue_numbers() n left join queue_config c on c.queue = n.queue;
 
--- The whole installation in one row, for monitoring. leader: null where nobody leads; lost_nodes: in the last day; ticks: of the leader,
--- null where its last report is of another, or older than 90 seconds.
+-- The whole installation in one row, for monitoring. leader: null when no scheduler leads; lost_nodes: nodes
+-- lost within the last day; tick_p50_s and tick_p99_s: null when the last report is another leader's, or
+-- older than 90 seconds.
 create view overview as
   select q.delayed, q.pending, q.ready, q.running, q.dead, q.exact, q.oldest_s, q.claim_age_s,
          q.failed::float8 / nullif(q.attempts, 0) as retry_rate, q.done_5m, q.dead_5m,

@@ -1,5 +1,5 @@
 /**
- * What a heartbeat needs, and no more: a thread that only beats must not load the rest.
+ * The part of this package that a heartbeat thread needs: such a thread must not load the rest.
  * @module
  */
 export type { Lone, LoneOptions } from './connection/single-connection.ts';

@@ -1,4 +1,4 @@
--- For so long a line is kept. To keep lines longer, or shorter, replace this function.
+-- Retention of a line in audit. To keep lines for a longer or shorter time, replace this function.
 create function audit_kept() returns interval
   language sql immutable parallel safe
   set search_path from current
@@ -6,7 +6,8 @@ as $$
   select interval '400 days'
 $$;
 
--- Before an action: an action that can't be noted is not done. Removes a few lines that have been kept for long enough.
+-- Notes an action before it is done: an action that can't be noted is not done. Removes up to 100 lines whose
+-- retention has passed.
 create function note_action(p_actor text, p_via text, p_action text, p_target text, p_details jsonb) returns bigint
   language plpgsql volatile security definer
   set search_path from current
@@ -22,7 +23,8 @@ begin
 end
 $$;
 
--- After it: once, and only by the same user of the database. False: there is no such line without a result.
+-- Notes the result after the action: once, and only by the database user that noted the action. False: there
+-- is no such line without a result.
 create function note_result(p_n bigint, p_result jsonb) returns boolean
   language plpgsql volatile security definer
   set search_path from current

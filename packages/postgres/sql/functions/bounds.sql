@@ -1,9 +1,11 @@
--- Bounds of stored values are bounds of what is sent: the text of a value. As jsonb it may be far smaller: 1e131071 takes 16 bytes and is 131,072 digits
--- as text, and what an INSERT ... SELECT takes from another table may come compressed.
+-- Limits of stored values are limits of their text, which is the form that is sent. A value may be far
+-- smaller as jsonb: 1e131071 takes 16 bytes and is 131,072 digits as text, and an INSERT ... SELECT may take
+-- compressed values from another table.
 
--- Tells whether a value has at most p_bytes as text, and at most 500 levels of arrays and objects. One of which PostgreSQL can make no text
--- (1 GB is the most) does not fit; that is only caught where it can happen, since an exception block costs more than the text of a small value.
--- Packages count JSON as they write it, without spaces: PostgreSQL's text is up to half as long again.
+-- Tells whether a value has at most p_bytes as text, and at most 500 levels of arrays and objects. A value of
+-- which PostgreSQL can make no text (the maximum is 1 GB) does not fit. The function catches that error only
+-- for values that may raise it: an exception block costs more than the text of a small value. Packages count
+-- JSON as they write it, without spaces; PostgreSQL's text is up to half as long again.
 create function fits(p_value jsonb, p_bytes integer) returns boolean
   language plpgsql stable
   set search_path from current
@@ -25,7 +27,8 @@ begin
 end
 $$;
 
--- Tells whether a job's retry policy is one: {"kind": "fixed" | "linear" | "exponential", "baseMs", "factor", "maxMs", "jitter": 0..1}, all of it optional.
+-- Tells whether a job's retry policy is valid: {"kind": "fixed" | "linear" | "exponential", "baseMs",
+-- "factor", "maxMs", "jitter": 0..1}, every member optional.
 create function retry_fits(p_retry jsonb) returns boolean
   language plpgsql stable
   set search_path from current
@@ -41,7 +44,8 @@ begin
 end
 $$;
 
--- Refuses what a node says of its tasks where it can't be read: claims count with it, and each tick of the scheduler reads it.
+-- Refuses a node's tasks that can't be read: claims count with them, and each tick of the scheduler reads
+-- them.
 create function assert_tasks(p_tasks jsonb) returns void
   language plpgsql stable
   set search_path from current
@@ -55,7 +59,7 @@ begin
   elsif not fits(p_tasks, 262144) then
     raise exception 'tasks are at most 256 KiB' using errcode = 'check_violation', table = 'node', constraint = 'node_tasks_size';
   end if;
-  -- jsonb orders values by their kind first: what lies between two numbers is one
+  -- jsonb orders values by their kind first: a value between two numbers is a number
   select t.key into v_task
   from jsonb_each(p_tasks) t
   where not coalesce(

@@ -1,5 +1,6 @@
--- Several functions decide by what other sessions committed while they waited for a lock, which only READ COMMITTED shows to a
--- later statement of the same transaction. Under a stricter level they would overlook a work item, and break invariant 2.
+-- Refuses stricter isolation levels than READ COMMITTED. Several functions decide by rows that other sessions
+-- committed while they waited for a lock, and only READ COMMITTED shows those rows to a later statement of
+-- the same transaction. At a stricter level they would overlook a work item, and break invariant 2.
 create function assert_read_committed() returns void
   language plpgsql stable
   set search_path from current
@@ -12,8 +13,9 @@ begin
 end
 $$;
 
--- Which of these jobs have ended, as far as history is kept. Makes an id of the caller's making, and a retry after a lost reply,
--- safe to repeat even when the job is done already. Served by history_id and dead_letter's primary key.
+-- Returns those of the given jobs that have ended, as far back as history is kept. Makes it safe to repeat an
+-- enqueue with an id chosen by the caller, or an enqueue whose reply was lost, even when the job is done
+-- already. Served by history_id and dead_letter's primary key.
 create function ended_jobs(p_ids uuid[]) returns table (id uuid)
   language sql stable security definer
   set search_path from current
@@ -23,9 +25,10 @@ as $$
   select d.id from dead_letter d where d.id = any (p_ids)
 $$;
 
--- Locks the jobs that replace and debounce are about to change: a part of enqueue_unique, which plans it. One batch at a time over the same
--- unique keys: the jobs that it finds are locked by id, those that it makes by unique key, and two batches that see different ones would
--- wait for each other. Few locks, however large the batch.
+-- Locks the jobs that replace and debounce are about to change: a part of enqueue_unique, whose settings plan
+-- it. Batches with the same unique keys take turns by advisory locks: jobs that exist are locked by id and
+-- new ones by unique key, so two batches that see different jobs could deadlock. The keys map to 1,024 locks,
+-- so even a large batch takes few.
 create function lock_unique_keys(p_jobs jsonb) returns void
   language plpgsql volatile
   set search_path from current
@@ -43,27 +46,28 @@ begin
 end
 $$;
 
--- Enqueue with a unique key, or of jobs that may have been enqueued before (again).
+-- Enqueues jobs that have a unique key, or that may have been enqueued before (again). At most one job of
+-- (task, unique_key) is in QUEUE, waiting or running. Other jobs are inserted by the producer's own single
+-- statement, or by any INSERT.
 --
--- Other jobs are inserted by the producers' own single statement (or by anyone's INSERT). At most one job of (task, unique_key) is
--- in QUEUE, waiting or running.
---
--- mode keep      the job that is there stays as it is (the default)
+-- mode keep      the existing job stays as it is (the default)
 --      replace   a waiting job takes the new payload, priority and attributes, and keeps its time and place
 --      debounce  the same, and its run_after is set anew (pushed back)
--- A job that is already running can't take a new payload, and must not swallow it: under replace and debounce it gives up
--- its unique key, and the new job is enqueued behind it.
+-- A job that is already running can't take a new payload, and must not swallow it: under replace and debounce
+-- it gives up its unique key, and the new job is enqueued behind it.
 --
--- again: an id that has ended counts as repeated, as far back as history reaches. It is looked for before anything is changed,
--- and once more after the insert: that waits for a settlement of the same id which is under way, and would come after it.
+-- again: an id that has ended counts as repeated, as far back as history reaches. The function looks for it
+-- before it changes anything, and once more after the insert, which waits for a settlement of the same id
+-- under way and would come after it.
 --
--- Safe because: the QUEUE row is locked before anything is decided, and the scheduler skips locked rows; a ready work
--- item is deleted (the job goes back to pending), so no claim can read the old payload; a work item that another session
--- has locked is being claimed or settled, and counts as running. It waits for no lock on work items (settle locks those
--- first), and locks jobs in the order of their ids before it changes any, as settle does: so the two can't deadlock; batches of the
--- same keys take turns by advisory locks of the transaction (1,024 of them for all keys, so now and then others wait too), so
--- neither can they; two transactions that call this more than once each can, as with any upsert. Until its
--- transaction ends, though, the jobs that it changed can't be settled: keep that transaction short.
+-- Safe because: the QUEUE row is locked before anything is decided, and the scheduler skips locked rows. A
+-- ready work item is deleted (the job is pending again), so no claim can read the old payload. A work item
+-- that another session has locked is being claimed or settled, and counts as running.
+-- No deadlock with settle: this function waits for no lock on work items (settle locks those first), and
+-- locks jobs in the order of their ids before it changes any, as settle does. No deadlock between two batches
+-- of the same keys: they take turns by advisory locks of the transaction (1,024 for all keys, so batches of
+-- other keys wait now and then, too). Two transactions that each call this more than once can deadlock, as
+-- with any upsert. The jobs that a transaction changed here can't be settled until it ends: keep it short.
 -- Served by queue_unique, the primary keys, and work_queue_id.
 create function enqueue_unique(p_jobs jsonb)
   returns table (ordinal integer, job_id uuid, outcome text)

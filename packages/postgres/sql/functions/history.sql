@@ -1,15 +1,19 @@
--- Makes the partitions of today and the next days (in UTC, 31 at most), and drops those whose every row is older than any queue keeps.
--- Called by the scheduler; it needs no rights on the tables for it. One call at a time. Outcome: done; locked: another call is under way;
--- waits: a transaction is in the way, and a later call does the rest; large: the default partition is, so that no other was made.
+-- Makes the partitions of today and of the next p_days days (in UTC, 31 at most), and drops partitions whose
+-- every row is older than the longest retention. The scheduler calls it, and needs no rights on the tables.
+-- One call runs at a time. Outcome: done; locked: another call is under way; waits: a transaction is in the
+-- way, and a later call does the rest; large: the default partition exceeds p_default_bytes, so no partition
+-- was made.
 --
--- Attaching and dropping take locks that wait for every transaction which has read or written history, while every settlement
--- waits behind them. So neither waits for long. They come last, since their locks are held until the end. Attaching also reads the whole default
--- partition under a lock that stops whoever uses it: beyond p_default_bytes that is left to "pgqueue doctor --mend".
+-- Attaching and dropping take locks that wait for every transaction which has read or written history, while
+-- every settlement waits behind them. So lock_timeout is 300 ms. The locks are held until commit. Attaching
+-- also reads the whole default partition under a lock that blocks its users: if that is larger than
+-- p_default_bytes, this is left to "pgqueue doctor --mend".
 --
--- A publication FOR ALL TABLES refuses to delete from a table that has neither a key nor a replica identity; a full one costs nothing but where
--- rows are decoded.
--- A day is vacuumed and analysed when it has doubled. By PostgreSQL's defaults it is read again whenever it has grown by a fifth; and behind an
--- old snapshot whole every time, since no page can be marked as visible to all: 1.4 GB a minute at 30,000 jobs a second.
+-- Replica identity full: a publication FOR ALL TABLES refuses deletes from a table that has neither a key nor
+-- a replica identity. A full one costs nothing unless rows are decoded.
+-- Autovacuum: a day is vacuumed and analysed when it has doubled. By PostgreSQL's defaults it is read again
+-- whenever it has grown by a fifth. While an old snapshot is held, it is read whole every time, since no page
+-- can be marked as all-visible: 1.4 GB a minute at 30,000 jobs a second.
 create function maintain_history(p_days integer default 3, p_default_bytes bigint default 67108864)
   returns table (created integer, dropped integer, outcome text)
   language plpgsql volatile security definer
@@ -48,7 +52,8 @@ begin
                       with (autovacuum_vacuum_insert_threshold = 100000, autovacuum_vacuum_insert_scale_factor = 1,
                             autovacuum_analyze_threshold = 10000, autovacuum_analyze_scale_factor = 1)', v_name);
       execute format('alter table %I replica identity full', v_name);
-      -- what fell into the default partition meanwhile moves over, or the new one could not be attached
+      -- rows in the default partition that belong to the new one move over, or the new one could not be
+      -- attached
       execute format('with moved as (delete from history_default where finished >= %L and finished < %L returning *)
                       insert into %I select * from moved', v_from, v_to, v_name);
       execute format('alter table history attach partition %I for values from (%L) to (%L)', v_name, v_from, v_to);
@@ -77,13 +82,16 @@ begin
 end
 $$;
 
--- Deletes the rows of queues that keep less than the longest, and what is older than the longest in the default partition, which is never dropped. Where
--- all keep the same, dropping days does the rest: rows stay up to a day longer.
+-- Deletes the rows of queues whose retention is shorter than the longest, and rows of the default partition
+-- older than the longest, since that partition is never dropped. If all queues have the same retention,
+-- dropping days is enough: rows stay up to a day longer.
 --
--- Each row is looked at once: history_trim says as of when retention was kept, so that each retention begins behind the rows where it ended. A
--- retention that was changed begins anew. It goes in steps, each as long as takes 20 to 100 ms, a minute of rows at most, until p_max_ms, or half of what the session
--- allows a statement, are over. Outcome: done; more: time was over, or a row is locked; locked: another call is under way.
--- Served by history_finished, a range of each step.
+-- Each row is read once: history_trim stores the time as of which retention was kept, so that each call
+-- begins where the last one ended. After a change of any retention it begins anew. It works in steps of 20 to
+-- 100 ms, a minute of rows at most, until p_max_ms, or half of the session's statement or transaction
+-- timeout, have passed. Outcome: done; more: time ran out, or a row is locked; locked: another call is under
+-- way.
+-- Served by history_finished, one range for each step.
 create function trim_history(p_max_ms double precision default 500)
   returns table (deleted bigint, outcome text)
   language plpgsql volatile security definer

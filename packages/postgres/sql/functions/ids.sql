@@ -1,4 +1,5 @@
--- uuid v7 for plain SQL inserts (clients make their own): 48 bits of milliseconds, then version, variant and 74 random bits.
+-- Makes a UUID v7 for plain SQL inserts (clients make their own): 48 bits of milliseconds, then version,
+-- variant and 74 random bits.
 create function uuid_v7() returns uuid
   language sql volatile parallel safe
   set search_path from current

@@ -1,12 +1,15 @@
--- Everything that a row of QUEUE must be, as one check: PostgreSQL reads the text of every check of a table anew for each statement that
--- writes to it, and 22 of them took half of the time of an INSERT of one job (60 of 120 us, without its commit). Each session parses
--- the function once. A refusal names the broken rule as a constraint, and does not quote the row, which may hold secrets.
--- Sizes are those of texts. What is small as it is stored is made a text here: a call of fits() would cost as much again. A timeout is
--- compared in seconds, as claim uses it: a month less 28 days is positive, and negative in February.
--- Most jobs are small and have nothing that is rare: the first condition is theirs, and keeps all rules. PL/pgSQL makes a condition ready anew in each
--- transaction, with all of its parts: the second one takes 17 to 20 us of an INSERT's 47 to 55, the first 12.
--- Attributes are flat, and their numbers are some that JavaScript has: each tick of the scheduler reads them. That path stands here twice,
--- since a variable would be parsed anew for each row.
+-- Checks all rules for a QUEUE row as one constraint. PostgreSQL parses the text of every check of a table
+-- anew for each statement that writes to it: 22 checks took 60 of the 120 us of an INSERT of one job, without
+-- its commit. Each session parses this function once. A refusal names the broken rule as a constraint, and
+-- does not quote the row, which may hold secrets.
+-- Sizes are sizes of texts. The text of a small stored value is made here: a call of fits() would cost as
+-- much again. A timeout is compared in seconds, as claim uses it: as an interval, a month less 29 days is
+-- positive, but in February it is negative.
+-- The first condition is a shortcut for most jobs, which are small and use no rare column; it keeps all
+-- rules. PL/pgSQL prepares a condition anew in each transaction, with all of its parts: of an INSERT's 47 to
+-- 55 us the second condition takes 17 to 20, the first 12.
+-- Attributes are flat, and their numbers are within the range of a double: each tick of the scheduler reads
+-- them. Their JSON path is here twice, since a path in a variable would be parsed anew for each row.
 create function check_job(p_job queue) returns boolean
   language plpgsql stable
   set search_path from current
@@ -78,9 +81,9 @@ $$;
 -- Not valid, so that pg_dump writes it after the data: the check and the table depend on each other.
 alter table queue add constraint queue_check check (check_job(queue.*)) not valid;
 
--- Refuses what a statement has inserted, where it leaves more jobs of a key than its queue takes. Counts along queue_waiting, to the
--- limit and no further. Not exact: transactions that are under way at the same time don't see each other's jobs. Exact would mean that
--- producers of one key wait for each other's commits.
+-- Refuses a statement whose inserted rows leave more jobs of a key than its queue takes (key_pending). Counts
+-- along queue_waiting, up to the limit and no further. The limit is not exact: concurrent transactions don't
+-- see each other's jobs. An exact limit would make producers of one key wait for each other's commits.
 create function refuse_crowds() returns trigger
   language plpgsql volatile security definer
   set search_path from current
@@ -107,8 +110,9 @@ begin
 end
 $$;
 
--- The trigger is there while some queue has such a limit: else its copy of the inserted rows would cost every enqueue. To make it takes a
--- lock that waits for transactions which have enqueued, while others wait behind it: not for long, and then the setting is refused.
+-- Creates the trigger while some queue has such a limit, and drops it otherwise: its copy of the inserted
+-- rows would cost every enqueue. Creating it takes a lock that waits for transactions that have enqueued,
+-- while other statements wait behind it. After 3 s (lock_timeout) the change of the setting is refused.
 create function watch_crowds() returns trigger
   language plpgsql volatile security definer
   set search_path from current
@@ -135,8 +139,9 @@ $$;
 create trigger queue_config_crowds after insert or update of key_pending or delete on queue_config
   for each statement execute function watch_crowds();
 
--- A new payload (an enqueue that replaces a waiting job) is another piece of work: neither the old one's resume data nor its failures and
--- crashes go with it. The condition stands here: that of a trigger is copied by every statement that writes to the table, also by an INSERT.
+-- Resets a waiting job whose payload an enqueue replaces: a new payload is another piece of work, and must
+-- not inherit the resume data, failures and crashes of the old one. The condition is in the function, since
+-- every statement that writes to the table copies the condition of a trigger, an INSERT, too.
 create function begin_anew() returns trigger
   language plpgsql
   set search_path from current
@@ -165,6 +170,7 @@ begin
 end
 $$;
 
--- Jobs on their way to done are never updated: this costs them nothing.
+-- Marks jobs that were changed while they waited, or that wait again, as moved. A job that is pending at once
+-- and done at its first attempt is never updated, so this costs it nothing.
 create trigger queue_move before update on queue for each row
   when (new.run_after is null and new.moved is null) execute function note_move();

@@ -1,11 +1,11 @@
--- For workers in any language: how many jobs of a queue wait or run, and the first few in the order of their keys.
+-- Counts the jobs of a queue that wait or run. For workers in any language.
 create function queue_length(p_queue text default 'default') returns bigint
   language sql stable security definer
   set search_path from current
 as $$ select count(*) from queue q where q.queue = p_queue $$;
 
--- The first waiting jobs of a queue by priority and age. Without payloads: any worker may look at any queue, and only leases of its own
--- show it those.
+-- Lists the first waiting jobs of a queue by priority and age. Without payloads: any worker may look at any
+-- queue, and sees the payloads of its own leases only.
 create function peek(p_queue text default 'default', p_max integer default 10)
   returns table (id uuid, task text, key text, priority integer, created timestamptz, run_after timestamptz)
   language sql stable security definer
@@ -16,7 +16,8 @@ as $$
   order by q.priority, q.seq limit p_max
 $$;
 
--- Every job that waits, page by page in the order of ids: a job keeps its id, so none is shown twice or missed by the cursor.
+-- Lists every waiting job, page by page in the order of ids. A job keeps its id, so the cursor shows no job
+-- twice and misses none.
 create function scan(p_queue text default null, p_after uuid default null, p_max integer default 100)
   returns table (id uuid, queue text, task text, key text, priority integer, created timestamptz, run_after timestamptz)
   language sql stable security definer
@@ -29,7 +30,8 @@ as $$
   order by q.id limit p_max
 $$;
 
--- The trace contexts that jobs carry, of those that are still there. Served by queue's primary key.
+-- Returns the trace contexts of those of the given jobs that still exist and have one. Served by queue's
+-- primary key.
 create function job_traces(p_ids uuid[]) returns setof jsonb
   language sql stable security definer
   set search_path from current

@@ -1,6 +1,7 @@
--- The p_top keys with the most jobs, those that are delayed left out; the rest of each queue as one row with key null. Work items are
--- counted. What is pending is, too, up to p_max jobs altogether; beyond, it is estimated from the sample that queue_numbers takes (exact is
--- false), so that a key with few jobs may be missing.
+-- Counts the jobs of the p_top keys that have the most, without delayed jobs; the rest of each queue is one
+-- row with key null. Work items are always counted. Pending jobs are counted up to p_max altogether; beyond
+-- that they are estimated from the sample that queue_numbers takes (exact is false), and a key with few jobs
+-- may be missing.
 create function key_numbers(p_top integer default 10, p_max integer default 10000)
   returns table (queue text, key text, pending bigint, ready bigint, running bigint, exact boolean)
   language plpgsql stable security definer
@@ -49,8 +50,9 @@ begin
 end
 $$;
 
--- By queue, task and version of the payload. All that wait, up to p_max; of more, those of the sample that queue_numbers takes and the
--- thousand smallest ids: what nobody runs stays, and gets to be among the oldest. Then jobs is how many of those were met.
+-- Counts waiting jobs by queue, task and payload version: all of them up to p_max. If more wait, it reads the
+-- sample that queue_numbers takes and the 1,000 smallest ids, and jobs is the number found there. Jobs that
+-- no node runs stay, and so get to be among the smallest ids.
 create function waiting_tasks(p_max integer default 10000)
   returns table (queue text, task text, payload_version integer, jobs bigint)
   language plpgsql stable security definer

@@ -1,9 +1,12 @@
--- Counts the jobs that wait and run, by queue. Up to p_max jobs altogether each is counted. Beyond that, a queue that has no more than its part of p_max
--- is still counted; of the others the number is estimated (exact is false): the rows that the server's statistics know of are divided as in
--- a sample of 200 pages, the same at every call. Their oldest is the oldest that was met, there and among the thousand smallest ids.
+-- Counts the jobs that wait and run, by queue. Up to p_max jobs altogether, every job is counted. Beyond
+-- that, a queue with no more jobs than its share of p_max is still counted. The number of jobs in the others
+-- is estimated (exact is false): the row count of the server's statistics, divided as in a sample of 200
+-- pages, the same pages at every call. The oldest job of such a queue is the oldest one in the sample and
+-- among the 1,000 smallest ids.
 --
--- Work items are few, and all looked at. Index entries of jobs that have ended are passed over until vacuum removes them: where it is held
--- back and they are twenty times p_max, no index is walked along, and all is estimated.
+-- Work items are few, and always counted. An index scan passes the entries of ended jobs until vacuum removes
+-- them: when vacuum is held back and there are more than 20 * p_max dead rows, no index is walked and
+-- everything is estimated.
 create function waiting_numbers(p_max integer)
   returns table (queue text, exact boolean, delayed bigint, pending bigint, ready bigint, running bigint, oldest timestamptz,
                  claimed timestamptz)
@@ -16,7 +19,7 @@ as $$
 #variable_conflict use_column
 declare
   v_clean boolean := pg_stat_get_dead_tuples('queue'::regclass) <= 20 * p_max;
-  v_late boolean := false; -- all that are delayed can be counted
+  v_late boolean := false; -- all delayed jobs can be counted
   v_all boolean := false;
   v_queues text[] := '{}';
   v_each integer;
@@ -44,7 +47,7 @@ begin
     held as (
       select i.queue, count(*) as items, count(i.lock_key) as running, min(i.started) as claimed from items i group by i.queue
     ),
-    -- looked up in a hash whatever the planner believes of how many there are
+    -- materialized: the ids are looked up in a hash, whatever row count the planner expects
     busy as materialized (select i.id from items i where i.lock_key is not null),
     counted as materialized (
       select n.queue, count(*) as jobs, min(j.created) filter (where j.id not in (select b.id from busy b)) as oldest
@@ -66,7 +69,7 @@ begin
       from (select q.queue, q.created, q.run_after, q.id from queue q where v_clean and not v_all order by q.id limit 1000) e
       where e.run_after is null and e.id not in (select b.id from busy b) group by e.queue
     ),
-    -- what was not counted to its end
+    -- parts that were not counted to their end
     parts as materialized (
       select n.queue, false as is_delayed, coalesce(s.jobs, 0) as jobs, coalesce(c.jobs, 0) as known
       from (select c.queue from counted c where c.jobs >= v_each
@@ -101,8 +104,9 @@ begin
 end
 $$;
 
--- Dead letters by queue, counted up to p_max / 4 and estimated in the same way beyond; and what ended in the last five minutes, or in the
--- shorter time in which the newest p_max did (by the statement's time: an index can't be searched for a volatile one).
+-- Counts dead letters by queue, up to p_max / 4; beyond that they are estimated as waiting_numbers does.
+-- Counts the jobs that ended in the last five minutes, or in the shorter time in which the newest p_max jobs
+-- ended. Uses statement_timestamp(): an index can't be searched for a volatile function.
 create function ended_numbers(p_max integer)
   returns table (queue text, exact boolean, dead bigint, window_s float8, failed bigint, attempts bigint, done bigint, died bigint)
   language plpgsql stable security definer
@@ -152,8 +156,8 @@ begin
 end
 $$;
 
--- Every queue that has a job, had one within five minutes, or is configured. The one definition of the numbers: the views, "pgqueue
--- status", metrics and the dashboard all read it.
+-- Returns the numbers of every queue that has a job, had one within five minutes, or is configured. The one
+-- definition of these numbers: the views, "pgqueue status", metrics and the dashboard all read it.
 create function queue_numbers(p_max integer default 10000)
   returns table (queue text, exact boolean, delayed bigint, pending bigint, ready bigint, running bigint, dead bigint, oldest_s float8,
                  claim_age_s float8, window_s float8, failed bigint, attempts bigint, done bigint, died bigint)

@@ -1,9 +1,9 @@
--- All of these lock the QUEUE rows first, in the order of their ids; the scheduler skips locked rows, so no new work item
--- can appear. Then, in a new statement (and so with a new snapshot), ready work items are deleted, skipping those that are
--- that are being claimed or settled at this moment. What still has a work item after that is running, or about to end.
--- The new snapshot is what READ COMMITTED gives, and no other level.
+-- recall, and the functions that call it, lock the QUEUE rows first, in the order of their ids; the scheduler
+-- skips locked rows, so no new work item can appear. A new statement, and so a new snapshot, then deletes the
+-- ready work items and skips those that another session is claiming or settling. A job that still has a work
+-- item after that is running, or about to end. Only READ COMMITTED gives each statement a new snapshot.
 
--- Locks waiting jobs and takes back their ready work items; returns the jobs that now have none.
+-- Locks waiting jobs and takes back their ready work items; returns the jobs that have none after that.
 create function recall(p_ids uuid[]) returns uuid[]
   language plpgsql volatile security definer
   set search_path from current
@@ -22,8 +22,9 @@ begin
 end
 $$;
 
--- Waiting jobs end at once (cancelled); running ones are told by their node's next heartbeat (signalled). busy: the job was
--- being claimed or settled at this moment; call again. A job that is missing from the answer has ended, or never was.
+-- Cancels jobs. Waiting jobs end at once (cancelled); the node of a running job hears of it with its next
+-- heartbeat (signalled). busy: another session is claiming or settling the job; call again. A job that is
+-- missing from the answer has ended, or never existed.
 create function cancel(p_ids uuid[])
   returns table (job_id uuid, verdict text)
   language plpgsql volatile security definer
@@ -60,8 +61,8 @@ begin
 end
 $$;
 
--- Changes waiting jobs: their priority, their run_after, or both; p_now clears run_after. Returns the jobs changed;
--- running ones are left alone.
+-- Changes waiting jobs: their priority, their run_after, or both; p_now clears run_after. Returns the changed
+-- jobs. Leaves running jobs alone.
 create function amend(p_ids uuid[], p_priority integer default null, p_run_after timestamptz default null, p_now boolean default false)
   returns setof uuid
   language plpgsql volatile security definer
@@ -81,7 +82,7 @@ begin
 end
 $$;
 
--- Removes jobs without a trace, wherever they stand; running ones are left alone.
+-- Removes jobs without a trace, from whichever table they are in. Leaves running jobs alone.
 create function erase(p_ids uuid[]) returns setof uuid
   language plpgsql volatile security definer
   set search_path from current
@@ -98,8 +99,8 @@ begin
 end
 $$;
 
--- Puts dead jobs back into QUEUE with fresh limits; the errors they died of stay with them. One whose unique key is taken
--- by a newer job stays dead, and is missing from the answer.
+-- Puts dead jobs back into QUEUE with fresh limits; they keep the errors of their attempts. A job whose
+-- unique key belongs to a newer job stays dead, and is missing from the answer.
 create function redrive(p_ids uuid[]) returns setof uuid
   language plpgsql volatile security definer
   set search_path from current
@@ -124,7 +125,8 @@ begin
 end
 $$;
 
--- Jobs that were not started by their expires_at end as expired. The scheduler's sweep.
+-- Ends jobs as expired that have not started by their expires_at: a sweep of the scheduler. Returns their
+-- number.
 create function expire(p_leader text, p_epoch bigint, p_max integer) returns integer
   language plpgsql volatile security definer
   set search_path from current
@@ -132,7 +134,9 @@ create function expire(p_leader text, p_epoch bigint, p_max integer) returns int
   set enable_seqscan = off
 as $$
 declare
-  v_now timestamptz := clock_timestamp(); -- the function itself is volatile: compared with it, every job that expires would be read
+  -- a constant for the query: an index can't be searched for a volatile function, so every job that expires
+  -- would be read
+  v_now timestamptz := clock_timestamp();
   v_ids uuid[];
 begin
   perform assert_leader(p_leader, p_epoch);

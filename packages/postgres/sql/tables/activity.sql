@@ -1,5 +1,6 @@
--- Counts of a minute (grain 60, kept for three hours) or a quarter of an hour (900, kept for eight days), by queue; queue '' is all
--- of them. waits and runs are histograms, {"bucket": jobs}: bucket 0 is up to 1 ms, bucket b up to 1.25^b ms.
+-- Counts of ended jobs by time bucket and queue; queue '' is the sum over all queues. A bucket is a minute
+-- (grain 60, kept for 3 hours) or a quarter of an hour (grain 900, kept for 8 days). waits and runs are
+-- histograms, {"bucket": jobs}: bucket 0 is up to 1 ms, bucket b up to 1.25^b ms.
 create table activity (
   grain     integer     not null check (grain in (60, 900)),
   at        timestamptz not null,
@@ -22,7 +23,8 @@ create table activity_mark (
 ) with (fillfactor = 50);
 insert into activity_mark (counted_to) values ('-infinity');
 
--- Actions of operators. No role writes it but by note_action and note_result, and none changes or removes a line.
+-- Actions of operators. Roles write it only through note_action and note_result, and no role changes or
+-- removes a line.
 create table audit (
   n       bigint      generated always as identity primary key,
   at      timestamptz not null default clock_timestamp(),

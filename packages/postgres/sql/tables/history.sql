@@ -24,17 +24,19 @@ create table history (
 ) partition by range (finished);
 create index history_id on history (id);
 create index history_finished on history (finished, queue);
--- Takes rows for which no day's partition exists yet, so that a settle never fails for want of one.
+-- Takes rows of days that have no partition yet, so that a settlement never fails for lack of one.
 create table history_default partition of history default;
 alter table history_default replica identity full;
--- As of when the rows of queues that keep less than the longest have been deleted, and by which retentions.
+-- Progress of trim_history. kept_at: rows of queues with a shorter retention than the longest have been
+-- deleted as of this time; settings: a hash of the retentions that this was done by.
 create table history_trim (
   only_row boolean     primary key default true check (only_row),
   settings bigint      not null,
   kept_at  timestamptz not null
 );
 
--- Jobs that gave up, used up their tries, or were lost with too many nodes. An operator can put them back into QUEUE.
+-- Jobs that gave up, used up their tries, or reached their crash limit. An operator can put them back into
+-- QUEUE.
 create table dead_letter (
   id              uuid        primary key,
   queue           text collate "C" not null,

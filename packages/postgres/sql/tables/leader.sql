@@ -1,5 +1,6 @@
--- The leader's lease, one row. feed: ended attempts are recorded in settlement. place: where a scheduler led last, as tables_place() says;
--- placed: since when. Null: nobody has led here yet.
+-- The leader's lease, one row. feed: ended attempts are recorded in settlement. place: the result of
+-- tables_place() when a scheduler last took or renewed the lease, null before the first one. placed: the time
+-- when place last changed; -infinity: it never did.
 create table scheduler_lease (
   only_row boolean     primary key default true check (only_row),
   leader   text,
@@ -12,15 +13,16 @@ create table scheduler_lease (
 ) with (fillfactor = 50);
 insert into scheduler_lease default values;
 
--- The session in which the leader renews its lease, where that is a session of its own (hold_session). Unlogged: a crash of Postgres ends
--- all sessions at once, and empties it; so the end of that one says nothing about the leader.
+-- The session in which the leader renews its lease, if the leader keeps a session for that alone
+-- (hold_session). Unlogged: a crash of Postgres ends all sessions at once and empties this table, so the end
+-- of the session then says nothing about the leader.
 create unlogged table leader_session (
   only_row boolean     primary key default true check (only_row),
   leader   text        not null,
   epoch    bigint      not null,
   key      bigint      not null,
   pid      integer     not null,
-  server   timestamptz not null -- when that server had been started: the same of an orderly restart
+  server   timestamptz not null -- start of the server: a clean restart ends sessions, too, but keeps the row
 ) with (fillfactor = 50);
 
 create table policy_state (
@@ -30,9 +32,10 @@ create table policy_state (
   saved  timestamptz not null
 ) with (fillfactor = 50);
 
--- Attempts that ended, one row per settle call, for a scheduler whose policy needs to know (scheduler_lease.feed). The leader
--- removes what it has read, together with its next plan. Unlogged: a crash of Postgres that loses the rows leaves estimates where
--- true run times would stand. Rows are read once and deleted, and cost more to compress than to write.
+-- Ended attempts, one row per settle call, for a scheduler whose policy reads them (scheduler_lease.feed).
+-- The leader deletes the rows it has read together with its next plan. Unlogged: a crash of Postgres that
+-- loses rows leaves estimates in place of true run times. Rows are read once and deleted, so compressing them
+-- costs more than writing them uncompressed.
 create unlogged table settlement (
   n         bigint generated always as identity primary key,
   at        timestamptz not null,
@@ -45,8 +48,8 @@ alter table settlement
   alter verdicts set storage external,
   alter busy_ms set storage external;
 
--- The leader's report, one row, written at most once a second while something changes: why jobs are held, faults of the policy,
--- durations of ticks.
+-- The leader's report, one row, written at most once a second while something changes: why jobs are held,
+-- faults of the policy, durations of ticks.
 create table scheduler_report (
   only_row boolean     primary key default true check (only_row),
   leader   text        not null,
@@ -56,8 +59,9 @@ create table scheduler_report (
 ) with (fillfactor = 50);
 comment on table scheduler_report is 'What the leader saw last. One of an earlier leader, or older than 90 seconds, says nothing about the present.';
 
--- Questions to the leader: the policy lives in its process alone. A question is a row; its asker takes the answer, and the row
--- with it. Unlogged: after a crash of Postgres nobody waits for an answer any more.
+-- Questions to the leader: the policy exists only in the leader's process. A question is a row; its asker
+-- takes the answer and deletes the row. Unlogged: after a crash of Postgres nobody waits for an answer any
+-- more.
 create unlogged table explain_request (
   n        bigint      generated always as identity primary key,
   job      uuid        not null,

@@ -1,4 +1,4 @@
--- One row per worker node; an incarnation is one life of it.
+-- One row per worker node. An incarnation is one life of the node, from its registration to its end.
 create table node (
   id            text collate "C" primary key check (length(id) between 1 and 200),
   incarnation   uuid        not null,
@@ -21,8 +21,9 @@ comment on column node.tasks is
 comment on column node.runs is
   'How long its jobs take: {"task": milliseconds}, of tasks that it has run often enough, and whose runs are all short; the scheduler makes batches by it.';
 
--- The session in which a node beats, where that is a session of its own (hold_session); as leader_session. missed: since when the leader
--- has not found it.
+-- The session in which a node sends its heartbeats, if the node keeps a session for that alone
+-- (hold_session). Unlogged, as leader_session is. missed: the time since when the leader has not found the
+-- session.
 create unlogged table node_session (
   node        text collate "C" primary key,
   incarnation uuid        not null,
@@ -32,8 +33,9 @@ create unlogged table node_session (
   missed      timestamptz
 ) with (fillfactor = 50);
 
--- Since when schedulers have reached this server without a gap, and when one did last. Unlogged: a crash of Postgres and the
--- promotion of a standby empty it, which says that no node can have sent a heartbeat until now.
+-- The time since when schedulers have reached this server without a gap (since), and the time of the last
+-- contact (seen). Unlogged: a crash of Postgres and the promotion of a standby empty it, which says that no
+-- node can have sent a heartbeat until now.
 create unlogged table reached (
   only_row boolean     primary key default true check (only_row),
   since    timestamptz not null,

@@ -1,9 +1,10 @@
--- Every job that has not ended. A job's state is where its row stands, stored once:
+-- Every job that has not ended. A job's state is the place of its row, so it is stored once:
 --   delayed  a QUEUE row with run_after          pending  a QUEUE row without, and no work item
 --   ready    a work item without a lease         running  a work item with one
 --   done, cancelled, expired: a HISTORY row      dead     a DEAD_LETTER row
 --
--- On the way to done a row is inserted once and deleted once, never updated. The columns of fixed width come first: no padding.
+-- A job that is pending at once and is done at its first attempt has its row inserted once and deleted once,
+-- never updated. Columns of fixed width come first, which saves padding.
 create table queue (
   id              uuid        primary key default uuid_v7(),
   seq             bigint      not null generated always as identity,
@@ -39,12 +40,12 @@ comment on column queue.last_token is 'The fencing token whose retry or snooze w
 comment on column queue.checkpoint is 'Resume data that an attempt left for the next one, by save_checkpoint.';
 comment on column queue.moved is 'Changed while it waited, or made to wait again: it may stand before jobs of its key that went already.';
 
--- The waiting jobs of each key, in order: a skip scan over (queue, key), then the first few of each key.
+-- Waiting jobs of each key, in order: a skip scan over (queue, key) reads the first few of each key.
 create index queue_waiting on queue (queue, key, priority, seq) where run_after is null;
 create index queue_due on queue (run_after) where run_after is not null;
 create index queue_expiring on queue (expires_at) where expires_at is not null;
 create unique index queue_unique on queue (task, unique_key) where unique_key is not null;
--- Jobs of a key that wait for their retry or the end of a snooze: they hold the line of an ordered key.
+-- Jobs of a key that wait for a retry or for the end of a snooze: they block an ordered key.
 create index queue_retrying on queue (queue, key, run_after) where run_after is not null and last_token is not null;
--- Waiting jobs that a tick's cursor may have passed, because their rows were changed.
+-- Waiting jobs that the cursor of a tick may have passed, because their rows were changed.
 create index queue_moved on queue (queue, key, priority, seq) where run_after is null and moved;

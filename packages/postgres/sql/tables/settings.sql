@@ -1,4 +1,4 @@
--- Settings by queue, changed while everything runs: they count from the next tick on. Limits that are null: none.
+-- Settings by queue. Changes take effect at the next tick. A limit that is null does not exist.
 create table queue_config (
   queue           text collate "C" primary key check (length(queue) between 1 and 100),
   paused          boolean  not null default false,
@@ -20,7 +20,7 @@ comment on table queue_config is 'What differs from the defaults, by queue: a qu
 comment on column queue_config.rate is 'Jobs a second, and at most rate_burst at once: over any window of w seconds at most rate * w + rate_burst are dispatched.';
 comment on column queue_config.key_pending is
   'Up to this many jobs of one key may wait or run; a statement that would leave more is refused. Null: no limit. Delayed jobs count when they are due.';
--- Tells settle in one look whether there is any queue that keeps no history.
+-- Tells settle with one lookup whether any queue keeps no history.
 create index queue_config_forgets on queue_config (queue) where retention = '0';
 
 create table schedule (
@@ -35,7 +35,8 @@ create table schedule (
   last_slot timestamptz,
   updated   timestamptz not null default clock_timestamp()
 );
--- One row per slot that was enqueued, unique: two leaders, or one that repeats itself, can't enqueue a slot twice.
+-- Enqueued slots, one unique row each: two leaders, or one that repeats a statement, can't enqueue a slot
+-- twice.
 create table schedule_slot (
   schedule text collate "C" not null references schedule (name) on delete cascade,
   slot     timestamptz not null,

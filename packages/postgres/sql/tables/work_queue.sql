@@ -1,14 +1,18 @@
--- One row per work item: what one slot of a node does in one go. That is one job (id), or a batch of short jobs (jobs, in their
--- order), which are leased and settled as one. Narrow and short: about what free slots take within a short horizon.
--- A batch is whole, or there is none: a job of it that needs a state of its own (extended, cancelled, released, lost with its node)
--- has the whole row replaced by rows of single jobs (take_apart). So what a position holds never changes.
--- Positions are 256 apart: what a batch is taken apart into stands right behind its old place, in its order, before all that was dispatched later. And
--- whoever has seen a batch knows where its parts will be, however late the transaction commits that takes it apart.
--- A bundle (together) is a batch whose jobs one handler call takes, and limits count once. It is claimed whole, by nodes that take bundles. Where one of its
--- jobs needs a state of its own while it runs, its rows keep the number. Those that did not end there wait in QUEUE again: no row of a single job
--- is ready with that number, so no two handlers have a part of one bundle.
--- A claim updates no indexed column, so it stays HOT. It makes the row wider by the node's name and a lease, and claims a
--- whole page at one go: the fill factor leaves room for all rows of the page.
+-- Work items, one row each: the work that one slot of a node takes at a time. A row is one job (id), or a
+-- batch of short jobs (jobs, in their order) that are leased and settled as one. The table is narrow and
+-- short: about the number of items that free slots take within a short horizon.
+-- A batch is never partial. When one of its jobs needs a state of its own (extended, cancelled, released,
+-- lost with its node), the whole row is replaced by rows of single jobs (take_apart). So the set of jobs at a
+-- position never changes.
+-- Positions are 256 apart: the parts of a batch go right behind its old position, in order, before everything
+-- that was dispatched later. A reader that has seen a batch knows the positions of its parts, however late
+-- the transaction commits that takes it apart.
+-- A bundle (together) is a batch whose jobs one handler call takes; limits count it once. It is claimed
+-- whole, by nodes that take bundles. When one of its jobs needs a state of its own while it runs, the single
+-- rows keep the number in together. Jobs of it that do not end there wait in QUEUE again: no row of a single
+-- job is ready with that number, so no two handlers have parts of one bundle.
+-- A claim updates no indexed column, so its update stays HOT. It makes the row wider by the node's name and a
+-- lease, and it claims the rows of a whole page at once: the fill factor leaves room for that.
 create table work_queue (
   position     bigint      generated always as identity (start with 256 increment by 256) primary key,
   batch        bigint      not null,
@@ -37,7 +41,7 @@ create table work_queue (
     and (lock_key is null) = (started is null) and (lock_key is not null or (progress is null and cancelled is null)))
 ) with (fillfactor = 35, toast_tuple_target = 8160, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000,
         autovacuum_vacuum_cost_delay = 0);
--- It is read once and deleted: to compress it costs more than to write it.
+-- A list of jobs is read once and deleted: compressing it costs more than writing it uncompressed.
 alter table work_queue alter jobs set storage external;
 comment on table work_queue is 'One row per work item: a job, or a batch of short jobs that one slot takes in one go. No foreign key to queue: it costs a quarter of the throughput; pgqueue doctor checks instead.';
 comment on column work_queue.together is 'A number that jobs share which one handler call takes together (a bundle). Null: each is a call of its own.';
@@ -45,17 +49,20 @@ comment on column work_queue.jobs is 'A batch: jobs that one slot runs one after
 comment on column work_queue.timeout is 'The longest timeout that a job of a batch has of its own; null: none has one.';
 comment on column work_queue.suspect is 'Its job was lost with its node before: a node runs one such job at a time.';
 
--- The few rows that hold several jobs, from batches_from() on.
+-- Serves reads of batches, which begin at batches_from(). Few rows hold several jobs.
 create index work_queue_batches on work_queue (position) where jobs is not null;
--- Empty most of the time.
+-- Serves the search for suspects. Empty most of the time.
 create index work_queue_suspect on work_queue (pool) where suspect;
--- A heartbeat finds its cancellations by it: behind an old snapshot the table has millions of dead rows.
+-- Serves heartbeats, which look for cancellations: while an old snapshot is held, the table itself may have
+-- millions of dead rows.
 create index work_queue_cancelled on work_queue (id) where cancelled is not null;
 
 create sequence batch_number;
 
--- No batch lies before this position: a look for the item of a job passes only what has ended since the leader said so. Logged, and so readable on a
--- standby, where the views read it. A crash can't leave it ahead of the positions that are drawn next: what drew them is before it in the log.
+-- Position below which there is no batch. The search for a job's batch starts here, so it passes only items
+-- that have ended since the leader wrote the row. Logged, and so readable on a standby, where the views read
+-- it. A crash can't leave it ahead of the positions that are drawn next: the draws of the earlier positions
+-- come before it in the WAL.
 create table batch_front (
   only_row boolean primary key default true check (only_row),
   position bigint  not null

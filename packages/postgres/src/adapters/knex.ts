@@ -16,7 +16,9 @@ export function fromKnex(knex: KnexLike): Executor {
   };
 }
 
-/** Knex binds by `?`, in order: each `$n` becomes one, with its value; a `?` of the statement itself is escaped. */
+/**
+ * Converts `$n` parameters to Knex's `?`, which are bound in order. A `?` of the statement itself is escaped.
+ */
 function positional(
   text: string,
   values: readonly unknown[],

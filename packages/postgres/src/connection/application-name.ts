@@ -2,8 +2,9 @@
 const control = /[\u0000-\u001f\u007f]/g;
 
 /**
- * A name as PostgreSQL shows it in pg_stat_activity. It goes into the first packet of a connection, where a NUL would end it, and what
- * comes behind would be taken for other settings of the session: control characters become question marks.
+ * Returns a name as pg_stat_activity shows it. The name is part of a connection's first packet, where a NUL
+ * would end it and the rest would be read as other settings of the session. Control characters become
+ * question marks.
  */
 export function applicationName(name: string): string {
   return name.replaceAll(control, '?').toWellFormed().slice(0, 200);

@@ -4,8 +4,10 @@ import type { Tables } from './tables.ts';
 import { checkSchemaVersion } from './schema.ts';
 
 /**
- * The same installation, whose schema is checked before the first statement, and again only while the check fails: until then "relation does
- * not exist", or a change that this package knows nothing of, would be the first sign. Every statement rejects with `schema_version` meanwhile.
+ * Returns the same installation with a schema check before the first statement; a failed check is repeated
+ * before the next one. Without the check, a mismatch would first show as "relation does not exist", or as a
+ * change that this package does not know. Until the check succeeds, every statement rejects with
+ * `schema_version`.
  */
 export function checkedDatabase(database: Database): Database {
   const { schema, pool } = database;

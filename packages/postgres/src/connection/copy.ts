@@ -3,7 +3,10 @@ import { pipeline } from 'node:stream/promises';
 import type pg from 'pg';
 import { from } from 'pg-copy-streams';
 
-/** Sends the chunks of one COPY … FROM STDIN, all or nothing. Where it takes longer than `timeoutMs`, the connection can't be used again. */
+/**
+ * Sends the chunks of one COPY … FROM STDIN, all or nothing. After a timeout (`timeoutMs`) the connection
+ * cannot be used again.
+ */
 export async function copyIn(
   client: pg.ClientBase,
   statement: string,
@@ -13,7 +16,7 @@ export async function copyIn(
   try {
     await pipeline(Readable.from(chunks), client.query(from(statement)), { signal });
   } catch (error) {
-    // said as pg says it of a statement
+    // the message that pg gives a statement, which `isQueryTimeout` looks for
     throw signal.aborted ? new Error('Query read timeout', { cause: error }) : error;
   }
 }

@@ -13,7 +13,7 @@ const aPool: Rule = {
   },
 };
 
-/** Its name becomes part of every statement. */
+/** Rule for the schema's name, which becomes part of every statement. */
 const aSchemaName: Rule = {
   expected: 'the name of a schema',
   judge: (value) => {
@@ -27,7 +27,7 @@ const aSchemaName: Rule = {
   },
 };
 
-/** A rule for each option by which an installation is reached. */
+/** Rules for the options of a connection to an installation. */
 export const databaseShape: Shape<DatabaseOptions> = {
   connectionString: optional(aConnectionString),
   pool: optional(aPool),

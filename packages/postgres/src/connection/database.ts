@@ -12,25 +12,35 @@ import type { Tables } from './tables.ts';
 import { checkSchemaName, defaultSchema } from './schema.ts';
 import { createSessionDefaults } from './session-defaults.ts';
 
-/** How to reach an installation. Give a connection string, or a pool of your own (which stays yours to end). */
+/**
+ * Options for connecting to an installation. Give a connection string, or a pool of your own, which stays
+ * yours to end.
+ */
 export interface DatabaseOptions {
   readonly connectionString?: string;
   readonly pool?: pg.Pool;
   /** Default `pgqueue`. */
   readonly schema?: string;
-  /** Connections at most, where pgqueue makes the pool. Default 10. */
+  /** Maximum number of connections of a pool that pgqueue makes. Default 10. */
   readonly connectionsMax?: number;
-  /** Shown in pg_stat_activity. */
+  /** Name shown in pg_stat_activity. */
   readonly applicationName?: string;
-  /** A statement that takes longer fails, and its connection is destroyed. Default 30 s. */
+  /**
+   * Longest time for a statement, after which it fails and its connection is destroyed. Default 30 s. A pool
+   * of your own keeps its own `query_timeout`.
+   */
   readonly queryTimeoutMs?: number;
   /**
-   * Whether each connection plans a statement once and keeps it: one job is enqueued in two thirds of the time. Behind a pooler in transaction mode
-   * the next statement may meet another session: the first that fails is repeated without, and then they go without. Default: of a producer
-   * that makes its own pool true, else false.
+   * Lets each connection plan a statement once and keep the plan: enqueuing one job takes two thirds of the
+   * time. Behind a pooler in transaction mode, the next statement may run in another session. The first
+   * statement that fails for this reason is repeated unprepared, and later ones are sent unprepared. Default:
+   * true for a producer that makes its own pool, else false.
    */
   readonly prepare?: boolean;
-  /** An idle connection that broke; the pool replaces it. Or a default of the role or database that should be changed: its message says how. */
+  /**
+   * Called when an idle connection broke, which the pool replaces. Also called for a default of the role or
+   * database that should be changed: the message says how.
+   */
   readonly onError?: (error: Error) => void;
 }
 
@@ -38,17 +48,22 @@ export interface DatabaseOptions {
 export interface Database extends Executor {
   readonly schema: string;
   readonly pool: pg.Pool;
-  /** For cold, filtered reads; its tables are those of the schema. */
+  /** Query builder for cold, filtered reads; its tables are those of the schema. */
   readonly kysely: Kysely<Tables>;
-  /** Runs `work` in one transaction (read committed): commits what it resolves to, rolls back when it throws. */
+  /**
+   * Runs `work` in one READ COMMITTED transaction. Commits and returns its result; rolls back if it throws.
+   */
   readonly transaction: <Result>(work: (client: pg.PoolClient) => Promise<Result>) => Promise<Result>;
   /** Sends the chunks of a COPY … FROM STDIN, all or nothing. */
   readonly copyIn: (statement: string, chunks: Iterable<string>) => Promise<void>;
-  /** Ends the pool, unless it was given; in a few seconds at most, whatever the other side does. */
+  /** Ends the pool, unless it was given. Takes at most 2.5 s, whatever the server does. */
   readonly close: () => Promise<void>;
 }
 
-/** Opens no connection yet. @throws {PgQueueError} `configuration` */
+/**
+ * Opens an installation. Makes no connection yet.
+ * @throws {PgQueueError} `configuration`
+ */
 export function openDatabase(options: DatabaseOptions): Database {
   const schema = checkSchemaName(options.schema ?? defaultSchema);
   const pool = options.pool ?? makePool(options);
@@ -74,8 +89,10 @@ type Run = (config: pg.QueryConfig) => Promise<unknown[]>;
 type Work<Result> = (client: pg.PoolClient) => Promise<Result>;
 
 /**
- * Statements that are transactions of their own, READ COMMITTED whatever the default of role or database is: functions look again after they have locked a row, and
- * at a stricter level would not see what happened meanwhile. A pool that was given may have a query of its own, which counts, or traces.
+ * Returns runners for statements that are transactions of their own. They run READ COMMITTED, whatever the
+ * default of the role or database: SQL functions look again after they have locked a row, and at a stricter
+ * level would not see what happened meanwhile. A given pool runs statements by its own `query`, which may
+ * count or trace them.
  */
 function statementsOf(
   { pool: given, onError = () => {} }: DatabaseOptions,
@@ -118,7 +135,7 @@ function executorOf(run: Run, { prepare = false }: DatabaseOptions): Executor {
   };
 }
 
-/** Statements by name: for those whose text never varies. */
+/** Returns an executor that names its statements, for statements whose text never varies. */
 function preparing(run: Run): Executor {
   const names = new Map<string, string>();
   let pooled = false;
@@ -138,7 +155,8 @@ function preparing(run: Run): Executor {
       } catch (error) {
         const state = sqlState(error) ?? '';
         if (!refusedNames.has(state)) throw error;
-        // nothing was executed: a migration has changed what it returns, or sessions change hands behind a pooler after all
+        // nothing was executed: a migration has changed the result's columns, or a pooler switches sessions
+        // after all
         pooled ||= state !== '0A000';
         return (await run({ text, values: [...values] })) as Row[];
       }
@@ -147,7 +165,7 @@ function preparing(run: Run): Executor {
 }
 
 const refusedNames: ReadonlySet<string> = new Set(['0A000', '26000', '42P05']);
-/** Texts that vary after all must not fill the sessions' memory. */
+/** Maximum number of named statements: texts that do vary must not fill the sessions' memory. */
 const preparedMax = 200;
 
 function makePool(options: DatabaseOptions): pg.Pool {
@@ -168,8 +186,8 @@ function makePool(options: DatabaseOptions): pg.Pool {
     keepAlive: true,
   });
   pool.on('error', onError);
-  // A backend that dies between two queries of a transaction raises the error on the client, not on the pool: without a
-  // listener there, it ends the process.
+  // A backend that dies between two queries of a transaction raises the error on the client, not on the pool.
+  // Without a listener there, the error ends the process.
   const open = new Set<pg.PoolClient>();
   connections.set(pool, open);
   pool.on('connect', (client) => {
@@ -180,15 +198,17 @@ function makePool(options: DatabaseOptions): pg.Pool {
   return pool;
 }
 
-/** The open connections of pools that pgqueue made. */
+/** Open connections of the pools that pgqueue made. */
 const connections = new WeakMap<pg.Pool, Set<pg.PoolClient>>();
-/** How long they may take to say goodbye, and then to be destroyed. */
+/** Longest wait for connections to close by themselves, and then for destroyed ones, in milliseconds. */
 const goodbyeMs = 2_000;
 const destroyMs = 500;
 
 /**
- * A pool has ended when it has said goodbye to its connections, not when they are closed: a server that stops right then would still
- * raise an error on each of them. And where nobody answers any more, those connections would hold the process for minutes.
+ * Ends a pool and waits, for at most 2.5 s, until its connections are closed. `pool.end` resolves when it has
+ * said goodbye to its connections, not when they are closed: a server that stops right then would still raise
+ * an error on each of them. If the server does not answer, the connections are destroyed; otherwise they
+ * would hold the process for minutes.
  */
 async function endPool(pool: pg.Pool): Promise<void> {
   if (pool.ended) return;
@@ -209,11 +229,12 @@ async function inTransaction<Result>(
   const client = await pool.connect();
   let broken: Error | undefined;
   const onError = (error: Error): void => {
-    broken = error; // also in a pool that was given: without a listener it would end the process
+    broken = error; // also in a given pool: without a listener the error would end the process
   };
   client.on('error', onError);
   try {
-    // whatever the database's default is: some functions refuse stricter levels, and a migrator would not see the other's work
+    // whatever the database's default: some functions refuse stricter levels, and a migrator would not see
+    // another's work
     await client.query('begin isolation level read committed');
     const result = await work(client);
     await client.query('commit');

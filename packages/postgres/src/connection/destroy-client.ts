@@ -1,8 +1,8 @@
 import type pg from 'pg';
 
-/** Ends a connection without asking the other side, which may not be there any more. May be repeated. */
+/** Destroys a connection without waiting for the server, which may be gone. May be repeated. */
 export function destroyClient(client: pg.ClientBase): void {
-  client.on('error', () => {}); // what the break itself brings
+  client.on('error', () => {}); // raised by the break itself
   const { connection } = client as pg.ClientBase & {
     readonly connection?: { readonly stream?: { readonly destroy?: () => void } };
   };

@@ -1,9 +1,9 @@
 import { PgQueueError } from '@pgqueue/core';
 
 /**
- * Anything that can run one SQL statement with `$1` parameters: a pool, a client, or a transaction of some library (see the
- * adapters). Parameters are texts, numbers, booleans, null, and arrays of them; values that a driver might encode in its own way
- * (JSON, dates) are passed as texts and cast in the statement.
+ * Anything that can run one SQL statement with `$1` parameters: a pool, a client, or a transaction of another
+ * library (see the adapters). Parameters are strings, numbers, booleans, null, and arrays of them. Values
+ * that a driver might encode in its own way (JSON, dates) are passed as text and cast in the statement.
  */
 export interface Executor {
   readonly query: <Row>(text: string, values: readonly unknown[]) => Promise<readonly Row[]>;
@@ -15,8 +15,9 @@ export interface PgQueryable {
 }
 
 /**
- * An executor, or something of `pg`'s, as an executor: `pg` answers with an object that has rows, an executor with the rows.
- * @throws {PgQueueError} `configuration` for another library's transaction as it is
+ * Returns an executor for an executor, or for a pool or client of `pg`. `pg` answers with an object that has
+ * rows, an executor with the rows.
+ * @throws {PgQueueError} `configuration` for another library's transaction without its adapter
  */
 export function toExecutor(given: { query(text: string, values: unknown[]): Promise<unknown> }): Executor {
   const { query } = (given ?? {}) as { readonly query?: unknown };

@@ -1,8 +1,9 @@
 import type pg from 'pg';
 
 /**
- * Works on a connection of the pool; where that fails, or the connection breaks meanwhile, it is not used again. The pool's own `query` leaves its listener on a
- * connection whose client threw at once, and an error that comes on it later is thrown where nobody can catch it: it ended a worker's process.
+ * Runs `work` on a connection of the pool. If `work` fails, or the connection breaks meanwhile, the
+ * connection is not used again. The pool's own `query` leaves its listener on a connection whose client threw
+ * at once. A later error on that connection is then thrown where nobody can catch it, and ends the process.
  */
 export async function withClient<Result>(
   pool: pg.Pool,
@@ -25,10 +26,15 @@ export async function withClient<Result>(
   }
 }
 
-/** The server has ended the session because it was idle, before it read the statement: `idle_session_timeout`. */
+/**
+ * SQLSTATE of a session that the server ended as idle (`idle_session_timeout`), before it read the statement.
+ */
 const idleState = '57P05';
 
-/** One statement on a connection of the pool. Where that was just ended for being idle, the statement goes to another one. */
+/**
+ * Runs one statement on a connection of the pool. If the server just ended that connection as idle, the
+ * statement is repeated on another one.
+ */
 export async function queryPool<Row extends pg.QueryResultRow>(
   pool: pg.Pool,
   config: pg.QueryConfig,

@@ -2,13 +2,13 @@ import { PgQueueError } from '@pgqueue/core';
 import type { Executor } from './executor.ts';
 import { sqlState } from './pg-errors.ts';
 
-/** The migration that this package's statements need, and the newest one that it knows. */
+/** Oldest migration that this package's statements need, and the newest one that it knows. */
 export const schemaVersion = { needs: 1, knows: 1 } as const;
 
-/** The schema that pgqueue lives in unless told otherwise. */
+/** Schema of an installation unless another one is named. */
 export const defaultSchema = 'pgqueue';
 
-/** Words that SQL keeps to itself: a schema of such a name would have to be quoted everywhere. */
+/** Reserved words of SQL: a schema of such a name would have to be quoted everywhere. */
 const reserved: ReadonlySet<string> = new Set(
   `all analyse analyze and any array as asc asymmetric authorization binary both case cast check collate collation column
   concurrently constraint create cross current_catalog current_date current_role current_schema current_time
@@ -20,7 +20,7 @@ const reserved: ReadonlySet<string> = new Set(
 );
 
 /**
- * Checks a schema's name, once, before it becomes part of any statement. Everything else is a parameter.
+ * Checks a schema's name before it becomes part of any statement. All other values are parameters.
  * @throws {PgQueueError} `configuration`
  */
 export function checkSchemaName(schema: string): string {
@@ -40,7 +40,7 @@ export function checkSchemaName(schema: string): string {
 }
 
 /**
- * Refuses a schema that is missing, older than this package needs, or newer with changes that it can't work with.
+ * Refuses a schema that is missing, older than this package needs, or newer with incompatible changes.
  * @throws {PgQueueError} `schema_version`, saying which of the two to upgrade
  */
 export async function checkSchemaVersion(executor: Executor, schema: string): Promise<void> {

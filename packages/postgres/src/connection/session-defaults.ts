@@ -4,17 +4,21 @@ import { sqlState } from './pg-errors.ts';
 
 type Run = (config: pg.QueryConfig) => Promise<unknown[]>;
 
-/** What role or database have set for every transaction that does not say otherwise. */
+/** Defaults of the role or database for every transaction that does not set its own. */
 export interface SessionDefaults {
-  /** Whether a statement must say itself that it is READ COMMITTED. */
+  /**
+   * Resolves to true if the default isolation level is stricter than READ COMMITTED, so that each statement
+   * must set it itself.
+   */
   readonly stricter: () => Promise<boolean>;
-  /** Asks again after an error that another default may have caused. */
+  /** Makes the next statement read the defaults again, if a changed default may have caused the error. */
   readonly failed: (error: unknown) => void;
 }
 
 /**
- * Asks once, before the first statement. A `SET` of the session would stay behind in a pooler's, and a start-up parameter is refused by some poolers.
- * @param tell hears what is to be changed, once for each value
+ * Reads the defaults once, before the first statement. They are not overridden: a `SET` would stay behind in
+ * a pooler's session, and some poolers refuse start-up parameters.
+ * @param tell called with each setting that should be changed, once for each value
  */
 export function createSessionDefaults(run: Run, tell: (problem: PgQueueError) => void): SessionDefaults {
   let asked: Promise<boolean> | undefined;
@@ -51,11 +55,14 @@ interface Answer {
   readonly reads: boolean;
 }
 
-/** A standby only reads, too, but by no default. */
+/** Reads both defaults. A standby only reads, too, but not by a default. */
 const question = `select current_setting('default_transaction_isolation') as isolation,
   current_setting('default_transaction_read_only') = 'on' and not pg_is_in_recovery() as reads`;
 
-/** A stricter level was refused; a serialization failure; a write where only reads are allowed. */
+/**
+ * SQLSTATEs that a changed default may cause: a stricter level was refused; a serialization failure; a write
+ * where only reads are allowed.
+ */
 const causedByDefaults: ReadonlySet<string> = new Set(['25001', '40001', '25006']);
 
 const onlyReads = 'nothing is enqueued, dispatched, run or settled until it is off';

@@ -4,30 +4,36 @@ import { destroyClient } from './destroy-client.ts';
 import { createSessionDefaults } from './session-defaults.ts';
 import type { Target } from './target.ts';
 
-/** What {@link openLone} takes. */
+/** Options of {@link openLone}. */
 export interface LoneOptions {
   readonly connectionString: string;
-  /** Checked by whoever opened the database first. */
+  /** Not checked here: the code that opened the database has checked it. */
   readonly schema: string;
   readonly applicationName: string;
-  /** For connecting, and for each statement. */
+  /** Longest time for connecting, and for each statement. */
   readonly queryTimeoutMs: number;
-  /** Its connection was there, and has ended by itself; told half a second late where that comes again and again. */
+  /**
+   * Called when an open connection ended by itself; half a second late if another one ended less than a
+   * second before.
+   */
   readonly onBroken?: () => void;
 }
 
-/** One connection, made with the first statement, and anew after any error. Its statements are READ COMMITTED, whatever the default. */
+/**
+ * One connection, opened by the first statement, and again after any error. Its statements are READ
+ * COMMITTED, whatever the default.
+ */
 export interface Lone extends Target {
   /**
-   * Of the session that its connection leads to, as the other side told when it was made: the server's own number of it, or a pooler's invention. Connects
-   * where it must. Null: it was not told.
+   * Resolves to the process id of the connection's session, as told at connect time: the server's own, or one
+   * that a pooler made up. Connects if necessary. Null: none was told.
    */
   readonly pid: () => Promise<number | null>;
-  /** Never waits for the other side. */
+  /** Destroys the connection. Never waits for the server. */
   readonly close: () => void;
 }
 
-/** Opens no connection yet. Its statements must not overlap. */
+/** Creates a single connection, opened by its first statement. Its statements must not overlap. */
 export function openLone(options: LoneOptions): Lone {
   let current: { readonly client: pg.Client; readonly connected: Promise<unknown> } | undefined;
 
@@ -37,7 +43,7 @@ export function openLone(options: LoneOptions): Lone {
     destroyClient(client);
     return was;
   };
-  // the next statement meets a new one, and says what is wrong
+  // the next statement opens a new connection, and rejects with what is wrong
   let brokeAt = -Infinity;
   const broken = (client: pg.Client): void => {
     if (!drop(client) || pidOf(client) === null || options.onBroken === undefined) return;
@@ -65,12 +71,12 @@ export function openLone(options: LoneOptions): Lone {
       await connected;
       return await work(client);
     } catch (error) {
-      drop(client); // also one that answers: it may be a server that only reads
+      drop(client); // also one that answers: its server may only read
       throw error;
     }
   };
 
-  // whoever opened the database first has told of them
+  // the code that opened the database has reported them
   const defaults = createSessionDefaults(
     (config) => using(async (client) => (await client.query<pg.QueryResultRow>(config)).rows),
     () => {},

@@ -1,11 +1,11 @@
 import type { Attributes, Backoff, ErrorData, JobStatus, TraceContext } from '@pgqueue/core';
 import type { ColumnType, Generated } from 'kysely';
 
-/** A bigint: `pg` reads it as text unless told otherwise, so statements cast it where a number is wanted. */
+/** A bigint. `pg` reads it as text unless told otherwise, so statements cast it where they need a number. */
 type BigInt8 = ColumnType<string, never, never>;
 type Stored<Value> = ColumnType<Value, Value | undefined, Value>;
 
-/** One attempt's error as it is kept in `errors`. */
+/** One attempt's error, as stored in `errors`. */
 export interface AttemptError {
   readonly kind?: 'error' | 'timeout' | 'crash' | 'invalid';
   readonly name?: string;
@@ -17,7 +17,7 @@ export interface AttemptError {
   readonly node: string | null;
   readonly try: number;
   readonly at: string;
-  /** How long the attempt took, as its node saw it. */
+  /** Duration of the attempt in milliseconds, as its node measured it. */
   readonly ms?: number;
 }
 
@@ -46,11 +46,14 @@ export interface QueueTable {
   errors: AttemptError[] | null;
   last_token: string | null;
   checkpoint: unknown;
-  /** Changed while it waited, or made to wait again. */
+  /** Changed while it waited, or returned to waiting. */
   moved: Generated<boolean | null>;
 }
 
-/** A work item: one job (`id`), or a batch of short ones (`jobs`). They have been scheduled, and are ready (no lock) or running. */
+/**
+ * A work item: one job (`id`), or a batch of short ones (`jobs`). Its jobs have been scheduled, and are ready
+ * (no lock) or running.
+ */
 export interface WorkQueueTable {
   position: BigInt8;
   batch: BigInt8;
@@ -71,7 +74,7 @@ export interface WorkQueueTable {
   timeout: unknown;
 }
 
-/** A job that has a work item, with its lease: that of its batch, where it is in one. */
+/** A job that has a work item, with its lease. A job in a batch has the lease of its batch. */
 export interface WorkItemView extends Omit<WorkQueueTable, 'id' | 'jobs' | 'timeout'> {
   id: string;
 }
@@ -126,7 +129,10 @@ export interface DeadLetterTable {
   errors: AttemptError[];
 }
 
-/** What a node can run, by task: payload versions, the timeout where a job has none, whether it takes bundles whole, and whether it runs in processes of its own. */
+/**
+ * Tasks that a node can run, by name. For each: payload versions, the timeout of a job without one, whether
+ * its handler takes bundles whole (`batch`), and whether it runs in processes of its own (`isolated`).
+ */
 export type NodeTasks = Readonly<
   Record<
     string,
@@ -156,7 +162,7 @@ export interface NodeTable {
   software: string;
 }
 
-/** What was set for a queue; a queue without a row has the defaults. */
+/** Settings of a queue; a queue without a row has the defaults. */
 export interface QueueConfigTable {
   queue: string;
   paused: Stored<boolean>;
@@ -173,7 +179,9 @@ export interface QueueConfigTable {
   updated: Generated<Date>;
 }
 
-/** A recurring job: a cron expression in a time zone. One slot is enqueued once, whoever leads. */
+/**
+ * A recurring job: a cron expression in a time zone. Each slot is enqueued once, whichever scheduler leads.
+ */
 export interface ScheduleTable {
   name: string;
   cron: string;
@@ -187,7 +195,7 @@ export interface ScheduleTable {
   updated: Generated<Date>;
 }
 
-/** One job, wherever it stands, with its one status. No payload. */
+/** One job, in whichever table, with its one status. No payload. */
 export interface JobView {
   id: string;
   status: JobStatus;

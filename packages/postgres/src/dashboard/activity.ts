@@ -3,7 +3,7 @@ import type { Database } from '../connection/database.ts';
 /** Jobs by histogram bucket: bucket 0 is up to 1 ms, bucket b up to 1.25^b ms. */
 export type Histogram = Readonly<Record<string, number>>;
 
-/** What ended within some time. */
+/** Sums of the jobs that ended within some time. */
 export interface ActivitySums {
   readonly done: number;
   readonly cancelled: number;
@@ -13,30 +13,30 @@ export interface ActivitySums {
   readonly busyMs: number;
 }
 
-/** What ended within one bucket of time. */
+/** Jobs that ended within one bucket of time. */
 export interface ActivityBucket extends ActivitySums {
   readonly at: Date;
   readonly waits: Histogram;
   readonly runs: Histogram;
 }
 
-/** What ended within the whole window, of one queue. */
+/** Jobs of one queue that ended within the whole window. */
 export interface QueueActivity extends ActivitySums {
   readonly queue: string;
-  /** Of the busiest queues; null of the others. */
+  /** Histograms of the busiest queues; null for the others. */
   readonly waits: Histogram | null;
   readonly runs: Histogram | null;
 }
 
-/** Which buckets. */
+/** Window and limits of a reading. */
 export interface ActivityOptions {
-  /** Seconds: 60, kept for three hours, or 900, kept for eight days. */
+  /** Size of a bucket in seconds: 60, kept for three hours, or 900, kept for eight days. */
   readonly grain: 60 | 900;
-  /** How many, the one that is filling with them. */
+  /** Number of buckets, including the one being filled. */
   readonly buckets: number;
-  /** Of one queue alone. */
+  /** Read this queue alone. */
   readonly queue?: string;
-  /** The busiest so many queues are given, and histograms of the first so many. */
+  /** Number of queues to return, the busiest first, and how many of them get histograms. */
   readonly queuesMax: number;
   readonly histogramsMax: number;
 }
@@ -47,16 +47,16 @@ export interface Activity {
   readonly from: Date;
   /** Null: nothing was ever counted. */
   readonly countedTo: Date | null;
-  /** Those in which something ended, oldest first. */
+  /** Buckets in which something ended, oldest first. */
   readonly buckets: readonly ActivityBucket[];
-  /** The busiest first. */
+  /** Busiest first. */
   readonly queues: readonly QueueActivity[];
 }
 
 const sums = `sum(a.done)::float8 as done, sum(a.cancelled)::float8 as cancelled, sum(a.expired)::float8 as expired,
   sum(a.dead)::float8 as dead, sum(a.failures)::float8 as failures, sum(a.busy_ms) as "busyMs"`;
 
-/** Reads buckets alone, a few thousand rows at most: never history. */
+/** Reads the buckets, a few thousand rows at most, and never history. */
 export async function readActivity(database: Database, options: ActivityOptions): Promise<Activity> {
   const { query, schema } = database;
   const { grain, buckets: count, queue = null, queuesMax, histogramsMax } = options;
@@ -122,7 +122,7 @@ async function readHistograms(
   return new Map(rows.map((row) => [row.queue, row]));
 }
 
-/** The whole of some histograms. */
+/** Adds up histograms. */
 export function addHistograms(histograms: Iterable<Histogram>): Histogram {
   const all: Record<string, number> = {};
   for (const histogram of histograms) {
@@ -131,7 +131,10 @@ export function addHistograms(histograms: Iterable<Histogram>): Histogram {
   return all;
 }
 
-/** The value that a share (0 to 1) of the jobs is not above, to within 12 %; null: there are none. */
+/**
+ * Returns the time in milliseconds that a share (0 to 1) of the jobs does not exceed, to within 12 %; null if
+ * there are no jobs.
+ */
 export function quantileMs(histogram: Histogram, share: number): number | null {
   const buckets = Object.entries(histogram)
     .map(([bucket, jobs]) => [Number(bucket), jobs] as const)
@@ -140,7 +143,7 @@ export function quantileMs(histogram: Histogram, share: number): number | null {
   let left = Math.max(1, Math.ceil(total * share));
   for (const [bucket, jobs] of buckets) {
     left -= jobs;
-    // the middle of the bucket, by proportion
+    // the middle of the bucket, on a logarithmic scale
     if (left <= 0) return bucket === 0 ? 1 : 1.25 ** (bucket - 0.5);
   }
   return null;

@@ -4,22 +4,24 @@ import pg from 'pg';
 import type { Database } from '../connection/database.ts';
 import type { Tables } from '../connection/tables.ts';
 
-/** As whom, and for how long, statements run. */
+/** Role and time limit of statements. */
 export interface RoleOptions {
-  /** A role that the connection's user is a member of; null: the user itself. */
+  /** Role that the connection's user is a member of; null: the user itself. */
   readonly role: string | null;
-  /** A statement that takes longer is cancelled by the server (SQLSTATE 57014). */
+  /** Time limit of a statement: the server cancels a longer one (SQLSTATE 57014). */
   readonly statementTimeoutMs: number;
 }
 
 /**
- * The same database as somebody else: every statement is a transaction of its own that begins with `SET LOCAL ROLE`, so that a pool
- * which others use, too, keeps its role; also behind a pooler in transaction mode. Four round trips a statement instead of one.
+ * Returns the same database under another role. Every statement is a transaction of its own that begins with
+ * `SET LOCAL ROLE`, so a pool that others use keeps its role, also behind a pooler in transaction mode. A
+ * statement takes four round trips instead of one.
  */
 export function asRole(database: Database, { role, statementTimeoutMs }: RoleOptions): Database {
   const settings = [
     `set local statement_timeout = ${Math.ceil(statementTimeoutMs)}`,
-    // pages walk along indexes and stop: a bitmap, or a sort of all that fits, would read a key's whole line for its first few jobs
+    // pages walk along indexes and stop: a bitmap, or a sort of all matches, would read a key's whole lane
+    // for its first few jobs
     'set local jit = off; set local enable_bitmapscan = off; set local enable_seqscan = off',
     ...(role === null ? [] : [`set local role ${pg.escapeIdentifier(role)}`]),
   ].join('; ');
@@ -40,7 +42,7 @@ export function asRole(database: Database, { role, statementTimeoutMs }: RoleOpt
   };
 }
 
-/** What kysely needs of a pool: each of its connections is one statement. */
+/** Returns the part of a pool that kysely needs. Each of its connections runs one statement. */
 function poolOf(run: (text: string, values: readonly unknown[]) => Promise<pg.QueryResult>): PostgresPool {
   return {
     connect: () => {
@@ -55,7 +57,7 @@ function poolOf(run: (text: string, values: readonly unknown[]) => Promise<pg.Qu
   };
 }
 
-/** Of these roles, those that are missing or that the connection's user is no member of. */
+/** Returns those of the given roles that are missing, or that the connection's user is not a member of. */
 export async function missingRoles(
   { query }: Database,
   roles: readonly string[],

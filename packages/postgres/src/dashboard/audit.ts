@@ -1,18 +1,18 @@
 import { PgQueueError } from '@pgqueue/core';
 import type { Database } from '../connection/database.ts';
 
-/** Whom an action is told of. */
+/** Person or program that acts, as the dashboard or the command line names it. */
 export interface Actor {
   readonly name: string;
   readonly via: 'dashboard' | 'cli';
 }
 
-/** What is done. */
+/** An action to note. */
 export interface Action {
   /** `jobs.cancel`, `queue.set`, … */
   readonly action: string;
   readonly target: string | null;
-  /** Plain JSON; of what is longer than 8 KiB only that is told. */
+  /** Plain JSON. If it exceeds 8,192 characters, only its length is stored. */
   readonly details: unknown;
 }
 
@@ -32,8 +32,8 @@ export interface AuditLine {
 const textMax = 8_192;
 
 /**
- * Does something that is noted: before it begins, who does what; then what came of it. What can't be noted is not done. Where it
- * fails, the line has no result.
+ * Runs an action and notes it: actor and action before it begins, its result afterwards. An action that can't
+ * be noted is not run. A failed action leaves a line without a result.
  */
 export async function audited<Result>(
   database: Database,
@@ -42,12 +42,12 @@ export async function audited<Result>(
 ): Promise<Result> {
   const n = await noteAction(database, { actor, ...action });
   const { result, value } = await work();
-  // it is done: that its result can't be noted undoes nothing
+  // the action is done: a failure to note its result undoes nothing
   await noteResult(database, n, result).catch(() => false);
   return value;
 }
 
-/** Writes who does what, before it is done; resolves to the line's number. */
+/** Writes actor and action before the action runs; resolves to the line's number. */
 export async function noteAction(
   { query, schema }: Database,
   { actor, action, target, details }: Action & { readonly actor: Actor },
@@ -63,7 +63,7 @@ export async function noteAction(
   return row.n;
 }
 
-/** Writes what came of it, once. */
+/** Writes the result of an action, once. */
 export async function noteResult({ query, schema }: Database, n: string, result: unknown): Promise<boolean> {
   const [row] = await query<{ noted: boolean }>(`select ${schema}.note_result($1, $2::jsonb) as noted`, [
     n,
@@ -72,17 +72,17 @@ export async function noteResult({ query, schema }: Database, n: string, result:
   return row?.noted === true;
 }
 
-/** Which lines. */
+/** One page of the lines that match. */
 export interface AuditOptions {
   readonly actor?: string;
   readonly action?: string;
   readonly after?: string;
   readonly limit: number;
-  /** Whether details and results are read, too: not every role may. */
+  /** Also read details and results, which not every role may. */
   readonly whole: boolean;
 }
 
-/** Newest first; looks at 5,000 lines a page at most. */
+/** Lists lines, newest first; reads up to 5,000 lines a page. */
 export async function listAudit(
   { query, schema }: Database,
   { actor, action, after, limit, whole }: AuditOptions,
@@ -107,7 +107,7 @@ export async function listAudit(
 
 const walkMax = 5_000;
 
-/** JSON that PostgreSQL can store: without NUL and lone surrogates. */
+/** Returns JSON that PostgreSQL can store: without NUL and lone surrogates. */
 function jsonOf(value: unknown): string {
   const text = JSON.stringify(value ?? {}, (_, part: unknown) =>
     typeof part === 'string' ? clean(part, textMax) : part,

@@ -3,7 +3,7 @@ import type { Database } from '../connection/database.ts';
 import type { AttemptError } from '../connection/tables.ts';
 import type { DeadReason } from '../reads/dead.ts';
 
-/** A dead job, with the group that its error makes it one of. */
+/** A dead job, with the group of its error. */
 export interface GroupedDead {
   readonly id: string;
   readonly queue: string;
@@ -20,7 +20,7 @@ export interface GroupedDead {
   readonly group: string;
 }
 
-/** Which dead jobs are meant. */
+/** A filter of dead jobs: a job must match every given field. */
 export interface GroupedFilter {
   readonly queue?: string;
   readonly task?: string;
@@ -28,16 +28,16 @@ export interface GroupedFilter {
   readonly group?: string;
 }
 
-/** Which page. */
+/** One page of the dead jobs that match a filter. */
 export interface GroupedOptions extends GroupedFilter {
-  /** The `next` of the page before. */
+  /** The `next` of the previous page. */
   readonly after?: string;
   readonly limit: number;
-  /** Dead jobs that one page looks at. */
+  /** Maximum number of dead jobs that one page reads. */
   readonly walkMax: number;
-  /** Those that died last come first; or those that died first. */
+  /** The earliest death first, instead of the latest. */
   readonly oldestFirst?: boolean;
-  /** Not those that died later. */
+  /** Leave out jobs that died later. */
   readonly upTo?: Date;
 }
 
@@ -46,11 +46,14 @@ export interface GroupedPage {
   readonly items: readonly GroupedDead[];
   readonly next: string | null;
   readonly seen: number;
-  /** When the last one died that was looked at, where that is as many as a page may. */
+  /** Death of the last job that was read, if the page read as many as it may; else null. */
   readonly lookedTo: Date | null;
 }
 
-/** A page in the order in which they died. Served by dead_letter_died: looks at `walkMax` rows, whatever fits. */
+/**
+ * Returns a page in the order of death. Served by dead_letter_died: reads up to `walkMax` rows, however few
+ * match.
+ */
 export async function listGroupedDead(database: Database, options: GroupedOptions): Promise<GroupedPage> {
   const { limit, walkMax, group } = options;
   const narrow = [options.queue, options.task, options.reason, group].every((part) => part === undefined);
@@ -105,7 +108,10 @@ async function walk(
       );
 }
 
-/** Which group a dead job is in: those of one queue, task and reason whose errors have the same name and, but for details, message. */
+/**
+ * Returns the group of a dead job: jobs of one queue, task and reason, whose errors have the same name and,
+ * but for details, the same message.
+ */
 export function groupOf({ queue, task, reason, lastError }: Omit<GroupedDead, 'group' | 'diedUs'>): {
   readonly group: string;
   readonly name: string | null;
@@ -119,7 +125,10 @@ export function groupOf({ queue, task, reason, lastError }: Omit<GroupedDead, 'g
 
 const messageMax = 300;
 
-/** A message with `…` for what differs from job to job: ids, numbers, addresses, what stands in quotes. */
+/**
+ * Replaces the details of a message by `…`: ids, numbers, addresses, quoted text. They differ from job to
+ * job.
+ */
 export function withoutDetails(message: string): string {
   return message
     .slice(0, 1_000)
@@ -135,7 +144,10 @@ function cursorOf({ diedUs, id }: Walked): string {
   return `${diedUs}_${id}`;
 }
 
-/** As {@link cursorOf} made it. @throws {RangeError} */
+/**
+ * Parses a cursor made by {@link cursorOf}.
+ * @throws {RangeError}
+ */
 export function parseCursor(after: string): readonly [string, string] {
   const [, us, id] = /^(\d{1,18})_([0-9a-f-]{36})$/.exec(after) ?? [];
   if (us === undefined || id === undefined)

@@ -5,46 +5,46 @@ import { sql } from 'kysely';
 import type { Database } from '../connection/database.ts';
 import { hasItem } from '../reads/items.ts';
 
-/** Which jobs are meant: those that fit everything given. */
+/** A filter of jobs: a job must match every given field. */
 export interface FindFilter {
   readonly status?: JobStatus;
-  /** Without a status: only those that wait or run. */
+  /** Without a status: only waiting and running jobs. */
   readonly unfinished?: boolean;
   readonly queue?: string;
   readonly task?: string;
   readonly key?: string;
-  /** Created from then on, and before, as their ids (UUID v7) tell it. */
+  /** Created from `since` on and before `until`, as the ids (UUID v7) tell it. */
   readonly since?: Date;
   readonly until?: Date;
-  /** In the message of its last error, whatever the case. */
+  /** Text in the message of its last error, in any case. */
   readonly error?: string;
-  /** A field of the payload, by the names that lead to it, and its value as text. */
+  /** A field of the payload: the names that lead to it, and its value as text. */
   readonly field?: { readonly path: readonly string[]; readonly value: string };
-  /** The node that runs it, or ran it last. */
+  /** Node that runs it, or ran it last. */
   readonly node?: string;
 }
 
-/** Which page. */
+/** One page of the jobs that match a filter. */
 export interface FindOptions extends FindFilter {
-  /** The `next` of the page before: a job's id. */
+  /** The `next` of the previous page: a job's id. */
   readonly after?: string;
   readonly limit: number;
-  /** Rows of each table that one page looks at. */
+  /** Maximum number of rows of each table that one page reads. */
   readonly walkMax: number;
 }
 
-/** Ids of jobs that were found, newest first. */
+/** Ids of matching jobs, newest first. */
 export interface Found {
   readonly ids: readonly string[];
   readonly next: string | null;
-  /** The page has looked at as many rows as it may, down to this id. */
+  /** Id down to which the page has read, if it read as many rows as it may; else null. */
   readonly lookedDownTo: string | null;
 }
 
 /**
- * A page of jobs in the order of their ids, newest first. Each table is read backwards along its index on id, `walkMax` rows and no
- * more: what a filter finds rarely is found over several pages. Where an index leads straight to what is wanted (work items; delayed
- * jobs; the waiting ones of a key) and there are no more than that, all of them are looked at.
+ * Finds a page of jobs in the order of their ids, newest first. Each table is read backwards along its index
+ * on id, up to `walkMax` rows, so rare matches take several pages. Other indexes lead straight to delayed
+ * jobs, and to the waiting jobs of a key: if there are fewer than `walkMax`, all of them are read.
  */
 export async function findJobs(database: Database, options: FindOptions): Promise<Found> {
   const { limit, walkMax } = options;
@@ -72,7 +72,10 @@ export async function findJobs(database: Database, options: FindOptions): Promis
   return { ids: shown, next: horizon, lookedDownTo: horizon };
 }
 
-/** How many there are, counted to `max`, as far as a walk over `walkMax` rows of each table goes. */
+/**
+ * Counts matching jobs up to `max`, reading up to `walkMax` rows of each table. `more`: there may be further
+ * ones.
+ */
 export async function countFound(
   database: Database,
   { max, ...options }: FindFilter & { readonly max: number; readonly walkMax: number },
@@ -118,13 +121,13 @@ function sourcesOf({ status, unfinished, node }: FindFilter): readonly Source[] 
 }
 
 interface Walk {
-  /** Those that fit, newest first: one more than the page has. */
+  /** Matching ids, newest first: one more than the page holds. */
   readonly ids: readonly string[];
   readonly seen: number;
   readonly lowest: string | null;
 }
 
-/** Reads the rows of a source, and says which of them fit. */
+/** Reads the rows of a source, and tests which of them match. */
 async function walked(database: Database, rows: RawBuilder<unknown>, options: FindOptions): Promise<Walk> {
   const found = await sql<Walk>`
     with walked as materialized (select t.id, ${fits(options)} as fits from (${rows}) t)
@@ -136,7 +139,7 @@ async function walked(database: Database, rows: RawBuilder<unknown>, options: Fi
 
 const noNode = sql`null::text`;
 
-/** The newest rows of a table behind the cursor. */
+/** Returns SQL for the newest rows of a table after the cursor. */
 function backwards(database: Database, source: Source, options: FindOptions): RawBuilder<unknown> {
   const table = (name: string): RawBuilder<unknown> => sql.table(`${database.schema}.${name}`);
   const wide = isWide(options) ? options.walkMax : Math.min(options.walkMax, options.limit + 1);
@@ -148,7 +151,7 @@ function backwards(database: Database, source: Source, options: FindOptions): Ra
                         ${waiting(database, options)} as status
                  from ${table('queue')} t where ${from} ${end}`;
     case 'items':
-      // columns by their names: a viewer may not read all of them
+      // columns by name: a viewer may not read all of them
       return sql`select t.id, t.queue, t.task, t.key, t.errors, t.payload, w.lock_key as node,
                         case when w.lock_key is null then 'ready' else 'running' end as status
                  from (select i.id, i.lock_key from ${table('work_item')} i offset 0) w
@@ -167,7 +170,9 @@ function backwards(database: Database, source: Source, options: FindOptions): Ra
   }
 }
 
-/** What an index leads to without looking at anything else; undefined: nothing does. */
+/**
+ * Returns SQL for rows that an index leads to without reading others; undefined if there is no such index.
+ */
 function straightTo(
   database: Database,
   source: Source,
@@ -201,19 +206,19 @@ function straightTo(
     where ${ids(options)}`;
 }
 
-/** Where a row of QUEUE stands; looked up only where it is asked for. */
+/** Returns SQL for the status of a row of QUEUE, looked up only if the filter has a status. */
 function waiting({ schema }: Database, { status }: FindFilter): RawBuilder<unknown> {
   if (status === undefined) return sql`null::text`;
   return sql`case when ${sql.raw(hasItem(schema, { id: 't.id' }))} then 'item'
                   when t.run_after is null then 'pending' else 'delayed' end`;
 }
 
-/** Read only where it is looked into: not every role may. */
+/** Returns SQL for the payload, read only if the filter looks into it: not every role may read it. */
 function payload({ field }: FindFilter): RawBuilder<unknown> {
   return field === undefined ? sql`null::jsonb` : sql`t.payload`;
 }
 
-/** Whether some rows that are looked at may not fit. */
+/** Reports whether some of the rows read may not match. */
 function isWide({ status, queue, task, key, error, field, node }: FindFilter): boolean {
   return [status === 'dead' ? undefined : status, queue, task, key, error, field, node].some(
     (part) => part !== undefined,
@@ -246,13 +251,13 @@ function fits({ status, queue, task, key, error, field, node }: FindFilter): Raw
     : sql<boolean>`coalesce(${sql.join(parts, sql` and `)}, false)`;
 }
 
-/** The smallest UUID v7 of a millisecond. */
+/** Returns the smallest UUID v7 of a millisecond. */
 export function firstIdOf(time: Date): string {
   const hex = Math.max(0, time.getTime()).toString(16).padStart(12, '0').slice(-12);
   return `${hex.slice(0, 8)}-${hex.slice(8)}-0000-0000-000000000000`;
 }
 
-/** When an id was made, as a UUID v7 says. */
+/** Returns the creation time of a UUID v7. */
 export function timeOfId(id: string): Date {
   return new Date(Number.parseInt(id.slice(0, 8) + id.slice(9, 13), 16));
 }

@@ -1,6 +1,6 @@
 import type { Database } from '../connection/database.ts';
 
-/** A table, as the server's statistics have it. Of history, all partitions together. */
+/** Server statistics of a table. All partitions of history count as one table. */
 export interface TableSize {
   readonly table: string;
   readonly liveRows: string;
@@ -11,7 +11,9 @@ export interface TableSize {
   readonly lastAnalyze: Date | null;
 }
 
-/** The tables of the schema, the largest first. Reads no row of them. */
+/**
+ * Lists the tables of the schema, the largest first. Reads the server's statistics, and no row of the tables.
+ */
 export async function readTables({ query, schema }: Database): Promise<readonly TableSize[]> {
   return query<TableSize>(
     `select case when s.relname like 'history\\_%' then 'history' else s.relname::text end as "table",
@@ -24,20 +26,20 @@ export async function readTables({ query, schema }: Database): Promise<readonly 
   );
 }
 
-/** The server, and what of it is used. */
+/** State of the server, and of history's partitions. */
 export interface ServerInfo {
   readonly now: Date;
   readonly version: string;
   readonly connections: number;
   readonly connectionsMax: number;
   readonly partitions: number;
-  /** The first day that history has a partition for. */
+  /** First day for which history has a partition. */
   readonly oldestDay: Date | null;
-  /** Rows of history for which no day's partition existed, as the server's statistics have it. */
+  /** Rows of history for which no day's partition existed, by the server's statistics. */
   readonly inDefault: number;
 }
 
-/** What the server says of itself. */
+/** Reads the state of the server. */
 export async function readServer({ query, schema }: Database): Promise<ServerInfo | undefined> {
   const [row] = await query<ServerInfo>(
     `select clock_timestamp() as now, current_setting('server_version') as version,
@@ -53,16 +55,16 @@ export async function readServer({ query, schema }: Database): Promise<ServerInf
   return row;
 }
 
-/** What a policy keeps from plan to plan. */
+/** State that a policy keeps from plan to plan. */
 export interface SavedState {
   readonly policy: string;
   readonly saved: Date;
   readonly bytes: number;
-  /** Null: larger than was asked for. */
+  /** Null: larger than the requested limit. */
   readonly state: unknown;
 }
 
-/** The saved states of policies, each up to so many bytes of JSON. */
+/** Reads the saved states of policies; a state whose JSON exceeds `bytesMax` bytes is null. */
 export async function readPolicyStates(
   { query, schema }: Database,
   bytesMax: number,
@@ -74,7 +76,7 @@ export async function readPolicyStates(
   );
 }
 
-/** The database's clock. */
+/** Reads the database's clock. */
 export async function readClock({ query }: Database): Promise<Date> {
   const [row] = await query<{ now: Date }>('select clock_timestamp() as now', []);
   return row?.now ?? new Date();

@@ -20,11 +20,13 @@ export interface ListedJob {
   readonly node: string | null;
   readonly started: Date | null;
   readonly finished: Date | null;
-  /** 200 characters at most. */
+  /** Up to 200 characters. */
   readonly lastError: string | null;
 }
 
-/** These jobs, newest first; those that are gone are left out, one that stands twice is where it has not ended. */
+/**
+ * Reads jobs, newest first. Unknown jobs are left out. If a job is in two tables, the unfinished row counts.
+ */
 export async function readListed(
   { kysely }: Database,
   ids: readonly string[],
@@ -45,7 +47,7 @@ export async function readListed(
   return rows.filter((row, index) => rows[index - 1]?.id !== row.id);
 }
 
-/** Every failed attempt of a job, oldest first, at most the newest 100. */
+/** Reads the failed attempts of a job, oldest first: the newest 100 at most. */
 export async function readErrors({ kysely }: Database, id: string): Promise<readonly AttemptError[]> {
   const row = await kysely
     .selectFrom('job')
@@ -57,7 +59,7 @@ export async function readErrors({ kysely }: Database, id: string): Promise<read
   return row?.errors ?? [];
 }
 
-/** The payloads of jobs, to see whether a redacted one still has what was looked for. */
+/** Reads the payloads of jobs, to check whether a redacted one still matches the search. */
 export async function readPayloads(
   { query, schema }: Database,
   ids: readonly string[],
@@ -71,14 +73,14 @@ export async function readPayloads(
   return new Map(rows.map(({ id, payload }) => [id, payload]));
 }
 
-/** How waiting jobs stand before they are changed, so that it can be undone. */
+/** Priority and earliest start of a job before a change, so that the change can be undone. */
 export interface Before {
   readonly id: string;
   readonly priority: number;
   readonly runAfter: Date | null;
 }
 
-/** Of these, the jobs that wait. */
+/** Reads priority and earliest start of those of the given jobs that are in QUEUE. */
 export async function readBefore(
   { query, schema }: Database,
   ids: readonly string[],
@@ -89,7 +91,7 @@ export async function readBefore(
   );
 }
 
-/** When its work item was written; undefined: it has none. */
+/** Returns the time at which its work item was written; undefined if it has none. */
 export async function readDispatched({ query, schema }: Database, id: string): Promise<Date | undefined> {
   const [row] = await query<{ dispatched: Date | null }>(
     `select dispatched from ${schema}.work_item where id = $1::uuid`,

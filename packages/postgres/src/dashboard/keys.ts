@@ -1,46 +1,46 @@
 import type { Database } from '../connection/database.ts';
 import { hasItem } from '../reads/items.ts';
 
-/** A key of a queue, as far as worker time tells. */
+/** Worker time of a key of a queue. */
 export interface BusyKey {
   readonly queue: string;
   readonly key: string;
   readonly running: number;
   readonly done: number;
-  /** Of attempts that ended, and of those that run so far. */
+  /** Time of ended attempts, and of running ones so far, in milliseconds. */
   readonly busyMs: number;
 }
 
-/** Who got worker time lately. */
+/** Recent worker time by key. */
 export interface BusyKeys {
   readonly now: Date;
-  /** The jobs that ended since, `jobs` of them, were looked at. */
+  /** Start of the window; `jobs` is the number of jobs that ended since, and were read. */
   readonly from: Date;
   readonly jobs: number;
-  /** Every key that ran, of all queues. */
+  /** Keys of all queues that used worker time, the busiest first: up to `keysMax`. */
   readonly keys: readonly BusyKey[];
 }
 
-/** Of what time, and how much of it at most. */
+/** Window and limits of a reading. */
 export interface BusyKeysOptions {
   readonly windowMs: number;
   readonly jobsMax: number;
   readonly keysMax: number;
 }
 
-/** Keys with jobs that wait for their turn, or are ready. */
+/** A key with jobs that wait for their turn, or are ready. */
 export interface WaitingKey {
   readonly queue: string;
   readonly key: string;
   readonly waiting: number;
-  /** It was counted so far and no further. */
+  /** There are more jobs: the count stopped at its limit. */
   readonly more: boolean;
   readonly oldestMs: number | null;
 }
 
 /**
- * Worker time by key: of the last `windowMs`, or of the jobs that ended last, `jobsMax` of them; and of what runs now. Served by
- * history_finished, backwards.
+ * Reads the worker time by key: of the jobs that ended within `windowMs`, the latest `jobsMax` at most, and
+ * of the running ones. Served by history_finished, read backwards.
  */
 export async function readBusyKeys(
   { query, schema }: Database,
@@ -74,20 +74,20 @@ export async function readBusyKeys(
   return rows[0] ?? { now: new Date(0), from: new Date(0), jobs: 0, keys: [] };
 }
 
-/** Which keys. */
+/** One page of waiting keys. */
 export interface WaitingKeysOptions {
   readonly queue?: string;
   readonly key?: string;
-  /** Behind this one. */
+  /** Only keys after this one. */
   readonly after?: { readonly queue: string; readonly key: string };
   readonly limit: number;
-  /** Each is counted so far. */
+  /** Limit of each key's count. */
   readonly countMax: number;
 }
 
 /**
- * Keys in the order of queue and key, by a skip scan along queue_waiting. `waiting` leaves out those that run; delayed jobs are not
- * in it.
+ * Lists waiting keys in the order of queue and key, by a skip scan along queue_waiting. `waiting` counts
+ * neither running nor delayed jobs.
  */
 export async function readWaitingKeys(
   database: Database,
@@ -105,7 +105,7 @@ export async function readWaitingKeys(
   return countWaiting(database, await readLanes(database, { queue, after, limit }), countMax);
 }
 
-/** Keys with due jobs, in the order of queue and key: each costs a step of an index. */
+/** Lists keys with due jobs, in the order of queue and key. Each costs one step along an index. */
 export async function readLanes(
   { query, schema }: Database,
   {
@@ -131,12 +131,12 @@ export async function readLanes(
          order by q.queue, q.key limit 1) x
        where l.n < $4)
      select l.queue, l.key from lanes l`,
-    // a queue's name is never empty, so the empty one is before all; within one queue, its keys begin at ''
+    // a queue's name is never empty, so '' comes before all of them; within one queue, its keys begin at ''
     [queue ?? null, after?.queue ?? '', after?.key ?? '', limit],
   );
 }
 
-/** The numbers of these lanes, in their order; one with nothing that waits has 0. */
+/** Counts the waiting jobs of lanes, in the given order; a lane without any has 0. */
 export async function countWaiting(
   { query, schema }: Database,
   lanes: readonly { readonly queue: string; readonly key: string }[],
@@ -168,7 +168,7 @@ export async function countWaiting(
   );
 }
 
-/** Queues with due jobs, a thousand at most. */
+/** Lists queues with due jobs, up to 1,000. */
 async function readWaitingQueues({ query, schema }: Database): Promise<readonly string[]> {
   const rows = await query<{ queue: string }>(
     `with recursive names as (

@@ -6,7 +6,7 @@ export interface StoredSchedule {
   readonly cron: string;
   readonly timezone: string;
   readonly task: string;
-  /** Null where it was not read. */
+  /** Null if it was not read. */
   readonly payload: unknown;
   readonly options: unknown;
   readonly paused: boolean;
@@ -14,7 +14,10 @@ export interface StoredSchedule {
   readonly last: Date | null;
 }
 
-/** Schedules by name; with `whole`, also their payloads and options, which not every role may read. */
+/**
+ * Reads up to `max` schedules, by name. `whole`: also their payloads and options, which not every role may
+ * read.
+ */
 export async function readSchedules(
   { query, schema }: Database,
   { max, whole }: { readonly max: number; readonly whole: boolean },

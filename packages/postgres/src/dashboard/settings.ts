@@ -1,6 +1,6 @@
 import type { Database } from '../connection/database.ts';
 
-/** What is set for a queue. */
+/** Settings of a queue. */
 export interface StoredSettings {
   readonly paused: boolean;
   readonly pool: string;
@@ -13,7 +13,7 @@ export interface StoredSettings {
   readonly weight: number;
 }
 
-/** Of a queue for which nothing was ever set. */
+/** Settings of a queue for which none were ever set. */
 export const defaultSettings: StoredSettings = {
   paused: false,
   pool: 'default',
@@ -26,7 +26,7 @@ export const defaultSettings: StoredSettings = {
   weight: 1,
 };
 
-/** The settings of all queues that have any, and when they were changed last. */
+/** Reads the settings of all queues that have any, and the time of their last change. */
 export async function readSettings({
   query,
   schema,

@@ -22,7 +22,7 @@ const row: JobRow = {
   trace: null,
 };
 
-/** As the database puts it together. */
+/** The payload as the database builds it. */
 const payloadOf = (facts: string | null): string => `[17,"4294967295",1795470384243.5,${facts}]`;
 const listed = JSON.parse(payloadOf(hintFacts(row))) as unknown[];
 const withOther = (at: number, value: unknown): string => JSON.stringify(listed.with(at, value));

@@ -1,20 +1,24 @@
 import type { Attributes, JobFacts, JobRow } from '@pgqueue/core';
 
 /**
- * A waiting job as the hint of its enqueue describes it. Anyone who may NOTIFY can send such a hint, so it proves nothing: the dispatch that is
- * planned from it compares it with the job's row, and writes nothing where they differ.
+ * A waiting job as the hint of its enqueue describes it. Anyone who may NOTIFY can send such a hint, so it
+ * proves nothing: the dispatch planned from it compares it with the job's row, and writes nothing if they
+ * differ.
  */
 export interface HintedJob extends Omit<JobFacts, 'expiresMs' | 'tries' | 'alone'> {
   /** The row's xmin. */
   readonly rowVersion: string;
 }
 
-/** A payload of NOTIFY has less than 8,000 bytes, of which a character may take four. */
+/**
+ * Maximum length of the facts, in characters. A NOTIFY payload has less than 8,000 bytes, and a character
+ * takes up to four.
+ */
 const factsMax = 1_500;
 
 /**
- * What a producer knows of a job, as a part of its hint's payload; null: the job does not wait from its enqueue on as most do, or the text is
- * too long. The statement that inserts the job adds the rest.
+ * Returns the part of a hint's payload that the producer knows; the statement that inserts the job adds the
+ * rest. Returns null for a job that is unique, delayed or expires, and for a text that is too long.
  */
 export function hintFacts(row: JobRow): string | null {
   if (row.unique !== null || row.delayMs !== null || row.runAfter !== null || row.expiresAt !== null)
@@ -24,12 +28,18 @@ export function hintFacts(row: JobRow): string | null {
   return facts.length > factsMax ? null : facts.slice(1, -1);
 }
 
-/** SQL for the payload, in a statement that inserts one job alone: a JSON list. `facts`: an SQL expression. */
+/**
+ * Returns SQL for the payload, a JSON list, in a statement that inserts one job alone. `facts`: an SQL
+ * expression.
+ */
 export function hintPayload(facts: string): string {
   return `'[' || seq || ',"' || pg_current_xact_id()::xid || '",' || date_part('epoch', created) * 1000 || ',' || ${facts} || ']'`;
 }
 
-/** @returns undefined for any payload that does not describe a job */
+/**
+ * Parses the payload of a hint.
+ * @returns undefined for any payload that does not describe a job
+ */
 export function readHint(payload: string): HintedJob | undefined {
   if (!payload.startsWith('[')) return undefined;
   let listed: unknown;
@@ -65,7 +75,7 @@ function isInteger(value: unknown, min: number, max: number): value is number {
   return Number.isSafeInteger(value) && (value as number) >= min && (value as number) <= max;
 }
 
-/** A text that PostgreSQL can read in JSON: it knows neither NUL nor half a character. */
+/** Reports whether PostgreSQL can read a text in JSON: it accepts neither NUL nor lone surrogates. */
 function isText(value: unknown): value is string {
   return typeof value === 'string' && value.isWellFormed() && !value.includes('\0');
 }

@@ -1,11 +1,18 @@
 import { within } from '@pgqueue/core';
 import type { Executor } from '../connection/executor.ts';
 
-/** The channels of a schema. `queue`: jobs were enqueued; `work`: a batch was written (payload: pool); `done`: slots are free (payload: the jobs that ended, as far as they are few; empty: others, too);
- * `cancel`: running jobs are to be cancelled; `leader`: the leading scheduler has resigned. */
+/**
+ * Hint channels of a schema.
+ * - `queue`: jobs were enqueued.
+ * - `work`: a batch was written (payload: the pool).
+ * - `done`: slots are free (payload: the ids of the ended jobs if they are few; empty: the list is
+ *   incomplete).
+ * - `cancel`: running jobs are to be cancelled.
+ * - `leader`: the leading scheduler has resigned.
+ */
 export type HintChannel = 'queue' | 'work' | 'done' | 'cancel' | 'leader';
 
-/** The NOTIFY channel of a schema's hints of one kind. */
+/** Returns the NOTIFY channel of a schema's hints of one kind. */
 export function channelName(schema: string, channel: HintChannel): string {
   return `${schema}:${channel}`;
 }
@@ -13,39 +20,50 @@ export function channelName(schema: string, channel: HintChannel): string {
 /** A sender of hints, made by {@link createHints}. */
 export interface Hints {
   /**
-   * Asks for a hint soon; over time at most one per interval is sent, from outside any transaction. Never throws, never waits; nothing after `stop`.
-   * `ids`: all that it is about; hints that are sent as one tell them only where each does, and they are few.
+   * Requests a hint. Hints are sent outside any transaction, at most one per interval on average. Never
+   * throws, never waits; does nothing after `stop`.
+   * `ids`: all jobs that the hint is about. A hint that answers several requests lists ids only if every
+   * request gave them, and 64 at most.
    */
   readonly send: (ids?: readonly string[]) => void;
-  /** Whether the statement that is about to run may carry the hint itself; whoever got a yes says with `rode` what became of it. */
+  /**
+   * Reports whether the statement about to run may carry the hint itself. After true the caller must call
+   * `rode`, whatever the statement's outcome: until then no hint is sent.
+   */
   readonly ride: () => boolean;
-  /** `sent`: the hint was committed; else it goes by itself, about `ids`. */
+  /**
+   * Ends a `ride`. `sent`: the statement committed its hint; otherwise a separate hint about `ids` is sent.
+   */
   readonly rode: (sent: boolean, ids?: readonly string[]) => void;
   readonly stop: () => Promise<void>;
 }
 
-/** Ids that one hint tells at most. */
+/** Maximum number of ids in one hint. */
 const toldMax = 64;
-/** One that was carried has cost next to nothing: so soon the next one may go. */
+/** Pause after a hint that a statement carried, in milliseconds: such a hint costs next to nothing. */
 const riddenMs = 1;
-/** So many go one after the other where none was sent for so many intervals: two jobs that come together need not wait for each other. */
+/**
+ * Maximum number of hints sent back to back; each idle interval saves one. Two jobs that arrive together need
+ * not wait for each other.
+ */
 const burstMax = 4;
-/** How long a hint that is under way is waited for. */
+/** Longest wait of `stop` for a hint that is being sent, in milliseconds. */
 const stopMs = 1_000;
 
 /**
- * Sends hints on one channel, one after the other, and over time at most one per `intervalMs`: a NOTIFY in every enqueue or settle
- * would serialise their commits. The first few go out at once.
+ * Creates a sender of hints on one channel. Hints are sent one at a time, at most one per `intervalMs` on
+ * average: a NOTIFY in every enqueue or settle would serialise their commits. The first four are sent at
+ * once.
  */
 export function createHints(executor: Executor, schema: string, channel: HintChannel, intervalMs = 5): Hints {
   const name = channelName(schema, channel);
   let timer: NodeJS.Timeout | undefined;
   let again = false;
-  /** What the next one tells; null: nothing. */
+  /** Ids that the next hint lists; null: it lists none. */
   let told: readonly string[] | null = [];
   let busy = false;
   let stopped = false;
-  /** Hints that may go at once, as of `countedAt`. */
+  /** Hints that may be sent at once, as of `countedAt`: the tokens of a token bucket. */
   let saved = burstMax;
   let countedAt = performance.now();
   let sending: Promise<unknown> = Promise.resolve();
@@ -61,13 +79,13 @@ export function createHints(executor: Executor, schema: string, channel: HintCha
     [again, busy, told] = [false, true, []];
     sending = executor
       .query("select set_config('synchronous_commit', 'off', true), pg_notify($1, $2)", [name, payload])
-      .catch(() => []) // a hint that is lost costs one polling interval
+      .catch(() => []) // a lost hint costs one polling interval
       .then(answered);
   };
 
   const answered = (): void => {
     saved -= 1;
-    // counted from the answer: a slow database must not have a connection taken up by hints all the time
+    // counted from the answer: hints must not occupy a connection of a slow database all the time
     countedAt = performance.now();
     rest(saved >= 1 ? 0 : (1 - saved) * intervalMs);
   };

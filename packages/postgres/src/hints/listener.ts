@@ -3,17 +3,17 @@ import pg from 'pg';
 import { applicationName as shown } from '../connection/application-name.ts';
 import { destroyClient } from '../connection/destroy-client.ts';
 
-/** Where to listen, for what, and whom to tell. */
+/** Connection, channels and callbacks of a listener. */
 export interface ListenerOptions {
-  /** A direct connection: LISTEN hears nothing through PgBouncer in transaction mode. */
+  /** A direct connection: LISTEN receives nothing through PgBouncer in transaction mode. */
   readonly connectionString: string;
   readonly channels: readonly string[];
   readonly onHint: (channel: string, payload: string) => void;
   readonly onError: (error: unknown) => void;
   readonly applicationName?: string;
-  /** How often the connection must prove that it lives, and leads to a server that takes writes. Default 20 s. */
+  /** Interval of the check that the connection is alive and its server accepts writes. Default 20 s. */
   readonly heartbeatMs?: number;
-  /** How long it may take to answer that. Default 10 s. */
+  /** Longest time for connecting, and for each statement. Default 10 s. */
   readonly queryTimeoutMs?: number;
 }
 
@@ -23,9 +23,9 @@ export interface Listener {
 }
 
 /**
- * Hears hints. It is only ever a hint: every loop polls as well, so whatever happens here costs time, never work. The
- * connection is asked for a sign of life now and then (a dead one is silent), and made anew with backoff. After each
- * reconnect every channel gets one hint, for those that were missed.
+ * Listens for hints. Every loop polls as well, so a lost hint costs time, never work. The listener checks its
+ * connection periodically, since a dead connection is silent, and reconnects with backoff. After each connect
+ * every channel gets one empty hint, for hints that were missed.
  */
 export function startListener(options: ListenerOptions): Listener {
   const { channels, onHint, onError, heartbeatMs = 20_000 } = options;
@@ -52,7 +52,7 @@ export function startListener(options: ListenerOptions): Listener {
     client = undefined;
     failure = undefined;
     if (last === undefined) return;
-    // what the old connection still has to say is not the new one's failure
+    // late events of the old connection are not failures of the new one
     last.removeAllListeners().on('error', () => {});
     await within(endMs, last.end());
     destroyClient(last);
@@ -74,7 +74,8 @@ export function startListener(options: ListenerOptions): Listener {
   return {
     stop: async () => {
       const stopped = loop.stop();
-      if (!(await within(endMs, stopped)) && client !== undefined) destroyClient(client); // it waits for a dead connection
+      // a loop that does not end waits for a dead connection
+      if (!(await within(endMs, stopped)) && client !== undefined) destroyClient(client);
       await stopped;
       await disconnect();
     },
@@ -83,7 +84,7 @@ export function startListener(options: ListenerOptions): Listener {
 
 const endMs = 1_000;
 
-/** An old primary that only reads sends no hints of the new one. */
+/** Rejects if the server only reads: an old primary sends no hints of the new one. */
 async function check(client: pg.Client): Promise<void> {
   const { rows } = await client.query<{ reads: boolean }>(
     `select pg_is_in_recovery() or current_setting('transaction_read_only')::boolean as reads`,

@@ -8,11 +8,11 @@ import { openDatabase } from '../connection/database.ts';
 import type { PgQueryable } from '../connection/executor.ts';
 import { sqlState } from '../connection/pg-errors.ts';
 
-/** One file of `migrations/`, and when it was applied (null: not yet). */
+/** One file of `migrations/`, and the time at which it was applied (null: not yet). */
 export interface Migration {
   readonly version: number;
   readonly name: string;
-  /** Whether packages that don't know it can go on working. */
+  /** Packages that do not know this migration can go on working. */
   readonly compatible: boolean;
   readonly applied: Date | null;
 }
@@ -20,7 +20,7 @@ export interface Migration {
 export interface MigrateOptions extends DatabaseOptions {
   /** Also create the roles of least privilege, and grant them their rights. Needs CREATEROLE. */
   readonly roles?: boolean;
-  /** Told of each migration after it was committed. */
+  /** Called for each migration after it was committed. */
   readonly onApplied?: (migration: Migration) => void;
 }
 
@@ -32,23 +32,27 @@ interface MigrationFile {
   readonly compatible: boolean;
 }
 
-/** Everybody waits behind a migration that waits for a lock: so it gives up, lets them through, and tries again. */
+/**
+ * Lock timeout of a migration. Every session queues behind a migration that waits for a lock, so the
+ * migration gives up after this time, lets them through, and tries again.
+ */
 const lockWaitMs = 500;
-/** About three minutes, while a transaction of an application is in the way. */
+/** Maximum number of tries: about three minutes while a transaction of an application holds a lock. */
 const triesMax = 100;
 
 /**
- * Brings a schema to the newest version: forward only, one transaction a migration, each under an advisory lock, so that
- * several migrators may start at once and one that was stopped goes on where it was. While everything works on, it waits for locks
- * half a second at a time, for about three minutes: an open transaction stops it that long, and nobody else. Works through PgBouncer.
- * @throws {PgQueueError} `schema_version` where an applied migration is not the one of this package
- * @throws what PostgreSQL says (SQLSTATE 55P03 or 40P01) where it found no moment without such a transaction
+ * Brings a schema to the newest version: forward only, one transaction a migration. An advisory lock for each
+ * lets several migrators start at once; one that was stopped goes on where it was. Applications go on working
+ * meanwhile. A migration waits for locks half a second at a time, for about three minutes in all, so an open
+ * transaction delays the migration and no other session. Works through PgBouncer.
+ * @throws {PgQueueError} `schema_version` if an applied migration differs from the one of this package
+ * @throws the error of PostgreSQL (SQLSTATE 55P03 or 40P01) if a transaction was in the way at every try
  */
 export async function migrate(options: MigrateOptions): Promise<readonly Migration[]> {
   return migrateFrom(migrationsDirectory(), options);
 }
 
-/** Applies the migrations of a folder, as {@link migrate} does those of this package. */
+/** Applies the migrations of a folder, as {@link migrate} does with those of this package. */
 export async function migrateFrom(directory: URL, options: MigrateOptions): Promise<readonly Migration[]> {
   const database = openDatabase({
     applicationName: 'pgqueue migrate',
@@ -73,7 +77,7 @@ export async function migrateFrom(directory: URL, options: MigrateOptions): Prom
   }
 }
 
-/** Repeats what others were in the way of. */
+/** Repeats work that failed because another transaction was in the way. */
 async function amongOthers<Result>(work: () => Promise<Result>): Promise<Result> {
   for (let failures = 1; ; failures += 1) {
     try {
@@ -86,7 +90,7 @@ async function amongOthers<Result>(work: () => Promise<Result>): Promise<Result>
   }
 }
 
-/** Every migration of this package, and whether it is applied. Creates nothing. */
+/** Returns every migration of this package, and those of newer packages that are applied. Creates nothing. */
 export async function migrationStatus(options: DatabaseOptions): Promise<readonly Migration[]> {
   const database = openDatabase({ applicationName: 'pgqueue migrate', ...options });
   try {
@@ -96,7 +100,7 @@ export async function migrationStatus(options: DatabaseOptions): Promise<readonl
   }
 }
 
-/** The same through a database that is open. */
+/** Same as {@link migrationStatus}, on an open database. */
 export async function migrationsOf(database: Database): Promise<readonly Migration[]> {
   const rows = await database
     .query<{ version: number; applied: Date; checksum: string; name: string; compatible: boolean }>(
@@ -159,20 +163,26 @@ async function apply(database: Database, file: MigrationFile): Promise<Migration
       `insert into ${schema}.migration (version, name, checksum, compatible) values ($1, $2, $3, $4) returning applied`,
       [file.version, file.name, file.checksum, file.compatible],
     );
-    await closeToPublic(schema, client); // in the same transaction: no function is ever open
+    await closeToPublic(schema, client); // in the same transaction: no function is ever open to PUBLIC
     const { version, name, compatible } = file;
     return { version, name, compatible, applied: inserted.rows[0]?.applied ?? null };
   });
 }
 
-/** One migrator at a time; also for rights, which can't be changed by two at once. */
+/**
+ * Takes the lock of a schema's migrators until the transaction ends. Rights are changed under it, too: two
+ * sessions cannot change them at once.
+ */
 async function lockSchema(schema: string, client: PgQueryable): Promise<void> {
   await client.query('select pg_advisory_xact_lock(hashtextextended($1, 0))', [`pgqueue migrate ${schema}`]);
-  // from here on: another migrator may take its time
+  // set after the advisory lock: another migrator may take its time
   await client.query(`set local lock_timeout = '${lockWaitMs}ms'`);
 }
 
-/** Functions are executable by everyone when they are created; nothing here is for everyone. */
+/**
+ * Revokes all rights of PUBLIC. PostgreSQL lets everyone execute a new function; no object of this schema is
+ * for everyone.
+ */
 async function closeToPublic(schema: string, client: PgQueryable): Promise<void> {
   const kinds = ['schema', 'all tables in schema', 'all routines in schema', 'all sequences in schema'];
   for (const kind of kinds) await client.query(`revoke all on ${kind} ${schema} from public`);
@@ -208,8 +218,8 @@ function migrationFiles(directory = migrationsDirectory()): readonly MigrationFi
 }
 
 /**
- * In a published package they lie beside `dist`; in the repository, at its top. What runs from source never looks at the copy
- * that packing makes for a moment.
+ * Returns the folder of the migrations: beside `dist` in a published package, at the top in the repository.
+ * Code that runs from source ignores the copy that packing makes for a moment.
  */
 function migrationsDirectory(): URL {
   const packed = new URL('../../migrations/', import.meta.url);

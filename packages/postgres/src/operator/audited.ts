@@ -13,7 +13,10 @@ interface What {
   readonly details?: object;
 }
 
-/** The same operator, whose every change is a line of the audit table: one that can't be noted is not done. */
+/**
+ * Returns the same operator, with a line in the table `audit` for each change. A change that cannot be noted
+ * is not made.
+ */
 export function withAudit(database: Database, operator: Operator, actor: Actor): Operator {
   const note = <Result>(
     { action, target, details = {} }: What,
@@ -89,7 +92,10 @@ type Note = <Result>(
   resultOf?: (value: Result) => unknown,
 ) => Promise<Result>;
 
-/** Of what is no list, nothing: the action itself refuses it. */
+/**
+ * Returns the target and details of an audit line for a list of ids. A value that is no list counts as an
+ * empty one: the action itself refuses it.
+ */
 function idsOf(given: readonly string[]): Pick<What, 'details'> & { readonly target?: string } {
   const ids: readonly string[] = Array.isArray(given) ? given : [];
   const [only] = ids;
@@ -99,7 +105,7 @@ function idsOf(given: readonly string[]): Pick<What, 'details'> & { readonly tar
   };
 }
 
-/** How many there are of each verdict. */
+/** Counts the verdicts by name. */
 function verdictsOf(verdicts: readonly { readonly verdict: string }[]): Readonly<Record<string, number>> {
   const counts: Record<string, number> = {};
   for (const { verdict } of verdicts) counts[verdict] = (counts[verdict] ?? 0) + 1;

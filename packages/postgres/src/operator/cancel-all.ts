@@ -12,7 +12,7 @@ import type { FindFilter } from '../dashboard/find-jobs.ts';
 import { countFound, findJobs } from '../dashboard/find-jobs.ts';
 import type { Database } from '../connection/database.ts';
 
-/** Jobs that have not ended and fit everything that is given; at least one thing is. */
+/** A filter of unfinished jobs: a job must match every given field. At least one field is required. */
 export interface UnfinishedFilter {
   readonly queue?: string;
   readonly task?: string;
@@ -20,28 +20,31 @@ export interface UnfinishedFilter {
   readonly status?: 'delayed' | 'pending' | 'ready' | 'running';
 }
 
-/** How many jobs fit a filter. */
+/** Number of jobs that match a filter. */
 export interface JobCount {
   readonly count: number;
-  /** There may be more: counting ends at 100,000 jobs that are looked at. */
+  /** There may be more: the count stops after 100,000 jobs read. */
   readonly more: boolean;
 }
 
-/** How many jobs a bulk cancellation has met so far, by what became of them. */
+/** Jobs of a bulk cancellation so far, by outcome. */
 export interface CancelledJobs {
   /** Waiting jobs that ended at once. */
   readonly cancelled: number;
   /** Running jobs whose signal aborts soon. */
   readonly signalled: number;
-  /** Changed hands at every one of some tries. */
+  /** Jobs that were being claimed or settled at each of five tries. */
   readonly busy: number;
-  /** Ended by themselves meanwhile. */
+  /** Jobs that ended by themselves meanwhile. */
   readonly missing: number;
 }
 
-/** How to work through many jobs. */
+/** Options of a bulk cancellation. */
 export interface CancelAllOptions {
-  /** After each 500 jobs, which are committed by then: a cancellation that is stopped can be repeated. */
+  /**
+   * Called after each page of up to 500 jobs, which is committed by then: a stopped cancellation can be
+   * repeated.
+   */
   readonly onProgress?: (soFar: CancelledJobs) => void;
 }
 
@@ -61,7 +64,7 @@ export async function countUnfinished(database: Database, filter: UnfinishedFilt
   return countFound(database, { ...checked(filter), max: countMax, walkMax: countMax });
 }
 
-/** Page by page, newest first: jobs that come while it works are not met. */
+/** Cancels page by page, newest first. Jobs enqueued meanwhile are not included. */
 export async function cancelUnfinished(
   database: Database,
   filter: UnfinishedFilter,
@@ -88,7 +91,7 @@ export async function cancelUnfinished(
   return counts;
 }
 
-/** A filter that is empty, or misspelt, would find all there are. */
+/** Checks a filter: an empty or misspelt one would match every unfinished job. */
 function checked(filter: UnfinishedFilter): FindFilter {
   throwProblems('configuration', 'a filter of jobs', optionProblems(filter, filterShape));
   if (Object.values(filter).every((part) => part === undefined))

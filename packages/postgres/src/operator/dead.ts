@@ -17,46 +17,46 @@ import { redrive } from '../statements/operate.ts';
 import { checkIds } from './jobs.ts';
 import { wakeSchedulers } from './wake.ts';
 
-/** Which dead jobs: those of the ids, those that a filter finds, or all. */
+/** A selection of dead jobs: by ids, by a filter, or all. */
 export type DeadSelection =
   | { readonly ids: readonly string[] }
   | (DeadFilter & {
-      /** Must be said where no filter is. */
+      /** Required if there is no filter. */
       readonly all?: boolean;
     });
 
-/** How far a bulk redrive or purge has come. */
+/** Progress of a bulk redrive or purge. */
 export interface DeadProgress {
-  /** Looked at so far. */
+  /** Jobs read so far. */
   readonly seen: number;
-  /** Redriven or purged so far. */
+  /** Jobs redriven or purged so far. */
   readonly done: number;
   readonly total: number;
 }
 
-/** How to work through many dead jobs. */
+/** Options of a bulk redrive or purge. */
 export interface BulkOptions {
-  /** After each chunk, which is committed by then: what is stopped can be repeated. */
+  /** Called after each chunk, which is committed by then: stopped work can be repeated. */
   readonly onProgress?: (progress: DeadProgress) => void;
   /** Jobs in one transaction. Default 500. */
   readonly chunk?: number;
 }
 
-/** What became of the dead jobs that were selected. */
+/** Outcome of a bulk redrive or purge. */
 export interface BulkResult {
   readonly total: number;
   readonly done: number;
-  /** Not dead (any more), or their unique key is taken by a newer job. */
+  /** Jobs that are not dead (any more), or whose unique key a newer job has taken. */
   readonly skipped: number;
 }
 
-/** What an operator can do with dead jobs. */
+/** Operations on dead jobs. */
 export interface DeadOperator {
-  /** Those that died last come first, in pages. */
+  /** Lists dead jobs in pages, the latest death first. */
   readonly list: (options?: DeadListOptions) => Promise<Page<DeadJob>>;
   /**
-   * Puts dead jobs back into QUEUE with fresh limits, those that died first first. Jobs that die while it works are not
-   * meant: one that fails again at once does not keep it going.
+   * Puts dead jobs back into QUEUE with fresh limits, the earliest death first. Jobs that die meanwhile are
+   * not included, so a job that fails again at once does not keep the work going.
    */
   readonly redrive: (selection: DeadSelection, options?: BulkOptions) => Promise<BulkResult>;
   /** Removes dead jobs without a trace. */
@@ -83,7 +83,10 @@ const listShape: Shape<DeadListOptions> = {
   limit: optional(anything),
 };
 
-/** A filter that is misspelt finds all there are: a purge of one task would be one of every task. */
+/**
+ * Checks the names of filters and options. A misspelt filter would match every dead job: a purge of one task
+ * would purge all tasks.
+ */
 function checkBulk(selection: DeadSelection, options: BulkOptions = {}): void {
   throwProblems('configuration', 'dead jobs', [
     ...optionProblems(selection, selectionShape),
@@ -113,7 +116,7 @@ export function operateDead(database: Database): DeadOperator {
   };
 }
 
-/** From DEAD_LETTER alone: a job that was redriven a moment ago is not meant any more. */
+/** Deletes from DEAD_LETTER alone: a job that was redriven a moment ago is kept. */
 async function purge(database: Database, ids: readonly string[]): Promise<number> {
   const rows = await database.query(
     `delete from ${database.schema}.dead_letter where id = any ($1::uuid[]) returning 1`,
@@ -142,7 +145,7 @@ async function inBulk(
 
 interface Pages {
   readonly total: number;
-  /** The next ids; empty at the end. */
+  /** Returns the next ids; empty at the end. */
   readonly next: () => Promise<readonly string[]>;
 }
 

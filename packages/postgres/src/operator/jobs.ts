@@ -11,41 +11,47 @@ import type { CancelAllOptions, CancelledJobs, JobCount, UnfinishedFilter } from
 import { cancelUnfinished, countUnfinished } from './cancel-all.ts';
 import { wakeSchedulers } from './wake.ts';
 
-/** What became of each job that was named, in the order of the naming. */
+/** Verdict on each given job, in the given order. */
 export type Verdicts<Verdict extends string> = readonly {
   readonly id: string;
   readonly verdict: Verdict;
-  /** Of one with which nothing was done: where it stands now; null: there is no such job. */
+  /** Present status of a job that was left as it is; null: there is no such job. */
   readonly status?: JobStatus | null;
 }[];
 
-/** What an operator can do with jobs. */
+/** Operations on jobs. */
 export interface JobsOperator {
-  /** Undefined: it never was, was erased, or its history has been dropped. */
+  /** Reads one job. Undefined: it never was, was erased, or its history has been dropped. */
   readonly get: (id: string) => Promise<JobDetails | undefined>;
-  /** Newest first, in pages. */
+  /** Lists jobs in pages, newest first. */
   readonly list: (options?: JobListOptions) => Promise<Page<JobSummary>>;
   /**
-   * Waiting jobs end at once; the signal of a running one aborts soon (`signalled`), and it ends as cancelled unless it gets
-   * done before. `busy`: it changed hands at every one of some tries; ask again. `missing`: it has ended, or never was.
+   * Cancels jobs. A waiting job ends at once. The signal of a running job aborts soon (`signalled`), and the
+   * job ends as cancelled unless it finishes before. `busy`: it was being claimed or settled at each of five
+   * tries; ask again. `missing`: it has ended, or never was.
    */
   readonly cancel: (
     ids: readonly string[],
   ) => Promise<Verdicts<'cancelled' | 'signalled' | 'busy' | 'missing'>>;
-  /** How many jobs have not ended and fit the filter. */
+  /** Counts the unfinished jobs that match the filter. */
   readonly count: (filter: UnfinishedFilter) => Promise<JobCount>;
-  /** Cancels every job that has not ended and fits the filter, as `cancel` does, newest first. Jobs that come while it works are not meant. */
+  /**
+   * Cancels every unfinished job that matches the filter, as `cancel` does, newest first. Jobs enqueued
+   * meanwhile are not included.
+   */
   readonly cancelAll: (filter: UnfinishedFilter, options?: CancelAllOptions) => Promise<CancelledJobs>;
-  /** Waiting jobs become due now, whatever they wait for. `unchanged`: it runs, has ended, or never was. */
+  /** Makes waiting jobs due now, whatever they wait for. `unchanged`: it runs, has ended, or never was. */
   readonly runNow: (ids: readonly string[]) => Promise<Verdicts<'changed' | 'unchanged'>>;
-  /** Due now if they wait; back into QUEUE if they are dead. */
+  /** Makes waiting jobs due now, and puts dead jobs back into QUEUE. */
   readonly retry: (ids: readonly string[]) => Promise<Verdicts<'changed' | 'redriven' | 'unchanged'>>;
-  /** Reprioritises or delays waiting jobs. */
+  /** Changes the priority of waiting jobs, or delays them. */
   readonly amend: (
     ids: readonly string[],
     amendment: Amendment,
   ) => Promise<Verdicts<'changed' | 'unchanged'>>;
-  /** Removes jobs without a trace, wherever they stand. `unchanged`: it runs (cancel it first), or never was. */
+  /**
+   * Removes jobs without a trace, from whichever table. `unchanged`: it runs (cancel it first), or never was.
+   */
   readonly erase: (ids: readonly string[]) => Promise<Verdicts<'erased' | 'unchanged'>>;
 }
 
@@ -53,7 +59,7 @@ const chunkMax = 1_000;
 const cancelTriesMax = 5;
 const cancelPauseMs = 20;
 
-/** Their values are checked where they are used; a name that is misspelt would be left out. */
+/** Names of the options; the values are checked where they are used. A misspelt name would be ignored. */
 const listShape: Shape<JobListOptions> = {
   status: optional(anything),
   queue: optional(anything),
@@ -108,7 +114,10 @@ export function operateJobs(database: Database): JobsOperator {
   };
 }
 
-/** A busy job is being claimed or settled, which takes milliseconds: a few tries are enough, and more would hide a fault. */
+/**
+ * Cancels jobs, with up to five tries for busy ones. A busy job is being claimed or settled, which takes
+ * milliseconds: more tries would hide a fault.
+ */
 async function cancelByIds(database: Database, ids: readonly string[]): ReturnType<JobsOperator['cancel']> {
   checkIds(ids);
   const verdicts = new Map<string, 'cancelled' | 'signalled' | 'busy'>();
@@ -118,7 +127,7 @@ async function cancelByIds(database: Database, ids: readonly string[]): ReturnTy
     for (let from = 0; from < open.length; from += chunkMax) {
       const answer = await cancelJobs(database, open.slice(from, from + chunkMax));
       for (const [id, verdict] of answer) verdicts.set(id, verdict);
-      // one that was busy, and is not in a later answer, has ended meanwhile
+      // a busy job that is missing from a later answer has ended meanwhile
       for (const id of open.slice(from, from + chunkMax)) if (!answer.has(id)) verdicts.delete(id);
     }
     open = open.filter((id) => verdicts.get(id) === 'busy');
@@ -131,7 +140,10 @@ async function cancelByIds(database: Database, ids: readonly string[]): ReturnTy
 
 const undone: ReadonlySet<string> = new Set(['unchanged', 'busy', 'missing']);
 
-/** Adds where those jobs stand with which nothing was done. A moment later: one that was busy may have ended. */
+/**
+ * Adds the present status of jobs that were left as they are. It is read a moment later: a busy job may have
+ * ended by then.
+ */
 async function withStatus<Verdict extends string>(
   database: Database,
   verdicts: Verdicts<Verdict>,
@@ -159,9 +171,12 @@ async function inChunks(
   return all;
 }
 
-/** @throws {PgQueueError} `configuration` */
+/**
+ * Checks a list of job ids.
+ * @throws {PgQueueError} `configuration`
+ */
 export function checkIds(ids: readonly string[]): void {
-  // of callers in JavaScript
+  // callers in JavaScript may pass anything
   const given: unknown = ids;
   if (!Array.isArray(given)) {
     const got = typeof given === 'string' ? JSON.stringify(given) : typeof given;

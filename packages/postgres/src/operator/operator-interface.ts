@@ -17,7 +17,7 @@ import type { Status } from './status.ts';
 import type { Top } from './top.ts';
 import type { TopOptions } from './top.ts';
 
-/** When a recurring job is enqueued. */
+/** Name and times of a recurring job. */
 export interface ScheduleTimes {
   readonly name: string;
   /** Five fields, or six with seconds first. */
@@ -26,14 +26,17 @@ export interface ScheduleTimes {
   readonly timezone?: string;
 }
 
-/** Options of a job that a schedule keeps. The others are of one job, and not of all that come. */
+/** Job options that a schedule keeps. The others concern a single job. */
 export const keptOptions = ['queue', 'key', 'priority', 'attributes', 'timeout', 'retry'] as const;
 
-/** A recurring job: one that a task made, whose queue, key, tries and payload are checked and kept; or the name of a task. */
+/**
+ * A recurring job: a job that a task made, whose queue, key, tries and payload are checked and kept; or the
+ * name of a task.
+ */
 export type ScheduleDefinition = ScheduleTimes &
   (
     | {
-        /** `task.job(payload)`: with what the task says. */
+        /** `task.job(payload)`, with the settings of the task. */
         readonly job: NewJob;
         readonly task?: never;
         readonly payload?: never;
@@ -43,69 +46,85 @@ export type ScheduleDefinition = ScheduleTimes &
         readonly job?: never;
         readonly task: string;
         readonly payload?: unknown;
-        /** They count for each job that it enqueues: of the task nothing else is known. */
+        /** Options of each job that the schedule enqueues: of its task only the name is known. */
         readonly options?: Pick<JobOptions, (typeof keptOptions)[number]> & {
           readonly payloadVersion?: number;
         };
       }
   );
 
-/** What an operator does: the command line and dashboards are made of this. */
+/** Operations of an operator. The command line and dashboards are built on it. */
 export interface Operator {
   readonly jobs: JobsOperator;
   readonly dead: DeadOperator;
   readonly queues: {
     readonly list: () => Promise<readonly QueueInfo[]>;
-    /** No more of its jobs are scheduled; those that are ready or running go on. */
+    /** Stops scheduling the queue's jobs; ready and running ones go on. */
     readonly pause: (queue: string) => Promise<QueueChange>;
     readonly resume: (queue: string) => Promise<QueueChange>;
     /**
-     * Changes settings, limits among them; they count from the scheduler's next tick on, which this wakes.
+     * Changes settings, limits among them. They take effect with the scheduler's next tick, which this call
+     * wakes.
      * @throws {PgQueueError} `configuration`, with all problems at once
      */
     readonly set: (queue: string, settings: QueueSettings) => Promise<QueueChange>;
     /**
-     * Takes away all of its settings, its limits and whether it is paused among them, and resolves to what they were, by their columns; its jobs stay. A queue with neither is listed no more.
-     * Where its `keyPending` was the last one, this waits for transactions as `set` does ({@link QueueSettings.keyPending}).
-     * @throws {PgQueueError} `not_found` where it had none
+     * Removes all settings of a queue, its limits and its pause among them; its jobs stay. Resolves to the
+     * removed settings, by column. A queue without settings and jobs is not listed any more. Removing the
+     * last `keyPending` waits for transactions, as `set` does ({@link QueueSettings.keyPending}).
+     * @throws {PgQueueError} `not_found` if it had none
      */
     readonly forget: (queue: string) => Promise<Readonly<Record<string, unknown>>>;
   };
   readonly nodes: {
     readonly list: () => Promise<readonly NodeInfo[]>;
     /**
-     * Takes back everything that a node holds, long timeouts or not, and ends its incarnation: what the old process says
-     * later is refused. @throws {PgQueueError} `not_found` where neither a row nor a lease has this id
+     * Takes back everything that a node holds, whatever the timeouts, and ends its incarnation: later calls
+     * of the old process are refused.
+     * @throws {PgQueueError} `not_found` if neither a row nor a lease has this id
      */
     readonly reset: (node: string) => Promise<NodeReset>;
   };
   readonly schedules: {
     readonly list: () => Promise<readonly ScheduleInfo[]>;
     /**
-     * Makes or changes a schedule: `set({ name, cron, job: task.job(payload) })`.
+     * Creates or changes a schedule: `set({ name, cron, job: task.job(payload) })`.
      * @throws {PgQueueError} `configuration` (it would never come, for example), `invalid_job`
      */
     readonly set: (definition: ScheduleDefinition) => Promise<'created' | 'changed'>;
-    /** @throws {PgQueueError} `not_found`, as the next two */
+    /** @throws {PgQueueError} `not_found`, as do the next three */
     readonly pause: (name: string) => Promise<void>;
     readonly resume: (name: string) => Promise<void>;
     readonly remove: (name: string) => Promise<void>;
-    /** Enqueues what the schedule would, now, beside its slots and also while it is paused; resolves to the job's id. */
+    /**
+     * Enqueues the schedule's job now, beside its slots and also while it is paused. Resolves to the job's
+     * id.
+     */
     readonly runNow: (name: string) => Promise<string>;
   };
   readonly status: () => Promise<Status>;
-  /** The same, with the keys that have the most jobs, the jobs that have run for the longest, and the nodes. */
+  /**
+   * Same as `status`, with the keys that have the most jobs, the jobs that have run the longest, and the
+   * nodes.
+   */
   readonly top: (options?: TopOptions) => Promise<Top>;
   /**
-   * Why a job is not running, or what it does. Of one that waits for its turn the leading scheduler is asked, and waited for
-   * `waitMs` (default 2000; 0: not asked); without its answer, the rest is what the database alone can say.
+   * Explains why a job is not running, or what it does. Asks the leading scheduler about a job that waits for
+   * its turn, and waits up to `waitMs` for the answer (default 2000; 0: does not ask). Without an answer, the
+   * explanation rests on the database alone.
    * @throws {PgQueueError} `not_found`
    */
   readonly explain: (id: string, options?: { readonly waitMs?: number }) => Promise<JobExplanation>;
-  /** The jobs that ran, page by page, by the time at which they finished: as far back as history is kept. */
+  /**
+   * Lists the jobs that ran, page by page, in the order in which they finished: as far back as history is
+   * kept.
+   */
   readonly recorded: (options?: RecordedOptions) => Promise<Page<RecordedJob>>;
   readonly doctor: (options?: { readonly mend?: boolean }) => Promise<Diagnosis>;
-  /** @throws {PgQueueError} `schema_version` where these packages can't work with the schema that is there */
+  /**
+   * Checks the schema.
+   * @throws {PgQueueError} `schema_version` if these packages can't work with the schema of the database
+   */
   readonly check: () => Promise<void>;
   readonly close: () => Promise<void>;
 }

@@ -40,7 +40,10 @@ import { wakeSchedulers } from './wake.ts';
 
 /** See {@link createOperator}. */
 export interface OperatorOptions extends DatabaseOptions {
-  /** Who acts: every change is then noted in the table `audit`, before and after. Default: nothing is noted. */
+  /**
+   * Person or program that acts. Every change is then noted in the table `audit`, before and after. Default:
+   * nothing is noted.
+   */
   readonly actor?: Actor;
 }
 
@@ -50,8 +53,9 @@ const operatorShape: Shape<OperatorOptions> = {
 };
 
 /**
- * Opens no connection yet. The first statement is preceded by a check of the schema: where these packages can't work with it, all that
- * the operator does rejects with `schema_version`. @throws {PgQueueError} `configuration`
+ * Creates an operator. Opens no connection yet. A check of the schema precedes the first statement: if these
+ * packages can't work with the schema, every operation rejects with `schema_version`.
+ * @throws {PgQueueError} `configuration`
  */
 export function createOperator(options: OperatorOptions): Operator {
   throwProblems('configuration', 'the operator', optionProblems(options, operatorShape));
@@ -61,7 +65,7 @@ export function createOperator(options: OperatorOptions): Operator {
   return actor === undefined ? operator : withAudit(database, operator, actor);
 }
 
-/** The same on a database that is open already. */
+/** Same as {@link createOperator}, on an open database. */
 export function operatorOf(database: Database): Operator {
   return {
     jobs: operateJobs(database),
@@ -187,7 +191,7 @@ function scheduleFaults(definition: ScheduleDefinition): readonly string[] {
   return [...both, ...none, ...single, ...scheduleProblems(cron, timezone, Date.now())];
 }
 
-/** Checks what a schedule would enqueue as if it were enqueued now, so that it can't fail at every slot. */
+/** Checks the job of a schedule as if it were enqueued now, so that it can't fail at every slot. */
 async function toScheduleRow(definition: ScheduleDefinition): Promise<Parameters<typeof setSchedule>[1]> {
   const about = `schedule ${JSON.stringify(definition?.name)}`;
   throwProblems('configuration', about, scheduleFaults(definition));
@@ -208,7 +212,7 @@ async function toScheduleRow(definition: ScheduleDefinition): Promise<Parameters
   };
 }
 
-/** Of a task of which only the name is known: its worker checks the payload. */
+/** Returns the job of a schedule that names only its task: the worker checks the payload. */
 function jobOf({ task = '', payload = {}, options: given = {} }: AnySchedule): NewJob {
   const { payloadVersion = 1, ...options } = given;
   return { task, payloadVersion, payload, options, check: () => [] };

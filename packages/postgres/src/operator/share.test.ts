@@ -1,7 +1,7 @@
 import { expect, test, vi } from 'vitest';
 import { shareReading } from './share.ts';
 
-/** A reading that takes as long as it is let, by a clock of the test's own. */
+/** A reading that lasts until `end`, by the test's own clock. */
 function readings(): {
   readonly read: () => Promise<number>;
   readonly count: () => number;

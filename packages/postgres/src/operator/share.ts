@@ -1,16 +1,22 @@
-/** How often a reading that many ask for is made. */
+/** Options of {@link shareReading}. */
 export interface ShareOptions {
-  /** A reading is given again for so long. Default 1000. */
+  /** Shortest time for which a reading is given again, in milliseconds. Default 1000. */
   readonly everyMs?: number;
-  /** So much of the time is spent reading at most: what took 50 ms is made again after 5 s at 0.01, the default. */
+  /**
+   * Largest share of the time spent reading. At 0.01, the default, a reading that took 50 ms is repeated
+   * after 5 s.
+   */
   readonly share?: number;
-  /** However long one takes, it is made again after so long. Default 60000. */
+  /**
+   * Longest time for which a reading is given again, in milliseconds, however long it took. Default 60000.
+   */
   readonly mostMs?: number;
 }
 
 /**
- * One reading for all who ask, be they many tabs or scrapes: who asks while one is under way waits for that, and who asks soon after one
- * gets the same. One that fails is told to those who waited for it, and made again for the next.
+ * Shares one reading among many callers, such as tabs or scrapes. A caller waits for a reading that is under
+ * way, or gets the last one while it is recent. A reading that fails rejects for its callers, and is made
+ * again for the next one.
  */
 export function shareReading<Reading>(
   read: () => Promise<Reading>,

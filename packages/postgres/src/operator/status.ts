@@ -11,26 +11,29 @@ import type { HotTable } from '../reads/tables.ts';
 import { readHotTables } from '../reads/tables.ts';
 import type { ReportedFault, ReportedUnreadable } from '../statements/report.ts';
 
-/** Something that keeps jobs from running, or the database from being cleaned up. */
+/** A condition that keeps jobs from running, or the database from being cleaned up. */
 export type Warning =
   | { readonly kind: 'no_leader'; readonly message: string }
   | { readonly kind: 'no_capable_node'; readonly message: string; readonly unserved: UnservedJobs }
   | { readonly kind: 'old_snapshot'; readonly message: string; readonly snapshot: OldestSnapshot }
   | {
-      /** A gate, an order or the policy itself fails: ticks go on without it, or hold what it should decide. */
+      /**
+       * A gate, an order or the policy itself fails: ticks go on without it, or hold the jobs that it should
+       * decide on.
+       */
       readonly kind: 'policy_fault';
       readonly message: string;
       readonly fault: ReportedFault;
     }
   | {
-      /** A job, a node or the settings of a queue that ticks leave out, since they are not what they must be. */
+      /** A job, a node or the settings of a queue that ticks leave out because they are invalid. */
       readonly kind: 'unreadable';
       readonly message: string;
       readonly unreadable: ReportedUnreadable;
     }
   | { readonly kind: 'silent_leader'; readonly message: string };
 
-/** A queue, and why its jobs are held. */
+/** A queue, and the reasons why its jobs are held. */
 export interface QueueStatus extends QueueInfo {
   /**
    * Jobs of the leader's last snapshot by reason, the most frequent first; all that are pending where it is paused; null where no report
@@ -39,27 +42,30 @@ export interface QueueStatus extends QueueInfo {
   readonly held: Readonly<Record<string, number>> | null;
 }
 
-/** The whole installation at one look. */
+/** State of the whole installation. */
 export interface Status {
   readonly schema: string;
   readonly schemaVersion: number;
   readonly leader: LeaderInfo;
-  /** What the leading scheduler knows: its ticks, why jobs are held, faults of its policy. Null: it has not said anything yet. */
+  /**
+   * Report of the leading scheduler: its ticks, why jobs are held, faults of its policy. Null: there is none
+   * yet.
+   */
   readonly scheduler: StoredReport | null;
   readonly queues: readonly QueueStatus[];
-  /** Over all queues. */
+  /** Numbers over all queues. */
   readonly totals: {
     readonly delayed: number;
     readonly pending: number;
     readonly ready: number;
     readonly running: number;
     readonly dead: number;
-    /** None of these is an estimate. */
+    /** None of these numbers is an estimate. */
     readonly exact: boolean;
     readonly oldestMs: number | null;
     readonly claimAgeMs: number | null;
     readonly retryRate: number | null;
-    /** Jobs done a second, over the last five minutes. */
+    /** Jobs done per second, over the last five minutes. */
     readonly donePerSecond: number;
   };
   readonly nodes: {
@@ -69,13 +75,16 @@ export interface Status {
     readonly left: number;
     /** Alive or draining, but with a late heartbeat. */
     readonly overdue: number;
-    /** Of nodes that are alive. */
+    /** Slots of alive nodes. */
     readonly slots: number;
     readonly leases: number;
   };
-  /** The session of this database that holds vacuum back most; a queue suffers from an old one sooner than other tables. */
+  /**
+   * Session of this database that holds vacuum back most. A queue suffers from an old snapshot sooner than
+   * other tables.
+   */
   readonly oldestSnapshot: OldestSnapshot | null;
-  /** The two tables that every job goes through. */
+  /** The two tables that every job passes through. */
   readonly tables: readonly HotTable[];
   readonly warnings: readonly Warning[];
 }
@@ -84,9 +93,10 @@ const oldSnapshotMs = 60_000;
 const windowSeconds = 300;
 
 /**
- * How the installation does. The numbers are those of the views `queue_status` and `overview`, so that whoever shows
- * them agrees. With a million jobs waiting it costs the database some tens of milliseconds, and not more with more of them: {@link shareReading}
- * makes one reading do for many who ask, within a share of the time.
+ * Reads the state of the installation. The numbers are those of the views `queue_status` and `overview`, so
+ * all displays agree. With a million waiting jobs it costs the database some tens of milliseconds, and no
+ * more with more of them. {@link shareReading} makes one reading serve many callers, within a share of the
+ * time.
  */
 export async function readStatus(database: Database): Promise<Status> {
   const [schemaVersion, leader, scheduler, queues, nodes, oldestSnapshot, tables, unserved] =
@@ -146,7 +156,10 @@ function totalsOf(queues: readonly QueueInfo[]): Status['totals'] {
   };
 }
 
-/** The scheduler does not look at paused queues at all: what waits in them is counted here. */
+/**
+ * Returns a queue's held jobs by reason. The scheduler does not read paused queues at all, so their waiting
+ * jobs are counted here.
+ */
 function heldIn(report: StoredReport | null, { queue, paused, pending }: QueueInfo): QueueStatus['held'] {
   if (paused && pending > 0) return { paused_queue: pending };
   if (report === null || report.stale) return null;
@@ -157,7 +170,7 @@ function heldIn(report: StoredReport | null, { queue, paused, pending }: QueueIn
 function reportWarnings({ leader }: LeaderInfo, report: StoredReport | null): readonly Warning[] {
   if (report === null || leader === null) return [];
   if (report.stale) {
-    // a new leader has not reported yet; one that was silent for so long may have stopped to tick
+    // a new leader has not reported yet; one that was silent for so long may have stopped ticking
     if (report.leader !== leader) return [];
     const message = `scheduler ${leader} leads, but has reported nothing for ${seconds(report.ageMs)}: does it still tick?`;
     return [{ kind: 'silent_leader', message }];

@@ -8,35 +8,35 @@ import { listKeys } from '../reads/numbers.ts';
 import type { Status } from './status.ts';
 import { readStatus } from './status.ts';
 
-/** A job that runs. */
+/** A running job. */
 export interface RunningJob {
   readonly id: string;
   readonly queue: string;
   readonly task: string;
   readonly key: string;
   readonly node: string;
-  /** Since it was claimed. */
+  /** Time since it was claimed, in milliseconds. */
   readonly runningMs: number;
-  /** Below 0: its lease has run out. */
+  /** Below 0 if its lease has run out. */
   readonly leaseEndsInMs: number;
-  /** Attempts that ran to an error before. */
+  /** Earlier attempts that ran to an error. */
   readonly tries: number;
   readonly crashes: number;
-  /** It was asked to stop. */
+  /** Its cancellation was requested. */
   readonly cancelled: boolean;
 }
 
-/** What goes on, at one look. */
+/** Status of the installation, with its busiest keys, its longest-running jobs, and its nodes. */
 export interface Top extends Status {
-  /** Those with the most jobs; the rest of each queue with key null. */
+  /** Keys with the most jobs; the rest of each queue has key null. */
   readonly keys: readonly KeyNumbers[];
-  /** Those that have run for the longest, longest first. */
+  /** Jobs that have run the longest, longest first. */
   readonly slowest: readonly RunningJob[];
-  /** Those that are alive or draining come first. */
+  /** Every node, alive and draining ones first. */
   readonly everyNode: readonly NodeInfo[];
 }
 
-/** How many of each {@link Operator.top} gives at most. */
+/** Limits of {@link Operator.top}. */
 export interface TopOptions {
   /** 0 to 1000. Default 10. */
   readonly keys?: number;
@@ -50,7 +50,7 @@ const count = aNumber({ min: 0, max: 1_000, whole: true });
 const shape: Shape<TopOptions> = { keys: optional(count), slowest: optional(count) };
 
 /**
- * `status`, with the keys, jobs and nodes behind it. Its cost is bounded as that of `readStatus` is.
+ * Reads the status, with its keys, jobs and nodes. The cost is bounded like that of `readStatus`.
  * @throws {PgQueueError} `configuration`
  */
 export async function readTop(database: Database, options: TopOptions = {}): Promise<Top> {
@@ -66,7 +66,7 @@ export async function readTop(database: Database, options: TopOptions = {}): Pro
   return { ...status, keys: found, slowest: running, everyNode };
 }
 
-/** Sorts the jobs of the work items, of which there are few; then looks up the jobs of so many. */
+/** Sorts the leased work items, which are few, and looks up the jobs of the first `max`. */
 async function listSlowest({ query, schema }: Database, max: number): Promise<readonly RunningJob[]> {
   return query<RunningJob>(
     `select w.id, q.queue, w.task, q.key, w.node, w.running_ms as "runningMs", w.left_ms as "leaseEndsInMs",

@@ -1,7 +1,7 @@
 import type { Database } from '../connection/database.ts';
 import { channelName } from '../hints/hints.ts';
 
-/** Tells the scheduler that something waits. Only a hint: where it fails, the next poll finds the same. */
+/** Sends the scheduler a hint that something waits. If it fails, the next poll finds the same. */
 export async function wakeSchedulers({ query, schema }: Database): Promise<void> {
   await query("select pg_notify($1, '')", [channelName(schema, 'queue')]).catch(() => []);
 }

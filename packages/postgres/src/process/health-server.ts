@@ -5,21 +5,27 @@ import type { AddressInfo } from 'node:net';
 import type { Shape } from '@pgqueue/core';
 import { aFlag, aNumber, aText, optional, PgQueueError } from '@pgqueue/core';
 
-/** Where a worker or scheduler answers `GET /live`, `GET /ready` and `GET /metrics`. */
+/**
+ * Options of the HTTP server of a worker or scheduler that answers `GET /live`, `GET /ready` and `GET
+ * /metrics`.
+ */
 export interface HealthOptions {
-  /** 0: any that is free. */
+  /** 0 takes any free port. */
   readonly port: number;
   /** Default: all addresses. */
   readonly host?: string;
-  /** A loop that makes no progress for so long has died: `/live` fails. Default 120000. */
+  /** Longest time without progress of a loop, in milliseconds; after it `/live` fails. Default 120000. */
   readonly stuckMs?: number;
-  /** So many keys are named in a scheduler's `/metrics`, those with the most jobs; the rest is summed. 0 to 1000: each is a few series. Default 10. */
+  /**
+   * Number of keys named in a scheduler's `/metrics`, those with the most jobs; the other keys are summed. 0
+   * to 1000: each key is a few series. Default 10.
+   */
   readonly keys?: number;
-  /** Whether it answers `GET /metrics`. Default true. */
+  /** Also answer `GET /metrics`. Default true. */
   readonly metrics?: boolean;
 }
 
-/** A rule for each of them. */
+/** Rules for {@link HealthOptions}. */
 export const healthShape: Shape<HealthOptions> = {
   port: aNumber({ min: 0, max: 65_535, whole: true }),
   host: optional(aText()),
@@ -28,13 +34,13 @@ export const healthShape: Shape<HealthOptions> = {
   metrics: optional(aFlag),
 };
 
-/** What is wrong, in words; empty: nothing. */
+/** Checks behind the paths. Each returns its problems in words; an empty list means healthy. */
 export interface HealthChecks {
-  /** Of the process: it should be started anew. */
+  /** Problems of the process: it should be restarted. */
   readonly live: () => readonly string[];
-  /** Of its work at present. */
+  /** Problems of its work at present. */
   readonly ready: () => readonly string[];
-  /** What Prometheus gets. */
+  /** Text of `GET /metrics`, in a format that Prometheus reads. */
   readonly metrics?: (() => Promise<{ readonly contentType: string; readonly text: string }>) | undefined;
 }
 
@@ -45,7 +51,8 @@ export interface HealthServer {
 }
 
 /**
- * Answers with 200, or 503 and what is wrong, as JSON. A process whose event loop is blocked does not answer: probes need a timeout.
+ * Serves health checks as JSON: status 200, or 503 with the problems. A process whose event loop is blocked
+ * does not answer, so probes need a timeout.
  * @throws {PgQueueError} `configuration`: the port can't be listened on
  */
 export async function serveHealth(
@@ -63,7 +70,7 @@ export async function serveHealth(
       cause: error,
     });
   }
-  server.on('error', () => {}); // of single connections: the one that probes sees it
+  server.on('error', () => {}); // errors of single connections: the prober sees them
   return {
     port: (server.address() as AddressInfo).port,
     close: async () => {
@@ -115,7 +122,7 @@ async function answerMetrics(
   }
 }
 
-/** Of loops by their names, those that make no progress. */
+/** Describes the loops that have made no progress for longer than `stuckMs`, by their names. */
 export function stuckLoops(
   loops: Readonly<Record<string, { readonly stuckMs: () => number } | undefined>>,
   { stuckMs = 120_000 }: Partial<HealthOptions>,

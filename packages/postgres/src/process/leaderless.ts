@@ -1,13 +1,13 @@
 import type { Target } from '../connection/target.ts';
 import { warn } from './waiting.ts';
 
-/** A scheduler that starts beside has this long to lead. */
+/** Time before the look, in milliseconds: a scheduler started at the same moment has this long to lead. */
 const afterMs = 5_000;
 
 /**
- * Looks once, some seconds from now, whether a scheduler leads, and says so by a process warning where none does: without one no job ever
- * starts, and nothing fails. What can't be asked is left out.
- * @param isIdle asked first: whoever has work needs no warning
+ * Emits a process warning if no scheduler leads some seconds from now. Looks once. Without a scheduler no job
+ * ever starts, and nothing fails. A look that fails is ignored.
+ * @param isIdle asked before the look: a caller that has work needs no warning
  */
 export function warnWithoutLeader(
   target: Target,

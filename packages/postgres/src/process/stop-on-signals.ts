@@ -3,17 +3,18 @@ export interface Stoppable {
   stop(): Promise<void>;
 }
 
-/** How {@link stopOnSignals} ends a process. */
+/** Handle returned by {@link stopOnSignals}. */
 export interface StopOnSignals {
-  /** Resolves when a signal has come and everything has stopped. */
+  /** Resolves after a signal, when everything has stopped. */
   readonly stopped: Promise<void>;
-  /** Listens no more. */
+  /** Stops listening for signals. */
   readonly dispose: () => void;
 }
 
 /**
- * Stops workers and schedulers in order on SIGTERM or SIGINT, workers first: `stopOnSignals(worker)`. A second signal ends the process
- * at once, with code 1; so does a stop that fails. When all have stopped the process ends by itself, where nothing else keeps it.
+ * Stops workers and schedulers one after the other on SIGTERM or SIGINT, workers first:
+ * `stopOnSignals(worker)`. A second signal ends the process at once, with code 1; so does a stop that fails.
+ * After all have stopped, the process ends by itself unless something else keeps it alive.
  */
 export function stopOnSignals(...parts: readonly Stoppable[]): StopOnSignals {
   const done = Promise.withResolvers<void>();
@@ -42,7 +43,7 @@ export function stopOnSignals(...parts: readonly Stoppable[]): StopOnSignals {
   return { stopped: done.promise, dispose };
 }
 
-/** One after the other: what runs settles before the scheduler leaves. */
+/** One after the other: running jobs are settled before the scheduler leaves. */
 async function stopAll(parts: readonly Stoppable[]): Promise<void> {
   for (const part of parts) await part.stop();
 }

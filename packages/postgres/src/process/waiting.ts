@@ -1,20 +1,21 @@
 import { errorData, errorLine } from '@pgqueue/core';
 
-/** How long a start may be silent. */
+/** Time in milliseconds before a waiting start emits its warning. */
 const silentMs = 3_000;
 
 /** A start that waits for its database. */
 export interface Waiting {
-  /** A try has failed. */
+  /** Records the error of a failed try. */
   readonly failed: (error: unknown) => void;
-  /** It waits no more. */
+  /** Ends the wait: the warning is not emitted any more. */
   readonly done: () => void;
 }
 
 /**
- * Says by a process warning, once, what a start waits for when that takes seconds: without an observer or a logger nobody would hear of
- * it. Node writes such warnings to stderr, unless it is told not to.
- * @param who `the worker web-1`
+ * Emits one process warning about a start that waits for its database for several seconds. Without an
+ * observer or a logger, nobody would hear of the wait. Node writes process warnings to stderr, unless it is
+ * told not to.
+ * @param who for example `the worker web-1`
  */
 export function startWaiting(who: string, afterMs: number = silentMs): Waiting {
   let last: unknown;
@@ -30,7 +31,7 @@ export function startWaiting(who: string, afterMs: number = silentMs): Waiting {
   };
 }
 
-/** A process warning of pgqueue's: `process.on('warning', …)` gets it, too. */
+/** Emits a process warning of pgqueue's, which `process.on('warning', …)` receives, too. */
 export function warn(code: string, message: string): void {
   process.emitWarning(message, { type: 'PgQueueWarning', code });
 }

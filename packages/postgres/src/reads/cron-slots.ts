@@ -1,8 +1,9 @@
 import { Cron } from 'croner';
 
 /**
- * What is wrong with a cron expression or its time zone; empty where nothing is. One that has no slot after a time (Unix ms) is wrong, too:
- * the 31st of February never comes, and a year that has passed does not come again.
+ * Returns the problems of a cron expression and its time zone; empty if there are none. An expression without
+ * a slot after `afterMs` (Unix ms) is a problem, too: the 31st of February never comes, and a year that has
+ * passed does not come again.
  */
 export function scheduleProblems(cron: string, timezone = 'UTC', afterMs = 0): readonly string[] {
   const problem = (text: string): readonly string[] => [
@@ -28,16 +29,19 @@ function isTimeZone(name: string): boolean {
 }
 
 /**
- * The first slot after a time (both Unix ms), or null where there is none any more. A slot in the hour that daylight saving
- * skips moves to the first moment after it; one in the hour that comes twice is taken the first time only, unless the
- * expression repeats within the hour.
- * @throws {Error} where the expression or the time zone is invalid
+ * Returns the first slot after a time (both Unix ms), or null if there is none. A slot in the hour that
+ * daylight saving skips moves to the first moment after that hour. A slot in the hour that comes twice is
+ * taken the first time only, unless the expression repeats within the hour.
+ * @throws {Error} if the expression or the time zone is invalid
  */
 export function nextSlot(cron: string, timezone: string, afterMs: number): number | null {
   return open(cron, timezone).nextRun(new Date(afterMs))?.getTime() ?? null;
 }
 
-/** The latest slot from `fromMs` to `toMs`, both included: of several that a downtime missed, the one that is made up for. */
+/**
+ * Returns the latest slot from `fromMs` to `toMs`, both included; null if there is none. After a downtime,
+ * this one slot is made up for.
+ */
 export function latestSlot(
   cron: string,
   timezone: string,
@@ -45,7 +49,7 @@ export function latestSlot(
 ): number | null {
   const expression = open(cron, timezone);
   const after = (ms: number): number => expression.nextRun(new Date(ms))?.getTime() ?? Infinity;
-  // the next slot never goes back as time goes on: halve the span until its last slot is found
+  // the next slot never moves back as time moves on, so bisection finds the last one
   let [low, high] = [fromMs - 1, toMs];
   let found = after(low);
   if (found > toMs) return null;

@@ -6,7 +6,7 @@ import type { AttemptError, DeadLetterTable, Tables } from '../connection/tables
 import type { Page } from './page.ts';
 import { badCursor, checkLimit, checkTexts, pageOf } from './page.ts';
 
-/** Why a job is dead: it ran out of tries, out of crashes, or its handler gave up. */
+/** Reason why a job is dead: it ran out of tries, out of crashes, or its handler gave up. */
 export type DeadReason = DeadLetterTable['reason'];
 
 /** A dead job as lists show it. */
@@ -20,31 +20,31 @@ export interface DeadJob {
   readonly crashes: number;
   readonly created: Date;
   readonly died: Date;
-  /** Since it died, by the database's clock. */
+  /** Time since it died, in milliseconds, by the database's clock. */
   readonly ageMs: number;
   readonly node: string | null;
   readonly uniqueKey: string | null;
   readonly lastError: AttemptError | null;
 }
 
-/** Which dead jobs are meant: those that fit everything given. */
+/** A filter of dead jobs: a job must match every given field. */
 export interface DeadFilter {
   readonly queue?: string;
   readonly task?: string;
   readonly reason?: DeadReason;
-  /** Died at least this long ago. */
+  /** Died at least this long ago, in milliseconds. */
   readonly olderThanMs?: number;
 }
 
-/** Which page of which dead jobs. */
+/** One page of the dead jobs that match a filter. */
 export interface DeadListOptions extends DeadFilter {
-  /** The `next` of the page before. */
+  /** The `next` of the previous page. */
   readonly after?: string;
   /** 1 to 1000. Default 50. */
   readonly limit?: number;
 }
 
-/** Those that died last come first. Served by dead_letter_died. */
+/** Lists dead jobs, the latest death first. Served by dead_letter_died. */
 export async function listDead(database: Database, options: DeadListOptions = {}): Promise<Page<DeadJob>> {
   const { after, limit = 50 } = options;
   checkLimit(limit);
@@ -74,7 +74,10 @@ export async function listDead(database: Database, options: DeadListOptions = {}
   });
 }
 
-/** How many there are, and the microsecond up to which they died: those that die later are not meant by what follows. */
+/**
+ * Counts the dead jobs that match, and returns the time of the latest death in microseconds. Bulk work stops
+ * there: jobs that die later are not included.
+ */
 export async function countDead(
   database: Database,
   filter: DeadFilter,
@@ -88,7 +91,7 @@ export async function countDead(
   return { total: row.total, upToUs: row.up_to };
 }
 
-/** The next ids in the order in which they died, oldest first, behind the cursor. */
+/** Returns the next ids after the cursor, the earliest death first. */
 export async function nextDead(
   database: Database,
   filter: DeadFilter,
@@ -112,7 +115,7 @@ export async function nextDead(
   };
 }
 
-// A Date holds milliseconds only, and would skip or repeat rows of the same one: cursors hold microseconds.
+// Cursors hold microseconds: a Date holds milliseconds only, and would skip or repeat rows of the same one.
 const diedUs = sql<string>`(extract(epoch from died) * 1000000)::bigint::text`;
 
 function fromUs(us: string): ReturnType<typeof sql> {

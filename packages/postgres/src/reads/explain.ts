@@ -1,7 +1,7 @@
 import type { Rate } from '@pgqueue/core';
 import type { Target } from '../connection/target.ts';
 
-/** What explaining one job that has not ended takes, as far as the database knows it. */
+/** Facts of the database that explain one unfinished job. */
 export interface WaitFacts {
   readonly paused: boolean;
   readonly pool: string;
@@ -10,24 +10,26 @@ export interface WaitFacts {
   readonly startedAgoMs: number | null;
   readonly leaseEndsInMs: number | null;
   readonly leader: string | null;
-  /** Live nodes of the pool, and those of them that can run the job. */
+  /** Live nodes of the pool (`nodes`), and those of them that can run the job (`capable`). */
   readonly nodes: number;
   readonly capable: number;
-  /** Slots of the capable nodes, and the work items that their pool has already. */
+  /** Slots of the capable nodes, and the pool's running and ready work items. */
   readonly slots: number;
   readonly running: number;
   readonly ready: number;
   /** Ready items of the pool in front of this job's own. */
   readonly itemsAhead: number;
-  /** Work items of its queue, and of its key, without its own; jobs that one handler call takes together count once. */
+  /** Work items of its queue and of its key, without its own. A bundle counts once. */
   readonly queueInFlight: number;
   readonly keyInFlight: number;
-  /** The limits of its queue; null: none. */
+  /** Limits of its queue; null: none. */
   readonly concurrency: number | null;
   readonly keyConcurrency: number | null;
   readonly rate: Rate | null;
   readonly keyRate: Rate | null;
-  /** Due jobs of the same queue and key that come first, counted up to 100,000; null while it is delayed. */
+  /**
+   * Due jobs of the same queue and key that come first, counted up to 100,000; null while the job is delayed.
+   */
   readonly jobsAhead: number | null;
   readonly nodeState: string | null;
   readonly nodeBeatAgoMs: number | null;
@@ -36,7 +38,7 @@ export interface WaitFacts {
 
 export const aheadMax = 100_000;
 
-/** Undefined where the job is not in QUEUE: the SQL function `wait_facts`. */
+/** Reads the facts by the SQL function `wait_facts`. Returns undefined if the job is not in QUEUE. */
 export async function readWaitFacts({ query, schema }: Target, id: string): Promise<WaitFacts | undefined> {
   const [row] = await query<{ facts: WaitFacts | null }>(
     `select ${schema}.wait_facts($1::uuid, $2) as facts`,

@@ -1,6 +1,7 @@
 /**
- * SQL: whether a job has a work item, or one with a lease. A single row is found by its unique index; the few batches are read once a statement,
- * from where they begin, as a hash of their jobs. The limit says that they are few to a planner whose statistics are old.
+ * Returns SQL that tests whether a job has a work item (`running`: a leased one). A single job's row is found
+ * by its unique index. The batches are few: their jobs are read once a statement, from the position where
+ * batches begin, and hashed. The limit tells a planner with old statistics that they are few.
  */
 export function hasItem(
   schema: string,

@@ -8,7 +8,7 @@ import type { Page } from './page.ts';
 import { hasItem } from './items.ts';
 import { badCursor, checkLimit, checkTexts, pageOf } from './page.ts';
 
-/** A job as listings show it: everything but its payload, its result and its older errors. */
+/** A job in listings: everything but its payload, its result and its older errors. */
 export interface JobSummary {
   readonly id: string;
   readonly status: JobStatus;
@@ -18,12 +18,12 @@ export interface JobSummary {
   readonly priority: number;
   readonly attributes: Attributes;
   readonly tries: number;
-  /** Null once the job has ended in HISTORY, as are the other limits. */
+  /** Null once the job is in HISTORY, like the other limits. */
   readonly maxTries: number | null;
   readonly crashes: number;
   readonly maxCrashes: number | null;
   readonly created: Date;
-  /** Since it was created, by the database's clock. */
+  /** Time since it was created, in milliseconds, by the database's clock. */
   readonly ageMs: number;
   readonly runAfter: Date | null;
   readonly expiresAt: Date | null;
@@ -31,37 +31,37 @@ export interface JobSummary {
   readonly uniqueKey: string | null;
   readonly payloadVersion: number;
   readonly trace: TraceContext | null;
-  /** Its work item's place in the dispatch order; null where it has none. */
+  /** Position of its work item in the dispatch order; null if it has none. */
   readonly position: number | null;
   readonly pool: string | null;
-  /** Who runs it, or ran it last. */
+  /** Node that runs it, or ran it last. */
   readonly node: string | null;
   readonly started: Date | null;
   readonly leaseEnds: Date | null;
-  /** When its cancellation was asked for, while it runs. */
+  /** Time at which its cancellation was requested, while it runs. */
   readonly cancelAsked: Date | null;
   readonly progress: unknown;
-  /** Whether an attempt kept resume data for the next one. */
+  /** An attempt kept resume data for the next one. */
   readonly hasCheckpoint: boolean;
-  /** It was lost with its node before: it begins on a node that holds nothing else. */
+  /** Was lost with its node before, so it begins on a node that holds nothing else. */
   readonly suspect: boolean;
   readonly finished: Date | null;
-  /** Why it is dead: `max_tries`, `crash_limit` or `gave_up`. */
+  /** Reason of its death: `max_tries`, `crash_limit` or `gave_up`. */
   readonly reason: string | null;
   readonly lastError: AttemptError | null;
 }
 
-/** One job, whole. */
+/** One job with its payload, result, checkpoint and errors. */
 export interface JobDetails extends JobSummary {
   readonly payload: unknown;
   readonly result: unknown;
-  /** What an attempt kept for the next one; null: nothing. */
+  /** Resume data that an attempt kept for the next one; null: none. */
   readonly checkpoint: unknown;
-  /** Every failed attempt, oldest first, at most the newest 100. */
+  /** Failed attempts, oldest first: the newest 100 at most. */
   readonly errors: readonly AttemptError[];
 }
 
-/** Which jobs are meant: those that fit everything given. */
+/** A filter of jobs: a job must match every given field. */
 export interface JobFilter {
   readonly status?: JobStatus;
   readonly queue?: string;
@@ -69,18 +69,18 @@ export interface JobFilter {
   readonly key?: string;
 }
 
-/** Which page of which jobs. */
+/** One page of the jobs that match a filter. */
 export interface JobListOptions extends JobFilter {
-  /** The `next` of the page before. */
+  /** The `next` of the previous page. */
   readonly after?: string;
   /** 1 to 1000. Default 50. */
   readonly limit?: number;
 }
 
 /**
- * Newest first, which is the order of their ids (UUID v7): each table is read backwards along its index on id, and stops
- * at the page's end; only the page's jobs are then looked up in the view. A job that moves between tables meanwhile keeps
- * its id, and so its place.
+ * Lists jobs, newest first, which is the order of their ids (UUID v7). Each table is read backwards along its
+ * index on id, and the read stops at the page's end; only the page's jobs are then looked up in the view. A
+ * job that moves between tables meanwhile keeps its id, and so its place.
  */
 export async function listJobs(database: Database, options: JobListOptions = {}): Promise<Page<JobSummary>> {
   const { after, limit = 50, status, queue, task, key } = options;
@@ -107,7 +107,10 @@ export async function listJobs(database: Database, options: JobListOptions = {})
 
 type JobTable = 'queue' | 'work_item' | 'dead_letter' | 'history';
 
-/** Where jobs of a status stand. The few work items are the way to those that are ready or running. */
+/**
+ * Returns the tables that hold jobs of a status. Ready and running jobs are found by the work items, which
+ * are few.
+ */
 function tables(status: JobStatus | undefined): readonly JobTable[] {
   switch (status) {
     case undefined:
@@ -129,7 +132,7 @@ function tables(status: JobStatus | undefined): readonly JobTable[] {
   }
 }
 
-/** The ids that the filter leaves in one table, newest first. */
+/** Selects the ids that match the filter in one table, newest first. */
 function idsIn(
   { kysely, schema }: Database,
   table: JobTable,
@@ -162,7 +165,7 @@ function idsIn(
   return query as unknown as SelectQueryBuilder<Tables, keyof Tables, { id: string }>;
 }
 
-/** The same without payload and result, for those who may not read them. */
+/** Reads a job without its payload and result, for callers that may not see them. */
 export async function readSummary({ kysely }: Database, id: string): Promise<JobSummary | undefined> {
   if (!isUuid(id)) return undefined;
   const row = await kysely
@@ -176,7 +179,10 @@ export async function readSummary({ kysely }: Database, id: string): Promise<Job
   return row === undefined ? undefined : toSummary(row);
 }
 
-/** Where each of these stands; those that are not there are left out. */
+/**
+ * Reads the statuses of jobs; ids of unknown jobs are left out. If a job is in two tables, its unfinished row
+ * comes last.
+ */
 export async function readStatuses(
   { kysely }: Database,
   ids: readonly string[],
@@ -189,7 +195,10 @@ export async function readStatuses(
     .execute();
 }
 
-/** Undefined: it never was, was erased, or its history has been dropped. Where it stands twice, the unfinished one counts. */
+/**
+ * Reads one job. Returns undefined if it never was, was erased, or its history has been dropped. If the job
+ * is in two tables, the unfinished row counts.
+ */
 export async function readJob(database: Database, id: string): Promise<JobDetails | undefined> {
   if (!isUuid(id)) return undefined;
   const { schema } = database;

@@ -10,20 +10,20 @@ export interface NodeInfo {
   readonly overdue: boolean;
   readonly pool: string;
   readonly slots: number;
-  /** Work items that it holds a lease on; a batch is one. */
+  /** Leases that it holds; a batch is one. */
   readonly leases: number;
   readonly tasks: NodeTasks;
-  /** Since its last sign of life, by the database's clock. */
+  /** Time since its last sign of life, in milliseconds, by the database's clock. */
   readonly heartbeatAgeMs: number;
-  /** Since this incarnation began. */
+  /** Time since this incarnation began, in milliseconds. */
   readonly ageMs: number;
   readonly software: string;
 }
 
-/** Every node, by id; those that ended are kept for a day. */
+/** Lists every node, by id; an ended node is kept for a day. */
 export async function listNodes({ kysely, schema }: Database): Promise<readonly NodeInfo[]> {
   const work = sql.table(`${schema}.work_queue`);
-  // counted once for all of them: a thousand nodes are not a thousand scans
+  // counted once for all nodes: a thousand nodes are not a thousand scans
   const held = sql<{
     lock_key: string;
     leases: number;
@@ -54,7 +54,7 @@ export async function listNodes({ kysely, schema }: Database): Promise<readonly 
   }));
 }
 
-/** Whether a node of this id has a row, or holds any work item. */
+/** Reports whether a node of this id has a row, or holds any work item. */
 export async function isKnownNode({ query, schema }: Database, id: string): Promise<boolean> {
   const [row] = await query<{ known: boolean }>(
     `select exists (select from ${schema}.node where id = $1)

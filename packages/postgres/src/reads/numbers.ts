@@ -6,19 +6,22 @@ import { readReport } from './report.ts';
 import type { LeaderInfo } from './system.ts';
 import { readLeader, readOldestSnapshot } from './system.ts';
 
-/** A key and its jobs in numbers. */
+/** Job counts of a key. */
 export interface KeyNumbers {
   readonly queue: string;
-  /** Null: all other keys of the queue together. */
+  /** Null stands for all other keys of the queue together. */
   readonly key: string | null;
   readonly pending: number;
   readonly ready: number;
   readonly running: number;
-  /** Else `pending` is an estimate from a sample, in which a key with few jobs may be missing. */
+  /** False: `pending` is an estimate from a sample, in which a key with few jobs may be missing. */
   readonly exact: boolean;
 }
 
-/** The `top` keys with the most jobs that wait or run, and the rest of each queue: the SQL function `key_numbers`. */
+/**
+ * Lists the `top` keys with the most waiting or running jobs, and the rest of each queue. Reads the SQL
+ * function `key_numbers`.
+ */
 export async function listKeys({ query, schema }: Database, top: number): Promise<readonly KeyNumbers[]> {
   return query<KeyNumbers>(
     `select queue, key, pending::float8 as pending, ready::float8 as ready, running::float8 as running, exact
@@ -27,30 +30,36 @@ export async function listKeys({ query, schema }: Database, top: number): Promis
   );
 }
 
-/** Nodes by their state, those that ended for a day; `overdue`: alive or draining, with a late heartbeat. */
+/**
+ * Counts of nodes by state; ended nodes are kept for a day. `overdue`: alive or draining, with a late
+ * heartbeat.
+ */
 export interface NodeNumbers {
   readonly alive: number;
   readonly draining: number;
   readonly overdue: number;
   readonly lost: number;
-  /** Of nodes that are alive. */
+  /** Slots of alive nodes. */
   readonly slots: number;
 }
 
-/** The numbers of an installation, as its metrics give them. */
+/** Numbers of an installation for its metrics. */
 export interface InstallationNumbers {
   readonly queues: readonly QueueInfo[];
   readonly keys: readonly KeyNumbers[];
   readonly nodes: NodeNumbers;
   readonly leader: LeaderInfo;
   readonly report: StoredReport | null;
-  /** Null: there is none, or the role may not see its age. */
+  /**
+   * Age of the snapshot that holds vacuum back most, in milliseconds. Null: there is none, or the role may
+   * not see its age.
+   */
   readonly oldestSnapshotMs: number | null;
 }
 
 /**
- * What metrics tell of the database. Of the same views as `readStatus`, and of as bounded a cost; it needs no more rights than a scheduler's
- * role has.
+ * Reads the database's numbers for metrics. Uses the views of `readStatus`, at the same bounded cost, and
+ * needs no more rights than a scheduler's role has.
  */
 export async function readNumbers(
   database: Database,

@@ -1,6 +1,6 @@
 import { PgQueueError } from '@pgqueue/core';
 
-/** One page of a listing. `next` is what to give as `after` for the next one; null: this was the last. */
+/** One page of a listing. `next` is the `after` of the next page; null: this was the last page. */
 export interface Page<Item> {
   readonly items: readonly Item[];
   readonly next: string | null;
@@ -9,7 +9,8 @@ export interface Page<Item> {
 export const pageMax = 1_000;
 
 /**
- * Filters by whole texts. A list, as parsers of query strings give where a name comes twice, would be another question.
+ * Checks that filters are single texts. Parsers of query strings give a list if a name comes twice, which
+ * would be another question.
  * @throws {PgQueueError} `configuration`
  */
 export function checkTexts(filter: Readonly<Record<string, unknown>>): void {
@@ -27,7 +28,7 @@ export function checkLimit(limit: number): number {
   throw new PgQueueError('configuration', `limit must be a whole number from 1 to ${pageMax}, not ${limit}`);
 }
 
-/** Of `limit` + 1 rows that were asked for, the last one only says that there are more. */
+/** Cuts a page out of `limit` + 1 requested rows: the extra row only says that there are more. */
 export function pageOf<Row, Item>(
   rows: readonly Row[],
   limit: number,

@@ -15,42 +15,43 @@ import {
 import { sql } from 'kysely';
 import type { Database } from '../connection/database.ts';
 
-/** The limits of a queue. They count from the scheduler's next tick on; null: none. */
+/** Limits of a queue; null: none. They take effect with the scheduler's next tick. */
 export interface QueueLimits {
-  /** Jobs of the queue in flight (ready or running) at most; 0: none may start. */
+  /** Maximum number of the queue's jobs in flight (ready or running); 0: none may start. */
   readonly concurrency: number | null;
-  /** The same for each of its keys. */
+  /** Same limit for each of its keys. */
   readonly keyConcurrency: number | null;
-  /** Jobs dispatched: over any window of w seconds at most perSecond × w + burst. */
+  /** Dispatch rate: over any window of w seconds, at most perSecond × w + burst jobs. */
   readonly rate: Rate | null;
-  /** The same for each of its keys. */
+  /** Same rate for each of its keys. */
   readonly keyRate: Rate | null;
-  /** Its share beside other queues, where the order of the policy knows shares. 1 unless set. */
+  /** Its share beside other queues, if the policy's order uses shares. 1 unless set. */
   readonly weight: number;
 }
 
 /** A rate to set. */
 export interface RateSetting {
   readonly perSecond: number;
-  /** How many may go at once. Default: what the rate gives in a second, at least 1. */
+  /** Maximum number of jobs at once. Default: the jobs of one second at this rate, at least 1. */
   readonly burst?: number;
 }
 
-/** What to change of a queue. What is left out stays; null clears. */
+/** Settings of a queue to change. A field that is left out stays; null clears it. */
 export interface QueueSettings {
-  /** No more of its jobs are scheduled; those that are ready or running go on. */
+  /** Its jobs are not scheduled any more; ready and running jobs go on. */
   readonly paused?: boolean;
   /** The group of nodes that serves it; null: `default`. Work items that exist already stay with the pool they were given. */
   readonly pool?: string | null;
-  /** How long its HISTORY is kept: 0 keeps none; null: 7 days. */
+  /** Retention of its HISTORY: 0 keeps none; null: 7 days. */
   readonly retention?: Duration | null;
   readonly concurrency?: number | null;
   readonly keyConcurrency?: number | null;
   readonly rate?: RateSetting | null;
   readonly keyRate?: RateSetting | null;
   /**
-   * Jobs of one key that may wait or run: an enqueue that would leave more is refused (`too_many_pending`). 1 to 100,000. Setting the
-   * first such limit, or clearing the last, waits up to 3 s for transactions that have enqueued (SQLSTATE 55P03: try again).
+   * Maximum number of jobs of one key that wait or run: an enqueue that would exceed it is refused
+   * (`too_many_pending`). 1 to 100,000. Setting the first such limit, or clearing the last, waits up to 3 s
+   * for transactions that have enqueued (SQLSTATE 55P03: try again).
    */
   readonly keyPending?: number | null;
   /** Above 0; null: 1. */
@@ -59,14 +60,14 @@ export interface QueueSettings {
 
 const countMax = 2_147_483_647;
 
-/** What became of a queue's settings. */
+/** Outcome of a change of a queue's settings. */
 export interface QueueChange {
-  /** The queue had no settings, and no job waits in it: was another one meant? */
+  /** The queue had no settings, and no job waits in it: the name may be misspelt. */
   readonly isNew: boolean;
 }
 
 /**
- * Changes what is given and leaves the rest; the queue needs no job to exist.
+ * Changes the given settings and leaves the rest. The queue needs no job to exist.
  * @throws {PgQueueError} `configuration`, with all problems at once
  */
 export async function configureQueue(
@@ -82,7 +83,7 @@ export async function configureQueue(
     .onConflict((conflict) =>
       conflict.column('queue').doUpdateSet({ queue, ...given, updated: sql<Date>`clock_timestamp()` }),
     )
-    // a row that was there has been updated, and so has a deleter
+    // xmax is 0 in an inserted row, and not in an updated one
     .returning(sql<boolean>`xmax = 0`.as('inserted'))
     .executeTakeFirst();
   if (row?.inserted !== true) return { isNew: false };
@@ -91,8 +92,9 @@ export async function configureQueue(
 }
 
 /**
- * Takes away all settings of a queue: it is not paused any more, and has no limits. Resolves to what they were, by their columns.
- * @throws {PgQueueError} `configuration`; `not_found` where it had none
+ * Removes all settings of a queue, so it is not paused and has no limits. Resolves to the removed settings,
+ * by column.
+ * @throws {PgQueueError} `configuration`; `not_found` if it had none
  */
 export async function forgetQueue(
   { kysely }: Database,
@@ -142,7 +144,7 @@ const shape: Shape<QueueSettings> = {
   weight: optional(orNull(aNumber({ above: 0 }))),
 };
 
-/** What is wrong with a queue's name and settings; empty: nothing. */
+/** Returns the problems of a queue's name and settings; empty if there are none. */
 export function settingProblems(queue: string, settings: QueueSettings): readonly string[] {
   return [...valueProblems(aName, queue, 'queue'), ...optionProblems(settings, shape)];
 }

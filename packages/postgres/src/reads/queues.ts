@@ -3,40 +3,46 @@ import { sql } from 'kysely';
 import type { Database } from '../connection/database.ts';
 import type { QueueLimits } from './queue-settings.ts';
 
-/** A queue: its settings, and its jobs in numbers. */
+/** A queue: its settings, and its job counts. */
 export interface QueueInfo extends QueueLimits {
   readonly queue: string;
   readonly paused: boolean;
   readonly pool: string;
   readonly retentionMs: number;
-  /** Jobs of one key that may wait or run; null: no limit. */
+  /** Maximum number of jobs of one key that wait or run; null: no limit. */
   readonly keyPending: number | null;
-  /** All of the following were counted. Else there are many: `delayed`, `pending` and `dead` may be estimates, and `oldestMs` is at least so much. */
+  /**
+   * All of the following counts are exact. If false there are many jobs: `delayed`, `pending` and `dead` may
+   * be estimates, and `oldestMs` is a lower bound.
+   */
   readonly exact: boolean;
   readonly delayed: number;
   readonly pending: number;
   readonly ready: number;
   readonly running: number;
   readonly dead: number;
-  /** Age of the oldest job that could run and doesn't. */
+  /** Age of the oldest job that could run and doesn't, in milliseconds. */
   readonly oldestMs: number | null;
-  /** How long the oldest lease has been held. */
+  /** Age of the oldest lease, in milliseconds. */
   readonly claimAgeMs: number | null;
-  /** Failed attempts as a share of those of all jobs that ended within `windowMs`; null: none did. */
+  /**
+   * Failed attempts, as a share of all attempts of the jobs that ended within `windowMs`; null: none ended.
+   */
   readonly retryRate: number | null;
-  /** Five minutes, or the shorter time in which the newest 10000 of all queues ended. */
+  /** Five minutes, or the shorter time in which the newest 10000 jobs of all queues ended. */
   readonly windowMs: number;
-  /** Within `windowMs`, of jobs that ended. */
+  /** Failed attempts of jobs that ended within `windowMs`. */
   readonly failedAttempts: number;
   readonly attempts: number;
-  /** Ended in the last five minutes; extrapolated where `windowMs` is shorter. */
+  /** Jobs done in the last five minutes; extrapolated if `windowMs` is shorter. */
   readonly done5m: number;
   readonly dead5m: number;
 }
 
 /**
- * Every queue that has a job, had one within five minutes, or is configured; by name. Reads the view `queue_status`, whose cost does not
- * grow with what waits: it counts 10000 jobs at most, and estimates beyond.
+ * Lists, by name, every queue that has a job, had one within five minutes, or is configured. Reads the view
+ * `queue_status`, whose cost does not grow with the waiting jobs: it counts up to 10000 jobs, and estimates
+ * beyond.
  */
 export async function listQueues({ kysely }: Database): Promise<readonly QueueInfo[]> {
   const rows = await kysely

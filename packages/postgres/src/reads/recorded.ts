@@ -5,7 +5,7 @@ import type { Database } from '../connection/database.ts';
 import type { Page } from './page.ts';
 import { badCursor, checkLimit, pageOf } from './page.ts';
 
-/** A job that ran, as HISTORY keeps it: what a simulation needs to let it run again. */
+/** A job that ran, as kept in HISTORY: the data that a simulation needs to run it again. */
 export interface RecordedJob {
   readonly id: string;
   readonly queue: string;
@@ -15,29 +15,30 @@ export interface RecordedJob {
   readonly priority: number;
   readonly attributes: Attributes;
   readonly outcome: 'done' | 'cancelled';
-  /** Attempts that ran to an error before the last one. */
+  /** Attempts that ran to an error before the last attempt. */
   readonly tries: number;
   readonly created: Date;
-  /** When its last attempt began, and ended. */
+  /** Start and end of its last attempt. */
   readonly started: Date;
   readonly finished: Date;
 }
 
-/** Which page of the recorded past: what finished from `from` on, and before `to`. */
+/** One page of the jobs that finished from `from` on and before `to`. */
 export interface RecordedOptions {
-  /** Default: as far back as there is history. */
+  /** Default: the beginning of history. */
   readonly from?: Date;
-  /** Default: up to now. */
+  /** Default: the present. */
   readonly to?: Date;
-  /** The `next` of the page before. */
+  /** The `next` of the previous page. */
   readonly after?: string;
   /** 1 to 1000. Default 1000. */
   readonly limit?: number;
 }
 
 /**
- * By the time at which they finished. Jobs that never started (expired, cancelled before) are left out. Served by
- * history_finished: a range of time reads its partitions only, and each page only itself.
+ * Lists jobs that ran, in the order in which they finished. Leaves out jobs that never started (expired, or
+ * cancelled before their start). Served by history_finished: a range of time reads only its partitions, and
+ * each page reads only its own rows.
  */
 export async function listRecorded(
   { kysely }: Database,
@@ -65,7 +66,7 @@ export async function listRecorded(
   if (after !== undefined) {
     const { us, id } = parseCursor(after);
     const time = sql<Date>`(timestamptz 'epoch' + ${us}::bigint * interval '1 microsecond')`;
-    // the first is what the index serves
+    // the index serves the first condition
     query = query.where('finished', '>=', time).where(sql<boolean>`(finished, id) > (${time}, ${id}::uuid)`);
   }
   return pageOf(await query.execute(), limit, {

@@ -1,21 +1,24 @@
 import type { Database } from '../connection/database.ts';
 import type { SchedulerReport } from '../statements/report.ts';
 
-/** The leader's last report. */
+/** Last report of a leader. */
 export interface StoredReport extends SchedulerReport {
   readonly leader: string;
   readonly epoch: number;
   readonly ageMs: number;
-  /** The database's clock, when it was read. */
+  /** Time of the read, by the database's clock. */
   readonly nowMs: number;
-  /** Not of the scheduler that leads now, or so old that it ticks no more: it says nothing about the present. */
+  /**
+   * The report is from another scheduler than the present leader, or is older than a minute and a half: it
+   * says nothing about the present.
+   */
   readonly stale: boolean;
 }
 
-/** Three times as long as a leader that ticks is silent at most. */
+/** Three times the longest silence of a leader that ticks, in milliseconds. */
 const staleMs = 90_000;
 
-/** Null: none was ever written. */
+/** Reads the last report; null: none was ever written. */
 export async function readReport({ query, schema }: Database): Promise<StoredReport | null> {
   const [row] = await query<{
     leader: string;

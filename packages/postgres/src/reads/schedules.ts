@@ -12,12 +12,12 @@ export interface ScheduleInfo {
   readonly paused: boolean;
   /** Null until a leading scheduler has planned it. */
   readonly nextSlot: Date | null;
-  /** By the database's clock; negative where it is overdue. */
+  /** Time until the next slot, by the database's clock; negative if it is overdue. */
   readonly nextInMs: number | null;
   readonly lastSlot: Date | null;
 }
 
-/** Every schedule, by name. */
+/** Lists every schedule, by name. */
 export async function listSchedules({ kysely }: Database): Promise<readonly ScheduleInfo[]> {
   const rows = await kysely
     .selectFrom('schedule')

@@ -1,14 +1,14 @@
 import type { Database } from '../connection/database.ts';
 
-/** The scheduler that leads now. */
+/** The present leader. */
 export interface LeaderInfo {
-  /** Null: nobody leads. */
+  /** Null: no scheduler leads. */
   readonly leader: string | null;
   readonly epoch: number;
   readonly expiresInMs: number | null;
 }
 
-/** Who leads now, by the database's clock. */
+/** Reads the present leader, by the database's clock. */
 export async function readLeader({ query, schema }: Database): Promise<LeaderInfo> {
   const [row] = await query<LeaderInfo>(
     `select case when expires > clock_timestamp() then leader end as leader, epoch::float8 as epoch,
@@ -30,8 +30,9 @@ export interface UnservedJobs {
 }
 
 /**
- * Groups of due jobs of unpaused queues for which no live node of the pool has the task in that version; the largest 20. Where more than
- * 10,000 jobs wait, of those that a sample and the oldest thousand show: `jobs` is how many (the SQL function `waiting_tasks`).
+ * Groups the due jobs of unpaused queues for which no live node of the pool has the task in that version;
+ * returns the largest 20 groups. Uses the SQL function `waiting_tasks`: if more than 10,000 jobs wait, it
+ * reads a sample and the oldest thousand, and `jobs` is the number found.
  */
 export async function readUnserved({ query, schema }: Database): Promise<readonly UnservedJobs[]> {
   return query<UnservedJobs>(
@@ -49,13 +50,16 @@ export async function readUnserved({ query, schema }: Database): Promise<readonl
   );
 }
 
-/** The session that holds vacuum back most: by a snapshot, or by a transaction that has written and is still open. */
+/** Session that holds vacuum back most: by a snapshot, or by an open transaction that has written. */
 export interface OldestSnapshot {
   readonly pid: number;
   readonly application: string;
   readonly user: string | null;
   readonly state: string | null;
-  /** Since its transaction began; null where the role may not see it (it wants pg_read_all_stats). */
+  /**
+   * Time since its transaction began, in milliseconds; null if the role may not see it (it needs
+   * pg_read_all_stats).
+   */
   readonly ageMs: number | null;
 }
 
@@ -72,7 +76,7 @@ export async function readOldestSnapshot({ query }: Database): Promise<OldestSna
   return row ?? null;
 }
 
-/** The newest migration that is applied. */
+/** Reads the newest applied migration. */
 export async function readSchemaVersion({ query, schema }: Database): Promise<number> {
   const [row] = await query<{ version: number }>(
     `select coalesce(max(version), 0) as version from ${schema}.migration`,

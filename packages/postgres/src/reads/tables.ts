@@ -1,23 +1,24 @@
 import type { Database } from '../connection/database.ts';
 
-/** One of the two tables that every job goes through, as the server's statistics have it. */
+/** Statistics of one of the two tables that every job passes through. */
 export interface HotTable {
   readonly table: 'queue' | 'work_queue';
   readonly liveRows: number;
-  /** That vacuum has to remove, and may not where a session holds an old snapshot. */
+  /** Dead rows, which vacuum may not remove while a session holds an old snapshot. */
   readonly deadRows: number;
-  /** With indexes and what is stored out of line. */
+  /** Size with its indexes and out-of-line storage. */
   readonly bytes: number;
   /**
-   * Of the table itself, what its live rows would not fill: dead rows, and room that is used again. An estimate; null: ANALYZE has not seen it
-   * yet, or the role may not see the statistics of all columns.
+   * Part of the table itself that its live rows would not fill: dead rows, and free space for reuse. An
+   * estimate; null if ANALYZE has not seen the table yet, or the role may not see the statistics of all
+   * columns.
    */
   readonly bloatBytes: number | null;
-  /** How long ago vacuum went through it last; null: never. */
+  /** Time since vacuum last processed it, in milliseconds; null: never. */
   readonly vacuumedMs: number | null;
 }
 
-/** Reads no row of them. */
+/** Reads the server's statistics, and no row of the tables. */
 export async function readHotTables({ query, schema }: Database): Promise<readonly HotTable[]> {
   return query<HotTable>(
     `select t.relname::text as "table", t.n_live_tup::float8 as "liveRows", t.n_dead_tup::float8 as "deadRows",

@@ -1,7 +1,7 @@
 import type { TraceContext } from '@pgqueue/core';
 import type { Target } from '../connection/target.ts';
 
-/** The trace contexts of jobs that have not ended, of those that carry one: the SQL function `job_traces`. */
+/** Reads the trace contexts of unfinished jobs that carry one, by the SQL function `job_traces`. */
 export async function readTraces(
   { query, schema }: Target,
   ids: readonly string[],

@@ -3,7 +3,7 @@ import type { Target } from '../connection/target.ts';
 import type { Page } from './page.ts';
 import { badCursor, checkLimit, pageOf } from './page.ts';
 
-/** A job that waits, as a scan shows it. */
+/** A waiting job in a scan. */
 export interface WaitingJob {
   readonly id: string;
   readonly queue: string;
@@ -11,14 +11,14 @@ export interface WaitingJob {
   readonly key: string;
   readonly priority: number;
   readonly created: Date;
-  /** Not before this time; null: it waits for its turn. */
+  /** Earliest start; null: it waits for its turn. */
   readonly runAfter: Date | null;
 }
 
-/** A job that waits, as a peek into its queue shows it. */
+/** A waiting job in a peek into its queue. */
 export type PeekedJob = Omit<WaitingJob, 'queue'>;
 
-/** How many jobs of a queue wait or run: the SQL function `queue_length`. */
+/** Counts the waiting and running jobs of a queue, by the SQL function `queue_length`. */
 export async function queueLength(target: Target, queue: string): Promise<number> {
   const [row] = await target.query<{ length: number }>(
     `select ${target.schema}.queue_length($1)::float8 as length`,
@@ -27,7 +27,10 @@ export async function queueLength(target: Target, queue: string): Promise<number
   return row?.length ?? 0;
 }
 
-/** The first waiting jobs of a queue by priority and age, without taking them: the SQL function `peek`. */
+/**
+ * Returns the first waiting jobs of a queue by priority and age, without taking them. Reads the SQL function
+ * `peek`.
+ */
 export function peekJobs(target: Target, queue: string, max: number): Promise<readonly PeekedJob[]> {
   return target.query<PeekedJob>(
     `select id, task, key, priority, created, run_after as "runAfter" from ${target.schema}.peek($1, $2)`,
@@ -35,17 +38,20 @@ export function peekJobs(target: Target, queue: string, max: number): Promise<re
   );
 }
 
-/** Which page of which waiting jobs. */
+/** One page of the waiting jobs that match. */
 export interface ScanOptions {
   /** Default: all queues. */
   readonly queue?: string;
-  /** The `next` of the page before. */
+  /** The `next` of the previous page. */
   readonly after?: string;
   /** 1 to 1000. Default 100. */
   readonly limit?: number;
 }
 
-/** Waiting jobs in the order of their ids, page by page: the SQL function `scan`. @throws {PgQueueError} `configuration` */
+/**
+ * Lists waiting jobs page by page, in the order of their ids. Reads the SQL function `scan`.
+ * @throws {PgQueueError} `configuration`
+ */
 export async function scanJobs(target: Target, options: ScanOptions = {}): Promise<Page<WaitingJob>> {
   const { queue = null, after = null, limit = 100 } = options;
   checkLimit(limit);

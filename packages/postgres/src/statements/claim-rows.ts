@@ -3,23 +3,26 @@ import type { ClaimInput } from './claim.ts';
 import type { Target } from '../connection/target.ts';
 import { relaxed } from '../connection/target.ts';
 
-/** A claimed work item: what one slot does in one go. */
+/** A claimed work item: the work that one slot takes at a time. */
 export interface ClaimedRow {
   readonly position: number;
-  /** How many jobs it has, read or not; more than one: a batch, which is settled whole. */
+  /** Number of its jobs, read or not. More than one: a batch, which is settled whole. */
   readonly size: number;
   /** In the order in which they are to run. */
   readonly jobs: readonly ClaimedJob[];
 }
 
-/** What one claim brought. */
+/** Result of one claim. */
 export interface ClaimedRows {
   readonly rows: readonly ClaimedRow[];
-  /** It has as many jobs, or bytes, as one claim brings: fewer rows than were asked for don't say that no more are ready. */
+  /**
+   * The claim reached the maximum of jobs or of bytes: fewer rows than were asked for then don't say that no
+   * more items are ready.
+   */
   readonly full: boolean;
 }
 
-/** Who claims, and how much: `max` work items, and `ahead` batches more where those are there. */
+/** Input of a claim: up to `max` work items, and up to `ahead` batches more. */
 export interface ClaimRowsInput extends Required<ClaimInput> {
   readonly ahead: number;
 }
@@ -44,7 +47,7 @@ type Listed = readonly [
   checkpoint: unknown,
 ];
 
-/** The same where nothing else is as it mostly is not. */
+/** A job whose other columns have their usual values. */
 type Plain = readonly [
   id: string,
   queue: string,
@@ -54,17 +57,23 @@ type Plain = readonly [
   payload: unknown,
 ];
 
-/** From so much on a claim may have been cut, in jobs and in bytes of text: the SQL function `within_bytes`. */
+/**
+ * Limits from which on a claim may have been cut, in jobs and in bytes of text: the SQL function
+ * `within_bytes`.
+ */
 const jobsMax = 1_000;
 const bytesMax = 32 * 1_048_576;
-/** A UTF-16 unit, as a text's length counts them, stands for up to three bytes of UTF-8. */
+/** Up to three bytes of UTF-8 for each UTF-16 unit of a text's length. */
 const unitBytesMax = 3;
 
-/** What a batch is leased for beyond its jobs' timeout, in milliseconds: the SQL function `lease_all`. */
+/**
+ * Time that a batch is leased for beyond its jobs' timeout, in milliseconds: the SQL function `lease_all`.
+ */
 const graceMs = 1_000;
 
 /**
- * Takes leases in dispatch order, of batches as a whole: the SQL function `claim_rows`. Commits asynchronously, as `claim` does.
+ * Takes leases in dispatch order, of batches as a whole: the SQL function `claim_rows`. Commits
+ * asynchronously, as `claim` does.
  * @throws PQ001 when the node was reset, lost or replaced
  */
 export async function claimRows(target: Target, input: ClaimRowsInput): Promise<ClaimedRows> {

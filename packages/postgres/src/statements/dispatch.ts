@@ -3,45 +3,57 @@ import type { HintedJob } from '../hints/hinted-job.ts';
 import type { Leader } from './sweeps.ts';
 import type { Target } from '../connection/target.ts';
 
-/** What hints have said, and nobody has looked at. */
+/** Assumptions that a plan makes from hints, without a read of the database. */
 export interface Supposition {
   /** Jobs that have ended. */
   readonly ended: readonly string[];
-  /** Jobs that wait, each the first of its priority in its lane behind the seq `after`, but for those that go before it here. */
+  /**
+   * Jobs that wait. Each is the first of its priority in its lane behind the seq `after`, except for jobs of
+   * this list before it.
+   */
   readonly jobs: readonly (HintedJob & { readonly after: number })[];
   /** The settings of queues are still these: {@link TickRead}.config. */
   readonly config: string;
 }
 
-/** One plan: the jobs to schedule, and what its policy keeps. */
+/** One plan: the jobs to schedule, and the state that its policy keeps. */
 export interface DispatchInput extends Leader {
-  /** What the plan takes for granted: where it is not so, nothing is written. Default: the plan was made from what a tick has read. */
+  /**
+   * Assumptions of the plan: if one is false, nothing is written. Default: the plan was made from a tick's
+   * snapshot.
+   */
   readonly supposed?: Supposition | undefined;
   /** In the order in which they are to be claimed. */
   readonly jobs: readonly {
     readonly id: string;
     readonly pool: string;
-    /** The row as it was read: a job that was changed since is left out. Null: as it is by now. */
+    /** The row's version as it was read: a job that was changed since is left out. Null: unchecked. */
     readonly rowVersion: string | null;
     /** The id of the first job of its bundle, which the others follow; null: it runs alone. */
     readonly bundle: string | null;
-    /** The number of its work item, from 1 on in their order: jobs of one number are a batch. Default, of all or none: each is by itself. */
+    /**
+     * The number of its work item, from 1 on in their order: jobs of one number are a batch. Either all jobs
+     * have one, or none. Default: each job is by itself.
+     */
     readonly row?: number;
   }[];
-  /** No batch lies before this position any more. Default: nothing is said. */
+  /** No batch lies before this position. Default: nothing is said. */
   readonly front?: number | undefined;
-  /** The parts of the policy's state that changed, saved in the same transaction; null: none did. */
+  /** The changed parts of the policy's state, saved in the same transaction; null: none changed. */
   readonly parts: Readonly<Record<string, Json>> | null;
   /** Batches of ended attempts ({@link SettledBatch}) that the plan has taken into account. */
   readonly settled: readonly number[];
-  /** Whether to wake listening workers. */
+  /** Wakes listening workers. */
   readonly notify: boolean;
 }
 
-/** What was written, and when by the database's clock (Unix ms); null: nothing was, since what was supposed is not so. */
+/**
+ * Result of a dispatch. `atMs`: the database's time, in Unix milliseconds; null: an assumption was false, and
+ * nothing was written.
+ */
 export interface Dispatched {
   readonly atMs: number | null;
-  /** By id; jobs that are missing were taken, locked, moved, changed or ended since they were read. */
+  /** By job id. Jobs that are missing were taken, locked, moved, changed or ended since they were read. */
   readonly positions: ReadonlyMap<string, number>;
 }
 
@@ -84,7 +96,7 @@ export async function dispatch(target: Target, input: DispatchInput): Promise<Di
   return { atMs, positions: positionsOf(made, positions) };
 }
 
-/** The jobs of a bundle are one work item. */
+/** Numbers the work items: the jobs of a bundle are one work item. */
 function withRows(jobs: DispatchInput['jobs']): DispatchInput['jobs'] {
   if (jobs.every(({ bundle }) => bundle === null)) return jobs;
   let row = 0;
@@ -99,7 +111,7 @@ function withRows(jobs: DispatchInput['jobs']): DispatchInput['jobs'] {
   });
 }
 
-/** The work items that one handler call takes. */
+/** Lists the work items that are bundles. */
 function togetherOf(jobs: DispatchInput['jobs']): { readonly together?: string } {
   const rows = jobs.flatMap(({ id, bundle, row }) => (bundle === id ? [String(row)] : []));
   return rows.length === 0 ? {} : { together: arrayText(rows) };
@@ -109,7 +121,10 @@ function hasBatches(jobs: DispatchInput['jobs']): boolean {
   return jobs[0]?.row !== undefined;
 }
 
-/** There is one for each work item, in their order: of a batch of which nothing was made, there is none. */
+/**
+ * Maps jobs to positions. `positions` has one for each work item, in order, and none for a batch of which no
+ * job was dispatched.
+ */
 function positionsOf(made: DispatchInput['jobs'], positions: string): ReadonlyMap<string, number> {
   const numbers = positions === '' ? [] : positions.split(',');
   const byId = new Map<string, number>();
@@ -121,12 +136,18 @@ function positionsOf(made: DispatchInput['jobs'], positions: string): ReadonlyMa
   return byId;
 }
 
-/** An array as PostgreSQL reads it, of values that need no quotes (ids, numbers): `pg` would look at each of their characters. */
+/**
+ * Writes an array as PostgreSQL reads it, of values that need no quotes (ids, numbers). `pg` would check each
+ * of their characters.
+ */
 function arrayText(values: readonly string[]): string {
   return `{${values.join(',')}}`;
 }
 
-/** Takes back work items that no node has leased; resolves to the ids of those that were. @throws PQ002 as {@link dispatch} */
+/**
+ * Takes back work items that no node has leased; resolves to the ids of their jobs.
+ * @throws PQ002 as {@link dispatch}
+ */
 export async function takeBack(
   target: Target,
   { leader, epoch }: Leader,
@@ -139,12 +160,15 @@ export async function takeBack(
   return new Set(rows.map(({ id }) => id));
 }
 
-/** Whether ended attempts are recorded from now on. @throws PQ002 as {@link dispatch} */
+/**
+ * Sets whether ended attempts are recorded from now on.
+ * @throws PQ002 as {@link dispatch}
+ */
 export async function setFeed(target: Target, { leader, epoch }: Leader, on: boolean): Promise<void> {
   await target.query(`select ${target.schema}.set_feed($1, $2, $3)`, [leader, epoch, on]);
 }
 
-/** What leaders saved, by part. */
+/** Reads the policy state that leaders saved, by part. */
 export async function loadPolicyState(target: Target): Promise<Readonly<Record<string, SavedPart>>> {
   const rows = await target.query<{ part: string; state: Json; savedMs: number }>(
     `select policy as part, state, extract(epoch from saved)::float8 * 1000 as "savedMs" from ${target.schema}.policy_state`,

@@ -1,27 +1,34 @@
 import type { Target } from '../connection/target.ts';
 
-/** What PostgreSQL tells of itself, as far as this role may see it. */
+/** Health of PostgreSQL, as far as this role may see it. */
 export interface HealthReading {
   /** The database's clock, Unix milliseconds. */
   readonly readMs: number;
   /** The next transaction id, of which PostgreSQL compares the last 32 bits. */
   readonly nextXid: number;
-  /** The oldest transaction whose rows vacuum must keep, because somebody may still want to see what was before it; null: none. */
+  /**
+   * The oldest transaction id whose rows vacuum must keep, because a snapshot may still need them; null:
+   * none.
+   */
   readonly oldestXid: number | null;
-  /** Since who holds it back began; null: that may not be seen (it wants pg_read_all_stats), or has no beginning (a slot). */
+  /**
+   * Milliseconds since its holder began. Null: the role may not see that (it needs pg_read_all_stats), or the
+   * holder has no beginning (a slot).
+   */
   readonly heldForMs: number | null;
   readonly deadRows: number | null;
-  /** Null: it may not be seen. */
+  /** Null: the role may not see it. */
   readonly replicationLagMs: number | null;
 }
 
 /**
- * Reads views of PostgreSQL only, and locks nothing. What holds vacuum back: the snapshots and the open transactions of this database's
- * sessions, those of standbys that send feedback, slots, and prepared transactions. An autovacuum does not; it is told by having no user,
- * since the kind of a session may not be seen by all.
+ * Reads the health of PostgreSQL. Reads only PostgreSQL's own views, and locks nothing. Holders of vacuum are
+ * the snapshots and open transactions of this database's sessions, the snapshots of standbys that send
+ * feedback, slots, and prepared transactions. An autovacuum is none; it is recognised by having no user,
+ * since not every role may see the kind of a session.
  *
- * A standby's lag is the one that it reports; where it has not answered for 10 s, though there is something to replay (a receiver
- * answers at least that often), it is the time since its last answer.
+ * The lag is the one that a standby reports. If a standby has not answered for 10 s although it has something
+ * to replay (a receiver answers at least that often), it is the time since its last answer.
  */
 export async function readHealth({ query, schema }: Target): Promise<HealthReading> {
   const [row] = await query<HealthReading>(

@@ -1,17 +1,17 @@
 import type { Target } from '../connection/target.ts';
 
-/** Who leads now, and for how long. */
+/** Current leadership. */
 export interface Leadership {
   readonly leads: boolean;
-  /** Of the present leader, whoever that is. */
+  /** Epoch of the current leader, which may be another scheduler. */
   readonly epoch: number;
   readonly leader: string | null;
   readonly expiresInMs: number;
 }
 
 /**
- * Takes or renews the scheduler's lease. `pid`: of the session that `target` leads to, where the scheduler keeps that for this alone: others
- * may take over as soon as it has ended. Null: when the lease has.
+ * Takes or renews the scheduler's lease. `pid`: of the session behind `target`, if the scheduler keeps that
+ * for this alone: standbys may take over as soon as it has ended. Null: they wait for the end of the lease.
  */
 export async function lead(
   target: Target,
@@ -26,17 +26,17 @@ export async function lead(
   return row ?? { leads: false, epoch: 0, leader: null, expiresInMs: leaseMs };
 }
 
-/** What a standby hears of the leader. */
+/** The leader's state, as a standby sees it. */
 export interface Watched {
-  /** Whether its session has ended before its lease; null: nobody can tell by that. */
+  /** The leader's session has ended before its lease; null: the session tells nothing. */
   readonly gone: boolean | null;
   /** Changes with every enqueue and dispatch. Null: unknown. */
   readonly seen: string | null;
 }
 
 /**
- * Whether the leader is gone. Where all is as it was when `seen` was answered, this waits for its end, for `waitMs` at most: the SQL function
- * `watch_leader`.
+ * Tells whether the leader is gone: the SQL function `watch_leader`. If nothing has changed since the answer
+ * with `seen`, waits up to `waitMs` for the leader's end or for a change.
  */
 export async function watchLeader(target: Target, seen: string | null, waitMs: number): Promise<Watched> {
   const [row] = await target.query<Watched>(
@@ -46,7 +46,7 @@ export async function watchLeader(target: Target, seen: string | null, waitMs: n
   return row ?? { gone: null, seen: null };
 }
 
-/** Gives the lease up, so that a standby takes over at once. */
+/** Gives the lease up, so that a standby takes over at once. False: this scheduler did not hold it. */
 export async function resign(target: Target, leader: string, epoch: number): Promise<boolean> {
   const [row] = await target.query<{ resigned: boolean }>(
     `select ${target.schema}.resign($1, $2) as resigned`,

@@ -1,12 +1,15 @@
 import type { Target } from '../connection/target.ts';
 
-/** A job's id and the token that it is held under: both must match for anything to change. */
+/** A job's id and the token of its lease: both must match for anything to change. */
 export interface Lease {
   readonly id: string;
   readonly token: string;
 }
 
-/** Moves the ends of leases to `ms` from now; the ids that are missing from the answer were lost. Value: cancellation asked for. */
+/**
+ * Extends leases to end `ms` from now. Ids that are missing from the answer were lost. `cancelled`: a
+ * cancellation of the job was asked for.
+ */
 export async function extend(
   target: Target,
   leases: readonly (Lease & { readonly ms: number })[],
@@ -33,7 +36,10 @@ export async function reportProgress(target: Target, lease: Lease, progress: str
   return (await reportProgressOfAll(target, [lease], progress)).has(lease.id);
 }
 
-/** The same of several jobs at once; the ids that are missing from the answer were lost. Locked by id, as everywhere. */
+/**
+ * Shows the same progress for several jobs at once. Ids that are missing from the answer were lost. Locks by
+ * id, as everywhere.
+ */
 export async function reportProgressOfAll(
   target: Target,
   leases: readonly Lease[],
@@ -47,7 +53,10 @@ export async function reportProgressOfAll(
   return new Set(rows.map(({ id }) => id));
 }
 
-/** Takes over expired leases: their jobs are ready again, or dead at their crash limit. Anyone may call it. */
+/**
+ * Takes over expired leases: their jobs are ready again, or dead at their crash limit. Any node and the
+ * scheduler may call it.
+ */
 export async function reap(target: Target, max = 1_000): Promise<number> {
   const rows = await target.query<{ jobs: number }>(
     `select count(*)::integer as jobs from ${target.schema}.reap($1)`,

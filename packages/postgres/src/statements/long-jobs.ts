@@ -10,7 +10,10 @@ export async function saveCheckpoint(target: Target, lease: Lease, checkpoint: s
   return row?.saved === true;
 }
 
-/** Ends an attempt whose own process or thread died, as a crash. Undefined: the lease was lost, and nothing was changed. */
+/**
+ * Ends an attempt whose own process or thread died, as a crash. Undefined: the lease was lost, and nothing
+ * was changed.
+ */
 export async function crashJob(
   target: Target,
   lease: Lease,

@@ -2,7 +2,7 @@ import type { NodeTasks } from '../connection/tables.ts';
 import type { Lease } from './lease.ts';
 import type { Target } from '../connection/target.ts';
 
-/** What a node says of itself when it starts. */
+/** A node's description of itself when it starts. */
 export interface NodeRegistration {
   readonly node: string;
   readonly incarnation: string;
@@ -11,13 +11,18 @@ export interface NodeRegistration {
   readonly pool: string;
   readonly heartbeatMs: number;
   readonly lostAfterMs: number;
-  /** Name and version of what runs there, for people. */
+  /** Name and version of the node's software, for people. */
   readonly software: string;
-  /** The heartbeat (as text) of the other incarnation that an earlier, refused call saw. */
+  /**
+   * The heartbeat (as text) of the other incarnation, as an earlier, refused call returned it; null at first.
+   */
   readonly seen: string | null;
 }
 
-/** Whether the node may begin; if not, the signs of life of the one that has its id. */
+/**
+ * Answer to a registration. If it is refused: the last heartbeat, and the heartbeat's interval, of the
+ * incarnation that has the id.
+ */
 export type NodeRegistered =
   | { readonly accepted: true }
   | {
@@ -55,30 +60,33 @@ export async function registerNode(target: Target, input: NodeRegistration): Pro
   };
 }
 
-/** What a node hears in answer to its heartbeat. */
+/** Answer to a heartbeat. */
 export interface Heartbeat {
-  /** False: the node was reset, lost or replaced; it holds nothing any more, and must register anew. */
+  /** False: the node was reset, lost or replaced; it holds nothing, and must register anew. */
   readonly alive: boolean;
   /** Running jobs of this node that are to be cancelled. */
   readonly cancelled: readonly string[];
-  /** Those of the named leases that it no longer holds. */
+  /** Leases of {@link HeartbeatInput.leases} that the node does not hold any more. */
   readonly lost: readonly Lease[];
 }
 
-/** What a node says of itself with each heartbeat. */
+/** A node's description of itself with each heartbeat. */
 export interface HeartbeatInput {
   readonly node: string;
   readonly incarnation: string;
   readonly draining: boolean;
-  /** Those that it asks about. */
+  /** Leases to check. */
   readonly leases: readonly Lease[];
-  /** How many jobs run there. Default: as many as it asks about. */
+  /** Number of jobs that run in the node. Default: the number of `leases`. */
   readonly running?: number;
-  /** Of the session that the statement goes to, where the node keeps that for this alone: once it has ended, the node is soon lost. */
+  /**
+   * Pid of the session that the statement goes to, if the node keeps that for this alone: the node is lost
+   * soon after it has ended.
+   */
   readonly pid?: number | null;
 }
 
-/** Says that the node lives, and hears what became of its leases. */
+/** Records a heartbeat, and returns what became of the node's leases. */
 export async function heartbeatNode(target: Target, input: HeartbeatInput): Promise<Heartbeat> {
   const { node, incarnation, draining, leases, running = leases.length, pid = null } = input;
   const [row] = await target.query<Omit<Heartbeat, 'lost'> & { readonly lost: readonly number[] }>(
@@ -86,11 +94,14 @@ export async function heartbeatNode(target: Target, input: HeartbeatInput): Prom
     [node, incarnation, running, draining, leases.map(({ id }) => id), leases.map(({ token }) => token), pid],
   );
   if (row === undefined) return { alive: false, cancelled: [], lost: leases };
-  // by their place: a node may hold a job under the lease that it lost, and under a new one
+  // by index: a node may hold a job under the lease that it lost, and under a new one
   return { ...row, lost: leases.filter((_lease, index) => row.lost.includes(index + 1)) };
 }
 
-/** What the database takes for the node's: the SQL function `held_leases`. None where the incarnation has ended. */
+/**
+ * Reads the leases that the database ascribes to the node: the SQL function `held_leases`. None if the
+ * incarnation has ended.
+ */
 export async function heldLeases(
   target: Target,
   { node, incarnation }: { readonly node: string; readonly incarnation: string },
@@ -101,7 +112,9 @@ export async function heldLeases(
   ]);
 }
 
-/** Ends an incarnation in order; what it still holds is released, uncounted. */
+/**
+ * Ends an incarnation in order; its leases are released, uncounted. False: the incarnation had ended already.
+ */
 export async function leaveNode(target: Target, node: string, incarnation: string): Promise<boolean> {
   const [row] = await target.query<{ left: boolean }>(
     `select ${target.schema}.leave_node($1, $2::uuid) as "left"`,
@@ -110,16 +123,18 @@ export async function leaveNode(target: Target, node: string, incarnation: strin
   return row?.left === true;
 }
 
-/** What became of the jobs that a reset node held. */
+/** Outcomes of the jobs that a reset node held, counted. */
 export interface NodeReset {
   /** Jobs that are ready for other nodes. */
   readonly ready: number;
-  /** Jobs that reached their crash limit by it. */
+  /** Jobs that reached their crash limit with this crash. */
   readonly dead: number;
   readonly cancelled: number;
 }
 
-/** Takes back everything that a dead node holds, and ends its incarnation: what it says later is refused. */
+/**
+ * Takes back everything that a dead node holds, and ends its incarnation: its later statements are refused.
+ */
 export async function resetNode(target: Target, node: string): Promise<NodeReset> {
   const [row] = await target.query<NodeReset>(
     `select count(*) filter (where verdict = 'ready')::integer as ready,

@@ -1,6 +1,10 @@
 import type { Target } from '../connection/target.ts';
 
-/** Waiting jobs end at once; running ones are told. `busy`: at this moment between the two; call again. Missing: ended, or never was. */
+/**
+ * Cancels jobs. Waiting jobs end at once; the nodes of running ones are told (`signalled`). `busy`: the job
+ * is being claimed or settled at this moment; call again. A job that is missing from the answer has ended, or
+ * never existed.
+ */
 export async function cancel(
   target: Target,
   ids: readonly string[],
@@ -12,14 +16,14 @@ export async function cancel(
   return new Map(rows.map(({ job_id, verdict }) => [job_id, verdict]));
 }
 
-/** What to change of waiting jobs; what is left out stays. */
+/** Changes to waiting jobs; fields that are left out stay as they are. */
 export interface Amendment {
   readonly priority?: number;
-  /** A new time, or `now`: run as soon as there is a slot. */
+  /** A new time, or `now`: run as soon as a slot is free. */
   readonly runAfter?: Date | 'now';
 }
 
-/** Changes waiting jobs; resolves to those that were changed. Running ones are left alone. */
+/** Changes waiting jobs; resolves to the changed ones. Leaves running jobs alone. */
 export async function amend(
   target: Target,
   ids: readonly string[],
@@ -34,7 +38,10 @@ export async function amend(
   return new Set(rows.map(({ id }) => id));
 }
 
-/** Removes jobs without a trace, wherever they stand; running ones are left alone. Resolves to those that were removed. */
+/**
+ * Removes jobs without a trace, from whichever table they are in; resolves to the removed ones. Leaves
+ * running jobs alone.
+ */
 export async function erase(target: Target, ids: readonly string[]): Promise<ReadonlySet<string>> {
   const rows = await target.query<{ id: string }>(
     `select erase as id from ${target.schema}.erase($1::uuid[])`,
@@ -43,7 +50,10 @@ export async function erase(target: Target, ids: readonly string[]): Promise<Rea
   return new Set(rows.map(({ id }) => id));
 }
 
-/** Puts dead jobs back into QUEUE with fresh limits. Missing: not dead, or their unique key is taken by a newer job. */
+/**
+ * Puts dead jobs back into QUEUE with fresh limits; resolves to those put back. A missing job is not dead, or
+ * a newer job has its unique key.
+ */
 export async function redrive(target: Target, ids: readonly string[]): Promise<ReadonlySet<string>> {
   const rows = await target.query<{ id: string }>(
     `select redrive as id from ${target.schema}.redrive($1::uuid[])`,

@@ -2,7 +2,7 @@ import type { HeldCounts, Hold, JobFacts } from '@pgqueue/core';
 import type { Leader } from './sweeps.ts';
 import type { Target } from '../connection/target.ts';
 
-/** Something of a policy that failed lately. Times are the database's clock, in Unix milliseconds. */
+/** A part of a policy that failed lately. Times are the database's clock, in Unix milliseconds. */
 export interface ReportedFault {
   readonly policy: string;
   /** A gate or an order; or a function of the policy: `plan`, `written`, `restore`, `explain`. */
@@ -11,22 +11,22 @@ export interface ReportedFault {
   readonly count: number;
   readonly firstMs: number;
   readonly atMs: number;
-  /** Until then it is left out, since it took longer than it may; null: it is not. */
+  /** The part is left out until this time, since it took longer than it may; null: it is not left out. */
   readonly suspendedUntilMs: number | null;
 }
 
-/** Something that the leader's ticks leave out, since it is not what it must be. */
+/** Something that the leader's ticks leave out, since it is not valid. */
 export interface ReportedUnreadable {
   readonly kind: 'job' | 'node' | 'queue';
-  /** Of a queue its name. */
+  /** The queue's name, if it is a queue. */
   readonly id: string;
   /** In words: `its attributes are …`. */
   readonly problem: string;
-  /** When it was seen first, by the database's clock, in Unix milliseconds. */
+  /** First time that it was seen, by the database's clock, in Unix milliseconds. */
   readonly firstMs: number;
 }
 
-/** What the leader knows and nobody else: its own words in `scheduler_report`, plain JSON. */
+/** Facts that only the leader knows, as it writes them into `scheduler_report`: plain JSON. */
 export interface SchedulerReport {
   readonly policy: string;
   /** Held jobs of its last snapshot, by queue and reason. */
@@ -34,27 +34,30 @@ export interface SchedulerReport {
   readonly ticks: {
     /** Since it leads. */
     readonly count: number;
-    /** Of the last few hundred. Null: there was none. */
+    /** Median of the last few hundred ticks. Null: there was none. */
     readonly p50Ms: number | null;
     readonly p99Ms: number | null;
-    /** Jobs in the last batch that had any. */
+    /** Number of jobs in the last dispatch that had any. */
     readonly lastBatch: number;
     readonly dispatched: number;
   };
-  /** Keys of queues with waiting jobs that it knows of. */
+  /** Number of lanes with waiting jobs that it knows of. */
   readonly lanes: number;
-  /** Work items. */
+  /** Number of work items. */
   readonly inFlight: number;
   readonly faults: readonly ReportedFault[];
-  /** What it left out within the last minute: at most a hundred. Default: nothing. */
+  /** Jobs, nodes and queues left out within the last minute, 100 at most. Default: none. */
   readonly unreadable?: readonly ReportedUnreadable[];
-  /** What the order forecasts (deadlines that will be missed), by name. */
+  /** Forecasts of the order (deadlines that will be missed), by name. */
   readonly forecast: Readonly<Record<string, number>> | null;
-  /** How a second policy that runs beside it differs. */
+  /** Differences of a second policy that runs beside it. */
   readonly shadow: unknown;
 }
 
-/** Replaces the leader's report. @throws PQ002 when this scheduler no longer leads in this epoch */
+/**
+ * Replaces the leader's report.
+ * @throws PQ002 when this scheduler no longer leads in this epoch
+ */
 export async function writeReport(
   { query, schema }: Target,
   { leader, epoch }: Leader,
@@ -67,11 +70,11 @@ export async function writeReport(
 export interface ReportedPolicy {
   readonly leader: string;
   readonly policy: string;
-  /** It still leads. */
+  /** This leader still leads. */
   readonly leads: boolean;
 }
 
-/** Undefined: no leader has ever reported. */
+/** Reads the policy of the last report. Undefined: no leader has ever reported. */
 export async function readReportedPolicy({ query, schema }: Target): Promise<ReportedPolicy | undefined> {
   const [row] = await query<ReportedPolicy>(
     `select r.leader, coalesce(r.report ->> 'policy', '') as policy,
@@ -88,7 +91,7 @@ export interface OpenExplain {
   readonly job: string;
 }
 
-/** The oldest open questions behind a number, at most as many as one read gives ({@link questionsMax}). */
+/** Reads the oldest open questions behind a number, up to {@link questionsMax}. */
 export async function readQuestions(
   { query, schema }: Target,
   after: number,
@@ -100,35 +103,38 @@ export async function readQuestions(
   return row?.open ?? [];
 }
 
-/** Where a read gives so many, there may be more. */
+/** Maximum of questions in one read: after a full one there may be more. */
 export const questionsMax = 20;
 
-/** What the leader says about a job. Plain JSON: it goes through `explain_request`. */
+/** The leader's answer about a job. Plain JSON: it goes through `explain_request`. */
 export interface LeaderAnswer {
-  /** False: by now the job does not wait; the rest says nothing then. */
+  /** False: the job does not wait any more, and the other fields say nothing. */
   readonly waits: boolean;
   readonly policy: string;
-  /** The time of the snapshot that it looked at, by the database's clock. */
+  /** Time of the snapshot that the answer rests on, by the database's clock. */
   readonly atMs: number;
   /** Every rule that holds the job. */
   readonly holds: readonly Hold[];
-  /** Jobs that the order would let go first, of those that the leader knows; null: it can't say. */
+  /** Number of jobs that the leader knows of and the order would let go first; null: it can't say. */
   readonly ahead: number | null;
   readonly flow: Flow;
-  /** The policy failed when it was asked, with this message. */
+  /** Message of the error with which the policy failed when it was asked; null: it did not fail. */
   readonly failed: string | null;
 }
 
-/** Jobs dispatched lately: what an estimate rests on. */
+/** Jobs dispatched lately, which an estimate rests on. */
 export interface Flow {
   readonly windowMs: number;
-  /** Of the job's key; null: there are too many keys to count them all. */
+  /** Jobs of the asked job's key; null: there are too many keys to count them all. */
   readonly key: number | null;
   readonly queue: number;
   readonly all: number;
 }
 
-/** False: nobody waits for this answer any more. @throws PQ002 when this scheduler no longer leads in this epoch */
+/**
+ * Stores an answer. False: nobody waits for it any more.
+ * @throws PQ002 when this scheduler no longer leads in this epoch
+ */
 export async function answerExplain(
   { query, schema }: Target,
   { leader, epoch }: Leader,
@@ -141,21 +147,21 @@ export async function answerExplain(
   return row?.answered === true;
 }
 
-/** A waiting job, and how its key stands. */
+/** A waiting job, and the state of its key. */
 export interface WaitingFacts {
   readonly job: JobFacts;
-  /** The first job of its key that waits without a work item: itself, or one that comes before it. */
+  /** The first job of its key that waits without a work item: this job, or one before it. */
   readonly firstId: string;
-  /** When the first job of its key that waits for a retry or the end of a snooze is due; null: none does. */
+  /** Due time of the first job of its key that waits for a retry or the end of a snooze; null: none does. */
   readonly retryDueMs: number | null;
-  /** Its attributes can be read: else the job has none here. */
+  /** False: the job's attributes can't be read, and the job has none here. */
   readonly legible: boolean;
 }
 
 type Facts = Omit<JobFacts, 'attributes'> &
   Pick<WaitingFacts, 'firstId' | 'retryDueMs'> & { readonly attributes: JobFacts['attributes'] | null };
 
-/** Undefined: it does not wait, or not yet. */
+/** Reads a waiting job. Undefined: the job does not wait, or is delayed. */
 export async function readWaitingJob(
   { query, schema }: Target,
   id: string,

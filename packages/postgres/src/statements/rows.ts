@@ -16,8 +16,9 @@ export interface EndedRow extends RowLease {
 }
 
 /**
- * Ends batches of which every job is done: the SQL function `settle_rows`. Resolves to the positions that were settled; one that is missing was
- * lost, taken apart, or settled by an earlier call. Waits for locks of others for 200 ms; then the server refuses all of it by 55P03, and nothing was changed.
+ * Ends batches of which every job is done: the SQL function `settle_rows`. Resolves to the positions that
+ * were settled; a missing one was lost, taken apart, or settled by an earlier call. Waits up to 200 ms for
+ * locks of other transactions; then the server refuses the whole call by 55P03, and nothing was changed.
  */
 export async function settleRows(target: Target, rows: readonly EndedRow[]): Promise<ReadonlySet<number>> {
   let [positions, tokens, sizes, busy, results] = ['', '', '', '', false];
@@ -25,7 +26,7 @@ export async function settleRows(target: Target, rows: readonly EndedRow[]): Pro
     positions += `,${row.position}`;
     tokens += `,${row.token}`;
     sizes += `,${row.busyMs.length}`;
-    // microseconds as an exponent: to make a fraction of a number costs more than all else of a job here
+    // microseconds with an exponent: formatting a fraction costs more than everything else for a job here
     for (const ms of row.busyMs) busy += `,${Math.round(ms * 1_000)}e-3`;
     for (const text of row.data) results ||= text !== null;
   }
@@ -44,12 +45,18 @@ export async function settleRows(target: Target, rows: readonly EndedRow[]): Pro
   return new Set(answer?.settled ?? []);
 }
 
-/** Gives the jobs of a batch rows of their own, under the same token: the SQL function `take_out`. A batch that is not held stays as it is. */
+/**
+ * Gives each job of a batch a row of its own, under the same token: the SQL function `take_out`. A batch that
+ * is not held stays as it is.
+ */
 export async function takeApart(target: Target, { position, token }: RowLease): Promise<void> {
   await target.query(`select ${target.schema}.take_out($1, $2::uuid)`, [position, token]);
 }
 
-/** The same for some of its jobs. Resolves to the position of the row that the others are in; null: there is none. */
+/**
+ * Gives some jobs of a batch rows of their own, in the same way. Resolves to the position of the row with the
+ * other jobs; null: there is none.
+ */
 export async function takeOut(
   target: Target,
   { position, token }: RowLease,
@@ -62,7 +69,10 @@ export async function takeOut(
   return row?.rest ?? null;
 }
 
-/** Gives batches back unrun, in their old place: the SQL function `release_rows`. Resolves to how many were held, and whole. */
+/**
+ * Gives batches back unrun, at their old position: the SQL function `release_rows`. Resolves to the number of
+ * those that were held and whole.
+ */
 export async function releaseRows(target: Target, rows: readonly RowLease[]): Promise<number> {
   const [row] = await target.query<{ readonly given: number }>(
     `select ${target.schema}.release_rows($1::bigint[], $2::uuid[]) as given`,
@@ -71,7 +81,7 @@ export async function releaseRows(target: Target, rows: readonly RowLease[]): Pr
   return row?.given ?? 0;
 }
 
-/** Tells how long a node's jobs take, in milliseconds by task: the SQL function `tell_runs`. */
+/** Stores how long a node's jobs take, in milliseconds by task: the SQL function `tell_runs`. */
 export async function tellRuns(
   target: Target,
   { node, incarnation }: { readonly node: string; readonly incarnation: string },

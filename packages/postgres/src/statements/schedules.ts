@@ -1,6 +1,6 @@
 import type { Target } from '../connection/target.ts';
 
-/** A schedule as its row wants it. `payload` and `options` are JSON texts; `fire_schedule` reads the options. */
+/** A schedule as a row. `payload` and `options` are JSON texts; `fire_schedule` reads the options. */
 export interface ScheduleRow {
   readonly name: string;
   readonly cron: string;
@@ -10,7 +10,7 @@ export interface ScheduleRow {
   readonly options: string;
 }
 
-/** Makes or changes a schedule. With a new time it is planned anew by the leader; its pause stays as it is. */
+/** Creates or changes a schedule. After a change of its time the leader plans it anew; a pause stays. */
 export async function setSchedule(target: Target, row: ScheduleRow): Promise<'created' | 'changed'> {
   const [written] = await target.query<{ created: boolean }>(
     `insert into ${target.schema}.schedule as s (name, cron, timezone, task, payload, options)
@@ -25,7 +25,10 @@ export async function setSchedule(target: Target, row: ScheduleRow): Promise<'cr
   return written?.created === true ? 'created' : 'changed';
 }
 
-/** While paused no slot is enqueued; slots that pass meanwhile are not made up for. False: there is no such schedule. */
+/**
+ * Pauses or resumes a schedule. No slot is enqueued while it is paused, and slots that pass meanwhile are not
+ * made up for. False: there is no such schedule.
+ */
 export async function pauseSchedule(target: Target, name: string, paused: boolean): Promise<boolean> {
   const rows = await target.query(
     `update ${target.schema}.schedule
@@ -44,7 +47,9 @@ export async function removeSchedule(target: Target, name: string): Promise<bool
   return rows.length > 0;
 }
 
-/** Enqueues the schedule's job as `fire_schedule` does, but of no slot. Undefined: there is no such schedule. */
+/**
+ * Enqueues the schedule's job as `fire_schedule` does, but for no slot. Undefined: there is no such schedule.
+ */
 export async function runSchedule(target: Target, name: string): Promise<string | undefined> {
   const [row] = await target.query<{ id: string }>(
     `insert into ${target.schema}.queue (id, queue, task, key, priority, attributes, timeout, max_tries, max_crashes, retry, payload,

@@ -10,16 +10,17 @@ export interface Settlement {
   readonly delayMs: number | null;
   /** JSON text, without NUL. */
   readonly data: string | null;
-  /** How long it waited for a slot after its claim: no part of its run. Default 0. */
+  /** Time that the job waited for a slot after its claim, in milliseconds: no part of its run. Default 0. */
   readonly waitedMs?: number;
 }
 
-/** What became of an accepted settlement; `repeated`: an earlier call with the same token had been accepted. */
+/** Outcome of an accepted settlement. `repeated`: an earlier call with the same token had been accepted. */
 export type Verdict = 'done' | 'retry' | 'dead' | 'snooze' | 'cancelled' | 'repeated';
 
 /**
  * Ends attempts, each fenced by its token: the SQL function `settle` (its SQL says why it is safe). Commits
- * synchronously. An id that is missing from the answer was stale: its lease had been lost, and nothing was changed.
+ * synchronously. An id that is missing from the answer was stale: its lease had been lost, and nothing was
+ * changed.
  */
 export async function settle(
   target: Target,
@@ -37,28 +38,35 @@ export async function settle(
   return verdictsOf(answer?.rows ?? settlements.map(({ id }) => ({ id, verdict: 'done' })));
 }
 
-/** How to settle. */
+/** Options of a settlement. */
 export interface SettleOptions {
   /** The reply of an earlier call with any of these tokens was lost. Default false. */
   readonly repeat?: boolean;
   /**
-   * Waits for locks of others no longer than {@link lockMs}; then the server refuses all of it by 55P03, `unlockedJobs` says which jobs can
-   * be settled, and nothing was changed. Default false: as long as the role waits for locks, and a query may take.
+   * Waits up to {@link lockMs} for locks of other transactions; then the server refuses the whole call by
+   * 55P03, and nothing was changed. `unlockedJobs` says which jobs can be settled. Default false: waits as
+   * long as the role waits for locks, and a query may take.
    */
   readonly impatient?: boolean;
 }
 
-/** Longer than a lock of pgqueue's own is held, but on a server that hardly commits. */
+/**
+ * Longest wait for a lock, in milliseconds. Longer than pgqueue holds its own locks, except on a server that
+ * hardly commits.
+ */
 export const lockMs = 200;
 
-/** Those of these jobs that no other transaction has locked. */
+/** Returns the given jobs that no other transaction has locked, or that are gone. */
 export async function unlockedJobs(target: Target, ids: readonly string[]): Promise<ReadonlySet<string>> {
   const text = `select f.id from ${target.schema}.unlocked_jobs($1::uuid[]) as f (id)`;
   const rows = await target.query<{ readonly id: string }>(text, [ids]);
   return new Set(rows.map(({ id }) => id));
 }
 
-/** What is sent of a batch in which everything is done; undefined: it is another. Ids are checked here, since the texts of arrays are made here, too. */
+/**
+ * Returns the parameters for settlements that are all done; undefined: some are not. Checks the ids, since it
+ * makes the texts of arrays itself.
+ */
 function doneOf(settlements: readonly Settlement[]): readonly unknown[] | undefined {
   let ids = '';
   let tokens = '';
@@ -85,7 +93,10 @@ function doneOf(settlements: readonly Settlement[]): readonly unknown[] | undefi
 
 const hex = /^[0-9a-f,-]*$/i;
 
-/** Mostly all of them were accepted: then one null is the answer, instead of so many rows. Texts become arrays in the database, whatever the driver makes of arrays. */
+/**
+ * Builds the statement for settlements that are all done. If all are accepted, as is usual, the answer is one
+ * null instead of a row each. The texts become arrays in the database, however a driver encodes arrays.
+ */
 function doneText({ schema }: Target, impatient: boolean): string {
   return `select case when count(*) filter (where verdict = 'done') = $4::integer then null
       else coalesce(json_agg(json_build_object('id', job_id, 'verdict', verdict)), '[]') end as rows
@@ -94,9 +105,10 @@ function doneText({ schema }: Target, impatient: boolean): string {
 }
 
 /**
- * The same for one attempt or a few, with a hint for the schedulers in the same transaction: it is heard one round trip sooner. Such
- * commits wait for each other, so there is one at a time in all of the database: where another one is under way, `hinted` is false, and
- * the hint is the caller's to send. Impatient, as `settle` can be.
+ * Settles one attempt or a few, with a hint for the schedulers in the same transaction, which they receive
+ * one round trip sooner. Commits with a hint wait for each other, so there is one at a time in the whole
+ * database: if another one is under way, `hinted` is false, and the caller must send the hint. Impatient, as
+ * in {@link SettleOptions}.
  */
 export async function settleAndHint(
   target: Target,
@@ -111,8 +123,9 @@ export async function settleAndHint(
 }
 
 /**
- * The same within a transaction that is not ours, which holds the job's rows from now on: nobody can take the job over, whatever becomes of
- * the node. So the server ends that transaction when nothing is heard of it for `idleMs`, or what it was told before, whichever is less.
+ * Settles within a transaction of the caller, which holds the job's rows from then on: no node can take the
+ * job over, whatever becomes of this one. So the server ends that transaction when it has been idle for
+ * `idleMs`, or for the timeout set before, whichever is shorter.
  */
 export async function settleWithin(
   target: Target,
@@ -128,7 +141,7 @@ interface Row {
   readonly verdict: Verdict;
 }
 
-/** What else each row says. */
+/** Additional columns of each row. */
 const hint = `, case when pg_try_advisory_xact_lock(hashtextextended($8, 0)) then pg_notify($8, case when bool_and(verdict = 'done') over () then string_agg(job_id::text, ',') over () else '' end)::text = '' else false end as hinted`;
 const idle = `, set_config('idle_in_transaction_session_timeout', least($8::float8,
   nullif(extract(epoch from current_setting('idle_in_transaction_session_timeout')::interval) * 1000, 0))::bigint::text, true) as idle`;
@@ -142,7 +155,10 @@ function textOf(
   return `select job_id as id, verdict${also} from ${sourceOf(impatient)}${schema}.settle($1::uuid[], $2::uuid[], $3::text[], $4::float8[], $5::text[], ${repeat}, $7::float8[])`;
 }
 
-/** For this statement alone. Its caller names it in an argument, which is never empty: so it is set before the function is called. */
+/**
+ * Sets lock_timeout for this statement alone. The caller must name `patience.ms` in an argument of the
+ * function, so that it is set before the call; it is never empty.
+ */
 function sourceOf(impatient: boolean): string {
   return impatient
     ? `(select set_config('lock_timeout', '${lockMs}', true) as ms) as patience, lateral `

@@ -1,12 +1,18 @@
 import type { Target } from '../connection/target.ts';
 
-/** Who sweeps: every one of these throws PQ002, and writes nothing, when it no longer leads. */
+/**
+ * The scheduler that sweeps. Each function here that takes one throws PQ002, and writes nothing, when it no
+ * longer leads.
+ */
 export interface Leader {
   readonly leader: string;
   readonly epoch: number;
 }
 
-/** Delayed jobs whose time has come become pending. `nextDueMs`: until the next one is due; null: none is delayed. */
+/**
+ * Makes delayed jobs pending whose time has come. `nextDueMs`: milliseconds until the next one is due; null:
+ * none is delayed.
+ */
 export async function promote(
   target: Target,
   { leader, epoch }: Leader,
@@ -19,7 +25,7 @@ export async function promote(
   return row ?? { promoted: 0, nextDueMs: null };
 }
 
-/** Jobs that were not started by their `expires_at` end as expired. */
+/** Ends jobs as expired that were not started by their `expires_at`; resolves to their number. */
 export async function expire(target: Target, { leader, epoch }: Leader, max: number): Promise<number> {
   const [row] = await target.query<{ expired: number }>(
     `select ${target.schema}.expire($1, $2, $3) as expired`,
@@ -28,7 +34,10 @@ export async function expire(target: Target, { leader, epoch }: Leader, max: num
   return row?.expired ?? 0;
 }
 
-/** Milliseconds until the first node is silent for too long, if none says anything (negative: it is); null: there is none. */
+/**
+ * Reads the milliseconds until the first node has been silent for too long, if none sends a heartbeat
+ * (negative: one has); null: there is no node.
+ */
 export async function nextLossMs({ query, schema }: Target): Promise<number | null> {
   const [row] = await query<{ readonly dueMs: number | null }>(
     `select extract(epoch from min(n.heartbeat + n.lost_after_ms * interval '1 millisecond') - clock_timestamp())::float8 * 1000 as "dueMs"
@@ -39,8 +48,8 @@ export async function nextLossMs({ query, schema }: Target): Promise<number | nu
 }
 
 /**
- * Nodes whose heartbeat stopped lose their items. So do those whose session has been gone for 3 s; `wellMs`: for so long the leader
- * could look without a break, and connect anew.
+ * Takes back the items of nodes whose heartbeat stopped, or whose session has been gone for 3 s. `wellMs`:
+ * time for which the leader could poll without a break, and open new connections.
  */
 export async function loseNodes(
   target: Target,
@@ -53,16 +62,16 @@ export async function loseNodes(
   );
 }
 
-/** Nodes whose session is not there. */
+/** Nodes whose session is missing. */
 export interface MissingNodes {
   readonly missing: number;
-  /** That is not what {@link missNodes} has noted. */
+  /** The state differs from that which {@link missNodes} has noted. */
   readonly changed: boolean;
-  /** Until the first of those that were noted is lost; null: none was. */
+  /** Milliseconds until the first of the noted nodes is lost; null: none was noted. */
   readonly lostInMs: number | null;
 }
 
-/** Looks at the sessions of all nodes. */
+/** Checks the sessions of all nodes. Reads only. */
 export async function missingNodes({ query, schema }: Target): Promise<MissingNodes> {
   const [row] = await query<MissingNodes>(
     `select missing, changed, lost_in_ms as "lostInMs" from ${schema}.missing_nodes()`,
@@ -76,14 +85,17 @@ export async function missNodes(target: Target, { leader, epoch }: Leader): Prom
   await target.query(`select ${target.schema}.miss_nodes($1, $2)`, [leader, epoch]);
 }
 
-/** What came of {@link maintainHistory}. `waits`: a transaction is in the way; `large`: the default partition is too large to be read whole. */
+/**
+ * Result of {@link maintainHistory}. `locked`: another call is under way; `waits`: a transaction is in the
+ * way; `large`: the default partition is too large to be read whole.
+ */
 export interface HistoryMaintained {
   readonly created: number;
   readonly dropped: number;
   readonly outcome: 'done' | 'locked' | 'waits' | 'large';
 }
 
-/** Makes coming partitions of history, and drops old ones. */
+/** Creates coming partitions of history, and drops old ones. */
 export async function maintainHistory({ query, schema }: Target): Promise<HistoryMaintained> {
   const [row] = await query<HistoryMaintained>(
     `select created, dropped, outcome from ${schema}.maintain_history()`,
@@ -92,13 +104,16 @@ export async function maintainHistory({ query, schema }: Target): Promise<Histor
   return row ?? { created: 0, dropped: 0, outcome: 'locked' };
 }
 
-/** What came of {@link trimHistory}. `more`: time was over before all was deleted. */
+/**
+ * Result of {@link trimHistory}. `locked`: another call is under way; `more`: time ran out, or a row was
+ * locked, before all was deleted.
+ */
 export interface HistoryTrimmed {
   readonly deleted: number;
   readonly outcome: 'done' | 'locked' | 'more';
 }
 
-/** Deletes the rows of queues that keep less than others, for half a second at most. */
+/** Deletes history of queues whose retention is shorter than the longest, for half a second at most. */
 export async function trimHistory({ query, schema }: Target): Promise<HistoryTrimmed> {
   const [row] = await query<HistoryTrimmed>(
     `select deleted::float8 as deleted, outcome from ${schema}.trim_history()`,
@@ -107,7 +122,7 @@ export async function trimHistory({ query, schema }: Target): Promise<HistoryTri
   return row ?? { deleted: 0, outcome: 'locked' };
 }
 
-/** A schedule that wants a slot enqueued, or its next one planned. */
+/** A schedule with a slot to enqueue, or without a planned slot. */
 export interface DueSchedule {
   readonly name: string;
   readonly cron: string;
@@ -117,7 +132,7 @@ export interface DueSchedule {
   readonly nowMs: number;
 }
 
-/** Schedules that are due, or not planned yet. */
+/** Reads schedules that are due, or not planned yet: 1,000 at most. */
 export async function dueSchedules(target: Target): Promise<readonly DueSchedule[]> {
   return target.query<DueSchedule>(
     `select name, cron, timezone, extract(epoch from next_slot)::float8 * 1000 as "nextSlotMs",
@@ -129,8 +144,9 @@ export async function dueSchedules(target: Target): Promise<readonly DueSchedule
 }
 
 /**
- * Enqueues one slot of a schedule, once whoever tries, and stores the next. `slotMs` null only plans. Resolves to the job's id.
- * Does nothing where the schedule was changed or paused since it was read.
+ * Enqueues one slot of a schedule, once however many leaders try, and stores the next. With `slotMs` null it
+ * only stores the next. Resolves to the job's id; null: none was enqueued. Does nothing if the schedule was
+ * changed or paused since it was read.
  */
 export async function fireSchedule(
   target: Target,
@@ -156,8 +172,9 @@ export async function fireSchedule(
 }
 
 /**
- * Counts what ended since it was last called into buckets of time, for about `maxMs`; resolves to how far behind it still is, in
- * milliseconds. @throws PQ002 when this scheduler no longer leads in this epoch
+ * Counts the jobs that ended since the last call into buckets of time, for about `maxMs`; resolves to the
+ * remaining lag, in milliseconds.
+ * @throws PQ002 when this scheduler no longer leads in this epoch
  */
 export async function countActivity(
   { query, schema }: Target,

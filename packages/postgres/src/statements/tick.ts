@@ -19,67 +19,73 @@ export type LaneRange = readonly [
   free: boolean,
 ];
 
-/** Where a tick looks for waiting jobs, and for how many. */
+/** Input of a tick: the lanes to read, and the number of jobs. */
 export interface TickInput {
   /** The page of lanes begins behind this one, and wraps around. */
   readonly after: LaneId;
-  /** Lanes in the page. */
+  /** Number of lanes in the page. */
   readonly keys: number;
-  /** Jobs wanted altogether, shared out over the page. */
+  /** Number of jobs wanted altogether, shared out over the page. */
   readonly want: number;
-  /** By queue and key: a (priority, seq) behind which jobs of that lane are looked at, too. */
+  /** By queue and key: the (priority, seq) behind which the lookahead reads more jobs of that lane. */
   readonly starts: Readonly<Record<string, Readonly<Record<string, readonly [number, number]>>>>;
-  /** How many of them. */
+  /** Number of jobs of the lookahead. */
   readonly lookahead: number;
   /**
-   * By queue and key: of that lane only what lies in these ranges, behind the first (priority, seq) and up to the second; true: only jobs whose
-   * rows were changed since they were inserted; true: it is known that none of the jobs there has a work item. In order, without overlaps. Those lanes are in
-   * the page like others, whether anything waits in them or not.
+   * By queue and key: sorted, disjoint ranges of that lane to read, each from behind the first (priority,
+   * seq) up to the second. `moved`: only jobs whose rows were changed since they were inserted. `free`: no
+   * job there has a work item, as far as the leader knows. These lanes are always in the page, even if
+   * nothing waits in them.
    */
   readonly ranges: Readonly<Record<string, Readonly<Record<string, readonly LaneRange[]>>>>;
-  /** Lanes to look at, in the page or beside it, and how many jobs of each at least. */
+  /** Lanes to read in any case, and the least number of jobs of each. */
   readonly lanes: readonly (LaneId & { readonly depth: number })[];
-  /** Lanes, too, in which a job waits whose id was made in this span of Unix milliseconds; null: none. */
+  /** Span of Unix milliseconds: also reads lanes in which a job waits whose id was made in it; null: none. */
   readonly created: { readonly fromMs: number; readonly toMs: number } | null;
-  /** Work items before this position are gone, but for `items`: they are not looked for. 0: looks at all. */
+  /** Work items before this position are gone, except for `items`, and are not read. 0: reads all. */
   readonly itemsFrom: number;
-  /** Positions before that one which are looked at, too. */
+  /** Positions before `itemsFrom` that are read, too. */
   readonly items: readonly number[];
-  /** Whether to read the ended attempts. */
+  /** Reads the ended attempts. */
   readonly settled: boolean;
-  /** Whether to ask, too, when sweeps are due. */
+  /** Reads when sweeps are due. */
   readonly due: boolean;
-  /** Whether to look, too, for questions why a job waits: behind this number. Default: not. */
+  /** Reads the open questions (why a job waits) behind this number. Default: none. */
   readonly questionsAfter?: number;
 }
 
-/** What a tick needs beside its lanes. Times are the database's clock, in Unix milliseconds. */
+/** A tick's state beside its lanes. Times are the database's clock, in Unix milliseconds. */
 export interface TickState {
   readonly now: number;
-  /** Live ones that take work. */
+  /** Live nodes that take work. */
   readonly nodes: readonly {
     readonly id: string;
     readonly pool: string;
     readonly slots: number;
     readonly tasks: NodeTasks;
-    /** How long its jobs take, in milliseconds, by those tasks whose runs are known, and all short. */
+    /**
+     * Run time of the node's jobs in milliseconds, by task: only tasks whose runs are known, and all short.
+     */
     readonly runs: Readonly<Record<string, number>>;
   }[];
-  /** Every work item, by pool and by the node that leased it (null: none). */
+  /**
+   * Work items by pool and by the node that leased them. `node`: null if ready, empty for a suspect without a
+   * lease.
+   */
   readonly items: readonly {
     readonly pool: string;
     readonly node: string | null;
     readonly positions: readonly number[];
   }[];
-  /** Those that differ from the defaults. */
+  /** Queues that have settings of their own. */
   readonly queues: Readonly<Record<string, QueueSeen>>;
   readonly settled: readonly SettledBatch[];
-  /** Whether {@link reap} and {@link loseNodes} would find anything. */
+  /** {@link reap} would find expired leases. `lostNodes`: {@link loseNodes} would find nodes. */
   readonly expiredLeases: boolean;
   readonly lostNodes: boolean;
 }
 
-/** Attempts that ended together; the lists belong together. */
+/** Attempts that ended together; entries of the lists with the same index belong together. */
 export interface SettledBatch {
   readonly n: number;
   readonly atMs: number;
@@ -95,15 +101,18 @@ export interface TickDue {
   readonly cronMs: number | null;
 }
 
-/** A lane that was looked at, and one of its waiting jobs; id is null where nothing of it waits without a work item. */
+/**
+ * A part of a lane that was read, with one of its waiting jobs; `id` is null if none waits there without a
+ * work item.
+ */
 export interface LaneRow extends LaneId {
-  /** Whether it belongs to the page; the page's lanes come first, in order. */
+  /** The lane belongs to the page; the page's lanes come first, in order. */
   readonly paged: boolean;
-  /** Whether it lies behind a place of {@link TickInput.starts}; the first jobs of the lane come before. */
+  /** The part is behind a place of {@link TickInput.starts}; the first jobs of the lane come before. */
   readonly ahead: boolean;
-  /** How many jobs were looked for there. */
+  /** Number of jobs that were looked for. */
   readonly wanted: number;
-  /** When the first job of the lane that waits for its retry or the end of its snooze is due; null: none does. */
+  /** Due time of the first job of the lane that waits for a retry or the end of a snooze; null: none does. */
   readonly retryDueMs: number | null;
   readonly id: string | null;
   readonly seq: number;
@@ -115,20 +124,23 @@ export interface LaneRow extends LaneId {
   readonly createdMs: number;
   readonly expiresMs: number | null;
   readonly tries: number;
-  /** It has failed, and one more failed attempt is its last. Default: not. */
+  /** The job has failed, and one more failed attempt is its last. Default false. */
   readonly lastTry?: boolean;
   readonly crashes: number;
   /** Null: they can't be read (the SQL function `legible`). */
   readonly attributes: Attributes | null;
 }
 
-/** So many batches of ended attempts are in one snapshot at most. */
+/** Maximum of batches of ended attempts in one snapshot. */
 export const settledMax = 500;
 
-/** A tick's snapshot: what the database knows, all of it at one moment. */
+/** A tick's snapshot: the state of the database at one moment. */
 export interface TickRead {
   readonly state: TickState;
-  /** Transactions that may commit jobs whose `seq` was drawn before this. Null: not read, without {@link TickInput.ranges}. */
+  /**
+   * Transactions that may commit jobs whose `seq` was drawn before this. Null: not read, without
+   * {@link TickInput.ranges}.
+   */
   readonly enqueuers: readonly string[] | null;
   /** Changes with any queue's settings. Null: not read. */
   readonly config: string | null;
@@ -138,7 +150,9 @@ export interface TickRead {
   readonly questions: readonly OpenExplain[];
 }
 
-/** The snapshot of a tick, in one statement: the SQL function `tick`, and what it calls. */
+/**
+ * Reads the snapshot of a tick, in one statement: the SQL function `tick`, and the functions that it calls.
+ */
 export async function readTick(target: Target, input: TickInput): Promise<TickRead> {
   const [row] = await target.query<{
     readonly state: (TickState & Pick<TickRead, 'enqueuers'> & { readonly config: string }) | null;
@@ -154,7 +168,9 @@ export async function readTick(target: Target, input: TickInput): Promise<TickRe
   return { state, enqueuers: state.enqueuers, config: state.config, due, questions: questions ?? [], rows };
 }
 
-/** A part of a lane as the SQL function `look` lists it; without jobs: nothing of it waits without a work item. */
+/**
+ * A part of a lane as the SQL function `look` lists it. Without jobs: none waits there without a work item.
+ */
 type ListedLane = readonly [
   queue: string,
   key: string,
@@ -213,7 +229,10 @@ function toLaneRow(lane: ListedLane, id: string | null, job: ListedJob): LaneRow
   };
 }
 
-/** The same without waiting jobs, and without what is due: enough where nothing was enqueued since the last look. */
+/**
+ * Reads the state alone, without waiting jobs and due times: enough if nothing was enqueued since the last
+ * read.
+ */
 export async function readTickState(
   target: Target,
   { settled, itemsFrom, items }: Pick<TickInput, 'settled' | 'itemsFrom' | 'items'>,
@@ -226,7 +245,7 @@ export async function readTickState(
   return row.state;
 }
 
-/** The tick's input as its SQL function reads it. */
+/** Converts the tick's input for its SQL function. */
 function toRead(input: TickInput): Readonly<Record<string, unknown>> {
   const [from, to] = idSpan(input.created);
   return {
@@ -247,7 +266,7 @@ function toRead(input: TickInput): Readonly<Record<string, unknown>> {
   };
 }
 
-/** The first and the last UUID v7 of a span; for null, a span in which none lies. */
+/** Returns the first and the last UUID v7 of a span; for null, an empty span. */
 function idSpan(created: TickInput['created']): readonly [string, string] {
   const bound = (ms: number, fill: string): string => {
     const time = Math.max(0, Math.floor(ms)).toString(16).padStart(12, '0').slice(-12);
@@ -258,19 +277,22 @@ function idSpan(created: TickInput['created']): readonly [string, string] {
   return [bound(created.fromMs, '0'), bound(created.toMs, 'f')];
 }
 
-/** In a lane. */
+/** A place in a lane. */
 export interface Spot {
   readonly priority: number;
   readonly seq: number;
 }
 
-/** A part of a lane: from its begin up to these places, one a priority. */
+/** A part of a lane: from its beginning up to these places, one for each priority. */
 export interface LanePart {
   readonly lane: LaneId;
   readonly places: readonly Spot[];
 }
 
-/** The first job that waits there at each priority, of those whose rows were not changed. It may pass millions of dead rows. */
+/**
+ * Reads the first waiting job of the part at each priority, among jobs whose rows were not changed. It may
+ * pass millions of dead rows.
+ */
 export async function firstWaiting(target: Target, { lane, places }: LanePart): Promise<readonly Spot[]> {
   return target.query<Spot>(`select priority, seq from ${target.schema}.behind($1, $2, $3, $4)`, [
     lane.queue,
@@ -280,7 +302,7 @@ export async function firstWaiting(target: Target, { lane, places }: LanePart): 
   ]);
 }
 
-/** The first so many work items before a position, by theirs. It may pass millions of dead rows. */
+/** Reads the positions of the first `max` work items before a position. It may pass millions of dead rows. */
 export async function itemsBehind(target: Target, before: number, max: number): Promise<readonly number[]> {
   const [row] = await target.query<{ readonly positions: readonly number[] }>(
     `select ${target.schema}.items_behind($1, $2)::float8[] as positions`,
@@ -289,7 +311,7 @@ export async function itemsBehind(target: Target, before: number, max: number): 
   return row?.positions ?? [];
 }
 
-/** A work item and what its job is: what a scheduler must know of items that it did not write itself. */
+/** A work item and the facts of its job, for a scheduler that did not write the item itself. */
 export interface ItemFacts extends LaneId {
   readonly position: number;
   readonly pool: string;
@@ -306,7 +328,7 @@ export interface ItemFacts extends LaneId {
   readonly tries: number;
 }
 
-/** Those of the given items that are still there. */
+/** Reads the facts of the given items that still exist. */
 export async function readItemFacts(
   target: Target,
   positions: readonly number[],

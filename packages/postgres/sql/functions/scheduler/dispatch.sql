@@ -1,26 +1,31 @@
--- Writes one plan: work items in the plan's order, and the parts of the policy's state that changed, under the leader's epoch.
--- Returns the database's time, the positions of the work items in the order of p_ids, separated by commas (of a batch once), and the ids of which none was
--- made: those were taken, locked, moved, changed or ended since they were read.
--- p_versions: each row's xmin as it was read, so that no limit is counted by what a job no longer is; null: unchecked. p_plan:
---   pool, or pools     the pool of all jobs, or of each
---   together           the numbers of work items that are bundles, as the text of an array: one handler call takes their jobs
---   rows               the number of each one's work item, from 1 on in their order, as the text of an array: jobs of one number are a batch; absent:
---                      each is by itself
---   front              no batch lies before this position any more (batch_front)
---   parts              {"part": state}: the parts of the policy's state that changed
---   settled            numbers of the rows of settlement that the plan has taken into account
---   supposed           what the plan takes for granted without a look (holds_true). Where it is not so, nothing is written, and at_ms is null. So such
---                      a plan keeps to the limits as others do.
+-- Writes one plan under the leader's epoch: work items in the plan's order, and the parts of the policy's
+-- state that changed. Returns the database's time, the positions of the work items in the order of p_ids,
+-- separated by commas (of a batch once), and the ids that got none: those jobs were taken, locked, moved,
+-- changed or ended since they were read.
+-- p_versions: each row's xmin as it was read, so that no limit counts a job by facts that have changed; null:
+-- unchecked. p_plan:
+--   pool, pools  the pool of all jobs, or of each
+--   together     numbers of the work items that are bundles, as the text of an array
+--   rows         the number of each job's work item, from 1 on in their order, as the text of an array: jobs
+--                of one number are a batch; absent: each job is by itself
+--   front        no batch lies before this position (batch_front)
+--   parts        {"part": state}: the parts of the policy's state that changed
+--   settled      numbers of the rows of settlement that the plan has taken into account
+--   supposed     assumptions that the plan makes without a read (holds_true). If one is false, nothing is
+--                written, and at_ms is null. So such a plan keeps to the limits as others do.
 --
--- Exact: only the leader writes work items, and one whose write has an unknown outcome gives up its epoch before it plans again. So
--- what a plan counted as in flight, plus what it writes, is all there is.
--- Safe because: a job's row is locked before its work item is written (SKIP LOCKED: never waits behind an application's transaction). A job
--- that has an item already is left out before the insert would meet it: there it would wait for a settlement, which waits for this lock.
--- Batches are few, and looked at whole, as a hash of their jobs: the limit says so to the planner, which would else take them for millions
--- where its statistics are old, and the hash for too large.
--- No "on conflict" (a fifth of its time): nobody else makes work items, two leaders wait for each other (assert_leader) before the
--- statement below takes its snapshot, and an item that is being removed has its job's row locked.
--- Commits asynchronously: a crash of Postgres that loses it only puts the jobs back to pending.
+-- Exact: only the leader writes work items, and a leader whose write has an unknown outcome gives up its
+-- epoch before it plans again. So the items that a plan counted as in flight, plus the items it writes, are
+-- all there are.
+-- Safe because: a job's row is locked before its work item is written (SKIP LOCKED never waits behind an
+-- application's transaction). A job that has an item already is left out before the insert would meet it:
+-- there it would wait for a settlement, which waits for this lock.
+-- Batches are few and read whole, as a hash of their jobs. The limit tells the planner so: with old
+-- statistics it would expect millions, and the hash to be too large.
+-- No "on conflict", which takes a fifth of the time: only a leader makes work items, two leaders wait for
+-- each other (assert_leader) before the statement below takes its snapshot, and the row of a job whose item
+-- is being removed is locked.
+-- Commits asynchronously: a crash of Postgres that loses the plan only makes its jobs pending again.
 -- Served by queue's primary key and work_queue_id.
 create function dispatch(p_leader text, p_epoch bigint, p_ids uuid[], p_versions xid[], p_plan jsonb, p_notify boolean)
   returns table (at_ms float8, positions text, missing uuid[])
@@ -60,7 +65,7 @@ begin
     on conflict (policy) do update set epoch = excluded.epoch, state = excluded.state, saved = excluded.saved;
   end if;
   if p_plan ? 'front' then
-    -- what stayed together of a batch that was taken apart may be unknown to the leader yet
+    -- the rest of a batch that was taken apart may be unknown to the leader yet
     insert into batch_front as f (position)
     select least((p_plan ->> 'front')::bigint, (
       select w.position from work_queue w where w.jobs is not null and w.position >= batches_from() order by w.position limit 1))
@@ -81,7 +86,8 @@ begin
       from unnest(p_ids, v_pools, p_versions, v_rows) with ordinality as x (id, pool, version, row, n),
         lateral (
           select q.id, q.payload_version, q.task, q.timeout, q.crashes from queue q
-          -- not "run_after is null": that invites the index of all waiting jobs, read whole for each id while it is thought empty
+          -- not "run_after is null": the planner would read the whole index of waiting jobs for each id, when
+          -- it expects it to be empty
           where q.id = x.id and (x.version is null or q.xmin = x.version) and coalesce(q.run_after, '-infinity') = '-infinity'
             and (q.expires_at is null or q.expires_at > v_now)
             and (select w.id from work_queue w where w.id = q.id) is null and q.id not in (select b.id from batched b)
@@ -96,7 +102,7 @@ begin
     made as (
       insert into work_queue (position, batch, id, jobs, version, pool, task, dispatched, together, suspect, timeout)
       overriding system value
-      -- places for what it may be taken apart into: twice as many as it has jobs, and two
+      -- positions for the parts of a batch that is taken apart: 2 * size + 1 of them behind its own
       select case when g.size <= 127 then nextval('work_queue_position_seq')
                   else (select min(nextval('work_queue_position_seq')) from generate_series(0, (2 * g.size + 1) / 256)) end,
              v_batch, g.id, g.jobs, g.version, g.pool, g.task, v_now,
@@ -118,11 +124,14 @@ begin
 end
 $$;
 
--- Tells whether what a plan has supposed is so. p_supposed: {"ended": ids, "jobs": [...], "config": mark}.
--- The jobs of ended are no more, so they count for no limit; the settings of queues are those of config (config_mark). Each of jobs waits, is what
--- it is said to be in all that a policy may read, and is the next of its lane and priority behind the seq after: no other job waits before it there,
--- but for those that are among jobs, and none waits for its retry. Hints say this, and whoever may NOTIFY can send one.
--- Jobs in flight need no look: the leader wrote all of them, and some may have ended since.
+-- Tells whether the assumptions of a plan hold. p_supposed: {"ended": ids, "jobs": [...], "config": mark}.
+--   ended   these jobs are gone, so they count for no limit
+--   config  the settings of queues are still these (config_mark)
+--   jobs    each of them waits, has the given values in all that a policy may read, and is the next of its
+--           lane and priority behind the seq after: only other jobs of the list wait before it there, and no
+--           job of its key waits for a retry or the end of a snooze
+-- The assumptions come from hints, and any role that may NOTIFY can send one. Jobs in flight need no check:
+-- the leader wrote all of them, and some may have ended since.
 create function holds_true(p_supposed jsonb) returns boolean
   language plpgsql stable security definer
   set search_path from current
@@ -155,7 +164,7 @@ begin
         where q.queue = v_job ->> 'queue' and q.key = v_job ->> 'key' and q.run_after is not null and q.last_token is not null) then
       return false;
     end if;
-    -- in flight, or unknown: more than a few are not worth the look
+    -- jobs in between must be in flight; the check reads 50 of them at most
     select count(*), count(*) filter (where (select w.id from work_queue w where w.id = b.id) is null and not in_batch(b.id))
     into v_others, v_waiting
     from (
@@ -171,8 +180,8 @@ begin
 end
 $$;
 
--- Takes back work items that no node has leased: their jobs are pending again, and are planned anew. Returns those that were; the
--- others are being claimed at this moment.
+-- Takes back work items that no node has leased: their jobs are pending again, and are planned anew. Returns
+-- the jobs taken back; a node is claiming the others at this moment.
 create function take_back(p_leader text, p_epoch bigint, p_ids uuid[]) returns setof uuid
   language plpgsql volatile security definer
   set search_path from current
@@ -201,7 +210,8 @@ begin
 end
 $$;
 
--- Jobs whose time has come leave delayed for pending.
+-- Makes delayed jobs pending whose run_after has passed, up to p_max. next_due_ms: milliseconds until the
+-- next one is due; null: none is delayed.
 create function promote(p_leader text, p_epoch bigint, p_max integer)
   returns table (promoted integer, next_due_ms double precision)
   language plpgsql volatile security definer
@@ -211,7 +221,9 @@ create function promote(p_leader text, p_epoch bigint, p_max integer)
 as $$
 #variable_conflict use_column
 declare
-  v_now timestamptz := clock_timestamp(); -- the function itself is volatile: compared with it, every delayed job would be read
+  -- a constant for the query: an index can't be searched for a volatile function, so every delayed job would
+  -- be read
+  v_now timestamptz := clock_timestamp();
   v_count integer;
 begin
   perform assert_leader(p_leader, p_epoch);

@@ -1,4 +1,4 @@
--- Commits asynchronously: a report that is lost is followed by another.
+-- Replaces the leader's report. Commits asynchronously: a lost report is followed by another.
 create function report(p_leader text, p_epoch bigint, p_report jsonb) returns void
   language plpgsql volatile security definer
   set search_path from current
@@ -12,7 +12,8 @@ begin
 end
 $$;
 
--- Asks why a job waits. Null: nobody leads, or a thousand questions are open already.
+-- Asks the leader why a job waits; returns the number of the question. Null: no scheduler leads, or 1,000
+-- questions are open already.
 create function ask_explain(p_job uuid) returns bigint
   language plpgsql volatile security definer
   set search_path from current
@@ -31,7 +32,7 @@ begin
 end
 $$;
 
--- Takes the answer, once. Null: there is none yet, or the question is older than a minute and gone.
+-- Takes the answer, once. Null: there is none yet, or the question was older than a minute and is gone.
 create function take_explain(p_n bigint, p_job uuid) returns jsonb
   language plpgsql volatile security definer
   set search_path from current
@@ -44,9 +45,9 @@ begin
 end
 $$;
 
--- The questions of the last seconds that are open, oldest first, at most twenty; null: none. Whoever asked earlier waits no more.
--- Begins behind p_after, so that a tick does not walk over questions that are gone (numbers come a little out of order: begin
--- some before the last one seen).
+-- Returns the open questions of the last 10 s, oldest first, 20 at most; null: none. Nobody waits for older
+-- ones. Begins behind p_after, so that a tick does not pass questions that are gone. Numbers commit a little
+-- out of order: begin a few before the last one seen.
 create function open_explains(p_after bigint) returns jsonb
   language plpgsql stable security definer
   set search_path from current
@@ -62,7 +63,7 @@ begin
 end
 $$;
 
--- False: the question is gone, or answered already.
+-- Answers a question. False: the question is gone, or answered already.
 create function answer_explain(p_leader text, p_epoch bigint, p_n bigint, p_answer jsonb) returns boolean
   language plpgsql volatile security definer
   set search_path from current
@@ -79,7 +80,7 @@ begin
 end
 $$;
 
--- Removes questions and answers that nobody waits for.
+-- Removes questions and answers older than a minute, which nobody waits for.
 create function forget_explains() returns void
   language sql volatile security definer
   set search_path from current
@@ -89,9 +90,9 @@ as $$
     select r.n from explain_request r where r.asked < clock_timestamp() - interval '1 minute' for update skip locked))
 $$;
 
--- Reads what the scheduler needs to know of one waiting job, to answer for it: its facts, the first of its key that waits, and when the
--- first job of its key that waits for a retry or the end of a snooze is due. Null: it does not wait, or not yet. Served
--- by queue's primary key, queue_waiting and queue_retrying.
+-- Reads the facts of one waiting job, for the scheduler's answer: the job itself, the first waiting job of
+-- its key, and when the first job of its key that waits for a retry or the end of a snooze is due. Null: the
+-- job does not wait, or is delayed. Served by queue's primary key, queue_waiting and queue_retrying.
 create function waiting_job(p_job uuid) returns jsonb
   language sql stable security definer
   set search_path from current
@@ -113,13 +114,15 @@ as $$
       where r.run_after is not null and r.last_token is not null and r.queue = q.queue and r.key = q.key
       order by r.queue, r.key, r.run_after limit 1))
   from queue q
-  -- not "run_after is null": that invites the index of all waiting jobs, read whole while it is thought empty
+  -- not "run_after is null": the planner would read the whole index of waiting jobs, when it expects it to be
+  -- empty
   where q.id = p_job and coalesce(q.run_after, '-infinity') = '-infinity' and (select w.id from work_queue w where w.id = q.id) is null
     and not in_batch(q.id)
 $$;
 
--- Says what the database alone can say about a job that has not ended; null: there is none. Counts of work items are of their queue, and of
--- its key; jobs that one handler call takes together count once. "jobsAhead", counted up to p_ahead_max, is served by queue_waiting.
+-- Returns the facts about an unfinished job that the database alone knows; null: there is no such job. Work
+-- items are counted in its queue and in its key; the jobs of a bundle count once. "jobsAhead", counted up to
+-- p_ahead_max, is served by queue_waiting.
 create function wait_facts(p_job uuid, p_ahead_max integer) returns jsonb
   language sql stable security definer
   set search_path from current

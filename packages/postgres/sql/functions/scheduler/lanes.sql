@@ -1,6 +1,7 @@
--- Lanes with waiting jobs behind a place, in their order: p_lanes of them, those of paused queues not counted and passed over at one step.
--- p_hot_queues and p_hot_keys, in the same order: lanes that are there whether anything waits in them or not. The walk steps over them without a look into the index, where they
--- may have left a million rows that no vacuum could remove yet. p_end: the walk ends with the last of those.
+-- Walks over lanes with waiting jobs behind (p_queue, p_key), in order: p_lanes of them. Lanes of paused
+-- queues do not count, and are skipped in one step. p_hot_queues, p_hot_keys: lanes that are returned whether
+-- anything waits in them or not. The walk steps over them without an index lookup: they may have a million
+-- dead rows there. p_end: the walk ends with the last of them.
 create function walk_lanes(p_queue text, p_key text, p_lanes integer, p_paused jsonb, p_hot_queues text[], p_hot_keys text[], p_end boolean)
   returns table (queue text, key text, n integer)
   language plpgsql stable
@@ -27,7 +28,8 @@ begin
     left join lateral (
       select h.queue, h.key from hot h where (h.queue, h.key) > (w.queue, w.key) order by h.queue, h.key limit 1) c on true
     cross join lateral (
-      -- up to the next one that is known, one column bounds each of these: before PostgreSQL 18 a bound of two does not end the walk through an index
+      -- up to the next hot lane, one column bounds each: before PostgreSQL 18 a bound of two does not end an
+      -- index scan
       select s.queue, s.key from (
         (select q.queue, q.key from queue q
          where q.run_after is null and c.queue is null and not p_end and not p_paused ? w.queue
@@ -59,8 +61,8 @@ begin
 end
 $$;
 
--- The lanes of one page in their order: those behind (p_queue, p_key), then those up to it, as far as the page has room. Lanes of p_ranges are
--- there whether anything waits in them or not.
+-- Lists the lanes of one page in order: those behind (p_queue, p_key), then those from the beginning up to
+-- it, while the page has room. Lanes of p_ranges are listed whether anything waits in them or not.
 create function page_of_lanes(p_queue text, p_key text, p_lanes integer, p_paused jsonb, p_ranges jsonb, out queues text[], out keys text[])
   language plpgsql stable
   set search_path from current
@@ -88,9 +90,9 @@ begin
 end
 $$;
 
--- Attributes as a scheduler reads them; null: it can't, and leaves the job out. They are one flat object of numbers that a double can hold,
--- with a text of 64 KiB at most. A stored size says little about a text: jsonb keeps 1e131071 in 16 bytes, and is compressed. So the
--- numbers are looked at before any text is made.
+-- Returns attributes as a scheduler reads them; null: it can't, and leaves the job out. Legible is a flat
+-- object of numbers that a double can hold, with a text of 64 KiB at most. Checks the numbers before it makes
+-- a text: jsonb keeps 1e131071 in 16 bytes, and may be compressed.
 create function legible(p_attributes jsonb) returns jsonb
   language plpgsql immutable parallel safe
   set search_path from current
@@ -106,8 +108,8 @@ begin
 end
 $$;
 
--- The lanes that a look reads, each once: those of its page, by their order in it, and those that are named or have got a new job. wanted: how many jobs
--- of each. A part of look, which plans it.
+-- Lists the lanes that look reads, each once: those of its page, numbered in order, and those that are named
+-- or have got a new job. wanted: jobs to read of each. A part of look, whose settings plan it.
 create function lanes_to_read(p_read jsonb, p_paused jsonb, p_queues text[], p_keys text[])
   returns table (queue text, key text, paged boolean, n bigint, wanted integer, retry_due_ms float8)
   language plpgsql stable
@@ -147,27 +149,27 @@ begin
 end
 $$;
 
--- Reads the first few waiting jobs of lanes (a queue's keys). p_read, as one JSON object:
---   queue, key, keys   a page of so many lanes behind that one, wrapping around
---   want               jobs that are shared out over the page
---   named              [[queue, key, depth], ...]: these lanes too, and at least that many jobs of each
---   from, to           ids: the lanes too in which a job with an id between them waits (ids are made in the order of time: new work is
---                      seen at once, however many lanes there are)
---   starts, lookahead  {"queue": {"key": [priority, seq]}}: of these lanes, as far as they are looked at, that many jobs behind that place, too
---   ranges             {"queue": {"key": [[priority, seq, priority, seq, moved, free], ...]}}: of these lanes only what lies behind the first
---                      place, up to the second, in order, without overlaps; moved: only jobs of the second's priority whose row was
---                      changed; free: no job there has a work item, as far as the leader knows, so it is not looked for: that took a third of the
---                      time, and dispatch looks again. Of each range the lane's part of want at most.
--- Returns one JSON text: reading it takes a third of the time of as many rows. A list for each part of a lane, in order, with its jobs in theirs:
---   [queue, key, paged, ahead, wanted, retry_due_ms, [[id, seq, priority, task, version, row_version, created_ms, expires_ms, tries, last, crashes, attributes], ...]]
--- without what stands behind created_ms where all of that is as in most jobs (null, 0, 0, 0, none), without attributes where there are none, and without
--- the jobs where nothing of a lane that was looked at waits without a work item.
--- Paused queues are passed over, unless one of their lanes is named.
--- wanted: how many jobs were looked for; paged: whether the lane belongs to the page, in its order: the last of them is where the
--- next page begins; ahead: whether the job lies behind a place of starts; row_version: the row's xmin (dispatch refuses a job that was
--- changed since); created_ms: null for a time that is none; last: 1 where the next try would be a job's last, otherwise 0.
--- Plans: queue_waiting for the walk over lanes and the heads, queue_moved for what was changed; work_queue_id by a scalar subquery,
--- which can only be looked up. Of attributes of a few numbers the text is made twice: that takes a tenth of what legible() does.
+-- Reads the first waiting jobs of lanes (a queue's keys). p_read, as one JSON object:
+--   queue, key, keys   a page of that many lanes behind that one, wrapping around
+--   want               jobs, shared out over the page
+--   named              [[queue, key, depth], ...]: also these lanes, and at least that many jobs of each
+--   from, to           also lanes with a waiting id between these (ids are ordered by time: sees new work at
+--                      once, however many lanes there are)
+--   starts, lookahead  {"queue": {"key": [priority, seq]}}: also lookahead jobs behind that place of its lane
+--   ranges             {"queue": {"key": [[priority, seq, priority, seq, moved, free], ...]}}: in these
+--                      lanes only places behind the first, up to the second; sorted, disjoint; each gives up
+--                      to the lane's part of want. moved: only changed rows of the second priority. free: the
+--                      leader knows of no items there: skips the lookup, a third of the time; dispatch checks
+-- Returns JSON as text, which takes a third of the time of rows to read: a list for each part of a lane:
+--   [queue, key, paged, ahead, wanted, retry_due_ms, [[id, seq, priority, task, version, row_version,
+--    created_ms, expires_ms, tries, last, crashes, attributes], ...]]
+-- Parts and jobs are in order. A job ends at created_ms if the rest is as in most jobs (null, 0, 0, 0, none);
+-- empty attributes and empty lists of jobs are left out. Skips paused queues, but not named lanes.
+-- paged: the lane belongs to the page; the next page begins behind the last of them. ahead: behind a place of
+-- starts. row_version: the xmin (dispatch refuses a changed job). created_ms: null for an infinite time.
+-- last: 1 if the next try is the last, otherwise 0.
+-- Plans: queue_waiting for the walk and the heads, queue_moved for changed rows; work_queue_id by a scalar
+-- subquery, which can only be looked up. Small attributes are made a text twice: a tenth of legible()'s time.
 create function look(p_read jsonb)
   returns text
   language plpgsql stable security definer
@@ -182,7 +184,7 @@ create function look(p_read jsonb)
 as $$
 #variable_conflict use_column
 declare
-  -- as keys of an object: found by halving, where thousands of queues are paused
+  -- as keys of an object, which a binary search finds, even if thousands of queues are paused
   v_paused jsonb := coalesce((select jsonb_object_agg(c.queue, true) from queue_config c where c.paused), '{}');
   v_ranges jsonb := p_read -> 'ranges';
   v_queues text[];
@@ -223,7 +225,7 @@ begin
   select '[' || coalesce(string_agg(l.head || coalesce(',[' || h.jobs || ']', '') || ']', ',' order by l.place), '') || ']'
   from numbered l
   left join lateral (
-    -- one call of concat() for most of them: a chain of "||" takes longer, and json_build_array three times as long
+    -- one concat() for most of them: a chain of "||" takes longer, json_build_array three times as long
     select string_agg(concat('["', j.id, '",', j.seq, ',', j.priority, ',', to_json(j.task), ',', j.version, ',"', j.row_version, '",',
              coalesce(j.created_ms::text, 'null'),
              case when j.expires_at is not null or j.tries <> 0 or j.crashes <> 0 or j.attributes <> '{}' then
@@ -257,8 +259,9 @@ begin
 end
 $$;
 
--- Finds, at each of these priorities of a lane, the first waiting job up to that seq whose row was not changed: ticks begin behind it, and would not
--- find it. While an old snapshot is held this passes all dead rows of the lane: for a scheduler beside its ticks, and seldom.
+-- Finds, at each of these priorities of a lane, the first waiting job up to that seq whose row was not
+-- changed: ticks begin behind it, and would miss it. Passes all dead rows of the lane while an old snapshot
+-- is held: for a rescan beside the ticks.
 create function behind(p_queue text, p_key text, p_priorities integer[], p_seqs bigint[])
   returns table (priority integer, seq float8)
   language plpgsql stable security definer
@@ -286,7 +289,7 @@ begin
 end
 $$;
 
--- The first items before that position: beside the ticks, too.
+-- Lists the first items before a position: for a rescan beside the ticks, too.
 create function items_behind(p_to bigint, p_max integer) returns bigint[]
   language sql stable security definer
   set search_path from current

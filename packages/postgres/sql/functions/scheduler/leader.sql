@@ -1,9 +1,12 @@
--- Leadership. Here and in the other hot functions, jit is off: up to PostgreSQL 17 a plan that can't avoid what enable_... = off forbids
--- counts as enormously dear, and is compiled at every call (a tick of 2,000 jobs took 1,400 ms instead of 60).
+-- Leadership. Hot functions set jit off: up to PostgreSQL 17 a plan that needs a step which enable_... = off
+-- forbids counts as enormously expensive, and would be compiled at every call (a tick of 2,000 jobs took
+-- 1,400 ms instead of 60).
 
--- Called by each scheduler, leader or not, before a lease that it was told of could end. A gap of a whole one, or a clock that went ahead by as much, is an
--- outage: nodes have their whole time again to beat. Where the clock was set back, what nodes wrote in what is now the future would
--- count for as long: it counts from now on.
+-- Notes that a scheduler has reached the server. Each scheduler, leader or not, calls this before the lease
+-- that it last read can end. A gap longer than p_gap_ms (one lease), or a clock that jumped ahead by as much,
+-- is an outage: nodes get their whole time again to send a heartbeat. If the clock was set back by more than
+-- a second, heartbeats in what is now the future would keep a dead node alive until then: they are set to
+-- now.
 create function note_reached(p_gap_ms integer) returns void
   language plpgsql volatile security definer
   set search_path from current
@@ -24,8 +27,9 @@ begin
 end
 $$;
 
--- Names these tables: server, timeline, database, and the table itself. Another name: the tables were restored from a backup (pg_dump
--- makes other tables, recovery to a point in time another timeline), moved, or their standby was promoted.
+-- Names these tables: server, timeline, database, and the table itself. A different name says that the tables
+-- were restored from a backup (pg_dump makes other tables, recovery to a point in time another timeline) or
+-- moved, or that their standby was promoted.
 create function tables_place() returns text
   language sql stable
   set search_path from current
@@ -34,11 +38,12 @@ as $$
                    (select d.oid from pg_database d where d.datname = current_database()), 'scheduler_lease'::regclass::oid)
 $$;
 
--- Takes or renews the scheduler's lease. A new leader gets a new epoch; every write names it.
--- A lease that ends later than twice its length from now was given before the clock was set back: it is over. Its holder still leads if
--- it renews in time; if not, the next leader takes the next epoch, as ever.
--- p_pid: of the session that the caller keeps for this alone, as its driver knows it. While that one lives so does the leader, as far as
--- others can see; once it is gone, they need not wait for the lease's end. A leader that only lost its connection is deposed, at worst.
+-- Takes or renews the scheduler's lease. A new leader gets a new epoch, and every write names it.
+-- A lease that ends later than twice its length from now was given before the clock was set back: it is over.
+-- Its holder still leads if it renews in time; if not, the next leader takes the next epoch, as always.
+-- p_pid: the pid, as the driver knows it, of a session that the caller keeps for this alone. While that
+-- session lives, the leader counts as alive. Once it is gone, standbys need not wait for the lease's end. At
+-- worst this deposes a leader that only lost its connection.
 create function lead(p_leader text, p_lease_ms integer, p_pid integer default null)
   returns table (leads boolean, epoch bigint, leader text, expires_in_ms double precision)
   language plpgsql volatile security definer
@@ -59,7 +64,8 @@ begin
   where l.place is distinct from tables_place();
   v_gone := coalesce(leader_gone(), false);
   if v_gone then
-    -- again behind the row's lock: a leader that has just reconnected renews the lease and names its new session in one transaction
+    -- again behind the row's lock: a leader that has just reconnected renews the lease and names its new
+    -- session in one transaction
     perform from scheduler_lease l for update;
     v_gone := coalesce(leader_gone(), false);
     v_now := clock_timestamp();
@@ -76,7 +82,8 @@ begin
 end
 $$;
 
--- Notes in which session the leader renews its lease; of another caller, nothing. Where that session is not its own, none is noted.
+-- Notes the session in which the leader renews its lease; does nothing for other callers. Notes none if that
+-- session is not the leader's own.
 create function keep_leader_session(p_leader text, p_pid integer) returns void
   language plpgsql volatile security definer
   set search_path from current
@@ -103,8 +110,9 @@ begin
 end
 $$;
 
--- Tells whether the leader's session has ended before its lease, on a server that goes on. Null: its session says nothing, only the lease's
--- end does. Reads and locks no more than that: a standby asks several times a second.
+-- Tells whether the leader's session has ended before its lease, on a server that did not restart. Null: the
+-- session tells nothing, only the end of the lease does. Reads no more than that, and locks nothing: a
+-- standby asks several times a second.
 create function leader_gone() returns boolean
   language sql stable security definer
   set search_path from current
@@ -114,10 +122,12 @@ as $$
   where l.expires > clock_timestamp() and s.server = pg_postmaster_start_time()
 $$;
 
--- Tells a standby whether the leader is gone (leader_gone). p_seen: what this said when it was last asked, null at first. Where nothing was enqueued
--- or dispatched since then, the answer comes when the leader's session ends, when something is, or after p_wait_ms: so a standby of an idle system asks
--- every few seconds, and hears of an end at once. The wait holds a snapshot, which keeps vacuum from clearing: it ends within a second of new work. No single
--- wait lasts as long as deadlock_timeout, after which a server writes it into its log; all of them take half of statement_timeout at most.
+-- Tells a standby whether the leader is gone (leader_gone). p_seen: the last answer's seen, null at first. If
+-- nothing was enqueued or dispatched since then, the call waits until the leader's session ends, until
+-- something is, or for p_wait_ms: so a standby of an idle system asks every few seconds, and hears of the end
+-- at once. The wait holds a snapshot, which holds vacuum back, so it ends within a second of new work. A
+-- single wait for the lock is shorter than deadlock_timeout, after which the server would log it; all of them
+-- take half of statement_timeout at most.
 create function watch_leader(p_seen bigint, p_wait_ms integer) returns table (gone boolean, seen bigint)
   language plpgsql volatile security definer
   set search_path from current
@@ -138,7 +148,7 @@ begin
     begin
       perform pg_advisory_unlock_shared(s.key) from leader_session s, lateral pg_advisory_lock_shared(s.key);
     exception when lock_not_available then
-      null; -- it is there still
+      null; -- the session is there still
     end;
   end loop;
   return query select v_gone, v_seen;
@@ -160,8 +170,8 @@ begin
 end
 $$;
 
--- Holds the lease row until commit: a standby that takes over waits for this transaction, and sees all of it. A leader
--- whose lease has run out, or whose epoch has passed, gets an error and writes nothing.
+-- Holds the lease row until commit: a standby that takes over waits for this transaction, and sees all of it.
+-- A leader whose lease has run out, or whose epoch has passed, gets an error and writes nothing.
 create function assert_leader(p_leader text, p_epoch bigint) returns void
   language plpgsql volatile security definer
   set search_path from current
@@ -176,7 +186,8 @@ begin
 end
 $$;
 
--- Sets whether ended attempts are recorded from now on; those from before have nobody who could tell what they were.
+-- Sets whether ended attempts are recorded from now on. Deletes earlier records, since no scheduler knows
+-- their jobs any more.
 create function set_feed(p_leader text, p_epoch bigint, p_on boolean) returns void
   language plpgsql volatile security definer
   set search_path from current
@@ -191,7 +202,8 @@ begin
 end
 $$;
 
--- Tells whether a scheduler leads: for workers and producers, which may not read the lease. Served by the table's one row.
+-- Tells whether a scheduler leads: for workers and producers, which may not read the lease. Served by the
+-- table's one row.
 create function has_leader() returns boolean
   language sql stable security definer
   set search_path from current

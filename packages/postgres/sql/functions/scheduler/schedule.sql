@@ -1,5 +1,7 @@
--- One cron slot becomes one job, whoever leads and however often it is tried; the next slot is stored with it. p_read, as one JSON object: name, cron and
--- timezone of the schedule as they were read; next: its next slot; slot: the one that is due, absent where only the next is stored.
+-- Turns a cron slot into one job, however many leaders try and however often, and stores the next slot with
+-- it. Returns the job's id; null: none was made. p_read, as one JSON object: name, cron and timezone of the
+-- schedule as they were read; next: its next slot; slot: the due slot, absent if only the next one is to be
+-- stored.
 create function fire_schedule(p_leader text, p_epoch bigint, p_read jsonb)
   returns uuid
   language plpgsql volatile security definer
@@ -12,7 +14,7 @@ declare
 begin
   perform assert_leader(p_leader, p_epoch);
   select * into s from schedule where name = p_read ->> 'name' for update;
-  -- what was planned from is not what is there any more: the next look plans anew
+  -- the schedule was changed since it was read: the next sweep plans it anew
   if not found or s.paused or s.cron <> p_read ->> 'cron' or s.timezone <> p_read ->> 'timezone' then
     return null;
   end if;

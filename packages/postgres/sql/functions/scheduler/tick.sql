@@ -1,8 +1,9 @@
--- Reads everything for one tick: what is not of a lane, and the text of look(). A function, so that its plan
--- is kept: a statement around the parts would be planned anew at every tick, which took a third of a small tick's time. Stable, so that
--- everything in it sees the one snapshot of the statement that calls it.
--- p_read: the object of look(); and settled: whether ended attempts are read; due: whether it asks, too, when sweeps are due;
--- questions_after: open questions behind that number are read; items_from, items: the work items to read, as tick_state has them.
+-- Reads everything for one tick: the state beside the lanes, and the text of look(). It is a function so that
+-- its plan is kept: a statement around the parts would be planned anew at every tick, which took a third of a
+-- small tick's time. Stable, so that everything in it sees the one snapshot of the calling statement.
+-- p_read: the object of look(), and settled: read ended attempts; due: read when sweeps are due;
+-- questions_after: read open questions behind that number; items_from, items: the work items to read, as in
+-- tick_state.
 create function tick(p_read jsonb)
   returns table (state jsonb, due jsonb, questions jsonb, rows text)
   language plpgsql stable security definer
@@ -21,14 +22,16 @@ begin
 end
 $$;
 
--- Reads what a tick needs beside its lanes, as one JSON value: live nodes, work items (positions by pool and by holder), the
--- queues that differ from the defaults, ended attempts where p_settled, and whether a sweep of leases or nodes would find anything.
--- Stable, as look(): in one statement both see one snapshot. An item that is gone here has its settlement here, and the job
--- that it was is delayed or ended there.
--- Work items: those from p_items_from on, and p_items, a few that are known to be there before it. Those before it are gone, as far as
--- their leader knows, but stay in the table until vacuum, and for as long as some session holds an old snapshot. Served by
--- work_queue's primary key.
--- Suspects that wait take no place of others, since a node takes one at a time: they are in flight, under a node's id that no node can have.
+-- Reads the state of a tick beside its lanes, as one JSON value: live nodes, work items (positions by pool
+-- and by holder), the queues with settings of their own, ended attempts if p_settled, and whether a sweep of
+-- leases or nodes would find anything. Stable, as look(): in one statement both see one snapshot. If an item
+-- is gone here, its settlement is here, and its job is delayed or ended.
+-- Work items: those from p_items_from on, and p_items, which are known to exist before it. As far as the
+-- leader knows, all others before it are gone; their rows stay in the table until vacuum, and for as long as
+-- some session holds an old snapshot. Served by work_queue's primary key.
+-- A suspect without a lease is listed under the node id '', which no node can have: it counts as in flight,
+-- not as ready. A node takes suspects one at a time, so those that wait must not take the place of other
+-- ready items.
 create function tick_state(p_settled boolean, p_items_from bigint, p_items bigint[]) returns jsonb
   language plpgsql stable security definer
   set search_path from current
@@ -75,8 +78,8 @@ begin
 end
 $$;
 
--- When the sweeps of waiting jobs and of schedules are next due, in milliseconds; null: not at all. A schedule that is not
--- planned yet is due now. Served by queue_due and queue_expiring.
+-- Returns when the sweeps of waiting jobs and of schedules are next due, in milliseconds; null: not at all. A
+-- schedule that is not planned yet is due now. Served by queue_due and queue_expiring.
 create function tick_due() returns jsonb
   language sql volatile security definer
   set search_path from current
@@ -96,7 +99,7 @@ as $$
       from schedule s where not s.paused))
 $$;
 
--- One text for the settings of all queues: another one after any change.
+-- Returns a text that differs after any change to the settings of queues.
 create function config_mark() returns text
   language sql stable security definer
   set search_path from current
@@ -104,7 +107,8 @@ as $$
   select count(*) || ' ' || coalesce(sum(c.xmin::text::bigint), 0) from queue_config c
 $$;
 
--- Transactions that may have drawn numbers of jobs which nobody else can see yet: a lock on the table comes before the number, and goes after the commit.
+-- Lists transactions that may have drawn numbers of jobs that no other session can see yet: each takes a lock
+-- on the table before it draws a number, and holds it until after the commit.
 create function enqueuers() returns text[]
   language sql stable security definer
   set search_path from current
@@ -115,7 +119,8 @@ as $$
       and l.database = (select d.oid from pg_database d where d.datname = current_database()) and l.pid is distinct from pg_backend_pid())
 $$;
 
--- The lowest position that is there, from this one on; null: none. Positions only grow, so nothing comes before it any more.
+-- Returns the lowest position from p_from on; null: none. Positions only grow, so no item comes before it
+-- later.
 create function first_item(p_from bigint) returns bigint
   language sql stable security definer
   set search_path from current
@@ -125,7 +130,8 @@ as $$
   select w.position from work_queue w where w.position >= p_from order by w.position limit 1
 $$;
 
--- Describes the jobs of work items, in their order, for a scheduler that did not write them itself. Served by work_queue's and queue's primary keys.
+-- Describes the jobs of work items, in their order, for a scheduler that did not write them itself. Served by
+-- the primary keys of work_queue and queue.
 create function item_facts(p_positions bigint[])
   returns table ("position" bigint, pool text, bundle text, dispatched_ms float8, id uuid, queue text, key text, task text,
                  version integer, priority integer, seq bigint, created_ms float8, expires_ms float8, attributes jsonb, tries smallint)

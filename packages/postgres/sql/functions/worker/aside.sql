@@ -1,16 +1,18 @@
--- Rows that can't be processed hurt nothing but themselves. A statement that serves many jobs and fails for good is tried again with one half of
--- them and then with the other, until what fails is alone; that job goes into the dead letters, with the reason. It happens to rows that are older than
--- a rule, or were written by hand, or are damaged on the disk.
+-- Isolates rows that can't be processed. A statement that serves many jobs and fails for good is retried with
+-- one half of them and then with the other, until the failing job is alone; that job goes into the dead
+-- letters, with the reason. Such rows are older than a rule, were written by hand, or are damaged on the
+-- disk.
 
--- Tells whether a statement fails for what one of its rows holds (data, constraints, limits of the program, damage), and would fail again. All else
--- (locks, connections, disks, rights, functions that are missing) concerns every row alike, and no job must die of it.
+-- Tells whether a statement fails because of the contents of one of its rows (data, constraints, limits of
+-- the program, damage), and would fail again. Any other error (locks, connections, disks, rights, missing
+-- functions) concerns every row alike, and no job must die of it.
 create function is_of_row(p_state text) returns boolean
   language sql immutable
   set search_path from current
 as $$ select p_state ~ '^(22|23|54|XX001|XX002)' $$;
 
--- Moves a job that can't be processed into the dead letters, whatever it was about to do; the caller has locked it. False: that fails, too, and
--- it stays as it is.
+-- Moves a job that can't be processed into the dead letters, whatever it was about to do. The caller has
+-- locked it. False: that fails, too, and the job stays as it is.
 create function set_aside(p_id uuid, p_why text) returns boolean
   language plpgsql volatile
   set search_path from current
@@ -48,7 +50,7 @@ exception when others then
 end
 $$;
 
--- Ends leases as crash_all does, each job as far as it can be.
+-- Ends leases as crash_all does, and isolates jobs that make it fail.
 create function crash(p_positions bigint[], p_charged bigint[], p_why text, p_wait boolean)
   returns table (job_id uuid, verdict text)
   language plpgsql volatile
@@ -81,7 +83,8 @@ begin
 end
 $$;
 
--- Delayed jobs leave delayed for pending, each as far as it can; returns how many did. The caller has locked them.
+-- Makes delayed jobs pending, and isolates those that make it fail; returns the number of jobs made pending.
+-- The caller has locked them.
 create function make_due(p_ids uuid[]) returns integer
   language plpgsql volatile
   set search_path from current
@@ -106,7 +109,8 @@ begin
 end
 $$;
 
--- Waiting jobs end as expired, each as far as it can; returns how many did. The caller has locked them, and taken their work items back.
+-- Ends waiting jobs as expired, and isolates those that make it fail; returns the number of expired jobs. The
+-- caller has locked them, and taken their work items back.
 create function make_expired(p_ids uuid[]) returns integer
   language plpgsql volatile
   set search_path from current

@@ -1,5 +1,5 @@
--- Batches: rows of WORK_QUEUE that hold several jobs. A node claims and settles them whole (claim_rows, settle_rows); whatever concerns one
--- job of a batch takes the row apart first.
+-- Batches: rows of WORK_QUEUE that hold several jobs. A node claims and settles them whole (claim_rows,
+-- settle_rows); every operation on one job of a batch takes the row apart first.
 
 create function batches_from() returns bigint
   language sql stable security definer
@@ -7,7 +7,7 @@ create function batches_from() returns bigint
   set jit = off
 as $$ select coalesce((select f.position from batch_front f), 0) $$;
 
--- Tells whether a job is one of a batch. Served by work_queue_batches.
+-- Tells whether a job is in a batch. Served by work_queue_batches.
 create function in_batch(p_id uuid) returns boolean
   language sql stable security definer
   set search_path from current
@@ -17,13 +17,15 @@ as $$
   select exists (select from work_queue w where w.jobs is not null and w.position >= batches_from() and p_id = any (w.jobs))
 $$;
 
--- Replaces batches by rows of single jobs with the same lease, or with the same lack of one; only p_ids where they are given: then the others stay
--- together, in a row of their own. Returns the position of such a row, of the last of the batches.
--- A bundle without a lease has no rows of single jobs: p_ids leave it, and wait in QUEUE again.
--- Every job stays in one work item at most: one statement, and an order of locks as in settle, items first.
--- Places, for a batch of n jobs at position p: p + 1 to p + n for its jobs, and p + n + 1 for those that stay together; theirs follow up to p + 2 n. No
--- place is used twice: those that stayed together do so once, and whatever is taken out of them later, they are all taken apart. A bundle without a lease moves
--- on by one each time, and has a job less.
+-- Replaces batches by rows of single jobs with the same lease, or with none if the batch had none. With
+-- p_ids, only those jobs get rows of their own, and the others stay together in a new row. Returns the
+-- position of such a row, of the last of the batches.
+-- A bundle without a lease has no rows of single jobs: its jobs in p_ids leave it, and wait in QUEUE again.
+-- A job stays in at most one work item: this is one statement, and locks items before jobs, as settle does.
+-- Positions, for a batch of n jobs at p: p + 1 to p + n for its jobs, p + n + 1 for the row of the others,
+-- whose own parts follow up to p + 2 n. No position is used twice: jobs stay together only once, and when any
+-- job is taken out of that row later, all of it is taken apart. A bundle without a lease moves on by one each
+-- time, and has a job less.
 create function take_apart(p_positions bigint[], p_ids uuid[] default null) returns bigint
   language sql volatile security definer
   set search_path from current
@@ -61,8 +63,9 @@ as $$
   select max(r.position) from rest r
 $$;
 
--- Takes the batches apart that have any of these jobs, but for those that another session has locked: they are being claimed, settled or taken
--- apart at this moment. A bundle without a lease goes on without them.
+-- Takes apart the batches that contain any of these jobs. Skips batches that another session has locked: it
+-- is claiming, settling or taking them apart at this moment. A bundle without a lease goes on without the
+-- jobs.
 create function spread(p_ids uuid[]) returns void
   language plpgsql volatile security definer
   set search_path from current
@@ -88,7 +91,8 @@ begin
 end
 $$;
 
--- Leaves out jobs of ready bundles that are gone or have expired, before they are claimed: p_positions, with the places that the others have then.
+-- Removes jobs that are gone or have expired from ready bundles before the claim. Returns p_positions with
+-- the bundles' new positions.
 create function fresh_bundles(p_positions bigint[], p_now timestamptz) returns bigint[]
   language plpgsql volatile security definer
   set search_path from current
@@ -110,7 +114,7 @@ begin
 end
 $$;
 
--- Locks ready batches that a node can run, the first from a position on; no bundles.
+-- Locks the first ready batches from a position on that a node can run; no bundles.
 create function ready_batches(p_pool text, p_tasks jsonb, p_from bigint, p_max integer) returns bigint[]
   language sql volatile security definer
   set search_path from current
@@ -124,7 +128,7 @@ as $$
     order by w.position limit p_max for update skip locked)
 $$;
 
--- Takes ready batches apart that a node can run, as many as are sure to have p_jobs jobs: each has two at least.
+-- Takes apart ready batches that a node can run: enough for p_jobs jobs, since each batch has at least two.
 create function spread_ready(p_pool text, p_tasks jsonb, p_jobs integer) returns void
   language plpgsql volatile security definer
   set search_path from current
@@ -138,8 +142,9 @@ begin
 end
 $$;
 
--- Takes apart the batches that a node holds. Without p_wait, those that another session has locked stay. With it none is left: where take_out had the
--- lock, those that it has left together are in a row that the look before could not see.
+-- Takes apart the batches that a node holds. Without p_wait, batches that another session has locked stay.
+-- With p_wait none is left: take_out may hold the lock, and leave a row of remaining jobs that the query
+-- before could not see.
 create function spread_held(p_node text, p_wait boolean) returns void
   language plpgsql volatile security definer
   set search_path from current
@@ -158,9 +163,10 @@ begin
 end
 $$;
 
--- For the node that holds a batch: gives jobs of it rows of their own, under the same token; all of them where p_ids is null. Returns the position
--- of the row that the others are in; null: there is none. A batch that is not held under that token stays as it is. Can be repeated: a batch that an
--- earlier call has left together is found behind the old place.
+-- Gives jobs of a batch that the node holds rows of their own, under the same token; all of them if p_ids is
+-- null. Returns the position of the row that the other jobs are in; null: there is none. A batch that is not
+-- held under that token stays as it is. Can be repeated: the row that an earlier call has left is found
+-- behind the old position.
 create function take_out(p_position bigint, p_token uuid, p_ids uuid[] default null) returns bigint
   language plpgsql volatile security definer
   set search_path from current
@@ -179,7 +185,7 @@ begin
 end
 $$;
 
--- Gives whole work items back unrun: they are ready again, in their old place.
+-- Gives whole work items back unrun: they are ready again at their old position.
 create function release_rows(p_positions bigint[], p_tokens uuid[]) returns integer
   language plpgsql volatile security definer
   set search_path from current
@@ -199,12 +205,13 @@ begin
 end
 $$;
 
--- Ends batches of which every job is done: the work items by their positions and tokens, so that no ids are sent. p_sizes: how many jobs each
--- had; p_busy_ms: the run time of each job, in the order of the batches and of the jobs in them; p_data: their results in the same order, null: none
--- has one. Returns the positions that were settled; a batch that is missing was lost, taken apart, or settled by an earlier call.
--- Exactly once because: the row goes by its token, and what happens to the jobs follows from the row that went. A batch whose size is another than its
--- holder says is left alone, so that no result goes to another job.
--- Plans: as in settle, of which this is the shorter way where nothing has failed.
+-- Ends batches whose jobs are all done, by the positions and tokens of the work items, so that no ids are
+-- sent. p_sizes: the number of jobs of each batch. p_busy_ms: the run time of each job, in the order of the
+-- batches and of the jobs in them. p_data: their results in the same order, null if none has one. Returns the
+-- positions that were settled; a batch that is missing was lost, taken apart, or settled by an earlier call.
+-- Exactly once because: the row goes by its token, and the jobs' end follows from the deleted row. A batch of
+-- another size than its holder says is left alone, so that no result goes to another job.
+-- Plans: as in settle; this is its shorter way for batches in which nothing failed.
 create function settle_rows(p_positions bigint[], p_tokens uuid[], p_sizes integer[], p_busy_ms float4[], p_data text[] default null)
   returns bigint[]
   language plpgsql volatile security definer

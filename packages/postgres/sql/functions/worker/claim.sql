@@ -1,23 +1,20 @@
--- Takes leases on up to p_max ready items that the node can run, in dispatch order, and returns the jobs with their payloads. The
--- token is drawn by the caller, new for each claim: with the job's id it names one lease. p_from: the caller's low-water mark; items before it
--- are not read. p_reap: where places are left, leases that have ended are reaped, and their jobs claimed like any other. This is how a node steals.
---
--- A bundle takes one of the p_max places: its jobs are leased together, until the shortest of their timeouts, and share "bundle". Only nodes get bundles that
--- take them ("batch": true of their task, in the tasks that they registered with).
--- One suspect at most comes with a claim, before all others (next_suspect).
---
--- Safe because: the items are locked (SKIP LOCKED) before they are leased, by a statement of their own, so that the next one reads
--- their jobs as they stand then: every writer of a job takes the lock of its item before. lock_timeout is the database's clock, read
--- once at the start. A node that was reset, lost or replaced is refused by its incarnation. A job that was replaced, cancelled or
--- delayed has no ready item any more, so an old payload can't be read here.
---
--- Batches are taken apart before (claim_rows gives them whole), bundles when they are leased.
---
--- A lease counts in seconds, ten years at most: there is nothing in a job's row that could make a claim fail, and with it those of all others.
---
--- Plans: work_queue's primary key from p_from on, and queue's primary key. Jobs are joined by "= any (array[...])": PostgreSQL considers an index without a condition where its order could serve a join, and
--- a comparison that has no order leaves only what reads by a condition. With a plain "=", a session that planned its claim in a
--- moment without jobs read both indexes from end to end until statistics were made anew: half a second for ten jobs.
+-- Leases up to p_max ready items that the node can run, in dispatch order, and returns their jobs with
+-- payloads. The caller draws a new p_token for each claim: with a job's id it names one lease. p_from: the
+-- caller's low-water mark; items before it are not read. p_reap: if slots are left, expired leases are
+-- reaped, and their jobs claimed like any other: this is how a node steals.
+-- A bundle takes one of the p_max slots: its jobs are leased together, until the shortest of their timeouts,
+-- and share "bundle". Only nodes get bundles whose registered tasks take them ("batch": true). Suspects come
+-- before other jobs, as next_suspect permits. Batches are taken apart before (claim_rows gives them whole),
+-- bundles after they are leased.
+-- Safe because: the items are locked (SKIP LOCKED) before a statement of its own leases them and reads their
+-- jobs as they are then: every writer of a job locks its item first. lock_timeout is by the database's clock,
+-- read once at the start. A node that was reset, lost or replaced is refused by its incarnation. A job that
+-- was replaced, cancelled or delayed has no ready item any more, so an old payload can't be read here.
+-- A lease counts in seconds, ten years at most: no job's row can make the claim fail for all other jobs.
+-- Plans: work_queue's primary key from p_from on, and queue's primary key. Jobs are joined by "= any
+-- (array[...])": for a plain "=", PostgreSQL also considers an index without a condition, whose order could
+-- serve a join. A session that planned its claim while no jobs existed then read both indexes whole until the
+-- next ANALYZE: half a second for ten jobs.
 create function claim(p_node text, p_incarnation uuid, p_max integer, p_token uuid default gen_random_uuid(), p_from bigint default 0,
                       p_reap boolean default true)
   returns table ("position" bigint, id uuid, token uuid, queue text, task text, key text, priority integer, attributes jsonb,
@@ -45,15 +42,17 @@ begin
 end
 $$;
 
--- The same for workers that take batches whole: a row for each work item, with its jobs as one JSON text, a list for each: mostly [id, queue, task,
--- key, created, payload], or where something is not as it mostly is, [id, queue, task, key, priority, attributes, payload, payload_version, tries, max_tries, crashes, retry, trace, created, timeout, checkpoint], with null
--- for what most jobs don't have (no key, 0, {}), created in milliseconds and timeout in seconds. p_take, as one JSON object:
---   max     work items at most
---   ahead   batches at most beyond them, where max work items were there; together they have about 1,000 jobs
---   from    the caller's low-water mark; items before it are not read
---   reap    whether leases that have ended are reaped where places are left
--- lease_ms: of a batch, a second more than jobs have that say nothing of a timeout.
--- One text for a batch costs its reader a third of what rows of as many columns do.
+-- Claims as claim does, but batches whole. Returns a row for each work item, with its jobs as one JSON text:
+-- rows of columns take the reader three times as long. A list for each job: [id, queue, task, key, created,
+-- payload] if the rest is as in most jobs, otherwise
+--   [id, queue, task, key, priority, attributes, payload, payload_version, tries, max_tries, crashes, retry,
+--    trace, created, timeout, checkpoint]
+-- with null for no key, 0 and {}; created is in milliseconds, timeout in seconds. p_take, as one JSON object:
+--   max    work items at most
+--   ahead  batches at most beyond them, if max items were ready; all of them have about 1,000 jobs at most
+--   from   the caller's low-water mark; items before it are not read
+--   reap   reap expired leases if slots are left
+-- lease_ms: for a batch, 1 s more than the timeout of jobs without one of their own.
 create function claim_rows(p_node text, p_incarnation uuid, p_token uuid, p_take jsonb)
   returns table ("position" bigint, size integer, lease_ms float8, bundle bigint, jobs text)
   language plpgsql volatile security definer
@@ -87,8 +86,8 @@ begin
 end
 $$;
 
--- Takes the leases of a claim; returns the positions. p_take: as claim_rows has it; and single: batches are taken apart first, for callers that
--- claim jobs one by one.
+-- Takes the leases of a claim; returns the positions. p_take: as in claim_rows; with single, batches are
+-- taken apart first, for callers that claim single jobs.
 create function lease_items(p_node text, p_incarnation uuid, p_token uuid, p_take jsonb)
   returns bigint[]
   language plpgsql volatile security definer
@@ -163,14 +162,14 @@ begin
       end if;
       v_got := lease_all(p_node, p_token, v_positions, v_tasks, v_now);
       v_leased := v_leased || v_got;
-      -- an item whose job is gone, or has expired, must not take the place of one that can run
+      -- an item whose job is gone, or has expired, must not take the slot of one that can run
       if cardinality(v_got) < cardinality(v_positions) and not v_wary then
         v_left := v_left + cardinality(v_positions) - cardinality(v_got);
         v_wary := true;
         continue;
       end if;
     end if;
-    continue when v_left > 0 and v_bundles > 0; -- of these nothing is left that can run
+    continue when v_left > 0 and v_bundles > 0; -- none of the bundles was left with a job that can run
     exit when v_left <= 0 or not (p_take -> 'reap')::boolean or not exists (select from work_queue w where w.position >= v_from and w.lock_timeout <= v_now);
     exit when not exists (select from reap(greatest(v_left, 1000)));
   end loop;
@@ -178,7 +177,7 @@ begin
 end
 $$;
 
--- Takes leased bundles apart, for whoever claims single jobs: the positions of all, with those of their jobs.
+-- Takes leased bundles apart, for callers that claim single jobs; returns all positions, with their jobs'.
 create function single_rows(p_positions bigint[]) returns bigint[]
   language plpgsql volatile security definer
   set search_path from current
@@ -198,8 +197,9 @@ begin
 end
 $$;
 
--- Writes the leases of a claim, whose items are locked; returns the positions, without those whose jobs are gone, or have expired. A batch is leased
--- for a second more than the longest timeout in it: its last job begins within a quarter of a second, or is given back. A bundle for the shortest.
+-- Writes the leases of a claim, whose items are locked; returns the positions of items whose jobs exist and
+-- have not expired. A batch is leased for 1 s more than the longest timeout in it: its last job begins within
+-- 250 ms, or is given back. A bundle for the shortest.
 create function lease_all(p_node text, p_token uuid, p_positions bigint[], p_tasks jsonb, p_now timestamptz) returns bigint[]
   language plpgsql volatile security definer
   set search_path from current
@@ -214,7 +214,7 @@ declare
   v_leased bigint[];
   v_batches bigint[];
 begin
-  -- along the primary key, and so in the order of positions; "= any" of one: nothing else may offer itself for the join
+  -- along the primary key, so in the order of positions; "= any" of one leaves no other index for the join
   with leased as (
     update work_queue w
     set lock_key = p_node, lock_token = p_token, started = p_now,
@@ -241,10 +241,10 @@ begin
 end
 $$;
 
--- The first of these items, as many as have 32 MiB of text between them: what one claim sends must fit into its node's memory, with what a
--- node does of it. Of 40 jobs, as large as check_job lets them be, that is so anyway: claim asks for no fewer. To look at all jobs costs a third of
--- the claim. So it is done where any payload is too large for its row (over 2 kB as it is stored), or where they are more than 1,000; p_few: those
--- beyond 1,000 jobs are left, instead of looked at.
+-- Returns the first items whose jobs have 32 MiB of text between them: a claim, and what the node makes of
+-- it, must fit into memory. 40 jobs of any size that check_job allows fit: claim asks for no fewer. Reading
+-- all jobs costs a third of the claim, so it is done only if any payload is too large for its row (over 2 kB
+-- as stored), or for more than 1,000 jobs. p_few: leaves out jobs beyond the first 1,000 instead.
 create function within_bytes(p_positions bigint[], p_few boolean) returns bigint[]
   language plpgsql stable
   set search_path from current
@@ -280,9 +280,9 @@ begin
 end
 $$;
 
--- The jobs of these leases, as claim returned them. A node whose claim failed for what one of the jobs holds (its text can't be made, or be
--- written in the client's encoding) claims without reading them, and then reads them by halves until that one is alone. Served by work_queue_id
--- and queue's primary key.
+-- Returns the jobs of these leases as claim does. If one job's contents make a claim fail (a text can't be
+-- made, or not in the client's encoding), its node claims without reading, then reads by halves until that
+-- job is alone. Served by work_queue_id and queue's primary key.
 create function leased(p_token uuid, p_ids uuid[])
   returns table ("position" bigint, id uuid, token uuid, queue text, task text, key text, priority integer, attributes jsonb,
                  payload jsonb, payload_version integer, tries smallint, max_tries smallint, crashes smallint,

@@ -1,12 +1,15 @@
--- Ends the leases of the given items, whose holder is gone (the caller has locked the rows). Each is ready again at its old place, as a suspect; those of
--- bundles wait in QUEUE again (pending), and are charged in any case.
--- The crashes of those in p_charged go up by one: a job that reaches its limit is dead (crash_limit), and the ended attempt is recorded where the
--- policy wants to know. A job whose cancellation had been asked for ends as cancelled.
--- A lease from before these tables were restored is the work of a node that is gone with the place it worked for: no crash is charged for it,
--- its attempt is not recorded, and the item is no suspect.
--- The jobs are locked before any is changed, in the order of ids that everyone keeps. Without p_wait, those that another session has
--- locked (an application's transaction, which may be long) are left for the next sweep, so that it never stands still.
--- Called by crash, which says what becomes of jobs that make it fail.
+-- Ends the leases of the given items, whose holder is gone. The caller has locked the rows. Each item is
+-- ready again at its old position, as a suspect; jobs of bundles wait in QUEUE again (pending), and are
+-- charged in any case.
+-- The crashes of the jobs in p_charged go up by one. A job that reaches its limit is dead (crash_limit).
+-- Charged attempts are recorded for a policy that reads them (feed). A job whose cancellation was asked for
+-- ends as cancelled.
+-- A lease from before these tables were restored belongs to a node of the place they were restored from: it
+-- charges no crash, its attempt is not recorded, and the item is no suspect.
+-- Locks the jobs before it changes any, in the order of ids as everywhere. Without p_wait, jobs that another
+-- session has locked (an application's transaction, which may be long) are left to the next sweep, so that
+-- the sweep never blocks.
+-- Called by crash, which isolates jobs that make it fail.
 create function crash_all(p_positions bigint[], p_charged bigint[], p_why text, p_wait boolean)
   returns table (job_id uuid, verdict text)
   language plpgsql volatile security definer
@@ -22,7 +25,7 @@ declare
   v_now timestamptz := clock_timestamp();
   v_ids uuid[] := array(select w.id from work_queue w where w.position = any (p_positions) and w.lock_key is not null);
   v_feed boolean;
-  v_placed timestamptz; -- leases from before it are from before a restore; until a scheduler leads again, all are
+  v_placed timestamptz; -- earlier leases are from before a restore; until a scheduler leads again, all are
 begin
   select l.feed, case when l.place is distinct from tables_place() and l.place is not null then 'infinity' else l.placed end
   into v_feed, v_placed from scheduler_lease l;
@@ -99,8 +102,9 @@ begin
 end
 $$;
 
--- The end of an attempt whose own process or thread died, told by its node, which lives on: it counts as a crash. Returns ready, dead
--- (crash_limit), cancelled or pending; null: the lease was lost, and nothing was changed.
+-- Ends an attempt whose own process or thread died, as its node reports, which lives on: it counts as a
+-- crash. Returns ready, dead (crash_limit), cancelled or pending; null: the lease was lost, and nothing was
+-- changed.
 create function crash_job(p_id uuid, p_token uuid, p_why text) returns text
   language plpgsql volatile security definer
   set search_path from current
@@ -118,7 +122,7 @@ begin
   end if;
   select c.verdict into v_verdict from crash(array[v_position], array[v_position], left(p_why, 2000), true) c;
   if v_verdict = 'ready' then
-    -- its crash cost nobody else anything
+    -- no other job suffered from this crash
     update work_queue w set suspect = v_suspect where w.position = v_position;
     perform pg_notify(current_schema() || ':work', '');
   end if;
@@ -126,10 +130,10 @@ begin
 end
 $$;
 
--- Takes over expired leases, oldest items first: each charges its own job, whatever its node does. Any node and the scheduler call it: no
--- one's life depends on another's.
--- SKIP LOCKED: an item that is being settled or extended at this moment is not expired; one whose job is locked waits for the
--- next sweep.
+-- Takes over expired leases, oldest items first. Each charges its own job, whatever its node does. Any node
+-- and the scheduler call it, so that neither depends on the other being alive.
+-- SKIP LOCKED: an item that is being settled or extended at this moment is not expired; an item whose job is
+-- locked waits for the next sweep.
 create function reap(p_max integer default 1000)
   returns table (job_id uuid, verdict text)
   language plpgsql volatile security definer

@@ -1,5 +1,6 @@
--- Moves the timeouts: each lease ends p_ms from now. A lease that has run out but that nobody has taken can be extended;
--- an id that is missing from the answer was lost. Served by work_queue_id; settle says why nested loops are off.
+-- Extends leases: each ends p_ms from now. A lease that has run out can be extended while nobody has taken it
+-- over. An id that is missing from the answer was lost. Served by work_queue_id; settle says why nested loops
+-- are off.
 create function extend(p_ids uuid[], p_tokens uuid[], p_ms float8[])
   returns table (job_id uuid, lease_ms double precision, cancelled boolean)
   language plpgsql volatile security definer
@@ -33,10 +34,11 @@ as $$
   select exists (select from extend(array[p_id], array[p_token], array[extract(epoch from p_by)::float8 * 1000]))
 $$;
 
--- Gives leases back unrun: the items are ready again, at their old place, and nothing is counted. A job whose cancellation had
--- been asked for ends as cancelled instead: no other node should begin it. Jobs of a bundle wait in QUEUE again.
--- The leases are locked in the order of ids first, as settle does: where some are to be cancelled, two passes over WORK_QUEUE
--- could meet an extension or a settlement of the same leases in the opposite order.
+-- Gives leases back unrun: the items are ready again at their old position, and nothing is counted. A job
+-- whose cancellation was asked for ends as cancelled instead, since no other node should begin it. Jobs of a
+-- bundle wait in QUEUE again. Locks the leases first, in the order of ids, as settle does: if some are to be
+-- cancelled, two passes over WORK_QUEUE could meet an extension or a settlement of the same leases in the
+-- opposite order.
 create function release(p_ids uuid[], p_tokens uuid[]) returns setof uuid
   language plpgsql volatile security definer
   set search_path from current
@@ -70,7 +72,7 @@ begin
   if found then
     perform pg_notify(current_schema() || ':work', '');
   end if;
-  -- a cancellation is never taken back, so what the statement above passed over is here
+  -- a cancellation is never taken back, so the items that the statement above passed over are here
   if exists (select from work_queue w where w.id = any (p_ids) and w.cancelled is not null) then
     return query
       select s.job_id
@@ -87,7 +89,7 @@ as $$
   select exists (select from release(array[p_id], array[p_token]))
 $$;
 
--- Stores what a running job says of itself; readable in the view job. False: the lease was lost.
+-- Stores the progress that a running job reports; the view job shows it. False: the lease was lost.
 create function report_progress(p_id uuid, p_token uuid, p_progress jsonb) returns boolean
   language plpgsql volatile security definer
   set search_path from current
@@ -101,8 +103,9 @@ begin
 end
 $$;
 
--- Keeps resume data for the next attempt; null takes it back. False: the lease was lost, and nothing was changed.
--- The work item is locked before the job, as everywhere: a settlement or a takeover under way ends first, and this finds its token gone.
+-- Keeps resume data for the next attempt; null removes it. False: the lease was lost, and nothing was
+-- changed. Locks the work item before the job, as everywhere: a settlement or a takeover under way ends
+-- first, and this finds its token gone.
 create function save_checkpoint(p_id uuid, p_token uuid, p_checkpoint jsonb) returns boolean
   language plpgsql volatile security definer
   set search_path from current
@@ -122,7 +125,8 @@ begin
 end
 $$;
 
--- Lists what a node holds, for itself: a settlement that was lost with a failover leaves a lease behind that its node has done with.
+-- Lists the leases of a node, for the node: a settlement lost in a failover leaves a lease that the node has
+-- done with.
 create function held_leases(p_node text, p_incarnation uuid) returns table (id uuid, token uuid)
   language sql stable security definer
   set search_path from current
@@ -132,8 +136,8 @@ as $$
   where w.lock_key = p_node and exists (select from node n where n.id = p_node and n.incarnation = p_incarnation)
 $$;
 
--- For a node whose claim got no reply: gives back what that claim leased, uncounted; returns how many. Locks the node's row, so
--- that a claim which is still under way ends first.
+-- Gives back the leases of a claim that got no reply, uncounted; returns their number. For the node that
+-- claimed. Locks the node's row first, so that a claim still under way ends before.
 create function release_claim(p_node text, p_token uuid) returns integer
   language plpgsql volatile security definer
   set search_path from current

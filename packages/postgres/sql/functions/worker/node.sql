@@ -1,7 +1,8 @@
--- Begins an incarnation. accepted is false while another one may be alive under this id: its heartbeat is newer than its
--- own lost_after_ms. A caller who has watched that heartbeat stand still for two of its intervals (p_seen = the value it saw
--- before) is let in; one who has seen it move must not try again: two live nodes can't share an id.
--- incarnation: null where it is not accepted, since that of the other one is a secret of its holder.
+-- Begins an incarnation. accepted is false while another one may be alive under this id: its heartbeat is
+-- newer than its own lost_after_ms. A caller that has watched that heartbeat stand still for two of its
+-- intervals (p_seen: the value it saw before) is accepted. A caller that has seen it move must not try again:
+-- two live nodes can't share an id.
+-- incarnation: null if not accepted, since the other incarnation is a secret of its holder.
 -- Takes back what the node's last incarnation still held.
 create function register_node(
     p_node text, p_tasks jsonb, p_slots integer default 1, p_pool text default 'default', p_heartbeat_ms integer default 5000,
@@ -17,7 +18,7 @@ declare
   v_other node;
 begin
   perform assert_tasks(p_tasks);
-  loop -- the row may be swept away between the two
+  loop -- the row may be removed between the two statements
     insert into node (id, incarnation, state, slots, tasks, heartbeat, heartbeat_ms, lost_after_ms, started)
     values (p_node, p_incarnation, 'left', 0, '{}', '-infinity', 5000, 30000, clock_timestamp())
     on conflict (id) do nothing;
@@ -43,9 +44,10 @@ begin
 end
 $$;
 
--- Says that the node lives. alive false: it was reset, lost or replaced, holds nothing any more, and must register anew.
--- lost: those of the named leases that it no longer holds, by their place from 1; cancelled: its running jobs that are to be cancelled.
--- p_pid: of the session that the node keeps for this alone, as its driver knows it: once that one is gone for 3 s, the node is lost.
+-- Records a heartbeat. alive is false: the node was reset, lost or replaced, holds nothing, and must register
+-- anew. lost: places, from 1, of the given leases that the node does not hold any more. cancelled: its
+-- running jobs that are to be cancelled. p_pid: the pid, as the driver knows it, of a session that the node
+-- keeps for this alone. When that session has been gone for 3 s, the node is lost.
 create function heartbeat_node(
     p_node text, p_incarnation uuid, p_running integer default 0, p_draining boolean default false,
     p_ids uuid[] default '{}', p_tokens uuid[] default '{}', p_pid integer default null)
@@ -78,7 +80,8 @@ begin
 end
 $$;
 
--- Tells how long its jobs take: milliseconds by task, 0.001 to 1e6, of 1,000 tasks at most. What it told before is gone.
+-- Stores the run times that a node has measured: milliseconds by task, 0.001 to 1e6, of 1,000 tasks at most.
+-- Replaces the earlier ones.
 create function tell_runs(p_node text, p_incarnation uuid, p_runs jsonb) returns boolean
   language plpgsql volatile security definer
   set search_path from current
@@ -94,7 +97,7 @@ begin
 end
 $$;
 
--- Ends an incarnation in order. What it still holds is released: a shutdown counts neither as a try nor as a crash.
+-- Ends an incarnation in order. Releases its leases: a shutdown counts neither as a try nor as a crash.
 create function leave_node(p_node text, p_incarnation uuid) returns boolean
   language plpgsql volatile security definer
   set search_path from current
@@ -112,9 +115,10 @@ begin
 end
 $$;
 
--- Takes back everything that a node holds and ends its incarnation, so that it can claim nothing more.
--- Locks the node's row first: a claim under way (which holds it FOR KEY SHARE) ends before its items are looked for, and one that
--- comes later waits, and is refused. Items are locked in the order of ids, as settle does. charged_by_death says whose crash it was.
+-- Takes back everything that a node holds and ends its incarnation, so that it can claim nothing more. Locks
+-- the node's row first: a claim under way (which holds it FOR KEY SHARE) ends before its items are looked
+-- for, and a later claim waits, and is refused. Locks items in the order of ids, as settle does.
+-- charged_by_death decides which jobs are charged with the crash.
 create function end_node(p_node text, p_why text)
   returns table (job_id uuid, verdict text)
   language plpgsql volatile security definer
@@ -135,7 +139,7 @@ begin
 end
 $$;
 
--- A dead node's items, long timeouts or not, are ready for others at once.
+-- Makes a dead node's items ready for other nodes at once, however long their leases still run.
 create function reset_node(p_node text)
   returns table (job_id uuid, verdict text)
   language sql volatile security definer
@@ -144,17 +148,19 @@ as $$
   select r.job_id, r.verdict from end_node(p_node, 'node reset') r
 $$;
 
--- Takes back what nodes hold whose heartbeat stopped, and ends them; so it does with the leases of a holder that has no row at all.
--- Silence counts from when schedulers could reach the server (note_reached).
--- A node whose session has been missing for 3 s counts likewise, if for so long (p_well_ms) the leader could always look, and connect anew:
--- then so could the node.
+-- Takes back the leases of nodes whose heartbeat stopped, and ends these nodes. Also takes back leases of a
+-- holder that has no live node row. Silence counts from the time since when schedulers could reach the server
+-- (note_reached).
+-- A node whose session has been missing for 3 s is lost, too, if for that time (p_well_ms) the leader could
+-- always poll, and open new connections: then the node could have reconnected.
 --
--- The scheduler's sweep: it waits for no lock of others, since its own on the leader's lease would make the standby wait, too. A node
--- whose row is locked claims or beats at this moment. A lease whose item or job is locked stays (a transaction that settles it may
--- still commit, or be rolled back), and its node is not ended before it has none: every lease is held by a node that has not ended.
--- The next sweep finds the node again by its silence, and charges such a job although a suspect may have been there before.
+-- A sweep of the scheduler. It waits for no lock of others, since its own lock on the leader's lease would
+-- make the standby wait, too. A node whose row is locked is claiming or sending a heartbeat. A lease whose
+-- item or job is locked stays, since the transaction that settles it may still commit or roll back. Its node
+-- does not end while it has such a lease, so every lease is held by a node that has not ended. The next sweep
+-- finds the node again by its silence, and charges such a job even if the node also held a suspect.
 --
--- Returns the nodes that ended, and those that lost leases.
+-- Returns the nodes that ended or lost leases.
 create function lose_nodes(p_leader text, p_epoch bigint, p_well_ms integer default 0)
   returns table (node_id text, jobs bigint)
   language plpgsql volatile security definer
@@ -183,7 +189,8 @@ begin
     where w.lock_key is not null and not exists (select from node n where n.id = w.lock_key and n.state in ('alive', 'draining'))
     order by 1
   loop
-    -- again under the row's lock, which waits for no one: it may have beaten, or come back, since
+    -- again under the row's lock, which waits for nobody: the node may have sent a heartbeat, or come back,
+    -- since
     select n.state, greatest(n.heartbeat, v_since) <= clock_timestamp() - n.lost_after_ms * interval '1 millisecond'
     into v_state, v_silent from node n where n.id = v_node for update skip locked;
     continue when not found and exists (select from node n where n.id = v_node);

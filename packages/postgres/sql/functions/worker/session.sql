@@ -1,9 +1,11 @@
--- Sessions that stand for a process: when it is killed, its connection ends with it, and the server ends the session. A session shows that
--- it is still the same one by an advisory lock of a random key, which nobody else could take before it; its pid would be used again.
+-- Sessions that stand for a process: when the process is killed, its connection ends, and the server ends the
+-- session. A session is recognised by an advisory lock on a random key, which nobody else could take before
+-- it; its pid would be used again.
 
--- Makes this session hold such a lock, for as long as it lives, and returns its key: the given one if it can be had. Null where the
--- session is not the caller's own: a pooler that gives out sessions by the transaction tells its clients other pids than the server's, so
--- p_pid is what the client was told when it connected. The same lock may be taken any number of times.
+-- Makes this session hold such a lock for as long as it lives, and returns the key: the given one if it is
+-- free. Null if the session is not the caller's own: a pooler that lends sessions by the transaction gives
+-- its clients other pids than the server's, so p_pid is the pid that the client got when it connected. The
+-- session may take the same lock any number of times.
 create function hold_session(p_key bigint, p_pid integer) returns bigint
   language plpgsql volatile security definer
   set search_path from current
@@ -22,7 +24,7 @@ begin
 end
 $$;
 
--- Lists who holds which advisory lock of this database.
+-- Lists the advisory locks of this database, with the pids of their holders.
 create function held_sessions() returns table (key bigint, pid integer)
   language sql stable security definer
   set search_path from current
@@ -33,7 +35,8 @@ as $$
     and l.database = (select d.oid from pg_database d where d.datname = current_database())
 $$;
 
--- Notes in which session a node beats, and that it is there. Where that session is not its own, none is noted: then only silence counts.
+-- Notes the session in which a node sends heartbeats, and that the session is there. Notes none if the
+-- session is not the node's own: then only silence counts.
 create function keep_node_session(p_node text, p_incarnation uuid, p_pid integer) returns void
   language plpgsql volatile security definer
   set search_path from current
@@ -56,7 +59,8 @@ begin
 end
 $$;
 
--- Lists living nodes with a session, and whether that is there. Sessions of before a restart of the server have all ended, and say nothing.
+-- Lists live nodes that have a session, and whether that session is there. All sessions from before a restart
+-- of the server have ended, so they say nothing and are left out.
 create function node_sessions() returns table (node text, held boolean, missed timestamptz)
   language sql stable security definer
   set search_path from current
@@ -69,8 +73,8 @@ as $$
   where s.server = pg_postmaster_start_time()
 $$;
 
--- Counts the nodes whose session is not there, for the leader's looks; tells whether miss_nodes would change anything, and in how many
--- milliseconds the first of them is lost. Reads only.
+-- Counts the nodes whose session is missing, for the leader's polls; tells whether miss_nodes would change
+-- anything, and in how many milliseconds the first of those nodes is lost. Reads only.
 create function missing_nodes() returns table (missing integer, changed boolean, lost_in_ms double precision)
   language sql stable security definer
   set search_path from current
@@ -81,7 +85,8 @@ as $$
   from node_sessions() s
 $$;
 
--- Notes since when sessions of nodes are missing. It waits for no lock, as lose_nodes says: a row that is locked is being written by its node.
+-- Notes since when sessions of nodes are missing. Waits for no lock, for the reason in lose_nodes: a locked
+-- row is being written by its node.
 create function miss_nodes(p_leader text, p_epoch bigint) returns void
   language plpgsql volatile security definer
   set search_path from current

@@ -1,22 +1,25 @@
 -- Ends attempts.
 -- outcome done       data = the result              -> HISTORY
---         retry      data = the error, delay_ms     -> delayed, or DEAD_LETTER (max_tries) when its tries are used up
+--         retry      data = the error, delay_ms     -> delayed, or DEAD_LETTER (max_tries) after its last try
 --         dead       data = the error               -> DEAD_LETTER (gave_up)
 --         snooze     delay_ms; counts no try        -> delayed
 --         cancelled  data = null                    -> HISTORY
--- A job whose cancellation was asked for while it ran is not retried: it ends as cancelled.
--- p_waited_ms: how long each job waited in its node, which claims a little ahead of its slots; that is no part of its run.
+-- A job whose cancellation was asked for while it ran is not retried: it ends as cancelled. p_waited_ms: the
+-- time that each job waited in its node after the claim, for a slot; it is no part of the run.
 --
--- Returns what became of each accepted settlement: done, cancelled, retry, snooze, dead. An id that is missing was stale:
--- its lease had been lost, and nothing was changed. With p_repeat (the reply of an earlier call with the same tokens was
--- lost) a settlement that this token made before is returned as 'repeated', as far as its trace is kept: with retention 0, a job
--- that is done leaves none, and looks stale. An item whose job is gone (removed by hand) is taken away, and looks stale too.
+-- Returns the verdict of each accepted settlement: done, cancelled, retry, snooze, dead. An id that is
+-- missing was stale: its lease had been lost, and nothing was changed. With p_repeat (the reply of an earlier
+-- call with the same tokens was lost) a settlement that this token made before is returned as 'repeated', if
+-- it left a trace: with retention 0, a job that is done leaves none, and looks stale. An item whose job is
+-- gone (removed by hand) is removed, and looks stale too.
 --
--- Safe because: one statement. The work item goes only if its token matches, and what happens to the job follows from the
--- rows that went (a retry in two statements lets the scheduler skip a job whose item is still there: lost for ever).
+-- Safe because: one statement. The work item goes only if its token matches, and the job's end follows from
+-- the deleted rows. (A retry in two statements would let the scheduler skip a job whose item is still there:
+-- the job would be lost for ever.)
 -- Work items are locked before jobs, as everywhere. Served by work_queue_id and queue's primary key.
--- Plans: each table is also asked for "id = any (p_ids)", and nested loops are off. So the only plan is an index lookup of
--- these ids, hashed against the input; with nested loops, a planner that believed in one row read all jobs for each of them.
+-- Plans: each table also has the condition "id = any (p_ids)", and nested loops are off. So the only plan is
+-- an index lookup of these ids, hashed against the input. With nested loops, a planner that expected one row
+-- read all jobs for each of them.
 create function settle(p_ids uuid[], p_tokens uuid[], p_outcomes text[], p_delays_ms float8[], p_data text[], p_repeat boolean default false,
                        p_waited_ms float8[] default null)
   returns table (job_id uuid, verdict text)
@@ -43,12 +46,12 @@ begin
   if cardinality(p_waited_ms) <> cardinality(p_ids) then
     raise exception 'waited_ms must be a list as long as ids, or none' using errcode = '22023';
   end if;
-  -- a shorter list would be filled up with nulls: an item removed, and nothing done to its job
+  -- a shorter list would be filled up with nulls: the item would go, and its job would stay as it is
   if cardinality(p_ids) <> any (array[coalesce(cardinality(p_tokens), -1), coalesce(cardinality(p_outcomes), -1),
                                        coalesce(cardinality(p_delays_ms), -1), coalesce(cardinality(p_data), -1)]) then
     raise exception 'ids, tokens, outcomes, delays and data must be lists of one length' using errcode = '22023';
   end if;
-  -- short ones are within them, but for numbers of many digits
+  -- short texts are within the limits, unless they have numbers of many digits
   if exists (
       select from unnest(p_outcomes, p_data) as x (outcome, data)
       where (octet_length(x.data) > 1000 or x.data ~ '[eE][-+]?[0-9]{3}')
@@ -71,7 +74,7 @@ begin
       select x.id, 'repeated'::text
       from unnest(p_ids, p_tokens) as x (id, token)
       -- scalar subqueries can only be looked up; EXISTS under OR is hashed, from a scan of everything
-      where x.id <> all (coalesce(v_ids, '{}')) -- not those of this very call
+      where x.id <> all (coalesce(v_ids, '{}')) -- without the ids of this call
         and ((select h.id from history h where h.id = x.id and h.token = x.token limit 1) is not null
              or (select d.id from dead_letter d where d.id = x.id and d.token = x.token) is not null
              or (select q.id from queue q where q.id = x.id and q.last_token = x.token) is not null);
@@ -79,10 +82,12 @@ begin
 end
 $$;
 
--- The ids of those jobs that no other transaction has locked, and of those that are gone: nothing holds up their settlement. A worker asks
--- when a settlement has met a lock: an application may hold a running job's row for as long as its transaction is open.
+-- Returns the given jobs that no other transaction has locked, or that are gone: nothing holds up their
+-- settlement. A worker calls it when a settlement has met a lock: an application may hold a running job's row
+-- for as long as its transaction is open.
 --
--- Safe because: it changes nothing, waits for nothing, and its locks end with its statement. Served by queue's primary key.
+-- Safe because: it changes nothing, waits for nothing, and its locks end with its transaction. Served by
+-- queue's primary key.
 create function unlocked_jobs(p_ids uuid[]) returns setof uuid
   language sql volatile security definer
   set search_path from current
@@ -99,7 +104,8 @@ as $$
   where x.id in (select f.id from free f) or (select q.id from queue q where q.id = x.id) is null
 $$;
 
--- Ends attempts that are all done: a part of settle, which plans it. The shorter way to the same rows as settle_mixed.
+-- Ends attempts that are all done: a part of settle, whose settings plan it. A shorter way than settle_mixed
+-- to the same rows.
 create function settle_done(
   p_now timestamptz, p_ids uuid[], p_tokens uuid[], p_data text[], p_waited_ms float8[],
   out ids uuid[], out verdicts text[], out positions bigint[], out busy_ms float4[])
@@ -139,7 +145,7 @@ begin
 end
 $$;
 
--- Ends attempts of any outcome: a part of settle, which plans it.
+-- Ends attempts of any outcome: a part of settle, whose settings plan it.
 create function settle_mixed(
   p_ids uuid[], p_tokens uuid[], p_outcomes text[], p_delays_ms float8[], p_data text[], p_waited_ms float8[],
   out ids uuid[], out verdicts text[], out positions bigint[], out busy_ms float4[])
@@ -160,8 +166,8 @@ begin
     where w.id = any (p_ids) and w.id = i.id and w.lock_token = i.token
     returning w.id, w.position, w.lock_key, w.lock_token, greatest(w.started, least(w.started + i.waited, v_now)) as started, w.dispatched, w.cancelled is not null as stop, i.outcome, i.delay_ms, i.data
   ),
-  -- Where some jobs end and others go back, that is two passes over QUEUE: so their locks are taken first, in the order of ids
-  -- that everyone keeps.
+  -- If some jobs end and others go back, QUEUE is changed in two passes: so the locks are taken first, in the
+  -- order of ids as everywhere.
   locked as materialized (
     select q.id from queue q
     where p_outcomes && array['retry', 'snooze'] and q.id = any (p_ids) and q.id in (select g.id from gone g)
@@ -204,7 +210,8 @@ begin
            e.trace, e.all_errors
     from ended e
     where e.reason is not null
-    -- whoever enqueues the id of a dead job once more has a newer job: its death must not fail for the older one's
+    -- an id may be enqueued once more after its job died: the newer job's death must not fail because of the
+    -- older row
     on conflict (id) do update
       set (id, queue, task, key, priority, reason, tries, max_tries, crashes, max_crashes, created, died, timeout, payload_version, node,
            token, unique_key, attributes, payload, retry, trace, errors) = (select excluded.*)
@@ -231,7 +238,8 @@ as $$
          || jsonb_build_object('node', p_node, 'try', p_try, 'at', p_at))
 $$;
 
--- For workers in any language: one job done, with a result. False: the lease was lost, and nothing was changed.
+-- Ends one job as done, with a result. For workers in any language. False: the lease was lost, and nothing
+-- was changed.
 create function ack(p_id uuid, p_token uuid, p_result jsonb default null) returns boolean
   language sql volatile security definer
   set search_path from current
@@ -239,8 +247,9 @@ as $$
   select exists (select from settle(array[p_id], array[p_token], array['done'], array[null::float8], array[p_result::text]))
 $$;
 
--- One job failed. Without a delay, the job's own retry policy counts, or 1 s doubling up to 1 h. The error is cut to 2,000 characters.
--- Returns retry, dead or cancelled; null: the lease was lost, and nothing was changed.
+-- Ends one attempt as failed. For workers in any language. Without p_delay, the job's own retry policy gives
+-- the delay, or 1 s doubling up to 1 h. The error is cut to 2,000 characters. Returns retry, dead or
+-- cancelled; null: the lease was lost, and nothing was changed.
 create function nack(p_id uuid, p_token uuid, p_error text, p_delay interval default null) returns text
   language plpgsql volatile security definer
   set search_path from current
@@ -260,9 +269,10 @@ begin
 end
 $$;
 
--- The delay before the next attempt, by a job's own retry policy: {"kind": "fixed" | "linear" | "exponential", "baseMs",
--- "factor", "maxMs", "jitter": 0..1}. p_try counts from 1. The same arithmetic as retryDelayMs in @pgqueue/core, kept within what
--- PostgreSQL does not refuse as an overflow or an underflow: a job whose policy is odd must fail like others.
+-- Returns the delay before the next attempt, by a job's own retry policy: {"kind": "fixed" | "linear" |
+-- "exponential", "baseMs", "factor", "maxMs", "jitter": 0..1}. p_try counts from 1. The same arithmetic as
+-- retryDelayMs in @pgqueue/core, limited so that PostgreSQL raises no overflow or underflow: a job with an
+-- odd policy must fail like others.
 create function backoff_ms(p_retry jsonb, p_try integer) returns double precision
   language sql volatile
   set search_path from current

@@ -1,26 +1,35 @@
--- Suspects: jobs that were lost with their node. One of a dead node's jobs may have killed it (poison), and nobody knows which. So a node begins
--- with one suspect, beside ordinary jobs (next_suspect), and its death is charged to the suspects that it held, and to nobody else; where
--- it held none, to all that it held (charged_by_death). What is not charged is ready again, and a suspect from then on (crash).
--- Most nodes die of something else: a machine that was taken away, or was out of memory. So their jobs must run again within seconds: a node begins as
--- many suspects more as it has that ran for 1 s: one, two, four, eight of them after three seconds. A suspect in its last life (its next crash
--- would be its last) is never beside another one.
+-- Suspects: jobs that were lost with their node. One of a dead node's jobs may have killed it (poison), and
+-- nobody knows which. So a node starts one suspect at first, beside ordinary jobs (next_suspect). Its death
+-- is charged to the suspects that it held, and to no other job; if it held none, to all jobs that it held
+-- (charged_by_death). A job that is not charged is ready again, and a suspect from then on (crash).
+-- Most nodes die of something else: the machine was taken away, or out of memory. So their jobs must run
+-- again within seconds: a node may start as many more suspects as it holds that have run for 1 s, which makes
+-- one, two, four, and eight of them after three seconds. A suspect in its last life (its next crash is its
+-- last) never runs beside another one.
 --
--- Call a node's death by poison a strike, however long the poison has run by then.
--- 1. Poison is dead after max_crashes strikes, or one more. By its first strike it becomes a suspect: charged, or released beside a suspect that
---    is. By each later one it is charged, as a suspect of the node that died.
--- 2. An innocent job is charged once for the same poison, by its first strike; and again only where both ran on a node of which a suspect had run for
---    1 s. From its last life on it runs alone.
--- 3. No job is dead of another one's later strike. The crash that is its last a job suffers as the only suspect of its node, so it is its own,
---    or the first strike of a job that was no suspect, or its machine's. (With max_crashes = 1 the first loss is the last.)
--- A lease that ends before its node is known to be dead (reap) charges its own job, whatever ran beside it. 1 holds: the poison is charged one way
--- or the other. 2 holds: what was no suspect before is one now. 3 holds, since it follows from who runs together alone.
--- The mark is the work item's: it stays when the lease is given back, and goes with an attempt that ends; dispatch makes it anew of crashes.
--- To charge only the suspects that began last would let poison that needs a minute go free: others begin beside it.
+-- A strike is a node's death by poison, however long the poison has run by then.
+-- 1. Poison is dead after max_crashes strikes, or one more. Its first strike makes it a suspect: it is
+-- charged, or released beside a suspect that is charged. Each later strike charges it, as a suspect of the
+-- node that died.
+-- 2. An innocent job is charged once for the same poison, by the first strike. It is charged again only if
+-- both ran on a node of which a suspect had run for 1 s. From its last life on it runs alone.
+-- 3. No job dies of another job's later strike. A job suffers its last crash as the only suspect of its node,
+-- so the crash is its own, or it is the first strike of a job that was no suspect, or the machine failed.
+-- (With max_crashes = 1 the first loss is the last.)
+-- A lease that ends before its node is known to be dead (reap) charges its own job, whatever ran beside it. 1
+-- holds: the poison is charged one way or the other. 2 holds: jobs that were no suspects before are suspects
+-- now. 3 holds, since it depends only on which jobs run together.
+-- The mark belongs to the work item: it stays when the lease is given back, and goes with an attempt that
+-- ends; dispatch sets it again by the job's crashes.
+-- Charging only the suspects that began last would let poison go free that needs a minute: other suspects
+-- begin beside it.
 --
--- Jobs of a bundle are charged always: they wait in QUEUE again, where the mark is their first crash.
--- Jobs whose task the node runs in processes of their own are no suspects there: their crash costs no other job.
+-- Jobs of a bundle are always charged: they wait in QUEUE again, where their first crash is the mark.
+-- Jobs whose task the node runs in processes of their own are no suspects there: their crash costs no other
+-- job.
 
--- Tells whether a node takes a job like any other. Read as a part of the statements that call it, not called for each row: it sets no search path.
+-- Tells whether a node takes a job in the ordinary way, not as a suspect. Sets no search path, so that
+-- PostgreSQL inlines it into the calling statements instead of calling it for each row.
 create function node_takes(p_tasks jsonb, p_task text, p_version integer, p_suspect boolean) returns boolean
   language sql immutable parallel safe
 as $$
@@ -28,9 +37,10 @@ as $$
     and (not p_suspect or coalesce(p_tasks -> p_task -> 'isolated' = 'true', false))
 $$;
 
--- Locks the suspect that a node begins now, the oldest that it may, and returns its position; null: none.
--- Safe because: of two claims of one node that look for suspects, one gets the lock on the node's row, and the other passes. It is not waited for:
--- who resets the node waits for both. Another node's claim passes by the item's lock.
+-- Locks the oldest suspect that a node may start now, and returns its position; null: none.
+-- Safe because: of two claims of one node that look for suspects, one gets the lock on the node's row, and
+-- the other takes none. It does not wait for the lock: a reset of the node waits for both. Another node's
+-- claim skips the item, which is locked.
 -- Served by work_queue_suspect.
 create function next_suspect(p_node text, p_pool text, p_tasks jsonb) returns bigint
   language plpgsql volatile security definer
@@ -71,8 +81,8 @@ begin
 end
 $$;
 
--- The positions whose jobs are charged with a crash when a node dies: its suspects, or where it holds none, all that it holds. Those that another
--- session has locked count, too.
+-- Returns the positions whose jobs are charged with a crash when a node dies: its suspects, or if it holds
+-- none, everything that it holds. Items that another session has locked are included.
 create function charged_by_death(p_node text) returns bigint[]
   language sql stable security definer
   set search_path from current

@@ -3,16 +3,18 @@ import { invariants, jobsOfItems } from './invariants.ts';
 
 export type Severity = 'error' | 'warning';
 
-/** What should hold. */
+/** A condition that should hold. */
 export interface Expectation {
   readonly name: string;
   readonly says: string;
   readonly severity: Severity;
-  /** How it is mended: by `doctor({ mend: true })` where there is a mend of this name, else by the reader. */
+  /** Remedy: applied by `doctor({ mend: true })` if there is a mend of this name, else left to the reader. */
   readonly remedy: string;
 }
 
-/** One question that the doctor asks the database. `find` selects the `id` (text) of each thing that is wrong. */
+/**
+ * One question that the doctor asks the database. `find` selects the `id` (text) of each thing that is wrong.
+ */
 export interface Check extends Expectation {
   readonly find: (schema: string) => string;
 }
@@ -29,7 +31,10 @@ const ofInvariants: Readonly<Record<(typeof invariants)[number]['name'], string>
   leases_of_ended_nodes: 'takes the leases back, as "pgqueue nodes reset" does',
 };
 
-/** The indexes that migrations make, by table: fewer are slow or wrong, more make every claim pay. */
+/**
+ * Indexes that the migrations create, by table. A missing index makes statements slow or wrong; a further one
+ * makes every claim pay.
+ */
 const indexes = {
   queue: [
     'queue_pkey',
@@ -55,7 +60,7 @@ const indexRows = Object.entries(indexes)
   .flatMap(([table, names]) => names.map((name) => `('${table}', '${name}')`))
   .join(', ');
 
-/** The name of tomorrow's partition of history. */
+/** SQL for the name of tomorrow's partition of history. */
 const tomorrow = `'history_' || to_char((now() at time zone 'UTC')::date + 1, 'YYYYMMDD')`;
 
 const health: readonly Check[] = [
@@ -74,7 +79,7 @@ const health: readonly Check[] = [
     remedy:
       'it should have given them back by itself, as after a failover that lost their settlements: restart it in order, or they last until they end',
     find: (schema) =>
-      // others than these need not say how many they run
+      // other software need not report how many jobs it runs
       `select n.id::text as id from ${schema}.node n
        where n.state in ('alive', 'draining') and n.software like '@pgqueue/worker%'
          and n.heartbeat > clock_timestamp() - n.lost_after_ms * interval '1 millisecond'
@@ -209,7 +214,10 @@ const health: readonly Check[] = [
   },
 ];
 
-/** Asked here, not in SQL: the database can't read cron expressions. One that was set by SQL was read by nobody before. */
+/**
+ * Checked here and not in SQL, since the database can't read cron expressions. A schedule that was set by SQL
+ * has not been checked before.
+ */
 export const readableSchedules: Expectation = {
   name: 'unreadable_schedules',
   says: 'every schedule has a cron expression and a time zone by which it can come',
@@ -217,7 +225,7 @@ export const readableSchedules: Expectation = {
   remedy: 'it never enqueues a job: set it again, or remove it',
 };
 
-/** Everything that the doctor asks the database, invariants first. */
+/** All questions of the doctor, invariants first. */
 export const checks: readonly Check[] = [
   ...invariants.map(({ name, says, find }): Check => ({
     name,

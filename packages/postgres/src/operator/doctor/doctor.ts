@@ -11,22 +11,25 @@ import { mend, mends } from './mends.ts';
 /** One check that found something. */
 export interface Finding {
   readonly check: string;
-  /** What should hold, and doesn't. */
+  /** Condition that should hold, and doesn't. */
   readonly says: string;
   readonly severity: Severity;
   readonly count: number;
   /** The first ten: ids of jobs, or names. */
   readonly samples: readonly string[];
-  /** Whether `mend` can do it. */
+  /** `mend` can mend it. */
   readonly mendable: boolean;
   readonly remedy: string;
-  /** `null`: no mend was asked for, or there is none; `left`: how many remain after it, with the error where it failed. */
+  /**
+   * Outcome of the mend: the number of things still wrong (`left`), and the error if the mend failed. Null:
+   * no mend was requested, or there is none.
+   */
   readonly mended: { readonly left: number; readonly error: string | null } | null;
 }
 
-/** What the doctor looked for, and found. */
+/** Result of a run of the doctor. */
 export interface Diagnosis {
-  /** Every check that was made, by name. */
+  /** Name of every check that was made. */
   readonly checked: readonly string[];
   readonly findings: readonly Finding[];
   /** No finding of severity `error` is left. */
@@ -34,8 +37,9 @@ export interface Diagnosis {
 }
 
 /**
- * Looks for what must never be, and mends it on request: each kind in one transaction, which skips rows that are locked at
- * that moment, and can be repeated. Mends that change tables need the rights of their owner.
+ * Looks for things that must never be, and mends them on request. Each kind is mended in one transaction,
+ * which skips rows that are locked at that moment and can be repeated. Mends that change tables need the
+ * rights of their owner.
  */
 export async function diagnose(
   database: Database,

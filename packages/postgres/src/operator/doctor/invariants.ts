@@ -1,6 +1,9 @@
 import type { Target } from '../../connection/target.ts';
 
-/** What must hold at every commit, whatever was killed when. `find` selects the `id` (text) of each thing that breaks it. */
+/**
+ * A condition that holds at every commit, whichever process was killed when. `find` selects the `id` (text)
+ * of each thing that breaks it.
+ */
 export interface Invariant {
   readonly name: InvariantName;
   readonly says: string;
@@ -17,15 +20,15 @@ export type InvariantName =
   | 'leases_of_ended_nodes';
 
 /**
- * The jobs of all work items, a row each. Unlike the view work_item it looks at every batch, wherever batches are said to begin: what is wrong may be
- * just that.
+ * Returns SQL for the jobs of all work items, a row each. Unlike the view work_item it reads every batch,
+ * whatever position is recorded for the first one: that position may be what is wrong.
  */
 export function jobsOfItems(schema: string): string {
   return `(select w.position, w.task, w.version, w.lock_key, w.lock_timeout, w.started, u.id
            from ${schema}.work_queue w cross join lateral unnest(coalesce(w.jobs, array[w.id])) as u (id))`;
 }
 
-/** The one list of them: `pgqueue doctor` and the checkers of the fault tests both read it. */
+/** Single list of the invariants, read by `pgqueue doctor` and by the checkers of the fault tests. */
 export const invariants: readonly Invariant[] = [
   {
     name: 'orphan_items',
@@ -91,7 +94,7 @@ export interface Breach {
   readonly samples: readonly string[];
 }
 
-/** Reads all of them in one statement, and so in one snapshot; empty where all hold. */
+/** Checks all invariants in one statement, and so in one snapshot. Returns the broken ones. */
 export async function breaches(
   target: Target,
   checked: readonly { readonly name: string; readonly find: (schema: string) => string }[] = invariants,

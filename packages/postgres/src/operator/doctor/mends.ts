@@ -2,12 +2,13 @@ import type { Database } from '../../connection/database.ts';
 import { jobsOfItems } from './invariants.ts';
 
 /**
- * How the doctor mends, by the name of the check. Each runs in a transaction of its own, skips what another session has
- * locked (that is being changed at this moment; ask again), and finds nothing to do when it is repeated. Work items are
- * locked before jobs, as everywhere.
+ * Mends of the doctor, by the name of the check. Each runs in a transaction of its own. It skips rows that
+ * another session has locked, which are being changed at this moment, and finds nothing to do when repeated.
+ * Work items are locked before jobs, as everywhere.
  */
 export const mends: Readonly<Record<string, (schema: string) => readonly string[]>> = {
-  // Both rows go in one statement everywhere, so an item without its job is no job on its way out.
+  // Every other statement removes both rows at once, so an item without its job is not a job that is just
+  // ending.
   orphan_items: (schema) => [
     takeApart(schema, `not exists (select from ${schema}.queue q where q.id = u.id)`),
     `delete from ${schema}.work_queue where position = any (array(
@@ -56,7 +57,7 @@ export const mends: Readonly<Record<string, (schema: string) => readonly string[
   ],
 };
 
-/** Runs the mend of this name, in one transaction. */
+/** Runs the mend of a check in one transaction. Waits up to 5 s for each lock. */
 export async function mend({ schema, transaction }: Database, name: string): Promise<void> {
   const statements = mends[name]?.(schema) ?? [];
   await transaction(async (client) => {
@@ -65,7 +66,7 @@ export async function mend({ schema, transaction }: Database, name: string): Pro
   });
 }
 
-/** Batches with jobs of which `broken` is true; `u.id` is the job. */
+/** Returns SQL that takes apart the batches with a job for which `broken` is true; `u.id` is the job. */
 function takeApart(schema: string, broken: string): string {
   return `select ${schema}.take_apart(array(
     select w.position from ${schema}.work_queue w
@@ -85,8 +86,9 @@ function takeBack(schema: string, broken: string): readonly string[] {
 }
 
 /**
- * Removes all but one of the places of each job that is in several work items: a leased one stays, else the first. What else was in a batch that it is
- * removed from gets rows of its own, with the same lease, where take_apart would put them.
+ * Returns SQL that removes all but one of the places of each job that is in several work items: a leased one
+ * stays, else the first. The other jobs of a batch that loses a job get rows of their own, with the same
+ * lease, at the positions where take_apart would put them.
  */
 function partDoubles(schema: string): string {
   return `with places as materialized (
@@ -108,13 +110,16 @@ function partDoubles(schema: string): string {
     order by g.position, u.n`;
 }
 
-/** Whether the job of this row is done, too. One that was created later has only its id in common with the job that is done. */
+/**
+ * Returns SQL that tests whether the job of a row is done as well. A job that was created later only shares
+ * its id with the done one.
+ */
 function isDone(schema: string, row: 'q' | 'd'): string {
   return `exists (select from ${schema}.history h
                   where h.id = ${row}.id and h.outcome = 'done' and h.finished >= ${row}.created)`;
 }
 
-/** Keeps what is removed from its table, as cancelled by the doctor: nothing is lost that somebody may ask for. */
+/** Returns SQL that keeps the removed rows in HISTORY, as cancelled by the doctor: no job disappears. */
 function toHistory(schema: string, why: string): string {
   const error = `jsonb_build_object('message', 'removed by the doctor: this job ${why}')`;
   return `insert into ${schema}.history

@@ -3,12 +3,13 @@ import type { Database } from '../../connection/database.ts';
 import { sqlState } from '../../connection/pg-errors.ts';
 import type { LeaderAnswer } from '../../statements/report.ts';
 
-/** How long a leader is waited for. */
+/** Longest wait for the leader's answer, in milliseconds. */
 export const answerWithinMs = 2_000;
 
 /**
- * Asks the leader why a job waits: its policy lives in its process alone. The question is a row, which wakes the leader, or which it
- * finds with its next tick. Undefined: nobody leads, no answer came in time, or this database takes no questions (a standby).
+ * Asks the leader why a job waits: the policy lives only in its process. The question is a row; a hint wakes
+ * the leader, or its next tick finds the row. Undefined: no scheduler leads, no answer came in time, or this
+ * database takes no questions (a standby).
  */
 export async function askLeader(
   database: Database,
@@ -30,7 +31,10 @@ export async function askLeader(
   return undefined;
 }
 
-/** The number of the question; null: nobody can be asked. */
+/**
+ * Writes the question and resolves to its number. Null: no scheduler leads, too many questions are open, or
+ * the database is read-only.
+ */
 async function askFor({ query, schema }: Database, job: string): Promise<string | null> {
   try {
     const [row] = await query<{ n: string | null }>(`select ${schema}.ask_explain($1::uuid) as n`, [job]);

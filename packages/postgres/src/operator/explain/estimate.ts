@@ -2,11 +2,14 @@ import { neverMs } from '@pgqueue/core';
 import type { Hold } from '@pgqueue/core';
 import type { Flow } from '../../statements/report.ts';
 
-/** When a waiting job may start, and why one may think so. An estimate: nothing is promised. */
+/** Estimated start of a waiting job, with the evidence. Nothing is promised. */
 export interface Estimate {
-  /** By the database's clock. Null: nothing is known that it could rest on, or it is blocked. */
+  /** By the database's clock. Null: there is no basis for an estimate, or the job is blocked. */
   readonly at: Date | null;
-  /** It never starts until somebody changes something (a limit of 0, a paused queue, no node): what the evidence says. */
+  /**
+   * The job never starts until somebody changes something (a limit of 0, a paused queue, no node); the
+   * evidence says what.
+   */
   readonly blocked: boolean;
   /** In words, with numbers. */
   readonly evidence: readonly string[];
@@ -20,17 +23,19 @@ export interface Waiting {
   readonly holds: readonly Hold[];
   /** Due jobs of its key that come first. */
   readonly ahead: number;
-  /** Of all keys; null: unknown. */
+  /** Jobs of all keys that come first, by the policy's order; null: unknown. */
   readonly aheadInOrder: number | null;
   readonly flow: Flow;
 }
 
-/** What ends when somebody does something, and not before. */
+/** Gates whose holds end only when somebody acts. */
 const lasting: ReadonlySet<string> = new Set(['paused_queue', 'no_capable_node']);
 
 /**
- * None while a rule holds it of which nothing says when it ends. Else no earlier than the rules that hold it say, nor than its place takes at the pace of the last seconds: that of its key where the
- * key has had a job, else that of all keys, if the order says how many come first.
+ * Estimates the start of a job. Gives no time while a rule holds it whose end nobody knows. Otherwise the
+ * start is the latest of two times: the one that the rules name, and the one that its place takes at the pace
+ * of the last seconds. The pace is that of its key if the key had a job dispatched, else that of all keys, if
+ * the order says how many jobs come first.
  */
 export function estimateStart(waiting: Waiting): Estimate {
   const { holds, nowMs } = waiting;
@@ -52,7 +57,7 @@ export function estimateStart(waiting: Waiting): Estimate {
     const { windowMs } = waiting.flow;
     const nothing = `nothing of its key was dispatched in the last ${seconds(windowMs)}`;
     if (isNext(waiting)) return estimate(Math.max(nowMs, until), [...held, 'it is next']);
-    // a time that only a rule names is a bound, not an estimate, where others come first
+    // while others come first, a time that only a rule names is a bound, not an estimate
     return estimate(null, [...held, nothing]);
   }
   return estimate(Math.round(Math.max(until, nowMs + pace.ms)), [...held, pace.evidence]);
@@ -62,7 +67,7 @@ function estimate(atMs: number | null, evidence: readonly string[]): Estimate {
   return { at: atMs === null ? null : new Date(atMs), blocked: false, evidence };
 }
 
-/** Nothing comes first, and what holds it ends by time alone. */
+/** Reports whether no job comes first, and every hold ends by time alone. */
 function isNext({ holds, ahead, aheadInOrder }: Waiting): boolean {
   return ahead === 0 && (aheadInOrder ?? 1) === 0 && holds.every(({ untilMs }) => untilMs !== null);
 }

@@ -10,18 +10,26 @@ import type { Estimate } from './estimate.ts';
 import { estimateStart } from './estimate.ts';
 import type { Reason } from './reasons.ts';
 
-/** Why a job stands where it does. */
+/** Explanation of a job's present state. */
 export interface JobExplanation {
   readonly job: JobSummary;
-  /** What it waits for, the first to be mended first; for a job that has ended, what became of it. */
+  /** Reasons for its state, the first to be mended first; for an ended job, its outcome. */
   readonly reasons: readonly Reason[];
-  /** Due jobs of its queue and key that come first; null where it does not wait for a turn. At most 100,000 are counted. */
+  /**
+   * Due jobs of its queue and key that come first, counted up to 100,000; null if it does not wait for a
+   * turn.
+   */
   readonly ahead: number | null;
-  /** Jobs of all keys that the order would let go first, of those that the leader knows; null: it did not say, or can't. */
+  /**
+   * Jobs of all keys that the policy's order lets go first, among those that the leader knows; null: unknown.
+   */
   readonly aheadInOrder: number | null;
-  /** When it may start; null where it does not wait for a turn, or the leader did not answer. */
+  /** Estimated start; null if it does not wait for a turn, or the leader did not answer. */
   readonly start: Estimate | null;
-  /** Whose answer this is, and the time of the snapshot that was looked at; null: the leader was not asked, or gave none. */
+  /**
+   * Policy that answered, and the time of the snapshot it used; null: the leader was not asked, or did not
+   * answer.
+   */
   readonly policy: { readonly name: string; readonly at: Date } | null;
 }
 
@@ -29,15 +37,16 @@ export interface JobExplanation {
 export type Ask = (id: string) => Promise<LeaderAnswer | undefined>;
 
 /**
- * Why a job is not running, or what it does. A job that waits for its turn is asked about; when no answer comes, the rest is what the
- * database alone can say. @throws {PgQueueError} `not_found`
+ * Explains why a job is not running, or what it does. Asks the leader about a job that waits for its turn;
+ * without an answer, the explanation rests on the database alone.
+ * @throws {PgQueueError} `not_found`
  */
 export async function explainJob(database: Database, id: string, ask: Ask): Promise<JobExplanation> {
   const first = await readSummary(database, id);
   if (first === undefined) throw jobNotFound(id);
   if (first.status !== 'pending') return compose(database, first, undefined);
   const answer = await ask(first.id);
-  // it may have gone on meanwhile: what it does now counts
+  // the job may have moved meanwhile: its present state counts
   const job = await readSummary(database, id);
   if (job === undefined) throw jobNotFound(id);
   return compose(database, job, job.status === 'pending' && answer?.waits === true ? answer : undefined);
@@ -49,7 +58,7 @@ async function compose(
   answer: LeaderAnswer | undefined,
 ): Promise<JobExplanation> {
   const facts = seen.finished === null ? await readWaitFacts(database, seen.id) : undefined;
-  // it has ended since it was read
+  // it ended after it was read
   const job = seen.finished === null && facts === undefined ? await readSummary(database, seen.id) : seen;
   if (job === undefined) throw jobNotFound(seen.id);
   if (facts === undefined) return { job, reasons: endedReasons(job), ...nothingAhead };
@@ -83,7 +92,7 @@ function endedReasons(job: JobSummary): readonly Reason[] {
   return [{ kind: 'dead', reason: job.reason ?? 'unknown', error: job.lastError?.message ?? null }];
 }
 
-/** The rule, without a database: what holds a job that has not ended. */
+/** Returns the reasons that hold an unfinished job. Pure: needs no database. */
 export function waitReasons(job: JobSummary, facts: WaitFacts, answer?: LeaderAnswer): readonly Reason[] {
   if (facts.startedAgoMs !== null) return runningReasons(job, facts);
   const reasons: Reason[] = [];
@@ -112,7 +121,7 @@ export function waitReasons(job: JobSummary, facts: WaitFacts, answer?: LeaderAn
   return reasons;
 }
 
-/** Rules that the database's own facts tell better: with what mends them. */
+/** Gates whose holds the database's facts explain better, with their remedy. */
 const toldByFacts: ReadonlySet<string> = new Set(['paused_queue', 'no_capable_node', 'no_free_slot']);
 
 function holdsBy(answer: LeaderAnswer | undefined, gate: string): boolean {
@@ -148,7 +157,10 @@ function policyReasons(
   ];
 }
 
-/** The limits of queue_config, counted from the work items: what can be said without a leader. */
+/**
+ * Returns the limits of queue_config that are reached, counted from the work items, and the configured rates.
+ * For an explanation without the leader.
+ */
 function limitReasons({ queue, key }: JobSummary, facts: WaitFacts): readonly Reason[] {
   const { concurrency, keyConcurrency, queueInFlight, keyInFlight, rate, keyRate } = facts;
   const reasons: Reason[] = [];

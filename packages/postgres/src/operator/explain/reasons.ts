@@ -2,22 +2,24 @@ import { readableRate, unreachable } from '@pgqueue/core';
 import type { Rate } from '@pgqueue/core';
 import { aheadMax } from '../../reads/explain.ts';
 
-/** One thing that a job waits for, or that says what became of it. */
+/** One reason why a job waits, or its outcome. */
 export type Reason =
   | { readonly kind: 'delayed'; readonly until: Date | null; readonly ms: number; readonly tries: number }
   | { readonly kind: 'paused_queue'; readonly queue: string }
   | { readonly kind: 'no_leader' }
   | {
-      /** The leader did not answer: gates and order of its policy are missing from this explanation. */
+      /**
+       * The leader did not answer: the gates and the order of its policy are missing from this explanation.
+       */
       readonly kind: 'policy_unknown';
     }
   | { readonly kind: 'policy_failed'; readonly policy: string; readonly message: string }
   | {
-      /** By a rule of the policy. */
+      /** Held by a rule of the policy. */
       readonly kind: 'held';
       readonly gate: string;
       readonly message: string;
-      /** When that may change by time alone; null: not by time. */
+      /** Time at which the hold may change by time alone; null: not by time. */
       readonly until: Date | null;
     }
   | {
@@ -30,7 +32,7 @@ export type Reason =
       readonly max: number;
     }
   | {
-      /** A rate that is set: whether it holds the job only the leader knows. */
+      /** A configured rate. Only the leader knows whether it holds the job. */
       readonly kind: 'rate';
       readonly limit: 'rate' | 'key_rate';
       readonly queue: string;
@@ -41,7 +43,7 @@ export type Reason =
       readonly pool: string;
       readonly task: string;
       readonly payloadVersion: number;
-      /** Live nodes of the pool, none of which can run it. */
+      /** Live nodes of the pool; none of them can run the job. */
       readonly nodes: number;
     }
   | {
@@ -55,14 +57,17 @@ export type Reason =
       readonly kind: 'in_line';
       readonly key: string;
       readonly ahead: number;
-      /** Of all keys, by the order of the policy; null: unknown. */
+      /** Jobs of all keys that come first, by the policy's order; null: unknown. */
       readonly aheadInOrder: number | null;
     }
   | {
       readonly kind: 'ready';
       readonly pool: string;
       readonly itemsAhead: number;
-      /** It was lost with its node before: a node begins with one such job, and with more of them second by second. */
+      /**
+       * Was lost with its node before. A node begins with one such job, and takes more of them second by
+       * second.
+       */
       readonly suspect: boolean;
     }
   | {
@@ -79,7 +84,7 @@ export type Reason =
 
 type Age = (ms: number) => string;
 
-/** A reason in words. `age` writes a length of time. */
+/** Describes a reason in words. `age` formats a duration in milliseconds. */
 export function reasonText(reason: Reason, age: Age): string {
   switch (reason.kind) {
     case 'delayed':
@@ -121,7 +126,7 @@ export function reasonText(reason: Reason, age: Age): string {
   }
 }
 
-/** `100/s burst 10`, in the unit of time that makes the number readable. */
+/** Formats a rate: `100/s burst 10`, in the unit of time that makes the number readable. */
 export function rateText({ perSecond, burst }: Rate): string {
   const { count, unit } = readableRate(perSecond);
   return `${Number(count.toPrecision(6))}/${unit} burst ${Number(burst.toPrecision(6))}`;
@@ -184,12 +189,12 @@ function limitText({ limit, queue, key, inFlight, max }: Extract<Reason, { kind:
   return `${limit} of queue ${queue}: ${inFlight} of ${max} in flight${whose}${never}`;
 }
 
-/** `key "acme"`, `the empty key`. */
+/** Formats a key: `key "acme"`, or `the empty key`. */
 export function keyText(key: string): string {
   return key === '' ? 'the empty key' : `key ${JSON.stringify(key)}`;
 }
 
-/** `1 job`, `2 jobs`. */
+/** Formats a count: `1 job`, `2 jobs`. */
 function many(count: number, one: string): string {
   return `${count} ${one}${count === 1 ? '' : 's'}`;
 }

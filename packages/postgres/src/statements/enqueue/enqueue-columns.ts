@@ -1,6 +1,6 @@
 import type { JobRow } from '@pgqueue/core';
 
-/** One column of QUEUE: what it reads, and whether its default says the same already. */
+/** One column of QUEUE, with the values that its expression reads. */
 export interface Column {
   readonly name: string;
   readonly sources: readonly {
@@ -10,7 +10,7 @@ export interface Column {
   }[];
   readonly expression: (source: (name: string) => string) => string;
   readonly isDefault?: (row: JobRow) => boolean;
-  /** As COPY reads it; null: it can't say what this row wants. Default: as its one source. */
+  /** The value for COPY. Null: COPY can't express the column. Default: its one source. */
   readonly copied?: ((row: JobRow) => string | null) | null;
 }
 
@@ -23,7 +23,7 @@ const plain = (name: string, type: string, value: (row: JobRow) => Value, defaul
   ...(defaultValue === undefined ? {} : { isDefault: (row) => value(row) === defaultValue }),
 });
 
-/** The defaults are those of the table. */
+/** Columns of QUEUE in the order of an insert. The defaults are those of the table. */
 const columns: readonly Column[] = [
   plain('id', 'uuid', (row) => row.id),
   plain('task', 'text', (row) => row.task),
@@ -47,7 +47,7 @@ const columns: readonly Column[] = [
     copied: (row) => (row.timeoutMs === null ? null : `${row.timeoutMs} milliseconds`),
   },
   {
-    // a time that has passed means: pending at once, without the scheduler having to promote it
+    // a time that has passed makes the job pending at once, so that the scheduler need not promote it
     name: 'run_after',
     sources: [
       { name: 'delay', type: 'float8', value: (row) => textOf(row.delayMs) },
@@ -57,7 +57,7 @@ const columns: readonly Column[] = [
       `case when ${source('delay')} > 0 then clock_timestamp() + ${source('delay')} * interval '1 millisecond'
             when ${source('at')} > clock_timestamp() then ${source('at')} end`,
     isDefault: (row) => row.delayMs === null && row.runAfter === null,
-    // by the database's clock
+    // computed by the database's clock
     copied: null,
   },
 ];
@@ -70,7 +70,7 @@ function jsonOf(value: object | null): string | null {
   return value === null ? null : JSON.stringify(value);
 }
 
-/** Those in which some of the rows differ from the defaults. */
+/** Returns the columns in which at least one row differs from the default. */
 export function columnsOf(rows: readonly JobRow[]): readonly Column[] {
   return columns.filter(({ isDefault }) => isDefault === undefined || !rows.every(isDefault));
 }

@@ -4,14 +4,15 @@ import { explaining } from './enqueue.ts';
 import type { Column } from './enqueue-columns.ts';
 import { columnsOf } from './enqueue-columns.ts';
 
-/** With fewer an INSERT is as quick, and answers in one round trip. */
+/** Fewest jobs for COPY: for fewer, an INSERT is as fast, and needs one round trip. */
 const copyMin = 500;
-/** Characters that are sent together. */
+/** Length of the chunks that are sent, in characters. */
 const chunkLength = 64 * 1_024;
 
 /**
- * The columns of jobs that were never enqueued before and may go by COPY: they are many, none has a unique key, and none waits until a time, which is
- * the database's to compute. Undefined: these may not.
+ * Returns the columns to copy, if COPY may enqueue these jobs. They must be at least {@link copyMin}, and
+ * never enqueued before; none has a unique key, and none waits until a time, which is the database's to
+ * compute. Undefined: COPY may not.
  */
 export function columnsToCopy(jobs: readonly JobRow[]): readonly Column[] | undefined {
   if (jobs.length < copyMin || jobs.some(({ unique }) => unique !== null)) return undefined;
@@ -20,8 +21,9 @@ export function columnsToCopy(jobs: readonly JobRow[]): readonly Column[] | unde
 }
 
 /**
- * Enqueues jobs by COPY, all or none, in their order: two thirds of the time of an INSERT. A job whose id is there already is an error: only for ids that
- * were made for this call, and only once; after a lost reply, `enqueueJobs` with `again` tells what became of them.
+ * Enqueues jobs by COPY, all or none, in their order, in two thirds of the time of an INSERT. A job whose id
+ * exists already is an error, so use it only for ids that were made for this call, and only once. After a
+ * lost reply, `enqueueJobs` with `again` tells what became of the jobs.
  * @throws {PgQueueError} `invalid_job`, `too_many_pending`
  */
 export async function copyJobs(
@@ -55,7 +57,7 @@ function* linesOf(jobs: readonly JobRow[], columns: readonly Column[]): Generato
 
 const nothing = (): null => null;
 
-/** As COPY's text format wants it. */
+/** Escapes a value for COPY's text format. */
 function fieldOf(value: string | null): string {
   if (value === null) return String.raw`\N`;
   return special.test(value)

@@ -6,29 +6,31 @@ import { sqlState } from '../../connection/pg-errors.ts';
 import { columnsOf } from './enqueue-columns.ts';
 import type { Target } from '../../connection/target.ts';
 
-/** What an enqueue is told beside its jobs. */
+/** Options of an enqueue. */
 export interface EnqueueInput {
   /**
-   * Some of the jobs may have been enqueued before (ids of the caller's making, or a retry after a lost reply): ids of jobs
-   * that have ended since count as repeated too, as long as history keeps them.
+   * Some of the jobs may have been enqueued before (ids chosen by the caller, or a retry after a lost reply):
+   * ids of jobs that have ended since count as repeated, too, as far back as history reaches. Default false.
    */
   readonly again?: boolean;
 }
 
 /**
- * Enqueues jobs with one statement, however many; resolves to what became of each, in input order. All or nothing. The
- * order of the input is the order of their `seq`; jobs with a unique key come after the others.
+ * Enqueues any number of jobs with one statement, all or none; resolves to the outcome of each, in input
+ * order. The order of the input is the order of their `seq`; jobs with a unique key come after the others.
  *
- * Jobs without a unique key are inserted: their ids were made for this call, so one that is in QUEUE already is an error. To look for it first
- * (`ON CONFLICT`), and to answer with the ids, took a tenth of the server's time of an enqueue of one job. Jobs with a unique key, and all where some
- * may have been enqueued before, go through the SQL function `enqueue_unique` (its SQL says why it is
- * safe, and why one statement can't be: it would miss a settlement that it waits for). A producer's rights are enough.
+ * Jobs without a unique key are inserted: their ids were made for this call, so an id that is in QUEUE
+ * already is an error. Looking for the id first (`ON CONFLICT`) and returning the ids took a tenth of the
+ * server's time for an enqueue of one job. Jobs with a unique key, and all jobs if some may have been
+ * enqueued before, go through the SQL function `enqueue_unique`. Its SQL says why it is safe, and why one
+ * statement would not be: it would miss a settlement that it waits for. The rights of a producer are enough.
  *
- * Every parameter is a text that the statement casts, so it means the same through every driver. Rows go as lists, through unnest: by
- * json_to_recordset they take a fifth more. As array literals they took 1.4 µs of Node and 8.9 of the server a row (1,000 of 100 bytes of
- * payload, an id and a task), as texts that are cut, with the task as one value, 0.1 and 8.4. Columns that all have their default are left
- * out. One row takes a plain VALUES: 20 µs less than any FROM.
- * @throws {PgQueueError} `invalid_job` where a payload takes more room as jsonb than the table allows
+ * Every parameter is a text that the statement casts, so it means the same through every driver. Rows go as
+ * lists, through unnest: json_to_recordset takes a fifth more time. A row of 100 bytes of payload, an id and
+ * a task, of 1,000, takes 1.4 µs of Node and 8.9 µs of the server as array literals, but 0.1 and 8.4 µs as
+ * texts that are split, with the task as one value. Columns whose values are all the default are left out.
+ * One row takes a plain VALUES, which is 20 µs faster than any FROM.
+ * @throws {PgQueueError} `invalid_job` if a payload takes more room as jsonb than the table allows
  */
 export async function enqueueJobs(
   target: Target,
@@ -63,9 +65,10 @@ export async function enqueueJobs(
 }
 
 /**
- * Enqueues one job whose id was made for this call, and tells schedulers of it when it commits; resolves to whether they are told. Commits that carry a
- * hint wait for each other, so one does at a time: where another one is under way, the job is enqueued without.
- * @param facts what `hintFacts` says of it
+ * Enqueues one job whose id was made for this call, and notifies schedulers when it commits; resolves to
+ * whether they are notified. Commits that carry a hint wait for each other, so only one carries one at a
+ * time: if another is under way, the job is enqueued without a hint.
+ * @param facts the job's facts, from `hintFacts`
  * @throws {PgQueueError} as {@link enqueueJobs}
  */
 export async function enqueueAndHint(target: Target, row: JobRow, facts: string): Promise<boolean> {
@@ -80,14 +83,17 @@ export async function enqueueAndHint(target: Target, row: JobRow, facts: string)
     );
     return answer?.hinted === true;
   } catch (error) {
-    // the server keeps no more hints, since somebody who listens does not read them
+    // the server's queue of hints is full, since a listening session does not read them
     if (sqlState(error) !== '54000') throw error;
     await enqueueJobs(target, [row]);
     return false;
   }
 }
 
-/** An insert that nothing reads would run last: `union all` reads it first, so that the jobs with a unique key come after. */
+/**
+ * Joins the two statements. PostgreSQL would run an insert that nothing reads last; `union all` reads it
+ * first, so jobs with a unique key come after.
+ */
 function textOf(insert: string, call: string): string {
   if (insert === '' || call === '') return insert + call;
   return `with inserted as (${insert} returning id) select id::text, null::integer as n, null as outcome from inserted union all ${call}`;
@@ -95,12 +101,15 @@ function textOf(insert: string, call: string): string {
 
 interface Answer {
   readonly id: string;
-  /** Which of the jobs that went through `enqueue_unique`; null: an inserted one. */
+  /** Index among the jobs that went through `enqueue_unique`; null: an inserted one. */
   readonly n: number | null;
   readonly outcome: Enqueued['outcome'] | null;
 }
 
-/** What the table refuses, in the words of who enqueues. @throws {PgQueueError} `invalid_job`, `too_many_pending` */
+/**
+ * Turns errors of the table's checks into errors for the caller.
+ * @throws {PgQueueError} `invalid_job`, `too_many_pending`
+ */
 export async function explaining<Result>(enqueue: () => Promise<Result>): Promise<Result> {
   try {
     return await enqueue();
@@ -125,7 +134,9 @@ export async function explaining<Result>(enqueue: () => Promise<Result>): Promis
   }
 }
 
-/** Inserts of one row, by schema and columns: to put a text together takes longer than all else that is done here. */
+/**
+ * Texts of inserts of one row, by schema and columns. Building a text takes longer than everything else here.
+ */
 const singleInserts = new Map<string, string>();
 
 function singleInsert(
@@ -149,7 +160,7 @@ function singleInsert(
   return { text, values };
 }
 
-/** Two more parameters: the channel, and what is known of the job. */
+/** Adds the notification to an insert, with two more parameters: the channel, and the job's facts. */
 function hintingInsert(insert: string, parameters: number): string {
   const [channel, facts] = [`$${parameters + 1}::text`, `$${parameters + 2}::text`];
   return `with made as (${insert} returning seq, created)
@@ -157,7 +168,10 @@ select case when pg_try_advisory_xact_lock(hashtextextended(${channel}, 0)) then
 from made`;
 }
 
-/** What is the same for all rows goes as one value: of jobs of one task, that is most. */
+/**
+ * Builds an insert. A column with the same value in all rows is passed once: most are, if the jobs are of one
+ * task.
+ */
 function insertStatement(schema: string, rows: readonly JobRow[], values: (string | null)[]): string {
   const used = columnsOf(rows);
   const lists: { readonly name: string; readonly list: string }[] = [];
@@ -180,7 +194,7 @@ function insertStatement(schema: string, rows: readonly JobRow[], values: (strin
   return `insert into ${schema}.queue (${used.map(({ name }) => name).join(', ')}) ${from}`;
 }
 
-/** Texts, as one that is cut at its line ends: JSON has none, and nothing in it must be quoted. */
+/** Passes texts as one text that is split at line ends: JSON has none, and no text must be quoted. */
 function listOf(texts: readonly (string | null)[], values: (string | null)[]): string {
   const cuttable = texts.every((text) => text !== null && !text.includes('\n'));
   return cuttable
@@ -188,7 +202,7 @@ function listOf(texts: readonly (string | null)[], values: (string | null)[]): s
     : `$${values.push(arrayLiteral(texts))}::text::text[]`;
 }
 
-/** Through text where a driver would encode the type in a way of its own. */
+/** Casts through text any type that a driver may encode in its own way. */
 function cast(parameter: string, type: string): string {
   return type === 'text' || type === 'uuid' ? `${parameter}::${type}` : `${parameter}::text::${type}`;
 }
@@ -227,7 +241,7 @@ function uniqueCall(
   return `select u.job_id::text as id, u.ordinal as n, u.outcome from ${schema}.enqueue_unique(${parameter}) u`;
 }
 
-/** PostgreSQL's own text form of an array. */
+/** Writes PostgreSQL's text form of an array. */
 function arrayLiteral(values: readonly (string | null)[]): string {
   const quoted = values.map((value) =>
     value === null ? 'NULL' : `"${value.replace(/["\\]/g, String.raw`\$&`)}"`,
