@@ -1,4 +1,4 @@
-// The benchmark, on the built packages: plain JavaScript, as its users have it. What strips types would be measured, too.
+// The benchmark, on the built packages: plain JavaScript, as its users have it. Stripping types would be measured, too.
 import { spawnSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 

@@ -1,4 +1,4 @@
-// Who may import whom. oxc-parser lists every import of a file, `import()` and type imports included.
+// Keeps the packages to their allowed imports. oxc-parser lists every import of a file, `import()` and type imports included.
 // dependency-cruiser would need the compiler API that TypeScript 7.0 does not ship; oxlint's
 // no-restricted-imports sees neither `import()` nor package.json.
 import { existsSync, readFileSync, readdirSync } from 'node:fs';
@@ -56,7 +56,7 @@ const rules = {
   },
 };
 
-/** What tests and `src/testing` may import on top. */
+/** Additional modules that tests and `src/testing` may import. */
 const testTools = ['vitest', 'fast-check', 'zod', 'valibot', 'arktype'];
 
 /**

@@ -27,7 +27,7 @@ export function catalogEntries(workspace) {
 }
 
 /**
- * What breaks the rules in the repository at `root`; empty when all is well.
+ * Returns the breaches of the rules in the repository at `root`; empty when all is well.
  * @param {string} root
  */
 export function dependencyProblems(root) {

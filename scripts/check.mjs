@@ -16,6 +16,7 @@ const steps = process.argv.includes('--fix')
       'node scripts/check-boundaries.mjs',
       'node scripts/check-dependencies.mjs',
       'node scripts/check-rooms.mjs',
+      'node scripts/check-comments.mjs',
       'node docs/api-reference.mjs --check',
     ];
 

@@ -1,7 +1,7 @@
 // The dashboard with something to see, for whoever works on it:
 //   node --conditions=@pgqueue/source packages/dashboard/dev.ts [port]
 // An embedded Postgres whose data goes when it ends, a scheduler, three nodes, a few tenants that enqueue for ever, and the dashboard.
-// What it serves of the front end is what was built last; `vite dev` in packages/dashboard/web can pass /api on to it.
+// Serves the front end as it was built last; `vite dev` in packages/dashboard/web can pass /api on to it.
 import { setTimeout as delay } from 'node:timers/promises';
 import { migrate } from '@pgqueue/postgres';
 import { startServer } from '@pgqueue/postgres/testing';

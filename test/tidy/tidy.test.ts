@@ -6,6 +6,7 @@ import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { boundaryProblems } from '../../scripts/check-boundaries.mjs';
 import { roomProblems } from '../../scripts/check-rooms.mjs';
+import { commentProblems, vagueSentences } from '../../scripts/check-comments.mjs';
 import { catalogEntries, dependencyProblems } from '../../scripts/check-dependencies.mjs';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
@@ -29,6 +30,31 @@ function lint(): string {
   const { stdout } = spawnSync(oxlint, ['--format=unix', '.'], { cwd: scratch, encoding: 'utf8' });
   return stdout;
 }
+
+describe('comments', () => {
+  test('hold in this repository', () => {
+    expect(commentProblems(root)).toEqual([]);
+  });
+
+  test.each([
+    ['a.ts', '/** What it is. */\nexport const a = 1;', 'What it is.'],
+    [
+      'a.ts',
+      '/**\n * Runs it.\n * Where it is late, it waits.\n */\nexport const a = 1;',
+      'Where it is late, it waits.',
+    ],
+    ['a.ts', '  // Runs it. Whether it is\n  // late is told.\n', 'Whether it is late is told.'],
+    ['a.sql', '-- Runs it. Of all others it\n-- takes one.\nselect 1;\n', 'Of all others it takes one.'],
+  ])('a sentence in %s that hides who acts is found: %j', (file, text, sentence) => {
+    expect(vagueSentences(file, text)).toEqual([expect.stringContaining(`"${sentence}"`)]);
+  });
+
+  test('other sentences are fine, also behind a colon or in code', () => {
+    const text =
+      '/** Tells what it is: what runs. `Where` is code. @throws {Error} it is none */\nexport const a = 1;';
+    expect(vagueSentences('a.ts', text)).toEqual([]);
+  });
+});
 
 describe('boundaries', () => {
   test('hold in this repository', () => {

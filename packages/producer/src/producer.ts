@@ -30,14 +30,14 @@ import type { TraceSource } from './rows.ts';
  * sends no hints.
  */
 export interface ProducerOptions extends DatabaseOptions {
-  /** Whether to wake the scheduler after an enqueue, from outside any transaction. Without, it polls. Default true. */
+  /** Wakes the scheduler after an enqueue, from outside any transaction. Without it, the scheduler polls. Default true. */
   readonly notify?: boolean;
   readonly observe?: Observer;
   /**
    * Called for each job without a `trace` of its own; gives the trace context that it shall carry. Not needed with OpenTelemetry: where
    * an SDK is registered, each enqueue is a span, and its jobs carry that.
    *
-   * What is no W3C trace context, or throws, is left out: telemetry stops no job.
+   * A value that is no W3C trace context is left out, and so is one that throws: telemetry stops no job.
    */
   readonly trace?: TraceSource;
 }

@@ -61,7 +61,7 @@ export async function toRows(
   return rows;
 }
 
-/** Where they go, for their span. */
+/** Destination of the jobs, for their span. */
 export function sendingOf(rows: readonly JobRow[]): Sending {
   const [first] = rows;
   const same = (of: (row: JobRow) => string): string | undefined =>

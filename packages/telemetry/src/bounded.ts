@@ -1,6 +1,6 @@
 import type { Label, Labels } from './instruments.ts';
 
-/** What all values are called that come after the first so many. */
+/** Label value that stands for all values beyond the limit of a label. */
 export const other = 'other';
 
 /** So many values of a label are told apart, by what a user may make up any number of. */

@@ -1,17 +1,17 @@
-/** What a number counts in; times are in seconds. */
+/** Unit of a number. Times are in seconds. */
 export interface Instrument {
   readonly help: string;
   readonly labels: readonly Label[];
-  /** Who counts it. Missing: all of them. */
+  /** Roles whose processes count it. Default: all of them. */
   readonly role?: Role;
   /** Its name in OpenTelemetry, where the semantic conventions for messaging have one; else it is made of its own. */
   readonly convention?: string;
 }
 
-/** What a process is. */
+/** Role of a process. */
 export type Role = 'producer' | 'scheduler' | 'worker';
 
-/** What a metric is divided by. */
+/** Labels of a metric. */
 export type Label = 'queue' | 'task' | 'key' | 'state' | 'reason' | 'part' | 'during';
 
 const ofTask: readonly Label[] = ['queue', 'task'];
@@ -38,7 +38,7 @@ export type CounterName =
   | 'policy_failures'
   | 'database_errors';
 
-/** What only grows. In Prometheus: `pgqueue_`, the name, `_total`. */
+/** Counters, which only grow. In Prometheus: `pgqueue_`, the name, `_total`. */
 export const counters: Readonly<Record<CounterName, Instrument>> = {
   jobs_enqueued: {
     role: 'producer',
@@ -150,7 +150,7 @@ export type GaugeName =
   | 'oldest_snapshot_seconds'
   | 'numbers_up';
 
-/** What goes up and down. In Prometheus: `pgqueue_` and the name. All but `leader` are read from the database. */
+/** Gauges, which go up and down. In Prometheus: `pgqueue_` and the name. All but `leader` are read from the database. */
 export const gauges: Readonly<Record<GaugeName, Instrument>> = {
   leader: { role: 'scheduler', help: 'Whether this scheduler leads: 1 or 0.', labels: [] },
   leaders: { role: 'scheduler', help: 'Schedulers that lead, by the database: 1 or 0.', labels: [] },
@@ -209,7 +209,7 @@ export const gauges: Readonly<Record<GaugeName, Instrument>> = {
 /** Values of labels. */
 export type Labels = Readonly<Partial<Record<Label, string>>>;
 
-/** Where numbers go. */
+/** Destination of the numbers. */
 export interface Sink {
   readonly add: (name: CounterName, labels: Labels, by: number) => void;
   readonly record: (name: HistogramName, labels: Labels, seconds: number) => void;

@@ -15,7 +15,7 @@ const verdicts: Readonly<Record<Extract<PgQueueEvent, { type: 'job.settled' }>['
 
 const none: Labels = {};
 
-/** What becomes a number; other events are for the log alone. */
+/** Events that become numbers. Other events are for the log alone. */
 const measures: Measures = {
   enqueued: ({ queue, task, count }, to) => to.add('jobs_enqueued', { queue, task }, count),
   tick: ({ batch, durationMs }, to) => {

@@ -6,7 +6,7 @@ import type { GaugeValue } from './numbers.ts';
 
 /** Numbers by OpenTelemetry's API, once an SDK is there. */
 export interface MeterSink extends Pick<Sink, 'add' | 'record'> {
-  /** Whether somebody listens. Without, nothing need be put together. */
+  /** True while somebody listens. Otherwise no measurement need be put together. */
   readonly listens: () => boolean;
   readonly stop: () => void;
 }
@@ -29,7 +29,7 @@ const attributeOf: Readonly<Record<Label, string>> = {
   during: 'pgqueue.during',
 };
 
-/** What is known of a convention's instrument besides its labels. */
+/** Unit and description of an instrument of the semantic conventions. */
 const operations: Readonly<Record<string, Attributes>> = {
   'messaging.client.sent.messages': {
     'messaging.operation.name': 'enqueue',

@@ -7,14 +7,14 @@ import type { GaugeValue, Numbers } from './numbers.ts';
 import { gaugeValues } from './numbers.ts';
 import { createExposition } from './prometheus.ts';
 
-/** Of which process, and for whom. */
+/** Identifies the process, and names the receivers of its metrics. */
 export interface MetricsOptions {
   readonly role: Role;
-  /** Whether they are kept for Prometheus, too. Without, and without an SDK of OpenTelemetry, nothing is counted. */
+  /** Keeps the metrics for Prometheus, too. Without it, and without an OpenTelemetry SDK, nothing is counted. */
   readonly prometheus: boolean;
 }
 
-/** What a scrape gets. */
+/** Answers a scrape. */
 export interface MetricsPage {
   readonly contentType: string;
   readonly text: string;
@@ -23,7 +23,7 @@ export interface MetricsPage {
 /** The metrics of one process. */
 export interface Metrics {
   readonly observe: Observer;
-  /** Whether anybody listens at present; without, events of jobs need not be put together. */
+  /** True while anybody listens. Otherwise events of jobs need not be put together. */
   readonly listens: () => boolean;
   /** For Prometheus; undefined: they are not kept. Never fails: where the database can't be read, `pgqueue_numbers_up` is 0, and its numbers are missing. */
   readonly page: (() => Promise<MetricsPage>) | undefined;

@@ -14,17 +14,17 @@ import type { TraceContext } from '@pgqueue/core';
 import { errorLine, isTraceparent, loggedError } from '@pgqueue/core';
 
 const scope = '@pgqueue/telemetry';
-/** What stands in while no SDK is registered. */
+/** Stand-ins while no SDK is registered. */
 const noProvider = new ProxyTracerProvider().getDelegate();
 
-/** Whether an SDK is registered that takes spans. Without, none is begun: it would be put together for nobody. */
+/** Reports whether an SDK is registered that takes spans. Without one, no span is begun. */
 export function isTracing(): boolean {
   const provider = trace.getTracerProvider();
   return !(provider instanceof ProxyTracerProvider) || provider.getDelegate() !== noProvider;
 }
 
 /**
- * Does what only telemetry needs. What an SDK throws must not stop the job, the enqueue or the tick that it traces: it is told to
+ * Runs code that only telemetry needs. An error of the SDK must not stop the job, the enqueue or the tick that it traces: it is told to
  * OpenTelemetry's own `diag`, and the answer is undefined.
  */
 function harmless<Result>(work: () => Result): Result | undefined {
@@ -54,7 +54,7 @@ function below<Returned>(active: Context, call: () => Returned): Returned {
   }
 }
 
-/** Where jobs are sent to. */
+/** Describes the destination of jobs. */
 export interface Sending {
   /** Undefined: there are several. */
   readonly queue: string | undefined;
@@ -100,7 +100,7 @@ export async function traceSend<Result>(
   });
 }
 
-/** What of a job its span tells: never its payload. */
+/** Attributes of a job that its span carries: never its payload. */
 export interface TracedJob {
   readonly id: string;
   readonly queue: string;
