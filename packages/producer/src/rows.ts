@@ -37,7 +37,7 @@ export async function toRows(
     try {
       const made = toRow(job, trace);
       const row = 'payload' in made ? made : await made;
-      bytes += row.payload.length;
+      bytes += Buffer.byteLength(row.payload);
       rows.push(row);
     } catch (error) {
       if (!(error instanceof PgQueueError) || error.code !== 'invalid_job') throw error;

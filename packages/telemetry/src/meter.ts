@@ -29,7 +29,7 @@ const attributeOf: Readonly<Record<Label, string>> = {
   during: 'pgqueue.during',
 };
 
-/** Unit and description of an instrument of the semantic conventions. */
+/** Attributes that instruments of the semantic conventions have besides their labels. */
 const operations: Readonly<Record<string, Attributes>> = {
   'messaging.client.sent.messages': {
     'messaging.operation.name': 'enqueue',

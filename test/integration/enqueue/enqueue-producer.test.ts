@@ -96,10 +96,13 @@ describe('is checked before any I/O', () => {
       await expect(enqueuer.enqueueMany(Array.from({ length: 50_001 }, () => job))).rejects.toThrow(
         '50001 jobs in one batch',
       );
-      const big = { ...job, payload: 'x'.repeat(262_000), check: () => Promise.resolve([]) };
-      await expect(enqueuer.enqueueMany(Array.from({ length: 300 }, () => big))).rejects.toThrow(
-        /bytes of payloads in one batch/,
-      );
+      // the second has half as many characters, each of two bytes
+      for (const payload of ['x'.repeat(262_000), 'é'.repeat(131_000)]) {
+        const big = { ...job, payload, check: () => Promise.resolve([]) };
+        await expect(enqueuer.enqueueMany(Array.from({ length: 300 }, () => big))).rejects.toThrow(
+          /bytes of payloads in one batch/,
+        );
+      }
     });
   });
 });

@@ -28,7 +28,7 @@ export const jobLimits = {
   traceStateLengthMax: 512,
   /** Jobs in one call of enqueueMany. */
   batchMax: 50_000,
-  /** JSON of all payloads in one call of `enqueueMany`. The producer counts UTF-16 units of it. */
+  /** JSON of all payloads in one call of `enqueueMany`, in bytes. */
   batchBytesMax: 67_108_864,
 } as const;
 
