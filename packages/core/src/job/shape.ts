@@ -8,7 +8,7 @@ export const nestingMax = 500;
  * Returns the problem that makes a value out of JSON dangerous to pass on, or undefined. A key `__proto__`,
  * or `constructor` with a key `prototype` below it, reaches the prototype of an object that it is merged
  * into. A `constructor` without `prototype` is allowed, since real data has some. Nesting deeper than
- * {@link nestingMax} levels is refused. Visits every key once, without recursion.
+ * `nestingMax` levels is refused. Visits every key once, without recursion.
  */
 export function shapeProblem(value: unknown): string | undefined {
   if (typeof value !== 'object' || value === null) return undefined;

@@ -120,6 +120,7 @@ export interface Quantiles {
   readonly p99Ms: number | null;
 }
 
+/** Any JSON value. */
 export type JsonValue =
   | string
   | number

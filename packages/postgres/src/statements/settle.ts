@@ -108,7 +108,7 @@ function doneText({ schema }: Target, impatient: boolean): string {
  * Settles one attempt or a few, with a hint for the schedulers in the same transaction, which they receive
  * one round trip sooner. Commits with a hint wait for each other, so there is one at a time in the whole
  * database: if another one is under way, `hinted` is false, and the caller must send the hint. Impatient, as
- * in {@link SettleOptions}.
+ * in `SettleOptions`.
  */
 export async function settleAndHint(
   target: Target,

@@ -10,7 +10,7 @@ const copyMin = 500;
 const chunkLength = 64 * 1_024;
 
 /**
- * Returns the columns to copy, if COPY may enqueue these jobs. They must be at least {@link copyMin}, and
+ * Returns the columns to copy, if COPY may enqueue these jobs. They must be at least `copyMin`, and
  * never enqueued before; none has a unique key, and none waits until a time, which is the database's to
  * compute. Undefined: COPY may not.
  */
