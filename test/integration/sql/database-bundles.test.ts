@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { ClaimedJob } from '@pgqueue/core';
-import { claimRows, reap, registerNode, release, releaseRows } from '@pgqueue/postgres';
+import { claimRows, reap, registerNode, release, releaseRows, resetNode } from '@pgqueue/postgres';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { dispatchBundles, overlaps, recordLeases } from './bundles-support.ts';
 import type { Ground, Member } from './database-support.ts';
@@ -84,6 +84,13 @@ describe('a bundle', () => {
     expect(await ground.one(`select count(*)::integer from pgqueue.work_item`)).toBe(3);
     expect(await ground.one(`select status from pgqueue.job where id = $1`, [one?.id])).toBe('pending');
     expect((await ground.settle(others, 'done')).size).toBe(3);
+    await ground.sound();
+  });
+
+  test('whose node is reset counts with all its jobs', async () => {
+    await dispatchBundles(ground.database, [await jobs(3)]);
+    await ground.claim(await taker('one'), 1);
+    expect(await resetNode(ground.database, 'one')).toEqual({ ready: 3, dead: 0, cancelled: 0 });
     await ground.sound();
   });
 

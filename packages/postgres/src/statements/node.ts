@@ -125,7 +125,7 @@ export async function leaveNode(target: Target, node: string, incarnation: strin
 
 /** Outcomes of the jobs that a reset node held, counted. */
 export interface NodeReset {
-  /** Jobs that are ready for other nodes. */
+  /** Jobs that other nodes can take: ready again, or, of a bundle, pending. */
   readonly ready: number;
   /** Jobs that reached their crash limit with this crash. */
   readonly dead: number;
@@ -137,7 +137,7 @@ export interface NodeReset {
  */
 export async function resetNode(target: Target, node: string): Promise<NodeReset> {
   const [row] = await target.query<NodeReset>(
-    `select count(*) filter (where verdict = 'ready')::integer as ready,
+    `select count(*) filter (where verdict in ('ready', 'pending'))::integer as ready,
             count(*) filter (where verdict = 'dead')::integer as dead,
             count(*) filter (where verdict = 'cancelled')::integer as cancelled
      from ${target.schema}.reset_node($1)`,
