@@ -24,8 +24,8 @@ beforeEach(async () => {
 });
 afterEach(async () => {
   mend();
-  await bench.clear();
   await scheduler.stop();
+  await bench.clear();
   await proxy.close();
 });
 afterAll(() => bench.close());
@@ -98,26 +98,23 @@ test('a job is aborted before its own lease ends, though nobody can be asked', a
   expect(await bench.job(id)).toMatchObject({ node: 'elsewhere', crashes: 1 });
 });
 
-test('signals of pulled jobs abort, too: by the fence, and when their lease is about to end', async () => {
-  for (const [task, lostAfterMs, reason] of [
-    [hour, 5_000, 'node_lost'],
-    [second, 60_000, 'timeout'],
-  ] as const) {
-    const puller = createPuller({ ...through(lostAfterMs), tasks: ['task'], listen: false });
-    const { id } = await bench.producer.enqueue(task, {}, { timeout: task === hour ? '1h' : '5s' });
-    const [job] = await puller.claim({ waitMs: 30_000 });
-    const signal = job?.signal as AbortSignal;
-    proxy.hold('to-server');
-    if (!signal.aborted) await once(signal, 'abort');
-    const abortedMs = Date.now();
-    expect(signal.reason).toMatchObject({ code: reason });
-    await until('it to be taken back', async () => (await bench.job(id)).status !== 'running');
-    const [taken] = (await bench.job(id)).errors;
-    expect(taken).toMatchObject({ node: 'cut-off' });
-    // one machine, one clock
-    expect(Date.parse(taken?.at ?? '')).toBeGreaterThanOrEqual(abortedMs);
-    mend();
-    await puller.close();
-    await bench.sql('truncate pgqueue.queue, pgqueue.work_queue');
-  }
+test.each([
+  ['the fence', hour, 5_000, 'node_lost'],
+  ['a lease that is about to end', second, 60_000, 'timeout'],
+] as const)('the signal of a pulled job is aborted, too: by %s', async (_by, task, lostAfterMs, reason) => {
+  const puller = createPuller({ ...through(lostAfterMs), tasks: ['task'], listen: false });
+  const { id } = await bench.producer.enqueue(task, {}, { timeout: task === hour ? '1h' : '5s' });
+  const [job] = await puller.claim({ waitMs: 30_000 });
+  const signal = job?.signal as AbortSignal;
+  proxy.hold('to-server');
+  if (!signal.aborted) await once(signal, 'abort');
+  const abortedMs = Date.now();
+  expect(signal.reason).toMatchObject({ code: reason });
+  await until('it to be taken back', async () => (await bench.job(id)).status !== 'running');
+  const [taken] = (await bench.job(id)).errors;
+  expect(taken).toMatchObject({ node: 'cut-off' });
+  // one machine, one clock
+  expect(Date.parse(taken?.at ?? '')).toBeGreaterThanOrEqual(abortedMs);
+  mend();
+  await puller.close();
 });
