@@ -166,7 +166,9 @@ create table policy_state (
   saved  timestamptz not null
 ) with (fillfactor = 50);
 
--- Ended attempts, one row per settle call, for a scheduler whose policy reads them (scheduler_lease.feed).
+-- Ended attempts, one row per settle call, for a scheduler whose policy reads them (scheduler_lease.feed). sizes:
+-- the number of jobs of each position; null: one each. verdicts: of each job; null: all are done. busy_ms: of
+-- each job, in the order of the positions.
 -- The leader deletes the rows it has read together with its next plan. Unlogged: a crash of Postgres that
 -- loses rows leaves estimates in place of true run times. Rows are read once and deleted, so compressing them
 -- costs more than writing them uncompressed.
@@ -174,11 +176,13 @@ create unlogged table settlement (
   n         bigint generated always as identity primary key,
   at        timestamptz not null,
   positions bigint[]    not null,
-  verdicts  text[]      not null,
+  sizes     integer[],
+  verdicts  text[],
   busy_ms   float4[]    not null
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000, toast_tuple_target = 8160);
 alter table settlement
   alter positions set storage external,
+  alter sizes set storage external,
   alter verdicts set storage external,
   alter busy_ms set storage external;
 
@@ -2733,7 +2737,7 @@ begin
         'keyRate', case when c.key_rate is not null then jsonb_build_object('perSecond', c.key_rate, 'burst', c.key_rate_burst) end,
         'weight', c.weight)) from queue_config c), '{}'),
     'settled', case when p_settled then coalesce((
-      select jsonb_agg(jsonb_build_object('n', s.n, 'atMs', extract(epoch from s.at) * 1000, 'positions', to_jsonb(s.positions),
+      select jsonb_agg(jsonb_build_object('n', s.n, 'atMs', extract(epoch from s.at) * 1000, 'positions', to_jsonb(s.positions), 'sizes', to_jsonb(s.sizes),
                                           'verdicts', to_jsonb(s.verdicts), 'busyMs', to_jsonb(s.busy_ms)) order by s.n)
       from (select * from settlement s order by s.n limit 500) s), '[]') else '[]' end,
     'expiredLeases', exists (select from items i where i.lock_timeout <= clock_timestamp()),
@@ -3198,7 +3202,7 @@ declare
   v_feeds boolean := (select l.feed from scheduler_lease l);
   v_jobs bigint := (select sum(s.size) from unnest(p_sizes) as s (size));
   v_settled bigint[];
-  v_positions bigint[];
+  v_sizes integer[];
   v_busy float4[];
 begin
   if cardinality(p_positions) <> any (array[coalesce(cardinality(p_tokens), -1), coalesce(cardinality(p_sizes), -1)])
@@ -3220,7 +3224,7 @@ begin
     returning w.position, w.jobs, w.lock_key, w.lock_token, w.started, w.dispatched, g.before
   ),
   members as materialized (
-    select g.position, g.lock_key, g.lock_token, g.started, g.dispatched, u.id, (g.before + u.n)::integer as n,
+    select g.lock_key, g.lock_token, g.started, g.dispatched, u.id, (g.before + u.n)::integer as n,
            least(greatest(p_busy_ms[g.before + u.n], 0), 3.2e11)::float4 as busy_ms
     from gone g cross join lateral unnest(g.jobs) with ordinality as u (id, n)
   ),
@@ -3239,13 +3243,13 @@ begin
     from ended e
     where not v_forgets or coalesce((select c.retention from queue_config c where c.queue = e.queue), interval '7 days') > interval '0'
   )
-  select array(select g.position from gone g), array_agg(m.position order by m.n), array_agg(m.busy_ms order by m.n)
-  into v_settled, v_positions, v_busy from members m where v_feeds;
-  if v_positions is not null then
-    insert into settlement (at, positions, verdicts, busy_ms)
-    values (v_now, v_positions, array_fill('done'::text, array[cardinality(v_positions)]), v_busy);
+  select array_agg(g.position order by g.before), array_agg(cardinality(g.jobs) order by g.before),
+         case when v_feeds then (select array_agg(m.busy_ms order by m.n) from members m) end
+  into v_settled, v_sizes, v_busy from gone g;
+  if v_busy is not null then
+    insert into settlement (at, positions, sizes, busy_ms) values (v_now, v_settled, v_sizes, v_busy);
   end if;
-  return v_settled;
+  return coalesce(v_settled, '{}');
 end
 $$;
 
@@ -3326,8 +3330,8 @@ begin
              else 1000 + coalesce((select (n.tasks -> w.task ->> 'timeoutMs')::float8 from node n where n.id = p_node), 300000) end, w.together, (
       select '[' || string_agg(case when q.priority = 0 and q.payload_version = 1 and q.tries = 0 and q.crashes = 0 and q.max_tries = 20
           and q.attributes = '{}' and num_nulls(q.retry, q.trace, q.timeout, q.checkpoint) = 4
-        then '["' || q.id || '",' || to_json(q.queue) || ',' || to_json(q.task) || ',' || to_json(q.key) || ','
-          || floor(date_part('epoch', q.created) * 1000 + 0.0005) || ',' || q.payload::text || ']'
+        then concat('["', q.id, '",', to_json(q.queue), ',', to_json(q.task), ',', to_json(q.key), ',',
+          floor(date_part('epoch', q.created) * 1000 + 0.0005), ',', q.payload, ']')
         else json_build_array(
                q.id, q.queue, q.task, nullif(q.key, ''), nullif(q.priority, 0), nullif(q.attributes, '{}'), q.payload, q.payload_version,
                nullif(q.tries, 0), q.max_tries, nullif(q.crashes, 0), q.retry, q.trace, floor(date_part('epoch', q.created) * 1000 + 0.0005),
@@ -4278,7 +4282,7 @@ begin
     from settle_mixed(p_ids, p_tokens, p_outcomes, p_delays_ms, p_data, p_waited_ms) s;
   end if;
   if v_ids is not null and (select l.feed from scheduler_lease l) then
-    insert into settlement (at, positions, verdicts, busy_ms) values (v_now, v_positions, v_verdicts, v_busy);
+    insert into settlement (at, positions, verdicts, busy_ms) values (v_now, v_positions, case when 'done' <> any (v_verdicts) then v_verdicts end, v_busy);
   end if;
   return query select x.id, x.verdict from unnest(v_ids, v_verdicts) as x (id, verdict);
   if p_repeat then

@@ -32,7 +32,9 @@ create table policy_state (
   saved  timestamptz not null
 ) with (fillfactor = 50);
 
--- Ended attempts, one row per settle call, for a scheduler whose policy reads them (scheduler_lease.feed).
+-- Ended attempts, one row per settle call, for a scheduler whose policy reads them (scheduler_lease.feed). sizes:
+-- the number of jobs of each position; null: one each. verdicts: of each job; null: all are done. busy_ms: of
+-- each job, in the order of the positions.
 -- The leader deletes the rows it has read together with its next plan. Unlogged: a crash of Postgres that
 -- loses rows leaves estimates in place of true run times. Rows are read once and deleted, so compressing them
 -- costs more than writing them uncompressed.
@@ -40,11 +42,13 @@ create unlogged table settlement (
   n         bigint generated always as identity primary key,
   at        timestamptz not null,
   positions bigint[]    not null,
-  verdicts  text[]      not null,
+  sizes     integer[],
+  verdicts  text[],
   busy_ms   float4[]    not null
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000, toast_tuple_target = 8160);
 alter table settlement
   alter positions set storage external,
+  alter sizes set storage external,
   alter verdicts set storage external,
   alter busy_ms set storage external;
 

@@ -85,12 +85,16 @@ export interface TickState {
   readonly lostNodes: boolean;
 }
 
-/** Attempts that ended together; entries of the lists with the same index belong together. */
+/** Attempts that ended together. */
 export interface SettledBatch {
   readonly n: number;
   readonly atMs: number;
   readonly positions: readonly number[];
-  readonly verdicts: readonly ('done' | 'retry' | 'dead' | 'snooze' | 'cancelled' | 'crash')[];
+  /** The number of jobs of each position; null: one each. */
+  readonly sizes: readonly number[] | null;
+  /** Of each job, in the order of the positions; null: all are done. */
+  readonly verdicts: readonly ('done' | 'retry' | 'dead' | 'snooze' | 'cancelled' | 'crash')[] | null;
+  /** Run time of each job, in the order of the positions. */
   readonly busyMs: readonly number[];
 }
 

@@ -69,7 +69,7 @@ begin
         'keyRate', case when c.key_rate is not null then jsonb_build_object('perSecond', c.key_rate, 'burst', c.key_rate_burst) end,
         'weight', c.weight)) from queue_config c), '{}'),
     'settled', case when p_settled then coalesce((
-      select jsonb_agg(jsonb_build_object('n', s.n, 'atMs', extract(epoch from s.at) * 1000, 'positions', to_jsonb(s.positions),
+      select jsonb_agg(jsonb_build_object('n', s.n, 'atMs', extract(epoch from s.at) * 1000, 'positions', to_jsonb(s.positions), 'sizes', to_jsonb(s.sizes),
                                           'verdicts', to_jsonb(s.verdicts), 'busyMs', to_jsonb(s.busy_ms)) order by s.n)
       from (select * from settlement s order by s.n limit 500) s), '[]') else '[]' end,
     'expiredLeases', exists (select from items i where i.lock_timeout <= clock_timestamp()),

@@ -230,7 +230,7 @@ declare
   v_feeds boolean := (select l.feed from scheduler_lease l);
   v_jobs bigint := (select sum(s.size) from unnest(p_sizes) as s (size));
   v_settled bigint[];
-  v_positions bigint[];
+  v_sizes integer[];
   v_busy float4[];
 begin
   if cardinality(p_positions) <> any (array[coalesce(cardinality(p_tokens), -1), coalesce(cardinality(p_sizes), -1)])
@@ -252,7 +252,7 @@ begin
     returning w.position, w.jobs, w.lock_key, w.lock_token, w.started, w.dispatched, g.before
   ),
   members as materialized (
-    select g.position, g.lock_key, g.lock_token, g.started, g.dispatched, u.id, (g.before + u.n)::integer as n,
+    select g.lock_key, g.lock_token, g.started, g.dispatched, u.id, (g.before + u.n)::integer as n,
            least(greatest(p_busy_ms[g.before + u.n], 0), 3.2e11)::float4 as busy_ms
     from gone g cross join lateral unnest(g.jobs) with ordinality as u (id, n)
   ),
@@ -271,12 +271,12 @@ begin
     from ended e
     where not v_forgets or coalesce((select c.retention from queue_config c where c.queue = e.queue), interval '7 days') > interval '0'
   )
-  select array(select g.position from gone g), array_agg(m.position order by m.n), array_agg(m.busy_ms order by m.n)
-  into v_settled, v_positions, v_busy from members m where v_feeds;
-  if v_positions is not null then
-    insert into settlement (at, positions, verdicts, busy_ms)
-    values (v_now, v_positions, array_fill('done'::text, array[cardinality(v_positions)]), v_busy);
+  select array_agg(g.position order by g.before), array_agg(cardinality(g.jobs) order by g.before),
+         case when v_feeds then (select array_agg(m.busy_ms order by m.n) from members m) end
+  into v_settled, v_sizes, v_busy from gone g;
+  if v_busy is not null then
+    insert into settlement (at, positions, sizes, busy_ms) values (v_now, v_settled, v_sizes, v_busy);
   end if;
-  return v_settled;
+  return coalesce(v_settled, '{}');
 end
 $$;

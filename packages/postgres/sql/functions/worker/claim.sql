@@ -73,8 +73,8 @@ begin
              else 1000 + coalesce((select (n.tasks -> w.task ->> 'timeoutMs')::float8 from node n where n.id = p_node), 300000) end, w.together, (
       select '[' || string_agg(case when q.priority = 0 and q.payload_version = 1 and q.tries = 0 and q.crashes = 0 and q.max_tries = 20
           and q.attributes = '{}' and num_nulls(q.retry, q.trace, q.timeout, q.checkpoint) = 4
-        then '["' || q.id || '",' || to_json(q.queue) || ',' || to_json(q.task) || ',' || to_json(q.key) || ','
-          || floor(date_part('epoch', q.created) * 1000 + 0.0005) || ',' || q.payload::text || ']'
+        then concat('["', q.id, '",', to_json(q.queue), ',', to_json(q.task), ',', to_json(q.key), ',',
+          floor(date_part('epoch', q.created) * 1000 + 0.0005), ',', q.payload, ']')
         else json_build_array(
                q.id, q.queue, q.task, nullif(q.key, ''), nullif(q.priority, 0), nullif(q.attributes, '{}'), q.payload, q.payload_version,
                nullif(q.tries, 0), q.max_tries, nullif(q.crashes, 0), q.retry, q.trace, floor(date_part('epoch', q.created) * 1000 + 0.0005),

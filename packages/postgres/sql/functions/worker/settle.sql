@@ -66,7 +66,7 @@ begin
     from settle_mixed(p_ids, p_tokens, p_outcomes, p_delays_ms, p_data, p_waited_ms) s;
   end if;
   if v_ids is not null and (select l.feed from scheduler_lease l) then
-    insert into settlement (at, positions, verdicts, busy_ms) values (v_now, v_positions, v_verdicts, v_busy);
+    insert into settlement (at, positions, verdicts, busy_ms) values (v_now, v_positions, case when 'done' <> any (v_verdicts) then v_verdicts end, v_busy);
   end if;
   return query select x.id, x.verdict from unnest(v_ids, v_verdicts) as x (id, verdict);
   if p_repeat then

@@ -34,12 +34,13 @@ const see = (inFlight: InFlightItems, seen: ReturnType<typeof items>, settlement
 const batch = (
   n: number,
   positions: readonly number[],
-  verdict: SettledBatch['verdicts'][number],
+  verdict: NonNullable<SettledBatch['verdicts']>[number],
 ): SettledBatch => ({
   n,
   atMs: 100,
   positions,
-  verdicts: positions.map(() => verdict),
+  sizes: null,
+  verdicts: verdict === 'done' ? null : positions.map(() => verdict),
   busyMs: positions.map(() => 30),
 });
 
@@ -109,6 +110,31 @@ test('an ended attempt is told once, with what its job was; what went without on
       .jobs()
       .map(({ id }) => id),
   ).toEqual(['c']);
+});
+
+test('jobs of settled batches are told with their own run times, in order; those of items that are not known are left out', () => {
+  const inFlight = createInFlightItems();
+  inFlight.wrote(itemOf('a', 'b'), 1);
+  inFlight.wrote(itemOf('c', 'd'), 3);
+  see(inFlight, items([]), true);
+  const batches = [
+    {
+      n: 1,
+      atMs: 100,
+      positions: [1, 2, 3],
+      sizes: [2, 3, 2],
+      verdicts: null,
+      busyMs: [1, 2, 8, 8, 8, 3, 4],
+    },
+  ];
+  expect(
+    inFlight.settled(batches, true, 200).map(({ job, outcome, busyMs }) => [job.id, outcome, busyMs]),
+  ).toEqual([
+    ['a', 'done', 1],
+    ['b', 'done', 2],
+    ['c', 'done', 3],
+    ['d', 'done', 4],
+  ]);
 });
 
 test('a batch that ended attempts under a number that was used before is told, too: a crash of the server begins them anew', () => {

@@ -225,24 +225,25 @@ function toldBy(
 }
 
 function settlementsOf(
-  { positions, verdicts, busyMs, atMs }: SettledBatch,
+  { positions, sizes, verdicts, busyMs, atMs }: SettledBatch,
   told: {
     readonly find: (position: number) => Item | undefined;
     readonly bundles: ReadonlyMap<string, number>;
     readonly found: Settlement[];
   },
 ): void {
-  // a batch's position appears once for each of its jobs, in order
-  let [last, place] = [-1, 0];
-  positions.forEach((position, index) => {
-    [last, place] = [position, position === last ? place + 1 : 0];
+  let index = 0;
+  positions.forEach((position, n) => {
     const item = told.find(position);
-    const job = item?.jobs[place];
-    const outcome = verdicts[index];
-    if (item === undefined || job === undefined || outcome === undefined) return;
+    const size = sizes?.[n] ?? 1;
     // each job of a bundle was leased for the duration of the one call that ran all of them
-    const together = item.bundle === null ? 1 : (told.bundles.get(item.bundle) ?? 1);
-    told.found.push({ job, outcome, busyMs: Math.max(0, busyMs[index] ?? 0) / together, endedMs: atMs });
+    const together = item?.bundle == null ? 1 : (told.bundles.get(item.bundle) ?? 1);
+    for (let place = 0; place < size; place += 1, index += 1) {
+      const job = item?.jobs[place];
+      const outcome = verdicts === null ? 'done' : verdicts[index];
+      if (job === undefined || outcome === undefined) continue;
+      told.found.push({ job, outcome, busyMs: Math.max(0, busyMs[index] ?? 0) / together, endedMs: atMs });
+    }
   });
 }
 
