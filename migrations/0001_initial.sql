@@ -377,7 +377,6 @@ create table schedule_slot (
 -- lease, and it claims the rows of a whole page at once: the fill factor leaves room for that.
 create table work_queue (
   position     bigint      generated always as identity (start with 256 increment by 256) primary key,
-  batch        bigint      not null,
   id           uuid        constraint work_queue_id unique,
   jobs         uuid[],
   version      integer     not null,
@@ -419,7 +418,8 @@ create index work_queue_suspect on work_queue (pool) where suspect;
 -- millions of dead rows.
 create index work_queue_cancelled on work_queue (id) where cancelled is not null;
 
-create sequence batch_number;
+-- Numbers of bundles (together).
+create sequence bundle_number;
 
 -- Position below which there is no batch. The search for a job's batch starts here, so it passes only items
 -- that have ended since the leader wrote the row. Logged, and so readable on a standby, where the views read
@@ -432,11 +432,11 @@ create table batch_front (
 
 -- Every job that has a work item, with its lease.
 create view work_item as
-  select w.position, w.batch, w.id, w.version, w.pool, w.task, w.lock_key, w.lock_token, w.lock_timeout, w.started, w.cancelled,
+  select w.position, w.id, w.version, w.pool, w.task, w.lock_key, w.lock_token, w.lock_timeout, w.started, w.cancelled,
          w.progress, w.dispatched, w.together, w.suspect
   from work_queue w where w.id is not null
   union all
-  select w.position, w.batch, u.id, w.version, w.pool, w.task, w.lock_key, w.lock_token, w.lock_timeout, w.started, w.cancelled,
+  select w.position, u.id, w.version, w.pool, w.task, w.lock_key, w.lock_token, w.lock_timeout, w.started, w.cancelled,
          w.progress, w.dispatched, w.together, w.suspect
   from work_queue w cross join lateral unnest(w.jobs) as u (id)
   where w.jobs is not null and w.position >= coalesce((select f.position from batch_front f), 0);
@@ -1722,7 +1722,6 @@ create function dispatch(p_leader text, p_epoch bigint, p_ids uuid[], p_versions
 as $$
 #variable_conflict use_column
 declare
-  v_batch bigint;
   v_now timestamptz;
   v_ids uuid[];
   v_positions text := '';
@@ -1758,7 +1757,6 @@ begin
       select x.n::bigint from jsonb_array_elements_text(p_plan -> 'settled') as x (n)));
   end if;
   if cardinality(p_ids) > 0 then
-    v_batch := nextval('batch_number');
     with batched as materialized (
       select u.id from (select w.jobs from work_queue w where w.jobs is not null and w.position >= batches_from() limit 100000) b
       cross join lateral unnest(b.jobs) as u (id)
@@ -1782,13 +1780,13 @@ begin
       from picked p group by p.row
     ),
     made as (
-      insert into work_queue (position, batch, id, jobs, version, pool, task, dispatched, together, suspect, timeout)
+      insert into work_queue (position, id, jobs, version, pool, task, dispatched, together, suspect, timeout)
       overriding system value
       -- positions for the parts of a batch that is taken apart: 2 * size + 1 of them behind its own
       select case when g.size <= 127 then nextval('work_queue_position_seq')
                   else (select min(nextval('work_queue_position_seq')) from generate_series(0, (2 * g.size + 1) / 256)) end,
-             v_batch, g.id, g.jobs, g.version, g.pool, g.task, v_now,
-             case when g.size > 1 and g.row = any (v_together) then nextval('batch_number') end, g.suspect, g.timeout
+             g.id, g.jobs, g.version, g.pool, g.task, v_now,
+             case when g.size > 1 and g.row = any (v_together) then nextval('bundle_number') end, g.suspect, g.timeout
       from grouped g order by g.row
       returning id, jobs, position)
     select sum(coalesce(cardinality(m.jobs), 1)), string_agg(m.position::text, ',' order by m.position),
@@ -2552,7 +2550,7 @@ declare
   v_gone boolean;
 begin
   loop
-    v_seen := (select q.last_value + q.is_called::integer + b.last_value + b.is_called::integer from queue_seq_seq q, batch_number b);
+    v_seen := (select q.last_value + q.is_called::integer + w.last_value + w.is_called::integer from queue_seq_seq q, work_queue_position_seq w);
     v_gone := leader_gone();
     v_wait := least(v_until - clock_timestamp(), current_setting('deadlock_timeout')::interval * 0.9);
     exit when v_gone is distinct from false or v_seen is distinct from p_seen or v_wait < interval '1 millisecond';
@@ -3013,21 +3011,21 @@ as $$
     from gone g cross join lateral unnest(g.jobs) with ordinality as u (id, n)
   ),
   singles as (
-    insert into work_queue (position, batch, id, version, pool, task, dispatched, lock_key, lock_token, lock_timeout, started, together)
+    insert into work_queue (position, id, version, pool, task, dispatched, lock_key, lock_token, lock_timeout, started, together)
     overriding system value
-    select m.position + m.n, m.batch, m.job, m.version, m.pool, m.task, m.dispatched, m.lock_key, m.lock_token, m.lock_timeout, m.started, m.together
+    select m.position + m.n, m.job, m.version, m.pool, m.task, m.dispatched, m.lock_key, m.lock_token, m.lock_timeout, m.started, m.together
     from members m where m.alone and not m.waits order by m.position, m.n
   ),
   back as (
     update queue q set moved = true where q.id = any (array(select m.job from members m where m.alone and m.waits))
   ),
   rest as (
-    insert into work_queue (position, batch, jobs, version, pool, task, dispatched, lock_key, lock_token, lock_timeout, started, timeout, together)
+    insert into work_queue (position, jobs, version, pool, task, dispatched, lock_key, lock_token, lock_timeout, started, timeout, together)
     overriding system value
-    select m.position + case when m.waits then 1 else cardinality(m.jobs) + 1 end, m.batch, array_agg(m.job order by m.n), m.version, m.pool, m.task,
+    select m.position + case when m.waits then 1 else cardinality(m.jobs) + 1 end, array_agg(m.job order by m.n), m.version, m.pool, m.task,
            m.dispatched, m.lock_key, m.lock_token, m.lock_timeout, m.started, m.timeout, m.together
     from members m where not m.alone
-    group by m.position, m.jobs, m.batch, m.version, m.pool, m.task, m.dispatched, m.lock_key, m.lock_token, m.lock_timeout, m.started, m.timeout, m.together,
+    group by m.position, m.jobs, m.version, m.pool, m.task, m.dispatched, m.lock_key, m.lock_token, m.lock_timeout, m.started, m.timeout, m.together,
              m.waits
     order by m.position
     returning position
@@ -4607,19 +4605,19 @@ create view job as
   select q.id, case when w.id is null and q.run_after is not null then 'delayed' when w.id is null then 'pending'
                     when w.lock_key is null then 'ready' else 'running' end as status,
          q.queue, q.task, q.key, q.priority, q.attributes, q.tries, q.max_tries, q.crashes, q.max_crashes, q.run_after,
-         q.expires_at, q.timeout, q.unique_key, q.payload_version, q.trace, q.created, w.batch, w.position, w.pool,
+         q.expires_at, q.timeout, q.unique_key, q.payload_version, q.trace, q.created, w.position, w.pool,
          w.lock_key as node, w.started, w.lock_timeout, w.cancelled, w.progress, null::timestamptz as finished,
          null::text as reason, q.errors -> -1 as last_error, q.errors,
          q.checkpoint is not null as has_checkpoint, coalesce(w.suspect, q.crashes > 0) as suspect
   from queue q left join work_item w on w.id = q.id
   union all
   select d.id, 'dead', d.queue, d.task, d.key, d.priority, d.attributes, d.tries, d.max_tries, d.crashes, d.max_crashes, null,
-         null, d.timeout, d.unique_key, d.payload_version, d.trace, d.created, null, null, null,
+         null, d.timeout, d.unique_key, d.payload_version, d.trace, d.created, null, null,
          d.node, null, null, null, null, d.died, d.reason, d.errors -> -1, d.errors, false, false
   from dead_letter d
   union all
   select h.id, h.outcome, h.queue, h.task, h.key, h.priority, h.attributes, h.tries, null, h.crashes, null, null,
-         null, null, h.unique_key, h.payload_version, h.trace, h.created, null, null, null,
+         null, null, h.unique_key, h.payload_version, h.trace, h.created, null, null,
          h.node, h.started, null, null, null, h.finished, null, h.errors -> -1, h.errors, false, false
   from history h;
 

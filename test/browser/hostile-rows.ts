@@ -93,8 +93,8 @@ async function asRunning({ sql }: Stage, { id, text }: Row): Promise<void> {
     [id, text],
   );
   await sql(
-    `insert into pgqueue.work_queue (batch, id, version, pool, task, lock_key, lock_token, lock_timeout, started, progress)
-     values (1, $1, 1, left($2, 100), left($2, 200), left($2, 200), gen_random_uuid(), now() + interval '1 day', now(), ${documentSql})`,
+    `insert into pgqueue.work_queue (id, version, pool, task, lock_key, lock_token, lock_timeout, started, progress)
+     values ($1, 1, left($2, 100), left($2, 200), left($2, 200), gen_random_uuid(), now() + interval '1 day', now(), ${documentSql})`,
     [id, text],
   );
 }

@@ -16,17 +16,17 @@ const ddl = `
   create table chaos.application (op text primary key);
   create sequence chaos.moment;
   create table chaos.item (
-    position float8 not null, place bigint not null, batch bigint not null, id uuid not null, queue text not null, key text not null, tenant text not null, seq bigint not null,
+    position float8 not null, place bigint not null, id uuid not null, queue text not null, key text not null, tenant text not null, seq bigint not null,
     tries integer not null, began bigint not null, over bigint, dispatched timestamptz not null);
   create index on chaos.item (place);
   create index on chaos.item (id);
   create function chaos.on_insert() returns trigger language plpgsql as $$
   begin
     update chaos.item i set place = new.position
-    where i.id = any (coalesce(new.jobs, array[new.id])) and i.batch = new.batch and i.over is null
+    where i.id = any (coalesce(new.jobs, array[new.id])) and i.dispatched = new.dispatched and i.over is null
       and not exists (select from pgqueue.work_queue w where w.position = i.place);
-    insert into chaos.item (position, place, batch, id, queue, key, tenant, seq, tries, began, dispatched)
-    select new.position + (u.n - 1) * 0.001, new.position, new.batch, q.id, q.queue, q.key, coalesce(q.attributes ->> 'tenant', ''), q.seq, q.tries,
+    insert into chaos.item (position, place, id, queue, key, tenant, seq, tries, began, dispatched)
+    select new.position + (u.n - 1) * 0.001, new.position, q.id, q.queue, q.key, coalesce(q.attributes ->> 'tenant', ''), q.seq, q.tries,
            nextval('chaos.moment'), new.dispatched
     from unnest(coalesce(new.jobs, array[new.id])) with ordinality u (id, n) join pgqueue.queue q on q.id = u.id
     where not exists (select from chaos.item i where i.id = u.id and i.place = new.position);

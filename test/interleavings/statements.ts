@@ -240,8 +240,8 @@ function itemOf(
       ? 'null, null, null, null, null'
       : `'${node}', '${tokens[token ?? '']}', ${expired ? ends.past : ends.future}, clock_timestamp(),
          ${stop ? 'clock_timestamp()' : 'null'}`;
-  return `insert into pgqueue.work_queue (position, batch, id, jobs, version, pool, task, lock_key, lock_token, lock_timeout, started, cancelled, suspect)
-     overriding system value values (${position}, 1, ${id}, ${jobs}, 1, 'default', 't', ${lease}, ${suspect})`;
+  return `insert into pgqueue.work_queue (position, id, jobs, version, pool, task, lock_key, lock_token, lock_timeout, started, cancelled, suspect)
+     overriding system value values (${position}, ${id}, ${jobs}, 1, 'default', 't', ${lease}, ${suspect})`;
 }
 
 export interface ReadBack {

@@ -28,13 +28,13 @@ export interface RecordedItem {
 
 /**
  * Each job of a batch has a life of its own, in the order of the batch. Where a batch is taken apart, its jobs' lives go on in the new rows: those
- * have the number of the same dispatch, and the old row is gone. The stretch that is recorded is the widest: from the insert itself (its commit comes later) to the end of the removing transaction (a
+ * have the time of the same dispatch, and the old row is gone. The stretch that is recorded is the widest: from the insert itself (its commit comes later) to the end of the removing transaction (a
  * constraint trigger that is deferred runs right before the commit).
  */
 const ddl = `
   create schema proof;
   create table proof.item (
-    position float8 not null, place bigint not null, batch bigint not null, id uuid not null, queue text not null, key text not null, task text not null, priority integer not null,
+    position float8 not null, place bigint not null, id uuid not null, queue text not null, key text not null, task text not null, priority integer not null,
     seq bigint not null, tenant text not null, tries integer not null, inserted timestamptz not null, dispatched timestamptz not null,
     leased timestamptz, leases integer not null default 0, ended timestamptz);
   create index on proof.item (place);
@@ -42,10 +42,10 @@ const ddl = `
   create function proof.on_insert() returns trigger language plpgsql as $$
   begin
     update proof.item i set place = new.position
-    where i.id = any (coalesce(new.jobs, array[new.id])) and i.batch = new.batch and i.ended is null
+    where i.id = any (coalesce(new.jobs, array[new.id])) and i.dispatched = new.dispatched and i.ended is null
       and not exists (select from pgqueue.work_queue w where w.position = i.place);
-    insert into proof.item (position, place, batch, id, queue, key, task, priority, seq, tenant, tries, inserted, dispatched)
-    select new.position + (u.n - 1) * 0.001, new.position, new.batch, q.id, q.queue, q.key, q.task, q.priority, q.seq, coalesce(q.attributes ->> 'tenant', ''), q.tries,
+    insert into proof.item (position, place, id, queue, key, task, priority, seq, tenant, tries, inserted, dispatched)
+    select new.position + (u.n - 1) * 0.001, new.position, q.id, q.queue, q.key, q.task, q.priority, q.seq, coalesce(q.attributes ->> 'tenant', ''), q.tries,
            clock_timestamp(), new.dispatched
     from unnest(coalesce(new.jobs, array[new.id])) with ordinality u (id, n) join pgqueue.queue q on q.id = u.id
     where not exists (select from proof.item i where i.id = u.id and i.place = new.position);

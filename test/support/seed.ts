@@ -70,11 +70,11 @@ export function seedOf(database: () => Database): Seed {
     node,
     run,
     item: async (id, columns) => {
-      const job = { batch: 1, id, version: 1, pool: 'default', task: 'hello' };
+      const job = { id, version: 1, pool: 'default', task: 'hello' };
       await insertInto('work_queue', { ...job, ...columns });
     },
     batch: async (jobs, columns) => {
-      const row = { batch: 1, jobs, version: 1, pool: 'default', task: 'hello' };
+      const row = { jobs, version: 1, pool: 'default', task: 'hello' };
       const [{ position }] = await insertInto('work_queue', { ...row, ...columns });
       return Number(position);
     },

@@ -62,7 +62,7 @@ begin
   execute format('grant select on job, queue_status, overview, queue_config, policy_state, scheduler_lease, schedule_slot, scheduler_report, queue_held, activity, activity_mark to %I', s || '_viewer');
   -- all columns but the tokens: a client that knows a token can settle in place of its holder
   foreach r in array array['work_queue', 'work_item'] loop
-    execute format('grant select (position, batch, id, version, pool, task, lock_key, lock_timeout, started, cancelled, progress, dispatched, together) on %I to %I', r, s || '_viewer');
+    execute format('grant select (position, id, version, pool, task, lock_key, lock_timeout, started, cancelled, progress, dispatched, together) on %I to %I', r, s || '_viewer');
   end loop;
   execute format('grant select (jobs) on work_queue to %I', s || '_viewer');
   execute format('grant select on batch_front to %I', s || '_viewer');

@@ -3,19 +3,19 @@ create view job as
   select q.id, case when w.id is null and q.run_after is not null then 'delayed' when w.id is null then 'pending'
                     when w.lock_key is null then 'ready' else 'running' end as status,
          q.queue, q.task, q.key, q.priority, q.attributes, q.tries, q.max_tries, q.crashes, q.max_crashes, q.run_after,
-         q.expires_at, q.timeout, q.unique_key, q.payload_version, q.trace, q.created, w.batch, w.position, w.pool,
+         q.expires_at, q.timeout, q.unique_key, q.payload_version, q.trace, q.created, w.position, w.pool,
          w.lock_key as node, w.started, w.lock_timeout, w.cancelled, w.progress, null::timestamptz as finished,
          null::text as reason, q.errors -> -1 as last_error, q.errors,
          q.checkpoint is not null as has_checkpoint, coalesce(w.suspect, q.crashes > 0) as suspect
   from queue q left join work_item w on w.id = q.id
   union all
   select d.id, 'dead', d.queue, d.task, d.key, d.priority, d.attributes, d.tries, d.max_tries, d.crashes, d.max_crashes, null,
-         null, d.timeout, d.unique_key, d.payload_version, d.trace, d.created, null, null, null,
+         null, d.timeout, d.unique_key, d.payload_version, d.trace, d.created, null, null,
          d.node, null, null, null, null, d.died, d.reason, d.errors -> -1, d.errors, false, false
   from dead_letter d
   union all
   select h.id, h.outcome, h.queue, h.task, h.key, h.priority, h.attributes, h.tries, null, h.crashes, null, null,
-         null, null, h.unique_key, h.payload_version, h.trace, h.created, null, null, null,
+         null, null, h.unique_key, h.payload_version, h.trace, h.created, null, null,
          h.node, h.started, null, null, null, h.finished, null, h.errors -> -1, h.errors, false, false
   from history h;
 

@@ -34,8 +34,8 @@ test('one work item too many, written past the scheduler, is seen', async () => 
     await load(admin, { count: 6, tenant: 'north' });
     const write = (count: number): Promise<unknown> =>
       admin.query(
-        `insert into pgqueue.work_queue (batch, id, version, pool, task)
-         select 1, q.id, 1, 'default', q.task from pgqueue.queue q
+        `insert into pgqueue.work_queue (id, version, pool, task)
+         select q.id, 1, 'default', q.task from pgqueue.queue q
          where not exists (select from pgqueue.work_queue w where w.id = q.id) order by q.seq limit $1`,
         [count],
       );
@@ -51,7 +51,7 @@ test('one work item too many, written past the scheduler, is seen', async () => 
     const client = await admin.pool.connect();
     await client.query('begin');
     await client.query(
-      `insert into pgqueue.work_queue (batch, id, version, pool, task) values (1, $1, 1, 'default', 'work')`,
+      `insert into pgqueue.work_queue (id, version, pool, task) values ($1, 1, 'default', 'work')`,
       [randomUUID()],
     );
     await client.query('rollback');

@@ -116,8 +116,8 @@ test('what runs, what is being settled, and what can not be settled is not given
     ends.resolve();
     await bench.sql(
       `with job as (insert into pgqueue.queue (id, task) values ($1, 'lost') returning id)
-       insert into pgqueue.work_queue (batch, id, version, pool, task, lock_key, lock_token, lock_timeout, started)
-       select 1, id, 1, 'default', 'lost', 'a', gen_random_uuid(), now() + interval '1 hour', now() from job`,
+       insert into pgqueue.work_queue (id, version, pool, task, lock_key, lock_token, lock_timeout, started)
+       select id, 1, 'default', 'lost', 'a', gen_random_uuid(), now() + interval '1 hour', now() from job`,
       [lost],
     );
     await bench.sql('delete from pgqueue.history where id = $1', [lost]);

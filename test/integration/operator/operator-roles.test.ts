@@ -63,8 +63,8 @@ describe('roles', () => {
       await operator.schedules.remove('x');
       expect((await operator.status()).queues).toHaveLength(1);
       await owner.query(
-        `insert into ${schema}.work_queue (batch, id, version, pool, task, lock_key, lock_token, lock_timeout, started)
-         values (1, '${missing}', 1, 'default', 'hello', 'gone', '${missing}', now(), now())`,
+        `insert into ${schema}.work_queue (id, version, pool, task, lock_key, lock_token, lock_timeout, started)
+         values ('${missing}', 1, 'default', 'hello', 'gone', '${missing}', now(), now())`,
         [],
       );
       const { findings } = await operator.doctor({ mend: true });

@@ -70,7 +70,7 @@ async function atWork(deadRows: number, kind: 'reads' | 'wrote'): Promise<AtWork
 async function dispatchedLongAgo(database: Database): Promise<void> {
   await database.query(
     `with job as (insert into pgqueue.queue (queue, task) values ('slow', 'slow') returning id)
-     insert into pgqueue.work_queue (batch, id, version, pool, task) select 0, id, 1, 'elsewhere', 'slow' from job`,
+     insert into pgqueue.work_queue (id, version, pool, task) select id, 1, 'elsewhere', 'slow' from job`,
     [],
   );
 }
@@ -81,7 +81,7 @@ async function leaveDead(database: Database, count: number): Promise<void> {
     count,
   ]);
   await database.query(
-    `insert into pgqueue.work_queue (batch, id, version, pool, task) select 0, id, 1, 'default', 't' from pgqueue.queue where task = 't'`,
+    `insert into pgqueue.work_queue (id, version, pool, task) select id, 1, 'default', 't' from pgqueue.queue where task = 't'`,
     [],
   );
   await database.query("delete from pgqueue.work_queue where task = 't'", []);

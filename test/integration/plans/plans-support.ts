@@ -94,8 +94,8 @@ export async function load(client: pg.Client, jobs: number): Promise<void> {
     [jobs],
   );
   await client.query(
-    `insert into pgqueue.work_queue (batch, id, version, pool, task, lock_key, lock_token, lock_timeout, started, suspect)
-     select 1, q.id, 1, 'default', 't', case when held then 'node' end, case when held then $1::uuid end,
+    `insert into pgqueue.work_queue (id, version, pool, task, lock_key, lock_token, lock_timeout, started, suspect)
+     select q.id, 1, 'default', 't', case when held then 'node' end, case when held then $1::uuid end,
             case when held then clock_timestamp() + (n - 500) * interval '1 s' end, case when held then clock_timestamp() end,
             n % 50 = 3
      from (select q.id, row_number() over (order by q.seq) as n, q.seq % 2 = 0 as held
@@ -105,8 +105,8 @@ export async function load(client: pg.Client, jobs: number): Promise<void> {
   );
   // the others were the first: batches of ten of the last, every other one held
   await client.query(
-    `insert into pgqueue.work_queue (batch, jobs, version, pool, task, together, lock_key, lock_token, lock_timeout, started)
-     select 1, array_agg(q.id order by q.n), 1, 'default', 't', case when q.batch % 3 = 0 then q.batch end, case when q.batch % 2 = 0 then 'node' end, case when q.batch % 2 = 0 then $1::uuid end,
+    `insert into pgqueue.work_queue (jobs, version, pool, task, together, lock_key, lock_token, lock_timeout, started)
+     select array_agg(q.id order by q.n), 1, 'default', 't', case when q.batch % 3 = 0 then q.batch end, case when q.batch % 2 = 0 then 'node' end, case when q.batch % 2 = 0 then $1::uuid end,
             case when q.batch % 2 = 0 then clock_timestamp() + (q.batch - 5) * interval '1 s' end, case when q.batch % 2 = 0 then clock_timestamp() end
      from (select q.id, row_number() over (order by q.seq desc) as n, row_number() over (order by q.seq desc) / 10 as batch
            from pgqueue.queue q where q.run_after is null and q.expires_at is null

@@ -76,8 +76,8 @@ test('a work item: it counts for the limits', async () => {
   await operator.queues.set('narrow', { concurrency: 1 });
   await own.query(
     `with job as (insert into pgqueue.queue (queue, task) values ('narrow', 'held') returning id)
-     insert into pgqueue.work_queue (position, batch, id, version, pool, task) overriding system value
-     select 1, 0, id, 1, 'nobody', 'held' from job`,
+     insert into pgqueue.work_queue (position, id, version, pool, task) overriding system value
+     select 1, id, 1, 'nobody', 'held' from job`,
     [],
   );
   const isHeld = async (): Promise<boolean> => {

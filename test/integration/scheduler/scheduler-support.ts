@@ -61,7 +61,8 @@ export interface Enqueue {
 
 export interface Item {
   readonly position: number;
-  readonly batch: number;
+  /** Time of the plan that wrote it. */
+  readonly dispatched: string;
   readonly id: string;
   readonly key: string;
   readonly task: string;
@@ -187,7 +188,7 @@ function jobsOf(database: Database): Pick<Bench, 'enqueue' | 'hint' | 'items' | 
     },
     items: () =>
       database.query<Item>(
-        `select w.position::float8 as position, w.batch::float8 as batch, w.id, q.key, q.task, q.seq::float8 as seq,
+        `select w.position::float8 as position, w.dispatched::text as dispatched, w.id, q.key, q.task, q.seq::float8 as seq,
                 w.lock_key is not null as leased
          from pgqueue.work_item w join pgqueue.queue q on q.id = w.id order by w.position, q.priority, q.seq`,
         [],

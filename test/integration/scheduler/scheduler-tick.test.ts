@@ -24,7 +24,7 @@ test('a tick writes keys in turn, each by priority and then as enqueued', async 
   await bench.scheduler();
   const items = await itemsReach(6);
   expect(items.map(({ key, seq }) => `${key}${seq}`)).toEqual(['b1', 'a6', 'b2', 'a3', 'a4', 'a5']);
-  expect(new Set(items.map(({ batch }) => batch)).size).toBe(1);
+  expect(new Set(items.map(({ dispatched }) => dispatched)).size).toBe(1);
 });
 
 test('10,000 jobs of one key do not make another key wait', async () => {

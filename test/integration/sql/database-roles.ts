@@ -61,9 +61,9 @@ export const rights: Readonly<
       scheduler_lease: 'select',
       scheduler_report: 'select',
       work_item:
-        'select(batch cancelled dispatched id lock_key lock_timeout pool position progress started task together version)',
+        'select(cancelled dispatched id lock_key lock_timeout pool position progress started task together version)',
       work_queue:
-        'select(batch cancelled dispatched id jobs lock_key lock_timeout pool position progress started task together version)',
+        'select(cancelled dispatched id jobs lock_key lock_timeout pool position progress started task together version)',
     },
   },
   operator: {

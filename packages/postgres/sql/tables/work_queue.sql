@@ -15,7 +15,6 @@
 -- lease, and it claims the rows of a whole page at once: the fill factor leaves room for that.
 create table work_queue (
   position     bigint      generated always as identity (start with 256 increment by 256) primary key,
-  batch        bigint      not null,
   id           uuid        constraint work_queue_id unique,
   jobs         uuid[],
   version      integer     not null,
@@ -57,7 +56,8 @@ create index work_queue_suspect on work_queue (pool) where suspect;
 -- millions of dead rows.
 create index work_queue_cancelled on work_queue (id) where cancelled is not null;
 
-create sequence batch_number;
+-- Numbers of bundles (together).
+create sequence bundle_number;
 
 -- Position below which there is no batch. The search for a job's batch starts here, so it passes only items
 -- that have ended since the leader wrote the row. Logged, and so readable on a standby, where the views read
@@ -70,11 +70,11 @@ create table batch_front (
 
 -- Every job that has a work item, with its lease.
 create view work_item as
-  select w.position, w.batch, w.id, w.version, w.pool, w.task, w.lock_key, w.lock_token, w.lock_timeout, w.started, w.cancelled,
+  select w.position, w.id, w.version, w.pool, w.task, w.lock_key, w.lock_token, w.lock_timeout, w.started, w.cancelled,
          w.progress, w.dispatched, w.together, w.suspect
   from work_queue w where w.id is not null
   union all
-  select w.position, w.batch, u.id, w.version, w.pool, w.task, w.lock_key, w.lock_token, w.lock_timeout, w.started, w.cancelled,
+  select w.position, u.id, w.version, w.pool, w.task, w.lock_key, w.lock_token, w.lock_timeout, w.started, w.cancelled,
          w.progress, w.dispatched, w.together, w.suspect
   from work_queue w cross join lateral unnest(w.jobs) as u (id)
   where w.jobs is not null and w.position >= coalesce((select f.position from batch_front f), 0);

@@ -56,7 +56,6 @@ export interface QueueTable {
  */
 export interface WorkQueueTable {
   position: BigInt8;
-  batch: BigInt8;
   id: string | null;
   jobs: string[] | null;
   version: number;
@@ -215,7 +214,6 @@ export interface JobView {
   payload_version: number;
   trace: TraceContext | null;
   created: Date;
-  batch: string | null;
   position: string | null;
   pool: string | null;
   node: string | null;

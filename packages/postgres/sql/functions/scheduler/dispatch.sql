@@ -40,7 +40,6 @@ create function dispatch(p_leader text, p_epoch bigint, p_ids uuid[], p_versions
 as $$
 #variable_conflict use_column
 declare
-  v_batch bigint;
   v_now timestamptz;
   v_ids uuid[];
   v_positions text := '';
@@ -76,7 +75,6 @@ begin
       select x.n::bigint from jsonb_array_elements_text(p_plan -> 'settled') as x (n)));
   end if;
   if cardinality(p_ids) > 0 then
-    v_batch := nextval('batch_number');
     with batched as materialized (
       select u.id from (select w.jobs from work_queue w where w.jobs is not null and w.position >= batches_from() limit 100000) b
       cross join lateral unnest(b.jobs) as u (id)
@@ -100,13 +98,13 @@ begin
       from picked p group by p.row
     ),
     made as (
-      insert into work_queue (position, batch, id, jobs, version, pool, task, dispatched, together, suspect, timeout)
+      insert into work_queue (position, id, jobs, version, pool, task, dispatched, together, suspect, timeout)
       overriding system value
       -- positions for the parts of a batch that is taken apart: 2 * size + 1 of them behind its own
       select case when g.size <= 127 then nextval('work_queue_position_seq')
                   else (select min(nextval('work_queue_position_seq')) from generate_series(0, (2 * g.size + 1) / 256)) end,
-             v_batch, g.id, g.jobs, g.version, g.pool, g.task, v_now,
-             case when g.size > 1 and g.row = any (v_together) then nextval('batch_number') end, g.suspect, g.timeout
+             g.id, g.jobs, g.version, g.pool, g.task, v_now,
+             case when g.size > 1 and g.row = any (v_together) then nextval('bundle_number') end, g.suspect, g.timeout
       from grouped g order by g.row
       returning id, jobs, position)
     select sum(coalesce(cardinality(m.jobs), 1)), string_agg(m.position::text, ',' order by m.position),

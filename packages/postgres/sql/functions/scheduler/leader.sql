@@ -140,7 +140,7 @@ declare
   v_gone boolean;
 begin
   loop
-    v_seen := (select q.last_value + q.is_called::integer + b.last_value + b.is_called::integer from queue_seq_seq q, batch_number b);
+    v_seen := (select q.last_value + q.is_called::integer + w.last_value + w.is_called::integer from queue_seq_seq q, work_queue_position_seq w);
     v_gone := leader_gone();
     v_wait := least(v_until - clock_timestamp(), current_setting('deadlock_timeout')::interval * 0.9);
     exit when v_gone is distinct from false or v_seen is distinct from p_seen or v_wait < interval '1 millisecond';

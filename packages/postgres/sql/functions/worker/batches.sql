@@ -41,21 +41,21 @@ as $$
     from gone g cross join lateral unnest(g.jobs) with ordinality as u (id, n)
   ),
   singles as (
-    insert into work_queue (position, batch, id, version, pool, task, dispatched, lock_key, lock_token, lock_timeout, started, together)
+    insert into work_queue (position, id, version, pool, task, dispatched, lock_key, lock_token, lock_timeout, started, together)
     overriding system value
-    select m.position + m.n, m.batch, m.job, m.version, m.pool, m.task, m.dispatched, m.lock_key, m.lock_token, m.lock_timeout, m.started, m.together
+    select m.position + m.n, m.job, m.version, m.pool, m.task, m.dispatched, m.lock_key, m.lock_token, m.lock_timeout, m.started, m.together
     from members m where m.alone and not m.waits order by m.position, m.n
   ),
   back as (
     update queue q set moved = true where q.id = any (array(select m.job from members m where m.alone and m.waits))
   ),
   rest as (
-    insert into work_queue (position, batch, jobs, version, pool, task, dispatched, lock_key, lock_token, lock_timeout, started, timeout, together)
+    insert into work_queue (position, jobs, version, pool, task, dispatched, lock_key, lock_token, lock_timeout, started, timeout, together)
     overriding system value
-    select m.position + case when m.waits then 1 else cardinality(m.jobs) + 1 end, m.batch, array_agg(m.job order by m.n), m.version, m.pool, m.task,
+    select m.position + case when m.waits then 1 else cardinality(m.jobs) + 1 end, array_agg(m.job order by m.n), m.version, m.pool, m.task,
            m.dispatched, m.lock_key, m.lock_token, m.lock_timeout, m.started, m.timeout, m.together
     from members m where not m.alone
-    group by m.position, m.jobs, m.batch, m.version, m.pool, m.task, m.dispatched, m.lock_key, m.lock_token, m.lock_timeout, m.started, m.timeout, m.together,
+    group by m.position, m.jobs, m.version, m.pool, m.task, m.dispatched, m.lock_key, m.lock_token, m.lock_timeout, m.started, m.timeout, m.together,
              m.waits
     order by m.position
     returning position

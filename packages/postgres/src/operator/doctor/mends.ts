@@ -102,9 +102,9 @@ function partDoubles(schema: string): string {
         select w.position from ${schema}.work_queue w where w.position in (select d.position from doubles d) for update skip locked))
       returning *
     )
-    insert into ${schema}.work_queue (position, batch, id, version, pool, task, dispatched, lock_key, lock_token, lock_timeout, started)
+    insert into ${schema}.work_queue (position, id, version, pool, task, dispatched, lock_key, lock_token, lock_timeout, started)
     overriding system value
-    select g.position + u.n, g.batch, u.id, g.version, g.pool, g.task, g.dispatched, g.lock_key, g.lock_token, g.lock_timeout, g.started
+    select g.position + u.n, u.id, g.version, g.pool, g.task, g.dispatched, g.lock_key, g.lock_token, g.lock_timeout, g.started
     from gone g cross join lateral unnest(g.jobs) with ordinality as u (id, n)
     where (g.position, u.n) not in (select d.position, d.n from doubles d)
     order by g.position, u.n`;
