@@ -1,5 +1,5 @@
 export type { Database, DatabaseOptions } from './connection/database.ts';
-export { openDatabase } from './connection/database.ts';
+export { inSnapshot, openDatabase } from './connection/database.ts';
 export { databaseShape } from './connection/database-options.ts';
 export { aConnectionString, connectionStringProblem } from './connection/connection-string.ts';
 export { warnWithoutLeader } from './process/leaderless.ts';

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { ClaimedRow } from '@pgqueue/postgres';
 import { breaches, claimRows, registerNode, settleRows, tellRuns } from '@pgqueue/postgres';
+import pg from 'pg';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import type { Bench } from './scheduler-support.ts';
 import { openBench, ticks, until } from './scheduler-support.ts';
@@ -136,4 +137,44 @@ test('a new leader knows the batches of the old one, ready and leased, and keeps
   await node.done(held);
   await settled(second);
   expect(await total()).toBeLessThanOrEqual(count);
+});
+
+/** A connection before whose reads of items' facts a function runs. */
+function poolThatWaits(before: () => Promise<unknown>): pg.Pool {
+  class Client extends pg.Client {
+    override query(...args: readonly unknown[]): never {
+      const [given] = args as readonly [string | { readonly text: string }];
+      const text = typeof given === 'string' ? given : given.text;
+      const query = super.query.bind(this) as (...all: readonly unknown[]) => unknown;
+      return (text.includes('item_facts') ? before().then(() => query(...args)) : query(...args)) as never;
+    }
+  }
+  return new pg.Pool({ connectionString: bench.test.url, Client });
+}
+
+test('batches that are taken apart whenever their facts are read stop no tick', async () => {
+  await bench.node({ slots: 50 });
+  await bench.enqueue({ count: 40 });
+  await bench.database.query(
+    `insert into pgqueue.work_queue (jobs, version, pool, task)
+     select array_agg(id), 1, 'default', 't' from (select id, row_number() over (order by seq) / 4 as row from pgqueue.queue) q group by row`,
+    [],
+  );
+  let apart = 0;
+  const pool = poolThatWaits(async () => {
+    apart += 1;
+    await bench.database.query(
+      `select pgqueue.take_apart(array(select position from pgqueue.work_queue where jobs is not null order by position limit 1))`,
+      [],
+    );
+  });
+  const scheduler = await bench.scheduler({ pool });
+  await until('a tick', () => ticks(scheduler).length > 0);
+  await bench.enqueue({ count: 1 });
+  await bench.hint();
+  await until('the job', async () => (await bench.items()).length === 41);
+  expect(apart).toBeGreaterThan(1);
+  expect(scheduler.events.filter(({ type }) => type === 'database.error')).toEqual([]);
+  await scheduler.stop();
+  await pool.end();
 });

@@ -162,7 +162,10 @@ test('a job whose transaction was long goes before a later one of its key, of wh
     const items = (await bench.items()).filter(({ key }) => key === 'k1');
     expect(items.map(({ seq }) => seq)).toEqual(items.map(({ seq }) => seq).toSorted((a, b) => a - b));
     // at once: a leader that saw the jobs without their work items would dispatch them again
-    await bench.database.query('with items as (delete from pgqueue.work_queue) delete from pgqueue.queue', []);
+    await bench.database.query(
+      'with items as (delete from pgqueue.work_queue) delete from pgqueue.queue',
+      [],
+    );
     const seen = ticks(scheduler).length;
     await bench.hint();
     await until('it to be seen', () => ticks(scheduler).length > seen + 1);

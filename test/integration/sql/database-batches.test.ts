@@ -1,15 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import {
-  amend,
-  cancel,
-  claim,
-  erase,
-  releaseRows,
-  setFeed,
-  settle,
-  takeApart,
-  takeOut,
-} from '@pgqueue/postgres';
+import { amend, cancel, claim, erase, releaseRows, settle, takeApart, takeOut } from '@pgqueue/postgres';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import type { Batches } from './batches-support.ts';
 import { batchesOn } from './batches-support.ts';
@@ -206,28 +196,6 @@ describe('settle_rows', () => {
     expect(again).toHaveLength(1); // a node runs one suspect at a time
     expect((await batches.settle(lost)).size + (await batches.settle(held)).size).toBe(0);
     expect(await history()).toEqual([]);
-  });
-
-  test('tells the scheduler which batches ended, with their sizes and the run time of each job', async () => {
-    await setFeed(ground.database, ground.leader(), true);
-    const [one, lost, two] = [
-      await batches.held(node, 2),
-      await batches.held(node, 3),
-      await batches.held(node, 4),
-    ];
-    await ground.sql(
-      `select pgqueue.settle_rows($1::bigint[], $2::uuid[], '{2,3,4}', '{1,2,9,9,9,3,4,5,6}')`,
-      [
-        [one.position, lost.position, two.position],
-        [one.token, randomUUID(), two.token],
-      ],
-    );
-    expect(
-      await ground.sql('select positions::float8[], sizes, verdicts, busy_ms from pgqueue.settlement'),
-    ).toEqual([
-      { positions: [one.position, two.position], sizes: [2, 4], verdicts: null, busy_ms: [1, 2, 3, 4, 5, 6] },
-    ]);
-    await setFeed(ground.database, ground.leader(), false);
   });
 
   test('told twice (a reply was lost): the jobs are known to be done under that token', async () => {

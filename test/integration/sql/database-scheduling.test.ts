@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import type { LaneRow, TickInput, TickRead } from '@pgqueue/postgres';
 import {
   dispatch,
@@ -9,6 +10,7 @@ import {
   takeBack,
 } from '@pgqueue/postgres';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { batchesOn } from './batches-support.ts';
 import type { Ground } from './database-support.ts';
 import { openGround } from './database-support.ts';
 
@@ -209,6 +211,30 @@ describe('ended attempts', () => {
       told.settled.map(({ n }) => n),
     );
     expect((await look({ settled: true })).state.settled).toEqual([]);
+    await setFeed(ground.database, ground.leader(), false);
+  });
+
+  test('tells the scheduler which batches ended, with their sizes and the run time of each job', async () => {
+    await setFeed(ground.database, ground.leader(), true);
+    const node = await ground.node();
+    const batches = batchesOn(ground);
+    const [one, lost, two] = [
+      await batches.held(node, 2),
+      await batches.held(node, 3),
+      await batches.held(node, 4),
+    ];
+    await ground.sql(
+      `select pgqueue.settle_rows($1::bigint[], $2::uuid[], '{2,3,4}', '{1,2,9,9,9,3,4,5,6}')`,
+      [
+        [one.position, lost.position, two.position],
+        [one.token, randomUUID(), two.token],
+      ],
+    );
+    expect(
+      await ground.sql('select positions::float8[], sizes, verdicts, busy_ms from pgqueue.settlement'),
+    ).toEqual([
+      { positions: [one.position, two.position], sizes: [2, 4], verdicts: null, busy_ms: [1, 2, 3, 4, 5, 6] },
+    ]);
     await setFeed(ground.database, ground.leader(), false);
   });
 

@@ -6,11 +6,13 @@ import { copyIn } from './copy.ts';
 import { destroyClient } from './destroy-client.ts';
 import { applicationName } from './application-name.ts';
 import type { Executor } from './executor.ts';
+import { toExecutor } from './executor.ts';
 import { isQueryTimeout, isWrongServer, sqlState } from './pg-errors.ts';
 import { queryPool, withClient } from './pool-query.ts';
 import type { Tables } from './tables.ts';
 import { checkSchemaName, defaultSchema } from './schema.ts';
 import { createSessionDefaults } from './session-defaults.ts';
+import type { Target } from './target.ts';
 
 /**
  * Options for connecting to an installation. Give a connection string, or a pool of your own, which stays
@@ -58,6 +60,20 @@ export interface Database extends Executor {
   readonly copyIn: (statement: string, chunks: Iterable<string>) => Promise<void>;
   /** Ends the pool, unless it was given. Takes at most 2.5 s, whatever the server does. */
   readonly close: () => Promise<void>;
+}
+
+/**
+ * Runs reads that all see the same snapshot of the database, in one REPEATABLE READ transaction that can't
+ * write.
+ */
+export function inSnapshot<Result>(
+  database: Database,
+  read: (target: Target) => Promise<Result>,
+): Promise<Result> {
+  return database.transaction(async (client) => {
+    await client.query('set transaction isolation level repeatable read, read only');
+    return read({ ...toExecutor(client), schema: database.schema });
+  });
 }
 
 /**

@@ -92,7 +92,7 @@ export interface SettledBatch {
   readonly positions: readonly number[];
   /** The number of jobs of each position; null: one each. */
   readonly sizes: readonly number[] | null;
-  /** Of each job, in the order of the positions; null: all are done. */
+  /** One for each job, in the order of the positions; null: all are done. */
   readonly verdicts: readonly ('done' | 'retry' | 'dead' | 'snooze' | 'cancelled' | 'crash')[] | null;
   /** Run time of each job, in the order of the positions. */
   readonly busyMs: readonly number[];

@@ -1,5 +1,5 @@
 import type { Database, Target, TickInput, TickRead } from '@pgqueue/postgres';
-import { readItemFacts, readTick, readTickState, settledMax } from '@pgqueue/postgres';
+import { inSnapshot, readItemFacts, readTick, readTickState, settledMax } from '@pgqueue/postgres';
 import type { Behind } from '../state/background-rescan.ts';
 import type { Load } from '../state/consumption.ts';
 import { capability } from '../state/consumption.ts';
@@ -83,13 +83,13 @@ export async function look(
 }
 
 /**
- * Reads a snapshot in which every work item is known. If some are unknown, their facts are fetched and
- * everything is read again: an item that ended between the two reads would be missing, while the lanes of the
- * first read do not show that its job waits for a retry. The same applies if a batch that is read by its
- * position was taken apart.
+ * Reads a snapshot in which every work item is known. If some are unknown, or a batch that is read by its
+ * position was taken apart, everything is read again together with the facts of those items, in one snapshot
+ * of the database. With facts of a later one, an item that ended between the two would be missing, while the
+ * lanes of the first do not show that its job waits for a retry.
  */
 async function readKnown(
-  database: Target,
+  database: Database,
   {
     inFlight,
     feeds,
@@ -97,21 +97,26 @@ async function readKnown(
   }: { readonly inFlight: InFlightItems; readonly feeds: boolean; readonly itemsFrom: number },
   input: TickInput | undefined,
 ): Promise<TickRead> {
-  for (let round = 1; ; round += 1) {
+  const once = async (target: Target) => {
     const strays = { itemsFrom, items: inFlight.before(itemsFrom) };
     const read =
       input === undefined
-        ? await readBriefly(database, { settled: feeds, ...strays })
-        : await readTick(database, { ...input, ...strays });
-    const { items } = read.state;
-    const { unknown, parts } = inFlight.see(items, { settlements: feeds, from: itemsFrom });
-    if (unknown.length + parts.length === 0) return read;
-    // without items it can't count, a plan could exceed a limit
-    if (round === 5) throw new Error(`${unknown.length} work items are of jobs that can't be read`);
-    const facts = await readItemFacts(database, [...unknown, ...parts]);
-    if (unknown.length + facts.length === 0) return read;
-    inFlight.learn(facts, { items, unknown });
-  }
+        ? await readBriefly(target, { settled: feeds, ...strays })
+        : await readTick(target, { ...input, ...strays });
+    return { read, ...inFlight.see(read.state.items, { settlements: feeds, from: itemsFrom }) };
+  };
+  const first = await once(database);
+  if (first.unknown.length + first.parts.length === 0) return first.read;
+  return inSnapshot(database, async (target) => {
+    const seen = await once(target);
+    const parts = [...first.parts, ...seen.parts];
+    const { unknown } = seen;
+    const facts = await readItemFacts(target, [...unknown, ...parts]);
+    inFlight.learn(facts, { items: seen.read.state.items, unknown });
+    // a part lies before the positions that are read, so only another read tells which node holds it
+    const found = new Set(facts.map(({ position }) => position));
+    return parts.some((position) => found.has(position)) ? (await once(target)).read : seen.read;
+  });
 }
 
 async function readBriefly(

@@ -237,7 +237,8 @@ function settlementsOf(
     const item = told.find(position);
     const size = sizes?.[n] ?? 1;
     // each job of a bundle was leased for the duration of the one call that ran all of them
-    const together = item?.bundle == null ? 1 : (told.bundles.get(item.bundle) ?? 1);
+    const bundle = item?.bundle ?? null;
+    const together = bundle === null ? 1 : (told.bundles.get(bundle) ?? 1);
     for (let place = 0; place < size; place += 1, index += 1) {
       const job = item?.jobs[place];
       const outcome = verdicts === null ? 'done' : verdicts[index];
