@@ -11,7 +11,6 @@ import {
   heartbeatNode,
   lead,
   leaveNode,
-  maintainHistory,
   migrate,
   openDatabase,
   promote,
@@ -31,6 +30,7 @@ import type { TestDatabase } from '../../support/database.ts';
 import { createTestDatabase } from '../../support/database.ts';
 import type { PgBouncer } from '../../support/pgbouncer.ts';
 import { startPgBouncer } from '../../support/pgbouncer.ts';
+import { maintained } from '../../support/maintained.ts';
 import { lacks } from '../../support/tools.ts';
 import { until } from '../scheduler/scheduler-support.ts';
 
@@ -204,7 +204,7 @@ describe.skipIf(noPgBouncer)('through PgBouncer in transaction mode', () => {
     expect(await reap(first)).toBe(0);
     expect(await cancel(second, [id])).toEqual(new Map([[id, 'cancelled']]));
     expect(await leaveNode(second, 'last', incarnation)).toBe(true);
-    expect(await maintainHistory(first)).toEqual({ created: 0, dropped: 0, outcome: 'done' });
+    expect(await maintained(first)).toEqual({ created: 0, dropped: 0, outcome: 'done' });
     await resign(first, 'l', epoch);
   });
 
