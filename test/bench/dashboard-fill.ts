@@ -87,7 +87,7 @@ const nodesAndItems = [
    select 'node-' || i, gen_random_uuid(), 'alive', 100,
           (select jsonb_object_agg('task' || t, '{"min": 1, "max": 1, "timeoutMs": 1000}'::jsonb) from generate_series(0, 6) t),
           now(), 1000, 3600000, now() from generate_series(0, ${nodes - 1}) i`,
-  `insert into pgqueue.work_queue (batch, id, version, pool, task, lock_key, lock_token, lock_timeout, started)
-   select 1, q.id, 1, 'default', q.task, 'node-' || (q.seq % ${nodes}), gen_random_uuid(), now() + interval '1 hour', now()
+  `insert into pgqueue.work_queue (id, version, pool, task, lock_key, lock_token, lock_timeout, started)
+   select q.id, 1, 'default', q.task, 'node-' || (q.seq % ${nodes}), gen_random_uuid(), now() + interval '1 hour', now()
    from (select * from pgqueue.queue where run_after is null order by id limit ${running}) q`,
 ];

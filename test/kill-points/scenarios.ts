@@ -31,13 +31,13 @@ const job = (task: string, more: Readonly<Record<string, string>> = {}): string 
 };
 const held = (node: string, timeout: string): string => `
   with q as (insert into pgqueue.queue (task, max_crashes) values ('plain', 100) returning id)
-  insert into pgqueue.work_queue (batch, id, version, pool, task, lock_key, lock_token, lock_timeout, started)
-  select 1, id, 1, 'default', 'plain', '${node}', gen_random_uuid(), ${timeout}, clock_timestamp() from q;`;
+  insert into pgqueue.work_queue (id, version, pool, task, lock_key, lock_token, lock_timeout, started)
+  select id, 1, 'default', 'plain', '${node}', gen_random_uuid(), ${timeout}, clock_timestamp() from q;`;
 
 /** A batch of jobs of one task, by the tries that each has had. */
 const batch = (task: string, tries: readonly number[]): string => `
   with q as (insert into pgqueue.queue (task, max_crashes, tries) select '${task}', 100, t from unnest(array[${tries.join(', ')}]) t returning id)
-  insert into pgqueue.work_queue (batch, jobs, version, pool, task) select 1, array_agg(id), 1, 'default', '${task}' from q;`;
+  insert into pgqueue.work_queue (jobs, version, pool, task) select array_agg(id), 1, 'default', '${task}' from q;`;
 
 /** Everything that a leader does: batches, promotion, expiry, schedules, leases that ran out, nodes that are gone. */
 const scheduler: Scenario = {

@@ -165,8 +165,8 @@ beforeAll(async () => {
   await owner.query(`insert into queue (id, task, unique_key) values ($1, 't', 'u')`, [job]);
   await owner.query(`insert into queue (task, key) select 't', n::text from generate_series(1, 20) n`);
   await owner.query(
-    `insert into work_queue (batch, id, version, pool, task, lock_key, lock_token, lock_timeout, started)
-     values (1, $1, 1, 'default', 't', 'node', $2, now() + interval '1 hour', now())`,
+    `insert into work_queue (id, version, pool, task, lock_key, lock_token, lock_timeout, started)
+     values ($1, 1, 'default', 't', 'node', $2, now() + interval '1 hour', now())`,
     [job, token],
   );
   await owner.query(
