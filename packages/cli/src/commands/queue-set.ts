@@ -8,7 +8,7 @@ import { durationOf, queueName } from '../parse.ts';
 import { examples } from './help.ts';
 
 /** Options as text, so that all problems can be reported at once; false: `--no-…`. */
-interface SetOptions {
+interface QueueSetOptions {
   readonly pool?: string;
   readonly retention?: string;
   readonly concurrency?: string | false;
@@ -44,7 +44,7 @@ export function addQueueSet(queues: Command): void {
     .option('--no-key-pending', 'takes that limit away')
     .option('--weight <weight>', 'its share beside other queues, where the policy knows shares')
     .option('--no-weight', 'gives it weight 1 again')
-    .action((queue: string, options: SetOptions, self: Command) => {
+    .action((queue: string, options: QueueSetOptions, self: Command) => {
       const settings = settingsOf(options);
       return withOperator(self, async (operator, output) => {
         const { isNew } = await operator.queues.set(queue, settings);
@@ -71,7 +71,7 @@ export function newText(isNew: boolean): string {
  * Reads the settings to change.
  * @throws {UsageError} with all problems at once
  */
-function settingsOf(options: SetOptions): QueueSettings {
+function settingsOf(options: QueueSetOptions): QueueSettings {
   const { pool, retention, concurrency, keyConcurrency, rate, keyRate, keyPending, weight } = options;
   const problems: string[] = [];
   const read = reader(problems);

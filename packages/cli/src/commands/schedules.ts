@@ -7,7 +7,7 @@ import type { Output } from '../output/output.ts';
 import { duration, json, whole } from '../parse.ts';
 import { examples } from './help.ts';
 
-interface SetOptions {
+interface ScheduleSetOptions {
   readonly cron: string;
   readonly timezone: string;
   readonly task: string;
@@ -105,7 +105,7 @@ function addSet(schedules: Command): void {
     .option('--priority <n>', 'smaller runs first', whole(-2_147_483_648, 2_147_483_647))
     .option('--timeout <duration>', 'how long one attempt may take', duration)
     .option('--max-tries <n>', 'attempts that may fail', whole(1, 1_000))
-    .action(async (name: string, options: SetOptions, self: Command) => {
+    .action(async (name: string, options: ScheduleSetOptions, self: Command) => {
       const { cron, timezone, task, payload = {}, maxTries, ...rest } = options;
       const { payloadVersion, queue, key, priority, timeout } = rest;
       const { scheduleProblems } = await import('@pgqueue/scheduler');

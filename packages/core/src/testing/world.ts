@@ -56,7 +56,7 @@ export interface WorldOptions {
 }
 
 /** A work item as the database has it. */
-interface Item {
+interface WorldItem {
   readonly item: InFlight;
   readonly life: Life;
   endMs: number;
@@ -88,7 +88,7 @@ interface World {
   readonly policy: Policy;
   readonly waiting: Map<string, Life>;
   readonly delayed: Map<string, { readonly life: Life; readonly dueMs: number }>;
-  readonly items: Map<string, Item>;
+  readonly items: Map<string, WorldItem>;
   state: PolicyState;
   saved: Readonly<Record<string, SavedPart>>;
   /** State whose parts are saved: a part that is still the same object is not saved again. */

@@ -30,7 +30,7 @@ const tellEveryMs = 500;
 /** Jobs up to which a bulk action can be undone, since undo restores them individually. */
 const undoMax = 20_000;
 
-interface Kept {
+interface TrackedRun {
   run: BulkRun;
   stopping: boolean;
   ended: Promise<void>;
@@ -45,8 +45,8 @@ export function createBulkRuns({
   readonly undo: UndoStore;
   readonly tell: (run: BulkRun) => void;
 }): BulkRuns {
-  const kept = new Map<string, Kept>();
-  const find = (id: string): Kept => {
+  const kept = new Map<string, TrackedRun>();
+  const find = (id: string): TrackedRun => {
     const found = kept.get(id);
     if (found === undefined) throw new Problem('not_found', 'there is no such bulk action in this process');
     return found;
@@ -56,7 +56,7 @@ export function createBulkRuns({
       const running = [...kept.values()].filter(({ run }) => run.state === 'running');
       if (running.length >= atOnceMax)
         throw new Problem('busy', 'other bulk actions are under way: wait for one, or stop it');
-      const own: Kept = { run: begun(user, bulk), stopping: false, ended: Promise.resolve() };
+      const own: TrackedRun = { run: begun(user, bulk), stopping: false, ended: Promise.resolve() };
       keep(kept, own);
       try {
         const total = await countOf(settings, desk, bulk);
@@ -113,7 +113,7 @@ function toldOf(request: BulkRequest): BulkRequest {
 }
 
 /** Keeps a run; makes room by removing the oldest ones that have ended. */
-function keep(kept: Map<string, Kept>, own: Kept): void {
+function keep(kept: Map<string, TrackedRun>, own: TrackedRun): void {
   for (const [id, { run }] of kept) {
     if (kept.size < keptMax) break;
     if (run.state !== 'running') kept.delete(id);
@@ -122,7 +122,7 @@ function keep(kept: Map<string, Kept>, own: Kept): void {
 }
 
 interface Work {
-  readonly own: Kept;
+  readonly own: TrackedRun;
   readonly settings: Settings;
   readonly desk: Desk;
   readonly bulk: Bulk;

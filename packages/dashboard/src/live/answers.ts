@@ -8,7 +8,7 @@ export interface Answers {
   readonly forget: () => void;
 }
 
-interface Kept {
+interface CachedAnswer {
   readonly answer: Promise<object>;
   /** Infinity during the read. */
   until: number;
@@ -31,10 +31,10 @@ const keptMax = 100;
  * must include everything that the answer depends on, including the role of the user.
  */
 export function createAnswers({ leastMs, mostMs, share }: AnswersOptions): Answers {
-  const kept = new Map<string, Kept>();
+  const kept = new Map<string, CachedAnswer>();
   const make = (name: string, read: () => Promise<object>): Promise<object> => {
     const begun = performance.now();
-    const made: Kept = { answer: read(), until: Infinity };
+    const made: CachedAnswer = { answer: read(), until: Infinity };
     made.answer.then(
       () => {
         const now = performance.now();

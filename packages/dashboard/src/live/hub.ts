@@ -31,7 +31,7 @@ interface Client {
   readonly end: () => void;
 }
 
-interface Kept {
+interface SentEvent {
   readonly n: number;
   readonly atMs: number;
   readonly event: LiveEvent['event'];
@@ -42,14 +42,14 @@ export function createHub(): Hub {
   // prefix of event ids; ids of another process or an earlier run are ignored
   const origin = randomBytes(6).toString('hex');
   const clients = new Set<Client>();
-  const kept: Kept[] = [];
+  const kept: SentEvent[] = [];
   const encoder = new TextEncoder();
   let n = 0;
   let heartbeat: NodeJS.Timeout | undefined;
   let closed = false;
   let listener = (_some: boolean): void => {};
 
-  const missed = (lastId: string | null): readonly Kept[] => {
+  const missed = (lastId: string | null): readonly SentEvent[] => {
     const [from, had] = lastId?.split('-') ?? [];
     const since = Date.now() - keptMs;
     const known = from === origin && /^\d{1,15}$/.test(had ?? '') ? Number(had) : undefined;

@@ -54,7 +54,7 @@ const fields = [
 ] as const;
 
 type Field = (typeof fields)[number];
-type Line = Readonly<Record<Field, number>>;
+type SwfLine = Readonly<Record<Field, number>>;
 
 const problemsMax = 5;
 const unknown = -1;
@@ -70,7 +70,7 @@ const parts: ReadonlySet<number> = new Set([2, 3, 4]);
 export function parseSwf(text: string, options: SwfOptions = {}): SwfWorkload {
   const header: Record<string, string> = {};
   const queueNames = new Map<number, string>();
-  const lines: Line[] = [];
+  const lines: SwfLine[] = [];
   const problems: string[] = [];
   const skipped = { unknownTimes: 0, cancelled: 0, parts: 0 };
   let number = 0;
@@ -124,7 +124,7 @@ function readComment(comment: string, header: Record<string, string>, queues: Ma
 }
 
 /** Reads one line. Returns a text that says why if it is invalid. */
-function readLine(line: string): Line | string {
+function readLine(line: string): SwfLine | string {
   const words = line.split(/\s+/);
   if (words.length !== fields.length) return `${words.length} fields, where ${fields.length} are expected`;
   const read: Partial<Record<Field, number>> = {};
@@ -137,10 +137,10 @@ function readLine(line: string): Line | string {
       return `field ${at + 1} (${field}) is ${word}; below 0 there is only -1, for unknown`;
     read[field] = value;
   }
-  return read as Line;
+  return read as SwfLine;
 }
 
-function skips(line: Line): 'unknownTimes' | 'cancelled' | 'parts' | undefined {
+function skips(line: SwfLine): 'unknownTimes' | 'cancelled' | 'parts' | undefined {
   if (parts.has(line.status)) return 'parts';
   if (line.status === cancelled && line['run time'] <= 0) return 'cancelled';
   return line['submit time'] === unknown || line['run time'] === unknown ? 'unknownTimes' : undefined;
@@ -152,7 +152,7 @@ function startOf(header: Readonly<Record<string, string>>, { clock = 'auto' }: S
 }
 
 function toArrival(
-  line: Line,
+  line: SwfLine,
   from: {
     readonly startMs: number;
     readonly options: SwfOptions;
@@ -175,7 +175,7 @@ function toArrival(
 /**
  * Returns the known attributes. `processors` are those that the job was given, else those that it asked for.
  */
-function attributesOf(line: Line): Attributes {
+function attributesOf(line: SwfLine): Attributes {
   const processors =
     line['allocated processors'] > 0 ? line['allocated processors'] : line['requested processors'];
   const seconds = line['requested time'];

@@ -30,7 +30,7 @@ export function createSessionDefaults(run: Run, tell: (problem: PgQueueError) =>
   };
 
   const ask = async (): Promise<boolean> => {
-    const [row] = (await run({ text: question, values: [] })) as readonly Answer[];
+    const [row] = (await run({ text: question, values: [] })) as readonly DefaultsRow[];
     if (row === undefined) throw new PgQueueError('invariant', 'no row of settings');
     if (row.reads) tellOnce(problemOf('default_transaction_read_only', 'on', onlyReads));
     const stricter = row.isolation !== 'read committed' && row.isolation !== 'read uncommitted';
@@ -50,7 +50,7 @@ export function createSessionDefaults(run: Run, tell: (problem: PgQueueError) =>
   };
 }
 
-interface Answer {
+interface DefaultsRow {
   readonly isolation: string;
   readonly reads: boolean;
 }

@@ -4,7 +4,7 @@ import { errorData, errorLine } from '@pgqueue/core';
 const silentMs = 3_000;
 
 /** A start that waits for its database. */
-export interface Waiting {
+export interface StartWait {
   /** Records the error of a failed try. */
   readonly failed: (error: unknown) => void;
   /** Ends the wait: the warning is not emitted any more. */
@@ -17,7 +17,7 @@ export interface Waiting {
  * told not to.
  * @param who for example `the worker web-1`
  */
-export function startWaiting(who: string, afterMs: number = silentMs): Waiting {
+export function startWaiting(who: string, afterMs: number = silentMs): StartWait {
   let last: unknown;
   const timer = setTimeout(() => {
     const why = last === undefined ? 'it has not answered yet' : errorLine(errorData(last));

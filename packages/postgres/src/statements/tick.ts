@@ -182,10 +182,10 @@ type ListedLane = readonly [
   ahead: boolean,
   wanted: number,
   retryDueMs: number | null,
-  jobs?: readonly ListedJob[],
+  jobs?: readonly LookedJob[],
 ];
 
-type ListedJob = readonly [
+type LookedJob = readonly [
   id: string,
   seq: number,
   priority: number,
@@ -201,7 +201,7 @@ type ListedJob = readonly [
 ];
 
 const noAttributes: Attributes = Object.freeze({});
-const noJob: ListedJob = ['', 0, 0, '', 0, '', 0];
+const noJob: LookedJob = ['', 0, 0, '', 0, '', 0];
 
 function toLaneRows(lane: ListedLane): readonly LaneRow[] {
   const jobs = lane[6];
@@ -210,7 +210,7 @@ function toLaneRows(lane: ListedLane): readonly LaneRow[] {
     : jobs.map((job) => toLaneRow(lane, job[0], job));
 }
 
-function toLaneRow(lane: ListedLane, id: string | null, job: ListedJob): LaneRow {
+function toLaneRow(lane: ListedLane, id: string | null, job: LookedJob): LaneRow {
   return {
     queue: lane[0],
     key: lane[1],

@@ -12,7 +12,7 @@ import type { SchedulerOptions, Settings } from '../options.ts';
 import { toSettings } from '../options.ts';
 import type { Planner } from '../policy/planner.ts';
 import { createPlanner } from '../policy/planner.ts';
-import type { Kind } from '../sweeps/sweeps.ts';
+import type { SweepKind } from '../sweeps/sweeps.ts';
 import { sweepOnce } from '../sweeps/sweeps.ts';
 
 /** A scheduler that runs one step on demand. Made by {@link createSchedulerSteps}. */
@@ -119,7 +119,7 @@ async function sweepAll({
   leader,
 }: Sweeping): Promise<Pick<SchedulerStep, 'promoted' | 'fired' | 'expired'>> {
   const sweep = { database, observe: settings.observe, leader, onWork: (): void => {} };
-  const sweepWhole = async (kind: Kind): Promise<number> => {
+  const sweepWhole = async (kind: SweepKind): Promise<number> => {
     for (let [times, total] = [1, 0]; ; times += 1) {
       const { count, again } = await sweepOnce(kind, sweep);
       total += count;

@@ -41,14 +41,14 @@ const rememberMs = 60_000;
 const faultsMax = 100;
 const messageMax = 500;
 
-interface Known extends Fault {
+interface KnownFault extends Fault {
   readonly at: number;
   readonly reportedAt: number;
   readonly forgetAt: number;
 }
 
 export function createFaults(observe: Observer, clock: () => number): Faults {
-  const known = new Map<string, Known>();
+  const known = new Map<string, KnownFault>();
   /** Monotonic clock until the first snapshot brings the database's time. */
   let nowMs = clock();
   let nowAt = nowMs;
@@ -111,7 +111,7 @@ export function createFaults(observe: Observer, clock: () => number): Faults {
   };
 }
 
-function later(fault: Known, byMs: number): Known {
+function later(fault: KnownFault, byMs: number): KnownFault {
   const { firstMs, atMs, suspendedUntilMs } = fault;
   return {
     ...fault,

@@ -11,18 +11,18 @@ const tooLong = `longer than ${partLengthMax} characters`;
  * the value may be a proxy.
  */
 export function jsonProblem(value: unknown): string | undefined {
-  const walk: Walk = { path: [], length: 0 };
+  const walk: JsonWalk = { path: [], length: 0 };
   const problem = findProblem(value, walk);
   if (problem === undefined) return undefined;
   return walk.path.length === 0 ? problem : `at ${walk.path.slice(0, 8).join('.').slice(0, 200)}: ${problem}`;
 }
 
-interface Walk {
+interface JsonWalk {
   readonly path: (string | number)[];
   length: number;
 }
 
-function findProblem(value: unknown, walk: Walk): string | undefined {
+function findProblem(value: unknown, walk: JsonWalk): string | undefined {
   walk.length += 4;
   if (walk.length > partLengthMax) return tooLong;
   if (typeof value === 'string') return textProblem(value, walk);
@@ -32,7 +32,7 @@ function findProblem(value: unknown, walk: Walk): string | undefined {
   return Number.isFinite(value) ? undefined : `${value} is no JSON`;
 }
 
-function objectProblem(value: object, walk: Walk): string | undefined {
+function objectProblem(value: object, walk: JsonWalk): string | undefined {
   if (types.isProxy(value)) return 'a proxy is no JSON';
   if (walk.path.length >= depthMax) return `deeper than ${depthMax} levels`;
   const list = Array.isArray(value);
@@ -45,14 +45,14 @@ function objectProblem(value: object, walk: Walk): string | undefined {
   return list ? listProblem(value, walk) : recordProblem(value as Readonly<Record<string, unknown>>, walk);
 }
 
-function textProblem(text: string, walk: Walk): string | undefined {
+function textProblem(text: string, walk: JsonWalk): string | undefined {
   walk.length += text.length;
   if (walk.length > partLengthMax) return tooLong;
   if (text.isWellFormed() && !text.includes('\u0000')) return undefined;
   return 'a text that PostgreSQL refuses: with U+0000, or half a surrogate pair';
 }
 
-function listProblem(list: readonly unknown[], walk: Walk): string | undefined {
+function listProblem(list: readonly unknown[], walk: JsonWalk): string | undefined {
   for (let index = 0; index < list.length; index += 1) {
     walk.path.push(index);
     const problem = findProblem(list[index], walk);
@@ -62,7 +62,7 @@ function listProblem(list: readonly unknown[], walk: Walk): string | undefined {
   return undefined;
 }
 
-function recordProblem(record: Readonly<Record<string, unknown>>, walk: Walk): string | undefined {
+function recordProblem(record: Readonly<Record<string, unknown>>, walk: JsonWalk): string | undefined {
   for (const name of Object.keys(record)) {
     walk.path.push(name);
     const problem = textProblem(name, walk) ?? findProblem(record[name], walk);

@@ -67,7 +67,7 @@ const lateShare = 0.6;
 const againMs = 5_000;
 
 /** State of a runner. */
-interface Running extends RunnerOptions {
+interface RunnerState extends RunnerOptions {
   readonly policyName: string;
   readonly pauses: Pauses;
   overranAt: number;
@@ -75,7 +75,7 @@ interface Running extends RunnerOptions {
 
 export function createRunner(options: RunnerOptions): Runner {
   const { policy } = options;
-  const running: Running = {
+  const running: RunnerState = {
     ...options,
     trusted: options.trusted === true || isTrusted(policy),
     policyName: options.name ?? policy.name,
@@ -98,7 +98,7 @@ export function createRunner(options: RunnerOptions): Runner {
   };
 }
 
-function planWithin(running: Running, snapshot: Snapshot, state: PolicyState): CleanPlan | undefined {
+function planWithin(running: RunnerState, snapshot: Snapshot, state: PolicyState): CleanPlan | undefined {
   const { policy, faults, policyName, budgetMs } = running;
   let late = false;
   const made = callWithin(running, 'plan', (watch) => {
@@ -128,7 +128,11 @@ function planWithin(running: Running, snapshot: Snapshot, state: PolicyState): C
   }
 }
 
-function callWithin<Value>(running: Running, part: string, run: (watch: Watch) => Value): Value | undefined {
+function callWithin<Value>(
+  running: RunnerState,
+  part: string,
+  run: (watch: Watch) => Value,
+): Value | undefined {
   const { pauses, hung, faults, policyName: policy, budgetMs } = running;
   if (pauses.active(part)) return undefined;
   const watch: Watch = { part: '', job: null, avoids: hung.avoids, late: () => false };
@@ -141,7 +145,7 @@ function callWithin<Value>(running: Running, part: string, run: (watch: Watch) =
 }
 
 /** Suspends the part that was being asked when time ran out, or the whole function if the part is unknown. */
-function overran(running: Running, part: string, watch: Watch): void {
+function overran(running: RunnerState, part: string, watch: Watch): void {
   const { pauses, hung, faults, policyName: policy, budgetMs, clock, suspends = true } = running;
   const again = clock() - running.overranAt < againMs;
   running.overranAt = clock();
@@ -161,7 +165,7 @@ function overran(running: Running, part: string, watch: Watch): void {
   if (known && wholeMs > 0) faults.report({ policy, part, error, suspendedMs: wholeMs });
 }
 
-function restoreWithin(running: Running, saved: Readonly<Record<string, SavedPart>>): PolicyState {
+function restoreWithin(running: RunnerState, saved: Readonly<Record<string, SavedPart>>): PolicyState {
   const { policy } = running;
   const restore = (parts: Readonly<Record<string, SavedPart>>, part: string): PolicyState | undefined =>
     callWithin(running, part, () => {

@@ -7,7 +7,7 @@ import type { Flying } from '../state/items/item.ts';
 import { attributesProblem, isFlat } from '../state/unreadable.ts';
 
 /** State after a tick: its snapshot and the work items it wrote. */
-export interface Left {
+export interface TickOutcome {
   readonly snapshot: Snapshot;
   readonly dispatched: Pick<Flying, 'jobs'>;
   /** Ended attempts that the policy's state does not include yet. */
@@ -26,7 +26,7 @@ export interface ExplainOptions {
 export async function explainNow(
   { database, policy, explain, flow }: ExplainOptions,
   id: string,
-  left: () => Left,
+  left: () => TickOutcome,
 ): Promise<LeaderAnswer> {
   const facts = await readWaitingJob(database, id);
   // read `left` only after the query: a tick may have run meanwhile
@@ -57,7 +57,7 @@ const unreadable = {
  * has just read when its key's first retry is due.
  */
 export function afterTick(
-  { snapshot, dispatched: written, settled }: Left,
+  { snapshot, dispatched: written, settled }: TickOutcome,
   facts: WaitingFacts | undefined,
 ): { readonly snapshot: Snapshot; readonly laneOf: Lane | undefined } {
   const dispatched = written.jobs();

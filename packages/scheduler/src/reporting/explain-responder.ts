@@ -1,7 +1,7 @@
 import type { Observer } from '@pgqueue/core';
 import type { Database, Leader, OpenExplain } from '@pgqueue/postgres';
 import { answerExplain, leadershipLostState, questionsMax, readQuestions, sqlState } from '@pgqueue/postgres';
-import type { ExplainOptions, Left } from './explain-job.ts';
+import type { ExplainOptions, TickOutcome } from './explain-job.ts';
 import { explainNow } from './explain-job.ts';
 
 /**
@@ -14,7 +14,7 @@ export interface Answers {
   /** Forgets known question numbers: after a failover, numbering may start over. */
   readonly serverLost: () => void;
   /** Queues the questions a tick found, and keeps the state the tick left. */
-  readonly seen: (leader: Leader, open: readonly OpenExplain[], left: Left) => void;
+  readonly seen: (leader: Leader, open: readonly OpenExplain[], left: TickOutcome) => void;
   readonly stop: () => Promise<void>;
 }
 
@@ -26,7 +26,7 @@ export interface AnswersOptions extends ExplainOptions {
 /** Leader and state at the end of a tick. */
 interface Moment {
   readonly leader: Leader;
-  readonly left: Left;
+  readonly left: TickOutcome;
 }
 
 /** Numbers below the highest to read again, because transactions commit out of number order. */

@@ -25,17 +25,17 @@ const rememberMs = 60_000;
 /** Most problems remembered. Further ones are left out in the same way, but not reported. */
 const knownMax = 100;
 
-interface Known extends ReportedUnreadable {
+interface KnownProblem extends ReportedUnreadable {
   /** Time on the monotonic clock. */
   readonly seenAt: number;
 }
 
 export function createUnreadable(observe: Observer): Unreadable {
-  const known = new Map<string, Known>();
+  const known = new Map<string, KnownProblem>();
   const forget = (nowMs: number): void => {
     for (const [name, { seenAt }] of known) if (nowMs > seenAt + rememberMs) known.delete(name);
   };
-  const note = (found: Omit<ReportedUnreadable, 'firstMs'>, seen: Seen): void => {
+  const note = (found: Omit<ReportedUnreadable, 'firstMs'>, seen: SeenAt): void => {
     const name = `${found.kind} ${found.id}`;
     const before = known.get(name);
     if (before === undefined && known.size >= knownMax) return;
@@ -62,7 +62,7 @@ export function createUnreadable(observe: Observer): Unreadable {
   };
 }
 
-interface Seen {
+interface SeenAt {
   readonly nowMs: number;
   readonly databaseMs: number;
 }

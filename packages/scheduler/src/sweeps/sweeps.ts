@@ -42,7 +42,7 @@ export interface SweepsOptions {
 }
 
 /** Kinds of sweeps. */
-export type Kind =
+export type SweepKind =
   | 'promote'
   | 'cron'
   | 'expire'
@@ -61,7 +61,7 @@ const hourMs = 3_600_000;
  * Shortest interval between two sweeps of a kind, in milliseconds. Promoting, cron and lost nodes must be on
  * time; the others are never urgent.
  */
-const everyMs: Readonly<Record<Kind, number>> = {
+const everyMs: Readonly<Record<SweepKind, number>> = {
   promote: 0,
   cron: 50,
   expire: 1_000,
@@ -73,7 +73,7 @@ const everyMs: Readonly<Record<Kind, number>> = {
   trim: 1_000,
   activity: 1_000,
 };
-const kinds = Object.keys(everyMs) as readonly Kind[];
+const kinds = Object.keys(everyMs) as readonly SweepKind[];
 const idleMs = hourMs;
 /**
  * Interval of counting ended jobs while nodes hold work items, the same while they hold none, and the longest
@@ -88,7 +88,7 @@ export function startSweeps(options: SweepsOptions): Sweeps {
   const agenda = createAgenda();
   let nodes: ReadonlySet<string> = new Set();
   let busy = true;
-  const run = async (kind: Kind, leader: Leader): Promise<void> => {
+  const run = async (kind: SweepKind, leader: Leader): Promise<void> => {
     agenda.begin(kind);
     try {
       const { again } = await sweepOnce(kind, { ...options, observe, leader, busy });
@@ -154,25 +154,25 @@ interface Agenda {
    * Schedules a sweep in `inMs` milliseconds, but not before its shortest interval has passed; null:
    * unschedules it.
    */
-  readonly set: (kind: Kind, inMs: number | null) => void;
-  readonly due: (kind: Kind) => boolean;
-  readonly begin: (kind: Kind) => void;
+  readonly set: (kind: SweepKind, inMs: number | null) => void;
+  readonly due: (kind: SweepKind) => boolean;
+  readonly begin: (kind: SweepKind) => void;
   /**
    * Notes a finished sweep. `again`: as for `set`, but 0 means at once, regardless of the interval;
    * undefined: the ticks decide.
    */
-  readonly done: (kind: Kind, again: number | null | undefined) => void;
+  readonly done: (kind: SweepKind, again: number | null | undefined) => void;
   /** Notes a failure. Returns the milliseconds until the retry. */
-  readonly failed: (kind: Kind) => number;
+  readonly failed: (kind: SweepKind) => number;
   /** Milliseconds until the next sweep is due. */
   readonly waitMs: () => number;
   readonly clear: () => void;
 }
 
 function createAgenda(): Agenda {
-  const dueAt = new Map<Kind, number>();
-  const lastAt = new Map<Kind, number>();
-  const failures = new Map<Kind, number>();
+  const dueAt = new Map<SweepKind, number>();
+  const lastAt = new Map<SweepKind, number>();
+  const failures = new Map<SweepKind, number>();
   const set: Agenda['set'] = (kind, inMs) => {
     // a failed sweep keeps its pause, even if the ticks ask for it
     if (failures.has(kind)) return;
@@ -241,11 +241,11 @@ async function lose({ database, leader, observe, onWork }: Sweep, wellMs?: numbe
 const trimAgainMs = { done: hourMs, locked: everyMs.history, more: everyMs.trim } as const;
 
 /** Runs one sweep of a kind. */
-export function sweepOnce(kind: Kind, sweep: Sweep): Promise<Swept> {
+export function sweepOnce(kind: SweepKind, sweep: Sweep): Promise<Swept> {
   return sweepers[kind](sweep);
 }
 
-const sweepers: Readonly<Record<Kind, (sweep: Sweep) => Promise<Swept>>> = {
+const sweepers: Readonly<Record<SweepKind, (sweep: Sweep) => Promise<Swept>>> = {
   promote: async ({ database, leader, onWork }) => {
     const { promoted: count, nextDueMs } = await promote(database, leader, sweepMax);
     if (count > 0) onWork();

@@ -186,7 +186,7 @@ function skip(pace: Pace, memory: LeaderState): number {
 }
 
 /** Input of a plan. */
-interface Seen extends Pick<Supposed, 'read' | 'load' | 'flying'> {
+interface PlanInput extends Pick<Supposed, 'read' | 'load' | 'flying'> {
   /** The assumptions, if the snapshot was built from hints; undefined if it was read. */
   readonly guess: Supposed | undefined;
   /** Number of lanes in a full page. */
@@ -202,7 +202,7 @@ async function see(
   options: DispatcherOptions & { readonly pace: Pace; readonly behind: Behind },
   memory: LeaderState,
   { news, startedAt }: { readonly news: News | undefined; readonly startedAt: number },
-): Promise<Seen> {
+): Promise<PlanInput> {
   const { keys, ...asked } = ask(memory, memory.view.discovers());
   const guess = news === undefined ? undefined : suppose(memory, news, startedAt);
   if (guess !== undefined) return { ...guess, guess, keys, brief: true, owes: options.pace.skips() };

@@ -44,10 +44,10 @@ const placeReasons: ReadonlySet<string> = new Set([
  * If few jobs wait, they are spread over all slots. Jobs of one kind keep their order.
  */
 export function toRows(jobs: readonly PlannedRow[], parts: RowParts): readonly (readonly PlannedRow[])[] {
-  const kinds = new Map<string, Kind>();
-  const open = new Map<Kind, PlannedRow[]>();
+  const kinds = new Map<string, BatchKind>();
+  const open = new Map<BatchKind, PlannedRow[]>();
   const rows: PlannedRow[][] = [];
-  let last: { readonly kind: Kind; row: PlannedRow[] } | undefined;
+  let last: { readonly kind: BatchKind; row: PlannedRow[] } | undefined;
   for (const planned of jobs) {
     const { pool, job } = planned;
     const before = rows.at(-1);
@@ -78,18 +78,18 @@ export function toRows(jobs: readonly PlannedRow[], parts: RowParts): readonly (
 }
 
 /** Jobs that may share a batch. */
-interface Kind {
+interface BatchKind {
   readonly pool: string;
   readonly task: string;
   readonly version: number;
   size: number | undefined;
 }
 
-function isOf(kind: Kind, pool: string, { task, version }: KnownJob): boolean {
+function isOf(kind: BatchKind, pool: string, { task, version }: KnownJob): boolean {
   return kind.task === task && kind.version === version && kind.pool === pool;
 }
 
-function kindOf(kinds: Map<string, Kind>, { pool }: PlannedRow, { task, version }: KnownJob): Kind {
+function kindOf(kinds: Map<string, BatchKind>, { pool }: PlannedRow, { task, version }: KnownJob): BatchKind {
   const name = JSON.stringify([pool, task, version]);
   const kind = kinds.get(name) ?? { pool, task, version, size: undefined };
   kinds.set(name, kind);

@@ -46,14 +46,14 @@ async function load(module: string): Promise<Handler<unknown, unknown>> {
   throw new PgQueueError('configuration', `${module} exports no function "handler"`);
 }
 
-interface Line {
+interface ParentChannel {
   readonly peer: Peer;
   readonly listen: (methods: Methods) => void;
   readonly close: () => void;
 }
 
 /** Opens the channel of a process, which serves its attempts one after another. */
-function openLine(): Line {
+function openLine(): ParentChannel {
   let current: Peer | undefined;
   const receive = (message: unknown): void => {
     // The pool's own messages use the same channel.

@@ -109,14 +109,14 @@ function reasonOf(signal: AbortSignal): AbortReason {
   return signal.reason instanceof AbortedError ? signal.reason.code : 'shutdown';
 }
 
-interface Line {
+interface ChildChannel {
   readonly peer: Peer;
   readonly token: object;
   readonly channel: Parameters<ChildPool['run']>[0]['channel'];
   readonly close: () => void;
 }
 
-function openLine(methods: (peer: () => Peer) => Methods): Line {
+function openLine(methods: (peer: () => Peer) => Methods): ChildChannel {
   let post: (message: unknown) => void = () => {};
   const peer: Peer = createPeer(
     (message) => post({ pgqueue: message }),

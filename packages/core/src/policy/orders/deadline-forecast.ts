@@ -13,7 +13,7 @@ export function isForecast(value: unknown): value is Forecast {
   return Object.values(counts).every((count) => typeof count === 'number');
 }
 
-interface Asked {
+interface ForecastOptions {
   readonly deadline: (job: JobFacts) => number | null;
   readonly costOf: (job: JobFacts) => number;
 }
@@ -22,7 +22,7 @@ interface Asked {
  * Forecasts missed deadlines: assigns the visible jobs of each pool, by deadline, to the slot that is free
  * first.
  */
-export function forecastMisses(snapshot: Snapshot, { deadline, costOf }: Asked): Forecast {
+export function forecastMisses(snapshot: Snapshot, { deadline, costOf }: ForecastOptions): Forecast {
   const counts = { with_deadline: 0, late: 0, will_be_late: 0 };
   const waiting = Map.groupBy(
     snapshot.lanes.flatMap(({ jobs }) => jobs),
@@ -54,7 +54,11 @@ type NextSlot = () => { readonly at: number; readonly take: (untilMs: number) =>
  * Returns a function that gives the slot of a pool that is free first, after all that is in flight. Without
  * slots its time is Infinity.
  */
-function freeSlots({ pools, inFlight, nowMs }: Snapshot, pool: string, costOf: Asked['costOf']): NextSlot {
+function freeSlots(
+  { pools, inFlight, nowMs }: Snapshot,
+  pool: string,
+  costOf: ForecastOptions['costOf'],
+): NextSlot {
   const slots = (own(pools, pool)?.groups ?? []).reduce((sum, group) => sum + group.slots, 0);
   const taken = inFlight.filter((item) => item.pool === pool);
   const running = taken

@@ -136,7 +136,7 @@ interface Settings extends Required<FairShareOptions> {
 }
 
 /** Fair share during one plan. */
-interface Opened {
+interface FairShareRun {
   readonly settings: Settings;
   readonly snapshot: Snapshot;
   readonly before: FairShareState;
@@ -235,7 +235,7 @@ function byPool(
 }
 
 /** Charges the attempts that ended since the last plan. */
-function settle(settings: Settings, snapshot: Snapshot, before: FairShareState): Opened {
+function settle(settings: Settings, snapshot: Snapshot, before: FairShareState): FairShareRun {
   const { levels, charge, halfLifeMs } = settings;
   const decay = { nowMs: snapshot.nowMs, halfLifeMs };
   const open = levels.map((level) => openLevel(level, snapshot));
@@ -259,7 +259,7 @@ function settledCost(charge: Settings['charge'], { outcome, busyMs, job }: Settl
   return charge === 'jobs' ? -1 : -checkCost(charge.cost(job), job);
 }
 
-function costOf({ settings: { charge, runtimeOf }, known }: Opened, job: JobFacts): number {
+function costOf({ settings: { charge, runtimeOf }, known }: FairShareRun, job: JobFacts): number {
   if (charge === 'jobs') return 1;
   if (charge !== 'time') return checkCost(charge.cost(job), job);
   return Math.max(1, Math.ceil(known.of(job, runtimeOf(job))));
@@ -274,14 +274,14 @@ function checkCost(cost: number, { id }: JobFacts): number {
  * Returns the cost booked for a job in flight, in whole milliseconds, so that sums do not depend on the order
  * of the jobs.
  */
-function bookedFor(opened: Opened, item: InFlight): number {
+function bookedFor(opened: FairShareRun, item: InFlight): number {
   if (opened.settings.charge !== 'time') return 0;
   const sinceMs = item.state === 'running' ? opened.snapshot.nowMs - item.dispatchedMs : 0;
   return Math.max(costOf(opened, item), Math.ceil(sinceMs));
 }
 
 function treesOf(
-  opened: Opened,
+  opened: FairShareRun,
   { lanes, heads }: { readonly lanes: ReadonlyMap<string, readonly Lane[]>; readonly heads: Heads },
 ): Map<string, Pool> {
   const { settings, snapshot, levels } = opened;
@@ -307,7 +307,7 @@ function treesOf(
 
 /** Returns the state after a plan. The same object is returned if nothing changed. */
 function stateAfter(
-  { before, runtimes, pools: settled }: Opened,
+  { before, runtimes, pools: settled }: FairShareRun,
   { pools, unsure }: { readonly pools: Map<string, Pool> | undefined; readonly unsure: readonly Unsure[] },
 ): FairShareState {
   const changed = new Map<string, Shares | null>(Object.entries(settled));

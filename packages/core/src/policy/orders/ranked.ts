@@ -46,14 +46,14 @@ export function ranked(ranking: Ranking): Order {
   };
 }
 
-interface Entry {
+interface RankedLane {
   readonly lane: Lane;
   readonly head: Candidate;
   readonly rank: number;
   readonly taken: number;
 }
 
-function before(a: Entry, b: Entry): boolean {
+function before(a: RankedLane, b: RankedLane): boolean {
   if (a.rank !== b.rank) return a.rank < b.rank;
   return a.head.seq !== b.head.seq ? a.head.seq < b.head.seq : compareText(a.head.id, b.head.id) < 0;
 }
@@ -71,7 +71,7 @@ function checked({ name, rank }: Ranking, snapshot: Snapshot): (job: Candidate, 
 export function openRanked(ranking: Ranking, snapshot: Snapshot, heads: Heads): OpenOrder {
   const rank = checked(ranking, snapshot);
   const lent = ranking.lends === true ? lending(rank) : undefined;
-  const entryOf = (lane: Lane, taken: number): Entry | undefined => {
+  const entryOf = (lane: Lane, taken: number): RankedLane | undefined => {
     const head = heads.of(lane);
     if (head === undefined) return undefined;
     return { lane, head, taken, rank: lent?.(lane, head) ?? rank(head, taken) };

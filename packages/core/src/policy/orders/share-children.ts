@@ -1,5 +1,5 @@
 import type { Lane } from '../snapshot.ts';
-import type { Children, Inner, OpenLevel, Share, ShareRules, Slots } from './share.ts';
+import type { Children, Inner, OpenLevel, Share, ShareRules, SharePlaces } from './share.ts';
 import { createShare, innerOf } from './share.ts';
 import type { Shares } from './shares.ts';
 import { columnsOf } from './shares.ts';
@@ -112,7 +112,7 @@ export function addLanes(share: Share, level: OpenLevel, rules: ShareRules): voi
 }
 
 const unknown = -2;
-const noSlots: Slots = { lanes: [], ids: [], seqs: [] };
+const noSlots: SharePlaces = { lanes: [], ids: [], seqs: [] };
 
 /**
  * Keeps the results for each lane for the next plan, by the columns that are stored now. `moved`: the new

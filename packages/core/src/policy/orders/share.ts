@@ -25,7 +25,7 @@ export interface ShareRules {
    * Results of the last plan for each lane, by the state it stored. Null if the jobs of a lane may belong to
    * several shares.
    */
-  readonly slots: WeakMap<Shares, Slots> | null;
+  readonly slots: WeakMap<Shares, SharePlaces> | null;
 }
 
 /**
@@ -34,14 +34,14 @@ export interface ShareRules {
  * From one plan to the next most lanes stay the same objects in the same places. For those lanes nothing is
  * computed again, which with thousands of lanes would take most of a plan's time.
  */
-export interface Slots {
+export interface SharePlaces {
   readonly lanes: readonly Lane[];
   readonly ids: readonly number[];
   readonly seqs: readonly number[];
 }
 
 /** A job in flight, and the cost booked for it. */
-export interface Item {
+export interface BookedJob {
   readonly item: InFlight;
   readonly cost: number;
 }
@@ -97,7 +97,7 @@ export interface Inner {
   readonly depth: number;
   /** Stored state of the level below. */
   readonly stored: Shares | null;
-  readonly items: Item[];
+  readonly items: BookedJob[];
   readonly bundles: Set<string>;
   /** Null until the share first comes up. */
   children: Children | null;
@@ -122,7 +122,7 @@ export interface Inner {
   /** Children that got a start tag of their own, in this order. */
   news: Share[];
   /** Results for its lanes, for the next plan. */
-  slots: Slots | null;
+  slots: SharePlaces | null;
 }
 
 /**
@@ -152,7 +152,7 @@ const none: never[] = [];
 
 export function createRoot(seen: {
   readonly lanes: readonly Lane[];
-  readonly items: readonly Item[];
+  readonly items: readonly BookedJob[];
   readonly stored: Shares | null;
 }): Share {
   const root = createShare(null, { name: '', id: -1, weight: 1, min: 0 });
@@ -185,7 +185,7 @@ export function createShare(
   };
 }
 
-function createInner(depth: number, stored: Shares | null, items: Item[] = []): Inner {
+function createInner(depth: number, stored: Shares | null, items: BookedJob[] = []): Inner {
   return {
     depth,
     stored,
@@ -218,7 +218,7 @@ export function storedBelow({ parent, id, inner }: Share): Shares | null {
 }
 
 /** Counts a job in flight. */
-export function book(share: Share, entry: Item): void {
+export function book(share: Share, entry: BookedJob): void {
   const { item, cost } = entry;
   const { items, bundles } = innerOf(share);
   items.push(entry);

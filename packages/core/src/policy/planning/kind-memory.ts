@@ -36,7 +36,7 @@ export interface KindsOfPlan {
 /** Lower bound of the limit on remembered groups and kinds, including those without waiting jobs. */
 const namesMin = 50_000;
 
-interface Memory {
+interface KindState {
   readonly telling: readonly number[];
   readonly names: Names;
   readonly byJobs: WeakMap<readonly Candidate[], LaneKinds>;
@@ -57,7 +57,7 @@ export function createKinds(gates: readonly Gate[]): KindMemory | null {
   if (gates.every(({ groups }) => groups === undefined)) return null;
   const ofLane = new Set(gates.flatMap(({ groups }, at) => (groups?.lane === true ? [at] : [])));
   let plan = 0;
-  let memory: Memory | undefined;
+  let memory: KindState | undefined;
   return {
     begin: (lanes, telling, ask) => {
       plan += 1;
@@ -75,7 +75,7 @@ export function createKinds(gates: readonly Gate[]): KindMemory | null {
   };
 }
 
-function empty(telling: readonly number[]): Memory {
+function empty(telling: readonly number[]): KindState {
   return {
     telling,
     names: { groups: [], kinds: new Map() },
@@ -90,7 +90,7 @@ function empty(telling: readonly number[]): Memory {
   };
 }
 
-function judging(memory: Memory, plan: number): Pick<KindsOfPlan, 'judge' | 'closed'> {
+function judging(memory: KindState, plan: number): Pick<KindsOfPlan, 'judge' | 'closed'> {
   const { kinds, closedIn } = memory;
   let [closed, other] = [0, false];
   return {
@@ -111,7 +111,7 @@ function judging(memory: Memory, plan: number): Pick<KindsOfPlan, 'judge' | 'clo
   };
 }
 
-function serves({ telling: before, names, namesMax }: Memory, telling: readonly number[]): boolean {
+function serves({ telling: before, names, namesMax }: KindState, telling: readonly number[]): boolean {
   const same = before.length === telling.length && before.every((gate, at) => gate === telling[at]);
   return same && sizeOf(names) <= namesMax;
 }
@@ -123,7 +123,7 @@ function sizeOf({ groups, kinds }: Names): number {
 }
 
 /** Updates the memory for the lanes that have changed. */
-function update(memory: Memory, lanes: readonly Lane[], telling: Telling): void {
+function update(memory: KindState, lanes: readonly Lane[], telling: Telling): void {
   const { stands, lanes: before } = memory;
   // index loop: an iterator of a frozen list allocates an object per step
   for (let slot = 0; slot < lanes.length; slot += 1) {
@@ -146,7 +146,7 @@ function update(memory: Memory, lanes: readonly Lane[], telling: Telling): void 
 }
 
 function find(
-  { byJobs, names }: Memory,
+  { byJobs, names }: KindState,
   lane: Lane,
   { was, telling }: { readonly was: Standing | undefined; readonly telling: Telling },
 ): LaneKinds {
@@ -158,7 +158,7 @@ function find(
   return found;
 }
 
-function enter({ kinds, mixed }: Memory, at: Omit<Standing, 'openIn'>): Standing {
+function enter({ kinds, mixed }: KindState, at: Omit<Standing, 'openIn'>): Standing {
   const standing: Standing = { ...at, openIn: -1 };
   const kind = onlyKind(standing.own);
   if (kind === undefined) {
@@ -172,7 +172,7 @@ function enter({ kinds, mixed }: Memory, at: Omit<Standing, 'openIn'>): Standing
   return standing;
 }
 
-function leave({ kinds, mixed, names }: Memory, standing: Standing): void {
+function leave({ kinds, mixed, names }: KindState, standing: Standing): void {
   mixed.delete(standing);
   const kind = onlyKind(standing.own);
   if (kind === undefined) return;

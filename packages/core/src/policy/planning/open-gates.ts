@@ -34,7 +34,7 @@ export interface OpenGates {
   readonly states: () => PolicyState;
 }
 
-interface Entry {
+interface GateEntry {
   readonly gate: Gate;
   /** Index of the gate. */
   readonly at: number;
@@ -90,7 +90,7 @@ export function openGates(
 }
 
 interface Judging {
-  readonly entries: readonly Entry[];
+  readonly entries: readonly GateEntry[];
   readonly asking: Asking;
   readonly kinds: KindsOfPlan | null;
 }
@@ -141,14 +141,18 @@ function judging(all: Judging): Pick<OpenGates, 'judge' | 'why' | 'closes' | 'cl
   };
 }
 
-interface Asked {
+interface GateQuestion {
   readonly job: Candidate;
   readonly lane: Lane;
   readonly member: boolean;
 }
 
 /** Returns a gate's verdict. When the gate fails, its `onError` decides. */
-function ask({ asking }: Pick<Judging, 'asking'>, entry: Entry, { job, lane, member }: Asked): Verdict {
+function ask(
+  { asking }: Pick<Judging, 'asking'>,
+  entry: GateEntry,
+  { job, lane, member }: GateQuestion,
+): Verdict {
   const { gate, open } = entry;
   const otherwise = gate.onError === 'hold' ? 'hold' : 'admit';
   if (entry.broken) return otherwise === 'hold' ? 'hold_lane' : otherwise;
@@ -169,7 +173,7 @@ function ask({ asking }: Pick<Judging, 'asking'>, entry: Entry, { job, lane, mem
  */
 function firstHeld(
   all: Judging,
-  leading: readonly Entry[],
+  leading: readonly GateEntry[],
   { kind, job, lane }: { readonly kind: Kind; readonly job: Candidate; readonly lane: Lane },
 ): Judged | undefined {
   const { kinds, asking } = all;
@@ -195,7 +199,7 @@ function firstHeld(
  * it holds the lane and its groups are not made of lanes.
  */
 function note(
-  { gate }: Entry,
+  { gate }: GateEntry,
   group: Group,
   {
     verdict,
@@ -230,7 +234,7 @@ function askGroups(gates: readonly Gate[], asking: Asking): AskGroup {
 
 /** Collects the answers of the gates at the end of a plan. */
 function conclusions(
-  entries: readonly Entry[],
+  entries: readonly GateEntry[],
   { attempt, fail }: Asking,
 ): Pick<OpenGates, 'nextMs' | 'unread' | 'states'> {
   return {
@@ -258,7 +262,7 @@ function openOne(
   own: { readonly gate: Gate; readonly at: number },
   { snapshot, state }: Opening,
   asking: Asking,
-): Entry {
+): GateEntry {
   const { gate } = own;
   const open = asking.attempt(gate, null, () => {
     const opened = gate.open(snapshot, state[gate.name] ?? gate.initial ?? null);
@@ -270,7 +274,7 @@ function openOne(
   return { ...entry, open: { admits: () => 'hold', why: () => failed }, broken: true };
 }
 
-type Said = Pick<Entry, 'holds' | 'holdsLane'>;
+type Said = Pick<GateEntry, 'holds' | 'holdsLane'>;
 
 const said = new WeakMap<Gate, Said>();
 

@@ -49,7 +49,7 @@ export async function enqueueJobs(
   const values: (string | null)[] = [];
   const insert = rows.length === 0 ? '' : insertStatement(target.schema, rows, values);
   const call = unique.length === 0 ? '' : uniqueCall(target.schema, unique, again, values);
-  const answers = await explaining(() => target.query<Answer>(textOf(insert, call), values));
+  const answers = await explaining(() => target.query<EnqueueRow>(textOf(insert, call), values));
   const answered: Enqueued[] = [];
   for (const { id, n, outcome } of answers) {
     if (n !== null && outcome !== null) answered[n] = { id, outcome };
@@ -99,7 +99,7 @@ function textOf(insert: string, call: string): string {
   return `with inserted as (${insert} returning id) select id::text, null::integer as n, null as outcome from inserted union all ${call}`;
 }
 
-interface Answer {
+interface EnqueueRow {
   readonly id: string;
   /** Index among the jobs that went through `enqueue_unique`; null: an inserted one. */
   readonly n: number | null;

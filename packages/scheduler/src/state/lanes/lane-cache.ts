@@ -63,7 +63,7 @@ export interface Page {
 }
 
 /** A cached lane. `skipped`: some jobs before its first ones were left out. */
-interface Known extends LaneId, Required<Pick<Lane, 'more' | 'skipped' | 'retryDueMs' | 'found'>> {
+interface CachedLane extends LaneId, Required<Pick<Lane, 'more' | 'skipped' | 'retryDueMs' | 'found'>> {
   readonly jobs: readonly KnownJob[];
   readonly lane: Lane;
   /** Index in the list of all lanes. */
@@ -87,7 +87,7 @@ const commitMs = 200;
 const start: LaneId = { queue: '', key: '' };
 
 interface CacheState {
-  readonly known: Map<string, Known>;
+  readonly known: Map<string, CachedLane>;
   /** All lanes in no particular order; a snapshot gets a copy. */
   list: Lane[];
   /** Names of the lanes read by the last tick. */
@@ -213,7 +213,7 @@ function renew(memory: CacheState, name: string, jobs: readonly KnownJob[]): rea
   return jobs;
 }
 
-function put(memory: CacheState, entry: Omit<Known, 'lane' | 'at'>, isFresh: boolean): void {
+function put(memory: CacheState, entry: Omit<CachedLane, 'lane' | 'at'>, isFresh: boolean): void {
   const { known, list, fresh } = memory;
   const { queue, key, jobs, more, skipped, retryDueMs, found } = entry;
   const name = laneName(entry);
@@ -342,7 +342,7 @@ function leaveOther(memory: CacheState, job: KnownJob): void {
 }
 
 /** A lane's part of a plan: jobs planned, jobs written, and whether any was refused. */
-interface Left {
+interface PlannedLane {
   jobs: number;
   written: number;
   refused: boolean;
@@ -353,10 +353,10 @@ function leave(
   { byId, refusals, nowMs }: CacheState,
   planned: Iterable<string>,
   written: ReadonlyMap<string, number>,
-): ReadonlyMap<string, Left> {
-  const touched = new Map<string, Left>();
+): ReadonlyMap<string, PlannedLane> {
+  const touched = new Map<string, PlannedLane>();
   let last: KnownJob | undefined;
-  let left: Left = { jobs: 0, written: 0, refused: false };
+  let left: PlannedLane = { jobs: 0, written: 0, refused: false };
   for (const id of planned) {
     const job = byId.get(id);
     if (job === undefined) continue;
@@ -377,7 +377,7 @@ function leave(
   return touched;
 }
 
-function settle(memory: CacheState, name: string, left: Left): void {
+function settle(memory: CacheState, name: string, left: PlannedLane): void {
   const { known, byId, wanted, deep, room } = memory;
   const entry = known.get(name);
   if (entry === undefined) return;

@@ -31,7 +31,7 @@ export interface SkipAhead {
   readonly reset: () => void;
 }
 
-interface Walk extends LaneId {
+interface LaneWalk extends LaneId {
   readonly beganMs: number;
   start: readonly [number, number];
   /** Kinds of all jobs up to the start. */
@@ -45,9 +45,9 @@ interface Walk extends LaneId {
 }
 
 interface Walks {
-  readonly all: Map<string, Walk>;
+  readonly all: Map<string, LaneWalk>;
   /** Walks that the current tick continues. */
-  chosen: ReadonlyMap<string, Walk>;
+  chosen: ReadonlyMap<string, LaneWalk>;
   lookahead: number;
 }
 
@@ -110,11 +110,11 @@ function kindOf({ task, version, attributes }: LaneRow, reason?: string): string
   return JSON.stringify(reason === 'no_capable_node' ? [task, version] : [task, version, attributes]);
 }
 
-function pass({ kinds }: Pick<Walk, 'kinds'>, row: LaneRow, reason: string | undefined): void {
+function pass({ kinds }: Pick<LaneWalk, 'kinds'>, row: LaneRow, reason: string | undefined): void {
   if (reason !== leftOut) kinds.add(kindOf(row, reason));
 }
 
-function isPassed({ kinds }: Walk, row: LaneRow): boolean {
+function isPassed({ kinds }: LaneWalk, row: LaneRow): boolean {
   return kinds.has(kindOf(row)) || kinds.has(kindOf(row, 'no_capable_node'));
 }
 
@@ -175,7 +175,7 @@ function begin(
 }
 
 function goOn(
-  walk: Walk,
+  walk: LaneWalk,
   seen: {
     readonly lane: readonly LaneRow[];
     readonly reason: Reason;

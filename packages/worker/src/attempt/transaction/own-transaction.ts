@@ -6,7 +6,7 @@ import { createAlarm } from '../../lease/alarm.ts';
 import type { Ran } from './transaction.ts';
 
 /** State of the settlement within a transaction of the handler's own library. */
-type Progress =
+type SettleProgress =
   | { readonly kind: 'none'; readonly why: unknown }
   | { readonly kind: 'begun' }
   | { readonly kind: 'sealed' };
@@ -30,7 +30,7 @@ export async function runOwn(
   const alarm = createAlarm(() => late.reject(new Error(tooLate)));
   const own = {
     ended: false,
-    progress: { kind: 'none', why: new PgQueueError('configuration', notCalled) } as Progress,
+    progress: { kind: 'none', why: new PgQueueError('configuration', notCalled) } as SettleProgress,
   };
 
   const sealed = async (executor: Executor): Promise<void> => {

@@ -25,7 +25,7 @@ export interface BucketRules {
 }
 
 /** Amount that one job of a plan took from one bucket. */
-type Charge = readonly [bucket: string, amount: number];
+type BucketCharge = readonly [bucket: string, amount: number];
 
 /**
  * Charges of each plan by job, keyed by the plan's state.
@@ -34,7 +34,7 @@ type Charge = readonly [bucket: string, amount: number];
  * comes from a new leader and was saved with its batch. It counts as written in full, which never charges too
  * little.
  */
-const chargesOf = new WeakMap<object, ReadonlyMap<string, readonly Charge[]>>();
+const chargesOf = new WeakMap<object, ReadonlyMap<string, readonly BucketCharge[]>>();
 
 /**
  * Returns the parts of a gate whose state is token buckets. `rules` returns null when no rate applies at
@@ -118,7 +118,7 @@ interface Open {
    */
   readonly seen: Map<string, Bucket>;
   readonly spent: Map<string, number>;
-  readonly charges: Map<string, readonly Charge[]>;
+  readonly charges: Map<string, readonly BucketCharge[]>;
   /** A bucket has another rate than before, or the clock was set back. */
   changed: boolean;
   /**
@@ -262,7 +262,7 @@ function spend(open: Open, job: Candidate): void {
   if (open.asked !== job) look(open, job);
   const { rules, seen, spent, charges, nowMs, value, costs } = open;
   if (value === null) return;
-  const ofJob: Charge[] = [];
+  const ofJob: BucketCharge[] = [];
   for (const [name, amount] of costs) {
     const rate = rules.rateOf(value, name);
     if (rate === null || amount === 0) continue;

@@ -11,7 +11,7 @@ import { backstepMs } from './buckets.ts';
 export type Tenth = readonly [tenth: number, ended: number, failed: number];
 
 /** When and why a circuit opened. */
-type Opened = {
+type OpenCircuit = {
   readonly openedMs: number;
   /** Time from which a probe may go, in Unix milliseconds. */
   readonly untilMs: number;
@@ -22,7 +22,7 @@ type Opened = {
 /** State of the circuit of one value. */
 export type Circuit =
   | { readonly kind: 'closed'; readonly tenths: readonly Tenth[] }
-  | ({ readonly kind: 'open' } & Opened)
+  | ({ readonly kind: 'open' } & OpenCircuit)
   | ({
       readonly kind: 'probing';
       /** Id of the job that goes as the probe. */
@@ -31,7 +31,7 @@ export type Circuit =
       readonly sent: boolean;
       /** Time since which the probe is neither in flight nor settled. Null: no such time. */
       readonly goneMs: number | null;
-    } & Opened);
+    } & OpenCircuit);
 
 /** Circuits by value. */
 export type Circuits = Readonly<Record<string, Circuit>>;

@@ -47,14 +47,14 @@ export interface UseMemory {
 /** Amounts that one job in flight takes. Null: none. */
 type Taken = { readonly value: string; readonly costs: Costs } | null;
 
-interface Memory {
+interface UseState {
   readonly items: InFlight[];
   readonly taken: Taken[];
   readonly use: Use & { readonly used: Map<string, Amounts> };
 }
 
 export function rememberUse(counting: Counting): UseMemory {
-  let memory: Memory | undefined;
+  let memory: UseState | undefined;
   let last: Use | undefined;
   return {
     of: (inFlight) => {
@@ -73,7 +73,7 @@ export function rememberUse(counting: Counting): UseMemory {
 /**
  * Updates the counts. Undefined: an item can't be counted on its own, so everything has to be counted again.
  */
-function changed(memory: Memory, inFlight: readonly InFlight[], counting: Counting): Memory | undefined {
+function changed(memory: UseState, inFlight: readonly InFlight[], counting: Counting): UseState | undefined {
   const { items, taken, use } = memory;
   const { used } = use;
   for (let slot = 0; slot < Math.max(items.length, inFlight.length); slot += 1) {
@@ -94,7 +94,7 @@ function changed(memory: Memory, inFlight: readonly InFlight[], counting: Counti
   return { items, taken, use: { ...use } };
 }
 
-function counted(inFlight: readonly InFlight[], counting: Counting): Memory | undefined {
+function counted(inFlight: readonly InFlight[], counting: Counting): UseState | undefined {
   const used = new Map<string, Amounts>();
   const taken: Taken[] = [];
   for (const item of inFlight) {
