@@ -89,7 +89,7 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
     shareReading(() => readNumbers(database, { keys }), { share: 0.05, mostMs: 15_000 }),
   );
   const stopping = new AbortController();
-  let running: RunningParts | undefined;
+  let running: Engine | undefined;
   let healthServer: HealthServer | undefined;
   let starting: Promise<void> | undefined;
   let stopped: Promise<void> | undefined;
@@ -167,7 +167,8 @@ async function reach(database: Database, settings: Settings, signal: AbortSignal
   }
 }
 
-interface RunningParts {
+/** Loops and sweeps of a scheduler that has reached its database. */
+interface Engine {
   readonly leadership: () => Leadership;
   readonly parts: LivenessParts;
   /** Call when an idle connection broke. */
@@ -198,11 +199,7 @@ interface Found {
   readonly before: ReportedPolicy | undefined;
 }
 
-function run(
-  database: Database,
-  settings: Settings,
-  { connectionString, lone, before }: Found,
-): RunningParts {
+function run(database: Database, settings: Settings, { connectionString, lone, before }: Found): Engine {
   let hearing = false;
   // first, since the loops below read it at once; its callbacks run only after the database answered
   const leadership: Leadership = startLeadership({
