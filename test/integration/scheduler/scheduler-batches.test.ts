@@ -1,10 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import type { ClaimedRow } from '@pgqueue/postgres';
 import { breaches, claimRows, registerNode, settleRows, tellRuns } from '@pgqueue/postgres';
-import pg from 'pg';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import type { Bench } from './scheduler-support.ts';
-import { openBench, ticks, until } from './scheduler-support.ts';
+import { interruptedPool, openBench, ticks, until } from './scheduler-support.ts';
 
 let bench: Bench;
 beforeAll(async () => {
@@ -139,19 +138,6 @@ test('a new leader knows the batches of the old one, ready and leased, and keeps
   expect(await total()).toBeLessThanOrEqual(count);
 });
 
-/** A connection before whose reads of items' facts a function runs. */
-function poolThatWaits(before: () => Promise<unknown>): pg.Pool {
-  class Client extends pg.Client {
-    override query(...args: readonly unknown[]): never {
-      const [given] = args as readonly [string | { readonly text: string }];
-      const text = typeof given === 'string' ? given : given.text;
-      const query = super.query.bind(this) as (...all: readonly unknown[]) => unknown;
-      return (text.includes('item_facts') ? before().then(() => query(...args)) : query(...args)) as never;
-    }
-  }
-  return new pg.Pool({ connectionString: bench.test.url, Client });
-}
-
 test('batches that are taken apart whenever their facts are read stop no tick', async () => {
   await bench.node({ slots: 50 });
   await bench.enqueue({ count: 40 });
@@ -161,7 +147,7 @@ test('batches that are taken apart whenever their facts are read stop no tick', 
     [],
   );
   let apart = 0;
-  const pool = poolThatWaits(async () => {
+  const pool = interruptedPool(bench, 'item_facts', async () => {
     apart += 1;
     await bench.database.query(
       `select pgqueue.take_apart(array(select position from pgqueue.work_queue where jobs is not null order by position limit 1))`,

@@ -3,7 +3,7 @@ import { settle } from '@pgqueue/postgres';
 import pg from 'pg';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import type { Bench } from './scheduler-support.ts';
-import { openBench, ticks, until } from './scheduler-support.ts';
+import { interruptedPool, openBench, ticks, until } from './scheduler-support.ts';
 
 let bench: Bench;
 beforeAll(async () => {
@@ -71,20 +71,13 @@ test('an ordered key whose job goes back to wait while a new leader asks what it
   if (running === undefined) throw new Error('nothing was claimed');
   await first.stop();
 
-  const pool = new pg.Pool({ connectionString: bench.test.url, max: 4 });
-  const query = pool.query.bind(pool) as (text: unknown, values?: unknown) => Promise<unknown>;
   let settled = false;
-  Object.assign(pool, {
-    query: async (text: string | { readonly text: string }, values?: unknown) => {
-      const sql = typeof text === 'string' ? text : text.text;
-      if (sql.includes('item_facts') && !settled) {
-        settled = true;
-        await settle(bench.database, [
-          { ...running, outcome: 'retry', delayMs: 3_600_000, data: { message: 'x' } } as never,
-        ]);
-      }
-      return query(text, values);
-    },
+  const pool = interruptedPool(bench, 'item_facts', async () => {
+    if (settled) return;
+    settled = true;
+    await settle(bench.database, [
+      { ...running, outcome: 'retry', delayMs: 3_600_000, data: { message: 'x' } } as never,
+    ]);
   });
   const second = await bench.scheduler({ pool, listen: false, policy: inOrder });
   try {

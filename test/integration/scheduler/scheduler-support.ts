@@ -4,6 +4,7 @@ import type { Database } from '@pgqueue/postgres';
 import { claim, openDatabase, registerNode, settle } from '@pgqueue/postgres';
 import type { Scheduler, SchedulerOptions } from '@pgqueue/scheduler';
 import { createScheduler } from '@pgqueue/scheduler';
+import pg from 'pg';
 import { expect } from 'vitest';
 import type { TestDatabase } from '../../support/database.ts';
 import { createTestDatabase } from '../../support/database.ts';
@@ -201,4 +202,17 @@ function jobsOf(database: Database): Pick<Bench, 'enqueue' | 'hint' | 'items' | 
       return row?.n ?? 0;
     },
   };
+}
+
+/** A pool of which each statement with a certain text waits until a function has run. */
+export function interruptedPool(bench: Bench, text: string, before: () => Promise<unknown>): pg.Pool {
+  class Client extends pg.Client {
+    override query(...args: readonly unknown[]): never {
+      const [given] = args as readonly [string | { readonly text: string }];
+      const query = super.query.bind(this) as (...all: readonly unknown[]) => unknown;
+      const isMeant = (typeof given === 'string' ? given : given.text).includes(text);
+      return (isMeant ? before().then(() => query(...args)) : query(...args)) as never;
+    }
+  }
+  return new pg.Pool({ connectionString: bench.test.url, max: 4, Client });
 }
