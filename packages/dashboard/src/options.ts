@@ -84,7 +84,7 @@ export interface DashboardOptions extends Pick<DatabaseOptions, 'connectionStrin
   readonly statementTimeoutMs?: number;
   /**
    * Interval of reads for the live view while a client is connected, in milliseconds. The reads take at most
-   * 1 % of the database's time. Default 2500.
+   * 0.6 % of the database's time. Default 2500.
    */
   readonly liveEveryMs?: number;
   /** Concurrent requests that use the database. Up to 64 more wait. Default 4. */
