@@ -36,8 +36,9 @@ export interface Gate<State extends Json = Json> {
   written?(state: State, written: Written): State;
   /**
    * Treatment of errors that the gate throws. `hold`: the job that it was asked about is held, with the
-   * failure as its reason; for limits, which must never be exceeded. `ignore`: the gate is left out of this
-   * plan. Either way the failure is reported. Default `ignore`.
+   * failure as its reason; for limits, which must never be exceeded. `ignore`: the gate does not hold that
+   * job; if `open` or `take` throws, it is left out of this plan. Either way the failure is reported. Default
+   * `ignore`.
    */
   readonly onError?: 'hold' | 'ignore';
   readonly needs?: Needs;
