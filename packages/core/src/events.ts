@@ -91,7 +91,7 @@ export type PgQueueEvent =
       readonly type: 'node.blocked';
       readonly node: string;
       readonly blockedMs: number;
-      /** Jobs whose handlers were running, up to 10. With a single job, its handler was the cause. */
+      /** Jobs whose handlers were running, up to 10. A single one is the likely cause. */
       readonly jobs: readonly { readonly job: string; readonly task: string }[];
     }
   /**
