@@ -166,9 +166,9 @@ create table policy_state (
   saved  timestamptz not null
 ) with (fillfactor = 50);
 
--- Ended attempts, one row per settle call, for a scheduler whose policy reads them (scheduler_lease.feed). sizes:
--- the number of jobs of each position; null: one each. verdicts: of each job; null: all are done. busy_ms: of
--- each job, in the order of the positions.
+-- Ended attempts, one row per settle call, for a scheduler whose policy reads them (scheduler_lease.feed).
+-- sizes: the number of jobs of each position; null: one each. verdicts: of each job; null: all are done.
+-- busy_ms: of each job, in the order of the positions.
 -- The leader deletes the rows it has read together with its next plan. Unlogged: a crash of Postgres that
 -- loses rows leaves estimates in place of true run times. Rows are read once and deleted, so compressing them
 -- costs more than writing them uncompressed.

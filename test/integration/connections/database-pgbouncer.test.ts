@@ -11,6 +11,7 @@ import {
   heartbeatNode,
   lead,
   leaveNode,
+  maintainHistory,
   migrate,
   openDatabase,
   promote,
@@ -30,9 +31,9 @@ import type { TestDatabase } from '../../support/database.ts';
 import { createTestDatabase } from '../../support/database.ts';
 import type { PgBouncer } from '../../support/pgbouncer.ts';
 import { startPgBouncer } from '../../support/pgbouncer.ts';
-import { maintained } from '../../support/maintained.ts';
 import { lacks } from '../../support/tools.ts';
 import { until } from '../scheduler/scheduler-support.ts';
+import { maintained } from '../sql/database-support.ts';
 
 const noPgBouncer = lacks('pgbouncer');
 
@@ -204,7 +205,11 @@ describe.skipIf(noPgBouncer)('through PgBouncer in transaction mode', () => {
     expect(await reap(first)).toBe(0);
     expect(await cancel(second, [id])).toEqual(new Map([[id, 'cancelled']]));
     expect(await leaveNode(second, 'last', incarnation)).toBe(true);
-    expect(await maintained(first)).toEqual({ created: 0, dropped: 0, outcome: 'done' });
+    expect(await maintained(() => maintainHistory(first))).toEqual({
+      created: 0,
+      dropped: 0,
+      outcome: 'done',
+    });
     await resign(first, 'l', epoch);
   });
 

@@ -1,7 +1,7 @@
 // Settings that others make, for a role or for a whole database: a small system goes through everything under each of them.
 import { defineTask, implement } from '@pgqueue/core';
 import type { PgQueueEvent } from '@pgqueue/core';
-import { createOperator, openDatabase, sqlState, trimHistory } from '@pgqueue/postgres';
+import { createOperator, maintainHistory, openDatabase, sqlState, trimHistory } from '@pgqueue/postgres';
 import { createProducer } from '@pgqueue/producer';
 import { createScheduler } from '@pgqueue/scheduler';
 import { createWorker } from '@pgqueue/worker';
@@ -10,8 +10,8 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 import { z } from 'zod';
 import type { TestDatabase } from '../../support/database.ts';
 import { createTestDatabase } from '../../support/database.ts';
-import { maintained } from '../../support/maintained.ts';
 import { until } from '../../support/until.ts';
+import { maintained } from '../sql/database-support.ts';
 
 let own: TestDatabase;
 let admin: pg.Client;
@@ -97,7 +97,7 @@ async function goThrough(url: string): Promise<readonly PgQueueEvent[]> {
     });
     const written = await admin.query('select distinct id from written');
     expect(written.rows).toHaveLength(5);
-    expect(await maintained(database)).toMatchObject({ outcome: 'done' });
+    expect(await maintained(() => maintainHistory(database))).toMatchObject({ outcome: 'done' });
     await operator.queues.set('default', { retention: '1h' });
     expect(await trimHistory(database)).toMatchObject({ outcome: 'done' });
     const { rows: ended } = await admin.query<{ id: string }>('select id from pgqueue.history limit 1');

@@ -1,9 +1,8 @@
 import { erase, maintainHistory, trimHistory } from '@pgqueue/postgres';
 import fc from 'fast-check';
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
-import { maintained } from '../../support/maintained.ts';
 import type { Ground } from './database-support.ts';
-import { openGround } from './database-support.ts';
+import { maintained, openGround } from './database-support.ts';
 
 let ground: Ground;
 beforeAll(async () => {
@@ -13,7 +12,7 @@ afterAll(() => ground.close());
 beforeEach(async () => {
   await ground.reset();
   await ground.sql('delete from pgqueue.history_trim'); // rows of past days come anew
-  await maintained(ground.database);
+  await maintained(inPool);
 });
 
 const partitions = async (): Promise<readonly string[]> =>
@@ -39,15 +38,16 @@ const makePartition = (offset: number): Promise<unknown> =>
     from ('${new Date(Date.now() + offset * 86_400_000).toISOString().slice(0, 10)} 00:00:00+00')
     to ('${new Date(Date.now() + (offset + 1) * 86_400_000).toISOString().slice(0, 10)} 00:00:00+00')`);
 
+const inPool = () => maintainHistory(ground.database);
 /** As {@link maintained}, by a session of its own or with other arguments. */
 const maintainedBy = (sql: Ground['sql'], parameters = ''): Promise<unknown> =>
-  maintained(ground.database, async () => {
+  maintained(async () => {
     const rows = await sql(`select created, dropped, outcome from pgqueue.maintain_history(${parameters})`);
-    return rows[0] as unknown as Awaited<ReturnType<typeof maintainHistory>>;
+    return rows[0] as unknown as Awaited<ReturnType<typeof inPool>>;
   });
 
 test('today and three days ahead have partitions; a settled job lands in its own', async () => {
-  await maintained(ground.database); // the server may have been made ready yesterday
+  await maintained(inPool); // the server may have been made ready yesterday
   expect(await partitions()).toEqual(expect.arrayContaining(['history_default', ...[0, 1, 2, 3].map(day)]));
   const lease = await ground.running(await ground.node());
   await ground.settle([lease], 'done');
@@ -58,7 +58,7 @@ test('today and three days ahead have partitions; a settled job lands in its own
 test('rows of a day without a partition wait in the default one, and move when it is made', async () => {
   await ground.sql(`drop table pgqueue.${day(0)}`);
   await ended('default', 0);
-  expect(await maintained(ground.database)).toMatchObject({ created: 1 });
+  expect(await maintained(inPool)).toMatchObject({ created: 1 });
   expect(await ground.one('select tableoid::regclass::text from pgqueue.history')).toBe(`pgqueue.${day(0)}`);
 });
 
@@ -66,7 +66,7 @@ test('partitions older than the longest retention are dropped, and no row before
   for (const offset of [-9, -8, -7]) await makePartition(offset);
   await ended('default', 9);
   await ended('default', 7);
-  expect(await maintained(ground.database)).toEqual({ created: 0, dropped: 2, outcome: 'done' });
+  expect(await maintained(inPool)).toEqual({ created: 0, dropped: 2, outcome: 'done' });
   expect(await left()).toHaveLength(1);
   await ground.sql(`drop table pgqueue.${day(-7)}`);
 });
@@ -78,7 +78,7 @@ test('each queue keeps its own: shorter ones lose rows, and a longer one holds t
   for (const offset of [-20, -9]) await makePartition(offset);
   for (const queue of ['short', 'long', 'default'])
     for (const daysAgo of [0, 2, 9, 20]) await ended(queue, daysAgo);
-  expect(await maintained(ground.database)).toEqual({ created: 0, dropped: 0, outcome: 'done' });
+  expect(await maintained(inPool)).toEqual({ created: 0, dropped: 0, outcome: 'done' });
   expect(await trimHistory(ground.database)).toEqual({ deleted: 5, outcome: 'done' });
   expect(await left()).toEqual(['default', 'default', 'long', 'long', 'long', 'long', 'short']);
   await ground.sql(`drop table pgqueue.${day(-20)}, pgqueue.${day(-9)}`);
@@ -173,7 +173,7 @@ test('a row that is locked is left for the next call', async () => {
 test('rows of past days in the default partition go when they are older than any queue keeps', async () => {
   await ended('default', 3);
   await ended('default', 9);
-  await maintained(ground.database);
+  await maintained(inPool);
   expect(await trimHistory(ground.database)).toEqual({ deleted: 1, outcome: 'done' });
   expect(await left()).toHaveLength(1);
 });
@@ -196,7 +196,7 @@ test('a publication of all tables takes every deletion', async () => {
     await ended('short', 0);
     await ended('short', 2);
     await ended('default', 40);
-    expect(await maintained(ground.database)).toMatchObject({ created: 1, outcome: 'done' });
+    expect(await maintained(inPool)).toMatchObject({ created: 1, outcome: 'done' });
     expect(await trimHistory(ground.database)).toEqual({ deleted: 2, outcome: 'done' });
     const [{ id }] = (await ground.sql('select id from pgqueue.history')) as [{ id: string }];
     expect(await erase(ground.database, [id])).toEqual(new Set([id]));
@@ -297,7 +297,7 @@ test('a long reader of history stops neither the settlements nor what can be don
   expect((await ground.settle([lease], 'done')).size).toBe(1);
   await reader.sql('commit');
   await reader.end();
-  expect(await maintained(ground.database)).toEqual({ created: 1, dropped: 1, outcome: 'done' });
+  expect(await maintained(inPool)).toEqual({ created: 1, dropped: 1, outcome: 'done' });
 });
 
 test('queue_status counts each state once, and rates what ended', async () => {

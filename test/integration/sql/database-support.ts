@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { ClaimedJob } from '@pgqueue/core';
-import type { Database, Lease, Leader, Settlement, Verdict } from '@pgqueue/postgres';
+import type { Database, Lease, Leader, maintainHistory, Settlement, Verdict } from '@pgqueue/postgres';
 import { breaches, claim, dispatch, lead, openDatabase, registerNode, settle } from '@pgqueue/postgres';
 import pg from 'pg';
 import { expect } from 'vitest';
@@ -9,7 +9,9 @@ import type { TestDatabase } from '../../support/database.ts';
 import { createTestDatabase } from '../../support/database.ts';
 import { emptying, jobTables } from '../../support/empty.ts';
 
-export { until } from '../scheduler/scheduler-support.ts';
+import { until } from '../../support/until.ts';
+
+export { until };
 
 type Row = Readonly<Record<string, unknown>>;
 
@@ -191,4 +193,19 @@ async function waitsForLock(database: Database, pid: number): Promise<void> {
     if (performance.now() > deadline) throw new Error('the session never waited for a lock');
     await delay(5);
   }
+}
+
+type Maintained = Awaited<ReturnType<typeof maintainHistory>>;
+
+/**
+ * Maintains the partitions of history until nothing is in the way; adds up what the calls did. An autovacuum of
+ * a partition that takes longer than the call's lock_timeout makes it answer `waits`.
+ */
+export async function maintained(maintain: () => Promise<Maintained>): Promise<Maintained> {
+  let [created, dropped] = [0, 0];
+  return until('history to be maintained', async () => {
+    const told = await maintain();
+    [created, dropped] = [created + told.created, dropped + told.dropped];
+    return told.outcome !== 'waits' && { ...told, created, dropped };
+  });
 }

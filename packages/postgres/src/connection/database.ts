@@ -6,7 +6,7 @@ import { copyIn } from './copy.ts';
 import { destroyClient } from './destroy-client.ts';
 import { applicationName } from './application-name.ts';
 import type { Executor } from './executor.ts';
-import { toExecutor } from './executor.ts';
+import { fromPg } from './executor.ts';
 import { isQueryTimeout, isWrongServer, sqlState } from './pg-errors.ts';
 import { queryPool, withClient } from './pool-query.ts';
 import type { Tables } from './tables.ts';
@@ -72,7 +72,7 @@ export function inSnapshot<Result>(
 ): Promise<Result> {
   return database.transaction(async (client) => {
     await client.query('set transaction isolation level repeatable read, read only');
-    return read({ ...toExecutor(client), schema: database.schema });
+    return read({ ...fromPg(client), schema: database.schema });
   });
 }
 

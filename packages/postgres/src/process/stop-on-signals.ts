@@ -13,8 +13,8 @@ export interface StopOnSignals {
 
 /**
  * Stops workers and schedulers one after the other on SIGTERM or SIGINT, in the order given. Give workers
- * first: `stopOnSignals(worker, scheduler)`. A second signal ends the process at once, with code 1; so does a stop that fails.
- * After all have stopped, the process ends by itself unless something else keeps it alive.
+ * first: `stopOnSignals(worker, scheduler)`. A second signal ends the process at once, with code 1; so does a
+ * stop that fails. After all have stopped, the process ends by itself unless something else keeps it alive.
  */
 export function stopOnSignals(...parts: readonly Stoppable[]): StopOnSignals {
   const done = Promise.withResolvers<void>();
