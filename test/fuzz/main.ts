@@ -11,8 +11,7 @@ const { values } = parseArgs({
     rounds: { type: 'string', default: '1000000' },
   },
 });
-/** The good jobs take about a second, and share the processors with the hostile statements: a busy machine makes more of twice their time. */
-const slowerMax = 4;
+const slowerMax = 2;
 const server = await startServer();
 try {
   await migrate({ connectionString: server.adminUrl });
@@ -34,7 +33,7 @@ try {
       .join(', '),
   );
   console.log(
-    `fuzz on PostgreSQL ${server.major}, seed ${seed}: ${rounds} rounds, ${attacks} hostile statements, good jobs took ${slower.toFixed(1)} times as long (median), ${violations.length} violations`,
+    `fuzz on PostgreSQL ${server.major}, seed ${seed}: ${rounds} rounds, ${attacks} hostile statements, good jobs took ${slower.toFixed(1)} times as long as beside connections that compute (median), ${violations.length} violations`,
   );
   process.exitCode = violations.length === 0 && slower <= slowerMax ? 0 : 1;
 } finally {
