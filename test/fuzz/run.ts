@@ -230,8 +230,9 @@ async function startSystem(url: string, dice: Dice): Promise<System> {
       const all = Promise.withResolvers<void>();
       waiting.set(before + count, all.resolve);
       await producer.query(
-        `insert into pgqueue.queue (task, key, payload)
-         select 'good', 'good-' || n % 20, jsonb_build_object('n', n) from generate_series(1, $1::integer) n`,
+        `with made as (insert into pgqueue.queue (task, key, payload)
+           select 'good', 'good-' || n % 20, jsonb_build_object('n', n) from generate_series(1, $1::integer) n returning id)
+         select pg_notify('pgqueue:queue', '') from made limit 1`,
         [count],
       );
       const patience = new AbortController();
