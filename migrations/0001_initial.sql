@@ -1702,8 +1702,8 @@ $$;
 -- Safe because: a job's row is locked before its work item is written (SKIP LOCKED never waits behind an
 -- application's transaction). A job that has an item already is left out before the insert would meet it:
 -- there it would wait for a settlement, which waits for this lock.
--- Batches are few and read whole, as a hash of their jobs. The limit tells the planner so: with old
--- statistics it would expect millions, and the hash to be too large.
+-- Batches are few and read whole, before the rows are locked: only a leader puts a job into a batch. The
+-- limit tells the planner that they are few.
 -- No "on conflict", which takes a fifth of the time: only a leader makes work items, two leaders wait for
 -- each other (assert_leader) before the statement below takes its snapshot, and the row of a job whose item
 -- is being removed is locked.
@@ -1731,6 +1731,7 @@ declare
   v_pools text[] := array(select jsonb_array_elements_text(p_plan -> 'pools'));
   v_together integer[] := p_plan ->> 'together';
   v_rows integer[] := p_plan ->> 'rows';
+  v_batched uuid[];
   v_made bigint;
 begin
   perform set_config('synchronous_commit', 'off', true);
@@ -1757,27 +1758,27 @@ begin
       select x.n::bigint from jsonb_array_elements_text(p_plan -> 'settled') as x (n)));
   end if;
   if cardinality(p_ids) > 0 then
-    with batched as materialized (
+    -- a hash of the plan's ids, which the jobs of batches are looked up in: far more may be in batches
+    v_batched := array(
       select u.id from (select w.jobs from work_queue w where w.jobs is not null and w.position >= batches_from() limit 100000) b
       cross join lateral unnest(b.jobs) as u (id)
-    ),
-    picked as materialized (
-      select q.id, q.payload_version, q.task, q.timeout, q.crashes, coalesce(x.pool, v_pool) as pool, coalesce(x.row, x.n) as row, x.n
-      from unnest(p_ids, v_pools, p_versions, v_rows) with ordinality as x (id, pool, version, row, n),
-        lateral (
-          select q.id, q.payload_version, q.task, q.timeout, q.crashes from queue q
-          -- not "run_after is null": the planner would read the whole index of waiting jobs for each id, when
-          -- it expects it to be empty
-          where q.id = x.id and (x.version is null or q.xmin = x.version) and coalesce(q.run_after, '-infinity') = '-infinity'
-            and (q.expires_at is null or q.expires_at > v_now)
-            and (select w.id from work_queue w where w.id = q.id) is null and q.id not in (select b.id from batched b)
-          for update skip locked) q
-    ),
-    grouped as (
+      where (u.id in (select x.id from unnest(p_ids) as x (id))) is true);
+    with grouped as (
       select p.row, case when count(*) = 1 then (array_agg(p.id))[1] end as id, case when count(*) > 1 then array_agg(p.id order by p.n) end as jobs,
              min(p.payload_version) as version, min(p.pool) as pool, min(p.task) as task, count(*) = 1 and bool_or(p.crashes > 0) as suspect,
              case when count(*) > 1 then max(p.timeout) end as timeout, count(*) as size
-      from picked p group by p.row
+      from (
+        select q.id, q.payload_version, q.task, q.timeout, q.crashes, coalesce(x.pool, v_pool) as pool, coalesce(x.row, x.n) as row, x.n
+        from unnest(p_ids, v_pools, p_versions, v_rows) with ordinality as x (id, pool, version, row, n),
+          lateral (
+            select q.id, q.payload_version, q.task, q.timeout, q.crashes from queue q
+            -- not "run_after is null": the planner would read the whole index of waiting jobs for each id, when
+            -- it expects it to be empty
+            where q.id = x.id and (x.version is null or q.xmin = x.version) and coalesce(q.run_after, '-infinity') = '-infinity'
+              and (q.expires_at is null or q.expires_at > v_now)
+              and (select w.id from work_queue w where w.id = q.id) is null and q.id <> all (v_batched)
+            for update skip locked) q) p
+      group by p.row
     ),
     made as (
       insert into work_queue (position, id, jobs, version, pool, task, dispatched, together, suspect, timeout)
@@ -3323,6 +3324,7 @@ as $$
 declare
   v_leased bigint[] := lease_items(p_node, p_incarnation, p_token, p_take);
 begin
+  if v_leased = '{}' then return; end if; -- many claims find nothing, and need not begin the query below
   return query
     select w.position, coalesce(cardinality(w.jobs), 1), case when w.timeout is null or w.together is not null then date_part('epoch', w.lock_timeout - w.started) * 1000
              else 1000 + coalesce((select (n.tasks -> w.task ->> 'timeoutMs')::float8 from node n where n.id = p_node), 300000) end, w.together, (
@@ -3496,10 +3498,9 @@ begin
 end
 $$;
 
--- Returns the first items whose jobs have 32 MiB of text between them: a claim, and what the node makes of
--- it, must fit into memory. 40 jobs of any size that check_job allows fit: claim asks for no fewer. Reading
--- all jobs costs a third of the claim, so it is done only if any payload is too large for its row (over 2 kB
--- as stored), or for more than 1,000 jobs. p_few: leaves out jobs beyond the first 1,000 instead.
+-- Returns the first items whose jobs have 32 MiB of text between them: a claim must fit into memory. 40 jobs
+-- of any size that check_job allows fit. Reading all jobs costs a third of the claim, so it is done only if any
+-- payload is over 2 kB as stored, or for more than 1,000 jobs. p_few: leaves out jobs beyond 1,000 instead.
 create function within_bytes(p_positions bigint[], p_few boolean) returns bigint[]
   language plpgsql stable
   set search_path from current

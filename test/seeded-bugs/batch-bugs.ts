@@ -5,7 +5,7 @@ import type { SqlBug } from './sql.ts';
 /** Makes a second work item for a job that is in a batch. */
 export const dispatchBlind: SqlBug = {
   function: 'dispatch(text,bigint,uuid[],xid[],jsonb,boolean)',
-  edits: [{ from: ' and q.id not in (select b.id from batched b)', to: '' }],
+  edits: [{ from: ' and q.id <> all (v_batched)', to: '' }],
 };
 
 /** Reads what a batch holds, and replaces it afterwards, whatever has become of it. */

@@ -68,6 +68,7 @@ as $$
 declare
   v_leased bigint[] := lease_items(p_node, p_incarnation, p_token, p_take);
 begin
+  if v_leased = '{}' then return; end if; -- many claims find nothing, and need not begin the query below
   return query
     select w.position, coalesce(cardinality(w.jobs), 1), case when w.timeout is null or w.together is not null then date_part('epoch', w.lock_timeout - w.started) * 1000
              else 1000 + coalesce((select (n.tasks -> w.task ->> 'timeoutMs')::float8 from node n where n.id = p_node), 300000) end, w.together, (
@@ -241,10 +242,9 @@ begin
 end
 $$;
 
--- Returns the first items whose jobs have 32 MiB of text between them: a claim, and what the node makes of
--- it, must fit into memory. 40 jobs of any size that check_job allows fit: claim asks for no fewer. Reading
--- all jobs costs a third of the claim, so it is done only if any payload is too large for its row (over 2 kB
--- as stored), or for more than 1,000 jobs. p_few: leaves out jobs beyond the first 1,000 instead.
+-- Returns the first items whose jobs have 32 MiB of text between them: a claim must fit into memory. 40 jobs
+-- of any size that check_job allows fit. Reading all jobs costs a third of the claim, so it is done only if any
+-- payload is over 2 kB as stored, or for more than 1,000 jobs. p_few: leaves out jobs beyond 1,000 instead.
 create function within_bytes(p_positions bigint[], p_few boolean) returns bigint[]
   language plpgsql stable
   set search_path from current
