@@ -1,5 +1,5 @@
 // npm run docs:screenshots: the pictures of docs/see-it-run.md and of the README, of real processes: one shop floods, the shares stay
-// fair, a node is killed, and reset by its id. Debian's fonts-inter makes them look as they do.
+// fair, a node falls silent, and is reset by its id. Debian's fonts-inter makes them look as they do.
 import { mkdirSync, statSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
@@ -55,14 +55,15 @@ async function flood(page: Page, scenery: Scenery): Promise<void> {
   await shoot(page, 'job-waits');
 }
 
-async function killed(page: Page, scenery: Scenery): Promise<void> {
+/** A stopped node keeps its sessions, so it is silent for two minutes before it counts as lost. */
+async function silent(page: Page, scenery: Scenery): Promise<void> {
   const [, victim] = scenery.workers;
-  victim?.signal('SIGKILL');
+  victim?.signal('SIGSTOP');
   const silence = async (): Promise<boolean> => {
     const node = (await scenery.operator.nodes.list()).find(({ id }) => id === victim?.name);
     return node !== undefined && node.heartbeatAgeMs > 20_000 && node.leases > 0;
   };
-  await until('the killed node to be silent', silence, patienceMs);
+  await until('the stopped node to be silent', silence, patienceMs);
   await open(page, scenery, '/nodes?node=worker-2');
   await page.getByRole('table', { name: 'Jobs' }).waitFor();
   await shoot(page, 'node-silent');
@@ -76,6 +77,7 @@ async function killed(page: Page, scenery: Scenery): Promise<void> {
     .getByText('lost')
     .waitFor();
   await shoot(page, 'node-after');
+  victim?.signal('SIGKILL');
 }
 
 mkdirSync(folder, { recursive: true });
@@ -91,7 +93,7 @@ try {
     reducedMotion: 'reduce',
   });
   await flood(page, scenery);
-  await killed(page, scenery);
+  await silent(page, scenery);
 } finally {
   await browser.close();
   await scenery.close();

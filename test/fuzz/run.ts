@@ -115,12 +115,12 @@ export async function fuzz(options: FuzzOptions): Promise<Fuzzed> {
 
 /** How long the work takes while each sender computes, one statement after the other. */
 async function besideComputing(senders: readonly Send[], work: () => Promise<number>): Promise<number> {
-  let working = true;
+  const over = new AbortController();
   const computing = senders.map(async (send) => {
-    while (working) await send({ role: 'producer', text: computation, values: [] });
+    while (!over.signal.aborted) await send({ role: 'producer', text: computation, values: [] });
   });
   const ms = await work();
-  working = false;
+  over.abort();
   await Promise.all(computing);
   return ms;
 }

@@ -227,7 +227,8 @@ describe('changing', () => {
   });
 
   test('queues set gives limits, shows them, and takes them away', async () => {
-    const limits = '--concurrency 5 --key-concurrency 1 --rate 100/s --burst 10 --key-rate 5/m --weight 2';
+    const limits =
+      '--concurrency 5 --key-concurrency 1 --rate 100/s --burst 10 --key-rate 5/m --key-pending 40 --weight 2';
     const set = await pgqueue('queues', 'set', 'mail', ...limits.split(' '), '--json');
     expect(JSON.parse(set.stdout)).toEqual({
       queue: 'mail',
@@ -235,15 +236,23 @@ describe('changing', () => {
       keyConcurrency: 1,
       rate: { perSecond: 100, burst: 10 },
       keyRate: { perSecond: 5 / 60 },
+      keyPending: 40,
       weight: 2,
       isNew: true,
     });
     const { text, json } = await ask('queues', 'list');
     expect(text).toMatch(
-      / concurrency 5, key concurrency 1, rate 100\/s burst 10, key rate 5\/m burst 1, weight 2\n$/,
+      / concurrency 5, key concurrency 1, rate 100\/s burst 10, key rate 5\/m burst 1, key pending 40, weight 2\n$/,
     );
     expect(json.queues).toMatchObject([{ concurrency: 5, keyRate: { burst: 1 }, weight: 2 }]);
-    const gone = ['--no-concurrency', '--no-key-concurrency', '--no-rate', '--no-key-rate', '--no-weight'];
+    const gone = [
+      '--no-concurrency',
+      '--no-key-concurrency',
+      '--no-rate',
+      '--no-key-rate',
+      '--no-key-pending',
+      '--no-weight',
+    ];
     expect(await pgqueue('queues', 'set', 'mail', ...gone)).toMatchObject({ code: 0, stderr: '' });
     const after = await pgqueue('queues', 'list', '--json');
     expect(JSON.parse(after.stdout).queues).toMatchObject([

@@ -28,22 +28,22 @@ export function addDashboard(program: Command): void {
     .command('dashboard')
     .summary('the dashboard, on its own')
     .description(
-      'Serves the dashboard until SIGTERM or SIGINT. Without --token-file it answers this machine alone, and whoever sits there may do everything.',
+      'Serves the dashboard until SIGTERM or SIGINT. Without --token-file it answers only requests from this machine, and allows them everything.',
     )
-    .option('--port <n>', 'its port; 0: any that is free', whole(0, 65_535), 3_456)
-    .option('--host <address>', 'what it listens on', '127.0.0.1')
+    .option('--port <n>', 'port to listen on; 0: any free port', whole(0, 65_535), 3_456)
+    .option('--host <address>', 'address to listen on', '127.0.0.1')
     .option(
       '--token-file <file>',
-      'who may look and who may act: lines of "name role token", the role viewer or operator; requests then run as the roles of the database that "migrate --roles" makes',
+      'users, as lines of "name role token", with the role viewer or operator; requests then run as the database roles that "migrate --roles" creates',
     )
     .option('--no-database-roles', 'with --token-file, run requests as the user of the connection')
     .option(
       '--allow-host <name...>',
-      'host names that it answers to; default all with --token-file, else those of loopback',
+      'host names to accept; default: all with --token-file, else those of loopback',
     )
-    .option('--base-path <path>', 'where a proxy has it, such as /admin/queue')
-    .option('--trace-url <url>', 'where traces are shown, with {traceId} in it')
-    .addOption(new Option('--log-level <level>', 'what is logged').choices(logLevels).default('info'))
+    .option('--base-path <path>', 'path under which a proxy serves it, such as /admin/queue')
+    .option('--trace-url <url>', 'address of a trace in your tracing tool, with {traceId} in it')
+    .addOption(new Option('--log-level <level>', 'lowest level to log').choices(logLevels).default('info'))
     .action(async (options: DashboardCommandOptions, self: Command) => {
       const context = contextOf(self);
       const {
@@ -87,7 +87,7 @@ export function addDashboard(program: Command): void {
       });
     });
   examples(command, [
-    ['dashboard', 'http://127.0.0.1:3456/, for whoever sits at this machine'],
+    ['dashboard', 'http://127.0.0.1:3456/, for this machine only'],
     ['dashboard --host 0.0.0.0 --token-file ./tokens', 'for others: put a proxy with TLS before it'],
   ]);
 }

@@ -28,7 +28,7 @@ export function addDead(program: Command): void {
   addBulk(dead, {
     name: 'redrive',
     done: 'redriven',
-    does: 'Puts dead jobs back into QUEUE with fresh limits, those that died first first. In chunks: what is interrupted can be repeated.',
+    does: 'Puts dead jobs back into QUEUE with fresh limits, oldest deaths first. Works in chunks, so an interrupted command can be repeated.',
     work: (operator) => operator.dead.redrive,
   });
   addBulk(dead, {
@@ -38,8 +38,8 @@ export function addDead(program: Command): void {
     work: (operator) => operator.dead.purge,
   });
   examples(dead, [
-    ['dead list', 'who died last, and of what'],
-    ['dead redrive --task send-email', 'after the mend was deployed'],
+    ['dead list', 'the newest dead letters, with reasons'],
+    ['dead redrive --task send-email', 'after a fix was deployed'],
   ]);
 }
 
@@ -48,7 +48,7 @@ function withFilter(command: Command): Command {
   return command
     .option('--queue <queue>', 'only of this queue')
     .option('--task <task>', 'only of this task')
-    .addOption(new Option('--reason <reason>', 'only those').choices(reasons))
+    .addOption(new Option('--reason <reason>', 'only of this reason').choices(reasons))
     .option('--older-than <duration>', 'only those that died at least this long ago', duration);
 }
 
@@ -63,9 +63,13 @@ function filterOf({ queue, task, reason, olderThan }: FilterOptions): DeadFilter
 
 function addList(dead: Command): void {
   const command = withFilter(dead.command('list'))
-    .description('Lists dead letters in pages; those that died last come first.')
-    .option('--limit <n>', 'how many, up to 1000', whole(1, 1_000), 50)
-    .option('--after <cursor>', 'the page behind this one ("more:" of the last page)', cursor)
+    .description('Lists dead letters in pages, newest first.')
+    .option('--limit <n>', 'most jobs to show, up to 1000', whole(1, 1_000), 50)
+    .option(
+      '--after <cursor>',
+      'show the page after this cursor (the last page prints it as "more:")',
+      cursor,
+    )
     .action((options: FilterOptions & { limit: number; after?: string }, self: Command) =>
       withOperator(self, async (operator, output) => {
         const { limit, after } = options;

@@ -40,31 +40,28 @@ export function addDev(program: Command): void {
       .command('dev')
       .summary('embedded Postgres, scheduler and workers, for a laptop')
       .description(
-        'Starts an embedded PostgreSQL on loopback, brings its schema up to date, and runs a scheduler, workers and the dashboard in one process, until Ctrl-C. The data stays for the next time.',
+        'Starts an embedded PostgreSQL on loopback, migrates its schema, and runs a scheduler, workers and the dashboard in one process until Ctrl-C. Keeps the data for the next start.',
       ),
   )
-    .option(
-      '--tasks <file>',
-      'a module that exports task handlers; without, a task "hello" is there to play with',
-    )
+    .option('--tasks <file>', 'a module that exports task handlers; default: a task "hello" to try')
     .option(
       '--data <dir>',
-      'where the database is kept; default node_modules/.cache/pgqueue-dev beside the nearest package.json',
+      'folder of the database; default node_modules/.cache/pgqueue-dev beside the nearest package.json',
     )
-    .option('--port <n>', 'its port; default any that is free', whole(1, 65_535))
+    .option('--port <n>', 'port of the database; default any free port', whole(1, 65_535))
     .option(
       '--dashboard-port <n>',
-      "the dashboard's; any that is free where it is taken",
+      'port of the dashboard; any free port if it is taken',
       whole(0, 65_535),
       3_456,
     )
     .option('--workers <n>', 'worker nodes', whole(1, 100), 1)
-    .option('--concurrency <n>', 'jobs at a time, each', whole(1, 10_000), 10)
-    .addOption(new Option('--log-level <level>', 'what is logged').choices(logLevels).default('warn'))
+    .option('--concurrency <n>', 'jobs that each worker runs at a time', whole(1, 10_000), 10)
+    .addOption(new Option('--log-level <level>', 'lowest level to log').choices(logLevels).default('warn'))
     .action((options: DevOptions, self: Command) => dev(options, self));
   examples(command, [
     ['dev', 'prints a connection string; then: pgqueue enqueue hello --database-url <it>'],
-    ['dev --tasks ./tasks.ts --port 54321', 'your own tasks, at an address that stays'],
+    ['dev --tasks ./tasks.ts --port 54321', 'your own tasks, at a fixed port'],
     ['dev --tasks ./tasks.ts --policy ./policy.ts', 'with your own policy'],
   ]);
 }

@@ -9,9 +9,9 @@ export function addDoctor(program: Command): void {
     .command('doctor')
     .summary('find what must never be, and mend it on request')
     .description(
-      'Checks what must hold at every moment, and the health of indexes, partitions, rights and schedules. Exit 1 if an error is left.',
+      'Checks the invariants of the tables, and the health of indexes, partitions, rights and schedules. Exits with 1 if an error remains.',
     )
-    .option('--mend', 'mend what can be mended, each kind in one transaction')
+    .option('--mend', 'repair what can be repaired, each kind in one transaction')
     .action((options: { mend?: boolean }, self: Command) =>
       withOperator(self, async (operator, output) => {
         const diagnosis = await operator.doctor({ mend: options.mend === true });
@@ -21,7 +21,7 @@ export function addDoctor(program: Command): void {
     );
   examples(command, [
     ['doctor', 'changes nothing'],
-    ['doctor --mend', 'mends what it can; run it as the owner of the schema'],
+    ['doctor --mend', 'repairs what it can; run it as the owner of the schema'],
   ]);
 }
 

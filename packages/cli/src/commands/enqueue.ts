@@ -31,41 +31,45 @@ export function addEnqueue(program: Command): void {
   const command = program
     .command('enqueue')
     .summary('enqueue one job')
-    .description('Enqueues one job of a task by its name. The payload is checked by the worker, not here.')
-    .argument('<task>', 'its name')
-    .option('--payload <json>', 'what the handler gets; default {}', json)
-    .option('--payload-version <n>', 'the version of its shape; default 1', whole(1, 2_147_483_647))
-    .option('--queue <queue>', 'the line it waits in; default "default"')
-    .option('--key <key>', 'its fairness key (a tenant, a customer)')
+    .description('Enqueues one job by the name of its task. The worker checks the payload, not this command.')
+    .argument('<task>', 'name of the task')
+    .option('--payload <json>', 'payload for the handler; default {}', json)
+    .option('--payload-version <n>', 'version of the payload; default 1', whole(1, 2_147_483_647))
+    .option('--queue <queue>', 'name of the queue; default "default"')
+    .option('--key <key>', 'fairness key (a tenant, a customer)')
     .option(
       '--priority <n>',
       'smaller runs first, within its key; default 0',
       whole(-2_147_483_648, 2_147_483_647),
     )
     .option('--attributes <json>', 'small flat JSON for gates and orders', jsonObject)
-    .option('--run-after <time>', 'not before: a time with its zone, or a duration from now', moment)
-    .option('--expires-at <time>', 'not started by then: ends as expired', moment)
-    .option('--timeout <duration>', 'how long one attempt may take', positive)
-    .option('--max-tries <n>', 'attempts that may fail; default 20', whole(1, 1_000))
-    .option('--max-crashes <n>', 'leases that may be lost with their node; default 3', whole(1, 1_000))
+    .option('--run-after <time>', 'earliest start: a time with its zone, or a duration from now', moment)
+    .option('--expires-at <time>', 'latest start; a job not started by then ends as expired', moment)
+    .option('--timeout <duration>', 'longest time of one attempt', positive)
+    .option('--max-tries <n>', 'most attempts; default 20', whole(1, 1_000))
+    .option('--max-crashes <n>', 'most leases lost with their node; default 3', whole(1, 1_000))
     .addOption(
-      new Option('--backoff <kind>', 'how the delay grows').choices(['fixed', 'linear', 'exponential']),
+      new Option('--backoff <kind>', 'growth of the delay between attempts').choices([
+        'fixed',
+        'linear',
+        'exponential',
+      ]),
     )
     .option('--backoff-base <duration>', 'the first delay; default 1s', duration)
     .option('--backoff-max <duration>', 'the longest delay; default 1h', duration)
-    .option('--unique-key <key>', 'at most one unfinished job of the task has it')
+    .option('--unique-key <key>', 'unique key: at most one unfinished job of the task has it')
     .addOption(
-      new Option('--on-conflict <what>', 'when one has it already; default keep').choices([
+      new Option('--on-conflict <what>', 'what to do if a job has the key already; default keep').choices([
         'keep',
         'replace',
         'debounce',
       ]),
     )
-    .option('--id <uuid>', 'an id of your own: enqueuing it again changes nothing', uuid)
+    .option('--id <uuid>', 'id of the job; enqueuing the same id again changes nothing', uuid)
     .option('--traceparent <text>', 'W3C trace context for the handler to continue')
     .action((task: string, options: EnqueueOptions, self: Command) => enqueue(task, options, self));
   examples(command, [
-    ['enqueue hello', 'as soon as there is a slot'],
+    ['enqueue hello', 'to run as soon as a slot is free'],
     [
       `enqueue send-email --payload '{"to":"ada@example.org"}' --key tenant-7`,
       "with a payload, in its tenant's turn",

@@ -12,9 +12,9 @@ export function addExplain(program: Command): void {
     .command('explain')
     .summary('say why a job is not running')
     .description(
-      'Says where a job stands, everything that it waits for and until when, its place, and when it may start. For a waiting job the leading scheduler is asked, for two seconds at most.',
+      'Tells the state of a job, what it waits for and until when, its place in line, and when it may start. For a waiting job it asks the leading scheduler, for two seconds at most.',
     )
-    .addArgument(new Argument('<job>', 'its id').argParser(uuid))
+    .addArgument(new Argument('<job>', 'id of the job').argParser(uuid))
     .action((id: string, _options: unknown, self: Command) =>
       withOperator(self, async (operator, output) => {
         const explanation = await operator.explain(id);

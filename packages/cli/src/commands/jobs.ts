@@ -47,12 +47,12 @@ function addList(jobs: Command): void {
   const command = jobs
     .command('list')
     .description('Lists jobs in pages, newest first.')
-    .addOption(new Option('--status <status>', 'only those').choices(jobStatuses))
+    .addOption(new Option('--status <status>', 'only of this status').choices(jobStatuses))
     .option('--queue <queue>', 'only of this queue')
     .option('--task <task>', 'only of this task')
     .option('--key <key>', 'only of this key')
-    .option('--limit <n>', 'how many, up to 1000', whole(1, 1_000), 50)
-    .option('--after <id>', 'the page behind this job (the last one shown)', uuid)
+    .option('--limit <n>', 'most jobs to show, up to 1000', whole(1, 1_000), 50)
+    .option('--after <id>', 'show the page after this job (the last one shown)', uuid)
     .action((options: ListOptions, self: Command) =>
       withOperator(self, async (operator, output) => {
         const { status, queue, task, key, after, limit } = options;
@@ -68,7 +68,7 @@ function addList(jobs: Command): void {
       }),
     );
   examples(command, [
-    ['jobs list --queue mail --key tenant-7', 'all that one tenant has there'],
+    ['jobs list --queue mail --key tenant-7', 'jobs of one tenant in a queue'],
     ['jobs list --status dead --limit 1000 --json', 'for a program; "next" is the next --after'],
   ]);
 }
@@ -98,8 +98,8 @@ function listText(
 function addShow(jobs: Command): void {
   const command = jobs
     .command('show')
-    .description('Shows one job: where it stands, its payload, its result and its errors.')
-    .addArgument(new Argument('<job>', 'its id').argParser(uuid))
+    .description('Shows one job: its state, payload, result and errors.')
+    .addArgument(new Argument('<job>', 'id of the job').argParser(uuid))
     .action((id: string, _options: unknown, self: Command) =>
       withOperator(self, async (operator, output) => {
         const job = await operator.jobs.get(id);
@@ -142,9 +142,7 @@ function idsArgument(): Argument {
 function addRetry(jobs: Command): void {
   const command = jobs
     .command('retry')
-    .description(
-      'Makes waiting jobs due now, and puts dead ones back into QUEUE. Running jobs are left alone.',
-    )
+    .description('Makes waiting jobs due now, and puts dead ones back into QUEUE. Leaves running jobs alone.')
     .addArgument(idsArgument())
     .action((ids: readonly string[], _options: unknown, self: Command) =>
       withOperator(self, async (operator, output) =>
@@ -163,14 +161,14 @@ function addCancel(jobs: Command): void {
   const command = jobs
     .command('cancel')
     .description(
-      'Ends waiting jobs; asks running ones to stop, by their signal (signalled). By a filter in chunks: what is interrupted can be repeated.',
+      'Ends waiting jobs, and asks running ones to stop by their signal (signalled). A filter works in chunks, so an interrupted command can be repeated.',
     )
     .addArgument(new Argument('[job...]', 'ids; else give a filter').argParser(uuids))
     .option('--queue <queue>', 'all of this queue')
     .option('--task <task>', 'all of this task')
     .option('--key <key>', 'all of this key')
     .addOption(new Option('--status <status>', 'all of this status').choices(unfinished))
-    .option('--yes', 'cancel all that fit; without it they are counted')
+    .option('--yes', 'cancel all jobs of the filter; without it they are only counted')
     .action((given: readonly string[] | undefined, { yes, ...filter }: CancelOptions, self: Command) => {
       const ids = given ?? [];
       if (ids.length > 0 === Object.keys(filter).length > 0)
@@ -185,7 +183,7 @@ function addCancel(jobs: Command): void {
     });
   examples(command, [
     ['jobs cancel 0198a3c2-… 0198a3c3-…', 'two at once'],
-    ['jobs cancel --queue mail --key tenant-7', 'how many there are'],
+    ['jobs cancel --queue mail --key tenant-7', 'counts them'],
     ['jobs cancel --queue mail --key tenant-7 --yes', 'all of them'],
   ]);
 }
@@ -217,9 +215,7 @@ async function cancelAll(operator: Operator, output: Output, filter: UnfinishedF
 function addDelete(jobs: Command): void {
   const command = jobs
     .command('delete')
-    .description(
-      'Removes jobs without a trace, wherever they stand. Running ones are left alone: cancel them first.',
-    )
+    .description('Deletes jobs in any state, without a trace. Leaves running ones alone: cancel them first.')
     .addArgument(idsArgument())
     .action((ids: readonly string[], _options: unknown, self: Command) =>
       withOperator(self, async (operator, output) =>
@@ -232,10 +228,10 @@ function addDelete(jobs: Command): void {
 function addAmend(jobs: Command): void {
   const command = jobs
     .command('amend')
-    .description('Reprioritises or delays waiting jobs. Running ones are left alone.')
+    .description('Changes the priority or the earliest start of waiting jobs. Leaves running ones alone.')
     .addArgument(idsArgument())
     .option('--priority <n>', 'smaller runs first', whole(-2_147_483_648, 2_147_483_647))
-    .option('--run-after <time>', 'not before: a time, a duration from now, or "now"', (text) =>
+    .option('--run-after <time>', 'earliest start: a time, a duration from now, or "now"', (text) =>
       text === 'now' ? text : moment(text),
     )
     .action(

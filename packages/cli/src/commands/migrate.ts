@@ -12,9 +12,9 @@ export function addMigrate(program: Command): void {
     .command('migrate')
     .summary('bring the schema to the newest version')
     .description(
-      'Brings the schema to the newest version, or creates it. Forward only, one transaction a migration; several may start at once.',
+      'Creates the schema, or migrates it to the newest version. Forward only, with a transaction for each migration. Safe to run several times at once.',
     )
-    .option('--status', 'only show what is applied; exit 1 if something is not')
+    .option('--status', 'only show which migrations are applied; exit with 1 if any is not')
     .option('--roles', 'also create the roles of least privilege (needs CREATEROLE)')
     .action(async ({ status, roles }: { status?: boolean; roles?: boolean }, self: Command) => {
       const context = contextOf(self);

@@ -6,19 +6,19 @@ import { examples } from './help.ts';
 export function addNodes(program: Command): void {
   const nodes = program
     .command('nodes')
-    .description('Lists worker nodes, and takes back what a dead one holds.');
+    .description('Lists worker nodes, and takes back the jobs of a dead one.');
   addList(nodes);
   addReset(nodes);
   examples(nodes, [
-    ['nodes list', 'who lives'],
-    ['nodes reset worker-3', 'that machine is gone'],
+    ['nodes list', 'the nodes that live'],
+    ['nodes reset worker-3', 'after its machine was lost'],
   ]);
 }
 
 function addList(nodes: Command): void {
   const command = nodes
     .command('list')
-    .description('Lists every node; those that ended are shown for a day.')
+    .description('Lists every node, ended ones for a day.')
     .action((_options: unknown, self: Command) =>
       withOperator(self, async (operator, output) => {
         const list = await operator.nodes.list();
@@ -49,9 +49,9 @@ function addReset(nodes: Command): void {
   const command = nodes
     .command('reset')
     .description(
-      'Takes back every job that a dead node holds, long timeouts or not, so that others run them at once. What the old process says later is refused. Each job counts a crash.',
+      'Takes back all jobs of a dead node, whatever their timeouts, so that other nodes run them at once. Refuses what the old process settles later. Its suspects (jobs lost with their node before) count a crash; if it ran none, all of its jobs do.',
     )
-    .argument('<node>', 'its id, as in "nodes list"')
+    .argument('<node>', 'id of the node, as in "nodes list"')
     .action((node: string, _options: unknown, self: Command) =>
       withOperator(self, async (operator, output) => {
         const result = await operator.nodes.reset(node);

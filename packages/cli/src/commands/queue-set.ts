@@ -25,25 +25,25 @@ export function addQueueSet(queues: Command): void {
   const command = queues
     .command('set')
     .description(
-      'Changes the settings of a queue; what is not given stays as it is. Limits count from the next tick on.',
+      'Changes the settings of a queue; settings that are not given stay. Limits apply from the next tick on.',
     )
-    .addArgument(new Argument('<queue>', 'its name').argParser(queueName))
-    .option('--pool <pool>', 'the group of nodes that serves it')
-    .option('--retention <duration>', 'how long its HISTORY is kept; 0 keeps none')
-    .option('--concurrency <n>', 'how many of its jobs may be in flight (ready or running)')
-    .option('--no-concurrency', 'takes that limit away')
+    .addArgument(new Argument('<queue>', 'name of the queue').argParser(queueName))
+    .option('--pool <pool>', 'pool of nodes that serves it')
+    .option('--retention <duration>', 'how long its history is kept; 0: not at all')
+    .option('--concurrency <n>', 'most of its jobs in flight (ready or running)')
+    .option('--no-concurrency', 'removes that limit')
     .option('--key-concurrency <n>', 'the same for each of its keys')
-    .option('--no-key-concurrency', 'takes that limit away')
-    .option('--rate <rate>', 'how many of its jobs are dispatched in a time: 100/s, 5/m, 20/h, 50/d')
-    .option('--burst <n>', 'with --rate: how many may go at once (default: those of a second, at least 1)')
-    .option('--no-rate', 'takes that limit away')
+    .option('--no-key-concurrency', 'removes that limit')
+    .option('--rate <rate>', 'most of its jobs dispatched per time: 100/s, 5/m, 20/h, 50/d')
+    .option('--burst <n>', 'with --rate: most at once (default: those of a second, at least 1)')
+    .option('--no-rate', 'removes that limit')
     .option('--key-rate <rate>', 'the same for each of its keys')
-    .option('--key-burst <n>', 'with --key-rate: how many may go at once')
-    .option('--no-key-rate', 'takes that limit away')
-    .option('--key-pending <n>', 'how many jobs of one key may wait or run: more are refused at enqueue')
-    .option('--no-key-pending', 'takes that limit away')
-    .option('--weight <weight>', 'its share beside other queues, where the policy knows shares')
-    .option('--no-weight', 'gives it weight 1 again')
+    .option('--key-burst <n>', 'with --key-rate: most at once')
+    .option('--no-key-rate', 'removes that limit')
+    .option('--key-pending <n>', 'most jobs of one key that wait or run; an enqueue of more is refused')
+    .option('--no-key-pending', 'removes that limit')
+    .option('--weight <weight>', 'its share beside other queues, if the policy has shares')
+    .option('--no-weight', 'resets the weight to 1')
     .action((queue: string, options: QueueSetOptions, self: Command) => {
       const settings = settingsOf(options);
       return withOperator(self, async (operator, output) => {
@@ -55,7 +55,7 @@ export function addQueueSet(queues: Command): void {
     ['queues set reports --pool slow', 'served by nodes started with --pool slow'],
     ['queues set mail --retention 30d', 'keeps its history for a month'],
     ['queues set mail --key-concurrency 1 --rate 100/s --burst 10', 'limits, from the next tick on'],
-    ['queues set mail --no-rate', 'takes one away'],
+    ['queues set mail --no-rate', 'removes a limit'],
   ]);
 }
 

@@ -1,4 +1,4 @@
-import type { QueueLimits } from '@pgqueue/postgres';
+import type { QueueInfo } from '@pgqueue/postgres';
 import { rateText } from '@pgqueue/postgres';
 import { Argument } from 'commander';
 import type { Command } from 'commander';
@@ -17,7 +17,7 @@ export function addQueues(program: Command): void {
   addForget(queues);
   examples(queues, [
     ['queues list', 'depth and settings'],
-    ['queues pause mail', 'schedules no more of its jobs'],
+    ['queues pause mail', 'stops the dispatch of its jobs'],
     ['queues set mail --concurrency 20', 'limits how many are in flight'],
   ]);
 }
@@ -75,10 +75,10 @@ function addPause(queues: Command, verb: 'pause' | 'resume'): void {
     .command(verb)
     .description(
       paused
-        ? 'Schedules no more jobs of a queue. Those that are ready or running go on.'
-        : 'Lets the jobs of a queue be scheduled again.',
+        ? 'Stops the dispatch of a queue. Jobs that are ready or running go on.'
+        : 'Resumes the dispatch of a queue.',
     )
-    .addArgument(new Argument('<queue>', 'its name').argParser(queueName))
+    .addArgument(new Argument('<queue>', 'name of the queue').argParser(queueName))
     .action((queue: string, _options: unknown, self: Command) =>
       withOperator(self, async (operator, output) => {
         const { isNew } = await operator.queues[verb](queue);
@@ -93,27 +93,26 @@ function addPause(queues: Command, verb: 'pause' | 'resume'): void {
 function addForget(queues: Command): void {
   const command = queues
     .command('forget')
-    .description(
-      'Takes away all settings of a queue, its limits and whether it is paused among them. Its jobs stay.',
-    )
-    .addArgument(new Argument('<queue>', 'its name').argParser(queueName))
+    .description('Removes all settings of a queue, including its limits and pause. Its jobs stay.')
+    .addArgument(new Argument('<queue>', 'name of the queue').argParser(queueName))
     .action((queue: string, _options: unknown, self: Command) =>
       withOperator(self, async (operator, output) => {
         const settings = await operator.queues.forget(queue);
         output.answer({ queue, settings }, () => oneLine(`queue ${queue} has no settings any more`));
       }),
     );
-  examples(command, [['queues forget mial', 'a name that was not meant']]);
+  examples(command, [['queues forget mial', 'a misspelt name']]);
 }
 
 /** Formats the limits of a queue: `concurrency 5, rate 100/s burst 10`; null if there are none. */
-function limitsText(queue: QueueLimits): string | null {
-  const { concurrency, keyConcurrency, rate, keyRate, weight } = queue;
+function limitsText(queue: QueueInfo): string | null {
+  const { concurrency, keyConcurrency, rate, keyRate, keyPending, weight } = queue;
   const parts = [
     concurrency === null ? [] : [`concurrency ${concurrency}`],
     keyConcurrency === null ? [] : [`key concurrency ${keyConcurrency}`],
     rate === null ? [] : [`rate ${rateText(rate)}`],
     keyRate === null ? [] : [`key rate ${rateText(keyRate)}`],
+    keyPending === null ? [] : [`key pending ${keyPending}`],
     weight === 1 ? [] : [`weight ${weight}`],
   ].flat();
   return parts.length === 0 ? null : parts.join(', ');

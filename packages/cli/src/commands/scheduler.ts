@@ -29,16 +29,24 @@ export function addScheduler(program: Command): void {
         'Runs a scheduler until SIGTERM or SIGINT. One leads; start a second one anywhere as a standby. Logs are JSON lines on stderr.',
       ),
   )
-    .option('--name <name>', 'for people; default host name and process id')
+    .option('--name <name>', 'name in logs and lists; default host name and process id')
     .addOption(
-      new Option('--lease <duration>', 'a leader that says nothing for so long is replaced')
+      new Option('--lease <duration>', 'a leader silent for this long is replaced')
         .argParser(durationWithin('100ms', '10m'))
         .default(5_000, '5s'),
     )
-    .option('--no-listen', 'only poll: LISTEN hears nothing through PgBouncer in transaction mode')
-    .option('--health-port <n>', 'answer GET /live, GET /ready and GET /metrics there', whole(0, 65_535))
-    .option('--metric-keys <n>', 'keys that /metrics names, the others summed; default 10', whole(0, 1_000))
-    .addOption(new Option('--log-level <level>', 'what is logged').choices(logLevels).default('info'))
+    .option('--no-listen', 'only poll, for PgBouncer in transaction mode, where LISTEN does not work')
+    .option(
+      '--health-port <n>',
+      'port on which to answer GET /live, GET /ready and GET /metrics',
+      whole(0, 65_535),
+    )
+    .option(
+      '--metric-keys <n>',
+      'most keys named in /metrics, the others are summed; default 10',
+      whole(0, 1_000),
+    )
+    .addOption(new Option('--log-level <level>', 'lowest level to log').choices(logLevels).default('info'))
     .action(async (options: SchedulerCommandOptions, self: Command) => {
       const { problems, ...policies } = await loadPolicies(options);
       const context = contextOf(self, problems);

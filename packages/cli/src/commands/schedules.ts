@@ -25,7 +25,7 @@ export function addSchedules(program: Command): void {
   addList(schedules);
   addSet(schedules);
   addVerb(schedules, 'pause', {
-    does: 'Enqueues no more slots. Those that pass meanwhile are not made up for.',
+    does: 'Stops a schedule. Slots that pass meanwhile are not made up for.',
     said: 'is paused',
   });
   addVerb(schedules, 'resume', { does: 'Goes on with the next slot.', said: 'goes on' });
@@ -34,7 +34,7 @@ export function addSchedules(program: Command): void {
     said: 'is removed',
   });
   examples(schedules, [
-    ['schedules list', 'what recurs, and when next'],
+    ['schedules list', 'recurring jobs, and their next times'],
     [
       `schedules set nightly --cron '0 3 * * *' --timezone Europe/Berlin --task report`,
       'at three in the morning there',
@@ -92,19 +92,19 @@ function addSet(schedules: Command): void {
   const command = schedules
     .command('set')
     .description(
-      'Makes a schedule, or changes the one of this name as a whole. One job a slot, whoever leads.',
+      'Creates a schedule, or replaces the one of this name. One job for each slot, whichever scheduler leads.',
     )
-    .argument('<name>', 'its name')
+    .argument('<name>', 'name of the schedule')
     .requiredOption('--cron <expression>', 'five fields, or six with seconds first')
     .option('--timezone <name>', 'an IANA name, such as Europe/Berlin', 'UTC')
-    .requiredOption('--task <task>', 'what it enqueues')
-    .option('--payload <json>', 'what the handler gets', json)
-    .option('--payload-version <n>', 'the version of its shape', whole(1, 2_147_483_647))
-    .option('--queue <queue>', 'the line its jobs wait in')
-    .option('--key <key>', 'their fairness key')
+    .requiredOption('--task <task>', 'task of its jobs')
+    .option('--payload <json>', 'payload for the handler', json)
+    .option('--payload-version <n>', 'version of the payload', whole(1, 2_147_483_647))
+    .option('--queue <queue>', 'queue of its jobs')
+    .option('--key <key>', 'fairness key of its jobs')
     .option('--priority <n>', 'smaller runs first', whole(-2_147_483_648, 2_147_483_647))
-    .option('--timeout <duration>', 'how long one attempt may take', duration)
-    .option('--max-tries <n>', 'attempts that may fail', whole(1, 1_000))
+    .option('--timeout <duration>', 'longest time of one attempt', duration)
+    .option('--max-tries <n>', 'most attempts', whole(1, 1_000))
     .action(async (name: string, options: ScheduleSetOptions, self: Command) => {
       const { cron, timezone, task, payload = {}, maxTries, ...rest } = options;
       const { payloadVersion, queue, key, priority, timeout } = rest;
@@ -144,7 +144,7 @@ function addVerb(
   const command = schedules
     .command(verb)
     .description(does)
-    .argument('<name>', 'its name')
+    .argument('<name>', 'name of the schedule')
     .action((name: string, _options: unknown, self: Command) =>
       withOperator(self, async (operator, output) => {
         await operator.schedules[verb](name);

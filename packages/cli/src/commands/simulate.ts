@@ -48,29 +48,31 @@ export function addSimulate(program: Command): void {
     .command('simulate')
     .summary('try a policy on a workload, in virtual time')
     .description(
-      'Runs a workload through a policy in virtual time, with the code that plans in production, and shows how long jobs wait and who gets what. Without --policy it is the one that schedulers have by default. Ends with 1 where a policy failed in it, which its table of faults tells. Needs a database for --history only.',
+      'Runs a workload through a policy in virtual time, with the code that plans in production, and shows how long jobs wait and who gets what. The default policy is that of a scheduler. Exits with 1 if a policy failed; a table lists its faults. Needs a database only for --history.',
     )
     .option('--policy <file>', 'a module (.js, .mjs, .ts) that exports a policy as "policy"')
-    .option('--against <file>', 'another one, to compare it with')
+    .option('--against <file>', 'another policy, to compare with')
     .option('--workload <file>', 'jobs in JSON, or in the Standard Workload Format (.swf)')
-    .addOption(new Option('--key <what>', 'of jobs of an .swf file; default user').choices(swfKeys))
-    .option('--history', 'the jobs that ran, with the limits and the nodes of now')
-    .option('--from <time>', 'of the history: finished since then, or so long back from now (7d)', moment)
-    .option('--to <time>', 'of the history: finished before', moment)
+    .addOption(
+      new Option('--key <what>', 'field of an .swf file that is the key; default user').choices(swfKeys),
+    )
+    .option('--history', 'the jobs that ran, with the present limits and nodes')
+    .option('--from <time>', 'with --history: jobs finished since this time, or this long ago (7d)', moment)
+    .option('--to <time>', 'with --history: jobs finished before this time', moment)
     .option('--slots <n>', 'jobs that a node runs at once; default 10', whole(1, 100_000))
     .option(
       '--nodes <n>',
-      'nodes of each pool; default 1, or those that live now (--history)',
+      'nodes in each pool; default 1, or with --history and without --slots the live ones',
       whole(1, 10_000),
     )
-    .option('--tick <duration>', 'from one plan to the next at least; default 5ms', duration)
-    .option('--seed <n>', 'of what is left to chance; default 1', whole(0, 2_147_483_647))
+    .option('--tick <duration>', 'shortest time between two plans; default 5ms', duration)
+    .option('--seed <n>', 'seed of the random numbers; default 1', whole(0, 2_147_483_647))
     .option(
       '--prepared <file>',
-      'JSON: what the policies would have fetched, by the name of what prepares it',
+      'JSON of the values that the preparations of the policies would fetch, by their names',
     )
     .option('--html <file>', 'write a report with charts')
-    .option('--progress', 'tell on stderr how far it is, also where that is no terminal')
+    .option('--progress', 'print progress on stderr, even if that is no terminal')
     .action(async (options: SimulateCommandOptions, self: Command) => {
       checkUsage(options);
       if (options.workload === undefined) {

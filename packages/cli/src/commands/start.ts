@@ -26,15 +26,15 @@ export function addStart(program: Command): void {
       .command('start')
       .summary('run a scheduler and a worker in one process')
       .description(
-        'Brings the schema up to date, then runs a scheduler, as leader or standby, and a worker node in one process, until SIGTERM or SIGINT. Start as many as you like. Logs are JSON lines on stderr.',
+        'Migrates the schema, then runs a scheduler (leader or standby) and a worker node in one process until SIGTERM or SIGINT. Start any number of them. Logs are JSON lines on stderr.',
       ),
   )
     .requiredOption('--tasks <file>', 'a module (.js, .mjs, .ts) that exports task handlers')
-    .option('--concurrency <n>', 'jobs at a time', whole(1, 10_000), 10)
-    .option('--pool <pool>', 'the group of nodes it belongs to', 'default')
-    .option('--no-listen', 'only poll: LISTEN hears nothing through PgBouncer in transaction mode')
-    .option('--no-migrate', 'leave the schema as it is; fails where it is too old')
-    .addOption(new Option('--log-level <level>', 'what is logged').choices(logLevels).default('info'))
+    .option('--concurrency <n>', 'jobs to run at a time', whole(1, 10_000), 10)
+    .option('--pool <pool>', 'pool of nodes it belongs to', 'default')
+    .option('--no-listen', 'only poll, for PgBouncer in transaction mode, where LISTEN does not work')
+    .option('--no-migrate', 'do not migrate; fails if the schema is too old')
+    .addOption(new Option('--log-level <level>', 'lowest level to log').choices(logLevels).default('info'))
     .action(async (options: StartOptions, self: Command) => {
       const loaded = await loadTasks(options.tasks);
       const { problems, ...policies } = await loadPolicies(options);
@@ -55,7 +55,7 @@ export function addStart(program: Command): void {
       });
     });
   examples(command, [
-    ['start --tasks ./tasks.ts', 'a whole queue; a second one is its standby, and works, too'],
+    ['start --tasks ./tasks.ts', 'a whole queue; a second process is its standby, and works too'],
     ['start --tasks ./tasks.ts --policy ./policy.ts --concurrency 50', 'with your own policy'],
   ]);
 }

@@ -12,9 +12,7 @@ export function addStatus(program: Command): void {
   const command = program
     .command('status')
     .summary('show depth, ages, leader, nodes and warnings')
-    .description(
-      'Shows how the installation does: its queues, its leader, its nodes, and what needs attention.',
-    )
+    .description('Shows the queues, the leader, the nodes, and everything that needs attention.')
     .action((_options: unknown, self: Command) =>
       withOperator(self, async (operator, output) => {
         const status = await operator.status();
@@ -22,7 +20,7 @@ export function addStatus(program: Command): void {
       }),
     );
   examples(command, [
-    ['status', 'one look'],
+    ['status', 'the present state'],
     ['status --json', 'the same for a program'],
   ]);
 }

@@ -21,9 +21,14 @@ export function addTop(program: Command): void {
     .command('top')
     .summary('watch queues, keys, running jobs and nodes')
     .description(
-      'Shows what goes on, anew every two seconds: queues and what holds their jobs, the keys with the most jobs, the jobs that have run for the longest, nodes. q ends it. Where the output is no terminal, it is shown once.',
+      'Shows every two seconds the queues and what holds their jobs, the keys with the most jobs, the longest running jobs, and the nodes. Press q to quit. If the output is no terminal, shows them once.',
     )
-    .option('--interval <duration>', 'how often, from 500ms to 1h', durationWithin('500ms', '1h'), 2_000)
+    .option(
+      '--interval <duration>',
+      'time between updates, from 500ms to 1h',
+      durationWithin('500ms', '1h'),
+      2_000,
+    )
     .option('--once', 'show it once, for scripts')
     .action((options: Options, self: Command) =>
       withOperator(self, async (operator, output) => {

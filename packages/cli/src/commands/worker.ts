@@ -28,20 +28,27 @@ export function addWorker(program: Command): void {
     .command('worker')
     .summary('run a worker node')
     .description(
-      'Runs a worker node until SIGTERM or SIGINT; then it claims no more, lets what runs finish, and leaves. Logs are JSON lines on stderr.',
+      'Runs a worker node until SIGTERM or SIGINT; then it claims no more jobs, waits for running ones, and leaves. Logs are JSON lines on stderr.',
     )
     .requiredOption('--tasks <file>', 'a module (.js, .mjs, .ts) that exports task handlers')
-    .option('--node <id>', 'its id, one live node each; default made of host, process and chance')
-    .option('--concurrency <n>', 'jobs at a time', whole(1, 10_000), 10)
-    .option('--pool <pool>', 'the group of nodes it belongs to', 'default')
+    .option(
+      '--node <id>',
+      'id of the node, unique among live ones; default: host name, process id and a random suffix',
+    )
+    .option('--concurrency <n>', 'jobs to run at a time', whole(1, 10_000), 10)
+    .option('--pool <pool>', 'pool of nodes it belongs to', 'default')
     .addOption(
-      new Option('--drain <duration>', 'how long running jobs may take to finish')
+      new Option('--drain <duration>', 'longest wait for running jobs at the end')
         .argParser(duration)
         .default(30_000, '30s'),
     )
-    .option('--no-listen', 'only poll: LISTEN hears nothing through PgBouncer in transaction mode')
-    .option('--health-port <n>', 'answer GET /live, GET /ready and GET /metrics there', whole(0, 65_535))
-    .addOption(new Option('--log-level <level>', 'what is logged').choices(logLevels).default('info'))
+    .option('--no-listen', 'only poll, for PgBouncer in transaction mode, where LISTEN does not work')
+    .option(
+      '--health-port <n>',
+      'port on which to answer GET /live, GET /ready and GET /metrics',
+      whole(0, 65_535),
+    )
+    .addOption(new Option('--log-level <level>', 'lowest level to log').choices(logLevels).default('info'))
     .action(async (options: WorkerCommandOptions, self: Command) => {
       const loaded = await loadTasks(options.tasks);
       const context = contextOf(self, loaded.kind === 'problem' ? [loaded.problem] : []);

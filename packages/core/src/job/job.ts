@@ -39,8 +39,9 @@ export const jobStatuses: readonly JobStatus[] = [
 /**
  * Unique key of a job: at most one unfinished job of a task has it. `onConflict` says what an enqueue does
  * with the job that has it already: `keep` leaves that job as it is; `replace` gives a waiting job the new
- * payload, priority and attributes, at its old time; `debounce` does the same and sets a new `runAfter`. A
- * running job can't take a new payload: it gives up its key, and the new job is enqueued behind it.
+ * payload, priority, attributes and `expiresAt`, and the new trace if there is one, at its old time;
+ * `debounce` does the same and sets a new `runAfter`. A running job can't take a new payload: it gives up its
+ * key, and the new job is enqueued behind it.
  */
 export interface Unique {
   readonly key: string;
