@@ -47,7 +47,7 @@ describe('times', () => {
 
   test('how long ago, in one unit', () => {
     const ago = (ms: number): string => relative(1e12 - ms, 1e12);
-    expect([0, 999, 1_000, 59_999, 119_000, 7_300_000, 1e9, -12_000].map(ago)).toEqual([
+    expect([0, 999, 1_000, 59_999, 119_000, 7_300_000, 1e9, -12_000, -10_740_000].map(ago)).toEqual([
       'now',
       'now',
       '1 s ago',
@@ -56,6 +56,7 @@ describe('times', () => {
       '2 h ago',
       '11 d ago',
       'in 12 s',
+      'in 3 h',
     ]);
   });
 

@@ -35,13 +35,15 @@ function unitOf(ms: number): { readonly unit: number; readonly name: string } {
   return ms < day ? { unit: hour, name: 'h' } : { unit: day, name: 'd' };
 }
 
-/** Formats the time between two moments in one unit, rounded down: `3 m ago`, `in 12 s`, `now`. */
+/**
+ * Formats the time between two moments in one unit: `3 m ago`, `in 12 s`, `now`. What has passed is rounded
+ * down, what is to come rounded up, so that nothing comes later than it says.
+ */
 export function relative(atMs: number, nowMs: number): string {
   const gap = Math.abs(atMs - nowMs);
   if (gap < second) return 'now';
   const { unit, name } = unitOf(gap);
-  const words = `${Math.floor(gap / unit)} ${name}`;
-  return atMs < nowMs ? `${words} ago` : `in ${words}`;
+  return atMs < nowMs ? `${Math.floor(gap / unit)} ${name} ago` : `in ${Math.ceil(gap / unit)} ${name}`;
 }
 
 // 24-hour clock: columns stay narrow, and an afternoon is not mistaken for a morning
