@@ -36,8 +36,8 @@ function unitOf(ms: number): { readonly unit: number; readonly name: string } {
 }
 
 /**
- * Formats the time between two moments in one unit: `3 m ago`, `in 12 s`, `now`. What has passed is rounded
- * down, what is to come rounded up, so that nothing comes later than it says.
+ * Formats the time between two moments in one unit: `3 m ago`, `in 12 s`, `now`. Past times are rounded down,
+ * future ones up, so that nothing comes later than it says.
  */
 export function relative(atMs: number, nowMs: number): string {
   const gap = Math.abs(atMs - nowMs);
