@@ -1705,8 +1705,8 @@ $$;
 -- Batches are few and read whole, before the rows are locked: only a leader puts a job into a batch. The
 -- limit tells the planner that they are few.
 -- No "on conflict", which takes a fifth of the time: only a leader makes work items, two leaders wait for
--- each other (assert_leader) before the statement below takes its snapshot, and the row of a job whose item
--- is being removed is locked.
+-- each other (assert_leader) before the statements below take their snapshots, and the row of a job whose
+-- item is being removed is locked.
 -- Commits asynchronously: a crash of Postgres that loses the plan only makes its jobs pending again.
 -- Served by queue's primary key and work_queue_id.
 create function dispatch(p_leader text, p_epoch bigint, p_ids uuid[], p_versions xid[], p_plan jsonb, p_notify boolean)
@@ -3499,8 +3499,8 @@ end
 $$;
 
 -- Returns the first items whose jobs have 32 MiB of text between them: a claim must fit into memory. 40 jobs
--- of any size that check_job allows fit. Reading all jobs costs a third of the claim, so it is done only if any
--- payload is over 2 kB as stored, or for more than 1,000 jobs. p_few: leaves out jobs beyond 1,000 instead.
+-- of any size that check_job allows fit: claim asks for no fewer. Reading all jobs costs a third of the claim:
+-- only if any payload is over 2 kB as stored, or for more than 1,000. p_few: leaves out those beyond instead.
 create function within_bytes(p_positions bigint[], p_few boolean) returns bigint[]
   language plpgsql stable
   set search_path from current

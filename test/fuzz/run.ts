@@ -119,10 +119,12 @@ async function besideComputing(senders: readonly Send[], work: () => Promise<num
   const computing = senders.map(async (send) => {
     while (!over.signal.aborted) await send({ role: 'producer', text: computation, values: [] });
   });
-  const ms = await work();
-  over.abort();
-  await Promise.all(computing);
-  return ms;
+  try {
+    return await work();
+  } finally {
+    over.abort();
+    await Promise.all(computing);
+  }
 }
 
 /** Some milliseconds of a processor, without a table. */

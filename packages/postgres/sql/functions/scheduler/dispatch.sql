@@ -23,8 +23,8 @@
 -- Batches are few and read whole, before the rows are locked: only a leader puts a job into a batch. The
 -- limit tells the planner that they are few.
 -- No "on conflict", which takes a fifth of the time: only a leader makes work items, two leaders wait for
--- each other (assert_leader) before the statement below takes its snapshot, and the row of a job whose item
--- is being removed is locked.
+-- each other (assert_leader) before the statements below take their snapshots, and the row of a job whose
+-- item is being removed is locked.
 -- Commits asynchronously: a crash of Postgres that loses the plan only makes its jobs pending again.
 -- Served by queue's primary key and work_queue_id.
 create function dispatch(p_leader text, p_epoch bigint, p_ids uuid[], p_versions xid[], p_plan jsonb, p_notify boolean)

@@ -243,8 +243,8 @@ end
 $$;
 
 -- Returns the first items whose jobs have 32 MiB of text between them: a claim must fit into memory. 40 jobs
--- of any size that check_job allows fit. Reading all jobs costs a third of the claim, so it is done only if any
--- payload is over 2 kB as stored, or for more than 1,000 jobs. p_few: leaves out jobs beyond 1,000 instead.
+-- of any size that check_job allows fit: claim asks for no fewer. Reading all jobs costs a third of the claim:
+-- only if any payload is over 2 kB as stored, or for more than 1,000. p_few: leaves out those beyond instead.
 create function within_bytes(p_positions bigint[], p_few boolean) returns bigint[]
   language plpgsql stable
   set search_path from current
