@@ -34,12 +34,15 @@ const keysBusy = 32;
 const busyMin = 100;
 const keysMax = 500;
 
+/** Below this many free places, twice as many jobs are read: the places may double from tick to tick. */
+const roomFew = 500;
+
 /**
  * Returns the next read's limits: the room of the last tick plus 20 %. `discovers`: number of unknown lanes
  * that may be found. With thousands of known lanes, reading more jobs per lane would only fill the cache.
  */
 export function ask({ room, batch, dispatched }: LeaderState, discovers: number): Ask {
-  const rows = Math.min(batch, Math.max(wantMin, Math.ceil(room * 1.2)));
+  const rows = Math.min(batch, Math.max(wantMin, Math.min(2 * room, roomFew), Math.ceil(room * 1.2)));
   if (discovers > 0) return { want: rows, keys: Math.min(keysMax, Math.max(keysBusy, discovers)), rows };
   const keys = dispatched >= busyMin ? keysBusy : keysMin;
   return { want: Math.min(rows, keys * depthMin), keys, rows };
@@ -51,8 +54,8 @@ export function ask({ room, batch, dispatched }: LeaderState, discovers: number)
  */
 export function loadOf({ state }: TickRead, items: readonly Item[]): Load {
   const running = new Map<string, number>();
-  const ready = new Map<string, Load['ready'][number] & { count: number }>();
-  let last: (Load['ready'][number] & { count: number }) | undefined;
+  const kinds = new Map<string, KindLoad>();
+  let last: KindLoad | undefined;
   const bundles = new Set<string>();
   for (const { pool, node, bundle, jobs } of items) {
     const [first] = jobs;
@@ -62,21 +65,22 @@ export function loadOf({ state }: TickRead, items: readonly Item[]): Load {
       if (bundles.has(part)) continue;
       bundles.add(part);
     }
-    if (node !== null) {
-      running.set(node, (running.get(node) ?? 0) + 1);
-      continue;
-    }
     const { task, version } = first;
     if (last === undefined || last.task !== task || last.version !== version || last.pool !== pool) {
       const kind = JSON.stringify([pool, task, version]);
-      last = ready.get(kind) ?? { pool, task, version, count: 0 };
-      ready.set(kind, last);
+      last = kinds.get(kind) ?? { pool, task, version, ready: 0, inFlight: 0 };
+      kinds.set(kind, last);
     }
-    last.count += bundle === null ? jobs.length : 1;
+    const count = bundle === null ? jobs.length : 1;
+    last.inFlight += count;
+    if (node === null) last.ready += count;
+    else running.set(node, (running.get(node) ?? 0) + 1);
   }
   const nodes = state.nodes.map((node) => ({ ...node, running: running.get(node.id) ?? 0 }));
-  return { now: state.now, nodes, ready: [...ready.values()] };
+  return { now: state.now, nodes, items: [...kinds.values()] };
 }
+
+type KindLoad = Load['items'][number] & { ready: number; inFlight: number };
 
 /** Parts of a snapshot beyond the read itself. */
 export interface SnapshotParts {

@@ -74,6 +74,12 @@ describe('how many jobs a batch has', () => {
     expect(sizes(many(4), partsOf([aNode({ slots: 4 })], { ready: 4 }))).toEqual([2, 2]);
   });
 
+  test('but no thinner than 1 ms of work', () => {
+    const runs = { t: 0.25 };
+    expect(sizes(many(8), partsOf([aNode({ slots: 8, runs })]))).toEqual([4, 4]);
+    expect(sizes(many(32), partsOf([aNode({ slots: 4, runs })]))).toEqual([8, 8, 8, 8]);
+  });
+
   test('slots of other pools, and of nodes that do not know the task, are none', () => {
     const nodes = [
       aNode(),

@@ -25,6 +25,8 @@ const batchMs = 25;
 const fewMin = 5;
 const batchMaxMs = 50;
 const batchMax = 100;
+/** Least work to spread over slots, in milliseconds: below it, a row costs more than the wait for a slot. */
+const spreadMs = 1;
 /** Reasons that do not come from a rule. Dispatching a job does not make others wait for these reasons. */
 const placeReasons: ReadonlySet<string> = new Set([
   'no_free_slot',
@@ -41,7 +43,8 @@ const placeReasons: ReadonlySet<string> = new Set([
  * jobs that expire, and jobs of a queue in which a rule holds others, because their end must be known at
  * once.
  * The jobs of a bundle follow each other and form one item.
- * If few jobs wait, they are spread over all slots. Jobs of one kind keep their order.
+ * If few jobs wait, they are spread over all slots, at least {@link spreadMs} of work each. Jobs of one kind
+ * keep their order.
  */
 export function toRows(jobs: readonly PlannedRow[], parts: RowParts): readonly (readonly PlannedRow[])[] {
   const kinds = new Map<string, BatchKind>();
@@ -114,6 +117,6 @@ function sizeOf(pool: string, task: string, planned: number, { nodes, ready }: R
   }
   if (ms <= 0) return 1;
   const worth = Math.max(Math.floor(batchMs / ms), Math.min(fewMin, Math.floor(batchMaxMs / ms)));
-  const spread = Math.ceil((planned + ready) / Math.max(1, slots));
+  const spread = Math.max(Math.ceil((planned + ready) / Math.max(1, slots)), Math.floor(spreadMs / ms));
   return Math.max(1, Math.min(batchMax, worth, spread));
 }

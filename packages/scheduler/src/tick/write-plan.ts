@@ -185,6 +185,7 @@ async function recall(
     throw error;
   });
   const items = memory.inFlight.tookBack(ids, back);
+  memory.consumption.forget();
   const recalled = items.map((job): Settlement => ({ job, outcome: 'recalled', busyMs: 0, endedMs: nowMs }));
   if (memory.feeds) memory.settled = [...memory.settled, ...recalled];
   for (const item of items) memory.cursors.drop(laneName(item));
