@@ -24,8 +24,10 @@ const main = [...own, rival, ...others];
 const short: readonly Part[] = [
   { works: ['drain'], peers: [...main, 'pgqueue:no-history', 'table:hand-tuned'] },
   { works: ['latency'], peers: [...main, 'table:hand-tuned'], cases: ['woken'], seconds: 6 },
+  { works: ['latency'], peers: [...own, rival], cases: ['1,000'], seconds: 6 },
   { works: ['latency'], peers: own, cases: ['by polling'], seconds: 6 },
   { works: ['enqueue'], peers: [...main, 'table:raw'], seconds: 1 },
+  { works: ['handlers'], peers: [...own, rival] },
   { works: ['keys'], peers: own, cases: ['1 key', '10,000 keys'] },
   { works: ['backlog'], peers: own, cases: ['10,000'], seconds: 30 },
   { works: ['fair'], peers: own },

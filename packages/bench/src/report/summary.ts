@@ -44,6 +44,7 @@ const metrics: Readonly<Record<string, Metric>> = {
   p90: { title: 'p90 ms', digits: 1, single: true },
   p99: { title: 'p99 ms', digits: 1 },
   max: { title: 'max ms', digits: 1, single: true },
+  share: { title: 'share', digits: 2 },
   bDoneMs: { title: 'B done, ms', digits: 0 },
   aBefore: { title: "A's jobs/s before", digits: 0 },
   aMeanwhile: { title: "A's jobs/s meanwhile", digits: 0 },

@@ -137,6 +137,13 @@ function flowing(find: Find): readonly Target[] {
         find({ ...graphile, work: 'drain', case: '1 worker', metric: 'jobsPerSecond' }),
       atLeast: 0.7,
     },
+    ...['1 ms', '10 ms'].map((name) => {
+      const share = (who: typeof own | typeof graphile): number =>
+        find({ ...who, work: 'handlers', case: name, metric: 'share' });
+      // what graphile-worker can't do either need not be done whole
+      const atLeast = Math.min(0.9, share(graphile) * 1.1 || Infinity);
+      return { what: `handlers of ${name}: of what the slots can do`, value: share(own), atLeast };
+    }),
     { what: 'soak: last minute of the second', value: mine('soak', 'kept'), atLeast: 0.95 },
   ];
 }
@@ -145,10 +152,17 @@ function waiting(find: Find): readonly Target[] {
   const woken = (metric: string): number =>
     find({ ...own, work: 'latency', case: 'woken', metric }) /
     find({ ...graphile, work: 'latency', case: 'woken', metric });
+  const median = (who: typeof own | typeof graphile, work: string, name: string): number =>
+    find({ ...who, work, case: name, metric: 'p50' });
   const fair = (metric: string): number => find({ ...own, work: 'fair', case: 'with A and B', metric });
   return [
     { what: 'latency p50: of graphile-worker', value: woken('p50'), atMost: 1 },
     { what: 'latency p99: of graphile-worker', value: woken('p99'), atMost: 1.2 },
+    {
+      what: 'latency p50 at 1,000 a second: of graphile-worker',
+      value: median(own, 'latency', '1,000') / median(graphile, 'latency', '1,000'),
+      atMost: 1.2,
+    },
     {
       what: 'latency p50 by polling, ms',
       value: find({ ...own, work: 'latency', case: 'by polling', metric: 'p50' }),

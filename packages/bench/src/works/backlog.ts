@@ -32,7 +32,7 @@ export const backlog: Work = {
 async function behind(stage: Stage, options: BenchOptions, count: number): Promise<Measured> {
   const wish: Wish = { setting: stage.setting.name };
   const crew = await assemble(stage, wish, 1);
-  await warmUp(stage, crew, wish, warmUpOf(stage, options));
+  await warmUp(stage, crew, { wish, jobs: warmUpOf(stage, options) });
   const before = count === large ? Math.ceil(count * shareOf(stage.setting)) : count;
   await fill(crew, wish, { count: before });
   await stage.settle();

@@ -1,6 +1,7 @@
 import { nowMicros } from '../load.ts';
 import type { BenchOptions } from '../options.ts';
 import type { Setting, Wish } from '../peers/peer.ts';
+import type { Handling } from '../actors/orders.ts';
 import type { Stage } from '../actors/stage.ts';
 import { deadRows } from '../actors/stage.ts';
 import type { Crew, Tally } from './measure.ts';
@@ -42,7 +43,7 @@ async function drainWith(stage: Stage, options: BenchOptions, processes: number)
   const wish: Wish = { setting: stage.setting.name };
   const crew = await assemble(stage, wish, processes);
   const { jobs, ms } = limitsOf(stage.setting, options);
-  await warmUp(stage, crew, wish, warmUpOf(stage, options));
+  await warmUp(stage, crew, { wish, jobs: warmUpOf(stage, options) });
   await fill(crew, wish, { count: jobs });
   await stage.settle();
   return drained(stage, crew, { wish, jobs, ms });
@@ -58,12 +59,16 @@ export function warmUpOf({ setting }: Stage, { jobs, smoke }: BenchOptions): num
  * Runs jobs in the processes and tables that are measured later, so that hot code is compiled. With 0 jobs,
  * it does nothing.
  */
-export async function warmUp(stage: Stage, crew: Crew, wish: Wish, jobs: number): Promise<void> {
+export async function warmUp(
+  stage: Stage,
+  crew: Crew,
+  { wish, jobs, handling = nothing }: Omit<Waiting, 'ms' | 'capacity'>,
+): Promise<void> {
   if (jobs === 0) return;
   await fill(crew, wish, { count: jobs });
   await startWorkers(crew.workers, {
     wish,
-    handling: { kind: 'nothing' },
+    handling,
     remember: 'nothing',
     capacity: jobs,
   });
@@ -80,20 +85,24 @@ export interface Waiting {
   readonly capacity?: number;
   /** Time limit, in milliseconds. */
   readonly ms: number;
+  /** Default: the handlers do nothing. */
+  readonly handling?: Handling;
 }
+
+const nothing: Handling = { kind: 'nothing' };
 
 /** Starts the workers on the waiting jobs and measures until all jobs have ended. */
 export async function drained(
   stage: Stage,
   { workers, scheduler }: Crew,
-  { wish, jobs, ms, capacity = jobs }: Waiting,
+  { wish, jobs, ms, capacity = jobs, handling = nothing }: Waiting,
 ): Promise<Measured> {
   const before = await stage.usage();
   const deadBefore = await deadRows(stage);
   const startedAt = nowMicros();
   await startWorkers(workers, {
     wish,
-    handling: { kind: 'nothing' },
+    handling,
     remember: 'nothing',
     capacity,
   });

@@ -2,6 +2,7 @@ import { backlog } from './backlog.ts';
 import { drain } from './drain.ts';
 import { enqueue } from './enqueue.ts';
 import { fair } from './fair.ts';
+import { handlers } from './handlers.ts';
 import { idle } from './idle.ts';
 import { keys } from './keys.ts';
 import { latency } from './latency.ts';
@@ -12,4 +13,15 @@ import type { Work } from './work.ts';
 /** Works that take long and run only if they are named. */
 export const longWorks: readonly Work[] = [soak];
 
-export const works: readonly Work[] = [drain, sustain, latency, enqueue, backlog, pinned, fair, keys, idle];
+export const works: readonly Work[] = [
+  drain,
+  sustain,
+  latency,
+  enqueue,
+  backlog,
+  pinned,
+  fair,
+  keys,
+  handlers,
+  idle,
+];

@@ -17,7 +17,7 @@ export const keys: Work = {
         const wish: Wish = { setting: stage.setting.name };
         const crew = await assemble(stage, wish, 1);
         const { jobs, ms } = limitsOf(stage.setting, options);
-        await warmUp(stage, crew, wish, warmUpOf(stage, options));
+        await warmUp(stage, crew, { wish, jobs: warmUpOf(stage, options) });
         await fill(crew, wish, { count: jobs, keys: count });
         await stage.settle();
         return drained(stage, crew, { wish, jobs, ms });

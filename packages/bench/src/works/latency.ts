@@ -6,6 +6,8 @@ import { assemble, faultsOf, runsOf, startWorkers, stopWorkers, waitFor } from '
 import type { Measured, Work } from './work.ts';
 
 const perSecond = 50;
+/** Rate of the case in which jobs come all the time, and the connections that enqueue them one by one. */
+const busy = { perSecond: 1_000, connections: 4 };
 const secondsMax = 20;
 const finishMs = 20_000;
 /** Time for connections to open and code to be compiled. */
@@ -13,11 +15,16 @@ const warmUpSeconds = 2;
 
 export const latency: Work = {
   name: 'latency',
-  says: `From the call of an enqueue to the begin of its handler, milliseconds, in a system that is idle but for ${perSecond} jobs a second, one by one, at random times.`,
+  says: `From the call of an enqueue to the begin of its handler, milliseconds. Jobs come one by one, at random times: ${perSecond} a second, and nothing else runs, or ${busy.perSecond.toLocaleString('en-US')}.`,
   cases: ({ smoke }) => [
     {
       name: 'woken up',
       run: (stage, options) => waited(stage, options, { setting: stage.setting.name, quick: true }),
+    },
+    {
+      name: `${busy.perSecond.toLocaleString('en-US')} a second`,
+      takes: (_peer, setting) => setting.readme !== true,
+      run: (stage, options) => waited(stage, options, { setting: stage.setting.name, quick: true }, busy),
     },
     {
       name: 'by polling only',
@@ -28,9 +35,14 @@ export const latency: Work = {
   ],
 };
 
-async function waited(stage: Stage, options: BenchOptions, wish: Wish): Promise<Measured> {
+async function waited(
+  stage: Stage,
+  options: BenchOptions,
+  wish: Wish,
+  flow = { perSecond, connections: 1 },
+): Promise<Measured> {
   const crew = await assemble(stage, wish, 1);
-  const rate = Math.min(perSecond, (stage.setting.perSecond ?? Infinity) / 2);
+  const rate = Math.min(flow.perSecond, (stage.setting.perSecond ?? Infinity) / 2);
   const seconds = Math.min(secondsMax, options.seconds);
   const warmUp = Math.max(1, Math.round(warmUpSeconds * rate));
   const jobs = warmUp + Math.max(1, Math.round(seconds * rate));
@@ -46,7 +58,7 @@ async function waited(stage: Stage, options: BenchOptions, wish: Wish): Promise<
     from: 0,
     to: jobs,
     batch: 1,
-    connections: 1,
+    connections: flow.connections,
     leadMax: jobs,
     perSecond: rate,
   });

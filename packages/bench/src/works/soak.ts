@@ -39,7 +39,7 @@ async function soaked(stage: Stage, options: BenchOptions): Promise<Measured> {
   const wish: Wish = { setting: stage.setting.name };
   const seconds = secondsOf(options);
   const crew = await assemble(stage, wish, 1);
-  await warmUp(stage, crew, wish, warmUpOf(stage, options));
+  await warmUp(stage, crew, { wish, jobs: warmUpOf(stage, options) });
   const { sustained, faults } = await find(stage, crew, options);
   const rate = Math.max(1, Math.floor(sustained * load));
   await crew.scheduler?.tell({ kind: 'schedule', wish });

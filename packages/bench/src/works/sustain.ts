@@ -45,7 +45,7 @@ export const followsProducer: NonNullable<Case['takes']> = (_peer, { readme }) =
 async function sustained(stage: Stage, options: BenchOptions): Promise<Measured> {
   const wish: Wish = { setting: stage.setting.name };
   const crew = await assemble(stage, wish, 1);
-  await warmUp(stage, crew, wish, warmUpOf(stage, options));
+  await warmUp(stage, crew, { wish, jobs: warmUpOf(stage, options) });
   await stage.settle();
   const flowed = await flow(stage, crew, {
     wish,

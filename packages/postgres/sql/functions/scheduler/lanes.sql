@@ -1,7 +1,7 @@
 -- Walks over lanes with waiting jobs behind (p_queue, p_key), in order: p_lanes of them. Lanes of paused
--- queues do not count, and are skipped in one step. p_hot_queues, p_hot_keys: lanes that are returned whether
--- anything waits in them or not. The walk steps over them without an index lookup: they may have a million
--- dead rows there. p_end: the walk ends with the last of them.
+-- queues do not count, and are skipped in one step. p_hot_queues, p_hot_keys: lanes in order that are returned
+-- whether anything waits in them or not. The walk steps over them without an index lookup: they may have a
+-- million dead rows there. p_end: the walk ends with the last of them.
 create function walk_lanes(p_queue text, p_key text, p_lanes integer, p_paused jsonb, p_hot_queues text[], p_hot_keys text[], p_end boolean)
   returns table (queue text, key text, n integer)
   language plpgsql stable
@@ -17,16 +17,14 @@ as $$
 begin
   return query
   with recursive
-  hot as materialized (
-    select h.queue collate "C" as queue, h.key collate "C" as key from unnest(p_hot_queues, p_hot_keys) as h (queue, key)
-  ),
-  walk (queue, key, n) as (
-    select p_queue collate "C", p_key collate "C", 0
+  walk (queue, key, n, hot) as ( -- hot: the place of the next hot lane
+    select p_queue collate "C", p_key collate "C", 0, 1 + (
+      select count(*)::integer from unnest(p_hot_queues, p_hot_keys) as h (queue, key)
+      where (h.queue collate "C", h.key collate "C") <= (p_queue, p_key))
     union all
-    select x.queue, x.key, w.n + (not p_paused ? x.queue)::integer
+    select x.queue, x.key, w.n + (not p_paused ? x.queue)::integer, w.hot + coalesce(((x.queue, x.key) = (c.queue, c.key))::integer, 0)
     from walk w
-    left join lateral (
-      select h.queue, h.key from hot h where (h.queue, h.key) > (w.queue, w.key) order by h.queue, h.key limit 1) c on true
+    cross join lateral (select p_hot_queues[w.hot] collate "C" as queue, p_hot_keys[w.hot] collate "C" as key offset 0) c
     cross join lateral (
       -- up to the next hot lane, one column bounds each: before PostgreSQL 18 a bound of two does not end an
       -- index scan
@@ -73,9 +71,9 @@ declare
   v_hot_keys text[];
 begin
   if p_ranges <> '{}' then
-    select array_agg(x.key), array_agg(y.key) into v_hot_queues, v_hot_keys
-    from jsonb_each(p_ranges) x cross join lateral jsonb_object_keys(x.value) as y (key)
-    where not p_paused ? x.key;
+    select array_agg(h.queue order by h.queue, h.key), array_agg(h.key order by h.queue, h.key) into v_hot_queues, v_hot_keys
+    from (select x.key collate "C" as queue, y.key collate "C" as key
+          from jsonb_each(p_ranges) x cross join lateral jsonb_object_keys(x.value) as y (key) where not p_paused ? x.key) h;
   end if;
   select array_agg(w.queue order by w.n), array_agg(w.key order by w.n) into queues, keys
   from walk_lanes(p_queue, p_key, p_lanes, p_paused, v_hot_queues, v_hot_keys, false) w;
@@ -160,10 +158,11 @@ $$;
 --                      lanes only places behind the first, up to the second; sorted, disjoint; each gives up
 --                      to the lane's part of want. moved: only changed rows of the second priority. free: the
 --                      leader knows of no items there: skips the lookup, a third of the time; dispatch checks
--- Returns JSON as text, which takes a third of the time of rows to read: a list for each part of a lane:
+-- Returns JSON as text, which takes a third of the time of rows to read: a list for each lane, and for what is
+-- ahead in it:
 --   [queue, key, paged, ahead, wanted, retry_due_ms, [[id, seq, priority, task, version, row_version,
 --    created_ms, expires_ms, tries, last, crashes, attributes], ...]]
--- Parts and jobs are in order. A job ends at created_ms if the rest is as in most jobs (null, 0, 0, 0, none);
+-- Lanes and jobs are in order. A job ends at created_ms if the rest is as in most jobs (null, 0, 0, 0, none);
 -- empty attributes and empty lists of jobs are left out. Skips paused queues, but not named lanes.
 -- paged: the lane belongs to the page; the next page begins behind the last of them. ahead: behind a place of
 -- starts. row_version: the xmin (dispatch refuses a changed job). created_ms: null for an infinite time.
@@ -187,6 +186,7 @@ declare
   -- as keys of an object, which a binary search finds, even if thousands of queues are paused
   v_paused jsonb := coalesce((select jsonb_object_agg(c.queue, true) from queue_config c where c.paused), '{}');
   v_ranges jsonb := p_read -> 'ranges';
+  c_whole constant jsonb := '[[-2147483648, -1, 2147483647, 9223372036854775807, false, false]]';
   v_queues text[];
   v_keys text[];
 begin
@@ -197,26 +197,20 @@ begin
     select l.queue collate "C" as queue, l.key collate "C" as key, l.paged, l.n, l.wanted, l.retry_due_ms
     from lanes_to_read(p_read, v_paused, v_queues, v_keys) l
   ),
-  parts as materialized (
-    select l.queue, l.key, l.paged, l.n, l.wanted, l.retry_due_ms, false as ahead, r.n as part, r.moved, r.free, r.priority, r.seq, r.to_priority, r.to_seq
-    from lanes l cross join lateral (
-      select 1 as n, false as moved, false as free, -2147483648 as priority, -1::bigint as seq, 2147483647 as to_priority, 9223372036854775807 as to_seq
-      where v_ranges -> l.queue -> l.key is null
-      union all
-      select x.n, (x.part -> 4)::boolean, (x.part -> 5)::boolean, (x.part -> 0)::integer, (x.part -> 1)::bigint, (x.part -> 2)::integer, (x.part -> 3)::bigint
-      from jsonb_array_elements(v_ranges -> l.queue -> l.key) with ordinality as x (part, n)) r
+  reads as materialized (
+    select l.queue, l.key, l.paged, l.n, l.wanted, l.retry_due_ms, false as ahead, coalesce(v_ranges -> l.queue -> l.key, c_whole) as ranges
+    from lanes l
     union all
-    select l.queue, l.key, l.paged, l.n, (p_read -> 'lookahead')::integer, null, true, 1, false, false, s.priority, s.seq, 2147483647, 9223372036854775807
-    from lanes l cross join lateral (
-      select (p_read -> 'starts' -> l.queue -> l.key ->> 0)::integer as priority, (p_read -> 'starts' -> l.queue -> l.key ->> 1)::bigint as seq) s
-    where s.seq is not null
+    select l.queue, l.key, l.paged, l.n, (p_read -> 'lookahead')::integer, null, true,
+           jsonb_build_array((p_read -> 'starts' -> l.queue -> l.key) || '[2147483647, 9223372036854775807, false, false]')
+    from lanes l where p_read -> 'starts' -> l.queue -> l.key is not null
   ),
   -- numbered, so that sorting the jobs compares numbers only, and finds them in order
   numbered as materialized (
-    select p.*, row_number() over (order by p.n, p.queue, p.key, p.ahead, p.part) as place,
-           '[' || to_json(p.queue) || ',' || to_json(p.key) || ',' || p.paged || ',' || p.ahead || ',' || p.wanted || ','
-             || coalesce(p.retry_due_ms::text, 'null') as head
-    from parts p
+    select r.*, row_number() over (order by r.n, r.queue, r.key, r.ahead) as place,
+           '[' || to_json(r.queue) || ',' || to_json(r.key) || ',' || r.paged || ',' || r.ahead || ',' || r.wanted || ','
+             || coalesce(r.retry_due_ms::text, 'null') as head
+    from reads r
   ),
   batched as materialized (
     select u.id from (select w.jobs from work_queue w where w.jobs is not null and w.position >= batches_from() limit 100000) b
@@ -225,37 +219,42 @@ begin
   select '[' || coalesce(string_agg(l.head || coalesce(',[' || h.jobs || ']', '') || ']', ',' order by l.place), '') || ']'
   from numbered l
   left join lateral (
-    -- one concat() for most of them: a chain of "||" takes longer, json_build_array three times as long
-    select string_agg(concat('["', j.id, '",', j.seq, ',', j.priority, ',', to_json(j.task), ',', j.version, ',"', j.row_version, '",',
-             coalesce(j.created_ms::text, 'null'),
-             case when j.expires_at is not null or j.tries <> 0 or j.crashes <> 0 or j.attributes <> '{}' then
-               concat(',', case when isfinite(j.expires_at) then (date_part('epoch', j.expires_at) * 1000)::text else 'null' end, ',',
-               j.tries, ',', (j.tries > 0 and j.tries + 1 >= j.max_tries)::integer, ',', j.crashes,
-                 case when j.attributes <> '{}' then ',' || coalesce((
-                   case when pg_column_size(j.attributes) <= 256 and pg_column_compression(j.attributes) is null
-                          and octet_length(j.attributes::text) <= 65536 then j.attributes else legible(j.attributes) end)::text, 'null') end)
-             end, ']'), ',' order by j.priority, j.seq) as jobs
+    select string_agg(j.jobs, ',' order by r.n) as jobs
     from (
-      (select q.id, q.seq, q.priority, q.task, q.payload_version as version, q.xmin as row_version,
-              case when isfinite(q.created) then date_part('epoch', q.created) * 1000 end as created_ms, q.expires_at, q.tries, q.max_tries, q.crashes, q.attributes
-       from queue q
-       where not l.moved and q.run_after is null and q.queue = l.queue and q.key = l.key
-         and (q.priority, q.seq) > (l.priority, l.seq) and (q.priority, q.seq) <= (l.to_priority, l.to_seq)
-         and (q.expires_at is null or q.expires_at > clock_timestamp())
-         and (l.free or ((select w.id from work_queue w where w.id = q.id) is null and q.id not in (select b.id from batched b)))
-       order by q.queue, q.key, q.priority, q.seq
-       limit l.wanted)
-      union all
-      (select q.id, q.seq, q.priority, q.task, q.payload_version, q.xmin,
-              case when isfinite(q.created) then date_part('epoch', q.created) * 1000 end, q.expires_at, q.tries, q.max_tries, q.crashes, q.attributes
-       from queue q
-       where l.moved and q.moved and q.run_after is null and q.queue = l.queue and q.key = l.key
-         and q.priority = l.to_priority and q.seq <= l.to_seq
-         and (q.expires_at is null or q.expires_at > clock_timestamp())
-         and ((select w.id from work_queue w where w.id = q.id) is null and q.id not in (select b.id from batched b))
-       order by q.queue, q.key, q.priority, q.seq
-       limit l.wanted)) j) h on true
-  where l.part = 1 or h.jobs is not null);
+      select x.n, (x.range -> 0)::integer as priority, (x.range -> 1)::bigint as seq, (x.range -> 2)::integer as to_priority, (x.range -> 3)::bigint as to_seq,
+             (x.range -> 4)::boolean as moved, (x.range -> 5)::boolean as free
+      from jsonb_array_elements(l.ranges) with ordinality as x (range, n) offset 0) r
+    cross join lateral (
+      -- one concat() for most of them: a chain of "||" takes longer, json_build_array three times as long
+      select string_agg(concat('["', j.id, '",', j.seq, ',', j.priority, ',', to_json(j.task), ',', j.version, ',"', j.row_version, '",',
+               coalesce(j.created_ms::text, 'null'),
+               case when j.expires_at is not null or j.tries <> 0 or j.crashes <> 0 or j.attributes <> '{}' then
+                 concat(',', case when isfinite(j.expires_at) then (date_part('epoch', j.expires_at) * 1000)::text else 'null' end, ',',
+                 j.tries, ',', (j.tries > 0 and j.tries + 1 >= j.max_tries)::integer, ',', j.crashes,
+                   case when j.attributes <> '{}' then ',' || coalesce((
+                     case when pg_column_size(j.attributes) <= 256 and pg_column_compression(j.attributes) is null
+                            and octet_length(j.attributes::text) <= 65536 then j.attributes else legible(j.attributes) end)::text, 'null') end)
+               end, ']'), ',' order by j.priority, j.seq) as jobs
+      from (
+        (select q.id, q.seq, q.priority, q.task, q.payload_version as version, q.xmin as row_version,
+                case when isfinite(q.created) then date_part('epoch', q.created) * 1000 end as created_ms, q.expires_at, q.tries, q.max_tries, q.crashes, q.attributes
+         from queue q
+         where not r.moved and q.run_after is null and q.queue = l.queue and q.key = l.key
+           and (q.priority, q.seq) > (r.priority, r.seq) and (q.priority, q.seq) <= (r.to_priority, r.to_seq)
+           and (q.expires_at is null or q.expires_at > clock_timestamp())
+           and (r.free or ((select w.id from work_queue w where w.id = q.id) is null and q.id not in (select b.id from batched b)))
+         order by q.queue, q.key, q.priority, q.seq
+         limit l.wanted)
+        union all
+        (select q.id, q.seq, q.priority, q.task, q.payload_version, q.xmin,
+                case when isfinite(q.created) then date_part('epoch', q.created) * 1000 end, q.expires_at, q.tries, q.max_tries, q.crashes, q.attributes
+         from queue q
+         where r.moved and q.moved and q.run_after is null and q.queue = l.queue and q.key = l.key
+           and q.priority = r.to_priority and q.seq <= r.to_seq
+           and (q.expires_at is null or q.expires_at > clock_timestamp())
+           and ((select w.id from work_queue w where w.id = q.id) is null and q.id not in (select b.id from batched b))
+         order by q.queue, q.key, q.priority, q.seq
+         limit l.wanted)) j) j) h on true);
 end
 $$;
 
