@@ -198,13 +198,12 @@ function askAgainMs(expiresInMs: number): number {
 }
 
 /**
- * Interval at which a standby checks the leader's session, in milliseconds. A slow check comes less often: it
- * takes up to `lookShare` of the time. With a dedicated session, the check waits in the database for the
- * session to end, up to `waitMs`.
+ * Pause between two checks of the leader's session, in milliseconds. It does not grow with the time that a
+ * check takes: the first one opens a connection, on a busy server any may be slow, and with a dedicated session
+ * the check waits in the database for the session to end, up to `waitMs`.
  */
 const lookMs = 200;
 const waitMs = 5_000;
-const lookShare = 0.02;
 /** Milliseconds that a leader which only lost its connection has to come back. */
 const backMs = 100;
 
@@ -263,10 +262,9 @@ function createWatch(session: Lone | undefined, database: Database, onThere: () 
         askAt = performance.now() + waitMs;
         onThere();
       }
-      const tookMs = performance.now() - beganAt;
       // returns almost at once to wait again
-      if (waited && !missed && tookMs >= lookMs) return 0.1;
-      return Math.min(askAt - performance.now(), missed ? backMs : Math.max(lookMs, tookMs / lookShare));
+      if (waited && !missed && performance.now() - beganAt >= lookMs) return 0.1;
+      return Math.min(askAt - performance.now(), missed ? backMs : lookMs);
     },
     until: (ms) => {
       askAt = performance.now() + ms;
