@@ -421,13 +421,14 @@ create index work_queue_cancelled on work_queue (id) where cancelled is not null
 -- Numbers of bundles (together).
 create sequence bundle_number;
 
--- Position below which there is no batch. The search for a job's batch starts here, so it passes only items
--- that have ended since the leader wrote the row. Logged, and so readable on a standby, where the views read
--- it. A crash can't leave it ahead of the positions that are drawn next: the draws of the earlier positions
--- come before it in the WAL.
-create table batch_front (
+-- Positions below which there is no item, and no batch. Claims and searches for a job's batch start here, so
+-- they pass only items that have ended since the leader wrote the row (advance_front). Logged, and so readable
+-- on a standby, where the views read it. A crash can't leave it ahead of the positions that are drawn next:
+-- the draws of the earlier positions come before it in the WAL.
+create table work_front (
   only_row boolean primary key default true check (only_row),
-  position bigint  not null
+  item     bigint  not null,
+  batch    bigint  not null
 ) with (fillfactor = 50);
 
 -- Every job that has a work item, with its lease.
@@ -439,7 +440,7 @@ create view work_item as
   select w.position, u.id, w.version, w.pool, w.task, w.lock_key, w.lock_token, w.lock_timeout, w.started, w.cancelled,
          w.progress, w.dispatched, w.together, w.suspect
   from work_queue w cross join lateral unnest(w.jobs) as u (id)
-  where w.jobs is not null and w.position >= coalesce((select f.position from batch_front f), 0);
+  where w.jobs is not null and w.position >= coalesce((select f.batch from work_front f), 0);
 
 -- functions/activity.sql
 
@@ -1690,7 +1691,7 @@ $$;
 --   together     numbers of the work items that are bundles, as the text of an array
 --   rows         the number of each job's work item, from 1 on in their order, as the text of an array: jobs
 --                of one number are a batch; absent: each job is by itself
---   front        no batch lies before this position (batch_front)
+--   front        move the front up, too (advance_front)
 --   parts        {"part": state}: the parts of the policy's state that changed
 --   settled      numbers of the rows of settlement that the plan has taken into account
 --   supposed     assumptions that the plan makes without a read (holds_true). If one is false, nothing is
@@ -1747,11 +1748,7 @@ begin
     on conflict (policy) do update set epoch = excluded.epoch, state = excluded.state, saved = excluded.saved;
   end if;
   if p_plan ? 'front' then
-    -- the rest of a batch that was taken apart may be unknown to the leader yet
-    insert into batch_front as f (position)
-    select least((p_plan ->> 'front')::bigint, (
-      select w.position from work_queue w where w.jobs is not null and w.position >= batches_from() order by w.position limit 1))
-    on conflict (only_row) do update set position = excluded.position;
+    perform advance_front();
   end if;
   if p_plan ? 'settled' then
     delete from settlement where n = any (array(
@@ -2785,17 +2782,6 @@ as $$
       and l.database = (select d.oid from pg_database d where d.datname = current_database()) and l.pid is distinct from pg_backend_pid())
 $$;
 
--- Returns the lowest position from p_from on; null: none. Positions only grow, so no item comes before it
--- later.
-create function first_item(p_from bigint) returns bigint
-  language sql stable security definer
-  set search_path from current
-  set enable_seqscan = off
-  set enable_bitmapscan = off
-as $$
-  select w.position from work_queue w where w.position >= p_from order by w.position limit 1
-$$;
-
 -- Describes the jobs of work items, in their order, for a scheduler that did not write them itself. Served by
 -- the primary keys of work_queue and queue.
 create function item_facts(p_positions bigint[])
@@ -2970,12 +2956,6 @@ $$;
 
 -- Batches: rows of WORK_QUEUE that hold several jobs. A node claims and settles them whole (claim_rows,
 -- settle_rows); every operation on one job of a batch takes the row apart first.
-
-create function batches_from() returns bigint
-  language sql stable security definer
-  set search_path from current
-  set jit = off
-as $$ select coalesce((select f.position from batch_front f), 0) $$;
 
 -- Tells whether a job is in a batch. Served by work_queue_batches.
 create function in_batch(p_id uuid) returns boolean
@@ -3361,7 +3341,7 @@ declare
   v_pool text;
   v_tasks jsonb;
   v_left integer := least((p_take ->> 'max')::integer, 10000);
-  v_from bigint := (p_take ->> 'from')::bigint;
+  v_from bigint := greatest((p_take ->> 'from')::bigint, items_from());
   v_ahead integer := coalesce((p_take ->> 'ahead')::integer, 0);
   v_single boolean := coalesce((p_take ->> 'single')::boolean, false);
   v_positions bigint[];
@@ -3713,6 +3693,41 @@ begin
   if found then
     perform pg_notify(current_schema() || ':work', '');
   end if;
+end
+$$;
+
+-- functions/worker/front.sql
+
+-- The front: positions that searches begin at (work_front).
+
+create function batches_from() returns bigint
+  language sql stable security definer
+  set search_path from current
+  set jit = off
+as $$ select coalesce((select f.batch from work_front f), 0) $$;
+
+create function items_from() returns bigint
+  language sql stable security definer
+  set search_path from current
+  set jit = off
+as $$ select coalesce((select f.item from work_front f), 0) $$;
+
+-- Moves the front up to the first item and the first batch. Only the leader calls it, in a transaction that
+-- asserts that it leads: it alone makes items, at positions behind all that were drawn before. The parts of a
+-- batch lie behind its position, and are seen as soon as the batch is not.
+create function advance_front() returns void
+  language plpgsql volatile security definer
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+  set enable_bitmapscan = off
+as $$
+begin
+  insert into work_front as f (item, batch)
+  select coalesce((select w.position from work_queue w where w.position >= items_from() order by w.position limit 1), e.next),
+         coalesce((select w.position from work_queue w where w.jobs is not null and w.position >= batches_from() order by w.position limit 1), e.next)
+  from (select s.last_value + s.is_called::integer as next from work_queue_position_seq s) e
+  on conflict (only_row) do update set item = excluded.item, batch = excluded.batch;
 end
 $$;
 

@@ -91,7 +91,7 @@ export function seedOf(database: () => Database): Seed {
       await sql(
         emptying([
           ...jobTables,
-          'batch_front',
+          'work_front',
           'schedule_slot',
           'schedule',
           'queue_config',

@@ -13,7 +13,7 @@ declare
   f record;
   producer text[] := array['enqueue_unique', 'has_leader', 'check_job', 'fits', 'retry_fits', 'uuid_v7'];
   worker text[] := array['claim', 'claim_rows', 'settle_rows', 'release_rows', 'take_out', 'has_leader', 'leased', 'release_claim', 'settle', 'unlocked_jobs', 'ack', 'nack', 'extend', 'release', 'report_progress', 'save_checkpoint', 'crash_job', 'reap', 'register_node',
-                         'heartbeat_node', 'tell_runs', 'held_leases', 'leave_node', 'queue_length', 'peek', 'scan', 'first_item', 'uuid_v7'];
+                         'heartbeat_node', 'tell_runs', 'held_leases', 'leave_node', 'queue_length', 'peek', 'scan', 'uuid_v7'];
   scheduler text[] := array['lead', 'watch_leader', 'resign', 'tick', 'tick_due', 'tick_state', 'behind', 'items_behind', 'item_facts', 'set_feed', 'take_back', 'dispatch', 'promote', 'reap', 'missing_nodes', 'miss_nodes', 'lose_nodes', 'expire', 'queue_numbers', 'key_numbers', 'waiting_tasks', 'job_traces',
                             'fire_schedule', 'maintain_history', 'trim_history', 'report', 'open_explains', 'answer_explain', 'waiting_job', 'ask_explain', 'take_explain', 'wait_facts', 'count_activity', 'uuid_v7'];
   viewer text[] := array['queue_numbers', 'key_numbers', 'waiting_tasks', 'ask_explain', 'take_explain', 'wait_facts'];
@@ -65,7 +65,7 @@ begin
     execute format('grant select (position, id, version, pool, task, lock_key, lock_timeout, started, cancelled, progress, dispatched, together) on %I to %I', r, s || '_viewer');
   end loop;
   execute format('grant select (jobs) on work_queue to %I', s || '_viewer');
-  execute format('grant select on batch_front to %I', s || '_viewer');
+  execute format('grant select on work_front to %I', s || '_viewer');
   execute format('grant select (id, seq, run_after, expires_at, created, timeout, priority, payload_version, tries, max_tries, crashes,
                                 max_crashes, queue, task, key, unique_key, errors) on queue to %I', s || '_viewer');
   -- listings of jobs walk along the tables' own indexes

@@ -73,7 +73,7 @@ export type * from './connection/tables.ts';
 export { latestSlot, nextSlot, scheduleProblems } from './reads/cron-slots.ts';
 export { checkSchemaName, checkSchemaVersion, defaultSchema, schemaVersion } from './connection/schema.ts';
 export type { ClaimInput } from './statements/claim.ts';
-export { claim, claimUnread, firstItem, readLeased } from './statements/claim.ts';
+export { claim, claimUnread, readLeased } from './statements/claim.ts';
 export type { ClaimedRow, ClaimedRows, ClaimRowsInput } from './statements/claim-rows.ts';
 export { claimRows } from './statements/claim-rows.ts';
 export type { EndedRow, RowLease } from './statements/rows.ts';

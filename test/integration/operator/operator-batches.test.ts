@@ -43,7 +43,7 @@ beforeEach(async () => {
   );
   // the front is where the leased batch begins, as a leader says it
   const front = await batch([first, second], lease('n'));
-  await sql('insert into pgqueue.batch_front (position) values ($1)', [front]);
+  await sql('insert into pgqueue.work_front (item, batch) values ($1, $1)', [front]);
   await batch([third, fourth]);
   await item(fifth, lease('n'));
   jobs = { pending, ready: [third, fourth], running: [first, second, fifth] };

@@ -111,14 +111,17 @@ const breakages: readonly Breakage[] = [
     },
   },
   {
-    check: 'batches_behind_front',
+    check: 'items_behind_front',
     seed: async () => {
+      await item(await insert());
       const position = await batch([await insert(), await insert()]);
-      await sql('insert into pgqueue.batch_front (position) values ($1)', [position + 1]);
-      return [String(position)];
+      await sql('insert into pgqueue.work_front (item, batch) values ($1, $1)', [position + 1]);
+      return (await sql('select position::text as position from pgqueue.work_queue')).map(
+        (row) => row.position,
+      );
     },
     after: async () => {
-      expect((await operator.jobs.list({ status: 'ready' })).items).toHaveLength(2);
+      expect((await operator.jobs.list({ status: 'ready' })).items).toHaveLength(3);
     },
   },
   {
@@ -298,7 +301,10 @@ describe('doctor', () => {
     await item(running, lease('n'));
     const first = await batch([await insert(), await insert()], lease('n'));
     await batch([await insert(), await insert()]);
-    await sql('insert into pgqueue.batch_front (position) values ($1)', [first]);
+    await sql(
+      'insert into pgqueue.work_front (item, batch) select min(position), $1 from pgqueue.work_queue',
+      [first],
+    );
     await bury(await insert().then(async (id) => (await operator.jobs.erase([id]), id)));
     await finish('00000000-0000-7000-8000-00000000000c');
     const { findings, healthy, checked } = await operator.doctor();

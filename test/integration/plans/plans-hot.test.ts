@@ -101,7 +101,7 @@ const statements: Readonly<Record<string, readonly [string, readonly unknown[]]>
       }),
     ],
   ],
-  first_item: ['select pgqueue.first_item(1)', []],
+  advance_front: ['select pgqueue.advance_front()', []],
   behind: ["select * from pgqueue.behind('q0', 'k3', '{0, 5}', '{5000, 100}')", []],
   item_facts: ['select * from pgqueue.item_facts(array(select generate_series(1, 500)::bigint))', []],
   dispatch: [
@@ -120,7 +120,7 @@ const statements: Readonly<Record<string, readonly [string, readonly unknown[]]>
   ],
   'dispatch of batches': [
     `select * from pgqueue.dispatch($1, $2, $3::uuid[], array_fill(null::xid, array[cardinality($3::uuid[])]),
-       jsonb_build_object('pool', 'default', 'front', 1, 'rows', array(select (n + 9) / 10 from generate_series(1, cardinality($3::uuid[])) n)::text), true)`,
+       jsonb_build_object('pool', 'default', 'front', true, 'rows', array(select (n + 9) / 10 from generate_series(1, cardinality($3::uuid[])) n)::text), true)`,
     [...leader, 'pending'],
   ],
   take_back: ['select * from pgqueue.take_back($1, $2, $3::uuid[])', [...leader, 'ready']],

@@ -34,7 +34,7 @@ export const rights: Readonly<
   },
   worker: {
     functions:
-      'ack claim claim_rows crash_job extend first_item has_leader heartbeat_node held_leases leased leave_node nack peek queue_length reap register_node release release_claim release_rows report_progress save_checkpoint scan settle settle_rows take_out tell_runs unlocked_jobs uuid_v7',
+      'ack claim claim_rows crash_job extend has_leader heartbeat_node held_leases leased leave_node nack peek queue_length reap register_node release release_claim release_rows report_progress save_checkpoint scan settle settle_rows take_out tell_runs unlocked_jobs uuid_v7',
     tables: { migration: 'select', node, queue_config: 'select' },
   },
   viewer: {
@@ -43,7 +43,7 @@ export const rights: Readonly<
       activity: 'select',
       activity_mark: 'select',
       audit: 'select(action actor at db_user n target via)',
-      batch_front: 'select',
+      work_front: 'select',
       dead_letter: 'select(crashes created died errors id key node queue reason task tries unique_key)',
       history: 'select(errors finished id key node outcome queue started task)',
       job: 'select',
@@ -73,7 +73,7 @@ export const rights: Readonly<
       activity: 'select',
       activity_mark: 'select',
       audit: 'select',
-      batch_front: 'select',
+      work_front: 'select',
       dead_letter: 'delete select',
       explain_request: 'select',
       history: 'select',
@@ -103,4 +103,4 @@ export const rights: Readonly<
 };
 /** Parts of the others, which check nothing themselves. */
 export const ownersAlone =
-  'assert_leader assert_read_committed assert_tasks audit_kept backoff_ms batches_from begin_anew charged_by_death config_mark count_slice crash crash_all end_node ended_jobs ended_numbers enqueuers fresh_bundles forget_explains gone_nodes held_sessions hold_session holds_true in_batch is_of_row keep_leader_session keep_node_session lanes_to_read leader_gone lease_all lease_items legible lock_unique_keys look make_due make_expired next_suspect node_sessions node_takes note_move note_reached page_of_lanes ready_batches recall refuse_crowds set_aside settle_done settle_mixed single_rows spread spread_held spread_ready tables_place take_apart waiting_numbers walk_lanes watch_crowds with_error within_bytes';
+  'advance_front assert_leader assert_read_committed assert_tasks audit_kept backoff_ms batches_from begin_anew charged_by_death config_mark count_slice crash crash_all end_node ended_jobs ended_numbers enqueuers fresh_bundles forget_explains gone_nodes held_sessions hold_session holds_true in_batch is_of_row items_from keep_leader_session keep_node_session lanes_to_read leader_gone lease_all lease_items legible lock_unique_keys look make_due make_expired next_suspect node_sessions node_takes note_move note_reached page_of_lanes ready_batches recall refuse_crowds set_aside settle_done settle_mixed single_rows spread spread_held spread_ready tables_place take_apart waiting_numbers walk_lanes watch_crowds with_error within_bytes';

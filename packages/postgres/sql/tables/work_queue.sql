@@ -59,13 +59,14 @@ create index work_queue_cancelled on work_queue (id) where cancelled is not null
 -- Numbers of bundles (together).
 create sequence bundle_number;
 
--- Position below which there is no batch. The search for a job's batch starts here, so it passes only items
--- that have ended since the leader wrote the row. Logged, and so readable on a standby, where the views read
--- it. A crash can't leave it ahead of the positions that are drawn next: the draws of the earlier positions
--- come before it in the WAL.
-create table batch_front (
+-- Positions below which there is no item, and no batch. Claims and searches for a job's batch start here, so
+-- they pass only items that have ended since the leader wrote the row (advance_front). Logged, and so readable
+-- on a standby, where the views read it. A crash can't leave it ahead of the positions that are drawn next:
+-- the draws of the earlier positions come before it in the WAL.
+create table work_front (
   only_row boolean primary key default true check (only_row),
-  position bigint  not null
+  item     bigint  not null,
+  batch    bigint  not null
 ) with (fillfactor = 50);
 
 -- Every job that has a work item, with its lease.
@@ -77,4 +78,4 @@ create view work_item as
   select w.position, u.id, w.version, w.pool, w.task, w.lock_key, w.lock_token, w.lock_timeout, w.started, w.cancelled,
          w.progress, w.dispatched, w.together, w.suspect
   from work_queue w cross join lateral unnest(w.jobs) as u (id)
-  where w.jobs is not null and w.position >= coalesce((select f.position from batch_front f), 0);
+  where w.jobs is not null and w.position >= coalesce((select f.batch from work_front f), 0);

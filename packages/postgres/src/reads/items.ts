@@ -12,6 +12,6 @@ export function hasItem(
     or ${id} in (
       select u.id from (
         select w.jobs from ${schema}.work_queue w
-        where w.jobs is not null and w.position >= coalesce((select f.position from ${schema}.batch_front f), 0)${leased}
+        where w.jobs is not null and w.position >= coalesce((select f.batch from ${schema}.work_front f), 0)${leased}
         order by w.position limit 10000) b cross join lateral unnest(b.jobs) as u (id)))`;
 }

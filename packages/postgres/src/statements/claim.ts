@@ -81,15 +81,3 @@ const columns = `f."position"::float8 as "position", f.id, f.queue, f.task, null
   f.payload_version as "payloadVersion", nullif(f.tries, 0) as tries, f.max_tries as "maxTries",
   nullif(f.crashes, 0) as crashes, f.retry, f.trace,
   floor(date_part('epoch', f.created) * 1000 + 0.0005) as created, f.lease_ms as "leaseMs", f.bundle, f.checkpoint`;
-
-/**
- * Reads the lowest position of a work item from `from` on; null: there is none. No item comes before it
- * later.
- */
-export async function firstItem(target: Target, from: number): Promise<number | null> {
-  const [row] = await target.query<{ readonly first: number | null }>(
-    `select ${target.schema}.first_item($1)::float8 as first`,
-    [from],
-  );
-  return row?.first ?? null;
-}

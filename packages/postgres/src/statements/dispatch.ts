@@ -37,8 +37,8 @@ export interface DispatchInput extends Leader {
      */
     readonly row?: number;
   }[];
-  /** No batch lies before this position. Default: nothing is said. */
-  readonly front?: number | undefined;
+  /** Moves up the positions from which on items and batches are searched. Default false. */
+  readonly front?: boolean;
   /** The changed parts of the policy's state, saved in the same transaction; null: none changed. */
   readonly parts: Readonly<Record<string, Json>> | null;
   /** Batches of ended attempts ({@link SettledBatch}) that the plan has taken into account. */
@@ -81,7 +81,7 @@ export async function dispatch(target: Target, input: DispatchInput): Promise<Di
         ...(alike ? { pool } : { pools: jobs.map((job) => job.pool) }),
         ...(hasBatches(jobs) && { rows: arrayText(jobs.map(({ row }) => String(row))) }),
         ...togetherOf(jobs),
-        ...(input.front !== undefined && { front: input.front }),
+        ...(input.front === true && { front: true }),
         ...(input.parts !== null && { parts: input.parts }),
         ...(input.settled.length > 0 && { settled: input.settled }),
         ...(input.supposed !== undefined && { supposed: input.supposed }),

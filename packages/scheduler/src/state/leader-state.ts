@@ -38,7 +38,7 @@ export interface LeaderState {
   tickMs: number;
   nowMs: number;
   writtenAt: number;
-  /** Last time the position of the first batch was written. */
+  /** Last time the front was moved up. */
   frontAt: number;
   /** Nodes as the last tick saw them. */
   nodes: TickRead['state']['nodes'];

@@ -77,7 +77,7 @@ export async function writePlan(
     { nodes: memory.nodes, ready, held: planned.held },
   );
   const jobs = rows.flat();
-  const front = frontOf(memory, snapshot.nowMs);
+  const front = advancesFront(memory, snapshot.nowMs);
   try {
     const { atMs, positions } = await dispatch(database, {
       ...leader,
@@ -126,13 +126,13 @@ function strandedBundles(inFlight: InFlightItems, pools: Snapshot['pools']): rea
   });
 }
 
-/** Milliseconds between two updates of the position where batches begin. */
+/** Milliseconds between two updates of the positions where items and batches begin. */
 const frontMs = 1_000;
 
-function frontOf(memory: LeaderState, nowMs: number): number | undefined {
-  if (Math.abs(nowMs - memory.frontAt) < frontMs) return undefined;
+function advancesFront(memory: LeaderState, nowMs: number): boolean {
+  if (Math.abs(nowMs - memory.frontAt) < frontMs) return false;
   memory.frontAt = nowMs;
-  return memory.inFlight.firstBatch();
+  return true;
 }
 
 /** Records and returns the work items that were created. */

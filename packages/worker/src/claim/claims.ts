@@ -5,7 +5,6 @@ import type { ClaimedRows, Target } from '@pgqueue/postgres';
 import {
   claim,
   claimRows,
-  firstItem,
   isOfRow,
   isTransient,
   nodeEndedState,
@@ -14,7 +13,6 @@ import {
 } from '@pgqueue/postgres';
 import type { ClaimRange } from './poll-interval.ts';
 import { claimApart } from './apart.ts';
-import { createFloor } from './poll-interval.ts';
 
 /**
  * Work items in dispatch order, and when the claim was sent, by the node's monotonic clock: leases count from
@@ -54,7 +52,6 @@ const secondLookMs = 30_000;
  * before the next claim.
  */
 export function createClaims({ database, node, incarnation, ended, tokens, observe }: ClaimsParts): Claims {
-  const all = createFloor((from) => firstItem(database, from));
   let unanswered: readonly { readonly token: string; readonly lookAt: number; readonly last: boolean }[] = [];
 
   const giveBack = async (): Promise<void> => {
@@ -73,23 +70,20 @@ export function createClaims({ database, node, incarnation, ended, tokens, obser
     const current = incarnation();
     if (current === undefined) throw new PgQueueError('node_ended', `node ${node} is not registered`);
     if (unanswered.length > 0) await giveBack();
-    const begins = whole ? await all.begin(performance.now()) : from;
     const token = randomUUID();
     const claimedAt = performance.now();
     tokens.add(token);
     let known = false;
     try {
-      const input = { node, incarnation: current, max, token, from: begins, reap: whole };
+      const input = { node, incarnation: current, max, token, from, reap: whole };
       const claimed =
         ahead === null ? claim(database, input).then(alone) : claimRows(database, { ...input, ahead });
       const { rows, full } = await claimed.catch(async (error: unknown) => {
         if (!isOfRow(error)) throw error;
         return alone(await claimApart({ database, observe }, input));
       });
-      all.saw(rows);
       return incarnation() === current ? { rows, full, claimedAt } : { rows: [], full: false, claimedAt };
     } catch (error) {
-      all.forget();
       if (sqlState(error) === nodeEndedState) {
         ended(current);
         throw new PgQueueError('node_ended', `node ${node} was reset, lost or replaced`, { cause: error });

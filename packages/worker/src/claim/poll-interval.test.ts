@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import type { ClaimRange } from './poll-interval.ts';
-import { createFloor, createLowWater, createPace } from './poll-interval.ts';
+import { createLowWater, createPace } from './poll-interval.ts';
 
 describe('pace', () => {
   const idle = (hearing: boolean, from = 0, count = 10): readonly number[] => {
@@ -94,32 +94,5 @@ describe('low water', () => {
     expect(mark.range(2)).toEqual(behind(4));
     mark.saw({ last: 1, filled: false, tookMs: 1 });
     expect(mark.range(3)).toEqual(behind(4));
-  });
-});
-
-describe('the floor', () => {
-  test('is the first item that was found, from the last floor on, and from the beginning now and then, without waiting for it', async () => {
-    const asked: number[] = [];
-    const there = [5, 7, null, 3];
-    const floor = createFloor((from) => {
-      asked.push(from);
-      return Promise.resolve(there.shift() ?? null);
-    });
-    const began = performance.now();
-    expect(await floor.begin(began)).toBe(5);
-    floor.saw([{ position: 6 }]);
-    expect(await floor.begin(began + 1)).toBe(7);
-    floor.saw([]);
-    expect(await floor.begin(began + 1)).toBe(7);
-    floor.saw([{ position: 9 }, { position: 8 }]);
-    expect(await floor.begin(began + 2)).toBe(10);
-    expect(await floor.begin(began + 3)).toBe(10);
-    expect(await floor.begin(began + 60_000)).toBe(10);
-    expect(asked).toEqual([0, 5, 7, 0]);
-    await new Promise(setImmediate);
-    expect(await floor.begin(began + 60_001)).toBe(3);
-    floor.forget();
-    await floor.begin(began + 60_002);
-    expect(asked).toEqual([0, 5, 7, 0, 0]);
   });
 });

@@ -1,4 +1,3 @@
-import { wholeShare } from '../lease/timing.ts';
 /** Decides how long a claimer waits after a claim that found less than it asked for. */
 export interface Pace {
   /** Returns the milliseconds to wait after a claim that got `got` of `asked`; 0: claim again at once. */
@@ -60,7 +59,7 @@ export function createPace(): Pace {
 
 /** Work items that a claim reads. */
 export interface ClaimRange {
-  /** Lowest position to read: the watermark, or 0. */
+  /** Lowest position to read: the watermark, or 0 for all that is there. */
   readonly from: number;
   /** True for a full rescan: the claim reads all work items, and reaps expired leases. */
   readonly whole: boolean;
@@ -113,71 +112,6 @@ export function createLowWater(): LowWater {
       const behind = last + 1;
       // A filled claim may have left ready items right behind its last one, below the present watermark.
       mark = filled ? behind : Math.max(mark, behind);
-    },
-  };
-}
-
-/**
- * Lowest position that full rescans start from, so that deleted rows below it are read only once, however
- * long vacuum cannot remove them.
- */
-export interface Floor {
-  /** Resolves to the position to start from. `nowMs`: time of a monotonic clock. */
-  readonly begin: (nowMs: number) => Promise<number>;
-  readonly saw: (items: readonly { readonly position: number }[]) => void;
-  /** Starts over from position 0: a failover may have replaced the database by one that has lost writes. */
-  readonly forget: () => void;
-}
-
-/** Shortest time between two looks from position 0; after a slow look it is longer (`wholeShare`). */
-const wholeMs = 60_000;
-
-/**
- * `first`: resolves to the lowest live position from the given one on; null: there is none. Positions only
- * grow, so nothing is expected below the floor. Repeated looks from position 0 therefore run beside the
- * claims, which do not wait for them: behind an old snapshot such a look takes seconds.
- */
-export function createFloor(first: (from: number) => Promise<number | null>): Floor {
-  let floor: number | undefined;
-  let last = -1;
-  /**
-   * Value of `last` at the latest look. While nothing was claimed since, no row was deleted that a claim
-   * would read again.
-   */
-  let asked: number | undefined;
-  let wholeAt = -Infinity;
-  const firstOfAll = async (nowMs: number): Promise<number | null> => {
-    wholeAt = Infinity; // one look at a time
-    try {
-      return await first(0);
-    } finally {
-      wholeAt = nowMs + Math.max(wholeMs, (performance.now() - nowMs) / wholeShare);
-    }
-  };
-  const lookBeside = (nowMs: number): void => {
-    firstOfAll(nowMs).then(
-      (found) => {
-        if (found !== null && floor !== undefined) floor = Math.min(floor, found);
-      },
-      () => {}, // the claims meet the same error
-    );
-  };
-  return {
-    begin: async (nowMs) => {
-      if (floor !== undefined && nowMs >= wholeAt) lookBeside(nowMs);
-      if (floor !== undefined && asked === last) return floor;
-      asked = last;
-      const from = floor;
-      const found = from === undefined ? await firstOfAll(nowMs) : await first(from);
-      // A look from position 0 may have lowered the floor meanwhile.
-      if (floor === from) floor = found ?? Math.max(from ?? 0, last + 1);
-      return floor ?? 0;
-    },
-    saw: (items) => {
-      for (const { position } of items) last = Math.max(last, position);
-    },
-    forget: () => {
-      [floor, last, asked, wholeAt] = [undefined, -1, undefined, -Infinity];
     },
   };
 }

@@ -8,7 +8,7 @@
 --   together     numbers of the work items that are bundles, as the text of an array
 --   rows         the number of each job's work item, from 1 on in their order, as the text of an array: jobs
 --                of one number are a batch; absent: each job is by itself
---   front        no batch lies before this position (batch_front)
+--   front        move the front up, too (advance_front)
 --   parts        {"part": state}: the parts of the policy's state that changed
 --   settled      numbers of the rows of settlement that the plan has taken into account
 --   supposed     assumptions that the plan makes without a read (holds_true). If one is false, nothing is
@@ -65,11 +65,7 @@ begin
     on conflict (policy) do update set epoch = excluded.epoch, state = excluded.state, saved = excluded.saved;
   end if;
   if p_plan ? 'front' then
-    -- the rest of a batch that was taken apart may be unknown to the leader yet
-    insert into batch_front as f (position)
-    select least((p_plan ->> 'front')::bigint, (
-      select w.position from work_queue w where w.jobs is not null and w.position >= batches_from() order by w.position limit 1))
-    on conflict (only_row) do update set position = excluded.position;
+    perform advance_front();
   end if;
   if p_plan ? 'settled' then
     delete from settlement where n = any (array(

@@ -119,17 +119,6 @@ as $$
       and l.database = (select d.oid from pg_database d where d.datname = current_database()) and l.pid is distinct from pg_backend_pid())
 $$;
 
--- Returns the lowest position from p_from on; null: none. Positions only grow, so no item comes before it
--- later.
-create function first_item(p_from bigint) returns bigint
-  language sql stable security definer
-  set search_path from current
-  set enable_seqscan = off
-  set enable_bitmapscan = off
-as $$
-  select w.position from work_queue w where w.position >= p_from order by w.position limit 1
-$$;
-
 -- Describes the jobs of work items, in their order, for a scheduler that did not write them itself. Served by
 -- the primary keys of work_queue and queue.
 create function item_facts(p_positions bigint[])

@@ -1,12 +1,6 @@
 -- Batches: rows of WORK_QUEUE that hold several jobs. A node claims and settles them whole (claim_rows,
 -- settle_rows); every operation on one job of a batch takes the row apart first.
 
-create function batches_from() returns bigint
-  language sql stable security definer
-  set search_path from current
-  set jit = off
-as $$ select coalesce((select f.position from batch_front f), 0) $$;
-
 -- Tells whether a job is in a batch. Served by work_queue_batches.
 create function in_batch(p_id uuid) returns boolean
   language sql stable security definer

@@ -106,7 +106,7 @@ declare
   v_pool text;
   v_tasks jsonb;
   v_left integer := least((p_take ->> 'max')::integer, 10000);
-  v_from bigint := (p_take ->> 'from')::bigint;
+  v_from bigint := greatest((p_take ->> 'from')::bigint, items_from());
   v_ahead integer := coalesce((p_take ->> 'ahead')::integer, 0);
   v_single boolean := coalesce((p_take ->> 'single')::boolean, false);
   v_positions bigint[];

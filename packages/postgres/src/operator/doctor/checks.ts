@@ -25,7 +25,7 @@ const ofInvariants: Readonly<Record<(typeof invariants)[number]['name'], string>
   items_that_differ: 'takes back those that are ready: they are scheduled anew',
   jobs_in_two_items:
     'takes back those that are ready, and where several are leased, all but the first; a node that runs such a job is told that it lost it',
-  batches_behind_front: 'has all batches looked at again; the leading scheduler says anew where they begin',
+  items_behind_front: 'has all items looked at again; the leading scheduler says anew where they begin',
   jobs_in_two_places:
     'a job that is done leaves QUEUE and DEAD_LETTER, unless it runs; one that waits or runs leaves DEAD_LETTER; HISTORY keeps what is removed, as cancelled',
   leases_of_ended_nodes: 'takes the leases back, as "pgqueue nodes reset" does',

@@ -15,7 +15,7 @@ export type InvariantName =
   | 'items_of_delayed_jobs'
   | 'items_that_differ'
   | 'jobs_in_two_items'
-  | 'batches_behind_front'
+  | 'items_behind_front'
   | 'jobs_in_two_places'
   | 'leases_of_ended_nodes';
 
@@ -58,11 +58,11 @@ export const invariants: readonly Invariant[] = [
       `select w.id::text as id from ${jobsOfItems(schema)} w group by w.id having count(*) > 1`,
   },
   {
-    name: 'batches_behind_front',
-    says: 'no batch lies before the position from which on batches are looked for',
+    name: 'items_behind_front',
+    says: 'no item and no batch lies before the position from which on they are looked for',
     find: (schema) =>
       `select w.position::text as id from ${schema}.work_queue w
-       where w.jobs is not null and w.position < (select f.position from ${schema}.batch_front f)`,
+       where w.position < (select case when w.jobs is null then f.item else f.batch end from ${schema}.work_front f)`,
   },
   {
     name: 'jobs_in_two_places',

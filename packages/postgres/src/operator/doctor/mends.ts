@@ -24,7 +24,7 @@ export const mends: Readonly<Record<string, (schema: string) => readonly string[
   ],
   items_that_differ: (schema) => takeBack(schema, '(w.task <> q.task or w.version <> q.payload_version)'),
   jobs_in_two_items: (schema) => [partDoubles(schema)],
-  batches_behind_front: (schema) => [`delete from ${schema}.batch_front`],
+  items_behind_front: (schema) => [`delete from ${schema}.work_front`],
   jobs_in_two_places: (schema) => [
     `select ${schema}.recall(array(select q.id from ${schema}.queue q where ${isDone(schema, 'q')}))`,
     `with gone as (

@@ -45,8 +45,6 @@ export interface InFlightItems {
    * the first scan.
    */
   readonly from: () => number;
-  /** Lowest position of an item with several jobs, or the end of all positions if there is none. */
-  readonly firstBatch: () => number;
   /** Positions of the items below a position. */
   readonly before: (position: number) => readonly number[];
   /** Reports whether the item at a position is known, or known to have no job. */
@@ -132,7 +130,6 @@ export function createInFlightItems(): InFlightItems {
     tookBack: (asked, back) => items.takeBack(asked, back),
     flying: () => items.flying,
     without: (ids) => items.without(ids),
-    firstBatch: () => items.firstBatch ?? span.end,
     from: () => span.from,
     before: (position) => [...items.positions].filter((known) => known < position),
     knows: (position) => items.has(position) || orphans.has(position),

@@ -125,15 +125,6 @@ export class Items {
     this.#byPosition = items;
   }
 
-  /** Lowest position of an item with several jobs; undefined: there is none. */
-  get firstBatch(): number | undefined {
-    let first: number | undefined;
-    for (const [position, { jobs }] of this.#byPosition) {
-      if (jobs.length > 1 && (first === undefined || position < first)) first = position;
-    }
-    return first;
-  }
-
   /** Returns the items without the given jobs; undefined: none of the jobs is in flight. */
   without(ids: ReadonlySet<string>):
     | {
