@@ -12,7 +12,7 @@ import type { SchedulerOptions, Settings } from '../options.ts';
 import { toSettings } from '../options.ts';
 import type { Planner } from '../policy/planner.ts';
 import { createPlanner } from '../policy/planner.ts';
-import type { SweepKind } from '../sweeps/sweeps.ts';
+import type { SweepKind } from '../sweeps/agenda.ts';
 import { sweepOnce } from '../sweeps/sweeps.ts';
 
 /** A scheduler that runs one step on demand. Made by {@link createSchedulerSteps}. */

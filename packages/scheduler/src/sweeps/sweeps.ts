@@ -13,6 +13,8 @@ import {
   sqlState,
   trimHistory,
 } from '@pgqueue/postgres';
+import type { SweepKind } from './agenda.ts';
+import { createAgenda, everyMs, idleMs, kinds } from './agenda.ts';
 import { fireDue } from './cron.ts';
 import type { NodeSessions } from './node-sessions.ts';
 import type { Settings } from '../options.ts';
@@ -41,40 +43,9 @@ export interface SweepsOptions {
   readonly onWork: () => void;
 }
 
-/** Kinds of sweeps. */
-export type SweepKind =
-  | 'promote'
-  | 'cron'
-  | 'expire'
-  | 'nextLoss'
-  | 'sessions'
-  | 'loseNodes'
-  | 'reap'
-  | 'history'
-  | 'trim'
-  | 'activity';
-
 /** Most rows changed by one sweep, in one transaction. A full sweep continues at once. */
 const sweepMax = 1_000;
 const hourMs = 3_600_000;
-/**
- * Shortest interval between two sweeps of a kind, in milliseconds. Promoting, cron and lost nodes must be on
- * time; the others are never urgent.
- */
-const everyMs: Readonly<Record<SweepKind, number>> = {
-  promote: 0,
-  cron: 50,
-  expire: 1_000,
-  nextLoss: 100,
-  sessions: 0,
-  loseNodes: 100,
-  reap: 1_000,
-  history: 60_000,
-  trim: 1_000,
-  activity: 1_000,
-};
-const kinds = Object.keys(everyMs) as readonly SweepKind[];
-const idleMs = hourMs;
 /**
  * Interval of counting ended jobs while nodes hold work items, the same while they hold none, and the longest
  * time of one count, all in milliseconds. Other sweeps wait during a count.
@@ -145,67 +116,6 @@ export function startSweeps(options: SweepsOptions): Sweeps {
     },
     stuckMs: loop.stuckMs,
     stop: loop.stop,
-  };
-}
-
-/** Due times of the sweeps, by the monotonic clock. */
-interface Agenda {
-  /**
-   * Schedules a sweep in `inMs` milliseconds, but not before its shortest interval has passed; null:
-   * unschedules it.
-   */
-  readonly set: (kind: SweepKind, inMs: number | null) => void;
-  readonly due: (kind: SweepKind) => boolean;
-  readonly begin: (kind: SweepKind) => void;
-  /**
-   * Notes a finished sweep. `again`: as for `set`, but 0 means at once, regardless of the interval;
-   * undefined: the ticks decide.
-   */
-  readonly done: (kind: SweepKind, again: number | null | undefined) => void;
-  /** Notes a failure. Returns the milliseconds until the retry. */
-  readonly failed: (kind: SweepKind) => number;
-  /** Milliseconds until the next sweep is due. */
-  readonly waitMs: () => number;
-  readonly clear: () => void;
-}
-
-function createAgenda(): Agenda {
-  const dueAt = new Map<SweepKind, number>();
-  const lastAt = new Map<SweepKind, number>();
-  const failures = new Map<SweepKind, number>();
-  const set: Agenda['set'] = (kind, inMs) => {
-    // a failed sweep keeps its pause, even if the ticks ask for it
-    if (failures.has(kind)) return;
-    if (inMs === null) {
-      dueAt.delete(kind);
-      return;
-    }
-    const earliest = (lastAt.get(kind) ?? -Infinity) + everyMs[kind];
-    dueAt.set(kind, Math.max(earliest, performance.now() + inMs));
-  };
-  return {
-    set,
-    due: (kind) => (dueAt.get(kind) ?? Infinity) <= performance.now(),
-    begin: (kind) => {
-      dueAt.delete(kind);
-      lastAt.set(kind, performance.now());
-    },
-    done: (kind, again) => {
-      failures.delete(kind);
-      if (again !== undefined) set(kind, again);
-      if (again === 0) dueAt.set(kind, performance.now());
-    },
-    failed: (kind) => {
-      const count = (failures.get(kind) ?? 0) + 1;
-      failures.set(kind, count);
-      const retryMs = retryPauseMs(count);
-      dueAt.set(kind, performance.now() + retryMs);
-      return retryMs;
-    },
-    waitMs: () => Math.ceil(Math.min(idleMs, Math.max(0, Math.min(...dueAt.values()) - performance.now()))),
-    clear: () => {
-      for (const map of [dueAt, lastAt, failures]) map.clear();
-    },
   };
 }
 
