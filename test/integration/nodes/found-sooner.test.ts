@@ -138,6 +138,26 @@ describe('a process that is killed with -9', () => {
     expect(await leader()).toEqual({ name: 'late', epoch: Number(epoch) + 2 });
   });
 
+  test('a leader, just when an idle system gets work: its standby had waited for long, and looks on', async () => {
+    await onDatabase();
+    const first = await start('scheduler', 'one');
+    await leads('one');
+    await start('scheduler', 'two');
+    const waits = async (): Promise<boolean> => {
+      const rows = await sql(`select from pg_locks where locktype = 'advisory' and not granted`);
+      return rows.length > 0;
+    };
+    await until('the standby to wait', waits);
+    await delay(1_500);
+    await enqueue(1);
+    await until('the standby to look', async () => !(await waits()));
+    first.signal('SIGKILL');
+    // a standby that took its wait for a slow look would look away for 5 s
+    expect(await until('the standby to lead', async () => (await leader())['name'] === 'two')).toBeLessThan(
+      3_500,
+    );
+  });
+
   test('a node: others have its jobs', async () => {
     await onDatabase();
     await start('scheduler', 'one');
