@@ -31,7 +31,8 @@ const items = (ready: number, inFlight = ready) => [{ ...kind, ready, inFlight }
 
 test('depth is the free slots of nodes that can run the same; one that is overfull takes nothing from others', () => {
   const nodes = [node('a', 5, 2), node('b', 5, 9), node('c', 4, 0, { task: 'u' })];
-  const pools = poolsSeen(overview({ nodes, items: items(2) }), [], 150);
+  const running = { ...kind, task: 'u', ready: 0, inFlight: 1 };
+  const pools = poolsSeen(overview({ nodes, items: [...items(2), running] }), [], 150);
   expect(pools['default']?.groups.map(({ slots, depth }) => ({ slots, depth }))).toEqual([
     { slots: 10, depth: 3 },
     { slots: 4, depth: 4 },

@@ -155,7 +155,9 @@ export function poolsSeen(
             ...group,
             depth: group.depth + Math.floor(extra[at] ?? 0),
           })),
-          ready: (items.get(pool) ?? []).map(({ task, version, ready }) => ({ task, version, count: ready })),
+          ready: (items.get(pool) ?? [])
+            .filter(({ ready }) => ready > 0)
+            .map(({ task, version, ready }) => ({ task, version, count: ready })),
         },
       ] as const;
     }),
