@@ -19,7 +19,7 @@ afterAll(async () => {
 });
 beforeEach(reset);
 
-/** Dispatches jobs, and moves the front up; returns where it is. */
+/** Dispatches jobs and moves the front up. Returns its positions. */
 async function dispatch(ids: readonly string[]): Promise<{ readonly item: number; readonly batch: number }> {
   await sql(`select * from pgqueue.lead('s', 60000)`);
   await sql(
@@ -30,7 +30,7 @@ async function dispatch(ids: readonly string[]): Promise<{ readonly item: number
   return row;
 }
 
-/** Where the next item will be. */
+/** Returns the position of the next item. */
 async function next(): Promise<number> {
   const [row] = await sql(
     'select (last_value + case when is_called then 256 else 0 end)::float8 as next from pgqueue.work_queue_position_seq',

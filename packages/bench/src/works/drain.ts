@@ -14,7 +14,7 @@ export const drain: Work = {
   cases: ({ processes }) =>
     processes.map((count): Case => ({
       name: count === 1 ? '1 worker process' : `${count} worker processes`,
-      run: (stage, options) => drainWith(stage, options, count),
+      run: (stage, options) => drainBacklog(stage, options, { processes: count }),
     })),
 };
 
@@ -29,24 +29,33 @@ export function shareOf({ share, readme }: Setting): number {
 }
 
 /** Number of jobs to drain, and the time limit. */
-export function limitsOf(
-  setting: Setting,
-  options: BenchOptions,
-): { readonly jobs: number; readonly ms: number } {
+function limitsOf(setting: Setting, options: BenchOptions): { readonly jobs: number; readonly ms: number } {
   return {
     jobs: Math.ceil(options.jobs * shareOf(setting)),
     ms: setting.readme === true ? Math.min(readmeMs, options.seconds * 1_000) : drainMs,
   };
 }
 
-async function drainWith(stage: Stage, options: BenchOptions, processes: number): Promise<Measured> {
-  const wish: Wish = { setting: stage.setting.name };
+/** A backlog and those who drain it. */
+export interface Backlog extends Pick<Wish, 'concurrency'>, Pick<Waiting, 'handling'> {
+  readonly processes: number;
+  /** Keys that the jobs belong to; default: none. */
+  readonly keys?: number;
+}
+
+/** Fills the queue while nobody works, after a warm-up in the same processes, and measures how it is drained. */
+export async function drainBacklog(
+  stage: Stage,
+  options: BenchOptions,
+  { processes, keys, handling = nothing, ...wished }: Backlog,
+): Promise<Measured> {
+  const wish: Wish = { setting: stage.setting.name, ...wished };
   const crew = await assemble(stage, wish, processes);
   const { jobs, ms } = limitsOf(stage.setting, options);
-  await warmUp(stage, crew, { wish, jobs: warmUpOf(stage, options) });
-  await fill(crew, wish, { count: jobs });
+  await warmUp(stage, crew, { wish, jobs: warmUpOf(stage, options), handling });
+  await fill(crew, wish, { count: jobs, ...(keys === undefined ? {} : { keys }) });
   await stage.settle();
-  return drained(stage, crew, { wish, jobs, ms });
+  return drained(stage, crew, { wish, jobs, ms, handling });
 }
 
 /** Number of jobs for the warm-up. */
