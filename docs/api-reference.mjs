@@ -60,14 +60,14 @@ const markdown = {
   typeDeclarationFormat: 'table',
 };
 
-/** What a user imports, the source it stands for, and what its package is. */
+/** What a user imports, the source it stands for, and what its package is. `./internal` is for pgqueue's own packages. */
 function entryPoints() {
   return folders.flatMap((folder) => {
     const home = join(root, 'packages', folder);
     const { name, description, exports } = JSON.parse(readFileSync(join(home, 'package.json'), 'utf8'));
     return Object.entries(exports).flatMap(([subpath, target]) => {
       const source = target['@pgqueue/source'];
-      return source === undefined
+      return source === undefined || subpath.startsWith('./internal')
         ? []
         : [{ name: join(name, subpath), source: join(home, source), description }];
     });
@@ -128,7 +128,8 @@ function index(entries, project) {
   });
   return `# API reference
 
-Written by \`npm run docs:api\` from the docstrings of the sources: do not edit. One page for each entry point:
+Written by \`npm run docs:api\` from the docstrings of the sources: do not edit. One page for each entry point.
+What packages export under \`./internal\` is for each other: it is not described here, and any release may change it.
 
 | import | what it is |
 | --- | --- |

@@ -130,7 +130,21 @@ export function boundaryProblems(root) {
     }
     problems.push(...frontEndProblems(root, folder));
   }
-  return problems;
+  return [...problems, ...exampleProblems(root)];
+}
+
+/**
+ * Examples use pgqueue as its users do: nothing of `./internal`.
+ * @param {string} root
+ */
+function exampleProblems(root) {
+  const files = sourceFiles(join(root, 'examples')).filter((file) => !file.includes('node_modules'));
+  const pages = sourceFiles(join(root, 'docs'), /\.md$/).filter((file) => !file.includes('node_modules'));
+  return [...files, ...pages, join(root, 'README.md')].flatMap((file) =>
+    existsSync(file) && /from '@pgqueue\/\w+\/internal/.test(readFileSync(file, 'utf8'))
+      ? [`${relative(root, file)}: an example may not import ./internal`]
+      : [],
+  );
 }
 
 /**
@@ -174,10 +188,10 @@ function breach({ name, folder, file, specifier, permitted, pure }) {
 }
 
 /** @param {string} folder */
-function sourceFiles(folder) {
+function sourceFiles(folder, names = /\.[cm]?[jt]sx?$/) {
   if (!existsSync(folder)) return [];
   return readdirSync(folder, { recursive: true, encoding: 'utf8' })
-    .filter((file) => /\.[cm]?[jt]sx?$/.test(file))
+    .filter((file) => names.test(file))
     .map((file) => join(folder, file));
 }
 

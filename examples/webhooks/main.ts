@@ -1,8 +1,8 @@
 // npm run demo: real processes, real HTTP, and a bad day. Ends with 1 if anything is lost. With --stay the dashboard stays open after it.
 import { setTimeout as delay } from 'node:timers/promises';
 import { createDashboard, serveDashboard } from '@pgqueue/dashboard';
-import { migrate, openDatabase, resetNode, settle } from '@pgqueue/postgres';
-import type { Database, Settlement } from '@pgqueue/postgres';
+import { createOperator, migrate } from '@pgqueue/postgres';
+import type { Operator } from '@pgqueue/postgres';
 import { startServer } from '@pgqueue/postgres/testing';
 import pg from 'pg';
 import type { Message, ReceiverReport } from './messages.ts';
@@ -55,33 +55,40 @@ async function until(
   }
 }
 
+interface Lease {
+  readonly id: string;
+  readonly token: string;
+}
+
 interface Scene {
   readonly stage: Stage;
-  readonly database: Database;
+  readonly pool: pg.Pool;
+  readonly operator: Operator;
   readonly heard: Heard;
   readonly schedulers: readonly Actor[];
   readonly workers: readonly Actor[];
 }
 
-/** What a node would say if it could still speak: every job that it holds is done. */
-async function lateWords(database: Database, node: string): Promise<readonly Settlement[]> {
-  const leases = await database.query<{ id: string; token: string }>(
+/** The leases of a node: what it could settle if it could still speak. */
+async function leasesOf(pool: pg.Pool, node: string): Promise<readonly Lease[]> {
+  const { rows } = await pool.query<Lease>(
     'select id, lock_token as token from pgqueue.work_item where lock_key = $1',
     [node],
   );
-  return leases.map((lease) => ({ ...lease, outcome: 'done', delayMs: null, data: '"too late"' }));
+  return rows;
 }
 
-async function held(database: Database, node: string): Promise<number> {
-  const [row] = await database.query<{ held: number }>(
-    'select count(*)::integer as held from pgqueue.work_item where lock_key = $1',
-    [node],
+/** Settles a job as done, as a worker in any language does. False: the lease was lost, and nothing changed. */
+async function ack(pool: pg.Pool, { id, token }: Lease): Promise<boolean> {
+  const { rows } = await pool.query<{ accepted: boolean }>(
+    `select pgqueue.ack($1, $2, '"too late"') as accepted`,
+    [id, token],
   );
-  return row?.held ?? 0;
+  return rows[0]?.accepted === true;
 }
 
 /** The bad day: a worker frozen, a worker killed, the leading scheduler killed. */
-async function disaster({ database, heard, schedulers, workers }: Scene): Promise<void> {
+async function disaster({ pool, operator, heard, schedulers, workers }: Scene): Promise<void> {
   const [, killed, frozen] = workers;
   const leader = schedulers.find(({ name }) => name === heard.leader);
   if (killed === undefined || frozen === undefined || leader === undefined)
@@ -90,13 +97,13 @@ async function disaster({ database, heard, schedulers, workers }: Scene): Promis
   await until(
     'the worker that will freeze to be busy',
     120,
-    async () => (await held(database, frozen.name)) > 0,
+    async () => (await leasesOf(pool, frozen.name)).length > 0,
   );
   frozen.process.kill('SIGSTOP');
   killed.process.kill('SIGKILL');
-  const late = [...(await lateWords(database, frozen.name)), ...(await lateWords(database, killed.name))];
-  const atFrozen = await resetNode(database, frozen.name);
-  const atKilled = await resetNode(database, killed.name);
+  const late = [...(await leasesOf(pool, frozen.name)), ...(await leasesOf(pool, killed.name))];
+  const atFrozen = await operator.nodes.reset(frozen.name);
+  const atKilled = await operator.nodes.reset(killed.name);
   console.log(
     `      kill -9 ${killed.name}, node reset by id: its ${atKilled.ready} jobs are ready for others`,
   );
@@ -104,9 +111,9 @@ async function disaster({ database, heard, schedulers, workers }: Scene): Promis
     `      ${frozen.name} frozen, node reset: ${atFrozen.ready} jobs; it will come back and try to settle them`,
   );
 
-  const accepted = await settle(database, late);
+  const accepted = await Promise.all(late.map((lease) => ack(pool, lease)));
   heard.staleTried = late.length;
-  heard.staleRefused = late.length - accepted.size;
+  heard.staleRefused = accepted.filter((yes) => !yes).length;
 
   heard.killedAt = Date.now();
   leader.process.kill('SIGKILL');
@@ -122,8 +129,8 @@ async function disaster({ database, heard, schedulers, workers }: Scene): Promis
 async function play(stage: Stage, connectionString: string, heard: Heard): Promise<number> {
   const began = Date.now();
   const elapsed = (): number => (Date.now() - began) / 1_000;
-  const database = openDatabase({ connectionString });
-  const { pool } = database;
+  const pool = new pg.Pool({ connectionString });
+  const operator = createOperator({ connectionString });
   try {
     await pool.query(
       'create table shop_order (id uuid primary key, tenant text not null, cents integer not null)',
@@ -150,7 +157,7 @@ async function play(stage: Stage, connectionString: string, heard: Heard): Promi
       const progress = await progressLine(pool, elapsed());
       console.log(progress.line);
       if (disasterOver === undefined && progress.ended > 1_500) {
-        disasterOver = disaster({ stage, database, heard, schedulers, workers });
+        disasterOver = disaster({ stage, pool, operator, heard, schedulers, workers });
         disasterOver.catch(() => {}); // awaited below
       }
       const { rows } = await pool.query('select exists (select from pgqueue.queue) as waiting');
@@ -162,7 +169,7 @@ async function play(stage: Stage, connectionString: string, heard: Heard): Promi
     await Promise.all([...workers, ...schedulers].map((actor) => stage.stop(actor)));
     return await finish(pool, heard, elapsed());
   } finally {
-    await database.close();
+    await Promise.all([operator.close(), pool.end()]);
   }
 }
 

@@ -5,7 +5,8 @@
 //   --filled URL          a database that an earlier run has filled, on this machine
 import { parseArgs } from 'node:util';
 import { createDashboard } from '@pgqueue/dashboard';
-import { lead, migrate, openDatabase, countActivity } from '@pgqueue/postgres';
+import { migrate } from '@pgqueue/postgres';
+import { lead, openDatabase, countActivity } from '@pgqueue/postgres/internal';
 import type { Database } from '@pgqueue/postgres';
 import { startServer } from '@pgqueue/postgres/testing';
 import pg from 'pg';

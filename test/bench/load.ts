@@ -1,7 +1,7 @@
 // What a benchmark of ticks runs on: many waiting jobs, and a consumer that ends ready ones as fast as SQL can.
 import { randomUUID } from 'node:crypto';
 import type { Database } from '@pgqueue/postgres';
-import { createHints, registerNode } from '@pgqueue/postgres';
+import { createHints, registerNode } from '@pgqueue/postgres/internal';
 
 export interface Backlog {
   readonly jobs: number;

@@ -10,7 +10,8 @@ import {
 } from '@opentelemetry/sdk-metrics';
 import { TracerProvider } from '@opentelemetry/sdk-trace';
 import type { PgQueueEvent } from '@pgqueue/core';
-import { createMetrics, startAttempt, traceSend } from '@pgqueue/telemetry';
+import { createMetrics } from '@pgqueue/telemetry';
+import { startAttempt, traceSend } from '@pgqueue/telemetry/internal';
 
 const calls = 50_000;
 const runs = 9;

@@ -1,7 +1,7 @@
 // What the database itself says: triggers that write down each life of a work item in the same transactions, a look at the invariants every
 // second, and at the end where every job stands.
 import { setTimeout as delay } from 'node:timers/promises';
-import { breaches, fromPg, invariants } from '@pgqueue/postgres';
+import { breaches, fromPg, invariants } from '@pgqueue/postgres/internal';
 import pg from 'pg';
 import type { Write } from './record.ts';
 

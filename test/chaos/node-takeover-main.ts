@@ -1,7 +1,8 @@
 // npm run test:node-takeover -- --rounds 6 --by session,silence,reset --longest 20000
 // Exits 1 where a job waited for longer than docs/reliability.md says.
 import { parseArgs } from 'node:util';
-import { migrate, openDatabase } from '@pgqueue/postgres';
+import { migrate } from '@pgqueue/postgres';
+import { openDatabase } from '@pgqueue/postgres/internal';
 import { startServer } from '@pgqueue/postgres/testing';
 import { percentile } from '../proofs/checks.ts';
 import { foundMaxMs, nodeTakeover, slots } from './node-takeover.ts';

@@ -2,7 +2,7 @@
 // elsewhere. Nobody starts the node again before that.
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Database } from '@pgqueue/postgres';
-import { openDatabase, resetNode } from '@pgqueue/postgres';
+import { openDatabase, resetNode } from '@pgqueue/postgres/internal';
 import type { Producer } from '@pgqueue/producer';
 import { createProducer } from '@pgqueue/producer';
 import type { Actor } from '../support/actors.ts';

@@ -1,5 +1,6 @@
 // Two schedulers, either of them killed with -9 at any moment and started again, while jobs are enqueued and worked.
-import { createOperator, openDatabase } from '@pgqueue/postgres';
+import { createOperator } from '@pgqueue/postgres';
+import { openDatabase } from '@pgqueue/postgres/internal';
 import type { Database } from '@pgqueue/postgres';
 import { createProducer } from '@pgqueue/producer';
 import type { Actor } from '../support/actors.ts';

@@ -1,4 +1,4 @@
-import { openDatabase } from '@pgqueue/postgres';
+import { openDatabase } from '@pgqueue/postgres/internal';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { seed } from '../seeded-bugs/sql.ts';
 import type { TestDatabase } from '../support/database.ts';

@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
-import type { Target } from '@pgqueue/postgres';
-import { breaches } from '@pgqueue/postgres';
+import type { Target } from '@pgqueue/postgres/internal';
+import { breaches } from '@pgqueue/postgres/internal';
 import pg from 'pg';
 import type { Pair, Possible } from './allowed.ts';
 import { allowed, nodeAtStart } from './allowed.ts';

@@ -1,6 +1,7 @@
 // npm run test:kill-points -- --every 1 --from 0 --lanes 6 --alone 23
 import { parseArgs } from 'node:util';
-import { migrate, openDatabase } from '@pgqueue/postgres';
+import { migrate } from '@pgqueue/postgres';
+import { openDatabase } from '@pgqueue/postgres/internal';
 import { startServer } from '@pgqueue/postgres/testing';
 import { killPoints } from './all.ts';
 import type { Ran, Try } from './lane.ts';

@@ -1,7 +1,7 @@
 // The processes and the load of a proof.
 import { randomUUID } from 'node:crypto';
 import type { Database } from '@pgqueue/postgres';
-import { openDatabase } from '@pgqueue/postgres';
+import { openDatabase } from '@pgqueue/postgres/internal';
 import type { Actor } from '../support/actors.ts';
 import { startActor } from '../support/actors.ts';
 import type { ProofConfig } from './actors/config.ts';

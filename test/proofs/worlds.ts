@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto';
 import type { JobFacts, Policy } from '@pgqueue/core';
 import { concurrency, fairShare, implement, policy, rate, turns } from '@pgqueue/core';
 import type { Database } from '@pgqueue/postgres';
-import { openDatabase, resetNode } from '@pgqueue/postgres';
+import { openDatabase, resetNode } from '@pgqueue/postgres/internal';
 import type { Scheduler } from '@pgqueue/scheduler';
 import { createScheduler } from '@pgqueue/scheduler';
 import type { Worker } from '@pgqueue/worker';

@@ -1,4 +1,5 @@
-import { errorData, loggedError, logObserver } from '@pgqueue/core';
+import { logObserver } from '@pgqueue/core';
+import { errorData, loggedError } from '@pgqueue/core/internal';
 import type { PgQueueEvent } from '@pgqueue/core';
 import { describe, expect, test } from 'vitest';
 import { hostileValues } from '../support/hostile.ts';

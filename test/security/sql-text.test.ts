@@ -3,7 +3,7 @@
 import { globSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { checkSchemaName } from '@pgqueue/postgres';
+import { checkSchemaName } from '@pgqueue/postgres/internal';
 import { describe, expect, test } from 'vitest';
 import { splicedIn, splicedInText } from './sql-text.ts';
 

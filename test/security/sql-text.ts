@@ -23,7 +23,7 @@ const words =
 const sqlFiles = /^packages\/postgres\/src\/(?:statements|reads|operator)\//;
 /** Texts for people alone. Where one of these words occurs in them after all, it counts as anywhere else. */
 const messageFiles =
-  /^packages\/postgres\/src\/(?:operator\/(?:explain\/(?:reasons|estimate)|status)|reads\/cron-slots)\.ts$/;
+  /^packages\/postgres\/src\/(?:operator\/(?:explain\/(?:reasons|estimate)|status)|cron\/slots)\.ts$/;
 /** Pure code: it has no driver that a statement could be given to. */
 const pure = /^packages\/(?:core|lab)\//;
 /** kysely and drizzle turn `${x}` into a parameter; these parts of them don't. */

@@ -1,7 +1,15 @@
 // Scenarios with batches.
 import { randomUUID } from 'node:crypto';
-import type { ClaimedRow, EndedRow } from '@pgqueue/postgres';
-import { claimRows, dispatch, fromPg, lead, releaseRows, settleRows, takeBack } from '@pgqueue/postgres';
+import type { ClaimedRow, EndedRow } from '@pgqueue/postgres/internal';
+import {
+  claimRows,
+  dispatch,
+  fromPg,
+  lead,
+  releaseRows,
+  settleRows,
+  takeBack,
+} from '@pgqueue/postgres/internal';
 import { dispatchAll } from '../support/dispatch-all.ts';
 import { until } from '../support/until.ts';
 import type { Member, Stage } from './stage.ts';

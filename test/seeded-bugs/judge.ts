@@ -4,7 +4,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { openDatabase } from '@pgqueue/postgres';
+import { openDatabase } from '@pgqueue/postgres/internal';
 import { exportAudit, installAudit } from '../chaos/audit.ts';
 import { check, problemsOf } from '../chaos/checker/check.ts';
 import { readHistory } from '../chaos/checker/read.ts';

@@ -1,6 +1,7 @@
 // npm run test:seeded-bugs -- --rounds 3: each scenario without its bug, and with it; says how each was found.
 import { parseArgs } from 'node:util';
-import { migrate, openDatabase } from '@pgqueue/postgres';
+import { migrate } from '@pgqueue/postgres';
+import { openDatabase } from '@pgqueue/postgres/internal';
 import { startServer } from '@pgqueue/postgres/testing';
 import { bugs, isCaught } from './bugs.ts';
 import { judge } from './judge.ts';

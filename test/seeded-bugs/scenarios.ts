@@ -1,6 +1,6 @@
 // What is run for each seeded bug: small, staged, and good without it. What real roles do is in roles.ts.
-import type { Target } from '@pgqueue/postgres';
-import { dispatch, extend, fromPg, lead } from '@pgqueue/postgres';
+import type { Target } from '@pgqueue/postgres/internal';
+import { dispatch, extend, fromPg, lead } from '@pgqueue/postgres/internal';
 import { batchScenarios } from './batches.ts';
 import { roleScenarios } from './roles.ts';
 import type { Stage } from './stage.ts';

@@ -1,8 +1,9 @@
 import { randomBytes, randomUUID } from 'node:crypto';
-import type { ClaimedJob } from '@pgqueue/core';
+import type { ClaimedJob } from '@pgqueue/core/internal';
 import { uuidV7 } from '@pgqueue/core';
-import type { Database, Lease, Settlement, Target, Verdict } from '@pgqueue/postgres';
-import { breaches, claim, openDatabase, registerNode, settle } from '@pgqueue/postgres';
+import type { Database } from '@pgqueue/postgres';
+import type { Lease, Settlement, Target, Verdict } from '@pgqueue/postgres/internal';
+import { breaches, claim, openDatabase, registerNode, settle } from '@pgqueue/postgres/internal';
 import type { RunFacts } from '../chaos/checker/history.ts';
 import type { Write } from '../chaos/record.ts';
 import { monotonicMs } from '../chaos/record.ts';

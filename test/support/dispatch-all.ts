@@ -1,5 +1,5 @@
 import type { Database } from '@pgqueue/postgres';
-import { dispatch, lead, readTick } from '@pgqueue/postgres';
+import { dispatch, lead, readTick } from '@pgqueue/postgres/internal';
 
 const chunkMax = 1_000;
 

@@ -1,6 +1,7 @@
 import type { PgQueueEvent, TaskHandler } from '@pgqueue/core';
 import type { Database, JobDetails } from '@pgqueue/postgres';
-import { createOperator, openDatabase } from '@pgqueue/postgres';
+import { createOperator } from '@pgqueue/postgres';
+import { openDatabase } from '@pgqueue/postgres/internal';
 import { createProducer } from '@pgqueue/producer';
 import type { Producer } from '@pgqueue/producer';
 import { createWorker } from '@pgqueue/worker';

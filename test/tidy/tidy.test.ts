@@ -89,6 +89,15 @@ describe('boundaries', () => {
     expect(boundaryProblems(scratch)).toEqual([expect.stringContaining(problem)]);
   });
 
+  test.each(['examples/shop/app.ts', 'docs/guides/worker.md', 'README.md'])(
+    'catch an example that imports what is internal: %s',
+    (file) => {
+      write('packages/core/package.json', '{}');
+      write(file, `import { within } from '@pgqueue/core/internal';`);
+      expect(boundaryProblems(scratch)).toEqual([expect.stringContaining('may not import ./internal')]);
+    },
+  );
+
   test('catch a forbidden dependency', () => {
     write('packages/worker/package.json', '{"dependencies":{"@pgqueue/producer":"workspace:*"}}');
     expect(boundaryProblems(scratch)).toEqual([expect.stringContaining('may not depend on')]);

@@ -1,4 +1,4 @@
-import { isTransient, sqlState } from '@pgqueue/postgres';
+import { isTransient, sqlState } from '@pgqueue/postgres/internal';
 
 /** Describes an error between command and database in one line, with what to do about it. */
 export function databaseMessage(error: unknown): string {

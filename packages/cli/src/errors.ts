@@ -1,6 +1,6 @@
 import type { ErrorCode } from '@pgqueue/core';
 import { PgQueueError } from '@pgqueue/core';
-import { sqlState } from '@pgqueue/postgres';
+import { sqlState } from '@pgqueue/postgres/internal';
 import { CommanderError } from 'commander';
 import { databaseMessage } from './database-message.ts';
 

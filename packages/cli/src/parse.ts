@@ -1,5 +1,5 @@
 import type { Duration } from '@pgqueue/core';
-import { durationMs, isUuid, parseDuration } from '@pgqueue/core';
+import { durationMs, isUuid, parseDuration } from '@pgqueue/core/internal';
 import { InvalidArgumentError } from 'commander';
 
 /** Parses a whole number in a range. Throws InvalidArgumentError, which commander reports as wrong usage. */

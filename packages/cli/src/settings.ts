@@ -1,5 +1,6 @@
-import { PgQueueError, throwProblems } from '@pgqueue/core';
-import { checkSchemaName, connectionStringProblem, defaultSchema } from '@pgqueue/postgres';
+import { PgQueueError } from '@pgqueue/core';
+import { throwProblems } from '@pgqueue/core/internal';
+import { checkSchemaName, connectionStringProblem, defaultSchema } from '@pgqueue/postgres/internal';
 import type { Env } from './env.ts';
 
 /** Options that every command takes. */

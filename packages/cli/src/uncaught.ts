@@ -1,4 +1,4 @@
-import { loggedError } from '@pgqueue/core';
+import { loggedError } from '@pgqueue/core/internal';
 import type { Redact } from './output/redact.ts';
 
 /**

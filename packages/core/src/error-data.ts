@@ -1,4 +1,4 @@
-/** An error as plain data, as {@link errorData} makes it. */
+/** An error as plain data, with its causes. */
 export interface ErrorData {
   readonly name: string;
   readonly message: string;

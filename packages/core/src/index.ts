@@ -20,70 +20,32 @@ export type {
   SingleTaskHandler,
   TaskHandler,
 } from './job/handler.ts';
-export { implement, implementBatch, isTask, isTaskHandler } from './job/handler.ts';
+export { implement, implementBatch } from './job/handler.ts';
 export type { HandlerOf, IsolatedHandler, IsolatedOptions } from './job/isolated.ts';
-export { isIsolated, isolated } from './job/isolated.ts';
+export { isolated } from './job/isolated.ts';
 export type {
   Attributes,
-  ClaimedJob,
   Enqueued,
   JobOptions,
-  JobRow,
   JobStatus,
   Json,
   NewJob,
   TraceContext,
   Unique,
 } from './job/job.ts';
-export { jobStatuses } from './job/job.ts';
 export type { Outcome } from './job/outcome.ts';
-export { cancelled, giveUp, isOutcome, retryAfter, snooze } from './job/outcome.ts';
+export { cancelled, giveUp, retryAfter, snooze } from './job/outcome.ts';
 export type { Backoff, RetryOptions } from './job/retry-policy.ts';
-export {
-  backoffOf,
-  defaultBackoff,
-  defaultMaxCrashes,
-  defaultMaxTries,
-  retryDelayMs,
-  retryProblems,
-} from './job/retry-policy.ts';
-export { shapeProblem } from './job/shape.ts';
-export { isTraceparent, jobLimits, toJobRow } from './job/validate.ts';
 export type { Duration } from './options/duration.ts';
-export { durationMs, parseDuration } from './options/duration.ts';
 export type { ErrorCode } from './errors.ts';
-export { PgQueueError, throwProblems, unreachable } from './errors.ts';
+export { PgQueueError } from './errors.ts';
 export type { ErrorData } from './error-data.ts';
-export { errorData, errorLine } from './error-data.ts';
 export type { Logger, Observer, PgQueueEvent } from './events.ts';
-export { allObservers, countByTask, logObserver, terminalStatuses } from './events.ts';
-export { loggedError } from './logged.ts';
-export { isUuid, uuidV7 } from './ids.ts';
-export type { Rule, Shape } from './options/options.ts';
-export {
-  aDuration,
-  aFlag,
-  aFunction,
-  aListOf,
-  aNumber,
-  anObject,
-  anything,
-  aRecordOf,
-  aText,
-  either,
-  oneOf,
-  optional,
-  optionProblems,
-  orNull,
-  unknownNames,
-  valueProblems,
-} from './options/options.ts';
-export type { Loop, LoopOptions } from './runtime/loop.ts';
-export { retryPauseMs, startLoop } from './runtime/loop.ts';
-export { within } from './runtime/within.ts';
+export { allObservers, logObserver } from './events.ts';
+export { uuidV7 } from './ids.ts';
 export type { PolicyOptions } from './policy/compose/compose.ts';
 export type { Coalesce } from './policy/parts.ts';
-export { isGuarded, isTrusted, policy } from './policy/compose/compose.ts';
+export { policy } from './policy/compose/compose.ts';
 export type { Gate, JobGroups, OpenGate, Verdict } from './policy/gate.ts';
 export type { CircuitBreakerOptions } from './policy/gates/circuit-breaker.ts';
 export { circuitBreaker } from './policy/gates/circuit-breaker.ts';
@@ -98,9 +60,7 @@ export type { OrderedOptions } from './policy/gates/ordered.ts';
 export { ordered } from './policy/gates/ordered.ts';
 export type { LimitBy, RateOptions } from './policy/gates/rate.ts';
 export { rate } from './policy/gates/rate.ts';
-export type { ReadableRate } from './policy/gates/lib/format.ts';
-export { readableRate } from './policy/gates/lib/format.ts';
-export { pausedQueues, standardGates } from './policy/gates/standard.ts';
+export { standardGates } from './policy/gates/standard.ts';
 export type { OpenGates } from './policy/planning/open-gates.ts';
 export { openGates } from './policy/planning/open-gates.ts';
 export type { Heads, OpenOrder, Order } from './policy/order.ts';
@@ -119,7 +79,6 @@ export type { StrictPriorityOptions } from './policy/orders/strict-priority.ts';
 export { strictPriority } from './policy/orders/strict-priority.ts';
 export type { Ranking } from './policy/orders/ranked.ts';
 export { fifo, ranked, turns } from './policy/orders/ranked.ts';
-export { noneClosed } from './policy/plan.ts';
 export type {
   ClosedLane,
   ClosedLanes,
@@ -129,7 +88,6 @@ export type {
   PlannedJob,
   PolicyFault,
 } from './policy/plan.ts';
-export { planProblems } from './policy/planning/plan-problems.ts';
 export type {
   Explanation,
   Hold,
@@ -143,7 +101,7 @@ export type {
 export type { PolicyState } from './policy/plan.ts';
 export { neverMs } from './policy/policy.ts';
 export type { Fit, JobKind, Slots } from './policy/planning/slots.ts';
-export { canRun, openSlots, takesBundles } from './policy/planning/slots.ts';
+export { openSlots } from './policy/planning/slots.ts';
 export type {
   AttemptEnd,
   Candidate,
@@ -162,13 +120,4 @@ export type {
   Snapshot,
   VersionRange,
 } from './policy/snapshot.ts';
-export {
-  compareInKey,
-  compareText,
-  defaultPool,
-  defaultQueue,
-  laneName,
-  own,
-  poolOf,
-  queueOf,
-} from './policy/snapshot.ts';
+export { compareInKey, compareText, laneName, own, poolOf, queueOf } from './policy/snapshot.ts';

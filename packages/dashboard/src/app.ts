@@ -1,4 +1,4 @@
-import { loggedError } from '@pgqueue/core';
+import { loggedError } from '@pgqueue/core/internal';
 import type { Context, Handler } from 'hono';
 import { Hono } from 'hono';
 import type { Actions } from './actions/actions.ts';

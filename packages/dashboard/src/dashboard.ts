@@ -1,5 +1,5 @@
 import { PgQueueError } from '@pgqueue/core';
-import { openDatabase } from '@pgqueue/postgres';
+import { openDatabase } from '@pgqueue/postgres/internal';
 import { createBulkRuns } from './actions/bulk.ts';
 import { createUndoStore } from './actions/undo.ts';
 import { createApp } from './app.ts';

@@ -1,7 +1,7 @@
 import type { Database, NodeInfo, Operator, Status } from '@pgqueue/postgres';
-import { checkSchemaVersion, operatorOf, shareReading } from '@pgqueue/postgres';
-import type { Activity } from '@pgqueue/postgres/dashboard';
-import { asRole, missingRoles, readActivity } from '@pgqueue/postgres/dashboard';
+import { checkSchemaVersion, operatorOf, shareReading } from '@pgqueue/postgres/internal';
+import type { Activity } from '@pgqueue/postgres/internal/dashboard';
+import { asRole, missingRoles, readActivity } from '@pgqueue/postgres/internal/dashboard';
 import type { Role, Window } from './contract.ts';
 import type { Settings, User } from './options.ts';
 import { Problem } from './problem.ts';

@@ -1,4 +1,5 @@
-import type { Logger, Shape } from '@pgqueue/core';
+import type { Logger } from '@pgqueue/core';
+import type { Shape } from '@pgqueue/core/internal';
 import {
   aFunction,
   aListOf,
@@ -10,9 +11,9 @@ import {
   optional,
   optionProblems,
   throwProblems,
-} from '@pgqueue/core';
+} from '@pgqueue/core/internal';
 import type { DatabaseOptions } from '@pgqueue/postgres';
-import { databaseShape } from '@pgqueue/postgres';
+import { databaseShape } from '@pgqueue/postgres/internal';
 import type { Role } from './contract.ts';
 
 /** User of a request, as returned by the auth hook. */

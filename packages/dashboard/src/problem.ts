@@ -1,5 +1,6 @@
-import { PgQueueError, unreachable } from '@pgqueue/core';
-import { isTransient, sqlState } from '@pgqueue/postgres';
+import { PgQueueError } from '@pgqueue/core';
+import { unreachable } from '@pgqueue/core/internal';
+import { isTransient, sqlState } from '@pgqueue/postgres/internal';
 import type { ApiError, ApiErrorCode } from './contract.ts';
 
 const statuses: Readonly<Record<ApiErrorCode, number>> = {

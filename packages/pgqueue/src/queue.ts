@@ -1,4 +1,6 @@
-import type { Observer, Policy, Shape, TaskHandler } from '@pgqueue/core';
+import type { Observer, Policy, TaskHandler } from '@pgqueue/core';
+import type { Shape } from '@pgqueue/core/internal';
+import { PgQueueError } from '@pgqueue/core';
 import {
   aFlag,
   aFunction,
@@ -9,11 +11,11 @@ import {
   isTaskHandler,
   optional,
   optionProblems,
-  PgQueueError,
   throwProblems,
-} from '@pgqueue/core';
+} from '@pgqueue/core/internal';
 import type { Executor, Operator, PgQueryable } from '@pgqueue/postgres';
-import { aConnectionString, createOperator, databaseShape, migrate } from '@pgqueue/postgres';
+import { createOperator, migrate } from '@pgqueue/postgres';
+import { aConnectionString, databaseShape } from '@pgqueue/postgres/internal';
 import type { Enqueuer, Producer } from '@pgqueue/producer';
 import { createProducer } from '@pgqueue/producer';
 import { createScheduler } from '@pgqueue/scheduler';

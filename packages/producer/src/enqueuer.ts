@@ -1,6 +1,8 @@
-import type { Enqueued, JobOptions, JobRow, NewJob, Observer, Task } from '@pgqueue/core';
-import { countByTask, isTask, PgQueueError } from '@pgqueue/core';
-import { traceSend } from '@pgqueue/telemetry';
+import type { Enqueued, JobOptions, NewJob, Observer, Task } from '@pgqueue/core';
+import type { JobRow } from '@pgqueue/core/internal';
+import { PgQueueError } from '@pgqueue/core';
+import { countByTask, isTask } from '@pgqueue/core/internal';
+import { traceSend } from '@pgqueue/telemetry/internal';
 import type { TraceSource } from './rows.ts';
 import { carrying, sendingOf, toRow, toRows } from './rows.ts';
 

@@ -1,4 +1,4 @@
-import type { Hints } from '@pgqueue/postgres';
+import type { Hints } from '@pgqueue/postgres/internal';
 
 /** After these times a transaction that was just written to has likely committed; a longer one is found by polling. */
 const defaultStepsMs: readonly number[] = [2, 20, 100];

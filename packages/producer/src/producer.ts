@@ -1,7 +1,11 @@
-import type { Enqueued, JobRow, Observer, Shape } from '@pgqueue/core';
-import { aFlag, aFunction, allObservers, optional, optionProblems } from '@pgqueue/core';
-import { PgQueueError, throwProblems } from '@pgqueue/core';
-import type { Database, DatabaseOptions, Executor, Hints, PgQueryable } from '@pgqueue/postgres';
+import type { Enqueued, Observer } from '@pgqueue/core';
+import type { JobRow, Shape } from '@pgqueue/core/internal';
+import { allObservers } from '@pgqueue/core';
+import { aFlag, aFunction, optional, optionProblems } from '@pgqueue/core/internal';
+import { PgQueueError } from '@pgqueue/core';
+import { throwProblems } from '@pgqueue/core/internal';
+import type { Database, DatabaseOptions, Executor, PgQueryable } from '@pgqueue/postgres';
+import type { Hints } from '@pgqueue/postgres/internal';
 import {
   checkSchemaName,
   checkSchemaVersion,
@@ -17,7 +21,7 @@ import {
   isIdTaken,
   openDatabase,
   toExecutor,
-} from '@pgqueue/postgres';
+} from '@pgqueue/postgres/internal';
 import { createMetrics } from '@pgqueue/telemetry';
 import type { Enqueuer, Write } from './enqueuer.ts';
 import { createEnqueuer } from './enqueuer.ts';

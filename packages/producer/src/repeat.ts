@@ -1,6 +1,6 @@
 import type { Observer } from '@pgqueue/core';
-import { retryPauseMs } from '@pgqueue/core';
-import { isTransient } from '@pgqueue/postgres';
+import { retryPauseMs } from '@pgqueue/core/internal';
+import { isTransient } from '@pgqueue/postgres/internal';
 
 /** A restart of Postgres, or a failover by a good operator's hand, is over by then. */
 const retriesMax = 8;

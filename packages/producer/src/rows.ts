@@ -1,7 +1,9 @@
 import { randomFillSync } from 'node:crypto';
-import type { JobRow, NewJob, TraceContext } from '@pgqueue/core';
-import type { Sending } from '@pgqueue/telemetry';
-import { isTraceparent, jobLimits, PgQueueError, toJobRow, uuidV7 } from '@pgqueue/core';
+import type { NewJob, TraceContext } from '@pgqueue/core';
+import type { JobRow } from '@pgqueue/core/internal';
+import type { Sending } from '@pgqueue/telemetry/internal';
+import { PgQueueError, uuidV7 } from '@pgqueue/core';
+import { isTraceparent, jobLimits, toJobRow } from '@pgqueue/core/internal';
 
 /** Gives the trace context of what runs now; what it throws is dropped. */
 export type TraceSource = () => Partial<TraceContext> | undefined;

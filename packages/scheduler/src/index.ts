@@ -1,4 +1,3 @@
-export { latestSlot, nextSlot, scheduleProblems } from '@pgqueue/postgres';
 export type { MaintenanceWindowOptions } from './gates/maintenance.ts';
 export { maintenanceWindow } from './gates/maintenance.ts';
 export type { SchedulerOptions } from './options.ts';

@@ -1,20 +1,20 @@
 import { hostname } from 'node:os';
-import type { Observer, Policy, Shape } from '@pgqueue/core';
+import type { Observer, Policy } from '@pgqueue/core';
+import type { Shape } from '@pgqueue/core/internal';
+import { allObservers, defaultPolicy } from '@pgqueue/core';
 import {
   aFlag,
   aFunction,
-  allObservers,
   aNumber,
   anObject,
   anything,
   aText,
-  defaultPolicy,
   optional,
   optionProblems,
   throwProblems,
-} from '@pgqueue/core';
+} from '@pgqueue/core/internal';
 import type { DatabaseOptions, HealthOptions } from '@pgqueue/postgres';
-import { databaseShape, healthShape } from '@pgqueue/postgres';
+import { databaseShape, healthShape } from '@pgqueue/postgres/internal';
 import type { Metrics } from '@pgqueue/telemetry';
 import { createMetrics } from '@pgqueue/telemetry';
 import { policyProblems } from './policy-problems.ts';

@@ -1,5 +1,6 @@
 import { types } from 'node:util';
-import type { Needs, Policy, Preparation, Rule, Shape } from '@pgqueue/core';
+import type { Needs, Policy, Preparation } from '@pgqueue/core';
+import type { Rule, Shape } from '@pgqueue/core/internal';
 import {
   aFlag,
   aFunction,
@@ -10,7 +11,7 @@ import {
   aText,
   optional,
   optionProblems,
-} from '@pgqueue/core';
+} from '@pgqueue/core/internal';
 
 const preparation: Shape<Preparation> = {
   name: aText({ max: 100 }),

@@ -1,14 +1,8 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { PgQueueError, retryPauseMs, within } from '@pgqueue/core';
-import type {
-  Database,
-  HealthServer,
-  JobExplanation,
-  Listener,
-  Lone,
-  LoneOptions,
-  ReportedPolicy,
-} from '@pgqueue/postgres';
+import { PgQueueError } from '@pgqueue/core';
+import { retryPauseMs, within } from '@pgqueue/core/internal';
+import type { Database, JobExplanation, ReportedPolicy } from '@pgqueue/postgres';
+import type { HealthServer, Listener, Lone, LoneOptions } from '@pgqueue/postgres/internal';
 import {
   askLeader,
   channelName,
@@ -23,7 +17,7 @@ import {
   shareReading,
   startListener,
   startWaiting,
-} from '@pgqueue/postgres';
+} from '@pgqueue/postgres/internal';
 import { createDispatcher } from './tick/tick.ts';
 import { createHealthWatch } from './reporting/database-health.ts';
 import type { LivenessParts } from './reporting/health-checks.ts';

@@ -4,5 +4,3 @@ export type { CounterName, GaugeName, HistogramName, Instrument, Label, Role } f
 export { counters, gauges, histograms } from './instruments.ts';
 export type { Numbers } from './numbers.ts';
 export { prometheusName } from './prometheus.ts';
-export type { AttemptSpan, Sending, TracedJob } from './tracing.ts';
-export { isTracing, startAttempt, startBundle, traceDispatch, traceSend } from './tracing.ts';

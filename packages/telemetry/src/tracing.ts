@@ -11,7 +11,7 @@ import {
   trace,
 } from '@opentelemetry/api';
 import type { TraceContext } from '@pgqueue/core';
-import { errorLine, isTraceparent, loggedError } from '@pgqueue/core';
+import { errorLine, isTraceparent, loggedError } from '@pgqueue/core/internal';
 
 const scope = '@pgqueue/telemetry';
 /** Stand-ins while no SDK is registered. */

@@ -1,6 +1,6 @@
-import { within } from '@pgqueue/core';
-import type { Target } from '@pgqueue/postgres';
-import { release } from '@pgqueue/postgres';
+import { within } from '@pgqueue/core/internal';
+import type { Target } from '@pgqueue/postgres/internal';
+import { release } from '@pgqueue/postgres/internal';
 import type { Executor } from './run/executor.ts';
 import type { Settler } from './settle/settler.ts';
 

@@ -1,5 +1,6 @@
-import type { HealthChecks, HealthOptions } from '@pgqueue/postgres';
-import { stuckLoops } from '@pgqueue/postgres';
+import type { HealthOptions } from '@pgqueue/postgres';
+import type { HealthChecks } from '@pgqueue/postgres/internal';
+import { stuckLoops } from '@pgqueue/postgres/internal';
 import type { Claimer } from './claim/claim-loop.ts';
 import type { Membership } from './node/node.ts';
 import type { WorkerSettings } from './options.ts';

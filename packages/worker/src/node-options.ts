@@ -1,9 +1,12 @@
 import { hostname } from 'node:os';
 import { randomBytes } from 'node:crypto';
-import type { Observer, Rule, Shape } from '@pgqueue/core';
-import { aFlag, aFunction, allObservers, aNumber, aText, either, optional } from '@pgqueue/core';
-import type { DatabaseOptions, NodeTasks } from '@pgqueue/postgres';
-import { aConnectionString, databaseShape } from '@pgqueue/postgres';
+import type { Observer } from '@pgqueue/core';
+import type { Rule, Shape } from '@pgqueue/core/internal';
+import { allObservers } from '@pgqueue/core';
+import { aFlag, aFunction, aNumber, aText, either, optional } from '@pgqueue/core/internal';
+import type { DatabaseOptions } from '@pgqueue/postgres';
+import type { NodeTasks } from '@pgqueue/postgres/internal';
+import { aConnectionString, databaseShape } from '@pgqueue/postgres/internal';
 
 const { pool: _pool, ...connection } = databaseShape;
 

@@ -1,10 +1,11 @@
 import type { NodeOptions, NodeSettings } from './node-options.ts';
 import { isGiven, nodeSettings, nodeShape } from './node-options.ts';
-import type { JobLogger, Rule, Shape, TaskHandler } from '@pgqueue/core';
+import type { JobLogger, TaskHandler } from '@pgqueue/core';
+import type { Rule, Shape } from '@pgqueue/core/internal';
+import { allObservers } from '@pgqueue/core';
 import {
   aFunction,
   aListOf,
-  allObservers,
   aNumber,
   anObject,
   isIsolated,
@@ -13,9 +14,10 @@ import {
   optional,
   optionProblems,
   throwProblems,
-} from '@pgqueue/core';
-import type { HealthOptions, NodeTasks } from '@pgqueue/postgres';
-import { healthShape } from '@pgqueue/postgres';
+} from '@pgqueue/core/internal';
+import type { HealthOptions } from '@pgqueue/postgres';
+import type { NodeTasks } from '@pgqueue/postgres/internal';
+import { healthShape } from '@pgqueue/postgres/internal';
 import type { Metrics } from '@pgqueue/telemetry';
 import { createMetrics } from '@pgqueue/telemetry';
 import { createLateWarnings } from './run/late-warnings.ts';

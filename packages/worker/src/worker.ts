@@ -1,6 +1,14 @@
-import { PgQueueError, within } from '@pgqueue/core';
-import type { Database, HealthChecks, HealthOptions, HealthServer, Hints, Lease } from '@pgqueue/postgres';
-import { createHints, openDatabase, serveHealth, tellRuns, warnWithoutLeader } from '@pgqueue/postgres';
+import { PgQueueError } from '@pgqueue/core';
+import { within } from '@pgqueue/core/internal';
+import type { Database, HealthOptions } from '@pgqueue/postgres';
+import type { HealthChecks, HealthServer, Hints, Lease } from '@pgqueue/postgres/internal';
+import {
+  createHints,
+  openDatabase,
+  serveHealth,
+  tellRuns,
+  warnWithoutLeader,
+} from '@pgqueue/postgres/internal';
 import type { Ahead } from './claim/prefetch.ts';
 import { createAhead } from './claim/prefetch.ts';
 import type { Attempt, Leased } from './attempt/attempt.ts';

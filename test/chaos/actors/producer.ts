@@ -1,7 +1,8 @@
 // A producer process of the bench: PGQUEUE_TEST_URL, PGQUEUE_TEST_NAME, PGQUEUE_CHAOS. Does one operation after another, at its pace, until it
 // is told to stop; what it did not get an answer to it sometimes asks for once more.
 import { setTimeout as delay } from 'node:timers/promises';
-import { createOperator, openDatabase } from '@pgqueue/postgres';
+import { createOperator } from '@pgqueue/postgres';
+import { openDatabase } from '@pgqueue/postgres/internal';
 import { createProducer } from '@pgqueue/producer';
 import { said, url } from '../../support/actors/messages.ts';
 import type { JobSpec, OpSpec } from '../workload.ts';

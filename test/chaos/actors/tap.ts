@@ -1,6 +1,6 @@
 // Loaded before anything else into each process, and into each of its threads: what its connections are asked and answered about leases goes
 // into the history, at the boundary of the driver. The packages are as they are.
-import { wasRolledBack } from '@pgqueue/postgres';
+import { wasRolledBack } from '@pgqueue/postgres/internal';
 import pg from 'pg';
 import type { HistoryEntry } from '../checker/history.ts';
 import { monotonicMs } from '../record.ts';

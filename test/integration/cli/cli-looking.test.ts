@@ -1,4 +1,4 @@
-import { openDatabase } from '@pgqueue/postgres';
+import { openDatabase } from '@pgqueue/postgres/internal';
 import type { Database } from '@pgqueue/postgres';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { cliOf, parseCli } from '../../support/cli.ts';

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { openDatabase } from '@pgqueue/postgres';
+import { openDatabase } from '@pgqueue/postgres/internal';
 import type { Database } from '@pgqueue/postgres';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { until } from '../../support/actors.ts';

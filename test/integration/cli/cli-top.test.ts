@@ -2,7 +2,7 @@ import { execFile } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import type { Database } from '@pgqueue/postgres';
-import { openDatabase } from '@pgqueue/postgres';
+import { openDatabase } from '@pgqueue/postgres/internal';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { cli } from '../../support/cli.ts';
 import type { TestDatabase } from '../../support/database.ts';

@@ -1,5 +1,7 @@
-import { channelName, createHints, migrate, openDatabase, startListener } from '@pgqueue/postgres';
-import type { Executor, Listener } from '@pgqueue/postgres';
+import { migrate } from '@pgqueue/postgres';
+import { channelName, createHints, openDatabase, startListener } from '@pgqueue/postgres/internal';
+import type { Executor } from '@pgqueue/postgres';
+import type { Listener } from '@pgqueue/postgres/internal';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { TestDatabase } from '../../support/database.ts';

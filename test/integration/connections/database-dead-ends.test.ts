@@ -1,6 +1,6 @@
 // Connections that lead nowhere, or to a server that only reads.
 import { defineTask, implement } from '@pgqueue/core';
-import { openDatabase, startListener } from '@pgqueue/postgres';
+import { openDatabase, startListener } from '@pgqueue/postgres/internal';
 import { createScheduler } from '@pgqueue/scheduler';
 import { createWorker } from '@pgqueue/worker';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';

@@ -1,4 +1,4 @@
-import { lead, loseNodes } from '@pgqueue/postgres';
+import { lead, loseNodes } from '@pgqueue/postgres/internal';
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
 import type { Ground } from '../sql/database-support.ts';
 import { openGround } from '../sql/database-support.ts';

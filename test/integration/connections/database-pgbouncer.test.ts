@@ -1,6 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { defineTask, implement } from '@pgqueue/core';
-import type { Database, Lease } from '@pgqueue/postgres';
+import type { Database } from '@pgqueue/postgres';
+import type { Lease } from '@pgqueue/postgres/internal';
+import { migrate } from '@pgqueue/postgres';
 import {
   breaches,
   cancel,
@@ -12,7 +14,6 @@ import {
   lead,
   leaveNode,
   maintainHistory,
-  migrate,
   openDatabase,
   promote,
   reap,
@@ -21,7 +22,7 @@ import {
   reportProgress,
   resign,
   settle,
-} from '@pgqueue/postgres';
+} from '@pgqueue/postgres/internal';
 import { createProducer } from '@pgqueue/producer';
 import { createScheduler } from '@pgqueue/scheduler';
 import { createWorker } from '@pgqueue/worker';

@@ -1,6 +1,6 @@
 import { createTestDatabase as copyOf } from '@pgqueue/testing';
 import type { Database } from '@pgqueue/postgres';
-import { openDatabase } from '@pgqueue/postgres';
+import { openDatabase } from '@pgqueue/postgres/internal';
 import { expect, inject, test } from 'vitest';
 import { createTestDatabase } from '../../support/database.ts';
 import { seedOf } from '../../support/seed.ts';

@@ -1,7 +1,8 @@
 // Settings that others make, for a role or for a whole database: a small system goes through everything under each of them.
 import { defineTask, implement } from '@pgqueue/core';
 import type { PgQueueEvent } from '@pgqueue/core';
-import { createOperator, maintainHistory, openDatabase, sqlState, trimHistory } from '@pgqueue/postgres';
+import { createOperator } from '@pgqueue/postgres';
+import { maintainHistory, openDatabase, sqlState, trimHistory } from '@pgqueue/postgres/internal';
 import { createProducer } from '@pgqueue/producer';
 import { createScheduler } from '@pgqueue/scheduler';
 import { createWorker } from '@pgqueue/worker';

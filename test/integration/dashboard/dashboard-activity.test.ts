@@ -1,7 +1,8 @@
-import { countActivity, lead, leadershipLostState, openDatabase, sqlState } from '@pgqueue/postgres';
-import type { Database, Leader } from '@pgqueue/postgres';
-import { readActivity } from '@pgqueue/postgres/dashboard';
-import type { Activity } from '@pgqueue/postgres/dashboard';
+import { countActivity, lead, leadershipLostState, openDatabase, sqlState } from '@pgqueue/postgres/internal';
+import type { Database } from '@pgqueue/postgres';
+import type { Leader } from '@pgqueue/postgres/internal';
+import { readActivity } from '@pgqueue/postgres/internal/dashboard';
+import type { Activity } from '@pgqueue/postgres/internal/dashboard';
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
 import type { TestDatabase } from '../../support/database.ts';
 import { createTestDatabase } from '../../support/database.ts';

@@ -1,4 +1,5 @@
-import { createOperator, lead, writeReport } from '@pgqueue/postgres';
+import { createOperator } from '@pgqueue/postgres';
+import { lead, writeReport } from '@pgqueue/postgres/internal';
 import type { DashboardBench } from './dashboard-support.ts';
 
 /** One job of each status, by its status. */

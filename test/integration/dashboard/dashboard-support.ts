@@ -1,7 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { createDashboard } from '@pgqueue/dashboard';
 import type { ApiError, Dashboard, DashboardOptions, Role, Session, User } from '@pgqueue/dashboard';
-import { migrate, openDatabase } from '@pgqueue/postgres';
+import { migrate } from '@pgqueue/postgres';
+import { openDatabase } from '@pgqueue/postgres/internal';
 import type { Database } from '@pgqueue/postgres';
 import { createTestDatabase } from '../../support/database.ts';
 import { dispatchAll } from '../../support/dispatch-all.ts';

@@ -1,7 +1,8 @@
 import { defineTask } from '@pgqueue/core';
 import type { JobOptions } from '@pgqueue/core';
 import type { Database } from '@pgqueue/postgres';
-import { createOperator, openDatabase } from '@pgqueue/postgres';
+import { createOperator } from '@pgqueue/postgres';
+import { openDatabase } from '@pgqueue/postgres/internal';
 import { createProducer } from '@pgqueue/producer';
 import type { Producer } from '@pgqueue/producer';
 import pg from 'pg';

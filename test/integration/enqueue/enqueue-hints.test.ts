@@ -1,7 +1,8 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { defineTask } from '@pgqueue/core';
-import { channelName, createHints, openDatabase, startListener } from '@pgqueue/postgres';
-import type { Database, Executor, Listener } from '@pgqueue/postgres';
+import { channelName, createHints, openDatabase, startListener } from '@pgqueue/postgres/internal';
+import type { Database, Executor } from '@pgqueue/postgres';
+import type { Listener } from '@pgqueue/postgres/internal';
 import { createProducer } from '@pgqueue/producer';
 import type { Producer, ProducerOptions } from '@pgqueue/producer';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';

@@ -1,6 +1,6 @@
 import type { PgQueueEvent } from '@pgqueue/core';
 import { defineTask } from '@pgqueue/core';
-import { openDatabase } from '@pgqueue/postgres';
+import { openDatabase } from '@pgqueue/postgres/internal';
 import type { Database, Executor } from '@pgqueue/postgres';
 import { createProducer } from '@pgqueue/producer';
 import type { Producer, ProducerOptions } from '@pgqueue/producer';

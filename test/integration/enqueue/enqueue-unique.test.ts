@@ -1,6 +1,6 @@
 import { defineTask } from '@pgqueue/core';
 import type { Unique } from '@pgqueue/core';
-import { openDatabase } from '@pgqueue/postgres';
+import { openDatabase } from '@pgqueue/postgres/internal';
 import type { Database } from '@pgqueue/postgres';
 import { createProducer } from '@pgqueue/producer';
 import type { Producer } from '@pgqueue/producer';

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { openDatabase } from '@pgqueue/postgres';
+import { openDatabase } from '@pgqueue/postgres/internal';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { load } from '../../proofs/fleet.ts';
 import { breachesOf, limitsRun } from '../../proofs/limits.ts';

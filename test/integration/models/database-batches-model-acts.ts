@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import type { Lease, RowLease } from '@pgqueue/postgres';
+import type { Lease, RowLease } from '@pgqueue/postgres/internal';
 import {
   cancel,
   claimRows,
@@ -18,7 +18,7 @@ import {
   takeApart,
   takeBack,
   takeOut,
-} from '@pgqueue/postgres';
+} from '@pgqueue/postgres/internal';
 import { expect } from 'vitest';
 import { batchesOn } from '../sql/batches-support.ts';
 import type { Item, Job, Model } from './database-batches-model-support.ts';

@@ -1,5 +1,13 @@
 import { randomUUID } from 'node:crypto';
-import { extend, promote, reap, redrive, release, resetNode, saveCheckpoint } from '@pgqueue/postgres';
+import {
+  extend,
+  promote,
+  reap,
+  redrive,
+  release,
+  resetNode,
+  saveCheckpoint,
+} from '@pgqueue/postgres/internal';
 import fc from 'fast-check';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { dispatchBundles } from '../sql/bundles-support.ts';

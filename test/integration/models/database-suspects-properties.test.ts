@@ -1,4 +1,4 @@
-import { reap, resetNode } from '@pgqueue/postgres';
+import { reap, resetNode } from '@pgqueue/postgres/internal';
 import fc from 'fast-check';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { Ground, Member } from '../sql/database-support.ts';

@@ -1,5 +1,6 @@
-import type { ClaimedJob } from '@pgqueue/core';
-import { createOperator, loseNodes, reasonText, reap, release, resetNode } from '@pgqueue/postgres';
+import type { ClaimedJob } from '@pgqueue/core/internal';
+import { createOperator } from '@pgqueue/postgres';
+import { loseNodes, reasonText, reap, release, resetNode } from '@pgqueue/postgres/internal';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import type { Ground } from '../sql/database-support.ts';
 import { openGround } from '../sql/database-support.ts';

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { resetNode } from '@pgqueue/postgres';
+import { resetNode } from '@pgqueue/postgres/internal';
 import { expect } from 'vitest';
 import type { Ground } from '../sql/database-support.ts';
 

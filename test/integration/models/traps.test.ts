@@ -1,6 +1,6 @@
 // Traps of the field (docs/reliability.md, Traps) that no other file shows.
 import { defineTask, implement } from '@pgqueue/core';
-import { reap } from '@pgqueue/postgres';
+import { reap } from '@pgqueue/postgres/internal';
 import pg from 'pg';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import { z } from 'zod';

@@ -1,6 +1,7 @@
 // Leases of ten minutes and silences of an hour: what happens here in time, happens because a session has ended.
 import { setTimeout as delay } from 'node:timers/promises';
-import { migrate, openDatabase } from '@pgqueue/postgres';
+import { migrate } from '@pgqueue/postgres';
+import { openDatabase } from '@pgqueue/postgres/internal';
 import type { Database } from '@pgqueue/postgres';
 import { createProducer } from '@pgqueue/producer';
 import { afterEach, describe, expect, test } from 'vitest';

@@ -1,8 +1,9 @@
 import { execFile } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { openDatabase, settle } from '@pgqueue/postgres';
-import type { Database, Settlement } from '@pgqueue/postgres';
+import { openDatabase, settle } from '@pgqueue/postgres/internal';
+import type { Database } from '@pgqueue/postgres';
+import type { Settlement } from '@pgqueue/postgres/internal';
 import { createProducer } from '@pgqueue/producer';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { Actor } from '../../support/actors.ts';

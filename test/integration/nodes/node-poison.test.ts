@@ -1,4 +1,4 @@
-import { openDatabase } from '@pgqueue/postgres';
+import { openDatabase } from '@pgqueue/postgres/internal';
 import { createProducer } from '@pgqueue/producer';
 import { expect, test } from 'vitest';
 import type { Actor } from '../../support/actors.ts';

@@ -1,7 +1,8 @@
 import { defineTask, implement } from '@pgqueue/core';
 import type { PgQueueEvent, TaskHandler } from '@pgqueue/core';
 import type { Database } from '@pgqueue/postgres';
-import { migrate, openDatabase } from '@pgqueue/postgres';
+import { migrate } from '@pgqueue/postgres';
+import { openDatabase } from '@pgqueue/postgres/internal';
 import { createProducer } from '@pgqueue/producer';
 import { createWorker } from '@pgqueue/worker';
 import type { Worker } from '@pgqueue/worker';

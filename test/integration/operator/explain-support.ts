@@ -1,6 +1,7 @@
 import type { Policy } from '@pgqueue/core';
 import type { JobExplanation, Operator, Reason } from '@pgqueue/postgres';
-import { claim, createOperator, registerNode, settle } from '@pgqueue/postgres';
+import { createOperator } from '@pgqueue/postgres';
+import { claim, registerNode, settle } from '@pgqueue/postgres/internal';
 import { randomUUID } from 'node:crypto';
 import { expect } from 'vitest';
 import type { Bench } from '../scheduler/scheduler-support.ts';

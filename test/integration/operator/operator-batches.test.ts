@@ -1,5 +1,6 @@
 // Jobs of batches, wherever jobs are listed and counted: each stands there as if it had a work item of its own.
-import { createOperator, openDatabase } from '@pgqueue/postgres';
+import { createOperator } from '@pgqueue/postgres';
+import { openDatabase } from '@pgqueue/postgres/internal';
 import type { Database, Operator } from '@pgqueue/postgres';
 import {
   countFound,
@@ -7,7 +8,7 @@ import {
   readBusyKeys,
   readDispatched,
   readWaitingKeys,
-} from '@pgqueue/postgres/dashboard';
+} from '@pgqueue/postgres/internal/dashboard';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import type { TestDatabase } from '../../support/database.ts';
 import { createTestDatabase } from '../../support/database.ts';

@@ -1,5 +1,6 @@
 import { defineTask } from '@pgqueue/core';
-import { createOperator, openDatabase } from '@pgqueue/postgres';
+import { createOperator } from '@pgqueue/postgres';
+import { openDatabase } from '@pgqueue/postgres/internal';
 import type { Database, Operator } from '@pgqueue/postgres';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { z } from 'zod';

@@ -1,4 +1,5 @@
-import { createOperator, openDatabase } from '@pgqueue/postgres';
+import { createOperator } from '@pgqueue/postgres';
+import { openDatabase } from '@pgqueue/postgres/internal';
 import type { Database, Operator } from '@pgqueue/postgres';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import type { TestDatabase } from '../../support/database.ts';
@@ -18,8 +19,7 @@ beforeAll(async () => {
   operator = createOperator({ pool: database.pool });
 });
 afterAll(async () => {
-  await operator.close();
-  await database.close();
+  for (const part of [operator, database]) await part.close();
   await own.drop();
 });
 beforeEach(reset);

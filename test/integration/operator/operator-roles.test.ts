@@ -1,4 +1,5 @@
-import { createOperator, migrate, openDatabase } from '@pgqueue/postgres';
+import { createOperator, migrate } from '@pgqueue/postgres';
+import { openDatabase } from '@pgqueue/postgres/internal';
 import type { Database, Operator } from '@pgqueue/postgres';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { TestDatabase } from '../../support/database.ts';

@@ -1,4 +1,5 @@
-import { createOperator, openDatabase } from '@pgqueue/postgres';
+import { createOperator } from '@pgqueue/postgres';
+import { openDatabase } from '@pgqueue/postgres/internal';
 import type { Database, Operator } from '@pgqueue/postgres';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { TestDatabase } from '../../support/database.ts';

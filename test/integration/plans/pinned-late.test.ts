@@ -1,8 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import { defineTask, implement } from '@pgqueue/core';
-import type { Database, Lease } from '@pgqueue/postgres';
-import { claim, openDatabase, registerNode, release } from '@pgqueue/postgres';
+import type { Database } from '@pgqueue/postgres';
+import type { Lease } from '@pgqueue/postgres/internal';
+import { claim, openDatabase, registerNode, release } from '@pgqueue/postgres/internal';
 import type { Scheduler } from '@pgqueue/scheduler';
 import { createScheduler } from '@pgqueue/scheduler';
 import type { Worker } from '@pgqueue/worker';

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { Database } from '@pgqueue/postgres';
-import { claim, openDatabase, registerNode, settle } from '@pgqueue/postgres';
+import { claim, openDatabase, registerNode, settle } from '@pgqueue/postgres/internal';
 import { createScheduler } from '@pgqueue/scheduler';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { createTestDatabase } from '../../support/database.ts';

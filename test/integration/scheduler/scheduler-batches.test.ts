@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
-import type { ClaimedRow } from '@pgqueue/postgres';
-import { breaches, claimRows, registerNode, settleRows, tellRuns } from '@pgqueue/postgres';
+import type { ClaimedRow } from '@pgqueue/postgres/internal';
+import { breaches, claimRows, registerNode, settleRows, tellRuns } from '@pgqueue/postgres/internal';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import type { Bench } from './scheduler-support.ts';
 import { interruptedPool, openBench, ticks, until } from './scheduler-support.ts';

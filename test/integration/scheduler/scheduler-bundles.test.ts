@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { BatchContext, BatchJob } from '@pgqueue/core';
 import { defineTask, implement, implementBatch, policy, turns } from '@pgqueue/core';
-import { registerNode, resetNode } from '@pgqueue/postgres';
+import { registerNode, resetNode } from '@pgqueue/postgres/internal';
 import { createScheduler } from '@pgqueue/scheduler';
 import { createPuller } from '@pgqueue/worker';
 import type { WorkerOptions } from '@pgqueue/worker';

@@ -3,7 +3,8 @@
 import type { Plan, Policy, Snapshot } from '@pgqueue/core';
 import { fifo, policy, turns } from '@pgqueue/core';
 import type { Operator } from '@pgqueue/postgres';
-import { breaches, createOperator } from '@pgqueue/postgres';
+import { createOperator } from '@pgqueue/postgres';
+import { breaches } from '@pgqueue/postgres/internal';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import type { Bench, TestScheduler } from './scheduler-support.ts';
 import { openBench, until } from './scheduler-support.ts';

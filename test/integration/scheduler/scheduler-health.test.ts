@@ -1,7 +1,7 @@
 import type { DatabaseHealth, PgQueueEvent } from '@pgqueue/core';
 import { databaseHealth, policy, turns } from '@pgqueue/core';
 import type { Database } from '@pgqueue/postgres';
-import { openDatabase, readHealth } from '@pgqueue/postgres';
+import { openDatabase, readHealth } from '@pgqueue/postgres/internal';
 import pg from 'pg';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import { createHealthWatch } from '../../../packages/scheduler/src/reporting/database-health.ts';

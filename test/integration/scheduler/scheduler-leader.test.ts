@@ -1,7 +1,7 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
-import { dispatch, leadershipLostState, openDatabase, sqlState } from '@pgqueue/postgres';
+import { dispatch, leadershipLostState, openDatabase, sqlState } from '@pgqueue/postgres/internal';
 import { createScheduler } from '@pgqueue/scheduler';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import type { Bench } from './scheduler-support.ts';

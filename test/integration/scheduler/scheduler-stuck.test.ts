@@ -1,5 +1,5 @@
 import { circuitBreaker, fairShare, ordered, policy, ranked } from '@pgqueue/core';
-import { settle } from '@pgqueue/postgres';
+import { settle } from '@pgqueue/postgres/internal';
 import pg from 'pg';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import type { Bench } from './scheduler-support.ts';

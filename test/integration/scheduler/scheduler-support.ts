@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { PgQueueEvent } from '@pgqueue/core';
 import type { Database } from '@pgqueue/postgres';
-import { claim, openDatabase, registerNode, settle } from '@pgqueue/postgres';
+import { claim, openDatabase, registerNode, settle } from '@pgqueue/postgres/internal';
 import type { Scheduler, SchedulerOptions } from '@pgqueue/scheduler';
 import { createScheduler } from '@pgqueue/scheduler';
 import pg from 'pg';

@@ -1,4 +1,4 @@
-import { settleAndHint } from '@pgqueue/postgres';
+import { settleAndHint } from '@pgqueue/postgres/internal';
 import type { Producer } from '@pgqueue/producer';
 import { createProducer } from '@pgqueue/producer';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';

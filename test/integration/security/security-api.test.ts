@@ -1,7 +1,8 @@
 // Hostile names and values in every argument of the API, for callers whom TypeScript does not help: each is taken, or refused with an
 // error that says so. Methods are listed from the objects themselves: one that is added fails the test until it is tried here.
 import { defineTask, PgQueueError } from '@pgqueue/core';
-import { breaches, createOperator, openDatabase, sqlState } from '@pgqueue/postgres';
+import { createOperator } from '@pgqueue/postgres';
+import { breaches, openDatabase, sqlState } from '@pgqueue/postgres/internal';
 import type { Database, Operator } from '@pgqueue/postgres';
 import { createProducer } from '@pgqueue/producer';
 import type { Producer } from '@pgqueue/producer';

@@ -1,7 +1,7 @@
 // What handlers return, throw, report and log, and what plain SQL and hands in the tables may bring, however odd: every job ends, no
 // process does, and logs stay lines of JSON without payloads.
 import { defineTask, implement, logObserver } from '@pgqueue/core';
-import { breaches, openDatabase } from '@pgqueue/postgres';
+import { breaches, openDatabase } from '@pgqueue/postgres/internal';
 import type { Database } from '@pgqueue/postgres';
 import { createProducer } from '@pgqueue/producer';
 import { createScheduler } from '@pgqueue/scheduler';

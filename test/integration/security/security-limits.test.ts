@@ -1,5 +1,6 @@
 // Limits that hold whoever writes: sizes in plain SQL, and how many jobs of one key may wait.
-import { createOperator, openDatabase } from '@pgqueue/postgres';
+import { createOperator } from '@pgqueue/postgres';
+import { openDatabase } from '@pgqueue/postgres/internal';
 import type { Database, Operator } from '@pgqueue/postgres';
 import { createProducer } from '@pgqueue/producer';
 import type { Producer } from '@pgqueue/producer';

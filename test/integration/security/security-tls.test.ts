@@ -2,7 +2,8 @@
 import { fileURLToPath } from 'node:url';
 import { defineTask, implement } from '@pgqueue/core';
 import type { PgQueueEvent } from '@pgqueue/core';
-import { createOperator, migrate, startListener } from '@pgqueue/postgres';
+import { createOperator, migrate } from '@pgqueue/postgres';
+import { startListener } from '@pgqueue/postgres/internal';
 import { createProducer } from '@pgqueue/producer';
 import { createScheduler } from '@pgqueue/scheduler';
 import { createPuller, createWorker } from '@pgqueue/worker';

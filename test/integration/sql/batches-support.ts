@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
-import type { ClaimedRow, ClaimedRows } from '@pgqueue/postgres';
-import { claimRows, dispatch, settleRows } from '@pgqueue/postgres';
+import type { ClaimedRow, ClaimedRows } from '@pgqueue/postgres/internal';
+import { claimRows, dispatch, settleRows } from '@pgqueue/postgres/internal';
 import type { Ground, Member } from './database-support.ts';
 
 export interface ClaimSome {

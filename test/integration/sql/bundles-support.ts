@@ -1,5 +1,5 @@
 import type { Database } from '@pgqueue/postgres';
-import { dispatch, lead } from '@pgqueue/postgres';
+import { dispatch, lead } from '@pgqueue/postgres/internal';
 
 /** Schedules jobs as bundles, in place of a scheduler: the jobs of each list together, a list of one alone. */
 export async function dispatchBundles(

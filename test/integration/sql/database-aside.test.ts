@@ -1,7 +1,7 @@
 // One job that can't be processed costs no other its run: rows that are older than a rule, or that a client can't read.
 import { randomUUID } from 'node:crypto';
 import type { PgQueueEvent } from '@pgqueue/core';
-import { expire, promote, reap, resetNode } from '@pgqueue/postgres';
+import { expire, promote, reap, resetNode } from '@pgqueue/postgres/internal';
 import pg from 'pg';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
 import { createClaims } from '../../../packages/worker/src/claim/claims.ts';

@@ -1,5 +1,14 @@
 import { randomUUID } from 'node:crypto';
-import { amend, cancel, claim, erase, releaseRows, settle, takeApart, takeOut } from '@pgqueue/postgres';
+import {
+  amend,
+  cancel,
+  claim,
+  erase,
+  releaseRows,
+  settle,
+  takeApart,
+  takeOut,
+} from '@pgqueue/postgres/internal';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import type { Batches } from './batches-support.ts';
 import { batchesOn } from './batches-support.ts';

@@ -1,5 +1,5 @@
 // What is stored is bounded by what is sent: nothing that a producer or a worker may write makes a claim or a tick fail, or large.
-import { setFeed } from '@pgqueue/postgres';
+import { setFeed } from '@pgqueue/postgres/internal';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { batchesOn } from './batches-support.ts';
 import type { Ground } from './database-support.ts';

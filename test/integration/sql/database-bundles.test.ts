@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
-import type { ClaimedJob } from '@pgqueue/core';
-import { claimRows, reap, registerNode, release, releaseRows, resetNode } from '@pgqueue/postgres';
+import type { ClaimedJob } from '@pgqueue/core/internal';
+import { claimRows, reap, registerNode, release, releaseRows, resetNode } from '@pgqueue/postgres/internal';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { dispatchBundles, overlaps, recordLeases } from './bundles-support.ts';
 import type { Ground, Member } from './database-support.ts';

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import type { Lease } from '@pgqueue/postgres';
+import type { Lease } from '@pgqueue/postgres/internal';
 import {
   extend,
   heartbeatNode,
@@ -9,7 +9,7 @@ import {
   reportProgress,
   resetNode,
   settle,
-} from '@pgqueue/postgres';
+} from '@pgqueue/postgres/internal';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import type { Ground, Member } from './database-support.ts';
 import { openGround, settlement } from './database-support.ts';

@@ -1,4 +1,4 @@
-import { erase, maintainHistory, trimHistory } from '@pgqueue/postgres';
+import { erase, maintainHistory, trimHistory } from '@pgqueue/postgres/internal';
 import fc from 'fast-check';
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
 import type { Ground } from './database-support.ts';

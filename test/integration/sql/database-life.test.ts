@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
-import { defaultBackoff, retryDelayMs } from '@pgqueue/core';
-import { promote, settle } from '@pgqueue/postgres';
+import { defaultBackoff, retryDelayMs } from '@pgqueue/core/internal';
+import { promote, settle } from '@pgqueue/postgres/internal';
 import fc from 'fast-check';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import type { Ground } from './database-support.ts';

@@ -4,15 +4,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import type { Migration } from '@pgqueue/postgres';
-import {
-  checkSchemaName,
-  checkSchemaVersion,
-  createOperator,
-  migrate,
-  migrationStatus,
-  openDatabase,
-  schemaVersion,
-} from '@pgqueue/postgres';
+import { createOperator, migrate, migrationStatus } from '@pgqueue/postgres';
+import { checkSchemaName, checkSchemaVersion, openDatabase, schemaVersion } from '@pgqueue/postgres/internal';
 import { migrateFrom } from '@pgqueue/postgres/testing';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';

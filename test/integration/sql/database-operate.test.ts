@@ -1,4 +1,4 @@
-import { amend, erase, expire, fireSchedule, redrive } from '@pgqueue/postgres';
+import { amend, erase, expire, fireSchedule, redrive } from '@pgqueue/postgres/internal';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import type { Ground, Member, Session } from './database-support.ts';
 import { openGround } from './database-support.ts';

@@ -1,4 +1,4 @@
-import type { Lease } from '@pgqueue/postgres';
+import type { Lease } from '@pgqueue/postgres/internal';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import type { Ground, Member, Session } from './database-support.ts';
 import { openGround } from './database-support.ts';

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import type { LaneRow, TickInput, TickRead } from '@pgqueue/postgres';
+import type { LaneRow, TickInput, TickRead } from '@pgqueue/postgres/internal';
 import {
   dispatch,
   leadershipLostState,
@@ -8,7 +8,7 @@ import {
   setFeed,
   sqlState,
   takeBack,
-} from '@pgqueue/postgres';
+} from '@pgqueue/postgres/internal';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { batchesOn } from './batches-support.ts';
 import type { Ground } from './database-support.ts';

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Database } from '@pgqueue/postgres';
-import { leadershipLostState, openDatabase, openLone } from '@pgqueue/postgres';
+import { leadershipLostState, openDatabase, openLone } from '@pgqueue/postgres/internal';
 import pg from 'pg';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import type { TestDatabase } from '../../support/database.ts';

@@ -1,8 +1,17 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
-import type { ClaimedJob } from '@pgqueue/core';
-import type { Database, Lease, Leader, maintainHistory, Settlement, Verdict } from '@pgqueue/postgres';
-import { breaches, claim, dispatch, lead, openDatabase, registerNode, settle } from '@pgqueue/postgres';
+import type { ClaimedJob } from '@pgqueue/core/internal';
+import type { Database } from '@pgqueue/postgres';
+import type { Lease, Leader, maintainHistory, Settlement, Verdict } from '@pgqueue/postgres/internal';
+import {
+  breaches,
+  claim,
+  dispatch,
+  lead,
+  openDatabase,
+  registerNode,
+  settle,
+} from '@pgqueue/postgres/internal';
 import pg from 'pg';
 import { expect } from 'vitest';
 import type { TestDatabase } from '../../support/database.ts';

@@ -1,7 +1,7 @@
 import { defineTask, implement } from '@pgqueue/core';
 import { createDashboard } from '@pgqueue/dashboard';
 import type { Depths, LiveSnapshot, Overview, Queues } from '@pgqueue/dashboard';
-import { openDatabase, readStatus } from '@pgqueue/postgres';
+import { openDatabase, readStatus } from '@pgqueue/postgres/internal';
 import type { Database } from '@pgqueue/postgres';
 import { createProducer } from '@pgqueue/producer';
 import type { SchedulerOptions } from '@pgqueue/scheduler';

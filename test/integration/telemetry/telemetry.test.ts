@@ -20,7 +20,7 @@ import { InMemorySpanExporter, SimpleSpanProcessor, TracerProvider } from '@open
 import type { Candidate } from '@pgqueue/core';
 import { defineTask, implement, implementBatch, policy } from '@pgqueue/core';
 import type { Database } from '@pgqueue/postgres';
-import { openDatabase } from '@pgqueue/postgres';
+import { openDatabase } from '@pgqueue/postgres/internal';
 import type { Producer } from '@pgqueue/producer';
 import { createProducer } from '@pgqueue/producer';
 import type { Scheduler } from '@pgqueue/scheduler';

@@ -2,7 +2,7 @@ import { defineTask, implement, snooze } from '@pgqueue/core';
 import { createOperator } from '@pgqueue/postgres';
 import type { Operator } from '@pgqueue/postgres';
 import { fromKysely } from '@pgqueue/postgres/kysely';
-import { createSchedulerSteps } from '@pgqueue/scheduler/steps';
+import { createSchedulerSteps } from '@pgqueue/scheduler/internal/steps';
 import { runHandler } from '@pgqueue/testing';
 import { Kysely, PostgresDialect } from 'kysely';
 import type { Generated } from 'kysely';

@@ -1,6 +1,6 @@
 import type { NewJob } from '@pgqueue/core';
 import { defineTask } from '@pgqueue/core';
-import { cancel, resetNode } from '@pgqueue/postgres';
+import { cancel, resetNode } from '@pgqueue/postgres/internal';
 import type { PulledJob, Puller, PullerOptions } from '@pgqueue/worker';
 import { createPuller } from '@pgqueue/worker';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';

@@ -1,4 +1,4 @@
-import { fromPg, settle, settleAndHint, settleWithin } from '@pgqueue/postgres';
+import { fromPg, settle, settleAndHint, settleWithin } from '@pgqueue/postgres/internal';
 import { createWorker } from '@pgqueue/worker';
 import { defineTask, implement } from '@pgqueue/core';
 import { Client } from 'pg';

@@ -1,6 +1,6 @@
 import { defineTask, giveUp, implement, snooze } from '@pgqueue/core';
 import type { JobContext } from '@pgqueue/core';
-import { breaches, cancel, dispatch, lead, resetNode } from '@pgqueue/postgres';
+import { breaches, cancel, dispatch, lead, resetNode } from '@pgqueue/postgres/internal';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { startCutProxy } from '../../support/cut-proxy.ts';

@@ -1,6 +1,6 @@
 import type { BatchContext, BatchJob } from '@pgqueue/core';
 import { defineTask, giveUp, implementBatch, retryAfter } from '@pgqueue/core';
-import { cancel, resetNode } from '@pgqueue/postgres';
+import { cancel, resetNode } from '@pgqueue/postgres/internal';
 import type { WorkerOptions } from '@pgqueue/worker';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { z } from 'zod';

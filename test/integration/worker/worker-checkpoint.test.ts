@@ -1,6 +1,6 @@
 import { defineTask, implement, implementBatch, snooze } from '@pgqueue/core';
 import type { Json, JobContext } from '@pgqueue/core';
-import { resetNode } from '@pgqueue/postgres';
+import { resetNode } from '@pgqueue/postgres/internal';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import type { WorkerBench } from '../../support/worker-bench.ts';

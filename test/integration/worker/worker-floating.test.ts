@@ -1,5 +1,6 @@
 import { once } from 'node:events';
-import { createOperator, openDatabase } from '@pgqueue/postgres';
+import { createOperator } from '@pgqueue/postgres';
+import { openDatabase } from '@pgqueue/postgres/internal';
 import type { Database, JobDetails, Operator } from '@pgqueue/postgres';
 import { createProducer } from '@pgqueue/producer';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';

@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { defineTask, implement } from '@pgqueue/core';
 import type { JobContext } from '@pgqueue/core';
-import { cancel, reap, resetNode, settle } from '@pgqueue/postgres';
+import { cancel, reap, resetNode, settle } from '@pgqueue/postgres/internal';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { promoteAll } from '../../support/dispatch-all.ts';

@@ -1,5 +1,5 @@
 import { defineTask, implement, retryAfter } from '@pgqueue/core';
-import { settle, sqlState, unlockedJobs } from '@pgqueue/postgres';
+import { settle, sqlState, unlockedJobs } from '@pgqueue/postgres/internal';
 import { fromPg } from '@pgqueue/producer/pg';
 import { Client } from 'pg';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';

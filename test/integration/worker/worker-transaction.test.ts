@@ -1,6 +1,6 @@
 import { defineTask, implement, logObserver, retryAfter } from '@pgqueue/core';
 import type { JobContext } from '@pgqueue/core';
-import { resetNode } from '@pgqueue/postgres';
+import { resetNode } from '@pgqueue/postgres/internal';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
 import { z } from 'zod';
 import type { WorkerBench } from '../../support/worker-bench.ts';

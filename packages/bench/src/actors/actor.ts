@@ -3,7 +3,7 @@ import { counter } from './actor-counter.ts';
 import type { Counter } from './actor-counter.ts';
 import { enqueue, startFeed } from './actor-producer.ts';
 import type { Feed } from './actor-producer.ts';
-import { unreachable } from '@pgqueue/core';
+import { unreachable } from '@pgqueue/core/internal';
 import type { Answer, Hiring, Order, Said, WorkOrder } from './orders.ts';
 import { loadPeer } from '../peers/index.ts';
 import type { Peer, Stoppable } from '../peers/peer.ts';

@@ -1,4 +1,4 @@
-import { errorLine } from '@pgqueue/core';
+import { errorLine } from '@pgqueue/core/internal';
 import type {
   BulkResult,
   DeadFilter,

@@ -1,4 +1,4 @@
-import { keyText, reasonText } from '@pgqueue/postgres';
+import { keyText, reasonText } from '@pgqueue/postgres/internal';
 import type { Estimate, JobExplanation } from '@pgqueue/postgres';
 import { Argument } from 'commander';
 import type { Command } from 'commander';

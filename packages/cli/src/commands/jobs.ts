@@ -1,4 +1,5 @@
-import { errorLine, jobStatuses, PgQueueError, unreachable } from '@pgqueue/core';
+import { PgQueueError } from '@pgqueue/core';
+import { errorLine, jobStatuses, unreachable } from '@pgqueue/core/internal';
 import type { JobStatus } from '@pgqueue/core';
 import type {
   JobCount,

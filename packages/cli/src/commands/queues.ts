@@ -1,5 +1,5 @@
 import type { QueueInfo } from '@pgqueue/postgres';
-import { rateText } from '@pgqueue/postgres';
+import { rateText } from '@pgqueue/postgres/internal';
 import { Argument } from 'commander';
 import type { Command } from 'commander';
 import { withOperator } from '../context.ts';

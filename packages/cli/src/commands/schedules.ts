@@ -49,7 +49,7 @@ function addList(schedules: Command): void {
     .action((_options: unknown, self: Command) =>
       withOperator(self, async (operator, output) => {
         const list = await operator.schedules.list();
-        const { scheduleProblems } = await import('@pgqueue/scheduler');
+        const { scheduleProblems } = await import('@pgqueue/postgres/internal');
         // schedules set in code or by SQL may not have been checked
         const broken = new Set(
           list
@@ -108,7 +108,7 @@ function addSet(schedules: Command): void {
     .action(async (name: string, options: ScheduleSetOptions, self: Command) => {
       const { cron, timezone, task, payload = {}, maxTries, ...rest } = options;
       const { payloadVersion, queue, key, priority, timeout } = rest;
-      const { scheduleProblems } = await import('@pgqueue/scheduler');
+      const { scheduleProblems } = await import('@pgqueue/postgres/internal');
       const problems = scheduleProblems(cron, timezone, Date.now());
       if (problems.length > 0) throw new UsageError(problems.join('; '));
       await withOperator(self, async (operator, output) => {

@@ -1,5 +1,6 @@
 import { writeFileSync } from 'node:fs';
-import { defaultPolicy, throwProblems } from '@pgqueue/core';
+import { defaultPolicy } from '@pgqueue/core';
+import { throwProblems } from '@pgqueue/core/internal';
 import type { Policy } from '@pgqueue/core';
 import type {
   Conditions,

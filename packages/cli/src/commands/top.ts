@@ -1,4 +1,4 @@
-import { shareReading } from '@pgqueue/postgres';
+import { shareReading } from '@pgqueue/postgres/internal';
 import type { Command } from 'commander';
 import { contextOf, withOperator } from '../context.ts';
 import { showLive } from '../output/live.ts';

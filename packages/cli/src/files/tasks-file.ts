@@ -2,7 +2,7 @@ import { statSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import type { TaskHandler } from '@pgqueue/core';
-import { isTask, isTaskHandler } from '@pgqueue/core';
+import { isTask, isTaskHandler } from '@pgqueue/core/internal';
 import { whyNotImported } from './unread.ts';
 
 export type TasksFile =

@@ -5,7 +5,7 @@ import { aDuration, aNumber, oneOf, optional, optionProblems } from '../options/
 
 /**
  * Limits and delays of the retries of a job. An option that is left out comes from the task, then from
- * {@link defaultBackoff}.
+ * the default.
  */
 export interface RetryOptions {
   /** Attempts that may run to an error before the job is dead, 1 to 1000. Default 20. */
@@ -79,7 +79,7 @@ function soundBackoff(given: Partial<Backoff>): Backoff {
 
 /**
  * Returns the milliseconds until the next attempt. Missing or unusable parts of the backoff come from
- * {@link defaultBackoff}.
+ * the default.
  * @param tryNumber number of the attempt that just failed, from 1
  * @param random 0 ≤ random < 1
  */

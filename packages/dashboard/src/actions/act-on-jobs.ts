@@ -1,6 +1,6 @@
-import { unreachable } from '@pgqueue/core';
-import type { Before } from '@pgqueue/postgres/dashboard';
-import { readBefore } from '@pgqueue/postgres/dashboard';
+import { unreachable } from '@pgqueue/core/internal';
+import type { Before } from '@pgqueue/postgres/internal/dashboard';
+import { readBefore } from '@pgqueue/postgres/internal/dashboard';
 import type { JobAction, JobVerdict, UndoResult } from '../contract.ts';
 import type { Desk } from '../desk.ts';
 

@@ -1,4 +1,4 @@
-import { audited, defaultSettings, readSettings } from '@pgqueue/postgres/dashboard';
+import { audited, defaultSettings, readSettings } from '@pgqueue/postgres/internal/dashboard';
 import type { QueueSettings } from '@pgqueue/postgres';
 import type {
   JobsAction,

@@ -1,4 +1,4 @@
-import type { Rule } from '@pgqueue/core';
+import type { Rule } from '@pgqueue/core/internal';
 import {
   aFlag,
   aListOf,
@@ -11,7 +11,7 @@ import {
   optional,
   orNull,
   optionProblems,
-} from '@pgqueue/core';
+} from '@pgqueue/core/internal';
 
 const anId: Rule = { expected: 'a UUID', judge: (value) => typeof value === 'string' && isUuid(value) };
 const aPriority = aNumber({ min: -2_147_483_648, max: 2_147_483_647, whole: true });

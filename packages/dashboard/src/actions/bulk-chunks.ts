@@ -1,5 +1,5 @@
-import type { FindFilter, GroupedFilter } from '@pgqueue/postgres/dashboard';
-import { findJobs, listGroupedDead, readClock } from '@pgqueue/postgres/dashboard';
+import type { FindFilter, GroupedFilter } from '@pgqueue/postgres/internal/dashboard';
+import { findJobs, listGroupedDead, readClock } from '@pgqueue/postgres/internal/dashboard';
 import type { BulkPreview, BulkRequest, Count, JobRow } from '../contract.ts';
 import type { Desk } from '../desk.ts';
 import { checked } from '../http/body.ts';

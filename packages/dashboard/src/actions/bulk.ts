@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
-import { loggedError } from '@pgqueue/core';
-import type { Before } from '@pgqueue/postgres/dashboard';
-import { noteAction, noteResult } from '@pgqueue/postgres/dashboard';
+import { loggedError } from '@pgqueue/core/internal';
+import type { Before } from '@pgqueue/postgres/internal/dashboard';
+import { noteAction, noteResult } from '@pgqueue/postgres/internal/dashboard';
 import type { BulkRequest, BulkRun } from '../contract.ts';
 import type { Desk } from '../desk.ts';
 import type { Settings, User } from '../options.ts';

@@ -1,5 +1,5 @@
-import type { Rule } from '@pgqueue/core';
-import { optionProblems } from '@pgqueue/core';
+import type { Rule } from '@pgqueue/core/internal';
+import { optionProblems } from '@pgqueue/core/internal';
 import { Problem } from '../problem.ts';
 
 const bytesMax = 262_144;

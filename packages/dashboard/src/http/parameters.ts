@@ -1,4 +1,4 @@
-import { isUuid } from '@pgqueue/core';
+import { isUuid } from '@pgqueue/core/internal';
 import type { JobStatus } from '../contract.ts';
 import { Problem } from '../problem.ts';
 

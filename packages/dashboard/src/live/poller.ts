@@ -1,5 +1,5 @@
-import type { Loop } from '@pgqueue/core';
-import { loggedError, retryPauseMs, startLoop } from '@pgqueue/core';
+import type { Loop } from '@pgqueue/core/internal';
+import { loggedError, retryPauseMs, startLoop } from '@pgqueue/core/internal';
 import type { Status } from '@pgqueue/postgres';
 import type { Office } from '../desk.ts';
 import { problemOf } from '../problem.ts';

@@ -1,4 +1,4 @@
-import { listAudit } from '@pgqueue/postgres/dashboard';
+import { listAudit } from '@pgqueue/postgres/internal/dashboard';
 import type { AuditPage } from '../contract.ts';
 import type { Desk } from '../desk.ts';
 import { seesPayloads } from '../desk.ts';

@@ -1,5 +1,5 @@
-import type { GroupedDead } from '@pgqueue/postgres/dashboard';
-import { groupOf, listGroupedDead } from '@pgqueue/postgres/dashboard';
+import type { GroupedDead } from '@pgqueue/postgres/internal/dashboard';
+import { groupOf, listGroupedDead } from '@pgqueue/postgres/internal/dashboard';
 import type { DeadGroup, DeadGroups, DeadPage, DeadRow } from '../contract.ts';
 import type { Desk } from '../desk.ts';
 import type { Parameters } from '../http/parameters.ts';

@@ -1,6 +1,6 @@
-import { isUuid } from '@pgqueue/core';
+import { isUuid } from '@pgqueue/core/internal';
 import type { Reason } from '@pgqueue/postgres';
-import { reasonText } from '@pgqueue/postgres';
+import { reasonText } from '@pgqueue/postgres/internal';
 import type { Explanation } from '../contract.ts';
 import type { Desk } from '../desk.ts';
 import { Problem } from '../problem.ts';

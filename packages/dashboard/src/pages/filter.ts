@@ -1,4 +1,4 @@
-import type { FindFilter, GroupedFilter } from '@pgqueue/postgres/dashboard';
+import type { FindFilter, GroupedFilter } from '@pgqueue/postgres/internal/dashboard';
 import type { Parameters } from '../http/parameters.ts';
 import { Problem } from '../problem.ts';
 

@@ -1,6 +1,6 @@
-import { schemaVersion } from '@pgqueue/postgres';
-import { migrationsOf, readServer, readTables } from '@pgqueue/postgres/dashboard';
-import type { TableSize } from '@pgqueue/postgres/dashboard';
+import { schemaVersion } from '@pgqueue/postgres/internal';
+import { migrationsOf, readServer, readTables } from '@pgqueue/postgres/internal/dashboard';
+import type { TableSize } from '@pgqueue/postgres/internal/dashboard';
 import type { Doctor, Health, TableHealth } from '../contract.ts';
 import type { Desk, Office } from '../desk.ts';
 import { Problem } from '../problem.ts';

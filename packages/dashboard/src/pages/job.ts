@@ -1,6 +1,7 @@
-import { isUuid, unreachable } from '@pgqueue/core';
-import type { AttemptError, JobDetails, JobSummary } from '@pgqueue/postgres';
-import { readDispatched, readErrors, readJob, readSummary } from '@pgqueue/postgres/dashboard';
+import { isUuid, unreachable } from '@pgqueue/core/internal';
+import type { JobDetails, JobSummary } from '@pgqueue/postgres';
+import type { AttemptError } from '@pgqueue/postgres/internal';
+import { readDispatched, readErrors, readJob, readSummary } from '@pgqueue/postgres/internal/dashboard';
 import type { JobDocuments, JobPage, JobRow } from '../contract.ts';
 import type { Desk, Office } from '../desk.ts';
 import { seesPayloads } from '../desk.ts';

@@ -1,5 +1,11 @@
-import type { FindFilter, ListedJob } from '@pgqueue/postgres/dashboard';
-import { countFound, findJobs, readListed, readPayloads, timeOfId } from '@pgqueue/postgres/dashboard';
+import type { FindFilter, ListedJob } from '@pgqueue/postgres/internal/dashboard';
+import {
+  countFound,
+  findJobs,
+  readListed,
+  readPayloads,
+  timeOfId,
+} from '@pgqueue/postgres/internal/dashboard';
 import type { Count, JobsPage } from '../contract.ts';
 import type { Desk, Office } from '../desk.ts';
 import { seesPayloads } from '../desk.ts';

@@ -1,6 +1,6 @@
 import { own } from '@pgqueue/core';
 import type { Database } from '@pgqueue/postgres';
-import type { BusyKey, StoredSettings, WaitingKey } from '@pgqueue/postgres/dashboard';
+import type { BusyKey, StoredSettings, WaitingKey } from '@pgqueue/postgres/internal/dashboard';
 import {
   countWaiting,
   defaultSettings,
@@ -9,7 +9,7 @@ import {
   readPolicyStates,
   readSettings,
   readWaitingKeys,
-} from '@pgqueue/postgres/dashboard';
+} from '@pgqueue/postgres/internal/dashboard';
 import type { KeyRow, Keys, ShareWindow } from '../contract.ts';
 import type { Desk } from '../desk.ts';
 import type { Parameters } from '../http/parameters.ts';

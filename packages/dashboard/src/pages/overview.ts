@@ -1,6 +1,6 @@
 import type { QueueStatus, Status } from '@pgqueue/postgres';
-import type { Activity, ActivitySums, Histogram, QueueActivity } from '@pgqueue/postgres/dashboard';
-import { addHistograms, quantileMs } from '@pgqueue/postgres/dashboard';
+import type { Activity, ActivitySums, Histogram, QueueActivity } from '@pgqueue/postgres/internal/dashboard';
+import { addHistograms, quantileMs } from '@pgqueue/postgres/internal/dashboard';
 import type { Bucket, Ended, Overview, Quantiles, QueueOverview, Window } from '../contract.ts';
 import type { Office } from '../desk.ts';
 import type { Parameters } from '../http/parameters.ts';

@@ -1,5 +1,5 @@
 import type { StoredReport } from '@pgqueue/postgres';
-import { readLeader, readPolicyStates, readReport } from '@pgqueue/postgres/dashboard';
+import { readLeader, readPolicyStates, readReport } from '@pgqueue/postgres/internal/dashboard';
 import type { HeldBy, PolicyFault, PolicyPage, Shadow } from '../contract.ts';
 import type { Desk } from '../desk.ts';
 import { shownVirtualTimes } from './virtual-times.ts';

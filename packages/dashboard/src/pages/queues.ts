@@ -1,4 +1,4 @@
-import { defaultSettings, readSettings } from '@pgqueue/postgres/dashboard';
+import { defaultSettings, readSettings } from '@pgqueue/postgres/internal/dashboard';
 import type { QueueRow, Queues } from '../contract.ts';
 import type { Desk, Office } from '../desk.ts';
 import { depthsOf, timeOf } from './wire.ts';

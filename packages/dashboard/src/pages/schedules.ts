@@ -1,6 +1,6 @@
-import { nextSlot, scheduleProblems } from '@pgqueue/scheduler';
-import type { StoredSchedule } from '@pgqueue/postgres/dashboard';
-import { readSchedules } from '@pgqueue/postgres/dashboard';
+import { nextSlot, scheduleProblems } from '@pgqueue/postgres/internal';
+import type { StoredSchedule } from '@pgqueue/postgres/internal/dashboard';
+import { readSchedules } from '@pgqueue/postgres/internal/dashboard';
 import type { ScheduleRow, Schedules } from '../contract.ts';
 import type { Desk, Office } from '../desk.ts';
 import { seesPayloads } from '../desk.ts';

@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs';
-import { readClock, readSchemaVersion } from '@pgqueue/postgres/dashboard';
+import { readClock, readSchemaVersion } from '@pgqueue/postgres/internal/dashboard';
 import type { Session } from '../contract.ts';
 import type { Desk, Office } from '../desk.ts';
 import { seesPayloads } from '../desk.ts';

@@ -1,4 +1,5 @@
-import type { AttemptError, JobSummary } from '@pgqueue/postgres';
+import type { JobSummary } from '@pgqueue/postgres';
+import type { AttemptError } from '@pgqueue/postgres/internal';
 import type { TimelineEntry } from '../contract.ts';
 import { errorOf, timeOf } from './wire.ts';
 

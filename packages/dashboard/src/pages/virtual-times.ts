@@ -1,4 +1,4 @@
-import type { SavedState } from '@pgqueue/postgres/dashboard';
+import type { SavedState } from '@pgqueue/postgres/internal/dashboard';
 import type { VirtualTime } from '../contract.ts';
 
 const shownMax = 200;

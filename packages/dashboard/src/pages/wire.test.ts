@@ -1,4 +1,4 @@
-import { errorData } from '@pgqueue/core';
+import { errorData } from '@pgqueue/core/internal';
 import { expect, test } from 'vitest';
 import { errorOf } from './wire.ts';
 

@@ -1,8 +1,8 @@
 import type { ErrorData } from '@pgqueue/core';
-import { errorLine } from '@pgqueue/core';
+import { errorLine } from '@pgqueue/core/internal';
 import type { QueueInfo, Status } from '@pgqueue/postgres';
-import type { AttemptError as StoredError } from '@pgqueue/postgres';
-import type { ListedJob } from '@pgqueue/postgres/dashboard';
+import type { AttemptError as StoredError } from '@pgqueue/postgres/internal';
+import type { ListedJob } from '@pgqueue/postgres/internal/dashboard';
 import type {
   AttemptError,
   Count,

@@ -1,4 +1,4 @@
-import { unreachable } from '@pgqueue/core';
+import { unreachable } from '@pgqueue/core/internal';
 import type { Comparison, Difference } from '../simulation/compare.ts';
 import { laneDifferenceTable } from './compare-tables.ts';
 import type { FaultCount } from '../simulation/planning.ts';

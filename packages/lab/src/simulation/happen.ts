@@ -1,5 +1,5 @@
 import type { AttemptEnd, Candidate, Settlement } from '@pgqueue/core';
-import { retryDelayMs } from '@pgqueue/core';
+import { retryDelayMs } from '@pgqueue/core/internal';
 import type { SimItem } from '../workloads/fleet.ts';
 import type { SimLane } from './lanes.ts';
 import type { SimJob } from '../line.ts';

@@ -1,4 +1,5 @@
-import type { Backoff, DatabaseHealth, Json, Policy, QueueSeen, Rule, Shape } from '@pgqueue/core';
+import type { Backoff, DatabaseHealth, Json, Policy, QueueSeen } from '@pgqueue/core';
+import type { Rule, Shape } from '@pgqueue/core/internal';
 import {
   aFunction,
   aNumber,
@@ -14,7 +15,7 @@ import {
   defaultQueue,
   optionProblems,
   throwProblems,
-} from '@pgqueue/core';
+} from '@pgqueue/core/internal';
 import type { NodeOptions } from '../workloads/fleet.ts';
 import { fleet, queues } from '../workloads/shapes.ts';
 import type { Workload } from '../workloads/workload.ts';

@@ -8,7 +8,8 @@ import type {
   Snapshot,
   Written,
 } from '@pgqueue/core';
-import { isGuarded, openGates, planProblems, policy as compose, standardGates, turns } from '@pgqueue/core';
+import { openGates, policy as compose, standardGates, turns } from '@pgqueue/core';
+import { isGuarded, planProblems } from '@pgqueue/core/internal';
 
 /** A failure in a policy, and how often it happened. */
 export interface FaultCount {

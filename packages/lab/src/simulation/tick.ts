@@ -1,5 +1,5 @@
 import type { Plan, Prepared, Snapshot } from '@pgqueue/core';
-import { noneClosed } from '@pgqueue/core';
+import { noneClosed } from '@pgqueue/core/internal';
 import { compete, shareOut } from './fairness.ts';
 import type { Part } from './fairness.ts';
 import type { SimItem } from '../workloads/fleet.ts';

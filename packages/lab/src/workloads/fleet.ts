@@ -1,5 +1,5 @@
 import type { NodeGroup, PoolSeen, ReadyItems, VersionRange } from '@pgqueue/core';
-import { canRun, defaultPool, throwProblems } from '@pgqueue/core';
+import { canRun, defaultPool, throwProblems } from '@pgqueue/core/internal';
 import type { SimJob } from '../line.ts';
 
 /** Worker nodes of a simulated fleet. */

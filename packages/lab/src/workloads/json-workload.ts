@@ -1,5 +1,7 @@
-import type { QueueSeen, Shape } from '@pgqueue/core';
-import { optional, optionProblems, PgQueueError, throwProblems } from '@pgqueue/core';
+import type { QueueSeen } from '@pgqueue/core';
+import type { Shape } from '@pgqueue/core/internal';
+import { PgQueueError } from '@pgqueue/core';
+import { optional, optionProblems, throwProblems } from '@pgqueue/core/internal';
 import type { NodeOptions } from './fleet.ts';
 import { fleet, queues } from './shapes.ts';
 import type { Arrival } from './workload.ts';

@@ -1,5 +1,15 @@
-import type { QueueSeen, Rate, Rule, Shape, VersionRange } from '@pgqueue/core';
-import { aFlag, aListOf, aNumber, anObject, aRecordOf, aText, optional, orNull } from '@pgqueue/core';
+import type { QueueSeen, Rate, VersionRange } from '@pgqueue/core';
+import type { Rule, Shape } from '@pgqueue/core/internal';
+import {
+  aFlag,
+  aListOf,
+  aNumber,
+  anObject,
+  aRecordOf,
+  aText,
+  optional,
+  orNull,
+} from '@pgqueue/core/internal';
 import type { NodeOptions } from './fleet.ts';
 
 /** Rule of a number of jobs. */

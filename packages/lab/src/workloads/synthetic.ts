@@ -1,4 +1,5 @@
-import type { Attributes, Shape } from '@pgqueue/core';
+import type { Attributes } from '@pgqueue/core';
+import type { Shape } from '@pgqueue/core/internal';
 import {
   aFunction,
   aNumber,
@@ -10,7 +11,7 @@ import {
   optional,
   optionProblems,
   throwProblems,
-} from '@pgqueue/core';
+} from '@pgqueue/core/internal';
 import type { Random } from './random.ts';
 import { createRandom } from './random.ts';
 import { aCount } from './shapes.ts';

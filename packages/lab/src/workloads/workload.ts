@@ -1,5 +1,6 @@
 import type { Attributes } from '@pgqueue/core';
-import { PgQueueError, unknownNames } from '@pgqueue/core';
+import { PgQueueError } from '@pgqueue/core';
+import { unknownNames } from '@pgqueue/core/internal';
 
 /** A job of a workload: its facts when it is enqueued, and its course after that. */
 export interface Arrival {

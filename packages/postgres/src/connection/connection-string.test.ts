@@ -1,4 +1,4 @@
-import { valueProblems } from '@pgqueue/core';
+import { valueProblems } from '@pgqueue/core/internal';
 import { expect, test } from 'vitest';
 import { aConnectionString, isConnectionString } from './connection-string.ts';
 

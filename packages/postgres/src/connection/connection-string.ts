@@ -1,4 +1,4 @@
-import type { Rule } from '@pgqueue/core';
+import type { Rule } from '@pgqueue/core/internal';
 
 const expected =
   'a connection string: it looks like postgres://USER@HOST:5432/DATABASE, with :PASSWORD behind USER where there is one';

@@ -1,5 +1,6 @@
-import type { Rule, Shape } from '@pgqueue/core';
-import { aFlag, aFunction, aNumber, aText, optional, PgQueueError } from '@pgqueue/core';
+import type { Rule, Shape } from '@pgqueue/core/internal';
+import { PgQueueError } from '@pgqueue/core';
+import { aFlag, aFunction, aNumber, aText, optional } from '@pgqueue/core/internal';
 import type { DatabaseOptions } from './database.ts';
 import { aConnectionString } from './connection-string.ts';
 import { checkSchemaName } from './schema.ts';

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
-import { PgQueueError, within } from '@pgqueue/core';
+import { PgQueueError } from '@pgqueue/core';
+import { within } from '@pgqueue/core/internal';
 import { Kysely, PostgresDialect } from 'kysely';
 import pg from 'pg';
 import { copyIn } from './copy.ts';

@@ -1,5 +1,5 @@
 import type { JobStatus } from '@pgqueue/core';
-import { unreachable } from '@pgqueue/core';
+import { unreachable } from '@pgqueue/core/internal';
 import type { RawBuilder } from 'kysely';
 import { sql } from 'kysely';
 import type { Database } from '../connection/database.ts';

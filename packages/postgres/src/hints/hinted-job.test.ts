@@ -1,4 +1,4 @@
-import type { JobRow } from '@pgqueue/core';
+import type { JobRow } from '@pgqueue/core/internal';
 import { expect, test } from 'vitest';
 import { hintFacts, readHint } from './hinted-job.ts';
 

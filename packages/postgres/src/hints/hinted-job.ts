@@ -1,4 +1,5 @@
-import type { Attributes, JobFacts, JobRow } from '@pgqueue/core';
+import type { Attributes, JobFacts } from '@pgqueue/core';
+import type { JobRow } from '@pgqueue/core/internal';
 
 /**
  * A waiting job as the hint of its enqueue describes it. Anyone who may NOTIFY can send such a hint, so it

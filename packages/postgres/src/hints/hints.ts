@@ -1,4 +1,4 @@
-import { within } from '@pgqueue/core';
+import { within } from '@pgqueue/core/internal';
 import type { Executor } from '../connection/executor.ts';
 
 /**

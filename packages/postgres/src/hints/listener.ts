@@ -1,4 +1,4 @@
-import { retryPauseMs, startLoop, within } from '@pgqueue/core';
+import { retryPauseMs, startLoop, within } from '@pgqueue/core/internal';
 import pg from 'pg';
 import { applicationName as shown } from '../connection/application-name.ts';
 import { destroyClient } from '../connection/destroy-client.ts';

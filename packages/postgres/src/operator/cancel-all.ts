@@ -1,13 +1,6 @@
-import type { Shape } from '@pgqueue/core';
-import {
-  aFunction,
-  anything,
-  oneOf,
-  optional,
-  optionProblems,
-  PgQueueError,
-  throwProblems,
-} from '@pgqueue/core';
+import type { Shape } from '@pgqueue/core/internal';
+import { PgQueueError } from '@pgqueue/core';
+import { aFunction, anything, oneOf, optional, optionProblems, throwProblems } from '@pgqueue/core/internal';
 import type { FindFilter } from '../dashboard/find-jobs.ts';
 import { countFound, findJobs } from '../dashboard/find-jobs.ts';
 import type { Database } from '../connection/database.ts';

@@ -1,4 +1,5 @@
-import type { Shape } from '@pgqueue/core';
+import type { Shape } from '@pgqueue/core/internal';
+import { PgQueueError } from '@pgqueue/core';
 import {
   aFlag,
   aFunction,
@@ -6,9 +7,8 @@ import {
   anything,
   optional,
   optionProblems,
-  PgQueueError,
   throwProblems,
-} from '@pgqueue/core';
+} from '@pgqueue/core/internal';
 import type { Database } from '../connection/database.ts';
 import type { DeadFilter, DeadJob, DeadListOptions } from '../reads/dead.ts';
 import { countDead, listDead, nextDead } from '../reads/dead.ts';

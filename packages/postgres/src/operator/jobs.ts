@@ -1,6 +1,7 @@
 import type { JobStatus } from '@pgqueue/core';
-import type { Shape } from '@pgqueue/core';
-import { anything, isUuid, optional, optionProblems, PgQueueError, throwProblems } from '@pgqueue/core';
+import type { Shape } from '@pgqueue/core/internal';
+import { PgQueueError } from '@pgqueue/core';
+import { anything, isUuid, optional, optionProblems, throwProblems } from '@pgqueue/core/internal';
 import type { Database } from '../connection/database.ts';
 import type { JobDetails, JobListOptions, JobSummary } from '../reads/jobs.ts';
 import { listJobs, readJob, readStatuses } from '../reads/jobs.ts';

@@ -1,6 +1,8 @@
 import type { ScheduleTimes, ScheduleDefinition, Operator } from './operator-interface.ts';
 import { keptOptions } from './operator-interface.ts';
-import type { NewJob, Shape } from '@pgqueue/core';
+import type { NewJob } from '@pgqueue/core';
+import type { Shape } from '@pgqueue/core/internal';
+import { PgQueueError } from '@pgqueue/core';
 import {
   aNumber,
   anObject,
@@ -9,12 +11,11 @@ import {
   oneOf,
   optional,
   optionProblems,
-  PgQueueError,
   throwProblems,
   toJobRow,
-} from '@pgqueue/core';
+} from '@pgqueue/core/internal';
 import { checkedDatabase } from '../connection/checked-database.ts';
-import { scheduleProblems } from '../reads/cron-slots.ts';
+import { scheduleProblems } from '../cron/slots.ts';
 import type { Database, DatabaseOptions } from '../connection/database.ts';
 import { openDatabase } from '../connection/database.ts';
 import { databaseShape } from '../connection/database-options.ts';

@@ -1,5 +1,5 @@
-import type { Shape } from '@pgqueue/core';
-import { aNumber, optional, optionProblems, throwProblems } from '@pgqueue/core';
+import type { Shape } from '@pgqueue/core/internal';
+import { aNumber, optional, optionProblems, throwProblems } from '@pgqueue/core/internal';
 import type { Database } from '../connection/database.ts';
 import type { NodeInfo } from '../reads/nodes.ts';
 import { listNodes } from '../reads/nodes.ts';

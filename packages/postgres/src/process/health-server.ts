@@ -2,8 +2,9 @@ import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import type { Shape } from '@pgqueue/core';
-import { aFlag, aNumber, aText, optional, PgQueueError } from '@pgqueue/core';
+import type { Shape } from '@pgqueue/core/internal';
+import { PgQueueError } from '@pgqueue/core';
+import { aFlag, aNumber, aText, optional } from '@pgqueue/core/internal';
 
 /**
  * Options of the HTTP server of a worker or scheduler that answers `GET /live`, `GET /ready` and `GET

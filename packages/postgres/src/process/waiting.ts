@@ -1,4 +1,4 @@
-import { errorData, errorLine } from '@pgqueue/core';
+import { errorData, errorLine } from '@pgqueue/core/internal';
 
 /** Time in milliseconds before a waiting start emits its warning. */
 const silentMs = 3_000;

@@ -1,4 +1,4 @@
-import { isUuid } from '@pgqueue/core';
+import { isUuid } from '@pgqueue/core/internal';
 import type { SelectQueryBuilder } from 'kysely';
 import { sql } from 'kysely';
 import type { Database } from '../connection/database.ts';

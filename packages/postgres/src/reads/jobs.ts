@@ -1,5 +1,6 @@
 import type { Attributes, JobStatus, TraceContext } from '@pgqueue/core';
-import { isUuid, jobStatuses, PgQueueError, unreachable } from '@pgqueue/core';
+import { PgQueueError } from '@pgqueue/core';
+import { isUuid, jobStatuses, unreachable } from '@pgqueue/core/internal';
 import type { SelectQueryBuilder } from 'kysely';
 import { sql } from 'kysely';
 import type { Database } from '../connection/database.ts';

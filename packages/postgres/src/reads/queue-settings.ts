@@ -1,4 +1,6 @@
-import type { Duration, Rate, Rule, Shape } from '@pgqueue/core';
+import type { Duration, Rate } from '@pgqueue/core';
+import type { Rule, Shape } from '@pgqueue/core/internal';
+import { PgQueueError } from '@pgqueue/core';
 import {
   aDuration,
   aFlag,
@@ -8,10 +10,9 @@ import {
   optionProblems,
   orNull,
   parseDuration,
-  PgQueueError,
   throwProblems,
   valueProblems,
-} from '@pgqueue/core';
+} from '@pgqueue/core/internal';
 import { sql } from 'kysely';
 import type { Database } from '../connection/database.ts';
 

@@ -1,5 +1,6 @@
 import type { Attributes } from '@pgqueue/core';
-import { isUuid, PgQueueError } from '@pgqueue/core';
+import { PgQueueError } from '@pgqueue/core';
+import { isUuid } from '@pgqueue/core/internal';
 import { sql } from 'kysely';
 import type { Database } from '../connection/database.ts';
 import type { Page } from './page.ts';

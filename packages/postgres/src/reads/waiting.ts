@@ -1,4 +1,4 @@
-import { isUuid } from '@pgqueue/core';
+import { isUuid } from '@pgqueue/core/internal';
 import type { Target } from '../connection/target.ts';
 import type { Page } from './page.ts';
 import { badCursor, checkLimit, pageOf } from './page.ts';

@@ -1,4 +1,4 @@
-import type { ClaimedJob } from '@pgqueue/core';
+import type { ClaimedJob } from '@pgqueue/core/internal';
 import type { Target } from '../connection/target.ts';
 import { relaxed } from '../connection/target.ts';
 

@@ -122,55 +122,6 @@ export async function trimHistory({ query, schema }: Target): Promise<HistoryTri
   return row ?? { deleted: 0, outcome: 'locked' };
 }
 
-/** A schedule with a slot to enqueue, or without a planned slot. */
-export interface DueSchedule {
-  readonly name: string;
-  readonly cron: string;
-  readonly timezone: string;
-  /** Unix ms; null: not planned yet. */
-  readonly nextSlotMs: number | null;
-  readonly nowMs: number;
-}
-
-/** Reads schedules that are due, or not planned yet: 1,000 at most. */
-export async function dueSchedules(target: Target): Promise<readonly DueSchedule[]> {
-  return target.query<DueSchedule>(
-    `select name, cron, timezone, extract(epoch from next_slot)::float8 * 1000 as "nextSlotMs",
-            extract(epoch from clock_timestamp())::float8 * 1000 as "nowMs"
-     from ${target.schema}.schedule
-     where not paused and (next_slot is null or next_slot <= clock_timestamp()) order by name limit 1000`,
-    [],
-  );
-}
-
-/**
- * Enqueues one slot of a schedule, once however many leaders try, and stores the next. With `slotMs` null it
- * only stores the next. Resolves to the job's id; null: none was enqueued. Does nothing if the schedule was
- * changed or paused since it was read.
- */
-export async function fireSchedule(
-  target: Target,
-  { leader, epoch }: Leader,
-  {
-    name,
-    cron,
-    timezone,
-    slotMs,
-    nextMs,
-  }: Pick<DueSchedule, 'name' | 'cron' | 'timezone'> & {
-    readonly slotMs: number | null;
-    readonly nextMs: number | null;
-  },
-): Promise<string | null> {
-  const at = (ms: number | null): string | null => (ms === null ? null : new Date(ms).toISOString());
-  const read = { name, cron, timezone, next: at(nextMs), slot: at(slotMs) };
-  const [row] = await target.query<{ job: string | null }>(
-    `select ${target.schema}.fire_schedule($1, $2, $3) as job`,
-    [leader, epoch, JSON.stringify(read)],
-  );
-  return row?.job ?? null;
-}
-
 /**
  * Counts the jobs that ended since the last call into buckets of time, for about `maxMs`; resolves to the
  * remaining lag, in milliseconds.

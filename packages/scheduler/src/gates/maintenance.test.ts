@@ -2,7 +2,7 @@ import type { Candidate, Gate, Lane, Snapshot } from '@pgqueue/core';
 import { neverMs } from '@pgqueue/core';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { nextSlot } from '@pgqueue/postgres';
+import { nextSlot } from '@pgqueue/postgres/internal';
 import type { MaintenanceWindowOptions } from './maintenance.ts';
 import { maintenanceWindow } from './maintenance.ts';
 

@@ -1,16 +1,17 @@
-import type { Gate, JobFacts, Shape, Verdict } from '@pgqueue/core';
+import type { Gate, JobFacts, Verdict } from '@pgqueue/core';
+import type { Shape } from '@pgqueue/core/internal';
+import { neverMs } from '@pgqueue/core';
 import {
   aFlag,
   aFunction,
   aNumber,
   aText,
-  neverMs,
   oneOf,
   optional,
   optionProblems,
   throwProblems,
-} from '@pgqueue/core';
-import { latestSlot, nextSlot, scheduleProblems } from '@pgqueue/postgres';
+} from '@pgqueue/core/internal';
+import { latestSlot, nextSlot, scheduleProblems } from '@pgqueue/postgres/internal';
 
 /** Options of {@link maintenanceWindow}. */
 export interface MaintenanceWindowOptions {

@@ -1,9 +1,11 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
-import type { LoopOptions, Observer } from '@pgqueue/core';
-import { retryPauseMs, startLoop, within } from '@pgqueue/core';
-import type { Database, Leader, Lone, LoneOptions } from '@pgqueue/postgres';
-import { lead, resign, watchLeader } from '@pgqueue/postgres';
+import type { Observer } from '@pgqueue/core';
+import type { LoopOptions } from '@pgqueue/core/internal';
+import { retryPauseMs, startLoop, within } from '@pgqueue/core/internal';
+import type { Database } from '@pgqueue/postgres';
+import type { Leader, Lone, LoneOptions } from '@pgqueue/postgres/internal';
+import { lead, resign, watchLeader } from '@pgqueue/postgres/internal';
 
 /**
  * Leader election over one row with an epoch. A scheduler leads while it renews that row in time. Each write

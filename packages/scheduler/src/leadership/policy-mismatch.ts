@@ -1,7 +1,7 @@
 import type { Observer } from '@pgqueue/core';
-import { startLoop } from '@pgqueue/core';
+import { startLoop } from '@pgqueue/core/internal';
 import type { Database, ReportedPolicy } from '@pgqueue/postgres';
-import { readReportedPolicy, sqlState } from '@pgqueue/postgres';
+import { readReportedPolicy, sqlState } from '@pgqueue/postgres/internal';
 
 /**
  * Reports, once per leader, that another scheduler leads or led with a policy of a different name. Schedulers

@@ -3,9 +3,11 @@
  * the same code as {@link createScheduler}; only the timing differs.
  */
 import type { HeldCounts } from '@pgqueue/core';
-import { PgQueueError, within } from '@pgqueue/core';
-import type { Database, Leader, TickDue } from '@pgqueue/postgres';
-import { checkSchemaVersion, lead, openDatabase, resign } from '@pgqueue/postgres';
+import { PgQueueError } from '@pgqueue/core';
+import { within } from '@pgqueue/core/internal';
+import type { Database } from '@pgqueue/postgres';
+import type { Leader, TickDue } from '@pgqueue/postgres/internal';
+import { checkSchemaVersion, lead, openDatabase, resign } from '@pgqueue/postgres/internal';
 import { createDispatcher } from '../tick/tick.ts';
 import { createHealthWatch } from '../reporting/database-health.ts';
 import type { SchedulerOptions, Settings } from '../options.ts';

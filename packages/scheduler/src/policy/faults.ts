@@ -1,5 +1,5 @@
 import type { Observer } from '@pgqueue/core';
-import { errorData, errorLine } from '@pgqueue/core';
+import { errorData, errorLine } from '@pgqueue/core/internal';
 
 /** A recent failure of a policy part, and its consequence. */
 export interface Fault {

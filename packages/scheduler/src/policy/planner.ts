@@ -10,7 +10,8 @@ import type {
   Snapshot,
   Written,
 } from '@pgqueue/core';
-import { isGuarded, policy as compose, turns } from '@pgqueue/core';
+import { policy as compose, turns } from '@pgqueue/core';
+import { isGuarded } from '@pgqueue/core/internal';
 import type { CleanPlan } from './validate-plan.ts';
 import { completePlan } from './validate-plan.ts';
 import type { Fault } from './faults.ts';

@@ -10,7 +10,7 @@ import type {
   Watch,
   Written,
 } from '@pgqueue/core';
-import { isGuarded, isTrusted } from '@pgqueue/core';
+import { isGuarded, isTrusted } from '@pgqueue/core/internal';
 import { asError, runFree, runWithin } from './time-limit.ts';
 import type { CleanPlan } from './validate-plan.ts';
 import { cleanPlan, completePlan, refusePromise, stateOf } from './validate-plan.ts';

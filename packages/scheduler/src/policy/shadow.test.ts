@@ -1,5 +1,6 @@
 import type { Gate, Plan, Policy } from '@pgqueue/core';
-import { defaultQueue, fifo, policy, turns } from '@pgqueue/core';
+import { fifo, policy, turns } from '@pgqueue/core';
+import { defaultQueue } from '@pgqueue/core/internal';
 import { expect, test } from 'vitest';
 import type { Planned } from '../testing/planning.ts';
 import {

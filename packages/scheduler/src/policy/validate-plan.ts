@@ -1,6 +1,7 @@
 import { types } from 'node:util';
 import type { HeldCounts, Holds, Plan, PlannedJob, PolicyState, Snapshot } from '@pgqueue/core';
-import { noneClosed, own, planProblems, takesBundles } from '@pgqueue/core';
+import { own } from '@pgqueue/core';
+import { noneClosed, planProblems, takesBundles } from '@pgqueue/core/internal';
 
 /** A plan with every member present and of the right type. */
 export interface CleanPlan {

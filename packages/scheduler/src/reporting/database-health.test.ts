@@ -1,4 +1,4 @@
-import type { HealthReading } from '@pgqueue/postgres';
+import type { HealthReading } from '@pgqueue/postgres/internal';
 import { expect, test } from 'vitest';
 import { createHorizon } from './database-health.ts';
 

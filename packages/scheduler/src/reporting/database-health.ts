@@ -1,7 +1,9 @@
-import type { DatabaseHealth, Loop, Observer } from '@pgqueue/core';
-import { startLoop } from '@pgqueue/core';
-import type { Database, HealthReading } from '@pgqueue/postgres';
-import { readHealth } from '@pgqueue/postgres';
+import type { DatabaseHealth, Observer } from '@pgqueue/core';
+import type { Loop } from '@pgqueue/core/internal';
+import { startLoop } from '@pgqueue/core/internal';
+import type { Database } from '@pgqueue/postgres';
+import type { HealthReading } from '@pgqueue/postgres/internal';
+import { readHealth } from '@pgqueue/postgres/internal';
 
 /**
  * Reads the database's health periodically while a policy needs it. Never fails: a value that can't be read

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import type { Candidate, InFlight, Lane, Snapshot } from '@pgqueue/core';
-import { defaultQueue } from '@pgqueue/core';
+import { defaultQueue } from '@pgqueue/core/internal';
 import { describe, expect, test } from 'vitest';
 import type { Flying } from '../state/items/item.ts';
 import { afterTick } from './explain-job.ts';

@@ -1,7 +1,8 @@
 import type { Explanation, InFlight, JobFacts, Lane, PoolSeen, Snapshot } from '@pgqueue/core';
 import { compareInKey, laneName, neverMs } from '@pgqueue/core';
-import type { LeaderAnswer, Target, WaitingFacts } from '@pgqueue/postgres';
-import { readWaitingJob } from '@pgqueue/postgres';
+import type { LeaderAnswer, WaitingFacts } from '@pgqueue/postgres';
+import type { Target } from '@pgqueue/postgres/internal';
+import { readWaitingJob } from '@pgqueue/postgres/internal';
 import type { FlowMeter } from './throughput.ts';
 import type { Flying } from '../state/items/item.ts';
 import { attributesProblem, isFlat } from '../state/unreadable.ts';

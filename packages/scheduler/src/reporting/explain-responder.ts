@@ -1,6 +1,13 @@
 import type { Observer } from '@pgqueue/core';
-import type { Database, Leader, OpenExplain } from '@pgqueue/postgres';
-import { answerExplain, leadershipLostState, questionsMax, readQuestions, sqlState } from '@pgqueue/postgres';
+import type { Database } from '@pgqueue/postgres';
+import type { Leader, OpenExplain } from '@pgqueue/postgres/internal';
+import {
+  answerExplain,
+  leadershipLostState,
+  questionsMax,
+  readQuestions,
+  sqlState,
+} from '@pgqueue/postgres/internal';
 import type { ExplainOptions, TickOutcome } from './explain-job.ts';
 import { explainNow } from './explain-job.ts';
 

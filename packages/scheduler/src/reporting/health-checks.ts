@@ -1,6 +1,7 @@
 import type { Ticks } from '../tick/tick-loop.ts';
-import type { HealthChecks, HealthOptions } from '@pgqueue/postgres';
-import { stuckLoops } from '@pgqueue/postgres';
+import type { HealthOptions } from '@pgqueue/postgres';
+import type { HealthChecks } from '@pgqueue/postgres/internal';
+import { stuckLoops } from '@pgqueue/postgres/internal';
 import type { Leadership } from '../leadership/election.ts';
 import type { Settings } from '../options.ts';
 

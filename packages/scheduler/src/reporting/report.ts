@@ -1,6 +1,7 @@
 import type { HeldCounts, Observer } from '@pgqueue/core';
-import type { Database, Leader, ReportedFault, ReportedUnreadable, SchedulerReport } from '@pgqueue/postgres';
-import { leadershipLostState, sqlState, writeReport } from '@pgqueue/postgres';
+import type { Database, ReportedFault, ReportedUnreadable, SchedulerReport } from '@pgqueue/postgres';
+import type { Leader } from '@pgqueue/postgres/internal';
+import { leadershipLostState, sqlState, writeReport } from '@pgqueue/postgres/internal';
 
 /** One tick's contribution to the report. */
 export interface TickFacts {

@@ -1,4 +1,5 @@
-import type { Flow, LaneId } from '@pgqueue/postgres';
+import type { Flow } from '@pgqueue/postgres';
+import type { LaneId } from '@pgqueue/postgres/internal';
 
 /** Counts the jobs recently dispatched by key, as the basis of a wait estimate. */
 export interface FlowMeter {

@@ -1,5 +1,5 @@
-import type { Target } from '@pgqueue/postgres';
-import { firstWaiting, itemsBehind } from '@pgqueue/postgres';
+import type { Target } from '@pgqueue/postgres/internal';
+import { firstWaiting, itemsBehind } from '@pgqueue/postgres/internal';
 import type { LeaderState } from './leader-state.ts';
 import type { Settings } from '../options.ts';
 

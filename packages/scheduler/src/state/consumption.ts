@@ -1,6 +1,7 @@
 import type { JobKind, NodeGroup, PoolSeen } from '@pgqueue/core';
-import { canRun, own } from '@pgqueue/core';
-import type { TickState } from '@pgqueue/postgres';
+import { own } from '@pgqueue/core';
+import { canRun } from '@pgqueue/core/internal';
+import type { TickState } from '@pgqueue/postgres/internal';
 
 /** Nodes that take work, with the number of items each runs, and the work items by pool and kind. */
 export interface Load {

@@ -1,5 +1,5 @@
 import type { Observer, Settlement } from '@pgqueue/core';
-import type { TickRead } from '@pgqueue/postgres';
+import type { TickRead } from '@pgqueue/postgres/internal';
 import type { Aside } from './lanes/deferred-lanes.ts';
 import { createAside } from './lanes/deferred-lanes.ts';
 import type { Cursors } from './lanes/lane-cursors.ts';

@@ -1,6 +1,6 @@
 import type { PgQueueEvent, QueueSeen } from '@pgqueue/core';
-import { defaultQueue } from '@pgqueue/core';
-import type { LaneRow, TickRead, TickState } from '@pgqueue/postgres';
+import { defaultQueue } from '@pgqueue/core/internal';
+import type { LaneRow, TickRead, TickState } from '@pgqueue/postgres/internal';
 import { expect, test } from 'vitest';
 import { createUnreadable } from './unreadable.ts';
 

@@ -1,6 +1,7 @@
 import type { Observer, QueueSeen } from '@pgqueue/core';
-import { defaultQueue } from '@pgqueue/core';
-import type { LaneRow, ReportedUnreadable, TickRead, TickState } from '@pgqueue/postgres';
+import { defaultQueue } from '@pgqueue/core/internal';
+import type { ReportedUnreadable } from '@pgqueue/postgres';
+import type { LaneRow, TickRead, TickState } from '@pgqueue/postgres/internal';
 
 /**
  * Validates what others wrote before anything is planned with it. A row that violates its table's checks

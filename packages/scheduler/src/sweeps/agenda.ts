@@ -1,4 +1,4 @@
-import { retryPauseMs } from '@pgqueue/core';
+import { retryPauseMs } from '@pgqueue/core/internal';
 
 /** Kinds of sweeps. */
 export type SweepKind =

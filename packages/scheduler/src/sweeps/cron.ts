@@ -1,5 +1,6 @@
 import type { Observer } from '@pgqueue/core';
-import type { Database, DueSchedule, Leader } from '@pgqueue/postgres';
+import type { Database } from '@pgqueue/postgres';
+import type { DueSchedule, Leader } from '@pgqueue/postgres/internal';
 import {
   dueSchedules,
   fireSchedule,
@@ -9,7 +10,7 @@ import {
   leadershipLostState,
   nextSlot,
   sqlState,
-} from '@pgqueue/postgres';
+} from '@pgqueue/postgres/internal';
 
 /** Pause before an invalid schedule is tried again, in milliseconds. A changed schedule is tried at once. */
 const brokenMs = 3_600_000;

@@ -1,5 +1,6 @@
-import type { Database, Leader, Lone, LoneOptions } from '@pgqueue/postgres';
-import { missingNodes, missNodes } from '@pgqueue/postgres';
+import type { Database } from '@pgqueue/postgres';
+import type { Leader, Lone, LoneOptions } from '@pgqueue/postgres/internal';
+import { missingNodes, missNodes } from '@pgqueue/postgres/internal';
 
 /**
  * Detects dead nodes by their database sessions: a killed process leaves no session behind. A node whose

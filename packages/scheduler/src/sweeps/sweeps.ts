@@ -1,6 +1,7 @@
-import type { Loop } from '@pgqueue/core';
-import { retryPauseMs, startLoop } from '@pgqueue/core';
-import type { Database, Leader, TickDue, TickRead } from '@pgqueue/postgres';
+import type { Loop } from '@pgqueue/core/internal';
+import { retryPauseMs, startLoop } from '@pgqueue/core/internal';
+import type { Database } from '@pgqueue/postgres';
+import type { Leader, TickDue, TickRead } from '@pgqueue/postgres/internal';
 import {
   countActivity,
   expire,
@@ -12,7 +13,7 @@ import {
   reap,
   sqlState,
   trimHistory,
-} from '@pgqueue/postgres';
+} from '@pgqueue/postgres/internal';
 import type { SweepKind } from './agenda.ts';
 import { createAgenda, everyMs, idleMs, kinds } from './agenda.ts';
 import { fireDue } from './cron.ts';

@@ -1,6 +1,6 @@
 import type { Gate, ShareLevel } from '@pgqueue/core';
 import { fairShare, policy } from '@pgqueue/core';
-import type { LaneRow, TickInput } from '@pgqueue/postgres';
+import type { LaneRow, TickInput } from '@pgqueue/postgres/internal';
 import { createMemory } from '../state/leader-state.ts';
 import { ask } from '../tick/snapshot.ts';
 import { createView } from '../state/lanes/lane-cache.ts';

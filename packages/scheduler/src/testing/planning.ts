@@ -9,7 +9,7 @@ import type {
   QueueSeen,
   Snapshot,
 } from '@pgqueue/core';
-import { defaultPool, defaultQueue } from '@pgqueue/core';
+import { defaultPool, defaultQueue } from '@pgqueue/core/internal';
 import type { Planner, PlannerOptions } from '../policy/planner.ts';
 import { createPlanner } from '../policy/planner.ts';
 

@@ -1,4 +1,4 @@
-import type { HintedJob, TickRead } from '@pgqueue/postgres';
+import type { HintedJob, TickRead } from '@pgqueue/postgres/internal';
 import { expect, test } from 'vitest';
 import type { ItemMade } from '../state/items/item.ts';
 import { createMemory } from '../state/leader-state.ts';

@@ -1,4 +1,4 @@
-import type { HintedJob, Supposition, TickRead } from '@pgqueue/postgres';
+import type { HintedJob, Supposition, TickRead } from '@pgqueue/postgres/internal';
 import type { Load } from '../state/consumption.ts';
 import type { Flying } from '../state/items/item.ts';
 import { knowsAll } from './read-snapshot.ts';

@@ -1,5 +1,6 @@
-import type { Database, Target, TickInput, TickRead } from '@pgqueue/postgres';
-import { inSnapshot, readItemFacts, readTick, readTickState, settledMax } from '@pgqueue/postgres';
+import type { Database } from '@pgqueue/postgres';
+import type { Target, TickInput, TickRead } from '@pgqueue/postgres/internal';
+import { inSnapshot, readItemFacts, readTick, readTickState, settledMax } from '@pgqueue/postgres/internal';
 import type { Behind } from '../state/background-rescan.ts';
 import type { Load } from '../state/consumption.ts';
 import { capability } from '../state/consumption.ts';

@@ -1,6 +1,6 @@
 import type { HeldCounts, Prepared, DatabaseHealth, Settlement, Snapshot } from '@pgqueue/core';
 import { openSlots, own, poolOf } from '@pgqueue/core';
-import type { LaneRow, TickRead } from '@pgqueue/postgres';
+import type { LaneRow, TickRead } from '@pgqueue/postgres/internal';
 import type { Aside } from '../state/lanes/deferred-lanes.ts';
 import type { Consumption, Load } from '../state/consumption.ts';
 import { poolsSeen } from '../state/consumption.ts';

@@ -1,6 +1,6 @@
 import type { Database } from '@pgqueue/postgres';
-import { readTraces } from '@pgqueue/postgres';
-import { isTracing, traceDispatch } from '@pgqueue/telemetry';
+import { readTraces } from '@pgqueue/postgres/internal';
+import { isTracing, traceDispatch } from '@pgqueue/telemetry/internal';
 import type { Flying } from '../state/items/item.ts';
 
 /** Creates a span for each dispatched batch if tracing is active. */

@@ -1,7 +1,7 @@
-import type { Loop } from '@pgqueue/core';
-import { retryPauseMs, startLoop } from '@pgqueue/core';
-import type { HintedJob, Leader } from '@pgqueue/postgres';
-import { leadershipLostState, readHint, sqlState } from '@pgqueue/postgres';
+import type { Loop } from '@pgqueue/core/internal';
+import { retryPauseMs, startLoop } from '@pgqueue/core/internal';
+import type { HintedJob, Leader } from '@pgqueue/postgres/internal';
+import { leadershipLostState, readHint, sqlState } from '@pgqueue/postgres/internal';
 import type { Dispatcher } from './tick.ts';
 import type { Leadership } from '../leadership/election.ts';
 

@@ -1,7 +1,8 @@
 import type { HeldCounts, Snapshot } from '@pgqueue/core';
-import { countByTask, laneName } from '@pgqueue/core';
-import type { Leader, TickDue, TickRead } from '@pgqueue/postgres';
-import { loadPolicyState, setFeed, settledMax } from '@pgqueue/postgres';
+import { laneName } from '@pgqueue/core';
+import { countByTask } from '@pgqueue/core/internal';
+import type { Leader, TickDue, TickRead } from '@pgqueue/postgres/internal';
+import { loadPolicyState, setFeed, settledMax } from '@pgqueue/postgres/internal';
 import type { Behind } from '../state/background-rescan.ts';
 import { createBehind } from '../state/background-rescan.ts';
 import { createDispatchSpans } from './spans.ts';

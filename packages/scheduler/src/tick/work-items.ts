@@ -1,5 +1,5 @@
 import type { HeldCounts } from '@pgqueue/core';
-import type { DispatchInput, TickState } from '@pgqueue/postgres';
+import type { DispatchInput, TickState } from '@pgqueue/postgres/internal';
 import type { KnownJob } from '../state/lanes/known-job.ts';
 
 /** A planned job on its way to a work item. */

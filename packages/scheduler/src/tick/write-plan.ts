@@ -1,7 +1,9 @@
 import type { JobFacts, Settlement, Snapshot } from '@pgqueue/core';
-import { canRun, laneName, own } from '@pgqueue/core';
-import type { Database, DispatchInput, Leader } from '@pgqueue/postgres';
-import { dispatch, takeBack, wasRolledBack } from '@pgqueue/postgres';
+import { laneName, own } from '@pgqueue/core';
+import { canRun } from '@pgqueue/core/internal';
+import type { Database } from '@pgqueue/postgres';
+import type { DispatchInput, Leader } from '@pgqueue/postgres/internal';
+import { dispatch, takeBack, wasRolledBack } from '@pgqueue/postgres/internal';
 import type { Places } from '../state/consumption.ts';
 import type { Flying, Item } from '../state/items/item.ts';
 import { createFlying } from '../state/items/item.ts';

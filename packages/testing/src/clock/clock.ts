@@ -1,7 +1,8 @@
 import type { Duration } from '@pgqueue/core';
-import { durationMs, PgQueueError } from '@pgqueue/core';
+import { PgQueueError } from '@pgqueue/core';
+import { durationMs } from '@pgqueue/core/internal';
 import type { Database } from '@pgqueue/postgres';
-import { openDatabase, sqlState } from '@pgqueue/postgres';
+import { openDatabase, sqlState } from '@pgqueue/postgres/internal';
 import { clockSchema, installClock, pointSessions, putForward } from './clock-sql.ts';
 
 /**

@@ -1,8 +1,8 @@
 import { randomBytes } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
-import { optionProblems, throwProblems } from '@pgqueue/core';
+import { optionProblems, throwProblems } from '@pgqueue/core/internal';
 import type { Database, Executor } from '@pgqueue/postgres';
-import { openDatabase } from '@pgqueue/postgres';
+import { openDatabase } from '@pgqueue/postgres/internal';
 import type pg from 'pg';
 import type { TestClock } from '../clock/clock.ts';
 import { clockOf } from '../clock/clock.ts';

@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto';
-import type { Rule, Shape } from '@pgqueue/core';
+import type { Rule, Shape } from '@pgqueue/core/internal';
+import { PgQueueError } from '@pgqueue/core';
 import {
   aFlag,
   aFunction,
@@ -7,10 +8,10 @@ import {
   aText,
   optional,
   optionProblems,
-  PgQueueError,
   throwProblems,
-} from '@pgqueue/core';
-import { checkSchemaName, defaultSchema, migrate, openDatabase } from '@pgqueue/postgres';
+} from '@pgqueue/core/internal';
+import { migrate } from '@pgqueue/postgres';
+import { checkSchemaName, defaultSchema, openDatabase } from '@pgqueue/postgres/internal';
 import { startServer } from '@pgqueue/postgres/testing';
 import pg from 'pg';
 import { installClock } from '../clock/clock-sql.ts';

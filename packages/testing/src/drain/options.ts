@@ -1,4 +1,5 @@
-import type { Duration, Observer, Policy, Rule, Shape, TaskHandler } from '@pgqueue/core';
+import type { Duration, Observer, Policy, TaskHandler } from '@pgqueue/core';
+import type { Rule, Shape } from '@pgqueue/core/internal';
 import {
   aDuration,
   aFlag,
@@ -12,7 +13,7 @@ import {
   optional,
   optionProblems,
   throwProblems,
-} from '@pgqueue/core';
+} from '@pgqueue/core/internal';
 
 /** A database to test: one of `createTestDatabase`, or one of your own by its connection string. */
 export interface TestedDatabase {

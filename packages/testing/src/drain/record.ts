@@ -1,5 +1,5 @@
 import type { BatchTaskHandler, PgQueueEvent, SingleTaskHandler, TaskHandler } from '@pgqueue/core';
-import { errorData, errorLine, isIsolated, isOutcome } from '@pgqueue/core';
+import { errorData, errorLine, isIsolated, isOutcome } from '@pgqueue/core/internal';
 
 /** One attempt that a drain ran. */
 export interface DrainedJob {

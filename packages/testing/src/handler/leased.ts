@@ -1,9 +1,20 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
-import type { ClaimedJob, JobOptions, SingleTaskHandler } from '@pgqueue/core';
-import { PgQueueError, toJobRow } from '@pgqueue/core';
-import type { Database, Target } from '@pgqueue/postgres';
-import { claim, dispatch, lead, leaveNode, openDatabase, registerNode, resign } from '@pgqueue/postgres';
+import type { JobOptions, SingleTaskHandler } from '@pgqueue/core';
+import type { ClaimedJob } from '@pgqueue/core/internal';
+import { PgQueueError } from '@pgqueue/core';
+import { toJobRow } from '@pgqueue/core/internal';
+import type { Database } from '@pgqueue/postgres';
+import type { Target } from '@pgqueue/postgres/internal';
+import {
+  claim,
+  dispatch,
+  lead,
+  leaveNode,
+  openDatabase,
+  registerNode,
+  resign,
+} from '@pgqueue/postgres/internal';
 import { createProducer } from '@pgqueue/producer';
 import type { TestedDatabase } from '../drain/options.ts';
 import { memoryLease } from './memory-lease.ts';

@@ -1,6 +1,6 @@
-import type { ClaimedJob } from '@pgqueue/core';
+import type { ClaimedJob } from '@pgqueue/core/internal';
 import { PgQueueError } from '@pgqueue/core';
-import type { Target } from '@pgqueue/postgres';
+import type { Target } from '@pgqueue/postgres/internal';
 
 /**
  * Returns a target that holds the lease of one job, without a database. It answers the statements by which a

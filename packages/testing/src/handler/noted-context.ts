@@ -1,6 +1,7 @@
 import type { JobContext, SingleTaskHandler } from '@pgqueue/core';
-import { durationMs, isIsolated, isOutcome, PgQueueError } from '@pgqueue/core';
-import type { Target } from '@pgqueue/postgres';
+import { PgQueueError } from '@pgqueue/core';
+import { durationMs, isIsolated, isOutcome } from '@pgqueue/core/internal';
+import type { Target } from '@pgqueue/postgres/internal';
 import type { WorkerLogger } from '@pgqueue/worker';
 
 /** A line of `ctx.log`. */

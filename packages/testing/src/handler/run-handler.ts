@@ -1,12 +1,5 @@
-import type {
-  AbortReason,
-  JobOptions,
-  PgQueueEvent,
-  Rule,
-  Shape,
-  SingleTaskHandler,
-  TaskHandler,
-} from '@pgqueue/core';
+import type { AbortReason, JobOptions, PgQueueEvent, SingleTaskHandler, TaskHandler } from '@pgqueue/core';
+import type { Rule, Shape } from '@pgqueue/core/internal';
 import {
   aNumber,
   anObject,
@@ -16,8 +9,8 @@ import {
   optional,
   optionProblems,
   throwProblems,
-} from '@pgqueue/core';
-import { runAttempt } from '@pgqueue/worker/steps';
+} from '@pgqueue/core/internal';
+import { runAttempt } from '@pgqueue/worker/internal/steps';
 import type { TestedDatabase } from '../drain/options.ts';
 import { aTestedDatabase } from '../drain/options.ts';
 import { leaseFrom, leaseInMemory } from './leased.ts';

@@ -1,6 +1,6 @@
 import { PgQueueError } from '@pgqueue/core';
 import type { Executor } from '@pgqueue/postgres';
-import { toExecutor } from '@pgqueue/postgres';
+import { toExecutor } from '@pgqueue/postgres/internal';
 import type { KnexLike } from '@pgqueue/postgres/knex';
 import { fromKnex } from '@pgqueue/postgres/knex';
 import type { KyselyLike } from '@pgqueue/postgres/kysely';

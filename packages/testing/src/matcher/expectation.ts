@@ -1,4 +1,5 @@
-import type { JobOptions, RetryOptions, Rule, Shape, Task } from '@pgqueue/core';
+import type { JobOptions, RetryOptions, Task } from '@pgqueue/core';
+import type { Rule, Shape } from '@pgqueue/core/internal';
 import {
   aDuration,
   aNumber,
@@ -10,7 +11,7 @@ import {
   optionProblems,
   parseDuration,
   throwProblems,
-} from '@pgqueue/core';
+} from '@pgqueue/core/internal';
 import type { EnqueuedJob } from './enqueued.ts';
 
 /**

@@ -1,5 +1,5 @@
 import type { Task } from '@pgqueue/core';
-import { checkSchemaName, defaultSchema } from '@pgqueue/postgres';
+import { checkSchemaName, defaultSchema } from '@pgqueue/postgres/internal';
 import { readEnqueued } from './enqueued.ts';
 import { executorOf } from './executor-of.ts';
 import type { EnqueuedOptions, Fits, PartOf } from './expectation.ts';

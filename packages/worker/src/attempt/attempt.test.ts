@@ -1,4 +1,4 @@
-import type { ClaimedJob } from '@pgqueue/core';
+import type { ClaimedJob } from '@pgqueue/core/internal';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { Attempt } from './attempt.ts';
 import { applyHeartbeat } from '../lease/held-leases.ts';

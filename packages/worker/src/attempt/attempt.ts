@@ -1,6 +1,7 @@
 import { AbortedError, marginMs } from '../lease/timing.ts';
-import type { AbortReason, ClaimedJob } from '@pgqueue/core';
-import type { AttemptSpan } from '@pgqueue/telemetry';
+import type { AbortReason } from '@pgqueue/core';
+import type { ClaimedJob } from '@pgqueue/core/internal';
+import type { AttemptSpan } from '@pgqueue/telemetry/internal';
 import type { Alarm } from '../lease/alarm.ts';
 import { createAlarm } from '../lease/alarm.ts';
 import type { Bagged } from '../lease/bag.ts';
@@ -8,7 +9,7 @@ import type { Bagged } from '../lease/bag.ts';
 import type { Unit } from '../lease/unit.ts';
 import type { Held } from '../lease/held-leases.ts';
 import type { Ended, Told } from '../lease/ended.ts';
-import type { RowLease } from '@pgqueue/postgres';
+import type { RowLease } from '@pgqueue/postgres/internal';
 
 export interface Leased {
   /**

@@ -1,4 +1,4 @@
-import type { ClaimedJob } from '@pgqueue/core';
+import type { ClaimedJob } from '@pgqueue/core/internal';
 import { expect, test } from 'vitest';
 import { Attempt } from './attempt.ts';
 import type { Batch } from './attempt.ts';

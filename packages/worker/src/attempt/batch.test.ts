@@ -1,6 +1,6 @@
 import { getHeapSpaceStatistics, setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
-import type { ClaimedJob } from '@pgqueue/core';
+import type { ClaimedJob } from '@pgqueue/core/internal';
 import { expect, test } from 'vitest';
 import type { BatchParts } from './batch.ts';
 import { batchOf, createBatch } from './batch.ts';

@@ -1,8 +1,8 @@
 import type { Batch, Done, Fate } from './attempt.ts';
 import type { DoneRow } from '../lease/ended.ts';
-import type { ClaimedJob } from '@pgqueue/core';
-import type { Lease, RowLease, Target } from '@pgqueue/postgres';
-import { takeApart, takeOut } from '@pgqueue/postgres';
+import type { ClaimedJob } from '@pgqueue/core/internal';
+import type { Lease, RowLease, Target } from '@pgqueue/postgres/internal';
+import { takeApart, takeOut } from '@pgqueue/postgres/internal';
 import type { Attempt } from './attempt.ts';
 import type { Unit } from '../lease/unit.ts';
 import type { Held } from '../lease/held-leases.ts';

@@ -1,6 +1,7 @@
 import type { Parsed, Task } from '@pgqueue/core';
-import { jobLimits, PgQueueError } from '@pgqueue/core';
-import { saveCheckpoint } from '@pgqueue/postgres';
+import { PgQueueError } from '@pgqueue/core';
+import { jobLimits } from '@pgqueue/core/internal';
+import { saveCheckpoint } from '@pgqueue/postgres/internal';
 import type { Attempt } from './attempt.ts';
 import { lose } from '../lease/held-leases.ts';
 import { jsonText } from '../lease/json.ts';

@@ -1,4 +1,5 @@
-import type { ClaimedJob, Task } from '@pgqueue/core';
+import type { Task } from '@pgqueue/core';
+import type { ClaimedJob } from '@pgqueue/core/internal';
 import { expect, test } from 'vitest';
 import { Attempt } from './attempt.ts';
 import { contextOf } from './context.ts';

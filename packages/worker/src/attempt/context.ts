@@ -1,5 +1,5 @@
 import type { JobContext, JobLogger, Task } from '@pgqueue/core';
-import { durationMs } from '@pgqueue/core';
+import { durationMs } from '@pgqueue/core/internal';
 import type { Attempt } from './attempt.ts';
 import { keepCheckpoint } from './checkpoint.ts';
 import { jsonText } from '../lease/json.ts';

@@ -1,8 +1,17 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { JobLogger, Observer, Settle, TransactionClient } from '@pgqueue/core';
-import { PgQueueError, retryPauseMs } from '@pgqueue/core';
-import type { Executor, Settlement, Target } from '@pgqueue/postgres';
-import { extend, fromPg, isTransient, reportProgressOfAll, settle, settleWithin } from '@pgqueue/postgres';
+import { PgQueueError } from '@pgqueue/core';
+import { retryPauseMs } from '@pgqueue/core/internal';
+import type { Executor } from '@pgqueue/postgres';
+import type { Settlement, Target } from '@pgqueue/postgres/internal';
+import {
+  extend,
+  fromPg,
+  isTransient,
+  reportProgressOfAll,
+  settle,
+  settleWithin,
+} from '@pgqueue/postgres/internal';
 import type { Attempt } from './attempt.ts';
 import { AbortedError } from '../lease/timing.ts';
 import { lose } from '../lease/held-leases.ts';

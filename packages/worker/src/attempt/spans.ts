@@ -1,4 +1,4 @@
-import { startBundle } from '@pgqueue/telemetry';
+import { startBundle } from '@pgqueue/telemetry/internal';
 import type { Attempt } from './attempt.ts';
 import type { Conclusion } from './to-settlement.ts';
 

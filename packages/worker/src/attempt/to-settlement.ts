@@ -1,7 +1,8 @@
 import type { Ending } from '../lease/ending.ts';
-import type { AbortReason, Backoff, ClaimedJob, RetryOptions } from '@pgqueue/core';
-import { backoffOf, errorData, isOutcome, retryDelayMs, unreachable } from '@pgqueue/core';
-import type { Settlement } from '@pgqueue/postgres';
+import type { AbortReason, Backoff, RetryOptions } from '@pgqueue/core';
+import type { ClaimedJob } from '@pgqueue/core/internal';
+import { backoffOf, errorData, isOutcome, retryDelayMs, unreachable } from '@pgqueue/core/internal';
+import type { Settlement } from '@pgqueue/postgres/internal';
 import { resultText } from '../lease/json.ts';
 
 /** Request to the database after an attempt. `error` is for observers. */

@@ -1,7 +1,8 @@
-import type { ClaimedJob, Observer } from '@pgqueue/core';
-import { errorData } from '@pgqueue/core';
-import type { ClaimInput, Target } from '@pgqueue/postgres';
-import { claimUnread, isOfRow, readLeased, settle } from '@pgqueue/postgres';
+import type { Observer } from '@pgqueue/core';
+import type { ClaimedJob } from '@pgqueue/core/internal';
+import { errorData } from '@pgqueue/core/internal';
+import type { ClaimInput, Target } from '@pgqueue/postgres/internal';
+import { claimUnread, isOfRow, readLeased, settle } from '@pgqueue/postgres/internal';
 
 export interface ApartParts {
   readonly database: Target;

@@ -1,4 +1,4 @@
-import type { ClaimedJob } from '@pgqueue/core';
+import type { ClaimedJob } from '@pgqueue/core/internal';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import type { Unit } from '../lease/unit.ts';
 import { startClaimer } from './claim-loop.ts';

@@ -1,6 +1,8 @@
-import type { Loop, Observer } from '@pgqueue/core';
-import { PgQueueError, retryPauseMs, startLoop } from '@pgqueue/core';
-import type { ClaimedRow } from '@pgqueue/postgres';
+import type { Observer } from '@pgqueue/core';
+import type { Loop } from '@pgqueue/core/internal';
+import { PgQueueError } from '@pgqueue/core';
+import { retryPauseMs, startLoop } from '@pgqueue/core/internal';
+import type { ClaimedRow } from '@pgqueue/postgres/internal';
 import type { Unit } from '../lease/unit.ts';
 import { unitsOf } from '../lease/unit.ts';
 import type { Claims } from './claims.ts';

@@ -1,7 +1,8 @@
 import { randomUUID } from 'node:crypto';
-import type { ClaimedJob, Observer } from '@pgqueue/core';
+import type { Observer } from '@pgqueue/core';
+import type { ClaimedJob } from '@pgqueue/core/internal';
 import { PgQueueError } from '@pgqueue/core';
-import type { ClaimedRows, Target } from '@pgqueue/postgres';
+import type { ClaimedRows, Target } from '@pgqueue/postgres/internal';
 import {
   claim,
   claimRows,
@@ -10,7 +11,7 @@ import {
   nodeEndedState,
   releaseClaim,
   sqlState,
-} from '@pgqueue/postgres';
+} from '@pgqueue/postgres/internal';
 import type { ClaimRange } from './poll-interval.ts';
 import { claimApart } from './apart.ts';
 

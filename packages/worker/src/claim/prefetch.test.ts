@@ -1,4 +1,4 @@
-import type { ClaimedJob } from '@pgqueue/core';
+import type { ClaimedJob } from '@pgqueue/core/internal';
 import { expect, test, vi } from 'vitest';
 import type { Ahead } from './prefetch.ts';
 import { createAhead } from './prefetch.ts';

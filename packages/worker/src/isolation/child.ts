@@ -4,7 +4,8 @@
  * @module
  */
 import { Worker } from 'node:worker_threads';
-import { isTaskHandler, loggedError, PgQueueError } from '@pgqueue/core';
+import { PgQueueError } from '@pgqueue/core';
+import { isTaskHandler, loggedError } from '@pgqueue/core/internal';
 import type { Handler } from '@pgqueue/core';
 import { childContext } from './child-context.ts';
 import type { Methods, Peer } from './peer.ts';

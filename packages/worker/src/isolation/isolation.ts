@@ -1,5 +1,6 @@
 import type { AbortReason, IsolatedHandler, JobContext } from '@pgqueue/core';
-import { cancelled, giveUp, retryAfter, snooze, within } from '@pgqueue/core';
+import { cancelled, giveUp, retryAfter, snooze } from '@pgqueue/core';
+import { within } from '@pgqueue/core/internal';
 import pLimit from 'p-limit';
 import { createAlarm } from '../lease/alarm.ts';
 import { AbortedError } from '../lease/timing.ts';

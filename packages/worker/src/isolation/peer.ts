@@ -1,5 +1,5 @@
 import type { ErrorData } from '@pgqueue/core';
-import { errorData } from '@pgqueue/core';
+import { errorData } from '@pgqueue/core/internal';
 import { received } from './protocol.ts';
 
 /** Messages between a node and the process of one attempt, both ways. */

@@ -1,5 +1,5 @@
 import type { AbortReason, ErrorData, JobContext } from '@pgqueue/core';
-import { errorData, isOutcome, unreachable } from '@pgqueue/core';
+import { errorData, isOutcome, unreachable } from '@pgqueue/core/internal';
 import { AbortedError } from '../lease/timing.ts';
 import type { Ending } from '../lease/ending.ts';
 import { resultText } from '../lease/json.ts';

@@ -1,4 +1,4 @@
-import type { Lease, RowLease, Settlement, Verdict } from '@pgqueue/postgres';
+import type { Lease, RowLease, Settlement, Verdict } from '@pgqueue/postgres/internal';
 import type { Unit } from './unit.ts';
 
 /**

@@ -1,5 +1,5 @@
 import type { Observer } from '@pgqueue/core';
-import type { Heartbeat, Lease } from '@pgqueue/postgres';
+import type { Heartbeat, Lease } from '@pgqueue/postgres/internal';
 
 /** A lease that this process holds, as its heartbeat sees it. */
 export interface Held {

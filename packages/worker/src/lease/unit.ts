@@ -1,4 +1,4 @@
-import type { ClaimedJob } from '@pgqueue/core';
+import type { ClaimedJob } from '@pgqueue/core/internal';
 
 /** Jobs that use one slot: the jobs of a bundle or a batch, or a single job. */
 export type Unit<Job extends Pick<ClaimedJob, 'bundle'> = ClaimedJob> = readonly [Job, ...Job[]];

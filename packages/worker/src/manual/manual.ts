@@ -2,8 +2,9 @@
  * A worker node without its claim loop, for tests and for tools that pace it themselves. Jobs run and settle
  * by the same code as in {@link createWorker}; only the caller decides when to claim.
  */
-import { PgQueueError, within } from '@pgqueue/core';
-import { openDatabase } from '@pgqueue/postgres';
+import { PgQueueError } from '@pgqueue/core';
+import { within } from '@pgqueue/core/internal';
+import { openDatabase } from '@pgqueue/postgres/internal';
 import type { Attempt } from '../attempt/attempt.ts';
 import { Bag } from '../lease/bag.ts';
 import { createBlockedWatch } from '../node/event-loop-watchdog.ts';

@@ -1,6 +1,8 @@
-import type { AbortReason, ClaimedJob, Observer, SingleTaskHandler } from '@pgqueue/core';
+import type { AbortReason, Observer, SingleTaskHandler } from '@pgqueue/core';
+import type { ClaimedJob } from '@pgqueue/core/internal';
 import { PgQueueError } from '@pgqueue/core';
-import type { Database, Hints, Target } from '@pgqueue/postgres';
+import type { Database } from '@pgqueue/postgres';
+import type { Hints, Target } from '@pgqueue/postgres/internal';
 import type { Attempt } from '../attempt/attempt.ts';
 import { Bag } from '../lease/bag.ts';
 import { createExecutor } from '../run/executor.ts';

@@ -1,6 +1,6 @@
-import { retryPauseMs } from '@pgqueue/core';
-import type { Heartbeat } from '@pgqueue/postgres';
-import { heartbeatNode, openLone } from '@pgqueue/postgres';
+import { retryPauseMs } from '@pgqueue/core/internal';
+import type { Heartbeat } from '@pgqueue/postgres/internal';
+import { heartbeatNode, openLone } from '@pgqueue/postgres/internal';
 import type { ThreadLink, ThreadParts } from './thread-link.ts';
 import { connectionOf, openThread } from './thread-link.ts';
 import type { BeatInput } from './thread-protocol.ts';

@@ -7,7 +7,7 @@
 import { writeSync } from 'node:fs';
 import { parentPort, workerData } from 'node:worker_threads';
 import type { MessagePort } from 'node:worker_threads';
-import { heartbeatNode, openLone } from '@pgqueue/postgres/heartbeat';
+import { heartbeatNode, openLone } from '@pgqueue/postgres/internal/heartbeat';
 import type { BeatInput, FromThread, ThreadData, ToThread } from './thread-protocol.ts';
 import { idleTickMsOf, sentError, SharedMarks, sharedNowMs, tickMsOf } from './thread-protocol.ts';
 

@@ -1,5 +1,7 @@
-import type { Loop, Observer } from '@pgqueue/core';
-import { PgQueueError, retryPauseMs, startLoop } from '@pgqueue/core';
+import type { Observer } from '@pgqueue/core';
+import type { Loop } from '@pgqueue/core/internal';
+import { PgQueueError } from '@pgqueue/core';
+import { retryPauseMs, startLoop } from '@pgqueue/core/internal';
 import type { Beater } from './heartbeat-sender.ts';
 import type { Fence } from './fence.ts';
 import type { Forgotten } from './lease-reconciler.ts';

@@ -1,6 +1,6 @@
 import type { Observer } from '@pgqueue/core';
-import type { Lease, Target } from '@pgqueue/postgres';
-import { heldLeases, isTransient, release } from '@pgqueue/postgres';
+import type { Lease, Target } from '@pgqueue/postgres/internal';
+import { heldLeases, isTransient, release } from '@pgqueue/postgres/internal';
 import type { Holding } from '../lease/held-leases.ts';
 import { nameOf } from '../lease/held-leases.ts';
 import { wholeShare } from '../lease/timing.ts';

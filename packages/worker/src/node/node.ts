@@ -1,6 +1,7 @@
 import type { PgQueueError } from '@pgqueue/core';
-import { retryPauseMs, within } from '@pgqueue/core';
-import type { Database, DatabaseOptions, Lease, Listener } from '@pgqueue/postgres';
+import { retryPauseMs, within } from '@pgqueue/core/internal';
+import type { Database, DatabaseOptions } from '@pgqueue/postgres';
+import type { Lease, Listener } from '@pgqueue/postgres/internal';
 import {
   channelName,
   checkSchemaVersion,
@@ -8,7 +9,7 @@ import {
   openDatabase,
   startListener,
   startWaiting,
-} from '@pgqueue/postgres';
+} from '@pgqueue/postgres/internal';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Holding } from '../lease/held-leases.ts';
 import type { NodeSettings } from '../node-options.ts';

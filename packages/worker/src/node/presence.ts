@@ -1,4 +1,5 @@
-import type { Loop, PgQueueError } from '@pgqueue/core';
+import type { PgQueueError } from '@pgqueue/core';
+import type { Loop } from '@pgqueue/core/internal';
 import type { Database, DatabaseOptions } from '@pgqueue/postgres';
 import { createBeater } from './heartbeat-sender.ts';
 import { createFence } from './fence.ts';

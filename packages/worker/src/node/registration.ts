@@ -1,8 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
-import { PgQueueError, retryPauseMs } from '@pgqueue/core';
-import type { Target } from '@pgqueue/postgres';
-import { isTransient, leaveNode, registerNode } from '@pgqueue/postgres';
+import { PgQueueError } from '@pgqueue/core';
+import { retryPauseMs } from '@pgqueue/core/internal';
+import type { Target } from '@pgqueue/postgres/internal';
+import { isTransient, leaveNode, registerNode } from '@pgqueue/postgres/internal';
 import type { NodeSettings } from '../node-options.ts';
 import { sharedNowMs } from './thread-protocol.ts';
 

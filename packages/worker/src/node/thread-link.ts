@@ -1,6 +1,7 @@
 import { Worker } from 'node:worker_threads';
-import { within } from '@pgqueue/core';
-import type { DatabaseOptions, Heartbeat, LoneOptions, Target } from '@pgqueue/postgres';
+import { within } from '@pgqueue/core/internal';
+import type { DatabaseOptions } from '@pgqueue/postgres';
+import type { Heartbeat, LoneOptions, Target } from '@pgqueue/postgres/internal';
 import type { NodeSettings } from '../node-options.ts';
 import type { BeatInput, FromThread, SharedMarks, ThreadData, ToThread } from './thread-protocol.ts';
 import { receivedError } from './thread-protocol.ts';

@@ -1,5 +1,5 @@
 // Messages between a node's main thread and its heartbeat's thread, and the memory that they share.
-import type { Heartbeat, HeartbeatInput } from '@pgqueue/postgres/heartbeat';
+import type { Heartbeat, HeartbeatInput } from '@pgqueue/postgres/internal/heartbeat';
 
 export interface ThreadData {
   readonly connectionString: string;

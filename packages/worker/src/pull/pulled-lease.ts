@@ -1,4 +1,5 @@
-import type { AbortReason, ClaimedJob } from '@pgqueue/core';
+import type { AbortReason } from '@pgqueue/core';
+import type { ClaimedJob } from '@pgqueue/core/internal';
 import type { Alarm } from '../lease/alarm.ts';
 import { createAlarm } from '../lease/alarm.ts';
 import { AbortedError, marginMs } from '../lease/timing.ts';

@@ -1,4 +1,4 @@
-import type { Shape } from '@pgqueue/core';
+import type { Shape } from '@pgqueue/core/internal';
 import {
   aFlag,
   aListOf,
@@ -10,8 +10,8 @@ import {
   optionProblems,
   orNull,
   throwProblems,
-} from '@pgqueue/core';
-import type { NodeTasks } from '@pgqueue/postgres';
+} from '@pgqueue/core/internal';
+import type { NodeTasks } from '@pgqueue/postgres/internal';
 import type { NodeOptions, NodeSettings } from '../node-options.ts';
 import { isGiven, nodeSettings, nodeShape } from '../node-options.ts';
 

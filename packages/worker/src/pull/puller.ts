@@ -1,6 +1,8 @@
 import type { Duration } from '@pgqueue/core';
-import { backoffOf, durationMs, errorData, PgQueueError, retryDelayMs, retryPauseMs } from '@pgqueue/core';
-import type { Page, PeekedJob, ScanOptions, Settlement, Verdict, WaitingJob } from '@pgqueue/postgres';
+import { PgQueueError } from '@pgqueue/core';
+import { backoffOf, durationMs, errorData, retryDelayMs, retryPauseMs } from '@pgqueue/core/internal';
+import type { Page, PeekedJob, ScanOptions, WaitingJob } from '@pgqueue/postgres';
+import type { Settlement, Verdict } from '@pgqueue/postgres/internal';
 import {
   createHints,
   extend,
@@ -10,7 +12,7 @@ import {
   release,
   scanJobs,
   settle,
-} from '@pgqueue/postgres';
+} from '@pgqueue/postgres/internal';
 import { unitsOf } from '../lease/unit.ts';
 import type { Claimed } from '../claim/claims.ts';
 import { createClaims } from '../claim/claims.ts';

@@ -1,5 +1,6 @@
 import type { Duration } from '@pgqueue/core';
-import type { Page, PeekedJob, ScanOptions, Verdict, WaitingJob } from '@pgqueue/postgres';
+import type { Page, PeekedJob, ScanOptions, WaitingJob } from '@pgqueue/postgres';
+import type { Verdict } from '@pgqueue/postgres/internal';
 import type { PulledJob } from './pulled-lease.ts';
 
 /** Ids of the jobs of a call, by result. `stale`: the lease had been lost before, and nothing was changed. */

@@ -1,5 +1,6 @@
 import type { BatchContext, BatchJob, JobLogger, Task } from '@pgqueue/core';
-import { durationMs, PgQueueError } from '@pgqueue/core';
+import { PgQueueError } from '@pgqueue/core';
+import { durationMs } from '@pgqueue/core/internal';
 import { AbortedError } from '../lease/timing.ts';
 import type { Attempt } from '../attempt/attempt.ts';
 import { jobOf } from '../attempt/context.ts';

@@ -1,4 +1,4 @@
-import { isOutcome } from '@pgqueue/core';
+import { isOutcome } from '@pgqueue/core/internal';
 import type { Ending } from '../lease/ending.ts';
 
 /**

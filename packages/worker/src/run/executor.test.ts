@@ -1,6 +1,7 @@
-import type { ClaimedJob, PgQueueEvent } from '@pgqueue/core';
+import type { PgQueueEvent } from '@pgqueue/core';
+import type { ClaimedJob } from '@pgqueue/core/internal';
 import { defineTask, implement } from '@pgqueue/core';
-import type { Target } from '@pgqueue/postgres';
+import type { Target } from '@pgqueue/postgres/internal';
 import { expect, test } from 'vitest';
 import type { Attempt } from '../attempt/attempt.ts';
 import { Bag } from '../lease/bag.ts';

@@ -1,8 +1,9 @@
-import type { ClaimedJob, Observer } from '@pgqueue/core';
-import { isOutcome } from '@pgqueue/core';
-import type { Hints, Lease } from '@pgqueue/postgres';
-import { crashJob } from '@pgqueue/postgres';
-import { isTracing, startAttempt } from '@pgqueue/telemetry';
+import type { Observer } from '@pgqueue/core';
+import type { ClaimedJob } from '@pgqueue/core/internal';
+import { isOutcome } from '@pgqueue/core/internal';
+import type { Hints, Lease } from '@pgqueue/postgres/internal';
+import { crashJob } from '@pgqueue/postgres/internal';
+import { isTracing, startAttempt } from '@pgqueue/telemetry/internal';
 import type { AttemptEvents, Leased } from '../attempt/attempt.ts';
 import { Attempt } from '../attempt/attempt.ts';
 import type { Bagged } from '../lease/bag.ts';

@@ -1,6 +1,6 @@
 import type { Observer } from '@pgqueue/core';
-import { errorLine, loggedError } from '@pgqueue/core';
-import { warn } from '@pgqueue/postgres';
+import { errorLine, loggedError } from '@pgqueue/core/internal';
+import { warn } from '@pgqueue/postgres/internal';
 
 /**
  * Warns, once per task, of errors that came after their job had ended. They are in no table, so without an

@@ -1,5 +1,6 @@
-import type { ClaimedJob, SingleTaskHandler } from '@pgqueue/core';
-import { isIsolated } from '@pgqueue/core';
+import type { SingleTaskHandler } from '@pgqueue/core';
+import type { ClaimedJob } from '@pgqueue/core/internal';
+import { isIsolated } from '@pgqueue/core/internal';
 import type { Attempt, Leased } from '../attempt/attempt.ts';
 import { AbortedError } from '../lease/timing.ts';
 import { batchOf } from '../attempt/batch.ts';

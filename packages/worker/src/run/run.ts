@@ -1,5 +1,6 @@
-import type { ClaimedJob, JobContext, Parsed, Task } from '@pgqueue/core';
-import { shapeProblem } from '@pgqueue/core';
+import type { JobContext, Parsed, Task } from '@pgqueue/core';
+import type { ClaimedJob } from '@pgqueue/core/internal';
+import { shapeProblem } from '@pgqueue/core/internal';
 import type { Attempt, AttemptEvents, Leased } from '../attempt/attempt.ts';
 import type { Ending } from '../lease/ending.ts';
 import type { Isolation } from '../isolation/isolation.ts';

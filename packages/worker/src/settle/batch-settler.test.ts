@@ -1,4 +1,4 @@
-import type { Target } from '@pgqueue/postgres';
+import type { Target } from '@pgqueue/postgres/internal';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import type { DoneRow } from '../lease/ended.ts';
 import { createRowSettler } from './batch-settler.ts';

@@ -1,8 +1,15 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Observer } from '@pgqueue/core';
-import { retryPauseMs } from '@pgqueue/core';
-import type { Lease, Target } from '@pgqueue/postgres';
-import { isTransient, lockedState, releaseRows, settleRows, sqlState, takeApart } from '@pgqueue/postgres';
+import { retryPauseMs } from '@pgqueue/core/internal';
+import type { Lease, Target } from '@pgqueue/postgres/internal';
+import {
+  isTransient,
+  lockedState,
+  releaseRows,
+  settleRows,
+  sqlState,
+  takeApart,
+} from '@pgqueue/postgres/internal';
 import type { DoneRow, LeasedRow } from '../lease/ended.ts';
 import { persistently } from './retry-transient.ts';
 import type { Ended } from '../lease/ended.ts';

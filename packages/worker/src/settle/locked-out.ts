@@ -1,5 +1,5 @@
-import type { Target } from '@pgqueue/postgres';
-import { unlockedJobs } from '@pgqueue/postgres';
+import type { Target } from '@pgqueue/postgres/internal';
+import { unlockedJobs } from '@pgqueue/postgres/internal';
 import type { Ended } from '../lease/ended.ts';
 
 /**

@@ -1,8 +1,8 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Observer } from '@pgqueue/core';
-import { retryPauseMs } from '@pgqueue/core';
-import type { Lease, Target } from '@pgqueue/postgres';
-import { isTransient, release } from '@pgqueue/postgres';
+import { retryPauseMs } from '@pgqueue/core/internal';
+import type { Lease, Target } from '@pgqueue/postgres/internal';
+import { isTransient, release } from '@pgqueue/postgres/internal';
 
 /**
  * Gives leases back unrun, and repeats that until the database has accepted it: the lease of a job that

@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Observer } from '@pgqueue/core';
-import { retryPauseMs } from '@pgqueue/core';
-import { isTransient } from '@pgqueue/postgres';
+import { retryPauseMs } from '@pgqueue/core/internal';
+import { isTransient } from '@pgqueue/postgres/internal';
 
 const triesMax = 8;
 

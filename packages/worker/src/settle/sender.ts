@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Observer } from '@pgqueue/core';
-import { errorData, retryPauseMs } from '@pgqueue/core';
-import type { Hints, Settlement, Target, Verdict } from '@pgqueue/postgres';
+import { errorData, retryPauseMs } from '@pgqueue/core/internal';
+import type { Hints, Settlement, Target, Verdict } from '@pgqueue/postgres/internal';
 import {
   isOfRow,
   isTransient,
@@ -10,7 +10,7 @@ import {
   settleAndHint,
   sqlState,
   unlockedJobs,
-} from '@pgqueue/postgres';
+} from '@pgqueue/postgres/internal';
 import type { Ended } from '../lease/ended.ts';
 
 /** Settles attempts with one statement, repeated until the database has answered. */

@@ -1,6 +1,6 @@
 import type { Ended, LeasedRow } from '../lease/ended.ts';
 import type { Observer } from '@pgqueue/core';
-import type { Hints, Lease, Target } from '@pgqueue/postgres';
+import type { Hints, Lease, Target } from '@pgqueue/postgres/internal';
 import type { DoneRow } from '../lease/ended.ts';
 import { createLockedOut } from './locked-out.ts';
 import { untilDone } from './retry-transient.ts';

@@ -1,4 +1,4 @@
-import { readableRate, unreachable } from '@pgqueue/core';
+import { readableRate, unreachable } from '@pgqueue/core/internal';
 import type { Rate } from '@pgqueue/core';
 import { aheadMax } from '../../reads/explain.ts';
 

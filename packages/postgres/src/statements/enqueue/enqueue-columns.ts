@@ -1,4 +1,4 @@
-import type { JobRow } from '@pgqueue/core';
+import type { JobRow } from '@pgqueue/core/internal';
 
 /** One column of QUEUE, with the values that its expression reads. */
 export interface Column {

@@ -1,4 +1,5 @@
-import type { Enqueued, JobRow } from '@pgqueue/core';
+import type { Enqueued } from '@pgqueue/core';
+import type { JobRow } from '@pgqueue/core/internal';
 import type { Database } from '../../connection/database.ts';
 import { explaining } from './enqueue.ts';
 import type { Column } from './enqueue-columns.ts';

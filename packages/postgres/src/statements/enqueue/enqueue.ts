@@ -1,4 +1,5 @@
-import type { Enqueued, JobRow } from '@pgqueue/core';
+import type { Enqueued } from '@pgqueue/core';
+import type { JobRow } from '@pgqueue/core/internal';
 import { PgQueueError } from '@pgqueue/core';
 import { channelName } from '../../hints/hints.ts';
 import { hintPayload } from '../../hints/hinted-job.ts';

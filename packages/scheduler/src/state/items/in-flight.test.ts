@@ -1,4 +1,4 @@
-import type { ItemFacts, SettledBatch } from '@pgqueue/postgres';
+import type { ItemFacts, SettledBatch } from '@pgqueue/postgres/internal';
 import { expect, test } from 'vitest';
 import type { ItemMade } from './item.ts';
 import type { InFlightItems } from './in-flight.ts';

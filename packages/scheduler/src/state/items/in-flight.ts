@@ -1,5 +1,5 @@
 import type { JobFacts, Settlement } from '@pgqueue/core';
-import type { ItemFacts, SettledBatch, TickState } from '@pgqueue/postgres';
+import type { ItemFacts, SettledBatch, TickState } from '@pgqueue/postgres/internal';
 import { frontOf, spacing } from './scan-start.ts';
 import type { Flying, Item, ItemMade } from './item.ts';
 import { heldBy, itemOf, Items, leftOf } from './item.ts';

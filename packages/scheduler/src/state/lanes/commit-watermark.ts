@@ -1,4 +1,4 @@
-import type { LaneRow } from '@pgqueue/postgres';
+import type { LaneRow } from '@pgqueue/postgres/internal';
 
 /** Tracks a commit watermark: the seq up to which no transaction can commit another job. */
 export interface Marks {

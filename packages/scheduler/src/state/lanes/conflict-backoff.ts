@@ -1,4 +1,4 @@
-import type { LaneRow } from '@pgqueue/postgres';
+import type { LaneRow } from '@pgqueue/postgres/internal';
 
 /**
  * Backoff for jobs that a plan took but could not write, because an application's transaction locks their

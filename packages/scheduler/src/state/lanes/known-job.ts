@@ -1,5 +1,5 @@
 import type { Attributes, Candidate } from '@pgqueue/core';
-import type { LaneRow } from '@pgqueue/postgres';
+import type { LaneRow } from '@pgqueue/postgres/internal';
 
 /** A waiting job as it was read. */
 export interface KnownJob extends Candidate {

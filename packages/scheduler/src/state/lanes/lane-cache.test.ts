@@ -1,5 +1,5 @@
-import type { LaneId, LaneRow } from '@pgqueue/postgres';
-import { noneClosed } from '@pgqueue/core';
+import type { LaneId, LaneRow } from '@pgqueue/postgres/internal';
+import { noneClosed } from '@pgqueue/core/internal';
 import { expect, test } from 'vitest';
 import type { View } from './lane-cache.ts';
 import { createView } from './lane-cache.ts';

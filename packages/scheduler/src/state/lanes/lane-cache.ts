@@ -1,6 +1,6 @@
 import type { Lane } from '@pgqueue/core';
 import { laneName } from '@pgqueue/core';
-import type { LaneId, LaneRow, TickInput } from '@pgqueue/postgres';
+import type { LaneId, LaneRow, TickInput } from '@pgqueue/postgres/internal';
 import type { Cursors } from './lane-cursors.ts';
 import type { KnownJob } from './known-job.ts';
 import { toJobs } from './known-job.ts';

@@ -1,4 +1,4 @@
-import type { LaneRow, TickInput } from '@pgqueue/postgres';
+import type { LaneRow, TickInput } from '@pgqueue/postgres/internal';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import type { Cursors } from './lane-cursors.ts';

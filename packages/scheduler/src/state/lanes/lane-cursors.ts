@@ -1,5 +1,5 @@
 import { laneName } from '@pgqueue/core';
-import type { LaneId, LanePart, LaneRow, Spot, TickInput } from '@pgqueue/postgres';
+import type { LaneId, LanePart, LaneRow, Spot, TickInput } from '@pgqueue/postgres/internal';
 import type { Flying } from '../items/item.ts';
 import type { Marks } from './commit-watermark.ts';
 import { createMarks } from './commit-watermark.ts';

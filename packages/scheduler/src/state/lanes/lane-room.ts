@@ -1,5 +1,6 @@
 import type { Holds } from '@pgqueue/core';
-import { laneName, noneClosed } from '@pgqueue/core';
+import { laneName } from '@pgqueue/core';
+import { noneClosed } from '@pgqueue/core/internal';
 
 /**
  * Decides which lanes the cache keeps when more lanes wait than it holds. Cached lanes compete by their

@@ -1,5 +1,5 @@
 import { laneName } from '@pgqueue/core';
-import type { LaneRow } from '@pgqueue/postgres';
+import type { LaneRow } from '@pgqueue/postgres/internal';
 
 const grouped = new WeakMap<readonly LaneRow[], ReadonlyMap<string, readonly LaneRow[]>>();
 

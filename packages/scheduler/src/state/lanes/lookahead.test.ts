@@ -1,5 +1,5 @@
 import fc from 'fast-check';
-import type { LaneRow } from '@pgqueue/postgres';
+import type { LaneRow } from '@pgqueue/postgres/internal';
 import { expect, test } from 'vitest';
 import type { SkipAhead } from './lookahead.ts';
 import { createSkipAhead } from './lookahead.ts';

@@ -1,5 +1,5 @@
 import { laneName } from '@pgqueue/core';
-import type { LaneId, LaneRow, TickInput } from '@pgqueue/postgres';
+import type { LaneId, LaneRow, TickInput } from '@pgqueue/postgres/internal';
 import { rowsByLane } from './lane-rows.ts';
 
 /**

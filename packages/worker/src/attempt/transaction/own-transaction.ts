@@ -1,7 +1,8 @@
 import type { Settle } from '@pgqueue/core';
-import { PgQueueError, unreachable } from '@pgqueue/core';
+import { PgQueueError } from '@pgqueue/core';
+import { unreachable } from '@pgqueue/core/internal';
 import type { Executor } from '@pgqueue/postgres';
-import { toExecutor } from '@pgqueue/postgres';
+import { toExecutor } from '@pgqueue/postgres/internal';
 import { createAlarm } from '../../lease/alarm.ts';
 import type { Ran } from './transaction.ts';
 

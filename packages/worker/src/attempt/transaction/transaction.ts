@@ -1,7 +1,7 @@
 import type { TransactionClient } from '@pgqueue/core';
 import { PgQueueError } from '@pgqueue/core';
 import type { Database } from '@pgqueue/postgres';
-import { isWrongServer } from '@pgqueue/postgres';
+import { isWrongServer } from '@pgqueue/postgres/internal';
 
 type Client = Parameters<Parameters<Database['transaction']>[0]>[0];
 

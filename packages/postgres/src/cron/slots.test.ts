@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { latestSlot, nextSlot, scheduleProblems } from './cron-slots.ts';
+import { latestSlot, nextSlot, scheduleProblems } from './slots.ts';
 
 const berlin = 'Europe/Berlin';
 const at = (text: string): number => new Date(text).getTime();

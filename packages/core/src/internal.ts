@@ -1,0 +1,52 @@
+// Parts that the other packages of pgqueue are made of. Not for users: any release may change them.
+export { isTask, isTaskHandler } from './job/handler.ts';
+export { isIsolated } from './job/isolated.ts';
+export type { ClaimedJob, JobRow } from './job/job.ts';
+export { jobStatuses } from './job/job.ts';
+export { isOutcome } from './job/outcome.ts';
+export {
+  backoffOf,
+  defaultBackoff,
+  defaultMaxCrashes,
+  defaultMaxTries,
+  retryDelayMs,
+  retryProblems,
+} from './job/retry-policy.ts';
+export { shapeProblem } from './job/shape.ts';
+export { isTraceparent, jobLimits, toJobRow } from './job/validate.ts';
+export { durationMs, parseDuration } from './options/duration.ts';
+export { throwProblems, unreachable } from './errors.ts';
+export { errorData, errorLine } from './error-data.ts';
+export { countByTask, terminalStatuses } from './events.ts';
+export { loggedError } from './logged.ts';
+export { isUuid } from './ids.ts';
+export type { Rule, Shape } from './options/options.ts';
+export {
+  aDuration,
+  aFlag,
+  aFunction,
+  aListOf,
+  aNumber,
+  anObject,
+  anything,
+  aRecordOf,
+  aText,
+  either,
+  oneOf,
+  optional,
+  optionProblems,
+  orNull,
+  unknownNames,
+  valueProblems,
+} from './options/options.ts';
+export type { Loop, LoopOptions } from './runtime/loop.ts';
+export { retryPauseMs, startLoop } from './runtime/loop.ts';
+export { within } from './runtime/within.ts';
+export { isGuarded, isTrusted } from './policy/compose/compose.ts';
+export type { ReadableRate } from './policy/gates/lib/format.ts';
+export { readableRate } from './policy/gates/lib/format.ts';
+export { pausedQueues } from './policy/gates/standard.ts';
+export { noneClosed } from './policy/plan.ts';
+export { planProblems } from './policy/planning/plan-problems.ts';
+export { canRun, takesBundles } from './policy/planning/slots.ts';
+export { defaultPool, defaultQueue } from './policy/snapshot.ts';

@@ -1,0 +1,115 @@
+// Parts that the other packages of pgqueue are made of. Not for users: any release may change them.
+export { inSnapshot, openDatabase } from './connection/database.ts';
+export { databaseShape } from './connection/database-options.ts';
+export { aConnectionString, connectionStringProblem } from './connection/connection-string.ts';
+export { warnWithoutLeader } from './process/leaderless.ts';
+export type { StartWait } from './process/waiting.ts';
+export { startWaiting, warn } from './process/waiting.ts';
+export { fromPg, toExecutor } from './connection/executor.ts';
+export type { HealthChecks, HealthServer } from './process/health-server.ts';
+export { healthShape, serveHealth, stuckLoops } from './process/health-server.ts';
+export type { HintedJob } from './hints/hinted-job.ts';
+export { hintFacts, readHint } from './hints/hinted-job.ts';
+export type { HintChannel, Hints } from './hints/hints.ts';
+export { channelName, createHints } from './hints/hints.ts';
+export type { Listener, ListenerOptions } from './hints/listener.ts';
+export { startListener } from './hints/listener.ts';
+export type { Lone, LoneOptions } from './connection/single-connection.ts';
+export { openLone } from './connection/single-connection.ts';
+export { answerWithinMs, askLeader } from './operator/explain/ask.ts';
+export type { Ask } from './operator/explain/explain.ts';
+export { explainJob } from './operator/explain/explain.ts';
+export { breaches, invariants } from './operator/doctor/invariants.ts';
+export { operatorOf } from './operator/operator.ts';
+export { keyText, rateText, reasonText } from './operator/explain/reasons.ts';
+export type { ShareOptions } from './operator/share.ts';
+export { shareReading } from './operator/share.ts';
+export { readStatus } from './operator/status.ts';
+export { readTop } from './operator/top.ts';
+export {
+  isIdTaken,
+  isOfRow,
+  isTransient,
+  isWrongServer,
+  keyPendingState,
+  leadershipLostState,
+  lockedState,
+  nodeEndedState,
+  sqlState,
+  wasRolledBack,
+} from './connection/pg-errors.ts';
+export { listKeys, readNumbers } from './reads/numbers.ts';
+export { readTraces } from './reads/traces.ts';
+export { peekJobs, queueLength, scanJobs } from './reads/waiting.ts';
+export type * from './connection/tables.ts';
+export { latestSlot, nextSlot, scheduleProblems } from './cron/slots.ts';
+export { checkSchemaName, checkSchemaVersion, defaultSchema, schemaVersion } from './connection/schema.ts';
+export type { ClaimInput } from './statements/claim.ts';
+export { claim, claimUnread, readLeased } from './statements/claim.ts';
+export type { ClaimedRow, ClaimedRows, ClaimRowsInput } from './statements/claim-rows.ts';
+export { claimRows } from './statements/claim-rows.ts';
+export type { EndedRow, RowLease } from './statements/rows.ts';
+export { releaseRows, settleRows, takeApart, takeOut, tellRuns } from './statements/rows.ts';
+export type { Dispatched, DispatchInput, Supposition } from './statements/dispatch.ts';
+export { dispatch, loadPolicyState, setFeed, takeBack } from './statements/dispatch.ts';
+export type { EnqueueInput } from './statements/enqueue/enqueue.ts';
+export { enqueueAndHint, enqueueJobs } from './statements/enqueue/enqueue.ts';
+export { columnsToCopy, copyJobs } from './statements/enqueue/enqueue-copy.ts';
+export type { HealthReading } from './statements/health.ts';
+export { readHealth } from './statements/health.ts';
+export type { Leadership } from './statements/lead.ts';
+export type { Watched } from './statements/lead.ts';
+export { lead, resign, watchLeader } from './statements/lead.ts';
+export type { Lease } from './statements/lease.ts';
+export { extend, reap, release, reportProgress, reportProgressOfAll } from './statements/lease.ts';
+export { crashJob, saveCheckpoint } from './statements/long-jobs.ts';
+export type { Heartbeat, NodeRegistered, NodeRegistration } from './statements/node.ts';
+export { heartbeatNode, heldLeases, leaveNode, registerNode, resetNode } from './statements/node.ts';
+export { amend, cancel, erase, redrive } from './statements/operate.ts';
+export { releaseClaim } from './statements/release-claim.ts';
+export type { OpenExplain } from './statements/report.ts';
+export {
+  answerExplain,
+  questionsMax,
+  readQuestions,
+  readReportedPolicy,
+  readWaitingJob,
+  writeReport,
+} from './statements/report.ts';
+export type { Settlement, Verdict } from './statements/settle.ts';
+export { settle, settleAndHint, settleWithin, unlockedJobs } from './statements/settle.ts';
+export type { DueSchedule } from './statements/schedules.ts';
+export { dueSchedules, fireSchedule } from './statements/schedules.ts';
+export type { Leader, MissingNodes } from './statements/sweeps.ts';
+export {
+  countActivity,
+  expire,
+  loseNodes,
+  maintainHistory,
+  missingNodes,
+  missNodes,
+  trimHistory,
+  nextLossMs,
+  promote,
+} from './statements/sweeps.ts';
+export type { Target } from './connection/target.ts';
+export type {
+  ItemFacts,
+  LaneId,
+  LanePart,
+  LaneRow,
+  SettledBatch,
+  Spot,
+  TickDue,
+  TickInput,
+  TickRead,
+  TickState,
+} from './statements/tick.ts';
+export {
+  firstWaiting,
+  itemsBehind,
+  readItemFacts,
+  readTick,
+  readTickState,
+  settledMax,
+} from './statements/tick.ts';
