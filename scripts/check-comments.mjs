@@ -12,7 +12,7 @@ const vague = /^(What|Who|Whoever|Whom|Whose|Whether|Where|Of)\b/;
  * @param {string} root
  */
 export function commentProblems(root) {
-  const files = execFileSync('git', ['ls-files', '-z', 'packages', 'scripts'], {
+  const files = execFileSync('git', ['ls-files', '-z', 'packages', 'bench', 'scripts'], {
     cwd: root,
     encoding: 'utf8',
   });

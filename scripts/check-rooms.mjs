@@ -16,11 +16,8 @@ const crowded = new Map([['packages/core/src/policy/orders', 25]]);
 export function roomProblems(root) {
   const packages = join(root, 'packages');
   const homes = readdirSync(packages)
-    .flatMap((name) => [
-      join(packages, name, 'src'),
-      join(packages, name, 'sql'),
-      join(packages, name, 'web', 'src'),
-    ])
+    .flatMap((name) => ['src', 'sql', join('web', 'src')].map((part) => join(packages, name, part)))
+    .concat(join(root, 'bench', 'src'))
     .filter((home) => existsSync(home));
   return homes.flatMap((home) => [...crowds(root, home), ...circles(root, home)]);
 }

@@ -65,7 +65,7 @@ describe('boundaries', () => {
     ['producer', `import type { Worker } from '@pgqueue/worker';`, 'may not import @pgqueue/worker'],
     ['worker', `export const x = import('@pgqueue/scheduler');`, 'may not import @pgqueue/sched'],
     ['worker', `export type X = import('@pgqueue/producer').X;`, 'may not import @pgqueue/prod'],
-    ['postgres', `export * from '../../core/src/job/job.ts';`, 'leaves packages/postgres/src'],
+    ['postgres', `export * from '../../core/src/job/job.ts';`, 'leaves postgres/src'],
     ['core', `import { readFile } from 'node:fs/promises';`, 'core is pure'],
     ['core', `import { Client } from 'pg';`, 'may not import pg'],
     ['scheduler', `export { sql } from 'kysely';`, 'may not import kysely'],

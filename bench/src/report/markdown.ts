@@ -85,7 +85,7 @@ export function withResults(page: string, results: string): string {
 
 const files = process.argv.slice(2);
 if (files.length > 0 && process.argv[1] === fileURLToPath(import.meta.url)) {
-  const page = new URL('../../../../docs/benchmarks.md', import.meta.url);
+  const page = new URL('../../../docs/benchmarks.md', import.meta.url);
   const report = mergeReports(files.map((file) => JSON.parse(readFileSync(file, 'utf8')) as Report));
   writeFileSync(page, withResults(readFileSync(page, 'utf8'), markdownOf(report)));
 }

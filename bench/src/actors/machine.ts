@@ -52,6 +52,7 @@ export function commitOf(): string | undefined {
       '--untracked-files=no',
       '--',
       '../..',
+      '../../../packages',
       '../../../migrations',
     );
     return `${git('rev-parse', '--short', 'HEAD')}${changed === '' ? '' : ' with changes'}`;
