@@ -64,7 +64,9 @@ export function dependencyProblems(root) {
 
 /** @param {string} root */
 function manifests(root) {
-  const found = ['package.json', 'bench/package.json', 'docs/package.json'].filter((file) => existsSync(join(root, file)));
+  const found = ['package.json', 'bench/package.json', 'docs/package.json'].filter((file) =>
+    existsSync(join(root, file)),
+  );
   for (const parent of ['packages', 'examples']) {
     if (!existsSync(join(root, parent))) continue;
     for (const name of readdirSync(join(root, parent))) {
