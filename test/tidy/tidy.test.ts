@@ -110,7 +110,10 @@ describe('rooms', () => {
   });
 
   test('a folder of more than 20 files is caught, and circles of files and of folders are', () => {
-    for (let n = 0; n <= 20; n += 1) write(`packages/core/src/room/f${n}.ts`, 'export {};');
+    for (let n = 0; n <= 20; n += 1) {
+      write(`packages/core/src/room/f${n}.ts`, 'export {};');
+      write(`test/room/f${n}.test.ts`, 'export {};');
+    }
     write('packages/core/src/a.ts', `import type { B } from './b.ts';\nexport type A = B;`);
     write('packages/core/src/b.ts', `export type { A as B } from './a.ts';`);
     write('packages/core/src/one/x.ts', `export * from '../two/y.ts';`);
@@ -120,6 +123,7 @@ describe('rooms', () => {
       'packages/core/src/room: 21 files, where 20 are the most',
       'packages/core/src: a.ts, b.ts import each other in a circle',
       'packages/core/src: one, two import each other in a circle',
+      'test/room: 21 files, where 20 are the most',
     ]);
   });
 });

@@ -8,7 +8,7 @@ import { until } from '../../support/actors.ts';
 import { parseCli, startCli } from '../../support/cli.ts';
 import type { CliProcess, CliResult } from '../../support/cli.ts';
 
-const policyFile = fileURLToPath(new URL('../../support/cli-policy.ts', import.meta.url));
+const policyFile = fileURLToPath(new URL('../../support/modules/cli-policy.ts', import.meta.url));
 let folder: string;
 let url = '';
 const started: CliProcess[] = [];

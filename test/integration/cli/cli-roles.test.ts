@@ -15,8 +15,8 @@ import { createTestDatabase } from '../../support/database.ts';
 import { seedOf } from '../../support/seed.ts';
 import { lacks } from '../../support/tools.ts';
 
-const tasks = fileURLToPath(new URL('../../support/cli-tasks.ts', import.meta.url));
-const policyFile = fileURLToPath(new URL('../../support/cli-policy.ts', import.meta.url));
+const tasks = fileURLToPath(new URL('../../support/modules/cli-tasks.ts', import.meta.url));
+const policyFile = fileURLToPath(new URL('../../support/modules/cli-policy.ts', import.meta.url));
 let own: TestDatabase;
 let database: Database;
 let scheduler: CliProcess;

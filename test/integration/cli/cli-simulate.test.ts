@@ -129,7 +129,7 @@ describe('the recorded past', () => {
 describe('workloads from files', () => {
   test('need no database; two policies side by side, as tables and as a page', async () => {
     const workload = file('jobs.json', JSON.stringify({ arrivals: jobs, fleet: [{ slots: 2 }] }));
-    const policy = join(import.meta.dirname, '../../support', 'fifo-policy.ts');
+    const policy = join(import.meta.dirname, '../../support/modules', 'fifo-policy.ts');
     const html = join(folder, 'report.html');
     const { code, stdout, stderr } = await cli([
       'simulate',
@@ -186,7 +186,7 @@ test('--progress tells on stderr how far it is, and leaves the answer as it is',
 });
 
 describe('a policy with data from outside', () => {
-  const fetching = join(import.meta.dirname, '../../support', 'fetching-policy.ts');
+  const fetching = join(import.meta.dirname, '../../support/modules', 'fetching-policy.ts');
   const simulated = (...args: string[]): ReturnType<typeof cli> => {
     const workload = file('fetching.json', JSON.stringify(jobs));
     return cli(['simulate', '--workload', workload, '--policy', fetching, ...args]);
@@ -223,7 +223,7 @@ describe('a policy with data from outside', () => {
 });
 
 describe('a policy that fails', () => {
-  const failing = join(import.meta.dirname, '../../support', 'failing-policy.ts');
+  const failing = join(import.meta.dirname, '../../support/modules', 'failing-policy.ts');
 
   test('ends with 1, and is told: what failed, how often, and what was used instead', async () => {
     const workload = file('failing.json', JSON.stringify(jobs));

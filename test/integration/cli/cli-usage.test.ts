@@ -136,7 +136,7 @@ describe('wrong configuration is 78', () => {
     const given: Readonly<Record<string, readonly string[]>> = {
       enqueue: ['hello'],
       explain: [id],
-      worker: ['--tasks', fileURLToPath(new URL('../../support/cli-tasks.ts', import.meta.url))],
+      worker: ['--tasks', fileURLToPath(new URL('../../support/modules/cli-tasks.ts', import.meta.url))],
       'dead redrive': ['--all'],
       'dead purge': ['--all'],
       'jobs amend': [id, '--priority', '1'],

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { takeoverRun } from '../../chaos/takeover.ts';
+import { takeoverRun } from '../../chaos/takeover/takeover.ts';
 import type { TestDatabase } from '../../support/database.ts';
 import { createTestDatabase } from '../../support/database.ts';
 

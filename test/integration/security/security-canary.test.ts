@@ -25,7 +25,7 @@ import { until } from '../../support/until.ts';
 const password = 'canary-PW-9c1d';
 const secret = 'canary-PAYLOAD-77aa';
 const environment = 'canary-ENV-4b0e';
-const tasksFile = fileURLToPath(new URL('../../support/canary-tasks.ts', import.meta.url));
+const tasksFile = fileURLToPath(new URL('../../support/modules/canary-tasks.ts', import.meta.url));
 const secretNames = [
   'returns',
   'fails',

@@ -6,7 +6,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { TestDatabase } from '../../support/database.ts';
 import { createTestDatabase } from '../../support/database.ts';
 import { hostileTexts, nested } from '../../support/hostile.ts';
-import { roles } from '../sql/database-roles.ts';
+import { roles } from './database-roles.ts';
 
 const schema = 'security_sql_test';
 

@@ -17,7 +17,7 @@ import { until } from '../../support/until.ts';
 
 const task = defineTask({ name: 'hello', payload: z.looseObject({}) });
 const hello = implement(task, () => 'hello');
-const tasksFile = fileURLToPath(new URL('../../support/cli-tasks.ts', import.meta.url));
+const tasksFile = fileURLToPath(new URL('../../support/modules/cli-tasks.ts', import.meta.url));
 
 /** How Node's TLS says so, which depends on what the authorities have in common. */
 const refusal = /certificate|signature/i;

@@ -18,7 +18,7 @@ import type { KindMemory } from '../planning/kind-memory.ts';
 import { isOwnPart } from '../own-parts.ts';
 import { standardGates } from '../gates/standard.ts';
 import type { Order } from '../order.ts';
-import { fairShare } from '../orders/fair-share.ts';
+import { fairShare } from '../orders/fair-share/fair-share.ts';
 import { turns } from '../orders/ranked.ts';
 import { explainWith } from '../planning/explain.ts';
 import type { Plan, PolicyFault } from '../plan.ts';

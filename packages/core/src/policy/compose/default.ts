@@ -1,5 +1,5 @@
 import { policy } from './compose.ts';
-import { fairShare } from '../orders/fair-share.ts';
+import { fairShare } from '../orders/fair-share/fair-share.ts';
 import type { Policy } from '../policy.ts';
 
 /**

@@ -9,7 +9,7 @@ import { ordered } from '../gates/ordered.ts';
 import { rate } from '../gates/rate.ts';
 import { byScore } from '../orders/by-score.ts';
 import { earliestDeadline } from '../orders/earliest-deadline.ts';
-import { fairShare } from '../orders/fair-share.ts';
+import { fairShare } from '../orders/fair-share/fair-share.ts';
 import { fifo, ranked } from '../orders/ranked.ts';
 import { strictPriority } from '../orders/strict-priority.ts';
 

@@ -10,7 +10,7 @@ import { gate as custom } from '../gates/custom.ts';
 import { rate } from '../gates/rate.ts';
 import { standardGates } from '../gates/standard.ts';
 import type { Order } from '../order.ts';
-import { fairShare } from '../orders/fair-share.ts';
+import { fairShare } from '../orders/fair-share/fair-share.ts';
 import { fifo, turns } from '../orders/ranked.ts';
 import type { Plan } from '../plan.ts';
 import { planWith } from '../planning/make-plan.ts';

@@ -4,7 +4,7 @@ import { checkOrder, orderPropertyNames } from '../../testing/orders.ts';
 import type { Order } from '../order.ts';
 import { byScore } from './by-score.ts';
 import { earliestDeadline } from './earliest-deadline.ts';
-import { fairShare } from './fair-share.ts';
+import { fairShare } from './fair-share/fair-share.ts';
 import { fifo, ranked, turns } from './ranked.ts';
 import { strictPriority } from './strict-priority.ts';
 

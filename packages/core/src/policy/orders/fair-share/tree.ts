@@ -1,13 +1,13 @@
-import { compareText } from '../snapshot.ts';
-import type { Candidate, JobFacts, Lane } from '../snapshot.ts';
-import type { Heap } from './heap.ts';
-import { createHeap } from './heap.ts';
+import { compareText } from '../../snapshot.ts';
+import type { Candidate, JobFacts, Lane } from '../../snapshot.ts';
+import type { Heap } from '../lib/heap.ts';
+import { createHeap } from '../lib/heap.ts';
 import type { Inner, OpenLevel, Place, Share, ShareRules } from './share.ts';
 import { book, createRoot, innerOf, spend, tagOf } from './share.ts';
-import { addLanes, childAt, childOf, childrenOf, nameOf } from './share-children.ts';
-import { rememberChildren } from './share-past.ts';
-import { storeChildren } from './share-store.ts';
-import type { Shares } from './shares.ts';
+import { addLanes, childAt, childOf, childrenOf, nameOf } from './children.ts';
+import { rememberChildren } from './past.ts';
+import { storeChildren } from './store.ts';
+import type { Shares } from './saved.ts';
 import type { Standings } from './standings.ts';
 import { createLine } from './standings.ts';
 

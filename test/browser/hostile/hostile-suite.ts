@@ -6,10 +6,10 @@ import { poisoned } from './hostile-answers.ts';
 import type { HostileJobs } from './hostile-rows.ts';
 import { fields, plant } from './hostile-rows.ts';
 import { hostileTexts } from './hostile-texts.ts';
-import { go, loaded } from './pages-suite.ts';
-import { turn, untilSeen } from './press.ts';
-import type { OnStage } from './suites.ts';
-import { pages } from './suites.ts';
+import { go, loaded } from '../pages-suite.ts';
+import { turn, untilSeen } from '../press.ts';
+import type { OnStage } from '../suites.ts';
+import { pages } from '../suites.ts';
 
 const patienceMs = 120_000;
 
@@ -132,7 +132,7 @@ export function hostileSuite(on: OnStage): void {
   }, 900_000);
 
   test('docs/reliability.md has the counts', () => {
-    const doc = readFileSync(new URL('../../docs/reliability.md', import.meta.url), 'utf8').replaceAll(
+    const doc = readFileSync(new URL('../../../docs/reliability.md', import.meta.url), 'utf8').replaceAll(
       '\n',
       ' ',
     );

@@ -1,11 +1,11 @@
-import { unreachable } from '../../errors.ts';
-import type { Gate } from '../gate.ts';
-import type { GroupBy } from '../gates/lib/group.ts';
-import { groupOf, oneJob } from '../gates/lib/group.ts';
-import { openTallies } from '../gates/lib/tallies.ts';
-import { sayGroup } from '../gates/lib/format.ts';
-import type { JobFacts, Snapshot } from '../snapshot.ts';
-import { poolOf, queueOf } from '../snapshot.ts';
+import { unreachable } from '../../../errors.ts';
+import type { Gate } from '../../gate.ts';
+import type { GroupBy } from '../../gates/lib/group.ts';
+import { groupOf, oneJob } from '../../gates/lib/group.ts';
+import { openTallies } from '../../gates/lib/tallies.ts';
+import { sayGroup } from '../../gates/lib/format.ts';
+import type { JobFacts, Snapshot } from '../../snapshot.ts';
+import { poolOf, queueOf } from '../../snapshot.ts';
 import type { OpenLevel } from './share.ts';
 
 /** One level of shares: the jobs that form a share, and the part of each share. */

@@ -1,12 +1,12 @@
 import { describe, expect, test } from 'vitest';
-import { restored, throughJsonb } from '../../testing/orders.ts';
-import { serve } from '../../testing/service.ts';
-import { aJob, anItem, aPool, aSnapshot, lanesOf, nowMs } from '../../testing/snapshots.ts';
-import { policy } from '../compose/compose.ts';
-import { defaultPolicy } from '../compose/default.ts';
-import type { Lane } from '../snapshot.ts';
-import { defaultQueue } from '../snapshot.ts';
-import type { FairShareState } from './fair-share-state.ts';
+import { restored, throughJsonb } from '../../../testing/orders.ts';
+import { serve } from '../../../testing/service.ts';
+import { aJob, anItem, aPool, aSnapshot, lanesOf, nowMs } from '../../../testing/snapshots.ts';
+import { policy } from '../../compose/compose.ts';
+import { defaultPolicy } from '../../compose/default.ts';
+import type { Lane } from '../../snapshot.ts';
+import { defaultQueue } from '../../snapshot.ts';
+import type { FairShareState } from './state.ts';
 import type { FairShareOptions } from './fair-share.ts';
 import { fairShare } from './fair-share.ts';
 

@@ -1,4 +1,4 @@
-import type { Shape } from '../../options/options.ts';
+import type { Shape } from '../../../options/options.ts';
 import {
   aFunction,
   aListOf,
@@ -8,23 +8,23 @@ import {
   oneOf,
   optional,
   orNull,
-} from '../../options/options.ts';
-import { aName, checkPart } from '../check-part.ts';
-import { ownPart } from '../own-parts.ts';
-import type { Heads, OpenOrder, Order } from '../order.ts';
-import type { InFlight, JobFacts, Lane, Settlement, Snapshot } from '../snapshot.ts';
-import { compareText, defaultPool, poolOf } from '../snapshot.ts';
-import type { FairShareState, Unsure } from './fair-share-state.ts';
-import { afterWrite, noState, restoreState, withCharges } from './fair-share-state.ts';
-import type { Estimates } from './runtimes.ts';
-import { estimates, inOrder, learn, nameIn } from './runtimes.ts';
+} from '../../../options/options.ts';
+import { aName, checkPart } from '../../check-part.ts';
+import { ownPart } from '../../own-parts.ts';
+import type { Heads, OpenOrder, Order } from '../../order.ts';
+import type { InFlight, JobFacts, Lane, Settlement, Snapshot } from '../../snapshot.ts';
+import { compareText, defaultPool, poolOf } from '../../snapshot.ts';
+import type { FairShareState, Unsure } from './state.ts';
+import { afterWrite, noState, restoreState, withCharges } from './state.ts';
+import type { Estimates } from '../lib/runtimes.ts';
+import { estimates, inOrder, learn, nameIn } from '../lib/runtimes.ts';
 import type { OpenLevel, ShareRules } from './share.ts';
-import type { ShareLevel } from './share-levels.ts';
-import { burstGates, openLevel, pathName, shareName } from './share-levels.ts';
+import type { ShareLevel } from './levels.ts';
+import { burstGates, openLevel, pathName, shareName } from './levels.ts';
 import { pathOf } from './share.ts';
-import type { ShareTree } from './share-tree.ts';
-import { openTree } from './share-tree.ts';
-import type { Decay, Shares } from './shares.ts';
+import type { ShareTree } from './tree.ts';
+import { openTree } from './tree.ts';
+import type { Decay, Shares } from './saved.ts';
 
 /** Options of {@link fairShare}: the shares, their weights, and the cost of a job. */
 export interface FairShareOptions {

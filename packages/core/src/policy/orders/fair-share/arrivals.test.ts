@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
-import { aJob, aPool, aSnapshot, lanesOf } from '../../testing/snapshots.ts';
-import { policy } from '../compose/compose.ts';
-import type { Candidate } from '../snapshot.ts';
+import { aJob, aPool, aSnapshot, lanesOf } from '../../../testing/snapshots.ts';
+import { policy } from '../../compose/compose.ts';
+import type { Candidate } from '../../snapshot.ts';
 import { fairShare } from './fair-share.ts';
 
 const backlog = (keys: number, jobs: number): Candidate[] =>

@@ -1,3 +1,5 @@
+import { columnsOf } from '../lib/columns.ts';
+
 /**
  * Use of the shares of one level, in columns. Plain JSON, and small: shares that are idle and not ahead are
  * left out, and each name stands once.
@@ -15,21 +17,6 @@ export type Shares = {
   /** The share that was served last had just arrived. */
   readonly arrival: boolean;
 };
-
-const columns = new WeakMap<readonly string[], ReadonlyMap<string, number>>();
-
-/**
- * Returns the column of each name. Cached by the array of names, which plans keep while the names are the
- * same.
- */
-export function columnsOf(names: readonly string[]): ReadonlyMap<string, number> {
-  const known = columns.get(names);
-  if (known !== undefined) return known;
-  const made = new Map<string, number>();
-  for (let column = 0; column < names.length; column += 1) made.set(names[column] ?? '', column);
-  columns.set(names, made);
-  return made;
-}
 
 /** Cost charged to a share on every level. */
 export interface Charge {

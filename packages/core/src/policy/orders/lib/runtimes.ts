@@ -1,6 +1,6 @@
-import { compareText } from '../snapshot.ts';
-import { columnsOf } from './shares.ts';
-import type { AttemptEnd, JobFacts, Settlement } from '../snapshot.ts';
+import { compareText } from '../../snapshot.ts';
+import { columnsOf } from './columns.ts';
+import type { AttemptEnd, JobFacts, Settlement } from '../../snapshot.ts';
 
 /**
  * Mean runtimes in milliseconds, in columns. Names are in the order in which they were first seen. When a

@@ -1,8 +1,8 @@
-import type { Lane } from '../snapshot.ts';
+import type { Lane } from '../../snapshot.ts';
 import type { Children, Inner, OpenLevel, Share, ShareRules, SharePlaces } from './share.ts';
 import { createShare, innerOf } from './share.ts';
-import type { Shares } from './shares.ts';
-import { columnsOf } from './shares.ts';
+import type { Shares } from './saved.ts';
+import { columnsOf } from '../lib/columns.ts';
 import { addStanding, createStandings } from './standings.ts';
 
 /** Shared empty list of stored names. */

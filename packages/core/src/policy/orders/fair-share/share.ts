@@ -1,6 +1,6 @@
-import type { Candidate, InFlight, JobFacts, Lane } from '../snapshot.ts';
-import type { Heap } from './heap.ts';
-import type { Decay, Shares } from './shares.ts';
+import type { Candidate, InFlight, JobFacts, Lane } from '../../snapshot.ts';
+import type { Heap } from '../lib/heap.ts';
+import type { Decay, Shares } from './saved.ts';
 import type { Line, Standings } from './standings.ts';
 
 /** A level of shares during one plan. */

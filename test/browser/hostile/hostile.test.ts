@@ -1,6 +1,6 @@
 import { describe } from 'vitest';
 import { hostileSuite } from './hostile-suite.ts';
-import { onStage } from './on-stage.ts';
+import { onStage } from '../on-stage.ts';
 
 onStage((on) => {
   describe('hostile texts', () => {

@@ -1,9 +1,9 @@
-import type { Json } from '../../job/job.ts';
-import type { Written } from '../policy.ts';
-import type { Runtimes } from './runtimes.ts';
-import { noRuntimes, restoreRuntimes } from './runtimes.ts';
-import type { Charge, Decay, Shares } from './shares.ts';
-import { charged, restoreShares } from './shares.ts';
+import type { Json } from '../../../job/job.ts';
+import type { Written } from '../../policy.ts';
+import type { Runtimes } from '../lib/runtimes.ts';
+import { noRuntimes, restoreRuntimes } from '../lib/runtimes.ts';
+import type { Charge, Decay, Shares } from './saved.ts';
+import { charged, restoreShares } from './saved.ts';
 
 /** State of fair share. Plain JSON. */
 export type FairShareState = {

@@ -4,7 +4,7 @@ import { parseArgs } from 'node:util';
 import { migrate } from '@pgqueue/postgres';
 import { openDatabase } from '@pgqueue/postgres/internal';
 import { startServer } from '@pgqueue/postgres/testing';
-import { percentile } from '../proofs/checks.ts';
+import { percentile } from '../../proofs/checks.ts';
 import { foundMaxMs, nodeTakeover, slots } from './node-takeover.ts';
 
 const ways = ['session', 'silence', 'reset'] as const;

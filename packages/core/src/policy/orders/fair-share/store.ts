@@ -1,7 +1,7 @@
 import type { Children, Inner, Share, ShareRules } from './share.ts';
-import { keepSlots } from './share-children.ts';
+import { keepSlots } from './children.ts';
 import { storedBelow, tagOf, weightUnits } from './share.ts';
-import type { Shares } from './shares.ts';
+import type { Shares } from './saved.ts';
 
 /**
  * Resolution at which `ahead` is stored, per unit of cost by weight. Rounding makes the stored text much

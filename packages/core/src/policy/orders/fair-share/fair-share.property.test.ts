@@ -1,11 +1,11 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import type { Backlog } from '../../testing/service.ts';
-import { run, serve } from '../../testing/service.ts';
-import { aJob, anItem, aPool, aSnapshot, lanesOf } from '../../testing/snapshots.ts';
-import { policy } from '../compose/compose.ts';
-import type { Order } from '../order.ts';
-import type { Candidate } from '../snapshot.ts';
+import type { Backlog } from '../../../testing/service.ts';
+import { run, serve } from '../../../testing/service.ts';
+import { aJob, anItem, aPool, aSnapshot, lanesOf } from '../../../testing/snapshots.ts';
+import { policy } from '../../compose/compose.ts';
+import type { Order } from '../../order.ts';
+import type { Candidate } from '../../snapshot.ts';
 import type { FairShareOptions } from './fair-share.ts';
 import { fairShare } from './fair-share.ts';
 

@@ -1,9 +1,9 @@
-import { compareText } from '../snapshot.ts';
+import { compareText } from '../../snapshot.ts';
 import type { Inner, OpenLevel, Share, ShareRules } from './share.ts';
 import { innerOf, tagOf, weightUnits } from './share.ts';
-import { childrenOf } from './share-children.ts';
-import type { Shares } from './shares.ts';
-import { aheadNow } from './shares.ts';
+import { childrenOf } from './children.ts';
+import type { Shares } from './saved.ts';
+import { aheadNow } from './saved.ts';
 
 /**
  * Most shares of one level of one share that have a start tag of their own. The longest waiting of the others

@@ -3,9 +3,9 @@ import { createOperator } from '@pgqueue/postgres';
 import { openDatabase } from '@pgqueue/postgres/internal';
 import type { Database } from '@pgqueue/postgres';
 import { createProducer } from '@pgqueue/producer';
-import type { Actor } from '../support/actors.ts';
-import { startActor, until } from '../support/actors.ts';
-import { quick } from '../support/actors/tasks.ts';
+import type { Actor } from '../../support/actors.ts';
+import { startActor, until } from '../../support/actors.ts';
+import { quick } from '../../support/actors/tasks.ts';
 
 export interface TakeoverOptions {
   readonly url: string;

@@ -5,9 +5,9 @@ import type { Database } from '@pgqueue/postgres';
 import { openDatabase, resetNode } from '@pgqueue/postgres/internal';
 import type { Producer } from '@pgqueue/producer';
 import { createProducer } from '@pgqueue/producer';
-import type { Actor } from '../support/actors.ts';
-import { startActor, until } from '../support/actors.ts';
-import { harmless } from '../support/actors/tasks.ts';
+import type { Actor } from '../../support/actors.ts';
+import { startActor, until } from '../../support/actors.ts';
+import { harmless } from '../../support/actors/tasks.ts';
 
 export interface NodeTakeoverOptions {
   readonly url: string;
@@ -82,7 +82,7 @@ function nodesOf({ nodes }: NodeTakeoverOptions): readonly string[] {
 }
 
 function startNode({ url, by }: NodeTakeoverOptions, name: string): Promise<Actor> {
-  const file = new URL('../support/actors/poisoned.ts', import.meta.url);
+  const file = new URL('../../support/actors/poisoned.ts', import.meta.url);
   const env = { PGQUEUE_TEST_NODE: name, PGQUEUE_TEST_CLOCKS: by === 'session' ? 'default' : 'short' };
   return startActor('worker', { url, name, file, env });
 }

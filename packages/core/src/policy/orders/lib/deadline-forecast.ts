@@ -1,5 +1,5 @@
-import type { JobFacts, Snapshot } from '../snapshot.ts';
-import { compareText, own, poolOf } from '../snapshot.ts';
+import type { JobFacts, Snapshot } from '../../snapshot.ts';
+import { compareText, own, poolOf } from '../../snapshot.ts';
 import { createHeap } from './heap.ts';
 
 /** Forecast of missed deadlines, and the time when it was made. */

@@ -1,4 +1,4 @@
-import type { Stage } from './stage.ts';
+import type { Stage } from '../stage.ts';
 import { hostileTexts } from './hostile-texts.ts';
 
 /** Fields of the database that take a stranger's text, and into each of which each of the hostile ones is put. */

@@ -3,7 +3,7 @@
 import { parseArgs } from 'node:util';
 import { migrate } from '@pgqueue/postgres';
 import { startServer } from '@pgqueue/postgres/testing';
-import { percentile } from '../proofs/checks.ts';
+import { percentile } from '../../proofs/checks.ts';
 import { takeoverRun } from './takeover.ts';
 
 const boundMs = 500;

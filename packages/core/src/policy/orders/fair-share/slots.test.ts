@@ -1,10 +1,10 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { aJob, aPool, aSnapshot } from '../../testing/snapshots.ts';
-import { policy } from '../compose/compose.ts';
-import type { Policy } from '../policy.ts';
-import type { PolicyState } from '../plan.ts';
-import type { Lane } from '../snapshot.ts';
+import { aJob, aPool, aSnapshot } from '../../../testing/snapshots.ts';
+import { policy } from '../../compose/compose.ts';
+import type { Policy } from '../../policy.ts';
+import type { PolicyState } from '../../plan.ts';
+import type { Lane } from '../../snapshot.ts';
 import { fairShare } from './fair-share.ts';
 
 /**
