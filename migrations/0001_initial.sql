@@ -159,11 +159,13 @@ create unlogged table leader_session (
   server   timestamptz not null -- start of the server: a clean restart ends sessions, too, but keeps the row
 ) with (fillfactor = 50);
 
+-- The policy's saved state: one row for each part (gate or order) that has a state, such as the levels of rates.
+-- Written with each batch that it accounts for, and read by a new leader.
 create table policy_state (
-  policy text        primary key,
-  epoch  bigint      not null,
-  state  jsonb       not null,
-  saved  timestamptz not null
+  part  text        primary key,
+  epoch bigint      not null,
+  state jsonb       not null,
+  saved timestamptz not null
 ) with (fillfactor = 50);
 
 -- Ended attempts, one row per settle call, for a scheduler whose policy reads them (scheduler_lease.feed).
@@ -1743,9 +1745,9 @@ begin
   end if;
   v_now := clock_timestamp();
   if p_plan ? 'parts' then
-    insert into policy_state as s (policy, epoch, state, saved)
+    insert into policy_state as s (part, epoch, state, saved)
     select x.key, p_epoch, x.value, v_now from jsonb_each(p_plan -> 'parts') x
-    on conflict (policy) do update set epoch = excluded.epoch, state = excluded.state, saved = excluded.saved;
+    on conflict (part) do update set epoch = excluded.epoch, state = excluded.state, saved = excluded.saved;
   end if;
   if p_plan ? 'front' then
     perform advance_front();
@@ -3241,15 +3243,15 @@ $$;
 -- and share "bundle". Only nodes get bundles whose registered tasks take them ("batch": true). Suspects come
 -- before other jobs, as next_suspect permits. Batches are taken apart before (claim_rows gives them whole),
 -- bundles after they are leased.
--- Safe because: the items are locked (SKIP LOCKED) before a statement of its own leases them and reads their
--- jobs as they are then: every writer of a job locks its item first. lock_timeout is by the database's clock,
--- read once at the start. A node that was reset, lost or replaced is refused by its incarnation. A job that
--- was replaced, cancelled or delayed has no ready item any more, so an old payload can't be read here.
+-- Safe because: one statement locks the items (SKIP LOCKED, in lease_items). The next one, with a newer
+-- snapshot, leases them (lease_all) and reads their jobs as they are under the lock: every writer of a job
+-- locks its item first. lock_timeout is by the database's clock, read once at the start. A node that was reset,
+-- lost or replaced is refused by its incarnation. A job that was replaced, cancelled or delayed has no ready
+-- item any more, so an old payload can't be read here.
 -- A lease counts in seconds, ten years at most: no job's row can make the claim fail for all other jobs.
 -- Plans: work_queue's primary key from p_from on, and queue's primary key. Jobs are joined by "= any
--- (array[...])": for a plain "=", PostgreSQL also considers an index without a condition, whose order could
--- serve a join. A session that planned its claim while no jobs existed then read both indexes whole until the
--- next ANALYZE: half a second for ten jobs.
+-- (array[...])": for a plain "=", PostgreSQL may also scan a whole index in its order, for a merge join: half a
+-- second for ten jobs, in a session that planned its claim while no jobs existed, until the next ANALYZE.
 create function claim(p_node text, p_incarnation uuid, p_max integer, p_token uuid default gen_random_uuid(), p_from bigint default 0,
                       p_reap boolean default true)
   returns table ("position" bigint, id uuid, token uuid, queue text, task text, key text, priority integer, attributes jsonb,
@@ -4044,8 +4046,8 @@ as $$
 $$;
 
 -- Takes back the leases of nodes whose heartbeat stopped, and ends these nodes. Also takes back leases of a
--- holder that has no live node row. Silence counts from the time since when schedulers could reach the server
--- (note_reached).
+-- holder that has no live node row. A node's silence counts from its last heartbeat, or from when schedulers
+-- could reach this server again (note_reached), if that is later.
 -- A node whose session has been missing for 3 s is lost, too, if for that time (p_well_ms) the leader could
 -- always poll, and open new connections: then the node could have reconnected.
 --
@@ -4189,7 +4191,7 @@ as $$
   where s.server = pg_postmaster_start_time()
 $$;
 
--- Counts the nodes whose session is missing, for the leader's polls; tells whether miss_nodes would change
+-- Counts the nodes whose session is missing, for the leader's polls; tells whether note_missing_nodes would change
 -- anything, and in how many milliseconds the first of those nodes is lost. Reads only.
 create function missing_nodes() returns table (missing integer, changed boolean, lost_in_ms double precision)
   language sql stable security definer
@@ -4203,7 +4205,7 @@ $$;
 
 -- Notes since when sessions of nodes are missing. Waits for no lock, for the reason in lose_nodes: a locked
 -- row is being written by its node.
-create function miss_nodes(p_leader text, p_epoch bigint) returns void
+create function note_missing_nodes(p_leader text, p_epoch bigint) returns void
   language plpgsql volatile security definer
   set search_path from current
 as $$
@@ -4242,9 +4244,10 @@ $$;
 -- it left a trace: with retention 0, a job that is done leaves none, and looks stale. An item whose job is
 -- gone (removed by hand) is removed, and looks stale too.
 --
--- Safe because: one statement. The work item goes only if its token matches, and the job's end follows from
--- the deleted rows. (A retry in two statements would let the scheduler skip a job whose item is still there:
--- the job would be lost for ever.)
+-- Safe because: each way (settle_done, settle_mixed) is one statement. It deletes the work item by id and token,
+-- which is the fence, and ends only the jobs of deleted items; settle_rows (batches.sql) does the same for
+-- whole batches. If a retry deleted the item in one statement and made the job pending in another, a scheduler
+-- that read between them would skip the job for ever.
 -- Work items are locked before jobs, as everywhere. Served by work_queue_id and queue's primary key.
 -- Plans: each table also has the condition "id = any (p_ids)", and nested loops are off. So the only plan is
 -- an index lookup of these ids, hashed against the input. With nested loops, a planner that expected one row

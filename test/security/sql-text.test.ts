@@ -98,7 +98,7 @@ const decided: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     "setting === 'default_transaction_read_only' ? 'off' : \"'read committed'\"": 'in a message, a constant',
   },
   'postgres/src/statements/claim.ts': { columns: 'names of columns, a constant' },
-  'postgres/src/statements/rows.ts': {
+  'postgres/src/statements/batches.ts': {
     'row.position': 'a number, in a parameter',
     'row.token': 'in a parameter, the text of an array: drawn by this node',
     'row.busyMs.length': 'a number, in a parameter',

@@ -48,8 +48,8 @@ export type { ClaimInput } from './statements/claim.ts';
 export { claim, claimUnread, readLeased } from './statements/claim.ts';
 export type { ClaimedRow, ClaimedRows, ClaimRowsInput } from './statements/claim-rows.ts';
 export { claimRows } from './statements/claim-rows.ts';
-export type { EndedRow, RowLease } from './statements/rows.ts';
-export { releaseRows, settleRows, takeApart, takeOut, tellRuns } from './statements/rows.ts';
+export type { EndedRow, RowLease } from './statements/batches.ts';
+export { releaseRows, settleRows, takeApart, takeOut, tellRuns } from './statements/batches.ts';
 export type { Dispatched, DispatchInput, Supposition } from './statements/dispatch.ts';
 export { dispatch, loadPolicyState, setFeed, takeBack } from './statements/dispatch.ts';
 export type { EnqueueInput } from './statements/enqueue/enqueue.ts';
@@ -87,7 +87,7 @@ export {
   loseNodes,
   maintainHistory,
   missingNodes,
-  missNodes,
+  noteMissingNodes,
   trimHistory,
   nextLossMs,
   promote,

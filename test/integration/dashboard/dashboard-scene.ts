@@ -89,7 +89,7 @@ async function report(bench: DashboardBench): Promise<void> {
     },
   };
   await bench.sql(
-    `insert into $schema.policy_state (policy, epoch, state, saved) values ('fair_share', 1, $1::jsonb, clock_timestamp())`,
+    `insert into $schema.policy_state (part, epoch, state, saved) values ('fair_share', 1, $1::jsonb, clock_timestamp())`,
     [JSON.stringify(state)],
   );
 }

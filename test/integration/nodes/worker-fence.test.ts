@@ -82,7 +82,7 @@ test('a node that can not say that it lives aborts what it runs before others ha
   const id = await cutOff(worker, hour, handler);
   const before = worker.of('node.registered').length;
   await until('it to be done elsewhere', async () => (await bench.job(id)).status === 'done');
-  expect(lived.map(({ what }) => what)).toEqual(['run', 'node_lost', 'run']);
+  expect(lived.map(({ what }) => what)).toEqual(['run', 'node_silent', 'run']);
   expect(worker.of('node.fenced').at(-1)).toMatchObject({ node: 'cut-off', jobs: 1 });
   mend();
   await until('it to be back', () => worker.of('node.registered').length > before);
@@ -99,7 +99,7 @@ test('a job is aborted before its own lease ends, though nobody can be asked', a
 });
 
 test.each([
-  ['the fence', hour, 5_000, 'node_lost'],
+  ['the fence', hour, 5_000, 'node_silent'],
   ['a lease that is about to end', second, 60_000, 'timeout'],
 ] as const)('the signal of a pulled job is aborted, too: by %s', async (_by, task, lostAfterMs, reason) => {
   const puller = createPuller({ ...through(lostAfterMs), tasks: ['task'], listen: false });

@@ -158,7 +158,7 @@ test('the state of a policy is saved with its batch, and the next leader begins 
   const first = await bench.scheduler({ horizonMs: 0 });
   await itemsReach(1);
   await first.stop();
-  expect(await bench.count('policy_state', `policy = 'fair_share' and state::text like '%"a"%'`)).toBe(1);
+  expect(await bench.count('policy_state', `part = 'fair_share' and state::text like '%"a"%'`)).toBe(1);
   await node.done(await node.claim(1));
   await bench.scheduler({ horizonMs: 0 });
   expect((await itemsReach(1)).map(({ key }) => key)).toEqual(['b']);

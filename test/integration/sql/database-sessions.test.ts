@@ -184,7 +184,7 @@ describe('the session of a node', () => {
   });
   const look = async (): ReturnType<typeof sql> => {
     const seen = await sql('select missing, changed from pgqueue.missing_nodes()');
-    await sql(`select pgqueue.miss_nodes('l', $1)`, [epoch]);
+    await sql(`select pgqueue.note_missing_nodes('l', $1)`, [epoch]);
     return seen;
   };
   const lose = (wellMs: number): ReturnType<typeof sql> =>

@@ -113,10 +113,11 @@ export interface JobLogger {
 }
 
 /**
- * Reason for which `ctx.signal` aborted: `signal.reason.code`. `node_lost`: the node's heartbeats have failed
- * for so long that other nodes may take its jobs at any moment.
+ * Reason for which `ctx.signal` aborted: `signal.reason.code`. `lease_lost`: another node may have the job,
+ * because its timeout ended, or because this node was declared lost or reset. `node_silent`: this node's
+ * heartbeats have failed for so long that others may declare it lost at any moment.
  */
-export type AbortReason = 'lease_lost' | 'cancelled' | 'timeout' | 'shutdown' | 'node_lost';
+export type AbortReason = 'lease_lost' | 'cancelled' | 'timeout' | 'shutdown' | 'node_silent';
 
 /**
  * The code of a task. It gets the checked payload; its return value is the result of the job, or an

@@ -42,8 +42,8 @@ export async function policyPage({ database }: Desk): Promise<PolicyPage> {
     }),
     shadow: shadowIn(report?.shadow),
     virtualTimes: shownVirtualTimes(states),
-    state: states.map(({ policy, saved, bytes, state }) => ({
-      policy,
+    state: states.map(({ part, saved, bytes, state }) => ({
+      policy: part,
       saved: timeOf(saved),
       bytes,
       state: bytes <= shownMax ? jsonOf(state) : null,

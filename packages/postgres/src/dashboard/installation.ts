@@ -57,7 +57,7 @@ export async function readServer({ query, schema }: Database): Promise<ServerInf
 
 /** State that a policy keeps from plan to plan. */
 export interface SavedState {
-  readonly policy: string;
+  readonly part: string;
   readonly saved: Date;
   readonly bytes: number;
   /** Null: larger than the requested limit. */
@@ -70,8 +70,8 @@ export async function readPolicyStates(
   bytesMax: number,
 ): Promise<readonly SavedState[]> {
   return query<SavedState>(
-    `select s.policy, s.saved, s.bytes, case when s.bytes <= $1 then s.state end as state
-     from (select p.policy, p.saved, p.state, octet_length(p.state::text) as bytes from ${schema}.policy_state p) s order by s.policy`,
+    `select s.part, s.saved, s.bytes, case when s.bytes <= $1 then s.state end as state
+     from (select p.part, p.saved, p.state, octet_length(p.state::text) as bytes from ${schema}.policy_state p) s order by s.part`,
     [bytesMax],
   );
 }

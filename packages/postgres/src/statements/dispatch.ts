@@ -171,7 +171,7 @@ export async function setFeed(target: Target, { leader, epoch }: Leader, on: boo
 /** Reads the policy state that leaders saved, by part. */
 export async function loadPolicyState(target: Target): Promise<Readonly<Record<string, SavedPart>>> {
   const rows = await target.query<{ part: string; state: Json; savedMs: number }>(
-    `select policy as part, state, extract(epoch from saved)::float8 * 1000 as "savedMs" from ${target.schema}.policy_state`,
+    `select part, state, extract(epoch from saved)::float8 * 1000 as "savedMs" from ${target.schema}.policy_state`,
     [],
   );
   return Object.fromEntries(rows.map(({ part, state, savedMs }) => [part, { state, savedMs }]));

@@ -35,8 +35,8 @@ export async function expire(target: Target, { leader, epoch }: Leader, max: num
 }
 
 /**
- * Reads the milliseconds until the first node has been silent for too long, if none sends a heartbeat
- * (negative: one has); null: there is no node.
+ * Reads the milliseconds until the first node counts as lost, if no heartbeat arrives. Negative: overdue;
+ * null: there is no live node.
  */
 export async function nextLossMs({ query, schema }: Target): Promise<number | null> {
   const [row] = await query<{ readonly dueMs: number | null }>(
@@ -65,7 +65,7 @@ export async function loseNodes(
 /** Nodes whose session is missing. */
 export interface MissingNodes {
   readonly missing: number;
-  /** The state differs from that which {@link missNodes} has noted. */
+  /** The state differs from that which {@link noteMissingNodes} has noted. */
   readonly changed: boolean;
   /** Milliseconds until the first of the noted nodes is lost; null: none was noted. */
   readonly lostInMs: number | null;
@@ -81,8 +81,8 @@ export async function missingNodes({ query, schema }: Target): Promise<MissingNo
 }
 
 /** Notes since when sessions of nodes are missing. */
-export async function missNodes(target: Target, { leader, epoch }: Leader): Promise<void> {
-  await target.query(`select ${target.schema}.miss_nodes($1, $2)`, [leader, epoch]);
+export async function noteMissingNodes(target: Target, { leader, epoch }: Leader): Promise<void> {
+  await target.query(`select ${target.schema}.note_missing_nodes($1, $2)`, [leader, epoch]);
 }
 
 /**

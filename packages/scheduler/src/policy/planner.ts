@@ -145,7 +145,7 @@ export function createPlanner(options: PlannerOptions): Planner {
       if (pending === undefined) return;
       // if the plan left every part as it was, there is nothing to correct
       const same = planning.guarded && isSame(state, pending.plan.state);
-      state = same ? pending.plan.state : settle(planning, pending, written);
+      state = same ? pending.plan.state : stateAfterWrite(planning, pending, written);
       saving.saved(pending.parts, state, pending.busy);
       end(written);
     },
@@ -201,17 +201,17 @@ function nothing(state: PolicyState): CleanPlan {
   return completePlan({ dispatch: [], held: {}, state });
 }
 
-function settle(
+function stateAfterWrite(
   { live, instead, standard, guarded }: Planning,
   { plan: { state }, byPolicy }: Pending,
   written: Written,
 ): PolicyState {
-  const settled = byPolicy ? live.written(state, written) : undefined;
+  const after = byPolicy ? live.written(state, written) : undefined;
   if (guarded) {
-    const limited = settled ?? instead.written(state, written);
+    const limited = after ?? instead.written(state, written);
     if (limited !== undefined) return limited;
   }
-  return withLimits(settled ?? state, standard.written?.(state, written) ?? state);
+  return withLimits(after ?? state, standard.written?.(state, written) ?? state);
 }
 
 function isSame(before: PolicyState, after: PolicyState): boolean {

@@ -1,28 +1,28 @@
 import type { Observer, Settlement } from '@pgqueue/core';
 import type { TickRead } from '@pgqueue/postgres/internal';
-import type { Aside } from './lanes/deferred-lanes.ts';
-import { createAside } from './lanes/deferred-lanes.ts';
-import type { Cursors } from './lanes/lane-cursors.ts';
-import { createCursors } from './lanes/lane-cursors.ts';
+import type { DeferredLanes } from './lanes/deferred-lanes.ts';
+import { createDeferredLanes } from './lanes/deferred-lanes.ts';
+import type { LaneCursors } from './lanes/lane-cursors.ts';
+import { createLaneCursors } from './lanes/lane-cursors.ts';
 import type { Consumption } from './consumption.ts';
 import { measureConsumption } from './consumption.ts';
 import type { InFlightItems } from './items/in-flight.ts';
 import { createInFlightItems } from './items/in-flight.ts';
 import type { Unreadable } from './unreadable.ts';
 import { createUnreadable } from './unreadable.ts';
-import type { SkipAhead } from './lanes/lookahead.ts';
-import { createSkipAhead } from './lanes/lookahead.ts';
-import type { View } from './lanes/lane-cache.ts';
-import { createView } from './lanes/lane-cache.ts';
+import type { Lookahead } from './lanes/lookahead.ts';
+import { createLookahead } from './lanes/lookahead.ts';
+import type { LaneCache } from './lanes/lane-cache.ts';
+import { createLaneCache } from './lanes/lane-cache.ts';
 
-/** Everything a leader remembers between ticks. */
+/** Everything that a leader remembers between ticks, except the state of the policy, which `planner.ts` keeps. */
 export interface LeaderState {
-  readonly view: View;
+  readonly laneCache: LaneCache;
   readonly inFlight: InFlightItems;
   readonly consumption: Consumption;
-  readonly lookahead: SkipAhead;
-  readonly aside: Aside;
-  readonly cursors: Cursors;
+  readonly lookahead: Lookahead;
+  readonly deferred: DeferredLanes;
+  readonly cursors: LaneCursors;
   readonly unreadable: Unreadable;
   /** Ended attempts that no plan has seen yet. */
   settled: readonly Settlement[];
@@ -58,21 +58,21 @@ export interface LeaderState {
   readonly items: { floor: number; rescanAt: number };
 }
 
-export function createMemory({
+export function createLeaderState({
   batchMax,
   observe,
 }: {
   readonly batchMax: number;
   readonly observe: Observer;
 }): LeaderState {
-  const cursors = createCursors();
+  const cursors = createLaneCursors();
   return {
-    view: createView(cursors),
+    laneCache: createLaneCache(cursors),
     cursors,
     inFlight: createInFlightItems(),
     consumption: measureConsumption(),
-    lookahead: createSkipAhead(),
-    aside: createAside(),
+    lookahead: createLookahead(),
+    deferred: createDeferredLanes(),
     unreadable: createUnreadable(observe),
     settled: [],
     epoch: undefined,

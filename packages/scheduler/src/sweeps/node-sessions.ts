@@ -1,6 +1,6 @@
 import type { Database } from '@pgqueue/postgres';
 import type { Leader, Lone, LoneOptions } from '@pgqueue/postgres/internal';
-import { missingNodes, missNodes } from '@pgqueue/postgres/internal';
+import { missingNodes, noteMissingNodes } from '@pgqueue/postgres/internal';
 
 /**
  * Detects dead nodes by their database sessions: a killed process leaves no session behind. A node whose
@@ -44,7 +44,7 @@ export function createNodeSessions(
     const beganAt = performance.now();
     const { missing, changed, lostInMs } = await missingNodes(database);
     pauseMs = Math.max(leastMs, Math.min(longestMs, (performance.now() - beganAt) / lookShare));
-    if (changed) await missNodes(database, leader);
+    if (changed) await noteMissingNodes(database, leader);
     if (missing === 0) {
       slowestMs = 0;
       return null;

@@ -1,9 +1,9 @@
 import type { Gate, ShareLevel } from '@pgqueue/core';
 import { fairShare, policy } from '@pgqueue/core';
 import type { LaneRow, TickInput } from '@pgqueue/postgres/internal';
-import { createMemory } from '../state/leader-state.ts';
+import { createLeaderState } from '../state/leader-state.ts';
 import { ask } from '../tick/snapshot.ts';
-import { createView } from '../state/lanes/lane-cache.ts';
+import { createLaneCache } from '../state/lanes/lane-cache.ts';
 import { aSnapshot } from './planning.ts';
 
 /**
@@ -42,8 +42,8 @@ export function createCrowd({ lanesMax, slots, gates = [], level = {} }: CrowdOp
     gates,
     order: fairShare({ levels: [{ by: 'queue' }, { by: 'key', ...level }] }),
   });
-  const view = createView({ went: () => {} }, lanesMax);
-  const memory = { ...createMemory({ batchMax: slots, observe: () => {} }), view };
+  const view = createLaneCache({ went: () => {} }, lanesMax);
+  const memory = { ...createLeaderState({ batchMax: slots, observe: () => {} }), view };
   const lanes = createLanes();
   const went = new Map<string, number>();
   let [state, nowMs] = [initial, 1_000_000];

@@ -1,7 +1,7 @@
 import type { HintedJob, TickRead } from '@pgqueue/postgres/internal';
 import { expect, test } from 'vitest';
 import type { ItemMade } from '../state/items/item.ts';
-import { createMemory } from '../state/leader-state.ts';
+import { createLeaderState } from '../state/leader-state.ts';
 import type { News } from './plan-from-hints.ts';
 import { nothingWaits, suppose } from './plan-from-hints.ts';
 
@@ -71,7 +71,7 @@ const hinted = (seq: number, other: Partial<HintedJob> = {}): HintedJob => ({
 
 /** A leader's memory after a read that found nothing waiting. */
 function memoryOf() {
-  const memory = createMemory({ observe: () => {}, batchMax: 500 });
+  const memory = createLeaderState({ observe: () => {}, batchMax: 500 });
   ids.forEach((id, position) => memory.inFlight.wrote(itemOf(id), position + 1));
   memory.lastLook = { read, config: '1 7', atMs: 100 };
   Object.assign(memory, { caughtUp: true, seq: 20 });
@@ -100,7 +100,7 @@ test('is the last look without what ended, by a clock that is not ahead of the d
 test('has the jobs that were enqueued since, in their order; undone, it has none', () => {
   const memory = memoryOf();
   const news = enqueued(hinted(21), hinted(22, { priority: -1 }), hinted(23, { key: 'other' }));
-  const waiting = () => memory.view.lanes().map(({ key, jobs }) => [key, jobs.map(({ seq }) => seq)]);
+  const waiting = () => memory.laneCache.lanes().map(({ key, jobs }) => [key, jobs.map(({ seq }) => seq)]);
   const guess = suppose(memory, news, 150);
   expect(waiting()).toEqual([['k', [22, 21]], ['other', [23]]]); // prettier-ignore
   expect(guess?.supposed.jobs.map(({ seq, after }) => [seq, after])).toEqual([[21, -1], [22, -1], [23, -1]]); // prettier-ignore
@@ -135,7 +135,7 @@ test.each<[string, News, ((memory: LeaderState) => void)?]>([
   const memory = memoryOf();
   change?.(memory);
   expect(suppose(memory, news, 150)).toBeUndefined();
-  expect(memory.view.empty()).toBe(true);
+  expect(memory.laneCache.empty()).toBe(true);
 });
 
 test('is nothing where the last look is too old', () => {

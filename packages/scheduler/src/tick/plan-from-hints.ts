@@ -51,7 +51,7 @@ function lastLook(memory: LeaderState, startedAt: number): LeaderState['lastLook
  * for the next plan.
  */
 export function nothingWaits(memory: LeaderState, { ended, jobs }: News, startedAt: number): boolean {
-  if (jobs.length > 0 || ended.length === 0 || !memory.view.empty()) return false;
+  if (jobs.length > 0 || ended.length === 0 || !memory.laneCache.empty()) return false;
   if (lastLook(memory, startedAt) === undefined) return false;
   memory.ended = [...memory.ended, ...ended];
   return memory.ended.length <= endedMax;
@@ -64,7 +64,7 @@ export function nothingWaits(memory: LeaderState, { ended, jobs }: News, started
  * writes the plan checks the assumptions. Returns undefined if a read is needed.
  */
 export function suppose(memory: LeaderState, news: News, startedAt: number): Supposed | undefined {
-  const { inFlight, view } = memory;
+  const { inFlight, laneCache } = memory;
   const last = lastLook(memory, startedAt);
   const ended = [...memory.ended, ...news.ended];
   if (last === undefined || news.ended.length + news.jobs.length === 0 || ended.length > endedMax)
@@ -73,13 +73,13 @@ export function suppose(memory: LeaderState, news: News, startedAt: number): Sup
   if (left === undefined && news.jobs.length === 0) return undefined;
   const flying = left?.flying ?? inFlight.flying();
   if (flying.count > inFlightMax || !follow(memory, news.jobs, last.read)) return undefined;
-  view.age();
+  laneCache.age();
   const added: HintedJob[] = [];
   const undo = (): void => {
-    for (const job of added) view.remove(job);
+    for (const job of added) laneCache.remove(job);
   };
   for (const job of news.jobs) {
-    if (!view.add({ ...job, ...untried })) {
+    if (!laneCache.add({ ...job, ...untried })) {
       undo();
       return undefined;
     }

@@ -12,8 +12,8 @@ import { loadOf } from './snapshot.ts';
 /**
  * Reports whether all waiting jobs are known and no scan is pending. It stays true until a job is enqueued.
  */
-export function knowsAll({ view, lookahead, caughtUp }: LeaderState): boolean {
-  return caughtUp && view.complete() && !lookahead.walking();
+export function knowsAll({ laneCache, lookahead, caughtUp }: LeaderState): boolean {
+  return caughtUp && laneCache.complete() && !lookahead.walking();
 }
 
 /** Parameters of a tick's read. */
@@ -34,7 +34,7 @@ export async function look(
   memory: LeaderState,
   looking: Looking,
 ): Promise<{ readonly read: TickRead; readonly load: Load }> {
-  const { view, inFlight, consumption, lookahead, cursors, feeds } = memory;
+  const { laneCache, inFlight, consumption, lookahead, cursors, feeds } = memory;
   const { want, keys, rows: outOfTurn, startedAt, due, brief } = looking;
   const itemsFrom = itemsFromNow(memory, startedAt);
   const input: TickInput | undefined = brief
@@ -44,7 +44,7 @@ export async function look(
         keys,
         ...lookahead.starts(startedAt),
         ranges: cursors.ranges(startedAt, inFlight.flying()),
-        ...view.ask(memory.nowMs, { lanes: lookahead.lanes(), rows: outOfTurn }),
+        ...laneCache.ask(memory.nowMs, { lanes: lookahead.lanes(), rows: outOfTurn }),
         settled: feeds,
         itemsFrom,
         items: inFlight.before(itemsFrom),
@@ -75,8 +75,8 @@ export async function look(
     const whole = state.settled.length < settledMax;
     memory.settled = [...memory.settled, ...inFlight.settled(state.settled, whole, state.now)];
   }
-  if (brief) view.age();
-  else view.see(lookahead.shown(rows), { keys, nowMs: startedAt, unreadable });
+  if (brief) laneCache.age();
+  else laneCache.see(lookahead.shown(rows), { keys, nowMs: startedAt, unreadable });
   const load = loadOf(read, inFlight.flying().items);
   consumption.sample(load);
   rememberNodes(memory, read);

@@ -1,13 +1,13 @@
 import type { HeldCounts, Prepared, DatabaseHealth, Settlement, Snapshot } from '@pgqueue/core';
 import { openSlots, own, poolOf } from '@pgqueue/core';
 import type { LaneRow, TickRead } from '@pgqueue/postgres/internal';
-import type { Aside } from '../state/lanes/deferred-lanes.ts';
+import type { DeferredLanes } from '../state/lanes/deferred-lanes.ts';
 import type { Consumption, Load } from '../state/consumption.ts';
 import { poolsSeen } from '../state/consumption.ts';
 import type { Flying, Item } from '../state/items/item.ts';
 import { rowsByLane } from '../state/lanes/lane-rows.ts';
 import type { LeaderState } from '../state/leader-state.ts';
-import type { View } from '../state/lanes/lane-cache.ts';
+import type { LaneCache } from '../state/lanes/lane-cache.ts';
 import { depthMin } from '../state/lanes/lane-cache.ts';
 
 /** Limits of one tick's read. */
@@ -84,8 +84,8 @@ type KindLoad = Load['items'][number] & { ready: number; inFlight: number };
 
 /** Parts of a snapshot beyond the read itself. */
 export interface SnapshotParts {
-  readonly view: View;
-  readonly aside: Aside;
+  readonly laneCache: LaneCache;
+  readonly deferred: DeferredLanes;
   readonly flying: Flying;
   readonly consumption: Consumption;
   readonly settled: readonly Settlement[];
@@ -98,7 +98,7 @@ export interface SnapshotParts {
 export function toSnapshot(read: TickRead, load: Load, parts: SnapshotParts): Snapshot {
   return {
     nowMs: read.state.now,
-    lanes: parts.aside.without(parts.view.lanes()),
+    lanes: parts.deferred.without(parts.laneCache.lanes()),
     get inFlight() {
       return parts.flying.jobs();
     },

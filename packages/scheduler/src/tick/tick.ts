@@ -9,7 +9,7 @@ import { createDispatchSpans } from './spans.ts';
 import type { Flying } from '../state/items/item.ts';
 import { knowsAll, look } from './read-snapshot.ts';
 import type { LeaderState } from '../state/leader-state.ts';
-import { createMemory } from '../state/leader-state.ts';
+import { createLeaderState } from '../state/leader-state.ts';
 import type { Settings } from '../options.ts';
 import type { Pace } from './poll-interval.ts';
 import { createPace } from './poll-interval.ts';
@@ -79,7 +79,7 @@ const horizonMinMs = 50;
 export function createDispatcher(options: DispatcherOptions): Dispatcher {
   const { settings, planner } = options;
   const pace = createPace(options);
-  const memory = createMemory(settings);
+  const memory = createLeaderState(settings);
   const spans = createDispatchSpans(options.database);
   const behind = createBehind({ ...options, ...settings });
   const looks = { ...options, pace, behind };
@@ -104,8 +104,8 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
       guess.undo();
       return tick(leader, again);
     }
-    const cutShort = memory.aside.note(planned, memory.view);
-    memory.view.planned({ ...planned, keeps: memory.lookahead.walks });
+    const cutShort = memory.deferred.note(planned, memory.laneCache);
+    memory.laneCache.planned({ ...planned, keeps: memory.lookahead.walks });
     if (!brief) noteHeld(memory, planned, { rows: read.rows, nowMs: startedAt });
     const { room, hasRoom } = placesOf(snapshot, planned.dispatch);
     const plan = { leader, snapshot, planned, ready: flying.count, supposed: guess?.supposed };
@@ -152,12 +152,12 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
 
 /** Notes the jobs held in the lanes just read, since jobs behind them may be able to go. */
 function noteHeld(
-  { view, lookahead }: LeaderState,
+  { laneCache, lookahead }: LeaderState,
   { holds }: SafePlan,
   seen: { readonly rows: TickRead['rows']; readonly nowMs: number },
 ): void {
-  const held = heldFresh(holds, view.fresh());
-  lookahead.note({ ...seen, reason: (id) => (view.leftOut(id) ? leftOut : held(id)) });
+  const held = heldFresh(holds, laneCache.fresh());
+  lookahead.note({ ...seen, reason: (id) => (laneCache.leftOut(id) ? leftOut : held(id)) });
 }
 
 function forgetPlaces({ onServerLost }: DispatcherOptions, { cursors }: LeaderState): void {
@@ -204,7 +204,7 @@ async function see(
   memory: LeaderState,
   { news, startedAt }: { readonly news: News | undefined; readonly startedAt: number },
 ): Promise<PlanInput> {
-  const { keys, ...asked } = ask(memory, memory.view.discovers());
+  const { keys, ...asked } = ask(memory, memory.laneCache.discovers());
   const guess = news === undefined ? undefined : suppose(memory, news, startedAt);
   if (guess !== undefined) return { ...guess, guess, keys, brief: true, owes: options.pace.skips() };
   const due = options.pace.asksDue(news !== undefined);
@@ -222,13 +222,13 @@ async function begin(
   memory: LeaderState,
   leader: Leader,
 ): Promise<void> {
-  const { view, inFlight, consumption, lookahead, aside, cursors, unreadable } = memory;
+  const { laneCache, inFlight, consumption, lookahead, deferred, cursors, unreadable } = memory;
   memory.feeds = planner.needs.settlements === true;
   // once per term, because it deletes what was recorded before
   if (memory.fedEpoch !== leader.epoch) await setFeed(database, leader, memory.feeds);
   memory.fedEpoch = leader.epoch;
   planner.restore(await loadPolicyState(database));
-  for (const part of [view, inFlight, lookahead, aside, cursors, unreadable]) part.reset();
+  for (const part of [laneCache, inFlight, lookahead, deferred, cursors, unreadable]) part.reset();
   consumption.forget();
   memory.settled = [];
   memory.room = settings.batchMax;
@@ -298,9 +298,9 @@ function batchAfter(
  * Reports whether the plan needs another tick at once, and requests the lanes that must be read before they
  * can be judged.
  */
-function asksAgain({ view }: LeaderState, planned: SafePlan): boolean {
-  view.want((planned.stale ?? []).map((lane) => [lane, 1] as const));
-  view.want(planned.deepen ?? []);
+function asksAgain({ laneCache }: LeaderState, planned: SafePlan): boolean {
+  laneCache.want((planned.stale ?? []).map((lane) => [lane, 1] as const));
+  laneCache.want(planned.deepen ?? []);
   return planned.recall.length > 0 || (planned.stale ?? []).length > 0 || (planned.deepen?.size ?? 0) > 0;
 }
 

@@ -51,7 +51,7 @@ export async function writePlan(
     readonly supposed: DispatchInput['supposed'];
   },
 ): Promise<Flying | null> {
-  const { view, inFlight, consumption } = memory;
+  const { laneCache, inFlight, consumption } = memory;
   const back = planned.recall.length > 0 ? planned.recall : strandedBundles(inFlight, snapshot.pools);
   if (back.length > 0) {
     planner.dropped();
@@ -73,7 +73,7 @@ export async function writePlan(
   }
   const rows = toRows(
     planned.dispatch.map(({ id, pool, bundle = null }): PlannedRow => {
-      const job = view.find(id);
+      const job = laneCache.find(id);
       return { id, pool, rowVersion: job?.rowVersion ?? null, bundle, job };
     }),
     { nodes: memory.nodes, ready, held: planned.held },
@@ -99,7 +99,7 @@ export async function writePlan(
     inFlight.saved(settled);
     planner.written({ atMs, ids: new Set(positions.keys()) });
     const items = itemsOf(inFlight, rows, { atMs, positions });
-    view.wrote(
+    laneCache.wrote(
       jobs.map(({ id }) => id),
       positions,
     );
@@ -191,5 +191,5 @@ async function recall(
   const recalled = items.map((job): Settlement => ({ job, outcome: 'recalled', busyMs: 0, endedMs: nowMs }));
   if (memory.feeds) memory.settled = [...memory.settled, ...recalled];
   for (const item of items) memory.cursors.drop(laneName(item));
-  memory.view.want(items.map((item) => [laneName(item), items.length] as const));
+  memory.laneCache.want(items.map((item) => [laneName(item), items.length] as const));
 }

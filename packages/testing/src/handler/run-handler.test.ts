@@ -109,7 +109,7 @@ test('past its timeout the signal aborts, and the attempt is over', async () => 
 test.each([
   ['cancelled', 'cancelled'],
   ['shutdown', 'released'],
-  ['node_lost', 'released'],
+  ['node_silent', 'released'],
   ['lease_lost', 'lost'],
 ] as const)('an attempt that is aborted (%s) ends as %s', async (reason, outcome) => {
   const begun = Promise.withResolvers<void>();

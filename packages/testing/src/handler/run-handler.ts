@@ -72,7 +72,10 @@ const shape: Shape<RunHandlerOptions> = {
   crashes: optional(aNumber({ min: 0, max: 1_000, whole: true })),
   checkpoint: optional(anything),
   abort: optional(
-    anObject({ reason: oneOf('cancelled', 'shutdown', 'lease_lost', 'node_lost'), when: optional(anything) }),
+    anObject({
+      reason: oneOf('cancelled', 'shutdown', 'lease_lost', 'node_silent'),
+      when: optional(anything),
+    }),
   ),
 };
 

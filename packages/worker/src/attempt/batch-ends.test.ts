@@ -168,7 +168,7 @@ test('jobs that have not begun are leases that a heartbeat asks about; what it h
     ['j2', true],
     ['j3', true],
   ]);
-  for (const [n, reason] of (['lease_lost', 'cancelled', 'node_lost'] as const).entries())
+  for (const [n, reason] of (['lease_lost', 'cancelled', 'node_silent'] as const).entries())
     waiting[n]?.abort(reason);
   expect([1, 2, 3].map((n) => batch.fate(job(n)))).toEqual(['lost', 'cancelled', 'back']);
   expect([...batch.waiting()]).toEqual([]);

@@ -167,7 +167,7 @@ class BatchState implements Batch {
   }
 }
 
-const fates = { lease_lost: 'lost', cancelled: 'cancelled', node_lost: 'back' } as const;
+const fates = { lease_lost: 'lost', cancelled: 'cancelled', node_silent: 'back' } as const;
 
 class DoneAttempts implements DoneRow {
   readonly position: number;

@@ -50,7 +50,7 @@ function concludeFreely(input: EndingInput): Conclusion {
       return done(input, ending.value);
     case 'threw': {
       if (isOutcome(ending.error)) return concludeOutcome(input, ending.error);
-      if (aborted === 'shutdown' || aborted === 'node_lost') return { kind: 'release' };
+      if (aborted === 'shutdown' || aborted === 'node_silent') return { kind: 'release' };
       const data = { kind: 'error', ...errorData(ending.error) };
       return settle(input, { outcome: 'retry', data, delayMs: delayOf(input), error: ending.error });
     }

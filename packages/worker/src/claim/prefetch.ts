@@ -58,7 +58,7 @@ class Waiting implements Held {
     return this.unit[0].task;
   }
 
-  abort(reason: 'lease_lost' | 'cancelled' | 'node_lost'): void {
+  abort(reason: 'lease_lost' | 'cancelled' | 'node_silent'): void {
     this.#drop(this, reason === 'lease_lost');
   }
 }

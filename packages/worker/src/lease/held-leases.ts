@@ -10,7 +10,7 @@ export interface Held {
    * settled.
    */
   readonly live: boolean;
-  readonly abort: (reason: 'lease_lost' | 'cancelled' | 'node_lost') => void;
+  readonly abort: (reason: 'lease_lost' | 'cancelled' | 'node_silent') => void;
 }
 
 /** Leases that a node holds. A job can appear twice: under the lease that was lost, and under a new one. */

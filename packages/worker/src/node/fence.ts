@@ -5,9 +5,10 @@ import type { NodeSettings } from '../node-options.ts';
 import type { SharedMarks } from './thread-protocol.ts';
 
 /**
- * Aborts the jobs of a node whose heartbeats do not arrive, before others may take them. It measures by the
- * node's monotonic clock, from the time at which the last accepted heartbeat was sent: the database cannot
- * have received it earlier.
+ * Aborts the jobs of a node whose heartbeats do not arrive, before others may take them. The node suspects
+ * itself here, by its own clock; {@link startHeartbeat} hears whether it was declared lost. The clock is
+ * monotonic, and runs from the time at which the last accepted heartbeat was sent: the database cannot have
+ * received it earlier. Late settlements are refused elsewhere, by the lease's token (`settle.sql`).
  */
 export interface Fence {
   /** Call when a heartbeat has arrived. */
@@ -17,7 +18,7 @@ export interface Fence {
    */
   readonly closed: () => boolean;
   /** Disarms the fence: the incarnation is over, and the node holds nothing. */
-  readonly rest: () => void;
+  readonly disarm: () => void;
 }
 
 export function createFence({
@@ -33,11 +34,11 @@ export function createFence({
   const leftMs = (): number => lostAfterMs - marginMs(lostAfterMs) - marks.ageMs('beat');
 
   const ring = (): void => {
-    if (leftMs() > 0) return alarm.set(leftMs()); // the thread has sent heartbeats without this one
+    if (leftMs() > 0) return alarm.set(leftMs()); // the heartbeat thread has sent some since, by itself
     closed = true;
     const running = [...holding].filter(({ live }) => live);
     observe({ type: 'node.fenced', node, jobs: running.length, silentMs: marks.ageMs('beat') });
-    for (const held of running) held.abort('node_lost');
+    for (const held of running) held.abort('node_silent');
   };
   const alarm = createAlarm(ring);
 
@@ -47,7 +48,7 @@ export function createFence({
       if (!closed) alarm.set(leftMs());
     },
     closed: () => closed,
-    rest: () => {
+    disarm: () => {
       closed = false;
       alarm.clear();
     },

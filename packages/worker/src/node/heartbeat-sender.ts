@@ -14,17 +14,17 @@ import { sharedNowMs } from './thread-protocol.ts';
  * The end of that connection's session shows others that the process was killed. The main thread has a
  * session of its own while it sends the heartbeats, since processes die early, too.
  */
-export interface Beater {
+export interface HeartbeatSender {
   readonly start: () => void;
-  readonly beat: (input: BeatInput) => Promise<Heartbeat>;
+  readonly send: (input: BeatInput) => Promise<Heartbeat>;
   /** Keeps nothing alive any more: the incarnation is over. */
-  readonly rest: () => void;
+  readonly standDown: () => void;
   readonly stop: () => Promise<void>;
 }
 
 const restartMaxMs = 60_000;
 
-export function createBeater(parts: ThreadParts): Beater {
+export function createHeartbeatSender(parts: ThreadParts): HeartbeatSender {
   const { settings, marks } = parts;
   const { node, observe } = settings;
   let link: ThreadLink | undefined;
@@ -51,7 +51,7 @@ export function createBeater(parts: ThreadParts): Beater {
 
   return {
     start,
-    beat: async (input) => {
+    send: async (input) => {
       if (link?.ready() === true) {
         const answer = await link.beat(input);
         failures = 0;
@@ -64,7 +64,7 @@ export function createBeater(parts: ThreadParts): Beater {
       if (answer.alive) marks.stamp('beat', sentAt);
       return answer;
     },
-    rest: () => link?.tell({ kind: 'rest' }),
+    standDown: () => link?.tell({ kind: 'stand-down' }),
     stop: async () => {
       clearTimeout(restart);
       own.close();

@@ -58,7 +58,7 @@ export function beatInThread(port: MessagePort, data: ThreadData): void {
 
   port.on('message', (message: ToThread) => {
     clearTimeout(alone);
-    if (message.kind === 'rest') {
+    if (message.kind === 'stand-down') {
       known = undefined;
       return;
     }

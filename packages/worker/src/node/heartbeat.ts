@@ -2,20 +2,20 @@ import type { Observer } from '@pgqueue/core';
 import type { Loop } from '@pgqueue/core/internal';
 import { PgQueueError } from '@pgqueue/core';
 import { retryPauseMs, startLoop } from '@pgqueue/core/internal';
-import type { Beater } from './heartbeat-sender.ts';
+import type { HeartbeatSender } from './heartbeat-sender.ts';
 import type { Fence } from './fence.ts';
-import type { Forgotten } from './lease-reconciler.ts';
+import type { LeaseReconciler } from './lease-reconciler.ts';
 import type { Holding } from '../lease/held-leases.ts';
 import { applyHeartbeat, liveOf } from '../lease/held-leases.ts';
 import type { NodeSettings } from '../node-options.ts';
-import type { Registry } from './registration.ts';
+import type { Registration } from './registration.ts';
 
 export interface HeartbeatParts {
-  readonly beater: Beater;
+  readonly sender: HeartbeatSender;
   readonly fence: Fence;
-  readonly forgotten: Forgotten;
+  readonly reconciler: LeaseReconciler;
   readonly settings: NodeSettings & { readonly observe: Observer };
-  readonly registry: Omit<Registry, 'leave'>;
+  readonly registration: Omit<Registration, 'leave'>;
   readonly holding: Holding;
   readonly draining: AbortSignal;
   /** Called when the node is registered anew, and can claim again. */
@@ -34,29 +34,30 @@ export interface HeartbeatParts {
  * otherwise, until their timeouts end, or until the node may be taken for lost (see {@link Fence}).
  */
 export function startHeartbeat(parts: HeartbeatParts): Loop {
-  const { beater, fence, settings, registry, holding, draining } = parts;
+  const { sender, fence, settings, registration, holding, draining } = parts;
   const { heartbeatMs, observe } = settings;
   // Short enough for several retries before the node is lost.
   const retryMaxMs = Math.min(heartbeatMs, 1_000);
 
   const beat = async (): Promise<number> => {
-    const incarnation = registry.incarnation();
+    const incarnation = registration.incarnation();
     if (incarnation === undefined) {
       if (draining.aborted) return heartbeatMs;
-      await registry.register(draining);
+      await registration.register(draining);
       parts.onRegistered();
       return 0;
     }
     const asked = liveOf(holding);
     const leases = asked.map(({ lease }) => lease);
-    const answer = await beater.beat({ incarnation, draining: draining.aborted, leases });
+    const answer = await sender.send({ incarnation, draining: draining.aborted, leases });
     if (answer.alive) {
       fence.beaten();
       applyHeartbeat(asked, answer, observe);
-      if (!draining.aborted) parts.forgotten.look();
+      if (!draining.aborted) parts.reconciler.lookIfDue();
       return heartbeatMs;
     }
-    if (registry.end(incarnation)) parts.onEnded();
+    // declared lost, reset or replaced by others
+    if (registration.noteEnded(incarnation)) parts.onEnded();
     return 0;
   };
 
@@ -64,12 +65,12 @@ export function startHeartbeat(parts: HeartbeatParts): Loop {
     step: beat,
     failed: (error, failures) => {
       if (parts.stopping()) return heartbeatMs;
-      if (draining.aborted && registry.incarnation() === undefined) return heartbeatMs;
+      if (draining.aborted && registration.incarnation() === undefined) return heartbeatMs;
       if (error instanceof PgQueueError) {
         parts.onFatal(error);
         return heartbeatMs;
       }
-      parts.forgotten.soon();
+      parts.reconciler.makeDue();
       const retryMs = retryPauseMs(failures, retryMaxMs);
       observe({ type: 'database.error', during: 'heartbeat', error, retryMs });
       return retryMs;
@@ -77,7 +78,7 @@ export function startHeartbeat(parts: HeartbeatParts): Loop {
   });
 }
 
-/** Reports every lease as lost: the node's incarnation was ended. */
+/** Reports every lease as lost and aborts its handler: the node's incarnation was ended. */
 export function loseAll(holding: Holding, observe: Observer): void {
   const held = liveOf(holding);
   applyHeartbeat(held, { lost: held.map(({ lease }) => lease), cancelled: [] }, observe);

@@ -6,7 +6,7 @@ import { nameOf } from '../lease/held-leases.ts';
 import { wholeShare } from '../lease/timing.ts';
 
 /** Leases and claims that a node still deals with, beside the leases that its handlers hold. */
-export interface Known {
+export interface KnownLeases {
   /** Tokens of claims that are under way, or unanswered. */
   readonly tokens: ReadonlySet<string>;
   /** Leases of running units, and of jobs that are on their way to the database. */
@@ -18,14 +18,14 @@ export interface Known {
  * failover has lost their settlements. A living node's leases last until their timeouts, so these are given
  * back, uncounted, and their jobs run again.
  */
-export interface Forgotten {
+export interface LeaseReconciler {
   /** Starts a look if one is due; does not wait for it. */
-  readonly look: () => void;
+  readonly lookIfDue: () => void;
   /** Makes a look due: a failover may have replaced the server. */
-  readonly soon: () => void;
+  readonly makeDue: () => void;
 }
 
-export interface ForgottenParts extends Known {
+export interface LeaseReconcilerParts extends KnownLeases {
   readonly database: Target;
   readonly node: string;
   readonly incarnation: () => string | undefined;
@@ -36,7 +36,7 @@ export interface ForgottenParts extends Known {
 
 const everyMs = 60_000;
 
-export function createForgotten(parts: ForgottenParts): Forgotten {
+export function createLeaseReconciler(parts: LeaseReconcilerParts): LeaseReconciler {
   const { database, node, observe } = parts;
   let lookAt = performance.now() + everyMs;
   let looking = false;
@@ -53,7 +53,7 @@ export function createForgotten(parts: ForgottenParts): Forgotten {
   };
 
   return {
-    look: () => {
+    lookIfDue: () => {
       const incarnation = parts.incarnation();
       if (looking || performance.now() < lookAt || incarnation === undefined) return;
       looking = true;
@@ -70,13 +70,16 @@ export function createForgotten(parts: ForgottenParts): Forgotten {
         })
         .finally(() => (looking = false));
     },
-    soon: () => {
+    makeDue: () => {
       lookAt = 0;
     },
   };
 }
 
-function unknownOf(held: readonly Lease[], { tokens, leases, holding }: ForgottenParts): readonly Lease[] {
+function unknownOf(
+  held: readonly Lease[],
+  { tokens, leases, holding }: LeaseReconcilerParts,
+): readonly Lease[] {
   const known = new Set<string>();
   for (const { lease } of holding) known.add(nameOf(lease));
   for (const lease of leases()) known.add(nameOf(lease));

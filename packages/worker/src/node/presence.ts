@@ -1,14 +1,14 @@
 import type { PgQueueError } from '@pgqueue/core';
 import type { Loop } from '@pgqueue/core/internal';
 import type { Database, DatabaseOptions } from '@pgqueue/postgres';
-import { createBeater } from './heartbeat-sender.ts';
+import { createHeartbeatSender } from './heartbeat-sender.ts';
 import { createFence } from './fence.ts';
-import type { Known } from './lease-reconciler.ts';
-import { createForgotten } from './lease-reconciler.ts';
+import type { KnownLeases } from './lease-reconciler.ts';
+import { createLeaseReconciler } from './lease-reconciler.ts';
 import { loseAll, startHeartbeat } from './heartbeat.ts';
 import type { Holding } from '../lease/held-leases.ts';
 import type { NodeSettings } from '../node-options.ts';
-import { createRegistry } from './registration.ts';
+import { createRegistration } from './registration.ts';
 import type { SharedMarks } from './thread-protocol.ts';
 
 /** Keeps a node registered: its incarnations, its heartbeat, and its fence. */
@@ -39,7 +39,7 @@ export interface PresenceParts {
   readonly queryTimeoutMs: number;
   readonly marks: SharedMarks;
   readonly holding: Holding;
-  readonly known: Known;
+  readonly known: KnownLeases;
   readonly draining: AbortSignal;
   readonly onRegistered: () => void;
   readonly onFatal: (error: PgQueueError) => void;
@@ -47,14 +47,14 @@ export interface PresenceParts {
 
 export function createPresence(parts: PresenceParts): Presence {
   const { settings, database, marks, holding, draining } = parts;
-  const registry = createRegistry(database, settings);
-  const beater = createBeater({ ...parts, beatNow: () => heartbeat?.wake() });
+  const registration = createRegistration(database, settings);
+  const sender = createHeartbeatSender({ ...parts, beatNow: () => heartbeat?.wake() });
   const fence = createFence({ settings, marks, holding });
-  const forgotten = createForgotten({
+  const reconciler = createLeaseReconciler({
     ...parts.known,
     database,
     node: settings.node,
-    incarnation: registry.incarnation,
+    incarnation: registration.incarnation,
     holding,
     draining,
     observe: settings.observe,
@@ -63,50 +63,50 @@ export function createPresence(parts: PresenceParts): Presence {
   let stopping = false;
 
   const register = async (signal: AbortSignal): Promise<number> => {
-    const sentAt = await registry.register(signal);
+    const sentAt = await registration.register(signal);
     marks.stamp('beat', sentAt);
     fence.beaten();
     return sentAt;
   };
-  const rest = (): void => {
+  const standDown = (): void => {
     loseAll(holding, settings.observe);
-    fence.rest();
-    beater.rest();
+    fence.disarm();
+    sender.standDown();
   };
 
   return {
-    incarnation: registry.incarnation,
+    incarnation: registration.incarnation,
     fenced: fence.closed,
     ended: (incarnation) => {
-      if (!registry.end(incarnation)) return;
-      rest();
+      if (!registration.noteEnded(incarnation)) return;
+      standDown();
       heartbeat?.wake();
     },
     begin: async () => {
       await register(draining);
       draining.throwIfAborted(); // stopped meanwhile: leave() removes the row
-      beater.start();
+      sender.start();
       heartbeat = startHeartbeat({
         ...parts,
-        beater,
+        sender,
         fence,
-        forgotten,
-        registry: { ...registry, register },
-        onEnded: rest,
+        reconciler,
+        registration: { ...registration, register },
+        onEnded: standDown,
         stopping: () => stopping,
       });
     },
     wake: () => heartbeat?.wake(),
     unsure: () => {
-      forgotten.soon();
+      reconciler.makeDue();
       heartbeat?.wake();
     },
     stuckMs: () => heartbeat?.stuckMs() ?? 0,
     stop: async () => {
       stopping = true;
-      await Promise.all([heartbeat?.stop(), beater.stop()]);
-      fence.rest();
+      await Promise.all([heartbeat?.stop(), sender.stop()]);
+      fence.disarm();
     },
-    leave: registry.leave,
+    leave: registration.leave,
   };
 }

@@ -8,7 +8,7 @@ import type { NodeSettings } from '../node-options.ts';
 import { sharedNowMs } from './thread-protocol.ts';
 
 /** The successive incarnations of a node. */
-export interface Registry {
+export interface Registration {
   /** Present incarnation; undefined before the first, and between two. */
   readonly incarnation: () => string | undefined;
   /**
@@ -20,16 +20,16 @@ export interface Registry {
    */
   readonly register: (signal: AbortSignal) => Promise<number>;
   /** Records that others have ended this incarnation. False: that was known already. */
-  readonly end: (incarnation: string) => boolean;
+  readonly noteEnded: (incarnation: string) => boolean;
   /** Ends the incarnation in order: the leases that it still holds are released, uncounted. */
   readonly leave: () => Promise<void>;
 }
 
-export function createRegistry(database: Target, settings: NodeSettings): Registry {
+export function createRegistration(database: Target, settings: NodeSettings): Registration {
   const { node, observe } = settings;
   let current: string | undefined;
 
-  const register: Registry['register'] = async (signal) => {
+  const register: Registration['register'] = async (signal) => {
     // The same for each call, so that a call whose reply was lost is accepted again.
     const incarnation = randomUUID();
     let seen: string | null = null;
@@ -61,7 +61,7 @@ export function createRegistry(database: Target, settings: NodeSettings): Regist
   return {
     incarnation: () => current,
     register,
-    end: (incarnation) => {
+    noteEnded: (incarnation) => {
       if (current !== incarnation) return false;
       current = undefined;
       observe({ type: 'node.ended', node, incarnation });

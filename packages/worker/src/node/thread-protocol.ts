@@ -21,7 +21,7 @@ export type BeatInput = Omit<HeartbeatInput, 'node' | 'pid'>;
 export type ToThread =
   | { readonly kind: 'beat'; readonly number: number; readonly input: BeatInput }
   | { readonly kind: 'know'; readonly input: BeatInput }
-  | { readonly kind: 'rest' };
+  | { readonly kind: 'stand-down' };
 
 export type FromThread =
   | { readonly kind: 'ready' }

@@ -9,7 +9,7 @@ import type { Held } from '../lease/held-leases.ts';
 export interface PulledJob extends Omit<ClaimedJob, 'position'> {
   /**
    * Aborts with a reason. `lease_lost`: others have taken the job. `cancelled`. `timeout`: its lease is about
-   * to end. `node_lost`: the node's heartbeats failed for so long that others may take the job. `shutdown`:
+   * to end. `node_silent`: the node's heartbeats failed for so long that others may take the job. `shutdown`:
    * the puller is closed.
    */
   readonly signal: AbortSignal;

@@ -87,7 +87,7 @@ export function createSender(parts: SenderParts): Send {
       } catch (error) {
         if (!isTransient(error)) {
           observe({ type: 'database.error', during: 'settle', error });
-          return refused(batch, instead, error);
+          return unstorable(batch, instead, error);
         }
         const free = sqlState(error) === lockedState ? await unlockedOf(database, batch) : batch;
         if (free.length < batch.length) {
@@ -110,10 +110,10 @@ export function createSender(parts: SenderParts): Send {
   };
 
   /**
-   * Finds the one settlement that the database refuses, by halves, so that it does not take the others with
-   * it, and tries its fallbacks.
+   * Finds the one settlement that the database cannot store, by halves, so that it does not take the others
+   * with it, and tries its fallbacks.
    */
-  const refused = async (
+  const unstorable = async (
     batch: readonly Ended[],
     instead: readonly Instead[],
     error: unknown,
@@ -128,7 +128,7 @@ export function createSender(parts: SenderParts): Send {
     if (only === undefined) return;
     if (next === undefined) return only.onSettled('failed');
     const settlement = next(only.settlement, error);
-    await (settlement === undefined ? refused(batch, rest, error) : send([{ ...only, settlement }], rest));
+    await (settlement === undefined ? unstorable(batch, rest, error) : send([{ ...only, settlement }], rest));
   };
   return (batch) => send(batch, [withoutData, asDead]);
 }
@@ -147,7 +147,7 @@ async function unlockedOf(database: Target, batch: readonly Ended[]): Promise<re
   }
 }
 
-/** Fallback for a settlement that was refused. Undefined: it does not apply. */
+/** Fallback for a settlement that cannot be stored. Undefined: it does not apply. */
 type Instead = (settlement: Settlement, error: unknown) => Settlement | undefined;
 
 /** Keeps the outcome, and replaces the result or error that the database did not take. */

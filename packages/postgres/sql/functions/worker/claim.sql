@@ -6,15 +6,15 @@
 -- and share "bundle". Only nodes get bundles whose registered tasks take them ("batch": true). Suspects come
 -- before other jobs, as next_suspect permits. Batches are taken apart before (claim_rows gives them whole),
 -- bundles after they are leased.
--- Safe because: the items are locked (SKIP LOCKED) before a statement of its own leases them and reads their
--- jobs as they are then: every writer of a job locks its item first. lock_timeout is by the database's clock,
--- read once at the start. A node that was reset, lost or replaced is refused by its incarnation. A job that
--- was replaced, cancelled or delayed has no ready item any more, so an old payload can't be read here.
+-- Safe because: one statement locks the items (SKIP LOCKED, in lease_items). The next one, with a newer
+-- snapshot, leases them (lease_all) and reads their jobs as they are under the lock: every writer of a job
+-- locks its item first. lock_timeout is by the database's clock, read once at the start. A node that was reset,
+-- lost or replaced is refused by its incarnation. A job that was replaced, cancelled or delayed has no ready
+-- item any more, so an old payload can't be read here.
 -- A lease counts in seconds, ten years at most: no job's row can make the claim fail for all other jobs.
 -- Plans: work_queue's primary key from p_from on, and queue's primary key. Jobs are joined by "= any
--- (array[...])": for a plain "=", PostgreSQL also considers an index without a condition, whose order could
--- serve a join. A session that planned its claim while no jobs existed then read both indexes whole until the
--- next ANALYZE: half a second for ten jobs.
+-- (array[...])": for a plain "=", PostgreSQL may also scan a whole index in its order, for a merge join: half a
+-- second for ten jobs, in a session that planned its claim while no jobs existed, until the next ANALYZE.
 create function claim(p_node text, p_incarnation uuid, p_max integer, p_token uuid default gen_random_uuid(), p_from bigint default 0,
                       p_reap boolean default true)
   returns table ("position" bigint, id uuid, token uuid, queue text, task text, key text, priority integer, attributes jsonb,

@@ -149,8 +149,8 @@ as $$
 $$;
 
 -- Takes back the leases of nodes whose heartbeat stopped, and ends these nodes. Also takes back leases of a
--- holder that has no live node row. Silence counts from the time since when schedulers could reach the server
--- (note_reached).
+-- holder that has no live node row. A node's silence counts from its last heartbeat, or from when schedulers
+-- could reach this server again (note_reached), if that is later.
 -- A node whose session has been missing for 3 s is lost, too, if for that time (p_well_ms) the leader could
 -- always poll, and open new connections: then the node could have reconnected.
 --

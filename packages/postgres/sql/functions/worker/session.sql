@@ -73,7 +73,7 @@ as $$
   where s.server = pg_postmaster_start_time()
 $$;
 
--- Counts the nodes whose session is missing, for the leader's polls; tells whether miss_nodes would change
+-- Counts the nodes whose session is missing, for the leader's polls; tells whether note_missing_nodes would change
 -- anything, and in how many milliseconds the first of those nodes is lost. Reads only.
 create function missing_nodes() returns table (missing integer, changed boolean, lost_in_ms double precision)
   language sql stable security definer
@@ -87,7 +87,7 @@ $$;
 
 -- Notes since when sessions of nodes are missing. Waits for no lock, for the reason in lose_nodes: a locked
 -- row is being written by its node.
-create function miss_nodes(p_leader text, p_epoch bigint) returns void
+create function note_missing_nodes(p_leader text, p_epoch bigint) returns void
   language plpgsql volatile security definer
   set search_path from current
 as $$

@@ -13,9 +13,10 @@
 -- it left a trace: with retention 0, a job that is done leaves none, and looks stale. An item whose job is
 -- gone (removed by hand) is removed, and looks stale too.
 --
--- Safe because: one statement. The work item goes only if its token matches, and the job's end follows from
--- the deleted rows. (A retry in two statements would let the scheduler skip a job whose item is still there:
--- the job would be lost for ever.)
+-- Safe because: each way (settle_done, settle_mixed) is one statement. It deletes the work item by id and token,
+-- which is the fence, and ends only the jobs of deleted items; settle_rows (batches.sql) does the same for
+-- whole batches. If a retry deleted the item in one statement and made the job pending in another, a scheduler
+-- that read between them would skip the job for ever.
 -- Work items are locked before jobs, as everywhere. Served by work_queue_id and queue's primary key.
 -- Plans: each table also has the condition "id = any (p_ids)", and nested loops are off. So the only plan is
 -- an index lookup of these ids, hashed against the input. With nested loops, a planner that expected one row

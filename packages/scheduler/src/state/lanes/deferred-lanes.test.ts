@@ -1,6 +1,6 @@
 import { fifo, policy } from '@pgqueue/core';
 import { expect, test } from 'vitest';
-import { createAside } from './deferred-lanes.ts';
+import { createDeferredLanes } from './deferred-lanes.ts';
 import { aGate, aJob, aLane, aSnapshot, patientMs, plannerOf } from '../../testing/planning.ts';
 
 test('a job behind more held lanes than a plan has time for comes up', () => {
@@ -12,16 +12,16 @@ test('a job behind more held lanes than a plan has time for comes up', () => {
   const held = Array.from({ length: 100 }, (_, n) => aJob(`held${n}`, n));
   const jobs = [...held, aJob('free', 100)];
   const lanes = jobs.map((job) => aLane(job.key, [job]));
-  const aside = createAside();
-  const find = (id: string): ReturnType<Parameters<typeof aside.note>[1]['find']> => {
+  const deferred = createDeferredLanes();
+  const find = (id: string): ReturnType<Parameters<typeof deferred.note>[1]['find']> => {
     const job = jobs.find((known) => known.id === id);
     return job === undefined ? undefined : { ...job, rowVersion: '1', crashes: 0 };
   };
   const plans = Array.from({ length: 6 }, () => {
-    const snapshot = aSnapshot({ lanes: aside.without(lanes) });
+    const snapshot = aSnapshot({ lanes: deferred.without(lanes) });
     const plan = planned.planner.plan(snapshot);
     planned.planner.dropped();
-    aside.note(plan, { find });
+    deferred.note(plan, { find });
     return { lanes: snapshot.lanes.length, went: plan.dispatch.map(({ id }) => id) };
   });
   // 30 or 31 lanes in each plan; the fourth covers the rest, and the fifth starts over

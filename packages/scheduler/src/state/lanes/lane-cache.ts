@@ -1,7 +1,7 @@
 import type { Lane } from '@pgqueue/core';
 import { laneName } from '@pgqueue/core';
 import type { LaneId, LaneRow, TickInput } from '@pgqueue/postgres/internal';
-import type { Cursors } from './lane-cursors.ts';
+import type { LaneCursors } from './lane-cursors.ts';
 import type { KnownJob } from './known-job.ts';
 import { toJobs } from './known-job.ts';
 import { freezeJobs } from '../../freeze.ts';
@@ -18,7 +18,7 @@ import { createRefusals } from './conflict-backoff.ts';
  * are used up, lanes in which a job was just enqueued, and lanes a plan asked for. Stale entries do no harm,
  * since dispatch refuses a job that was changed after it was read.
  */
-export interface View {
+export interface LaneCache {
   /** Adds a job that was just enqueued. Returns false if its lane must be read instead. */
   readonly add: (job: KnownJob) => boolean;
   readonly remove: (job: LaneId & { readonly id: string }) => void;
@@ -111,7 +111,7 @@ interface CacheState {
   newFromMs: number | null;
 }
 
-export function createView(cursors: Pick<Cursors, 'went'>, max: number = lanesMax): View {
+export function createLaneCache(cursors: Pick<LaneCursors, 'went'>, max: number = lanesMax): LaneCache {
   const memory: CacheState = {
     known: new Map(),
     list: [],
@@ -313,7 +313,7 @@ function add(memory: CacheState, job: KnownJob): boolean {
   return true;
 }
 
-function remove(memory: CacheState, { id, queue, key }: Parameters<View['remove']>[0]): void {
+function remove(memory: CacheState, { id, queue, key }: Parameters<LaneCache['remove']>[0]): void {
   const name = laneName({ queue, key });
   const entry = memory.known.get(name);
   if (entry === undefined || !memory.byId.delete(id)) return;

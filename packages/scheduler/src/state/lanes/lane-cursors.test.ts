@@ -1,8 +1,8 @@
 import type { LaneRow, TickInput } from '@pgqueue/postgres/internal';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import type { Cursors } from './lane-cursors.ts';
-import { createCursors } from './lane-cursors.ts';
+import type { LaneCursors } from './lane-cursors.ts';
+import { createLaneCursors } from './lane-cursors.ts';
 import type { Flying } from '../items/item.ts';
 import { createFlying, itemOf } from '../items/item.ts';
 
@@ -63,7 +63,7 @@ function readRows(jobs: readonly Job[], ranges: TickInput['ranges']): readonly L
 }
 
 /** Simulates one lane in a table, and a leader that reads it. */
-function createStage(cursors: Cursors) {
+function createStage(cursors: LaneCursors) {
   const jobs: Job[] = [];
   const open = new Set<number>();
   let [nextSeq, nextXid, nowMs] = [1, 1, 10_000];
@@ -156,7 +156,7 @@ const steps: fc.Arbitrary<readonly Step[]> = fc.array(
  * Runs the steps. Returns the longest time that a job waited unseen although a read of the whole lane would
  * have shown it, in milliseconds.
  */
-function longestUnseen(cursors: Cursors, todo: readonly Step[]): number {
+function longestUnseen(cursors: LaneCursors, todo: readonly Step[]): number {
   const stage = createStage(cursors);
   let longest = 0;
   for (const step of todo) {
@@ -183,7 +183,7 @@ describe('a lane that is looked at from where it had come to', () => {
   test('shows the first jobs that wait: changed ones at once, late ones within half a second', () => {
     fc.assert(
       fc.property(steps, (todo) => {
-        expect(longestUnseen(createCursors(), todo)).toBeLessThanOrEqual(500 + 200);
+        expect(longestUnseen(createLaneCursors(), todo)).toBeLessThanOrEqual(500 + 200);
       }),
       { numRuns: 400 },
     );
@@ -192,20 +192,23 @@ describe('a lane that is looked at from where it had come to', () => {
   test.each([
     [
       'without looking again for late ones',
-      (cursors: Cursors) => ({ ...cursors, ranges: rangesNeverLate(cursors) }),
+      (cursors: LaneCursors) => ({ ...cursors, ranges: rangesNeverLate(cursors) }),
     ],
-    ['past jobs that are held', (cursors: Cursors) => ({ ...cursors, went: wentPastHeld(cursors) })],
+    ['past jobs that are held', (cursors: LaneCursors) => ({ ...cursors, went: wentPastHeld(cursors) })],
     [
       'without those that were changed',
-      (cursors: Cursors) => ({ ...cursors, ranges: rangesUnmoved(cursors) }),
+      (cursors: LaneCursors) => ({ ...cursors, ranges: rangesUnmoved(cursors) }),
     ],
     [
       'without asking what is in flight',
-      (cursors: Cursors): Cursors => ({ ...cursors, ranges: (nowMs) => cursors.ranges(nowMs, flyingOf([])) }),
+      (cursors: LaneCursors): LaneCursors => ({
+        ...cursors,
+        ranges: (nowMs) => cursors.ranges(nowMs, flyingOf([])),
+      }),
     ],
   ])('the property can fail: %s', (_name, seeded) => {
     const found = fc.check(
-      fc.property(steps, (todo) => longestUnseen(seeded(createCursors()), todo) <= 700),
+      fc.property(steps, (todo) => longestUnseen(seeded(createLaneCursors()), todo) <= 700),
       { numRuns: 1_000 },
     );
     expect(found.failed).toBe(true);
@@ -213,7 +216,7 @@ describe('a lane that is looked at from where it had come to', () => {
 
   test('does not pass what is in flight, nor what has ended', () => {
     const asked: number[] = [];
-    const cursors = createCursors();
+    const cursors = createLaneCursors();
     const stage = createStage({
       ...cursors,
       ranges: (nowMs, flying) => count(cursors.ranges(nowMs, flying), asked),
@@ -228,7 +231,7 @@ describe('a lane that is looked at from where it had come to', () => {
   });
 
   test('says what was left behind, every ten seconds while jobs go, and begins before what is found there', () => {
-    const cursors = createCursors();
+    const cursors = createLaneCursors();
     const stage = createStage(cursors);
     const go = (jobs: number): void => {
       stage.insert(0, jobs, false);
@@ -268,7 +271,7 @@ function count(ranges: TickInput['ranges'], asked: number[]): TickInput['ranges'
   return ranges;
 }
 
-function rangesNeverLate({ ranges }: Cursors): Cursors['ranges'] {
+function rangesNeverLate({ ranges }: LaneCursors): LaneCursors['ranges'] {
   let furthest = 0;
   return (nowMs, flying) => {
     const asked = ranges(nowMs, flying);
@@ -279,11 +282,11 @@ function rangesNeverLate({ ranges }: Cursors): Cursors['ranges'] {
   };
 }
 
-function wentPastHeld({ went }: Cursors): Cursors['went'] {
+function wentPastHeld({ went }: LaneCursors): LaneCursors['went'] {
   return (of, jobs) => went(of, jobs, () => false);
 }
 
-function rangesUnmoved({ ranges }: Cursors): Cursors['ranges'] {
+function rangesUnmoved({ ranges }: LaneCursors): LaneCursors['ranges'] {
   return (nowMs, flying) => {
     const asked = ranges(nowMs, flying);
     const kept = bounds(asked).filter(([, , , , moved]) => !moved);

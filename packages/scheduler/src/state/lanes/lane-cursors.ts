@@ -5,7 +5,7 @@ import type { Marks } from './commit-watermark.ts';
 import { createMarks } from './commit-watermark.ts';
 
 /**
- * Cursors of busy lanes. The rows of jobs in flight, and of ended jobs until vacuum removes them, precede the
+ * LaneCursors of busy lanes. The rows of jobs in flight, and of ended jobs until vacuum removes them, precede the
  * waiting ones. A tick that started at a lane's first row would pass them every time, and while a session
  * holds an old snapshot their number keeps growing. So in a busy lane, a tick reads only the rows after the
  * last dispatched job, at each priority.
@@ -15,7 +15,7 @@ import { createMarks } from './commit-watermark.ts';
  * rescan every half second, from the first seq at which an open transaction may have inserted one. Anything
  * else below the cursors is found by the background rescan.
  */
-export interface Cursors {
+export interface LaneCursors {
   /** Returns the ranges the next tick must read. `nowMs`: a monotonic clock; `flying`: what is in flight. */
   readonly ranges: (nowMs: number, flying: Flying) => TickInput['ranges'];
   /** Notes a read. Returns the rows that count. */
@@ -103,7 +103,7 @@ interface CursorState {
   late: Set<string>;
 }
 
-export function createCursors(): Cursors {
+export function createLaneCursors(): LaneCursors {
   const memory: CursorState = {
     lanes: new Map(),
     counts: new Map(),

@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import type { LaneRow } from '@pgqueue/postgres/internal';
 import { expect, test } from 'vitest';
-import type { SkipAhead } from './lookahead.ts';
-import { createSkipAhead } from './lookahead.ts';
+import type { Lookahead } from './lookahead.ts';
+import { createLookahead } from './lookahead.ts';
 
 const ofLane = 10;
 const row = (seq: number, task: string, over: Partial<LaneRow> = {}): LaneRow => ({
@@ -27,7 +27,7 @@ const row = (seq: number, task: string, over: Partial<LaneRow> = {}): LaneRow =>
 });
 
 /** Returns the database's rows of a lane: its first few, and the lookahead window after the start. */
-function look(skip: SkipAhead, jobs: readonly LaneRow[], tick: number): readonly LaneRow[] {
+function look(skip: Lookahead, jobs: readonly LaneRow[], tick: number): readonly LaneRow[] {
   const { starts, lookahead } = skip.starts(tick);
   const start = starts['q']?.['k'];
   const behind = start === undefined ? [] : jobs.filter(({ seq }) => seq > start[1]).slice(0, lookahead);
@@ -39,10 +39,10 @@ const held = (rows: readonly LaneRow[], why = 'limit') => {
   const ids = new Set(rows.filter(({ task }) => task === 'unknown').map(({ id }) => id));
   return (id: string): string | undefined => (ids.has(id) ? why : undefined);
 };
-const startOf = (skip: SkipAhead, tick: number) => skip.starts(tick).starts['q']?.['k'];
+const startOf = (skip: Lookahead, tick: number) => skip.starts(tick).starts['q']?.['k'];
 
 test('a walk comes to the job behind 5,000 held ones in a few ticks, and stays there for a while', () => {
-  const skip = createSkipAhead();
+  const skip = createLookahead();
   const jobs = [...unknown(5_000), row(5_000, 't'), row(5_001, 'unknown')];
   let ticks = 0;
   let shown: readonly LaneRow[] = [];
@@ -61,7 +61,7 @@ test('a walk comes to the job behind 5,000 held ones in a few ticks, and stays t
 });
 
 test('what no node can run is one kind, whatever its attributes', () => {
-  const skip = createSkipAhead();
+  const skip = createLookahead();
   const jobs = [
     ...unknown(5_000).map((job, order) => ({ ...job, attributes: { order } })),
     row(5_000, 't', { attributes: { order: -1 } }),
@@ -76,7 +76,7 @@ test('what no node can run is one kind, whatever its attributes', () => {
 });
 
 test('what is in front is always shown; when it can go, the walk ends', () => {
-  const skip = createSkipAhead();
+  const skip = createLookahead();
   const jobs = unknown(50);
   const first = look(skip, jobs, 1);
   skip.note({ rows: first, reason: held(first), nowMs: 1 });
@@ -88,7 +88,7 @@ test('what is in front is always shown; when it can go, the walk ends', () => {
 });
 
 test('a lane that is gone ends its walk; so do other nodes', () => {
-  const skip = createSkipAhead();
+  const skip = createLookahead();
   const begin = (): void => {
     const rows = look(skip, unknown(50), 0);
     skip.note({ rows, reason: held(rows), nowMs: 0 });
@@ -107,7 +107,7 @@ test('a lane that is gone ends its walk; so do other nodes', () => {
 });
 
 test('a lane whose first jobs are not all held, or that shows all it has, is not walked', () => {
-  const skip = createSkipAhead();
+  const skip = createLookahead();
   const short = unknown(5);
   skip.note({ rows: short, reason: held(short), nowMs: 0 });
   const mixed = [...unknown(9), row(9, 't')];
@@ -116,7 +116,7 @@ test('a lane whose first jobs are not all held, or that shows all it has, is not
 });
 
 test('the rows that all walks of one tick cost are bounded', () => {
-  const skip = createSkipAhead();
+  const skip = createLookahead();
   const rows = Array.from({ length: 500 }, (_, key) => row(key, 'unknown', { key: `k${key}`, wanted: 1 }));
   skip.note({ rows, reason: () => 'limit', nowMs: 0 });
   const seen = new Set<string>();
@@ -136,7 +136,7 @@ test('the rows that all walks of one tick cost are bounded', () => {
  * Property: no job is shown behind a waiting job of its own kind. Blocks of jobs of several kinds, some of
  * which each tick holds.
  */
-function keepsOrder(make: () => SkipAhead): fc.IProperty<unknown> {
+function keepsOrder(make: () => Lookahead): fc.IProperty<unknown> {
   return fc.property(
     fc.array(fc.tuple(fc.constantFrom('a', 'b', 'c', 'd'), fc.integer({ min: 1, max: 900 })), {
       minLength: 2,
@@ -177,10 +177,10 @@ function keepsOrder(make: () => SkipAhead): fc.IProperty<unknown> {
 }
 
 test('jobs of one kind are never shown behind a waiting one of their own', () => {
-  expect(() => fc.assert(keepsOrder(createSkipAhead), { numRuns: 100, seed: 7 })).not.toThrow();
+  expect(() => fc.assert(keepsOrder(createLookahead), { numRuns: 100, seed: 7 })).not.toThrow();
 });
 
 test('the property can fail: a walk that shows all it sees', () => {
-  const careless = (): SkipAhead => ({ ...createSkipAhead(), shown: (rows) => rows });
+  const careless = (): Lookahead => ({ ...createLookahead(), shown: (rows) => rows });
   expect(() => fc.assert(keepsOrder(careless), { numRuns: 100, seed: 7 })).toThrow(/Property failed/);
 });

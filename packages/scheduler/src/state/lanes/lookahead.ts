@@ -11,7 +11,7 @@ import { rowsByLane } from './lane-rows.ts';
  * ended); up to a tenth of the time is spent on walks in vain. If the nodes' capabilities change, all walks
  * start over at once.
  */
-export interface SkipAhead {
+export interface Lookahead {
   /** Returns the windows the next tick must read. */
   readonly starts: (nowMs: number) => Pick<TickInput, 'starts' | 'lookahead'>;
   /** Lanes the next tick must read, because their walks continue. */
@@ -59,7 +59,7 @@ const missedMax = 20;
 /** A walk that has passed more kinds ends, to bound its memory. */
 const kindsMax = 500;
 
-export function createSkipAhead(): SkipAhead {
+export function createLookahead(): Lookahead {
   const walks: Walks = { all: new Map(), chosen: new Map(), lookahead: 1 };
   return {
     starts: (nowMs) => {

@@ -60,11 +60,11 @@ export function bucketGate(
 /** Restores saved buckets. Everything that the last leader planned counts as written. */
 export function restoreBuckets(saved: Json, savedMs: number): Buckets {
   const buckets = Object.entries(savedBuckets(saved));
-  return Object.fromEntries(buckets.map(([key, bucket]) => [key, settled(bucket, savedMs)]));
+  return Object.fromEntries(buckets.map(([key, bucket]) => [key, chargeSpent(bucket, savedMs)]));
 }
 
 /** Charges the amount that the last plan spent, as of `atMs`. */
-function settled(bucket: Bucket, atMs: number): Bucket {
+function chargeSpent(bucket: Bucket, atMs: number): Bucket {
   const spent = bucket[4] ?? 0;
   return spent === 0 ? bucket : charge(bucket, atMs, spent);
 }
@@ -85,15 +85,15 @@ export function writeBuckets(state: Buckets, { atMs, ids }: Written): Buckets {
   for (const key of Object.keys(state)) {
     const bucket = state[key];
     if (bucket === undefined) continue;
-    const [level, sinceMs, perSecond, burst, planned = 0] = bucket;
-    if (planned === 0) {
+    const [level, sinceMs, perSecond, burst, spent = 0] = bucket;
+    if (spent === 0) {
       after[key] = bucket;
       continue;
     }
     changed = true;
-    const spent = charges === undefined ? planned : (took.get(key) ?? 0);
+    const written = charges === undefined ? spent : (took.get(key) ?? 0);
     // none of these jobs was written: the bucket stays as it was
-    after[key] = spent === 0 ? [level, sinceMs, perSecond, burst] : charge(bucket, atMs, spent);
+    after[key] = written === 0 ? [level, sinceMs, perSecond, burst] : charge(bucket, atMs, written);
   }
   return changed ? after : state;
 }

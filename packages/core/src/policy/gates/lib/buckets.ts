@@ -4,7 +4,8 @@ import type { Rate } from '../../snapshot.ts';
 /**
  * A token bucket. `level` is the number of tokens at `sinceMs`, below 0 if more was charged than the bucket
  * held. `spent` is the amount that the last plan took and that `level` does not include yet: it is charged at
- * the time of the write, which is not known before.
+ * the time of the write, which is not known before. The leader keeps buckets as the state of their gate, and
+ * saves them with each batch (table `policy_state`).
  */
 export type Bucket =
   | readonly [level: number, sinceMs: number, perSecond: number, burst: number]
