@@ -1,7 +1,8 @@
 // Runs one script of package.json from nothing but a system Node (20 or newer) and npm:
 //   node scripts/bootstrap.mjs <script> [arguments]
 // Dependencies are installed when the lockfile or a manifest changed since the last time. The script
-// then runs directly, under the Node of the lockfile, without npm or pnpm in between.
+// then runs directly, under the Node of the lockfile, without npm or pnpm in between. With PGQUEUE_NODE=system it runs under
+// the Node that runs this file, to test another version.
 import { spawn, spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, readFileSync, readdirSync, writeFileSync } from 'node:fs';
@@ -20,7 +21,7 @@ function installInputs() {
     return existsSync(folder) ? readdirSync(folder).map((name) => join(parent, name)) : [];
   });
   return ['pnpm-lock.yaml', 'pnpm-workspace.yaml', '.npmrc', 'package.json']
-    .concat([...members, 'docs'].map((member) => join(member, 'package.json')))
+    .concat([...members, 'bench', 'docs'].map((member) => join(member, 'package.json')))
     .toSorted()
     .filter((file) => existsSync(join(root, file)));
 }
@@ -61,7 +62,9 @@ function run(name, args) {
     console.error(`bootstrap: package.json has no script "${name}"`);
     process.exit(2);
   }
-  const bins = [join(root, 'node_modules', 'node', 'bin'), join(root, 'node_modules', '.bin')];
+  const pinned = join(root, 'node_modules', 'node', 'bin');
+  const node = process.env['PGQUEUE_NODE'] === 'system' ? dirname(process.execPath) : pinned;
+  const bins = [node, join(root, 'node_modules', '.bin')];
   const env = {
     ...process.env,
     PATH: [...bins, process.env['PATH']].join(delimiter),
