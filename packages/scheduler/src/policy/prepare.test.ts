@@ -16,14 +16,17 @@ interface Prepares {
   readonly heard: () => number;
 }
 
-function prepares(fetch: Preparation['fetch'], options: Partial<Preparation> = {}): Prepares {
+function prepares(
+  fetch: Preparation['fetch'],
+  { budgetMs = 150, ...options }: Partial<Preparation> & { readonly budgetMs?: number } = {},
+): Prepares {
   const events: PgQueueEvent[] = [];
   const clock = (): number => performance.now();
   const faults = createFaults((event) => events.push(event), clock);
   let heard = 0;
   const preparing = createPreparing({
     policy: aWhole({ prepare: [{ name: 'prices', everyMs: 10_000, deadlineMs: 500, fetch, ...options }] }),
-    budgetMs: 150,
+    budgetMs,
     faults,
     clock,
     onPrepared: () => {
@@ -53,6 +56,18 @@ test('the value of the last fetch is there from its first on, and says how old i
   await vi.advanceTimersByTimeAsync(1_000);
   expect(prepared()).toMatchObject({ value: { price: 2 } });
   expect(heard()).toBe(2);
+  await preparing.stop();
+});
+
+test('a promise that comes after the time has a listener, so that its rejection does not end the process', async () => {
+  const then = vi.fn();
+  // a call of native code, which nothing can end early, and the value of which is the promise
+  const late = Object.assign(new Uint8Array(2 ** 27), { then });
+  const { preparing, messages } = prepares(() => late.fill(1) as unknown as Promise<Json>, { budgetMs: 1 });
+  preparing.start();
+  await vi.advanceTimersByTimeAsync(1);
+  expect(messages()).toEqual(['prices: fetch did not return a promise within 1 ms']);
+  expect(then).toHaveBeenCalledOnce();
   await preparing.stop();
 });
 

@@ -120,7 +120,10 @@ async function fetchOnce(
 ): Promise<Error | { readonly json: Json }> {
   const { fetch, deadlineMs } = fetching.preparation;
   const begun = runWithin(budgetMs, () => fetch(abort.signal));
-  if (begun.kind === 'overran') return new Error(`fetch did not return a promise within ${budgetMs} ms`);
+  if (begun.kind === 'overran') {
+    void Promise.resolve(begun.late).catch(() => {}); // unheard, its rejection would end the process
+    return new Error(`fetch did not return a promise within ${budgetMs} ms`);
+  }
   if (begun.kind === 'failed') return begun.error;
   const fetched = Promise.resolve(begun.value).then(
     (value) => checkJson(value, budgetMs),

@@ -6,7 +6,8 @@ import vm from 'node:vm';
 export type Ran<Value> =
   | { readonly kind: 'done'; readonly value: Value }
   | { readonly kind: 'failed'; readonly error: Error }
-  | { readonly kind: 'overran' };
+  /** `late`: the value of a call that ended, but after its time. */
+  | { readonly kind: 'overran'; readonly late?: Value };
 
 interface Door {
   readonly context: Context;
@@ -38,7 +39,7 @@ export function runWithin<Value>(limitMs: number, run: () => Value): Ran<Value> 
   } catch (error) {
     // errors thrown by `run` are caught above, so this is the timeout or a stack overflow
     if ((error as { readonly code?: unknown }).code === 'ERR_SCRIPT_EXECUTION_TIMEOUT')
-      return { kind: 'overran' };
+      return ran?.kind === 'done' ? { kind: 'overran', late: ran.value } : { kind: 'overran' };
     return { kind: 'failed', error: asError(error) };
   } finally {
     work = outer;
