@@ -34,7 +34,7 @@ const spoken =
 
 /** Everything in the packages' sources that is spliced into a statement, but for the schema's name. */
 export function splicedIn(root: string): readonly Spliced[] {
-  const files = globSync('packages/*/src/**/*.ts', { cwd: root });
+  const files = globSync(['packages/*/src/**/*.ts', 'bench/src/**/*.ts'], { cwd: root });
   return files
     .map((file) => file.split(sep).join('/'))
     .filter((file) => !/\.test\.ts$|\/testing\//.test(file) && !pure.test(file))

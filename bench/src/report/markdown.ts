@@ -1,5 +1,5 @@
 // Writes the tables of a run into docs/benchmarks.md:
-//   node packages/bench/dist/markdown.js FILE …
+//   node bench/dist/report/markdown.js FILE …
 // FILE is written by `npm run bench -- --json FILE`. With several files, a case by a peer in a later file
 // replaces the earlier runs of that case by that peer.
 import { readFileSync, writeFileSync } from 'node:fs';

@@ -18,7 +18,7 @@ export const rights: Readonly<
   },
   scheduler: {
     functions:
-      'answer_explain ask_explain behind count_activity dispatch expire fire_schedule item_facts items_behind job_traces key_numbers lead lose_nodes maintain_history note_missing_nodes missing_nodes open_explains promote queue_numbers reap report resign set_feed take_back take_explain tick tick_due tick_state trim_history uuid_v7 wait_facts waiting_job waiting_tasks watch_leader',
+      'answer_explain ask_explain behind count_activity dispatch expire fire_schedule item_facts items_behind job_traces key_numbers lead lose_nodes maintain_history missing_nodes note_missing_nodes open_explains promote queue_numbers reap report resign set_feed take_back take_explain tick tick_due tick_state trim_history uuid_v7 wait_facts waiting_job waiting_tasks watch_leader',
     tables: {
       job: 'select',
       migration: 'select',

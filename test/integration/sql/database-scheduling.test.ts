@@ -140,7 +140,7 @@ describe('dispatch', () => {
     expect(
       await ground.one(
         `select count(*) from pgqueue.work_queue w, pgqueue.policy_state p
-                        where p.policy = 'fair' and p.saved = w.dispatched and abs(extract(epoch from w.dispatched) * 1000 - $1) < 1`,
+                        where p.part = 'fair' and p.saved = w.dispatched and abs(extract(epoch from w.dispatched) * 1000 - $1) < 1`,
         [atMs],
       ),
     ).toBe('2');
