@@ -3,6 +3,8 @@ import { mkdirSync, readFileSync, readdirSync, statSync } from 'node:fs';
 import { delimiter, dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
+import { publint } from 'publint';
+import { formatMessage } from 'publint/utils';
 
 export const root: string = fileURLToPath(new URL('../..', import.meta.url));
 export const packages = [
@@ -33,6 +35,7 @@ export interface Tarball {
 export interface Manifest {
   readonly name: string;
   readonly version: string;
+  readonly repository?: unknown;
   readonly exports: Readonly<Record<string, string | Readonly<Record<string, string>>>>;
   readonly dependencies?: Readonly<Record<string, string>>;
   readonly peerDependencies?: Readonly<Record<string, string>>;
@@ -59,6 +62,23 @@ function read(file: string, folder: string): Tarball {
     .filter((name) => statSync(join(folder, name)).isFile())
     .toSorted();
   return { name: manifest.name, file, folder, files, manifest };
+}
+
+/** What publint, and the types under every way of resolving modules, have to say about a tarball. */
+export async function tarballProblems({ name, file, folder, manifest }: Tarball): Promise<readonly string[]> {
+  const archive = readFileSync(file);
+  const tarball = archive.buffer.slice(archive.byteOffset, archive.byteOffset + archive.byteLength);
+  const { messages } = await publint({ pack: { tarball }, strict: true });
+  const said = messages
+    .filter(({ code }) => code !== 'USE_TYPE')
+    .map((message) => formatMessage(message, manifest, { color: false }) ?? message.code);
+  try {
+    // the profile leaves out what can't read ESM at all; a problem elsewhere ends the command with 1
+    const { stdout } = await run('attw', [file, '--profile', 'esm-only'], folder);
+    return stdout.includes(`"${name}"`) ? said : [...said, `attw did not look at it: ${stdout}`];
+  } catch (error) {
+    return [...said, String(error)];
+  }
 }
 
 /** Every specifier that a user can import. */
