@@ -60,8 +60,9 @@ test('the value of the last fetch is there from its first on, and says how old i
 });
 
 test('a promise that comes after the time has a listener, so that its rejection does not end the process', async () => {
-  const then = vi.fn();
+  const then = vi.fn<() => void>();
   // a call of native code, which nothing can end early, and the value of which is the promise
+  // oxlint-disable-next-line unicorn/no-thenable
   const late = Object.assign(new Uint8Array(2 ** 27), { then });
   const { preparing, messages } = prepares(() => late.fill(1) as unknown as Promise<Json>, { budgetMs: 1 });
   preparing.start();
