@@ -410,7 +410,7 @@ comment on table work_queue is 'One row per work item: a job, or a batch of shor
 comment on column work_queue.together is 'A number that jobs share which one handler call takes together (a bundle). Null: each is a call of its own.';
 comment on column work_queue.jobs is 'A batch: jobs that one slot runs one after another, in their order. Null: the row is the one job id.';
 comment on column work_queue.timeout is 'The longest timeout that a job of a batch has of its own; null: none has one.';
-comment on column work_queue.suspect is 'Its job was lost with its node before: a node runs one such job at a time.';
+comment on column work_queue.suspect is 'Its job was lost with its node before: a node begins one such job, and more only after that has run for a second.';
 
 -- Serves reads of batches, which begin at batches_from(). Few rows hold several jobs.
 create index work_queue_batches on work_queue (position) where jobs is not null;
@@ -692,7 +692,7 @@ alter table audit
 
 -- Refuses stricter isolation levels than READ COMMITTED. Several functions decide by rows that other sessions
 -- committed while they waited for a lock, and only READ COMMITTED shows those rows to a later statement of
--- the same transaction. At a stricter level they would overlook a work item, and break invariant 2.
+-- the same transaction. At a stricter level cancel left a work item without its job.
 create function assert_read_committed() returns void
   language plpgsql stable
   set search_path from current
@@ -1037,8 +1037,9 @@ select maintain_history();
 
 -- Checks all rules for a QUEUE row as one constraint. PostgreSQL parses the text of every check of a table
 -- anew for each statement that writes to it: 22 checks took 60 of the 120 us of an INSERT of one job, without
--- its commit. Each session parses this function once. A refusal names the broken rule as a constraint, and
--- does not quote the row, which may hold secrets.
+-- its commit. Each session parses this function once. A BEFORE INSERT trigger would be as fast, but COPY would
+-- insert row by row. A refusal names the broken rule as a constraint, and does not quote the row, which may
+-- hold secrets.
 -- Sizes are sizes of texts. The text of a small stored value is made here: a call of fits() would cost as
 -- much again. A timeout is compared in seconds, as claim uses it: as an interval, a month less 29 days is
 -- positive, but in February it is negative.
@@ -1120,7 +1121,8 @@ alter table queue add constraint queue_check check (check_job(queue.*)) not vali
 
 -- Refuses a statement whose inserted rows leave more jobs of a key than its queue takes (key_pending). Counts
 -- along queue_waiting, up to the limit and no further. The limit is not exact: concurrent transactions don't
--- see each other's jobs. An exact limit would make producers of one key wait for each other's commits.
+-- see each other's jobs. An exact limit would make producers of one key wait for each other's commits, and a
+-- counter for each key would be a hot row.
 create function refuse_crowds() returns trigger
   language plpgsql volatile security definer
   set search_path from current
@@ -1148,8 +1150,9 @@ end
 $$;
 
 -- Creates the trigger while some queue has such a limit, and drops it otherwise: its copy of the inserted
--- rows would cost every enqueue. Creating it takes a lock that waits for transactions that have enqueued,
--- while other statements wait behind it. After 3 s (lock_timeout) the change of the setting is refused.
+-- rows would cost every enqueue, even while it is disabled. Creating it takes a lock that waits for
+-- transactions that have enqueued, while other statements wait behind it. After 3 s (lock_timeout) the change
+-- of the setting is refused.
 create function watch_crowds() returns trigger
   language plpgsql volatile security definer
   set search_path from current

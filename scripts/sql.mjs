@@ -1,8 +1,10 @@
 // Makes the migrations from packages/postgres/sql, where the text of every table, function and view stands once:
 //   node scripts/sql.mjs           writes them
 //   node scripts/sql.mjs --check   fails where they are not what the files say
-// Until 1.0 there is one migration, made anew with each change. From then on this one stays as it is, and a change of a
-// statement in sql/ goes with a migration that brings it (docs/decisions/0032-one-baseline-of-sql.md).
+// Until 1.0 there is one migration, made anew with each change: in 34 migrations of an unreleased product, a third of the lines
+// were bodies that later ones replaced. An installation of an earlier state is dropped and made again; `pgqueue migrate` refuses
+// it by its checksum. From 1.0 on this migration stays as it is, and a change of a statement in sql/ goes with a migration that
+// brings it. That one makes an index on `queue` concurrently, outside a transaction: a plain one holds up enqueues.
 import { readFileSync, readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';

@@ -16,10 +16,7 @@ const documents = [
   'README.md',
   'CONTRIBUTING.md',
   ...globSync(['docs/**/*.md', 'packages/*/README.md'], { cwd: root }),
-].filter(
-  (name) =>
-    !name.startsWith('docs/api/') && !name.startsWith('docs/decisions/') && existsSync(join(root, name)),
-);
+].filter((name) => !name.startsWith('docs/api/') && existsSync(join(root, name)));
 
 const folders: string[] = [];
 

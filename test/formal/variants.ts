@@ -7,7 +7,13 @@ const of = (
 ): readonly Variant[] =>
   all.map((defines) => ({ model, expect, defines: defines === '' ? [] : defines.split(' ') }));
 
-/** The models as they are, and one variant for each of their rules that is left out. Seconds, all together. */
+/**
+ * The models as they are, and one variant for each of their rules that is left out, which must fail. Seconds, all together. The comment
+ * above each model names its variants.
+ *
+ * A chaos run meets only the orders that happen to occur. The fences are a few lines of SQL each, small enough to search every order.
+ * Spin needs one Debian package and a C compiler; TLA+ would need more. A change of a modelled SQL function needs a change of its step.
+ */
 export const variants: readonly Variant[] = [
   ...of(
     'lease',

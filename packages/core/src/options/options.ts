@@ -19,7 +19,9 @@ export type Shape<Options> = { readonly [Name in keyof Options]-?: Rule };
 /**
  * Returns all problems of some options; empty when they are valid. Meant for callers without TypeScript: each
  * problem names the option and the expected value. For an unknown option it suggests the one that was
- * probably meant. Texts are quoted up to 40 characters.
+ * probably meant: `gate({ onError: 'holds' })` once let jobs go that it should hold. Texts are quoted up to 40
+ * characters, objects never: errors are logged, and a connection string is a secret. No schema library does
+ * this: none suggests names, and core imports nothing but types.
  * @param own set when `options` is an object of the user's making, which may have members of its own; then an
  * unknown name is a problem only when it looks like a misspelt option
  */

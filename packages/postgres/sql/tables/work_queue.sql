@@ -46,7 +46,7 @@ comment on table work_queue is 'One row per work item: a job, or a batch of shor
 comment on column work_queue.together is 'A number that jobs share which one handler call takes together (a bundle). Null: each is a call of its own.';
 comment on column work_queue.jobs is 'A batch: jobs that one slot runs one after another, in their order. Null: the row is the one job id.';
 comment on column work_queue.timeout is 'The longest timeout that a job of a batch has of its own; null: none has one.';
-comment on column work_queue.suspect is 'Its job was lost with its node before: a node runs one such job at a time.';
+comment on column work_queue.suspect is 'Its job was lost with its node before: a node begins one such job, and more only after that has run for a second.';
 
 -- Serves reads of batches, which begin at batches_from(). Few rows hold several jobs.
 create index work_queue_batches on work_queue (position) where jobs is not null;

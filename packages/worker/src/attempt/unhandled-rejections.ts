@@ -3,7 +3,11 @@ import type { Attempt } from './attempt.ts';
 
 /**
  * Attributes unhandled rejections to the handlers that they come from. Node would end the process for each of
- * them, and with it every job of the node.
+ * them, and with it every job of the node: one forgotten `await` would charge up to 10,000 jobs with a crash.
+ *
+ * Such a job fails, since a part of its work has failed; the retry is what `await` would have brought. Errors
+ * that are thrown in callbacks are left to Node: the code behind them has not run, and nobody knows what it
+ * would have put right.
  */
 export interface Floating {
   /** Starts listening for rejections in this process. */

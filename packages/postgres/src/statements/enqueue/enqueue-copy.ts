@@ -24,7 +24,8 @@ export function columnsToCopy(jobs: readonly JobRow[]): readonly Column[] | unde
 /**
  * Enqueues jobs by COPY, all or none, in their order, in two thirds of the time of an INSERT. A job whose id
  * exists already is an error, so use it only for ids that were made for this call, and only once. After a
- * lost reply, `enqueueJobs` with `again` tells what became of the jobs.
+ * lost reply, `enqueueJobs` with `again` tells what became of the jobs. Never used in a caller's transaction:
+ * other libraries' transactions can't copy, and the outcome must not depend on the adapter.
  * @throws {PgQueueError} `invalid_job`, `too_many_pending`
  */
 export async function copyJobs(
