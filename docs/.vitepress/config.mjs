@@ -80,7 +80,7 @@ export default defineConfig({
     sidebar: [
       {
         text: 'Start',
-        items: [{ text: 'pgqueue', link: '/' }, ...entries('concepts', 'see-it-run', 'webhooks')],
+        items: [{ text: 'pgqueue', link: '/' }, ...entries('tutorial', 'concepts', 'see-it-run', 'webhooks')],
       },
       {
         text: 'Write jobs',

@@ -22,8 +22,8 @@ import { createDispatcher } from './tick/tick.ts';
 import { createHealthWatch } from './reporting/database-health.ts';
 import type { LivenessParts } from './reporting/health-checks.ts';
 import { schedulerChecks } from './reporting/health-checks.ts';
-import type { Leadership } from './leadership/election.ts';
-import { startLeadership } from './leadership/election.ts';
+import type { Election } from './leadership/election.ts';
+import { startElection } from './leadership/election.ts';
 import { createNodeSessions } from './sweeps/node-sessions.ts';
 import type { SchedulerOptions, Settings } from './options.ts';
 import { toSettings } from './options.ts';
@@ -31,7 +31,7 @@ import { lastReportedPolicy, watchOtherPolicies } from './leadership/policy-mism
 import { createPlanner } from './policy/planner.ts';
 import type { Sweeps } from './sweeps/sweeps.ts';
 import { startSweeps } from './sweeps/sweeps.ts';
-import { startTelling } from './reporting/reporting.ts';
+import { startReporting } from './reporting/reporting.ts';
 import type { WokenTicks } from './tick/tick-loop.ts';
 import { startTicks } from './tick/tick-loop.ts';
 
@@ -126,10 +126,10 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
       return healthServer?.port;
     },
     get leads() {
-      return running?.leadership().term() !== undefined;
+      return running?.election().term() !== undefined;
     },
     get epoch() {
-      return running?.leadership().term()?.epoch ?? null;
+      return running?.election().term()?.epoch ?? null;
     },
   };
 }
@@ -163,7 +163,7 @@ async function reach(database: Database, settings: Settings, signal: AbortSignal
 
 /** Loops and sweeps of a scheduler that has reached its database. */
 interface Engine {
-  readonly leadership: () => Leadership;
+  readonly election: () => Election;
   readonly parts: LivenessParts;
   /** Call when an idle connection broke. */
   readonly serverLost: () => void;
@@ -196,14 +196,14 @@ interface Found {
 function run(database: Database, settings: Settings, { connectionString, lone, before }: Found): Engine {
   let hearing = false;
   // first, since the loops below read it at once; its callbacks run only after the database answered
-  const leadership: Leadership = startLeadership({
+  const election: Election = startElection({
     database,
     ...settings,
     session: lone,
     onElected: () => {
       planner.start();
       health.start();
-      telling.elected();
+      reporting.elected();
       sweeps.elected();
       ticks.wake();
     },
@@ -212,7 +212,7 @@ function run(database: Database, settings: Settings, { connectionString, lone, b
   const sweeps: Sweeps = startSweeps({
     database,
     settings,
-    ...leadership,
+    ...election,
     sessions: lone && createNodeSessions(database, lone),
     onWork: () => ticks.wake(),
   });
@@ -222,26 +222,26 @@ function run(database: Database, settings: Settings, { connectionString, lone, b
     ...settings,
     needed: planner.needs.health === true,
   });
-  const telling = startTelling(database, settings, planner);
+  const reporting = startReporting(database, settings, planner);
   const dispatcher = createDispatcher({
     database,
     settings,
     planner,
     beside: (nowMs) => ({ health: health.health(), prepared: planner.prepared(nowMs) }),
-    questionsAfter: telling.questionsAfter,
-    onServerLost: telling.serverLost,
+    questionsAfter: reporting.questionsAfter,
+    onServerLost: reporting.serverLost,
     hearing: () => hearing,
     onSeen: sweeps.seen,
-    onTick: telling.tick,
-    onUnknown: ({ epoch }) => leadership.stepDown(epoch),
+    onTick: reporting.tick,
+    onUnknown: ({ epoch }) => election.stepDown(epoch),
   });
-  const ticks: WokenTicks = startTicks({ leadership, dispatcher, settings });
+  const ticks: WokenTicks = startTicks({ election, dispatcher, settings });
   const listener = listen(database, settings, {
     connectionString,
     onHint: (channel, payload) => {
       hearing = true;
-      if (channel === channelName(database.schema, 'leader')) leadership.wake();
-      else if (leadership.term() === undefined) return;
+      if (channel === channelName(database.schema, 'leader')) election.wake();
+      else if (election.term() === undefined) return;
       else if (channel === channelName(database.schema, 'done')) ticks.wakeDone(payload);
       else if (channel === channelName(database.schema, 'queue')) ticks.wakeNew(payload);
       else ticks.wake();
@@ -255,19 +255,19 @@ function run(database: Database, settings: Settings, { connectionString, lone, b
     database,
     policy: settings.policy.name,
     observe: settings.observe,
-    leads: () => leadership.term() !== undefined,
+    leads: () => election.term() !== undefined,
     before,
   });
 
   return {
-    leadership: () => leadership,
-    parts: { leadership, ticks, sweeps },
+    election: () => election,
+    parts: { election, ticks, sweeps },
     serverLost: dispatcher.serverLost,
     stop: async () => {
       await others.stop();
       await Promise.all([ticks.stop(), sweeps.stop()]);
-      await telling.stop();
-      await leadership.stop();
+      await reporting.stop();
+      await election.stop();
       await listener?.stop();
       await Promise.all([planner.stop(), health.stop(), dispatcher.settled()]);
     },

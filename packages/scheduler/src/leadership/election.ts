@@ -17,7 +17,7 @@ import { lead, resign, watchLeader } from '@pgqueue/postgres/internal';
  * takes the next epoch at once, since a killed process leaves no session behind. A leader that only lost its
  * connection reconnects, and is deposed at worst.
  */
-export interface Leadership {
+export interface Election {
   /** The current term; undefined while another scheduler leads, or no leader is known. */
   readonly term: () => Leader | undefined;
   /** Call when a write in this epoch was refused because another scheduler took over. */
@@ -37,7 +37,7 @@ export interface Leadership {
   readonly stop: () => Promise<void>;
 }
 
-export interface LeadershipOptions {
+export interface ElectionOptions {
   readonly database: Database;
   /**
    * Opens the dedicated connection for renewals. If undefined, other schedulers notice this leader's death
@@ -55,11 +55,11 @@ export interface LeadershipOptions {
  * Returns a new unique leader name. A restarted scheduler is a different leader, and never continues an epoch
  * it knows nothing about.
  */
-function newLeader({ name }: LeadershipOptions): string {
+function newLeader({ name }: ElectionOptions): string {
   return `${name}-${randomUUID().slice(0, 8)}`;
 }
 
-export function startLeadership(options: LeadershipOptions): Leadership {
+export function startElection(options: ElectionOptions): Election {
   const { leaseMs, observe, onElected } = options;
   let leader = newLeader(options);
   let term: Leader | undefined;
@@ -154,7 +154,7 @@ interface Reader {
   readonly closed: (over: Promise<unknown>) => Promise<void>;
 }
 
-function createReader(options: LeadershipOptions, onBroken: () => void): Reader {
+function createReader(options: ElectionOptions, onBroken: () => void): Reader {
   const { database, leaseMs, observe } = options;
   const session = options.session?.({ queryTimeoutMs: Math.max(1_000, leaseMs), onBroken });
   let readAt = -Infinity;
@@ -285,7 +285,7 @@ function createWatch(session: Lone | undefined, database: Database, onThere: () 
  */
 const leadEveryMs = 500;
 
-function notRenewed({ leaseMs, observe }: LeadershipOptions): LoopOptions['failed'] {
+function notRenewed({ leaseMs, observe }: ElectionOptions): LoopOptions['failed'] {
   return (error, failures) => {
     const retryMs = retryPauseMs(failures, Math.min(leadEveryMs, leaseMs / 3));
     observe({ type: 'database.error', during: 'lead', error, retryMs });
@@ -297,7 +297,7 @@ function notRenewed({ leaseMs, observe }: LeadershipOptions): LoopOptions['faile
 const resignEveryMs = 200;
 
 async function resignUntilAnswered(
-  { database, leaseMs, observe }: LeadershipOptions,
+  { database, leaseMs, observe }: ElectionOptions,
   { leader, epoch }: Leader,
   isStopped: () => boolean,
 ): Promise<void> {

@@ -23,7 +23,7 @@ import { limitNames, withLimits } from './queue-limits.ts';
 import { createPreparing } from './prepare.ts';
 import type { Asked, Runner, RunnerOptions } from './runner.ts';
 import { createRunner } from './runner.ts';
-import type { Parts } from './state-writer.ts';
+import type { SavedParts } from './state-writer.ts';
 import { createSaving } from './state-writer.ts';
 import type { ShadowReport } from './shadow.ts';
 import { createShadow } from './shadow.ts';
@@ -99,7 +99,7 @@ interface Planning {
 interface Pending {
   readonly snapshot: Snapshot;
   readonly plan: CleanPlan;
-  readonly parts: Parts | null;
+  readonly parts: SavedParts | null;
   readonly busy: boolean;
   readonly byPolicy: boolean;
 }

@@ -6,14 +6,14 @@ export interface Saving {
    * Returns the parts to save with a plan; null: none. `busy`: the plan dispatches jobs or counts ended
    * attempts.
    */
-  readonly due: (state: PolicyState, busy: boolean) => Parts | null;
+  readonly due: (state: PolicyState, busy: boolean) => SavedParts | null;
   /** Call when the due parts were saved. `state`: the plan's state after `written`. */
-  readonly saved: (due: Parts | null, state: PolicyState, busy: boolean) => void;
+  readonly saved: (due: SavedParts | null, state: PolicyState, busy: boolean) => void;
   /** Starts a term with a state that is completely saved. */
   readonly begin: (state: PolicyState) => void;
 }
 
-export type Parts = Readonly<Record<string, Json>>;
+export type SavedParts = Readonly<Record<string, Json>>;
 
 export interface SavingOptions {
   readonly softParts: readonly string[];

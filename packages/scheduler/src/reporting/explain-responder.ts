@@ -15,7 +15,7 @@ import { explainNow } from './explain-job.ts';
  * Answers the explain questions that ticks find. Runs outside the ticks, one question at a time on one
  * connection. Costs an idle leader nothing.
  */
-export interface Answers {
+export interface ExplainResponder {
   /** Question number after which the next tick looks for open questions. */
   readonly after: () => number;
   /** Forgets known question numbers: after a failover, numbering may start over. */
@@ -25,7 +25,7 @@ export interface Answers {
   readonly stop: () => Promise<void>;
 }
 
-export interface AnswersOptions extends ExplainOptions {
+export interface ExplainResponderOptions extends ExplainOptions {
   readonly database: Database;
   readonly observe: Observer;
 }
@@ -39,7 +39,7 @@ interface Moment {
 /** Numbers below the highest to read again, because transactions commit out of number order. */
 const outOfOrder = 100;
 
-export function createAnswers(options: AnswersOptions): Answers {
+export function createExplainResponder(options: ExplainResponderOptions): ExplainResponder {
   const { database, observe } = options;
   const inbox = createInbox();
   let last: Moment | undefined;

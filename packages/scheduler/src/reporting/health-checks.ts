@@ -2,11 +2,11 @@ import type { Ticks } from '../tick/tick-loop.ts';
 import type { HealthOptions } from '@pgqueue/postgres';
 import type { HealthChecks } from '@pgqueue/postgres/internal';
 import { stuckLoops } from '@pgqueue/postgres/internal';
-import type { Leadership } from '../leadership/election.ts';
+import type { Election } from '../leadership/election.ts';
 import type { Settings } from '../options.ts';
 
 export interface LivenessParts {
-  readonly leadership: Leadership;
+  readonly election: Election;
   readonly ticks: Ticks;
   readonly sweeps: { readonly stuckMs: () => number };
 }
@@ -33,16 +33,16 @@ export function schedulerChecks(
     live: () => {
       const running = parts();
       if (running === undefined) return [];
-      const { leadership, ticks, sweeps } = running;
-      return stuckLoops({ leadership, ticks, sweeps }, options);
+      const { election, ticks, sweeps } = running;
+      return stuckLoops({ leadership: election, ticks, sweeps }, options);
     },
     ready: () => {
       const running = parts();
       if (running === undefined) return ['it has not reached the database yet'];
-      const { leadership, ticks } = running;
-      const readMs = leadership.readMsAgo();
+      const { election, ticks } = running;
+      const readMs = election.readMsAgo();
       if (readMs > 3 * leaseMs) return [`who leads was last read ${sayMs(readMs)} ago`];
-      if (leadership.term() === undefined) {
+      if (election.term() === undefined) {
         electedFirst.since = -Infinity;
         return [];
       }

@@ -1,5 +1,5 @@
 import type { Database } from '@pgqueue/postgres';
-import { createAnswers } from './explain-responder.ts';
+import { createExplainResponder } from './explain-responder.ts';
 import type { TickReport } from '../tick/tick.ts';
 import { createFlowMeter } from './throughput.ts';
 import type { Settings } from '../options.ts';
@@ -7,10 +7,10 @@ import type { Planner } from '../policy/planner.ts';
 import { createReporter } from './report.ts';
 
 /** Publishes the leader's state: its report for `status`, and its answers to explain questions. */
-export interface Telling {
+export interface Reporting {
   /** Question number after which the next tick looks for open explain questions. */
   readonly questionsAfter: () => number;
-  /** See {@link Answers.serverLost}. */
+  /** See {@link ExplainResponder.serverLost}. */
   readonly serverLost: () => void;
   readonly tick: (tick: TickReport) => void;
   /** Call when a term begins. */
@@ -18,12 +18,12 @@ export interface Telling {
   readonly stop: () => Promise<void>;
 }
 
-export function startTelling(database: Database, settings: Settings, planner: Planner): Telling {
+export function startReporting(database: Database, settings: Settings, planner: Planner): Reporting {
   const { observe } = settings;
   const policy = settings.policy.name;
   const flow = createFlowMeter();
   const reporter = createReporter({ database, policy, observe });
-  const answers = createAnswers({ database, policy, explain: planner.explain, flow, observe });
+  const answers = createExplainResponder({ database, policy, explain: planner.explain, flow, observe });
   return {
     questionsAfter: answers.after,
     serverLost: answers.serverLost,

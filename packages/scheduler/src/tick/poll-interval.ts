@@ -1,7 +1,7 @@
 import type { Settings } from '../options.ts';
 
 /** Decides when the next tick runs. */
-export interface Pace {
+export interface PollInterval {
   /**
    * Reports whether this tick should also ask when sweeps are due. `woken`: a hint of free slots woke this
    * tick, and many more may follow.
@@ -44,13 +44,13 @@ const growth = { hearing: 2, polling: 1.5 } as const;
  * Paces the ticks: no pause while there is more, short pauses while busy, growing pauses while idle, and
  * exactly on time when a rate allows the next job.
  */
-export function createPace({
+export function createPollInterval({
   settings,
   hearing,
 }: {
   readonly settings: Pick<Settings, 'pollMs'>;
   readonly hearing: () => boolean;
-}): Pace {
+}): PollInterval {
   const { min, max } = settings.pollMs;
   let delayMs = min;
   let fruitless = 0;

@@ -6,7 +6,7 @@ import type { Load } from '../state/consumption.ts';
 import { capability } from '../state/consumption.ts';
 import type { InFlightItems } from '../state/items/in-flight.ts';
 import type { LeaderState } from '../state/leader-state.ts';
-import type { Ask } from './snapshot.ts';
+import type { ReadRequest } from './snapshot.ts';
 import { loadOf } from './snapshot.ts';
 
 /**
@@ -17,7 +17,7 @@ export function knowsAll({ laneCache, lookahead, caughtUp }: LeaderState): boole
 }
 
 /** Parameters of a tick's read. */
-export interface Looking extends Ask {
+export interface Looking extends ReadRequest {
   readonly startedAt: number;
   readonly due: boolean;
   /** True to read only the work items in flight, because all waiting jobs are known. */

@@ -11,7 +11,7 @@ import type { LaneCache } from '../state/lanes/lane-cache.ts';
 import { depthMin } from '../state/lanes/lane-cache.ts';
 
 /** Limits of one tick's read. */
-export interface Ask {
+export interface ReadRequest {
   /** Most jobs of the page's lanes, in total. */
   readonly want: number;
   readonly keys: number;
@@ -41,7 +41,7 @@ const roomFew = 500;
  * Returns the next read's limits: the room of the last tick plus 20 %. `discovers`: number of unknown lanes
  * that may be found. With thousands of known lanes, reading more jobs per lane would only fill the cache.
  */
-export function ask({ room, batch, dispatched }: LeaderState, discovers: number): Ask {
+export function ask({ room, batch, dispatched }: LeaderState, discovers: number): ReadRequest {
   const rows = Math.min(batch, Math.max(wantMin, Math.min(2 * room, roomFew), Math.ceil(room * 1.2)));
   if (discovers > 0) return { want: rows, keys: Math.min(keysMax, Math.max(keysBusy, discovers)), rows };
   const keys = dispatched >= busyMin ? keysBusy : keysMin;

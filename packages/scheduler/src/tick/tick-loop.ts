@@ -3,7 +3,7 @@ import { retryPauseMs, startLoop } from '@pgqueue/core/internal';
 import type { HintedJob, Leader } from '@pgqueue/postgres/internal';
 import { leadershipLostState, readHint, sqlState } from '@pgqueue/postgres/internal';
 import type { Dispatcher } from './tick.ts';
-import type { Leadership } from '../leadership/election.ts';
+import type { Election } from '../leadership/election.ts';
 
 import type { Settings } from '../options.ts';
 
@@ -42,11 +42,11 @@ function nothing(): Woken {
 }
 
 export function startTicks({
-  leadership,
+  election,
   dispatcher,
   settings,
 }: {
-  readonly leadership: Leadership;
+  readonly election: Election;
   readonly dispatcher: Dispatcher;
   readonly settings: Settings;
 }): WokenTicks {
@@ -55,7 +55,7 @@ export function startTicks({
   let woken = nothing();
   const loop = startLoop({
     step: async () => {
-      leader = leadership.term();
+      leader = election.term();
       if (leader === undefined) return idleMs;
       const { otherwise, hinted, ended, jobs } = woken;
       woken = nothing();
@@ -66,9 +66,9 @@ export function startTicks({
     },
     failed: (error, failures) => {
       if (sqlState(error) === leadershipLostState) {
-        if (leader !== undefined) leadership.lost(leader.epoch);
+        if (leader !== undefined) election.lost(leader.epoch);
         // this scheduler may have been elected again during the tick
-        return leadership.term() === undefined ? idleMs : 0;
+        return election.term() === undefined ? idleMs : 0;
       }
       const retryMs = retryPauseMs(failures);
       settings.observe({ type: 'database.error', during: 'tick', error, retryMs });

@@ -11,8 +11,8 @@ import { knowsAll, look } from './read-snapshot.ts';
 import type { LeaderState } from '../state/leader-state.ts';
 import { createLeaderState } from '../state/leader-state.ts';
 import type { Settings } from '../options.ts';
-import type { Pace } from './poll-interval.ts';
-import { createPace } from './poll-interval.ts';
+import type { PollInterval } from './poll-interval.ts';
+import { createPollInterval } from './poll-interval.ts';
 import type { SafePlan } from '../policy/planner.ts';
 import { leftOut } from '../state/lanes/lookahead.ts';
 import type { News, Supposed } from './plan-from-hints.ts';
@@ -78,16 +78,16 @@ const horizonMinMs = 50;
 
 export function createDispatcher(options: DispatcherOptions): Dispatcher {
   const { settings, planner } = options;
-  const pace = createPace(options);
+  const pollInterval = createPollInterval(options);
   const memory = createLeaderState(settings);
   const spans = createDispatchSpans(options.database);
   const behind = createBehind({ ...options, ...settings });
-  const looks = { ...options, pace, behind };
+  const looks = { ...options, pollInterval, behind };
 
   const tick = async (leader: Leader, news?: News): Promise<number> => {
     const startedAt = performance.now();
     if (memory.epoch !== leader.epoch) await begin(options, memory, leader);
-    if (news !== undefined && nothingWaits(memory, news, startedAt)) return skip(pace, memory);
+    if (news !== undefined && nothingWaits(memory, news, startedAt)) return skip(pollInterval, memory);
     // if the plan from hints is not written, the retry reads: waiting jobs only if the hints named new ones
     const again = news?.jobs.length === 0 ? { ended: [], jobs: [] } : undefined;
     const { read, load, flying, guess, keys, brief, owes } = await see(looks, memory, { news, startedAt });
@@ -135,7 +135,7 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
       memory.cursors.dueMs(startedAt),
     );
     memory.owesLook = owes;
-    const waitMs = pace.next({ jobs: written.count, atOnce, more, nextMs });
+    const waitMs = pollInterval.next({ jobs: written.count, atOnce, more, nextMs });
     return owes ? 0 : waitMs;
   };
   const serverLost = (): void => forgetPlaces(options, memory);
@@ -181,9 +181,9 @@ function tellTick(
 }
 
 /** Ends a tick that has nothing to do. Returns the milliseconds until the next. */
-function skip(pace: Pace, memory: LeaderState): number {
-  memory.owesLook = pace.skips();
-  return memory.owesLook ? 0 : pace.next({ jobs: 0, atOnce: false, more: false, nextMs: null });
+function skip(pollInterval: PollInterval, memory: LeaderState): number {
+  memory.owesLook = pollInterval.skips();
+  return memory.owesLook ? 0 : pollInterval.next({ jobs: 0, atOnce: false, more: false, nextMs: null });
 }
 
 /** Input of a plan. */
@@ -200,14 +200,14 @@ interface PlanInput extends Pick<Supposed, 'read' | 'load' | 'flying'> {
 
 /** Builds the input from hints if they suffice, else reads the database. */
 async function see(
-  options: DispatcherOptions & { readonly pace: Pace; readonly behind: Behind },
+  options: DispatcherOptions & { readonly pollInterval: PollInterval; readonly behind: Behind },
   memory: LeaderState,
   { news, startedAt }: { readonly news: News | undefined; readonly startedAt: number },
 ): Promise<PlanInput> {
   const { keys, ...asked } = ask(memory, memory.laneCache.discovers());
   const guess = news === undefined ? undefined : suppose(memory, news, startedAt);
-  if (guess !== undefined) return { ...guess, guess, keys, brief: true, owes: options.pace.skips() };
-  const due = options.pace.asksDue(news !== undefined);
+  if (guess !== undefined) return { ...guess, guess, keys, brief: true, owes: options.pollInterval.skips() };
+  const due = options.pollInterval.asksDue(news !== undefined);
   const brief = news?.jobs.length === 0 && !due && knowsAll(memory);
   const seen = await look(options, memory, { ...asked, keys, startedAt, due, brief });
   options.onSeen(seen.read.state, seen.read.due);

@@ -6,7 +6,7 @@ import type { KnownJob } from './known-job.ts';
 import { toJobs } from './known-job.ts';
 import { freezeJobs } from '../../freeze.ts';
 import { rowsByLane } from './lane-rows.ts';
-import type { Held, LaneRoom } from './lane-room.ts';
+import type { HeldLanes, LaneRoom } from './lane-room.ts';
 import { createLaneRoom } from './lane-room.ts';
 import type { Refusals } from './conflict-backoff.ts';
 import { createRefusals } from './conflict-backoff.ts';
@@ -30,7 +30,7 @@ export interface LaneCache {
     nowMs: number,
     also: { readonly lanes: readonly LaneId[]; readonly rows: number },
   ) => Pick<TickInput, 'after' | 'lanes' | 'created'>;
-  readonly see: (rows: readonly LaneRow[], page: Page) => void;
+  readonly see: (rows: readonly LaneRow[], page: LanePage) => void;
   /** Marks all lanes as not fresh, since this tick read none. */
   readonly age: () => void;
   /** Reports whether all lanes are known and none must be read out of turn. */
@@ -40,7 +40,7 @@ export interface LaneCache {
   /** Number of unknown lanes to look for; 0: the last page was nearly all known, or there is no room. */
   readonly discovers: () => number;
   /** Notes the lanes a plan held. */
-  readonly planned: (plan: Held) => void;
+  readonly planned: (plan: HeldLanes) => void;
   readonly lanes: () => readonly Lane[];
   /** Lanes read by the last tick. */
   readonly fresh: () => readonly Lane[];
@@ -53,7 +53,7 @@ export interface LaneCache {
 }
 
 /** Parameters of a tick's read. */
-export interface Page {
+export interface LanePage {
   /** Number of lanes in a full page. */
   readonly keys: number;
   /** A monotonic clock. */
@@ -252,7 +252,7 @@ function takeWanted(
   return [...named.values()];
 }
 
-function see(memory: CacheState, rows: readonly LaneRow[], { keys, nowMs, unreadable }: Page): void {
+function see(memory: CacheState, rows: readonly LaneRow[], { keys, nowMs, unreadable }: LanePage): void {
   const { known, refusals, leftOut } = memory;
   memory.nowMs = nowMs;
   leftOut.clear();

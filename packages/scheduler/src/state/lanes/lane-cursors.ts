@@ -36,7 +36,7 @@ export interface LaneCursors {
    * Advances the lane's cursor. `jobs`: the lane's complete ordered prefix before this batch; `stays`: not
    * dispatched.
    */
-  readonly went: (lane: LaneId, jobs: readonly Place[], stays: (job: Place) => boolean) => void;
+  readonly went: (lane: LaneId, jobs: readonly LanePosition[], stays: (job: LanePosition) => boolean) => void;
   /** Returns the seq of the cursor at one priority; -1: the lane is read from its beginning. */
   readonly passed: (lane: LaneId, priority: number) => number;
   /** Milliseconds until the next rescan for late commits must run; null: none is needed. */
@@ -46,7 +46,7 @@ export interface LaneCursors {
   readonly reset: () => void;
 }
 
-export interface Place extends Spot {
+export interface LanePosition extends Spot {
   readonly id: string;
 }
 
@@ -296,11 +296,11 @@ function raiseFloor({ lanes, marks }: CursorState, name: string, nowMs: number):
  * skipped: they carry the changed flag, so every tick finds them again.
  */
 function prefix(
-  jobs: readonly Place[],
-  stays: (job: Place) => boolean,
+  jobs: readonly LanePosition[],
+  stays: (job: LanePosition) => boolean,
   cursor: Cursor | undefined,
-): readonly Place[] {
-  const gone: Place[] = [];
+): readonly LanePosition[] {
+  const gone: LanePosition[] = [];
   for (const job of jobs) {
     const reached = cursor?.reached.get(job.priority);
     if (reached !== undefined && job.seq <= reached.floor) continue;
@@ -316,7 +316,7 @@ function hasRoom({ lanes, nowMs }: CursorState): boolean {
   return resting !== undefined && lanes.delete(resting[0]);
 }
 
-function advance({ lanes, nowMs }: CursorState, cursor: Cursor, gone: readonly Place[]): void {
+function advance({ lanes, nowMs }: CursorState, cursor: Cursor, gone: readonly LanePosition[]): void {
   const { reached } = cursor;
   cursor.wentAt = nowMs;
   for (const { priority, seq } of gone) {

@@ -31,13 +31,13 @@ export interface LaneRoom {
   readonly filled: (lane: string) => void;
   /** Reports whether a lane can be added only in place of another. */
   readonly full: () => boolean;
-  readonly planned: (plan: Held) => void;
+  readonly planned: (plan: HeldLanes) => void;
   readonly forgot: (lane: string) => void;
   readonly reset: () => void;
 }
 
-/** Held lanes of a plan. */
-export interface Held {
+/** HeldLanes lanes of a plan. */
+export interface HeldLanes {
   /** Reports whether a held lane must stay, because a lookahead searches behind its first jobs. */
   readonly keeps: (lane: string) => boolean;
   readonly holds: Holds;
@@ -56,7 +56,7 @@ export interface LaneRoomOptions {
 /** Reasons that do not count as held: the job waits for a slot or a plan, not for a rule. */
 const unheld: ReadonlySet<string> = new Set(['no_free_slot', 'batch_full', 'out_of_time']);
 
-const nothing: Held = {
+const nothing: HeldLanes = {
   keeps: () => false,
   holds: { jobs: new Map(), lanes: new Map(), closed: noneClosed },
 };
