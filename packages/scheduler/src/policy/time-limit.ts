@@ -3,7 +3,7 @@ import type { Context, Script } from 'node:vm';
 import vm from 'node:vm';
 
 /** Result of a call into user code. */
-export type Ran<Value> =
+export type TimedResult<Value> =
   | { readonly kind: 'done'; readonly value: Value }
   | { readonly kind: 'failed'; readonly error: Error }
   /** `late`: the value of a call that ended, but after its time. */
@@ -27,8 +27,8 @@ let work: (() => void) | undefined;
  *
  * The caller must not share state with `run` that must never be left half-changed.
  */
-export function runWithin<Value>(limitMs: number, run: () => Value): Ran<Value> {
-  let ran: Ran<Value> | undefined;
+export function runWithin<Value>(limitMs: number, run: () => Value): TimedResult<Value> {
+  let ran: TimedResult<Value> | undefined;
   const outer = work;
   work = (): void => {
     ran = runFree(run);
@@ -48,7 +48,7 @@ export function runWithin<Value>(limitMs: number, run: () => Value): Ran<Value> 
 }
 
 /** Runs code without a time limit. */
-export function runFree<Value>(run: () => Value): Ran<Value> {
+export function runFree<Value>(run: () => Value): TimedResult<Value> {
   try {
     return { kind: 'done', value: run() };
   } catch (thrown) {

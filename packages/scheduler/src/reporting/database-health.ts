@@ -17,7 +17,7 @@ export interface HealthWatch {
   readonly stop: () => Promise<void>;
 }
 
-export interface HealthOptions {
+export interface HealthWatchOptions {
   readonly database: Database;
   readonly observe: Observer;
   /** True if a policy needs the health. Otherwise nothing is read. */
@@ -29,7 +29,7 @@ export interface HealthOptions {
 /** Age in milliseconds after which a reading is no longer reported. */
 const staleMs = 60_000;
 
-export function createHealthWatch(options: HealthOptions): HealthWatch {
+export function createHealthWatch(options: HealthWatchOptions): HealthWatch {
   const { database, observe, needed, everyMs = 5_000 } = options;
   let loop: Loop | undefined;
   let last: DatabaseHealth | null = null;

@@ -5,11 +5,11 @@ import type { Candidate, Lane } from '../snapshot.ts';
 import { compareText, laneName } from '../snapshot.ts';
 
 /** Counts the jobs that a plan holds, by queue and reason. */
-export interface Held {
+export interface HoldCounts {
   /** Counts one job. `more`: hidden jobs of its kind, which are held too. */
   readonly job: (job: Candidate, reason: string, more?: number) => void;
   readonly count: (queue: string, reason: string, jobs: number) => void;
-  /** Sets the lanes that are held from the beginning. Their jobs are counted by {@link Held.count}. */
+  /** Sets the lanes that are held from the beginning. Their jobs are counted by {@link HoldCounts.count}. */
   readonly closed: (lanes: ClosedLanes) => void;
   readonly lane: (lane: Lane, reason: string, jobs: number) => void;
   /**
@@ -25,7 +25,7 @@ export interface Held {
   readonly holds: () => Holds;
 }
 
-export function countHeld(): Held {
+export function countHeld(): HoldCounts {
   const counts = new Map<string, Map<string, number>>();
   const reasons = new Map<string, string>();
   const lanes = new Map<string, string>();

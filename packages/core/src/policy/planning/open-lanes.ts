@@ -1,4 +1,4 @@
-import type { Held } from './hold-counts.ts';
+import type { HoldCounts } from './hold-counts.ts';
 import type { Kind, LaneKinds, Standing } from './kinds.ts';
 import { onlyKind } from './kinds.ts';
 import type { KindsOfPlan } from './kind-memory.ts';
@@ -25,7 +25,7 @@ export interface Obstacles {
 export function findOpen(
   { lanes }: Snapshot,
   by: Obstacles,
-  held: Pick<Held, 'closed' | 'count'>,
+  held: Pick<HoldCounts, 'closed' | 'count'>,
 ): readonly Lane[] {
   const { gates } = by;
   const { kinds } = gates;
