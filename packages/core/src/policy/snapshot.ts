@@ -174,7 +174,7 @@ export interface DatabaseHealth {
   readonly replicationLagMs: number | null;
 }
 
-/** Value that an asynchronous `prepare` fetched last, and the time of the fetch. */
+/** Value that an asynchronous `prepare` fetched last, and the time at which that fetch began. */
 export interface Prepared {
   readonly value: Json;
   readonly atMs: number;

@@ -7,7 +7,7 @@ import type { Preparation } from '../policy.ts';
 import type { JobFacts, Snapshot } from '../snapshot.ts';
 import { own } from '../snapshot.ts';
 
-/** Result of the last successful asynchronous fetch: the value, and when it arrived (Unix ms). */
+/** Result of the last successful fetch: the value, and the time at which that fetch began (Unix ms). */
 export interface Fetched<Value extends Json> {
   readonly value: Value;
   readonly atMs: number;
