@@ -17,7 +17,7 @@ declare
   scheduler text[] := array['lead', 'watch_leader', 'resign', 'tick', 'tick_due', 'tick_state', 'behind', 'items_behind', 'item_facts', 'set_feed', 'take_back', 'dispatch', 'promote', 'reap', 'missing_nodes', 'note_missing_nodes', 'lose_nodes', 'expire', 'queue_numbers', 'key_numbers', 'waiting_tasks', 'job_traces',
                             'fire_schedule', 'maintain_history', 'trim_history', 'report', 'open_explains', 'answer_explain', 'waiting_job', 'ask_explain', 'take_explain', 'wait_facts', 'count_activity', 'uuid_v7'];
   viewer text[] := array['queue_numbers', 'key_numbers', 'waiting_tasks', 'ask_explain', 'take_explain', 'wait_facts'];
-  operator text[] := array['check_job', 'fits', 'retry_fits', 'cancel', 'amend', 'erase', 'redrive', 'reset_node', 'enqueue_unique', 'queue_length', 'queue_numbers', 'key_numbers', 'waiting_tasks', 'peek', 'scan', 'uuid_v7',
+  operator text[] := array['check_job', 'fits', 'retry_fits', 'cancel', 'amend', 'erase', 'redrive', 'reset_node', 'enqueue_scheduled', 'enqueue_unique', 'queue_length', 'queue_numbers', 'key_numbers', 'waiting_tasks', 'peek', 'scan', 'uuid_v7',
                            'reap', 'maintain_history', 'trim_history', 'ask_explain', 'take_explain', 'wait_facts', 'note_action', 'note_result'];
 begin
   foreach r in array array['producer', 'scheduler', 'worker', 'viewer', 'operator'] loop

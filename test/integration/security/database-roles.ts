@@ -68,7 +68,7 @@ export const rights: Readonly<
   },
   operator: {
     functions:
-      'amend ask_explain cancel check_job enqueue_unique erase fits key_numbers maintain_history note_action note_result peek queue_length queue_numbers reap redrive reset_node retry_fits scan take_explain trim_history uuid_v7 wait_facts waiting_tasks',
+      'amend ask_explain cancel check_job enqueue_scheduled enqueue_unique erase fits key_numbers maintain_history note_action note_result peek queue_length queue_numbers reap redrive reset_node retry_fits scan take_explain trim_history uuid_v7 wait_facts waiting_tasks',
     tables: {
       activity: 'select',
       activity_mark: 'select',

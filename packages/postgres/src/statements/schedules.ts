@@ -1,7 +1,7 @@
 import type { Target } from '../connection/target.ts';
 import type { Leader } from './sweeps.ts';
 
-/** A schedule as a row. `payload` and `options` are JSON texts; `fire_schedule` reads the options. */
+/** A schedule as a row. `payload` and `options` are JSON texts; `enqueue_scheduled` reads the options. */
 export interface ScheduleRow {
   readonly name: string;
   readonly cron: string;
@@ -48,22 +48,13 @@ export async function removeSchedule(target: Target, name: string): Promise<bool
   return rows.length > 0;
 }
 
-/**
- * Enqueues the schedule's job as `fire_schedule` does, but for no slot. Undefined: there is no such schedule.
- */
+/** Enqueues the schedule's job, for no slot. Undefined: there is no such schedule. */
 export async function runSchedule(target: Target, name: string): Promise<string | undefined> {
-  const [row] = await target.query<{ id: string }>(
-    `insert into ${target.schema}.queue (id, queue, task, key, priority, attributes, timeout, max_tries, max_crashes, retry, payload,
-                                         payload_version)
-     select ${target.schema}.uuid_v7(), coalesce(s.options ->> 'queue', 'default'), s.task, coalesce(s.options ->> 'key', ''),
-            coalesce((s.options ->> 'priority')::integer, 0), coalesce(nullif(s.options -> 'attributes', 'null'), '{}'),
-            (s.options ->> 'timeoutMs')::float8 * interval '1 millisecond', coalesce((s.options ->> 'maxTries')::smallint, 20),
-            coalesce((s.options ->> 'maxCrashes')::smallint, 3), nullif(s.options -> 'retry', 'null'), s.payload,
-            coalesce((s.options ->> 'payloadVersion')::integer, 1)
-     from ${target.schema}.schedule s where s.name = $1 returning id`,
+  const [row] = await target.query<{ id: string | null }>(
+    `select ${target.schema}.enqueue_scheduled($1) as id`,
     [name],
   );
-  return row?.id;
+  return row?.id ?? undefined;
 }
 
 /** A schedule with a slot to enqueue, or without a planned slot. */

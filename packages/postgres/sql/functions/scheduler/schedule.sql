@@ -1,3 +1,19 @@
+-- Enqueues the job of a schedule as p_job, and returns its id; null: there is no such schedule. Runs with the
+-- caller's rights: an operator may insert jobs anyway.
+create function enqueue_scheduled(p_name text, p_job uuid default uuid_v7()) returns uuid
+  language sql volatile
+  set search_path from current
+as $$
+  insert into queue (id, queue, task, key, priority, attributes, timeout, max_tries, max_crashes, retry, payload, payload_version)
+  select p_job, coalesce(s.options ->> 'queue', 'default'), s.task, coalesce(s.options ->> 'key', ''),
+         coalesce((s.options ->> 'priority')::integer, 0), coalesce(nullif(s.options -> 'attributes', 'null'), '{}'),
+         (s.options ->> 'timeoutMs')::float8 * interval '1 millisecond', coalesce((s.options ->> 'maxTries')::smallint, 20),
+         coalesce((s.options ->> 'maxCrashes')::smallint, 3), nullif(s.options -> 'retry', 'null'), s.payload,
+         coalesce((s.options ->> 'payloadVersion')::integer, 1)
+  from schedule s where s.name = p_name
+  returning id
+$$;
+
 -- Turns a cron slot into one job, however many leaders try and however often, and stores the next slot with
 -- it. Returns the job's id; null: none was made. p_read, as one JSON object: name, cron and timezone of the
 -- schedule as they were read; next: its next slot; slot: the due slot, absent if only the next one is to be
@@ -26,12 +42,7 @@ begin
   if not found then
     return null;
   end if;
-  insert into queue (id, queue, task, key, priority, attributes, timeout, max_tries, max_crashes, retry, payload, payload_version)
-  values (v_job, coalesce(s.options ->> 'queue', 'default'), s.task, coalesce(s.options ->> 'key', ''),
-          coalesce((s.options ->> 'priority')::integer, 0), coalesce(nullif(s.options -> 'attributes', 'null'), '{}'),
-          (s.options ->> 'timeoutMs')::float8 * interval '1 millisecond', coalesce((s.options ->> 'maxTries')::smallint, 20),
-          coalesce((s.options ->> 'maxCrashes')::smallint, 3), nullif(s.options -> 'retry', 'null'), s.payload,
-          coalesce((s.options ->> 'payloadVersion')::integer, 1));
+  perform enqueue_scheduled(s.name, v_job);
   delete from schedule_slot where schedule = s.name and slot < v_slot - interval '7 days';
   return v_job;
 end
