@@ -118,7 +118,7 @@ describe('pages', () => {
         dead: { count: 1 },
       },
       ended: { done: 1, cancelled: 1, failures: 0 },
-      workers: { nodes: 1, slots: 10, leases: 1, use: 0.1 },
+      workers: { nodes: 1, slots: 10, slotsInUse: 1, leases: 1, use: 0.1 },
     });
     expect(overview.ended.waits.p50Ms).toBeGreaterThan(1_750);
     expect(overview.ended.waits.p50Ms).toBeLessThan(2_300);
@@ -195,7 +195,14 @@ describe('pages', () => {
   test('nodes, and what they run', async () => {
     const { nodes } = await read<Nodes>('nodes');
     expect(nodes).toMatchObject([
-      { id: 'node-1', state: 'alive', slots: 10, leases: 1, tasks: [{ task: 'hello', max: 1 }] },
+      {
+        id: 'node-1',
+        state: 'alive',
+        slots: 10,
+        slotsInUse: 1,
+        leases: 1,
+        tasks: [{ task: 'hello', max: 1 }],
+      },
     ]);
     const { items } = await read<JobsPage>('nodes/node-1/jobs');
     expect(items.map(({ id }) => id)).toEqual([ids['running']]);

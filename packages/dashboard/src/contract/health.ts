@@ -19,7 +19,9 @@ export interface NodeRow {
   readonly overdue: boolean;
   readonly pool: string;
   readonly slots: number;
-  /** Work items it holds a lease on. */
+  /** Slots that run something. */
+  readonly slotsInUse: number;
+  /** Work items it holds a lease on, with batches that are claimed ahead. */
   readonly leases: number;
   readonly tasks: readonly NodeTask[];
   readonly heartbeatAgeMs: number;

@@ -33,6 +33,7 @@ export interface LiveSnapshot {
     readonly state: 'alive' | 'draining' | 'left' | 'lost';
     readonly overdue: boolean;
     readonly slots: number;
+    readonly slotsInUse: number;
     readonly leases: number;
   }[];
   readonly warnings: readonly Warning[];

@@ -108,7 +108,7 @@ const columns: readonly Column<NodeRow>[] = [
     tight: true,
     cell: ({ state, overdue }) => <Status of={overdue && state === 'alive' ? 'overdue' : state} />,
   },
-  { name: 'Slots in use', cell: ({ leases, slots }) => <Meter value={leases} max={slots} /> },
+  { name: 'Slots in use', cell: ({ slotsInUse, slots }) => <Meter value={slotsInUse} max={slots} /> },
   { name: 'Heartbeat', align: 'right', cell: (node) => <Heartbeat node={node} /> },
   { name: 'Started', align: 'right', cell: ({ ageMs }) => <Ago ms={ageMs} /> },
   { name: 'Pool', minor: true, cell: ({ pool }) => <Name text={pool} max={40} /> },

@@ -39,7 +39,7 @@ export function NowFigures({ overview, live, queue }: NowProps): ReactNode {
     {
       label: 'Worker use',
       value: workers.use === null ? <Nothing says="no slots" /> : percent(workers.use),
-      note: counted(workers.leases, 'lease'),
+      note: `${counted(workers.leases, 'lease')}, with those claimed ahead`,
       tone: workers.slots === 0 ? 'warn' : undefined,
     },
     {
