@@ -19,14 +19,21 @@ export async function loaded(page: Page): Promise<void> {
 
 /** What each page must show of the world, beside its heading. */
 const shows: Readonly<Record<string, readonly (string | RegExp)[]>> = {
-  Overview: ['Oldest waiting', 'Retry rate', 'Wait before start', 'later', 'paused'],
-  Keys: ['Share of worker time', 'acme', 'globex', 'Who waits'],
+  Overview: [
+    'Oldest waiting',
+    'Retry rate',
+    'Wait before start',
+    'later',
+    'paused',
+    /first jobs of each key/,
+  ],
+  Keys: ['Share of worker time', 'acme', 'globex', 'Who waits', /counted up to 500 a key/],
   Queues: ['20 at once · 5 a key · 500/s', 'hooks', 'open'],
   Jobs: ['delayed', 'running', 'dead', 'done', 'hello', /^due/, /^began/],
   Nodes: ['worker-1', 'alive', 'gone-1', 'lost', /of 8$/],
   'Dead letters': [/endpoint … refused/, 'RangeError', 'max tries'],
   Schedules: ['nightly', '0 2 * * *', 'Europe/Berlin'],
-  Policy: ['Gates', 'Virtual times', 'queue concurrency'],
+  Policy: ['Gates', 'Virtual times', 'queue concurrency', /first jobs of each key/],
   Health: ['Leader', 'work_queue', 'Schema version', 'Not examined yet'],
   Audit: ['Who'],
 };

@@ -40,6 +40,13 @@ test('who waits, who runs, who got how much', async () => {
   expect(keys.active.reduce((sum, { share }) => sum + share, 0)).toBeCloseTo(1);
 });
 
+test('the jobs of a key are counted up to a limit, and the answer says which', async () => {
+  await bench.insert({ queue: 'many', key: 'a' }, 501);
+  const keys = await read('?queue=many');
+  expect(keys).toMatchObject({ countedUpTo: 500, waiting: [{ waiting: { kind: 'at_least' } }] });
+  await bench.sql(`delete from $schema.queue where queue = 'many'`);
+});
+
 test('page by page', async () => {
   await bench.insert({ queue: 'paged', key: 'a' });
   await bench.insert({ queue: 'paged', key: 'b' }, 3);

@@ -20,7 +20,7 @@ export interface KeyRow {
   readonly queue: string;
   /** `''`: jobs without a key. */
   readonly key: string;
-  /** Due jobs that wait (pending or ready). */
+  /** Due jobs that wait (pending or ready), up to {@link Keys.countedUpTo}. */
   readonly waiting: Count;
   readonly running: number;
   /** Age of the first of them in its lane; null: none waits. */
@@ -51,6 +51,8 @@ export interface Keys {
    * whichever is less.
    */
   readonly seen: { readonly from: Time; readonly jobs: number };
+  /** Number of waiting jobs at which the count of one key stops. */
+  readonly countedUpTo: number;
   /** The 100 keys with the largest shares that run or ran, largest first. Empty except on the first page. */
   readonly active: readonly KeyRow[];
   /** Keys with waiting jobs, by queue and key. */

@@ -77,6 +77,7 @@ export async function keysPage({ database }: Desk, query: Parameters): Promise<K
     at: timeOf(busy.now),
     window,
     seen: { from: timeOf(busy.from), jobs: busy.jobs },
+    countedUpTo: countMax,
     active: active.map((one) => row(one, counted.get(nameOf(one)), one)),
     waiting: waiting.filter((one) => one.waiting > 0).map((one) => row(one, one, ranBy.get(nameOf(one)))),
     next: last !== undefined && key === undefined && waiting.length >= limit ? cursorOf(last) : null,

@@ -98,7 +98,7 @@ function activeColumns(scale: number): readonly Column<KeyRow>[] {
   ];
 }
 
-function Active({ keys: { active, seen } }: { readonly keys: Keys }): ReactNode {
+function Active({ keys: { active, seen, countedUpTo } }: { readonly keys: Keys }): ReactNode {
   const scale = Math.max(0, ...active.map(({ share, fairShare }) => Math.max(share, fairShare)));
   return (
     <Panel
@@ -106,7 +106,7 @@ function Active({ keys: { active, seen } }: { readonly keys: Keys }): ReactNode 
       note={
         <>
           {counted(seen.jobs, 'job')} that ended since <Time at={seen.from} />, and what runs. The mark on a
-          bar is the fair share.
+          bar is the fair share. Waiting jobs are counted up to {exact(countedUpTo)} a key.
         </>
       }
       flush
@@ -147,9 +147,13 @@ interface WaitingProps {
   readonly onPage: (after: string | undefined) => void;
 }
 
-function Waiting({ keys: { waiting, next }, after, onPage }: WaitingProps): ReactNode {
+function Waiting({ keys: { waiting, next, countedUpTo }, after, onPage }: WaitingProps): ReactNode {
   return (
-    <Panel title="Who waits" note="due jobs, by queue and key; the least virtual time goes next" flush>
+    <Panel
+      title="Who waits"
+      note={`due jobs, counted up to ${exact(countedUpTo)} a key, by queue and key; the least virtual time goes next`}
+      flush
+    >
       {waiting.length === 0 ? (
         <Empty title="No key waits">Every job that is due has been handed out.</Empty>
       ) : (
