@@ -33,7 +33,7 @@ const shows: Readonly<Record<string, readonly (string | RegExp)[]>> = {
   Nodes: ['worker-1', 'alive', 'gone-1', 'lost', /of 8$/],
   'Dead letters': [/endpoint … refused/, 'RangeError', 'max tries'],
   Schedules: ['nightly', '0 2 * * *', 'Europe/Berlin'],
-  Policy: ['Gates', 'Virtual times', 'queue concurrency', /first jobs of each key/],
+  Policy: ['Gates', 'Fair order', 'Lead, by weight', 'queue concurrency', /first jobs of each key/],
   Health: ['Leader', 'work_queue', 'Schema version', 'Not examined yet'],
   Audit: ['Who'],
 };

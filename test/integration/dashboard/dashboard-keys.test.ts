@@ -30,7 +30,6 @@ test('who waits, who runs, who got how much', async () => {
       waiting: { count: 1, kind: 'exact' },
       running: 0,
       weight: 3,
-      virtualTime: 3,
     },
   ]);
   const globex = keys.active.find(({ key }) => key === 'globex');

@@ -241,7 +241,12 @@ describe('pages', () => {
       faults: [{ part: 'rate', first: '1970-01-01T00:00:01.000Z' }],
       state: [{ policy: 'fair_share' }],
     });
-    expect(policy.virtualTimes).toContainEqual({ pool: 'default', path: ['mail', 'acme'], time: 3 });
+    expect(policy.leads).toEqual([
+      { pool: 'default', path: ['mail', 'globex'], lead: 0, unit: 'jobs' },
+      { pool: 'default', path: ['default'], lead: 0, unit: 'jobs' },
+      { pool: 'default', path: ['mail'], lead: 0.5, unit: 'jobs' },
+      { pool: 'default', path: ['mail', 'acme'], lead: 5, unit: 'jobs' },
+    ]);
   });
 
   test('health and doctor', async () => {

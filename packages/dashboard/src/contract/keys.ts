@@ -36,8 +36,6 @@ export interface KeyRow {
   readonly fairShare: number;
   /** Weight of its queue. */
   readonly weight: number;
-  /** Virtual time in the leader's fair order; the smallest goes next. Null: unknown. */
-  readonly virtualTime: number | null;
   /** Jobs that ended within {@link Keys.seen}. */
   readonly done: number;
 }

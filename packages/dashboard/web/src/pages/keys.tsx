@@ -14,7 +14,7 @@ import { QueuePicker } from '../ui/lists/queue-picker.tsx';
 import { ShareBar } from '../ui/charts/share-bar.tsx';
 import type { Column } from '../ui/lists/table.tsx';
 import { DataTable } from '../ui/lists/table.tsx';
-import { Name, Nothing, To } from '../ui/text.tsx';
+import { Name, To } from '../ui/text.tsx';
 import { TextFilter } from '../ui/lists/text-filter.tsx';
 import { Span, Time } from '../ui/time.tsx';
 
@@ -89,12 +89,6 @@ function activeColumns(scale: number): readonly Column<KeyRow>[] {
     ...lines,
     { name: 'Worker time', align: 'right', minor: true, cell: ({ busyMs }) => <Span ms={busyMs} /> },
     { name: 'Done', align: 'right', cell: ({ done }) => <Num value={done} /> },
-    {
-      name: 'Virtual time',
-      align: 'right',
-      minor: true,
-      cell: ({ virtualTime }) => <Virtual time={virtualTime} />,
-    },
   ];
 }
 
@@ -133,12 +127,6 @@ const waitingColumns: readonly Column<KeyRow>[] = [
   { name: 'Running', align: 'right', cell: ({ running }) => <Num value={running} /> },
   { name: 'Weight of queue', align: 'right', minor: true, cell: ({ weight }) => short(weight) },
   { name: 'Fair share', align: 'right', cell: ({ fairShare }) => percent(fairShare) },
-  {
-    name: 'Virtual time',
-    align: 'right',
-    minor: true,
-    cell: ({ virtualTime }) => <Virtual time={virtualTime} />,
-  },
 ];
 
 interface WaitingProps {
@@ -151,7 +139,7 @@ function Waiting({ keys: { waiting, next, countedUpTo }, after, onPage }: Waitin
   return (
     <Panel
       title="Who waits"
-      note={`due jobs, counted up to ${exact(countedUpTo)} a key, by queue and key; the least virtual time goes next`}
+      note={`due jobs, counted up to ${exact(countedUpTo)} a key, by queue and key`}
       flush
     >
       {waiting.length === 0 ? (
@@ -161,14 +149,5 @@ function Waiting({ keys: { waiting, next, countedUpTo }, after, onPage }: Waitin
       )}
       <Pager after={after} next={next} onPage={onPage} />
     </Panel>
-  );
-}
-
-/** Shows the virtual time of a key in the fair order; the smallest goes next. */
-function Virtual({ time }: { readonly time: number | null }): ReactNode {
-  return time === null ? (
-    <Nothing says="not known" />
-  ) : (
-    <span title={String(time)}>{exact(Math.round(time))}</span>
   );
 }
