@@ -1,4 +1,4 @@
-import type { Page } from 'playwright-core';
+import type { Locator, Page } from 'playwright-core';
 import { expect, test } from 'vitest';
 import { untilSeen } from './press.ts';
 import type { OnStage } from './suites.ts';
@@ -86,6 +86,26 @@ export function pagesSuite(on: OnStage, world: () => World): void {
       .first()
       .waitFor();
     expect(faults).toEqual([]);
+    await close();
+  });
+
+  test('of a job’s documents those are called redacted that the server’s hook changed', async () => {
+    const { page, faults, close } = await on().visit('/jobs');
+    await page.route(
+      (url) => url.pathname.endsWith(`/api/jobs/${world().running}`),
+      async (route) => {
+        const answer = await route.fetch();
+        await route.fulfill({ response: answer, json: { ...(await answer.json()), redacted: ['progress'] } });
+      },
+    );
+    await page.goto(new URL(`jobs/${world().running}`, on().server.url).href);
+    const panel = (title: string): Locator =>
+      page.locator('main section').filter({ has: page.getByRole('heading', { name: title, exact: true }) });
+    await panel('Progress').getByText('redacted', { exact: true }).waitFor();
+    await panel('Payload').getByText('"tenant": "globex"').waitFor();
+    expect(await panel('Payload').getByText('redacted').count()).toBe(0);
+    expect(faults).toEqual([]);
+    await page.unrouteAll({ behavior: 'ignoreErrors' });
     await close();
   });
 

@@ -79,7 +79,6 @@ describe.each(['viewer', 'operator'] as const)('as %s', (role) => {
       actor: { role },
       schema: bench.schema,
       seesPayloads: role === 'operator',
-      redacts: false,
     });
     expect(session.schemaVersion).toBeGreaterThanOrEqual(1);
   });

@@ -79,7 +79,7 @@ function CopyId({ id }: { readonly id: string }): ReactNode {
 }
 
 function Content({ page }: { readonly page: Job }): ReactNode {
-  const { job, timeline, traceUrl, documents } = page;
+  const { job, timeline, traceUrl, documents, redacted } = page;
   return (
     <div className={classes.columns}>
       <div className={classes.column}>
@@ -94,7 +94,12 @@ function Content({ page }: { readonly page: Job }): ReactNode {
       </div>
       <div className={classes.column}>
         <Facts job={job} />
-        <Documents documents={documents} progress={job.progress} attributes={job.attributes} />
+        <Documents
+          documents={documents}
+          redacted={redacted}
+          progress={job.progress}
+          attributes={job.attributes}
+        />
       </div>
     </div>
   );
