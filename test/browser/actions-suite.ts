@@ -127,10 +127,11 @@ export function actionsSuite(on: OnStage, world: () => World): void {
     await close();
   });
 
-  test('a dead job is retried from its page', async () => {
+  test('a dead job is redriven from its page, as the page says', async () => {
     const dead = world().dead.at(-1) ?? '';
     const { page, faults, close } = await on().visit(`/jobs/${dead}`);
-    await page.getByRole('button', { name: 'Retry' }).click();
+    await page.getByText('“Redrive” puts it back').waitFor();
+    await page.getByRole('button', { name: 'Redrive', exact: true }).click();
     await told(page, '1 job due again');
     await reach(on().operator, { ids: [dead], status: 'dead' });
     await page.getByText('Attempt 2 failed').waitFor();

@@ -191,6 +191,16 @@ describe('pages', () => {
     expect(explanation.reasons.map(({ kind }) => kind)).toContain('paused_queue');
   });
 
+  test('what can be done about it is what the pages offer', async () => {
+    const text = async (id: string | undefined, role: 'viewer' | 'operator'): Promise<string> =>
+      (await read<Explanation>(`jobs/${id}/explain`, role)).reasons.map((reason) => reason.text).join('\n');
+    const dead = 'dead (max_tries): user 17 was not found';
+    expect(await text(ids['dead'], 'operator')).toBe(`${dead}; “Redrive” puts it back`);
+    expect(await text(ids['dead'], 'viewer')).toBe(`${dead}; an operator can redrive it`);
+    expect(await text(ids['delayed'], 'operator')).toContain('is paused: resume it on the page of queues');
+    expect(await text(ids['delayed'], 'viewer')).toContain('is paused: an operator can resume it');
+  });
+
   test('nodes, and what they run', async () => {
     const { nodes } = await read<Nodes>('nodes');
     expect(nodes).toMatchObject([

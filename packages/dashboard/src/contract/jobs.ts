@@ -161,7 +161,7 @@ export interface ExplainedReason {
    * `pgqueue explain --json`.
    */
   readonly kind: string;
-  /** Text, as in `pgqueue explain`. */
+  /** Text, as in `pgqueue explain`, with what the user can do about it on these pages. */
   readonly text: string;
   /** Time at which the reason may pass; null: it does not pass by time alone. */
   readonly until: Time | null;

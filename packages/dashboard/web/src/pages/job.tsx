@@ -30,7 +30,12 @@ export function JobPage(): ReactNode {
       heading={<Heading id={id} job={data} />}
       actions={
         data !== undefined && data.actions.length > 0 && !gone ? (
-          <SelectionBar ids={[data.job.id]} kinds={data.actions} priority={data.job.priority} />
+          <SelectionBar
+            ids={[data.job.id]}
+            kinds={data.actions}
+            status={data.job.status}
+            priority={data.job.priority}
+          />
         ) : undefined
       }
     >
