@@ -155,6 +155,7 @@ export function actionsSuite(on: OnStage, world: () => World): void {
     await group.getByRole('button', { name: /RangeError/ }).click();
     await expect.poll(() => page.url(), { timeout: patienceMs }).toContain('group=');
     await group.getByRole('button', { name: 'Redrive…' }).click();
+    await page.getByRole('dialog').getByText('the oldest first.').waitFor();
     await page
       .getByRole('dialog')
       .getByRole('button', { name: /^Redrive 6 jobs/ })
