@@ -176,17 +176,20 @@ export function actionsSuite(on: OnStage, world: () => World): void {
     await close();
   });
 
-  test('a node is reset by its id, after a question', async () => {
+  test('a node is reset by its id, after a question; one that has ended and holds nothing is not', async () => {
     const { page, faults, close } = await on().visit('/nodes');
-    await page.getByRole('button', { name: 'gone-2', exact: true }).click();
+    await page.getByRole('button', { name: 'gone-1', exact: true }).click();
     await page.getByText('It holds no job').waitFor();
-    await page.getByRole('button', { name: 'Reset node gone-1' }).click();
+    const reset = page.getByRole('button', { name: 'Reset node silent-1' });
+    await reset.click();
     await page.getByRole('dialog').getByRole('button', { name: 'Don’t' }).click();
-    await page.getByRole('button', { name: 'Reset node gone-1' }).click();
+    expect(await page.getByRole('button', { name: 'Reset node gone-1' }).count()).toBe(0);
+    await reset.click();
     await page.getByRole('dialog').getByRole('button', { name: 'Reset the node' }).click();
-    await told(page, 'Node gone-1 reset: 0 jobs ready');
+    await told(page, 'Node silent-1 reset: 0 jobs ready');
+    await reset.waitFor({ state: 'detached' });
     const rows = await on().sql(
-      `select actor from pgqueue.audit where action = 'node.reset' and target = 'gone-1'`,
+      `select actor from pgqueue.audit where action = 'node.reset' and target = 'silent-1'`,
     );
     expect(rows).toEqual([{ actor: 'ada' }]);
     expect(faults).toEqual([]);

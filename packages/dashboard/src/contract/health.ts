@@ -30,7 +30,7 @@ export interface NodeRow {
   readonly software: string;
 }
 
-/** Answer to GET /api/nodes: up to 500 nodes, by id. */
+/** Answer to GET /api/nodes: up to 500 nodes, live ones first, each state by id. */
 export interface Nodes {
   readonly at: Time;
   readonly nodes: readonly NodeRow[];

@@ -28,6 +28,7 @@ export interface LiveSnapshot {
   readonly totals: Omit<LiveQueue, 'queue' | 'paused'>;
   /** The first 100 queues, by name. */
   readonly queues: readonly LiveQueue[];
+  /** The first 200 nodes, live ones first. */
   readonly nodes: readonly {
     readonly id: string;
     readonly state: 'alive' | 'draining' | 'left' | 'lost';

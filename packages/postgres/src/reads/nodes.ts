@@ -22,7 +22,10 @@ export interface NodeInfo {
   readonly software: string;
 }
 
-/** Lists every node, by id; an ended node is kept for a day. */
+/** States of nodes in the order of lists: those that may run something come first. */
+const stateOrder = sql.raw(`array_position(array['alive', 'draining', 'lost', 'left'], state)`);
+
+/** Lists every node, live ones first, each state by id; an ended node is kept for a day. */
 export async function listNodes({ kysely, schema }: Database): Promise<readonly NodeInfo[]> {
   const work = sql.table(`${schema}.work_queue`);
   // counted once for all nodes: a thousand nodes are not a thousand scans
@@ -43,6 +46,7 @@ export async function listNodes({ kysely, schema }: Database): Promise<readonly 
       // a node claims ahead only while its slots are taken: what exceeds them waits in it
       sql<number>`least(coalesce(held.units, 0), slots)`.as('slots_in_use'),
     ])
+    .orderBy(stateOrder)
     .orderBy('id')
     .execute();
   return rows.map((row) => ({
