@@ -113,7 +113,8 @@ export interface Health {
     readonly applied: readonly MigrationRow[];
   };
   readonly history: {
-    readonly partitions: number;
+    /** Days up to today, in UTC, that can have rows; `oldest` is the begin of the first. */
+    readonly days: number;
     readonly oldest: Time | null;
     /** Rows in the default partition, outside every day's partition. */
     readonly inDefault: Count;
