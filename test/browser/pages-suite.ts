@@ -1,3 +1,4 @@
+import type { Overview } from '@pgqueue/dashboard';
 import type { Locator, Page } from 'playwright-core';
 import { expect, test } from 'vitest';
 import { untilSeen } from './press.ts';
@@ -49,6 +50,34 @@ export function pagesSuite(on: OnStage, world: () => World): void {
       expect(await page.title()).toBe(`${name} · pgqueue`);
     }
     expect(faults).toEqual([]);
+    await close();
+  });
+
+  test('lines of charts go straight from value to value', async () => {
+    const { page, faults, close } = await on().visit('/keys');
+    await page.route(
+      (url) => url.pathname.endsWith('/api/overview'),
+      async (route) => {
+        const answer = await route.fetch();
+        const overview = (await answer.json()) as Overview;
+        const buckets = overview.buckets.map((bucket, index) => {
+          const value = [0, 0, 900, 0][index % 4] ?? 0;
+          return { ...bucket, waitP50Ms: value, waitP95Ms: value, waitP99Ms: value, busyMs: value };
+        });
+        await route.fulfill({ response: answer, json: { ...overview, buckets, countedTo: overview.at } });
+      },
+    );
+    await go(page, 'Overview');
+    const curves = page.locator('main path.recharts-curve');
+    // three waits; the area of worker time, and its edge
+    await expect.poll(() => curves.count(), { timeout: 120_000 }).toBe(5);
+    // M moves, L draws a line, C a curve
+    const bent = await curves.evaluateAll((paths) =>
+      paths.map((path) => path.getAttribute('d')?.includes('C') !== false),
+    );
+    expect(bent).toEqual(Array.from({ length: 5 }, () => false));
+    expect(faults).toEqual([]);
+    await page.unrouteAll({ behavior: 'ignoreErrors' });
     await close();
   });
 
