@@ -84,7 +84,7 @@ export type Reason =
 
 type Age = (ms: number) => string;
 
-/** What to do about a reason, in the words of whoever shows it. */
+/** Remedies for reasons, in words that fit the place where they are shown. */
 export interface Remedies {
   readonly dead: string;
   readonly pausedQueue: (queue: string) => string;
