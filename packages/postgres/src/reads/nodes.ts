@@ -23,7 +23,7 @@ export interface NodeInfo {
 }
 
 /** States of nodes in the order of lists: those that may run something come first. */
-const stateOrder = sql.raw(`array_position(array['alive', 'draining', 'lost', 'left'], state)`);
+const stateOrder = sql`array_position(array['alive', 'draining', 'lost', 'left'], state)`;
 
 /** Lists every node, live ones first, each state by id; an ended node is kept for a day. */
 export async function listNodes({ kysely, schema }: Database): Promise<readonly NodeInfo[]> {
