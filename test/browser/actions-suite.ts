@@ -127,10 +127,11 @@ export function actionsSuite(on: OnStage, world: () => World): void {
     await close();
   });
 
-  test('a dead job is retried from its page', async () => {
+  test('a dead job is redriven from its page, as the page says', async () => {
     const dead = world().dead.at(-1) ?? '';
     const { page, faults, close } = await on().visit(`/jobs/${dead}`);
-    await page.getByRole('button', { name: 'Retry' }).click();
+    await page.getByText('“Redrive” puts it back').waitFor();
+    await page.getByRole('button', { name: 'Redrive', exact: true }).click();
     await told(page, '1 job due again');
     await reach(on().operator, { ids: [dead], status: 'dead' });
     await page.getByText('Attempt 2 failed').waitFor();
@@ -154,6 +155,7 @@ export function actionsSuite(on: OnStage, world: () => World): void {
     await group.getByRole('button', { name: /RangeError/ }).click();
     await expect.poll(() => page.url(), { timeout: patienceMs }).toContain('group=');
     await group.getByRole('button', { name: 'Redrive…' }).click();
+    await page.getByRole('dialog').getByText('the oldest first.').waitFor();
     await page
       .getByRole('dialog')
       .getByRole('button', { name: /^Redrive 6 jobs/ })
@@ -174,17 +176,20 @@ export function actionsSuite(on: OnStage, world: () => World): void {
     await close();
   });
 
-  test('a node is reset by its id, after a question', async () => {
+  test('a node is reset by its id, after a question; one that has ended and holds nothing is not', async () => {
     const { page, faults, close } = await on().visit('/nodes');
-    await page.getByRole('button', { name: 'gone-2', exact: true }).click();
+    await page.getByRole('button', { name: 'gone-1', exact: true }).click();
     await page.getByText('It holds no job').waitFor();
-    await page.getByRole('button', { name: 'Reset node gone-1' }).click();
+    const reset = page.getByRole('button', { name: 'Reset node silent-1' });
+    await reset.click();
     await page.getByRole('dialog').getByRole('button', { name: 'Don’t' }).click();
-    await page.getByRole('button', { name: 'Reset node gone-1' }).click();
+    expect(await page.getByRole('button', { name: 'Reset node gone-1' }).count()).toBe(0);
+    await reset.click();
     await page.getByRole('dialog').getByRole('button', { name: 'Reset the node' }).click();
-    await told(page, 'Node gone-1 reset: 0 jobs ready');
+    await told(page, 'Node silent-1 reset: 0 jobs ready');
+    await reset.waitFor({ state: 'detached' });
     const rows = await on().sql(
-      `select actor from pgqueue.audit where action = 'node.reset' and target = 'gone-1'`,
+      `select actor from pgqueue.audit where action = 'node.reset' and target = 'silent-1'`,
     );
     expect(rows).toEqual([{ actor: 'ada' }]);
     expect(faults).toEqual([]);

@@ -66,9 +66,9 @@ export function keyboardSuite(on: OnStage): void {
 
   test('what has the focus is seen to have it', async () => {
     const { page, close } = await on().visit('/nodes');
-    await page.getByRole('button', { name: 'Reset node gone-2' }).waitFor();
+    await page.getByRole('button', { name: 'Reset node silent-1' }).waitFor();
     const outlines: string[] = [];
-    for (const name of ['Overview', 'worker-1', 'Reset node gone-2']) {
+    for (const name of ['Overview', 'worker-1', 'Reset node silent-1']) {
       await tabTo(page, name);
       const outline = await page.evaluate(() => {
         const { outlineStyle, outlineWidth } = getComputedStyle(document.activeElement ?? document.body);

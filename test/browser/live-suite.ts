@@ -48,6 +48,23 @@ export function liveSuite(on: OnStage): void {
     await close();
   });
 
+  test('use of the workers: slots in use, and why there may be more leases', async () => {
+    const { sql } = on();
+    await sql(
+      `insert into pgqueue.work_queue (id, version, pool, task, lock_key, lock_token, lock_timeout, started)
+       select gen_random_uuid(), 1, 'apart', 'hello', 'silent-1', gen_random_uuid(), now() + interval '1 hour', now()
+       from generate_series(1, 7)`,
+    );
+    const { page, faults, close } = await on().visit('/');
+    const use = page.locator('main dl > div').filter({ hasText: 'Worker use' });
+    // one of the 8 slots of a worker, all 4 of another
+    await use.getByText('41.7 %').waitFor();
+    await use.getByText('8 leases, with those claimed ahead').waitFor();
+    await sql(`delete from pgqueue.work_queue where lock_key = 'silent-1'`);
+    expect(faults).toEqual([]);
+    await close();
+  });
+
   test('one connection for all of a page; when it breaks, the page says so and comes back', async () => {
     const network = await startCutProxy(on().server.url);
     const { page, close } = await on().visit(network.url);

@@ -58,7 +58,7 @@ export function looksSuite(on: OnStage, world: () => World): void {
     await page.getByRole('button', { name: 'Edit queue mail' }).click();
     for (const fault of await seriousFaults(page, colorScheme)) found.push(`queue settings: ${fault}`);
     await go(page, 'Nodes');
-    await page.getByRole('button', { name: 'Reset node gone-1' }).click();
+    await page.getByRole('button', { name: 'Reset node silent-1' }).click();
     await page.getByRole('dialog').waitFor();
     for (const fault of await seriousFaults(page, colorScheme)) found.push(`dialog: ${fault}`);
     await page.getByRole('button', { name: 'Don’t' }).click();

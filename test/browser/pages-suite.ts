@@ -1,4 +1,5 @@
-import type { Page } from 'playwright-core';
+import type { Overview } from '@pgqueue/dashboard';
+import type { Locator, Page } from 'playwright-core';
 import { expect, test } from 'vitest';
 import { untilSeen } from './press.ts';
 import type { OnStage } from './suites.ts';
@@ -19,14 +20,21 @@ export async function loaded(page: Page): Promise<void> {
 
 /** What each page must show of the world, beside its heading. */
 const shows: Readonly<Record<string, readonly (string | RegExp)[]>> = {
-  Overview: ['Oldest waiting', 'Retry rate', 'Wait before start', 'later', 'paused'],
-  Keys: ['Share of worker time', 'acme', 'globex', 'Who waits'],
+  Overview: [
+    'Oldest waiting',
+    'Retry rate',
+    'Wait before start',
+    'later',
+    'paused',
+    /first jobs of each key/,
+  ],
+  Keys: ['Share of worker time', 'acme', 'globex', 'Who waits', /counted up to 500 a key/],
   Queues: ['20 at once · 5 a key · 500/s', 'hooks', 'open'],
   Jobs: ['delayed', 'running', 'dead', 'done', 'hello', /^due/, /^began/],
   Nodes: ['worker-1', 'alive', 'gone-1', 'lost', /of 8$/],
   'Dead letters': [/endpoint … refused/, 'RangeError', 'max tries'],
   Schedules: ['nightly', '0 2 * * *', 'Europe/Berlin'],
-  Policy: ['Gates', 'Virtual times', 'queue concurrency'],
+  Policy: ['Gates', 'Fair order', 'Lead, by weight', 'queue concurrency', /first jobs of each key/],
   Health: ['Leader', 'work_queue', 'Schema version', 'Not examined yet'],
   Audit: ['Who'],
 };
@@ -42,6 +50,34 @@ export function pagesSuite(on: OnStage, world: () => World): void {
       expect(await page.title()).toBe(`${name} · pgqueue`);
     }
     expect(faults).toEqual([]);
+    await close();
+  });
+
+  test('lines of charts go straight from value to value', async () => {
+    const { page, faults, close } = await on().visit('/keys');
+    await page.route(
+      (url) => url.pathname.endsWith('/api/overview'),
+      async (route) => {
+        const answer = await route.fetch();
+        const overview = (await answer.json()) as Overview;
+        const buckets = overview.buckets.map((bucket, index) => {
+          const value = [0, 0, 900, 0][index % 4] ?? 0;
+          return { ...bucket, waitP50Ms: value, waitP95Ms: value, waitP99Ms: value, busyMs: value };
+        });
+        await route.fulfill({ response: answer, json: { ...overview, buckets, countedTo: overview.at } });
+      },
+    );
+    await go(page, 'Overview');
+    const curves = page.locator('main path.recharts-curve');
+    // three waits; the area of worker time, and its edge
+    await expect.poll(() => curves.count(), { timeout: 120_000 }).toBe(5);
+    // M moves, L draws a line, C a curve
+    const bent = await curves.evaluateAll((paths) =>
+      paths.map((path) => path.getAttribute('d')?.includes('C') !== false),
+    );
+    expect(bent).toEqual(Array.from({ length: 5 }, () => false));
+    expect(faults).toEqual([]);
+    await page.unrouteAll({ behavior: 'ignoreErrors' });
     await close();
   });
 
@@ -79,6 +115,26 @@ export function pagesSuite(on: OnStage, world: () => World): void {
       .first()
       .waitFor();
     expect(faults).toEqual([]);
+    await close();
+  });
+
+  test('of a job’s documents those are called redacted that the server’s hook changed', async () => {
+    const { page, faults, close } = await on().visit('/jobs');
+    await page.route(
+      (url) => url.pathname.endsWith(`/api/jobs/${world().running}`),
+      async (route) => {
+        const answer = await route.fetch();
+        await route.fulfill({ response: answer, json: { ...(await answer.json()), redacted: ['progress'] } });
+      },
+    );
+    await page.goto(new URL(`jobs/${world().running}`, on().server.url).href);
+    const panel = (title: string): Locator =>
+      page.locator('main section').filter({ has: page.getByRole('heading', { name: title, exact: true }) });
+    await panel('Progress').getByText('redacted', { exact: true }).waitFor();
+    await panel('Payload').getByText('"tenant": "globex"').waitFor();
+    expect(await panel('Payload').getByText('redacted').count()).toBe(0);
+    expect(faults).toEqual([]);
+    await page.unrouteAll({ behavior: 'ignoreErrors' });
     await close();
   });
 

@@ -15,8 +15,8 @@ export interface World {
 const patienceMs = 120_000;
 
 /**
- * Something of everything: queues (one paused), keys, jobs in every state, two lost nodes, a schedule, an action in the audit. The
- * paused queue keeps its jobs waiting.
+ * Something of everything: queues (one paused), keys, jobs in every state, a lost node, one that can be reset, a schedule, an
+ * action in the audit. The paused queue keeps its jobs waiting.
  */
 export async function fill({ producer, operator, sql, tasks }: Stage): Promise<World> {
   await operator.queues.set('mail', { concurrency: 20, keyConcurrency: 5, rate: { perSecond: 500 } });
@@ -29,7 +29,8 @@ export async function fill({ producer, operator, sql, tasks }: Stage): Promise<W
     task: 'hello',
     payload: { tenant: 'acme' },
   });
-  for (const id of ['gone-1', 'gone-2']) await seedNode(sql, id);
+  await seedNode(sql, { id: 'gone-1', state: 'lost' });
+  await seedNode(sql, { id: 'silent-1', state: 'alive' });
   const waiting: string[] = [];
   for (let n = 0; n < 60; n += 1) {
     const tenant = ['acme', 'globex', 'initech'][n % 3] ?? 'acme';
@@ -72,11 +73,16 @@ export async function reach(operator: Stage['operator'], { ids, status }: Reach)
   }
 }
 
-/** A node that died long ago; its row is kept for a day. */
-async function seedNode(sql: Stage['sql'], id: string): Promise<void> {
+interface SeededNode {
+  readonly id: string;
+  readonly state: 'lost' | 'alive';
+}
+
+/** A node that died long ago, whose row is kept for a day; or a silent one of a pool of its own, which counts as lost only after a day. */
+async function seedNode(sql: Stage['sql'], { id, state }: SeededNode): Promise<void> {
   await sql(
-    `select * from pgqueue.register_node($1, '{"hello": {"min": 1, "max": 1, "timeoutMs": 60000}}', 4)`,
+    `select * from pgqueue.register_node($1, '{"hello": {"min": 1, "max": 1, "timeoutMs": 60000}}', 4, 'apart', p_lost_after_ms => 86400000)`,
     [id],
   );
-  await sql(`update pgqueue.node set state = 'lost', slots = 4 where id = $1`, [id]);
+  await sql(`update pgqueue.node set state = $2 where id = $1`, [id, state]);
 }

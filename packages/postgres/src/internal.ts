@@ -21,6 +21,7 @@ export type { Ask } from './operator/explain/explain.ts';
 export { explainJob } from './operator/explain/explain.ts';
 export { breaches, invariants } from './operator/doctor/invariants.ts';
 export { operatorOf } from './operator/operator.ts';
+export type { Remedies } from './operator/explain/reasons.ts';
 export { keyText, rateText, reasonText } from './operator/explain/reasons.ts';
 export type { ShareOptions } from './operator/share.ts';
 export { shareReading } from './operator/share.ts';

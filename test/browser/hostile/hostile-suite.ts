@@ -189,7 +189,7 @@ const openings: readonly ((page: Page, nth: number) => Promise<void>)[] = [
 ];
 
 /** What the stage has itself; all other names are hostile. */
-const known = 'hooks|later|mail|slow|seen|nightly|worker-1|gone-';
+const known = 'hooks|later|mail|slow|seen|nightly|worker-1|gone-|silent-';
 
 /** Buttons and the like, by what they are called before the hostile name. */
 function strange(page: Page, role: 'button' | 'switch', beginning: string): Locator {

@@ -1,5 +1,5 @@
 import { createDashboard, serveDashboard } from '@pgqueue/dashboard';
-import type { Dashboard, JobPage, JobsPage } from '@pgqueue/dashboard';
+import type { Dashboard, JobPage, JobsPage, Redact } from '@pgqueue/dashboard';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { Browser, DashboardBench } from './dashboard-support.ts';
 import { browse, byHeader, openDashboardBench, origin } from './dashboard-support.ts';
@@ -284,6 +284,24 @@ describe('the redact hook', () => {
       `/api/jobs/${id}`,
     );
     expect(JSON.stringify(body.documents)).not.toContain('4000');
+    expect(body.redacted).toEqual(['payload']);
+  });
+
+  test.each([
+    ['itself', (document: unknown): unknown => document, []],
+    ['a copy', ({ card, ...rest }: typeof payload): unknown => ({ ...rest, card }), []],
+    ['less', ({ note }: typeof payload): unknown => ({ note }), ['payload']],
+    [
+      'what it was given, changed',
+      (document: typeof payload): unknown => Object.assign(document, { card: '…' }),
+      ['payload'],
+    ],
+    ['nothing', (): unknown => undefined, ['payload']],
+  ])('that answers with %s: what it changed is said', async (_, redact, changed) => {
+    const [id = ''] = await bench.insert({ payload });
+    const own = browse(bench.dashboard({ redact: redact as Redact }), 'otto:operator');
+    const { body } = await own.get<JobPage>(`/api/jobs/${id}`);
+    expect(body.redacted).toEqual(changed);
   });
 });
 

@@ -30,7 +30,6 @@ test('who waits, who runs, who got how much', async () => {
       waiting: { count: 1, kind: 'exact' },
       running: 0,
       weight: 3,
-      virtualTime: 3,
     },
   ]);
   const globex = keys.active.find(({ key }) => key === 'globex');
@@ -38,6 +37,13 @@ test('who waits, who runs, who got how much', async () => {
   // of the weights 3 and 1, the latter by two keys
   expect(globex?.fairShare).toBeCloseTo(1 / 4 / 2);
   expect(keys.active.reduce((sum, { share }) => sum + share, 0)).toBeCloseTo(1);
+});
+
+test('the jobs of a key are counted up to a limit, and the answer says which', async () => {
+  await bench.insert({ queue: 'many', key: 'a' }, 501);
+  const keys = await read('?queue=many');
+  expect(keys).toMatchObject({ countedUpTo: 500, waiting: [{ waiting: { kind: 'at_least' } }] });
+  await bench.sql(`delete from $schema.queue where queue = 'many'`);
 });
 
 test('page by page', async () => {

@@ -80,11 +80,12 @@ async function report(bench: DashboardBench): Promise<void> {
     },
   );
   const state = {
+    unit: 'jobs',
     pools: {
       default: {
         names: ['mail', 'default'],
         ahead: [0.5, 0],
-        below: [{ names: ['acme'], ahead: [3], below: null }, null],
+        below: [{ names: ['acme', 'globex'], ahead: [3, -2], below: null }, null],
       },
     },
   };

@@ -36,7 +36,17 @@ describe('nodes', () => {
       { id: 'worker-2', state: 'alive', overdue: true, leases: 0 },
     ]);
     expect(await operator.nodes.reset('worker-1')).toEqual({ ready: 1, dead: 0, cancelled: 0 });
-    expect((await operator.nodes.list())[0]).toMatchObject({ state: 'lost', leases: 0 });
+    // those that ended come last, whatever their names
+    await node('another');
+    await sql(`update pgqueue.node set state = 'left' where id = 'another'`);
+    await node('zebra');
+    await sql(`update pgqueue.node set state = 'draining' where id = 'zebra'`);
+    expect(await operator.nodes.list()).toMatchObject([
+      { id: 'worker-2', state: 'alive' },
+      { id: 'zebra', state: 'draining' },
+      { id: 'worker-1', state: 'lost', leases: 0 },
+      { id: 'another', state: 'left' },
+    ]);
     await expect(operator.nodes.reset('nobody')).rejects.toMatchObject({ code: 'not_found' });
     await operator.jobs.erase([id]);
     await item(await insert(), lease('rowless'));

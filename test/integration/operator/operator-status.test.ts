@@ -77,6 +77,23 @@ describe('status', () => {
     expect(status.queues[0]?.claimAgeMs).toBeGreaterThan(0);
   });
 
+  test('slots in use: not what is claimed ahead, a bundle as one, and of alive nodes only', async () => {
+    await sql(
+      `select pgqueue.register_node(v.id, '{}', v.slots) from (values ('full', 2), ('bundle', 4), ('drains', 3)) v (id, slots)`,
+    );
+    await sql(`update pgqueue.node set state = 'draining' where id = 'drains'`);
+    await sql(
+      `insert into pgqueue.work_queue (id, version, pool, task, lock_key, lock_token, lock_timeout, started, together)
+       select gen_random_uuid(), 1, 'default', 'hello', v.id, gen_random_uuid(), now() + interval '1 hour', now(), v.together
+       from (values ('full', 5, null), ('bundle', 3, 7), ('bundle', 1, null), ('drains', 3, null)) v (id, leases, together),
+            generate_series(1, v.leases)`,
+    );
+    const { nodes } = await operator.status();
+    expect(nodes).toMatchObject({ alive: 2, slots: 6, slotsInUse: 4, leases: 12 });
+    const used = (await operator.nodes.list()).map(({ id, slotsInUse }) => [id, slotsInUse]);
+    expect(Object.fromEntries(used)).toEqual({ full: 2, bundle: 2, drains: 3 });
+  });
+
   test('warns of jobs that no node can take', async () => {
     await node();
     await sql(`select * from pgqueue.lead('s', 60000)`);

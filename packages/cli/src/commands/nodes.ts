@@ -18,7 +18,7 @@ export function addNodes(program: Command): void {
 function addList(nodes: Command): void {
   const command = nodes
     .command('list')
-    .description('Lists every node, ended ones for a day.')
+    .description('Lists every node, live ones first, ended ones for a day.')
     .action((_options: unknown, self: Command) =>
       withOperator(self, async (operator, output) => {
         const list = await operator.nodes.list();

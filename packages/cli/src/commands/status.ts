@@ -38,7 +38,7 @@ function statusText(status: Status, output: Output): string {
     ],
     [
       'nodes',
-      `${nodes.alive} alive, ${nodes.draining} draining, ${nodes.lost} lost, ${nodes.left} left; ${nodes.leases} of ${nodes.slots} slots in use`,
+      `${nodes.alive} alive, ${nodes.draining} draining, ${nodes.lost} lost, ${nodes.left} left; ${nodes.slotsInUse} of ${nodes.slots} slots in use`,
     ],
     ...schedulerFacts(status.scheduler),
     ...(shadow === undefined ? [] : [['shadow', shadow.line] as const]),

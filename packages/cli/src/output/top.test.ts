@@ -58,7 +58,7 @@ const top: Top = {
     retryRate: 0.25,
     donePerSecond: 0.01,
   },
-  nodes: { alive: 1, draining: 0, lost: 0, left: 1, overdue: 0, slots: 10, leases: 6 },
+  nodes: { alive: 1, draining: 0, lost: 0, left: 1, overdue: 0, slots: 10, slotsInUse: 6, leases: 7 },
   oldestSnapshot: null,
   tables: [],
   warnings: [
@@ -91,7 +91,8 @@ const top: Top = {
       overdue: false,
       pool: 'default',
       slots: 10,
-      leases: 6,
+      slotsInUse: 6,
+      leases: 7,
       tasks: {},
       heartbeatAgeMs: 1_200,
       ageMs: 3_600_000,

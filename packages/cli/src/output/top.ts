@@ -68,7 +68,9 @@ function headOf({ leader, nodes, totals, scheduler, warnings }: Top): readonly s
   const [first] = warnings;
   const others = warnings.length > 1 ? ` (1 of ${warnings.length})` : '';
   return [
-    [leads, `nodes ${nodes.alive} alive${late}`, `slots ${nodes.leases}/${nodes.slots}`, ...ticks].join('  '),
+    [leads, `nodes ${nodes.alive} alive${late}`, `slots ${nodes.slotsInUse}/${nodes.slots}`, ...ticks].join(
+      '  ',
+    ),
     [
       `pending ${count(pending)}  ready ${ready}  running ${running}  delayed ${count(delayed)}  dead ${count(dead)}`,
       `${totals.donePerSecond.toFixed(1)} done/s  retried ${percent(totals.retryRate)}`,
@@ -182,7 +184,7 @@ function nodesOf({ everyNode }: Top): Section {
         node.id,
         node.overdue ? `${node.state}, overdue` : node.state,
         node.pool,
-        `${node.leases}/${node.slots}`,
+        `${node.slotsInUse}/${node.slots}`,
         age(node.heartbeatAgeMs),
         age(node.ageMs),
       ]),

@@ -63,8 +63,6 @@ export interface Session {
   readonly version: string;
   /** This user (an operator) sees payloads, results and the rest of {@link JobDocuments}. */
   readonly seesPayloads: boolean;
-  /** A redact hook changes payloads before they are shown. */
-  readonly redacts: boolean;
   /** Time by the database's clock. */
   readonly now: Time;
 }

@@ -54,7 +54,7 @@ export interface DeadGroup {
   readonly reason: DeadReason;
   /** Name of the error, if it has one. */
   readonly name: string | null;
-  /** Message, with `…` for the parts that differ. */
+  /** Message, with `…` for the parts that differ; that of `sample` if nothing else is left of it. */
   readonly message: string;
   readonly jobs: number;
   readonly first: Time;

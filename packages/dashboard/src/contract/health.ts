@@ -19,7 +19,9 @@ export interface NodeRow {
   readonly overdue: boolean;
   readonly pool: string;
   readonly slots: number;
-  /** Work items it holds a lease on. */
+  /** Slots that run something. */
+  readonly slotsInUse: number;
+  /** Work items it holds a lease on, with batches that are claimed ahead. */
   readonly leases: number;
   readonly tasks: readonly NodeTask[];
   readonly heartbeatAgeMs: number;
@@ -28,7 +30,7 @@ export interface NodeRow {
   readonly software: string;
 }
 
-/** Answer to GET /api/nodes: up to 500 nodes, by id. */
+/** Answer to GET /api/nodes: up to 500 nodes, live ones first, each state by id. */
 export interface Nodes {
   readonly at: Time;
   readonly nodes: readonly NodeRow[];
@@ -111,7 +113,8 @@ export interface Health {
     readonly applied: readonly MigrationRow[];
   };
   readonly history: {
-    readonly partitions: number;
+    /** Days up to today, in UTC, that can have rows; `oldest` is the begin of the first. */
+    readonly days: number;
     readonly oldest: Time | null;
     /** Rows in the default partition, outside every day's partition. */
     readonly inDefault: Count;

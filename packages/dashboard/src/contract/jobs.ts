@@ -74,6 +74,9 @@ export interface JobDocuments {
   readonly checkpoint: JsonValue;
 }
 
+/** Name of a document that the redact hook is asked about. */
+export type DocumentName = keyof JobDocuments | 'progress';
+
 /** One event in a job's life; entries are in order of time. */
 export type TimelineEntry =
   | { readonly kind: 'created'; readonly at: Time }
@@ -141,6 +144,8 @@ export interface JobPage {
   };
   /** Null: this user sees no payloads. */
   readonly documents: JobDocuments | null;
+  /** Documents of this answer that the redact hook changed, or that are hidden since it failed. */
+  readonly redacted: readonly DocumentName[];
   /** Includes up to 100 failed attempts, the newest. */
   readonly timeline: readonly TimelineEntry[];
   /** Address of its trace, http or https; null: it has no trace, or the option `traceUrl` is not set. */
@@ -156,7 +161,7 @@ export interface ExplainedReason {
    * `pgqueue explain --json`.
    */
   readonly kind: string;
-  /** Text, as in `pgqueue explain`. */
+  /** Text, as in `pgqueue explain`, with what the user can do about it on these pages. */
   readonly text: string;
   /** Time at which the reason may pass; null: it does not pass by time alone. */
   readonly until: Time | null;

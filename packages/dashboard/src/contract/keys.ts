@@ -20,7 +20,7 @@ export interface KeyRow {
   readonly queue: string;
   /** `''`: jobs without a key. */
   readonly key: string;
-  /** Due jobs that wait (pending or ready). */
+  /** Due jobs that wait (pending or ready), up to {@link Keys.countedUpTo}. */
   readonly waiting: Count;
   readonly running: number;
   /** Age of the first of them in its lane; null: none waits. */
@@ -36,8 +36,6 @@ export interface KeyRow {
   readonly fairShare: number;
   /** Weight of its queue. */
   readonly weight: number;
-  /** Virtual time in the leader's fair order; the smallest goes next. Null: unknown. */
-  readonly virtualTime: number | null;
   /** Jobs that ended within {@link Keys.seen}. */
   readonly done: number;
 }
@@ -51,6 +49,8 @@ export interface Keys {
    * whichever is less.
    */
   readonly seen: { readonly from: Time; readonly jobs: number };
+  /** Number of waiting jobs at which the count of one key stops. */
+  readonly countedUpTo: number;
   /** The 100 keys with the largest shares that run or ran, largest first. Empty except on the first page. */
   readonly active: readonly KeyRow[];
   /** Keys with waiting jobs, by queue and key. */

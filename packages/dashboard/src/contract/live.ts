@@ -28,11 +28,13 @@ export interface LiveSnapshot {
   readonly totals: Omit<LiveQueue, 'queue' | 'paused'>;
   /** The first 100 queues, by name. */
   readonly queues: readonly LiveQueue[];
+  /** The first 200 nodes, live ones first. */
   readonly nodes: readonly {
     readonly id: string;
     readonly state: 'alive' | 'draining' | 'left' | 'lost';
     readonly overdue: boolean;
     readonly slots: number;
+    readonly slotsInUse: number;
     readonly leases: number;
   }[];
   readonly warnings: readonly Warning[];

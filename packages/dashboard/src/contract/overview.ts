@@ -68,8 +68,11 @@ export interface WorkerUse {
   readonly nodes: number;
   /** Slots of live nodes. */
   readonly slots: number;
+  /** Those of them that run something. */
+  readonly slotsInUse: number;
+  /** Leases of all nodes, also of those that drain, and of batches that are claimed ahead. */
   readonly leases: number;
-  /** `leases` / `slots`, 0 to 1; null: there are no slots. */
+  /** `slotsInUse` / `slots`, 0 to 1; null: there are no slots. */
   readonly use: number | null;
 }
 

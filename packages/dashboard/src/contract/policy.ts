@@ -43,12 +43,21 @@ export interface Shadow {
   }[];
 }
 
-/** Virtual time of a key in a pool: its charged cost divided by its weight. The smallest goes next. */
-export interface VirtualTime {
+/**
+ * Lead of a share in a fair order, such as a queue or a key: the cost that it was charged, divided by its
+ * weight, beyond that of the share beside it which has least. That share has a lead of 0, and goes next.
+ */
+export interface Lead {
   readonly pool: string;
   /** Names from the outermost level to the innermost: with the standard levels the queue, then the key. */
   readonly path: readonly string[];
-  readonly time: number;
+  /** 0 or more. */
+  readonly lead: number;
+  /**
+   * Unit of the cost: jobs, what the order's function says, or worker time in milliseconds. Worker time is
+   * charged when an attempt ends; until then the order adds an estimate, which is not in `lead`.
+   */
+  readonly unit: 'jobs' | 'cost' | 'time';
 }
 
 /** Answer to GET /api/policy. */
@@ -78,8 +87,8 @@ export interface PolicyPage {
   readonly forecast: Readonly<Record<string, number>> | null;
   readonly faults: readonly PolicyFault[];
   readonly shadow: Shadow | null;
-  /** Virtual times of fair orders: the 200 smallest, in ascending order. */
-  readonly virtualTimes: readonly VirtualTime[];
+  /** Leads of the shares in fair orders: the 200 smallest, in ascending order. */
+  readonly leads: readonly Lead[];
   /** State that policies keep between plans, as stored; up to 64 KiB of JSON text each. */
   readonly state: readonly {
     readonly policy: string;

@@ -19,11 +19,12 @@ export function snapshotOf(status: Status, nodes: readonly NodeInfo[]): LiveSnap
       paused: queue.paused,
       ...depthsOf(queue),
     })),
-    nodes: nodes.slice(0, nodesMax).map(({ id, state, overdue, slots, leases }) => ({
+    nodes: nodes.slice(0, nodesMax).map(({ id, state, overdue, slots, slotsInUse, leases }) => ({
       id,
       state,
       overdue,
       slots,
+      slotsInUse,
       leases,
     })),
     warnings: warningsOf(status),

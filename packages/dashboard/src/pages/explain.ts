@@ -1,13 +1,28 @@
 import { isUuid } from '@pgqueue/core/internal';
 import type { Reason } from '@pgqueue/postgres';
+import type { Remedies } from '@pgqueue/postgres/internal';
 import { reasonText } from '@pgqueue/postgres/internal';
-import type { Explanation } from '../contract.ts';
+import type { Explanation, Role } from '../contract.ts';
 import type { Desk } from '../desk.ts';
 import { Problem } from '../problem.ts';
 import { timeOf } from './wire.ts';
 
-/** Answers as `pgqueue explain` does. */
-export async function explainPage({ operator }: Desk, id: string): Promise<Explanation> {
+/** The buttons of the pages. */
+const remedies: Readonly<Record<Role, Remedies>> = {
+  operator: {
+    dead: '“Redrive” puts it back',
+    pausedQueue: () => 'resume it on the page of queues',
+    silentNode: () => 'a reset on the page of nodes takes its jobs back at once',
+  },
+  viewer: {
+    dead: 'an operator can redrive it',
+    pausedQueue: () => 'an operator can resume it',
+    silentNode: () => 'an operator can reset it, which takes its jobs back at once',
+  },
+};
+
+/** Answers as `pgqueue explain` does, but for the remedies: those that the pages offer this user. */
+export async function explainPage({ operator, role }: Desk, id: string): Promise<Explanation> {
   if (!isUuid(id)) throw new Problem('bad_request', 'the id of a job is a UUID');
   const { job, reasons, ahead, aheadInOrder, start, policy } = await operator.explain(id);
   return {
@@ -15,7 +30,7 @@ export async function explainPage({ operator }: Desk, id: string): Promise<Expla
     status: job.status,
     reasons: reasons.map((reason) => ({
       kind: reason.kind,
-      text: reasonText(reason, lengthOf),
+      text: reasonText(reason, lengthOf, remedies[role]),
       until: untilOf(reason),
     })),
     ahead,

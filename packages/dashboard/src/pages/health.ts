@@ -34,7 +34,7 @@ export async function healthPage(office: Office, { database }: Desk): Promise<He
         .toReversed(),
     },
     history: {
-      partitions: server.partitions,
+      days: server.days,
       oldest: timeOf(server.oldestDay),
       inDefault: { count: server.inDefault, kind: server.inDefault === 0 ? 'exact' : 'about' },
     },

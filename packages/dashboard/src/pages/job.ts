@@ -7,7 +7,7 @@ import type { Desk, Office } from '../desk.ts';
 import { seesPayloads } from '../desk.ts';
 import type { Settings, Shown } from '../options.ts';
 import { Problem } from '../problem.ts';
-import { redacted } from './redacted.ts';
+import { differs, redacted } from './redacted.ts';
 import { timelineOf } from './timeline.ts';
 import { errorOf, jsonOf, timeOf } from './wire.ts';
 
@@ -15,8 +15,14 @@ export async function jobPage({ settings }: Office, desk: Desk, id: string): Pro
   const { job, errors, documents } = await read(desk, id);
   const dispatched = job.position === null ? undefined : await readDispatched(desk.database, id);
   const { task, queue, key } = job;
-  const show = (document: unknown, kind: Shown['kind']): unknown =>
-    redacted(settings, document, { kind, id, task, queue, key });
+  const changed: Shown['kind'][] = [];
+  const show = (document: unknown, kind: Shown['kind']): unknown => {
+    const shown = redacted(settings, document, { kind, id, task, queue, key });
+    if (differs(document, shown)) changed.push(kind);
+    return shown;
+  };
+  const progress = jsonOf(show(job.progress, 'progress'));
+  const shown = documents === undefined ? null : documentsOf(documents, show);
   const nowMs = job.created.getTime() + job.ageMs;
   return {
     at: new Date(nowMs).toISOString(),
@@ -30,13 +36,14 @@ export async function jobPage({ settings }: Office, desk: Desk, id: string): Pro
       attributes: job.attributes,
       pool: job.pool,
       position: job.position === null ? null : String(job.position),
-      progress: jsonOf(show(job.progress, 'progress')),
+      progress,
       hasCheckpoint: job.hasCheckpoint,
       suspect: job.suspect,
       reason: job.reason,
       traceparent: job.trace?.traceparent ?? null,
     },
-    documents: documents === undefined ? null : documentsOf(documents, show),
+    documents: shown,
+    redacted: changed,
     timeline: timelineOf({ job, errors, dispatched, nowMs }),
     traceUrl: traceUrlOf(settings, job),
     actions: desk.role === 'viewer' ? [] : actionsOf(job),

@@ -1,4 +1,3 @@
-import { own } from '@pgqueue/core';
 import type { Database } from '@pgqueue/postgres';
 import type { BusyKey, StoredSettings, WaitingKey } from '@pgqueue/postgres/internal/dashboard';
 import {
@@ -6,14 +5,12 @@ import {
   defaultSettings,
   readBusyKeys,
   readLanes,
-  readPolicyStates,
   readSettings,
   readWaitingKeys,
 } from '@pgqueue/postgres/internal/dashboard';
 import type { KeyRow, Keys, ShareWindow } from '../contract.ts';
 import type { Desk } from '../desk.ts';
 import type { Parameters } from '../http/parameters.ts';
-import { virtualTimesIn } from './virtual-times.ts';
 import { atLeast, timeOf } from './wire.ts';
 
 /** Ended jobs that shares are computed from, the latest ones. */
@@ -24,7 +21,6 @@ const activeMax = 100;
 const countMax = 500;
 /** Waiting lanes that count towards fair shares. */
 const lanesMax = 500;
-const stateMax = 1_048_576;
 
 export async function keysPage({ database }: Desk, query: Parameters): Promise<Keys> {
   const window = query.oneOf('window', ['minutes', 'hour']) ?? 'hour';
@@ -33,7 +29,7 @@ export async function keysPage({ database }: Desk, query: Parameters): Promise<K
   const after = cursorIn(query);
   const limit = query.limit();
   query.done();
-  const [busy, waiting, lanes, settings, states] = await Promise.all([
+  const [busy, waiting, lanes, settings] = await Promise.all([
     readBusyKeys(database, { windowMs: windowsMs[window], jobsMax: seenMax, keysMax: busyMax }),
     readWaitingKeys(database, {
       ...(queue === undefined ? {} : { queue }),
@@ -44,12 +40,9 @@ export async function keysPage({ database }: Desk, query: Parameters): Promise<K
     }),
     readLanes(database, { limit: lanesMax }),
     readSettings(database),
-    readPolicyStates(database, stateMax),
   ]);
   const shares = sharesOf({ busy: busy.keys, waiting: [...waiting, ...lanes], settings });
-  const virtual = virtualTimesIn(states);
   const row = (lane: Lane, counted: WaitingKey | undefined, ran: BusyKey | undefined): KeyRow => {
-    const { weight, pool } = shares.queueOf(lane.queue);
     return {
       queue: lane.queue,
       key: lane.key,
@@ -59,11 +52,7 @@ export async function keysPage({ database }: Desk, query: Parameters): Promise<K
       busyMs: ran?.busyMs ?? 0,
       share: shares.shareOf(lane.queue, ran?.busyMs ?? 0),
       fairShare: shares.fairShareOf(lane.queue),
-      weight,
-      // a fair order does not store shares that are not ahead of the others
-      virtualTime:
-        own(virtual.times, JSON.stringify([pool, lane.queue, lane.key])) ??
-        (virtual.pools.has(pool) ? 0 : null),
+      weight: shares.queueOf(lane.queue).weight,
       done: ran?.done ?? 0,
     };
   };
@@ -77,6 +66,7 @@ export async function keysPage({ database }: Desk, query: Parameters): Promise<K
     at: timeOf(busy.now),
     window,
     seen: { from: timeOf(busy.from), jobs: busy.jobs },
+    countedUpTo: countMax,
     active: active.map((one) => row(one, counted.get(nameOf(one)), one)),
     waiting: waiting.filter((one) => one.waiting > 0).map((one) => row(one, one, ranBy.get(nameOf(one)))),
     next: last !== undefined && key === undefined && waiting.length >= limit ? cursorOf(last) : null,

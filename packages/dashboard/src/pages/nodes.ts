@@ -8,7 +8,7 @@ export async function nodesPage({ operator }: Desk): Promise<Nodes> {
   return {
     at: new Date().toISOString(),
     nodes: nodes.slice(0, nodesMax).map((node): NodeRow => {
-      const { id, state, overdue, pool, slots, leases, heartbeatAgeMs, ageMs, software } = node;
+      const { id, state, overdue, pool, slots, slotsInUse, leases, heartbeatAgeMs, ageMs, software } = node;
       const tasks = Object.entries(node.tasks).map(([task, { min, max, timeoutMs, batch, isolated }]) => ({
         task,
         min,
@@ -23,6 +23,7 @@ export async function nodesPage({ operator }: Desk): Promise<Nodes> {
         overdue,
         pool,
         slots,
+        slotsInUse,
         leases,
         tasks,
         heartbeatAgeMs,

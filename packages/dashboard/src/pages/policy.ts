@@ -2,7 +2,7 @@ import type { StoredReport } from '@pgqueue/postgres';
 import { readLeader, readPolicyStates, readReport } from '@pgqueue/postgres/internal/dashboard';
 import type { HeldBy, PolicyFault, PolicyPage, Shadow } from '../contract.ts';
 import type { Desk } from '../desk.ts';
-import { shownVirtualTimes } from './virtual-times.ts';
+import { leadsOf } from './leads.ts';
 import { jsonOf, timeOf } from './wire.ts';
 
 const readMax = 1_048_576;
@@ -41,7 +41,7 @@ export async function policyPage({ database }: Desk): Promise<PolicyPage> {
       };
     }),
     shadow: shadowIn(report?.shadow),
-    virtualTimes: shownVirtualTimes(states),
+    leads: leadsOf(states),
     state: states.map(({ part, saved, bytes, state }) => ({
       policy: part,
       saved: timeOf(saved),

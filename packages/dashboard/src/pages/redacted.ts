@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import type { Redact, Settings, Shown } from '../options.ts';
 
 /**
@@ -14,6 +15,15 @@ export function redacted({ redact, logger }: Settings, document: unknown, shown:
   );
 }
 
+/** Reports whether the hook changed a document, whatever the order of its members. */
+export function differs(document: unknown, shown: unknown): boolean {
+  return document !== shown && !isDeepStrictEqual(plain(document), plain(shown));
+}
+
+function plain(value: unknown): unknown {
+  return JSON.parse(JSON.stringify(value ?? null)) as unknown;
+}
+
 function redactedBy(
   redact: Redact,
   document: unknown,
@@ -25,7 +35,7 @@ function redactedBy(
     // a promise would be shown as {}
     if (result instanceof Promise)
       throw new TypeError('the redact hook returned a promise: it must answer at once');
-    return JSON.parse(JSON.stringify(result ?? null)) as unknown;
+    return plain(result);
   } catch (error) {
     failed(error);
     return { '…': 'not shown: the redact hook failed' };

@@ -7,7 +7,7 @@ import type { User } from '../options.ts';
 import { timeOf } from './wire.ts';
 
 export async function sessionPage(
-  { settings, schema }: Office,
+  { schema }: Office,
   { database }: Desk,
   { user, csrf }: { readonly user: User; readonly csrf: string },
 ): Promise<Session> {
@@ -19,7 +19,6 @@ export async function sessionPage(
     schemaVersion: version,
     version: ownVersion(),
     seesPayloads: seesPayloads(user),
-    redacts: settings.redact !== undefined,
     now: timeOf(now),
   };
 }

@@ -56,9 +56,9 @@ export function depthsOf(numbers: Numbers): Depths {
   };
 }
 
-export function workersOf({ nodes }: Status): WorkerUse {
-  const { alive, slots, leases } = nodes;
-  return { nodes: alive, slots, leases, use: slots === 0 ? null : leases / slots };
+export function workersOf({ nodes }: Pick<Status, 'nodes'>): WorkerUse {
+  const { alive, slots, slotsInUse, leases } = nodes;
+  return { nodes: alive, slots, slotsInUse, leases, use: slots === 0 ? null : slotsInUse / slots };
 }
 
 export function warningsOf({ warnings }: Status): readonly Warning[] {

@@ -39,6 +39,23 @@ describe('quantiles', () => {
   });
 });
 
+function groupOfError(message: string, task = 't'): ReturnType<typeof groupOf> {
+  return groupOf({
+    id: '',
+    queue: 'q',
+    task,
+    key: '',
+    reason: 'max_tries',
+    tries: 1,
+    crashes: 0,
+    created: new Date(),
+    died: new Date(),
+    ageMs: 0,
+    node: null,
+    lastError: { message, node: null, try: 1, at: '' },
+  });
+}
+
 describe('errors that differ in details', () => {
   test.each([
     ['user 17 was not found', 'user … was not found'],
@@ -53,24 +70,23 @@ describe('errors that differ in details', () => {
   });
 
   test('are one group, and others are others', () => {
-    const dead = (message: string, task = 't'): string =>
-      groupOf({
-        id: '',
-        queue: 'q',
-        task,
-        key: '',
-        reason: 'max_tries',
-        tries: 1,
-        crashes: 0,
-        created: new Date(),
-        died: new Date(),
-        ageMs: 0,
-        node: null,
-        lastError: { message, node: null, try: 1, at: '' },
-      }).group;
+    const dead = (message: string, task?: string): string => groupOfError(message, task).group;
     expect(dead('user 1')).toBe(dead('user 22'));
     expect(dead('user 1')).not.toBe(dead('user 1', 'u'));
     expect(dead('user 1')).not.toBe(dead('order 1'));
+  });
+
+  test.each([
+    ["'text'", "'text'"],
+    ['42: "a"', '42: "a"'],
+    ["KeyError('text')", 'KeyError(…)'],
+    ['', ''],
+  ])('of nothing but details a group is called by a job’s own: %j', (message, called) => {
+    expect(groupOfError(message).message).toBe(called);
+  });
+
+  test('such jobs are one group all the same', () => {
+    expect(groupOfError("'text'").group).toBe(groupOfError("'name'").group);
   });
 
   test('long and hostile ones come to an end', () => {

@@ -110,7 +110,7 @@ async function walk(
 
 /**
  * Returns the group of a dead job: jobs of one queue, task and reason, whose errors have the same name and,
- * but for details, the same message.
+ * but for details, the same message. A message that is nothing but details is the job's own, whole.
  */
 export function groupOf({ queue, task, reason, lastError }: Omit<GroupedDead, 'group' | 'diedUs'>): {
   readonly group: string;
@@ -118,10 +118,14 @@ export function groupOf({ queue, task, reason, lastError }: Omit<GroupedDead, 'g
   readonly message: string;
 } {
   const name = lastError?.name ?? null;
-  const message = withoutDetails(lastError?.message ?? '');
-  const whole = JSON.stringify([queue, task, reason, name, message]);
+  const own = lastError?.message ?? '';
+  const shared = withoutDetails(own);
+  const whole = JSON.stringify([queue, task, reason, name, shared]);
+  const message = hasWords.test(shared) ? shared : own.slice(0, messageMax);
   return { group: createHash('sha256').update(whole).digest('hex').slice(0, 16), name, message };
 }
+
+const hasWords = /[\p{L}\p{N}]/u;
 
 const messageMax = 300;
 

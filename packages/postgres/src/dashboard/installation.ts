@@ -26,14 +26,15 @@ export async function readTables({ query, schema }: Database): Promise<readonly 
   );
 }
 
-/** State of the server, and of history's partitions. */
+/** State of the server, and of history. */
 export interface ServerInfo {
   readonly now: Date;
   readonly version: string;
   readonly connections: number;
   readonly connectionsMax: number;
-  readonly partitions: number;
-  /** First day for which history has a partition. */
+  /** Days up to today, in UTC, that history has a partition for. Those of coming days are made ahead. */
+  readonly days: number;
+  /** The first of them. */
   readonly oldestDay: Date | null;
   /** Rows of history for which no day's partition existed, by the server's statistics. */
   readonly inDefault: number;
@@ -45,11 +46,12 @@ export async function readServer({ query, schema }: Database): Promise<ServerInf
     `select clock_timestamp() as now, current_setting('server_version') as version,
             (select count(*)::integer from pg_stat_activity where backend_type = 'client backend') as connections,
             current_setting('max_connections')::integer as "connectionsMax",
-            p.partitions, (p.oldest::timestamp at time zone 'UTC') as "oldestDay",
+            p.days, (p.oldest::timestamp at time zone 'UTC') as "oldestDay",
             coalesce(pg_stat_get_live_tuples(to_regclass($1)), 0)::integer as "inDefault"
-     from (select count(*)::integer as partitions, min(to_date(right(c.relname, 8), 'YYYYMMDD')) as oldest
-           from pg_inherits i join pg_class c on c.oid = i.inhrelid
-           where i.inhparent = to_regclass($2) and c.relname ~ '^history_[0-9]{8}$') p`,
+     from (select count(*)::integer as days, min(d.day) as oldest
+           from (select to_date(right(c.relname, 8), 'YYYYMMDD') as day from pg_inherits i join pg_class c on c.oid = i.inhrelid
+                 where i.inhparent = to_regclass($2) and c.relname ~ '^history_[0-9]{8}$') d
+           where d.day <= (clock_timestamp() at time zone 'UTC')::date) p`,
     [`${schema}.history_default`, `${schema}.history`],
   );
   return row;

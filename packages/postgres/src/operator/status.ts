@@ -77,6 +77,9 @@ export interface Status {
     readonly overdue: number;
     /** Slots of alive nodes. */
     readonly slots: number;
+    /** Slots of alive nodes that run something. */
+    readonly slotsInUse: number;
+    /** Leases of all nodes, also of those that drain, and of batches that are claimed ahead. */
     readonly leases: number;
   };
   /**
@@ -111,6 +114,7 @@ export async function readStatus(database: Database): Promise<Status> {
       readUnserved(database),
     ]);
   const inState = (state: string): number => nodes.filter((node) => node.state === state).length;
+  const alive = nodes.filter(({ state }) => state === 'alive');
   return {
     schema: database.schema,
     schemaVersion,
@@ -119,12 +123,13 @@ export async function readStatus(database: Database): Promise<Status> {
     queues: queues.map((queue) => ({ ...queue, held: heldIn(scheduler, queue) })),
     totals: totalsOf(queues),
     nodes: {
-      alive: inState('alive'),
+      alive: alive.length,
       draining: inState('draining'),
       lost: inState('lost'),
       left: inState('left'),
       overdue: nodes.filter(({ overdue }) => overdue).length,
-      slots: nodes.reduce((all, { state, slots }) => all + (state === 'alive' ? slots : 0), 0),
+      slots: alive.reduce((all, { slots }) => all + slots, 0),
+      slotsInUse: alive.reduce((all, { slotsInUse }) => all + slotsInUse, 0),
       leases: nodes.reduce((all, { leases }) => all + leases, 0),
     },
     oldestSnapshot,

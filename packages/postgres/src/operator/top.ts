@@ -44,8 +44,6 @@ export interface TopOptions {
   readonly slowest?: number;
 }
 
-const nodeOrder: readonly NodeInfo['state'][] = ['alive', 'draining', 'lost', 'left'];
-
 const count = aNumber({ min: 0, max: 1_000, whole: true });
 const shape: Shape<TopOptions> = { keys: optional(count), slowest: optional(count) };
 
@@ -56,13 +54,12 @@ const shape: Shape<TopOptions> = { keys: optional(count), slowest: optional(coun
 export async function readTop(database: Database, options: TopOptions = {}): Promise<Top> {
   throwProblems('configuration', 'top', optionProblems(options, shape));
   const { keys = 10, slowest = 10 } = options;
-  const [status, found, running, nodes] = await Promise.all([
+  const [status, found, running, everyNode] = await Promise.all([
     readStatus(database),
     listKeys(database, keys),
     listSlowest(database, slowest),
     listNodes(database),
   ]);
-  const everyNode = nodes.toSorted((a, b) => nodeOrder.indexOf(a.state) - nodeOrder.indexOf(b.state));
   return { ...status, keys: found, slowest: running, everyNode };
 }
 

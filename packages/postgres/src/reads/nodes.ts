@@ -10,8 +10,10 @@ export interface NodeInfo {
   readonly overdue: boolean;
   readonly pool: string;
   readonly slots: number;
-  /** Leases that it holds; a batch is one. */
+  /** Leases that it holds; a batch is one. Batches that it has claimed ahead count, too. */
   readonly leases: number;
+  /** Its slots that run something. A bundle takes one slot, whatever its leases. */
+  readonly slotsInUse: number;
   readonly tasks: NodeTasks;
   /** Time since its last sign of life, in milliseconds, by the database's clock. */
   readonly heartbeatAgeMs: number;
@@ -20,15 +22,19 @@ export interface NodeInfo {
   readonly software: string;
 }
 
-/** Lists every node, by id; an ended node is kept for a day. */
+/** States of nodes in the order of lists: those that may run something come first. */
+const stateOrder = sql`array_position(array['alive', 'draining', 'lost', 'left'], state)`;
+
+/** Lists every node, live ones first, each state by id; an ended node is kept for a day. */
 export async function listNodes({ kysely, schema }: Database): Promise<readonly NodeInfo[]> {
   const work = sql.table(`${schema}.work_queue`);
   // counted once for all nodes: a thousand nodes are not a thousand scans
   const held = sql<{
     lock_key: string;
     leases: number;
-  }>`(select lock_key, count(*)::integer as leases from ${work}
-                                                          where lock_key is not null group by lock_key)`;
+    units: number;
+  }>`(select lock_key, count(*)::integer as leases, count(distinct coalesce(-together, position))::integer as units
+      from ${work} where lock_key is not null group by lock_key)`;
   const rows = await kysely
     .selectFrom('node')
     .leftJoin(held.as('held'), 'held.lock_key', 'node.id')
@@ -37,7 +43,10 @@ export async function listNodes({ kysely, schema }: Database): Promise<readonly 
       sql<number>`extract(epoch from clock_timestamp() - heartbeat)::float8 * 1000`.as('beat_ms'),
       sql<number>`extract(epoch from clock_timestamp() - started)::float8 * 1000`.as('age_ms'),
       sql<number>`coalesce(held.leases, 0)`.as('leases'),
+      // a node claims ahead only while its slots are taken: what exceeds them waits in it
+      sql<number>`least(coalesce(held.units, 0), slots)`.as('slots_in_use'),
     ])
+    .orderBy(stateOrder)
     .orderBy('id')
     .execute();
   return rows.map((row) => ({
@@ -47,6 +56,7 @@ export async function listNodes({ kysely, schema }: Database): Promise<readonly 
     pool: row.pool,
     slots: row.slots,
     leases: row.leases,
+    slotsInUse: row.slots_in_use,
     tasks: row.tasks,
     heartbeatAgeMs: row.beat_ms,
     ageMs: row.age_ms,

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { bytes, counted, exact, percent, perSecond, short } from './numbers.ts';
 import { clipped, pretty, visible } from './text.ts';
 import { shareTicks, spanTicks } from './ticks.ts';
-import { localTime, relative, span, utc } from './times.ts';
+import { localTime, relative, span, utc, utcDay } from './times.ts';
 
 describe('numbers have units, and say no more than can be read', () => {
   test.each([
@@ -64,6 +64,8 @@ describe('times', () => {
     const at = new Date('2026-11-21T18:40:12.123Z');
     expect(utc(at)).toBe('2026-11-21 18:40:12.123 UTC');
     expect(utc(new Date(Number.NaN))).toBe('invalid time');
+    expect(utcDay(new Date('2026-11-21T00:00:00.000Z'))).toMatch(/21/);
+    expect(utcDay(new Date('2026-11-21T23:59:59.999Z'))).toMatch(/21.*2026/);
     const today = localTime(at, at.getTime());
     expect(today).toMatch(/^\d\d[:.]\d\d[:.]\d\d$/);
     expect(localTime(at, at.getTime() + 3 * 86_400_000)).not.toBe(today);

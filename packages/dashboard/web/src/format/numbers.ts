@@ -12,6 +12,11 @@ export function short(value: number): string {
   return Math.abs(value) < 10_000 ? whole.format(value) : compact.format(value);
 }
 
+/** Formats a number with all digits before the point, and one after it: `2,500.3`. */
+export function upToTenths(value: number): string {
+  return tenths.format(value);
+}
+
 /** Formats a rate: `12.4/s`, and below 0.1 a second `3/min`. */
 export function perSecond(value: number): string {
   if (value === 0) return '0/s';

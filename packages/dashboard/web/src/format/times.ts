@@ -66,6 +66,13 @@ export function localTime(at: Date, nowMs: number): string {
   return `${day.format(at)}, ${hourMinute.format(at)}`;
 }
 
+const dayInUtc = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeZone: 'UTC' });
+
+/** Formats a day that begins and ends in UTC: `Nov 21, 2026`. */
+export function utcDay(at: Date): string {
+  return dayInUtc.format(at);
+}
+
 export function hourAndMinute(atMs: number): string {
   return hourMinute.format(new Date(atMs));
 }

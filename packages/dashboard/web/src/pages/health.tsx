@@ -81,13 +81,13 @@ function figuresOf({
     },
     {
       label: 'History',
-      value: counted(history.partitions, 'day'),
+      value: counted(history.days, 'day'),
       note:
         history.oldest === null ? (
           'nothing kept'
         ) : (
           <>
-            since <Time at={history.oldest} />
+            since <Time at={history.oldest} as="day" />
           </>
         ),
     },

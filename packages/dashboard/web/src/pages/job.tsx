@@ -30,7 +30,12 @@ export function JobPage(): ReactNode {
       heading={<Heading id={id} job={data} />}
       actions={
         data !== undefined && data.actions.length > 0 && !gone ? (
-          <SelectionBar ids={[data.job.id]} kinds={data.actions} priority={data.job.priority} />
+          <SelectionBar
+            ids={[data.job.id]}
+            kinds={data.actions}
+            status={data.job.status}
+            priority={data.job.priority}
+          />
         ) : undefined
       }
     >
@@ -79,7 +84,7 @@ function CopyId({ id }: { readonly id: string }): ReactNode {
 }
 
 function Content({ page }: { readonly page: Job }): ReactNode {
-  const { job, timeline, traceUrl, documents } = page;
+  const { job, timeline, traceUrl, documents, redacted } = page;
   return (
     <div className={classes.columns}>
       <div className={classes.column}>
@@ -94,7 +99,12 @@ function Content({ page }: { readonly page: Job }): ReactNode {
       </div>
       <div className={classes.column}>
         <Facts job={job} />
-        <Documents documents={documents} progress={job.progress} attributes={job.attributes} />
+        <Documents
+          documents={documents}
+          redacted={redacted}
+          progress={job.progress}
+          attributes={job.attributes}
+        />
       </div>
     </div>
   );

@@ -46,7 +46,9 @@ export function JobsPage(): ReactNode {
       <Panel
         title={selected.size > 0 ? `${selected.size} selected` : 'Jobs'}
         actions={
-          operator && selected.size > 0 ? <SelectionBar ids={[...selected]} onDone={clear} /> : undefined
+          operator && selected.size > 0 ? (
+            <SelectionBar ids={[...selected]} status={filter.status} onDone={clear} />
+          ) : undefined
         }
         flush
       >

@@ -14,7 +14,7 @@ import { QueuePicker } from '../ui/lists/queue-picker.tsx';
 import { ShareBar } from '../ui/charts/share-bar.tsx';
 import type { Column } from '../ui/lists/table.tsx';
 import { DataTable } from '../ui/lists/table.tsx';
-import { Name, Nothing, To } from '../ui/text.tsx';
+import { Name, To } from '../ui/text.tsx';
 import { TextFilter } from '../ui/lists/text-filter.tsx';
 import { Span, Time } from '../ui/time.tsx';
 
@@ -89,16 +89,10 @@ function activeColumns(scale: number): readonly Column<KeyRow>[] {
     ...lines,
     { name: 'Worker time', align: 'right', minor: true, cell: ({ busyMs }) => <Span ms={busyMs} /> },
     { name: 'Done', align: 'right', cell: ({ done }) => <Num value={done} /> },
-    {
-      name: 'Virtual time',
-      align: 'right',
-      minor: true,
-      cell: ({ virtualTime }) => <Virtual time={virtualTime} />,
-    },
   ];
 }
 
-function Active({ keys: { active, seen } }: { readonly keys: Keys }): ReactNode {
+function Active({ keys: { active, seen, countedUpTo } }: { readonly keys: Keys }): ReactNode {
   const scale = Math.max(0, ...active.map(({ share, fairShare }) => Math.max(share, fairShare)));
   return (
     <Panel
@@ -106,7 +100,7 @@ function Active({ keys: { active, seen } }: { readonly keys: Keys }): ReactNode 
       note={
         <>
           {counted(seen.jobs, 'job')} that ended since <Time at={seen.from} />, and what runs. The mark on a
-          bar is the fair share.
+          bar is the fair share. Waiting jobs are counted up to {exact(countedUpTo)} a key.
         </>
       }
       flush
@@ -133,12 +127,6 @@ const waitingColumns: readonly Column<KeyRow>[] = [
   { name: 'Running', align: 'right', cell: ({ running }) => <Num value={running} /> },
   { name: 'Weight of queue', align: 'right', minor: true, cell: ({ weight }) => short(weight) },
   { name: 'Fair share', align: 'right', cell: ({ fairShare }) => percent(fairShare) },
-  {
-    name: 'Virtual time',
-    align: 'right',
-    minor: true,
-    cell: ({ virtualTime }) => <Virtual time={virtualTime} />,
-  },
 ];
 
 interface WaitingProps {
@@ -147,9 +135,13 @@ interface WaitingProps {
   readonly onPage: (after: string | undefined) => void;
 }
 
-function Waiting({ keys: { waiting, next }, after, onPage }: WaitingProps): ReactNode {
+function Waiting({ keys: { waiting, next, countedUpTo }, after, onPage }: WaitingProps): ReactNode {
   return (
-    <Panel title="Who waits" note="due jobs, by queue and key; the least virtual time goes next" flush>
+    <Panel
+      title="Who waits"
+      note={`due jobs, counted up to ${exact(countedUpTo)} a key, by queue and key`}
+      flush
+    >
       {waiting.length === 0 ? (
         <Empty title="No key waits">Every job that is due has been handed out.</Empty>
       ) : (
@@ -157,14 +149,5 @@ function Waiting({ keys: { waiting, next }, after, onPage }: WaitingProps): Reac
       )}
       <Pager after={after} next={next} onPage={onPage} />
     </Panel>
-  );
-}
-
-/** Shows the virtual time of a key in the fair order; the smallest goes next. */
-function Virtual({ time }: { readonly time: number | null }): ReactNode {
-  return time === null ? (
-    <Nothing says="not known" />
-  ) : (
-    <span title={String(time)}>{exact(Math.round(time))}</span>
   );
 }

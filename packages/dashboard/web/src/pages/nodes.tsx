@@ -28,7 +28,11 @@ export function NodesPage(): ReactNode {
     >
       <Panel
         title="All nodes"
-        note={query.data?.more === true ? 'the first 500, by id' : 'ended ones for a day'}
+        note={
+          query.data?.more === true
+            ? 'the first 500, live ones first'
+            : 'live ones first, ended ones for a day'
+        }
         flush
       >
         <Answer query={query}>
@@ -108,7 +112,7 @@ const columns: readonly Column<NodeRow>[] = [
     tight: true,
     cell: ({ state, overdue }) => <Status of={overdue && state === 'alive' ? 'overdue' : state} />,
   },
-  { name: 'Slots in use', cell: ({ leases, slots }) => <Meter value={leases} max={slots} /> },
+  { name: 'Slots in use', cell: ({ slotsInUse, slots }) => <Meter value={slotsInUse} max={slots} /> },
   { name: 'Heartbeat', align: 'right', cell: (node) => <Heartbeat node={node} /> },
   { name: 'Started', align: 'right', cell: ({ ageMs }) => <Ago ms={ageMs} /> },
   { name: 'Pool', minor: true, cell: ({ pool }) => <Name text={pool} max={40} /> },
@@ -136,20 +140,26 @@ function Ago({ ms }: { readonly ms: number }): ReactNode {
   );
 }
 
+/** Reports whether a reset would do anything: end the node, or take back what it holds. */
+function canReset({ state, leases }: NodeRow): boolean {
+  return state === 'alive' || state === 'draining' || leases > 0;
+}
+
 function resetButton(ask: (node: NodeRow) => void): Column<NodeRow> {
   return {
     name: 'Actions',
     silent: true,
     tight: true,
-    cell: (node) => (
-      <Button
-        size="compact-xs"
-        variant="default"
-        onClick={() => ask(node)}
-        aria-label={`Reset node ${visible(node.id)}`}
-      >
-        Reset…
-      </Button>
-    ),
+    cell: (node) =>
+      canReset(node) && (
+        <Button
+          size="compact-xs"
+          variant="default"
+          onClick={() => ask(node)}
+          aria-label={`Reset node ${visible(node.id)}`}
+        >
+          Reset…
+        </Button>
+      ),
   };
 }

@@ -1,10 +1,10 @@
 import type { ReactNode } from 'react';
 import type { PolicyPage as Policy } from '../../../src/contract.ts';
 import { usePolicy } from '../api/queries.ts';
-import { bytes, exact } from '../format/numbers.ts';
+import { bytes } from '../format/numbers.ts';
 import { pretty, visible } from '../format/text.ts';
 import { span } from '../format/times.ts';
-import { Answer, Empty } from '../ui/frame/answer.tsx';
+import { Answer } from '../ui/frame/answer.tsx';
 import { Num } from '../ui/numbers.tsx';
 import { Page } from '../ui/frame/page.tsx';
 import type { Figure } from '../ui/frame/panel.tsx';
@@ -12,6 +12,7 @@ import { Figures, Panel } from '../ui/frame/panel.tsx';
 import { DataTable } from '../ui/lists/table.tsx';
 import { Faint, Name, Nothing, Prose } from '../ui/text.tsx';
 import { Span, Time } from '../ui/time.tsx';
+import { FairOrder } from './policy/fair-order.tsx';
 import { Gates } from './policy/gates.tsx';
 import { ShadowPanel } from './policy/shadow.tsx';
 import classes from './policy/policy.module.css';
@@ -28,13 +29,13 @@ export function PolicyPage(): ReactNode {
 }
 
 function Content({ policy }: { readonly policy: Policy }): ReactNode {
-  const { held, shadow, faults } = policy;
+  const { held, leads, shadow, faults } = policy;
   return (
     <>
       <Figures figures={figuresOf(policy)} />
       {faults.length > 0 && <Faults policy={policy} />}
       <Gates held={held} />
-      <VirtualTimes policy={policy} />
+      <FairOrder leads={leads} />
       <ShadowPanel shadow={shadow} />
       <State policy={policy} />
     </>
@@ -93,44 +94,6 @@ function Faults({ policy: { faults } }: { readonly policy: Policy }): ReactNode 
         ]}
       />
     </Panel>
-  );
-}
-
-/** Lists virtual times; the smallest goes next. */
-function VirtualTimes({ policy: { virtualTimes } }: { readonly policy: Policy }): ReactNode {
-  return (
-    <Panel title="Virtual times" note="what each key was charged, by weight; the least goes next" flush>
-      {virtualTimes.length === 0 ? (
-        <Empty title="The order keeps none">Fair orders charge each key for what it got.</Empty>
-      ) : (
-        <DataTable
-          label="Virtual times"
-          rows={virtualTimes}
-          rowKey={({ pool, path }) => JSON.stringify([pool, path])}
-          columns={[
-            { name: 'Whose', leads: true, cell: ({ path }) => <Path of={path} /> },
-            { name: 'Pool', cell: ({ pool }) => <Name text={pool} /> },
-            {
-              name: 'Virtual time',
-              align: 'right',
-              cell: ({ time }) => <span title={String(time)}>{exact(Math.round(time))}</span>,
-            },
-          ]}
-        />
-      )}
-    </Panel>
-  );
-}
-
-function Path({ of }: { readonly of: readonly string[] }): ReactNode {
-  return (
-    <span className={classes.path}>
-      {of.map((name, index) => (
-        <span key={`${index} ${name}`}>
-          <Name text={name} max={60} />
-        </span>
-      ))}
-    </span>
   );
 }
 

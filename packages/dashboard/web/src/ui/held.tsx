@@ -5,6 +5,9 @@ import { Foreign, Nothing } from './text.tsx';
 
 const shownMax = 3;
 
+/** Jobs that the counts of held jobs are made of: a scheduler reads no more of a key than it may dispatch. */
+export const heldOf = 'of the first jobs of each key that the scheduler looked at';
+
 /** Shows the 3 rules that hold most jobs, with their counts. */
 export function HeldBy({ held }: { readonly held: Readonly<Record<string, number>> | null }): ReactNode {
   if (held === null) return <Nothing says="not known" />;

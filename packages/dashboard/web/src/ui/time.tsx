@@ -1,5 +1,5 @@
 import type { ReactNode } from 'react';
-import { localTime, relative, span, utc } from '../format/times.ts';
+import { localTime, relative, span, utc, utcDay } from '../format/times.ts';
 import { useNow } from './clock.ts';
 import { Nothing } from './text.tsx';
 
@@ -7,8 +7,8 @@ export type Moment = string | number | Date | null | undefined;
 
 interface TimeProps {
   readonly at: Moment;
-  /** Format: the time in the viewer's zone, or the time since then. */
-  readonly as?: 'clock' | 'ago';
+  /** Format: the time in the viewer's zone, the time since then, or the day in UTC. */
+  readonly as?: 'clock' | 'ago' | 'day';
 }
 
 /** Shows a time in the viewer's zone; the tooltip has it in UTC, to the millisecond. */
@@ -21,7 +21,7 @@ export function Time({ at, as = 'clock' }: TimeProps): ReactNode {
   const ago = relative(moment.getTime(), nowMs);
   return (
     <time dateTime={moment.toISOString()} title={`${utc(moment)}\n${as === 'ago' ? local : ago}`}>
-      {as === 'ago' ? ago : local}
+      {as === 'ago' ? ago : as === 'day' ? utcDay(moment) : local}
     </time>
   );
 }

@@ -84,13 +84,29 @@ export type Reason =
 
 type Age = (ms: number) => string;
 
-/** Describes a reason in words. `age` formats a duration in milliseconds. */
-export function reasonText(reason: Reason, age: Age): string {
+/** Remedies for reasons, in words that fit the place where they are shown. */
+export interface Remedies {
+  readonly dead: string;
+  readonly pausedQueue: (queue: string) => string;
+  readonly silentNode: (node: string) => string;
+}
+
+const commands: Remedies = {
+  dead: '"pgqueue dead redrive" puts it back',
+  pausedQueue: (queue) => `"pgqueue queues resume ${queue}"`,
+  silentNode: (node) => `"pgqueue nodes reset ${node}" takes its jobs back at once`,
+};
+
+/**
+ * Describes a reason in words. `age` formats a duration in milliseconds. Remedies are commands, unless others
+ * are given.
+ */
+export function reasonText(reason: Reason, age: Age, remedies: Remedies = commands): string {
   switch (reason.kind) {
     case 'delayed':
       return `delayed${afterTries(reason.tries)}: due in ${age(reason.ms)}, at ${at(reason.until)}`;
     case 'paused_queue':
-      return `queue ${reason.queue} is paused: "pgqueue queues resume ${reason.queue}"`;
+      return `queue ${reason.queue} is paused: ${remedies.pausedQueue(reason.queue)}`;
     case 'no_leader':
       return 'no scheduler leads: start one with "pgqueue scheduler"';
     case 'policy_unknown':
@@ -114,11 +130,11 @@ export function reasonText(reason: Reason, age: Age): string {
     case 'running':
     case 'node_silent':
     case 'cancel_asked':
-      return runningText(reason, age);
+      return runningText(reason, age, remedies);
     case 'expiring':
       return 'its expires_at has passed: the scheduler ends it as expired';
     case 'dead':
-      return `dead (${reason.reason})${reason.error === null ? '' : `: ${reason.error}`}; "pgqueue dead redrive" puts it back`;
+      return `dead (${reason.reason})${reason.error === null ? '' : `: ${reason.error}`}; ${remedies.dead}`;
     case 'ended':
       return `${reason.outcome} at ${at(reason.at)}`;
     default:
@@ -135,6 +151,7 @@ export function rateText({ perSecond, burst }: Rate): string {
 function runningText(
   reason: Extract<Reason, { kind: 'running' | 'node_silent' | 'cancel_asked' }>,
   age: Age,
+  { silentNode }: Remedies,
 ): string {
   switch (reason.kind) {
     case 'running': {
@@ -143,7 +160,7 @@ function runningText(
       return `runs on ${reason.node} for ${age(reason.sinceMs)}; its lease ${lease}`;
     }
     case 'node_silent':
-      return `node ${reason.node} gives no sign of life${reason.ms === null ? '' : ` for ${age(reason.ms)}`}: "pgqueue nodes reset ${reason.node}" takes its jobs back at once`;
+      return `node ${reason.node} gives no sign of life${reason.ms === null ? '' : ` for ${age(reason.ms)}`}: ${silentNode(reason.node)}`;
     case 'cancel_asked':
       return 'its cancellation was asked for; its node is told with the next heartbeat';
     default:

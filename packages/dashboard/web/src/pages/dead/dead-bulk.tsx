@@ -77,7 +77,7 @@ export function DeadDialog({
       note={
         purges
           ? 'These dead jobs are removed without a trace.'
-          : 'These dead jobs go back into their queues with fresh limits, those that died first first.'
+          : 'These dead jobs go back into their queues with fresh limits, the oldest first.'
       }
     />
   );

@@ -1,6 +1,5 @@
 import type { ReactNode } from 'react';
-import type { JobDocuments, JsonValue } from '../../../../src/contract.ts';
-import { useSession } from '../../api/queries.ts';
+import type { DocumentName, JobDocuments, JsonValue } from '../../../../src/contract.ts';
 import { pretty, visible } from '../../format/text.ts';
 import { Facts, Panel } from '../../ui/frame/panel.tsx';
 import { Faint, Name } from '../../ui/text.tsx';
@@ -8,18 +7,21 @@ import classes from './documents.module.css';
 
 interface DocumentsProps {
   readonly documents: JobDocuments | null;
+  /** Those that the server's hook changed. */
+  readonly redacted: readonly DocumentName[];
   readonly progress: JsonValue;
   readonly attributes: Readonly<Record<string, string | number | boolean | null>>;
 }
 
 /** Shows payload, result, checkpoint, progress and attributes as text, since they are untrusted. */
-export function Documents({ documents, progress, attributes }: DocumentsProps): ReactNode {
-  const redacts = useSession().data?.redacts === true;
+export function Documents({ documents, redacted, progress, attributes }: DocumentsProps): ReactNode {
+  const noteOf = (name: DocumentName): string | undefined =>
+    redacted.includes(name) ? 'redacted' : undefined;
   const names = Object.entries(attributes);
   return (
     <>
       {progress !== null && (
-        <Panel title="Progress">
+        <Panel title="Progress" note={noteOf('progress')}>
           <Json value={progress} label="Progress" />
         </Panel>
       )}
@@ -36,16 +38,16 @@ export function Documents({ documents, progress, attributes }: DocumentsProps): 
         </Panel>
       ) : (
         <>
-          <Panel title="Payload" note={redacts ? 'redacted' : undefined}>
+          <Panel title="Payload" note={noteOf('payload')}>
             <Json value={documents.payload} label="Payload" />
           </Panel>
           {documents.result !== null && (
-            <Panel title="Result" note={redacts ? 'redacted' : undefined}>
+            <Panel title="Result" note={noteOf('result')}>
               <Json value={documents.result} label="Result" />
             </Panel>
           )}
           {documents.checkpoint !== null && (
-            <Panel title="Checkpoint" note={redacts ? 'redacted' : undefined}>
+            <Panel title="Checkpoint" note={noteOf('checkpoint')}>
               <Json value={documents.checkpoint} label="Checkpoint" />
             </Panel>
           )}

@@ -1,20 +1,27 @@
 import { Group, Modal, NumberInput, Button } from '@mantine/core';
 import type { ReactNode } from 'react';
 import { useState } from 'react';
-import type { JobAction, JobsAction, JobsActionResult } from '../../../../src/contract.ts';
+import type { JobAction, JobsAction, JobsActionResult, JobStatus } from '../../../../src/contract.ts';
 import type { Action, Told } from '../../api/actions.tsx';
 import { useAction } from '../../api/actions.tsx';
 import { counted } from '../../format/numbers.ts';
 
 export type ActionKind = JobAction['kind'];
 
-export const actionNames: Readonly<Record<ActionKind, string>> = {
+const actionNames: Readonly<Record<ActionKind, string>> = {
   retry: 'Retry',
   run_now: 'Run now',
   cancel: 'Cancel',
   reprioritise: 'Reprioritise',
   delete: 'Delete',
 };
+
+/** Names an action on jobs of one status; undefined: of several. */
+export function actionName(kind: ActionKind, status: JobStatus | undefined): string {
+  return kind === 'retry' && status === 'dead' ? 'Redrive' : actionNames[kind];
+}
+
+export const actionKinds = Object.keys(actionNames) as readonly ActionKind[];
 
 /** Explanations shown before an action is confirmed. */
 export const actionNotes: Readonly<Record<ActionKind, string>> = {

@@ -5,17 +5,14 @@ import { useState } from 'react';
 import type { BulkRequest, JobAction, JobFilter } from '../../../../src/contract.ts';
 import { BulkDialog } from '../../bulk/bulk-dialog.tsx';
 import { useAsked } from '../../ui/frame/confirm.tsx';
-import type { ActionKind } from './actions.tsx';
-import { actionNames, actionNotes, PriorityDialog } from './actions.tsx';
-
-const kinds = Object.keys(actionNames) as readonly ActionKind[];
+import { actionKinds, actionName, actionNotes, PriorityDialog } from './actions.tsx';
 
 /** Menu of actions on all jobs that the filter finds, on all pages. */
 export function BulkMenu({ filter }: { readonly filter: JobFilter }): ReactNode {
   const { asked, ask, close } = useAsked<JobAction>();
   const [choosing, setChoosing] = useState(false);
   const request: BulkRequest | undefined = asked && { over: 'jobs', filter, action: asked };
-  const name = actionNames[asked?.kind ?? 'retry'];
+  const name = actionName(asked?.kind ?? 'retry', filter.status);
   return (
     <>
       <Menu position="bottom-end" width={200}>
@@ -25,13 +22,13 @@ export function BulkMenu({ filter }: { readonly filter: JobFilter }): ReactNode 
           </Button>
         </Menu.Target>
         <Menu.Dropdown>
-          {kinds.map((kind) => (
+          {actionKinds.map((kind) => (
             <Menu.Item
               key={kind}
               {...(kind === 'delete' && { color: 'red' })}
               onClick={() => (kind === 'reprioritise' ? setChoosing(true) : ask({ kind }))}
             >
-              {actionNames[kind]} all that fit…
+              {actionName(kind, filter.status)} all that fit…
             </Menu.Item>
           ))}
         </Menu.Dropdown>

@@ -1,22 +1,24 @@
 import { Button } from '@mantine/core';
 import type { ReactNode } from 'react';
+import type { JobStatus } from '../../../../src/contract.ts';
 import { counted } from '../../format/numbers.ts';
 import { Confirm, useAsked } from '../../ui/frame/confirm.tsx';
 import type { ActionKind } from './actions.tsx';
-import { actionNames, actionNotes, PriorityDialog, useJobsAction } from './actions.tsx';
+import { actionKinds, actionName, actionNotes, PriorityDialog, useJobsAction } from './actions.tsx';
 
 interface SelectionBarProps {
   readonly ids: readonly string[];
   readonly onDone?: () => void;
   /** Actions to offer; default: all. */
   readonly kinds?: readonly ActionKind[];
+  /** Status of all of these jobs; default: they may differ. */
+  readonly status?: JobStatus | undefined;
   readonly priority?: number;
 }
 
-const all = Object.keys(actionNames) as readonly ActionKind[];
-
 /** Buttons for actions on the given jobs. */
-export function SelectionBar({ ids, onDone, kinds = all, priority }: SelectionBarProps): ReactNode {
+export function SelectionBar(props: SelectionBarProps): ReactNode {
+  const { ids, onDone, kinds = actionKinds, status, priority } = props;
   const { run, busy } = useJobsAction(onDone);
   const { asked, ask, close } = useAsked<ActionKind>();
   const act = (kind: ActionKind): void => {
@@ -34,7 +36,7 @@ export function SelectionBar({ ids, onDone, kinds = all, priority }: SelectionBa
           disabled={busy}
           onClick={() => act(kind)}
         >
-          {actionNames[kind]}
+          {actionName(kind, status)}
         </Button>
       ))}
       <Confirm
@@ -43,8 +45,8 @@ export function SelectionBar({ ids, onDone, kinds = all, priority }: SelectionBa
         onConfirm={() => {
           if (asked === 'cancel' || asked === 'delete') run({ ids, action: { kind: asked } });
         }}
-        title={`${actionNames[asked ?? 'cancel']} ${counted(ids.length, 'job')}?`}
-        verb={`${actionNames[asked ?? 'cancel']} ${counted(ids.length, 'job')}`}
+        title={`${actionName(asked ?? 'cancel', status)} ${counted(ids.length, 'job')}?`}
+        verb={`${actionName(asked ?? 'cancel', status)} ${counted(ids.length, 'job')}`}
       >
         {actionNotes[asked ?? 'cancel']}
       </Confirm>

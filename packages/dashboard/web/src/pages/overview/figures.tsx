@@ -39,7 +39,7 @@ export function NowFigures({ overview, live, queue }: NowProps): ReactNode {
     {
       label: 'Worker use',
       value: workers.use === null ? <Nothing says="no slots" /> : percent(workers.use),
-      note: counted(workers.leases, 'lease'),
+      note: <Leases of={workers} />,
       tone: workers.slots === 0 ? 'warn' : undefined,
     },
     {
@@ -61,6 +61,16 @@ export function NowFigures({ overview, live, queue }: NowProps): ReactNode {
     },
   ];
   return <Figures figures={figures} />;
+}
+
+/** Tells why leases exceed the slots in use, where they do. */
+function Leases({ of: { leases, slotsInUse } }: { readonly of: Overview['workers'] }): ReactNode {
+  return (
+    <span title="of all nodes, also of those that drain, and of batches that are claimed ahead">
+      {counted(leases, 'lease')}
+      {leases > slotsInUse && ', with those claimed ahead'}
+    </span>
+  );
 }
 
 function Delayed({ of }: { readonly of: Overview['now']['delayed'] }): ReactNode {

@@ -4,7 +4,7 @@ import { short } from '../../format/numbers.ts';
 import { Empty } from '../../ui/frame/answer.tsx';
 import { CountOf, sum } from '../../ui/counts.tsx';
 import { to } from '../../ui/lists/filters.tsx';
-import { HeldBy } from '../../ui/held.tsx';
+import { HeldBy, heldOf } from '../../ui/held.tsx';
 import { Num } from '../../ui/numbers.tsx';
 import { Panel } from '../../ui/frame/panel.tsx';
 import { Mark } from '../../ui/status.tsx';
@@ -40,7 +40,7 @@ const columns: readonly Column<QueueOverview>[] = [
   { name: 'Failed', align: 'right', minor: true, cell: ({ ended }) => <Num value={ended.failures} /> },
   { name: 'Wait p95', align: 'right', cell: ({ ended }) => <Span ms={ended.waits.p95Ms} /> },
   { name: 'Dead', align: 'right', cell: ({ now }) => <CountOf of={now.dead} /> },
-  { name: 'Held by', cell: ({ held }) => <HeldBy held={held} /> },
+  { name: 'Held by', title: `jobs held, ${heldOf}`, cell: ({ held }) => <HeldBy held={held} /> },
 ];
 
 interface QueueTableProps {
@@ -57,7 +57,11 @@ export function QueueTable({ overview, live }: QueueTableProps): ReactNode {
   });
   const { length } = overview.queues;
   return (
-    <Panel title="Queues" note={overview.moreQueues ? `the busiest ${short(length)}` : undefined} flush>
+    <Panel
+      title="Queues"
+      note={`${overview.moreQueues ? `the busiest ${short(length)}; ` : ''}held: ${heldOf}`}
+      flush
+    >
       {rows.length === 0 ? (
         <Empty title="No queue has ever had a job">Enqueue one, and it is here.</Empty>
       ) : (

@@ -2,6 +2,7 @@ import type { ReactNode } from 'react';
 import type { HeldBy } from '../../../../src/contract.ts';
 import { short } from '../../format/numbers.ts';
 import { Empty } from '../../ui/frame/answer.tsx';
+import { heldOf } from '../../ui/held.tsx';
 import { to } from '../../ui/lists/filters.tsx';
 import { Num } from '../../ui/numbers.tsx';
 import { Panel } from '../../ui/frame/panel.tsx';
@@ -12,7 +13,7 @@ import classes from './policy.module.css';
 /** Lists the gates that hold jobs; the one that holds most comes first. */
 export function Gates({ held }: { readonly held: readonly HeldBy[] }): ReactNode {
   return (
-    <Panel title="Gates" note="jobs held in the leader’s last snapshot" flush>
+    <Panel title="Gates" note={`jobs held in the leader’s last plan, ${heldOf}`} flush>
       {held.length === 0 ? (
         <Empty title="Nothing is held">Every job that the leader saw may run.</Empty>
       ) : (

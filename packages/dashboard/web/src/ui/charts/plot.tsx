@@ -44,7 +44,7 @@ export function Plot({ kind, points, series, format, ticks }: ChartProps): React
           {...shared}
           withDots={isSparse(points, series)}
           strokeWidth={1.5}
-          curveType="monotone"
+          curveType="linear"
           connectNulls={false}
           lineChartProps={chart}
           lineProps={{ isAnimationActive: false }}
@@ -55,7 +55,7 @@ export function Plot({ kind, points, series, format, ticks }: ChartProps): React
           {...shared}
           withDots={isSparse(points, series)}
           strokeWidth={1.5}
-          curveType="monotone"
+          curveType="linear"
           areaChartProps={chart}
           areaProps={{ isAnimationActive: false }}
         />

@@ -12,6 +12,8 @@ export interface Column<Row> {
   readonly silent?: boolean;
   /** Content of the heading instead of the name, such as a checkbox for all rows. */
   readonly head?: ReactNode;
+  /** Explanation of the heading, shown on hovering. */
+  readonly title?: string;
   /** Makes this the row's heading. */
   readonly leads?: boolean;
   /** Hides the column if space is scarce; `very`: unless space is ample. */
@@ -40,11 +42,12 @@ export function DataTable<Row>({ label, columns, rows, rowKey, marked, below }: 
     <table className={classes.table} role="table" aria-label={label}>
       <thead role="rowgroup">
         <tr role="row">
-          {columns.map(({ name, head, align, silent, minor, tight }) => (
+          {columns.map(({ name, head, title, align, silent, minor, tight }) => (
             <th
               key={name}
               role="columnheader"
               scope="col"
+              title={title}
               data-align={align}
               data-minor={minor}
               data-tight={tight}
