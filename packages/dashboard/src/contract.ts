@@ -54,7 +54,7 @@
 export type * from './contract/actions.ts';
 export type * from './contract/audit.ts';
 export type * from './contract/bulk.ts';
-export type * from './contract/common.ts';
+export type * from './contract/api.ts';
 export type * from './contract/dead.ts';
 export type * from './contract/health.ts';
 export type * from './contract/jobs.ts';

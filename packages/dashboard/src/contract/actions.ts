@@ -1,4 +1,4 @@
-import type { JobStatus, Rate, Time } from './common.ts';
+import type { JobStatus, Rate, Time } from './api.ts';
 
 /** An action on jobs. */
 export type JobAction =

@@ -1,4 +1,4 @@
-import type { BigIntText, JsonValue, PageQuery, Time } from './common.ts';
+import type { BigIntText, JsonValue, PageQuery, Time } from './api.ts';
 
 /** Query of GET /api/audit. */
 export interface AuditQuery extends PageQuery {

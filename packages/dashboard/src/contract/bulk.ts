@@ -1,4 +1,4 @@
-import type { Count, Time } from './common.ts';
+import type { Count, Time } from './api.ts';
 import type { JobAction, Undo } from './actions.ts';
 import type { DeadFilter } from './dead.ts';
 import type { JobFilter, JobRow } from './jobs.ts';

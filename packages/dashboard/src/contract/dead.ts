@@ -1,4 +1,4 @@
-import type { Count, PageQuery, Time } from './common.ts';
+import type { Count, PageQuery, Time } from './api.ts';
 import type { AttemptError } from './jobs.ts';
 
 /** Reason of death: out of tries, out of crashes, or the handler gave up. */

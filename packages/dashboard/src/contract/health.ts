@@ -1,4 +1,4 @@
-import type { BigIntText, Count, Time } from './common.ts';
+import type { BigIntText, Count, Time } from './api.ts';
 import type { Warning } from './overview.ts';
 
 /** A task that a node can run, in the payload versions `min` to `max`. */

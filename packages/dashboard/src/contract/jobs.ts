@@ -1,4 +1,4 @@
-import type { JobStatus, JsonValue, PageQuery, Time } from './common.ts';
+import type { JobStatus, JsonValue, PageQuery, Time } from './api.ts';
 
 /** Selects the jobs that match all given fields. */
 export interface JobFilter {

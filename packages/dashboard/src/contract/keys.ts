@@ -1,4 +1,4 @@
-import type { Count, PageQuery, Time } from './common.ts';
+import type { Count, PageQuery, Time } from './api.ts';
 
 /**
  * Window of the shares: `minutes`, the last 5 minutes, shows the present distribution; `hour` the last hour.

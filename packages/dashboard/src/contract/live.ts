@@ -1,4 +1,4 @@
-import type { Count, Time } from './common.ts';
+import type { Count, Time } from './api.ts';
 import type { BulkRun } from './bulk.ts';
 import type { Warning, WorkerUse } from './overview.ts';
 

@@ -1,4 +1,4 @@
-import type { Count, Quantiles, Time, Window } from './common.ts';
+import type { Count, Quantiles, Time, Window } from './api.ts';
 
 /** Query of GET /api/overview. */
 export interface OverviewQuery {

@@ -1,4 +1,4 @@
-import type { JsonValue, Time } from './common.ts';
+import type { JsonValue, Time } from './api.ts';
 
 /** A rule that holds jobs. */
 export interface HeldBy {

@@ -1,4 +1,4 @@
-import type { Rate, Time } from './common.ts';
+import type { Rate, Time } from './api.ts';
 import type { Depths } from './overview.ts';
 
 /** Settings of a queue. Limits apply from the scheduler's next tick; null: no limit. */
