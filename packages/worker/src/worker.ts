@@ -22,6 +22,7 @@ import type { Claimer } from './claim/claim-loop.ts';
 import { startClaimer } from './claim/claim-loop.ts';
 import { createClaims } from './claim/claims.ts';
 import { drain } from './drain.ts';
+import { aroundIsolation } from './run/around.ts';
 import type { Executor } from './run/executor.ts';
 import { createExecutor } from './run/executor.ts';
 import type { Floating } from './attempt/unhandled-rejections.ts';
@@ -98,7 +99,7 @@ class WorkerNode implements Worker {
   readonly #ahead: Ahead;
   readonly #blocked: BlockedWatch;
   readonly #floating: Floating;
-  readonly #isolation: Isolation = createIsolation();
+  readonly #isolation: Isolation;
   readonly #runTimes = createRunTimes();
   readonly #end = Promise.withResolvers<void>();
   readonly #health: HealthOptions | undefined;
@@ -118,6 +119,7 @@ class WorkerNode implements Worker {
     const { observe, handlers, logger } = settings;
     const databaseOptions = connectionOptions(options);
     this.#settings = settings;
+    this.#isolation = aroundIsolation(settings.around, createIsolation());
     this.ended = this.#end.promise;
     this.ended.catch(() => {}); // callers that do not wait for it learn of a failure by an event
     this.#ahead = createAhead({ slots: settings.concurrency, release: (unit) => this.#release(unit) });

@@ -1,3 +1,4 @@
+import { AsyncLocalStorage } from 'node:async_hooks';
 import {
   cancelled,
   defineTask,
@@ -81,6 +82,22 @@ test('has the whole context, and notes what the handler did with it', async () =
     extended: [600_000],
     logs: [{ level: 'info', data: { page: 1 }, message: 'goes on' }],
   });
+});
+
+test('runs within the middleware of its worker', async () => {
+  const scope = new AsyncLocalStorage<string>();
+  const ran = await runHandler(
+    implement(resize, () => scope.getStore()),
+    {},
+    { around: (job, next) => scope.run(`${job.task}, attempt ${job.attempt}`, next), tries: 1 },
+  );
+  expect(ran).toMatchObject({ outcome: 'done', result: 'resize, attempt 2' });
+  const refused = await runHandler(
+    implement(resize, () => {}),
+    {},
+    { around: async (_job, next) => Promise.reject(new Error('no licence', { cause: await next() })) },
+  );
+  expect(refused).toMatchObject({ outcome: 'retry', error: { message: 'no licence' } });
 });
 
 test('a checkpoint that does not fit its schema fails the attempt', async () => {
