@@ -9,6 +9,7 @@ import { keptCheckpoint } from '../attempt/checkpoint.ts';
 import { contextOf } from '../attempt/context.ts';
 import { rejectionsTold } from '../attempt/unhandled-rejections.ts';
 import type { Ending } from '../lease/ending.ts';
+import { withLeftOpen } from './left-open.ts';
 import type { Checked, RunParts } from './run.ts';
 import { checkPayload } from './run.ts';
 
@@ -76,7 +77,8 @@ export async function runSingly(
       ending = { kind: 'threw', error };
     }
     try {
-      if (ending === plain) parts.endPlain(attempt);
+      if (attempt.open !== undefined) parts.end(await withLeftOpen([{ attempt, ending }]));
+      else if (ending === plain) parts.endPlain(attempt);
       else parts.end([{ attempt, ending }]);
     } finally {
       parts.leave(attempt);
