@@ -155,7 +155,7 @@ test('without a database its transactions are refused, with what to do', async (
 
 test('a payload that does not fit is refused as at enqueue', async () => {
   const handler = implement(resize, () => {});
-  await expect(runHandler(handler, { width: 'wide' })).rejects.toThrow(
+  await expect(runHandler(handler, { width: 'wide' } as never)).rejects.toThrow(
     /job of task "resize" can't be enqueued.*width/,
   );
 });

@@ -89,13 +89,13 @@ const aSingleHandler: Rule = {
 /**
  * Runs one attempt of one handler as a worker does, with the whole context: checks of payload and upcasters,
  * timeout, checkpoint, progress, log, cancellation, and its outcome as a value. Errors of the handler are
- * part of the result.
+ * part of the result. A payload that does not fit is refused as at enqueue: `task.parse` says why.
  * @throws {PgQueueError} `configuration`, `invalid_job`; with a database `leadership_lost`, if a scheduler
  * leads there
  */
-export async function runHandler(
-  handler: SingleTaskHandler | TaskHandler,
-  payload: unknown,
+export async function runHandler<Input>(
+  handler: SingleTaskHandler<Input> | TaskHandler,
+  payload: NoInfer<Input>,
   options: RunHandlerOptions = {},
 ): Promise<HandlerRun> {
   throwProblems('configuration', 'runHandler(handler, payload, options)', [
