@@ -87,6 +87,11 @@ export interface Queue extends Enqueuer {
    * connections. May be called again.
    */
   readonly stop: () => Promise<void>;
+  /**
+   * Gives all running jobs back at once, uncounted, and ends this process's node: call it right before the
+   * process exits.
+   */
+  readonly leave: () => Promise<void>;
   /** Resolves when the queue was stopped; rejects when its node had to end by itself. */
   readonly ended: Promise<void>;
 }
@@ -158,6 +163,7 @@ export function createQueue(options: QueueOptions): Queue {
     },
     start: () => (starting ??= start()),
     stop,
+    leave: async () => worker?.leave(),
     ended: ended.promise,
   };
 }
