@@ -59,7 +59,7 @@ export interface JobsOperator {
   readonly cancelAll: (filter: UnfinishedFilter, options?: CancelAllOptions) => Promise<CancelledJobs>;
   /** Makes waiting jobs due now, whatever they wait for. `unchanged`: it runs, has ended, or never was. */
   readonly runNow: (ids: readonly string[]) => Promise<Verdicts<'changed' | 'unchanged'>>;
-  /** Makes waiting jobs due now, and puts dead jobs back into QUEUE. */
+  /** Makes waiting jobs due now, and puts dead jobs back into their queues. */
   readonly retry: (ids: readonly string[]) => Promise<Verdicts<'changed' | 'redriven' | 'unchanged'>>;
   /** Changes the priority of waiting jobs, or delays them. */
   readonly amend: (
