@@ -72,7 +72,12 @@ const shares = { isolate: false };
 
 /** `npm test`: the projects unit, repo and database, on PostgreSQL 18. The others are `npm run test:long`, next and docker apart. */
 const projects = [
-  { ...common, ...shares, name: 'unit', include: ['packages/*/{src,web}/**/*.test.ts', 'bench/src/**/*.test.ts'] },
+  {
+    ...common,
+    ...shares,
+    name: 'unit',
+    include: ['packages/*/{src,web}/**/*.test.ts', 'bench/src/**/*.test.ts'],
+  },
   {
     ...common,
     name: 'repo',

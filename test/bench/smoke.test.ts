@@ -6,7 +6,18 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { Report } from '../../bench/src/report/report.ts';
 
-const works = ['drain', 'sustain', 'latency', 'enqueue', 'backlog', 'pinned', 'fair', 'keys', 'handlers', 'idle'];
+const works = [
+  'drain',
+  'sustain',
+  'latency',
+  'enqueue',
+  'backlog',
+  'pinned',
+  'fair',
+  'keys',
+  'handlers',
+  'idle',
+];
 const command = new URL('../../scripts/bench.mjs', import.meta.url).pathname;
 
 let folder: string;
