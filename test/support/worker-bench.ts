@@ -70,6 +70,7 @@ export async function openWorkerBench(): Promise<WorkerBench> {
         running: { get: () => worker.running },
         start: { value: () => worker.start() },
         stop: { value: (how?: { readonly drainMs?: number }) => worker.stop(how) },
+        leave: { value: () => worker.leave() },
         of: { value: (type: string) => events.filter((event) => event.type === type) },
       }) as TestWorker;
     },

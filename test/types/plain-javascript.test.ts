@@ -1,5 +1,5 @@
 import { defineTask, implement, implementBatch, PgQueueError } from '@pgqueue/core';
-import { createOperator } from '@pgqueue/postgres';
+import { createOperator, migrate, migrationStatus } from '@pgqueue/postgres';
 import { createProducer } from '@pgqueue/producer';
 import { createScheduler, maintenanceWindow } from '@pgqueue/scheduler';
 import { createPuller, createWorker } from '@pgqueue/worker';
@@ -82,6 +82,30 @@ function refusal(make: () => unknown): PgQueueError | undefined {
     throw error;
   }
 }
+
+describe.each([
+  ['migrate', migrate as (options: never) => Promise<unknown>],
+  ['migrationStatus', migrationStatus as (options: never) => Promise<unknown>],
+])('%s', (_what, call) => {
+  test.each([
+    [{ connectionString: 'mysql://a@b/c' }, 'connectionString is not a connection string'],
+    [{ connectionString, shema: 'jobs' }, 'there is no shema: did you mean schema?'],
+    [{ connectionString, queryTimeoutMs: '30s' }, 'queryTimeoutMs must be 0 or more'],
+    [{ connectionString, role: true }, 'there is no role'],
+    [{}, 'no database is named'],
+    [undefined, 'must be an object'],
+  ])('%o is refused before any I/O', async (options, problem) => {
+    const refused = call(options as never);
+    await expect(refused).rejects.toMatchObject({ code: 'configuration' });
+    await expect(refused).rejects.toThrow(problem);
+    await expect(refused).rejects.not.toThrow('s3cret');
+  });
+});
+
+test('migrate names its own options', async () => {
+  const wrong = { connectionString, roles: 'yes', onApplied: true } as never;
+  await expect(migrate(wrong)).rejects.toThrow(/roles must be true or false.*onApplied must be a function/);
+});
 
 describe.each(makers)('%s', (what, make, right) => {
   const own = mistakes.filter(([of]) => of === what);

@@ -1,9 +1,19 @@
 // What must not compile is marked with @ts-expect-error: `tsc -b` fails where it does compile. Nothing here needs a database:
 // the wrong calls are in functions that are never called.
 import { defineTask, implement, implementBatch } from '@pgqueue/core';
-import type { BatchContext, BatchJob, JobContext, NewJob, Task, TaskHandler, TaskInput } from '@pgqueue/core';
+import type {
+  BatchContext,
+  BatchJob,
+  JobContext,
+  NewJob,
+  SingleTaskHandler,
+  Task,
+  TaskHandler,
+  TaskInput,
+} from '@pgqueue/core';
 import { createProducer } from '@pgqueue/producer';
 import type { Enqueuer } from '@pgqueue/producer';
+import { runHandler } from '@pgqueue/testing';
 import { type } from 'arktype';
 import * as v from 'valibot';
 import { describe, expect, expectTypeOf, test } from 'vitest';
@@ -123,6 +133,27 @@ export function enqueueTypes(enqueuer: Enqueuer): readonly Promise<unknown>[] {
     enqueuer.enqueue(zodTask, given, { attributes: { a: { b: 1 } } }),
     // @ts-expect-error: a name is no task
     enqueuer.enqueue('mail', given),
+  ];
+}
+
+/** Never called: only compiled. */
+export function runHandlerTypes(): readonly Promise<unknown>[] {
+  const mail = implement(zodTask, () => {});
+  const bill = implement(defineTask({ name: 'bill', payload: z.object({ cents: z.int() }) }), () => {});
+  const mixed: readonly TaskHandler[] = [mail, bill, implementBatch(zodTask, () => {})];
+  const single: readonly SingleTaskHandler[] = [mail, bill];
+  return [
+    runHandler(mail, given, { tries: 1 }),
+    runHandler(bill, { cents: 5 }),
+    ...[...mixed, ...single].map((handler) => runHandler(handler, { anything: true })),
+    // @ts-expect-error: a field of another type
+    runHandler(bill, { cents: 'x' }),
+    // @ts-expect-error: a field that the schema does not have
+    runHandler(bill, { cents: 5, to: 'a' }),
+    // @ts-expect-error: the handler's payload is not the enqueued one
+    runHandler(mail, { to: 'a', at: new Date() }),
+    // @ts-expect-error: no payload
+    runHandler(mail),
   ];
 }
 

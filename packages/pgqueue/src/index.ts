@@ -42,5 +42,5 @@ export {
 export type { Operator, PgQueryable } from '@pgqueue/postgres';
 export type { Enqueuer } from '@pgqueue/producer';
 export { maintenanceWindow } from '@pgqueue/scheduler';
-export type { WorkerLogger } from '@pgqueue/worker';
+export type { Around, AroundJob, CalledJob, WorkerLogger } from '@pgqueue/worker';
 export { stopOnSignals } from '@pgqueue/worker';

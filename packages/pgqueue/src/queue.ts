@@ -19,7 +19,7 @@ import { aConnectionString, databaseShape } from '@pgqueue/postgres/internal';
 import type { Enqueuer, Producer } from '@pgqueue/producer';
 import { createProducer } from '@pgqueue/producer';
 import { createScheduler } from '@pgqueue/scheduler';
-import type { Worker, WorkerLogger } from '@pgqueue/worker';
+import type { Around, Worker, WorkerLogger } from '@pgqueue/worker';
 import { createWorker } from '@pgqueue/worker';
 
 /** Options of {@link createQueue}. */
@@ -53,6 +53,8 @@ export interface QueueOptions {
    * Migrates the schema in `start`, which needs the privileges to create and alter its tables. Default true.
    */
   readonly migrate?: boolean;
+  /** Middleware: is called around every call of a handler. Default: none. */
+  readonly around?: Around;
   /** Receives every event as data, for example `logObserver(pino())`. */
   readonly observe?: Observer;
   /** Destination of `ctx.log`: a pino logger, or any object of its shape. Default: logs are discarded. */
@@ -85,6 +87,11 @@ export interface Queue extends Enqueuer {
    * connections. May be called again.
    */
   readonly stop: () => Promise<void>;
+  /**
+   * Gives all running jobs back at once, uncounted, and ends this process's node: call it right before the
+   * process exits.
+   */
+  readonly leave: () => Promise<void>;
   /** Resolves when the queue was stopped; rejects when its node had to end by itself. */
   readonly ended: Promise<void>;
 }
@@ -104,6 +111,7 @@ const shape: Shape<QueueOptions> = {
   pool: optional(aText({ max: 100 })),
   listen: optional(aFlag),
   migrate: optional(aFlag),
+  around: optional(aFunction),
   observe: optional(aFunction),
   logger: optional(anything),
 };
@@ -117,13 +125,13 @@ const shape: Shape<QueueOptions> = {
  */
 export function createQueue(options: QueueOptions): Queue {
   throwProblems('configuration', 'the queue', optionProblems(options, shape));
-  const { tasks = [], concurrency, pool, policy, shadow, logger, migrate: migrates = true } = options;
+  const { tasks = [], concurrency, pool, policy, shadow, around, logger, migrate: migrates = true } = options;
   const place = given({ connectionString: options.connectionString, schema: options.schema });
   const heard = given({ listen: options.listen, observe: options.observe });
   const worker =
     tasks.length === 0
       ? undefined
-      : createWorker({ ...place, ...heard, ...given({ concurrency, pool, logger }), tasks });
+      : createWorker({ ...place, ...heard, ...given({ concurrency, pool, around, logger }), tasks });
   const scheduler = createScheduler({ ...place, ...heard, ...given({ policy, shadow }) });
   const producer = createProducer({ ...place, ...given({ observe: options.observe }) });
   const operator = createOperator(place);
@@ -155,6 +163,7 @@ export function createQueue(options: QueueOptions): Queue {
     },
     start: () => (starting ??= start()),
     stop,
+    leave: async () => worker?.leave(),
     ended: ended.promise,
   };
 }

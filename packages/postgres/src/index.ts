@@ -9,7 +9,7 @@ export type { Estimate } from './operator/explain/estimate.ts';
 export type { JobExplanation } from './operator/explain/explain.ts';
 export type { Breach, Invariant } from './operator/doctor/invariants.ts';
 export type { CancelAllOptions, CancelledJobs, JobCount, UnfinishedFilter } from './operator/cancel-all.ts';
-export type { JobsOperator, Verdicts } from './operator/jobs.ts';
+export type { JobsOperator, Verdicts, WaitOptions } from './operator/jobs.ts';
 export type { Actor } from './dashboard/audit.ts';
 export type { OperatorOptions } from './operator/operator.ts';
 export type { Operator, ScheduleDefinition } from './operator/operator-interface.ts';

@@ -1,6 +1,7 @@
 export type { Worker } from './worker.ts';
 export { createWorker } from './worker.ts';
 export type { WorkerLogger, WorkerOptions } from './options.ts';
+export type { Around, AroundJob, CalledJob } from './run/around.ts';
 export type { NodeOptions } from './node-options.ts';
 export { AbortedError } from './lease/timing.ts';
 export type { PulledJob } from './pull/pulled-lease.ts';

@@ -20,6 +20,8 @@ import type { NodeTasks } from '@pgqueue/postgres/internal';
 import { healthShape } from '@pgqueue/postgres/internal';
 import type { Metrics } from '@pgqueue/telemetry';
 import { createMetrics } from '@pgqueue/telemetry';
+import type { Around } from './run/around.ts';
+import { aroundHandler } from './run/around.ts';
 import { createLateWarnings } from './run/late-warnings.ts';
 
 /** Options of {@link createWorker}. Names that end in `Ms` are milliseconds. */
@@ -30,6 +32,8 @@ export interface WorkerOptions extends NodeOptions {
   readonly concurrency?: number;
   /** Milliseconds that a stop waits for running handlers before it aborts their signals. Default 30000. */
   readonly drainMs?: number;
+  /** Middleware: is called around every call of a handler. Default: none. */
+  readonly around?: Around;
   /**
    * Effect of a rejection in a handler that nobody handles (a promise that was not awaited). `fail`: its job
    * fails, unless it has ended before. `crash`: Node's default, which ends the process, and costs every
@@ -50,7 +54,9 @@ export interface WorkerLogger extends JobLogger {
 }
 
 export interface WorkerSettings extends NodeSettings {
+  /** Handlers by task, within `around`; isolated ones are as they were given. */
   readonly handlers: ReadonlyMap<string, TaskHandler>;
+  readonly around: Around | undefined;
   readonly concurrency: number;
   readonly drainMs: number;
   readonly logger: WorkerLogger | undefined;
@@ -77,6 +83,7 @@ const workerShape: Shape<WorkerOptions> = {
   tasks: aListOf(aHandler, 'a list of handlers, such as [implement(task, handler)]'),
   concurrency: optional(aNumber({ min: 1, max: 10_000, whole: true })),
   drainMs: optional(aNumber({ min: 0, max: 86_400_000, whole: true })),
+  around: optional(aFunction),
   floatingRejections: optional(oneOf('fail', 'crash')),
   health: optional(anObject(healthShape)),
   // A logger has many other members of its own. A misspelt member is reported as missing.
@@ -90,7 +97,7 @@ const workerShape: Shape<WorkerOptions> = {
 export function workerSettings(options: WorkerOptions): WorkerSettings {
   const wrong = optionProblems(options, workerShape);
   const given = isGiven(options) ? options : { tasks: [] };
-  const { concurrency = 10, drainMs = 30_000, logger } = given;
+  const { concurrency = 10, drainMs = 30_000, logger, around } = given;
   const tasks = Array.isArray(given.tasks) ? given.tasks.filter((task) => isTaskHandler(task)) : [];
   const names = tasks.map(({ task }) => task.name);
   const twice = new Set(names.filter((name, index) => names.indexOf(name) !== index));
@@ -103,7 +110,7 @@ export function workerSettings(options: WorkerOptions): WorkerSettings {
       : []),
     ...[...twice].map((name) => `task ${name} has more than one handler`),
   ]);
-  const handlers = new Map(tasks.map((handler) => [handler.task.name, handler]));
+  const handlers = new Map(tasks.map((found) => [found.task.name, aroundHandler(around, found)]));
   const metrics = createMetrics({
     role: 'worker',
     prometheus: given.health?.metrics ?? given.health !== undefined,
@@ -111,7 +118,7 @@ export function workerSettings(options: WorkerOptions): WorkerSettings {
   const heard = given.observe === undefined ? createLateWarnings() : node.settings.observe;
   const observe = allObservers(heard, metrics.observe);
   const listens = (): boolean => given.observe !== undefined || metrics.listens();
-  return { ...node.settings, observe, handlers, concurrency, drainMs, logger, metrics, listens };
+  return { ...node.settings, observe, handlers, around, concurrency, drainMs, logger, metrics, listens };
 }
 
 /**

@@ -65,6 +65,24 @@ describe('jobs', () => {
     expect(await operator.jobs.get('nonsense')).toBeUndefined();
   });
 
+  test('a job is waited for until it has ended, or for as long as was said', async () => {
+    const id = await insert({ payload: '{"a": 1}' });
+    expect(await operator.jobs.wait(id, { timeout: 0 })).toMatchObject({ status: 'pending', finished: null });
+    const token = await run('n', [id]);
+    const waited = operator.jobs.wait(id, { timeout: '1h' });
+    expect(await operator.jobs.wait(id, { timeout: 50 })).toMatchObject({ status: 'running' });
+    await sql(`select pgqueue.ack($1, $2, '{"b": 2}')`, [id, token]);
+    expect(await waited).toEqual({ ...(await operator.jobs.get(id)), ageMs: expect.any(Number) });
+    expect(await waited).toMatchObject({ status: 'done', result: { b: 2 }, finished: expect.any(Date) });
+    const dead = await die({});
+    expect(await operator.jobs.wait(dead)).toMatchObject({ status: 'dead', reason: 'gave_up' });
+    expect(await operator.jobs.wait('00000000-0000-7000-8000-000000000000')).toBeUndefined();
+    await expect(operator.jobs.wait(id, { timeout: 'soon' as never })).rejects.toThrow(
+      /jobs\.wait: timeout must be a duration/,
+    );
+    await expect(operator.jobs.wait(id, { timeOut: 5 } as never)).rejects.toThrow('did you mean timeout?');
+  });
+
   test('pages go from new to old through every table, without gap or repeat', async () => {
     const ids: string[] = [];
     for (let n = 0; n < 4; n += 1) {

@@ -120,7 +120,7 @@ test('--health-port of the command', async () => {
   expect((await startCli(['worker', '--health-port', '70000'], { env }).ended).code).toBe(2);
 });
 
-test('stopOnSignals stops in order on the first signal, and ends the process on the second', async () => {
+test('stopOnSignals stops in order on the first signal, and on the second gives back what runs and ends the process', async () => {
   const file = fileURLToPath(new URL('../../support/actors/signalled.ts', import.meta.url));
   const start = async (how: string) => {
     const child = spawn(process.execPath, ['--conditions=@pgqueue/source', file, how], {
@@ -139,8 +139,11 @@ test('stopOnSignals stops in order on the first signal, and ends the process on 
     0,
     'ready\nstopping worker\nstopping scheduler\nstopped\n',
   ]);
-  const stubborn = await start('never');
-  stubborn.child.kill('SIGINT');
-  await once(stubborn.child, 'exit');
-  expect(stubborn.child.exitCode).toBe(1);
+  for (const how of ['never', 'stuck']) {
+    const stubborn = await start(how);
+    stubborn.child.kill('SIGINT');
+    await once(stubborn.child, 'exit');
+    expect(stubborn.child.exitCode).toBe(1);
+    expect(stubborn.said()).toBe('ready\nstopping worker\nworker leaves\nscheduler leaves\n');
+  }
 });

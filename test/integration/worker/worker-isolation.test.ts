@@ -226,6 +226,9 @@ describe('in a process', () => {
     const told = await enqueue('broken transaction');
     await ended(told, 'done');
     expect((await bench.job(told)).result).toEqual({ told: true });
+    const left = await enqueue('left transaction', { retry: { maxTries: 1 } });
+    await ended(left, 'dead');
+    expect((await bench.job(left)).lastError?.message).toMatch('ctx.transaction was not awaited');
     const died = await enqueue('die in transaction', { retry: { maxCrashes: 1 } });
     await ended(died, 'dead');
     expect(await bench.sql('select job, note from effect order by note')).toEqual([

@@ -105,3 +105,22 @@ describe('a stop', () => {
     expect(await bench.job(id)).toMatchObject({ status: 'ready', tries: 0, crashes: 0 });
   });
 });
+
+test('leave gives back what runs, at once and uncounted; what has ended is settled', async () => {
+  const gate = Promise.withResolvers<void>();
+  let n = 0;
+  const handler = implement(task, () => {
+    n += 1;
+    return n === 1 ? gate.promise : new Promise<never>(() => {});
+  });
+  const worker = await bench.worker([handler], { node: 'a' });
+  const ids = await enqueue(2);
+  await until('both to run', () => n === 2);
+  gate.resolve();
+  await until('one to end', () => worker.running === 1);
+  await worker.leave();
+  const jobs = await Promise.all(ids.map((id) => bench.job(id)));
+  expect(jobs.map(({ status }) => status).toSorted()).toEqual(['done', 'ready']);
+  expect(jobs).toMatchObject(jobs.map(() => ({ tries: 0, crashes: 0, errors: [] })));
+  expect(await node('a')).toMatchObject({ state: 'left' });
+});

@@ -82,6 +82,17 @@ async function transact(
           throw new Error('wrong answer');
       });
       return null;
+    case 'left transaction': {
+      const written = Promise.withResolvers<void>();
+      const left = ctx.transaction(async (client) => {
+        await client.query('insert into effect values ($1, $2)', [ctx.job.id, 'left']);
+        written.resolve();
+        await new Promise(() => {});
+      });
+      left.catch(() => {});
+      await written.promise;
+      return null;
+    }
     case 'broken transaction': {
       const failure = new RangeError('mine');
       const told = await ctx

@@ -28,7 +28,7 @@ export function addDead(program: Command): void {
   addBulk(dead, {
     name: 'redrive',
     done: 'redriven',
-    does: 'Puts dead jobs back into QUEUE with fresh limits, oldest deaths first. Works in chunks, so an interrupted command can be repeated.',
+    does: 'Puts dead jobs back into their queues with fresh limits, oldest deaths first. Works in chunks, so an interrupted command can be repeated.',
     work: (operator) => operator.dead.redrive,
   });
   addBulk(dead, {

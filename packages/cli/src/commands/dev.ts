@@ -180,6 +180,9 @@ async function everything(
       await Promise.all(nodes.map((node) => node.stop()));
       await scheduler.stop();
     },
+    leave: async () => {
+      await Promise.all(nodes.map((node) => node.leave()));
+    },
   };
 }
 

@@ -143,7 +143,9 @@ function idsArgument(): Argument {
 function addRetry(jobs: Command): void {
   const command = jobs
     .command('retry')
-    .description('Makes waiting jobs due now, and puts dead ones back into QUEUE. Leaves running jobs alone.')
+    .description(
+      'Makes waiting jobs due now, and puts dead ones back into their queues. Leaves running jobs alone.',
+    )
     .addArgument(idsArgument())
     .action((ids: readonly string[], _options: unknown, self: Command) =>
       withOperator(self, async (operator, output) =>

@@ -73,8 +73,8 @@ describe('a file with tasks', () => {
   test.each([
     ['', 'exports nothing: export what implement(task, handler) returns'],
     ['export const tasks = [1];', 'exports no task handlers, but "tasks": export what'],
-    [`${task} export const tasks = [task];`, 'its "tasks" is of tasks without handlers: export what'],
-    [`${task} export { task };`, 'its "task" is of tasks without handlers'],
+    [`${task} export const tasks = [task];`, 'its "tasks" holds tasks, not handlers: export what'],
+    [`${task} export { task };`, 'its "task" holds tasks, not handlers'],
     [
       `${task} export const tasks = [implement(task, () => 1), task];`,
       'its "tasks" has something else beside handlers',

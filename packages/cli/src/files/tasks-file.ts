@@ -43,7 +43,7 @@ function noHandlers(exported: Readonly<Record<string, unknown>>): string {
   const names = Object.keys(exported);
   if (names.length === 0) return `exports nothing: ${wanted}`;
   const bare = names.find((name) => [exported[name]].flat().some(isTask));
-  if (bare !== undefined) return `its "${bare}" is of tasks without handlers: ${wanted}`;
+  if (bare !== undefined) return `its "${bare}" holds tasks, not handlers: ${wanted}`;
   return `exports no task handlers, but ${names.map((name) => `"${name}"`).join(', ')}: ${wanted}`;
 }
 

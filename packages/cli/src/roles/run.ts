@@ -6,13 +6,15 @@ export interface Role {
   readonly start: () => Promise<void>;
   /** Stops gracefully. May be called before `start` has settled. */
   readonly stop: () => Promise<void>;
+  /** Gives running jobs back at once, before the process exits; left out by roles that run none. */
+  readonly leave?: () => Promise<void>;
   /** Settles if the role ends by itself; left out if it never does. */
   readonly ended?: Promise<unknown>;
 }
 
 /**
  * Starts a role, reports when it is ready, and stops it gracefully on SIGTERM or SIGINT. A second signal ends
- * the process at once.
+ * the process within half a second.
  */
 export async function runRole(
   role: Role,
@@ -27,7 +29,7 @@ export async function runRole(
     readonly text: string | (() => string);
   },
 ): Promise<void> {
-  const stop = onStopSignals();
+  const stop = onStopSignals(role);
   const text = typeof given === 'string' ? (): string => given : given;
   try {
     const started = await Promise.race([role.start().then(() => true), stop.asked.then(() => false)]);

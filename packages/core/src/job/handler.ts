@@ -73,12 +73,16 @@ export type BatchHandler<Output, Result, Saved = unknown> = (
   context: BatchContext<Saved>,
 ) => Promise<Result> | Result;
 
-/** A task with the code that runs one job of it. Made by {@link implement}. */
-export interface SingleTaskHandler {
+/**
+ * A task with the code that runs one job of it. Made by {@link implement}. `Input`: the payload that an
+ * enqueue takes; left out, it is any, so that handlers of different tasks fit into one list.
+ */
+// oxlint-disable-next-line typescript/no-explicit-any
+export interface SingleTaskHandler<Input = any> {
   readonly kind: 'pgqueue.handler';
-  // payload types differ from handler to handler, and are only known when one runs
+  // the handler's own payload type is only known when it runs
   // oxlint-disable-next-line typescript/no-explicit-any
-  readonly task: Task<any, any, any>;
+  readonly task: Task<Input, any, any>;
   // oxlint-disable-next-line typescript/no-explicit-any
   readonly handler: Handler<any, unknown, any> | IsolatedHandler;
 }
@@ -102,7 +106,7 @@ export type TaskHandler = SingleTaskHandler | BatchTaskHandler;
 export function implement<Input, Output, Result, Saved = unknown>(
   task: Task<Input, Output, Saved>,
   handler: Handler<Output, Result, Saved> | IsolatedHandler,
-): SingleTaskHandler {
+): SingleTaskHandler<Input> {
   checkHandler('implement', task, isIsolated(handler) ? () => {} : handler);
   return { kind: 'pgqueue.handler', task, handler };
 }

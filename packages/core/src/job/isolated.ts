@@ -12,7 +12,7 @@ export interface IsolatedOptions {
   readonly memoryMb?: number;
   /**
    * Most jobs of the handler that a node runs at a time, 1 to 10,000. A job that waits for another uses up
-   * its own timeout. Default: the node's slots.
+   * its own timeout, and a slot; a worker with this task alone has no such waits. Default: the node's slots.
    */
   readonly concurrency?: number;
 }

@@ -73,7 +73,7 @@ export interface JobContext<Saved = unknown> {
   /**
    * Runs `work` in one transaction with the settlement of this job: its writes and *done* commit together,
    * exactly once. Throws, and rolls back, when the lease was lost. After the commit the attempt is over, and
-   * the handler's return value is ignored.
+   * the handler's return value is ignored. An attempt whose handler returns before this has ended fails.
    */
   readonly transaction: <Result>(work: (client: TransactionClient) => Promise<Result>) => Promise<Result>;
   /**

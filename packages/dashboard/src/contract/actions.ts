@@ -2,7 +2,7 @@ import type { JobStatus, Rate, Time } from './api.ts';
 
 /** An action on jobs. */
 export type JobAction =
-  /** Makes a delayed job due now; puts a dead job back into QUEUE. */
+  /** Makes a delayed job due now; puts a dead job back into its queue. */
   | { readonly kind: 'retry' }
   /** Makes a waiting job due now, whatever delay or backoff it has. */
   | { readonly kind: 'run_now' }

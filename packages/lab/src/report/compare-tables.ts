@@ -19,8 +19,8 @@ export function laneDifferenceTable(
       `p50 ${named.other}`,
       `p95 ${named.base}`,
       `p95 ${named.other}`,
-      `of its due ${named.base}`,
-      `of its due ${named.other}`,
+      `share of its entitlement ${named.base}`,
+      `share of its entitlement ${named.other}`,
     ],
     rows: shown.map((lane) => [
       sayLane(lane, { alone: base.queues.length === 1 }),

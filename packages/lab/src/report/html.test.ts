@@ -98,8 +98,8 @@ describe('the page', () => {
     expect(html).toContain('<h1>&lt;b&gt;one&lt;/b&gt; against &lt;b&gt;one&lt;/b&gt; (against)</h1>');
   });
 
-  test('says in a comparison what each key got of its due under each policy, as the table does', () => {
-    // under FIFO the first key has all slots, and the second gets nothing of its due
+  test('says in a comparison what share of its entitlement each key got under each policy, as the table does', () => {
+    // under FIFO the first key has all slots, and the second gets nothing of its entitlement
     const both = compare({
       policy: policy({ order: turns() }),
       against: policy({ order: fifo() }),
@@ -111,7 +111,9 @@ describe('the page', () => {
       tickMs: 0,
     });
     const ratios = ({ lanes }: Simulation): readonly number[] => lanes.map(({ served }) => served.ratio ?? 0);
-    const chart = comparisonCharts(both).find(({ title }) => title === 'What keys got of their due');
+    const chart = comparisonCharts(both).find(
+      ({ title }) => title === 'Share of their entitlement that keys got',
+    );
     expect(chart?.option['series']).toMatchObject([
       { name: 'fifo', data: ratios(both.base) },
       { name: 'turns', data: ratios(both.other) },

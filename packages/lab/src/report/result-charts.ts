@@ -31,7 +31,7 @@ export function comparisonCharts(comparison: Comparison): readonly Chart[] {
   return [
     waitsChart([one, two]),
     keyWaitsOfBoth(comparison, named),
-    duesChart([one, two]),
+    entitlementChart([one, two]),
     ...[one, two].flatMap((named) =>
       overTime(named).map((chart) => ({ ...chart, title: `${chart.title}: ${named.name}` })),
     ),
@@ -111,10 +111,10 @@ function sharesChart({ name, result }: Named): Chart {
 }
 
 /**
- * Compares the dues under two policies. The slot time that a key is entitled to differs between policies,
+ * Compares the shares of their entitlement that keys got under two policies. The slot time that a key is entitled to differs between policies,
  * since it depends on when the key and others wait.
  */
-function duesChart(all: readonly [Named, Named]): Chart {
+function entitlementChart(all: readonly [Named, Named]): Chart {
   const [{ result: first }] = all;
   const shown = entitled(first);
   const ratios = ({ lanes }: Simulation): readonly number[] => {
@@ -124,7 +124,7 @@ function duesChart(all: readonly [Named, Named]): Chart {
     return shown.map(({ queue, key }) => byName.get(JSON.stringify([queue, key])) ?? 0);
   };
   return {
-    title: 'What keys got of their due',
+    title: 'Share of their entitlement that keys got',
     note: 'Of the slot time that was given to keys which had more jobs waiting: what each got, by what its weight entitled it to under that policy. No bar: too little to tell.',
     option: barOption(
       shown.map((lane) => sayLane(lane, { alone: first.queues.length === 1, max: 18 })),

@@ -164,7 +164,7 @@ function keysTable({ lanes, queues }: Simulation): Table {
       'p99',
       'slot time',
       'weight',
-      'of its due',
+      'share of its entitlement',
       'most waiting',
       'missed',
     ],
@@ -185,7 +185,7 @@ function keysTable({ lanes, queues }: Simulation): Table {
       (lanes.length > shown.length
         ? `The ${shown.length} of ${lanes.length} with the most slot time. `
         : '') +
-      'Of its due: the slot time that it was given while it and others had more jobs waiting, against what its weight entitled it to.',
+      'Share of its entitlement: the slot time that it was given while it and others had more jobs waiting, against what its weight entitled it to.',
   };
 }
 

@@ -3,9 +3,18 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { setTimeout as delay } from 'node:timers/promises';
 import { PgQueueError } from '@pgqueue/core';
-import { retryPauseMs } from '@pgqueue/core/internal';
+import type { Shape } from '@pgqueue/core/internal';
+import {
+  aFlag,
+  aFunction,
+  optional,
+  optionProblems,
+  retryPauseMs,
+  throwProblems,
+} from '@pgqueue/core/internal';
 import type { Database, DatabaseOptions } from '../connection/database.ts';
 import { openDatabase } from '../connection/database.ts';
+import { databaseShape } from '../connection/database-options.ts';
 import type { PgQueryable } from '../connection/executor.ts';
 import { sqlState } from '../connection/pg-errors.ts';
 
@@ -24,6 +33,12 @@ export interface MigrateOptions extends DatabaseOptions {
   /** Called for each migration after it was committed. */
   readonly onApplied?: (migration: Migration) => void;
 }
+
+const migrateShape: Shape<MigrateOptions> = {
+  ...databaseShape,
+  roles: optional(aFlag),
+  onApplied: optional(aFunction),
+};
 
 interface MigrationFile {
   readonly version: number;
@@ -46,7 +61,7 @@ const triesMax = 100;
  * lets several migrators start at once; one that was stopped goes on where it was. Applications go on working
  * meanwhile. A migration waits for locks half a second at a time, for about three minutes in all, so an open
  * transaction delays the migration and no other session. Works through PgBouncer.
- * @throws {PgQueueError} `schema_version` if an applied migration differs from the one of this package
+ * @throws {PgQueueError} `configuration`, before any I/O; `schema_version` if an applied migration differs from the one of this package
  * @throws the error of PostgreSQL (SQLSTATE 55P03 or 40P01) if a transaction was in the way at every try
  */
 export async function migrate(options: MigrateOptions): Promise<readonly Migration[]> {
@@ -55,6 +70,7 @@ export async function migrate(options: MigrateOptions): Promise<readonly Migrati
 
 /** Applies the migrations of a folder, as {@link migrate} does with those of this package. */
 export async function migrateFrom(directory: URL, options: MigrateOptions): Promise<readonly Migration[]> {
+  throwProblems('configuration', 'migrate', optionProblems(options, migrateShape));
   const database = openDatabase({
     applicationName: 'pgqueue migrate',
     queryTimeoutMs: 600_000,
@@ -91,8 +107,12 @@ async function amongOthers<Result>(work: () => Promise<Result>): Promise<Result>
   }
 }
 
-/** Returns every migration of this package, and those of newer packages that are applied. Creates nothing. */
+/**
+ * Returns every migration of this package, and those of newer packages that are applied. Creates nothing.
+ * @throws {PgQueueError} `configuration`, before any I/O
+ */
 export async function migrationStatus(options: DatabaseOptions): Promise<readonly Migration[]> {
+  throwProblems('configuration', 'migrationStatus', optionProblems(options, databaseShape));
   const database = openDatabase({ applicationName: 'pgqueue migrate', ...options });
   try {
     return await migrationsOf(database);

@@ -55,7 +55,7 @@ export interface DeadOperator {
   /** Lists dead jobs in pages, the latest death first. */
   readonly list: (options?: DeadListOptions) => Promise<Page<DeadJob>>;
   /**
-   * Puts dead jobs back into QUEUE with fresh limits, the earliest death first. Jobs that die meanwhile are
+   * Puts dead jobs back into their queues with fresh limits, the earliest death first. Jobs that die meanwhile are
    * not included, so a job that fails again at once does not keep the work going.
    */
   readonly redrive: (selection: DeadSelection, options?: BulkOptions) => Promise<BulkResult>;

@@ -1,7 +1,16 @@
-import type { JobStatus } from '@pgqueue/core';
+import { setTimeout as delay } from 'node:timers/promises';
+import type { Duration, JobStatus } from '@pgqueue/core';
 import type { Shape } from '@pgqueue/core/internal';
 import { PgQueueError } from '@pgqueue/core';
-import { anything, isUuid, optional, optionProblems, throwProblems } from '@pgqueue/core/internal';
+import {
+  aDuration,
+  anything,
+  durationMs,
+  isUuid,
+  optional,
+  optionProblems,
+  throwProblems,
+} from '@pgqueue/core/internal';
 import type { Database } from '../connection/database.ts';
 import type { JobDetails, JobListOptions, JobSummary } from '../reads/jobs.ts';
 import { listJobs, readJob, readStatuses } from '../reads/jobs.ts';
@@ -24,6 +33,13 @@ export type Verdicts<Verdict extends string> = readonly {
 export interface JobsOperator {
   /** Reads one job. Undefined: it never was, was erased, or its history has been dropped. */
   readonly get: (id: string) => Promise<JobDetails | undefined>;
+  /**
+   * Waits until a job has ended, and reads it as `get` does: done, dead, cancelled or expired. After `timeout`
+   * reads it as it stands then: `finished` is null. Undefined: as in `get`, at once. Reads the job after
+   * 100 ms and then ever less often, down to once a second.
+   * @throws {PgQueueError} `configuration`
+   */
+  readonly wait: (id: string, options?: WaitOptions) => Promise<JobDetails | undefined>;
   /** Lists jobs in pages, newest first. */
   readonly list: (options?: JobListOptions) => Promise<Page<JobSummary>>;
   /**
@@ -43,7 +59,7 @@ export interface JobsOperator {
   readonly cancelAll: (filter: UnfinishedFilter, options?: CancelAllOptions) => Promise<CancelledJobs>;
   /** Makes waiting jobs due now, whatever they wait for. `unchanged`: it runs, has ended, or never was. */
   readonly runNow: (ids: readonly string[]) => Promise<Verdicts<'changed' | 'unchanged'>>;
-  /** Makes waiting jobs due now, and puts dead jobs back into QUEUE. */
+  /** Makes waiting jobs due now, and puts dead jobs back into their queues. */
   readonly retry: (ids: readonly string[]) => Promise<Verdicts<'changed' | 'redriven' | 'unchanged'>>;
   /** Changes the priority of waiting jobs, or delays them. */
   readonly amend: (
@@ -55,6 +71,16 @@ export interface JobsOperator {
    */
   readonly erase: (ids: readonly string[]) => Promise<Verdicts<'erased' | 'unchanged'>>;
 }
+
+/** Options of `jobs.wait`. */
+export interface WaitOptions {
+  /** Longest wait; 0: does not wait. Default `'30s'`. */
+  readonly timeout?: Duration;
+}
+
+const waitShape: Shape<WaitOptions> = { timeout: optional(aDuration) };
+/** Pauses between two looks at a job that is waited for. */
+const [pauseMinMs, pauseMaxMs, pauseFactor] = [100, 1_000, 1.5];
 
 const chunkMax = 1_000;
 const cancelTriesMax = 5;
@@ -89,6 +115,10 @@ export function operateJobs(database: Database): JobsOperator {
   const runNow: JobsOperator['runNow'] = (ids) => change(ids, { runAfter: 'now' });
   return {
     get: (id) => readJob(database, id),
+    wait: async (id, options = {}) => {
+      throwProblems('configuration', 'jobs.wait', optionProblems(options, waitShape));
+      return waitForEnd(database, id, durationMs(options.timeout ?? '30s', 'timeout'));
+    },
     list: async (options = {}) => {
       throwProblems('configuration', 'a list of jobs', optionProblems(options, listShape));
       return listJobs(database, options);
@@ -113,6 +143,20 @@ export function operateJobs(database: Database): JobsOperator {
       );
     },
   };
+}
+
+async function waitForEnd(
+  database: Database,
+  id: string,
+  timeoutMs: number,
+): Promise<JobDetails | undefined> {
+  const endsAt = performance.now() + timeoutMs;
+  for (let pauseMs = pauseMinMs; ; pauseMs = Math.min(pauseMaxMs, pauseMs * pauseFactor)) {
+    const job = await readJob(database, id);
+    const leftMs = endsAt - performance.now();
+    if (job === undefined || job.finished !== null || leftMs <= 0) return job;
+    await delay(Math.min(pauseMs, leftMs));
+  }
 }
 
 /**

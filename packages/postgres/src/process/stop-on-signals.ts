@@ -1,6 +1,8 @@
 /** Something that runs until it is stopped: a worker, a scheduler. */
 export interface Stoppable {
   stop(): Promise<void>;
+  /** Gives running jobs back at once, before the process exits. */
+  leave?(): Promise<void>;
 }
 
 /** Handle returned by {@link stopOnSignals}. */
@@ -13,15 +15,17 @@ export interface StopOnSignals {
 
 /**
  * Stops workers and schedulers one after the other on SIGTERM or SIGINT, in the order given. Give workers
- * first: `stopOnSignals(worker, scheduler)`. A second signal ends the process at once, with code 1; so does a
- * stop that fails. After all have stopped, the process ends by itself unless something else keeps it alive.
+ * first: `stopOnSignals(worker, scheduler)`. A second signal ends the process with code 1, within half a
+ * second, in which running jobs are given back; a third one ends it at once. A stop that fails ends it with
+ * code 1, too. After all have stopped, the process ends by itself unless something else keeps it alive.
  */
 export function stopOnSignals(...parts: readonly Stoppable[]): StopOnSignals {
   const done = Promise.withResolvers<void>();
-  let asked = false;
+  let signalled = 0;
   const listener = (): void => {
-    if (asked) process.exit(1);
-    asked = true;
+    signalled += 1;
+    if (signalled > 2) process.exit(1);
+    if (signalled === 2) return exitSoon(parts);
     void stopAll(parts).then(
       () => {
         dispose();
@@ -41,6 +45,16 @@ export function stopOnSignals(...parts: readonly Stoppable[]): StopOnSignals {
   };
   for (const signal of signals) process.on(signal, listener);
   return { stopped: done.promise, dispose };
+}
+
+/** Time in which the parts can give back their jobs before the process exits. */
+const leaveMs = 500;
+
+/** Ends the process with code 1, once the parts have given their running jobs back; 0.5 s later at most. */
+export function exitSoon(parts: readonly Pick<Stoppable, 'leave'>[]): void {
+  const exit = (): never => process.exit(1);
+  setTimeout(exit, leaveMs);
+  void Promise.allSettled(parts.map(async (part) => part.leave?.())).then(exit);
 }
 
 /** One after the other: running jobs are settled before the scheduler leaves. */

@@ -51,7 +51,7 @@ export async function erase(target: Target, ids: readonly string[]): Promise<Rea
 }
 
 /**
- * Puts dead jobs back into QUEUE with fresh limits; resolves to those put back. A missing job is not dead, or
+ * Puts dead jobs back into their queues with fresh limits; resolves to those put back. A missing job is not dead, or
  * a newer job has its unique key.
  */
 export async function redrive(target: Target, ids: readonly string[]): Promise<ReadonlySet<string>> {

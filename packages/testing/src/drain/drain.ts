@@ -77,7 +77,7 @@ interface Drainage {
 }
 
 function open(options: DrainOptions, record: DrainRecord): Drainage {
-  const { database: tested, tasks, policy, pool, concurrency = 1 } = options;
+  const { database: tested, tasks, policy, pool, around, concurrency = 1 } = options;
   const { url: connectionString, schema } = tested;
   const observe = allObservers(record.observe, options.observe);
   const where = { connectionString, ...(schema === undefined ? {} : { schema }) };
@@ -93,6 +93,7 @@ function open(options: DrainOptions, record: DrainRecord): Drainage {
     tasks: record.noted(tasks),
     concurrency,
     ...(pool === undefined ? {} : { pool }),
+    ...(around === undefined ? {} : { around }),
   });
   const database = openDatabase({ ...where, applicationName: 'pgqueue drain', connectionsMax: 1 });
   return {

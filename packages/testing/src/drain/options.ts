@@ -1,5 +1,6 @@
 import type { Duration, Observer, Policy, TaskHandler } from '@pgqueue/core';
 import type { Rule, Shape } from '@pgqueue/core/internal';
+import type { Around } from '@pgqueue/worker';
 import {
   aDuration,
   aFlag,
@@ -33,6 +34,8 @@ export interface DrainOptions {
   readonly pool?: string;
   /** Handlers that run at a time, 1 to 1,000. Default 1: one after the other, in dispatch order. */
   readonly concurrency?: number;
+  /** Middleware around handlers, as in your worker. Default: none. */
+  readonly around?: Around;
   /** Runs retries at once, too, whatever their backoff. Default false: they wait. */
   readonly retries?: boolean;
   /** Runs delayed and snoozed jobs at once, too. Default false: they wait. */
@@ -66,6 +69,7 @@ const shape: Shape<DrainOptions> = {
   policy: optional(anything),
   pool: optional(aText()),
   concurrency: optional(aNumber({ min: 1, max: 1_000, whole: true })),
+  around: optional(aFunction),
   retries: optional(aFlag),
   delayed: optional(aFlag),
   ahead: optional(aDuration),

@@ -1,3 +1,4 @@
+import { AsyncLocalStorage } from 'node:async_hooks';
 import {
   cancelled,
   defineTask,
@@ -83,6 +84,22 @@ test('has the whole context, and notes what the handler did with it', async () =
   });
 });
 
+test('runs within the middleware of its worker', async () => {
+  const scope = new AsyncLocalStorage<string>();
+  const ran = await runHandler(
+    implement(resize, () => scope.getStore()),
+    {},
+    { around: (job, next) => scope.run(`${job.task}, attempt ${job.attempt}`, next), tries: 1 },
+  );
+  expect(ran).toMatchObject({ outcome: 'done', result: 'resize, attempt 2' });
+  const refused = await runHandler(
+    implement(resize, () => {}),
+    {},
+    { around: async (_job, next) => Promise.reject(new Error('no licence', { cause: await next() })) },
+  );
+  expect(refused).toMatchObject({ outcome: 'retry', error: { message: 'no licence' } });
+});
+
 test('a checkpoint that does not fit its schema fails the attempt', async () => {
   const ran = await runHandler(
     implement(resize, (_payload, ctx) => ctx.checkpoint({ page: 'two' } as never)),
@@ -138,7 +155,7 @@ test('without a database its transactions are refused, with what to do', async (
 
 test('a payload that does not fit is refused as at enqueue', async () => {
   const handler = implement(resize, () => {});
-  await expect(runHandler(handler, { width: 'wide' })).rejects.toThrow(
+  await expect(runHandler(handler, { width: 'wide' } as never)).rejects.toThrow(
     /job of task "resize" can't be enqueued.*width/,
   );
 });

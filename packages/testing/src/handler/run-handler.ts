@@ -1,6 +1,7 @@
 import type { AbortReason, JobOptions, PgQueueEvent, SingleTaskHandler, TaskHandler } from '@pgqueue/core';
 import type { Rule, Shape } from '@pgqueue/core/internal';
 import {
+  aFunction,
   aNumber,
   anObject,
   anything,
@@ -10,6 +11,7 @@ import {
   optionProblems,
   throwProblems,
 } from '@pgqueue/core/internal';
+import type { Around } from '@pgqueue/worker';
 import { runAttempt } from '@pgqueue/worker/internal/steps';
 import type { TestedDatabase } from '../drain/options.ts';
 import { aTestedDatabase } from '../drain/options.ts';
@@ -35,6 +37,8 @@ export interface RunHandlerOptions {
   readonly crashes?: number;
   /** Checkpoint of an earlier attempt. Default: none. */
   readonly checkpoint?: unknown;
+  /** Middleware around the handler, as in your worker. Default: none. */
+  readonly around?: Around;
   /** Aborts the attempt for a reason, when `when` settles; without `when`, before the handler begins. */
   readonly abort?: {
     readonly reason: Exclude<AbortReason, 'timeout'>;
@@ -71,6 +75,7 @@ const shape: Shape<RunHandlerOptions> = {
   tries: optional(aNumber({ min: 0, max: 1_000, whole: true })),
   crashes: optional(aNumber({ min: 0, max: 1_000, whole: true })),
   checkpoint: optional(anything),
+  around: optional(aFunction),
   abort: optional(
     anObject({
       reason: oneOf('cancelled', 'shutdown', 'lease_lost', 'node_silent'),
@@ -87,13 +92,13 @@ const aSingleHandler: Rule = {
 /**
  * Runs one attempt of one handler as a worker does, with the whole context: checks of payload and upcasters,
  * timeout, checkpoint, progress, log, cancellation, and its outcome as a value. Errors of the handler are
- * part of the result.
+ * part of the result. A payload that does not fit is refused as at enqueue: `task.parse` says why.
  * @throws {PgQueueError} `configuration`, `invalid_job`; with a database `leadership_lost`, if a scheduler
  * leads there
  */
-export async function runHandler(
-  handler: SingleTaskHandler | TaskHandler,
-  payload: unknown,
+export async function runHandler<Input>(
+  handler: SingleTaskHandler<Input> | TaskHandler,
+  payload: NoInfer<Input>,
   options: RunHandlerOptions = {},
 ): Promise<HandlerRun> {
   throwProblems('configuration', 'runHandler(handler, payload, options)', [
@@ -110,6 +115,7 @@ export async function runHandler(
   try {
     const attempt = runAttempt({
       ...leased,
+      ...(options.around === undefined ? {} : { around: options.around }),
       handler: noted,
       database: notedTarget(leased.database, notes),
       logger: notedLogger(notes),

@@ -9,6 +9,8 @@ afterEach(() => vi.useRealTimers());
 const happened: string[] = [];
 beforeEach(() => void happened.splice(0));
 
+const never = new Promise<never>(() => {});
+
 function attempt(leaseMs: number, token = 'token'): Attempt {
   const job = { id: 'id', token, task: 'task', leaseMs } as ClaimedJob;
   return new Attempt(
@@ -17,6 +19,7 @@ function attempt(leaseMs: number, token = 'token'): Attempt {
     {
       timeout: () => happened.push('timeout'),
       over: () => happened.push('over'),
+      floated: (_attempt, { error, counted }) => happened.push(`${String(error)}, ${String(counted)}`),
     },
   );
 }
@@ -70,6 +73,24 @@ describe('an attempt', () => {
     committing.abandonCommit();
     vi.advanceTimersByTime(1);
     expect(happened).toEqual(['timeout']);
+  });
+
+  test('knows its open transactions; the error of having left one is no rejection of its own', () => {
+    const left = attempt(100);
+    expect(left.open).toBeUndefined();
+    const [one, other] = (['ctx.transaction', 'ctx.settleIn'] as const).map((by) => ({ by, ended: never }));
+    if (one === undefined || other === undefined) throw new Error('two transactions');
+    left.opened(one);
+    left.opened(other);
+    left.closed(one);
+    expect(left.open).toBe(other);
+    left.leftOpen = new Error('not awaited');
+    left.rejected(never, left.leftOpen);
+    left.rejected(never, 'another');
+    expect([happened, left.floats]).toEqual([['another, true'], true]);
+    left.closed(other);
+    expect(left.open).toBeUndefined();
+    left.finish();
   });
 
   test('aborts for the first reason, whenever its signal is asked for', () => {

@@ -26,6 +26,12 @@ export interface Leased {
 /** Attempts of a batch arm their own timer from the start if their lease is shorter than this. */
 const batchAlarmMs = 1_000;
 
+/** A transaction of a handler. `ended`: resolves when it has. */
+export interface OpenTransaction {
+  readonly by: 'ctx.transaction' | 'ctx.settleIn';
+  readonly ended: Promise<void>;
+}
+
 export interface AttemptEvents {
   /** Called shortly before the lease ends. */
   readonly timeout: (attempt: Attempt) => void;
@@ -60,6 +66,8 @@ export class Attempt implements Held, Bagged {
    * changes that.
    */
   committed = false;
+  /** Error of a handler that ended before a transaction of its own, which then can't settle the job. */
+  leftOpen: Error | undefined;
   #alarm: Alarm | undefined;
   readonly #on: AttemptEvents;
   #phase: 'running' | 'committing' | 'over' = 'running';
@@ -68,6 +76,7 @@ export class Attempt implements Held, Bagged {
   #endsAt: number;
   #timeoutMs: number;
   #floating: Map<Promise<unknown>, unknown> | undefined;
+  #open: Set<OpenTransaction> | undefined;
 
   constructor(job: ClaimedJob, { claimedAt, waitedMs = 0, batch }: Leased, on: AttemptEvents) {
     this.job = job;
@@ -98,6 +107,11 @@ export class Attempt implements Held, Bagged {
     return this.#phase === 'over';
   }
 
+  /** True while the handler's own transaction has settled the job and not yet ended. */
+  get committing(): boolean {
+    return this.#phase === 'committing';
+  }
+
   /** Milliseconds that this attempt may take: the length of its lease, or of the last extension. */
   get timeoutMs(): number {
     return this.#timeoutMs;
@@ -111,6 +125,11 @@ export class Attempt implements Held, Bagged {
   /** Reason of the abort; undefined: the signal has not aborted. */
   get aborted(): AbortReason | undefined {
     return this.#aborted?.code;
+  }
+
+  /** A transaction of the handler that has not ended; undefined: there is none. */
+  get open(): OpenTransaction | undefined {
+    return this.#open?.values().next().value;
   }
 
   /** Errors of the handler's unhandled rejections, by promise. */
@@ -184,8 +203,18 @@ export class Attempt implements Held, Bagged {
     this.#arm();
   }
 
+  /** Records a transaction of the handler, until it has ended. */
+  opened(transaction: OpenTransaction): void {
+    (this.#open ??= new Set()).add(transaction);
+  }
+
+  closed(transaction: OpenTransaction): void {
+    this.#open?.delete(transaction);
+  }
+
   /** Records a rejection that the handler left unhandled. */
   rejected(promise: Promise<unknown>, error: unknown): void {
+    if (error === this.leftOpen) return; // the attempt ends with it
     const counted = this.#phase !== 'over';
     if (counted) this.floating.set(promise, error);
     this.#on.floated?.(this, { error, counted });

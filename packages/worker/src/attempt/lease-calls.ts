@@ -12,7 +12,7 @@ import {
   settle,
   settleWithin,
 } from '@pgqueue/postgres/internal';
-import type { Attempt } from './attempt.ts';
+import type { Attempt, OpenTransaction } from './attempt.ts';
 import { AbortedError } from '../lease/timing.ts';
 import { lose } from '../lease/held-leases.ts';
 import type { WorkerLogger } from '../options.ts';
@@ -120,8 +120,10 @@ export async function settleWith<Result>(
   attempts: Attempts,
   work: (client: TransactionClient) => Promise<Result>,
 ): Promise<Result> {
-  return commitWith(parts, attempts, (seal) =>
-    parts.transactions.run(work, (client) => seal(fromPg(queryable(client)))),
+  return within('ctx.transaction', attempts, () =>
+    commitWith(parts, attempts, (seal) =>
+      parts.transactions.run(work, (client) => seal(fromPg(queryable(client)))),
+    ),
   );
 }
 
@@ -132,7 +134,26 @@ export function settleIn(
   run: (settle: Settle) => Promise<unknown>,
 ): Promise<void> {
   const leftMs = (): number => endOf(attempts) - performance.now();
-  return commitWith(parts, attempts, (seal) => runOwn(run, { seal, leftMs }));
+  return within('ctx.settleIn', attempts, () =>
+    commitWith(parts, attempts, (seal) => runOwn(run, { seal, leftMs })),
+  );
+}
+
+/** Records a transaction with its attempts while it runs. */
+async function within<Result>(
+  by: OpenTransaction['by'],
+  attempts: Attempts,
+  run: () => Promise<Result>,
+): Promise<Result> {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  const transaction = { by, ended: promise };
+  for (const attempt of attempts) attempt.opened(transaction);
+  try {
+    return await run();
+  } finally {
+    for (const attempt of attempts) attempt.closed(transaction);
+    resolve();
+  }
 }
 
 async function commitWith<Result>(
@@ -211,6 +232,8 @@ function endOf(attempts: Attempts): number {
 }
 
 function throwOver(attempts: Attempts): void {
+  const left = attempts.find(({ leftOpen }) => leftOpen !== undefined)?.leftOpen;
+  if (left !== undefined) throw left;
   if (attempts.some(({ live }) => !live)) throw overError(attempts);
 }
 

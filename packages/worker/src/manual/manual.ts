@@ -11,6 +11,7 @@ import { createBlockedWatch } from '../node/event-loop-watchdog.ts';
 import { unitsOf } from '../lease/unit.ts';
 import { createClaims } from '../claim/claims.ts';
 import { drain } from '../drain.ts';
+import { aroundIsolation } from '../run/around.ts';
 import { createExecutor } from '../run/executor.ts';
 import { createFloating } from '../attempt/unhandled-rejections.ts';
 import { createIsolation } from '../isolation/isolation.ts';
@@ -65,7 +66,7 @@ export function createWorkerSteps(options: WorkerOptions): WorkerSteps {
   const transactions = createTransactions(forHandlers.pool);
   const attempts = new Bag<Attempt>();
   const marks = new SharedMarks();
-  const isolation = createIsolation();
+  const isolation = aroundIsolation(settings.around, createIsolation());
   const floating = createFloating(options.floatingRejections ?? 'fail');
   const membership = createMembership({
     settings,

@@ -5,6 +5,8 @@ import type { Database } from '@pgqueue/postgres';
 import type { Hints, Target } from '@pgqueue/postgres/internal';
 import type { Attempt } from '../attempt/attempt.ts';
 import { Bag } from '../lease/bag.ts';
+import type { Around } from '../run/around.ts';
+import { aroundHandler } from '../run/around.ts';
 import { createExecutor } from '../run/executor.ts';
 import { createFloating } from '../attempt/unhandled-rejections.ts';
 import { createIsolation } from '../isolation/isolation.ts';
@@ -16,6 +18,8 @@ import { createTransactions } from '../attempt/transaction/transaction.ts';
 /** Options of {@link runAttempt}. */
 export interface LoneAttemptOptions {
   readonly handler: SingleTaskHandler;
+  /** Middleware around the handler. */
+  readonly around?: Around;
   /** The leased job; its lease begins now. */
   readonly job: ClaimedJob;
   /** Target of the statements about the lease: extend, settle and so on. */
@@ -36,14 +40,14 @@ export interface LoneAttempt {
 
 /** Runs one leased job as a worker does, from the check of its payload to its settlement. */
 export function runAttempt(options: LoneAttemptOptions): LoneAttempt {
-  const { handler, job, database, pool, observe, logger } = options;
+  const { handler, around, job, database, pool, observe, logger } = options;
   const attempts = new Bag<Attempt>();
   const floating = createFloating('fail');
   const settler = createSettler({ database, observe, hints: untold, onAccepted: () => {} });
   const isolation = createIsolation();
   const transactions = pool === undefined ? refused : createTransactions(pool);
   const executor = createExecutor({
-    handlers: new Map([[handler.task.name, handler]]),
+    handlers: new Map([[handler.task.name, aroundHandler(around, handler)]]),
     attempts,
     settler,
     hints: untold,

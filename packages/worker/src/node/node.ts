@@ -45,6 +45,8 @@ export interface Membership {
   readonly draining: AbortSignal;
   /** Stops the heartbeat, releases all leases of the node, and closes its connections. */
   readonly leave: () => Promise<void>;
+  /** Only releases all leases of the node, and ends its incarnation; it registers no other one. */
+  readonly leaveAtOnce: () => Promise<void>;
   /** Only closes the connections: statements that wait for the database fail. */
   readonly close: () => Promise<void>;
 }
@@ -130,6 +132,10 @@ export function createMembership(parts: MembershipParts): Membership {
       await within(closeMs, Promise.all([presence.stop(), ears?.stop()]));
       await within(closeMs, presence.leave());
       await close();
+    },
+    leaveAtOnce: () => {
+      draining.abort();
+      return presence.leave();
     },
     close,
   };

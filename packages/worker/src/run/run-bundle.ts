@@ -6,6 +6,7 @@ import { batchEndings } from './bundle-ending.ts';
 import type { Unit } from '../lease/unit.ts';
 import { keptCheckpoint } from '../attempt/checkpoint.ts';
 import { rejectionsTold } from '../attempt/unhandled-rejections.ts';
+import { withLeftOpen } from './left-open.ts';
 import type { AttemptEnding, RunParts } from './run.ts';
 import { checkPayload, timeOut } from './run.ts';
 
@@ -47,7 +48,7 @@ export async function runBatch(
     const jobs = fit.map(({ attempt, ...given }) => batchJob(attempt, given));
     const bundle = { task, attempts: handed, jobs, signal: whole.signal };
     const call = (): unknown => handler(jobs, batchContextOf(parts, bundle));
-    parts.end(await endingsOf(handed, () => parts.call(handed, call)));
+    parts.end(await withLeftOpen(await endingsOf(handed, () => parts.call(handed, call))));
   } catch (error) {
     parts.end(attempts.map((attempt) => ({ attempt, ending: { kind: 'threw', error } })));
   } finally {

@@ -1,4 +1,4 @@
-import type { SingleTaskHandler } from '@pgqueue/core';
+import type { Handler, SingleTaskHandler } from '@pgqueue/core';
 import type { ClaimedJob } from '@pgqueue/core/internal';
 import { isIsolated } from '@pgqueue/core/internal';
 import type { Attempt, Leased } from '../attempt/attempt.ts';
@@ -9,6 +9,7 @@ import { keptCheckpoint } from '../attempt/checkpoint.ts';
 import { contextOf } from '../attempt/context.ts';
 import { rejectionsTold } from '../attempt/unhandled-rejections.ts';
 import type { Ending } from '../lease/ending.ts';
+import { withLeftOpen } from './left-open.ts';
 import type { Checked, RunParts } from './run.ts';
 import { checkPayload } from './run.ts';
 
@@ -63,18 +64,21 @@ export async function runSingly(
         const { payload } = checked;
         const checkpoint = job.checkpoint === null ? null : await keptCheckpoint(parts, task, attempt);
         const context = contextOf(parts, attempt, { task, checkpoint });
-        if (isIsolated(handler)) ending = await parts.isolation.run(handler, payload, context);
-        else {
+        if (isIsolated(handler)) {
+          const run: Handler<unknown, Ending> = (given, ctx) => parts.isolation.run(handler, given, ctx);
+          ending = await call(attempt, run, payload, context);
+        } else {
           const value: unknown = await call(attempt, handler, payload, context);
-          if (attempt.floats) await rejectionsTold();
           ending = value === undefined ? plain : { kind: 'returned', value };
         }
+        if (attempt.floats) await rejectionsTold();
       }
     } catch (error) {
       ending = { kind: 'threw', error };
     }
     try {
-      if (ending === plain) parts.endPlain(attempt);
+      if (attempt.open !== undefined) parts.end(await withLeftOpen([{ attempt, ending }]));
+      else if (ending === plain) parts.endPlain(attempt);
       else parts.end([{ attempt, ending }]);
     } finally {
       parts.leave(attempt);
