@@ -17,6 +17,7 @@ const steps = process.argv.includes('--fix')
       'node scripts/check-dependencies.mjs',
       'node scripts/check-rooms.mjs',
       'node scripts/check-comments.mjs',
+      'node scripts/check-names.mjs',
       'node docs/api-reference.mjs --check',
     ];
 

@@ -2,7 +2,7 @@ import { randomBytes, randomUUID } from 'node:crypto';
 import type { ClaimedJob } from '@pgqueue/core/internal';
 import { uuidV7 } from '@pgqueue/core';
 import type { Database } from '@pgqueue/postgres';
-import type { Lease, Settlement, Target, Verdict } from '@pgqueue/postgres/internal';
+import type { Lease, SettleRequest, Target, SettleVerdict } from '@pgqueue/postgres/internal';
 import { breaches, claim, openDatabase, registerNode, settle } from '@pgqueue/postgres/internal';
 import type { RunFacts } from '../chaos/checker/history.ts';
 import type { Write } from '../chaos/record.ts';
@@ -36,9 +36,9 @@ export interface Stage {
   readonly begin: (node: Member, options?: { readonly target?: Target }) => Promise<readonly ClaimedJob[]>;
   readonly settle: (
     lease: Lease,
-    outcome: Settlement['outcome'],
+    outcome: SettleRequest['outcome'],
     target?: Target,
-  ) => Promise<ReadonlyMap<string, Verdict>>;
+  ) => Promise<ReadonlyMap<string, SettleVerdict>>;
   readonly reset: (node: Member) => Promise<void>;
   /** Looks for broken invariants. */
   readonly look: () => Promise<void>;

@@ -6,6 +6,7 @@ import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { boundaryProblems } from '../../scripts/check-boundaries.mjs';
 import { roomProblems } from '../../scripts/check-rooms.mjs';
+import { nameProblems } from '../../scripts/check-names.mjs';
 import { commentProblems, vagueSentences } from '../../scripts/check-comments.mjs';
 import { catalogEntries, dependencyProblems } from '../../scripts/check-dependencies.mjs';
 
@@ -53,6 +54,22 @@ describe('comments', () => {
     const text =
       '/** Tells what it is: what runs. `Where` is code. @throws {Error} it is none */\nexport const a = 1;';
     expect(vagueSentences('a.ts', text)).toEqual([]);
+  });
+});
+
+describe('names', () => {
+  test('hold in this repository', () => {
+    expect(nameProblems(root)).toEqual([]);
+  });
+
+  test('a file name that fits any file, and a type with two meanings, are caught', () => {
+    write('packages/core/src/job/utils.ts', 'export interface Plan {}');
+    write('packages/worker/src/plan.ts', 'export type Plan = 1;');
+    write('packages/worker/src/plan.test.ts', 'export type Plan = 2;');
+    expect(nameProblems(scratch)).toEqual([
+      expect.stringContaining('packages/core/src/job/utils.ts: this name fits any file'),
+      'Plan is a type of packages/core/src/job/utils.ts and of packages/worker/src/plan.ts: give one of them another name',
+    ]);
   });
 });
 

@@ -78,7 +78,7 @@ export {
   readWaitingJob,
   writeReport,
 } from './statements/report.ts';
-export type { Settlement, Verdict } from './statements/settle.ts';
+export type { SettleRequest, SettleVerdict } from './statements/settle.ts';
 export { settle, settleAndHint, settleWithin, unlockedJobs } from './statements/settle.ts';
 export type { DueSchedule } from './statements/schedules.ts';
 export { dueSchedules, fireSchedule } from './statements/schedules.ts';

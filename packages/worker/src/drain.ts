@@ -1,7 +1,7 @@
 import { within } from '@pgqueue/core/internal';
 import type { Target } from '@pgqueue/postgres/internal';
 import { release } from '@pgqueue/postgres/internal';
-import type { Executor } from './run/executor.ts';
+import type { AttemptExecutor } from './run/executor.ts';
 import type { Settler } from './settle/settler.ts';
 
 /** Longest wait for handlers to end after a shutdown has aborted their signals. */
@@ -30,7 +30,7 @@ export async function drain({ executor, settler, database }: DrainParts, drainMs
 }
 
 export interface DrainParts {
-  readonly executor: Executor;
+  readonly executor: AttemptExecutor;
   readonly settler: Settler;
   readonly database: Target;
 }

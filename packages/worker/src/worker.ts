@@ -23,7 +23,7 @@ import { startClaimer } from './claim/claim-loop.ts';
 import { createClaims } from './claim/claims.ts';
 import { drain } from './drain.ts';
 import { aroundIsolation } from './run/around.ts';
-import type { Executor } from './run/executor.ts';
+import type { AttemptExecutor } from './run/executor.ts';
 import { createExecutor } from './run/executor.ts';
 import type { Floating } from './attempt/unhandled-rejections.ts';
 import { createFloating } from './attempt/unhandled-rejections.ts';
@@ -39,7 +39,7 @@ import { connectionOptions } from './node-options.ts';
 import { createRunTimes } from './claim/run-times.ts';
 import type { Settler } from './settle/settler.ts';
 import { createSettler } from './settle/settler.ts';
-import type { RunningJob } from './node/thread-protocol.ts';
+import type { RunningUnit } from './node/thread-protocol.ts';
 import { SharedMarks } from './node/thread-protocol.ts';
 import type { Transactions } from './attempt/transaction/transaction.ts';
 import { createTransactions } from './attempt/transaction/transaction.ts';
@@ -102,7 +102,7 @@ class WorkerNode implements Worker {
   readonly #transactions: Transactions;
   readonly #settler: Settler;
   readonly #hints: Hints;
-  readonly #executor: Executor;
+  readonly #executor: AttemptExecutor;
   readonly #attempts = new Bag<Attempt>();
   readonly #ahead: Ahead;
   readonly #blocked: BlockedWatch;
@@ -366,6 +366,6 @@ class WorkerNode implements Worker {
   }
 }
 
-function* runningOf(attempts: Iterable<Attempt>): Generator<RunningJob> {
+function* runningOf(attempts: Iterable<Attempt>): Generator<RunningUnit> {
   for (const { job } of attempts) yield { job: job.id, task: job.task };
 }

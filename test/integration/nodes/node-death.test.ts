@@ -3,7 +3,7 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { openDatabase, settle } from '@pgqueue/postgres/internal';
 import type { Database } from '@pgqueue/postgres';
-import type { Settlement } from '@pgqueue/postgres/internal';
+import type { SettleRequest } from '@pgqueue/postgres/internal';
 import { createProducer } from '@pgqueue/producer';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { Actor } from '../../support/actors.ts';
@@ -52,7 +52,7 @@ async function count(sql: string, values: readonly unknown[] = []): Promise<numb
 /** A node that holds ten jobs with timeouts of an hour, and another one that is idle. */
 async function tenJobsHeld(
   env: Record<string, string> = {},
-): Promise<{ readonly holder: Actor; readonly leases: readonly Settlement[] }> {
+): Promise<{ readonly holder: Actor; readonly leases: readonly SettleRequest[] }> {
   await start('scheduler', 'scheduler-1');
   const holder = await start('worker', 'node-a', { PGQUEUE_TEST_HOLDS: 'true', ...env });
   const producer = createProducer({ connectionString: testDatabase.url });

@@ -2,7 +2,13 @@ import { randomUUID } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { ClaimedJob } from '@pgqueue/core/internal';
 import type { Database } from '@pgqueue/postgres';
-import type { Lease, Leader, maintainHistory, Settlement, Verdict } from '@pgqueue/postgres/internal';
+import type {
+  Lease,
+  Leader,
+  maintainHistory,
+  SettleRequest,
+  SettleVerdict,
+} from '@pgqueue/postgres/internal';
 import {
   breaches,
   claim,
@@ -55,9 +61,9 @@ export interface Ground {
   readonly running: (node: Member, columns?: Row) => Promise<Lease>;
   readonly settle: (
     leases: readonly Lease[],
-    outcome: Settlement['outcome'],
+    outcome: SettleRequest['outcome'],
     rest?: { readonly delayMs?: number; readonly data?: unknown; readonly repeat?: boolean },
-  ) => Promise<ReadonlyMap<string, Verdict>>;
+  ) => Promise<ReadonlyMap<string, SettleVerdict>>;
   /** The row of the view job. */
   readonly job: (id: string) => Promise<Row>;
   /** Empties all tables, and leads anew. */
@@ -69,9 +75,9 @@ export interface Ground {
 
 export function settlement(
   { id, token }: Lease,
-  outcome: Settlement['outcome'],
+  outcome: SettleRequest['outcome'],
   rest: { readonly delayMs?: number; readonly data?: unknown } = {},
-): Settlement {
+): SettleRequest {
   const data = rest.data === undefined ? null : JSON.stringify(rest.data);
   return { id, token, outcome, delayMs: rest.delayMs ?? null, data };
 }

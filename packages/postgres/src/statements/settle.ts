@@ -2,7 +2,7 @@ import { channelName } from '../hints/hints.ts';
 import type { Target } from '../connection/target.ts';
 
 /** The end of one attempt. `data` is the result of a done job or the error of a failed one. */
-export interface Settlement {
+export interface SettleRequest {
   readonly id: string;
   readonly token: string;
   readonly outcome: 'done' | 'retry' | 'dead' | 'snooze' | 'cancelled';
@@ -15,7 +15,7 @@ export interface Settlement {
 }
 
 /** Outcome of an accepted settlement. `repeated`: an earlier call with the same token had been accepted. */
-export type Verdict = 'done' | 'retry' | 'dead' | 'snooze' | 'cancelled' | 'repeated';
+export type SettleVerdict = 'done' | 'retry' | 'dead' | 'snooze' | 'cancelled' | 'repeated';
 
 /**
  * Ends attempts, each fenced by its token: the SQL function `settle` (its SQL says why it is safe). Commits
@@ -24,9 +24,9 @@ export type Verdict = 'done' | 'retry' | 'dead' | 'snooze' | 'cancelled' | 'repe
  */
 export async function settle(
   target: Target,
-  settlements: readonly Settlement[],
+  settlements: readonly SettleRequest[],
   { repeat = false, impatient = false }: SettleOptions = {},
-): Promise<ReadonlyMap<string, Verdict>> {
+): Promise<ReadonlyMap<string, SettleVerdict>> {
   if (settlements.length === 0) return new Map();
   const done = repeat ? undefined : doneOf(settlements);
   if (done === undefined) {
@@ -67,7 +67,7 @@ export async function unlockedJobs(target: Target, ids: readonly string[]): Prom
  * Returns the parameters for settlements that are all done; undefined: some are not. Checks the ids, since it
  * makes the texts of arrays itself.
  */
-function doneOf(settlements: readonly Settlement[]): readonly unknown[] | undefined {
+function doneOf(settlements: readonly SettleRequest[]): readonly unknown[] | undefined {
   let ids = '';
   let tokens = '';
   let waits = '';
@@ -112,8 +112,8 @@ function doneText({ schema }: Target, impatient: boolean): string {
  */
 export async function settleAndHint(
   target: Target,
-  settlements: readonly Settlement[],
-): Promise<{ readonly verdicts: ReadonlyMap<string, Verdict>; readonly hinted: boolean }> {
+  settlements: readonly SettleRequest[],
+): Promise<{ readonly verdicts: ReadonlyMap<string, SettleVerdict>; readonly hinted: boolean }> {
   const text = textOf(target, { also: hint, impatient: true });
   const rows = await target.query<Row & { readonly hinted: boolean }>(text, [
     ...valuesOf(settlements, false),
@@ -129,16 +129,16 @@ export async function settleAndHint(
  */
 export async function settleWithin(
   target: Target,
-  settlements: readonly Settlement[],
+  settlements: readonly SettleRequest[],
   idleMs: number,
-): Promise<ReadonlyMap<string, Verdict>> {
+): Promise<ReadonlyMap<string, SettleVerdict>> {
   const values = [...valuesOf(settlements, false), Math.round(idleMs)];
   return verdictsOf(await target.query<Row>(textOf(target, { also: idle }), values));
 }
 
 interface Row {
   readonly id: string;
-  readonly verdict: Verdict;
+  readonly verdict: SettleVerdict;
 }
 
 /** Additional columns of each row. */
@@ -165,7 +165,7 @@ function sourceOf(impatient: boolean): string {
     : '';
 }
 
-function valuesOf(settlements: readonly Settlement[], repeat: boolean): readonly unknown[] {
+function valuesOf(settlements: readonly SettleRequest[], repeat: boolean): readonly unknown[] {
   return [
     settlements.map(({ id }) => id),
     settlements.map(({ token }) => token),
@@ -177,6 +177,6 @@ function valuesOf(settlements: readonly Settlement[], repeat: boolean): readonly
   ];
 }
 
-function verdictsOf(rows: readonly Row[]): ReadonlyMap<string, Verdict> {
+function verdictsOf(rows: readonly Row[]): ReadonlyMap<string, SettleVerdict> {
   return new Map(rows.map(({ id, verdict }) => [id, verdict]));
 }

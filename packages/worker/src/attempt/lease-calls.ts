@@ -3,7 +3,7 @@ import type { JobLogger, Observer, Settle, TransactionClient } from '@pgqueue/co
 import { PgQueueError } from '@pgqueue/core';
 import { retryPauseMs } from '@pgqueue/core/internal';
 import type { Executor } from '@pgqueue/postgres';
-import type { Settlement, Target } from '@pgqueue/postgres/internal';
+import type { SettleRequest, Target } from '@pgqueue/postgres/internal';
 import {
   extend,
   fromPg,
@@ -161,7 +161,7 @@ async function commitWith<Result>(
   attempts: Attempts,
   run: (seal: (executor: Executor) => Promise<void>) => Promise<Ran<Result>>,
 ): Promise<Result> {
-  const done = attempts.map(({ job: { id, token }, waitedMs }): Settlement => {
+  const done = attempts.map(({ job: { id, token }, waitedMs }): SettleRequest => {
     return { id, token, outcome: 'done', delayMs: null, data: null, waitedMs };
   });
   throwOver(attempts);
@@ -204,7 +204,7 @@ async function commitWith<Result>(
 async function fateOf<Result>(
   { database, observe }: LeaseParts,
   attempts: Attempts,
-  { done, ran }: { readonly done: readonly Settlement[]; readonly ran: Ran<Result> },
+  { done, ran }: { readonly done: readonly SettleRequest[]; readonly ran: Ran<Result> },
 ): Promise<'committed' | 'rolled_back' | 'lost'> {
   if (ran.kind === 'committed' || ran.kind === 'rolled_back') return ran.kind;
   const believed = ran.kind === 'unconfirmed';

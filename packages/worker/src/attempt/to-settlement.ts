@@ -2,12 +2,12 @@ import type { Ending } from '../lease/ending.ts';
 import type { AbortReason, Backoff, RetryOptions } from '@pgqueue/core';
 import type { ClaimedJob } from '@pgqueue/core/internal';
 import { backoffOf, errorData, isOutcome, retryDelayMs, unreachable } from '@pgqueue/core/internal';
-import type { Settlement } from '@pgqueue/postgres/internal';
+import type { SettleRequest } from '@pgqueue/postgres/internal';
 import { resultText } from '../lease/json.ts';
 
 /** Request to the database after an attempt. `error` is for observers. */
 export type Conclusion =
-  | { readonly kind: 'settle'; readonly settlement: Settlement; readonly error?: unknown }
+  | { readonly kind: 'settle'; readonly settlement: SettleRequest; readonly error?: unknown }
   | { readonly kind: 'release' }
   | { readonly kind: 'crash'; readonly why: string };
 
@@ -110,7 +110,7 @@ function done({ job: { id, token }, waitedMs = 0 }: EndingInput, value: unknown)
   const { text, problem } = resultText(value);
   // Most handlers return nothing; then nothing is sent or stored.
   const data = text === 'null' ? null : text;
-  const settlement: Settlement = { id, token, outcome: 'done', delayMs: null, data, waitedMs };
+  const settlement: SettleRequest = { id, token, outcome: 'done', delayMs: null, data, waitedMs };
   if (problem === undefined) return { kind: 'settle', settlement };
   return { kind: 'settle', settlement, error: new Error(problem) };
 }
@@ -118,7 +118,7 @@ function done({ job: { id, token }, waitedMs = 0 }: EndingInput, value: unknown)
 function settle(
   { job: { id, token }, ranMs, waitedMs = 0 }: EndingInput,
   end: {
-    readonly outcome: Settlement['outcome'];
+    readonly outcome: SettleRequest['outcome'];
     readonly data?: object;
     readonly delayMs?: number;
     readonly error?: unknown;
@@ -127,6 +127,6 @@ function settle(
   const { outcome, data, delayMs = null, error } = end;
   const kept = ranMs === undefined ? data : data && { ...data, ms: Math.round(ranMs) };
   const text = kept === undefined ? null : JSON.stringify(kept);
-  const settlement: Settlement = { id, token, outcome, delayMs, data: text, waitedMs };
+  const settlement: SettleRequest = { id, token, outcome, delayMs, data: text, waitedMs };
   return { kind: 'settle', settlement, ...(error === undefined ? {} : { error }) };
 }

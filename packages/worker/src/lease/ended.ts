@@ -1,11 +1,11 @@
-import type { Lease, RowLease, Settlement, Verdict } from '@pgqueue/postgres/internal';
+import type { Lease, RowLease, SettleRequest, SettleVerdict } from '@pgqueue/postgres/internal';
 import type { Unit } from './unit.ts';
 
 /**
  * Outcome of a settlement. `stale`: the lease had been lost, and nothing was changed. `failed`: the database
  * did not take it; the lease runs out, or is released when the node leaves.
  */
-export type Settled = Verdict | 'stale' | 'failed';
+export type Settled = SettleVerdict | 'stale' | 'failed';
 
 /**
  * Outcome as it is reported. A settlement that an earlier try had achieved is reported as the outcome that it
@@ -15,7 +15,7 @@ export type Told = Exclude<Settled, 'repeated'>;
 
 /** An attempt that has ended, and the callback for the outcome of its settlement. */
 export interface Ended {
-  readonly settlement: Settlement;
+  readonly settlement: SettleRequest;
   readonly onSettled: (settled: Settled) => void;
 }
 

@@ -1,5 +1,5 @@
 import type { NodeSettings } from '../node-options.ts';
-import type { RunningJob, SharedMarks } from './thread-protocol.ts';
+import type { RunningUnit, SharedMarks } from './thread-protocol.ts';
 import { tickMsOf } from './thread-protocol.ts';
 
 /**
@@ -30,7 +30,7 @@ export interface BlockedParts {
   readonly settings: NodeSettings;
   readonly marks: SharedMarks;
   /** Jobs whose handlers run. */
-  readonly running: () => Iterable<RunningJob>;
+  readonly running: () => Iterable<RunningUnit>;
 }
 
 const namedMax = 10;
@@ -43,8 +43,8 @@ const idleTicksMax = 4;
 export function createBlockedWatch({ settings, marks, running }: BlockedParts): BlockedWatch {
   const { node, blockedMs, heartbeatThread, observe } = settings;
   let timer: NodeJS.Timeout | undefined;
-  let suspects: readonly RunningJob[] = [];
-  let culprit: RunningJob | undefined;
+  let suspects: readonly RunningUnit[] = [];
+  let culprit: RunningUnit | undefined;
   let tickedAt = 0;
   let idleTicks = 0;
   let on = false;
@@ -102,8 +102,8 @@ export function createBlockedWatch({ settings, marks, running }: BlockedParts): 
   };
 }
 
-function first(running: Iterable<RunningJob>): readonly RunningJob[] {
-  const named: RunningJob[] = [];
+function first(running: Iterable<RunningUnit>): readonly RunningUnit[] {
+  const named: RunningUnit[] = [];
   for (const { job, task } of running) {
     if (named.length >= namedMax) break;
     named.push({ job, task });
@@ -111,6 +111,6 @@ function first(running: Iterable<RunningJob>): readonly RunningJob[] {
   return named;
 }
 
-function distinct(jobs: readonly RunningJob[]): readonly RunningJob[] {
+function distinct(jobs: readonly RunningUnit[]): readonly RunningUnit[] {
   return [...new Map(jobs.map((one) => [one.job, one])).values()].slice(0, namedMax);
 }

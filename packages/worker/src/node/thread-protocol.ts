@@ -68,7 +68,7 @@ export function idleTickMsOf(blockedMs: number): number {
 }
 
 /** A job whose handler runs. */
-export interface RunningJob {
+export interface RunningUnit {
   readonly job: string;
   readonly task: string;
 }
@@ -135,7 +135,7 @@ export class SharedMarks {
   }
 
   /** The job whose handler is being called; if there is none, the jobs whose handlers run. */
-  get running(): readonly RunningJob[] {
+  get running(): readonly RunningUnit[] {
     const called = this.#call.toString('latin1', 0, Atomics.load(this.#lengths, 0));
     if (called !== '')
       return [{ job: called, task: this.#task.toString('utf8', 0, Atomics.load(this.#lengths, 2)) }];
@@ -149,7 +149,7 @@ export class SharedMarks {
       });
   }
 
-  set running(jobs: readonly RunningJob[]) {
+  set running(jobs: readonly RunningUnit[]) {
     Atomics.store(this.#lengths, 1, 0);
     const text = jobs.map(({ job, task }) => `${job} ${task}`).join('\n');
     Atomics.store(this.#lengths, 1, this.#text.write(text));

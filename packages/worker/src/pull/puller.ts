@@ -2,7 +2,7 @@ import type { Duration } from '@pgqueue/core';
 import { PgQueueError } from '@pgqueue/core';
 import { backoffOf, durationMs, errorData, retryDelayMs, retryPauseMs } from '@pgqueue/core/internal';
 import type { Page, PeekedJob, ScanOptions, WaitingJob } from '@pgqueue/postgres';
-import type { Settlement, Verdict } from '@pgqueue/postgres/internal';
+import type { SettleRequest, SettleVerdict } from '@pgqueue/postgres/internal';
 import {
   createHints,
   extend,
@@ -112,7 +112,7 @@ class PullerNode implements Puller {
     const policyMs = retryDelayMs(job.retry ?? backoffOf({}), job.tries + 1, Math.random());
     const delayMs = after === undefined ? policyMs : durationMs(after, 'delay');
     const data = JSON.stringify({ kind: 'error', ...errorData(error) });
-    let verdict: Verdict | undefined;
+    let verdict: SettleVerdict | undefined;
     await this.#settle([job], (verdicts) => (verdict = verdicts.get(job.id)), {
       outcome: 'retry',
       delayMs,
@@ -200,8 +200,8 @@ class PullerNode implements Puller {
 
   async #settle(
     jobs: readonly PulledJob[],
-    hear: (verdicts: ReadonlyMap<string, Verdict>) => void,
-    end: Pick<Settlement, 'outcome' | 'delayMs' | 'data'>,
+    hear: (verdicts: ReadonlyMap<string, SettleVerdict>) => void,
+    end: Pick<SettleRequest, 'outcome' | 'delayMs' | 'data'>,
   ): Promise<Pulled> {
     const settlements = jobs.map(({ id, token }) => ({ id, token, ...end }));
     const verdicts = await this.#away(jobs, (repeat) =>

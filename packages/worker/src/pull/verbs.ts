@@ -1,6 +1,6 @@
 import type { Duration } from '@pgqueue/core';
 import type { Page, PeekedJob, ScanOptions, WaitingJob } from '@pgqueue/postgres';
-import type { Verdict } from '@pgqueue/postgres/internal';
+import type { SettleVerdict } from '@pgqueue/postgres/internal';
 import type { PulledJob } from './pulled-lease.ts';
 
 /** Ids of the jobs of a call, by result. `stale`: the lease had been lost before, and nothing was changed. */
@@ -36,7 +36,11 @@ export interface Puller {
    * Settles a job as failed. It is tried again after its own backoff, or after `delay`, and is dead when its
    * tries are used up. `stale`: the lease was lost.
    */
-  nack(job: PulledJob, error: unknown, delay?: Duration): Promise<Exclude<Verdict, 'repeated'> | 'stale'>;
+  nack(
+    job: PulledJob,
+    error: unknown,
+    delay?: Duration,
+  ): Promise<Exclude<SettleVerdict, 'repeated'> | 'stale'>;
   /** Moves the ends of the leases to this long from now. */
   extend(jobs: Jobs, by: Duration): Promise<Pulled>;
   /** Gives jobs back unrun; nothing is counted. */

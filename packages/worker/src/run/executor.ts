@@ -55,7 +55,7 @@ export interface ExecutorParts extends Omit<LeaseParts, 'onCommitted'> {
 }
 
 /** Runs claimed jobs, each to its one end. */
-export interface Executor {
+export interface AttemptExecutor {
   /**
    * Runs the jobs of one slot. Resolves when the handler has really returned, so that its slot is not given
    * away twice. The settlement does not wait for that: a job past its timeout is settled at once, and later
@@ -75,7 +75,7 @@ export interface Executor {
   readonly quiet: () => Promise<void>;
 }
 
-export function createExecutor(parts: ExecutorParts): Executor {
+export function createExecutor(parts: ExecutorParts): AttemptExecutor {
   const { observe, attempts, handlers } = parts;
   /** Running units of several jobs, some of which may not have begun. */
   const units = new Bag<RunningUnit>();

@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Observer } from '@pgqueue/core';
 import { errorData, retryPauseMs } from '@pgqueue/core/internal';
-import type { Hints, Settlement, Target, Verdict } from '@pgqueue/postgres/internal';
+import type { Hints, SettleRequest, Target, SettleVerdict } from '@pgqueue/postgres/internal';
 import {
   isOfRow,
   isTransient,
@@ -38,7 +38,7 @@ const ridersMax = 4;
 function createAccept(
   database: Target,
   hints: Hints,
-): (settlements: readonly Settlement[], repeat: boolean) => Promise<ReadonlyMap<string, Verdict>> {
+): (settlements: readonly SettleRequest[], repeat: boolean) => Promise<ReadonlyMap<string, SettleVerdict>> {
   return async (settlements, repeat) => {
     if (repeat || settlements.length > ridersMax || !hints.ride()) {
       const verdicts = await settle(database, settlements, { repeat, impatient: true });
@@ -62,8 +62,8 @@ const toldMax = 16;
 
 /** Returns the ids of the jobs if all are done. Undefined: some wait again, or there are more than 16. */
 function endedOf(
-  settlements: readonly Settlement[],
-  verdicts: ReadonlyMap<string, Verdict>,
+  settlements: readonly SettleRequest[],
+  verdicts: ReadonlyMap<string, SettleVerdict>,
 ): readonly string[] | undefined {
   if (settlements.length > toldMax) return undefined;
   const ids = settlements.map(({ id }) => id);
@@ -148,7 +148,7 @@ async function unlockedOf(database: Target, batch: readonly Ended[]): Promise<re
 }
 
 /** Fallback for a settlement that cannot be stored. Undefined: it does not apply. */
-type Instead = (settlement: Settlement, error: unknown) => Settlement | undefined;
+type Instead = (settlement: SettleRequest, error: unknown) => SettleRequest | undefined;
 
 /** Keeps the outcome, and replaces the result or error that the database did not take. */
 const withoutData: Instead = (settlement, error) => {
