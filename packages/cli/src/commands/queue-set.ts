@@ -88,7 +88,7 @@ function settingsOf(options: QueueSetOptions): QueueSettings {
       : { keyConcurrency: read.count('--key-concurrency', keyConcurrency) }),
     ...(rate === undefined ? {} : { rate: read.rate('--rate', rate, options.burst) }),
     ...(keyRate === undefined ? {} : { keyRate: read.rate('--key-rate', keyRate, options.keyBurst) }),
-    ...(keyPending === undefined ? {} : { keyPending: read.count('--key-pending', keyPending) }),
+    ...(keyPending === undefined ? {} : { keyPending: read.count('--key-pending', keyPending, 1) }),
     ...(weight === undefined ? {} : { weight: read.number('--weight', weight, 0) }),
   };
   if (options.burst !== undefined && typeof rate !== 'string') problems.push('--burst needs --rate');
@@ -103,7 +103,7 @@ function settingsOf(options: QueueSetOptions): QueueSettings {
 }
 
 interface Reader {
-  readonly count: (name: string, text: string | false) => number | null;
+  readonly count: (name: string, text: string | false, min?: number) => number | null;
   readonly number: (name: string, text: string | false, above: number) => number | null;
   readonly rate: (name: string, text: string | false, burst: string | undefined) => RateSetting | null;
 }
@@ -114,9 +114,10 @@ function reader(problems: string[]): Reader {
     problems.push(problem);
     return null;
   };
-  const count: Reader['count'] = (name, text) => {
+  const count: Reader['count'] = (name, text, min = 0) => {
     if (text === false) return null;
-    return /^\d{1,9}$/.test(text) ? Number(text) : wrong(`${name} must be a whole number from 0`);
+    const isCount = /^\d{1,9}$/.test(text) && Number(text) >= min;
+    return isCount ? Number(text) : wrong(`${name} must be a whole number from ${min}`);
   };
   const number: Reader['number'] = (name, text, above) => {
     if (text === false) return null;
