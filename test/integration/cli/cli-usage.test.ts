@@ -73,6 +73,7 @@ describe('wrong usage is 2', () => {
     [['dead', 'redrive'], /say which/],
     [['dead', 'purge', id, '--all'], /not two of them/],
     [['queues', 'set', 'mail'], /--pool, --retention/],
+    [['queues', 'set', 'mail', '--key-pending', '0'], /--key-pending must be a whole number from 1/],
     [
       'queues set mail --concurrency x --rate 5 --key-rate 1/s --key-burst 0 --burst 2 --weight 0'.split(' '),
       /--concurrency must be a whole number.*--rate must be jobs in a time.*--key-burst must be.*--weight must be/,
