@@ -21,7 +21,7 @@ me = register()
 print(f"ready {node}", flush=True)
 while not stopping:
     cursor.execute("select alive from pgqueue.heartbeat_node(%s, %s)", me)
-    if not cursor.fetchone()["alive"]:  # it was reset, or not heard of for 30 s: its leases are gone, and nothing of them is kept here
+    if not cursor.fetchone()["alive"]:  # reset, or silent for 30 s: its leases are gone
         me = register()
     try:
         cursor.execute("select id, token, payload from pgqueue.claim(%s, %s, 1)", me)

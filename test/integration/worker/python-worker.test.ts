@@ -1,13 +1,9 @@
 import type { ChildProcess } from 'node:child_process';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import type { Readable } from 'node:stream';
 import { fileURLToPath } from 'node:url';
-import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
-import { blocksOf } from '../../docs/blocks.ts';
+import { afterAll, beforeAll, expect, test } from 'vitest';
 import { dispatchAll } from '../../support/dispatch-all.ts';
 import { lacks } from '../../support/tools.ts';
 import type { WorkerBench } from '../../support/worker-bench.ts';
@@ -27,8 +23,8 @@ afterAll(async () => {
   await bench.close();
 });
 
-function start(file: string): ChildProcess & { readonly stdout: Readable } {
-  const child = spawn(python, ['-u', file], {
+function start(): ChildProcess & { readonly stdout: Readable } {
+  const child = spawn(python, ['-u', script], {
     env: { ...process.env, DATABASE_URL: bench.test.url },
     stdio: ['ignore', 'pipe', 'inherit'],
   });
@@ -51,7 +47,7 @@ async function resetNode(): Promise<void> {
 test.skipIf(lacks('psycopg2'))(
   'a worker of 40 lines in Python does jobs, fails one, lives through a reset and a pause, and leaves in order',
   async () => {
-    const child = start(script);
+    const child = start();
     const [ready] = (await once(child.stdout, 'data')) as [Buffer];
     expect(ready.toString()).toMatch(/^ready python-/);
     await resetNode();
@@ -87,24 +83,6 @@ test.skipIf(lacks('psycopg2'))(
     expect(await bench.sql(`select state from pgqueue.node`)).toEqual([{ state: 'left' }]);
   },
 );
-
-test.skipIf(lacks('psycopg2'))("the guide's worker lives through a reset, too", async () => {
-  await bench.clear();
-  const guide = readFileSync(new URL('../../../docs/guides/worker.md', import.meta.url), 'utf8');
-  const block = blocksOf(guide).find(({ text }) => text.includes('register_node('));
-  const folder = mkdtempSync(join(tmpdir(), 'pgqueue-python-'));
-  onTestFinished(() => rmSync(folder, { recursive: true }));
-  writeFileSync(join(folder, 'worker.py'), block?.text ?? '');
-  const child = start(join(folder, 'worker.py'));
-  await resetNode();
-  for (const text of ['one', 'two', 'three']) await bench.producer.enqueueByName('shout', { text });
-  await dispatchAll(bench.database);
-  let said = '';
-  child.stdout.on('data', (part: Buffer) => (said += part.toString()));
-  const [code] = (await once(child, 'close')) as [number | null];
-  expect(said).toBe('handled 3\n');
-  expect(code).toBe(0);
-});
 
 /** A job that this node does not say it can run. */
 async function enqueueOther(): Promise<string> {
