@@ -30,7 +30,10 @@ function crowds(root, home) {
   const files = filesIn(home).filter((file) => !generated.test(file));
   return [...Map.groupBy(files, (file) => relative(root, dirname(join(home, file))))]
     .filter(([, inside]) => inside.length > filesMax)
-    .map(([folder, inside]) => `${folder}: ${inside.length} files, where ${filesMax} are the most`);
+    .map(
+      ([folder, inside]) =>
+        `${folder}: ${inside.length} files, where ${filesMax} are the most: give one part and its tests a folder of their own`,
+    );
 }
 
 /** @param {string} root @param {string} home */

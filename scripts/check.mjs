@@ -34,4 +34,5 @@ for (const step of steps) {
   console.log(`${status === 0 ? 'ok  ' : 'FAIL'} ${step} (${Date.now() - started} ms)`);
 }
 for (const step of failed) console.error(`check failed: ${step}`);
+if (failed.length > 0) console.error('`npm run fix` formats, and writes what is generated');
 process.exitCode = failed.length === 0 ? 0 : 1;

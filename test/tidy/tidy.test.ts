@@ -137,10 +137,10 @@ describe('rooms', () => {
     write('packages/core/src/two/y.ts', `export const y = 1;`);
     write('packages/core/src/two/z.ts', `export * from '../one/x.ts';`);
     expect(roomProblems(scratch)).toEqual([
-      'packages/core/src/room: 21 files, where 20 are the most',
+      expect.stringContaining('packages/core/src/room: 21 files, where 20 are the most'),
       'packages/core/src: a.ts, b.ts import each other in a circle',
       'packages/core/src: one, two import each other in a circle',
-      'test/room: 21 files, where 20 are the most',
+      expect.stringContaining('test/room: 21 files, where 20 are the most'),
     ]);
   });
 });

@@ -10,7 +10,7 @@ import { examples } from './commands/help.ts';
 import { addJobs } from './commands/jobs.ts';
 import { addMigrate } from './commands/migrate.ts';
 import { addNodes } from './commands/nodes.ts';
-import { addQueues } from './commands/queues.ts';
+import { addQueues } from './commands/queues/queues.ts';
 import { addScheduler } from './commands/scheduler.ts';
 import { addSchedules } from './commands/schedules.ts';
 import { addSimulate } from './commands/simulate.ts';

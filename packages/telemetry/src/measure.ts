@@ -2,7 +2,9 @@ import type { PgQueueEvent } from '@pgqueue/core';
 import type { CounterName, Labels, Sink } from './instruments.ts';
 
 type Measures = {
-  readonly [Type in PgQueueEvent['type']]?: (event: Extract<PgQueueEvent, { type: Type }>, to: Sink) => void;
+  readonly [Type in PgQueueEvent['type']]:
+    | ((event: Extract<PgQueueEvent, { type: Type }>, to: Sink) => void)
+    | null;
 };
 
 const verdicts: Readonly<Record<Extract<PgQueueEvent, { type: 'job.settled' }>['verdict'], CounterName>> = {
@@ -15,7 +17,7 @@ const verdicts: Readonly<Record<Extract<PgQueueEvent, { type: 'job.settled' }>['
 
 const none: Labels = {};
 
-/** Events that become numbers. Other events are for the log alone. */
+/** Numbers of events. Null: the event is for the log alone. */
 const measures: Measures = {
   enqueued: ({ queue, task, count }, to) => to.add('jobs_enqueued', { queue, task }, count),
   tick: ({ batch, durationMs }, to) => {
@@ -52,10 +54,26 @@ const measures: Measures = {
   'leader.lost': (_event, to) => to.set('leader', none, 0),
   'policy.failed': ({ part }, to) => to.add('policy_failures', { part }, 1),
   'database.error': ({ during }, to) => to.add('database_errors', { during }, 1),
+  'policy.differs': null,
+  'policy.prepare_failed': null,
+  'tick.unreadable': null,
+  'shadow.compared': null,
+  'schedule.skipped': null,
+  'node.registered': null,
+  'node.ended': null,
+  'node.draining': null,
+  'node.blocked': null,
+  'node.forgot': null,
+  'node.thread_failed': null,
+  'settler.full': null,
+  'settler.drained': null,
+  'job.floating': null,
+  'job.late_error': null,
+  'job.invalid': null,
 };
 
 /** Turns an event into numbers. */
 export function measure(event: PgQueueEvent, to: Sink): void {
-  const take = measures[event.type] as ((event: PgQueueEvent, to: Sink) => void) | undefined;
+  const take = measures[event.type] as ((event: PgQueueEvent, to: Sink) => void) | null;
   take?.(event, to);
 }

@@ -1,5 +1,6 @@
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
+import { buildProgram } from '../../../packages/cli/src/program.ts';
 import { cli, everythingSaid, parseCli } from '../../support/cli.ts';
 import type { TestDatabase } from '../../support/database.ts';
 import { createTestDatabase } from '../../support/database.ts';
@@ -15,22 +16,18 @@ afterAll(async () => {
   await own.drop();
 });
 
-const commands = [
-  ['dev'],
-  ['migrate'],
-  ['doctor'],
-  ['status'],
-  ['top'],
-  ['scheduler'],
-  ['worker'],
-  ['enqueue'],
-  ...['list', 'show', 'retry', 'cancel', 'delete', 'amend'].map((verb) => ['jobs', verb]),
-  ...['list', 'redrive', 'purge'].map((verb) => ['dead', verb]),
-  ['explain'],
-  ...['list', 'pause', 'resume', 'set'].map((verb) => ['queues', verb]),
-  ...['list', 'reset'].map((verb) => ['nodes', verb]),
-  ...['list', 'set', 'pause', 'resume', 'remove'].map((verb) => ['schedules', verb]),
-];
+type Program = ReturnType<typeof buildProgram>;
+
+/** Every command by its words, as the program has them. */
+function commandsOf(program: Program, before: readonly string[] = []): readonly (readonly string[])[] {
+  return program.commands
+    .filter((command) => command.name() !== 'help')
+    .flatMap((command) => {
+      const words = [...before, command.name()];
+      return command.commands.length === 0 ? [words] : commandsOf(command, words);
+    });
+}
+const commands = commandsOf(buildProgram((text) => text));
 
 describe('help', () => {
   test('every command explains itself, with examples and the global options', async () => {
@@ -118,7 +115,7 @@ describe('wrong usage is 2', () => {
 test('every command refuses an option that it does not know', async () => {
   for (const command of commands) {
     const name = command.join(' ');
-    const needed = name === 'worker' ? ['--tasks', 'x.ts'] : [];
+    const needed = ['start', 'worker'].includes(name) ? ['--tasks', 'x.ts'] : [];
     const needs = name === 'schedules set' ? ['--cron', '* * * * *', '--task', 'x'] : needed;
     const { code, stdout, stderr } = await parseCli([...command, ...needs, '--nonsense']);
     expect({ name, code, stdout, stderr }).toEqual({
@@ -134,10 +131,12 @@ describe('wrong configuration is 78', () => {
   test('every command that works on a database says, in one line, that none is named', async () => {
     vi.stubEnv('PGQUEUE_DATABASE_URL', '').stubEnv('DATABASE_URL', '');
     const id = '00000000-0000-7000-8000-000000000000';
+    const tasks = fileURLToPath(new URL('../../support/modules/cli-tasks.ts', import.meta.url));
     const given: Readonly<Record<string, readonly string[]>> = {
       enqueue: ['hello'],
       explain: [id],
-      worker: ['--tasks', fileURLToPath(new URL('../../support/modules/cli-tasks.ts', import.meta.url))],
+      start: ['--tasks', tasks],
+      worker: ['--tasks', tasks],
       'dead redrive': ['--all'],
       'dead purge': ['--all'],
       'jobs amend': [id, '--priority', '1'],
@@ -150,7 +149,7 @@ describe('wrong configuration is 78', () => {
       ...Object.fromEntries(['show', 'retry', 'cancel', 'delete'].map((verb) => [`jobs ${verb}`, [id]])),
       ...Object.fromEntries(['pause', 'resume', 'remove'].map((verb) => [`schedules ${verb}`, ['x']])),
     };
-    const withDatabase = commands.filter(([name]) => name !== 'dev');
+    const withDatabase = commands.filter(([name = '']) => !['dev', 'simulate'].includes(name));
     try {
       for (const command of withDatabase) {
         const name = command.join(' ');

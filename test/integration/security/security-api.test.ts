@@ -57,6 +57,7 @@ type Calls = Readonly<Record<string, (value: Anything) => readonly (() => Promis
 
 const ofOperator: Calls = {
   'jobs.get': (x) => [() => operator.jobs.get(x)],
+  'jobs.wait': (x) => [() => operator.jobs.wait(x, { timeout: '1ms' })],
   'jobs.list': (x) =>
     ['status', 'queue', 'task', 'key', 'after', 'limit'].map(
       (name) => () => operator.jobs.list({ [name]: x }),

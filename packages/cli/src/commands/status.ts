@@ -6,7 +6,7 @@ import type { Output } from '../output/output.ts';
 import { facts } from '../output/table.ts';
 import { about } from '../output/top.ts';
 import { examples } from './help.ts';
-import { shadowText } from './shadow-text.ts';
+import { shadowText } from '../output/shadow-text.ts';
 
 export function addStatus(program: Command): void {
   const command = program

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { PgQueueError } from '../../errors.ts';
 import { policy } from './compose.ts';
-import { circuitBreaker } from '../gates/circuit-breaker.ts';
+import { circuitBreaker } from '../gates/circuit-breaker/circuit-breaker.ts';
 import { concurrency } from '../gates/concurrency.ts';
 import { gate } from '../gates/custom.ts';
 import { databaseHealth } from '../gates/database-health.ts';

@@ -4,7 +4,7 @@ import { cost, region } from '../../testing/limits.ts';
 import { aJob, anItem, aPool, aSnapshot, lanesOf, nowMs, snapshots } from '../../testing/snapshots.ts';
 import { policy } from './compose.ts';
 import type { Gate } from '../gate.ts';
-import { circuitBreaker } from '../gates/circuit-breaker.ts';
+import { circuitBreaker } from '../gates/circuit-breaker/circuit-breaker.ts';
 import { concurrency } from '../gates/concurrency.ts';
 import { gate as custom } from '../gates/custom.ts';
 import { rate } from '../gates/rate.ts';

@@ -1,7 +1,7 @@
 import type { StoredReport } from '@pgqueue/postgres';
 import type { KeyShare, ShadowReport } from '@pgqueue/scheduler';
-import { percent, plural } from '../output/format.ts';
-import type { Output } from '../output/output.ts';
+import { percent, plural } from './format.ts';
+import type { Output } from './output.ts';
 
 /** Report on a shadow policy: its plans in one line, and its differences from the live policy as tables. */
 export interface ShadowText {

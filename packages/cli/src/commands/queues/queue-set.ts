@@ -1,11 +1,11 @@
 import type { QueueSettings, RateSetting } from '@pgqueue/postgres';
 import { Argument } from 'commander';
 import type { Command } from 'commander';
-import { withOperator } from '../context.ts';
-import { UsageError } from '../errors.ts';
-import { oneLine } from '../output/format.ts';
-import { durationOf, queueName } from '../parse.ts';
-import { examples } from './help.ts';
+import { withOperator } from '../../context.ts';
+import { UsageError } from '../../errors.ts';
+import { oneLine } from '../../output/format.ts';
+import { durationOf, queueName } from '../../parse.ts';
+import { examples } from '../help.ts';
 
 /** Options as text, so that all problems can be reported at once; false: `--no-…`. */
 interface QueueSetOptions {

@@ -2,10 +2,10 @@ import type { QueueInfo } from '@pgqueue/postgres';
 import { rateText } from '@pgqueue/postgres/internal';
 import { Argument } from 'commander';
 import type { Command } from 'commander';
-import { withOperator } from '../context.ts';
-import { age, oneLine, percent } from '../output/format.ts';
-import { queueName } from '../parse.ts';
-import { examples } from './help.ts';
+import { withOperator } from '../../context.ts';
+import { age, oneLine, percent } from '../../output/format.ts';
+import { queueName } from '../../parse.ts';
+import { examples } from '../help.ts';
 import { addQueueSet, newText } from './queue-set.ts';
 
 export function addQueues(program: Command): void {

@@ -1,10 +1,10 @@
 import { describe, expect, test } from 'vitest';
-import { aJob, anItem, aSnapshot, lanesOf, nowMs } from '../../testing/snapshots.ts';
-import { policy } from '../compose/compose.ts';
-import { fifo } from '../orders/ranked.ts';
-import type { Plan } from '../plan.ts';
-import type { PolicyState } from '../plan.ts';
-import type { AttemptEnd, Candidate, InFlight, Settlement, Snapshot } from '../snapshot.ts';
+import { aJob, anItem, aSnapshot, lanesOf, nowMs } from '../../../testing/snapshots.ts';
+import { policy } from '../../compose/compose.ts';
+import { fifo } from '../../orders/ranked.ts';
+import type { Plan } from '../../plan.ts';
+import type { PolicyState } from '../../plan.ts';
+import type { AttemptEnd, Candidate, InFlight, Settlement, Snapshot } from '../../snapshot.ts';
 import type { CircuitBreakerOptions } from './circuit-breaker.ts';
 import { circuitBreaker } from './circuit-breaker.ts';
 

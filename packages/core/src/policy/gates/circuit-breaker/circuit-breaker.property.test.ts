@@ -1,14 +1,14 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import type { Change, Check } from '../../testing/bugs.ts';
-import { asItIs, opened, seeing, verdict } from '../../testing/bugs.ts';
-import { coalesce, region } from '../../testing/limits.ts';
-import type { Luck, Tick } from '../../testing/world.ts';
-import { play, stories } from '../../testing/world.ts';
-import type { AttemptEnd } from '../snapshot.ts';
-import { own } from '../snapshot.ts';
+import type { Change, Check } from '../../../testing/bugs.ts';
+import { asItIs, opened, seeing, verdict } from '../../../testing/bugs.ts';
+import { coalesce, region } from '../../../testing/limits.ts';
+import type { Luck, Tick } from '../../../testing/world.ts';
+import { play, stories } from '../../../testing/world.ts';
+import type { AttemptEnd } from '../../snapshot.ts';
+import { own } from '../../snapshot.ts';
 import { circuitBreaker } from './circuit-breaker.ts';
-import type { Circuit, Circuits } from './lib/circuits.ts';
+import type { Circuit, Circuits } from '../lib/circuits.ts';
 
 const openMs = 400;
 const breaker = { name: 'region', by: region, errorRate: 0.5, minimum: 2, windowMs: 3_000, openMs };
