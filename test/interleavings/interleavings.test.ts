@@ -1,17 +1,12 @@
 import { openDatabase } from '@pgqueue/postgres/internal';
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { seed } from '../seeded-bugs/sql.ts';
-import type { TestDatabase } from '../support/database.ts';
-import { createTestDatabase } from '../support/database.ts';
+import { useDatabase } from '../support/database.ts';
 import type { Choice, WorldName } from './all.ts';
 import { interleave } from './all.ts';
 import { mistakes } from './mistakes.ts';
 
-let database: TestDatabase;
-beforeEach(async () => {
-  database = await createTestDatabase();
-});
-afterEach(() => database.drop());
+const database = useDatabase({ each: true });
 
 /** Primes: every pair is among them, and with each seed other orders. */
 test.each<[WorldName, number, number]>([

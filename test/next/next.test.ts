@@ -8,8 +8,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { packAll, run } from '../packed/tarballs.ts';
-import type { TestDatabase } from '../support/database.ts';
-import { createTestDatabase } from '../support/database.ts';
+import { useDatabase } from '../support/database.ts';
 import { until } from '../support/until.ts';
 import { writeProject } from './project.ts';
 
@@ -17,12 +16,11 @@ const folder = mkdtempSync(join(tmpdir(), 'pgqueue-next-'));
 const project = join(folder, 'project');
 const operator = { authorization: 'Bearer s3cret-of-otto' };
 
-let database: TestDatabase;
+const database = useDatabase();
 let server: ChildProcess;
 let url: string;
 
 beforeAll(async () => {
-  database = await createTestDatabase();
   writeProject(project, await packAll(folder));
   await run('npm', ['install', '--no-audit', '--no-fund', '--prefer-offline', '--loglevel=error'], project);
   const env = { DATABASE_URL: database.url, NEXT_TELEMETRY_DISABLED: '1', NODE_ENV: 'production' };
@@ -51,7 +49,6 @@ afterAll(async () => {
     server.kill();
     await once(server, 'exit');
   }
-  await database?.drop();
   rmSync(folder, { recursive: true, force: true });
 });
 

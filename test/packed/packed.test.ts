@@ -12,8 +12,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { catalogEntries } from '../../scripts/check-dependencies.mjs';
-import type { TestDatabase } from '../support/database.ts';
-import { createTestDatabase } from '../support/database.ts';
+import { useDatabase } from '../support/database.ts';
 import { writeGuide } from './guide.ts';
 import type { Tarball } from './tarballs.ts';
 import { entryPoints, packages, packAll, root, run, tarballProblems } from './tarballs.ts';
@@ -103,18 +102,15 @@ test('the migrations of the repository ship with @pgqueue/postgres, and only the
 });
 
 describe('an empty project with the tarballs', () => {
-  let database: TestDatabase;
+  const database = useDatabase();
 
   beforeAll(async () => {
-    database = await createTestDatabase();
     mkdirSync(project);
     cpSync(join(root, 'test/packed/project'), project, { recursive: true });
     writeFileSync(join(project, 'package.json'), JSON.stringify(projectManifest(), undefined, 2));
     const quiet = ['--no-audit', '--no-fund', '--prefer-offline', '--omit=optional', '--loglevel=error'];
     await run('npm', ['install', ...quiet], project);
   }, 600_000);
-
-  afterAll(() => database.drop());
 
   /** As a strict user would, who checks declarations too unless told otherwise. Resolves to what the compiler says. */
   async function compile(wanted: {

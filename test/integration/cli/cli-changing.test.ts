@@ -1,28 +1,15 @@
-import { openDatabase } from '@pgqueue/postgres/internal';
-import type { Database } from '@pgqueue/postgres';
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { beforeEach, describe, expect, test } from 'vitest';
 import { cliOf, parseCli } from '../../support/cli.ts';
 import type { CliResult } from '../../support/cli.ts';
-import type { TestDatabase } from '../../support/database.ts';
-import { createTestDatabase } from '../../support/database.ts';
-import { seedOf } from '../../support/seed.ts';
+import { useDatabase } from '../../support/database.ts';
 
-let own: TestDatabase;
-let database: Database;
-const { die, insert, reset, run, sql } = seedOf(() => database);
+const own = useDatabase();
+const { die, insert, reset, run, sql } = own;
 const { ask } = cliOf(() => own.url);
 /** In this process: what changes is in question here, and a child takes most of its time to start. */
 const pgqueue = (...args: readonly string[]): Promise<CliResult> =>
   parseCli([...args, '--database-url', own.url]);
 
-beforeAll(async () => {
-  own = await createTestDatabase();
-  database = openDatabase({ connectionString: own.url, connectionsMax: 2 });
-});
-afterAll(async () => {
-  await database.close();
-  await own.drop();
-});
 beforeEach(reset);
 
 const anId = '00000000-0000-7000-8000-000000000000';

@@ -1,24 +1,11 @@
-import { openDatabase } from '@pgqueue/postgres/internal';
-import type { Database } from '@pgqueue/postgres';
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { beforeEach, describe, expect, test } from 'vitest';
 import { cliOf, parseCli } from '../../support/cli.ts';
-import type { TestDatabase } from '../../support/database.ts';
-import { createTestDatabase } from '../../support/database.ts';
-import { seedOf } from '../../support/seed.ts';
+import { useDatabase } from '../../support/database.ts';
 
-let own: TestDatabase;
-let database: Database;
-const { die, insert, item, reset, run, sql } = seedOf(() => database);
+const own = useDatabase();
+const { die, insert, item, reset, run, sql } = own;
 const { ask, pgqueue } = cliOf(() => own.url);
 
-beforeAll(async () => {
-  own = await createTestDatabase();
-  database = openDatabase({ connectionString: own.url, connectionsMax: 2 });
-});
-afterAll(async () => {
-  await database.close();
-  await own.drop();
-});
 beforeEach(reset);
 
 describe('looking', () => {

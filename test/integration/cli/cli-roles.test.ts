@@ -4,36 +4,27 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { openDatabase } from '@pgqueue/postgres/internal';
-import type { Database } from '@pgqueue/postgres';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { until } from '../../support/actors.ts';
 import { cli, cliOf, parseCli, startCli } from '../../support/cli.ts';
 import type { CliProcess } from '../../support/cli.ts';
-import type { TestDatabase } from '../../support/database.ts';
-import { createTestDatabase } from '../../support/database.ts';
-import { seedOf } from '../../support/seed.ts';
+import { useDatabase } from '../../support/database.ts';
 import { lacks } from '../../support/tools.ts';
 
 const tasks = fileURLToPath(new URL('../../support/modules/cli-tasks.ts', import.meta.url));
 const policyFile = fileURLToPath(new URL('../../support/modules/cli-policy.ts', import.meta.url));
-let own: TestDatabase;
-let database: Database;
 let scheduler: CliProcess;
-const { insert, sql } = seedOf(() => database);
+const own = useDatabase();
+const { insert, sql } = own;
 const { pgqueue } = cliOf(() => own.url);
 
 beforeAll(async () => {
-  own = await createTestDatabase();
-  database = openDatabase({ connectionString: own.url, connectionsMax: 2 });
   scheduler = start('scheduler', '--name', 'test-scheduler', '--log-level', 'debug');
   await scheduler.says('scheduler test-scheduler ready');
 });
 afterAll(async () => {
   scheduler.process.kill('SIGKILL');
   await scheduler.ended;
-  await database.close();
-  await own.drop();
 });
 
 function start(...args: readonly string[]): CliProcess {

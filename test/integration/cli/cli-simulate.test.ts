@@ -4,34 +4,17 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { createOperator } from '@pgqueue/postgres';
-import { openDatabase } from '@pgqueue/postgres/internal';
-import type { Database, Operator, RecordedJob } from '@pgqueue/postgres';
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import type { RecordedJob } from '@pgqueue/postgres';
+import { afterAll, beforeEach, describe, expect, test } from 'vitest';
 import { cli, cliOf, parseCli } from '../../support/cli.ts';
-import type { TestDatabase } from '../../support/database.ts';
-import { createTestDatabase } from '../../support/database.ts';
-import { seedOf } from '../../support/seed.ts';
+import { useDatabase } from '../../support/database.ts';
 
-let own: TestDatabase;
-let database: Database;
-let operator: Operator;
-let folder: string;
-const { node, reset, sql } = seedOf(() => database);
+const folder = mkdtempSync(join(tmpdir(), 'pgqueue-simulate-'));
+const own = useDatabase();
+const { operator, node, reset, sql } = own;
 const { pgqueue } = cliOf(() => own.url);
 
-beforeAll(async () => {
-  own = await createTestDatabase();
-  database = openDatabase({ connectionString: own.url, connectionsMax: 2 });
-  operator = createOperator({ pool: database.pool });
-  folder = mkdtempSync(join(tmpdir(), 'pgqueue-simulate-'));
-});
-afterAll(async () => {
-  rmSync(folder, { recursive: true, force: true });
-  await operator.close();
-  await database.close();
-  await own.drop();
-});
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
 beforeEach(reset);
 
 /** Jobs that ran one after the other from `at` on, each for 100 ms. */

@@ -1,29 +1,18 @@
 import { execFile } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import type { Database } from '@pgqueue/postgres';
-import { openDatabase } from '@pgqueue/postgres/internal';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { beforeAll, expect, test } from 'vitest';
 import { cli } from '../../support/cli.ts';
-import type { TestDatabase } from '../../support/database.ts';
-import { createTestDatabase } from '../../support/database.ts';
-import { seedOf } from '../../support/seed.ts';
+import { useDatabase } from '../../support/database.ts';
 import { lacks } from '../../support/tools.ts';
 
-let own: TestDatabase;
-let database: Database;
-const { insert, run, sql } = seedOf(() => database);
+const own = useDatabase({ connectionsMax: 1 });
+const { insert, run, sql } = own;
 
 beforeAll(async () => {
-  own = await createTestDatabase();
-  database = openDatabase({ connectionString: own.url, connectionsMax: 1 });
   await run('n', [await insert({ queue: 'mail', key: 'acme' })]);
   await sql(`update pgqueue.work_queue set started = started - interval '90 seconds'`);
   await insert({ queue: 'mail', key: 'globex' });
-});
-afterAll(async () => {
-  await database.close();
-  await own.drop();
 });
 
 test('once: queues, keys, what runs and where, for people and for programs', async () => {
@@ -66,7 +55,7 @@ test.skipIf(lacks('script'))(
           ...process.env,
           NODE: process.execPath,
           MAIN: main,
-          OUT: `/tmp/${own.name}.typescript`,
+          OUT: `/tmp/${own.test.name}.typescript`,
           PGQUEUE_DATABASE_URL: own.url,
           TERM: 'xterm',
         },

@@ -1,20 +1,12 @@
 import { fileURLToPath } from 'node:url';
-import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 import { buildProgram } from '../../../packages/cli/src/program.ts';
 import { cli, everythingSaid, parseCli } from '../../support/cli.ts';
-import type { TestDatabase } from '../../support/database.ts';
-import { createTestDatabase } from '../../support/database.ts';
+import { useDatabase } from '../../support/database.ts';
 
 const canary = 'c4nary-s3cret';
 const nowhere = 'postgres://postgres@127.0.0.1:1/x';
-let own: TestDatabase;
-
-beforeAll(async () => {
-  own = await createTestDatabase();
-});
-afterAll(async () => {
-  await own.drop();
-});
+const own = useDatabase();
 
 type Program = ReturnType<typeof buildProgram>;
 

@@ -4,21 +4,16 @@ import type { Executor } from '@pgqueue/postgres';
 import type { Listener } from '@pgqueue/postgres/internal';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import type { TestDatabase } from '../../support/database.ts';
-import { createTestDatabase } from '../../support/database.ts';
+import { useDatabase } from '../../support/database.ts';
 import { until } from '../scheduler/scheduler-support.ts';
 
-let own: TestDatabase;
+const own = useDatabase();
 let admin: pg.Client;
 beforeAll(async () => {
-  own = await createTestDatabase();
   admin = new pg.Client({ connectionString: own.url });
   await admin.connect();
 });
-afterAll(async () => {
-  await admin.end();
-  await own.drop();
-});
+afterAll(() => admin.end());
 
 /** Ends the backends of that name; how many there were. */
 async function terminate(name: string, state = '%'): Promise<number> {
@@ -221,12 +216,12 @@ describe('pools', () => {
   });
 
   test('a transaction is read committed, whatever the default', async () => {
-    await admin.query(`alter database ${own.name} set default_transaction_isolation = 'serializable'`);
+    await admin.query(`alter database ${own.test.name} set default_transaction_isolation = 'serializable'`);
     const database = openDatabase({ connectionString: own.url, connectionsMax: 1 });
     const level = await database.transaction((client) => client.query('show transaction_isolation'));
     await database.close();
     await migrate({ connectionString: own.url });
-    await admin.query(`alter database ${own.name} reset default_transaction_isolation`);
+    await admin.query(`alter database ${own.test.name} reset default_transaction_isolation`);
     expect(level.rows).toEqual([{ transaction_isolation: 'read committed' }]);
   });
 });

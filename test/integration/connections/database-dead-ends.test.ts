@@ -3,27 +3,18 @@ import { defineTask, implement } from '@pgqueue/core';
 import { openDatabase, startListener } from '@pgqueue/postgres/internal';
 import { createScheduler } from '@pgqueue/scheduler';
 import { createWorker } from '@pgqueue/worker';
-import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
+import { afterEach, expect, test } from 'vitest';
 import { z } from 'zod';
-import type { CutProxy } from '../../support/cut-proxy.ts';
 import { startCutProxy } from '../../support/cut-proxy.ts';
-import type { WorkerBench } from '../../support/worker-bench.ts';
+import { opened } from '../../support/database.ts';
 import { openWorkerBench, until } from '../../support/worker-bench.ts';
 
-let bench: WorkerBench;
-let proxy: CutProxy;
-beforeAll(async () => {
-  bench = await openWorkerBench();
-  proxy = await startCutProxy(bench.test.url);
-});
+const bench = opened(openWorkerBench);
+const proxy = opened(() => startCutProxy(bench.test.url));
 afterEach(async () => {
   proxy.reset();
   proxy.hold(undefined);
   await bench.clear();
-});
-afterAll(async () => {
-  await proxy.close();
-  await bench.close();
 });
 
 const task = defineTask({ name: 'task', payload: z.object({}), timeout: '1h' });

@@ -1,14 +1,10 @@
 import { lead, loseNodes } from '@pgqueue/postgres/internal';
-import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
-import type { Ground } from '../sql/database-support.ts';
+import { beforeEach, expect, test } from 'vitest';
+import { opened } from '../../support/database.ts';
 import { openGround } from '../sql/database-support.ts';
 
-let ground: Ground;
+const ground = opened(openGround);
 
-beforeAll(async () => {
-  ground = await openGround();
-});
-afterAll(() => ground.close());
 beforeEach(() => ground.reset());
 
 const silentFor = (time: string): Promise<unknown> =>

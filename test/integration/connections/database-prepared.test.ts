@@ -1,20 +1,10 @@
-import type { Database } from '@pgqueue/postgres';
 import { openDatabase } from '@pgqueue/postgres/internal';
 import type { PoolClient } from 'pg';
-import { afterAll, beforeAll, expect, test } from 'vitest';
-import type { TestDatabase } from '../../support/database.ts';
-import { createTestDatabase } from '../../support/database.ts';
+import { expect, test } from 'vitest';
+import { opened, useDatabase } from '../../support/database.ts';
 
-let place: TestDatabase;
-let database: Database;
-beforeAll(async () => {
-  place = await createTestDatabase();
-  database = openDatabase({ connectionString: place.url, connectionsMax: 1, prepare: true });
-});
-afterAll(async () => {
-  await database.close();
-  await place.drop();
-});
+const own = useDatabase();
+const database = opened(() => openDatabase({ connectionString: own.url, connectionsMax: 1, prepare: true }));
 
 const prepared = async (): Promise<number> => {
   const { rows } = await database.pool.query<{ n: number }>(
@@ -55,7 +45,7 @@ test.each([true, false])(
   async (prepare) => {
     const errors: Error[] = [];
     const other = openDatabase({
-      connectionString: place.url,
+      connectionString: own.url,
       prepare,
       onError: (error) => errors.push(error),
     });

@@ -2,17 +2,13 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { defineTask, implement } from '@pgqueue/core';
 import { createProducer } from '@pgqueue/producer';
 import { createWorker } from '@pgqueue/worker';
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
+import { afterEach, beforeEach, expect, test } from 'vitest';
 import { z } from 'zod';
-import type { Bench } from '../scheduler/scheduler-support.ts';
+import { opened } from '../../support/database.ts';
 import { openBench, until } from '../scheduler/scheduler-support.ts';
 
 const task = defineTask({ name: 't', payload: z.object({}) });
-let bench: Bench;
-beforeAll(async () => {
-  bench = await openBench();
-});
-afterAll(() => bench.close());
+const bench = opened(openBench);
 
 const warnings: (Error & { readonly code?: string })[] = [];
 const note = (warning: Error): void => void warnings.push(warning);

@@ -9,22 +9,17 @@ import { createWorker } from '@pgqueue/worker';
 import pg from 'pg';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { z } from 'zod';
-import type { TestDatabase } from '../../support/database.ts';
-import { createTestDatabase } from '../../support/database.ts';
+import { useDatabase } from '../../support/database.ts';
 import { until } from '../../support/until.ts';
 import { maintained } from '../sql/database-support.ts';
 
-let own: TestDatabase;
+const own = useDatabase({ each: true });
 let admin: pg.Client;
 beforeEach(async () => {
-  own = await createTestDatabase();
   admin = new pg.Client({ connectionString: own.url });
   await admin.connect();
 });
-afterEach(async () => {
-  await admin.end();
-  await own.drop();
-});
+afterEach(() => admin.end());
 
 const payload = z.object({ n: z.number() });
 const quick = defineTask({ name: 'quick', payload, retry: { backoff: 'fixed', base: '10ms', maxTries: 2 } });
@@ -161,7 +156,7 @@ test.each(
   const { rows: known } = await admin.query('select name from pg_settings where name = any ($1)', [recent]);
   for (const [setting, value] of Object.entries(settings)) {
     if (recent.includes(setting) && known.length === 0) continue;
-    const whose = of === 'role' ? `role postgres in database ${own.name}` : `database ${own.name}`;
+    const whose = of === 'role' ? `role postgres in database ${own.test.name}` : `database ${own.test.name}`;
     await admin.query(`alter ${whose} set ${setting} = '${value}'`);
   }
   const errors = errorsIn(await goThrough(own.url));
@@ -172,7 +167,7 @@ test.each(
 
 test('where only reads are allowed, each process says what to change, and goes on when it is changed', async () => {
   await admin.query('create table written (id uuid not null)');
-  await admin.query(`alter database ${own.name} set default_transaction_read_only = on`);
+  await admin.query(`alter database ${own.test.name} set default_transaction_read_only = on`);
   const told: string[] = [];
   const database = openDatabase({ connectionString: own.url, onError: ({ message }) => told.push(message) });
   const insert = (): Promise<unknown> =>
@@ -183,7 +178,7 @@ test('where only reads are allowed, each process says what to change, and goes o
     expect.stringMatching(/default_transaction_read_only is on .*"alter role .* = off"/),
   ]);
   await admin.query('set default_transaction_read_only = off');
-  await admin.query(`alter database ${own.name} reset default_transaction_read_only`);
+  await admin.query(`alter database ${own.test.name} reset default_transaction_read_only`);
   expect(await insert()).toHaveLength(1);
   await database.close();
 });
@@ -195,10 +190,10 @@ test('a default that is changed later counts from the first statement on that it
       await database.query<{ level: string }>(`select current_setting('transaction_isolation') as level`, [])
     )[0]?.level;
   expect(await level()).toBe('read committed');
-  await admin.query(`alter database ${own.name} set default_transaction_isolation = 'repeatable read'`);
+  await admin.query(`alter database ${own.test.name} set default_transaction_isolation = 'repeatable read'`);
   await admin.query(
     'select pg_terminate_backend(pid) from pg_stat_activity where datname = $1 and pid <> pg_backend_pid()',
-    [own.name],
+    [own.test.name],
   );
   await until('the connection to be gone', () => database.pool.totalCount === 0);
   expect(await level()).toBe('repeatable read');

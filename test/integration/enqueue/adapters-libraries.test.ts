@@ -5,8 +5,7 @@ import '@pgqueue/testing/vitest';
 import pg from 'pg';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { z } from 'zod';
-import type { TestDatabase } from '../../support/database.ts';
-import { createTestDatabase } from '../../support/database.ts';
+import { useDatabase } from '../../support/database.ts';
 import { builders } from './adapters-builders.ts';
 import type { Library } from './adapters-library.ts';
 import { orms } from './adapters-orms.ts';
@@ -32,13 +31,12 @@ const nasty = [
 
 /** Every library's adapter must pass this. */
 describe.each([...builders, ...orms])('$name', ({ open }) => {
-  let own: TestDatabase;
+  const own = useDatabase();
   let client: pg.Client;
   let library: Library;
   let producer: Producer;
 
   beforeAll(async () => {
-    own = await createTestDatabase();
     client = new pg.Client({ connectionString: own.url });
     await client.connect();
     await client.query('create table invoice (id serial primary key, note text not null)');
@@ -49,7 +47,6 @@ describe.each([...builders, ...orms])('$name', ({ open }) => {
     await producer.close();
     await library.close();
     await client.end();
-    await own.drop();
   });
   beforeEach(async () => {
     await client.query('truncate invoice, pgqueue.queue');

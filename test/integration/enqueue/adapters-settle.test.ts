@@ -3,7 +3,7 @@ import type { JobContext } from '@pgqueue/core';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { startCutProxy } from '../../support/cut-proxy.ts';
-import type { WorkerBench } from '../../support/worker-bench.ts';
+import { opened } from '../../support/database.ts';
 import { openWorkerBench, until } from '../../support/worker-bench.ts';
 import { builders } from './adapters-builders.ts';
 import type { Library } from './adapters-library.ts';
@@ -11,12 +11,8 @@ import { orms } from './adapters-orms.ts';
 
 const task = defineTask({ name: 'task', payload: z.object({}), timeout: '1h' });
 
-let bench: WorkerBench;
-beforeAll(async () => {
-  bench = await openWorkerBench();
-  await bench.sql('create table invoice (id serial primary key, note text not null)');
-});
-afterAll(() => bench.close());
+const bench = opened(openWorkerBench);
+beforeAll(() => bench.sql('create table invoice (id serial primary key, note text not null)'));
 
 /** What a handler writes by its own library, and the settlement, stand or fall together. */
 describe.each([...builders, ...orms])('ctx.settleIn with $name', ({ open }) => {

@@ -1,16 +1,11 @@
 import { defineTask } from '@pgqueue/core';
 import type { JobOptions } from '@pgqueue/core';
-import type { Database } from '@pgqueue/postgres';
 import { createOperator } from '@pgqueue/postgres';
-import { openDatabase } from '@pgqueue/postgres/internal';
 import { createProducer } from '@pgqueue/producer';
-import type { Producer } from '@pgqueue/producer';
 import pg from 'pg';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { beforeEach, describe, expect, test } from 'vitest';
 import { z } from 'zod';
-import type { TestDatabase } from '../../support/database.ts';
-import { createTestDatabase } from '../../support/database.ts';
-import { seedOf } from '../../support/seed.ts';
+import { opened, useDatabase } from '../../support/database.ts';
 
 /** With so many, a batch goes by COPY. */
 const many = 500;
@@ -19,24 +14,11 @@ const hello = defineTask({
   payload: z.object({ n: z.number(), text: z.string().default('') }),
 });
 
-let own: TestDatabase;
-let database: Database;
-let producer: Producer;
-const { reset, sql } = seedOf(() => database);
+const own = useDatabase();
+const { database, reset, sql } = own;
 
-beforeAll(async () => {
-  own = await createTestDatabase();
-  database = openDatabase({ connectionString: own.url, connectionsMax: 4 });
-});
-afterAll(async () => {
-  await database.close();
-  await own.drop();
-});
-beforeEach(async () => {
-  await reset();
-  producer = createProducer({ connectionString: own.url });
-});
-afterEach(() => producer.close());
+const producer = opened(() => createProducer({ connectionString: own.url }), { each: true });
+beforeEach(reset);
 
 const jobs = (count: number, options: JobOptions = {}, text = '') =>
   Array.from({ length: count }, (_, n) => hello.job({ n, text }, options));

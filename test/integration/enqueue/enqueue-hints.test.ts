@@ -1,32 +1,23 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { defineTask } from '@pgqueue/core';
-import { channelName, createHints, openDatabase, startListener } from '@pgqueue/postgres/internal';
-import type { Database, Executor } from '@pgqueue/postgres';
+import { channelName, createHints, startListener } from '@pgqueue/postgres/internal';
+import type { Executor } from '@pgqueue/postgres';
 import type { Listener } from '@pgqueue/postgres/internal';
 import { createProducer } from '@pgqueue/producer';
 import type { Producer, ProducerOptions } from '@pgqueue/producer';
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
+import { afterEach, beforeEach, expect, test } from 'vitest';
 import { z } from 'zod';
 import { until } from '../../support/actors.ts';
-import type { TestDatabase } from '../../support/database.ts';
-import { createTestDatabase } from '../../support/database.ts';
+import { useDatabase } from '../../support/database.ts';
 
 const hello = defineTask({ name: 'hello', payload: z.object({ n: z.number() }) });
 const channel = channelName('pgqueue', 'queue');
 
-let own: TestDatabase;
-let database: Database;
+const own = useDatabase();
+const { database } = own;
 let listener: Listener;
 let heard: string[];
 
-beforeAll(async () => {
-  own = await createTestDatabase();
-  database = openDatabase({ connectionString: own.url, connectionsMax: 4 });
-});
-afterAll(async () => {
-  await database.close();
-  await own.drop();
-});
 beforeEach(async () => {
   heard = [];
   listener = startListener({

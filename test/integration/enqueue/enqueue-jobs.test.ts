@@ -3,15 +3,11 @@ import { promisify } from 'node:util';
 import { defineTask } from '@pgqueue/core';
 import type { Executor } from '@pgqueue/postgres';
 import { migrate } from '@pgqueue/postgres';
-import { fromPg, openDatabase } from '@pgqueue/postgres/internal';
-import type { Database } from '@pgqueue/postgres';
+import { fromPg } from '@pgqueue/postgres/internal';
 import { createProducer } from '@pgqueue/producer';
-import type { Producer } from '@pgqueue/producer';
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { beforeEach, describe, expect, test } from 'vitest';
 import { z } from 'zod';
-import type { TestDatabase } from '../../support/database.ts';
-import { createTestDatabase } from '../../support/database.ts';
-import { seedOf } from '../../support/seed.ts';
+import { opened, useDatabase } from '../../support/database.ts';
 import { lacks } from '../../support/tools.ts';
 
 const count = defineTask({
@@ -22,21 +18,10 @@ const count = defineTask({
 const texts = defineTask({ name: 'texts', payload: z.object({ text: z.string() }) });
 const traceparent = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01';
 
-let own: TestDatabase;
-let database: Database;
-let producer: Producer;
-const { reset, sql } = seedOf(() => database);
+const own = useDatabase();
+const { database, reset, sql } = own;
 
-beforeAll(async () => {
-  own = await createTestDatabase();
-  database = openDatabase({ connectionString: own.url, connectionsMax: 4 });
-  producer = createProducer({ pool: database.pool });
-});
-afterAll(async () => {
-  await producer.close();
-  await database.close();
-  await own.drop();
-});
+const producer = opened(() => createProducer({ pool: database.pool }));
 beforeEach(reset);
 
 const waiting = async (): Promise<number> =>
@@ -228,7 +213,7 @@ describe('many jobs', () => {
 });
 
 test('the rights of a producer are enough for all of it, and for nothing else', async () => {
-  const role = `login_${own.name}`;
+  const role = `login_${own.test.name}`;
   await migrate({ connectionString: own.url, roles: true });
   await sql(`create role ${role} login password 'x' in role pgqueue_producer`);
   const url = new URL(own.url);

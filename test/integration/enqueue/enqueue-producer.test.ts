@@ -1,16 +1,13 @@
 import type { PgQueueEvent } from '@pgqueue/core';
 import { defineTask } from '@pgqueue/core';
-import { openDatabase } from '@pgqueue/postgres/internal';
-import type { Database, Executor } from '@pgqueue/postgres';
+import type { Executor } from '@pgqueue/postgres';
 import { createProducer } from '@pgqueue/producer';
 import type { Producer, ProducerOptions } from '@pgqueue/producer';
 import pg from 'pg';
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { beforeEach, describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { until } from '../../support/actors.ts';
-import type { TestDatabase } from '../../support/database.ts';
-import { createTestDatabase } from '../../support/database.ts';
-import { seedOf } from '../../support/seed.ts';
+import { useDatabase } from '../../support/database.ts';
 
 const hello = defineTask({
   name: 'hello',
@@ -19,18 +16,9 @@ const hello = defineTask({
 });
 const traceparent = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01';
 
-let own: TestDatabase;
-let database: Database;
-const { reset, sql } = seedOf(() => database);
+const own = useDatabase();
+const { database, reset, sql } = own;
 
-beforeAll(async () => {
-  own = await createTestDatabase();
-  database = openDatabase({ connectionString: own.url, connectionsMax: 4 });
-});
-afterAll(async () => {
-  await database.close();
-  await own.drop();
-});
 beforeEach(reset);
 
 async function withProducer(

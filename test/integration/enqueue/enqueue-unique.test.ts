@@ -1,32 +1,15 @@
 import { defineTask } from '@pgqueue/core';
 import type { Unique } from '@pgqueue/core';
-import { openDatabase } from '@pgqueue/postgres/internal';
-import type { Database } from '@pgqueue/postgres';
 import { createProducer } from '@pgqueue/producer';
-import type { Producer } from '@pgqueue/producer';
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { beforeEach, describe, expect, test } from 'vitest';
 import { z } from 'zod';
-import type { TestDatabase } from '../../support/database.ts';
-import { createTestDatabase } from '../../support/database.ts';
-import { seedOf } from '../../support/seed.ts';
+import { opened, useDatabase } from '../../support/database.ts';
 
 const hello = defineTask({ name: 'hello', payload: z.object({ n: z.number() }) });
 
-let own: TestDatabase;
-let database: Database;
-let producer: Producer;
-const { item, reset, run, sql } = seedOf(() => database);
+const { database, item, reset, run, sql } = useDatabase({ connectionsMax: 20 });
 
-beforeAll(async () => {
-  own = await createTestDatabase();
-  database = openDatabase({ connectionString: own.url, connectionsMax: 20 });
-  producer = createProducer({ pool: database.pool, notify: false });
-});
-afterAll(async () => {
-  await producer.close();
-  await database.close();
-  await own.drop();
-});
+const producer = opened(() => createProducer({ pool: database.pool, notify: false }));
 beforeEach(reset);
 
 type Mode = NonNullable<Unique['onConflict']>;

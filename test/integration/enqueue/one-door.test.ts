@@ -1,23 +1,16 @@
 import type { Queue, QueueOptions, TaskHandler } from 'pgqueue';
 import { createQueue, defineTask, implement } from 'pgqueue';
 import pg from 'pg';
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { afterEach, expect, test } from 'vitest';
 import { z } from 'zod';
-import type { TestDatabase } from '../../support/database.ts';
-import { createTestDatabase } from '../../support/database.ts';
+import { useDatabase } from '../../support/database.ts';
 import { until } from '../../support/until.ts';
 
 const greet = defineTask({ name: 'greet', payload: z.object({ name: z.string() }) });
 
-let database: TestDatabase;
+const database = useDatabase({ each: true });
 const queues: Queue[] = [];
-beforeEach(async () => {
-  database = await createTestDatabase();
-});
-afterEach(async () => {
-  await Promise.all(queues.splice(0).map((queue) => queue.stop()));
-  await database.drop();
-});
+afterEach(() => Promise.all(queues.splice(0).map((queue) => queue.stop())));
 
 function open(options: Partial<QueueOptions> = {}): Queue {
   const queue = createQueue({ connectionString: database.url, ...options });

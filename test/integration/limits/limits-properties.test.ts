@@ -1,33 +1,23 @@
-import { openDatabase } from '@pgqueue/postgres/internal';
 import fc from 'fast-check';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { beforeAll, describe, expect, test } from 'vitest';
 import { judge } from '../../proofs/judge.ts';
 import type { RecordedItem } from '../../proofs/recorder.ts';
 import { record } from '../../proofs/recorder.ts';
 import type { World } from '../../proofs/worlds.ts';
 import { play, worlds } from '../../proofs/worlds.ts';
-import type { TestDatabase } from '../../support/database.ts';
-import { createTestDatabase } from '../../support/database.ts';
+import { useDatabase } from '../../support/database.ts';
 
 const runs = Number(process.env['PGQUEUE_TEST_WORLDS'] ?? 4);
 const seed = Number(process.env['PGQUEUE_TEST_SEED'] ?? 20_261);
-let database: TestDatabase;
-
-beforeAll(async () => {
-  database = await createTestDatabase();
-  const admin = openDatabase({ connectionString: database.url });
-  await record(admin);
-  await admin.close();
-});
-
-afterAll(() => database.drop());
+const own = useDatabase();
+beforeAll(() => record(own.database));
 
 test(
   'any arrivals, weights, limits, rates and crashes: limits and rates hold, keys keep their order, nothing starves',
   async () => {
     await fc.assert(
       fc.asyncProperty(worlds, async (world) => {
-        const report = await play(database.url, world);
+        const report = await play(own.url, world);
         expect(report.breaches).toEqual([]);
         expect(report.jobs).toBeGreaterThan(0);
       }),

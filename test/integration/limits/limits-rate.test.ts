@@ -1,15 +1,8 @@
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { ratesRun } from '../../proofs/rates.ts';
-import type { TestDatabase } from '../../support/database.ts';
-import { createTestDatabase } from '../../support/database.ts';
+import { useDatabase } from '../../support/database.ts';
 
-let database: TestDatabase;
-
-beforeEach(async () => {
-  database = await createTestDatabase();
-});
-
-afterEach(() => database.drop());
+const database = useDatabase({ each: true });
 
 // How much of the rate is used, and how soon starts follow, is measured by `npm run proof:rate`.
 test('100 a second with a burst of 10: no window has more, whoever leads', async () => {

@@ -1,19 +1,12 @@
 import { randomUUID } from 'node:crypto';
 import { openDatabase } from '@pgqueue/postgres/internal';
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { load } from '../../proofs/fleet.ts';
 import { breachesOf, limitsRun } from '../../proofs/limits.ts';
 import { record, recordedItems } from '../../proofs/recorder.ts';
-import type { TestDatabase } from '../../support/database.ts';
-import { createTestDatabase } from '../../support/database.ts';
+import { useDatabase } from '../../support/database.ts';
 
-let database: TestDatabase;
-
-beforeEach(async () => {
-  database = await createTestDatabase();
-});
-
-afterEach(() => database.drop());
+const database = useDatabase({ each: true });
 
 test('limit 5 by tenant over three queues: 8 processes, killed and frozen like their leader, never have more', async () => {
   const { breaches, twice, findings, ...report } = await limitsRun({

@@ -1,5 +1,6 @@
 import fc from 'fast-check';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
+import { opened } from '../../support/database.ts';
 import type { Pick } from './database-batches-model-acts.ts';
 import { acts } from './database-batches-model-acts.ts';
 import type { Model } from './database-batches-model-support.ts';
@@ -10,12 +11,8 @@ import { openGround } from '../sql/database-support.ts';
  * Random sequences of everything that concerns batches, against a model of a few lines. After each step WORK_QUEUE must have the rows that the model
  * has, in the same places and with the same leases, and every job must stand where the model says.
  */
-let ground: Ground;
+const ground = opened(openGround);
 const nodes = new Map<string, Member>();
-beforeAll(async () => {
-  ground = await openGround();
-});
-afterAll(() => ground.close());
 
 /** What was done, and what came of it: a test that never got somewhere proves nothing of it. */
 const seen = new Set<string>();

@@ -9,7 +9,8 @@ import {
   saveCheckpoint,
 } from '@pgqueue/postgres/internal';
 import fc from 'fast-check';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
+import { opened } from '../../support/database.ts';
 import { dispatchBundles } from '../sql/bundles-support.ts';
 import type { Model, ModelJob, State } from './database-model-support.ts';
 import {
@@ -38,12 +39,8 @@ import { openGround } from '../sql/database-support.ts';
  */
 const jobsMax = 5;
 
-let ground: Ground;
+const ground = opened(openGround);
 let node: Member;
-beforeAll(async () => {
-  ground = await openGround();
-});
-afterAll(() => ground.close());
 
 type Step = fc.AsyncCommand<Model, Ground>;
 

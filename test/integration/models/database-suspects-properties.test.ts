@@ -1,18 +1,15 @@
 import { reap, resetNode } from '@pgqueue/postgres/internal';
 import fc from 'fast-check';
-import { afterAll, beforeAll, expect, test } from 'vitest';
-import type { Ground, Member } from '../sql/database-support.ts';
+import { expect, test } from 'vitest';
+import { opened } from '../../support/database.ts';
+import type { Member } from '../sql/database-support.ts';
 import { openGround } from '../sql/database-support.ts';
 
 /**
  * Random fleets that run innocent jobs and poison, in virtual time: who is charged with a crash, and whether everyone comes to an end. Claims, ends and
  * deaths are the database's own functions; time goes by as leases that began earlier.
  */
-let ground: Ground;
-beforeAll(async () => {
-  ground = await openGround();
-});
-afterAll(() => ground.close());
+const ground = opened(openGround);
 
 const stepSeconds = 0.5;
 /** After that a suspect lets another one begin. */

@@ -1,14 +1,11 @@
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
-import type { Ground, Member } from '../sql/database-support.ts';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { opened } from '../../support/database.ts';
+import type { Member } from '../sql/database-support.ts';
 import { openGround } from '../sql/database-support.ts';
 import { crashed, ready } from './suspects-support.ts';
 
 /** Claims of suspects beside other claims. */
-let ground: Ground;
-beforeAll(async () => {
-  ground = await openGround();
-});
-afterAll(() => ground.close());
+const ground = opened(openGround);
 beforeEach(() => ground.reset());
 afterEach(() => ground.sound());
 

@@ -1,17 +1,13 @@
 import type { ClaimedJob } from '@pgqueue/core/internal';
 import { createOperator } from '@pgqueue/postgres';
 import { loseNodes, reasonText, reap, release, resetNode } from '@pgqueue/postgres/internal';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import type { Ground } from '../sql/database-support.ts';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { opened } from '../../support/database.ts';
 import { openGround } from '../sql/database-support.ts';
 import { age, crashed, ready } from './suspects-support.ts';
 
 /** A job that was lost with its node is a suspect: a node begins with one, and its death is blamed on it. */
-let ground: Ground;
-beforeAll(async () => {
-  ground = await openGround();
-});
-afterAll(() => ground.close());
+const ground = opened(openGround);
 beforeEach(() => ground.reset());
 afterEach(() => ground.sound());
 

@@ -1,22 +1,9 @@
-import { openDatabase } from '@pgqueue/postgres/internal';
-import type { Database } from '@pgqueue/postgres';
-import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
-import type { TestDatabase } from '../../support/database.ts';
-import { createTestDatabase } from '../../support/database.ts';
-import { lease, seedOf } from '../../support/seed.ts';
+import { beforeEach, expect, test } from 'vitest';
+import { useDatabase } from '../../support/database.ts';
+import { lease } from '../../support/seed.ts';
 
-let own: TestDatabase;
-let database: Database;
-const { batch, insert, node, reset, sql } = seedOf(() => database);
+const { database, batch, insert, node, reset, sql } = useDatabase();
 
-beforeAll(async () => {
-  own = await createTestDatabase();
-  database = openDatabase({ connectionString: own.url, connectionsMax: 2 });
-});
-afterAll(async () => {
-  await database.close();
-  await own.drop();
-});
 beforeEach(reset);
 
 /** Dispatches jobs and moves the front up. Returns its positions. */

@@ -1,42 +1,29 @@
 import { execFile } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { openDatabase, settle } from '@pgqueue/postgres/internal';
-import type { Database } from '@pgqueue/postgres';
+import { settle } from '@pgqueue/postgres/internal';
 import type { SettleRequest } from '@pgqueue/postgres/internal';
 import { createProducer } from '@pgqueue/producer';
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { afterEach, describe, expect, test } from 'vitest';
 import type { Actor } from '../../support/actors.ts';
 import { startActor, until } from '../../support/actors.ts';
 import { hold } from '../../support/actors/tasks.ts';
-import type { TestDatabase } from '../../support/database.ts';
-import { createTestDatabase } from '../../support/database.ts';
+import { useDatabase } from '../../support/database.ts';
 
 const jobs = 10;
 const cli = fileURLToPath(new URL('../../../packages/cli/src/main.ts', import.meta.url));
 
-let testDatabase: TestDatabase;
-let database: Database;
-let actors: Actor[];
-
-beforeEach(async () => {
-  testDatabase = await createTestDatabase();
-  database = openDatabase({ connectionString: testDatabase.url });
-  actors = [];
-});
-
-afterEach(async () => {
-  await Promise.all(actors.map((actor) => actor.stop()));
-  await database.close();
-  await testDatabase.drop();
-});
+const own = useDatabase({ each: true });
+const { database } = own;
+const actors: Actor[] = [];
+afterEach(() => Promise.all(actors.splice(0).map((actor) => actor.stop())));
 
 async function start(
   kind: 'scheduler' | 'worker',
   name: string,
   env: Record<string, string> = {},
 ): Promise<Actor> {
-  const actor = await startActor(kind, { url: testDatabase.url, name, env });
+  const actor = await startActor(kind, { url: own.url, name, env });
   actors.push(actor);
   return actor;
 }
@@ -55,7 +42,7 @@ async function tenJobsHeld(
 ): Promise<{ readonly holder: Actor; readonly leases: readonly SettleRequest[] }> {
   await start('scheduler', 'scheduler-1');
   const holder = await start('worker', 'node-a', { PGQUEUE_TEST_HOLDS: 'true', ...env });
-  const producer = createProducer({ connectionString: testDatabase.url });
+  const producer = createProducer({ connectionString: own.url });
   await producer.enqueueMany(Array.from({ length: jobs }, (_, n) => hold.job({ n })));
   await producer.close();
   await until(
@@ -93,7 +80,7 @@ describe('a worker killed with -9 that holds ten jobs with timeouts of an hour',
     const { stdout } = await promisify(execFile)(
       'node',
       ['--conditions=@pgqueue/source', cli, 'nodes', 'reset', 'node-a', '--json'],
-      { env: { ...process.env, PGQUEUE_DATABASE_URL: testDatabase.url } },
+      { env: { ...process.env, PGQUEUE_DATABASE_URL: own.url } },
     );
     expect(stdout).toContain('10');
     scheduler?.signal('SIGCONT');

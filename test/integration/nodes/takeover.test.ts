@@ -1,15 +1,8 @@
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { takeoverRun } from '../../chaos/takeover/takeover.ts';
-import type { TestDatabase } from '../../support/database.ts';
-import { createTestDatabase } from '../../support/database.ts';
+import { useDatabase } from '../../support/database.ts';
 
-let database: TestDatabase;
-
-beforeAll(async () => {
-  database = await createTestDatabase();
-});
-
-afterAll(() => database.drop());
+const database = useDatabase();
 
 // More kills, and how long a takeover lasts: `npm run test:takeover`.
 test('two schedulers, either killed at any moment: every job ends exactly once, the doctor finds nothing', async () => {

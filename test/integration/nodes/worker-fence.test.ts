@@ -4,21 +4,17 @@ import type { TaskHandler } from '@pgqueue/core';
 import { createPuller } from '@pgqueue/worker';
 import { createScheduler } from '@pgqueue/scheduler';
 import type { Scheduler } from '@pgqueue/scheduler';
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
+import { afterEach, beforeEach, expect, test } from 'vitest';
 import { z } from 'zod';
-import type { CutProxy } from '../../support/cut-proxy.ts';
 import { startCutProxy } from '../../support/cut-proxy.ts';
-import type { TestWorker, WorkerBench } from '../../support/worker-bench.ts';
+import { opened } from '../../support/database.ts';
+import type { TestWorker } from '../../support/worker-bench.ts';
 import { openWorkerBench, until } from '../../support/worker-bench.ts';
 
-let bench: WorkerBench;
-let proxy: CutProxy;
+const bench = opened(openWorkerBench);
+const proxy = opened(() => startCutProxy(bench.test.url), { each: true });
 let scheduler: Scheduler;
-beforeAll(async () => {
-  bench = await openWorkerBench();
-});
 beforeEach(async () => {
-  proxy = await startCutProxy(bench.test.url);
   scheduler = createScheduler({ connectionString: bench.test.url });
   await scheduler.start();
 });
@@ -26,9 +22,7 @@ afterEach(async () => {
   mend();
   await scheduler.stop();
   await bench.clear();
-  await proxy.close();
 });
-afterAll(() => bench.close());
 
 /** What waited goes with its connections. */
 function mend(): void {

@@ -1,20 +1,16 @@
 import { defineTask, implement } from '@pgqueue/core';
 import { createPuller } from '@pgqueue/worker';
-import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
+import { afterEach, expect, test } from 'vitest';
 import { z } from 'zod';
-import type { WorkerBench } from '../../support/worker-bench.ts';
+import { opened } from '../../support/database.ts';
 import { openWorkerBench, until } from '../../support/worker-bench.ts';
 
 /**
  * What an asynchronous failover takes away, by hand: rows are put back as the new primary would have them. The node asks what it holds
  * after the first heartbeat that follows a failure; here its connections are ended.
  */
-let bench: WorkerBench;
-beforeAll(async () => {
-  bench = await openWorkerBench();
-});
+const bench = opened(openWorkerBench);
 afterEach(() => bench.clear());
-afterAll(() => bench.close());
 
 const task = defineTask({ name: 'task', payload: z.object({}), timeout: '1h' });
 

@@ -2,16 +2,14 @@ import { defineTask, implement } from '@pgqueue/core';
 import { createScheduler } from '@pgqueue/scheduler';
 import type { Scheduler } from '@pgqueue/scheduler';
 import { createPuller } from '@pgqueue/worker';
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
+import { afterEach, beforeEach, expect, test } from 'vitest';
 import { z } from 'zod';
-import type { TestWorker, WorkerBench } from '../../support/worker-bench.ts';
+import { opened } from '../../support/database.ts';
+import type { TestWorker } from '../../support/worker-bench.ts';
 import { openWorkerBench, until } from '../../support/worker-bench.ts';
 
-let bench: WorkerBench;
+const bench = opened(openWorkerBench);
 let scheduler: Scheduler;
-beforeAll(async () => {
-  bench = await openWorkerBench();
-});
 beforeEach(async () => {
   scheduler = createScheduler({ connectionString: bench.test.url });
   await scheduler.start();
@@ -20,7 +18,6 @@ afterEach(async () => {
   await scheduler.stop();
   await bench.clear();
 });
-afterAll(() => bench.close());
 
 const task = defineTask({ name: 'task', payload: z.object({}), timeout: '1h' });
 // far longer than a busy machine keeps a heartbeat waiting

@@ -1,17 +1,13 @@
 import { defineTask, implement } from '@pgqueue/core';
 import type { TaskHandler } from '@pgqueue/core';
 import { createWorker } from '@pgqueue/worker';
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { afterEach, describe, expect, test } from 'vitest';
 import { z } from 'zod';
-import type { WorkerBench } from '../../support/worker-bench.ts';
+import { opened } from '../../support/database.ts';
 import { openWorkerBench, until } from '../../support/worker-bench.ts';
 
-let bench: WorkerBench;
-beforeAll(async () => {
-  bench = await openWorkerBench();
-});
+const bench = opened(openWorkerBench);
 afterEach(() => bench.clear());
-afterAll(() => bench.close());
 
 const task = defineTask({ name: 'task', payload: z.object({}), timeout: '1h' });
 const quick = implement(task, () => null);

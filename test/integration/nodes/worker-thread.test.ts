@@ -1,33 +1,19 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { openDatabase } from '@pgqueue/postgres/internal';
-import type { Database } from '@pgqueue/postgres';
 import { createProducer } from '@pgqueue/producer';
-import type { Producer } from '@pgqueue/producer';
-import { afterAll, afterEach, beforeEach, expect, test } from 'vitest';
+import { afterAll, afterEach, expect, test } from 'vitest';
 import type { Actor } from '../../support/actors.ts';
 import { startActor, until } from '../../support/actors.ts';
 import { hold, spin } from '../../support/actors/tasks.ts';
-import type { TestDatabase } from '../../support/database.ts';
-import { createTestDatabase } from '../../support/database.ts';
+import { opened, useDatabase } from '../../support/database.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'pgqueue-spin-'));
-let own: TestDatabase;
-let database: Database;
-let producer: Producer;
-let actors: Actor[];
-beforeEach(async () => {
-  own = await createTestDatabase();
-  database = openDatabase({ connectionString: own.url, connectionsMax: 2 });
-  producer = createProducer({ connectionString: own.url });
-  actors = [];
-});
-afterEach(async () => {
-  await Promise.all(actors.map((actor) => actor.stop()));
-  await Promise.all([producer.close(), database.close()]);
-  await own.drop();
-});
+const own = useDatabase({ each: true });
+const { database } = own;
+const producer = opened(() => createProducer({ connectionString: own.url }), { each: true });
+const actors: Actor[] = [];
+afterEach(() => Promise.all(actors.splice(0).map((actor) => actor.stop())));
 afterAll(() => rmSync(folder, { recursive: true }));
 
 async function start(kind: 'scheduler' | 'worker', name: string, env = {}): Promise<Actor> {
@@ -44,7 +30,7 @@ const heard = (actor: Actor, type: string): Actor['heard'] =>
 /** Node a holds two jobs with timeouts of an hour; then a handler keeps its event loop, past its own timeout of 1 s. */
 async function blocked(env: Record<string, string>) {
   await start('scheduler', 'scheduler');
-  const file = join(folder, own.name);
+  const file = join(folder, own.test.name);
   const a = await start('worker', 'a', { PGQUEUE_TEST_SPIN: file, ...env });
   await producer.enqueueMany([1, 2].map((n) => hold.job({ n })));
   await until('both to be held', () => heard(a, 'started').length === 2);

@@ -1,18 +1,14 @@
 import type { PgQueueEvent } from '@pgqueue/core';
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { beforeEach, describe, expect, test } from 'vitest';
 import type { TickFacts } from '../../../packages/scheduler/src/reporting/report.ts';
 import { createReporter } from '../../../packages/scheduler/src/reporting/report.ts';
-import type { Ground } from '../sql/database-support.ts';
+import { opened } from '../../support/database.ts';
 import { openGround } from '../sql/database-support.ts';
 import { until } from '../scheduler/scheduler-support.ts';
 
 const job = '00000000-0000-7000-8000-000000000001';
 const other = '00000000-0000-7000-8000-000000000002';
-let ground: Ground;
-beforeAll(async () => {
-  ground = await openGround();
-});
-afterAll(() => ground.close());
+const ground = opened(openGround);
 beforeEach(async () => {
   await ground.reset();
   await ground.sql('truncate pgqueue.explain_request restart identity');

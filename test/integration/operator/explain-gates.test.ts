@@ -10,18 +10,14 @@ import {
 } from '@pgqueue/core';
 import type { Gate } from '@pgqueue/core';
 import { maintenanceWindow } from '@pgqueue/scheduler';
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import type { Explained } from './explain-support.ts';
+import { afterEach, describe, expect, test } from 'vitest';
+import { opened } from '../../support/database.ts';
 import { hourMs, isIn, openExplained } from './explain-support.ts';
 import { until } from '../scheduler/scheduler-support.ts';
 
 /** Each test holds a job by a gate of a policy, and asks the leader why. Where that can be ended soon, the job then goes. */
-let bench: Explained;
-beforeAll(async () => {
-  bench = await openExplained();
-});
+const bench = opened(openExplained);
 afterEach(() => bench.clear());
-afterAll(() => bench.close());
 
 const by = (...gates: readonly Gate[]): ReturnType<typeof policy> => policy({ gates, order: turns() });
 describe('the gates of a policy', () => {

@@ -1,23 +1,16 @@
 import { gate, policy, turns } from '@pgqueue/core';
 import { createOperator } from '@pgqueue/postgres';
-import type { JobExplanation, Operator } from '@pgqueue/postgres';
-import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
+import type { JobExplanation } from '@pgqueue/postgres';
+import { afterEach, expect, test } from 'vitest';
 import { cliOf, parseCli } from '../../support/cli.ts';
+import { opened } from '../../support/database.ts';
 import type { Bench, TestScheduler } from '../scheduler/scheduler-support.ts';
 import { openBench, until } from '../scheduler/scheduler-support.ts';
 
 const inTurn = policy({ order: turns() });
-let bench: Bench;
-let operator: Operator;
-beforeAll(async () => {
-  bench = await openBench();
-  operator = createOperator({ pool: bench.database.pool });
-});
+const bench = opened(openBench);
+const operator = opened(() => createOperator({ pool: bench.database.pool }));
 afterEach(() => bench.clear());
-afterAll(async () => {
-  await operator.close();
-  await bench.close();
-});
 
 async function ids(where = 'true'): Promise<readonly string[]> {
   const rows = await bench.database.query<{ id: string }>(

@@ -1,14 +1,10 @@
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import type { Explained } from './explain-support.ts';
+import { afterEach, describe, expect, test } from 'vitest';
+import { opened } from '../../support/database.ts';
 import { hourMs, isIn, openExplained } from './explain-support.ts';
 
 /** Each test holds a job by a rule, asks the leader why, ends the cause, and sees the job go: so what was said was the truth. */
-let bench: Explained;
-beforeAll(async () => {
-  bench = await openExplained();
-});
+const bench = opened(openExplained);
 afterEach(() => bench.clear());
-afterAll(() => bench.close());
 
 describe('the settings of a queue', () => {
   test('paused', async () => {

@@ -1,23 +1,12 @@
 import { createOperator } from '@pgqueue/postgres';
 import { openDatabase, readStatus } from '@pgqueue/postgres/internal';
-import type { Database, Status } from '@pgqueue/postgres';
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import type { TestDatabase } from '../../support/database.ts';
-import { createTestDatabase } from '../../support/database.ts';
-import { seedOf } from '../../support/seed.ts';
+import type { Status } from '@pgqueue/postgres';
+import { beforeEach, describe, expect, test } from 'vitest';
+import { useDatabase } from '../../support/database.ts';
 
-let own: TestDatabase;
-let database: Database;
-const { reset, sql, insert, run, die, item } = seedOf(() => database);
+const own = useDatabase({ connectionsMax: 1 });
+const { database, reset, sql, insert, run, die, item } = own;
 
-beforeAll(async () => {
-  own = await createTestDatabase();
-  database = openDatabase({ connectionString: own.url, connectionsMax: 1 });
-});
-afterAll(async () => {
-  await database.close();
-  await own.drop();
-});
 beforeEach(reset);
 
 /** As rows of `queue_status`, so that all of it can be compared; ages are of different moments. */

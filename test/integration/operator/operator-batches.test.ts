@@ -1,7 +1,4 @@
 // Jobs of batches, wherever jobs are listed and counted: each stands there as if it had a work item of its own.
-import { createOperator } from '@pgqueue/postgres';
-import { openDatabase } from '@pgqueue/postgres/internal';
-import type { Database, Operator } from '@pgqueue/postgres';
 import {
   countFound,
   findJobs,
@@ -9,15 +6,11 @@ import {
   readDispatched,
   readWaitingKeys,
 } from '@pgqueue/postgres/internal/dashboard';
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import type { TestDatabase } from '../../support/database.ts';
-import { createTestDatabase } from '../../support/database.ts';
-import { lease, seedOf } from '../../support/seed.ts';
+import { beforeEach, describe, expect, test } from 'vitest';
+import { useDatabase } from '../../support/database.ts';
+import { lease } from '../../support/seed.ts';
 
-let own: TestDatabase;
-let database: Database;
-let operator: Operator;
-const { batch, insert, item, node, reset, sql } = seedOf(() => database);
+const { database, operator, batch, insert, item, node, reset, sql } = useDatabase();
 
 const key = 'acme';
 let jobs: {
@@ -26,16 +19,6 @@ let jobs: {
   readonly running: readonly string[];
 };
 
-beforeAll(async () => {
-  own = await createTestDatabase();
-  database = openDatabase({ connectionString: own.url, connectionsMax: 4 });
-  operator = createOperator({ pool: database.pool });
-});
-afterAll(async () => {
-  await operator.close();
-  await database.close();
-  await own.drop();
-});
 beforeEach(async () => {
   await reset();
   await node('n');

@@ -1,28 +1,11 @@
 import { defineTask } from '@pgqueue/core';
-import { createOperator } from '@pgqueue/postgres';
-import { openDatabase } from '@pgqueue/postgres/internal';
-import type { Database, Operator } from '@pgqueue/postgres';
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { beforeEach, describe, expect, test } from 'vitest';
 import { z } from 'zod';
-import type { TestDatabase } from '../../support/database.ts';
-import { createTestDatabase } from '../../support/database.ts';
-import { lease, seedOf } from '../../support/seed.ts';
+import { useDatabase } from '../../support/database.ts';
+import { lease } from '../../support/seed.ts';
 
-let own: TestDatabase;
-let database: Database;
-let operator: Operator;
-const { insert, item, node, reset, sql } = seedOf(() => database);
+const { database, operator, insert, item, node, reset, sql } = useDatabase();
 
-beforeAll(async () => {
-  own = await createTestDatabase();
-  database = openDatabase({ connectionString: own.url, connectionsMax: 4 });
-  operator = createOperator({ pool: database.pool });
-});
-afterAll(async () => {
-  await operator.close();
-  await database.close();
-  await own.drop();
-});
 beforeEach(reset);
 
 describe('nodes', () => {

@@ -1,26 +1,8 @@
-import { createOperator } from '@pgqueue/postgres';
-import { openDatabase } from '@pgqueue/postgres/internal';
-import type { Database, Operator } from '@pgqueue/postgres';
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import type { TestDatabase } from '../../support/database.ts';
-import { createTestDatabase } from '../../support/database.ts';
-import { seedOf } from '../../support/seed.ts';
+import { beforeEach, describe, expect, test } from 'vitest';
+import { useDatabase } from '../../support/database.ts';
 
-let own: TestDatabase;
-let database: Database;
-let operator: Operator;
-const { die, insert, reset, sql } = seedOf(() => database);
+const { operator, die, insert, reset, sql } = useDatabase();
 
-beforeAll(async () => {
-  own = await createTestDatabase();
-  database = openDatabase({ connectionString: own.url, connectionsMax: 4 });
-  operator = createOperator({ pool: database.pool });
-});
-afterAll(async () => {
-  await operator.close();
-  await database.close();
-  await own.drop();
-});
 beforeEach(reset);
 
 describe('dead', () => {

@@ -1,27 +1,11 @@
-import { createOperator } from '@pgqueue/postgres';
-import { openDatabase } from '@pgqueue/postgres/internal';
-import type { Database, Operator } from '@pgqueue/postgres';
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import type { TestDatabase } from '../../support/database.ts';
-import { createTestDatabase } from '../../support/database.ts';
-import { lease, seedOf } from '../../support/seed.ts';
+import { beforeEach, describe, expect, test } from 'vitest';
+import { useDatabase } from '../../support/database.ts';
+import { lease } from '../../support/seed.ts';
 import { elsewhere, endsOf } from './doctor-support.ts';
 
-let own: TestDatabase;
-let database: Database;
-let operator: Operator;
-const { batch, insert, item, node, reset, sql } = seedOf(() => database);
+const { database, operator, batch, insert, item, node, reset, sql } = useDatabase();
 const { bury, finish } = endsOf({ sql });
 
-beforeAll(async () => {
-  own = await createTestDatabase();
-  database = openDatabase({ connectionString: own.url, connectionsMax: 4 });
-  operator = createOperator({ pool: database.pool });
-});
-afterAll(async () => {
-  for (const part of [operator, database]) await part.close();
-  await own.drop();
-});
 beforeEach(reset);
 
 interface Breakage {

@@ -2,17 +2,15 @@ import { createOperator, migrate } from '@pgqueue/postgres';
 import { openDatabase } from '@pgqueue/postgres/internal';
 import type { Database, Operator } from '@pgqueue/postgres';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import type { TestDatabase } from '../../support/database.ts';
-import { createTestDatabase } from '../../support/database.ts';
+import { useDatabase } from '../../support/database.ts';
 
 // a schema of its own: its roles belong to the whole server
 const schema = 'operator_roles_test';
 const missing = '00000000-0000-7000-8000-000000000000';
-let own: TestDatabase;
+const own = useDatabase();
 let owner: Database;
 
 beforeAll(async () => {
-  own = await createTestDatabase();
   await migrate({ connectionString: own.url, schema, roles: true });
   owner = openDatabase({ connectionString: own.url, schema, connectionsMax: 1 });
 });
@@ -23,7 +21,6 @@ afterAll(async () => {
     await owner.query(`drop role ${schema}_${role}`, []);
   }
   await owner.close();
-  await own.drop();
 });
 
 async function as(role: string, work: (operator: Operator) => Promise<void>): Promise<void> {

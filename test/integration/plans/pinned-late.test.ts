@@ -1,9 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import { defineTask, implement } from '@pgqueue/core';
-import type { Database } from '@pgqueue/postgres';
 import type { Lease } from '@pgqueue/postgres/internal';
-import { claim, openDatabase, registerNode, release } from '@pgqueue/postgres/internal';
+import { claim, registerNode, release } from '@pgqueue/postgres/internal';
 import type { Scheduler } from '@pgqueue/scheduler';
 import { createScheduler } from '@pgqueue/scheduler';
 import type { Worker } from '@pgqueue/worker';
@@ -11,8 +10,7 @@ import { createWorker } from '@pgqueue/worker';
 import pg from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { z } from 'zod';
-import type { TestDatabase } from '../../support/database.ts';
-import { createTestDatabase } from '../../support/database.ts';
+import { useDatabase } from '../../support/database.ts';
 import { until } from '../../support/until.ts';
 import { pin } from './pinned-support.ts';
 
@@ -34,8 +32,8 @@ const began = new Map<string, number>();
 let ran = 0;
 let longest = 0;
 
-let own: TestDatabase;
-let database: Database;
+const own = useDatabase();
+const { database } = own;
 let scheduler: Scheduler;
 let worker: Worker;
 let lease: Lease;
@@ -44,8 +42,6 @@ const stopping = new AbortController();
 let flow: Promise<void>;
 
 beforeAll(async () => {
-  own = await createTestDatabase();
-  database = openDatabase({ connectionString: own.url });
   holder = await pin(own.url, 'reads');
   scheduler = createScheduler({ connectionString: own.url, listen: false });
   worker = createWorker({
@@ -70,8 +66,6 @@ afterAll(async () => {
   await flow;
   await Promise.all([scheduler.stop(), worker.stop()]);
   await holder.end();
-  await database.close();
-  await own.drop();
 });
 
 /** Keeps some jobs waiting, in the one key that there is. */

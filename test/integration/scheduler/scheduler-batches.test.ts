@@ -1,20 +1,17 @@
 import { randomUUID } from 'node:crypto';
 import type { ClaimedRow } from '@pgqueue/postgres/internal';
 import { breaches, claimRows, registerNode, settleRows, tellRuns } from '@pgqueue/postgres/internal';
-import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
+import { afterEach, expect, test } from 'vitest';
+import { opened } from '../../support/database.ts';
 import type { Bench } from './scheduler-support.ts';
 import { interruptedPool, openBench, ticks, until } from './scheduler-support.ts';
 
-let bench: Bench;
-beforeAll(async () => {
-  bench = await openBench();
-});
+const bench = opened(openBench);
 afterEach(async () => {
   const broken = await breaches(bench.database);
   if (broken.length > 0) throw new Error(`broken: ${JSON.stringify(broken)}`);
   await bench.clear();
 });
-afterAll(() => bench.close());
 
 interface Quick {
   readonly claim: (max: number, ahead?: number) => Promise<readonly ClaimedRow[]>;

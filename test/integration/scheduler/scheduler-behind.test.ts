@@ -1,13 +1,10 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { defineTask, implement } from '@pgqueue/core';
-import type { Operator } from '@pgqueue/postgres';
-import { createOperator } from '@pgqueue/postgres';
 import { createScheduler } from '@pgqueue/scheduler';
 import { createWorker } from '@pgqueue/worker';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { z } from 'zod';
-import type { TestDatabase } from '../../support/database.ts';
-import { createTestDatabase } from '../../support/database.ts';
+import { useDatabase } from '../../support/database.ts';
 import { until } from '../../support/until.ts';
 
 /**
@@ -19,13 +16,11 @@ const crowd = defineTask({ name: 'crowd', payload: z.object({}) });
 const straggler = defineTask({ name: 'straggler', payload: z.object({}) });
 const ran = { crowd: 0, straggler: 0 };
 
-let own: TestDatabase;
-let operator: Operator;
+const own = useDatabase();
+const { operator, sql } = own;
 let stop: () => Promise<void>;
 
 beforeAll(async () => {
-  own = await createTestDatabase();
-  operator = createOperator({ connectionString: own.url });
   const scheduler = createScheduler({ connectionString: own.url });
   const worker = createWorker({
     connectionString: own.url,
@@ -35,26 +30,23 @@ beforeAll(async () => {
     ],
   });
   // the numbers below these are for those that come behind
-  await own.query('alter table pgqueue.queue alter seq restart with 1000', []);
-  await own.query('alter table pgqueue.work_queue alter position restart with 1000', []);
+  await sql('alter table pgqueue.queue alter seq restart with 1000');
+  await sql('alter table pgqueue.work_queue alter position restart with 1000');
   await Promise.all([scheduler.start(), worker.start()]);
   const stopping = new AbortController();
   const flow = feed(stopping.signal);
   stop = async () => {
     stopping.abort();
     await flow;
-    await Promise.all([scheduler.stop(), worker.stop(), operator.close()]);
+    await Promise.all([scheduler.stop(), worker.stop()]);
   };
   await until('the crowd to run', () => ran.crowd > 500);
 });
-afterAll(async () => {
-  await stop();
-  await own.drop();
-});
+afterAll(() => stop());
 
 async function feed(signal: AbortSignal): Promise<void> {
   while (!signal.aborted) {
-    await own.query(`insert into pgqueue.queue (task) select 'crowd' from generate_series(1, 50)`, []);
+    await sql(`insert into pgqueue.queue (task) select 'crowd' from generate_series(1, 50)`);
     await delay(50);
   }
 }
@@ -62,10 +54,7 @@ async function feed(signal: AbortSignal): Promise<void> {
 test('a job', async () => {
   // the first late look of a lane begins at its first row
   await delay(2_000);
-  await own.query(
-    `insert into pgqueue.queue (task, seq) overriding system value values ('straggler', 1)`,
-    [],
-  );
+  await sql(`insert into pgqueue.queue (task, seq) overriding system value values ('straggler', 1)`);
   const from = ran.crowd;
   await until('others to pass it', () => ran.crowd > from + 300);
   expect(ran.straggler).toBe(0);
@@ -74,19 +63,17 @@ test('a job', async () => {
 
 test('a work item: it counts for the limits', async () => {
   await operator.queues.set('narrow', { concurrency: 1 });
-  await own.query(
+  await sql(
     `with job as (insert into pgqueue.queue (queue, task) values ('narrow', 'held') returning id)
      insert into pgqueue.work_queue (position, id, version, pool, task) overriding system value
      select 1, id, 1, 'nobody', 'held' from job`,
-    [],
   );
   const isHeld = async (): Promise<boolean> => {
-    const [job] = await own.query<{ readonly id: string }>(
+    const [job] = await sql(
       `insert into pgqueue.queue (queue, task) values ('narrow', 'straggler') returning id`,
-      [],
     );
     await delay(500);
-    const { reasons } = await operator.explain(job?.id ?? '').catch(() => ({ reasons: [] }));
+    const { reasons } = await operator.explain(job.id).catch(() => ({ reasons: [] }));
     return reasons.some((reason) => reason.kind === 'held' && reason.gate === 'queue_concurrency');
   };
   expect(await isHeld()).toBe(false);

@@ -5,25 +5,22 @@ import { registerNode, resetNode } from '@pgqueue/postgres/internal';
 import { createScheduler } from '@pgqueue/scheduler';
 import { createPuller } from '@pgqueue/worker';
 import type { WorkerOptions } from '@pgqueue/worker';
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { z } from 'zod';
-import type { TestWorker, WorkerBench } from '../../support/worker-bench.ts';
+import { opened } from '../../support/database.ts';
+import type { TestWorker } from '../../support/worker-bench.ts';
 import { openWorkerBench, until } from '../../support/worker-bench.ts';
 import { dispatchBundles, overlaps, recordLeases } from '../sql/bundles-support.ts';
 
-let bench: WorkerBench;
+const bench = opened(openWorkerBench);
 const stops: (() => Promise<unknown>)[] = [];
-beforeAll(async () => {
-  bench = await openWorkerBench();
-  await bench.sql(recordLeases);
-});
+beforeAll(() => bench.sql(recordLeases));
 afterEach(async () => {
   await Promise.all(stops.splice(0).map((stop) => stop()));
   await bench.clear();
   await bench.sql('truncate bundle_lease, pgqueue.queue_config');
   await bench.sql(`update pgqueue.scheduler_lease set leader = null, expires = '-infinity'`);
 });
-afterAll(() => bench.close());
 
 const payload = z.object({ n: z.number() });
 const retry = { maxTries: 1_000, maxCrashes: 1_000, base: 10, backoff: 'fixed', jitter: 0 } as const;

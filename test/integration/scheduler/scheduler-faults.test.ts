@@ -2,24 +2,16 @@
 // what is wrong.
 import type { Plan, Policy, Snapshot } from '@pgqueue/core';
 import { fifo, policy, turns } from '@pgqueue/core';
-import type { Operator } from '@pgqueue/postgres';
 import { createOperator } from '@pgqueue/postgres';
 import { breaches } from '@pgqueue/postgres/internal';
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import type { Bench, TestScheduler } from './scheduler-support.ts';
+import { afterEach, describe, expect, test } from 'vitest';
+import { opened } from '../../support/database.ts';
+import type { TestScheduler } from './scheduler-support.ts';
 import { openBench, until } from './scheduler-support.ts';
 
-let bench: Bench;
-let operator: Operator;
-beforeAll(async () => {
-  bench = await openBench();
-  operator = createOperator({ connectionString: bench.test.url });
-});
+const bench = opened(openBench);
+const operator = opened(() => createOperator({ connectionString: bench.test.url }));
 afterEach(() => bench.clear());
-afterAll(async () => {
-  await operator.close();
-  await bench.close();
-});
 
 const limit = 3;
 const jobs = 45;

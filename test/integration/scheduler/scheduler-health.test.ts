@@ -3,21 +3,17 @@ import { databaseHealth, policy, turns } from '@pgqueue/core';
 import type { Database } from '@pgqueue/postgres';
 import { openDatabase, readHealth } from '@pgqueue/postgres/internal';
 import pg from 'pg';
-import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
+import { afterEach, expect, test } from 'vitest';
 import { createHealthWatch } from '../../../packages/scheduler/src/reporting/database-health.ts';
-import type { Bench } from './scheduler-support.ts';
+import { opened } from '../../support/database.ts';
 import { openBench, ticks, until } from './scheduler-support.ts';
 
-let bench: Bench;
+const bench = opened(openBench);
 const open: pg.Client[] = [];
-beforeAll(async () => {
-  bench = await openBench();
-});
 afterEach(async () => {
   await Promise.all(open.splice(0).map((client) => client.end()));
   await bench.clear();
 });
-afterAll(() => bench.close());
 
 async function session(...statements: readonly string[]): Promise<pg.Client> {
   const client = new pg.Client({ connectionString: bench.test.url });

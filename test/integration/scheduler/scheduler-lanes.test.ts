@@ -1,12 +1,8 @@
-import { afterAll, beforeAll, expect, test } from 'vitest';
-import type { Bench } from './scheduler-support.ts';
+import { expect, test } from 'vitest';
+import { opened } from '../../support/database.ts';
 import { openBench, ticks, until } from './scheduler-support.ts';
 
-let bench: Bench;
-beforeAll(async () => {
-  bench = await openBench();
-});
-afterAll(() => bench.close());
+const bench = opened(openBench);
 
 test('of more keys than one look shows, each job goes once, and those of one key in order', async () => {
   const [keys, jobs] = [1_500, 6];

@@ -3,16 +3,12 @@ import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import { dispatch, leadershipLostState, openDatabase, sqlState } from '@pgqueue/postgres/internal';
 import { createScheduler } from '@pgqueue/scheduler';
-import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
-import type { Bench } from './scheduler-support.ts';
+import { afterEach, expect, test } from 'vitest';
+import { opened } from '../../support/database.ts';
 import { openBench, until } from './scheduler-support.ts';
 
-let bench: Bench;
-beforeAll(async () => {
-  bench = await openBench();
-});
+const bench = opened(openBench);
 afterEach(() => bench.clear());
-afterAll(() => bench.close());
 
 const leaseMs = 1_000;
 

@@ -1,15 +1,12 @@
 import type { PgQueueEvent } from '@pgqueue/core';
 import { fifo, policy } from '@pgqueue/core';
-import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
-import type { Bench, TestScheduler } from './scheduler-support.ts';
+import { afterEach, expect, test } from 'vitest';
+import { opened } from '../../support/database.ts';
+import type { TestScheduler } from './scheduler-support.ts';
 import { openBench, until } from './scheduler-support.ts';
 
-let bench: Bench;
-beforeAll(async () => {
-  bench = await openBench();
-});
+const bench = opened(openBench);
 afterEach(() => bench.clear());
-afterAll(() => bench.close());
 
 const mine = policy({ name: 'mine', order: fifo() });
 const yours = policy({ name: 'yours', order: fifo() });

@@ -1,14 +1,11 @@
 import { policy, ranked } from '@pgqueue/core';
-import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
-import type { Bench, Item } from './scheduler-support.ts';
+import { afterEach, expect, test } from 'vitest';
+import { opened } from '../../support/database.ts';
+import type { Item } from './scheduler-support.ts';
 import { openBench, ticks, until } from './scheduler-support.ts';
 
-let bench: Bench;
-beforeAll(async () => {
-  bench = await openBench();
-});
+const bench = opened(openBench);
 afterEach(() => bench.clear());
-afterAll(() => bench.close());
 
 /** Smaller priorities first, over all keys. */
 const urgentFirst = ranked({

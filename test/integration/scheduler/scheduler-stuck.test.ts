@@ -1,16 +1,12 @@
 import { circuitBreaker, fairShare, ordered, policy, ranked } from '@pgqueue/core';
 import { settle } from '@pgqueue/postgres/internal';
 import pg from 'pg';
-import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
-import type { Bench } from './scheduler-support.ts';
+import { afterEach, expect, test } from 'vitest';
+import { opened } from '../../support/database.ts';
 import { interruptedPool, openBench, ticks, until } from './scheduler-support.ts';
 
-let bench: Bench;
-beforeAll(async () => {
-  bench = await openBench();
-});
+const bench = opened(openBench);
 afterEach(() => bench.clear());
-afterAll(() => bench.close());
 
 const urgentFirst = ranked({
   name: 'urgent-first',

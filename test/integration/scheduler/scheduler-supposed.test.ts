@@ -1,16 +1,13 @@
 import { settleAndHint } from '@pgqueue/postgres/internal';
 import type { Producer } from '@pgqueue/producer';
 import { createProducer } from '@pgqueue/producer';
-import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
-import type { Bench, TestNode, TestScheduler } from './scheduler-support.ts';
+import { afterEach, expect, test } from 'vitest';
+import { opened } from '../../support/database.ts';
+import type { TestNode, TestScheduler } from './scheduler-support.ts';
 import { countCalls, openBench, ticks, until } from './scheduler-support.ts';
 
-let bench: Bench;
-beforeAll(async () => {
-  bench = await openBench();
-});
+const bench = opened(openBench);
 afterEach(() => bench.clear());
-afterAll(() => bench.close());
 
 type Lease = Awaited<ReturnType<TestNode['claim']>>[number];
 
@@ -93,9 +90,7 @@ test('a queue that was paused meanwhile stays paused', async () => {
 });
 
 const producers: Producer[] = [];
-afterEach(async () => {
-  await Promise.all(producers.splice(0).map((producer) => producer.close()));
-});
+afterEach(() => Promise.all(producers.splice(0).map((producer) => producer.close())));
 
 function producer(): Producer {
   const made = createProducer({ connectionString: bench.test.url });

@@ -1,14 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
-import type { Bench } from './scheduler-support.ts';
+import { afterEach, expect, test } from 'vitest';
+import { opened } from '../../support/database.ts';
 import { countCalls, openBench, until } from './scheduler-support.ts';
 
-let bench: Bench;
-beforeAll(async () => {
-  bench = await openBench();
-});
+const bench = opened(openBench);
 afterEach(() => bench.clear());
-afterAll(() => bench.close());
 
 test('a delayed job is dispatched at its time, not before', async () => {
   await bench.node();

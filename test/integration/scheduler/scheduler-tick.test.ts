@@ -1,14 +1,10 @@
 import type { Lane, Policy } from '@pgqueue/core';
-import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
-import type { Bench } from './scheduler-support.ts';
+import { afterEach, expect, test } from 'vitest';
+import { opened } from '../../support/database.ts';
 import { countCalls, openBench, ticks, until } from './scheduler-support.ts';
 
-let bench: Bench;
-beforeAll(async () => {
-  bench = await openBench();
-});
+const bench = opened(openBench);
 afterEach(() => bench.clear());
-afterAll(() => bench.close());
 
 const itemsReach = (count: number) =>
   until(`${count} work items`, async () => {

@@ -1,16 +1,12 @@
 import type { PgQueueEvent } from '@pgqueue/core';
 import { concurrency, policy, turns } from '@pgqueue/core';
-import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
+import { afterEach, expect, test } from 'vitest';
 import { startCutProxy } from '../../support/cut-proxy.ts';
-import type { Bench } from './scheduler-support.ts';
+import { opened } from '../../support/database.ts';
 import { openBench, until } from './scheduler-support.ts';
 
-let bench: Bench;
-beforeAll(async () => {
-  bench = await openBench();
-});
+const bench = opened(openBench);
 afterEach(() => bench.clear());
-afterAll(() => bench.close());
 
 const limited = policy({
   gates: [concurrency({ name: 'of_key', by: ({ key }) => key, limit: 2 })],

@@ -1,15 +1,13 @@
-import type { Operator } from '@pgqueue/postgres';
 import { createOperator } from '@pgqueue/postgres';
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import type { Bench, TestScheduler } from './scheduler-support.ts';
+import { beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { opened } from '../../support/database.ts';
+import type { TestScheduler } from './scheduler-support.ts';
 import { openBench, until } from './scheduler-support.ts';
 
 // rows as an administrator, a restore or a defect of ours could leave them: the checks of the tables are taken away
-let bench: Bench;
-let operator: Operator;
+const bench = opened(openBench);
+const operator = opened(() => createOperator({ pool: bench.database.pool }));
 beforeAll(async () => {
-  bench = await openBench();
-  operator = createOperator({ pool: bench.database.pool });
   for (const table of ['queue', 'node', 'queue_config']) {
     const rows = await bench.database.query<{ name: string }>(
       `select quote_ident(conname) as name from pg_constraint where conrelid = 'pgqueue.${table}'::regclass and contype = 'c'`,
@@ -21,10 +19,6 @@ beforeAll(async () => {
   }
 });
 beforeEach(() => bench.clear());
-afterAll(async () => {
-  await operator.close();
-  await bench.close();
-});
 
 /** Resolves when so many jobs of the other lanes, and those behind the odd ones, have work items. */
 async function goOn(jobs: number): Promise<void> {

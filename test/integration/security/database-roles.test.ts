@@ -2,8 +2,7 @@ import { migrate } from '@pgqueue/postgres';
 import { createScheduler } from '@pgqueue/scheduler';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import type { TestDatabase } from '../../support/database.ts';
-import { createTestDatabase } from '../../support/database.ts';
+import { useDatabase } from '../../support/database.ts';
 import { statements } from './database-roles-at-work.ts';
 import { ownersAlone, rights, roles } from './database-roles.ts';
 
@@ -13,13 +12,12 @@ const schema = 'database_roles_test';
 const password = 'of-the-test';
 type Rows = readonly Readonly<Record<string, unknown>>[];
 
-let own: TestDatabase;
+const own = useDatabase();
 let owner: pg.Client;
 const sql = async (text: string, values: unknown[] = []): Promise<Rows> =>
   (await owner.query(text, values)).rows;
 
 beforeAll(async () => {
-  own = await createTestDatabase();
   await migrate({ connectionString: own.url, schema, roles: true });
   owner = new pg.Client({ connectionString: own.url });
   await owner.connect();
@@ -38,7 +36,6 @@ afterAll(async () => {
   }
   await owner.query(`drop role ${schema}_stranger`);
   await owner.end();
-  await own.drop();
 });
 
 /** Runs statements in a session of that role, in a transaction that is rolled back; resolves to the rows of the last. */

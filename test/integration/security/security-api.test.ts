@@ -10,8 +10,7 @@ import { createPuller } from '@pgqueue/worker';
 import type { Puller } from '@pgqueue/worker';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { z } from 'zod';
-import type { TestDatabase } from '../../support/database.ts';
-import { createTestDatabase } from '../../support/database.ts';
+import { useDatabase } from '../../support/database.ts';
 import { hostileTexts, hostileValues } from '../../support/hostile.ts';
 
 const id = '00000000-0000-7000-8000-000000000001';
@@ -22,7 +21,7 @@ const small: readonly unknown[] = Object.entries(hostileValues)
   .filter(([name]) => !/^(?:text|a huge|many|\d)/.test(name))
   .map(([, value]) => value);
 
-let own: TestDatabase;
+const own = useDatabase();
 let database: Database;
 let operator: Operator;
 let producer: Producer;
@@ -30,8 +29,7 @@ let puller: Puller;
 let lost: unknown[] = [];
 const onLost = (error: unknown): void => void lost.push(error);
 
-beforeAll(async () => {
-  own = await createTestDatabase();
+beforeAll(() => {
   const options = { connectionString: own.url, queryTimeoutMs: 5_000 };
   database = openDatabase(options);
   operator = createOperator(options);
@@ -48,7 +46,6 @@ beforeEach(async () => {
 afterAll(async () => {
   process.off('unhandledRejection', onLost);
   await Promise.all([database.close(), operator.close(), producer.close(), puller.close()]);
-  await own.drop();
 });
 
 // oxlint-disable-next-line typescript/no-explicit-any -- what types would refuse is what this is about

@@ -3,14 +3,12 @@
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { breaches, openDatabase } from '@pgqueue/postgres/internal';
-import type { Database } from '@pgqueue/postgres';
+import { breaches } from '@pgqueue/postgres/internal';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { buildProgram } from '../../../packages/cli/src/program.ts';
 import { everythingSaid, parseCli } from '../../support/cli.ts';
 import type { CliResult } from '../../support/cli.ts';
-import type { TestDatabase } from '../../support/database.ts';
-import { createTestDatabase } from '../../support/database.ts';
+import { useDatabase } from '../../support/database.ts';
 import { hostileTexts, marker, named } from '../../support/hostile.ts';
 
 type Command = ReturnType<typeof buildProgram>;
@@ -71,20 +69,11 @@ const all = inputs(buildProgram((text) => text)).filter(
   ({ path, name }) => !writes.includes([...path, name].join(' ')),
 );
 
-let own: TestDatabase;
-let database: Database;
-let folder: string;
+const own = useDatabase();
+const { database } = own;
+const folder = mkdtempSync(join(tmpdir(), 'pgqueue-hostile-'));
 
-beforeAll(async () => {
-  own = await createTestDatabase();
-  database = openDatabase({ connectionString: own.url });
-  folder = mkdtempSync(join(tmpdir(), 'pgqueue-hostile-'));
-});
-afterAll(async () => {
-  await database.close();
-  await own.drop();
-  rmSync(folder, { recursive: true });
-});
+afterAll(() => rmSync(folder, { recursive: true }));
 
 // oxlint-disable-next-line no-control-regex -- control characters are what this is about
 const steering = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/;

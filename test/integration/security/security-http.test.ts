@@ -5,20 +5,18 @@ import { createScheduler } from '@pgqueue/scheduler';
 import type { Scheduler } from '@pgqueue/scheduler';
 import pg from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import type { TestDatabase } from '../../support/database.ts';
-import { createTestDatabase } from '../../support/database.ts';
+import { useDatabase } from '../../support/database.ts';
 import { hostileTexts, marker, named } from '../../support/hostile.ts';
 import { until } from '../../support/until.ts';
 
 const password = 'canary-http-31d7';
 const role = `canary_http_${process.pid}`;
-let own: TestDatabase;
+const own = useDatabase();
 let scheduler: Scheduler;
 const lost: unknown[] = [];
 const onLost = (error: unknown): void => void lost.push(error);
 
 beforeAll(async () => {
-  own = await createTestDatabase();
   process.on('uncaughtException', onLost);
   // of its own, since this server may want passwords
   await asAdmin(`create role ${role} superuser login password '${password}'`);
@@ -32,7 +30,6 @@ afterAll(async () => {
   process.off('uncaughtException', onLost);
   await scheduler.stop();
   await asAdmin(`drop role ${role}`);
-  await own.drop();
 });
 
 async function asAdmin(statement: string): Promise<void> {

@@ -2,7 +2,6 @@
 // process does, and logs stay lines of JSON without payloads.
 import { defineTask, implement, logObserver } from '@pgqueue/core';
 import { breaches, openDatabase } from '@pgqueue/postgres/internal';
-import type { Database } from '@pgqueue/postgres';
 import { createProducer } from '@pgqueue/producer';
 import { createScheduler } from '@pgqueue/scheduler';
 import type { Scheduler } from '@pgqueue/scheduler';
@@ -11,8 +10,7 @@ import type { Worker } from '@pgqueue/worker';
 import { pino } from 'pino';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { z } from 'zod';
-import type { TestDatabase } from '../../support/database.ts';
-import { createTestDatabase } from '../../support/database.ts';
+import { useDatabase } from '../../support/database.ts';
 import { hostileTexts, hostileValues, marker, named, nested } from '../../support/hostile.ts';
 import { until } from '../../support/until.ts';
 
@@ -24,8 +22,8 @@ const task = defineTask({
 });
 const any = defineTask({ name: 'any', payload: z.unknown(), retry: { maxTries: 1 } });
 
-let own: TestDatabase;
-let database: Database;
+const own = useDatabase();
+const { database } = own;
 let scheduler: Scheduler;
 let worker: Worker;
 let lines = '';
@@ -63,8 +61,6 @@ const handlers = [
 ];
 
 beforeAll(async () => {
-  own = await createTestDatabase();
-  database = openDatabase({ connectionString: own.url });
   process.on('unhandledRejection', onLost);
   scheduler = createScheduler({ connectionString: own.url, observe });
   worker = createWorker({ connectionString: own.url, tasks: handlers, concurrency: 20, observe, logger });
@@ -73,8 +69,6 @@ beforeAll(async () => {
 afterAll(async () => {
   await Promise.all([scheduler.stop(), worker.stop()]);
   process.off('unhandledRejection', onLost);
-  await database.close();
-  await own.drop();
 });
 
 async function allEnded(): Promise<void> {

@@ -1,35 +1,16 @@
 // Limits that hold whoever writes: sizes in plain SQL, and how many jobs of one key may wait.
-import { createOperator } from '@pgqueue/postgres';
-import { openDatabase } from '@pgqueue/postgres/internal';
-import type { Database, Operator } from '@pgqueue/postgres';
 import { createProducer } from '@pgqueue/producer';
-import type { Producer } from '@pgqueue/producer';
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { beforeEach, describe, expect, test } from 'vitest';
 import { parseCli } from '../../support/cli.ts';
-import type { TestDatabase } from '../../support/database.ts';
-import { createTestDatabase } from '../../support/database.ts';
-import { seedOf } from '../../support/seed.ts';
+import { opened, useDatabase } from '../../support/database.ts';
 
-let own: TestDatabase;
-let database: Database;
-let operator: Operator;
-let producer: Producer;
-const { sql, insert, run, reset } = seedOf(() => database);
+const own = useDatabase();
+const { database, operator, sql, insert, run, reset } = own;
+const producer = opened(() => createProducer({ connectionString: own.url }));
 
-beforeAll(async () => {
-  own = await createTestDatabase();
-  const options = { connectionString: own.url };
-  database = openDatabase({ ...options, connectionsMax: 4 });
-  operator = createOperator(options);
-  producer = createProducer(options);
-});
 beforeEach(async () => {
   await reset();
   await sql('drop trigger if exists queue_key_pending on pgqueue.queue');
-});
-afterAll(async () => {
-  await Promise.all([database.close(), operator.close(), producer.close()]);
-  await own.drop();
 });
 
 describe('sizes, in plain SQL', () => {

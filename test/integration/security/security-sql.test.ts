@@ -3,8 +3,7 @@
 import { migrate } from '@pgqueue/postgres';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import type { TestDatabase } from '../../support/database.ts';
-import { createTestDatabase } from '../../support/database.ts';
+import { useDatabase } from '../../support/database.ts';
 import { hostileTexts, nested } from '../../support/hostile.ts';
 import { roles } from './database-roles.ts';
 
@@ -16,7 +15,7 @@ interface Callable {
   readonly names: readonly string[];
 }
 
-let own: TestDatabase;
+const own = useDatabase();
 let owner: pg.Client;
 const job = '00000000-0000-7000-8000-000000000001';
 const token = '00000000-0000-4000-8000-000000000002';
@@ -153,7 +152,6 @@ function hostileFor(type: string, name: string): readonly (string | null)[] {
 }
 
 beforeAll(async () => {
-  own = await createTestDatabase();
   await migrate({ connectionString: own.url, schema, roles: true });
   owner = new pg.Client({ connectionString: own.url });
   await owner.connect();
@@ -181,7 +179,6 @@ afterAll(async () => {
     await owner.query(`drop role ${schema}_${role}`);
   }
   await owner.end();
-  await own.drop();
 });
 
 async function callables(role: string): Promise<readonly Callable[]> {

@@ -3,18 +3,14 @@ import { randomUUID } from 'node:crypto';
 import type { PgQueueEvent } from '@pgqueue/core';
 import { expire, promote, reap, resetNode } from '@pgqueue/postgres/internal';
 import pg from 'pg';
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
+import { afterEach, beforeEach, expect, test } from 'vitest';
 import { createClaims } from '../../../packages/worker/src/claim/claims.ts';
-import type { Ground } from './database-support.ts';
+import { opened } from '../../support/database.ts';
 import { openGround } from './database-support.ts';
 
-let ground: Ground;
-beforeAll(async () => {
-  ground = await openGround();
-});
+const ground = opened(openGround);
 beforeEach(() => ground.reset());
 afterEach(() => ground.sound());
-afterAll(() => ground.close());
 
 /** Jobs of which the third is older than the rule that it breaks: every update of it fails. */
 async function insertSeven(columns: Readonly<Record<string, unknown>> = {}): Promise<readonly string[]> {

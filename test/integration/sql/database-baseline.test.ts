@@ -5,16 +5,14 @@ import { migrate } from '@pgqueue/postgres';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { sqlFiles } from '../../../scripts/sql.mjs';
-import type { TestDatabase } from '../../support/database.ts';
-import { createTestDatabase } from '../../support/database.ts';
+import { useDatabase } from '../../support/database.ts';
 
 const root = fileURLToPath(new URL('../../..', import.meta.url));
 const files = sqlFiles();
-let own: TestDatabase;
+const own = useDatabase();
 let client: pg.Client;
 
 beforeAll(async () => {
-  own = await createTestDatabase();
   client = new pg.Client({ connectionString: own.url });
   await client.connect();
   await migrate({ connectionString: own.url, schema: 'by_migrations', roles: true });
@@ -24,10 +22,7 @@ beforeAll(async () => {
   for (const { sql } of files) await client.query(sql);
   await client.query('reset search_path');
 });
-afterAll(async () => {
-  await client.end();
-  await own.drop();
-});
+afterAll(() => client.end());
 
 /** Everything that a schema consists of, a line each, with the schema's name taken out. Grants are the migrator's and the roles'. */
 async function catalogue(schema: string): Promise<readonly string[]> {

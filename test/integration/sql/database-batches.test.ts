@@ -9,20 +9,15 @@ import {
   takeApart,
   takeOut,
 } from '@pgqueue/postgres/internal';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import type { Batches } from './batches-support.ts';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { opened } from '../../support/database.ts';
 import { batchesOn } from './batches-support.ts';
-import type { Ground, Member } from './database-support.ts';
+import type { Member } from './database-support.ts';
 import { openGround, settlement } from './database-support.ts';
 
-let ground: Ground;
+const ground = opened(openGround);
 let node: Member;
-let batches: Batches;
-beforeAll(async () => {
-  ground = await openGround();
-  batches = batchesOn(ground);
-});
-afterAll(() => ground.close());
+const batches = batchesOn(ground);
 beforeEach(async () => {
   await ground.reset();
   node = await ground.node();

@@ -1,16 +1,12 @@
 // What is stored is bounded by what is sent: nothing that a producer or a worker may write makes a claim or a tick fail, or large.
 import { setFeed } from '@pgqueue/postgres/internal';
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { opened } from '../../support/database.ts';
 import { batchesOn } from './batches-support.ts';
-import type { Ground } from './database-support.ts';
 import { openGround } from './database-support.ts';
 
-let ground: Ground;
-beforeAll(async () => {
-  ground = await openGround();
-});
+const ground = opened(openGround);
 beforeEach(() => ground.reset());
-afterAll(() => ground.close());
 
 const refused = (constraint: string): object => ({ code: '23514', constraint });
 

@@ -1,21 +1,18 @@
 import { randomUUID } from 'node:crypto';
 import type { ClaimedJob } from '@pgqueue/core/internal';
 import { claimRows, reap, registerNode, release, releaseRows, resetNode } from '@pgqueue/postgres/internal';
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { opened } from '../../support/database.ts';
 import { dispatchBundles, overlaps, recordLeases } from './bundles-support.ts';
-import type { Ground, Member } from './database-support.ts';
+import type { Member } from './database-support.ts';
 import { openGround } from './database-support.ts';
 
-let ground: Ground;
-beforeAll(async () => {
-  ground = await openGround();
-  await ground.sql(recordLeases);
-});
+const ground = opened(openGround);
+beforeAll(() => ground.sql(recordLeases));
 beforeEach(async () => {
   await ground.reset();
   await ground.sql('truncate bundle_lease');
 });
-afterAll(() => ground.close());
 
 /** A node that takes bundles of the task `hello` whole. */
 async function taker(id: string, batch = true): Promise<Member> {

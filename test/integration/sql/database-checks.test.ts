@@ -1,12 +1,8 @@
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import type { Ground } from './database-support.ts';
+import { describe, expect, test } from 'vitest';
+import { opened } from '../../support/database.ts';
 import { openGround } from './database-support.ts';
 
-let ground: Ground;
-beforeAll(async () => {
-  ground = await openGround();
-});
-afterAll(() => ground.close());
+const ground = opened(openGround);
 
 const big = (bytes: number): string => JSON.stringify({ a: 'x'.repeat(bytes) });
 const deep = (levels: number): string => `${'['.repeat(levels)}${']'.repeat(levels)}`;

@@ -10,16 +10,13 @@ import {
   resetNode,
   settle,
 } from '@pgqueue/postgres/internal';
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import type { Ground, Member } from './database-support.ts';
+import { beforeEach, describe, expect, test } from 'vitest';
+import { opened } from '../../support/database.ts';
+import type { Member } from './database-support.ts';
 import { openGround, settlement } from './database-support.ts';
 
-let ground: Ground;
+const ground = opened(openGround);
 let node: Member;
-beforeAll(async () => {
-  ground = await openGround();
-});
-afterAll(() => ground.close());
 beforeEach(async () => {
   await ground.reset();
   node = await ground.node();

@@ -1,14 +1,11 @@
 import { erase, maintainHistory, trimHistory } from '@pgqueue/postgres/internal';
 import fc from 'fast-check';
-import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
+import { beforeEach, expect, test } from 'vitest';
+import { opened } from '../../support/database.ts';
 import type { Ground } from './database-support.ts';
 import { maintained, openGround } from './database-support.ts';
 
-let ground: Ground;
-beforeAll(async () => {
-  ground = await openGround();
-});
-afterAll(() => ground.close());
+const ground = opened(openGround);
 beforeEach(async () => {
   await ground.reset();
   await ground.sql('delete from pgqueue.history_trim'); // rows of past days come anew

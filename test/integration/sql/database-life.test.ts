@@ -2,15 +2,11 @@ import { randomUUID } from 'node:crypto';
 import { defaultBackoff, retryDelayMs } from '@pgqueue/core/internal';
 import { promote, settle } from '@pgqueue/postgres/internal';
 import fc from 'fast-check';
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import type { Ground } from './database-support.ts';
+import { beforeEach, describe, expect, test } from 'vitest';
+import { opened } from '../../support/database.ts';
 import { openGround, settlement } from './database-support.ts';
 
-let ground: Ground;
-beforeAll(async () => {
-  ground = await openGround();
-});
-afterAll(() => ground.close());
+const ground = opened(openGround);
 beforeEach(() => ground.reset());
 
 describe('a job goes from state to state', () => {

@@ -9,11 +9,10 @@ import { checkSchemaName, checkSchemaVersion, openDatabase, schemaVersion } from
 import { migrateFrom } from '@pgqueue/postgres/testing';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import type { TestDatabase } from '../../support/database.ts';
-import { createTestDatabase } from '../../support/database.ts';
+import { useDatabase } from '../../support/database.ts';
 import { until } from '../../support/until.ts';
 
-let own: TestDatabase;
+const own = useDatabase();
 let client: pg.Client;
 const migrations = fileURLToPath(new URL('../../../migrations/', import.meta.url));
 const files = readdirSync(migrations).filter((name) => /^\d{4}_/.test(name));
@@ -23,14 +22,10 @@ const query = async (
 ): Promise<readonly Readonly<Record<string, unknown>>[]> => (await client.query(text, values)).rows;
 
 beforeAll(async () => {
-  own = await createTestDatabase();
   client = new pg.Client({ connectionString: own.url });
   await client.connect();
 });
-afterAll(async () => {
-  await client.end();
-  await own.drop();
-});
+afterAll(() => client.end());
 
 const at = (schema: string): { connectionString: string; schema: string } => ({
   connectionString: own.url,
@@ -96,11 +91,11 @@ describe('migrate', () => {
   });
 
   test('several migrators at once apply each file once, also where a stricter isolation is the default', async () => {
-    await query(`alter database ${own.name} set default_transaction_isolation = 'serializable'`);
+    await query(`alter database ${own.test.name} set default_transaction_isolation = 'serializable'`);
     const applied: string[] = [];
     const onApplied = ({ name }: Migration): void => void applied.push(name);
     await Promise.all([1, 2, 3].map(() => migrate({ ...at('together'), onApplied })));
-    await query(`alter database ${own.name} reset default_transaction_isolation`);
+    await query(`alter database ${own.test.name} reset default_transaction_isolation`);
     expect(applied).toEqual(files.toSorted());
   });
 

@@ -1,14 +1,10 @@
 // What plain SQL, and hands in the tables, may bring: it must harm no other job.
-import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
-import type { Ground } from './database-support.ts';
+import { beforeEach, expect, test } from 'vitest';
+import { opened } from '../../support/database.ts';
 import { openGround } from './database-support.ts';
 
-let ground: Ground;
-beforeAll(async () => {
-  ground = await openGround();
-});
+const ground = opened(openGround);
 beforeEach(() => ground.reset());
-afterAll(() => ground.close());
 
 test.each([
   ['run_after', 'infinity'],

@@ -1,18 +1,15 @@
 import type { Lease } from '@pgqueue/postgres/internal';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import type { Ground, Member, Session } from './database-support.ts';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { opened } from '../../support/database.ts';
+import type { Member, Session } from './database-support.ts';
 import { openGround } from './database-support.ts';
 
 /** Interleavings of two transactions, staged: `first` does its part and stays open while `second` does its own. */
-let ground: Ground;
+const ground = opened(openGround);
 let node: Member;
 let first: Session;
 let second: Session;
 let third: Session;
-beforeAll(async () => {
-  ground = await openGround();
-});
-afterAll(() => ground.close());
 beforeEach(async () => {
   await ground.reset();
   node = await ground.node();

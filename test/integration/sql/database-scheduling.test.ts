@@ -9,16 +9,12 @@ import {
   sqlState,
   takeBack,
 } from '@pgqueue/postgres/internal';
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { beforeEach, describe, expect, test } from 'vitest';
+import { opened } from '../../support/database.ts';
 import { batchesOn } from './batches-support.ts';
-import type { Ground } from './database-support.ts';
 import { openGround } from './database-support.ts';
 
-let ground: Ground;
-beforeAll(async () => {
-  ground = await openGround();
-});
-afterAll(() => ground.close());
+const ground = opened(openGround);
 beforeEach(() => ground.reset());
 
 const look = (over: Partial<TickInput> = {}): Promise<TickRead> =>

@@ -1,34 +1,21 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
-import type { Database } from '@pgqueue/postgres';
-import { leadershipLostState, openDatabase, openLone } from '@pgqueue/postgres/internal';
+import { leadershipLostState, openLone } from '@pgqueue/postgres/internal';
 import pg from 'pg';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import type { TestDatabase } from '../../support/database.ts';
-import { createTestDatabase } from '../../support/database.ts';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { useDatabase } from '../../support/database.ts';
 import { emptying, jobTables } from '../../support/empty.ts';
 import { createNodeSessions } from '../../../packages/scheduler/src/sweeps/node-sessions.ts';
 import { until } from '../../support/until.ts';
 
-let own: TestDatabase;
-let database: Database;
-let sessions: pg.Client[] = [];
-beforeAll(async () => {
-  own = await createTestDatabase();
-  database = openDatabase({ connectionString: own.url, connectionsMax: 2 });
-});
+const own = useDatabase();
+const { database } = own;
+const sessions: pg.Client[] = [];
 beforeEach(async () => {
   await sql(emptying([...jobTables, 'node_session', 'leader_session']));
   await sql(`update pgqueue.scheduler_lease set leader = null, expires = '-infinity'`);
 });
-afterEach(async () => {
-  await Promise.all(sessions.map((session) => session.end()));
-  sessions = [];
-});
-afterAll(async () => {
-  await database.close();
-  await own.drop();
-});
+afterEach(() => Promise.all(sessions.splice(0).map((session) => session.end())));
 
 const sql = (text: string, values?: readonly unknown[]): Promise<readonly Record<string, unknown>[]> =>
   database.query(text, values ?? []);

@@ -4,27 +4,17 @@ import { fileURLToPath } from 'node:url';
 import { defineTask, implement } from '@pgqueue/core';
 import { createScheduler } from '@pgqueue/scheduler';
 import { createWorker } from '@pgqueue/worker';
-import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
+import { beforeEach, expect, test } from 'vitest';
 import { z } from 'zod';
 import { startCli } from '../../support/cli.ts';
-import type { CutProxy } from '../../support/cut-proxy.ts';
 import { startCutProxy } from '../../support/cut-proxy.ts';
-import type { TestDatabase } from '../../support/database.ts';
-import { createTestDatabase } from '../../support/database.ts';
+import { opened, useDatabase } from '../../support/database.ts';
 import { freePort } from '../../support/servers/machine.ts';
 import { until } from '../../support/until.ts';
 
-let own: TestDatabase;
-let proxy: CutProxy;
-beforeAll(async () => {
-  own = await createTestDatabase();
-  proxy = await startCutProxy(own.url);
-});
+const own = useDatabase();
+const proxy = opened(() => startCutProxy(own.url));
 beforeEach(mend);
-afterAll(async () => {
-  await proxy.close();
-  await own.drop();
-});
 
 function mend(): void {
   proxy.reset();

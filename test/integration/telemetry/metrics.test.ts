@@ -1,34 +1,22 @@
 import { defineTask, implement } from '@pgqueue/core';
 import { createDashboard } from '@pgqueue/dashboard';
 import type { Depths, LiveSnapshot, Overview, Queues } from '@pgqueue/dashboard';
-import { openDatabase, readStatus } from '@pgqueue/postgres/internal';
-import type { Database } from '@pgqueue/postgres';
+import { readStatus } from '@pgqueue/postgres/internal';
 import { createProducer } from '@pgqueue/producer';
 import type { SchedulerOptions } from '@pgqueue/scheduler';
 import { createScheduler } from '@pgqueue/scheduler';
 import { counters, gauges, histograms, prometheusName } from '@pgqueue/telemetry';
 import { createWorker } from '@pgqueue/worker';
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { beforeEach, describe, expect, test } from 'vitest';
 import { z } from 'zod';
-import type { TestDatabase } from '../../support/database.ts';
-import { createTestDatabase } from '../../support/database.ts';
+import { useDatabase } from '../../support/database.ts';
 import type { Scrape } from '../../support/metrics.ts';
 import { scrape } from '../../support/metrics.ts';
-import { seedOf } from '../../support/seed.ts';
 import { until } from '../../support/until.ts';
 
-let own: TestDatabase;
-let database: Database;
-const { reset, sql, insert, run, die, item } = seedOf(() => database);
+const own = useDatabase();
+const { database, reset, sql, insert, run, die, item } = own;
 
-beforeAll(async () => {
-  own = await createTestDatabase();
-  database = openDatabase({ connectionString: own.url, connectionsMax: 4 });
-});
-afterAll(async () => {
-  await database.close();
-  await own.drop();
-});
 beforeEach(reset);
 
 type HealthMore = Pick<NonNullable<SchedulerOptions['health']>, 'keys' | 'metrics'>;

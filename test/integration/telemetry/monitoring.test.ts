@@ -9,8 +9,7 @@ import { createScheduler } from '@pgqueue/scheduler';
 import { createWorker } from '@pgqueue/worker';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { z } from 'zod';
-import type { TestDatabase } from '../../support/database.ts';
-import { createTestDatabase } from '../../support/database.ts';
+import { useDatabase } from '../../support/database.ts';
 import { readExposition } from '../../support/metrics.ts';
 import type { Prometheus } from '../../support/prometheus.ts';
 import { startPrometheus } from '../../support/prometheus.ts';
@@ -28,7 +27,7 @@ const folder = fileURLToPath(new URL('../../../docker/monitoring/', import.meta.
 const read = (name: string): string => readFileSync(`${folder}${name}`, 'utf8');
 const task = defineTask({ name: 'hello', payload: z.object({}) });
 
-let own: TestDatabase;
+const own = useDatabase();
 /** What a scheduler and a worker tell once they have run a job. */
 let pages: readonly string[] = [];
 let ports = { scheduler: 0, worker: 0 };
@@ -39,7 +38,6 @@ async function page(port: number | undefined): Promise<string> {
 }
 
 beforeAll(async () => {
-  own = await createTestDatabase();
   const at = { connectionString: own.url, health: { port: 0, host: '127.0.0.1' } };
   const scheduler = createScheduler(at);
   const worker = createWorker({ ...at, tasks: [implement(task, () => {})] });
@@ -58,10 +56,7 @@ beforeAll(async () => {
     await scheduler.stop();
   };
 });
-afterAll(async () => {
-  await stop();
-  await own.drop();
-});
+afterAll(() => stop());
 
 /** Names of families, and of the series that histograms have. */
 function told(): ReadonlySet<string> {
@@ -176,7 +171,7 @@ describe.skipIf(lacks('promtool'))('promtool', () => {
       })),
     );
     const groups = rules.map((rule, index) => ({ name: `panel ${index}`, rules: [rule] }));
-    const file = join(tmpdir(), `${own.name}.rules.json`);
+    const file = join(tmpdir(), `${own.test.name}.rules.json`);
     writeFileSync(file, JSON.stringify({ groups }));
     const checked = promtool(['check', 'rules', '--lint=none', file]);
     rmSync(file);

@@ -19,8 +19,6 @@ import type { ReadableSpan } from '@opentelemetry/sdk-trace';
 import { InMemorySpanExporter, SimpleSpanProcessor, TracerProvider } from '@opentelemetry/sdk-trace';
 import type { Candidate } from '@pgqueue/core';
 import { defineTask, implement, implementBatch, policy } from '@pgqueue/core';
-import type { Database } from '@pgqueue/postgres';
-import { openDatabase } from '@pgqueue/postgres/internal';
 import type { Producer } from '@pgqueue/producer';
 import { createProducer } from '@pgqueue/producer';
 import type { Scheduler } from '@pgqueue/scheduler';
@@ -29,8 +27,7 @@ import type { Worker } from '@pgqueue/worker';
 import { createWorker } from '@pgqueue/worker';
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
 import { z } from 'zod';
-import type { TestDatabase } from '../../support/database.ts';
-import { createTestDatabase } from '../../support/database.ts';
+import { useDatabase } from '../../support/database.ts';
 import { until } from '../../support/until.ts';
 
 const exporter = new InMemorySpanExporter();
@@ -50,8 +47,8 @@ const bundled = defineTask({ name: 'bundled', payload: z.object({}) });
 const strict = defineTask({ name: 'strict', payload: z.object({ n: z.number() }) });
 let fails = 0;
 
-let own: TestDatabase;
-let database: Database;
+const own = useDatabase({ connectionsMax: 1 });
+const { database } = own;
 let producer: Producer;
 let scheduler: Scheduler;
 let worker: Worker;
@@ -60,8 +57,6 @@ beforeAll(async () => {
   trace.setGlobalTracerProvider(spans);
   context.setGlobalContextManager(new AsyncLocalStorageContextManager().enable());
   metrics.setGlobalMeterProvider(meters);
-  own = await createTestDatabase();
-  database = openDatabase({ connectionString: own.url, connectionsMax: 1 });
   producer = createProducer({ connectionString: own.url });
   const together = { when: ({ task }: Candidate) => task === 'bundled', max: 2, ageMs: 60_000 };
   scheduler = createScheduler({ connectionString: own.url, policy: policy({ coalesce: [together] }) });
@@ -86,8 +81,6 @@ afterAll(async () => {
   await producer.close();
   await worker.stop();
   await scheduler.stop();
-  await database.close();
-  await own.drop();
   await Promise.all([spans.shutdown(), meters.shutdown()]);
   // they belong to the process, which other files share
   for (const api of [trace, context, metrics]) api.disable();

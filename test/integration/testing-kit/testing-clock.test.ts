@@ -1,16 +1,12 @@
 import { defineTask, implement } from '@pgqueue/core';
-import { createOperator } from '@pgqueue/postgres';
-import type { Operator } from '@pgqueue/postgres';
 import { createProducer } from '@pgqueue/producer';
-import type { Producer } from '@pgqueue/producer';
 import { createScheduler } from '@pgqueue/scheduler';
 import { addClock, clockOf, drain } from '@pgqueue/testing';
 import type { TestClock } from '@pgqueue/testing';
 import { createWorker } from '@pgqueue/worker';
 import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest';
 import { z } from 'zod';
-import type { TestDatabase } from '../../support/database.ts';
-import { createTestDatabase } from '../../support/database.ts';
+import { createTestDatabase, opened, useDatabase } from '../../support/database.ts';
 import { until } from '../../support/until.ts';
 
 const remind = defineTask({ name: 'remind', payload: z.object({}) });
@@ -23,30 +19,21 @@ const routinesSql = `select p.oid::regprocedure::text as name, p.prosrc as code,
 const pathsSql = `select distinct c as path from pg_proc p, unnest(p.proconfig) c
   where p.pronamespace = 'pgqueue'::regnamespace and c like 'search_path=%'`;
 
-let database: TestDatabase;
+const { test: database, operator } = useDatabase();
 let clock: TestClock;
-let producer: Producer;
-let operator: Operator;
+const producer = opened(() => createProducer({ connectionString: database.url }));
 let before: readonly unknown[];
 
 beforeAll(async () => {
   vi.stubEnv('PGQUEUE_TEST_TIMEOUT_MS', '25000'); // beside everything else that is tested
-  database = await createTestDatabase();
   before = await database.query(routinesSql, []);
   clock = await addClock({ connectionString: database.url });
-  producer = createProducer({ connectionString: database.url });
-  operator = createOperator({ connectionString: database.url });
 });
 afterEach(async () => {
   await database.clear();
   await clock.reset();
 });
-afterAll(async () => {
-  vi.unstubAllEnvs();
-  await producer.close();
-  await operator.close();
-  await database.drop();
-});
+afterAll(() => vi.unstubAllEnvs());
 
 test('what pgqueue runs stays as it was: only where it looks for the time differs', async () => {
   expect(before.length).toBeGreaterThan(50);

@@ -1,40 +1,24 @@
 import type { Policy } from '@pgqueue/core';
 import { defineTask, fifo, gate, giveUp, implement, policy, snooze } from '@pgqueue/core';
-import { createOperator } from '@pgqueue/postgres';
-import type { Operator } from '@pgqueue/postgres';
 import { createProducer } from '@pgqueue/producer';
-import type { Producer } from '@pgqueue/producer';
 import { createScheduler } from '@pgqueue/scheduler';
 import { drain } from '@pgqueue/testing';
 import pg from 'pg';
 import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest';
 import { z } from 'zod';
-import type { TestDatabase } from '../../support/database.ts';
-import { createTestDatabase } from '../../support/database.ts';
+import { opened, useDatabase } from '../../support/database.ts';
 import { until } from '../../support/until.ts';
 
 const greet = defineTask({ name: 'greet', payload: z.object({ n: z.number() }), retry: { maxTries: 3 } });
 const double = implement(greet, ({ n }) => n * 2);
 
-let database: TestDatabase;
-let producer: Producer;
-let operator: Operator;
+const { test: database, operator } = useDatabase();
+const producer = opened(() => createProducer({ connectionString: database.url, notify: false }));
 
-beforeAll(async () => {
-  vi.stubEnv('PGQUEUE_TEST_TIMEOUT_MS', '25000'); // beside everything else that is tested
-  database = await createTestDatabase();
-  producer = createProducer({ connectionString: database.url, notify: false });
-  operator = createOperator({ connectionString: database.url });
-});
-
+// beside everything else that is tested
+beforeAll(() => void vi.stubEnv('PGQUEUE_TEST_TIMEOUT_MS', '25000'));
 afterEach(() => database.clear());
-
-afterAll(async () => {
-  vi.unstubAllEnvs();
-  await producer.close();
-  await operator.close();
-  await database.drop();
-});
+afterAll(() => vi.unstubAllEnvs());
 
 test('runs what is due, in order, and says what came of each job', async () => {
   for (const n of [1, 2, 3]) await producer.enqueue(greet, { n }, { key: 'acme' });

@@ -1,16 +1,13 @@
 import { defineTask, implement, snooze } from '@pgqueue/core';
-import { createOperator } from '@pgqueue/postgres';
-import type { Operator } from '@pgqueue/postgres';
 import { fromKysely } from '@pgqueue/postgres/kysely';
 import { createSchedulerSteps } from '@pgqueue/scheduler/internal/steps';
 import { runHandler } from '@pgqueue/testing';
 import { Kysely, PostgresDialect } from 'kysely';
 import type { Generated } from 'kysely';
 import pg from 'pg';
-import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
+import { beforeAll, beforeEach, expect, test } from 'vitest';
 import { z } from 'zod';
-import type { TestDatabase } from '../../support/database.ts';
-import { createTestDatabase } from '../../support/database.ts';
+import { useDatabase } from '../../support/database.ts';
 import { until } from '../../support/until.ts';
 
 const pay = defineTask({ name: 'pay', payload: z.object({ cents: z.number() }), retry: { maxTries: 2 } });
@@ -19,21 +16,12 @@ interface Tables {
   readonly paid: { readonly id: Generated<number>; readonly cents: number };
 }
 
-let database: TestDatabase;
-let operator: Operator;
+const { test: database, operator } = useDatabase();
 
-beforeAll(async () => {
-  database = await createTestDatabase();
-  operator = createOperator({ connectionString: database.url });
-  await database.query('create table paid (id serial primary key, cents integer not null)', []);
-});
+beforeAll(() => database.query('create table paid (id serial primary key, cents integer not null)', []));
 beforeEach(async () => {
   await database.clear();
   await database.query('truncate paid', []);
-});
-afterAll(async () => {
-  await operator.close();
-  await database.drop();
 });
 
 const paid = async (): Promise<readonly number[]> =>

@@ -1,13 +1,11 @@
 import { defineTask, implement } from '@pgqueue/core';
 import { createProducer } from '@pgqueue/producer';
-import type { Producer } from '@pgqueue/producer';
 import { drain } from '@pgqueue/testing';
 import '@pgqueue/testing/vitest';
 import pg from 'pg';
-import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
+import { afterEach, expect, test } from 'vitest';
 import { z } from 'zod';
-import type { TestDatabase } from '../../support/database.ts';
-import { createTestDatabase } from '../../support/database.ts';
+import { opened, useDatabase } from '../../support/database.ts';
 
 const welcome = defineTask({
   name: 'send-welcome',
@@ -16,20 +14,10 @@ const welcome = defineTask({
 });
 const invoice = defineTask({ name: 'send-invoice', payload: z.object({ cents: z.number() }) });
 
-let database: TestDatabase;
-let producer: Producer;
-
-beforeAll(async () => {
-  database = await createTestDatabase();
-  producer = createProducer({ connectionString: database.url, notify: false });
-});
+const { test: database } = useDatabase();
+const producer = opened(() => createProducer({ connectionString: database.url, notify: false }));
 
 afterEach(() => database.query('truncate pgqueue.queue, pgqueue.history', []));
-
-afterAll(async () => {
-  await producer.close();
-  await database.drop();
-});
 
 /** What a matcher that fails says. */
 async function messageOf(expectation: Promise<void>): Promise<string> {

@@ -8,33 +8,25 @@ import {
   rate,
   turns,
 } from '@pgqueue/core';
-import { createOperator } from '@pgqueue/postgres';
-import type { Operator } from '@pgqueue/postgres';
 import { createProducer } from '@pgqueue/producer';
-import type { Producer } from '@pgqueue/producer';
 import { addClock, drain } from '@pgqueue/testing';
 import type { TestClock } from '@pgqueue/testing';
 import pg from 'pg';
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
 import { z } from 'zod';
-import type { TestDatabase } from '../../support/database.ts';
-import { createTestDatabase } from '../../support/database.ts';
+import { opened, useDatabase } from '../../support/database.ts';
 import { until } from '../../support/until.ts';
 
 const greet = defineTask({ name: 'greet', payload: z.object({ n: z.number() }), retry: { maxTries: 3 } });
 const double = implement(greet, ({ n }) => n * 2);
 
-let database: TestDatabase;
+const { test: database, operator } = useDatabase();
 let clock: TestClock;
-let producer: Producer;
-let operator: Operator;
+const producer = opened(() => createProducer({ connectionString: database.url, notify: false }));
 
 beforeAll(async () => {
   vi.stubEnv('PGQUEUE_TEST_TIMEOUT_MS', '25000'); // beside everything else that is tested
-  database = await createTestDatabase();
   clock = await addClock({ connectionString: database.url });
-  producer = createProducer({ connectionString: database.url, notify: false });
-  operator = createOperator({ connectionString: database.url });
 });
 
 afterEach(async () => {
@@ -42,12 +34,7 @@ afterEach(async () => {
   await clock.reset();
 });
 
-afterAll(async () => {
-  vi.unstubAllEnvs();
-  await producer.close();
-  await operator.close();
-  await database.drop();
-});
+afterAll(() => vi.unstubAllEnvs());
 
 test('unique keys, ordered keys, limits and rates are those of production', async () => {
   await producer.enqueue(greet, { n: 1 }, { uniqueKey: 'one' });

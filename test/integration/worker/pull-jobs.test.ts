@@ -3,22 +3,18 @@ import { defineTask } from '@pgqueue/core';
 import { cancel, resetNode } from '@pgqueue/postgres/internal';
 import type { PulledJob, Puller, PullerOptions } from '@pgqueue/worker';
 import { createPuller } from '@pgqueue/worker';
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { afterEach, describe, expect, test } from 'vitest';
 import { z } from 'zod';
+import { opened } from '../../support/database.ts';
 import { promoteAll } from '../../support/dispatch-all.ts';
-import type { WorkerBench } from '../../support/worker-bench.ts';
 import { openWorkerBench, until } from '../../support/worker-bench.ts';
 
-let bench: WorkerBench;
+const bench = opened(openWorkerBench);
 const pullers: Puller[] = [];
-beforeAll(async () => {
-  bench = await openWorkerBench();
-});
 afterEach(async () => {
   await Promise.all(pullers.splice(0).map((puller) => puller.close()));
   await bench.clear();
 });
-afterAll(() => bench.close());
 
 const task = defineTask({ name: 'task', payload: z.object({ n: z.number() }), timeout: '1h' });
 

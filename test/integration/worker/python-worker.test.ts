@@ -3,25 +3,19 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import type { Readable } from 'node:stream';
 import { fileURLToPath } from 'node:url';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, expect, test } from 'vitest';
+import { opened } from '../../support/database.ts';
 import { dispatchAll } from '../../support/dispatch-all.ts';
 import { lacks } from '../../support/tools.ts';
-import type { WorkerBench } from '../../support/worker-bench.ts';
 import { openWorkerBench, until } from '../../support/worker-bench.ts';
 
 // Debian's own, which has python3-psycopg2; another one in PATH has not
 const python = '/usr/bin/python3';
 const script = fileURLToPath(new URL('../../../examples/python-worker/worker.py', import.meta.url));
 
-let bench: WorkerBench;
+const bench = opened(openWorkerBench);
 let worker: ChildProcess | undefined;
-beforeAll(async () => {
-  bench = await openWorkerBench();
-});
-afterAll(async () => {
-  worker?.kill('SIGKILL');
-  await bench.close();
-});
+afterAll(() => void worker?.kill('SIGKILL'));
 
 function start(): ChildProcess & { readonly stdout: Readable } {
   const child = spawn(python, ['-u', script], {

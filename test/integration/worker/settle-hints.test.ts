@@ -4,15 +4,14 @@ import { defineTask, implement } from '@pgqueue/core';
 import { Client } from 'pg';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import { z } from 'zod';
-import type { Bench } from '../scheduler/scheduler-support.ts';
+import { opened } from '../../support/database.ts';
 import { openBench, until } from '../scheduler/scheduler-support.ts';
 
-let bench: Bench;
+const bench = opened(openBench);
 let listener: Client;
 const heard: string[] = [];
 
 beforeAll(async () => {
-  bench = await openBench();
   listener = new Client({ connectionString: bench.test.url });
   await listener.connect();
   await listener.query('listen "pgqueue:done"');
@@ -22,10 +21,7 @@ afterEach(async () => {
   heard.length = 0;
   await bench.clear();
 });
-afterAll(async () => {
-  await listener.end();
-  await bench.close();
-});
+afterAll(() => listener.end());
 
 /** Leases of jobs, by a node of its own. */
 async function leased(count: number): Promise<readonly { readonly id: string; readonly token: string }[]> {

@@ -1,17 +1,13 @@
 import { setImmediate } from 'node:timers/promises';
 import { defineTask, implement } from '@pgqueue/core';
-import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
+import { afterEach, expect, test } from 'vitest';
 import { z } from 'zod';
+import { opened } from '../../support/database.ts';
 import { dispatchAll } from '../../support/dispatch-all.ts';
-import type { WorkerBench } from '../../support/worker-bench.ts';
 import { openWorkerBench, until } from '../../support/worker-bench.ts';
 
-let bench: WorkerBench;
-beforeAll(async () => {
-  bench = await openWorkerBench();
-});
+const bench = opened(openWorkerBench);
 afterEach(() => bench.clear());
-afterAll(() => bench.close());
 
 const quick = defineTask({ name: 'quick', payload: z.object({}), timeout: '1h' });
 

@@ -3,22 +3,18 @@ import { defineTask, implement, implementBatch, isolated } from '@pgqueue/core';
 import { drain } from '@pgqueue/testing';
 import type { Around, AroundJob } from '@pgqueue/worker';
 import { createQueue } from 'pgqueue';
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
+import { afterEach, beforeEach, expect, test } from 'vitest';
 import { z } from 'zod';
+import { opened } from '../../support/database.ts';
 import { misbehave } from '../../support/isolated/tasks.ts';
-import type { WorkerBench } from '../../support/worker-bench.ts';
 import { openWorkerBench, until } from '../../support/worker-bench.ts';
 import { dispatchBundles } from '../sql/bundles-support.ts';
 
-let bench: WorkerBench;
-beforeAll(async () => {
-  bench = await openWorkerBench();
-});
+const bench = opened(openWorkerBench);
 afterEach(async () => {
   await bench.clear();
   await bench.sql(`update pgqueue.scheduler_lease set leader = null, expires = '-infinity'`);
 });
-afterAll(() => bench.close());
 
 const task = defineTask({ name: 'task', payload: z.object({ n: z.coerce.number() }), retry: { base: '1m' } });
 const scope = new AsyncLocalStorage<string>();

@@ -1,22 +1,19 @@
 import { defineTask, giveUp, implement, snooze } from '@pgqueue/core';
 import type { JobContext } from '@pgqueue/core';
 import { breaches, cancel, dispatch, lead, resetNode } from '@pgqueue/postgres/internal';
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { afterEach, describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { startCutProxy } from '../../support/cut-proxy.ts';
+import { opened } from '../../support/database.ts';
 import type { TestWorker, WorkerBench } from '../../support/worker-bench.ts';
 import { openWorkerBench, until } from '../../support/worker-bench.ts';
 
-let bench: WorkerBench;
-beforeAll(async () => {
-  bench = await openWorkerBench();
-});
+const bench = opened(openWorkerBench);
 afterEach(async () => {
   const broken = await breaches(bench.database);
   if (broken.length > 0) throw new Error(`after the test: ${JSON.stringify(broken)}`);
   await bench.clear();
 });
-afterAll(() => bench.close());
 
 const task = defineTask({
   name: 'task',

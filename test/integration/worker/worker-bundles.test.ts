@@ -2,22 +2,19 @@ import type { BatchContext, BatchJob } from '@pgqueue/core';
 import { defineTask, giveUp, implementBatch, retryAfter } from '@pgqueue/core';
 import { cancel, resetNode } from '@pgqueue/postgres/internal';
 import type { WorkerOptions } from '@pgqueue/worker';
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { z } from 'zod';
-import type { TestWorker, WorkerBench } from '../../support/worker-bench.ts';
+import { opened } from '../../support/database.ts';
+import type { TestWorker } from '../../support/worker-bench.ts';
 import { openWorkerBench, until } from '../../support/worker-bench.ts';
 import { dispatchBundles } from '../sql/bundles-support.ts';
 
-let bench: WorkerBench;
-beforeAll(async () => {
-  bench = await openWorkerBench();
-  await bench.sql('create table effect (job uuid)');
-});
+const bench = opened(openWorkerBench);
+beforeAll(() => bench.sql('create table effect (job uuid)'));
 afterEach(async () => {
   await bench.clear();
   await bench.sql('truncate effect');
 });
-afterAll(() => bench.close());
 
 const task = defineTask({
   name: 'task',

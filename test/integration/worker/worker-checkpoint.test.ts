@@ -1,17 +1,13 @@
 import { defineTask, implement, implementBatch, snooze } from '@pgqueue/core';
 import type { Json, JobContext } from '@pgqueue/core';
 import { resetNode } from '@pgqueue/postgres/internal';
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { afterEach, describe, expect, test } from 'vitest';
 import { z } from 'zod';
-import type { WorkerBench } from '../../support/worker-bench.ts';
+import { opened } from '../../support/database.ts';
 import { openWorkerBench, until } from '../../support/worker-bench.ts';
 
-let bench: WorkerBench;
-beforeAll(async () => {
-  bench = await openWorkerBench();
-});
+const bench = opened(openWorkerBench);
 afterEach(() => bench.clear());
-afterAll(() => bench.close());
 
 const payload = z.object({ at: z.number().optional() });
 const task = defineTask({ name: 'task', payload, timeout: '1h', retry: { base: 1 } });

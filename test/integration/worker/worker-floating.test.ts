@@ -1,34 +1,18 @@
 import { once } from 'node:events';
-import { createOperator } from '@pgqueue/postgres';
-import { openDatabase } from '@pgqueue/postgres/internal';
-import type { Database, JobDetails, Operator } from '@pgqueue/postgres';
+import type { JobDetails } from '@pgqueue/postgres';
 import { createProducer } from '@pgqueue/producer';
-import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
+import { afterEach, expect, test } from 'vitest';
 import type { Actor } from '../../support/actors.ts';
 import { startActor } from '../../support/actors.ts';
 import { float } from '../../support/actors/tasks.ts';
-import type { TestDatabase } from '../../support/database.ts';
-import { createTestDatabase } from '../../support/database.ts';
+import { useDatabase } from '../../support/database.ts';
 import { dispatchAll } from '../../support/dispatch-all.ts';
 import { until } from '../../support/until.ts';
 
-let own: TestDatabase;
-let database: Database;
-let jobs: Operator['jobs'];
-let actors: Actor[] = [];
-beforeAll(async () => {
-  own = await createTestDatabase();
-  database = openDatabase({ connectionString: own.url, connectionsMax: 2 });
-  ({ jobs } = createOperator({ connectionString: own.url, pool: database.pool }));
-});
-afterEach(async () => {
-  await Promise.all(actors.map((actor) => actor.stop()));
-  actors = [];
-});
-afterAll(async () => {
-  await database.close();
-  await own.drop();
-});
+const own = useDatabase();
+const { database, operator } = own;
+const actors: Actor[] = [];
+afterEach(() => Promise.all(actors.splice(0).map((actor) => actor.stop())));
 
 async function start(env: Record<string, string> = {}): Promise<Actor> {
   const file = new URL('../../support/actors/floater.ts', import.meta.url);
@@ -45,7 +29,7 @@ async function enqueue(how: string): Promise<string> {
   return id;
 }
 
-const job = (id: string): Promise<JobDetails> => until(`job ${id} to exist`, () => jobs.get(id));
+const job = (id: string): Promise<JobDetails> => until(`job ${id} to exist`, () => operator.jobs.get(id));
 const reaches = (id: string, status: string): Promise<unknown> =>
   until(`job to be ${status}`, async () => (await job(id)).status === status);
 const floated = (actor: Actor): readonly object[] =>

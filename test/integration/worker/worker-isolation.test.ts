@@ -1,22 +1,19 @@
 import { defineTask, implement, isolated } from '@pgqueue/core';
 import type { IsolatedOptions } from '@pgqueue/core';
 import { createOperator } from '@pgqueue/postgres';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { startActor } from '../../support/actors.ts';
+import { opened } from '../../support/database.ts';
 import { misbehave } from '../../support/isolated/tasks.ts';
 import { isAlive } from '../../support/servers/machine.ts';
-import type { TestWorker, WorkerBench } from '../../support/worker-bench.ts';
+import type { TestWorker } from '../../support/worker-bench.ts';
 import { openWorkerBench, until } from '../../support/worker-bench.ts';
 
-let bench: WorkerBench;
-beforeAll(async () => {
-  bench = await openWorkerBench();
-  await bench.sql('create table effect (job uuid, note text)');
-});
+const bench = opened(openWorkerBench);
+beforeAll(() => bench.sql('create table effect (job uuid, note text)'));
 beforeEach(() => bench.sql('truncate effect'));
 afterEach(() => bench.clear());
-afterAll(() => bench.close());
 
 const module = new URL('../../support/isolated/misbehave.ts', import.meta.url);
 const plain = defineTask({ name: 'plain', payload: z.object({}), timeout: '1h' });

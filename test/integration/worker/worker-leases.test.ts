@@ -2,18 +2,15 @@ import { once } from 'node:events';
 import { defineTask, implement } from '@pgqueue/core';
 import type { JobContext } from '@pgqueue/core';
 import { cancel, reap, resetNode, settle } from '@pgqueue/postgres/internal';
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { afterEach, describe, expect, test } from 'vitest';
 import { z } from 'zod';
+import { opened } from '../../support/database.ts';
 import { promoteAll } from '../../support/dispatch-all.ts';
-import type { TestWorker, WorkerBench } from '../../support/worker-bench.ts';
+import type { TestWorker } from '../../support/worker-bench.ts';
 import { openWorkerBench, until } from '../../support/worker-bench.ts';
 
-let bench: WorkerBench;
-beforeAll(async () => {
-  bench = await openWorkerBench();
-});
+const bench = opened(openWorkerBench);
 afterEach(() => bench.clear());
-afterAll(() => bench.close());
 
 const task = defineTask({ name: 'task', payload: z.object({}), timeout: '300ms' });
 const slow = defineTask({ name: 'task', payload: z.object({}), timeout: '1h' });

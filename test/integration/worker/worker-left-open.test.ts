@@ -1,23 +1,19 @@
 import { defineTask, implement, implementBatch } from '@pgqueue/core';
 import type { JobContext, TransactionClient } from '@pgqueue/core';
 import pg from 'pg';
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
+import { afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
 import { z } from 'zod';
-import type { WorkerBench } from '../../support/worker-bench.ts';
+import { opened } from '../../support/database.ts';
 import { openWorkerBench, until } from '../../support/worker-bench.ts';
 import { dispatchBundles } from '../sql/bundles-support.ts';
 
-let bench: WorkerBench;
-beforeAll(async () => {
-  bench = await openWorkerBench();
-  await bench.sql('create table effect (job uuid, note text)');
-});
+const bench = opened(openWorkerBench);
+beforeAll(() => bench.sql('create table effect (job uuid, note text)'));
 beforeEach(() => bench.sql('truncate effect'));
 afterEach(async () => {
   await bench.clear();
   await bench.sql(`update pgqueue.scheduler_lease set leader = null, expires = '-infinity'`);
 });
-afterAll(() => bench.close());
 
 const task = defineTask({ name: 'task', payload: z.object({}), timeout: '1h', retry: { base: '1m' } });
 

@@ -2,16 +2,14 @@ import { defineTask, implement, retryAfter } from '@pgqueue/core';
 import { settle, sqlState, unlockedJobs } from '@pgqueue/postgres/internal';
 import { fromPg } from '@pgqueue/producer/pg';
 import { Client } from 'pg';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { z } from 'zod';
-import type { TestWorker, WorkerBench } from '../../support/worker-bench.ts';
+import { opened } from '../../support/database.ts';
+import type { TestWorker } from '../../support/worker-bench.ts';
 import { openWorkerBench, until } from '../../support/worker-bench.ts';
 
-let bench: WorkerBench;
+const bench = opened(openWorkerBench);
 let application: Client;
-beforeAll(async () => {
-  bench = await openWorkerBench();
-});
 beforeEach(async () => {
   application = new Client({ connectionString: bench.test.url });
   await application.connect();
@@ -20,7 +18,6 @@ afterEach(async () => {
   await application.end();
   await bench.clear();
 });
-afterAll(() => bench.close());
 
 const task = defineTask({ name: 'task', payload: z.object({ end: z.enum(['done', 'retry', 'dead']) }) });
 

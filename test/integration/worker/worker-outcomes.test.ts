@@ -1,18 +1,15 @@
 import { cancelled, defineTask, giveUp, implement, implementBatch, retryAfter, snooze } from '@pgqueue/core';
 import type { JobContext } from '@pgqueue/core';
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { afterEach, describe, expect, test } from 'vitest';
 import { z } from 'zod';
+import { opened } from '../../support/database.ts';
 import { nested } from '../../support/hostile.ts';
 import { promoteAll } from '../../support/dispatch-all.ts';
 import type { WorkerBench } from '../../support/worker-bench.ts';
 import { openWorkerBench, until } from '../../support/worker-bench.ts';
 
-let bench: WorkerBench;
-beforeAll(async () => {
-  bench = await openWorkerBench();
-});
+const bench = opened(openWorkerBench);
 afterEach(() => bench.clear());
-afterAll(() => bench.close());
 
 const task = defineTask({
   name: 'task',

@@ -1,25 +1,15 @@
 import { defineTask, implement } from '@pgqueue/core';
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
+import { afterEach, beforeAll, expect, test } from 'vitest';
 import { z } from 'zod';
-import type { CutProxy } from '../../support/cut-proxy.ts';
 import { startCutProxy } from '../../support/cut-proxy.ts';
-import type { TestWorker, WorkerBench } from '../../support/worker-bench.ts';
+import { opened } from '../../support/database.ts';
+import type { TestWorker } from '../../support/worker-bench.ts';
 import { openWorkerBench, until } from '../../support/worker-bench.ts';
 
-let bench: WorkerBench;
-let proxy: CutProxy;
-beforeAll(async () => {
-  bench = await openWorkerBench();
-  await bench.sql('create table effect (job uuid)');
-});
-beforeEach(async () => {
-  proxy = await startCutProxy(bench.test.url);
-});
-afterEach(async () => {
-  await bench.clear();
-  await proxy.close();
-});
-afterAll(() => bench.close());
+const bench = opened(openWorkerBench);
+const proxy = opened(() => startCutProxy(bench.test.url), { each: true });
+beforeAll(() => bench.sql('create table effect (job uuid)'));
+afterEach(() => bench.clear());
 
 const task = defineTask({ name: 'task', payload: z.object({}), timeout: '1h' });
 

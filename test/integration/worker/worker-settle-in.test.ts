@@ -1,34 +1,27 @@
 import { defineTask, implement, implementBatch } from '@pgqueue/core';
 import type { BatchContext, BatchJob, JobContext, Settle } from '@pgqueue/core';
 import pg from 'pg';
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
+import { afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
 import { z } from 'zod';
-import type { CutProxy } from '../../support/cut-proxy.ts';
 import { startCutProxy } from '../../support/cut-proxy.ts';
-import type { WorkerBench } from '../../support/worker-bench.ts';
+import { opened } from '../../support/database.ts';
 import { openWorkerBench, until } from '../../support/worker-bench.ts';
 import { dispatchBundles } from '../sql/bundles-support.ts';
 
-let bench: WorkerBench;
-let proxy: CutProxy;
+const bench = opened(openWorkerBench);
+const proxy = opened(() => startCutProxy(bench.test.url), { each: true });
 /** A handler's own connections, which lose replies where a test says so. */
 let own: pg.Pool;
-beforeAll(async () => {
-  bench = await openWorkerBench();
-  await bench.sql('create table effect (job uuid, note text)');
-});
+beforeAll(() => bench.sql('create table effect (job uuid, note text)'));
 beforeEach(async () => {
   await bench.sql('truncate effect');
-  proxy = await startCutProxy(bench.test.url);
   own = new pg.Pool({ connectionString: proxy.url });
   own.on('error', () => {});
 });
 afterEach(async () => {
   await bench.clear();
   await own.end();
-  await proxy.close();
 });
-afterAll(() => bench.close());
 
 const task = defineTask({ name: 'task', payload: z.object({}), timeout: '1h' });
 

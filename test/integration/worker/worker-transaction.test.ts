@@ -1,19 +1,15 @@
 import { defineTask, implement, logObserver, retryAfter } from '@pgqueue/core';
 import type { JobContext } from '@pgqueue/core';
 import { resetNode } from '@pgqueue/postgres/internal';
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
+import { afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
 import { z } from 'zod';
-import type { WorkerBench } from '../../support/worker-bench.ts';
+import { opened } from '../../support/database.ts';
 import { openWorkerBench, until } from '../../support/worker-bench.ts';
 
-let bench: WorkerBench;
-beforeAll(async () => {
-  bench = await openWorkerBench();
-  await bench.sql('create table effect (job uuid, note text)');
-});
+const bench = opened(openWorkerBench);
+beforeAll(() => bench.sql('create table effect (job uuid, note text)'));
 beforeEach(() => bench.sql('truncate effect'));
 afterEach(() => bench.clear());
-afterAll(() => bench.close());
 
 const task = defineTask({ name: 'task', payload: z.object({}), timeout: '1h' });
 
