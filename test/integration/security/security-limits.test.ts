@@ -148,7 +148,8 @@ describe('pending jobs of one key', () => {
     expect((await operator.queues.list())[0]?.keyPending).toBe(2);
     expect((await set('--no-key-pending')).code).toBe(0);
     expect(await triggers()).toBe(0);
-    expect((await set('--key-pending', '0')).code).toBe(78);
+    expect((await set('--key-pending', '0')).code).toBe(2);
+    expect((await set('--key-pending', '100001')).code).toBe(78);
     await expect(operator.queues.set('default', { keyPending: 100_001 })).rejects.toMatchObject({
       code: 'configuration',
     });
