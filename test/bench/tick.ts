@@ -12,7 +12,8 @@ import type { Database } from '@pgqueue/postgres';
 import { startEmbedded } from '../../packages/postgres/src/testing/server-local.ts';
 import { percentile } from '../proofs/checks.ts';
 import type { Actor } from '../support/actors.ts';
-import { startActor, until } from '../support/actors.ts';
+import { startActor } from '../support/actors.ts';
+import { until } from '../support/until.ts';
 import type { Backlog, Consumer } from './load.ts';
 import { countFunctions, fill, functionTimes, meanTimes, startConsumer } from './load.ts';
 

@@ -138,9 +138,11 @@ class Slot {
         await startActor(role, {
           url,
           name,
-          file: new URL(`actors/${role}.ts`, import.meta.url),
+          ...(role === 'scheduler'
+            ? { options: { leaseMs: config.schedulerLeaseMs, queryTimeoutMs: 5_000, listen, ...schedulers } }
+            : { options: { ...config, listen }, file: fileOf(role) }),
           execArgv: execArgvOf(role),
-          env: { PGQUEUE_CHAOS: JSON.stringify({ ...config, listen }), ...clock?.env },
+          env: clock?.env ?? {},
           output,
         }),
       );
@@ -169,9 +171,12 @@ class Slot {
   }
 }
 
+const fileOf = (name: string): URL => new URL(`actors/${name}.ts`, import.meta.url);
+
+const schedulers = { policies: fileOf('policies').href, policy: 'bench' };
+
 function execArgvOf(role: Role): readonly string[] {
-  const argv = ['--conditions=@pgqueue/source'];
+  const argv = ['--conditions=@pgqueue/source', `--import=${fileOf('leave').href}`];
   if (role !== 'worker') return argv;
-  const tap = new URL('actors/tap.ts', import.meta.url).href;
-  return [...argv, `--import=${tap}`, `--max-old-space-size=${heapMb}`];
+  return [...argv, `--import=${fileOf('tap').href}`, `--max-old-space-size=${heapMb}`];
 }

@@ -1,7 +1,7 @@
 // Kills and freezes workers and leaders, by a seed.
 import type { Database } from '@pgqueue/postgres';
 import type { Actor } from '../support/actors.ts';
-import { until } from '../support/actors.ts';
+import { until } from '../support/until.ts';
 import type { ProofConfig } from './actors/config.ts';
 import { seeded } from './checks.ts';
 import type { Fleet } from './fleet.ts';

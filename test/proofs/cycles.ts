@@ -1,5 +1,5 @@
 // Keys with a limit of 1: how fast one job follows another, and where the time goes.
-import { until } from '../support/actors.ts';
+import { until } from '../support/until.ts';
 import type { ProofConfig } from './actors/config.ts';
 import { percentile } from './checks.ts';
 import type { Fleet } from './fleet.ts';
@@ -46,7 +46,7 @@ export async function cyclesRun(options: CyclesOptions): Promise<CyclesReport> {
       [],
     );
     if (parts) await record(fleet.database);
-    await fleet.startSchedulers(['scheduler'], { ticks: parts, ...options.scheduler });
+    await fleet.startSchedulers(['scheduler'], { tells: parts ? ['tick'] : [], ...options.scheduler });
     await fleet.startWorkers(
       Array.from({ length: workers }, (_, n) => `node-${n}`),
       { concurrency: 10, ...options.worker },

@@ -1,5 +1,5 @@
 // A small tenant beside a flood: how long its jobs take, and who gets how much of the workers' time.
-import { until } from '../support/actors.ts';
+import { until } from '../support/until.ts';
 import { median, timeShares } from './checks.ts';
 import type { Fleet } from './fleet.ts';
 import { doneJobs, load, openFleet } from './fleet.ts';

@@ -27,11 +27,13 @@ export function openFleet(url: string): Fleet {
     names: readonly string[],
     config: ProofConfig,
   ): Promise<void> => {
-    const env = { PGQUEUE_PROOF: JSON.stringify(config) };
-    const file = new URL(`actors/${kind}.ts`, import.meta.url);
-    const into = kind === 'scheduler' ? schedulers : workers;
+    const policies = new URL('actors/policies.ts', import.meta.url).href;
+    const [into, how] =
+      kind === 'scheduler'
+        ? [schedulers, { options: { leaseMs: 1_000, policies, ...config } }]
+        : [workers, { options: config, file: new URL('actors/worker.ts', import.meta.url) }];
     await Promise.all(
-      names.map(async (name) => into.set(name, await startActor(kind, { url, name, env, file }))),
+      names.map(async (name) => into.set(name, await startActor(kind, { url, name, ...how }))),
     );
   };
   const stopAll = async (actors: Map<string, Actor>): Promise<void> => {

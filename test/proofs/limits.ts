@@ -1,6 +1,6 @@
 // A limit by tenant over three queues, with many worker processes, retries, steals, and everything killed at any moment.
 import { createOperator } from '@pgqueue/postgres';
-import { until } from '../support/actors.ts';
+import { until } from '../support/until.ts';
 import type { ProofConfig } from './actors/config.ts';
 import { limitOfProof } from './actors/config.ts';
 import type { Mischief } from './chaos.ts';

@@ -28,9 +28,7 @@ export async function judge(url: string, scenario: string, bug?: Bug): Promise<r
         ...process.env,
         PGQUEUE_TEST_URL: url,
         PGQUEUE_TEST_NAME: 'stage',
-        PGQUEUE_CHAOS: JSON.stringify({ folder }),
-        SEEDED_SCENARIO: scenario,
-        SEEDED_BUG: bug?.name ?? '',
+        PGQUEUE_TEST_OPTIONS: JSON.stringify({ folder, scenario, bug: bug?.name }),
       },
       stdio: ['ignore', 'ignore', 'pipe'],
     });

@@ -1,11 +1,12 @@
-// One scenario in a process of its own, with a bug or without: SEEDED_SCENARIO, SEEDED_BUG (a name, or none), PGQUEUE_TEST_URL, and
-// PGQUEUE_CHAOS with the folder of the history.
+// One scenario in a process of its own, with a bug or without.
 import { readFileSync } from 'node:fs';
 import { registerHooks } from 'node:module';
 import { fileURLToPath } from 'node:url';
+import { actorOptions, url } from '../support/actors/messages.ts';
 import { bugs } from './bugs.ts';
 
-const bug = bugs.find(({ name }) => name === process.env['SEEDED_BUG'])?.module;
+const options = actorOptions as { readonly scenario: string; readonly bug?: string };
+const bug = bugs.find(({ name }) => name === options.bug)?.module;
 let seeded = false;
 if (bug !== undefined) {
   registerHooks({
@@ -28,9 +29,8 @@ const { openStage } = await import('./stage.ts');
 const { scenarios } = await import('./scenarios.ts');
 if (bug !== undefined && !seeded) throw new Error(`${bug.module} was never loaded`);
 
-const name = process.env['SEEDED_SCENARIO'] ?? '';
-const stage = openStage(process.env['PGQUEUE_TEST_URL'] ?? '', openOwnHistory());
-await scenarios[name]?.(stage);
+const stage = openStage(url, openOwnHistory());
+await scenarios[options.scenario]?.(stage);
 await stage.finish();
 await stage.look();
 await stage.close();

@@ -2,6 +2,7 @@ import { fork } from 'node:child_process';
 import type { ChildProcess } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import type { Said } from './actors/messages.ts';
+import { until } from './until.ts';
 
 /** A scheduler or worker in a process of its own, that a test can freeze and kill. */
 export interface Actor {
@@ -17,6 +18,8 @@ export interface Actor {
 export interface ActorOptions {
   readonly url: string;
   readonly name: string;
+  /** What it finds as `actorOptions`; for a scheduler or worker without a file, options of its own. */
+  readonly options?: object;
   readonly env?: Readonly<Record<string, string>>;
   /** The program. Default: the one in actors/ of that kind. */
   readonly file?: URL;
@@ -30,14 +33,20 @@ export async function startActor(
   kind: 'scheduler' | 'worker' | 'producer',
   options: ActorOptions,
 ): Promise<Actor> {
-  const { url, name, env = {} } = options;
+  const { url, name } = options;
   const {
     file = new URL(`actors/${kind}.ts`, import.meta.url),
     execArgv = [`--conditions=@pgqueue/source`],
     output = 'inherit',
   } = options;
   const child = fork(fileURLToPath(file), [], {
-    env: { ...process.env, ...env, PGQUEUE_TEST_URL: url, PGQUEUE_TEST_NAME: name },
+    env: {
+      ...process.env,
+      ...options.env,
+      PGQUEUE_TEST_URL: url,
+      PGQUEUE_TEST_NAME: name,
+      PGQUEUE_TEST_OPTIONS: JSON.stringify(options.options ?? {}),
+    },
     execArgv: [...execArgv],
     stdio: ['ignore', output, output, 'ipc'],
   });
@@ -73,18 +82,4 @@ export async function startActor(
     throw error;
   }
   return actor;
-}
-
-/** Polls a condition; throws, saying what it waited for, when it does not hold in time. */
-export async function until(
-  what: string,
-  condition: () => boolean | Promise<boolean>,
-  timeoutMs = 150_000,
-): Promise<number> {
-  const began = performance.now();
-  while (!(await condition())) {
-    if (performance.now() - began > timeoutMs) throw new Error(`waited ${timeoutMs} ms in vain for ${what}`);
-    await new Promise((resolve) => setTimeout(resolve, 10));
-  }
-  return performance.now() - began;
 }

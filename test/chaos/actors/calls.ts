@@ -1,7 +1,7 @@
 // Which statements are calls that a history tells of, and how.
 import { threadId } from 'node:worker_threads';
 import type { HistoryEntry, SettleOutcome, SettleVerdict } from '../checker/history.ts';
-import { actorName } from './config.ts';
+import { actorName } from '../../support/actors/messages.ts';
 
 type Rows = readonly Readonly<Record<string, unknown>>[];
 

@@ -1,7 +1,8 @@
+import { actorName, actorOptions } from '../../support/actors/messages.ts';
 import type { Write } from '../record.ts';
 import { openHistory } from '../record.ts';
 
-/** What the bench tells its processes: one JSON value in the environment, PGQUEUE_CHAOS. */
+/** What the bench tells its processes. */
 export interface ChaosConfig {
   /** Where histories go. */
   readonly folder: string;
@@ -19,8 +20,7 @@ export interface ChaosConfig {
   readonly listen: boolean;
 }
 
-export const config: ChaosConfig = JSON.parse(process.env['PGQUEUE_CHAOS'] ?? '{}') as ChaosConfig;
-export const actorName: string = process.env['PGQUEUE_TEST_NAME'] ?? 'actor';
+export const config: ChaosConfig = actorOptions as ChaosConfig;
 
 export function openOwnHistory(): Write {
   return openHistory(config.folder, actorName);

@@ -1,13 +1,13 @@
-// A producer process of the bench: PGQUEUE_TEST_URL, PGQUEUE_TEST_NAME, PGQUEUE_CHAOS. Does one operation after another, at its pace, until it
-// is told to stop; what it did not get an answer to it sometimes asks for once more.
+// A producer process of the bench, loaded after leave.ts. Does one operation after another, at its pace, until it is told to stop; what it did
+// not get an answer to it sometimes asks for once more.
 import { setTimeout as delay } from 'node:timers/promises';
 import { createOperator } from '@pgqueue/postgres';
 import { openDatabase } from '@pgqueue/postgres/internal';
 import { createProducer } from '@pgqueue/producer';
-import { said, url } from '../../support/actors/messages.ts';
+import { actorName as name, said, url } from '../../support/actors/messages.ts';
 import type { JobSpec, OpSpec } from '../workload.ts';
 import { chances, leaseMs, opSpec } from '../workload.ts';
-import { actorName as name, config, openOwnHistory } from './config.ts';
+import { config, openOwnHistory } from './config.ts';
 import { jobOf } from './tasks.ts';
 
 const write = openOwnHistory();
@@ -99,7 +99,6 @@ const stopping = new AbortController();
 process.on('message', (message) => {
   if (message === 'stop') stopping.abort();
 });
-process.on('disconnect', () => process.exit(0));
 
 async function produce(): Promise<void> {
   let next = 0;
@@ -120,5 +119,4 @@ async function produce(): Promise<void> {
 said({ type: 'ready' });
 await produce();
 await Promise.race([Promise.all([producer.close(), operator.close(), database.close()]), delay(5_000)]);
-process.disconnect?.();
-process.exit(0);
+process.disconnect();

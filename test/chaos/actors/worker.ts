@@ -1,11 +1,11 @@
-// A worker process of the bench: PGQUEUE_TEST_URL, PGQUEUE_TEST_NAME, PGQUEUE_CHAOS. Loaded after tap.ts.
+// A worker process of the bench, loaded after tap.ts and leave.ts.
 import { setTimeout as delay } from 'node:timers/promises';
 import type { JobContext, TaskHandler } from '@pgqueue/core';
 import { implement } from '@pgqueue/core';
 import { createWorker } from '@pgqueue/worker';
-import { said, url } from '../../support/actors/messages.ts';
+import { actorName as node, run, url } from '../../support/actors/messages.ts';
 import { leaseMs } from '../workload.ts';
-import { actorName as node, config, openOwnHistory } from './config.ts';
+import { config, openOwnHistory } from './config.ts';
 import { tokens } from './tap.ts';
 import { effect, long, medium, poison, short } from './tasks.ts';
 
@@ -94,16 +94,7 @@ const acts: Readonly<Record<string, (ms: number) => void>> = {
 };
 
 process.on('message', (message) => {
-  if (message === 'stop') {
-    void worker.stop({ drainMs: 2_000 }).finally(() => {
-      process.disconnect();
-      process.exit(0);
-    });
-    return;
-  }
   const [word = '', ms] = String(message).split(' ');
   acts[word]?.(Number(ms));
 });
-process.on('disconnect', () => process.exit(0));
-await worker.start();
-said({ type: 'ready' });
+await run(worker, { drainMs: 2_000 });

@@ -1,6 +1,6 @@
 // Faults of workers and schedulers: killed, frozen, stuck, out of memory, told to stop, told a wrong time.
 import { createOperator } from '@pgqueue/postgres';
-import { until } from '../../support/actors.ts';
+import { until } from '../../support/until.ts';
 import type { FaultMaker } from '../fault.ts';
 import type { Fleet, Role } from '../fleet.ts';
 import { leaseMs } from '../workload.ts';

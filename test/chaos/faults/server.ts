@@ -1,7 +1,7 @@
 // Faults of PostgreSQL and of what stands before it: crashes, ended sessions, too many of them, snapshots that are held.
 import { setTimeout as delay } from 'node:timers/promises';
 import type pg from 'pg';
-import { until } from '../../support/actors.ts';
+import { until } from '../../support/until.ts';
 import { benchName } from '../audit.ts';
 import type { FaultMaker, FaultServer } from '../fault.ts';
 import type { Arena } from './arena.ts';

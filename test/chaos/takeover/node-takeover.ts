@@ -6,8 +6,9 @@ import { openDatabase, resetNode } from '@pgqueue/postgres/internal';
 import type { Producer } from '@pgqueue/producer';
 import { createProducer } from '@pgqueue/producer';
 import type { Actor } from '../../support/actors.ts';
-import { startActor, until } from '../../support/actors.ts';
+import { startActor } from '../../support/actors.ts';
 import { harmless } from '../../support/actors/tasks.ts';
+import { until } from '../../support/until.ts';
 
 export interface NodeTakeoverOptions {
   readonly url: string;
@@ -31,8 +32,9 @@ export interface NodeTakeover {
 
 /** Of each node. */
 export const slots = 10;
-/** In how many milliseconds a dead node is found at the latest: its silence is that of test/support/actors/poisoned.ts. */
-export const foundMaxMs = { session: 5_000, silence: 1_000, reset: 0 } as const;
+const lostAfterMs = 1_000;
+/** In how many milliseconds a dead node is found at the latest. */
+export const foundMaxMs = { session: 5_000, silence: lostAfterMs, reset: 0 } as const;
 const backlog = 20 * slots;
 
 const waitMaxMs = 150_000;
@@ -83,8 +85,8 @@ function nodesOf({ nodes }: NodeTakeoverOptions): readonly string[] {
 
 function startNode({ url, by }: NodeTakeoverOptions, name: string): Promise<Actor> {
   const file = new URL('../../support/actors/poisoned.ts', import.meta.url);
-  const env = { PGQUEUE_TEST_NODE: name, PGQUEUE_TEST_CLOCKS: by === 'session' ? 'default' : 'short' };
-  return startActor('worker', { url, name, file, env });
+  const clocks = by === 'session' ? {} : { heartbeatMs: 200, lostAfterMs };
+  return startActor('worker', { url, name, file, options: { node: name, ...clocks } });
 }
 
 interface Feeding {

@@ -3,9 +3,12 @@ import { createOperator } from '@pgqueue/postgres';
 import { openDatabase } from '@pgqueue/postgres/internal';
 import type { Database } from '@pgqueue/postgres';
 import { createProducer } from '@pgqueue/producer';
+import { reignOf } from '../../proofs/chaos.ts';
+import { seeded } from '../../proofs/checks.ts';
 import type { Actor } from '../../support/actors.ts';
-import { startActor, until } from '../../support/actors.ts';
+import { startActor } from '../../support/actors.ts';
 import { quick } from '../../support/actors/tasks.ts';
+import { until } from '../../support/until.ts';
 
 export interface TakeoverOptions {
   readonly url: string;
@@ -26,25 +29,6 @@ export interface TakeoverReport {
   readonly takeoverMs: readonly number[];
   readonly doctorRuns: number;
   readonly findings: readonly string[];
-}
-
-/** Numbers from 0 to 1 that a seed repeats (a 32-bit linear congruential generator; nothing here needs a better one). */
-function seeded(seed: number): () => number {
-  let state = seed >>> 0;
-  return () => {
-    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
-    return state / 2 ** 32;
-  };
-}
-
-async function leaderOf(
-  database: Database,
-): Promise<{ readonly leader: string | null; readonly epoch: number }> {
-  const [row] = await database.query<{ leader: string | null; epoch: number }>(
-    'select case when expires > clock_timestamp() then leader end as leader, epoch::float8 as epoch from pgqueue.scheduler_lease',
-    [],
-  );
-  return row ?? { leader: null, epoch: 0 };
 }
 
 /** Enqueues batches until told to stop; resolves to the ids that were acknowledged. */
@@ -94,7 +78,7 @@ const waitMaxMs = 60_000;
 const leaseMs = 5_000;
 
 const startScheduler = (url: string, name: string): Promise<Actor> =>
-  startActor('scheduler', { url, name, env: { PGQUEUE_TEST_LEASE_MS: String(leaseMs) } });
+  startActor('scheduler', { url, name, options: { leaseMs } });
 
 /** Kills one of the two, more often the leader, and starts it again; never both at once. Resolves to how long each takeover took. */
 async function killSchedulers(
@@ -106,20 +90,17 @@ async function killSchedulers(
   const takeoverMs: number[] = [];
   for (let n = 0; n < kills; n += 1) {
     await new Promise((resolve) => setTimeout(resolve, 300 + random() * 1_500));
-    await until('a leader', async () => (await leaderOf(database)).leader !== null, waitMaxMs);
-    const before = await leaderOf(database);
+    await until('a leader', async () => (await reignOf(database)).leader !== null, waitMaxMs);
+    const before = await reignOf(database);
     const wantsLeader = random() < 0.7;
     const name =
       [...schedulers.keys()].find((one) => before.leader?.startsWith(one) === wantsLeader) ?? 'left';
     schedulers.get(name)?.signal('SIGKILL');
     if (before.leader?.startsWith(name) === true) {
-      const epochOf = async (): Promise<number> => (await leaderOf(database)).epoch;
-      const tookMs = await until(
-        'the standby to lead',
-        async () => (await epochOf()) > before.epoch,
-        waitMaxMs,
-      );
-      takeoverMs.push(tookMs);
+      const epochOf = async (): Promise<number> => (await reignOf(database)).epoch;
+      const beganMs = performance.now();
+      await until('the standby to lead', async () => (await epochOf()) > before.epoch, waitMaxMs);
+      takeoverMs.push(performance.now() - beganMs);
     }
     schedulers.set(name, await startScheduler(url, name));
   }
@@ -160,7 +141,7 @@ export async function takeoverRun(options: TakeoverOptions): Promise<TakeoverRep
     await until('every job to end', async () => (await open())[0]?.open === false, 240_000);
     over.abort();
     const { runs, findings } = await examining;
-    const { epoch } = await leaderOf(database);
+    const { epoch } = await reignOf(database);
     const rows = await terminalRows(database, ids);
     return {
       enqueued: ids.length,

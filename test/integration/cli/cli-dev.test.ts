@@ -4,9 +4,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { until } from '../../support/actors.ts';
 import { parseCli, startCli } from '../../support/cli.ts';
 import type { CliProcess, CliResult } from '../../support/cli.ts';
+import { until } from '../../support/until.ts';
 
 const policyFile = fileURLToPath(new URL('../../support/modules/cli-policy.ts', import.meta.url));
 let folder: string;

@@ -5,11 +5,11 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { until } from '../../support/actors.ts';
 import { cli, cliOf, parseCli, startCli } from '../../support/cli.ts';
 import type { CliProcess } from '../../support/cli.ts';
 import { useDatabase } from '../../support/database.ts';
 import { lacks } from '../../support/tools.ts';
+import { until } from '../../support/until.ts';
 
 const tasks = fileURLToPath(new URL('../../support/modules/cli-tasks.ts', import.meta.url));
 const policyFile = fileURLToPath(new URL('../../support/modules/cli-policy.ts', import.meta.url));
@@ -42,7 +42,7 @@ async function onlyJob(): Promise<string> {
   return rows[0].id;
 }
 
-const reaches = (id: string, status: string): Promise<number> =>
+const reaches = (id: string, status: string): Promise<true> =>
   until(`job ${id} to be ${status}`, async () => (await statusOf(id)) === status);
 
 /** Every line is JSON, with a level, a time and an event. */

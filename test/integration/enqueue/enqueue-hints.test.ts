@@ -7,8 +7,8 @@ import { createProducer } from '@pgqueue/producer';
 import type { Producer, ProducerOptions } from '@pgqueue/producer';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { z } from 'zod';
-import { until } from '../../support/actors.ts';
 import { useDatabase } from '../../support/database.ts';
+import { until } from '../../support/until.ts';
 
 const hello = defineTask({ name: 'hello', payload: z.object({ n: z.number() }) });
 const channel = channelName('pgqueue', 'queue');

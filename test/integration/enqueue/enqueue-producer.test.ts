@@ -6,8 +6,8 @@ import type { Producer, ProducerOptions } from '@pgqueue/producer';
 import pg from 'pg';
 import { beforeEach, describe, expect, test } from 'vitest';
 import { z } from 'zod';
-import { until } from '../../support/actors.ts';
 import { useDatabase } from '../../support/database.ts';
+import { until } from '../../support/until.ts';
 
 const hello = defineTask({
   name: 'hello',

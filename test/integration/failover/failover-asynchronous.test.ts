@@ -4,7 +4,7 @@ import type { NewJob } from '@pgqueue/core';
 import { createOperator, migrate } from '@pgqueue/postgres';
 import { createProducer } from '@pgqueue/producer';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { now } from '../../support/servers/actors/config.ts';
+import { now } from '../../support/actors/messages.ts';
 import { short } from '../../support/servers/actors/tasks.ts';
 import type { Base } from '../../support/servers/machine.ts';
 import { createBase } from '../../support/servers/machine.ts';

@@ -2,7 +2,7 @@ import type { NewJob } from '@pgqueue/core';
 import { migrate } from '@pgqueue/postgres';
 import { createProducer } from '@pgqueue/producer';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { now } from '../../support/servers/actors/config.ts';
+import { now } from '../../support/actors/messages.ts';
 import { short } from '../../support/servers/actors/tasks.ts';
 import type { Clock } from '../../support/servers/clock.ts';
 import { createClock, wrongClock } from '../../support/servers/clock.ts';

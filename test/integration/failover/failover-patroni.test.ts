@@ -1,6 +1,6 @@
 import { createOperator, migrate } from '@pgqueue/postgres';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { now } from '../../support/servers/actors/config.ts';
+import { now } from '../../support/actors/messages.ts';
 import type { Base } from '../../support/servers/machine.ts';
 import { createBase } from '../../support/servers/machine.ts';
 import type { Cluster } from '../../support/servers/patroni.ts';

@@ -3,7 +3,7 @@ import { createProducer } from '@pgqueue/producer';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { PgBouncer } from '../../support/pgbouncer.ts';
 import { startPgBouncer } from '../../support/pgbouncer.ts';
-import { now } from '../../support/servers/actors/config.ts';
+import { now } from '../../support/actors/messages.ts';
 import { long } from '../../support/servers/actors/tasks.ts';
 import type { Disk } from '../../support/servers/disk.ts';
 import { createDisk } from '../../support/servers/disk.ts';

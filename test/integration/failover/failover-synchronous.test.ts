@@ -1,7 +1,7 @@
 import { migrate } from '@pgqueue/postgres';
 import { createProducer } from '@pgqueue/producer';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { now } from '../../support/servers/actors/config.ts';
+import { now } from '../../support/actors/messages.ts';
 import { long } from '../../support/servers/actors/tasks.ts';
 import type { Base } from '../../support/servers/machine.ts';
 import { createBase } from '../../support/servers/machine.ts';

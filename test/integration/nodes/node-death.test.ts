@@ -6,9 +6,10 @@ import type { SettleRequest } from '@pgqueue/postgres/internal';
 import { createProducer } from '@pgqueue/producer';
 import { afterEach, describe, expect, test } from 'vitest';
 import type { Actor } from '../../support/actors.ts';
-import { startActor, until } from '../../support/actors.ts';
+import { startActor } from '../../support/actors.ts';
 import { hold } from '../../support/actors/tasks.ts';
 import { useDatabase } from '../../support/database.ts';
+import { until } from '../../support/until.ts';
 
 const jobs = 10;
 const cli = fileURLToPath(new URL('../../../packages/cli/src/main.ts', import.meta.url));
@@ -18,12 +19,8 @@ const { database } = own;
 const actors: Actor[] = [];
 afterEach(() => Promise.all(actors.splice(0).map((actor) => actor.stop())));
 
-async function start(
-  kind: 'scheduler' | 'worker',
-  name: string,
-  env: Record<string, string> = {},
-): Promise<Actor> {
-  const actor = await startActor(kind, { url: own.url, name, env });
+async function start(kind: 'scheduler' | 'worker', name: string, options = {}): Promise<Actor> {
+  const actor = await startActor(kind, { url: own.url, name, options });
   actors.push(actor);
   return actor;
 }
@@ -37,11 +34,12 @@ async function count(sql: string, values: readonly unknown[] = []): Promise<numb
 }
 
 /** A node that holds ten jobs with timeouts of an hour, and another one that is idle. */
-async function tenJobsHeld(
-  env: Record<string, string> = {},
-): Promise<{ readonly holder: Actor; readonly leases: readonly SettleRequest[] }> {
+async function tenJobsHeld(): Promise<{
+  readonly holder: Actor;
+  readonly leases: readonly SettleRequest[];
+}> {
   await start('scheduler', 'scheduler-1');
-  const holder = await start('worker', 'node-a', { PGQUEUE_TEST_HOLDS: 'true', ...env });
+  const holder = await start('worker', 'node-a', { holds: true });
   const producer = createProducer({ connectionString: own.url });
   await producer.enqueueMany(Array.from({ length: jobs }, (_, n) => hold.job({ n })));
   await producer.close();

@@ -2,10 +2,11 @@ import { openDatabase } from '@pgqueue/postgres/internal';
 import { createProducer } from '@pgqueue/producer';
 import { expect, test } from 'vitest';
 import type { Actor } from '../../support/actors.ts';
-import { startActor, until } from '../../support/actors.ts';
+import { startActor } from '../../support/actors.ts';
 import { harmless, poison } from '../../support/actors/tasks.ts';
 import type { Said } from '../../support/actors/messages.ts';
 import { createTestDatabase } from '../../support/database.ts';
+import { until } from '../../support/until.ts';
 
 /** Starts a worker again whenever it has ended, as systemd or Kubernetes would. */
 function supervise(url: string): {
@@ -19,8 +20,8 @@ function supervise(url: string): {
     const file = new URL('../../support/actors/poisoned.ts', import.meta.url);
     const life = actors.length + 1;
     // all that it runs in its first life still runs when it is struck; longer than a busy machine keeps a heartbeat waiting
-    const env = { PGQUEUE_TEST_HOLDS: String(life === 1), PGQUEUE_TEST_LOST_AFTER_MS: '3000' };
-    const actor = await startActor('worker', { url, name: `life ${life}`, file, env });
+    const options = { holds: life === 1, heartbeatMs: 200, lostAfterMs: 3_000 };
+    const actor = await startActor('worker', { url, name: `life ${life}`, file, options });
     actors.push(actor);
     actor.process.once('exit', () => {
       if (!stopping) starting = start();

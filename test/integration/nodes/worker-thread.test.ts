@@ -4,9 +4,10 @@ import { join } from 'node:path';
 import { createProducer } from '@pgqueue/producer';
 import { afterAll, afterEach, expect, test } from 'vitest';
 import type { Actor } from '../../support/actors.ts';
-import { startActor, until } from '../../support/actors.ts';
+import { startActor } from '../../support/actors.ts';
 import { hold, spin } from '../../support/actors/tasks.ts';
 import { opened, useDatabase } from '../../support/database.ts';
+import { until } from '../../support/until.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'pgqueue-spin-'));
 const own = useDatabase({ each: true });
@@ -16,32 +17,33 @@ const actors: Actor[] = [];
 afterEach(() => Promise.all(actors.splice(0).map((actor) => actor.stop())));
 afterAll(() => rmSync(folder, { recursive: true }));
 
-async function start(kind: 'scheduler' | 'worker', name: string, env = {}): Promise<Actor> {
-  const file = kind === 'worker' ? { file: new URL('../../support/actors/spinner.ts', import.meta.url) } : {};
-  const actor = await startActor(kind, { url: own.url, name, env, ...file });
+async function start(kind: 'scheduler' | 'worker', name: string, options = {}): Promise<Actor> {
+  const actor = await startActor(kind, { url: own.url, name, options });
   actors.push(actor);
   return actor;
 }
+const tells = ['job.settled', 'node.blocked'];
+const node = { heartbeatMs: 200, lostAfterMs: 3_000, blockedMs: 300, holds: true, tells };
 
 const rows = (text: string): Promise<readonly Record<string, unknown>[]> => database.query(text, []);
 const heard = (actor: Actor, type: string): Actor['heard'] =>
   actor.heard.filter((said) => said.type === type);
 
 /** Node a holds two jobs with timeouts of an hour; then a handler keeps its event loop, past its own timeout of 1 s. */
-async function blocked(env: Record<string, string>) {
+async function blocked(options: object) {
   await start('scheduler', 'scheduler');
   const file = join(folder, own.test.name);
-  const a = await start('worker', 'a', { PGQUEUE_TEST_SPIN: file, ...env });
+  const a = await start('worker', 'a', { ...node, spinsUntil: file, ...options });
   await producer.enqueueMany([1, 2].map((n) => hold.job({ n })));
   await until('both to be held', () => heard(a, 'started').length === 2);
   const { id } = await producer.enqueue(spin, {});
   await until('it to spin', () => heard(a, 'spinning').length === 1);
-  const b = await start('worker', 'b');
+  const b = await start('worker', 'b', node);
   return { a, b, id, letGo: () => writeFileSync(file, '') };
 }
 
 test('a handler that keeps the event loop loses its own job alone, and is named', async () => {
-  const { a, b, id, letGo } = await blocked({ PGQUEUE_TEST_LOST_AFTER_MS: '60000' });
+  const { a, b, id, letGo } = await blocked({ lostAfterMs: 60_000 });
   await until('the hung job to be done elsewhere', () => heard(b, 'job.settled').length === 1);
   expect(heard(a, 'job.settled')).toEqual([]);
   expect(await rows(`select id, node, tries, crashes from pgqueue.history`)).toEqual([
@@ -72,7 +74,7 @@ test('a handler that keeps the event loop loses its own job alone, and is named'
 });
 
 test('with heartbeats from the event loop, it loses the node and all that the node holds', async () => {
-  const { a, b, letGo } = await blocked({ PGQUEUE_TEST_THREAD: 'false' });
+  const { a, b, letGo } = await blocked({ heartbeatThread: false });
   await until('the held jobs to begin elsewhere', () => heard(b, 'started').length > 0);
   expect(await rows(`select crashes from pgqueue.queue where task = 'hold'`)).toEqual([
     { crashes: 1 },

@@ -14,9 +14,9 @@ const { database, operator } = own;
 const actors: Actor[] = [];
 afterEach(() => Promise.all(actors.splice(0).map((actor) => actor.stop())));
 
-async function start(env: Record<string, string> = {}): Promise<Actor> {
+async function start(options = {}): Promise<Actor> {
   const file = new URL('../../support/actors/floater.ts', import.meta.url);
-  const actor = await startActor('worker', { url: own.url, name: `floater-${actors.length}`, env, file });
+  const actor = await startActor('worker', { url: own.url, name: `floater-${actors.length}`, options, file });
   actors.push(actor);
   return actor;
 }
@@ -75,7 +75,7 @@ test("a rejection of the program's own ends the process, as without a worker", a
 });
 
 test('floatingRejections: crash leaves it to Node', async () => {
-  const actor = await start({ PGQUEUE_TEST_FLOATING: 'crash' });
+  const actor = await start({ floatingRejections: 'crash' });
   await enqueue('while it runs');
   if (actor.process.exitCode === null) await once(actor.process, 'exit');
   expect(actor.process.exitCode).toBe(1);

@@ -1,17 +1,13 @@
-/** What a proof tells the processes it starts: one JSON value in the environment, PGQUEUE_PROOF. */
+/** What a proof tells the processes it starts. */
 export interface ProofConfig {
   /** Schedulers: which of the proofs' policies, see policies.ts. */
   readonly policy?: string;
   /** Schedulers. */
   readonly horizonMs?: number;
-  /** Schedulers: whether every tick is told to the proof. */
-  readonly ticks?: boolean;
+  /** Schedulers: types of events, beside those of leaders. */
+  readonly tells?: readonly string[];
   /** Workers. */
   readonly concurrency?: number;
-}
-
-export function proofConfig(): ProofConfig {
-  return JSON.parse(process.env['PGQUEUE_PROOF'] ?? '{}') as ProofConfig;
 }
 
 /** Of each tenant, over all queues. */

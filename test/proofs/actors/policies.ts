@@ -14,7 +14,7 @@ function timeShares(weight: number): Policy {
 }
 
 /** The policies that proofs name: processes can be told names only. */
-const policies: Readonly<Record<string, () => Policy>> = {
+export const policies: Readonly<Record<string, () => Policy>> = {
   turns: () => policy({ order: turns() }),
   fair: () => policy({ order: fairShare() }),
   'fair-time-1': () => timeShares(1),
@@ -28,9 +28,3 @@ const policies: Readonly<Record<string, () => Policy>> = {
     }),
   rate: () => policy({ gates: [rate({ name: 'api', ...rateOfProof })], order: fairShare() }),
 };
-
-export function proofPolicy(name: string): Policy {
-  const make = policies[name];
-  if (make === undefined) throw new Error(`no policy ${name}: ${Object.keys(policies).join(', ')}`);
-  return make();
-}

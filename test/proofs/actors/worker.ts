@@ -1,20 +1,18 @@
-// A worker process of the proofs: PGQUEUE_TEST_URL, PGQUEUE_TEST_NAME, PGQUEUE_PROOF.
+// A worker process of the proofs.
 import { setTimeout as delay } from 'node:timers/promises';
 import { implement } from '@pgqueue/core';
 import { createWorker } from '@pgqueue/worker';
-import { hear, said, url } from '../../support/actors/messages.ts';
-import { proofConfig } from './config.ts';
+import { actorName, actorOptions, now, run, url } from '../../support/actors/messages.ts';
+import type { ProofConfig } from './config.ts';
 import { work } from './tasks.ts';
-
-const { concurrency = 10 } = proofConfig();
-const now = (): number => performance.timeOrigin + performance.now();
 
 const worker = createWorker({
   connectionString: url,
-  node: process.env['PGQUEUE_TEST_NAME'] ?? 'worker',
-  concurrency,
+  node: actorName,
+  concurrency: 10,
   heartbeatMs: 300,
   lostAfterMs: 1_500,
+  ...(actorOptions as ProofConfig),
   tasks: [
     implement(work, async ({ ms, fails }, { job }) => {
       const beganMs = now();
@@ -24,6 +22,4 @@ const worker = createWorker({
     }),
   ],
 });
-hear('stop', () => worker.stop({ drainMs: 1_000 }));
-await worker.start();
-said({ type: 'ready' });
+await run(worker, { drainMs: 1_000 });

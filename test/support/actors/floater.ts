@@ -2,7 +2,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { implement } from '@pgqueue/core';
 import { createWorker } from '@pgqueue/worker';
-import { hear, said, url } from './messages.ts';
+import { actorName, actorOptions, hear, run, telling, url } from './messages.ts';
 import { float } from './tasks.ts';
 
 const fail = async (why: string): Promise<never> => {
@@ -12,10 +12,10 @@ const fail = async (why: string): Promise<never> => {
 
 const worker = createWorker({
   connectionString: url,
-  node: process.env['PGQUEUE_TEST_NAME'] ?? 'worker',
+  node: actorName,
   heartbeatMs: 200,
   lostAfterMs: 30_000,
-  floatingRejections: process.env['PGQUEUE_TEST_FLOATING'] === 'crash' ? 'crash' : 'fail',
+  ...(actorOptions as object),
   tasks: [
     implement(float, async ({ how }) => {
       switch (how) {
@@ -39,14 +39,7 @@ const worker = createWorker({
       }
     }),
   ],
-  observe: (event) => {
-    if (event.type === 'job.floating') said({ ...event, error: String(event.error) });
-  },
+  observe: telling('job.floating'),
 });
-hear('finish', () => {
-  void fail("the program's own"); // no handler's: Node ends the process
-  return Promise.resolve();
-});
-hear('stop', () => worker.stop());
-await worker.start();
-said({ type: 'ready' });
+hear('finish', () => void fail("the program's own")); // no handler's: Node ends the process
+await run(worker);

@@ -2,13 +2,8 @@
 import { implement, isolated } from '@pgqueue/core';
 import { createWorker } from '@pgqueue/worker';
 import { misbehave } from '../isolated/tasks.ts';
-import { hear, said, url } from './messages.ts';
+import { run, url } from './messages.ts';
 
 const module = new URL('../isolated/misbehave.ts', import.meta.url);
-const worker = createWorker({
-  connectionString: url,
-  tasks: [implement(misbehave, isolated(module))],
-});
-hear('stop', () => worker.stop({ drainMs: 0 }));
-await worker.start();
-said({ type: 'ready' });
+const tasks = [implement(misbehave, isolated(module))];
+await run(createWorker({ connectionString: url, tasks }), { drainMs: 0 });

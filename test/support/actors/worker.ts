@@ -1,34 +1,40 @@
-// A worker process for tests (PGQUEUE_TEST_LOST_AFTER_MS). Task `hold` starts and then waits until it is told to finish; task `quick` is done at once.
+// A worker process. Its options are what the test tells it. Task `hold` starts and, with `holds`, waits until it is told to finish; `quick` is
+// done at once; `spin` keeps the event loop until there is a file `spinsUntil`, a minute at most, and not where none is named.
+import { existsSync } from 'node:fs';
 import { implement } from '@pgqueue/core';
 import { createWorker } from '@pgqueue/worker';
-import { hear, said, url } from './messages.ts';
-import { hold, quick } from './tasks.ts';
+import { actorName, actorOptions, hear, run, said, telling, url } from './messages.ts';
+import { hold, quick, spin } from './tasks.ts';
 
+const { holds, spinsUntil, tells, ...options } = actorOptions as {
+  readonly holds?: boolean;
+  readonly spinsUntil?: string;
+  /** Types of events. */
+  readonly tells?: readonly string[];
+};
 const finish = Promise.withResolvers<void>();
-const holds = process.env['PGQUEUE_TEST_HOLDS'] === 'true';
 
 const worker = createWorker({
   connectionString: url,
-  node: process.env['PGQUEUE_TEST_NAME'] ?? 'worker',
+  node: actorName,
   concurrency: 10,
   heartbeatMs: 300,
-  lostAfterMs: Number(process.env['PGQUEUE_TEST_LOST_AFTER_MS'] ?? 5_000),
+  lostAfterMs: 5_000,
+  ...options,
   tasks: [
     implement(hold, async ({ n }, { job }) => {
       said({ type: 'started', job: job.id, n });
-      if (holds) await finish.promise;
+      if (holds === true) await finish.promise;
     }),
     implement(quick, () => null),
+    implement(spin, (_payload, { job }) => {
+      said({ type: 'spinning', job: job.id });
+      const until = performance.now() + 60_000;
+      const isLetGo = (): boolean => spinsUntil === undefined || existsSync(spinsUntil);
+      while (!isLetGo() && performance.now() < until);
+    }),
   ],
-  observe: (event) => {
-    if (event.type === 'job.stale' || event.type === 'node.ended' || event.type === 'node.registered')
-      said(event);
-  },
+  observe: telling('job.stale', 'node.ended', 'node.registered', ...(tells ?? [])),
 });
-hear('finish', () => {
-  finish.resolve();
-  return Promise.resolve();
-});
-hear('stop', () => worker.stop());
-await worker.start();
-said({ type: 'ready' });
+hear('finish', finish.resolve);
+await run(worker);

@@ -61,9 +61,14 @@ function createSystem(options: SystemOptions): System {
   const all: Actor[] = [];
 
   const add: System['add'] = async (role, name) => {
-    const file = new URL(`actors/${role}.ts`, import.meta.url);
-    const env = { PGQUEUE_SYSTEM: JSON.stringify(config), ...options.env?.[name] };
-    const actor = await startActor(role, { url: options.urls?.[name] ?? url, name, env, file });
+    const actor = await startActor(role, {
+      url: options.urls?.[name] ?? url,
+      name,
+      env: options.env?.[name] ?? {},
+      ...(role === 'scheduler'
+        ? { options: schedulerOptions(config) }
+        : { options: config, file: new URL(`actors/${role}.ts`, import.meta.url) }),
+    });
     actor.process.once('exit', (code, signal) => {
       if (!leaving.has(name)) died.push(`${name}: ${signal ?? code}`);
     });
@@ -97,6 +102,16 @@ function createSystem(options: SystemOptions): System {
       await Promise.all([...actors.keys()].map(remove));
       await rm(folder, { recursive: true, force: true });
     },
+  };
+}
+
+function schedulerOptions({ schedulerLeaseMs, listen, charge }: SystemConfig): object {
+  return {
+    leaseMs: schedulerLeaseMs,
+    listen,
+    tells: ['node.lost', 'leases.reaped', 'database.error'],
+    policies: new URL('actors/policies.ts', import.meta.url).href,
+    ...(charge ? { policy: 'shares of time' } : {}),
   };
 }
 

@@ -1,4 +1,4 @@
-/** What the test tells its processes: one JSON value in the environment, PGQUEUE_SYSTEM. */
+/** What the test tells its processes. */
 export interface SystemConfig {
   /** Where witnesses and producers write their lines. */
   readonly folder: string;
@@ -12,16 +12,6 @@ export interface SystemConfig {
   readonly heartbeatMs: number;
   readonly lostAfterMs: number;
 }
-
-export function systemConfig(): SystemConfig {
-  return JSON.parse(process.env['PGQUEUE_SYSTEM'] ?? '{}') as SystemConfig;
-}
-
-/** Of this process. */
-export const actorName: string = process.env['PGQUEUE_TEST_NAME'] ?? 'actor';
-
-/** Unix milliseconds by which lines of several processes are compared. */
-export const now = (): number => performance.timeOrigin + performance.now();
 
 /** A producer's line: a job whose enqueue was acknowledged. `askedMs`: when it was first tried. */
 export interface Acknowledged {

@@ -5,12 +5,11 @@ import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { uuidV7 } from '@pgqueue/core';
 import { createProducer } from '@pgqueue/producer';
-import { hear, said, url } from '../../actors/messages.ts';
-import type { Acknowledged } from './config.ts';
-import { actorName, now, systemConfig } from './config.ts';
+import { actorName, actorOptions, hear, now, said, url } from '../../actors/messages.ts';
+import type { Acknowledged, SystemConfig } from './config.ts';
 import { short } from './tasks.ts';
 
-const { folder, perSecond } = systemConfig();
+const { folder, perSecond } = actorOptions as SystemConfig;
 const file = join(folder, `${actorName}.acknowledged`);
 const producer = createProducer({ connectionString: url });
 const finished = new AbortController();

@@ -4,12 +4,11 @@ import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { implement } from '@pgqueue/core';
 import { createWorker } from '@pgqueue/worker';
-import { hear, said, url } from '../../actors/messages.ts';
-import type { Witnessed } from './config.ts';
-import { actorName, now, systemConfig } from './config.ts';
+import { actorName, actorOptions, now, run, said, telling, url } from '../../actors/messages.ts';
+import type { SystemConfig, Witnessed } from './config.ts';
 import { long, short } from './tasks.ts';
 
-const { folder, heartbeatMs, lostAfterMs, listen } = systemConfig();
+const { folder, heartbeatMs, lostAfterMs, listen } = actorOptions as SystemConfig;
 const file = join(folder, `${actorName}.witnessed`);
 
 function witness(what: 'start' | 'end', job: { readonly id: string; readonly task: string }): void {
@@ -48,14 +47,13 @@ const worker = createWorker({
       witness('end', job);
     }),
   ],
-  observe: (event) => {
-    if (event.type === 'job.stale' || event.type === 'job.timeout') said({ ...event, atMs: now() });
-    if (event.type === 'node.fenced') said({ ...event, atMs: now() });
-    if (event.type === 'node.ended' || event.type === 'node.registered') said({ ...event, atMs: now() });
-    if (event.type === 'database.error')
-      said({ type: event.type, during: event.during, error: String(event.error) });
-  },
+  observe: telling(
+    'job.stale',
+    'job.timeout',
+    'node.fenced',
+    'node.ended',
+    'node.registered',
+    'database.error',
+  ),
 });
-hear('stop', () => worker.stop());
-await worker.start();
-said({ type: 'ready' });
+await run(worker);
