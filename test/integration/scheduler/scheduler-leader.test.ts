@@ -1,9 +1,7 @@
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
-import { fileURLToPath } from 'node:url';
 import { dispatch, leadershipLostState, openDatabase, sqlState } from '@pgqueue/postgres/internal';
 import { createScheduler } from '@pgqueue/scheduler';
 import { afterEach, expect, test } from 'vitest';
+import { startActor } from '../../support/actors.ts';
 import { opened } from '../../support/database.ts';
 import { openBench, until } from './scheduler-support.ts';
 
@@ -13,20 +11,12 @@ afterEach(() => bench.clear());
 const leaseMs = 1_000;
 
 test('a standby takes over from a leader that was killed', async () => {
-  const child = spawn(
-    process.execPath,
-    ['--conditions=@pgqueue/source', fileURLToPath(new URL('./scheduler-process.ts', import.meta.url))],
-    {
-      env: { ...process.env, DATABASE_URL: bench.test.url, LEASE_MS: String(leaseMs) },
-      stdio: ['ignore', 'pipe', 'inherit'],
-    },
-  );
-  const exited = once(child, 'exit');
-  await once(child.stdout, 'data');
+  const leader = await startActor('scheduler', { url: bench.test.url, name: 'doomed', options: { leaseMs } });
+  await until('it leads', () => leader.heard.some(({ type }) => type === 'leader.elected'));
   const standby = await bench.scheduler({ leaseMs });
   expect(standby.leads).toBe(false);
-  child.kill('SIGKILL');
-  await exited;
+  leader.signal('SIGKILL');
+  await leader.stop();
   await until('the standby leads', () => standby.leads);
   await bench.node();
   await bench.enqueue({ count: 1 });
