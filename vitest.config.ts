@@ -70,7 +70,7 @@ const once =
 /** Files share their processes: a new one for each costs more than most files do. */
 const shares = { isolate: false };
 
-/** `npm test`: the projects unit, repo and database, on PostgreSQL 18. The others are `npm run test:long`, next and docker apart. */
+/** `npm test`: the projects unit, repo and database, on PostgreSQL 18. The others are `npm run test:long`; checkers, next and docker apart. */
 const projects = [
   {
     ...common,
@@ -95,13 +95,12 @@ const projects = [
     ...withServer,
     name: 'long',
     // tests of the chaos bench and of the proofs, too
-    include: [
-      ...long,
-      ...under('interleavings', 'kill-points', 'seeded-bugs', 'formal', 'packed', 'chaos', 'proofs'),
-    ],
+    include: [...long, ...under('interleavings', 'kill-points', 'packed', 'chaos', 'proofs')],
     exclude: ['test/chaos/smoke.test.ts'],
     testTimeout: 600_000,
   },
+  // do the tests find what is wrong? `npm run test:checkers`, each night
+  { ...withServer, name: 'checkers', include: under('seeded-bugs', 'formal') },
   { ...common, name: 'bench', include: under('bench') },
   { ...withServer, name: 'browser', include: under('browser'), testTimeout: 600_000 },
   {
