@@ -11,7 +11,7 @@ export interface WorldReport {
   readonly jobs: number;
 }
 
-/** Late by so much a snapshot may be behind a commit. */
+/** A snapshot may be this far behind a commit, beside the time that the tick itself took. */
 const graceMs = 100;
 
 function laneOf({ queue, key }: RecordedItem): string {
@@ -25,9 +25,11 @@ export function judge(
   {
     created,
     pauses = [],
+    lagMs = 0,
   }: {
     readonly created: ReadonlyMap<string, number>;
     readonly pauses?: readonly { readonly fromMs: number; readonly toMs: number }[];
+    readonly lagMs?: number;
   },
 ): Pick<WorldReport, 'breaches' | 'idleMs'> {
   const { limit, rate: most, keyConcurrency, slots } = world;
@@ -50,7 +52,7 @@ export function judge(
     items
       .filter(({ tries }) => tries === 0)
       .map((item) => ({ ...item, lane: laneOf(item), waitingMs: waitingMs(item) })),
-    graceMs,
+    graceMs + lagMs,
   );
   const limitOf = (group: string): number => (group.includes(' ') ? (keyConcurrency ?? Infinity) : limit);
   const lived = items.map((item) => ({

@@ -108,6 +108,8 @@ class Stage {
   #scheduler: Scheduler | undefined;
   #worker: Worker | undefined;
   readonly pauses: { readonly fromMs: number; readonly toMs: number }[] = [];
+  #tickMs = 0;
+  #enqueueMs = 0;
 
   constructor(url: string, world: World) {
     this.#url = url;
@@ -150,6 +152,9 @@ class Stage {
       connectionString: this.#url,
       leaseMs: 1_000,
       policy: policyOf(this.world),
+      observe: (event) => {
+        if (event.type === 'tick') this.#tickMs = Math.max(this.#tickMs, event.durationMs);
+      },
     });
     this.#scheduler = scheduler;
     await scheduler.start();
@@ -170,6 +175,7 @@ class Stage {
 
   async enqueue(arrival: Arrival): Promise<void> {
     const { count, tenant, key, queue, priority, ms, fails } = arrival;
+    const began = performance.now();
     await load(this.database, {
       count,
       queue: `queue-${queue}`,
@@ -179,6 +185,12 @@ class Stage {
       ms,
       fails,
     });
+    this.#enqueueMs = Math.max(this.#enqueueMs, performance.now() - began);
+  }
+
+  /** Longest time from a job's `created` to a plan that must have seen it: its commit, then a tick that began before. */
+  get lagMs(): number {
+    return this.#tickMs + this.#enqueueMs;
   }
 
   async stop(): Promise<void> {
@@ -211,7 +223,11 @@ export async function play(url: string, world: World): Promise<WorldReport> {
     const done = await countRows(stage.database, 'history', "outcome = 'done'");
     const created = await createdTimes(stage.database);
     return {
-      ...judge(world, await recordedItems(stage.database), { created, pauses: stage.pauses }),
+      ...judge(world, await recordedItems(stage.database), {
+        created,
+        pauses: stage.pauses,
+        lagMs: stage.lagMs,
+      }),
       jobs: done === jobs ? jobs : -1,
     };
   } finally {
