@@ -1,7 +1,8 @@
-// The API reference, out of the docstrings of every public entry point:
-//   node docs/api-reference.mjs [--check]
-// writes docs/api; `--check` only says whether docs/api is what the sources give. Either way a public name
-// without a docstring, or a link in one that leads nowhere, is an error.
+// The API reference, generated from the docstrings of every public entry point:
+// node docs/api-reference.mjs [--check]
+// writes docs/api; `--check` only reports whether docs/api is up to date. In both modes, a public name
+// without
+// a docstring and a broken link in a docstring are errors.
 import { cpSync, existsSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -60,7 +61,10 @@ const markdown = {
   typeDeclarationFormat: 'table',
 };
 
-/** What a user imports, the source it stands for, and what its package is. `./internal` is for pgqueue's own packages. */
+/**
+ * Returns the public entry points: the name that a user imports, its source file, and the description of its
+ * package. Leaves out `./internal`, which only pgqueue's own packages use.
+ */
 function entryPoints() {
   return folders.flatMap((folder) => {
     const home = join(root, 'packages', folder);
@@ -75,7 +79,7 @@ function entryPoints() {
 }
 
 /**
- * Writes all pages into an empty folder, and returns the number of problems, which the logger has told.
+ * Writes all pages into an empty folder. Returns the number of problems, which the logger has printed.
  * @param {string} out
  */
 async function generate(out) {
@@ -100,8 +104,8 @@ async function generate(out) {
 }
 
 /**
- * The exported names without a docstring. Their members may speak for themselves, which is why this is not typedoc's own
- * check.
+ * Returns the exported names without a docstring. Members may go without one, so typedoc's own check does not
+ * fit.
  * @param {import('typedoc').ProjectReflection} project
  */
 function undocumented(project) {
@@ -113,7 +117,8 @@ function undocumented(project) {
 }
 
 /**
- * The page that lists the others: what a package is; of its further entry points, what they export.
+ * Returns the page that lists the others: each package with its description, and the exports of its further
+ * entry points.
  * @param {ReturnType<typeof entryPoints>} entries
  * @param {import('typedoc').ProjectReflection} project
  */

@@ -1,21 +1,20 @@
-// Keeps comments easy to read: no sentence of a comment begins with a word that hides who acts or what is meant.
+// Keeps the comments of packages, bench, scripts, tests, examples and docs easy to read: no sentence of a
+// comment begins with a word that hides who acts or what is meant.
 import { execFileSync } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseSync } from 'oxc-parser';
 
+const folders = ['packages', 'bench', 'scripts', 'test', 'examples', 'docs'];
 const vague = /^(What|Who|Whoever|Whom|Whose|Whether|Where|Of)\b/;
 
 /**
- * Sentences of the comments of the packages and scripts under `root` that begin with a vague word.
+ * Returns the sentences that begin with a vague word, of the comments in these folders under `root`.
  * @param {string} root
  */
 export function commentProblems(root) {
-  const files = execFileSync('git', ['ls-files', '-z', 'packages', 'bench', 'scripts'], {
-    cwd: root,
-    encoding: 'utf8',
-  });
+  const files = execFileSync('git', ['ls-files', '-z', ...folders], { cwd: root, encoding: 'utf8' });
   return files
     .split('\0')
     .filter((file) => /\.(ts|tsx|mjs|sql)$/.test(file) && existsSync(join(root, file)))

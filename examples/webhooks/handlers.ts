@@ -2,7 +2,7 @@ import { giveUp, implement } from '@pgqueue/core';
 import { sign } from './signature.ts';
 import { deliverWebhook } from './tasks.ts';
 
-/** Delivers one event. What throws is tried again by the task's retry policy; 410 Gone is final. */
+/** Delivers one event. The task's retry policy retries a handler that throws; 410 Gone is final. */
 export const handleWebhook = implement(deliverWebhook, async (payload, { signal }) => {
   const body = JSON.stringify({ event: payload.event, ...payload.body });
   const response = await fetch(payload.url, {

@@ -1,4 +1,5 @@
-// npm run demo: real processes, real HTTP, and a bad day. Ends with 1 if anything is lost. With --stay the dashboard stays open after it.
+// npm run demo: real processes, real HTTP, and a bad day. Exits with 1 if anything is lost. With --stay, the
+// dashboard stays open afterwards.
 import { setTimeout as delay } from 'node:timers/promises';
 import { createDashboard, serveDashboard } from '@pgqueue/dashboard';
 import { createOperator, migrate } from '@pgqueue/postgres';
@@ -11,10 +12,10 @@ import { createStage } from './processes.ts';
 import { phantoms, progressLine, reportText, tenantFigures } from './report.ts';
 
 const enqueueSeconds = 12;
-/** Far more than it takes, on a machine that does much else, too. */
+/** Far longer than the demo takes, even on a busy machine. */
 const deadlineSeconds = 240;
 
-/** What was heard from the processes so far. */
+/** Messages that the processes have sent so far, summed up. */
 interface Heard {
   leader: string | undefined;
   electedAt: number;
@@ -69,7 +70,7 @@ interface Scene {
   readonly workers: readonly Actor[];
 }
 
-/** The leases of a node: what it could settle if it could still speak. */
+/** Returns the leases of a node, which the node could settle if it could still reach the database. */
 async function leasesOf(pool: pg.Pool, node: string): Promise<readonly Lease[]> {
   const { rows } = await pool.query<Lease>(
     'select id, lock_token as token from pgqueue.work_item where lock_key = $1',
@@ -78,7 +79,10 @@ async function leasesOf(pool: pg.Pool, node: string): Promise<readonly Lease[]> 
   return rows;
 }
 
-/** Settles a job as done, as a worker in any language does. False: the lease was lost, and nothing changed. */
+/**
+ * Settles a job as done, as a worker in any language does. Returns false if the lease was lost and nothing
+ * changed.
+ */
 async function ack(pool: pg.Pool, { id, token }: Lease): Promise<boolean> {
   const { rows } = await pool.query<{ accepted: boolean }>(
     `select pgqueue.ack($1, $2, '"too late"') as accepted`,

@@ -1,6 +1,6 @@
 import type { PgQueueEvent } from '@pgqueue/core';
 
-/** What the processes of the demo tell the one that started them. */
+/** Message from a process of the demo to its parent. */
 export type Message =
   | { readonly kind: 'ready'; readonly detail: string }
   | { readonly kind: 'event'; readonly at: number; readonly event: PgQueueEvent }
@@ -13,19 +13,19 @@ export type Message =
 
 export interface ReceiverReport {
   readonly requests: number;
-  /** Events accepted, and how many of them more than once. */
+  /** Numbers of accepted events, and of those accepted more than once. */
   readonly accepted: number;
   readonly duplicates: number;
   readonly failures: number;
   readonly forged: number;
 }
 
-/** Sends to the parent, if there is one: the same files run on their own too. */
+/** Sends a message to the parent process, if there is one: the same files also run on their own. */
 export function tell(message: Message): void {
   process.send?.(message);
 }
 
-/** Events that the report counts; the others would only cost time. */
+/** Sends the events that the report counts; sending the others would only take time. */
 export function tellEvent(event: PgQueueEvent): void {
   const counted = ['leader.elected', 'job.stale', 'node.ended', 'tick'].includes(event.type);
   const idle = event.type === 'tick' && event.dispatched === 0;

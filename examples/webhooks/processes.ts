@@ -7,13 +7,13 @@ import type { Message } from './messages.ts';
 export interface Actor {
   readonly name: string;
   readonly process: ChildProcess;
-  /** What it said when it was ready. */
+  /** The detail of its message `ready`. */
   readonly detail: string;
 }
 
 export interface Stage {
   readonly start: (file: string, name: string, env: Readonly<Record<string, string>>) => Promise<Actor>;
-  /** Starts without waiting: for one that ends by itself. */
+  /** Starts a process without waiting until it is ready: for one that ends by itself. */
   readonly run: (file: string, name: string, env: Readonly<Record<string, string>>) => Actor;
   readonly stop: (actor: Actor) => Promise<void>;
   readonly stopAll: () => Promise<void>;

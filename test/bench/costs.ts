@@ -1,5 +1,6 @@
 // npm run bench:costs -- [--jobs 50000] [--payload 100] [--json FILE]
-// What a job takes of everything but processor time (`npm run bench -- --work drain` has that): write-ahead log, room in the tables, network, connections.
+// Measures what a job costs besides processor time: write-ahead log, table space, network, connections.
+// `npm run bench -- --work drain` measures processor time.
 import { randomBytes } from 'node:crypto';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { Socket } from 'node:net';
@@ -31,7 +32,7 @@ if (!(Number.isInteger(jobs) && jobs >= 1_000 && jobs <= 5_000_000))
 if (!(Number.isInteger(payloadBytes) && payloadBytes >= 20 && payloadBytes <= 200_000))
   throw new Error('--payload must be 20 to 200000 bytes');
 
-/** Every socket of this process that reaches the server, with what went through it. */
+/** Sockets of this process that are connected to the server. */
 const sockets = new Set<Socket>();
 const connect = Reflect.get(Socket.prototype, 'connect') as (...args: unknown[]) => Socket;
 Reflect.set(Socket.prototype, 'connect', function connected(this: Socket, ...args: unknown[]): Socket {
@@ -44,7 +45,7 @@ interface Network {
   readonly fromServer: number;
 }
 
-/** Bytes so far, of the sockets that were opened between two moments. */
+/** Sums up the bytes that these sockets have sent and received so far. */
 function network(of: ReadonlySet<Socket>): Network {
   let [toServer, fromServer] = [0, 0];
   for (const socket of of) {
@@ -54,7 +55,9 @@ function network(of: ReadonlySet<Socket>): Network {
   return { toServer, fromServer };
 }
 
-/** What a role opens while it starts and works belongs to it. */
+/**
+ * Returns the sockets opened since `before` was taken: they belong to the role that has started meanwhile.
+ */
 function newcomers(before: ReadonlySet<Socket>): ReadonlySet<Socket> {
   return new Set([...sockets].filter((socket) => !before.has(socket)));
 }
@@ -73,7 +76,7 @@ const connections = `select case when application_name ~ 'producer' then 'produc
 
 type Costs = Readonly<Record<string, number>>;
 
-/** That compression makes no smaller. */
+/** Returns text that compression does not make smaller. */
 function randomText(length: number): string {
   return randomBytes(length).toString('base64').slice(0, length);
 }

@@ -5,7 +5,7 @@ import { createDashboard } from '@pgqueue/dashboard';
 import pg from 'pg';
 import { renewEveryMs, renewalHeader } from '../../packages/dashboard/src/contract/renewal.ts';
 
-/** What a page asks for again and again. */
+/** A page and the requests that it repeats while it is open. */
 export interface LivePage {
   readonly page: string;
   readonly asks: readonly (readonly [keyof typeof renewEveryMs, string])[];
@@ -33,14 +33,14 @@ interface Cost {
   readonly page: string;
   readonly tabs: number;
   readonly perSecond: number;
-  /** Of one processor, by the server's processes that serve this dashboard. */
+  /** Share of one processor used by the server's processes that serve this dashboard. */
   readonly share: number;
 }
 
-/** At the same time: more of them would make each other slow. */
+/** Pages measured at the same time; more would slow each other down. */
 const atOnce = 4;
 
-/** Over `ms`, each page with so many tabs, in a dashboard with connections of its own. */
+/** Measures each page for `ms` milliseconds, with `tabs` tabs, in a dashboard with connections of its own. */
 export async function measureOpen(
   url: string,
   { pages, tabs, ms }: { readonly pages: readonly LivePage[]; readonly tabs: number; readonly ms: number },
@@ -72,7 +72,7 @@ async function measureOne(
   const open = Array.from({ length: tabs }, (_, n) =>
     tab(dashboard, page, { signal: closed.signal, afterMs: (n * 5_000) / tabs }),
   );
-  await delay(settledMs); // what a page costs that is opened is measured elsewhere
+  await delay(settledMs); // the cost of opening a page is measured elsewhere
   const [statements, cpuMs, begun] = [watched.statements(), watched.cpuMs(), performance.now()];
   await delay(ms);
   const tookMs = performance.now() - begun;
@@ -89,7 +89,10 @@ async function measureOne(
   return cost;
 }
 
-/** Statements but those that begin and end transactions; and the processor's time of the pool's connections. */
+/**
+ * Counts the pool's statements, without those that begin and end transactions, and the processor time of its
+ * connections.
+ */
 function watch(pool: pg.Pool): { readonly statements: () => number; readonly cpuMs: () => number } {
   let statements = 0;
   const processes = new Set<number>();
@@ -113,7 +116,7 @@ function watch(pool: pg.Pool): { readonly statements: () => number; readonly cpu
   };
 }
 
-/** As a browser's: it listens, asks for its page, and asks again. */
+/** Acts as a browser tab: listens for events, requests its page, and requests it again. */
 async function tab(
   dashboard: Dashboard,
   { asks }: LivePage,
@@ -122,7 +125,7 @@ async function tab(
   if (afterMs > 0) await delay(afterMs);
   const ask = async (path: string, headers: Readonly<Record<string, string>>): Promise<Response> => {
     const response = await dashboard.fetch(new Request(`http://localhost/api/${path}`, { headers }));
-    // 503: the machine is busy; a browser says so, and asks again when it is time
+    // 503: the machine is busy; a browser shows that, and asks again at the next renewal
     if (response.status !== 200 && response.status !== 503)
       throw new Error(`${path}: ${response.status} ${await response.text()}`);
     return response;

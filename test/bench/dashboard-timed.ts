@@ -1,22 +1,27 @@
 import { readFileSync } from 'node:fs';
 import type pg from 'pg';
 
-/** A pool that says how long its statements took, those that begin and end transactions left out. */
+/** A pool that measures its statements, except those that begin and end transactions. */
 export interface TimedPool {
   readonly pool: pg.Pool;
-  /** Since it was asked last. */
+  /** Returns the sums since the last call. */
   readonly take: () => Taken;
 }
 
 export interface Taken {
   readonly count: number;
-  /** Of all of them, as it was waited for. */
+  /** Sum of the statements' durations in milliseconds, as the client waited for them. */
   readonly ms: number;
-  /** The processor's time of the server's process: whatever else the machine does, it is the same. */
+  /**
+   * Processor time of the server's process in milliseconds; it hardly depends on the machine's other load.
+   */
   readonly cpuMs: number;
 }
 
-/** For a pool of one connection, to a server on this machine. */
+/**
+ * Reads the processor time of the server's process. Needs a pool of one connection, to a server on this
+ * machine.
+ */
 async function processorOf(pool: pg.Pool): Promise<() => number> {
   const { rows } = await pool.query<{ pid: number }>('select pg_backend_pid() as pid');
   const file = `/proc/${rows[0]?.pid}/schedstat`;

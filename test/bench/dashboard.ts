@@ -1,8 +1,11 @@
-// npm run bench:dashboard [-- --jobs 1000000 --history 10000000]: fills a database of its own, and prints what the statements of each page
-// of the dashboard take; then what each page costs that is open, in one tab and in five. Ends with 1 where a page takes the database more
-// than 200 ms of a processor, or an open one more than 5 statements a second or 1 % of a processor.
-//   --open-seconds 60     how long an open page is looked at
-//   --filled URL          a database that an earlier run has filled, on this machine
+// npm run bench:dashboard [-- --jobs 1000000 --history 10000000]
+// Fills a database of its own. Prints the cost of the statements of each page of the dashboard, then the cost
+// of
+// each page while it is open, in one tab and in five. Exits with 1 if a page costs the database more than 200
+// ms
+// of a processor, or an open page more than 5 statements a second or 1 % of a processor.
+// --open-seconds 60     how long each open page is measured
+// --filled URL          a database that an earlier run has filled, on this machine
 import { parseArgs } from 'node:util';
 import { createDashboard } from '@pgqueue/dashboard';
 import { migrate } from '@pgqueue/postgres';
@@ -31,7 +34,7 @@ const { values } = parseArgs({
 const jobs = Number(values.jobs);
 const history = Number(values.history);
 
-/** What the scheduler's sweep costs, by the row of history. */
+/** Runs the scheduler's sweep that counts activity, and prints its cost for each row of history. */
 async function count(database: Database): Promise<void> {
   const { epoch } = await lead(database, leader, 3_600_000);
   const begun = performance.now();
@@ -84,7 +87,7 @@ function pagesOf(ids: Readonly<Record<'waiting' | 'done' | 'dead', string>>): re
   ];
 }
 
-/** Several rounds; of waits the least counts: what else the machine does can only add. */
+/** Measures several rounds. The shortest wait counts, because other load on the machine only adds to it. */
 async function measure(url: string): Promise<boolean> {
   const options = '-c max_parallel_workers_per_gather=0';
   const timed = await timedPool(
@@ -104,7 +107,7 @@ async function measure(url: string): Promise<boolean> {
   const taken = new Map<string, Taken[]>();
   for (let round = 0; round < rounds; round += 1) {
     for (const page of pages) {
-      // one of its own, which has read nothing yet that many share
+      // a dashboard of its own, whose cache is still empty
       const dashboard = createDashboard({
         pool: timed.pool,
         auth,
@@ -142,7 +145,7 @@ function tell(taken: ReadonlyMap<string, readonly Taken[]>): boolean {
   return within;
 }
 
-/** Tabs that are open: what they cost each second. */
+/** Measures and prints the cost of open tabs for each second. */
 async function measureTabs(url: string): Promise<boolean> {
   const database = openDatabase({ connectionString: url });
   const [row] = await database.query<{ id: string }>('select id from pgqueue.queue limit 1', []);

@@ -1,5 +1,7 @@
-// What a tick costs beside jobs that a gate holds: npm run bench:held -- --seconds 10 [--profile DIR]
-// Exit 1 where a tick that dispatches takes more than twice as long beside 100,000 held jobs as beside 100.
+// npm run bench:held -- --seconds 10 [--profile DIR]
+// Measures the cost of a tick beside jobs that a gate holds. Exits with 1 if the median tick that dispatches
+// takes
+// more than twice as long beside 100,000 held jobs as beside 100.
 import { execFileSync } from 'node:child_process';
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -13,7 +15,7 @@ import { percentile } from '../proofs/checks.ts';
 import { startActor } from '../support/actors.ts';
 import { startConsumer } from './load.ts';
 
-/** Jobs that wait for a gate which lets none of them go, in so many keys. */
+/** Number of jobs that a closed gate holds, and of their keys. */
 interface Held {
   readonly jobs: number;
   readonly keys: number;
@@ -23,7 +25,9 @@ interface Measured extends Held {
   readonly ticks: number;
   readonly p50Ms: number;
   readonly p99Ms: number;
-  /** Processor time of the scheduler for each tick, and of the server's processes that it talks to (Linux only). */
+  /**
+   * Milliseconds of processor time for each tick: of the scheduler, and of its server processes (Linux only).
+   */
   readonly cpuMs: number;
   readonly serverMs: number;
 }
@@ -34,12 +38,12 @@ const runs: readonly Held[] = [
   { jobs: 100_000, keys: 100 },
   { jobs: 100_000, keys: 10_000 },
 ];
-/** A job that nothing holds is enqueued so often: each wakes a tick. */
+/** Milliseconds between enqueues of jobs that no gate holds: each wakes a tick. */
 const flowMs = 20;
-/** Until all lanes were read, and everything is compiled. */
+/** Milliseconds until the scheduler has read all lanes and its code is compiled. */
 const settleMs = 5_000;
 
-/** Of a process: so many milliseconds until now. */
+/** Returns the processor time, in milliseconds, that a process has used so far; 0 if /proc is missing. */
 function processorMs(pid: number): number {
   const file = `/proc/${pid}/stat`;
   if (!existsSync(file)) return 0;
@@ -120,7 +124,7 @@ const { values } = parseArgs({
   options: {
     seconds: { type: 'string', default: '10' },
     profile: { type: 'string' },
-    // one run of one's own
+    // a single run with numbers of one's own
     jobs: { type: 'string' },
     keys: { type: 'string', default: '100' },
   },

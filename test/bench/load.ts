@@ -1,4 +1,5 @@
-// What a benchmark of ticks runs on: many waiting jobs, and a consumer that ends ready ones as fast as SQL can.
+// Load for the benchmarks of ticks: many waiting jobs, and a consumer that settles ready jobs as fast as SQL
+// allows.
 import { randomUUID } from 'node:crypto';
 import type { Database } from '@pgqueue/postgres';
 import { createHints, registerNode } from '@pgqueue/postgres/internal';
@@ -10,7 +11,10 @@ export interface Backlog {
 
 const chunk = 250_000;
 
-/** Fills QUEUE with jobs of keys in turn; resolves to the milliseconds that took, and the size of the table with its indexes. */
+/**
+ * Fills QUEUE with jobs whose keys take turns. Resolves to the milliseconds that this took, and the size of
+ * the table with its indexes.
+ */
 export async function fill(
   database: Database,
   { jobs, keys }: Backlog,
@@ -38,13 +42,16 @@ export async function fill(
   };
 }
 
-/** A node that runs nothing: its jobs are done as soon as they are ready. */
+/** A node without handlers: it settles its jobs as done as soon as they are ready. */
 export interface Consumer {
   readonly consumed: () => number;
   readonly stop: () => Promise<void>;
 }
 
-/** In one call, so that the consumer's round trips don't bound the scheduler; deletes by what it can only look up. */
+/**
+ * A function, so that the consumer's round trips don't limit the scheduler. Deletes rows by index lookups
+ * only.
+ */
 const ddl = `
   create schema if not exists bench;
   create or replace function bench.consume(p_from bigint, p_max integer) returns table (n integer, last bigint) language plpgsql
@@ -65,7 +72,7 @@ const ddl = `
     return query select coalesce(cardinality(v_ids), 0), v_last;
   end $$`;
 
-/** Items whose commit came late lie behind the mark. */
+/** Milliseconds between full scans, which find items behind the mark whose commit came late. */
 const rescanEveryMs = 1_000;
 const hourMs = 3_600_000;
 
@@ -117,7 +124,7 @@ export async function startConsumer(database: Database, slots: number): Promise<
   };
 }
 
-/** Calls of the SQL functions since the server began to count, and the milliseconds they took together. */
+/** Calls of each SQL function since the server began to count, and their total milliseconds. */
 export type FunctionTimes = ReadonlyMap<string, { readonly calls: number; readonly ms: number }>;
 
 export async function countFunctions(database: Database): Promise<void> {
@@ -134,7 +141,7 @@ export async function functionTimes(database: Database): Promise<FunctionTimes> 
   return new Map(rows.map(({ name, calls, ms }) => [name, { calls, ms }]));
 }
 
-/** Mean milliseconds of each function's calls between two counts, longest in all first. */
+/** Returns the mean milliseconds of each function's calls between two counts, largest total first. */
 export function meanTimes(
   before: FunctionTimes,
   after: FunctionTimes,

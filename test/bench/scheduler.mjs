@@ -1,10 +1,11 @@
-// The scheduler process of the benchmark: plain JavaScript over the built packages, as it runs in production. What strips types
-// takes some 30 MiB, which would count as the scheduler's. PGQUEUE_TEST_HELD: with a gate that holds all jobs that have a group.
+// The scheduler process of the benchmark: plain JavaScript over the built packages, as in production.
+// Stripping types would add some 30 MiB to the scheduler's memory. PGQUEUE_TEST_HELD adds a gate that holds
+// all jobs with a group.
 import { setFlagsFromString } from 'node:v8';
 import { concurrency, fairShare, policy } from '@pgqueue/core';
 import { createScheduler } from '@pgqueue/scheduler';
 
-// as the command has it
+// the same setting as the pgqueue command's
 setFlagsFromString('--heap-growing-percent=100');
 const url = process.env['PGQUEUE_TEST_URL'] ?? '';
 const holdsGroups = concurrency({

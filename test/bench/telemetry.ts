@@ -1,5 +1,5 @@
-// What telemetry costs each job, by who listens: `npm run bench:telemetry`. Nanoseconds of processor time a call, the median of nine
-// runs.
+// Measures the cost of telemetry for each job, by the listeners in use: `npm run bench:telemetry`. Prints
+// nanoseconds of processor time a call, the median of nine runs.
 import { context, metrics, trace } from '@opentelemetry/api';
 import { AsyncLocalStorageContextManager } from '@opentelemetry/context-async-hooks';
 import {

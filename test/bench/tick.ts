@@ -1,6 +1,7 @@
 // npm run bench:tick -- --keys 10000 --jobs 5000000 --seconds 30 [--profile DIR] [--json FILE]
-// Exits with 1 where the first job of a new key waits for longer than --new-key-max-ms: a scheduler that serves it behind the backlog takes
-// minutes with 50,000 keys, and one that does not takes a few ticks.
+// Exits with 1 if the first job of a new key waits longer than --new-key-max-ms. A scheduler that serves the
+// key
+// after the backlog takes minutes with 50,000 keys; one that serves it in turn takes a few ticks.
 import { execFileSync } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -29,25 +30,31 @@ interface Report extends Backlog {
   readonly analyzeSeconds: number;
   readonly tableMegabytes: number;
   readonly dispatchedPerSecond: number;
-  /** Of the scheduler's process, and of the database in the functions of a tick: microseconds for each dispatched job. */
+  /**
+   * Microseconds for each dispatched job: of the scheduler's process, and of the database in the functions of
+   * a tick.
+   */
   readonly cpuMicros: number;
   readonly databaseMicros: number;
   readonly ticks: number;
   readonly tickMs: { readonly p50: number; readonly p99: number; readonly max: number };
   readonly rssMegabytes: number;
   readonly heapMegabytes: number;
-  /** From a new key's first enqueue to its dispatch, by the database's clock. */
+  /** Milliseconds from a new key's first enqueue to its dispatch, by the database's clock. */
   readonly newKeyMs: {
     readonly hinted: { readonly p50: number; readonly max: number };
     readonly unhinted: { readonly p50: number; readonly max: number };
   };
-  /** Where the database spent the time of the drain. */
+  /** Mean times of the database's functions during the drain. */
   readonly functions: ReturnType<typeof meanTimes>;
 }
 
 const probes = 20;
 
-/** One job of a key that was never seen, which the consumer leaves alone: how long it took to be dispatched. */
+/**
+ * Enqueues one job of a new key, which the consumer leaves alone. Resolves to the milliseconds until its
+ * dispatch.
+ */
 async function probe(database: Database, hinted: boolean, n: number): Promise<number> {
   const [job] = await database.query<{ id: string }>(
     `insert into pgqueue.queue (task, key) values ('probe', $1) returning id`,
@@ -133,7 +140,7 @@ async function run(url: string, options: Options): Promise<Report> {
       url,
       name: 'bench',
       file: new URL('scheduler.mjs', import.meta.url),
-      // as the image has it
+      // the same options as the Docker image's
       execArgv: [
         '--max-semi-space-size=16',
         ...(profile === undefined ? [] : ['--cpu-prof', `--cpu-prof-dir=${profile}`]),

@@ -2,23 +2,26 @@ import type { Browser, BrowserContext, Page } from 'playwright-core';
 import { chromium } from 'playwright-core';
 import { expect } from 'vitest';
 
-/** Debian's; another one is tried where the environment names it. */
+/** Debian's Chromium, unless the environment names another one. */
 const executablePath = process.env['PGQUEUE_CHROMIUM'] ?? '/usr/bin/chromium';
 
-/** Chromium's sandbox does not work for root, whom CI runs as. */
+/** Starts Chromium without its sandbox, which does not work for root; CI runs as root. */
 export function launch(): Promise<Browser> {
   const args = ['--disable-gpu', '--disable-dev-shm-usage', '--force-color-profile=srgb'];
   return chromium.launch({ executablePath, args, chromiumSandbox: process.getuid?.() !== 0 });
 }
 
-/** A page, and all that went wrong on it. */
+/** A page, and the faults recorded on it. */
 export interface Watched {
   readonly page: Page;
-  /** Dialogs, breaches of the policy, errors, requests to others. */
+  /** Dialogs, violations of the content security policy, errors, requests to other hosts. */
   readonly faults: string[];
 }
 
-/** Waits until the page has said it. A notice that is gone again counts: it stays for a few seconds, and the machine may have other work. */
+/**
+ * Waits until the page has shown a notice with the message. A notice that has disappeared counts too: it
+ * stays for a few seconds only, and the machine may be busy.
+ */
 export async function told(page: Page, message: string | RegExp): Promise<void> {
   const said = async (): Promise<boolean> => {
     const notices = await page.evaluate(() => (globalThis as unknown as { notices: string[] }).notices);
@@ -29,7 +32,7 @@ export async function told(page: Page, message: string | RegExp): Promise<void> 
   await expect.poll(said, { message: `the notice ${String(message)}`, timeout: 120_000 }).toBe(true);
 }
 
-/** What a page must never do is written down, whoever made it do so. */
+/** Opens a page and records everything that it must never do. */
 export async function watch(context: BrowserContext, origin: string): Promise<Watched> {
   const faults: string[] = [];
   const page = await context.newPage();

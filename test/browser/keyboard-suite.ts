@@ -4,7 +4,7 @@ import { told } from './chrome.ts';
 import { escape, goByKeys, turn, untilSeen } from './press.ts';
 import type { OnStage } from './suites.ts';
 
-/** What has the focus, as those hear it who don't see it. */
+/** Returns the name of the focused element, as a screen reader announces it. */
 function focused(page: Page): Promise<string> {
   return page.evaluate(() => {
     const { activeElement } = document;
@@ -12,7 +12,7 @@ function focused(page: Page): Promise<string> {
   });
 }
 
-/** Presses Tab until it has the focus; how often. */
+/** Presses Tab until the named element has the focus. Returns the number of presses. */
 async function tabTo(page: Page, name: string | RegExp, most: number = 60): Promise<number> {
   for (let count = 1; count <= most; count += 1) {
     await page.keyboard.press('Tab');
@@ -49,7 +49,7 @@ export function keyboardSuite(on: OnStage): void {
     await page.getByRole('menuitem', { name: 'Retry all that fit…' }).waitFor();
     await page.keyboard.press('ArrowDown');
     await escape(page, page.getByRole('menu'));
-    await expect.poll(() => focused(page)).toBe('All that fit'); // the menu gives it back
+    await expect.poll(() => focused(page)).toBe('All that fit'); // the menu returns the focus
     await page.keyboard.press('/');
     await expect
       .poll(() =>

@@ -6,19 +6,19 @@ import type { OnStage } from './suites.ts';
 import { pages } from './suites.ts';
 import type { World } from './world.ts';
 
-/** Goes by the side bar, as somebody would: no page is loaded anew. */
+/** Opens a page by the side bar, as a user does, without loading a new document. */
 export async function go(page: Page, name: string): Promise<void> {
   const link = page.getByRole('navigation', { name: 'Pages' }).getByRole('link', { name });
   await untilSeen(() => link.press('Enter'), { sign: page.getByRole('heading', { level: 1, name }) });
 }
 
-/** Everything that the page asked for is there. */
+/** Waits until the page has received everything that it asked for. */
 export async function loaded(page: Page): Promise<void> {
   const open = page.locator('main').getByRole('status', { name: 'loading' });
   await expect.poll(() => open.count(), { timeout: 120_000 }).toBe(0);
 }
 
-/** What each page must show of the world, beside its heading. */
+/** Texts that each page must show besides its heading. */
 const shows: Readonly<Record<string, readonly (string | RegExp)[]>> = {
   Overview: [
     'Oldest waiting',

@@ -1,7 +1,7 @@
 import { defineTask } from '@pgqueue/core';
 import { z } from 'zod';
 
-/** What the shops of the pictures do: each delivery takes a moment, longer for some than for others. */
+/** The deliveries in the screenshots: each takes `ms` milliseconds, more for some shops than for others. */
 export const deliver = defineTask({
   name: 'deliver-webhook',
   payload: z.object({ shop: z.string(), order: z.number(), ms: z.number(), fails: z.boolean() }),

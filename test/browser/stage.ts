@@ -15,7 +15,7 @@ import { ensureWeb } from '../../scripts/build-web.mjs';
 import { launch, watch } from './chrome.ts';
 import type { Watched } from './chrome.ts';
 
-/** Who looks, in these tests: the auth hook takes a header's word. */
+/** The viewer's role in these tests: the auth hook trusts a header. */
 export type Viewer = 'viewer' | 'operator';
 
 export interface Visit extends Watched {
@@ -31,9 +31,9 @@ export interface Stage {
   readonly producer: Producer;
   readonly tasks: typeof tasks;
   readonly sql: (text: string, values?: readonly unknown[]) => Promise<readonly Record<string, unknown>[]>;
-  /** A page of its own, as that role, at a path or a whole address; and what goes wrong on it. */
+  /** Opens a new page in that role, at a path or a full address, and records the faults on it. */
   readonly visit: (path: string, as?: Viewer, options?: BrowserContextOptions) => Promise<Visit>;
-  /** Lets the handlers of `steps` that run now end. */
+  /** Ends the handlers of `steps` that run now. */
   readonly release: () => void;
   readonly close: () => Promise<void>;
 }
@@ -50,7 +50,7 @@ interface Gate {
   readonly release: () => void;
 }
 
-/** One task that is done at once, one that always fails, one that goes on until it is let go. */
+/** Handlers of three tasks: one ends at once, one always fails, one runs until it is released. */
 function handlersWithGate(): Gate {
   const open = new Set<() => void>();
   return {
@@ -72,7 +72,7 @@ function handlersWithGate(): Gate {
   };
 }
 
-/** Opens it over a database that is migrated and empty, which is not dropped with it. */
+/** Opens a stage over a migrated, empty database. Closing the stage does not drop the database. */
 export async function openStage(connectionString: string, port: number = 0): Promise<Stage> {
   await ensureWeb();
   const database = openDatabase({ connectionString, connectionsMax: 4 });
@@ -84,7 +84,7 @@ export async function openStage(connectionString: string, port: number = 0): Pro
   const dashboard = createDashboard({
     connectionString,
     databaseRoles: false,
-    // what a machine with too much to do refuses is not what these tests are about
+    // these tests are not about statements that time out on a busy machine
     statementTimeoutMs: 60_000,
     concurrency: 32,
     auth: ({ headers }) => ({
@@ -106,7 +106,7 @@ export async function openStage(connectionString: string, port: number = 0): Pro
     visit: async (path, as = 'operator', options = {}) => {
       const context = await browser.newContext({
         viewport: { width: 1280, height: 800 },
-        reducedMotion: 'reduce', // half of a click's time would be waiting for something to fade in
+        reducedMotion: 'reduce', // otherwise fade-ins would take half of the time of a click
         extraHTTPHeaders: { 'x-test-role': as },
         ...options,
       });

@@ -24,9 +24,9 @@ export interface ArenaOptions {
   readonly write: Write;
   readonly producers: number;
   readonly workers: number;
-  /** Whether the server goes by a clock that can be set. */
+  /** True if the server runs under a clock that can be set. */
   readonly serverClock: boolean;
-  /** Whether its write-ahead log is on a small disk. */
+  /** True if the server's write-ahead log is on a small disk. */
   readonly smallDisk: boolean;
 }
 
@@ -38,7 +38,10 @@ const poolSize = 12;
 const diskBytes = 192 * 1_024 * 1_024;
 const smallWal = { max_wal_size: '64MB', min_wal_size: '32MB' };
 
-/** Opens all but the processes: `fleet.start` does that. What was opened goes when anything fails. */
+/**
+ * Opens everything but the processes, which `fleet.start` starts. If anything fails, closes what is open
+ * already.
+ */
 export async function openArena(options: ArenaOptions): Promise<OpenArena> {
   const { config, write } = options;
   const base = createBase();
@@ -118,7 +121,10 @@ interface Ways {
   readonly clock: (name: string) => Pick<SlotOptions, 'clock'>;
 }
 
-/** The last worker and the last producer go by way of the pooler; one worker and one scheduler have a clock of their own. */
+/**
+ * Assigns routes and clocks: the last worker and the last producer connect through the pooler; one worker and
+ * one scheduler have a clock of their own.
+ */
 function slotsOf(
   { producers, workers }: ArenaOptions,
   { proxies, pooler, clock }: Ways,

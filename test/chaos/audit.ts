@@ -1,14 +1,16 @@
-// What the database itself says: triggers that write down each life of a work item in the same transactions, a look at the invariants every
-// second, and at the end where every job stands.
+// The database's own record of a run: triggers that write down each life of a work item in the same
+// transaction, a check of the invariants every second, and the final state of every job.
 import { setTimeout as delay } from 'node:timers/promises';
 import { breaches, fromPg, invariants } from '@pgqueue/postgres/internal';
 import pg from 'pg';
 import type { Write } from './record.ts';
 
 /**
- * Each job of a batch has a life of its own, in the order of the batch. Where a batch is taken apart, its jobs' lives go on in the new rows: those
- * have the number of the same dispatch, and the old row is gone. `began` and `over` are drawn from one sequence, when the row is written and right before the commit that removes it (a constraint
- * trigger that is deferred): the widest stretch, in an order that no clock can spoil.
+ * Each job of a batch has a life of its own, in the order of the batch. When a batch is taken apart, its old
+ * row is deleted, and the lives of its jobs continue in the new rows, which have the number of the same
+ * dispatch. `began` and `over` are drawn from one sequence: `began` when the row is written, `over` by a
+ * deferred constraint trigger right before the commit that removes the row. The stretch between them is the
+ * widest possible, and no clock affects their order.
  */
 const ddl = `
   create schema chaos;
@@ -46,7 +48,7 @@ export async function installAudit(url: string): Promise<void> {
   await withClient(url, (client) => client.query(ddl));
 }
 
-/** The bench's own sessions: no fault ends them on purpose. */
+/** Application name of the bench's own sessions: no fault ends them on purpose. */
 export const benchName = 'chaos bench';
 
 async function withClient<Result>(
@@ -59,7 +61,7 @@ async function withClient<Result>(
     connectionTimeoutMillis: 3_000,
     query_timeout: 120_000,
   });
-  client.on('error', () => {}); // the server is stopped and killed: whoever asked next hears of it
+  client.on('error', () => {}); // faults stop and kill the server: the next query reports it
   try {
     await client.connect();
     return await work(client);
@@ -68,18 +70,24 @@ async function withClient<Result>(
   }
 }
 
-/** How much is left, and for how long the oldest that could run has waited. */
+/** Selects the number of jobs left, and the age of the oldest job that could run. */
 const sampleSql = `
   select (select count(*)::integer from pgqueue.queue) as jobs,
          (select count(*)::integer from pgqueue.work_item where lock_key is not null) as running,
          coalesce((select extract(epoch from clock_timestamp() - min(q.created))::float8 * 1000 from pgqueue.queue q
                    where q.run_after is null and q.tries = 0 and q.id not in (select w.id from pgqueue.work_item w where w.lock_key is not null)), 0) as oldest`;
 
-/** The one that reads all of HISTORY would soon take more of the machine than the load does. */
+/**
+ * The invariants that are cheap enough for every second: the one left out reads all of HISTORY, and would
+ * soon take more of the machine than the load does.
+ */
 const quick = invariants.filter(({ name }) => name !== 'jobs_in_two_places');
 const wholeEvery = 15;
 
-/** Looks every second, at one snapshot of the database each time, until told to stop; while it does not answer there is nothing to see. */
+/**
+ * Checks the invariants every second, each time in one snapshot of the database, until told to stop. Skips a
+ * check while the database does not answer.
+ */
 export async function watch(url: string, write: Write, stopped: AbortSignal): Promise<void> {
   let looks = 0;
   while (!stopped.aborted) {
@@ -112,7 +120,7 @@ async function pause(ms: number, signal: AbortSignal): Promise<void> {
   await delay(ms, undefined, { signal }).catch(() => {});
 }
 
-/** How many jobs have not ended; undefined while the database does not answer. */
+/** Returns the number of jobs that have not ended; undefined while the database does not answer. */
 export async function jobsLeft(url: string): Promise<number | undefined> {
   try {
     return await withClient(url, async (client) => {
@@ -136,7 +144,7 @@ const itemsSql = `
          extract(epoch from dispatched)::float8 * 1000 as "dispatchedMs"
   from chaos.item`;
 
-/** The last lines of a history. */
+/** Writes the last lines of a history. */
 export async function exportAudit(url: string, write: Write): Promise<void> {
   await withClient(url, async (client) => {
     for (const row of (await client.query(finalSql)).rows) write({ type: 'final', ...row });

@@ -1,13 +1,13 @@
-// Which faults come when: a pure function of the seed.
+// Plans the faults of a run: a pure function of the seed.
 import { chances } from './workload.ts';
 
 export interface PlannedFault {
   readonly n: number;
   readonly kind: string;
-  /** Not before this, from the beginning of the run. */
+  /** Earliest start, in milliseconds from the beginning of the run. */
   readonly atMs: number;
   readonly lastsMs: number;
-  /** Whether no other fault may be under way. */
+  /** True if no other fault may be under way. */
   readonly alone: boolean;
 }
 
@@ -15,13 +15,19 @@ export interface PlanOptions {
   readonly seed: number;
   readonly ms: number;
   readonly kinds: readonly { readonly kind: string; readonly lastsMs: readonly [number, number] }[];
-  /** Between the beginnings of two, on average. */
+  /** Mean milliseconds between the beginnings of two faults. */
   readonly everyMs: number;
-  /** Never one at a time: for short runs. Default: every other deck is. */
+  /**
+   * True to let all faults overlap: for short runs. Default: the faults of every other deck come one at a
+   * time.
+   */
   readonly mixed?: boolean;
 }
 
-/** Kinds are dealt from one shuffled deck after the other, so that all come alike; every other deck is dealt one at a time. */
+/**
+ * Plans faults by dealing their kinds from one shuffled deck after the other, so that each kind comes equally
+ * often. The faults of every other deck come one at a time.
+ */
 export function planFaults({
   seed,
   ms,

@@ -1,7 +1,7 @@
 import type { Spread } from './checker/recovery.ts';
 import type { ChaosRun } from './run.ts';
 
-/** What `--json` writes: the figures of docs/reliability.md. Milliseconds. */
+/** The output of `--json`: the figures of docs/reliability.md. Times are milliseconds. */
 export interface ChaosReport {
   readonly seed: number;
   readonly minutes: number;
@@ -19,7 +19,10 @@ export interface ChaosReport {
   readonly faults: readonly FaultRow[];
 }
 
-/** Of one kind. `takenOver`: until others leased what the hit process held; null where it held nothing, or the kind hits no single one. */
+/**
+ * Figures of one kind of fault. `takenOver`: time until others leased the jobs of the hit process; null if it
+ * held none, or the kind does not hit a single process.
+ */
 export interface FaultRow {
   readonly kind: string;
   readonly made: number;

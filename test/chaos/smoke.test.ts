@@ -1,4 +1,4 @@
-// Ten kinds of faults beside a busy core, each at least once. A longer run, with all kinds, is `npm run chaos`.
+// Ten kinds of faults beside a busy core, each at least once. `npm run chaos` runs longer, with all kinds.
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -10,7 +10,9 @@ import { chaosRun } from './run.ts';
 import { timelineHtml } from './timeline.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'pgqueue-chaos-'));
-/** Of faults, where the machine makes them in time: so long that each kind is planned once, and some twice. */
+/**
+ * Milliseconds of faults: enough to plan each kind once and some twice, if the machine makes them in time.
+ */
 const ms = 45_000;
 const keep = process.env['PGQUEUE_CHAOS_KEEP'] !== undefined;
 
@@ -19,7 +21,7 @@ afterEach(() => {
 });
 
 const faults = [
-  'worker-freeze', // the only one that must try a stale settlement
+  'worker-freeze', // the only fault that must cause a stale settlement
   'worker-kill',
   'scheduler-kill',
   'postgres-immediate',

@@ -1,13 +1,13 @@
-// What producers ask for: pure functions of the seed and a number, so that a run can be repeated.
+// The producers' requests: pure functions of the seed and a number, so that a run can be repeated.
 import { createHash } from 'node:crypto';
 
 export const tenants = 8;
-/** Of one queue's dispatches. */
+/** Limit of the dispatches of queue `metered`. */
 export const meteredRate = { perSecond: 20, burst: 5 } as const;
-/** Work items of a tenant at once. */
+/** Limit of concurrent work items for each tenant. */
 export const tenantMax = 40;
 export const orderedKeys = 48;
-/** Of short and long jobs; those of a second or three have twice as much. */
+/** Milliseconds of a lease of all jobs but those of one to three seconds, whose leases are twice as long. */
 export const leaseMs = 2_000;
 
 export type JobKind = 'short' | 'medium' | 'long' | 'effect' | 'poison';
@@ -20,9 +20,9 @@ export interface JobSpec {
   readonly tenant: string;
   readonly queue: 'default' | 'ledger' | 'metered';
   readonly key: string;
-  /** What its handler takes. */
+  /** Milliseconds that its handler takes. */
   readonly ms: number;
-  /** Tries that fail before one succeeds; 99: all of them. */
+  /** Number of tries that fail before one succeeds; 99: all of them. */
   readonly fails: number;
   /** Characters of padding in its payload. */
   readonly pad: number;
@@ -31,16 +31,19 @@ export interface JobSpec {
 
 export type OpKind = 'single' | 'batch' | 'sql' | 'transaction' | 'rollback';
 
-/** One thing that a producer does: some jobs, with one statement or in one transaction. */
+/** One operation of a producer: some jobs, enqueued by one statement or in one transaction. */
 export interface OpSpec {
   readonly name: string;
   readonly kind: OpKind;
   readonly jobs: readonly JobSpec[];
-  /** The pause before it, at a rate of one job a second. */
+  /** Seconds to pause before the operation, at a rate of one job a second. */
   readonly pause: number;
 }
 
-/** Numbers from 0 to 1 by names: the same at every call, and no call depends on another. */
+/**
+ * Returns a generator of numbers from 0 to 1, seeded by names: equal names give equal numbers, and no call
+ * depends on another.
+ */
 export function chances(...names: readonly (string | number)[]): () => number {
   let bytes = createHash('sha256').update(names.join(' ')).digest();
   let at = 0;
@@ -54,7 +57,7 @@ export function chances(...names: readonly (string | number)[]): () => number {
   };
 }
 
-/** Tenant i gets a share of 1 / (i + 1), as Zipf found of words. */
+/** Share of each tenant: 1 / (i + 1), after Zipf's law of words. */
 const zipf = Array.from({ length: tenants }, (_, index) => 1 / (index + 1));
 const zipfSum = zipf.reduce((sum, share) => sum + share, 0);
 
@@ -66,7 +69,10 @@ function tenantOf(chance: number): number {
 
 const between = (random: () => number, from: number, to: number): number => from + random() * (to - from);
 
-/** 90 % take 5 to 50 ms, 9 % one to three seconds, 1 % more than three leases; of the first some write in `ctx.transaction`. */
+/**
+ * Draws a kind: 90 % take 5 to 50 ms, 9 % one to three seconds, 1 % more than three leases. Some of the first
+ * write in `ctx.transaction`.
+ */
 function kindOf(random: () => number, poisonShare: number): { readonly kind: JobKind; readonly ms: number } {
   const chance = random();
   if (chance < poisonShare) return { kind: 'poison', ms: 0 };
@@ -75,7 +81,7 @@ function kindOf(random: () => number, poisonShare: number): { readonly kind: Job
   return { kind: chance < 0.3 ? 'effect' : 'short', ms: between(random, 5, 50) };
 }
 
-/** Most are small; one in a thousand is as large as a payload may be. */
+/** Draws the padding: most payloads are small; one in a thousand is as large as a payload may be. */
 function padOf(random: () => number): number {
   const chance = random();
   if (chance < 0.001) return 250_000;
@@ -85,7 +91,7 @@ function padOf(random: () => number): number {
 
 export interface Workload {
   readonly seed: number;
-  /** Of all jobs, those that kill the process they run in. */
+  /** Share of all jobs that kill the process they run in. */
   readonly poisonShare: number;
 }
 
@@ -111,13 +117,13 @@ export function jobSpec({ seed, poisonShare }: Workload, producer: string, n: nu
   };
 }
 
-/** Looks like a UUID of version 8, which is for what applications make up. */
+/** Returns a UUID of version 8, the version for application-defined ids. */
 function idOf(...names: readonly (string | number)[]): string {
   const hex = createHash('sha256').update(names.join(' ')).digest('hex');
   return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-8${hex.slice(13, 16)}-9${hex.slice(17, 20)}-${hex.slice(20, 32)}`;
 }
 
-/** Whose first job has the number `from`. */
+/** Returns a producer's operation number `op`. Its first job has the number `from`. */
 export function opSpec(workload: Workload, producer: string, op: number, from: number): OpSpec {
   const random = chances(workload.seed, producer, 'op', op);
   const chance = random();

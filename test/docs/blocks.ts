@@ -1,10 +1,10 @@
-/** A fenced block of a document: what stands behind the fence, and its text. */
+/** A fenced block of a document: the words behind the fence, and its text. */
 export interface Block {
   readonly language: string;
   /** The words behind the language: `run`, `background`, `not-run`, or a file's name. */
   readonly words: readonly string[];
   readonly text: string;
-  /** Of the fence, from 1. */
+  /** Line of the fence, from 1. */
   readonly line: number;
 }
 
@@ -21,7 +21,7 @@ export function blocksOf(markdown: string): readonly Block[] {
   return blocks;
 }
 
-/** What a block of a document is for; a language that is none of these is an illustration. */
+/** The purpose of a block; a block in any other language is an illustration. */
 export type Use =
   | { readonly kind: 'file'; readonly name: string; readonly run: boolean; readonly background: boolean }
   | { readonly kind: 'shell' | 'sql' | 'python'; readonly background: boolean }
@@ -33,8 +33,9 @@ const fileLanguages = ['ts', 'js', 'python'];
 const illustrations = ['', 'text', 'mermaid', 'yaml', 'ini', 'json', 'dockerfile', 'diff'];
 
 /**
- * How the test treats a block. TypeScript must name its file, so that blocks of one document can import each other. A block
- * that can't be run here says `not-run` and why. One that says `from` and a path is an excerpt of that file.
+ * Returns how the test treats a block. TypeScript must name its file, so that blocks of one document can
+ * import each other. A block that can't be run here says `not-run` and why. A block that says `from` and a
+ * path is an excerpt of that file.
  */
 export function useOf({ language, words, line }: Block): Use {
   const background = words.includes('background');

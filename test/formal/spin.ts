@@ -7,22 +7,25 @@ import { promisify } from 'node:util';
 
 const run = promisify(execFile);
 
-/** One model with some definitions, and what must come of it. */
+/** One model with some definitions, and its expected result. */
 export interface Variant {
   readonly model: 'lease' | 'leader' | 'transaction';
-  /** Of the preprocessor: `NAME` or `NAME=1`. */
+  /** Preprocessor definitions: `NAME` or `NAME=1`. */
   readonly defines: readonly string[];
-  /** `assertion`: some state breaks an assertion; `cycle`: the job may wait for ever, though everybody goes on. */
+  /**
+   * Expected result. `assertion`: some state breaks an assertion; `cycle`: the job may wait for ever although
+   * every process keeps running.
+   */
   readonly expect: 'holds' | 'assertion' | 'cycle';
 }
 
 export interface Explored {
   readonly verdict: Variant['expect'];
-  /** Distinct states, of both searches where it holds. */
+  /** Number of distinct states; the sum of both searches if the model holds. */
   readonly states: number;
 }
 
-/** Safety: every state; progress: every cycle under weak fairness. */
+/** Options of the two searches. Safety: every state; progress: every cycle under weak fairness. */
 const searches = {
   safety: {
     compile: ['-DSAFETY', '-DNOCLAIM'],
@@ -36,7 +39,10 @@ const searches = {
 
 const timeoutMs = 600_000;
 
-/** Has Spin make a checker of the variant, and runs it: for every state, then for every fair cycle. Stops at the first error. */
+/**
+ * Generates a checker of the variant by Spin, and runs it: for every state, then for every fair cycle. Stops
+ * at the first error.
+ */
 export async function explore({ model, defines, expect }: Variant): Promise<Explored> {
   const folder = await mkdtemp(join(tmpdir(), 'pgqueue-spin-'));
   const tool = async (command: string, args: readonly string[]): Promise<string> =>

@@ -1,14 +1,15 @@
-// Statements that producers and workers of any language may send, with odd values wherever they may write.
+// Hostile statements: those that producers and workers of any language may send, with odd values wherever
+// they may write.
 import pg from 'pg';
 import type { Dice } from './values.ts';
 import { arrayOf, oddJson, oddRetry, oddTasks, oddTrace, oddValue } from './values.ts';
 
-/** What one hostile statement is. */
+/** One hostile statement. */
 export interface Attack {
   readonly role: 'producer' | 'worker';
   readonly text: string;
   readonly values: readonly (string | null)[];
-  /** Hears of the rows: leases that later attacks use. */
+  /** Receives the statement's rows: leases that later attacks use. */
   readonly heard?: (rows: readonly Record<string, string>[]) => void;
 }
 
@@ -23,7 +24,7 @@ interface Lease {
   readonly token: string;
 }
 
-/** Tasks that no worker of the test runs, but hostile nodes say that they do; and one that its workers run. */
+/** Tasks of hostile nodes: two that no worker of the test runs, and one that its workers run. */
 const tasks = ['evil', 'nobody', 'fuzz'];
 const ownTasks = ['evil', 'nobody'];
 const schema = 'pgqueue';
@@ -55,7 +56,7 @@ const jobFields: Readonly<Record<string, string>> = {
   again: 'boolean',
 };
 
-/** Values as another table holds them: compressed, or out of line. */
+/** A table whose values are compressed or stored out of line. */
 export const outbox = `
   create table public.outbox (n integer, j jsonb, t text, i interval);
   insert into public.outbox values
@@ -67,7 +68,7 @@ export const outbox = `
     (5, jsonb_build_object('a', repeat('y', 390000)), 'evil', '1 second');
   grant select on public.outbox to public`;
 
-/** Hostile nodes, and what they hold. */
+/** Hostile nodes, and the leases that they hold. */
 interface Known {
   readonly dice: Dice;
   readonly functions: Readonly<Record<Attack['role'], readonly Callable[]>>;
@@ -76,7 +77,7 @@ interface Known {
   readonly leases: Lease[];
 }
 
-/** Makes attacks; remembers what hostile nodes hold. */
+/** Returns a generator of attacks, which remembers the leases of hostile nodes. */
 export async function createAttacks(url: string, dice: Dice): Promise<() => Attack> {
   const functions = { producer: await callables(url, 'producer'), worker: await callables(url, 'worker') };
   const known: Known = { dice, functions, nodes: new Map(), leases: [] };
@@ -125,7 +126,7 @@ function enqueueUnique({ dice }: Known): Attack {
   };
 }
 
-/** A hint of an enqueue, about a job that may be there, with some of what it says made up. */
+/** Sends the hint of an enqueue, about a job that may exist; some of its fields are made up. */
 function hint({ dice }: Known): Attack {
   const facts = [
     'seq',
@@ -235,7 +236,10 @@ function call(known: Known): Attack {
   };
 }
 
-/** Inserts by hand are the commonest way in, and calls of functions have most arguments. */
+/**
+ * Kinds of attacks, by weight: plain inserts are the most common way in, and function calls have most
+ * arguments.
+ */
 const kinds = [
   insert,
   insert,
@@ -279,7 +283,7 @@ function oddJobs(dice: Dice): string {
   return `[${jobs.join()}]`;
 }
 
-/** The functions that a role may call, and what they take. */
+/** Reads the functions that a role may call, and their arguments. */
 async function callables(url: string, role: string): Promise<readonly Callable[]> {
   const client = new pg.Client({ connectionString: url });
   await client.connect();

@@ -1,4 +1,5 @@
-// One run: a scheduler and two workers do good jobs while producers and workers of least privilege send hostile SQL.
+// One run: a scheduler and two workers do good jobs while producers and workers of least privilege send
+// hostile SQL.
 import { setTimeout as delay } from 'node:timers/promises';
 import type { PgQueueEvent } from '@pgqueue/core';
 import { defineTask, giveUp, implement } from '@pgqueue/core';
@@ -14,16 +15,16 @@ import type { Dice } from './values.ts';
 import { diceOf } from './values.ts';
 
 export interface FuzzOptions {
-  /** A superuser's, to a migrated database that is this run's alone. */
+  /** A superuser's URL of a migrated database that this run has to itself. */
   readonly url: string;
   readonly seed: number;
   /** Rounds of hostile statements, with good jobs beside each. */
   readonly rounds: number;
   readonly attacks: number;
   readonly good: number;
-  /** No round begins after so long. */
+  /** Milliseconds after which no further round begins. */
   readonly untilMs?: number;
-  /** Within so long all good jobs of a round are done, whatever else happens: only a bound for what never ends. */
+  /** Milliseconds within which all good jobs of a round must be done: a bound for jobs that never end. */
   readonly patienceMs?: number;
   readonly told?: (line: string) => void;
 }
@@ -31,12 +32,13 @@ export interface FuzzOptions {
 export interface Fuzzed {
   readonly violations: readonly string[];
   readonly attacks: number;
-  /** Hostile statements by what became of them: `accepted`, or SQLSTATE. */
+  /** Number of hostile statements by their result: `accepted`, or the SQLSTATE. */
   readonly answers: Readonly<Record<string, number>>;
   readonly rounds: number;
   /**
-   * The time of the good jobs of a round, as a multiple of the time right after it, beside as many connections that compute: the median of
-   * all rounds. So it counts harm by the statements, without the share of the processors that any busy connection takes.
+   * Slowdown of good jobs: the time of a round, divided by the time right after it beside as many connections
+   * that compute; the median of all rounds. The ratio counts harm by the statements, without the processor
+   * time that any busy connection takes.
    */
   readonly slower: number;
 }
@@ -114,7 +116,7 @@ export async function fuzz(options: FuzzOptions): Promise<Fuzzed> {
   return { violations, attacks: sent, answers, rounds: ratios.length, slower };
 }
 
-/** How long the work takes while each sender computes, one statement after the other. */
+/** Resolves to the duration of the work while each sender computes, one statement after the other. */
 async function besideComputing(senders: readonly Send[], work: () => Promise<number>): Promise<number> {
   const over = new AbortController();
   const computing = senders.map(async (send) => {
@@ -128,10 +130,10 @@ async function besideComputing(senders: readonly Send[], work: () => Promise<num
   }
 }
 
-/** Some milliseconds of a processor, without a table. */
+/** A statement that takes some milliseconds of a processor, and reads no table. */
 const computation = 'select count(*) from generate_series(1, 50000)';
 
-/** So that what piles up of one round is no burden for the next: floods are another matter. */
+/** Removes the leftovers of a round, so that they don't slow down the next one: floods are another matter. */
 async function clear(url: string, owner: ReturnType<typeof openDatabase>): Promise<void> {
   const operator = createOperator({ connectionString: url, pool: owner.pool });
   const { rows } = await owner.pool.query<{ id: string }>(
@@ -143,7 +145,10 @@ async function clear(url: string, owner: ReturnType<typeof openDatabase>): Promi
 
 type Send = (attack: ReturnType<Awaited<ReturnType<typeof createAttacks>>> | undefined) => Promise<string>;
 
-/** Sends as a member of a role of least privilege; undefined: closes. */
+/**
+ * Returns a function that sends statements as a member of a role of least privilege; called with undefined,
+ * it closes.
+ */
 async function openSender(url: string): Promise<Send> {
   const clients = new Map<string, pg.Client>();
   for (const role of ['producer', 'worker']) {
@@ -174,11 +179,11 @@ function asRole(url: string, role: string): string {
 }
 
 interface System {
-  /** Enqueues good jobs; resolves to how many are done, at the latest after `patienceMs`. */
+  /** Enqueues good jobs. Resolves to the number of those done, after `patienceMs` at the latest. */
   readonly doGood: (count: number, patienceMs: number) => Promise<number>;
-  /** What failed for good more than once in the same way: it was not set aside. */
+  /** Returns the failures that occurred more than once: the system did not set their cause aside. */
   readonly repeated: () => readonly string[];
-  /** Slots that are not free once nothing is left to do. */
+  /** Returns the slots still in use after all work is done. */
   readonly leaks: (patienceMs: number) => Promise<readonly string[]>;
   readonly stop: () => Promise<void>;
 }
@@ -187,7 +192,7 @@ async function startSystem(url: string, dice: Dice): Promise<System> {
   const failures = new Map<string, number>();
   const observe = (event: PgQueueEvent): void => {
     if (event.type !== 'database.error' || isTransient(event.error)) return;
-    // a settlement that is refused is tried in halves, each of which is told
+    // a refused settlement is retried in halves, and each half is reported
     if (event.during === 'settle') return;
     const what = `${event.during}: ${event.error instanceof Error ? event.error.message : String(event.error)}`;
     failures.set(what, (failures.get(what) ?? 0) + 1);

@@ -1,8 +1,9 @@
-// What a hostile or careless writer of SQL may put into a column or an argument, by its type. All are texts that the database casts.
+// Values that a hostile or careless writer of SQL may put into a column or an argument, by type. All are
+// texts that the database casts.
 import type { Random } from '@pgqueue/lab';
 import { hostileTexts, nested } from '../support/hostile.ts';
 
-/** Chances of one run, by its seed. */
+/** Random choices of one run, drawn from its seed. */
 export interface Dice {
   /** 0 to count - 1. */
   readonly below: (count: number) => number;
@@ -22,7 +23,7 @@ export function diceOf({ below, uniform }: Random): Dice {
   };
 }
 
-/** An odd value of each type; null: SQL's. */
+/** Returns an odd value of the type; null for SQL's NULL. */
 export function oddValue(dice: Dice, type: string): string | null {
   if (dice.chance(0.05)) return null;
   if (type === 'jsonb') return oddJson(dice);
@@ -30,7 +31,7 @@ export function oddValue(dice: Dice, type: string): string | null {
   return dice.pick(scalars[type] ?? ['']);
 }
 
-/** Texts without what no text of PostgreSQL holds. */
+/** Hostile texts without the characters that PostgreSQL does not store. */
 const texts = hostileTexts.map((text) => text.replaceAll('\u0000', '').toWellFormed());
 
 const scalars: Readonly<Record<string, readonly string[]>> = {
@@ -111,7 +112,10 @@ const numbers = [
   '9'.repeat(400),
 ];
 
-/** JSON text that may be far from small, and is at most some 10 MB as PostgreSQL writes it: a gigabyte takes seconds for each. */
+/**
+ * Returns JSON text, at most some 10 MB as PostgreSQL writes it: a gigabyte would take seconds for each
+ * value.
+ */
 export function oddJson(dice: Dice, depth = 0): string {
   const kind = dice.below(depth > 2 ? 6 : 13);
   switch (kind) {
@@ -148,7 +152,7 @@ export function oddJson(dice: Dice, depth = 0): string {
   }
 }
 
-/** An array's text. */
+/** Returns the text of an SQL array. */
 export function arrayOf(values: readonly (string | null)[]): string {
   return `{${values.map((value) => (value === null ? 'NULL' : `"${value.replaceAll(/["\\]/g, String.raw`\$&`)}"`)).join()}}`;
 }
@@ -166,7 +170,7 @@ function oddArray(dice: Dice, type: string): string {
   ])();
 }
 
-/** What a node may say of its tasks; `names`: those that it may run. */
+/** Returns a node's report of its tasks, odd or valid. `names`: tasks that it may name. */
 export function oddTasks(dice: Dice, names: readonly string[]): string {
   if (dice.chance(0.3)) return oddJson(dice);
   const range = (): string =>

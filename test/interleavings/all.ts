@@ -9,15 +9,15 @@ import { operations, starts } from './worlds.ts';
 export interface InterleavingsReport {
   readonly pairs: number;
   readonly cases: number;
-  /** In which one side had to wait for a lock. */
+  /** Number of cases in which one side had to wait for a lock. */
   readonly waited: number;
   readonly violations: readonly string[];
 }
 
-/** Which cases are meant. */
+/** Selects cases. */
 export type Choice = (one: Case) => boolean;
 
-/** Two jobs by themselves, or three of a batch. */
+/** Two jobs in rows of their own, or three jobs of a batch. */
 const worlds = {
   jobs: { operations, starts },
   batches: { operations: batchOperations, starts: batchStarts },
@@ -26,8 +26,9 @@ const worlds = {
 export type WorldName = keyof typeof worlds;
 
 /**
- * Every pair of operations, from every start, in every order. Where both sides do the same, an order and its mirror image are one case
- * with the sides' names exchanged (both sessions are alike, and so are the tokens that they draw): only one of them is taken.
+ * Returns every pair of operations, from every start, in every order. If both operations are the same, an
+ * order and its mirror image are one case with the sides' names exchanged, because both sessions and the
+ * tokens that they draw are alike: only one of the two is taken.
  */
 export function allCases(world: WorldName): readonly Case[] {
   const { operations: all, starts: from } = worlds[world];
@@ -39,7 +40,10 @@ export function allCases(world: WorldName): readonly Case[] {
   );
 }
 
-/** Every `every`-th case from `from` on: where `every` has no divisor in common with the counts, all pairs and orders are among them. */
+/**
+ * Runs every `every`-th case, beginning at `from`. If `every` has no divisor in common with the counts, all
+ * pairs and all orders are among them.
+ */
 export async function interleave(
   url: string,
   options: {

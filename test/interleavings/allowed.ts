@@ -4,7 +4,7 @@ import { apply, passesOver, toldOver } from './model.ts';
 import type { Schedule, Side } from './schedules.ts';
 import { overlaps } from './schedules.ts';
 
-/** What may come of a job, and what each side may be told of it. */
+/** A possible result for a job, and the answer of each side about it. */
 export interface Possible {
   readonly world: World;
   readonly told: Readonly<Record<Side, string | undefined>>;
@@ -17,8 +17,9 @@ export interface Pair {
 }
 
 /**
- * Everything that one transaction after the other could have made of a job, in either order; what was rolled back has no effect; and
- * where the two overlap, or a third held a lock, an operation that skips locked rows may have passed the job over.
+ * Returns all possible results of the two transactions run one after the other, in either order. A
+ * transaction that is rolled back has no effect. If the two overlap, or a third one held a lock, an operation
+ * that skips locked rows may have passed the job over.
  */
 export function allowed({ a, b, schedule }: Pair, job: JobState, which: number): readonly Possible[] {
   const together = overlaps(schedule);
@@ -56,13 +57,16 @@ function outcomes(
   return [...may, over, ...halfway(operation, world, done)];
 }
 
-/** Of a batch of which one job is left, the others being elsewhere, there is none. */
+/**
+ * Returns the result for the last job left of a new batch, when the others are elsewhere: it gets a row of
+ * its own.
+ */
 function alone(operation: Operation, { world, told }: Effect): readonly Effect[] {
   if (operation.kind !== 'tickTogether' || told === undefined) return [];
   return [{ world: { ...world, job: { ...world.job, row: 'own' } }, told }];
 }
 
-/** What else comes of a job where others, or a part of what concerns it, were locked. */
+/** Returns further results for a job if other jobs, or related rows, were locked. */
 function halfway({ kind }: Operation, world: World, done: Effect): readonly Effect[] {
   if (kind !== 'lose' && kind !== 'miss' && kind !== 'steal') return [];
   const apart: Effect = { world: { ...world, job: { ...world.job, row: 'own' } }, told: undefined };
@@ -70,13 +74,13 @@ function halfway({ kind }: Operation, world: World, done: Effect): readonly Effe
   return [{ ...done, world: { ...done.world, n1: world.n1 } }, apart];
 }
 
-/** Gone or silent where an operation wants that, and alive. */
+/** Returns the state of n1 at the start: gone or silent if an operation needs that, otherwise alive. */
 export function nodeAtStart(...operations: readonly Operation[]): NodeState {
   if (operations.some(({ kind }) => kind === 'miss')) return 'gone';
   return operations.some(({ kind }) => kind === 'lose' || kind === 'register') ? 'silent' : 'beats';
 }
 
-/** What a claim draws. */
+/** Returns the token that a claim of this side draws. */
 export function tokenOf(side: Side): string {
   return side === 'a' ? 'ta' : 'tb';
 }

@@ -1,16 +1,16 @@
 import type { Effect, JobState, NodeId, World } from './job.ts';
 import { isAlive, isHeld, standsInQueue, unleased } from './job.ts';
 
-// What concerns batches, and what becomes of each of their jobs. A batch is whole, or taken apart: so whatever acts on one job of it
-// changes the row of the others.
+// Model of the operations on batches, and their effect on each job. A batch is whole, or taken apart: an
+// operation on one of its jobs changes the rows of the others too.
 
-/** `one`: the job that the operation is about, while the others stand in the same batch. */
+/** An operation on batches. `one`: the job that it acts on, while the others stand in the same batch. */
 export type BatchOperation =
   | { readonly kind: 'tickTogether' }
   | { readonly kind: 'takeBack' }
   | { readonly kind: 'takeBackOne' }
   | { readonly kind: 'claimRows'; readonly node: NodeId }
-  /** By the place that the batch started at, or by that of what stayed together of it. */
+  /** Finds the batch by the position it started at, or by that of the rest after jobs were taken out. */
   | { readonly kind: 'settleRows' | 'releaseRows'; readonly of: 'whole' | 'rest' }
   | { readonly kind: 'takeOut' }
   | { readonly kind: 'takeApart' }
@@ -20,12 +20,12 @@ export type BatchOperation =
   | { readonly kind: 'releaseClaim' }
   | { readonly kind: 'beatHolding' };
 
-/** The job that is taken out, or shows progress: the last of the batch. */
+/** The job that is taken out, or reports progress: the last of the batch. */
 export const out = 0;
-/** The job that is cancelled, or taken back: it stands between the others. */
+/** The job that is cancelled, or taken back: the middle one. */
 export const one = 1;
 
-/** Whether a lock makes it pass a row over, or say that there is no batch. */
+/** True if the operation passes over a locked row, or reports that there is no batch. */
 const passes: Readonly<Record<BatchOperation['kind'], boolean>> = {
   tickTogether: true,
   takeBack: true,
@@ -98,7 +98,7 @@ export function applyToBatch(operation: BatchOperation, world: World, which: num
   }
 }
 
-/** All batches of n1 are taken apart; what it holds under `t1` is given back. */
+/** Takes all batches of n1 apart, and releases the jobs that it holds under `t1`. */
 function releaseClaim(world: World): Effect {
   const { job } = world;
   if (job.node !== 'n1') return { world, told: undefined };

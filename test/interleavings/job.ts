@@ -6,7 +6,7 @@ export interface JobState {
   readonly where: Where;
   readonly tries: number;
   readonly crashes: number;
-  /** Of the lease; null without one. */
+  /** Token of the lease; null without one. */
   readonly token: string | null;
   readonly node: NodeId | null;
   /** Its lease has run out. */
@@ -17,14 +17,17 @@ export interface JobState {
 }
 
 /**
- * Its work item: `own`, by itself, or none; `whole`: the batch that it started in; `rest`: what stayed together of that when others were taken
- * out; `new`: a batch that was dispatched since.
+ * Row of its work item. `own`: a row of its own, or none; `whole`: the batch that it started in; `rest`: the
+ * rest of that batch after others were taken out; `new`: a batch that was dispatched later.
  */
 type Row = 'own' | 'whole' | 'rest' | 'new';
 
 export type NodeId = 'n1' | 'n2';
 
-/** `gone`: it was heard of late, but its session is not there any more; `replaced`: another incarnation has its id. */
+/**
+ * State of n1. `gone`: its heartbeat is recent, but its session has ended; `replaced`: another incarnation
+ * has its id.
+ */
 export type NodeState = 'beats' | 'silent' | 'gone' | 'ended' | 'replaced';
 
 /** A job, and the node n1. */
@@ -35,7 +38,7 @@ export interface World {
 
 export type Outcome = 'done' | 'retry' | 'snooze' | 'dead';
 
-/** What became of the job, and what the caller was told of it; undefined: nothing. */
+/** An operation's effect on the job, and its answer to the caller; undefined: no answer about this job. */
 export interface Effect {
   readonly world: World;
   readonly told: string | undefined;
@@ -49,8 +52,8 @@ export const standsInQueue = ({ where }: JobState): boolean =>
 /** No lease, and a row of its own. */
 export const unleased = { token: null, node: null, expired: false, stop: false, row: 'own' } as const;
 
-/** By n1, under the token that it names. */
+/** True if n1 holds the job under the token that it names. */
 export const isHeld = ({ where, token }: JobState): boolean => where === 'running' && token === 't1';
 
-/** Whether n1 may claim and beat. */
+/** True if n1 may claim and send heartbeats. */
 export const isAlive = ({ n1 }: World): boolean => n1 === 'beats' || n1 === 'silent' || n1 === 'gone';

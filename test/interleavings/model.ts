@@ -3,9 +3,10 @@ import { applyToBatch, isOfBatches, one, passesBatches } from './batch-model.ts'
 import type { Effect, JobState, NodeId, Outcome, Where, World } from './job.ts';
 import { isAlive, isHeld, limits, standsInQueue, unleased } from './job.ts';
 
-// What each operation makes of a job. Pure: what SQL functions do to several jobs at once is checked job by job.
+// Model of each operation's effect on a job. Pure: effects of SQL functions on several jobs are checked job
+// by job.
 
-/** One operation, on all jobs; `outcomes` one for each. Tokens: n1 holds its leases under `t1`. */
+/** One operation on all jobs; `outcomes` has one for each job. n1 holds its leases under token `t1`. */
 export type Operation = JobOperation | BatchOperation;
 
 export type JobOperation =
@@ -35,13 +36,13 @@ const passing: ReadonlySet<JobOperation['kind']> = new Set<JobOperation['kind']>
   'cancel',
 ]);
 
-/** Whether the operation may pass a job over that another transaction has locked. */
+/** True if the operation may pass over a job that another transaction has locked. */
 export function passesOver(operation: Operation, { job }: World): boolean {
   if (isOfBatches(operation)) return passesBatches(operation);
   return passing.has(operation.kind) || (operation.kind === 'release' && job.row !== 'own');
 }
 
-/** What the caller is told of a job that was passed over. */
+/** Returns the answer to the caller about a job that was passed over. */
 export function toldOver(operation: Operation, { job }: World, which: number): string | undefined {
   if (!standsInQueue(job)) return undefined;
   return operation.kind === 'cancel' || (operation.kind === 'cancelOne' && which === one)
@@ -49,7 +50,10 @@ export function toldOver(operation: Operation, { job }: World, which: number): s
     : undefined;
 }
 
-/** @param which the job's place among them: which outcome it gets. @param token what a claim draws */
+/**
+ * Applies the operation to a job. @param which the job's index, which selects its outcome @param token the
+ * token that a claim draws
+ */
 export function apply(operation: Operation, world: World, which: number, token: string): Effect {
   return isOfBatches(operation)
     ? applyToBatch(operation, world, which, token)

@@ -12,7 +12,7 @@ import { blockerStatement, jobsOf, leader, readBack, setUp, statementOf, tokenNa
 import type { Start } from './worlds.ts';
 import { nameOf } from './worlds.ts';
 
-/** Two operations, from where, and in which order. */
+/** Two operations, their start, and their order. */
 export interface Case {
   readonly a: Operation;
   readonly b: Operation;
@@ -21,13 +21,13 @@ export interface Case {
 }
 
 export interface Ran {
-  /** What must not be; empty where all is well. */
+  /** Violations found; empty for a good run. */
   readonly violations: readonly string[];
-  /** Whether one side had to wait for a lock. */
+  /** True if one side had to wait for a lock. */
   readonly waited: boolean;
 }
 
-/** Runs cases one after another, each on tables of its own making. */
+/** Runs cases one after another, and fills the tables anew for each. */
 export interface Stage {
   readonly run: (one: Case) => Promise<Ran>;
   readonly close: () => Promise<void>;
@@ -47,7 +47,7 @@ export async function openStage(url: string): Promise<Stage> {
   const sessions = await Promise.all(['a', 'b', 'blocker', 'looks'].map(() => openSession(url)));
   const [a, b, blocker, looks] = sessions as [Session, Session, Session, Session];
   const database = lookingOf(looks);
-  // positions of work items that are made here begin behind those that are set up
+  // new work items get positions behind those that are set up
   await database.query(`select setval('pgqueue.work_queue_position_seq', 1024)`, []);
   const [led] = await database.query<{ epoch: number }>(
     `select epoch::integer as epoch from pgqueue.lead('${leader}', 86400000)`,
@@ -72,13 +72,16 @@ interface Props {
 async function openSession(connectionString: string): Promise<Session> {
   const client = new pg.Client({ connectionString, application_name: 'interleaving' });
   await client.connect();
-  // a deadlock is to be found at once, not after a second
+  // find deadlocks at once, not after a second
   await client.query(`set deadlock_timeout = '20ms'`);
   const { rows } = await client.query<{ pid: number }>('select pg_backend_pid() as pid');
   return { client, pid: rows[0]?.pid ?? 0 };
 }
 
-/** The same few statements look at every case: to plan them anew took more time than all else. */
+/**
+ * Returns a target that prepares its statements: the same few read every case, and planning them anew took
+ * more time than everything else.
+ */
 function lookingOf({ client }: Session): Target {
   const names = new Map<string, string>();
   return {
@@ -127,7 +130,7 @@ async function runCase(props: Props, one: Case): Promise<Ran> {
       }
     } else if (flight.answered) await end(side);
   }
-  // who waited for the other ends behind it
+  // the side that waited for the other ends after it
   for (const side of ['a', 'b'] as const) {
     if (!ended.has(side) && flights.get(side)?.answered === true) await end(side);
   }
@@ -161,7 +164,7 @@ function toldIn(results: unknown): Told {
   return Object.fromEntries(rows.flatMap(({ id, told }) => (id === null ? [] : [[id, told]])));
 }
 
-/** Resolves when the statement has its answer, or its session stands behind a lock. */
+/** Resolves when the statement has its answer, or its session waits for a lock. */
 async function answeredOrWaits(
   database: Target,
   { pid }: Session,

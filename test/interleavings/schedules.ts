@@ -1,14 +1,17 @@
-/** One of the two transactions: its one statement, then its end. */
+/** One of the two transactions: one statement, then its end. */
 export type Side = 'a' | 'b';
 
-/** In which order two transactions do what they do. */
+/** The order of the steps of two transactions. */
 export interface Schedule {
-  /** Each side twice: first its statement, then its end. What waits for the other is ended behind it. */
+  /**
+   * Each side appears twice: first its statement, then its end. A side that waits for the other ends after
+   * it.
+   */
   readonly order: readonly Side[];
   readonly ends: Readonly<Record<Side, 'commit' | 'rollback'>>;
   /**
-   * A row that a third transaction has locked while both statements begin: whoever needs it stops in the middle of its function. It
-   * is let go once both have answered, or wait.
+   * A row that a third transaction has locked while both statements begin: a statement that needs it stops in
+   * the middle of its function. The lock is released once both have answered or wait.
    */
   readonly blocker: Blocker | null;
 }
@@ -26,7 +29,10 @@ const orders: readonly (readonly Side[])[] = [
 const ends = ['commit', 'rollback'] as const;
 const blockers: readonly Blocker[] = ['item 0', 'item 1', 'job 0', 'job 1', 'node'];
 
-/** All orders of two statements and two ends, with either end; and those in which both begin behind a lock of a third. */
+/**
+ * All orders of two statements and two ends, with either end; also those in which both begin behind a lock of
+ * a third transaction.
+ */
 export const schedules: readonly Schedule[] = [
   ...orders.flatMap((order) =>
     ends.flatMap((a) => ends.map((b): Schedule => ({ order, ends: { a, b }, blocker: null }))),
@@ -38,12 +44,12 @@ export const schedules: readonly Schedule[] = [
     ),
 ];
 
-/** Whether the two were ever open at the same time. */
+/** True if the two transactions were open at the same time. */
 export function overlaps({ order }: Schedule): boolean {
   return order[0] !== order[1];
 }
 
-/** Whether it is the mirror image of another one, in which the first step is a's. */
+/** True if the schedule is the mirror image of another one, which begins with side a. */
 export function mirrored({ order }: Schedule): boolean {
   return order[0] === 'b';
 }

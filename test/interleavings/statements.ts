@@ -8,7 +8,10 @@ import { tokenOf } from './allowed.ts';
 
 const ids = ['a', 'b', 'c'].map((last) => `00000000-0000-7000-8000-00000000000${last}`);
 
-/** The first job has the greatest position: what goes by ids and what goes by positions meets them in opposite orders. */
+/**
+ * Returns the ids of the jobs. The first job has the greatest position: operations by id and operations by
+ * position meet the jobs in opposite orders.
+ */
 export function jobsOf(start: readonly JobState[]): readonly string[] {
   return ids.slice(0, start.length);
 }
@@ -34,7 +37,7 @@ const all = (values: readonly string[], type: string): string =>
   `array[${values.map((value) => `'${value}'`).join(', ')}]::${type}[]`;
 const t1 = `'${tokens['t1']}'::uuid`;
 
-/** Where the batch starts, and where those of it stand that stay together when the first job is taken out. */
+/** Position of the batch at the start, and of its rest after the first job was taken out. */
 const places = { whole: 512, rest: 516 } as const;
 const sizes = { whole: 3, rest: 2 } as const;
 
@@ -43,7 +46,7 @@ interface Speaker {
   readonly epoch: number;
 }
 
-/** The operation as its one statement: rows of `id` and `told`. */
+/** Returns the operation as one statement, whose rows have `id` and `told`. */
 export function statementOf(operation: Operation, jobs: readonly string[], speaker: Speaker): string {
   return isOfBatches(operation)
     ? batchStatementOf(operation, jobs, speaker)
@@ -106,7 +109,10 @@ function jobStatementOf(operation: JobOperation, jobs: readonly string[], { side
   }
 }
 
-/** Parameters are given as the nodes give them: positions, tokens, sizes. */
+/**
+ * Returns the statement of an operation on batches, with parameters as nodes send them: positions, tokens,
+ * sizes.
+ */
 function batchStatementOf(
   operation: BatchOperation,
   jobs: readonly string[],
@@ -171,11 +177,11 @@ export function blockerStatement(blocker: Blocker): string {
 }
 
 const tasks = `'{"t": {"min": 1, "max": 1, "timeoutMs": 3600000, "isolated": true}}'`;
-/** Longer than a node may be silent. */
+/** A silence longer than any node's limit. */
 const silence = `interval '1 h'`;
 const ends = { past: `clock_timestamp() - interval '1 s'`, future: `clock_timestamp() + interval '1 h'` };
 
-/** Makes the tables hold jobs in these states, and two nodes. */
+/** Returns SQL that fills the tables with jobs in these states, and two nodes. */
 export function setUp(start: readonly JobState[], n1: NodeState): string {
   const parts = [...start.flatMap((job, which) => rowOf(job, which) ?? []), ...itemsOf(start)];
   const nodes = (['n1', 'n2'] as const).map(
@@ -206,7 +212,7 @@ function rowOf({ where, tries, crashes }: JobState, which: number): string {
     values ('${id}', 't', ${tries}, ${limits.tries}, ${crashes}, ${limits.crashes}, ${due})`;
 }
 
-/** The jobs of a batch are in the order opposite to that of their ids. */
+/** Returns inserts of the work items. The jobs of a batch are in the opposite order of their ids. */
 function itemsOf(start: readonly JobState[]): readonly string[] {
   const first = start.length === sizes.whole ? places.whole : 0;
   const batches = new Map<'whole' | 'rest', string[]>();
@@ -246,21 +252,26 @@ function itemOf(
 
 export interface ReadBack {
   readonly n1: NodeState;
-  /** Rows of jobs, wherever they stand. */
+  /** Number of rows of jobs, in any table. */
   readonly rows: number;
-  /** Rows of WORK_QUEUE that what a batch was taken apart into does not have there. */
+  /**
+   * Number of rows in the batch's range of positions that neither the batch nor its parts should have there.
+   */
   readonly misplaced: number;
   readonly jobs: Readonly<Record<string, JobState>>;
 }
 
 const [a, b, c] = ids;
-/** What can be where within the places of the batch: jobs in its order, singly, or those that stay together. */
+/**
+ * Condition that a row is where the batch or a part of it belongs: the batch, its single jobs in order, or
+ * the rest and its jobs.
+ */
 const inPlace = `(w.position, coalesce(w.jobs, array[w.id])) in (
   (${places.whole}, array['${c}', '${b}', '${a}']::uuid[]), (${places.whole + 1}, array['${c}']::uuid[]), (${places.whole + 2}, array['${b}']::uuid[]),
   (${places.whole + 3}, array['${a}']::uuid[]), (${places.rest}, array['${c}', '${b}']::uuid[]), (${places.rest + 1}, array['${c}']::uuid[]),
   (${places.rest + 2}, array['${b}']::uuid[]))`;
 
-/** The jobs as they are, and n1: one row, a {@link ReadBack}. */
+/** Selects the current state of the jobs and n1: one row, a {@link ReadBack}. */
 export const readBack = `
   select (select case when state not in ('alive', 'draining') then 'ended' when incarnation <> '${incarnations.n1}' then 'replaced'
                       when heartbeat < clock_timestamp() - lost_after_ms * interval '1 ms' then 'silent'

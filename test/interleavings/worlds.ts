@@ -21,7 +21,7 @@ export const states = {
   running,
   expired: { ...running, expired: true },
   stopping: { ...running, stop: true },
-  /** n1 had lost it; n2 has it now. */
+  /** n1 has lost it; n2 has it now. */
   stolen: { ...running, token: 't2', node: 'n2', crashes: 1 },
   /** Its next failure is its last, and so is its next crash. */
   frail: { ...running, expired: true, tries: 2, crashes: 2 },
@@ -30,7 +30,10 @@ export const states = {
 
 type StateName = keyof typeof states;
 
-/** What is there when the two operations begin: jobs alike, where their locks are taken twice; or mixed, where an operation acts on some of them only. */
+/**
+ * The jobs at the start of the two operations. They are alike, so that both are locked, or differ, so that an
+ * operation acts on some of them only.
+ */
 export interface Start {
   readonly name: string;
   readonly jobs: readonly JobState[];

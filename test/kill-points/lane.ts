@@ -16,9 +16,9 @@ import { handlers } from './tasks.ts';
 import { problemsOf } from './verdict.ts';
 import { emptying, jobTables } from '../support/empty.ts';
 
-/** What came of one point. */
+/** The result of one point. */
 export interface Ran {
-  /** Whether there was an n-th statement. */
+  /** True if there was an n-th statement. */
   readonly reached: boolean;
   readonly statement: string;
   readonly problems: readonly string[];
@@ -27,14 +27,16 @@ export interface Ran {
 export interface Try {
   readonly scenario: Scenario;
   readonly point: Point;
-  /** In a process of its own, which is killed; else within this one, whose connections end for good. */
+  /**
+   * True: in a process of its own, which is killed. False: in this process, whose connections end for good.
+   */
   readonly alone: boolean;
 }
 
-/** One database, on which points are tried one after another. */
+/** One database, on which points are run one after another. */
 export interface Lane {
   readonly run: (one: Try) => Promise<Ran>;
-  /** Waits for what was left to end by itself. */
+  /** Waits until processes left over have ended by themselves. */
   readonly close: () => Promise<void>;
 }
 
@@ -127,9 +129,9 @@ export async function openLane(url: string): Promise<Lane> {
 type Ending = 'ended' | 'died' | { readonly error: unknown };
 
 interface Doomed {
-  /** Resolves when it came to its end, with an error or without; in time. */
+  /** Resolves when the scenario has ended in time, with an error or without. */
   readonly ended: Promise<Ending>;
-  /** Resolves when nothing of it is left. */
+  /** Kills it; resolves when nothing of it is left. */
   readonly die: () => Promise<unknown>;
 }
 
@@ -140,7 +142,7 @@ interface DoomedParts {
   readonly acknowledged: (id: string) => void;
 }
 
-/** In this process: its connections are its life. */
+/** Runs the scenario in this process: it dies when its connections end. */
 function withinOf({ scenario, url, database, acknowledged }: DoomedParts): Doomed {
   const end = new AbortController();
   const { signal } = end;
@@ -158,7 +160,7 @@ function withinOf({ scenario, url, database, acknowledged }: DoomedParts): Doome
   };
 }
 
-/** In a process of its own: killed at once. */
+/** Runs the scenario in a process of its own, which is killed by a signal. */
 function aloneOf({ scenario, url, database, acknowledged }: DoomedParts): Doomed {
   const file = fileURLToPath(new URL('doomed.ts', import.meta.url));
   const child: ChildProcess = fork(file, [scenario.name, url], {

@@ -5,23 +5,28 @@ import { createWorker } from '@pgqueue/worker';
 import pg from 'pg';
 import { effect, handlers, plain } from './tasks.ts';
 
-/** What runs behind the proxy, and may die at any of its statements. */
+/** A scenario that runs behind the proxy, and may die at any of its statements. */
 export interface Scenario {
   readonly name: 'scheduler' | 'worker' | 'batches' | 'producer';
   /** SQL, run beforehand. */
   readonly prepare: string;
-  /** Who else runs meanwhile; the others come when this has died, or ended. */
+  /** Roles that run at the same time; the other roles start after this one has died or ended. */
   readonly beside: readonly ('scheduler' | 'worker')[];
-  /** Does all of it through `url`; ends early when `signal` aborts. `acknowledged` gets the id of each job that was enqueued. */
+  /**
+   * Runs the scenario through `url`; ends early when `signal` aborts. `acknowledged` gets the id of each
+   * enqueued job.
+   */
   readonly run: (url: string, parts: RunParts) => Promise<void>;
 }
 
 export interface RunParts {
   readonly signal: AbortSignal;
   readonly acknowledged: (id: string) => void;
-  /** Resolves when so many jobs are left in QUEUE, or after this time; looked for on a connection of its own. */
+  /**
+   * Resolves when at most `jobs` jobs are left in QUEUE, or after `atMostMs`. Uses a connection of its own.
+   */
   readonly left: (jobs: number, atMostMs?: number) => Promise<void>;
-  /** Whether this is a process of its own. */
+  /** True if the scenario has a process of its own. */
   readonly alone: boolean;
 }
 
@@ -39,7 +44,7 @@ const batch = (task: string, tries: readonly number[]): string => `
   with q as (insert into pgqueue.queue (task, max_crashes, tries) select '${task}', 100, t from unnest(array[${tries.join(', ')}]) t returning id)
   insert into pgqueue.work_queue (jobs, version, pool, task) select array_agg(id), 1, 'default', '${task}' from q;`;
 
-/** Everything that a leader does: batches, promotion, expiry, schedules, leases that ran out, nodes that are gone. */
+/** All work of a leader: batches, promotion, expiry, schedules, expired leases, dead nodes. */
 const scheduler: Scenario = {
   name: 'scheduler',
   beside: ['worker'],
@@ -61,7 +66,7 @@ const scheduler: Scenario = {
       connectionString: url,
       name: 'doomed',
       listen: false,
-      leaseMs: 2_000, // less is lost again before it is used, on a machine with too much to do
+      leaseMs: 2_000, // a shorter lease expires before it is used, on a busy machine
       pollMs: { min: 5, max: 20 },
     });
     signal.addEventListener('abort', () => void doomed.stop(), { once: true });
@@ -74,7 +79,7 @@ const scheduler: Scenario = {
   },
 };
 
-/** Everything that a node does: it registers, claims, extends, settles in every way, releases, leaves. */
+/** All work of a node: it registers, claims, extends, settles in every way, releases, leaves. */
 const worker: Scenario = {
   name: 'worker',
   beside: ['scheduler'],
@@ -84,7 +89,10 @@ const worker: Scenario = {
   run: (url, parts) => workUntil(url, parts, 1),
 };
 
-/** The same with batches: settled whole, in part, and not at all; taken apart by what one job of them does. */
+/**
+ * The same with batches: settled completely, in part, and not at all; taken apart by an operation on one of
+ * their jobs.
+ */
 const batches: Scenario = {
   name: 'batches',
   beside: ['scheduler'],
@@ -99,7 +107,10 @@ const batches: Scenario = {
   run: (url, parts) => workUntil(url, parts, 0),
 };
 
-/** A node works until so many jobs are left. Those that it lost would wait for an empty node, which it is not while one of them lingers. */
+/**
+ * Runs a node until `jobs` jobs are left. Jobs that it lost would wait for an empty node, and the node is not
+ * empty while one of them keeps running.
+ */
 async function workUntil(url: string, { left, alone, signal }: RunParts, jobs: number): Promise<void> {
   const doomed = createWorker({
     connectionString: url,
@@ -147,7 +158,7 @@ const producer: Scenario = {
   },
 };
 
-/** An application's own transaction, which nobody repeats. */
+/** Runs a transaction of the application, which nobody repeats. */
 async function inApplication(url: string, work: (client: pg.Client) => Promise<string>): Promise<string> {
   const client = new pg.Client({ connectionString: url, connectionTimeoutMillis: 2_000 });
   client.on('error', () => {});
@@ -164,7 +175,10 @@ async function inApplication(url: string, work: (client: pg.Client) => Promise<s
 
 export const scenarios: readonly Scenario[] = [scheduler, worker, batches, producer];
 
-/** Resolves when so many jobs are left in QUEUE, or after `atMostMs`; throws when `signal` aborts, or after half a minute. */
+/**
+ * Resolves when at most `jobs` jobs have not ended, or after `atMostMs`. Throws when `signal` aborts, or
+ * after 150 seconds.
+ */
 export async function untilLeft(
   database: Database,
   jobs: number,

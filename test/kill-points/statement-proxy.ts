@@ -2,35 +2,43 @@ import { once } from 'node:events';
 import type { AddressInfo, Socket } from 'node:net';
 import { connect, createServer } from 'node:net';
 
-/** When the connection of the n-th statement ends: before the server has it, before the client has the answer, or right behind that. */
+/**
+ * Time at which the connection of the n-th statement ends: before the server gets it, before the client gets
+ * the answer, or right after the answer.
+ */
 export type Moment = 'before' | 'sent' | 'after';
 
-/** `death`: all connections end, and no new one is let in; `cut`: this one connection ends. */
+/**
+ * Extent of the fault. `death`: all connections end, and no new one is accepted; `cut`: only this connection
+ * ends.
+ */
 export type Fate = 'death' | 'cut';
 
 export interface Point {
-  /** From 1. */
+  /** Number of the statement, from 1. */
   readonly n: number;
   readonly moment: Moment;
   readonly fate: Fate;
-  /** Only statements whose text has this count. */
+  /** Counts only statements whose text contains this. */
   readonly of?: string;
 }
 
 /**
- * Stands between one process and PostgreSQL, and counts the statements of all its connections. To the server, a process whose
- * connections have ended and that never comes back is dead.
+ * A proxy between one process and PostgreSQL that counts the statements of all its connections. To the
+ * server, a process is dead if its connections have ended and it never comes back.
  */
 export interface StatementProxy {
   readonly url: string;
-  /** Statements that have arrived here. */
+  /** Returns the number of statements that have arrived. */
   readonly count: () => number;
-  /** Texts of them, where they came with one; the n-th is at n - 1. */
+  /** Returns the texts of these statements; the n-th is at n - 1, empty if it was parsed earlier. */
   readonly seen: () => readonly string[];
-  /** Resolves when the point was reached; never, where it is not. */
+  /** Resolves when the point is reached; never, if it is not. */
   readonly reached: Promise<void>;
   readonly hasReached: () => boolean;
-  /** Whether the server, too, has ended every session: what it was sent is done, or will never be. */
+  /**
+   * True if the server has ended every session too: the statements it received are done, or never will be.
+   */
   readonly isOver: () => boolean;
   readonly close: () => Promise<void>;
 }
@@ -40,7 +48,7 @@ interface Link {
   readonly server: Socket;
 }
 
-/** What all connections of one proxy know. */
+/** State shared by all connections of one proxy. */
 interface Shared {
   readonly to: URL;
   readonly point: Point | undefined;
@@ -82,7 +90,10 @@ export async function startStatementProxy(databaseUrl: string, point?: Point): P
   };
 }
 
-/** What the server has been sent it may still do: it is told of the end behind that. */
+/**
+ * Ends a connection. The server learns of the end after the statements that it was sent, and may still run
+ * them.
+ */
 function end({ client, server }: Link): void {
   client.destroySoon();
   server.end();
@@ -104,7 +115,7 @@ function relay(shared: Shared, client: Socket): void {
   const link = { client, server: connect(Number(to.port === '' ? 5432 : to.port), to.hostname) };
   open.add(link);
   for (const socket of [link.client, link.server]) {
-    socket.on('error', () => {}); // the other end went away: that is what this is for
+    socket.on('error', () => {}); // expected: this proxy is for connections that break
     socket.on('close', () => end(link));
   }
   link.server.on('close', () => open.delete(link));
@@ -133,12 +144,12 @@ function relay(shared: Shared, client: Socket): void {
   });
 }
 
-/** What goes on together: a message, or those of one statement up to its Sync. */
+/** Messages that are forwarded together: one message, or those of one statement up to its Sync. */
 interface Frame {
   readonly bytes: Buffer;
-  /** The text of the statement that these messages are; empty where it was parsed earlier. */
+  /** Text of the statement in these messages; empty if it was parsed earlier. */
   readonly statement?: string;
-  /** The server is ready for the next. */
+  /** True if the server is ready for the next statement. */
   readonly ready?: boolean;
 }
 
@@ -160,7 +171,10 @@ const parts: ReadonlySet<number> = new Set([
   types.close,
 ]);
 
-/** Cuts a stream of the protocol into frames. @param startup whether its first message has no type */
+/**
+ * Returns a function that cuts a stream of the protocol into frames. @param startup true if the first message
+ * has no type
+ */
 function createFrames(startup: boolean): (data: Buffer) => readonly Frame[] {
   let rest: Buffer = Buffer.alloc(0);
   let first = startup;

@@ -3,11 +3,14 @@ import type { Database, Operator } from '@pgqueue/postgres';
 export interface Finished {
   readonly database: Database;
   readonly operator: Operator;
-  /** Jobs that were there before, or that a producer was told of. */
+  /** Jobs that existed before, or that a producer was told of. */
   readonly known: readonly string[];
 }
 
-/** A transaction of a handler that breaks is a failure of its handler, so tries of `effect` are not counted here. Each selects what must not be there, when all have ended: one line for each thing. */
+/**
+ * Queries for violations after all jobs have ended; each selects one row for each violation. Tries of
+ * `effect` are not counted: its handler fails if its transaction breaks.
+ */
 const questions: Readonly<Record<string, string>> = {
   'known jobs without exactly one end': `
     select k.id::text as what from unnest($1::uuid[]) k (id)
@@ -29,7 +32,7 @@ const questions: Readonly<Record<string, string>> = {
     select id::text as what from pgqueue.queue union all select coalesce(id::text, jobs::text) from pgqueue.work_queue`,
 };
 
-/** What is wrong; empty where all is well. Waits for nothing: all jobs have ended. */
+/** Returns the problems of a run; empty for a good one. Waits for nothing: all jobs have ended. */
 export async function problemsOf({ database, operator, known }: Finished): Promise<readonly string[]> {
   const problems: string[] = [];
   for (const [name, sql] of Object.entries(questions)) {

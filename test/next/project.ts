@@ -5,11 +5,14 @@ import { blocksOf, useOf } from '../docs/blocks.ts';
 import type { Tarball } from '../packed/tarballs.ts';
 import { root } from '../packed/tarballs.ts';
 
-/** What the test installs beside our tarballs. */
+/** Versions that the test installs beside our tarballs. */
 const versions = { next: '16.4.6', react: '19.3.1', 'react-dom': '19.3.1' } as const;
 const route = 'app/admin/queue/[[...path]]';
 
-/** A Next application with the route handler of docs/guides/dashboard.md. TypeScript is stripped: Next would install a compiler. */
+/**
+ * Writes a Next application with the route handler of docs/guides/dashboard.md. Strips TypeScript, because
+ * Next would install a compiler.
+ */
 export function writeProject(project: string, tarballs: readonly Tarball[]): void {
   const write = (name: string, text: string): void => writeFileSync(join(project, name), text);
   mkdirSync(join(project, route), { recursive: true });

@@ -17,7 +17,7 @@ import { writeGuide } from './guide.ts';
 import type { Tarball } from './tarballs.ts';
 import { entryPoints, packages, packAll, root, run, tarballProblems } from './tarballs.ts';
 
-/** Matchers, which only a test runner can import. */
+/** Entry points of matchers, which only a test runner can import. */
 const withinRunner = /^@pgqueue\/testing\/(?:vitest|jest)$/;
 const folder = mkdtempSync(join(tmpdir(), 'pgqueue-packed-'));
 const project = join(folder, 'project');
@@ -112,7 +112,10 @@ describe('an empty project with the tarballs', () => {
     await run('npm', ['install', ...quiet], project);
   }, 600_000);
 
-  /** As a strict user would, who checks declarations too unless told otherwise. Resolves to what the compiler says. */
+  /**
+   * Compiles a file as a strict user does, who also checks declarations by default. Resolves to the
+   * compiler's output.
+   */
   async function compile(wanted: {
     readonly files?: readonly string[];
     /** Modules to import, in a file that does nothing else. */
@@ -141,7 +144,10 @@ describe('an empty project with the tarballs', () => {
     return (await run('tsc', ['-p', '.'], project)).stdout;
   }
 
-  /** What the user asks for: our tarballs, also where one of them asks for another, and some packages of the registry. */
+  /**
+   * Returns the user's package.json: our tarballs, also as dependencies of each other, and some packages of
+   * the registry.
+   */
   function projectManifest(more: readonly string[] = []): object {
     const catalog = catalogEntries(readFileSync(join(root, 'pnpm-workspace.yaml'), 'utf8'));
     const version = (wanted: string): string => {
@@ -191,7 +197,7 @@ describe('an empty project with the tarballs', () => {
       ),
     );
     expect(await compile({ imports: others ?? [] })).toBe('');
-    // the declarations of Drizzle itself do not, and those of runners are not there
+    // Drizzle's own declarations don't compile, and those of test runners are not installed
     expect(await compile({ imports: skipped ?? [], skipLibCheck: true })).toBe('');
   });
 

@@ -21,11 +21,11 @@ export const packages = [
   'testing',
 ] as const;
 
-/** One published package: its archive, and what lies in it. */
+/** One published package: its archive, and the files in it. */
 export interface Tarball {
   readonly name: string;
   readonly file: string;
-  /** Where it is unpacked. */
+  /** Folder into which the archive is unpacked. */
   readonly folder: string;
   /** Paths of all its files, sorted. */
   readonly files: readonly string[];
@@ -41,7 +41,7 @@ export interface Manifest {
   readonly peerDependencies?: Readonly<Record<string, string>>;
 }
 
-/** Packs all packages as a release does, one after the other: they build each other. */
+/** Packs all packages as a release does, one after the other, because they build each other. */
 export async function packAll(into: string): Promise<readonly Tarball[]> {
   const tarballs: Tarball[] = [];
   for (const name of packages) {
@@ -64,7 +64,10 @@ function read(file: string, folder: string): Tarball {
   return { name: manifest.name, file, folder, files, manifest };
 }
 
-/** What publint, and the types under every way of resolving modules, have to say about a tarball. */
+/**
+ * Returns the problems that publint finds in a tarball, and those of its types under every way of resolving
+ * modules.
+ */
 export async function tarballProblems({ name, file, folder, manifest }: Tarball): Promise<readonly string[]> {
   const archive = readFileSync(file);
   const tarball = archive.buffer.slice(archive.byteOffset, archive.byteOffset + archive.byteLength);
@@ -73,7 +76,7 @@ export async function tarballProblems({ name, file, folder, manifest }: Tarball)
     .filter(({ code }) => code !== 'USE_TYPE')
     .map((message) => formatMessage(message, manifest, { color: false }) ?? message.code);
   try {
-    // the profile leaves out what can't read ESM at all; a problem elsewhere ends the command with 1
+    // the profile leaves out resolvers that can't read ESM; any other problem ends the command with 1
     const { stdout } = await run('attw', [file, '--profile', 'esm-only'], folder);
     return stdout.includes(`"${name}"`) ? said : [...said, `attw did not look at it: ${stdout}`];
   } catch (error) {
@@ -81,7 +84,7 @@ export async function tarballProblems({ name, file, folder, manifest }: Tarball)
   }
 }
 
-/** Every specifier that a user can import. */
+/** Returns every specifier that a user can import. */
 export function entryPoints(tarballs: readonly Tarball[]): readonly string[] {
   return tarballs.flatMap(({ name, manifest }) =>
     Object.entries(manifest.exports)
@@ -90,7 +93,10 @@ export function entryPoints(tarballs: readonly Tarball[]): readonly string[] {
   );
 }
 
-/** Runs a command with this Node and the repository's tools first on its path. Rejects with its whole output. */
+/**
+ * Runs a command with this Node and the repository's tools first on its path. Rejects with the complete
+ * output.
+ */
 export async function run(
   command: string,
   args: readonly string[],
@@ -110,7 +116,10 @@ export async function run(
   }
 }
 
-/** Without what an `npm run` around the tests says about this repository: an inner npm would believe it. */
+/**
+ * Returns the environment without the variables that an outer `npm run` sets for this repository: an inner
+ * npm would use them.
+ */
 function ownEnvironment(): NodeJS.ProcessEnv {
   const foreign =
     /^(?:npm_(?:package|lifecycle|command|execpath|config_local_prefix)|INIT_CWD|NODE_OPTIONS|VITEST)/;

@@ -1,6 +1,9 @@
-/** What the proofs judge recorded runs by. Pure: each check is tested with runs that break its rule. */
+/** Checks of recorded runs. Pure: each check is tested with runs that break its rule. */
 
-/** A stretch of time in which one job counted towards its group's limit, in milliseconds; it had not ended where `endMs` is null. */
+/**
+ * A stretch of time, in milliseconds, during which one job counted towards its group's limit. `endMs` is null
+ * if it had not ended.
+ */
 export interface Stretch {
   readonly group: string;
   readonly beginMs: number;
@@ -14,7 +17,10 @@ export interface Crowd {
   readonly atMs: number;
 }
 
-/** Sweeps over every moment, each group on its own. Where one ends just as another begins, both count: the strict reading. */
+/**
+ * Returns the largest crowd of each group, over all moments. If one stretch ends exactly when another begins,
+ * both count: the strict reading.
+ */
 export function mostAtOnce(stretches: readonly Stretch[]): readonly Crowd[] {
   const groups = Map.groupBy(stretches, ({ group }) => group);
   return [...groups].map(([group, own]) => {
@@ -34,9 +40,12 @@ export function mostAtOnce(stretches: readonly Stretch[]): readonly Crowd[] {
   });
 }
 
-/** Jobs whose own stretches overlap: scheduled twice at one time. `group` is the job's id here. */
+/**
+ * Returns jobs whose own stretches overlap: they were scheduled twice at one time. `group` is the job's id
+ * here.
+ */
 export function overlapping(stretches: readonly Stretch[]): readonly string[] {
-  // one that begins the moment another ends was scheduled from a snapshot that saw the end
+  // a stretch that begins exactly when another ends was scheduled from a snapshot that saw the end
   const open = stretches.map((stretch) => ({ ...stretch, endMs: (stretch.endMs ?? Infinity) - 1e-4 }));
   return mostAtOnce(open)
     .filter(({ count }) => count > 1)
@@ -52,8 +61,9 @@ export interface Excess {
 }
 
 /**
- * Over all windows from one dispatch to another, both included. With the times in order, the window from i to j holds
- * j − i + 1 jobs; what exceeds splits into a part of j and a part of i, so that one pass finds the worst of all pairs.
+ * Returns the worst of all windows from one dispatch to another, both included. With the times in order, the
+ * window from i to j holds j − i + 1 jobs. The excess splits into a part of j and a part of i, so one pass
+ * over the times is enough.
  */
 export function worstWindow(
   timesMs: readonly number[],
@@ -73,7 +83,7 @@ export function worstWindow(
   return worst;
 }
 
-/** Milliseconds of each group's stretches within the window, as shares of their sum. */
+/** Returns each group's share of the time of all stretches within the window. */
 export function timeShares(
   stretches: readonly Stretch[],
   { fromMs, toMs }: { readonly fromMs: number; readonly toMs: number },
@@ -89,7 +99,7 @@ export function timeShares(
   return new Map([...sums].map(([group, sum]) => [group, sum / all]));
 }
 
-/** The share of the values that are below it is `at`, 0 to 1; NaN of none. */
+/** Returns the value below which a share `at` of the values lies, 0 to 1; NaN without values. */
 export function percentile(values: readonly number[], at: number): number {
   const sorted = values.toSorted((a, b) => a - b);
   return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * at))] ?? NaN;
@@ -101,19 +111,25 @@ export function median(values: readonly number[]): number {
   return ((sorted[Math.floor(middle)] ?? NaN) + (sorted[Math.ceil(middle) - 1] ?? NaN)) / 2;
 }
 
-/** A job as it was dispatched and when its turn could have come: what the order within a key is judged by. */
+/**
+ * A job with its dispatch and the time when its turn could have come: the input of the check of orders within
+ * a key.
+ */
 export interface Turn {
   readonly lane: string;
   readonly priority: number;
   readonly seq: number;
-  /** When it could be seen first: committed and due. */
+  /** Time at which it could first be seen: committed and due. */
   readonly waitingMs: number;
-  /** In the one order of dispatch. */
+  /** Its position in the order of dispatch. */
   readonly position: number;
   readonly dispatchedMs: number;
 }
 
-/** Pairs of one lane dispatched in the wrong order though the one that should have gone first was waiting all along. */
+/**
+ * Returns pairs of one lane dispatched in the wrong order although the job that should have gone first was
+ * waiting all along.
+ */
 export function outOfOrder(turns: readonly Turn[], graceMs: number): readonly (readonly [Turn, Turn])[] {
   const wrong: (readonly [Turn, Turn])[] = [];
   for (const lane of Map.groupBy(turns, ({ lane: name }) => name).values()) {
@@ -133,7 +149,10 @@ export function outOfOrder(turns: readonly Turn[], graceMs: number): readonly (r
   return wrong;
 }
 
-/** Numbers from 0 to 1 that a seed repeats (a 32-bit linear congruential generator; nothing here needs a better one). */
+/**
+ * Returns a seeded generator of numbers from 0 to 1 (a 32-bit linear congruential generator, good enough
+ * here).
+ */
 export function seeded(seed: number): () => number {
   let state = seed >>> 0;
   return () => {

@@ -1,4 +1,5 @@
-// Keys with a limit of 1: how fast one job follows another, and where the time goes.
+// Measures keys with a limit of 1: how fast one job follows another, and which part of the cycle takes the
+// time.
 import { until } from '../support/until.ts';
 import type { ProofConfig } from './actors/config.ts';
 import { percentile } from './checks.ts';
@@ -11,7 +12,7 @@ export interface CyclesOptions {
   readonly keys: number;
   readonly seconds: number;
   readonly workers?: number;
-  /** Whether to write down the parts of each cycle, which costs some of the speed. */
+  /** True to record the parts of each cycle, which costs some of the speed. */
   readonly parts?: boolean;
   readonly scheduler?: ProofConfig;
   readonly worker?: ProofConfig;
@@ -26,15 +27,15 @@ export interface Part {
 export interface CyclesReport {
   /** Jobs a second, by key. */
   readonly perKey: readonly number[];
-  /** In the best second of the run: what it can do where nothing else has the machine. */
+  /** Jobs in the best second of the run, by key: the speed on a machine without other load. */
   readonly bestPerKey: readonly number[];
-  /** The parts of a cycle in their order; empty unless they were asked for. */
+  /** Parts of a cycle in their order; empty unless they were asked for. */
   readonly parts: Readonly<Record<string, Part>>;
 }
 
 const handlerMs = 5;
 
-/** Jobs of 5 ms in keys of which one may run at a time. */
+/** Runs jobs of 5 ms, in keys that may each run one job at a time. */
 export async function cyclesRun(options: CyclesOptions): Promise<CyclesReport> {
   const { url, keys, seconds, workers = 1, parts = false } = options;
   const fleet = openFleet(url);
@@ -76,7 +77,7 @@ export async function cyclesRun(options: CyclesOptions): Promise<CyclesReport> {
   }
 }
 
-/** The most within any one second. */
+/** Returns the largest number of times within any one second. */
 function bestSecond(times: readonly number[]): number {
   let from = 0;
   let best = 0;
@@ -88,8 +89,9 @@ function bestSecond(times: readonly number[]): number {
 }
 
 /**
- * From the end of one handler to the end of the next of the same key. The clocks of all processes are one machine's, a
- * scheduler's tick is the last one that began before the item was written.
+ * Returns the parts of a cycle: from the end of one handler to the end of the next of the same key. All
+ * processes use the clock of one machine. The scheduler's tick is the last one that began before the item was
+ * written.
  */
 async function partsOf(
   fleet: Fleet,

@@ -1,4 +1,4 @@
-// A small tenant beside a flood: how long its jobs take, and who gets how much of the workers' time.
+// Measures a small tenant beside a flood: the time of its jobs, and each tenant's share of the workers' time.
 import { until } from '../support/until.ts';
 import { median, timeShares } from './checks.ts';
 import type { Fleet } from './fleet.ts';
@@ -9,7 +9,7 @@ export interface FloodOptions {
   readonly url: string;
   /** Jobs of tenant A, enqueued before B's. */
   readonly flood: number;
-  /** How often B enqueues its 100 jobs, alone and beside A's. */
+  /** Number of rounds in which B enqueues its 100 jobs, alone and beside A's. */
   readonly rounds: number;
   readonly policy?: string;
 }
@@ -18,18 +18,18 @@ export interface FloodOptions {
 export interface FloodReport {
   readonly aloneMs: readonly number[];
   readonly besideMs: readonly number[];
-  /** Of the medians. */
+  /** Ratio of the medians. */
   readonly ratio: number;
-  /** Jobs of A that ended while B's rounds ran, per second: the flood did flow. */
+  /** Jobs of A that ended a second while B's rounds ran: shows that the flood was active. */
   readonly floodPerSecond: number;
-  /** A's jobs that still waited when the last round had ended: more than 0, or B was alone at the end. */
+  /** A's jobs still waiting when the last round had ended; 0 would mean that B was alone at the end. */
   readonly floodLeft: number;
 }
 
 const slotsMost = 20;
 const jobsOfB = 100;
 
-/** One round of B: enqueues, waits until all of it has ended. */
+/** Runs one round of B: enqueues its jobs, and waits until all have ended. */
 async function roundOfB({ database }: Fleet): Promise<number> {
   const begunMs = await load(database, { count: jobsOfB, key: 'b', tenant: 'b' });
   await until(
@@ -66,7 +66,10 @@ async function rounds(fleet: Fleet, count: number): Promise<readonly number[]> {
   return times;
 }
 
-/** Tenant A floods, then B enqueues 100 jobs of 1 ms, with 20 slots; and B alone with half of them. */
+/**
+ * Floods as tenant A with 20 slots while B enqueues 100 jobs of 1 ms; and runs B alone with half of the
+ * slots.
+ */
 export async function floodRun({
   url,
   flood,
@@ -101,24 +104,27 @@ export async function floodRun({
 export interface SharesOptions {
   readonly url: string;
   readonly seconds: number;
-  /** B's weight where A's is 1. The policy `fair-time-<weight>` knows it, too. */
+  /** B's weight; A's is 1. The policy `fair-time-<weight>` has the same weight. */
   readonly weight: 1 | 3;
   /** Default 20. */
   readonly slots?: number;
-  /** How long B's jobs take: A's take 50 times as long. Default 1. */
+  /** Milliseconds of each of B's jobs; A's take 50 times as long. Default 1. */
   readonly bMs?: number;
 }
 
 export interface SharesReport {
-  /** B's share of the workers' time, leases from begin to end by the database's clock. */
+  /** B's share of the workers' time: of its leases from begin to end, by the database's clock. */
   readonly share: number;
   readonly fair: number;
-  /** How far off, relative to the fair share of whoever has the smaller one. */
+  /** Deviation from the fair share, relative to the smaller of the two fair shares. */
   readonly error: number;
   readonly jobs: Readonly<Record<string, number>>;
 }
 
-/** A's jobs take 50 times as long as B's, both have plenty: time is shared by weight, however many jobs that makes. */
+/**
+ * Runs two tenants with plenty of jobs; A's take 50 times as long as B's. Time is shared by weight, whatever
+ * the number of jobs.
+ */
 export async function sharesRun({
   url,
   seconds,
@@ -134,7 +140,7 @@ export async function sharesRun({
       tenant: 'a',
       ms: 50 * bMs,
     });
-    // as many as B's slots could do at most
+    // the most that B's slots can run
     const most = ((slots * weight) / (1 + weight) / bMs) * 1_000 * (seconds + 5);
     await load(fleet.database, { count: Math.ceil(most), key: 'b', tenant: 'b', ms: bMs });
     await fleet.startSchedulers(['scheduler'], { policy: `fair-time-${weight}` });

@@ -3,22 +3,25 @@ import { longestIdle } from './idle.ts';
 import type { RecordedItem } from './recorder.ts';
 import type { World } from './worlds.ts';
 
-/** What must be empty, or small. */
+/** Result of a world; `breaches` must be empty, and `idleMs` small. */
 export interface WorldReport {
   readonly breaches: readonly string[];
-  /** Milliseconds for which a slot was free while something could go; null where a rate holds jobs, too. */
+  /**
+   * Longest time, in milliseconds, during which a slot was free while some job could go; null if a rate also
+   * holds jobs.
+   */
   readonly idleMs: number | null;
   readonly jobs: number;
 }
 
-/** A snapshot may be this far behind a commit, beside the time that the tick itself took. */
+/** Milliseconds by which a snapshot may lag behind a commit, beside the duration of the tick itself. */
 const graceMs = 100;
 
 function laneOf({ queue, key }: RecordedItem): string {
   return `${queue} ${key}`;
 }
 
-/** What a recorded run of a world breaks. */
+/** Checks a recorded run of a world: the rules that it breaks, and its idle time. */
 export function judge(
   world: World,
   items: readonly RecordedItem[],
@@ -68,7 +71,7 @@ export function judge(
       ...overlapping(
         items.map(({ id, insertedMs, endedMs }) => ({ group: id, beginMs: insertedMs, endMs: endedMs })),
       ).map((id) => `twice: ${id}`),
-      // the times are microseconds: a thousandth of a job is rounding
+      // times have a resolution of one microsecond: a thousandth of a job is a rounding error
       ...(excess !== undefined && excess.jobs > 1e-3
         ? [`rate: ${excess.jobs.toFixed(3)} jobs above it`]
         : []),

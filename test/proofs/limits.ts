@@ -1,4 +1,5 @@
-// A limit by tenant over three queues, with many worker processes, retries, steals, and everything killed at any moment.
+// Tests a limit by tenant over three queues, with many worker processes, retries and steals, while every
+// process is killed at random moments.
 import { createOperator } from '@pgqueue/postgres';
 import { until } from '../support/until.ts';
 import type { ProofConfig } from './actors/config.ts';
@@ -18,14 +19,14 @@ export interface LimitsOptions {
   readonly workers?: number;
 }
 
-/** What a run must not show: `breaches`, `twice`, `findings` and `open` are empty or 0 where everything held. */
+/** Result of a run; `breaches`, `twice`, `findings` and `open` are empty or 0 if everything held. */
 export interface LimitsReport {
-  /** The most that each tenant had in flight at one moment. */
+  /** Most jobs that each tenant had in flight at one moment. */
   readonly most: Readonly<Record<string, number>>;
   readonly breaches: readonly string[];
   /** Jobs with two work items at one moment. */
   readonly twice: readonly string[];
-  /** Of the doctor. */
+  /** Findings of the doctor. */
   readonly findings: readonly string[];
   readonly enqueued: number;
   readonly done: number;
@@ -40,7 +41,7 @@ export interface LimitsReport {
 const tenants = ['north', 'east', 'south', 'west'];
 const queues = ['mails', 'reports', 'hooks'];
 
-/** Sees each tenant's stretches from dispatch to end. */
+/** Returns the tenants that exceeded the limit, counting their jobs from dispatch to end. */
 export function breachesOf(items: readonly RecordedItem[], most: number = limitOfProof): readonly string[] {
   return crowds(items)
     .filter(({ count }) => count > most)
@@ -57,7 +58,7 @@ function crowds(items: readonly RecordedItem[]): ReturnType<typeof mostAtOnce> {
   );
 }
 
-/** Keeps some hundred jobs waiting: of each tenant in each queue, some of which fail once or twice. */
+/** Keeps some hundred jobs waiting, of each tenant in each queue; some of them fail once or twice. */
 async function produce({ database }: Fleet, seed: number, stopped: AbortSignal): Promise<number> {
   const random = seeded(seed + 1);
   let enqueued = 0;

@@ -1,5 +1,5 @@
-// Test-only triggers that write down every moment of every work item, in the same transactions, so that nothing can be missed
-// by whoever looks from outside.
+// Test-only triggers that record every moment of every work item, in the same transactions, so that an
+// observer outside can't miss one.
 import type { Database } from '@pgqueue/postgres';
 
 /** One job's life in work items, from its dispatch to its end; times in Unix milliseconds of the database's clock. */
@@ -11,25 +11,26 @@ export interface RecordedItem {
   readonly task: string;
   readonly priority: number;
   readonly seq: number;
-  /** Its attribute `tenant`; `''` without. */
+  /** Its attribute `tenant`; `''` if it has none. */
   readonly tenant: string;
   readonly tries: number;
-  /** When the row was written, before its transaction committed. */
+  /** Time at which the row was written, before its transaction committed. */
   readonly insertedMs: number;
-  /** The time that the database gave for the dispatch: column `dispatched`. */
+  /** The dispatch time in column `dispatched`, set by the database. */
   readonly dispatchedMs: number;
-  /** Its first lease. */
+  /** Time of its first lease. */
   readonly leasedMs: number | null;
-  /** Leases it had: more than one after a crash or a steal. */
+  /** Number of its leases: more than one after a crash or a steal. */
   readonly leases: number;
-  /** Right before the commit that removed it. */
+  /** Time right before the commit that removed the row. */
   readonly endedMs: number | null;
 }
 
 /**
- * Each job of a batch has a life of its own, in the order of the batch. Where a batch is taken apart, its jobs' lives go on in the new rows: those
- * have the time of the same dispatch, and the old row is gone. The stretch that is recorded is the widest: from the insert itself (its commit comes later) to the end of the removing transaction (a
- * constraint trigger that is deferred runs right before the commit).
+ * Each job of a batch has a life of its own, in the order of the batch. When a batch is taken apart, its old
+ * row is deleted, and the lives of its jobs continue in the new rows, which have the time of the same
+ * dispatch. The recorded stretch is the widest possible. It begins with the insert, whose commit comes later.
+ * It ends in a deferred constraint trigger, right before the commit that removes the row.
  */
 const ddl = `
   create schema proof;
@@ -72,7 +73,7 @@ export async function record(database: Database): Promise<void> {
   await database.pool.query(ddl);
 }
 
-/** Everything that was recorded, in the order of dispatch. */
+/** Returns all recorded items in the order of dispatch. */
 export function recordedItems(database: Database): Promise<readonly RecordedItem[]> {
   return database.query<RecordedItem>(
     `select id, position, queue, key, task, priority, seq::float8 as seq, tenant, tries, leases,
@@ -85,7 +86,7 @@ export function recordedItems(database: Database): Promise<readonly RecordedItem
   );
 }
 
-/** The database's clock, Unix milliseconds. */
+/** Returns the time of the database's clock, in Unix milliseconds. */
 export async function databaseNow(database: Database): Promise<number> {
   const [row] = await database.query<{ now: number }>(
     'select extract(epoch from clock_timestamp())::float8 * 1000 as now',

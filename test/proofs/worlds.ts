@@ -1,4 +1,5 @@
-// Small worlds for the properties: any arrivals, durations, limits, rates and crashes, on a real database with real workers.
+// Small random worlds for the properties: arrivals, durations, limits, rates and crashes, on a real database
+// with real workers.
 import { randomUUID } from 'node:crypto';
 import type { JobFacts, Policy } from '@pgqueue/core';
 import { concurrency, fairShare, implement, policy, rate, turns } from '@pgqueue/core';
@@ -29,7 +30,10 @@ export interface Arrival {
   readonly fails: number;
 }
 
-/** `reset`: a node loses all it holds, as if it had crashed. `handover`: the leader stops, another begins. */
+/**
+ * A disturbance. `reset`: a node loses all its leases, as if it had crashed; `handover`: the leader stops,
+ * and another begins.
+ */
 export interface Upset {
   readonly atMs: number;
   readonly kind: 'reset' | 'handover';
@@ -39,14 +43,17 @@ export interface World {
   readonly limit: number;
   readonly rate: { readonly perSecond: number; readonly burst: number } | null;
   readonly keyConcurrency: number | null;
-  /** Of the tenants' shares, by jobs or by the time of workers; null: keys in turn. */
+  /** Weights of the tenants' shares, by jobs or by the time of workers; null: keys take turns. */
   readonly weights: { readonly by: 'jobs' | 'time'; readonly of: readonly number[] } | null;
   readonly slots: number;
   readonly arrivals: readonly Arrival[];
   readonly upsets: readonly Upset[];
 }
 
-/** Arrivals lie within the first second; a key belongs to one tenant, as orders within a key are judged by that. */
+/**
+ * Generates worlds. All jobs arrive within the first second. A key belongs to one tenant, because the order
+ * within a key is checked.
+ */
 export const worlds: fc.Arbitrary<World> = fc.record({
   limit: fc.integer({ min: 1, max: 4 }),
   rate: fc.option(
@@ -84,7 +91,7 @@ export const worlds: fc.Arbitrary<World> = fc.record({
   ),
 });
 
-/** On a machine that is busy with other tests; alone it takes about two seconds. */
+/** Milliseconds for a machine that is busy with other tests; alone, a world takes about two seconds. */
 const allMs = 60_000;
 
 function tenantOf({ attributes }: JobFacts): string {
@@ -169,7 +176,7 @@ class Stage {
     } else if (this.#worker !== undefined) {
       await resetNode(this.database, this.#worker.node);
     }
-    // a node that was reset hears so by its heartbeat
+    // a node learns of its reset by its heartbeat
     this.pauses.push({ fromMs, toMs: (await databaseNow(this.database)) + 400 });
   }
 
@@ -199,7 +206,7 @@ class Stage {
   }
 }
 
-/** Plays a world to its end, and judges what was recorded. The recorder's triggers must be there. */
+/** Runs a world to its end, and checks the record. Needs the recorder's triggers. */
 export async function play(url: string, world: World): Promise<WorldReport> {
   const stage = new Stage(url, world);
   try {

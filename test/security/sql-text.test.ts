@@ -1,5 +1,5 @@
-// Values are parameters. What becomes part of a statement's text instead is the name of the schema, which is checked once, and what
-// is decided here, one by one.
+// Checks that values are sent as parameters. Only two things become part of a statement's text: the name of
+// the schema, which is checked once, and the expressions decided below, one by one.
 import { globSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -9,7 +9,10 @@ import { splicedIn, splicedInText } from './sql-text.ts';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
 
-/** By file below packages/, and of bench/: why each of these can hold nothing that came from outside. */
+/**
+ * Reasons why each of these expressions can hold nothing that came from outside, by file below packages/ and
+ * in bench/.
+ */
 const decided: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   'postgres/src/adapters/postgres-js.ts': {
     'sql.unsafe(text, [...values] as (string | number | boolean | null)[])':

@@ -1,4 +1,4 @@
-/** Finds, in the sources, where SQL is put together out of strings. */
+/** Finds the places in the sources where SQL is built from strings. */
 import { globSync, readFileSync } from 'node:fs';
 import { join, sep } from 'node:path';
 import { parseSync } from 'oxc-parser';
@@ -6,7 +6,7 @@ import { parseSync } from 'oxc-parser';
 /** A value that becomes part of a statement's text, not one of its parameters. */
 export interface Spliced {
   readonly file: string;
-  /** As it is written in the source, spaces made one. */
+  /** Source text of the expression, with each run of spaces made one. */
   readonly expression: string;
 }
 
@@ -16,23 +16,26 @@ type Node = Readonly<Record<string, unknown>> & {
   readonly end: number;
 };
 
-/** Words that make a text SQL wherever it stands. */
+/** Words that make a text count as SQL in any file. */
 const words =
   /\b(?:select\s|insert into\s|update\s+\S+\s+set|delete from\s|listen\s|notify\s|(?:create|alter|drop)\s+(?:table|schema|role|user|index|view|function|database)\b|truncate\s|grant\s|revoke\s|set local\s|where\s|lateral\s|order by\s|values\s*[(§]|union all\b)/;
-/** The files whose texts are SQL, but for messages: here even a fragment without any of these words counts. */
+/** Files whose texts are SQL, except for messages: here a fragment counts even without any of these words. */
 const sqlFiles = /^packages\/postgres\/src\/(?:statements|reads|operator)\//;
-/** Texts for people alone. Where one of these words occurs in them after all, it counts as anywhere else. */
+/** Files with texts for people. A text that contains one of the words above still counts. */
 const messageFiles =
   /^packages\/postgres\/src\/(?:operator\/(?:explain\/(?:reasons|estimate)|status)|cron\/slots)\.ts$/;
-/** Pure code: it has no driver that a statement could be given to. */
+/** Pure code, which has no driver to send a statement. */
 const pure = /^packages\/(?:core|lab)\//;
-/** kysely and drizzle turn `${x}` into a parameter; these parts of them don't. */
+/**
+ * Tags and functions of kysely and drizzle that put `${x}` into the text; elsewhere these libraries make it a
+ * parameter.
+ */
 const rawParts = new Set(['raw', 'lit', 'ref', 'table', 'id', 'identifier', 'unsafe']);
-/** What is put into these is read by people. */
+/** Names of functions and variables whose texts are for people. */
 const spoken =
   /^(?:problems|problem|refuse|says|text|warn|note|Error|[A-Z]\w*Error|\w*[Pp]roblems?|\w*Text)$/;
 
-/** Everything in the packages' sources that is spliced into a statement, but for the schema's name. */
+/** Returns everything in the packages' sources that is spliced into a statement, except the schema's name. */
 export function splicedIn(root: string): readonly Spliced[] {
   const files = globSync(['packages/*/src/**/*.ts', 'bench/src/**/*.ts'], { cwd: root });
   return files
@@ -42,7 +45,7 @@ export function splicedIn(root: string): readonly Spliced[] {
     .flatMap((file) => splicedInText(file, readFileSync(join(root, file), 'utf8')));
 }
 
-/** The same of one file's text. */
+/** Returns the same for one file's text. */
 export function splicedInText(file: string, source: string): readonly Spliced[] {
   const { program, errors } = parseSync(file, source);
   if (errors[0] !== undefined) throw new Error(`${file}: ${errors[0].message}`);
@@ -75,7 +78,7 @@ export function splicedInText(file: string, source: string): readonly Spliced[] 
   return found;
 }
 
-/** Checked by `checkSchemaName` before anything is made of it. */
+/** True for the schema's name, which `checkSchemaName` checks before it is used. */
 function isSchema(expression: string): boolean {
   return /^(?:\w+\.)*schema$/.test(expression);
 }

@@ -1,15 +1,15 @@
-/** What must hold of where dependencies come from, read out of the files that pnpm reads. */
+/** Rules about the origin of dependencies, checked in the files that pnpm reads. */
 import { existsSync, globSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 
-/** Each with what it is at least. pnpm enforces them at every install. */
+/** Required settings, each with its condition and its reason. pnpm enforces them at every install. */
 const settings: readonly (readonly [name: string, holds: (value: string) => boolean, why: string])[] = [
   ['minimumReleaseAge', (value) => Number(value) >= 1_440, 'a version must be a day old'],
   ['trustPolicy', (value) => value === 'no-downgrade', 'publishing evidence must not get weaker'],
   ['blockExoticSubdeps', (value) => value === 'true', 'no sub-dependency from git or a tarball'],
   ['strictDepBuilds', (value) => value === 'true', 'an undecided install script fails the install'],
 ];
-/** What would make an exception to one of them. */
+/** Settings that would make an exception to one of them. */
 const exceptions = [
   'minimumReleaseAgeExclude',
   'trustPolicyExclude',
@@ -17,7 +17,7 @@ const exceptions = [
   'dangerouslyAllowAllBuilds',
 ];
 
-/** Problems of pnpm-workspace.yaml; empty where there are none. */
+/** Returns the problems of pnpm-workspace.yaml; empty if there are none. */
 export function settingsProblems(workspace: string): readonly string[] {
   const value = (name: string): string | undefined =>
     new RegExp(`^${name}: *([^#\n]*)`, 'm').exec(workspace)?.[1]?.trim();
@@ -34,7 +34,10 @@ export function settingsProblems(workspace: string): readonly string[] {
   ];
 }
 
-/** The packages whose install scripts are decided: each may run or not, for the reason in the comment above it. */
+/**
+ * Returns the packages with a decision on their install scripts: each may run or not, for the reason in the
+ * comment above it.
+ */
 export function builds(
   workspace: string,
 ): readonly { readonly name: string; readonly runs: boolean; readonly reason: string | undefined }[] {
@@ -49,7 +52,9 @@ export function builds(
   });
 }
 
-/** Problems of pnpm-lock.yaml: what is not held by a checksum, or comes from somewhere else than the registry. */
+/**
+ * Returns the problems of pnpm-lock.yaml: packages without a checksum, or from elsewhere than the registry.
+ */
 export function lockfileProblems(lockfile: string): readonly string[] {
   const problems: string[] = [];
   const packages = lockfile.slice(lockfile.indexOf('\npackages:\n'), lockfile.indexOf('\nsnapshots:\n'));
@@ -64,7 +69,7 @@ export function lockfileProblems(lockfile: string): readonly string[] {
   return problems;
 }
 
-/** Installed packages that have a script which an install would run. */
+/** Returns the installed packages with a script that an install would run. */
 export function withInstallScripts(modules: string): readonly string[] {
   const found = new Set<string>();
   const manifests = globSync(['*/node_modules/*/package.json', '*/node_modules/@*/*/package.json'], {

@@ -1,9 +1,9 @@
 import { apartUnlocked, dispatchBlind, rowsUnfenced } from './batch-bugs.ts';
 import type { SqlBug } from './sql.ts';
 
-/** A mistake in one module, made while it is loaded: no file of it has a switch. */
+/** A mistake in one module, made while it is loaded: the source files have no switches for bugs. */
 export interface ModuleBug {
-  /** The end of its path. */
+  /** End of the module's path. */
   readonly module: string;
   readonly edits: SqlBug['edits'];
 }
@@ -11,10 +11,10 @@ export interface ModuleBug {
 export interface Bug {
   readonly name: string;
   readonly scenario: string;
-  /** By which of the checker's lists. */
+  /** Name of the checker's list that must report the bug. */
   readonly finds: string;
   readonly sql?: readonly SqlBug[];
-  /** SQL that the mistaken migration has beside. */
+  /** Additional SQL of the migration with the mistake. */
   readonly before?: string;
   readonly module?: ModuleBug;
 }
@@ -27,13 +27,19 @@ const leaseItems = 'lease_items(text,uuid,uuid,jsonb)';
 const leaseAll = 'lease_all(text,uuid,bigint[],jsonb,timestamptz)';
 const crash = 'crash_all(bigint[],bigint[],text,boolean)';
 
-/** Whether what was found is what the bug does: a bug that only stops the process was not found by what it does to jobs. */
+/**
+ * True if the checker found the bug's own effect. A bug whose effect is on jobs does not count as caught if a
+ * process died.
+ */
 export function isCaught({ finds }: Bug, found: readonly string[]): boolean {
   const died = found.some((problem) => problem.startsWith('process_died'));
   return found.some((problem) => problem.startsWith(finds)) && (finds === 'process_died' || !died);
 }
 
-/** The twelve of the specification, and three of batches. Each is found by the scenario, which without it is good. */
+/**
+ * The twelve bugs of the specification, and three of batches. A scenario finds each of them, and is good
+ * without it.
+ */
 export const bugs: readonly Bug[] = [
   {
     name: 'no fence on settle',

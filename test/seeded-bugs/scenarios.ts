@@ -1,4 +1,5 @@
-// What is run for each seeded bug: small, staged, and good without it. What real roles do is in roles.ts.
+// Scenarios of the seeded bugs: small, staged, and good without the bug. Scenarios with real roles are in
+// roles.ts.
 import type { Target } from '@pgqueue/postgres/internal';
 import { dispatch, extend, fromPg, lead } from '@pgqueue/postgres/internal';
 import { batchScenarios } from './batches.ts';
@@ -7,7 +8,7 @@ import type { Stage } from './stage.ts';
 
 export type Scenario = (stage: Stage) => Promise<void>;
 
-/** The lease of n1 ran out, and n2 has the job; then n1 speaks. */
+/** Stages a stolen job: the lease of n1 has run out, and n2 has the job; then n1 speaks. */
 async function stolenJob(stage: Stage): Promise<{
   readonly stale: { readonly id: string; readonly token: string };
   readonly newest: { readonly id: string; readonly token: string };
@@ -51,7 +52,7 @@ const reset: Scenario = async (stage) => {
   await stage.settle(newest, 'done');
 };
 
-/** The node dies behind its first statement. */
+/** The node dies after its first statement. */
 const failed: Scenario = async (stage) => {
   stage.facts();
   const n1 = await stage.node('n1');

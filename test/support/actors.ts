@@ -4,28 +4,31 @@ import { fileURLToPath } from 'node:url';
 import type { Said } from './actors/messages.ts';
 import { until } from './until.ts';
 
-/** A scheduler or worker in a process of its own, that a test can freeze and kill. */
+/** An actor in a process of its own, which a test can freeze and kill. */
 export interface Actor {
   readonly name: string;
   readonly process: ChildProcess;
   readonly heard: readonly Said[];
   readonly tell: (word: 'stop' | 'finish') => void;
   readonly signal: (signal: NodeJS.Signals) => void;
-  /** Stops it in order; kills it where it does not end within five seconds. */
+  /** Stops it in order; kills it if it does not end within five seconds. */
   readonly stop: () => Promise<void>;
 }
 
 export interface ActorOptions {
   readonly url: string;
   readonly name: string;
-  /** What it finds as `actorOptions`; for a scheduler or worker without a file, options of its own. */
+  /**
+   * Options of the process, which reads them as `actorOptions`. Without `file`, they are the options of the
+   * scheduler or worker.
+   */
   readonly options?: object;
   readonly env?: Readonly<Record<string, string>>;
-  /** The program. Default: the one in actors/ of that kind. */
+  /** Program to run. Default: the one of that kind in actors/. */
   readonly file?: URL;
-  /** Of Node. Default: what runs the packages from their source. */
+  /** Options of Node. Default: those that run the packages from their source. */
   readonly execArgv?: readonly string[];
-  /** Where its output goes, as a file descriptor. Default: to this process's. */
+  /** File descriptor for its output. Default: the output of this process. */
   readonly output?: number;
 }
 
@@ -75,10 +78,10 @@ export async function startActor(
           throw new Error(`${name} ended with ${child.exitCode ?? child.signalCode}`);
         return heard.some(({ type }) => type === 'ready');
       },
-      240_000, // many start at once, on a machine that other tests have, too
+      240_000, // many start at once, beside other tests
     );
   } catch (error) {
-    child.kill('SIGKILL'); // nobody knows of it
+    child.kill('SIGKILL'); // the caller has no handle to end it
     throw error;
   }
   return actor;

@@ -28,10 +28,10 @@ export interface CliProcess {
   readonly ended: Promise<CliResult>;
 }
 
-/** Everything that any of them has written: searched for what must never be there. */
+/** Output of all commands, searched for secrets that it must never contain. */
 export const everythingSaid: string[] = [];
 
-/** Starts `pgqueue <args>` from source. The environment has no database but what is given. */
+/** Starts `pgqueue <args>` from source. Its environment has no database except the given one. */
 export function startCli(args: readonly string[], { env = {}, cwd = root }: CliOptions = {}): CliProcess {
   const { PGQUEUE_DATABASE_URL: _own, DATABASE_URL: _usual, ...rest } = process.env;
   const child = spawn(process.execPath, ['--conditions=@pgqueue/source', main, ...args], {
@@ -70,7 +70,10 @@ export function cli(args: readonly string[], options?: CliOptions): Promise<CliR
   return startCli(args, options).ended;
 }
 
-/** The same command line within this process, where only parsing is in question: a child takes most of its time to start. */
+/**
+ * Runs the command line within this process, for tests of parsing: a child process would mostly spend its
+ * time starting.
+ */
 export async function parseCli(args: readonly string[]): Promise<CliResult> {
   const said = { stdout: '', stderr: '' };
   const spies = (['stdout', 'stderr'] as const).map((name) =>
@@ -90,7 +93,7 @@ export async function parseCli(args: readonly string[]): Promise<CliResult> {
 
 export interface BoundCli {
   readonly pgqueue: (...args: readonly string[]) => Promise<CliResult>;
-  /** What a command that only reads answers to people, and to programs. */
+  /** Runs a command that only reads, twice: for its text, and for its JSON. */
   readonly ask: (...args: readonly string[]) => Promise<{
     readonly code: number | null;
     readonly text: string;

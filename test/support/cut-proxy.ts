@@ -4,25 +4,33 @@ import { connect, createServer } from 'node:net';
 
 export type Direction = 'to-server' | 'to-client';
 
-/** Stands between clients and PostgreSQL, and makes the network bad: takes replies away, delays, holds back, cuts. */
+/**
+ * A proxy between clients and PostgreSQL that makes the network bad: it drops replies, delays, holds data,
+ * breaks connections.
+ */
 export interface CutProxy {
   readonly url: string;
-  /** The next statement whose text contains `part` is delivered and executed; its connection breaks in place of the reply. */
+  /**
+   * Breaks the connection of the next statement whose text contains `part`, in place of its reply: the server
+   * has executed it.
+   */
   readonly cutReplyOf: (part: string) => void;
-  /** The same of the next statement, whatever it is. */
+  /** Does the same for the next statement, whatever it is. */
   readonly cutNextReply: () => void;
-  /** How many replies were taken away. */
+  /** Returns the number of dropped replies. */
   readonly cuts: () => number;
-  /** From now on everything takes longer, each piece by what is drawn; none overtakes another of its connection. */
+  /** Delays each piece of data from now on by a drawn time; the pieces of one connection stay in order. */
   readonly delay: (drawMs: (() => number) | undefined) => void;
-  /** From now on nothing arrives in one direction; what is sent waits, as TCP would send it again. Undefined: it arrives. */
+  /**
+   * Holds all data in one direction from now on, as TCP would send it again later; undefined lets it pass.
+   */
   readonly hold: (direction: Direction | undefined) => void;
   /** Ends every connection by RST. */
   readonly reset: () => void;
   readonly close: () => Promise<void>;
 }
 
-/** What all connections of a proxy obey. */
+/** State shared by all connections of a proxy. */
 interface Weather {
   wanted: string | true | undefined;
   cuts: number;
@@ -37,7 +45,7 @@ interface Weather {
 interface Lane {
   readonly direction: Direction;
   readonly send: (data: Buffer) => void;
-  /** Sends what has waited. */
+  /** Sends the held data. */
   readonly flush: () => void;
 }
 
@@ -58,7 +66,7 @@ export async function startCutProxy(databaseUrl: string): Promise<CutProxy> {
     let cutting = false;
     for (const socket of [client, upstream]) {
       open.add(socket);
-      socket.on('error', () => {}); // the other end went away: that is what this is for
+      socket.on('error', () => {}); // expected: this proxy is for connections that break
       socket.on('close', () => {
         open.delete(socket);
         for (const lane of lanes) weather.lanes.delete(lane);
@@ -88,7 +96,10 @@ export async function startCutProxy(databaseUrl: string): Promise<CutProxy> {
   return { url: url.href, ...controls(weather, open), close: () => end(server, open) };
 }
 
-/** Also of a prepared statement, whose text came earlier, maybe on another connection: names are made from texts. */
+/**
+ * True if the data has the wanted statement. It may be prepared: then its text came earlier, perhaps on
+ * another connection, and is known by its name.
+ */
 function isWanted({ wanted, prepared }: Weather, data: Buffer): boolean {
   const sent = data.includes('pgqueue_') ? data.toString('latin1') : '';
   for (const [, name = '', text = ''] of sent.matchAll(/(pgqueue_[0-9a-f]{32})\0([^\0]{20,})\0/g)) {
@@ -129,7 +140,10 @@ function controls(weather: Weather, open: ReadonlySet<Socket>): Omit<CutProxy, '
 }
 
 function openLane(weather: Weather, target: Socket, direction: Direction): Lane {
-  /** In the order in which they were sent: timers of different lengths, and late ones, don't keep it. */
+  /**
+   * Pieces in the order in which they were sent, which timers of different lengths, and late ones, don't
+   * keep.
+   */
   const waiting: { readonly data: Buffer; readonly due: number }[] = [];
   let timer: NodeJS.Timeout | undefined;
   const deliver = (): void => {

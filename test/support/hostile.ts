@@ -1,7 +1,7 @@
-/** Occurs in every hostile payload, result and error: a log that shows it has shown one of them. */
+/** A word in every hostile payload, result and error: a log that contains it has leaked one of them. */
 export const marker = 'h0st1le';
 
-/** Texts that have broken other software: each may be a name, a key, a payload, an argument. */
+/** Texts that have broken other software: each may occur as a name, a key, a payload or an argument. */
 export const hostileTexts: readonly string[] = [
   '',
   ' ',
@@ -46,7 +46,7 @@ export const hostileTexts: readonly string[] = [
   'x'.repeat(100_000),
 ];
 
-/** Nested so deep that whoever recurses into it overflows the stack. */
+/** Returns a value nested so deeply that recursion into it overflows the stack. */
 export function nested(depth: number, leaf: unknown = marker): unknown {
   let value = leaf;
   for (let level = 0; level < depth; level += 1) value = level % 2 === 0 ? [value] : { a: value };
@@ -59,11 +59,11 @@ const throwing = (): never => {
   throw new Error('toJSON threw');
 };
 
-/** Values that are no JSON, or odd JSON, by name. Some can be stored; the others must be refused. */
+/** Values by name that are not JSON, or are odd JSON. Some can be stored; the others must be refused. */
 export const hostileValues: Readonly<Record<string, unknown>> = {
   undefined,
   null: null,
-  // a job may be extended by it: a minute, so that no slow machine lets its lease end
+  // a test may extend a job by it: a minute, so that its lease does not end on a slow machine
   'a number': 60_000,
   'negative zero': -0,
   NaN: [Number.NaN, marker],
@@ -105,7 +105,7 @@ function revoked(): unknown {
   return proxy;
 }
 
-/** What a text is, for the name of a test: without control characters, and short. */
+/** Returns a text for the name of a test: without control characters, and short. */
 export function named(text: string): string {
   return JSON.stringify(text.toWellFormed()).slice(0, 40);
 }

@@ -1,7 +1,9 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll } from 'vitest';
 
-/** What a test file must not leave behind. Pipes and the like belong to the test runner. */
+/**
+ * Kinds of resources that a test file must not leave behind. Pipes and the like belong to the test runner.
+ */
 const watched = ['Timeout', 'TCPSocketWrap', 'TCPServerWrap', 'ProcessWrap'] as const;
 const graceMs = 15_000;
 const pollMs = 20;

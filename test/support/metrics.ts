@@ -1,8 +1,8 @@
 /** A scrape of `/metrics`, read as Prometheus reads it. */
 export interface Scrape {
-  /** By name, and labels as they are written: `name{a="b"}`. */
+  /** Values by name and labels, as they are written: `name{a="b"}`. */
   readonly values: ReadonlyMap<string, number>;
-  /** Of families: what `# TYPE` says. */
+  /** Types of the families, as in `# TYPE`. */
   readonly types: ReadonlyMap<string, string>;
 }
 

@@ -2,17 +2,17 @@ import { writeFileSync } from 'node:fs';
 import type { TestModule, TestRunEndReason, TestSpecification, Vitest } from 'vitest/node';
 import { MinimalReporter } from 'vitest/node';
 
-/** A terminal's line is written anew so often; where there is none, a new line comes less often. */
+/** Milliseconds between updates of a terminal's line, and between new lines if there is no terminal. */
 const [terminalMs, lineMs] = [1_000, 15_000];
 
 export interface Failure {
   readonly file: string;
-  /** Absent where the file failed as a whole: it did not load, or left something behind. */
+  /** Name of the test. Absent if the file failed as a whole: it did not load, or left resources behind. */
   readonly test?: string;
   readonly message: string;
 }
 
-/** What `scripts/test.mjs` reads after a run. */
+/** Outcome of a run, which `scripts/test.mjs` reads. */
 export interface Outcome {
   readonly passed: number;
   readonly failed: readonly Failure[];
@@ -21,8 +21,8 @@ export interface Outcome {
 }
 
 /**
- * Says while tests run how many files are through and which ones are at work, prints a test when it fails, and writes the outcome
- * into the file that PGQUEUE_TEST_OUTCOME names.
+ * Reports while tests run how many files are done and which ones are running. Prints a test when it fails.
+ * Writes the outcome into the file that PGQUEUE_TEST_OUTCOME names.
  */
 // oxlint-disable-next-line import/no-default-export -- the runner imports a reporter so
 export default class Progress extends MinimalReporter {
@@ -98,7 +98,7 @@ export default class Progress extends MinimalReporter {
     else this.#line(`${line}\n`);
   }
 
-  /** In a terminal, over the line of progress. */
+  /** Prints a line; in a terminal, over the line of progress. */
   #line(text: string): void {
     process.stdout.write(this.isTTY ? `\r\u001B[K${text}` : text);
   }

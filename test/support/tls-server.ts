@@ -18,11 +18,11 @@ export interface TlsServer {
   /** Certificates of the authority that signed the server's, and of another one of the same name. */
   readonly ca: string;
   readonly otherCa: string;
-  /** A connection string to the migrated database, with these parameters. */
+  /** Returns a connection string of the migrated database, with these parameters. */
   readonly url: (parameters: Readonly<Record<string, string>>, host?: string) => string;
-  /** From the next connection on the server says that it is that host. */
+  /** Makes the server present a certificate of that host, from the next connection on. */
   readonly present: (host: string) => Promise<void>;
-  /** The application names of sessions, by whether they are encrypted. */
+  /** Resolves to the application names of sessions, with and without encryption. */
   readonly sessions: () => Promise<{ readonly tls: readonly string[]; readonly plain: readonly string[] }>;
   /** Ends the sessions of that name. */
   readonly end: (application: string) => Promise<void>;
@@ -31,7 +31,7 @@ export interface TlsServer {
 
 export async function startTlsServer(): Promise<TlsServer> {
   const folder = mkdtempSync(join(tmpdir(), 'pgqueue-tls-'));
-  // on this machine, whatever the other tests use: its files are written to
+  // on this machine, whichever server the other tests use: the test writes to its files
   const debian = inject('serverMajor') === 15 && debianServer(15) !== undefined;
   const server = await (debian ? startDebian(15) : startEmbedded());
   const port = new URL(server.adminUrl).port;
@@ -92,7 +92,7 @@ export async function startTlsServer(): Promise<TlsServer> {
   }
 }
 
-/** Whom a server says to be, whoever has signed it. */
+/** Returns the host in the server's certificate, whichever authority has signed it; undefined without TLS. */
 async function presented(port: string): Promise<string | undefined> {
   const url = `postgres://postgres@localhost:${port}/postgres?sslmode=no-verify`;
   const client = new pg.Client({ connectionString: url });

@@ -6,13 +6,13 @@ import { createPuller, createWorker } from '@pgqueue/worker';
 import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
 
-// nobody listens there: what is told is told before any I/O
+// nobody listens there: errors must come before any I/O
 const connectionString = 'postgres://nobody:s3cret-canary@127.0.0.1:9/none';
 const task = defineTask({ name: 'mail', payload: z.object({ to: z.string() }) });
 const handler = implement(task, () => null);
 const of = (): null => null;
 
-/** What a user makes, with options that are right. */
+/** Functions that a user calls, with valid options. */
 const makers: readonly (readonly [what: string, make: (options: never) => unknown, right: object])[] = [
   ['createProducer', createProducer, { connectionString }],
   ['createOperator', createOperator, { connectionString }],
@@ -27,7 +27,7 @@ const makers: readonly (readonly [what: string, make: (options: never) => unknow
   ],
 ];
 
-/** One mistake each, and what is said of it. */
+/** Options with one mistake each, and the message about it. */
 const mistakes: readonly (readonly [what: string, wrong: object, problem: string])[] = [
   ['createProducer', { conectionString: 'x' }, 'there is no conectionString: did you mean connectionString?'],
   ['createProducer', { notify: 'no' }, 'notify must be true or false, not "no"'],

@@ -1,5 +1,5 @@
-// What must not compile is marked with @ts-expect-error: `tsc -b` fails where it does compile. Nothing here needs a database:
-// the wrong calls are in functions that are never called.
+// Marks code that must not compile with @ts-expect-error: `tsc -b` fails if it compiles. Nothing here needs a
+// database: the wrong calls are in functions that are never called.
 import { defineTask, implement, implementBatch } from '@pgqueue/core';
 import type {
   BatchContext,

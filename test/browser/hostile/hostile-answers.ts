@@ -1,6 +1,6 @@
 import { hostileTexts } from './hostile-texts.ts';
 
-/** What the page decides by, and what the server makes itself: not texts that a stranger could write. */
+/** Fields that the page branches on or the server generates: no stranger could have written their texts. */
 const own: ReadonlySet<string> = new Set([
   'kind',
   'state',
@@ -22,14 +22,14 @@ const own: ReadonlySet<string> = new Set([
 
 const time = /^\d{4}-\d\d-\d\dT/;
 
-/** How many texts were replaced. */
+/** Number of texts that were replaced. */
 export interface Tally {
   texts: number;
 }
 
 /**
- * An answer of the server's in which every text is a hostile one, whatever the database and the server would have let through:
- * the text number n is the hostile one number n + `turn`.
+ * Returns a copy of a server's answer in which every text is hostile, whatever the database and the server
+ * would have accepted. Text number n becomes hostile text number n + `turn`.
  */
 export function poisoned(value: unknown, turn: number, tally: Tally): unknown {
   const next = (): string => {

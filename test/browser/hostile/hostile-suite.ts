@@ -13,12 +13,15 @@ import { pages } from '../suites.ts';
 
 const patienceMs = 120_000;
 
-/** Of the poisoned answers every turn, and of every job the page, by `npm run test:hostile`; in CI a few. */
+/**
+ * True in `npm run test:hostile`, which tries every turn of the poisoned answers and the page of every job.
+ * CI tries a few.
+ */
 const isWhole = process.env['PGQUEUE_HOSTILE'] === 'all';
 const turns = isWhole ? hostileTexts.length : 1;
 const perKind = isWhole ? hostileTexts.length : 2;
 
-/** What ran, or got into the page as more than text. */
+/** Returns the traces of hostile texts that ran, or entered the page as more than text. */
 async function intruders(page: Page): Promise<readonly string[]> {
   return page.evaluate(() => {
     const strange =
@@ -146,7 +149,10 @@ export function hostileSuite(on: OnStage): void {
   });
 }
 
-/** Each shows something of the hostile row number `nth` that is not on a page until somebody clicks; a dialog that closes takes the focus. */
+/**
+ * Clicks that show a part of the hostile row number `nth` hidden until then. A dialog that closes takes the
+ * focus.
+ */
 const openings: readonly ((page: Page, nth: number) => Promise<void>)[] = [
   async (page, nth) => {
     await go(page, 'Queues');
@@ -188,10 +194,10 @@ const openings: readonly ((page: Page, nth: number) => Promise<void>)[] = [
   },
 ];
 
-/** What the stage has itself; all other names are hostile. */
+/** Pattern of the names that the stage itself uses; all other names are hostile. */
 const known = 'hooks|later|mail|slow|seen|nightly|worker-1|gone-|silent-';
 
-/** Buttons and the like, by what they are called before the hostile name. */
+/** Finds buttons and switches by the beginning of their label, in front of a hostile name. */
 function strange(page: Page, role: 'button' | 'switch', beginning: string): Locator {
   return page.getByRole(role, { name: new RegExp(`^${beginning} (?!${known})`) });
 }
@@ -204,12 +210,12 @@ async function closeDialogs(page: Page): Promise<void> {
   }
 }
 
-/** Whatever was said, and then no more. */
+/** Waits for a notice, whatever it says. */
 async function notice(page: Page): Promise<void> {
   await page.getByRole('alert').first().waitFor();
 }
 
-/** A text that a page must show: else nothing hostile was there to be shown. */
+/** A text that each page must show: without it, the page had nothing hostile to show. */
 const seen: Readonly<Record<string, RegExp>> = {
   '/': /<script>/,
   '/keys': /<script>/,

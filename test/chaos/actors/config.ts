@@ -2,9 +2,9 @@ import { actorName, actorOptions } from '../../support/actors/messages.ts';
 import type { Write } from '../record.ts';
 import { openHistory } from '../record.ts';
 
-/** What the bench tells its processes. */
+/** Options that the bench passes to its processes. */
 export interface ChaosConfig {
-  /** Where histories go. */
+  /** Folder of the histories. */
   readonly folder: string;
   readonly seed: number;
   readonly poisonShare: number;
@@ -16,7 +16,7 @@ export interface ChaosConfig {
   readonly lostAfterMs: number;
   /** Schedulers. */
   readonly schedulerLeaseMs: number;
-  /** Whether LISTEN works: not through PgBouncer. */
+  /** True if LISTEN works; false through PgBouncer. */
   readonly listen: boolean;
 }
 

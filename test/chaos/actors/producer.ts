@@ -1,5 +1,5 @@
-// A producer process of the bench, loaded after leave.ts. Does one operation after another, at its pace, until it is told to stop; what it did
-// not get an answer to it sometimes asks for once more.
+// A producer process of the bench, loaded after leave.ts. Performs one operation after another, at its pace,
+// until it is told to stop. Sometimes repeats an operation that got no answer.
 import { setTimeout as delay } from 'node:timers/promises';
 import { createOperator } from '@pgqueue/postgres';
 import { openDatabase } from '@pgqueue/postgres/internal';
@@ -14,15 +14,18 @@ const write = openOwnHistory();
 const queryTimeoutMs = 5_000;
 const producer = createProducer({ connectionString: url, connectionsMax: 3, queryTimeoutMs });
 const operator = createOperator({ connectionString: url, connectionsMax: 1, queryTimeoutMs });
-/** The application's own. */
+/** The application's connections. */
 const database = openDatabase({ connectionString: url, connectionsMax: 2, queryTimeoutMs });
 
-/** What an outage has kept from it, it makes up for, as far as that. */
+/** Milliseconds of delay that the producer catches up after an outage; it skips the rest. */
 const catchUpMs = 3_000;
 
 class RolledBack extends Error {}
 
-/** One transaction of the application's: its own row and the jobs, both or neither. `unknown` where the COMMIT got no answer. */
+/**
+ * Runs one transaction of the application: its own row and the jobs, both or neither. Resolves to `unknown`
+ * if the COMMIT got no answer.
+ */
 async function inTransaction({ name: op, jobs, kind }: OpSpec): Promise<'ok' | 'fail' | 'unknown'> {
   let sealed = false;
   try {
@@ -38,7 +41,7 @@ async function inTransaction({ name: op, jobs, kind }: OpSpec): Promise<'ok' | '
   }
 }
 
-/** What any language can do. */
+/** Inserts jobs by plain SQL, as a producer in any language can. */
 async function bySql(jobs: readonly JobSpec[]): Promise<void> {
   await database.query(
     `insert into pgqueue.queue (id, task, queue, key, attributes, payload, timeout, max_tries, max_crashes)
@@ -78,7 +81,7 @@ async function enqueue(op: OpSpec, times: number): Promise<void> {
   write({ ...call, phase: 'invoke', ids: op.jobs.map(({ id }) => id) });
   const phase = await perform(op);
   write({ ...call, phase });
-  // its rows may be there, and its jobs may have ended: plain SQL can't know
+  // plain SQL can't be repeated: its rows may be there, and its jobs may have ended already
   const repeatable = op.kind === 'batch' || op.kind === 'single';
   if (phase === 'unknown' && repeatable && times < 3) await enqueue(op, times + 1);
 }

@@ -16,7 +16,7 @@ interface Payload {
   readonly fails: number;
 }
 
-/** Writes down that a handler began and ended, and lets it fail as its job says. */
+/** Records the start and the end of a handler, and makes it fail as its job says. */
 function recorded(
   work: (payload: Payload, context: JobContext) => Promise<void>,
 ): (payload: Payload, context: JobContext) => Promise<void> {
@@ -82,7 +82,7 @@ const worker = createWorker({
   connectionsMax: 6,
 });
 
-/** What the nemesis asks a living process for. */
+/** Faults that a living process makes itself, when the nemesis asks for them. */
 const acts: Readonly<Record<string, (ms: number) => void>> = {
   block: (ms) => {
     for (const until = performance.now() + ms; performance.now() < until;) Math.sqrt(until);

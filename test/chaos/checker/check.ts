@@ -1,4 +1,5 @@
-// The verdict on a history. Pure: lines in, verdict out. What is looked for follows Jepsen's total-queue checker, with leases.
+// The verdict on a history. Pure: lines in, verdict out. The checks follow Jepsen's total-queue checker,
+// extended by leases.
 import type { Duplicates } from './duplicates.ts';
 import { duplicatesOf } from './duplicates.ts';
 import type { HistoryEvent } from './history.ts';
@@ -20,10 +21,10 @@ export interface Verdict {
   readonly limits: Limits;
   readonly recoveries: readonly Recovery[];
   readonly faults: number;
-  /** Snapshots of the database that were looked at, and what was broken in them. */
+  /** Number of snapshots of the database that were checked. */
   readonly snapshots: number;
   readonly broken: readonly string[];
-  /** Everything that must not be, by name; a run is good where each of them is empty. */
+  /** Violations by name; a run is good if all lists are empty. */
   readonly violations: Readonly<Record<ViolationName, readonly string[]>>;
 }
 
@@ -45,7 +46,9 @@ export type ViolationName =
   | 'process_died';
 
 export interface CheckOptions {
-  /** How many stale settlements a run must have tried (and seen refused) to have proved anything. Default 0. */
+  /**
+   * Number of stale settlements that a run must have tried (and seen refused) to prove anything. Default 0.
+   */
   readonly staleMin?: number;
 }
 
@@ -90,7 +93,7 @@ export function check(history: readonly HistoryEvent[]): Verdict {
   };
 }
 
-/** What is wrong, in words; empty for a good run. */
+/** Problems of a run, in words; empty for a good one. */
 export function problemsOf(verdict: Verdict, { staleMin = 0 }: CheckOptions = {}): readonly string[] {
   const { violations, settles } = verdict;
   const found = Object.entries(violations)
@@ -103,7 +106,7 @@ export function problemsOf(verdict: Verdict, { staleMin = 0 }: CheckOptions = {}
   ];
 }
 
-/** The one line of a run. */
+/** Returns the summary of a run, one line. */
 export function lineOf(verdict: Verdict): string {
   const { seed, total, duplicates, settles, limits, recoveries, faults } = verdict;
   const explained = Object.values(duplicates.explained).reduce((sum, count) => sum + count, 0);

@@ -1,7 +1,11 @@
-// Jobs whose handlers began more than once: each time again has to have a reason that others have seen.
+// Finds jobs whose handlers began more than once. Each further start needs a reason that other processes have
+// recorded.
 import type { JobTrace, LeaseTrace, NodeTrace, Traces } from './traces.ts';
 
-/** Why a handler began again under another lease. The first two are no duplicates: the attempt before had ended. */
+/**
+ * Reason why a handler began again under another lease. After the first two the attempt before had ended:
+ * they are no duplicates.
+ */
 export type Reason =
   | 'settled'
   | 'released'
@@ -13,14 +17,17 @@ export type Reason =
   | 'clock';
 
 export interface Duplicates {
-  /** Further starts by reason; those that followed a retry, a snooze or a release are not in it. */
+  /** Number of further starts by reason, without those after a retry, a snooze or a release. */
   readonly explained: Readonly<Record<string, number>>;
   readonly unexplained: readonly string[];
-  /** Begun more often than their limit of crashes allows. */
+  /** Jobs that began more often than their limit of crashes allows. */
   readonly beyondCrashLimit: readonly string[];
 }
 
-/** Commits that did not wait for the disk reach it within three times wal_writer_delay (0.2 s); the rest is for slow machines. */
+/**
+ * Milliseconds within which an asynchronous commit reaches the disk. PostgreSQL needs at most three times
+ * wal_writer_delay (0.2 s); the rest is for slow machines.
+ */
 const unflushedMs = 1_500;
 
 export function duplicatesOf(traces: Traces): Duplicates {
@@ -42,7 +49,7 @@ export function duplicatesOf(traces: Traces): Duplicates {
       explained[reason] = (explained[reason] ?? 0) + 1;
     }
     const max = traces.facts.crashMax?.[job.finals[0]?.task ?? ''] ?? Infinity;
-    // its node's death may have been charged to a suspect that ran beside it, once
+    // one death of its node may have been charged to a suspect that ran beside it
     if (crashes > max) beyondCrashLimit.push(`${job.id}: began again after ${crashes} crashes, of ${max}`);
   }
   return { explained, unexplained, beyondCrashLimit };
@@ -54,7 +61,10 @@ function sayAgain(id: string, before: Run, again: Run): string {
   return `${id}: began under ${first.token} on ${first.node} and, ${laterMs} ms later, under ${second.token} on ${second.node}`;
 }
 
-/** What the job's crashes count, but where a crash of the server may have taken the lease back, and the count with it. */
+/**
+ * Reasons that raise a job's count of crashes. `database_crash` is not among them: the server's crash may
+ * have taken back the lease together with the count.
+ */
 const counted: ReadonlySet<Reason> = new Set(['expired', 'reset', 'node_ended', 'node_silent']);
 
 interface Run {
@@ -69,21 +79,27 @@ function runsOf({ leases }: JobTrace): readonly Run[] {
     .toSorted((a, b) => a.lease.claim.to - b.lease.claim.to || a.at - b.at);
 }
 
-/** Of two claims that were under way at once, the one that was answered later may have been made earlier: by a node that was reset before it heard of it. */
+/**
+ * Returns the reason, in either order of two claims that were under way at the same time. The claim answered
+ * later may have been made earlier, by a node that was reset before it got the answer.
+ */
 function reasonOf(traces: Traces, lease: LeaseTrace, next: LeaseTrace): Reason | undefined {
   const reason = reasonFor(traces, lease, next);
   if (reason !== undefined || next.claim.from > lease.claim.to) return reason;
   return reasonFor(traces, next, lease);
 }
 
-/** Undefined: nothing that anybody saw explains it. Times are taken such that no possible reason is overlooked. */
+/**
+ * Returns the reason, or undefined if no recorded event explains the new start. Compares times such that no
+ * possible reason is overlooked.
+ */
 function reasonFor(traces: Traces, lease: LeaseTrace, next: LeaseTrace): Reason | undefined {
   if (lease.token === next.token) return undefined;
   const spoiled = (what: string): boolean => spoiledBetween(traces, what, lease, next);
   const endedBefore = lease.settles.some(
     ({ verdict, outcome, to }) => terminal(verdict, outcome) && to < next.claim.from,
   );
-  // what is settled is on the disk: only a failover to a server that was behind takes it back
+  // a settlement is on the disk: only a failover to a server that was behind takes it back
   if (endedBefore) return spoiled('shipped-commits') ? 'database_crash' : undefined;
   if (lease.settles.some((settle) => mayContinue(settle) && settle.from <= next.claim.to)) return 'settled';
   const node = traces.nodes.get(lease.node);
@@ -105,7 +121,7 @@ function spoiledBetween({ spoils }: Traces, what: string, lease: LeaseTrace, nex
   );
 }
 
-/** Whether the server may have lost the claim in a crash, or by a failover. */
+/** True if the server may have lost the claim in a crash or by a failover. */
 function forgotten(traces: Traces, lease: LeaseTrace, next: LeaseTrace): boolean {
   const crashed = traces.spoils.some(
     ({ what, from, to }) =>
@@ -122,19 +138,25 @@ function terminal(verdict: string, outcome: string): boolean {
   return verdict === 'done' || verdict === 'cancelled' || verdict === 'dead';
 }
 
-/** A retry or a snooze that was accepted, or that may have been. */
+/** True if a retry or a snooze was accepted, or may have been. */
 function mayContinue({ outcome, verdict, unknown }: LeaseTrace['settles'][number]): boolean {
   if (outcome !== 'retry' && outcome !== 'snooze') return false;
   return unknown || verdict === 'retry' || verdict === 'snooze' || verdict === 'repeated';
 }
 
-/** The earliest moment at which the lease can have run out: the last extension that was granted counts, also where it is shorter. */
+/**
+ * Returns the earliest moment at which the lease can have run out. The last granted extension counts, even if
+ * it shortens the lease.
+ */
 function endOf({ claim, leaseMs, extended }: LeaseTrace): number {
   const last = extended.at(-1);
   return last === undefined ? claim.from + leaseMs : last.from + last.ms;
 }
 
-/** Whether the node's answered heartbeats left a gap in which it could be declared lost, between the two claims. */
+/**
+ * True if the node's answered heartbeats left a gap, between the two claims, in which it could be declared
+ * lost.
+ */
 function wasSilent(
   node: NodeTrace | undefined,
   {

@@ -1,4 +1,5 @@
-// How long it took until work went on after each fault, and until others ran what the hit process had held.
+// Measures the time until work continued after each fault, and until other processes ran what the hit process
+// had held.
 import { percentile } from '../../proofs/checks.ts';
 import type { EventOf } from './history.ts';
 import type { LeaseTrace, Traces } from './traces.ts';
@@ -14,11 +15,14 @@ export interface Spread {
 export interface Recovery {
   readonly kind: string;
   readonly made: number;
-  /** From the end of the fault until a job that was claimed after it was settled. */
+  /** Milliseconds from the end of the fault until a job that was claimed after it was settled. */
   readonly goesOn: Spread;
-  /** From the beginning of the fault until the jobs that its target held were leased by others, each; those that were not are not in it. */
+  /**
+   * Milliseconds from the beginning of the fault until each job of its target was leased by others. Leaves
+   * out jobs that were not.
+   */
   readonly takenOver: Spread;
-  /** Faults after which nothing was settled any more: the run ended, or the system did. */
+  /** Number of faults after which no job was settled: the run ended, or the system stopped. */
   readonly never: number;
 }
 
@@ -73,7 +77,8 @@ function one(phases: readonly EventOf<'fault'>[], known: Known): Recovered | und
   if (start === undefined || made === undefined) return undefined;
   const over = healed?.at ?? made.at;
   const from = firstFrom(known.settled, over);
-  // claims that are looked at: many are under way at once, the first to be settled need not be the first that was claimed
+  // the next 500 claims: many are under way at once, and the first to be settled need not be the first
+  // claimed
   const next = known.settled.slice(from, from + 500);
   const settledAt = Math.min(...next.map(({ settledAt: when }) => when));
   return {
@@ -94,8 +99,9 @@ function firstFrom(settled: readonly Settled[], at: number): number {
 }
 
 /**
- * What the node held when it was hit, and did not settle or give back itself. Not leases that it had lost before, of which nobody has heard
- * any more: their jobs have been with others since.
+ * Returns the milliseconds until other nodes had leased each job that the node held when it was hit. Skips
+ * leases that the node settled or released itself. Skips leases that it had lost before the fault too: their
+ * jobs have been with others since.
  */
 function takenOver(node: string, hitAt: number, { byNode, traces }: Known): readonly number[] {
   return (byNode.get(node) ?? [])

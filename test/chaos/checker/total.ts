@@ -1,20 +1,21 @@
-// What went in comes out: every acknowledged job once, nothing that was never asked for, and each with the effects that it had to have.
+// Checks that every acknowledged job comes out once and has the effects that it must have, and that nothing
+// comes out that was never asked for.
 import type { EventOf } from './history.ts';
 import type { JobTrace, Traces } from './traces.ts';
 
 export interface Total {
   readonly acknowledged: number;
-  /** How jobs ended. */
+  /** Number of jobs by their final state. */
   readonly ended: Readonly<Record<string, number>>;
-  /** Acknowledged, and nowhere to be found. */
+  /** Acknowledged jobs that are nowhere to be found. */
   readonly lost: readonly string[];
-  /** Still waiting or running at the end. */
+  /** Jobs still waiting or running at the end. */
   readonly open: readonly string[];
-  /** Found, though never asked for, or asked for in a transaction that was rolled back. */
+  /** Jobs found though nobody asked for them, or only in a transaction that was rolled back. */
   readonly unexpected: readonly string[];
-  /** With more than one terminal row. */
+  /** Jobs with more than one terminal row. */
   readonly twice: readonly string[];
-  /** An accepted end, and another one in the database. */
+  /** Jobs with an accepted end, but another one in the database. */
   readonly contradicted: readonly string[];
   /** Effects through `ctx.transaction` that happened twice, or not at all, or for a job that is not done. */
   readonly effects: readonly string[];

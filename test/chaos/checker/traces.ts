@@ -1,7 +1,7 @@
-// The events of a history, brought together by job and by node.
+// Groups the events of a history by job and by node.
 import type { EventOf, HistoryEvent, RunFacts, SettleOutcome, SettleVerdict } from './history.ts';
 
-/** When a call was sent and answered; `to` is Infinity where no answer came. */
+/** Times at which a call was sent and answered; `to` is Infinity if no answer came. */
 export interface Span {
   readonly from: number;
   readonly to: number;
@@ -9,12 +9,15 @@ export interface Span {
 
 export interface SettleTrace extends Span {
   readonly outcome: SettleOutcome;
-  /** `none`: no answer came, or the server said that nothing was changed. `stale`: refused. */
+  /**
+   * The server's verdict. `none`: no answer came, or the server reported that nothing was changed. `stale`:
+   * refused.
+   */
   readonly verdict: SettleVerdict | 'stale' | 'none';
   readonly unknown: boolean;
 }
 
-/** What is known of one lease: a job's id under one token. */
+/** Events of one lease: a job's id under one token. */
 export interface LeaseTrace {
   readonly id: string;
   readonly token: string;
@@ -32,7 +35,7 @@ export interface LeaseTrace {
 export interface JobTrace {
   readonly id: string;
   readonly enqueues: ('ok' | 'fail' | 'unknown')[];
-  /** When the first acknowledgement came. */
+  /** Time of the first acknowledgement. */
   ackedAt: number;
   cancelAsked: boolean;
   readonly leases: Map<string, LeaseTrace>;
@@ -40,10 +43,10 @@ export interface JobTrace {
 }
 
 export interface NodeTrace {
-  /** Answered heartbeats, by when they were sent, and the ends of its processes, resets and orderly leaves; in order. */
+  /** Times of its answered heartbeats, as they were sent. */
   readonly beats: number[];
   readonly ended: number[];
-  /** From when one was asked for until it had been made: it may have hit what was claimed meanwhile. */
+  /** Times from the request of a reset until its end: it may have hit leases that were claimed meanwhile. */
   readonly resets: { readonly from: number; to: number }[];
   readonly left: number[];
 }
@@ -79,7 +82,7 @@ export function trace(history: readonly HistoryEvent[]): Traces {
   );
   const jobs = new Map<string, JobTrace>();
   const nodes = new Map<string, NodeTrace>();
-  // leases first: what happens to a lease may carry an earlier time than its claim's answer
+  // leases first: an event of a lease may carry an earlier time than the answer to its claim
   for (const event of events) if (event.type === 'claim') addClaim(jobs, event, answers);
   for (const event of events) addEvent({ jobs, nodes }, event, answers);
   return { facts, jobs, nodes, spoils: spoilsOf(events), events };
@@ -103,7 +106,10 @@ function nodeIn(nodes: Map<string, NodeTrace>, name: string): NodeTrace {
   return node;
 }
 
-/** A lease that nobody has seen claimed (a history without claims): from its first sign on, and of no known length. */
+/**
+ * Returns the lease of an event. Makes one if the history has no claim of it: it begins with its first event,
+ * and its length is unknown.
+ */
 function leaseIn(
   jobs: Map<string, JobTrace>,
   {
@@ -183,12 +189,12 @@ function addEvent({ jobs, nodes }: Known, event: HistoryEvent, answers: Answers)
     case 'leave':
       nodeIn(nodes, event.node).left.push(event.at);
       return;
-    case 'claim': // taken before
+    case 'claim': // handled above
     case 'run':
     case 'end':
     case 'snapshot':
     case 'sample':
-    case 'item': // looked at as they stand
+    case 'item': // read unchanged by the checks
   }
 }
 
@@ -251,7 +257,9 @@ function addSettle(
   }
 }
 
-/** A fault spoils from right before it began to its end. */
+/**
+ * Returns the times during which each fault excuses violations: from right before its beginning to its end.
+ */
 function spoilsOf(events: readonly HistoryEvent[]): readonly Spoil[] {
   const faults = events.filter((event) => event.type === 'fault');
   return faults

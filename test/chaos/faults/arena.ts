@@ -1,4 +1,4 @@
-// What the makers of faults have to hand.
+// The parts of a run that the makers of faults act on.
 import pg from 'pg';
 import type { CutProxy } from '../../support/cut-proxy.ts';
 import type { PgBouncer } from '../../support/pgbouncer.ts';
@@ -12,14 +12,14 @@ import type { Write } from '../record.ts';
 export interface Arena {
   readonly fleet: Fleet;
   readonly server: FaultServer;
-  /** Between the server and those who go without the pooler. */
+  /** Proxies between the server and the processes that don't use the pooler. */
   readonly proxies: Readonly<Record<ProxyName, CutProxy>>;
   readonly pooler:
     | { readonly current: PgBouncer; readonly restart: (downMs: number) => Promise<void> }
     | undefined;
-  /** The server's, where that can be set. */
+  /** The server's clock; undefined if it can't be set. */
   readonly serverClock: Clock | undefined;
-  /** Of its write-ahead log, where that is small. */
+  /** The small disk of the server's write-ahead log; undefined if it is not on one. */
   readonly disk: Disk | undefined;
   readonly write: Write;
 }
@@ -33,14 +33,14 @@ export function pick<Value>(values: readonly Value[], random: () => number): Val
   return value;
 }
 
-/** A session of the bench's own, past all proxies. */
+/** Opens a session of the bench's own, past all proxies. */
 export async function openSession(server: FaultServer): Promise<pg.Client> {
   const client = new pg.Client({
     connectionString: server.adminUrl,
     application_name: benchName,
     connectionTimeoutMillis: 5_000,
   });
-  client.on('error', () => {}); // it may be ended by a fault, as any
+  client.on('error', () => {}); // a fault may end it, like any session
   await client.connect();
   return client;
 }

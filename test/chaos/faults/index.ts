@@ -4,10 +4,16 @@ import { networkFaults } from './network.ts';
 import { clockFaults, schedulerFaults, workerFaults } from './processes.ts';
 import { serverFaults } from './server.ts';
 
-/** Those that every run has. A wrong clock of the database must be asked for: it excuses too much of what else would be a violation. */
+/**
+ * Faults that a run only has if asked for by name. A wrong clock of the database excuses too many violations
+ * of other kinds.
+ */
 const asked: ReadonlySet<string> = new Set(['database-clock']);
 
-/** What can be done to this arena. `kinds`: by name, of which `all` stands for every one that need not be asked for. @throws on an unknown one */
+/**
+ * Returns the makers of faults that this arena allows. `kinds`: their names, or `all` for those that need not
+ * be asked for by name. @throws on an unknown name
+ */
 export function makersOf(arena: Arena, kinds: readonly string[]): readonly FaultMaker[] {
   const makers = [
     ...workerFaults(arena),

@@ -1,4 +1,5 @@
-// Faults of workers and schedulers: killed, frozen, stuck, out of memory, told to stop, told a wrong time.
+// Faults of workers and schedulers: killed, frozen, blocked, out of memory, stopped in order, given a wrong
+// time.
 import { createOperator } from '@pgqueue/postgres';
 import { until } from '../../support/until.ts';
 import type { FaultMaker } from '../fault.ts';
@@ -19,7 +20,9 @@ async function kill(fleet: Fleet, name: string): Promise<void> {
   await gone(fleet, name);
 }
 
-/** Whoever leads; undefined while nobody does, or nobody can be asked. */
+/**
+ * Returns the name of the leading scheduler; undefined while there is none or the database does not answer.
+ */
 async function leaderOf({ server, fleet }: Arena): Promise<string | undefined> {
   const [row] = await askOnce<{ readonly leader: string | null }>(
     server,
@@ -128,7 +131,7 @@ async function reset({ server, write }: Arena, node: string): Promise<void> {
 
 type Chosen = (random: () => number) => Promise<string>;
 
-/** Stopped by signal, and woken later: it has missed everything, and does not know. */
+/** Freezes a process by a signal and wakes it later: it has missed everything, and does not know. */
 function frozen(fleet: Fleet, kind: string, choose: () => Promise<string>): ReturnType<FaultMaker['make']> {
   let name: string | undefined;
   return {
@@ -143,7 +146,7 @@ function frozen(fleet: Fleet, kind: string, choose: () => Promise<string>): Retu
   };
 }
 
-/** Told to stop in order, and started again. */
+/** Stops a process in order, and starts it again. */
 function stopped(
   { fleet }: Arena,
   { kind, role, choose }: { readonly kind: string; readonly role: Role; readonly choose: Chosen },
@@ -209,7 +212,7 @@ export function schedulerFaults(arena: Arena): readonly FaultMaker[] {
   ];
 }
 
-/** Clocks of nodes jump while they run; they only pace loops. */
+/** Makes the clocks of nodes jump while they run. Their clocks only pace loops. */
 export function clockFaults({ fleet }: Arena): readonly FaultMaker[] {
   const clocked = [...fleet.names('worker'), ...fleet.names('scheduler')].filter(
     (name) => fleet.clock(name) !== undefined,

@@ -1,5 +1,5 @@
-// A pool whose slots are all busy, with a backlog behind, and one of its nodes is killed with -9: how long until each of its jobs runs
-// elsewhere. Nobody starts the node again before that.
+// Measures a pool whose slots are all busy, with a backlog behind, when one of its nodes is killed with -9:
+// the time until each of its jobs runs elsewhere. Nobody starts the node again before that.
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Database } from '@pgqueue/postgres';
 import { openDatabase, resetNode } from '@pgqueue/postgres/internal';
@@ -12,28 +12,31 @@ import { until } from '../../support/until.ts';
 
 export interface NodeTakeoverOptions {
   readonly url: string;
-  /** In each, one node dies. */
+  /** Number of rounds; one node dies in each. */
   readonly rounds: number;
   readonly nodes: number;
-  /** How the dead node is found: by the end of its session, with the clocks of nodes that say nothing else; by a second of silence; by an operator at once. */
+  /**
+   * The way in which the dead node is found: by the end of its session, with default clocks; by a second of
+   * silence; by an operator at once.
+   */
   readonly by: 'session' | 'silence' | 'reset';
-  /** Shortest and longest job. */
+  /** Milliseconds of the shortest and the longest job. */
   readonly jobMs: readonly [from: number, to: number];
 }
 
 export interface NodeTakeover {
-  /** Of each round, from the kill until all that the node held was free; milliseconds. */
+  /** Milliseconds from the kill until no job was leased by the dead node any more, by round. */
   readonly foundMs: readonly number[];
-  /** Of each job that a node held when it was killed, until another node had it; milliseconds. */
+  /** Milliseconds from the kill until another node had the job, for each job that the dead node held. */
   readonly tookMs: readonly number[];
-  /** Work items of other nodes that began while those waited. */
+  /** Number of work items that began on other nodes while those jobs waited. */
   readonly wentOn: number;
 }
 
-/** Of each node. */
+/** Slots of each node. */
 export const slots = 10;
 const lostAfterMs = 1_000;
-/** In how many milliseconds a dead node is found at the latest. */
+/** Longest milliseconds until a dead node is found. */
 export const foundMaxMs = { session: 5_000, silence: lostAfterMs, reset: 0 } as const;
 const backlog = 20 * slots;
 
@@ -56,7 +59,7 @@ export async function nodeTakeover(options: NodeTakeoverOptions): Promise<NodeTa
       ...nodes.map((name) => begin(name, () => startNode(options, name))),
     ]);
     feeding = feed({ database, producer, options, stopped: over.signal });
-    feeding.catch(() => {}); // told when all has ended
+    feeding.catch(() => {}); // reported when everything has ended
     const took: number[] = [];
     const foundMs: number[] = [];
     let wentOn = 0;
@@ -96,13 +99,13 @@ interface Feeding {
   readonly stopped: AbortSignal;
 }
 
-/** Keeps a backlog behind the slots. */
+/** Keeps a backlog behind the slots, until `stopped` aborts. */
 async function feed({ database, producer, options, stopped }: Feeding): Promise<void> {
   const [from, to] = options.jobMs;
   for (let n = 0; !stopped.aborted; n += 1) {
     const [row] = await database.query<{ n: number }>('select count(*)::integer as n from pgqueue.queue', []);
     const missing = backlog + options.nodes * slots - (row?.n ?? 0);
-    // their lengths go round, so that no two runs differ by chance
+    // job lengths take turns, so that no two runs differ by chance
     const jobs = Array.from({ length: Math.max(0, missing) }, (_, index) =>
       harmless.job({ ms: Math.round(from + ((to - from) * ((n * 7 + index * 3) % 10)) / 9) }),
     );
@@ -111,7 +114,7 @@ async function feed({ database, producer, options, stopped }: Feeding): Promise<
   }
 }
 
-/** Kills it when all nodes are busy; resolves when others have, or have done, what it held. */
+/** Kills a node when all nodes are busy. Resolves when others run, or have done, the jobs that it held. */
 async function strike(
   database: Database,
   victim: Actor,
@@ -157,7 +160,10 @@ async function strike(
   return { foundMs, tookMs, wentOn: row?.n ?? 0 };
 }
 
-/** With jobs that were never lost: those of an earlier round begin one by one. Short jobs leave some slots free at any moment. */
+/**
+ * True if at least half of the slots of every node run jobs that were never lost. Lost jobs of an earlier
+ * round begin one by one. Short jobs leave some slots free at any moment.
+ */
 async function busy(database: Database, { nodes }: NodeTakeoverOptions): Promise<boolean> {
   const rows = await database.query<{ n: number; suspects: number }>(
     `select count(*)::integer as n, count(*) filter (where suspect)::integer as suspects

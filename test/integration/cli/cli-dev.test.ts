@@ -17,7 +17,7 @@ const pgqueue = (...args: readonly string[]): Promise<CliResult> =>
 
 beforeAll(() => {
   folder = mkdtempSync(join(tmpdir(), 'pgqueue-dev-test-'));
-  chmodSync(folder, 0o755); // as root, the server runs as another user
+  chmodSync(folder, 0o755); // if the tests run as root, the server runs as another user
   mkdirSync(join(folder, 'sub'));
   writeFileSync(join(folder, 'package.json'), '{}');
 });
@@ -40,7 +40,7 @@ async function startDev(...options: readonly string[]): Promise<CliProcess> {
   return dev;
 }
 
-/** Processes that name the data folder on their command line. */
+/** Returns the processes that name the data folder on their command line. */
 function processesOf(data: string): readonly string[] {
   return readdirSync('/proc')
     .filter((name) => /^\d+$/.test(name) && Number(name) !== process.pid)
@@ -53,7 +53,7 @@ function processesOf(data: string): readonly string[] {
     });
 }
 
-/** What was logged, and is no mere information; a busy machine blocks whom it likes. */
+/** Returns the logged warnings and errors, without `node.blocked`: a busy machine blocks any process. */
 function complaints(stderr: string): readonly unknown[] {
   return stderr
     .split('\n')

@@ -87,7 +87,10 @@ async function join(database: Database, node: string): Promise<string> {
   return incarnation;
 }
 
-/** One node's share: claims until nothing is left, and settles, with a beat between. */
+/**
+ * Claims and settles jobs as one node until none is left, with a heartbeat between rounds. Returns the number
+ * settled.
+ */
 async function work(database: Database, node: string): Promise<number> {
   const incarnation = await join(database, node);
   for (let settled = 0; ;) {
@@ -108,7 +111,10 @@ async function work(database: Database, node: string): Promise<number> {
   }
 }
 
-/** What every connection to the server has kept of those who used it. */
+/**
+ * Reads the session state of every connection to the server: settings, prepared statements, locks and
+ * channels that clients may have left behind.
+ */
 async function sessionState(): Promise<readonly unknown[]> {
   const rows = await Promise.all(
     databases.map((database) =>
@@ -227,7 +233,7 @@ describe.skipIf(noPgBouncer)('through PgBouncer in transaction mode', () => {
     });
     try {
       await Promise.all([scheduler.start(), worker.start()]);
-      // prepared on one session, many are then sent to the other one
+      // prepared on one session, many of these statements are then sent to the other one
       await Promise.all(jobs.map((n) => producer.enqueue(hello, { n })));
       await until('all jobs to run', () => seen.length === jobs.length);
     } finally {

@@ -1,4 +1,5 @@
-// Settings that others make, for a role or for a whole database: a small system goes through everything under each of them.
+// Settings that administrators make for a role or a whole database: a small system does all its work under
+// each of them.
 import { defineTask, implement } from '@pgqueue/core';
 import type { PgQueueEvent } from '@pgqueue/core';
 import { createOperator } from '@pgqueue/postgres';
@@ -111,11 +112,11 @@ const errorsIn = (events: readonly PgQueueEvent[]): readonly unknown[] =>
 
 interface Row {
   readonly settings: Readonly<Record<string, string>>;
-  /** What else is made before. */
+  /** SQL that runs before the system starts. */
   readonly sql?: string;
-  /** Said at the start. */
+  /** Events that the system must report at its start. */
   readonly told?: readonly unknown[];
-  /** States of errors that such a setting must not cause. */
+  /** SQLSTATEs of errors that the setting must not cause. */
   readonly never?: readonly string[];
 }
 

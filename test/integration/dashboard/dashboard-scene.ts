@@ -5,7 +5,10 @@ import type { DashboardBench } from './dashboard-support.ts';
 /** One job of each status, by its status. */
 export type Scene = Readonly<Record<string, string | undefined>>;
 
-/** Jobs of every kind, what a leading scheduler says and counts of them, a queue with settings, a schedule. */
+/**
+ * Inserts jobs of every status, the counts and the report of a leading scheduler, a queue with settings, and
+ * a schedule.
+ */
 export async function setScene(bench: DashboardBench): Promise<Scene> {
   const ids = await fill(bench);
   await report(bench);
@@ -41,13 +44,13 @@ async function fill({ insert, claim, sql }: DashboardBench): Promise<Scene> {
   const [cancelled] = await insert({ key: 'globex' });
   await sql('select * from $schema.cancel(array[$1::uuid])', [cancelled]);
   const [delayed] = await insert({ queue: 'mail', delayMs: 600_000 });
-  // lists go by ids, which tell milliseconds apart and no less
+  // lists are sorted by ids, whose time has a resolution of one millisecond
   await sql('select pg_sleep(0.002)');
   const [pending] = await insert({ queue: 'mail', key: 'acme', priority: 7, payload });
   return { done: done?.id, dead: dead?.id, running: running?.id, cancelled, delayed, pending };
 }
 
-/** What a leading scheduler says and counts. */
+/** Writes the counts and the report of a leading scheduler. */
 async function report(bench: DashboardBench): Promise<void> {
   const leader = 'test-dispatcher';
   const { epoch } = await lead(bench.database, leader, 60_000);

@@ -24,7 +24,7 @@ export interface DashboardBench {
   ) => Promise<readonly Row[]>;
   /** Inserts jobs as plain SQL does; resolves to their ids, in order. */
   readonly insert: (job?: Insert, count?: number) => Promise<readonly string[]>;
-  /** Schedules all that is pending, and lets a node of this name claim up to so many. */
+  /** Schedules all pending jobs, and claims up to `max` of them as a node of this name. */
   readonly claim: (node: string, max: number) => Promise<readonly Claimed[]>;
   readonly close: () => Promise<void>;
 }
@@ -128,7 +128,7 @@ export interface Answer<Body> {
   readonly headers: Headers;
 }
 
-/** What a browser does with a dashboard: keeps the cookie, names the token. */
+/** A client that acts as a browser: it keeps the cookie and sends the token. */
 export interface Browser {
   readonly get: <Body = ApiError>(path: string) => Promise<Answer<Body>>;
   readonly post: <Body = ApiError>(

@@ -17,7 +17,7 @@ const invoice = defineTask({
   attributes: { region: 'eu' },
 });
 
-/** What a driver, a template or a statement could trip over. */
+/** Texts that a driver, a template or a statement could misread. */
 const nasty = [
   `it's "quoted" \\ back\\\\slash`,
   '$1 $2 ${x} $$ :name ? ?? ?| @> \\? \\$1 %s',

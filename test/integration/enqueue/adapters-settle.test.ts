@@ -14,7 +14,9 @@ const task = defineTask({ name: 'task', payload: z.object({}), timeout: '1h' });
 const bench = opened(openWorkerBench);
 beforeAll(() => bench.sql('create table invoice (id serial primary key, note text not null)'));
 
-/** What a handler writes by its own library, and the settlement, stand or fall together. */
+/**
+ * Checks that a handler's writes by its own library and the settlement are committed together, or neither is.
+ */
 describe.each([...builders, ...orms])('ctx.settleIn with $name', ({ open }) => {
   let library: Library;
   beforeAll(async () => {
@@ -111,7 +113,7 @@ describe.each([...builders, ...orms])('ctx.settleIn with $name', ({ open }) => {
         cut.transaction(async (tx) => {
           await tx.write('once');
           await settle(tx.executor);
-          proxy.cutNextReply(); // whatever comes next: each library has its own way to say COMMIT
+          proxy.cutNextReply(); // whatever the statement: each library has its own COMMIT
         }),
       ).catch((error: unknown) => error);
     });

@@ -20,7 +20,7 @@ const missing = lacks('postgresql-15');
 let base: Base;
 let pair: Pair;
 let system: System;
-/** A file: the slow jobs end when it is there. */
+/** A file: the slow jobs end when it exists. */
 let gate: string;
 
 beforeAll(async () => {
@@ -42,7 +42,7 @@ afterAll(async () => {
   await base.remove();
 });
 
-/** Jobs that will be leased when the last of the log is shipped, and settled after that. */
+/** Enqueues jobs that are leased when the last log is shipped, and settled after that. */
 async function enqueueSlow(): Promise<ReadonlySet<string>> {
   const producer = createProducer({ connectionString: pair.address.url });
   try {
@@ -55,7 +55,7 @@ async function enqueueSlow(): Promise<ReadonlySet<string>> {
   }
 }
 
-/** Whether the standby has all that was written when this was asked. */
+/** Waits until the standby has received everything that the primary has written up to this call. */
 async function shippedAll(): Promise<boolean> {
   const [row] = await pair.primary().query<{ at: string }>('select pg_current_wal_insert_lsn()::text as at');
   return until('the standby to have it', async () => {
@@ -85,7 +85,7 @@ describe.skipIf(missing)('asynchronous replication, under load', () => {
       new Set(system.witnessed().flatMap(({ id }) => (settled.has(id) ? [id] : []))).size;
     await until('slow jobs to start', () => starts() === settled.size);
     await until('their claims to be shipped', shippedAll);
-    // reports are read there
+    // as readers of reports do, on the standby
     const [seen] = await pair
       .standby()
       .query<{ n: number }>('select count(*)::integer as n from pgqueue.job');
@@ -126,7 +126,7 @@ describe.skipIf(missing)('asynchronous replication, under load', () => {
       );
       expect(verdict).toMatchObject({ twice: [], dead: 0, died: [] });
       expect(lost.length).toBeGreaterThanOrEqual(50);
-      // the new primary takes them for running: their nodes give them back, and they run again
+      // the new primary believes that they run: their nodes release them, and they run again
       expect(ranAgain).toBeGreaterThanOrEqual(settled.size);
       expect(lost.filter((id) => !acknowledgedBefore.has(id))).toEqual([]);
       expect(await count('queue')).toBe(0);

@@ -62,12 +62,14 @@ async function enqueueLong(ms: number): Promise<string> {
 
 const errors = (text: string): number => server.log().split(text).length - 1;
 
-/** Fills a disk until the system meets that, then makes room, and brings the server back where that ended it. */
+/**
+ * Fills a disk until the system runs into that, then makes room, and restarts the server if it has stopped.
+ */
 async function fullDisk(disk: Disk, meet: () => Promise<unknown>): Promise<void> {
   const before = errors('No space left on device');
   disk.fill();
   const met = async (): Promise<boolean> => {
-    await meet().catch(() => {}); // it is refused, or the server is gone
+    await meet().catch(() => {}); // the write is refused, or the server is gone
     return errors('No space left on device') > before + 1;
   };
   await until('the server to find the disk full', met);
@@ -75,12 +77,12 @@ async function fullDisk(disk: Disk, meet: () => Promise<unknown>): Promise<void>
   await server.start();
 }
 
-/** Takes the room that its tables have left: what is rolled back keeps it until a vacuum. */
+/** Uses up the free space inside the tables: rows that are rolled back keep it until a vacuum. */
 const useUpRoom = (): Promise<unknown> =>
   server.query(`insert into pgqueue.queue (task, payload)
                 select 'short', jsonb_build_object('text', repeat(md5(n::text), 50)) from generate_series(1, 5000) n`);
 
-/** What lasts a time has to last it: there is no condition to wait for. */
+/** Waits for a fixed time: the fault has to last, and there is no condition to wait for. */
 async function passed(ms: number): Promise<void> {
   const since = performance.now();
   await until('the time to pass', () => performance.now() > since + ms, ms + 5_000);

@@ -41,18 +41,21 @@ import {
 } from './database-batches-model-support.ts';
 import type { Ground, Member } from '../sql/database-support.ts';
 
-/** Numbers that chance has drawn for a step: which of its choices it takes. */
+/** Chooses among values, by the random numbers that were drawn for the step. */
 export type Pick = <Value>(from: readonly Value[]) => Value | undefined;
 
 interface Real {
   readonly ground: Ground;
   readonly nodes: Map<string, Member>;
   readonly pick: Pick;
-  /** What came of it, beside what it was. */
+  /** Names of the results seen so far, in addition to the names of the steps. */
   readonly seen: Set<string>;
 }
 
-/** Does the same to the database and to the model, and compares the answer. Resolves to what it was, when there was anything to do. */
+/**
+ * Applies one operation to the database and to the model, and compares the answers. Resolves to the
+ * operation's name; undefined if there was nothing to do.
+ */
 type Act = (model: Model, real: Real) => Promise<string | undefined>;
 
 const idsOf = (jobs: readonly Job[]): readonly string[] => jobs.map(({ id }) => id);
@@ -63,7 +66,7 @@ const leaseOf = (job: Job, item: Item | undefined): Lease => ({
 });
 const held = ({ items }: Model): readonly Item[] => items.filter(({ node }) => node !== null);
 const batchesOf = (model: Model): readonly Item[] => held(model).filter(({ batch }) => batch);
-/** Mostly batches, and of those what stayed together: there are few of them. */
+/** Picks an item: mostly batches, and among these those left after others were taken out, which are rare. */
 function choose(pick: Pick, items: readonly Item[]): Item | undefined {
   const batches = items.filter(({ batch }) => batch);
   const rest = batches.filter(({ position }) => position % 256 > 0);
@@ -98,7 +101,7 @@ const enqueue: Act = async (model, { ground, pick }) => {
 
 const dispatchRows: Act = async (model, { ground, pick }) => {
   const pending = pendingOf(model);
-  // what has an item already is left out
+  // dispatch leaves out jobs that have an item already
   const other = pick(model.jobs);
   const more = other === undefined || pending.includes(other) ? [] : [other];
   const rows = cut([...pending, ...more], pick);
@@ -181,7 +184,7 @@ const takeSome: Act = async (model, { ground, pick }) => {
   const what = kindOf(item);
   const token = pick([item.token, item.token, randomUUID()]) ?? '';
   const ids = idsOf(item.jobs.filter((_job, n) => n === 0 || pick([0, 1]) === 1));
-  // told by the old place, too, where they stay together
+  // also reported by the old position, if they stay together
   const rest = await takeOut(ground.database, { position: item.position, token }, ids);
   const left = token === item.token ? apart(model, item, ids) : undefined;
   expect(rest).toBe(left?.position ?? null);
@@ -221,7 +224,9 @@ const releaseJob: Act = async (model, { ground, pick }) => {
   return `release from a ${what}`;
 };
 
-/** What needs a row of its own: of a batch it is refused, and changes nothing. */
+/**
+ * Tries operations that need a row of their own: for a job of a batch they are refused and change nothing.
+ */
 const ofOne: Act = async (model, { ground, pick }) => {
   const found = member(model, pick);
   if (found === undefined) return undefined;
@@ -327,7 +332,7 @@ const promoteAll: Act = async (model, { ground }) => {
   return 'promote';
 };
 
-/** How often each comes, what it is, and what its ways have in their names. */
+/** The operations: each with its frequency, its function, and the part of a name that its variants share. */
 export const acts: Readonly<Record<string, readonly [number, Act, string?]>> = {
   enqueue: [3, enqueue],
   dispatch: [6, dispatchRows],

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 
-/** What the database should make of work items and their jobs, in a few lines: no time, no locks. */
+/** A small model of work items and their jobs as the database should keep them: without times and locks. */
 export const maxTries = 2;
 export const maxCrashes = 2;
 
@@ -48,7 +48,10 @@ function sort(model: Model): void {
   model.items.sort((a, b) => a.position - b.position);
 }
 
-/** Work items for those lists of jobs; what is not pending is left out. Resolves each item's place by its jobs. */
+/**
+ * Adds a work item for each list of jobs, without jobs that are not pending. `place` returns an item's
+ * position by its first job.
+ */
 export function dispatched(
   model: Model,
   rows: readonly (readonly Job[])[],
@@ -67,7 +70,10 @@ export function dispatched(
   sort(model);
 }
 
-/** Replaces a batch by rows of single jobs, or of those in `ids`; resolves to the row of the others. What stayed together once does not again. */
+/**
+ * Replaces a batch by rows of single jobs: all of them, or those in `ids`. Returns the row of the others. A
+ * batch that is the rest of another one is always taken apart completely.
+ */
 export function apart(model: Model, item: Item, ids?: readonly string[]): Item | undefined {
   if (!item.batch) return undefined;
   const { position, jobs } = item;
@@ -88,7 +94,7 @@ export function apart(model: Model, item: Item, ids?: readonly string[]): Item |
   return rest;
 }
 
-/** Takes apart what has any of these jobs. */
+/** Takes apart the batches that have any of these jobs. */
 export function spread(model: Model, jobs: readonly Job[]): void {
   for (const item of model.items.filter((one) => one.jobs.some((job) => jobs.includes(job))))
     apart(model, item);
@@ -102,13 +108,13 @@ function drop(model: Model, item: Item): void {
   model.items = model.items.filter((other) => other !== item);
 }
 
-/** Its item is gone. */
+/** Ends the jobs of an item, and removes the item. */
 export function end(model: Model, item: Item, state: Job['state']): void {
   for (const job of item.jobs) job.state = state;
   drop(model, item);
 }
 
-/** Ready again, in its old place; or cancelled, where somebody wants that. */
+/** Makes an item ready again, in its old place; or cancels it if that was asked for. */
 export function release(model: Model, item: Item): void {
   if (item.told) end(model, item, 'cancelled');
   [item.node, item.token] = [null, null];
@@ -123,7 +129,11 @@ export function takeBack(model: Model, jobs: readonly Job[]): readonly string[] 
   return back.flatMap((item) => item.jobs.map(({ id }) => id));
 }
 
-/** What a claim gets, which also says whether batches come whole: then as many as `ahead` come beyond `max`. No time goes by: a node holds one suspect. */
+/**
+ * Returns the items that a claim gets. With `ahead` as a number, batches stay whole, and up to `ahead`
+ * batches come beyond `max`; with null, the first ones are taken apart. Time stands still in the model, so a
+ * node holds one suspect.
+ */
 export function claimed(
   model: Model,
   node: string,
@@ -147,7 +157,7 @@ export function claimed(
 
 const isReadyBatch = ({ node, batch }: Item): boolean => node === null && batch;
 
-/** The lease of a single job ends with a crash, which may not be its own. */
+/** Ends the lease of a single job by a crash, which another job may have caused. */
 export function crash(model: Model, item: Item, charged: boolean): void {
   const [job] = item.jobs;
   if (job === undefined) return;
@@ -157,7 +167,10 @@ export function crash(model: Model, item: Item, charged: boolean): void {
   else Object.assign(item, { node: null, token: null, suspect: true });
 }
 
-/** The node is gone: charged are the suspects that it held, or all, where it held none. */
+/**
+ * Ends a node. Charges the suspects that it held, or all its items if it held none. Returns the number of
+ * items.
+ */
 export function die(model: Model, node: string): number {
   spreadNode(model, node);
   const held = model.items.filter((item) => item.node === node);

@@ -14,7 +14,9 @@ import { openGround } from '../sql/database-support.ts';
 const ground = opened(openGround);
 const nodes = new Map<string, Member>();
 
-/** What was done, and what came of it: a test that never got somewhere proves nothing of it. */
+/**
+ * Names of the steps and results so far. The test fails if one never comes: it would prove nothing about it.
+ */
 const seen = new Set<string>();
 
 type Step = fc.AsyncCommand<Model, Ground>;
@@ -62,7 +64,7 @@ async function agree(model: Model): Promise<void> {
   );
 }
 
-/** Two batches, held by one node; of one of them a job is taken out. By chance alone that comes late. */
+/** Two batches, held by one node; one job is taken out of one of them. By chance alone that comes late. */
 const beginning: readonly Step[] = [
   step('enqueue', [4]),
   step('dispatch', [0]),
@@ -71,14 +73,14 @@ const beginning: readonly Step[] = [
 ];
 
 const drawn = fc.array(fc.nat(1_000), { minLength: 8, maxLength: 8 });
-/** What has not come yet comes more often. */
+/** Generators of steps; those not seen yet come more often. */
 const steps = (unseen: readonly string[]): readonly fc.Arbitrary<Step>[] =>
   Object.entries(acts).flatMap(([name, [often, , does = name]]) => {
     const more = unseen.some((one) => one.includes(does)) ? 8 : 0;
     return Array.from({ length: often + more }, () => drawn.map((numbers) => step(name, numbers)));
   });
 
-/** Each of these must have come. */
+/** Names that must all have been seen. */
 const all: readonly string[] = `enqueue, promote, heartbeat, dispatch, dispatch of what is there,
   claim, claim of rows, claim ahead, claim of a suspect,
   settle held batch, settle held rest, settle refused, settle of a member, settle done, settle retry, settle snooze, settle dead,

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { Ground } from '../sql/database-support.ts';
 
-/** What the database should make of jobs, in a few lines: no time, no locks, one node. */
+/** A small model of jobs as the database should keep them: without times and locks, with one node. */
 export const maxTries = 2;
 export const maxCrashes = 2;
 
@@ -28,7 +28,7 @@ export interface Model {
   positions: number;
   /** `key_pending` of their queue. */
   limit: number | null;
-  /** Whether the node takes bundles. */
+  /** True if the node accepts bundles. */
   takesBundles: boolean;
 }
 
@@ -63,7 +63,7 @@ export function put(job: ModelJob, state: State): void {
   if (state === 'done' || state === 'dead' || state === 'cancelled') job.checkpoint = null;
 }
 
-/** Given back unrun: what was of a bundle waits again. */
+/** Releases a job that has not run: a job of a bundle becomes pending again. */
 export function giveBack(job: ModelJob): void {
   put(job, job.cancelled ? 'cancelled' : job.bundle === null ? 'ready' : 'pending');
 }
@@ -75,7 +75,9 @@ export function crash(job: ModelJob): void {
   job.suspect = job.state === 'ready';
 }
 
-/** The node dies: charged are the suspects that it ran, or all, where it ran none; and what was of a bundle. */
+/**
+ * Ends the node. Charges the suspects that it ran, or all its jobs if it ran none, and every job of a bundle.
+ */
 export function die(model: Model): void {
   const running = jobsOf(model).filter(({ state }) => state === 'running');
   const suspects = running.filter(({ suspect }) => suspect);
@@ -87,7 +89,7 @@ export function die(model: Model): void {
   }
 }
 
-/** Work items for those of them that are pending, in this order; of several together, one bundle. */
+/** Makes work items of jobs, in this order; together they form one bundle. */
 export function schedule(model: Model, jobs: readonly ModelJob[], together: boolean): void {
   for (const job of jobs) {
     model.positions += 1;
@@ -98,17 +100,20 @@ export function schedule(model: Model, jobs: readonly ModelJob[], together: bool
   }
 }
 
-/** Whether one more job may be inserted. */
+/** True if one more job may be inserted. */
 export function hasRoom(model: Model): boolean {
   const waiting = jobsOf(model).filter(({ state }) => ['pending', 'ready', 'running'].includes(state));
   return model.limit === null || waiting.length < model.limit;
 }
 
-/** Whether it may go with others: one whose next failure or crash would be its last goes alone. */
+/** True if a job may go with others: one whose next failure or crash would be its last goes alone. */
 export const isSafe = ({ tries, crashes }: ModelJob): boolean =>
   crashes === 0 && (tries === 0 || tries + 1 < maxTries);
 
-/** What a claim of up to `max` units gets. No time goes by here, so a node runs one suspect at a time. */
+/**
+ * Returns the jobs that a claim of up to `max` units gets. Time stands still in the model, so a node runs one
+ * suspect at a time.
+ */
 export function claimable(model: Model, max: number): readonly ModelJob[] {
   const items = jobsOf(model)
     .filter(({ state }) => state === 'ready' || state === 'running')
@@ -122,14 +127,14 @@ export function claimable(model: Model, max: number): readonly ModelJob[] {
   return [...first, ...units.slice(0, max - first.length).flat()].toSorted((a, b) => a.position - b.position);
 }
 
-/** Whether the node takes them. */
+/** Sets in the database whether the node accepts bundles. */
 export async function takesBundles(ground: Ground, whole: boolean): Promise<void> {
   await ground.sql(`update pgqueue.node set tasks = jsonb_set(tasks, '{hello,batch}', $1::jsonb)`, [
     String(whole),
   ]);
 }
 
-/** So many jobs of a key, at most. */
+/** Limits the number of waiting jobs of a key. */
 export async function limitTo(ground: Ground, limit: number | null): Promise<void> {
   await ground.sql(
     `insert into pgqueue.queue_config (queue, key_pending) values ('default', $1)

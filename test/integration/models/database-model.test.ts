@@ -44,7 +44,9 @@ let node: Member;
 
 type Step = fc.AsyncCommand<Model, Ground>;
 
-/** What was done, and what came of it: a test that never got somewhere proves nothing of it. */
+/**
+ * Names of the steps and states so far. The test fails if one never comes: it would prove nothing about it.
+ */
 const seen = new Set<string>();
 
 /** A step on one job, which acts only where the job stands in one of the given states. */
@@ -175,7 +177,7 @@ function oneJob(index: number): Step[] {
   ];
 }
 
-/** Its queue takes no more jobs. */
+/** Checks that an enqueue is refused because its queue is full. */
 async function refused(work: Promise<unknown>): Promise<void> {
   seen.add('refused');
   await expect(work).rejects.toMatchObject({ code: 'PQ003' });
@@ -255,7 +257,10 @@ const names = oneJob(0).map((one) => one.toString().replace('(0)', ''));
 const often = (name: string, times: number): readonly fc.Arbitrary<Step>[] =>
   Array.from({ length: times }, () => index.map((at) => oneJob(at)[names.indexOf(name)] as Step));
 
-/** What leads a job on comes more often than what ends it; and what has not come yet more often still. */
+/**
+ * Generators of steps. Steps that advance a job come more often than those that end it; steps not seen yet
+ * come most often.
+ */
 const steps = (unseen: readonly string[]): readonly fc.Arbitrary<Step>[] => [
   ...names.flatMap((name) => often(name, unseen.includes(name) ? 4 : 1)),
   ...often('enqueue', 3),
@@ -282,7 +287,7 @@ test('every job is where the model says, after any sequence of steps', async () 
   for (let round = 0; round < 200; round += 1) {
     const unseen = all.filter((name) => !seen.has(name));
     if (unseen.length === 0 && round >= 10) break;
-    // of so few runs, those that begin with small values would be most
+    // unbiased, because with so few runs most would begin with small values
     await fc.assert(property(unseen), { numRuns: 4, endOnFailure: true, unbiased: true });
   }
   expect([...seen].sort()).toEqual(all);

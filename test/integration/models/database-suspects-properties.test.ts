@@ -6,17 +6,18 @@ import type { Member } from '../sql/database-support.ts';
 import { openGround } from '../sql/database-support.ts';
 
 /**
- * Random fleets that run innocent jobs and poison, in virtual time: who is charged with a crash, and whether everyone comes to an end. Claims, ends and
- * deaths are the database's own functions; time goes by as leases that began earlier.
+ * Random fleets that run innocent jobs and poison, in virtual time. Checks who is charged with a crash, and
+ * that every job comes to an end. Claims, ends and deaths are the database's own functions; time passes by
+ * moving the start of leases back.
  */
 const ground = opened(openGround);
 
 const stepSeconds = 0.5;
-/** After that a suspect lets another one begin. */
+/** Seconds after which a suspect lets another one begin. */
 const apartSeconds = 1;
 const stepsMax = 1_000;
 
-/** Poison strikes, and kills its node, when it has run for that long; an innocent job is done. */
+/** A job's plan. After `seconds`, poison strikes and kills its node; an innocent job is done. */
 interface Plan {
   readonly poison: boolean;
   readonly seconds: number;
@@ -27,7 +28,10 @@ interface World {
   readonly nodes: number;
   readonly slots: number;
   readonly jobs: readonly Plan[];
-  /** Which leases run out before the node is known to be dead: by the number of the death and of the lease, over and over. */
+  /**
+   * Decides which leases run out before the node is known to be dead: indexed by the number of the death plus
+   * that of the lease, cyclically.
+   */
   readonly expires: readonly boolean[];
 }
 
@@ -69,7 +73,7 @@ interface Life {
   hidden: boolean;
 }
 
-/** How often what the promises are about was met. */
+/** Number of occurrences of each situation that the guarantees are about. */
 const met = { strikes: 0, hidden: 0, spared: 0, joined: 0 };
 
 async function play(world: World): Promise<void> {
@@ -149,7 +153,7 @@ interface Strike {
   readonly deaths: number;
 }
 
-/** The poison kills its node: some leases may run out before that is known. Then looks at who is charged. */
+/** Kills a node by its poison. Some leases may run out before that is known. Then checks who is charged. */
 async function strike({ job, life, running, lives, expires, deaths }: Strike): Promise<void> {
   const held = [...running.values()].filter(({ node }) => node === job.node);
   const before = await crashes();
@@ -189,7 +193,10 @@ interface Charged {
   readonly isDead: boolean;
 }
 
-/** Where a node begins a suspect, more of those that it runs have run for a while than have not; or it runs none. */
+/**
+ * Checks a node that begins a suspect: it runs no other suspects, or more that have run for a while than
+ * young ones.
+ */
 function expectRoom(held: readonly Running[], now: number): void {
   const suspects = held.filter(({ suspect }) => suspect);
   const young = suspects.filter(({ began }) => now - began < apartSeconds).length;
@@ -197,7 +204,10 @@ function expectRoom(held: readonly Running[], now: number): void {
   if (suspects.length > 0) met.joined += 1;
 }
 
-/** Charged by another one's later strike: a suspect, or by the end of its lease one that was no suspect before. */
+/**
+ * Checks a job charged with a later strike of another job: it was a suspect, or its lease had ended before.
+ * It is not dead.
+ */
 function innocent({ one, isLate, isDead }: Charged): void {
   if (!one.suspect && !isLate) throw new Error('charged by a strike of known poison');
   if (isDead) throw new Error("dead of another one's later strike");

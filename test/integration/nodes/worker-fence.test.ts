@@ -24,7 +24,7 @@ afterEach(async () => {
   await bench.clear();
 });
 
-/** What waited goes with its connections. */
+/** Resets all connections together with their held data, and lets new data pass. */
 function mend(): void {
   proxy.reset();
   proxy.hold(undefined);
@@ -38,7 +38,10 @@ interface Lived {
   readonly what: string;
 }
 
-/** The first run waits for its signal, as a handler should; what happens when, by one clock. */
+/**
+ * Returns a handler whose first run waits for its signal, as a handler should, and a record of events, timed
+ * by one clock.
+ */
 function recording(task: typeof hour): { readonly handler: TaskHandler; readonly lived: readonly Lived[] } {
   const lived: Lived[] = [];
   const live = (what: string): void => void lived.push({ what, at: performance.now() });
@@ -64,7 +67,7 @@ const elsewhere = { node: 'elsewhere' };
 async function cutOff(worker: TestWorker, task: typeof hour, handler: TaskHandler): Promise<string> {
   const { id } = await bench.producer.enqueue(task, {});
   await until('it to run', () => worker.of('job.started').length === 1);
-  // at once: its lease must not end before
+  // immediately, before its lease can end
   proxy.hold('to-server');
   await bench.worker([handler], elsewhere);
   return id;

@@ -6,15 +6,16 @@ import { opened } from '../../support/database.ts';
 import { openWorkerBench, until } from '../../support/worker-bench.ts';
 
 /**
- * What an asynchronous failover takes away, by hand: rows are put back as the new primary would have them. The node asks what it holds
- * after the first heartbeat that follows a failure; here its connections are ended.
+ * Simulates the loss of an asynchronous failover: puts rows back as the new primary would have them. A node
+ * asks which leases it holds after the first heartbeat that follows a failure; here its connections are
+ * ended.
  */
 const bench = opened(openWorkerBench);
 afterEach(() => bench.clear());
 
 const task = defineTask({ name: 'task', payload: z.object({}), timeout: '1h' });
 
-/** Rows of a job as they are now, and how to have them again. */
+/** Reads the rows of a job. Resolves to a function that restores them. */
 async function remember(id: string): Promise<() => Promise<void>> {
   const tables = ['queue', 'work_queue'] as const;
   const rows = await Promise.all(
@@ -36,7 +37,7 @@ async function remember(id: string): Promise<() => Promise<void>> {
   };
 }
 
-/** As when the server goes away; the next heartbeat, and the LISTEN connection, fail. */
+/** Ends connections, as if the server went away: the next heartbeat and the LISTEN connection fail. */
 async function breakConnections(): Promise<void> {
   await bench.sql(
     `select pg_terminate_backend(pid) from pg_stat_activity

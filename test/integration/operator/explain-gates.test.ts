@@ -15,7 +15,10 @@ import { opened } from '../../support/database.ts';
 import { hourMs, isIn, openExplained } from './explain-support.ts';
 import { until } from '../scheduler/scheduler-support.ts';
 
-/** Each test holds a job by a gate of a policy, and asks the leader why. Where that can be ended soon, the job then goes. */
+/**
+ * Each test holds a job by a gate of a policy, and asks the leader for the reason. If the test can open the
+ * gate soon, it checks that the job then goes.
+ */
 const bench = opened(openExplained);
 afterEach(() => bench.clear());
 

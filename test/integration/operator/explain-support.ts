@@ -9,14 +9,14 @@ import { openBench, until } from '../scheduler/scheduler-support.ts';
 
 export const hourMs = 3_600_000;
 
-/** A moment in about that time: a minute may have passed since it was said. */
+/** Checks that a time is about `ms` milliseconds ahead: a minute may have passed since it was reported. */
 export function isIn(until: Date | null | undefined, ms: number): void {
   const inMs = (until?.getTime() ?? 0) - Date.now();
   expect(inMs).toBeGreaterThan(ms - 60_000);
   expect(inMs).toBeLessThanOrEqual(ms + 1_000);
 }
 
-/** A job to enqueue: what is left out has its default. */
+/** A job to enqueue; fields left out have their defaults. */
 export interface JobSeed {
   readonly task?: string;
   readonly queue?: string;
@@ -25,25 +25,25 @@ export interface JobSeed {
   readonly version?: number;
 }
 
-/** A worker by hand: what it claims runs until it is told how that ends. */
+/** A worker driven by the test: a claimed job runs until the test ends it. */
 export interface Hand {
-  /** Claims everything that is ready, as far as its slots go; resolves to how many it holds then. */
+  /** Claims ready jobs up to its slots. Resolves to the number that it holds then. */
   readonly claims: () => Promise<number>;
   readonly ends: (id: string, outcome: 'done' | 'retry' | 'dead', delayMs?: number) => Promise<void>;
 }
 
-/** A bench whose subject is what `explain` says. */
+/** A bench for tests of `explain`. */
 export interface Explained extends Bench {
   readonly operator: Operator;
   readonly add: (...jobs: readonly JobSeed[]) => Promise<readonly string[]>;
   readonly hand: (options?: { readonly slots?: number; readonly tasks?: readonly string[] }) => Promise<Hand>;
-  /** Starts a scheduler with a policy; without one, the default. */
+  /** Starts a scheduler with this policy, or the default one. */
   readonly leads: (policy?: Policy) => Promise<void>;
-  /** These jobs, and no others, have work items. */
+  /** Waits until these jobs, and no others, have work items. */
   readonly scheduled: (...ids: readonly string[]) => Promise<void>;
-  /** What the leader says of a job. */
+  /** Resolves to the leader's explanation of a job. */
   readonly explain: (id: string) => Promise<JobExplanation>;
-  /** The rules that hold a job, without its place in line. */
+  /** Resolves to the rules that hold a job, without its place in line. */
   readonly holds: (id: string) => Promise<readonly Reason[]>;
 }
 

@@ -11,9 +11,9 @@ beforeEach(reset);
 interface Breakage {
   readonly check: string;
   readonly mendable?: boolean;
-  /** Breaks something; returns what the finding must name. */
+  /** Breaks something. Returns the texts that the finding must name. */
   readonly seed: () => Promise<readonly string[]>;
-  /** What must be true after the mend, beside a clean second look. */
+  /** Checks the repaired state, beyond a second look without findings. */
   readonly after?: (samples: readonly string[]) => Promise<void>;
   readonly undo?: string;
 }
@@ -55,7 +55,7 @@ const breakages: readonly Breakage[] = [
       for (const id of [running, runningToo]) {
         expect(await operator.jobs.get(id)).toMatchObject({ status: 'running', runAfter: null });
       }
-      // what was with them in a batch is as it was
+      // the other jobs of their batches are unchanged
       expect((await operator.jobs.list({ status: 'ready' })).items).toHaveLength(1);
       expect(await sql('select from pgqueue.work_queue where jobs is not null')).toHaveLength(1);
     },
@@ -242,13 +242,13 @@ const breakages: readonly Breakage[] = [
       await sql(
         `update pgqueue.node set software = '@pgqueue/worker, node v24', running = 1, heartbeat = clock_timestamp()`,
       );
-      // a node says of how many jobs it has leases, those of batches among them
+      // a node reports the number of jobs that it has leases of, those in batches included
       await batch([await insert(), await insert()], lease('forgets'));
       await item(await insert(), lease('knows'));
       await sql(
         `update pgqueue.work_queue set started = now() - interval '2 minutes', lock_timeout = now() + interval '1 hour'`,
       );
-      // claimed since the heartbeat that said so: it is not counted yet
+      // claimed after the heartbeat that reported the number: not counted yet
       await item(await insert(), { ...lease('knows'), started: new Date().toISOString() });
       return ['forgets'];
     },

@@ -15,15 +15,16 @@ import { until } from '../../support/until.ts';
 import { pin } from './pinned-support.ts';
 
 /**
- * Ticks and claims begin where the last ones came to. What comes to lie before that place, by a commit that was late or by a lease that was given
- * back, is found within a second nevertheless, without hints, while a key is busy and nothing of what went before can be cleared away. The bound is
- * below the 30 s after which a node looks at all work items anyway.
+ * Ticks and claims begin where the last ones ended. A job can appear before that place: by a late commit or
+ * by a released lease. It is found within a second nevertheless, without hints, while its key is busy and no
+ * dead row can be removed. The bound of 15 s is below the 30 s after which a node looks at all work items
+ * anyway.
  */
 const foundMs = 15_000;
-/** A machine that does much else is given time: so often the longest that a job of the crowd took meanwhile. */
+/** Multiple of the longest time of a job of the crowd that is added to the bound: for busy machines. */
 const patience = 4;
 const waiting = 400;
-/** Jobs of the crowd that go by before a job comes to lie behind them. */
+/** Number of jobs of the crowd that run before a job appears behind them. */
 const passing = 1_500;
 
 const crowd = defineTask({ name: 'crowd', payload: z.object({ at: z.number() }) });
@@ -68,7 +69,7 @@ afterAll(async () => {
   await holder.end();
 });
 
-/** Keeps some jobs waiting, in the one key that there is. */
+/** Keeps some jobs waiting, all in one key. */
 async function feed(): Promise<void> {
   for (let fed = 0; !stopping.signal.aborted;) {
     if (fed - ran < waiting) {
@@ -117,7 +118,7 @@ test('a work item that is released, when later ones have been claimed', async ()
   await expectFound('released', sinceMs);
 });
 
-/** A job that another node has claimed, before there is a worker. */
+/** Enqueues a job that another node claims before the worker starts. */
 async function held(name: string): Promise<Lease> {
   const [node, incarnation] = ['other', randomUUID()];
   await registerNode(database, {

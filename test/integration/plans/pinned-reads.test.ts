@@ -9,21 +9,25 @@ import type { Pages, Reading } from './pinned-support.ts';
 import { openReadingPool, pagesOf, pin } from './pinned-support.ts';
 
 /**
- * Dead rows that vacuum may not remove yet are still in the indexes. What a queue reads for a job must not depend on how many there are; so
- * pages are counted, which are the same on every machine, and not time.
+ * Dead rows that vacuum may not remove yet are still in the indexes. The pages that a queue reads for a job
+ * must not depend on their number. The tests count pages instead of time: pages are the same on every
+ * machine.
  */
 const dead = 50_000;
 const jobsOfRound = 60;
 const claimMax = 30;
-/** More than a few pages: where the rows of a round lie is not quite the same each time. */
+/** Tolerance in pages: the rows of a round are not stored in quite the same place each time. */
 const slack = 60;
-/** A look for late commits reads what went within the last half second; one at all of the dead rows would read 1,000 pages. */
+/**
+ * Most pages of a look for late commits, which reads rows of the last half second. A look at all dead rows
+ * would read 1,000 pages.
+ */
 const lateMax = 400;
-/** In so long, each of these looks comes once at least. */
+/** Milliseconds within which each of these looks comes at least once. */
 const lookMs = 1_200;
 
 type Name = 'tick' | 'claim' | 'settle';
-/** By function, what each of its calls has read. */
+/** Pages that each call has read, by function. */
 type Read = Readonly<Record<Name, readonly number[]>>;
 
 const names: readonly Name[] = ['tick', 'claim', 'settle'];
@@ -36,7 +40,7 @@ interface AtWork {
   readonly end: () => Promise<void>;
 }
 
-/** A queue under a snapshot that is held, with so many dead rows before those that will wait. */
+/** Opens a queue under a held snapshot, with `deadRows` dead rows before those that will wait. */
 async function atWork(deadRows: number, kind: 'reads' | 'wrote'): Promise<AtWork> {
   const own = await createTestDatabase();
   const holder = await pin(own.url, kind);
@@ -66,7 +70,7 @@ async function atWork(deadRows: number, kind: 'reads' | 'wrote'): Promise<AtWork
   };
 }
 
-/** A work item that stays, before all others: as that of a job that runs for hours. */
+/** Inserts a work item that stays before all others, like that of a job that runs for hours. */
 async function dispatchedLongAgo(database: Database): Promise<void> {
   await database.query(
     `with job as (insert into pgqueue.queue (queue, task) values ('slow', 'slow') returning id)
@@ -75,7 +79,7 @@ async function dispatchedLongAgo(database: Database): Promise<void> {
   );
 }
 
-/** Jobs that went through both tables, and whose rows are still there for the one who holds the snapshot. */
+/** Passes jobs through both tables; their dead rows stay for the session that holds the snapshot. */
 async function leaveDead(database: Database, count: number): Promise<void> {
   await database.query(`insert into pgqueue.queue (task) select 't' from generate_series(1, $1::integer)`, [
     count,
@@ -88,7 +92,7 @@ async function leaveDead(database: Database, count: number): Promise<void> {
   await database.query("delete from pgqueue.queue where task = 't'", []);
 }
 
-/** One that claims behind its low-water mark, as a worker's node does. */
+/** Registers a node that claims behind its low-water mark, as a worker's node does. */
 async function startNode(database: Database): Promise<{ readonly work: (jobs: number) => Promise<void> }> {
   const [node, incarnation] = ['node', randomUUID()];
   const tasks = { t: { min: 1, max: 1, timeoutMs: null } };
@@ -131,11 +135,13 @@ async function startNode(database: Database): Promise<{ readonly work: (jobs: nu
 function readOf(readings: readonly Reading[]): Read {
   const of = (name: Name): readonly number[] =>
     readings.flatMap(({ query, pages }) => (query.includes(`.${name}(`) ? [pages] : []));
-  // how many claims find nothing is a matter of chance: of those that find some, a page for each job is read at least
+  // the number of claims that find nothing varies; one that finds jobs reads at least a page for each
   return { tick: of('tick'), claim: of('claim').filter((pages) => pages >= claimMax), settle: of('settle') };
 }
 
-/** Of so many rounds, when the scheduler knows which keys are busy. */
+/**
+ * Resolves to the pages that each call reads in eight rounds, once the scheduler knows which keys are busy.
+ */
 async function steady({ round, take }: AtWork): Promise<Read> {
   for (let warm = 0; warm < 3; warm += 1) await round();
   take();
@@ -143,7 +149,7 @@ async function steady({ round, take }: AtWork): Promise<Read> {
   return take();
 }
 
-/** The third quartile: of some three ticks a round, one has work. */
+/** Returns the third quartile: of about three ticks in a round, one has work. */
 const typical = (pages: readonly number[]): number =>
   pages.toSorted((a, b) => a - b)[Math.floor(pages.length * 0.75)] ?? NaN;
 

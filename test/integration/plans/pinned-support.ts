@@ -1,12 +1,14 @@
 import pg from 'pg';
 
-/** What one statement of a session has read: pages of the server's memory and of its disk, dead rows' too. */
+/**
+ * Pages that one statement of a session has read, from the server's memory and from disk, dead rows included.
+ */
 export interface Reading {
   readonly query: string;
   readonly pages: number;
 }
 
-/** Of a node of PostgreSQL's EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON). */
+/** Counts of pages in a node of PostgreSQL's EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON). */
 export interface Pages {
   readonly 'Shared Hit Blocks': number;
   readonly 'Shared Read Blocks': number;
@@ -26,7 +28,7 @@ const settings: Readonly<Record<string, string>> = {
   client_min_messages: 'log',
 };
 
-/** A pool whose statements tell what they read, functions that they call included. */
+/** Opens a pool that records the pages read by its statements, functions that they call included. */
 export function openReadingPool(connectionString: string): {
   readonly pool: pg.Pool;
   readonly take: () => readonly Reading[];
@@ -48,7 +50,10 @@ export function openReadingPool(connectionString: string): {
   return { pool, take: () => readings.splice(0) };
 }
 
-/** A session that keeps vacuum from removing what ends from now on: a report that only reads, or a forgotten transaction that has written. */
+/**
+ * Opens a session that keeps vacuum from removing rows that die from now on: a report that only reads, or a
+ * forgotten transaction that has written.
+ */
 export async function pin(
   connectionString: string,
   kind: 'reads' | 'wrote',

@@ -6,8 +6,9 @@ import { pin } from './pinned-support.ts';
 import { load, openExplained, planProblems, tokenOfLoad } from './plans-support.ts';
 
 /**
- * After VACUUM has seen a momentarily empty table, the planner believes in a row or none. Each hot statement must keep to its index
- * then, too: so the same statements are explained on empty tables, on large ones with statistics of one row, and on large ones.
+ * After VACUUM has seen a table that was empty for a moment, the planner expects one row or none. Each hot
+ * statement must use its index then, too. So the same statements are explained on empty tables, on large ones
+ * with statistics of one row, and on large ones.
  */
 const states: Readonly<Record<string, (client: pg.Client, url: string) => Promise<void>>> = {
   empty: vacuum,
@@ -20,7 +21,7 @@ const states: Readonly<Record<string, (client: pg.Client, url: string) => Promis
     await vacuum(client);
     await load(client, 100_000);
   },
-  // vacuum clears nothing away: a look along a whole index reads all that is dead
+  // vacuum removes nothing: a scan of a whole index reads all dead rows
   'a few, behind dead rows, seen empty': async (client, url) => {
     await load(client, 100_000);
     const holder = await pin(url, 'reads');
@@ -44,7 +45,7 @@ async function vacuum(client: pg.Client): Promise<void> {
 const leader = ['leader', 1] as const;
 const node = randomUUID();
 
-/** What a claim by rows takes. */
+/** Returns the parameter of a claim by rows. */
 const take = (max: number, ahead: number): string => JSON.stringify({ max, ahead, from: 0, reap: true });
 
 /** A page of lanes, as `look` reads it; ids of a span in which none lies. */
@@ -61,7 +62,10 @@ const page = {
   ranges: {},
 };
 
-/** Each once on what the earlier ones left. Ids come from the tables, so that the statements have work to do. */
+/**
+ * The statements, each run once on the state that the earlier ones left. Ids come from the tables, so that
+ * the statements have work to do.
+ */
 const statements: Readonly<Record<string, readonly [string, readonly unknown[]]>> = {
   tick_due: ['select pgqueue.tick_due()', []],
   promote: ['select * from pgqueue.promote($1, $2, 500)', leader],
@@ -208,8 +212,8 @@ const statements: Readonly<Record<string, readonly [string, readonly unknown[]]>
 };
 
 /**
- * Whole scans that are meant: of all work items (the table is short, and no index may serve them: claims are HOT updates), of those
- * that are to be cancelled, and of the jobs that expire soonest, past those that run already.
+ * Full scans that are intended. All work items: the table is short, and an index can't serve them, because
+ * claims are HOT updates. Items to be cancelled. Jobs that expire soonest, past those that run already.
  */
 const meant = [
   /with working as materialized/,
@@ -223,7 +227,7 @@ const meant = [
 
 const held = `lock_key = 'node' and lock_token = '${tokenOfLoad}'`;
 
-/** Stand for ids of such jobs, or positions of such batches. */
+/** Queries that replace these words among a statement's values, by ids of jobs or positions of batches. */
 const rowsOf: Readonly<Record<string, string>> = {
   pending: `select q.id from pgqueue.queue q
             where run_after is null and q.id not in (select w.id from pgqueue.work_item w) order by q.id limit 500`,
@@ -236,7 +240,7 @@ const rowsOf: Readonly<Record<string, string>> = {
 
 async function ids(client: pg.Client, which: string, query: string): Promise<readonly string[]> {
   const { rows } = await client.query<{ id: string }>(query);
-  // on empty tables too, there is something to look for
+  // on empty tables, look for a row that does not exist
   if (rows.length === 0) return [which === 'held batches' ? '1' : randomUUID()];
   return rows.map(({ id }) => id);
 }

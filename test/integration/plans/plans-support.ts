@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import pg from 'pg';
 
-/** A node of PostgreSQL's EXPLAIN (FORMAT JSON), as far as it is looked at. */
+/** The fields used of a node of PostgreSQL's EXPLAIN (FORMAT JSON). */
 interface PlanNode {
   readonly 'Node Type': string;
   readonly 'Relation Name'?: string;
@@ -14,11 +14,11 @@ interface PlanNode {
 export interface Plan {
   readonly query: string;
   readonly root: PlanNode;
-  /** Whether it was compiled: at every call, for nothing. */
+  /** True if PostgreSQL compiled the plan (JIT), a cost at every call without any gain. */
   readonly compiled: boolean;
 }
 
-/** A session in which every statement, those inside functions too, sends its plan to the client. */
+/** Opens a session that sends the plan of every statement to the client, those inside functions included. */
 export async function openExplained(
   url: string,
   planCacheMode: string,
@@ -56,9 +56,10 @@ export async function openExplained(
 const tables = /^(?:queue|work_queue|history\w*|dead_letter)$/;
 
 /**
- * What in a plan could get slow as tables grow: a scan of everything, by sequence or along an index, or a join that begins with
- * one. A hash join is no problem by itself: where its tables are asked for given ids only, it is the one join whose cost is linear
- * whatever the planner believes (a nested loop may turn the wrong way round, and read the table once for each id).
+ * Returns the parts of a plan that get slower as tables grow: full scans, sequential or along an index, and
+ * joins that begin with one. A hash join alone is no problem. If its tables are asked for given ids only, it
+ * is the one join whose cost is linear whatever the planner expects; a nested loop may run in the wrong order
+ * and read a table once for each id.
  */
 export function planProblems({ query, root, compiled }: Plan): readonly string[] {
   const problems = compiled ? [`compiled: ${query.trim().slice(0, 200)}`] : [];
@@ -70,10 +71,11 @@ export function planProblems({ query, root, compiled }: Plan): readonly string[]
     const where = `${type} on ${node['Relation Name'] ?? 'a join'} by ${node['Index Name'] ?? 'none'} in: ${query.trim().slice(0, 200)}`;
     if (own && type === 'Seq Scan') problems.push(where);
     if (scans && type === 'Merge Join') problems.push(where);
-    // an index read from end to end is no better, unless it only looks at the first entries: those, not the first that fit
+    // a full index scan is no better, unless it reads the first entries only: under a limit, and without a
+    // filter
     const whole = own && type.startsWith('Index') && node['Index Cond'] === undefined;
     const first = ['Limit', 'LockRows'].includes(parent?.['Node Type'] ?? '') && node.Filter === undefined;
-    // an empty list of ids "implies" whatever a partial index asks for; nothing is read
+    // an empty list of ids "implies" any condition of a partial index; nothing is read
     const nothing = /= ANY \('\{\}'/.test(node.Filter ?? '');
     if (whole && !first && !nothing) {
       problems.push(`whole ${where}`);
@@ -84,7 +86,10 @@ export function planProblems({ query, root, compiled }: Plan): readonly string[]
   return problems;
 }
 
-/** Delayed, pending, ready and running jobs in the shares of a busy queue; beside them some in batches, of which a third are bundles. */
+/**
+ * Inserts delayed, pending, ready and running jobs in the shares of a busy queue; some are in batches, a
+ * third of which are bundles.
+ */
 export async function load(client: pg.Client, jobs: number): Promise<void> {
   await client.query(
     `insert into pgqueue.queue (task, queue, key, priority, run_after, expires_at, unique_key)
@@ -103,7 +108,7 @@ export async function load(client: pg.Client, jobs: number): Promise<void> {
      on conflict do nothing`,
     [tokenOfLoad, jobs],
   );
-  // the others were the first: batches of ten of the last, every other one held
+  // the first jobs have items of their own: the last jobs form batches of ten, every other one held
   await client.query(
     `insert into pgqueue.work_queue (jobs, version, pool, task, together, lock_key, lock_token, lock_timeout, started)
      select array_agg(q.id order by q.n), 1, 'default', 't', case when q.batch % 3 = 0 then q.batch end, case when q.batch % 2 = 0 then 'node' end, case when q.batch % 2 = 0 then $1::uuid end,

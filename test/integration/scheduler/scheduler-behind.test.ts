@@ -8,8 +8,9 @@ import { useDatabase } from '../../support/database.ts';
 import { until } from '../../support/until.ts';
 
 /**
- * Ticks begin where the last ones came to, for jobs and for work items. What stands before that place all the same, however it came there, is
- * found by looks beside the ticks: every ten seconds each, as long as something goes.
+ * Ticks begin where the last ones ended, for jobs and for work items. A row that appears before that place,
+ * for whatever reason, is found by looks beside the ticks: one every ten seconds for each of the two, while
+ * the queue is active.
  */
 
 const crowd = defineTask({ name: 'crowd', payload: z.object({}) });
@@ -29,7 +30,7 @@ beforeAll(async () => {
       implement(straggler, () => void (ran.straggler += 1)),
     ],
   });
-  // the numbers below these are for those that come behind
+  // lower numbers are left for the jobs that appear behind
   await sql('alter table pgqueue.queue alter seq restart with 1000');
   await sql('alter table pgqueue.work_queue alter position restart with 1000');
   await Promise.all([scheduler.start(), worker.start()]);

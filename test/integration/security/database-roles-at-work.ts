@@ -3,7 +3,7 @@ import type { Role } from './database-roles.ts';
 const id = "'00000000-0000-7000-8000-000000000001'::uuid";
 const ids = `array[${id}]`;
 
-/** What each does in its daily work, and what it must not reach. */
+/** Statements that each role runs in its daily work, and statements that it must not be able to run. */
 export const statements: Readonly<
   Record<Role, { readonly can: readonly string[]; readonly cannot: readonly string[] }>
 > = {

@@ -1,4 +1,7 @@
-/** Who may do what: the test compares this with the database, so that a table or function without a decision fails it. */
+/**
+ * The rights of each role. The test compares them with the database, so that a table or function without a
+ * decision fails it.
+ */
 export const roles = ['producer', 'scheduler', 'worker', 'viewer', 'operator'] as const;
 export type Role = (typeof roles)[number];
 
@@ -8,7 +11,7 @@ const enqueued =
 const node =
   'select(heartbeat heartbeat_ms id lost_after_ms pool running slots software started state tasks)';
 
-/** The decision for every table and function. One that is missing here belongs to the owner alone. */
+/** The rights on every table and function. One that is missing here belongs to the owner alone. */
 export const rights: Readonly<
   Record<Role, { readonly functions: string; readonly tables: Readonly<Record<string, string>> }>
 > = {
@@ -101,6 +104,6 @@ export const rights: Readonly<
     },
   },
 };
-/** Parts of the others, which check nothing themselves. */
+/** Functions that others call, and that check nothing themselves. */
 export const ownersAlone =
   'advance_front assert_leader assert_read_committed assert_tasks audit_kept backoff_ms batches_from begin_anew charged_by_death config_mark count_slice crash crash_all end_node ended_jobs ended_numbers enqueuers fresh_bundles forget_explains gone_nodes held_sessions hold_session holds_true in_batch is_of_row items_from keep_leader_session keep_node_session lanes_to_read leader_gone lease_all lease_items legible lock_unique_keys look make_due make_expired next_suspect node_sessions node_takes note_move note_reached page_of_lanes ready_batches recall refuse_crowds set_aside settle_done settle_mixed single_rows spread spread_held spread_ready tables_place take_apart waiting_numbers walk_lanes watch_crowds with_error within_bytes';

@@ -1,5 +1,6 @@
-// Hostile names and values in every argument of the API, for callers whom TypeScript does not help: each is taken, or refused with an
-// error that says so. Methods are listed from the objects themselves: one that is added fails the test until it is tried here.
+// Hostile names and values in every argument of the API, for callers without TypeScript: each value is
+// accepted, or refused with a proper error. Methods are listed from the objects themselves: a new one fails
+// the test until it is tried here.
 import { defineTask, PgQueueError } from '@pgqueue/core';
 import { createOperator } from '@pgqueue/postgres';
 import { breaches, openDatabase, sqlState } from '@pgqueue/postgres/internal';
@@ -15,7 +16,7 @@ import { hostileTexts, hostileValues } from '../../support/hostile.ts';
 
 const id = '00000000-0000-7000-8000-000000000001';
 const task = defineTask({ name: 'hello', payload: z.unknown() });
-/** Where no payload belongs, large ones would only take time. */
+/** True for large values. Arguments that are no payloads skip them: they would only take time. */
 const isLarge = (value: unknown): boolean => typeof value !== 'string' && !small.includes(value);
 const small: readonly unknown[] = Object.entries(hostileValues)
   .filter(([name]) => !/^(?:text|a huge|many|\d)/.test(name))
@@ -174,7 +175,7 @@ const ofPuller: Calls = {
   close: () => [],
 };
 
-/** The functions of an object, and of the objects in it, by their path. */
+/** Returns the paths of the functions of an object, and of the objects in it. */
 function paths(object: object, prefix = ''): readonly string[] {
   const isPlain = Object.getPrototypeOf(object) === Object.prototype;
   const names = isPlain
@@ -188,8 +189,9 @@ function paths(object: object, prefix = ''): readonly string[] {
 }
 
 /**
- * Undefined: it was taken, or refused as it should be. Whoever hands on a text that came from outside hears what is wrong with it, from
- * pgqueue or from PostgreSQL. Whoever hands on a value that types would refuse may hear of a mere TypeError, but hears of it.
+ * Returns a problem; undefined if the value was accepted or properly refused. A hostile text must be refused
+ * by an error of pgqueue or PostgreSQL. A value that types would refuse may also cause a plain TypeError, but
+ * must cause an error.
  */
 async function oddly(call: () => Promise<unknown>, isText: boolean): Promise<string | undefined> {
   try {

@@ -1,5 +1,6 @@
-// Hostile texts in every argument and option of the command line, which are listed from the command's own definition, and hostile files:
-// each ends with a code and a word, without a stack, and nothing that steers the reader's terminal.
+// Hostile texts in every argument and option of the command line, which are listed from the command's own
+// definition, and hostile files. Each command must end with an exit code and a message, without a stack trace
+// or characters that control the reader's terminal.
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -13,32 +14,32 @@ import { hostileTexts, marker, named } from '../../support/hostile.ts';
 
 type Command = ReturnType<typeof buildProgram>;
 const job = '00000000-0000-7000-8000-000000000001';
-/** One of each kind: the others do the same in the packages' own test. */
+/** One text of each kind; the packages' own tests try the others. */
 const kinds = [/^$/, /drop table/, /\ud800/, /\u202e/, /title/, /\r\n/, /hunter2/, /^x{9}/];
 const texts = kinds
   .map((kind) => hostileTexts.find((text) => kind.test(text)) ?? '')
   .map((text) => text.slice(0, 5_000));
 
-/** What each argument and required option may well be, while another one is hostile. */
+/** Valid values of arguments and required options, used while another one is hostile. */
 const good: Readonly<Record<string, string>> = {
   job,
   '--cron': '* * * * *',
   '--task': 'hello',
   '--tasks': 'nowhere.ts',
 };
-/** Not tried: a file that it writes, a folder that it makes. */
+/** Options that are not tried, because their command writes the file or makes the folder. */
 const writes = ['simulate --html', 'dev --data'];
-/** These run until they are told to stop: in a schema that is not there they don't begin. */
+/** Commands that run until they are told to stop; with a schema that does not exist they don't start. */
 const lasting = new Set(['scheduler', 'worker', 'dev', 'dashboard']);
 
 interface Input {
   readonly path: readonly string[];
   readonly name: string;
-  /** The command line with that text there. */
+  /** Returns the command line with the text in that place. */
   readonly line: (text: string) => readonly string[];
 }
 
-/** Every place in a command line that takes a text. */
+/** Returns every place of a command line that takes a text. */
 function inputs(command: Command, path: readonly string[] = []): readonly Input[] {
   const below = command.commands.flatMap((one) => inputs(one, [...path, one.name()]));
   if (command.commands.length > 0) return below;
@@ -79,7 +80,7 @@ afterAll(() => rmSync(folder, { recursive: true }));
 const steering = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/;
 const broken = /\n\s+at |TypeError|RangeError|ReferenceError|\[object Object\]|syntax error at|hunter2/;
 
-/** What is wrong with how a command line was answered. */
+/** Returns a problem of a command's answer; undefined if there is none. */
 async function oddly(line: readonly string[]): Promise<string | undefined> {
   return judge(await parseCli(line));
 }
@@ -124,7 +125,7 @@ test.each(commands)('%s', async (command) => {
   expect(odd).toEqual([]);
 });
 
-/** Options must come before `--`. */
+/** Adds the option of the database, before `--` if there is one. */
 function addDatabase(line: readonly string[]): readonly string[] {
   const at = line.indexOf('--');
   const option = `--database-url=${own.url}`;

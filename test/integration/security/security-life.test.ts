@@ -1,5 +1,5 @@
-// What handlers return, throw, report and log, and what plain SQL and hands in the tables may bring, however odd: every job ends, no
-// process does, and logs stay lines of JSON without payloads.
+// Odd values that handlers return, throw, report and log, and that plain SQL and manual changes put into the
+// tables. Every job must end, no process may, and logs must stay lines of JSON without payloads.
 import { defineTask, implement, logObserver } from '@pgqueue/core';
 import { breaches, openDatabase } from '@pgqueue/postgres/internal';
 import { createProducer } from '@pgqueue/producer';
@@ -103,7 +103,7 @@ test('handlers may return, throw, report, extend by, save and log anything', asy
   );
   const all = Object.keys(hostileValues).length;
   const failed = new Set(['throws', 'rejects']);
-  // an error that is returned is one that is thrown; and a promise asks what it is resolved with for `then`, which two proxies throw at
+  // a returned error counts as thrown; resolving a promise reads `then`, at which two proxies throw
   const failures = 3;
   for (const way of ways) {
     const count = (status: string): number =>
@@ -112,7 +112,7 @@ test('handlers may return, throw, report, extend by, save and log anything', asy
     expect({ way, dead: count('dead'), done: count('done') }).toEqual({ way, dead, done: all - dead });
   }
   expect(worker.running).toBe(0);
-  // what a handler throws, and logs, is the handler's to say
+  // a handler may put its own texts into its errors and logs
   const silent = parsedLines().filter(({ msg, err }) => msg !== 'a handler logs' && err === undefined);
   expect(JSON.stringify(silent)).not.toContain(marker);
 });
@@ -171,7 +171,7 @@ test('plain SQL may bring any name, and any JSON', async () => {
 
 test('nodes and schedulers may have any name that PostgreSQL can hold', async () => {
   const refused: string[] = [];
-  // each starts threads and connections: those that differ most
+  // each starts threads and connections, so only the texts that differ most are tried
   const kinds = ["'", '"', '\\', '$', '\u0000', '\ud800', '\u001b', '\r', '\u202e', '__proto__', 'xxxxxxxxx'];
   const names = hostileTexts.filter((text) => kinds.some((kind) => text.includes(kind)));
   expect(names.length).toBeGreaterThan(10);

@@ -1,5 +1,5 @@
-// Every argument of every function that a role may call, with whatever its type can hold. The functions and their arguments are read
-// from the database: one that is added is tried, too.
+// Tries every argument of every function that a role may call, with hostile values of its type. Functions and
+// arguments are read from the database, so that new ones are tried, too.
 import { migrate } from '@pgqueue/postgres';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -20,7 +20,7 @@ let owner: pg.Client;
 const job = '00000000-0000-7000-8000-000000000001';
 const token = '00000000-0000-4000-8000-000000000002';
 
-/** What makes each call reach as far as it can, while another of its arguments is hostile. */
+/** Values that let each call run as far as possible, while another of its arguments is hostile. */
 const good: Readonly<Record<string, string>> = {
   p_leader: 'leader',
   p_epoch: '1',
@@ -192,10 +192,10 @@ async function callables(role: string): Promise<readonly Callable[]> {
   return rows;
 }
 
-/** What a caller with odd arguments may hear: what they are, or that they break a rule. */
+/** SQLSTATEs that a caller with odd arguments may get: errors about the values, or about a broken rule. */
 const clean = /^(?:22...|23...|PQ00.|40001)$/;
 
-/** Resolves to how that was refused, undefined: it was not. Nothing of it stays. */
+/** Resolves to the error that refused the statement; undefined if it was accepted. Rolls everything back. */
 async function attempt(
   text: string,
   values: readonly (string | null)[],
@@ -230,7 +230,7 @@ async function columns(
   return rows;
 }
 
-/** What a row must have beside the column in question. */
+/** Columns that a row needs besides the tested one. */
 const needed: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   queue: { task: 't' },
   queue_config: { queue: 'q' },

@@ -1,4 +1,5 @@
-// What is stored is bounded by what is sent: nothing that a producer or a worker may write makes a claim or a tick fail, or large.
+// Checks that stored data is bounded by the data sent: nothing that a producer or a worker may write makes a
+// claim or a tick fail, or large.
 import { setFeed } from '@pgqueue/postgres/internal';
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { opened } from '../../support/database.ts';

@@ -6,10 +6,10 @@ const ground = opened(openGround);
 
 const big = (bytes: number): string => JSON.stringify({ a: 'x'.repeat(bytes) });
 const deep = (levels: number): string => `${'['.repeat(levels)}${']'.repeat(levels)}`;
-/** What no refusal may tell. */
+/** A value that no error message may contain. */
 const secret = 'c4n4ry';
 
-/** Each rule of a job, and what breaks it and no other. */
+/** Rules of a job, each with a value that breaks this rule and no other. */
 const rules: readonly (readonly [string, string, unknown])[] = [
   ['queue_attributes_check', 'attributes', '[]'],
   ['queue_attributes_check', 'attributes', '{"a": {}}'],

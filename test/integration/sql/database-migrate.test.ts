@@ -37,7 +37,7 @@ const openFunctions = (schema: string): Promise<readonly unknown[]> =>
     [schema],
   );
 
-/** Whether a migration waits for a lock right now. */
+/** True if a migration is waiting for a lock. */
 async function waitsForLock(): Promise<boolean> {
   const waiting = await query(
     `select from pg_stat_activity where application_name = 'pgqueue migrate' and wait_event_type = 'Lock'`,
@@ -133,7 +133,8 @@ describe('migrate', () => {
     const migrating = migrateFrom(pathToFileURL(`${folder}/`), at('busy')).finally(() => {
       done = true;
     });
-    // each waits behind the migration at first: it is done because the migration gives up its place, not because it ended
+    // each insert first waits behind the migration, and succeeds because the migration gives up its place,
+    // not because it ended
     for (let inserted = 0; inserted < 3; inserted += 1) {
       await until('the migration to wait', waitsForLock);
       await query(insert);
@@ -210,7 +211,7 @@ describe('names', () => {
         return true;
       }
     };
-    // a word that only a newer version keeps is refused on the older one, too
+    // a word that only a newer version reserves is refused on the older one, too
     const missed = words.filter(({ word, reserved }) => reserved === true && !refused(String(word)));
     expect(missed).toEqual([]);
     expect(

@@ -1,4 +1,4 @@
-// What plain SQL, and hands in the tables, may bring: it must harm no other job.
+// Odd values from plain SQL or from manual changes of the tables: they must harm no other job.
 import { beforeEach, expect, test } from 'vitest';
 import { opened } from '../../support/database.ts';
 import { openGround } from './database-support.ts';

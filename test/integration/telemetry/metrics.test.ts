@@ -25,7 +25,10 @@ const task = defineTask({ name: 'hello', payload: z.object({ fail: z.boolean().o
 
 const states = ['delayed', 'pending', 'ready', 'running', 'dead'] as const;
 
-/** By queue: of the overview, the page of queues, and what its tabs are told live. */
+/**
+ * Reads the depths by queue from the overview, from the page of queues, and from the live updates of its
+ * tabs.
+ */
 async function dashboardsNumbers(): Promise<readonly ReadonlyMap<string, Depths>[]> {
   const auth = (): { readonly name: string; readonly role: 'viewer' } => ({ name: 'vera', role: 'viewer' });
   const dashboard = createDashboard({ connectionString: own.url, auth, databaseRoles: false });
@@ -55,7 +58,7 @@ async function firstSnapshot({ body }: Response): Promise<LiveSnapshot> {
   throw new Error(`no snapshot: ${text}`);
 }
 
-/** What is counted, and thus the same in every reading. */
+/** Returns the counted fields, which are the same in every reading. */
 function counted(depths: Depths | undefined): object {
   return {
     ...Object.fromEntries(states.map((state) => [state, depths?.[state]])),
@@ -64,7 +67,7 @@ function counted(depths: Depths | undefined): object {
 }
 
 describe('a standby tells of the database', () => {
-  /** Another leads: nothing of what is there moves. */
+  /** Starts a standby while another scheduler leads, so that no job changes its state. */
   async function asStandby(
     look: (port: number | undefined) => Promise<void>,
     more: HealthMore = {},
@@ -97,7 +100,7 @@ describe('a standby tells of the database', () => {
     for (const key of ['a', 'a', 'a', 'b', 'b', 'c']) await insert({ queue: 'mail', key });
     await item(await insert({ queue: 'mail', key: 'b' }));
     await sql(`insert into pgqueue.queue_config (queue, paused) values ('idle', true)`);
-    // held for eleven days: readings that are seconds apart tell the same age
+    // started eleven days ago: readings that are seconds apart round to the same age
     await sql(`update pgqueue.work_queue set started = started - interval '1000000 s'`);
   });
 

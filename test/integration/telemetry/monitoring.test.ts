@@ -16,7 +16,7 @@ import { startPrometheus } from '../../support/prometheus.ts';
 import { lacks } from '../../support/tools.ts';
 import { until } from '../../support/until.ts';
 
-/** Panels of what there is none of here: the one job is done, nothing was held, and nobody holds vacuum back. */
+/** Panels without data here: the one job is done, no gate held a job, and no session blocks vacuum. */
 const quiet: ReadonlySet<string> = new Set([
   'Running by key',
   'Waiting by key',
@@ -28,7 +28,7 @@ const read = (name: string): string => readFileSync(`${folder}${name}`, 'utf8');
 const task = defineTask({ name: 'hello', payload: z.object({}) });
 
 const own = useDatabase();
-/** What a scheduler and a worker tell once they have run a job. */
+/** Metrics pages of a scheduler and a worker after they have run a job. */
 let pages: readonly string[] = [];
 let ports = { scheduler: 0, worker: 0 };
 let stop = async (): Promise<void> => {};
@@ -58,7 +58,7 @@ beforeAll(async () => {
 });
 afterAll(() => stop());
 
-/** Names of families, and of the series that histograms have. */
+/** Returns the names of families, and of the series of histograms. */
 function told(): ReadonlySet<string> {
   const families = pages.flatMap((text) => [...readExposition(text).types]);
   return new Set(

@@ -12,7 +12,7 @@ import { until } from '../../support/until.ts';
 const remind = defineTask({ name: 'remind', payload: z.object({}) });
 const hourMs = 3_600_000;
 
-/** What a function is, but for its search path. */
+/** Selects the definition of each function, without its search path. */
 const routinesSql = `select p.oid::regprocedure::text as name, p.prosrc as code,
     array(select c from unnest(p.proconfig) c where c not like 'search_path=%') as settings
   from pg_proc p where p.pronamespace = 'pgqueue'::regnamespace order by 1`;
@@ -25,7 +25,7 @@ const producer = opened(() => createProducer({ connectionString: database.url })
 let before: readonly unknown[];
 
 beforeAll(async () => {
-  vi.stubEnv('PGQUEUE_TEST_TIMEOUT_MS', '25000'); // beside everything else that is tested
+  vi.stubEnv('PGQUEUE_TEST_TIMEOUT_MS', '25000'); // other tests run at the same time
   before = await database.query(routinesSql, []);
   clock = await addClock({ connectionString: database.url });
 });

@@ -19,7 +19,7 @@ const producer = opened(() => createProducer({ connectionString: database.url, n
 
 afterEach(() => database.query('truncate pgqueue.queue, pgqueue.history', []));
 
-/** What a matcher that fails says. */
+/** Resolves to the message of a failing matcher. */
 async function messageOf(expectation: Promise<void>): Promise<string> {
   return expectation.then(
     () => 'it passed',

@@ -128,7 +128,7 @@ describe('a cancellation', () => {
             throw new Error('anything');
           }),
         ],
-        // with LISTEN it hears of it long before the next heartbeat
+        // with LISTEN it learns of it long before the next heartbeat
         { listen, heartbeatMs: listen ? 120_000 : 100, lostAfterMs: 600_000 },
       );
       const id = await enqueueSlow();
@@ -141,7 +141,7 @@ describe('a cancellation', () => {
   );
 });
 
-/** What a node that takes over an expired lease leaves behind. */
+/** Changes the lease as a node does that takes over an expired one. */
 const steal = () =>
   bench.sql(`update pgqueue.work_queue set lock_key = 'thief', lock_token = gen_random_uuid()`);
 

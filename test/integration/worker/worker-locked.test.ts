@@ -21,7 +21,7 @@ afterEach(async () => {
 
 const task = defineTask({ name: 'task', payload: z.object({ end: z.enum(['done', 'retry', 'dead']) }) });
 
-/** Jobs whose handlers run until they are let go. */
+/** Starts jobs whose handlers run until they are released. */
 async function running(ends: readonly ('done' | 'retry' | 'dead')[]) {
   const letGo = Promise.withResolvers<void>();
   const handler = implement(task, async ({ end }) => {
@@ -45,7 +45,7 @@ const statusOf = async (id = ''): Promise<string> => (await bench.job(id)).statu
 
 const lock = (id = ''): Promise<unknown> =>
   application.query('select from pgqueue.queue where id = $1 for update', [id]);
-/** What a producer does in a transaction of the application's. */
+/** Replaces a job, as a producer does in a transaction of the application. */
 const replace = (): Promise<unknown> =>
   bench.producer
     .with(fromPg(application))
@@ -116,7 +116,7 @@ test('an impatient settlement that meets a lock changes nothing, and its jobs ca
     expect(sqlState(await refused.catch((error: unknown) => error))).toBe('55P03');
   }
   const gone = '00000000-0000-7000-8000-000000000000';
-  // the server tells the error before it lets the locks of the refused one go
+  // the server sends the error before it releases the locks of the refused transaction
   await expect
     .poll(() => unlockedJobs(bench.database, [...ids, gone]), { timeout: 20_000 })
     .toEqual(new Set([ids[1], gone]));

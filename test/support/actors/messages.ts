@@ -1,26 +1,26 @@
 import type { PgQueueEvent } from '@pgqueue/core';
 
-/** What an actor says to the test that started it. */
+/** Message from an actor to the test that started it. */
 export interface Said {
   readonly type: string;
   readonly [name: string]: unknown;
 }
 
 export const url: string = process.env['PGQUEUE_TEST_URL'] ?? '';
-/** Of this process. */
+/** Name of this process. */
 export const actorName: string = process.env['PGQUEUE_TEST_NAME'] ?? 'actor';
 
-/** What the test has told this process to do: the `options` of startActor. */
+/** Options from the test: the `options` of startActor. */
 export const actorOptions: unknown = JSON.parse(process.env['PGQUEUE_TEST_OPTIONS'] ?? '{}');
 
-/** Unix milliseconds by which lines and messages of several processes are compared. */
+/** Returns Unix milliseconds, comparable between processes. */
 export const now = (): number => performance.timeOrigin + performance.now();
 
 export function said(message: Said): void {
   process.send?.(message);
 }
 
-/** Observes: says events of these types, and when they were; an error as its text. */
+/** Returns an observer that sends events of these types with their times; an error is sent as its text. */
 export function telling(...types: readonly string[]): (event: PgQueueEvent) => void {
   return (event) => {
     if (!types.includes(event.type)) return;
@@ -28,7 +28,7 @@ export function telling(...types: readonly string[]): (event: PgQueueEvent) => v
   };
 }
 
-/** Does something when the test says so, and ends the process's part of the channel after a stop. */
+/** Runs `act` when the test sends `word`. After a stop, disconnects this process from the channel. */
 export function hear(word: string, act: () => unknown): void {
   process.on('message', (message) => {
     if (message !== word) return;
@@ -38,7 +38,7 @@ export function hear(word: string, act: () => unknown): void {
   });
 }
 
-/** Starts a scheduler or a worker, and says so; stops it when the test says so. */
+/** Starts a scheduler or a worker, and reports that. Stops it when the test says so. */
 export async function run<How>(
   role: { readonly start: () => Promise<void>; readonly stop: (how?: How) => Promise<void> },
   how?: How,

@@ -1,7 +1,9 @@
 import { concurrency, gate, policy } from '@pgqueue/core';
 import type { Policy } from '@pgqueue/core';
 
-/** What users get wrong: a gate that fails and lets jobs go, and a limit that fails and holds them. */
+/**
+ * A policy with users' mistakes: a gate that throws and lets jobs go, and a limit that throws and holds them.
+ */
 const failing: Policy = policy({
   name: 'failing',
   gates: [

@@ -1,13 +1,13 @@
-// Clocks that are wrong: of a server, while it runs, and of Node processes.
+// Wrong clocks: of a server, while it runs, and of Node processes.
 import { readdirSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Base } from './machine.ts';
 
-/** A wall clock that a test sets. Monotonic clocks are left alone. */
+/** A wall clock that a test sets. Monotonic clocks are not changed. */
 export interface Clock {
-  /** What a process needs in its environment to go by it. */
+  /** Environment variables that put a process under this clock. */
   readonly env: Readonly<{ [variable: string]: string }>;
-  /** So far from the machine's, from now on. */
+  /** Sets the offset from the machine's clock, in seconds. */
   readonly set: (offsetSeconds: number) => void;
 }
 
@@ -15,13 +15,13 @@ export function createClock(base: Base, name: string): Clock {
   const file = join(base.make('clocks'), name);
   const set = (offsetSeconds: number): void => {
     writeFileSync(`${file}.new`, `${offsetSeconds < 0 ? '' : '+'}${offsetSeconds}s\n`, { mode: 0o644 });
-    renameSync(`${file}.new`, file); // nobody reads half of it
+    renameSync(`${file}.new`, file); // a rename, so that nobody reads half of the file
   };
   set(0);
   return { set, env: { ...wrong(), FAKETIME_TIMESTAMP_FILE: file, FAKETIME_NO_CACHE: '1' } };
 }
 
-/** The environment of a process whose clock is wrong by so much, always. */
+/** Returns the environment of a process whose clock is always wrong by `offsetSeconds`. */
 export function wrongClock(offsetSeconds: number): Readonly<{ [variable: string]: string }> {
   return { ...wrong(), FAKETIME: `${offsetSeconds < 0 ? '' : '+'}${offsetSeconds}s` };
 }

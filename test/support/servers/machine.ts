@@ -1,4 +1,4 @@
-// What the servers of the fault tests need of the machine: Debian's binaries, a user that is not root, folders that go away.
+// The machine's part of the fault tests: Debian's binaries, a user that is not root, and temporary folders.
 import { execFile, execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { chmodSync, chownSync, existsSync, mkdirSync, mkdtempSync, writeFileSync } from 'node:fs';
@@ -15,7 +15,7 @@ export interface Identity {
   readonly gid: number;
 }
 
-/** As whom servers run: none of them starts as root. */
+/** Returns the user that servers run as: none of them starts as root. */
 export function serverIdentity(): Identity | undefined {
   if (process.getuid?.() !== 0) return undefined;
   const ask = (flag: string): number => Number(execFileSync('id', [flag, 'postgres'], { encoding: 'utf8' }));
@@ -26,7 +26,7 @@ export interface RunOptions {
   readonly env?: Readonly<Record<string, string>>;
 }
 
-/** Runs a program to its end, as the servers' user. @throws where it fails, with what it said */
+/** Runs a program to its end, as the servers' user. @throws if it fails, with its output */
 export async function run(
   file: string,
   args: readonly string[],
@@ -48,19 +48,25 @@ export async function freePort(): Promise<number> {
   return address.port;
 }
 
-/** A folder for servers. Whatever still runs from it, is mounted in it or stands in it goes with this process, however that ends. */
+/**
+ * A folder for servers. It goes when this process ends, in whatever way, together with its files, its mounts
+ * and the processes that still run from it.
+ */
 export interface Base {
   readonly folder: string;
-  /** A folder in it, that the servers' user owns. */
+  /** Makes a folder in it that the servers' user owns. */
   readonly make: (name: string) => string;
-  /** A process that may not outlive this one. */
+  /** Registers a process that must not outlive this one. */
   readonly guard: (name: string, pid: number) => void;
-  /** A file system of so many bytes, as a folder. @throws where the machine does not allow it */
+  /**
+   * Mounts a file system of `bytes` bytes, and returns its folder. @throws if the machine does not allow it
+   */
   readonly mount: (name: string, bytes: number) => string;
   readonly remove: () => Promise<void>;
 }
 
-// A shell waits for the end of this process: an exit hook would not survive a SIGKILL. Detached, so that Ctrl-C does not end it first.
+// A shell waits for the end of this process: an exit hook would not survive a SIGKILL. It is detached, so
+// that Ctrl-C does not end it first.
 const reap = `
   cat >/dev/null
   for pid in $(cat "$1"/pids/* "$1"/*/postmaster.pid.kept 2>/dev/null) $(head -qn 1 "$1"/*/postmaster.pid 2>/dev/null); do
@@ -108,7 +114,7 @@ export function createBase(): Base {
     remove: async () => {
       if (reaper.exitCode === null) {
         const exited = once(reaper, 'exit');
-        reaper.ref(); // nothing else may be left that keeps this process waiting
+        reaper.ref(); // nothing else may keep this process waiting
         reaper.stdin.end();
         await exited;
       }
@@ -117,7 +123,7 @@ export function createBase(): Base {
   };
 }
 
-/** Whether a process is there. */
+/** True if the process exists. */
 export function isAlive(pid: number): boolean {
   try {
     return process.kill(pid, 0);

@@ -8,30 +8,33 @@ import type { Switch } from './switch.ts';
 import { startSwitch } from './switch.ts';
 
 export interface Pair {
-  /** Leads to the primary, whichever that is. */
+  /** Address that leads to the current primary. */
   readonly address: Switch;
   readonly primary: () => PostgresServer;
   readonly standby: () => PostgresServer;
-  /** The standby hears nothing more of the primary. */
+  /** Cuts the standby off from the primary. */
   readonly partition: () => void;
-  /** Kills the primary for good, promotes the standby, and lets the address lead there; resolves when it takes writes. */
+  /**
+   * Kills the primary for good, promotes the standby, and points the address at it. Resolves when it accepts
+   * writes.
+   */
   readonly failOver: () => Promise<void>;
-  /** After a failover: a new standby, copied from the new primary. */
+  /** Makes a new standby after a failover, copied from the new primary. */
   readonly rebuild: () => Promise<void>;
-  /** Where the address leads. */
+  /** Returns the URL of the server that the address leads to. */
   readonly directUrl: () => string;
   readonly stop: () => Promise<void>;
 }
 
 export interface PairOptions {
   readonly base: Base;
-  /** A commit is answered when the standby has it. */
+  /** True if a commit is answered only when the standby has it. */
   readonly synchronous: boolean;
-  /** Before the standby is made. */
+  /** Runs before the standby is made. */
   readonly prepare: (url: string) => Promise<unknown>;
 }
 
-/** The default, 5 s, is how long a synchronous commit waits after each restart of the primary. */
+/** Shortens the default of 5 s, for which a synchronous commit waits after each restart of the primary. */
 const settings = { wal_retrieve_retry_interval: '100ms' };
 
 export async function startPair({ base, synchronous, prepare }: PairOptions): Promise<Pair> {
@@ -54,7 +57,7 @@ export async function startPair({ base, synchronous, prepare }: PairOptions): Pr
       address.point(primary.port);
     },
     rebuild: async () => {
-      if (primary !== attached.standby) return; // it was not promoted: it is the standby still
+      if (primary !== attached.standby) return; // the standby was not promoted
       await attached.shipping.close();
       attached = await attach({ base, synchronous, primary, name: `server-${failovers + 2}` });
     },
@@ -68,7 +71,7 @@ export async function startPair({ base, synchronous, prepare }: PairOptions): Pr
 
 interface Attached {
   readonly standby: PostgresServer;
-  /** Between the two. */
+  /** Connection between the primary and the standby. */
   readonly shipping: Switch;
 }
 
@@ -93,7 +96,7 @@ async function attach({
   return { standby, shipping };
 }
 
-/** The primary dies, its standby takes over; healed when there is a new standby. */
+/** Fault in which the primary dies and its standby takes over; healed when there is a new standby. */
 export function failOverFault(pair: Pair, { synchronous }: Pick<PairOptions, 'synchronous'>): FaultMaker {
   const kind = synchronous ? 'failover-synchronous' : 'failover-asynchronous';
   return {

@@ -11,13 +11,16 @@ import type { Switch } from './switch.ts';
 import { startSwitch } from './switch.ts';
 
 export interface Cluster {
-  /** Leads to the primary, as a load balancer does that asks Patroni's REST interface. */
+  /** Address that leads to the primary, like a load balancer that asks Patroni's REST interface. */
   readonly address: Switch;
   readonly directUrl: () => string;
   readonly primary: () => string | undefined;
-  /** Kills the primary's postmaster and its Patroni with -9, for good; resolves at once. */
+  /**
+   * Kills the primary's postmaster and its Patroni with -9, for good. Resolves to the member's name when
+   * Patroni has exited.
+   */
   readonly killPrimary: () => Promise<string>;
-  /** What runs goes down. */
+  /** Closes the address, and kills each member's Patroni. The base's shell ends the servers. */
   readonly stop: () => Promise<void>;
 }
 
@@ -29,7 +32,10 @@ interface Member {
   readonly process: ChildProcess;
 }
 
-/** The shortest that hang together: loop_wait + 2 * retry_timeout <= ttl. A dead primary's lease ends after `ttl`. */
+/**
+ * Seconds; the shortest values that Patroni allows together: loop_wait + 2 * retry_timeout <= ttl. A dead
+ * primary's lease ends after `ttl`.
+ */
 const seconds = { ttl: 5, loop_wait: 1, retry_timeout: 2 };
 const startMs = 60_000;
 const followMs = 100;
@@ -89,7 +95,7 @@ function urlOf({ port }: Member): string {
   return `postgres://postgres@127.0.0.1:${port}/postgres`;
 }
 
-/** The status with which a member says whether it is that; 0 where it does not answer. */
+/** Returns the HTTP status with which a member reports if it has this role; 0 if it does not answer. */
 async function answer({ restPort }: Member, role: 'primary' | 'replica' | 'sync'): Promise<number> {
   try {
     const { status } = await fetch(`http://127.0.0.1:${restPort}/${role}`, {
@@ -172,7 +178,7 @@ async function startMember(base: Base, name: string, etcdPort: number): Promise<
     wal_retrieve_retry_interval: '100ms',
   };
   const user = { username: 'postgres', password: 'postgres' };
-  // JSON is YAML
+  // JSON is valid YAML
   const settings = {
     scope: 'pgqueue',
     name,
@@ -197,7 +203,7 @@ async function startMember(base: Base, name: string, etcdPort: number): Promise<
   return { name, port, restPort, data, process: launch(base, `patroni-${name}`, ['patroni', file]) };
 }
 
-/** What a member's Patroni said: for a test that fails. */
+/** Returns the end of a member's Patroni log, for a test that fails. */
 export function patroniLog(base: Base, name: string): string {
   const file = join(base.folder, `patroni-${name}.log`);
   return existsSync(file) ? readFileSync(file, 'utf8').slice(-4_000) : '';

@@ -1,4 +1,4 @@
-// What a system's processes wrote down beside the database, and what the database says to it.
+// The lines that a system's processes wrote outside the database, and their comparison with the database.
 import { readFileSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { until } from '../until.ts';
@@ -8,17 +8,20 @@ import { ask } from './server.ts';
 export interface Record {
   readonly acknowledged: () => readonly Acknowledged[];
   readonly witnessed: (task?: string) => readonly Witnessed[];
-  /** Milliseconds from `sinceMs` until a job ended that was enqueued after it; fails after `timeoutMs`, far more than that takes on a busy machine. */
+  /**
+   * Resolves to the milliseconds from `sinceMs` until the end of a job that was enqueued after it. Fails
+   * after `timeoutMs`, far longer than that takes on a busy machine.
+   */
   readonly goesOn: (sinceMs: number, timeoutMs?: number) => Promise<number>;
 }
 
 export interface Verdict {
   readonly acknowledged: number;
-  /** Acknowledged, and in no terminal state. */
+  /** Acknowledged jobs that are in no terminal state. */
   readonly lost: readonly string[];
   readonly twice: readonly string[];
   readonly dead: number;
-  /** Jobs whose handler came to its end more than once: at least once, not exactly. */
+  /** Number of jobs whose handler ended more than once: allowed, because jobs run at least once. */
   readonly ranAgain: number;
 }
 
@@ -45,7 +48,7 @@ export function openRecord(folder: string): Record {
   };
 }
 
-/** When all jobs have ended: what became of those that were acknowledged. */
+/** Compares the acknowledged jobs with the database, after all jobs have ended. */
 export async function judge(url: string, { acknowledged, witnessed }: Record): Promise<Verdict> {
   const ids = acknowledged().map(({ id }) => id);
   const rows = await ask<{ id: string; n: number; dead: number }>(

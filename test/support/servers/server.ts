@@ -12,12 +12,17 @@ import { binaries, freePort, run, serverIdentity } from './machine.ts';
 export interface ServerOptions {
   readonly base: Base;
   readonly name: string;
-  /** Beside those that all have: no fsync (processes die here, not machines), 100 connections. */
+  /**
+   * Settings in addition to the common ones: no fsync (processes die here, not machines), 100 connections.
+   */
   readonly settings?: Readonly<Record<string, string>>;
   readonly env?: Readonly<Record<string, string>>;
-  /** The URL of a primary whose standby it becomes; without, it is made anew. */
+  /** URL of the primary whose standby it becomes; without it, a new database cluster is made. */
   readonly standbyOf?: string;
-  /** Empty folders for its data and its write-ahead log, on disks that fill up. Default: one of the base for both. */
+  /**
+   * Empty folders for its data and (`wal`) its write-ahead log, on disks that may fill up. Default: one
+   * folder of the base for both.
+   */
   readonly data?: string;
   readonly wal?: string;
 }
@@ -25,18 +30,18 @@ export interface ServerOptions {
 export interface PostgresServer {
   readonly name: string;
   readonly port: number;
-  /** Of a superuser, to the database `postgres`. */
+  /** URL of a superuser, to the database `postgres`. */
   readonly url: string;
   readonly data: string;
-  /** Resolves when it answers. */
+  /** Starts the server; resolves when it answers. */
   readonly start: () => Promise<void>;
   readonly stop: (mode: 'fast' | 'immediate') => Promise<void>;
   /** Kills the postmaster with -9; its children end when they notice. */
   readonly kill: () => Promise<void>;
   readonly running: () => boolean;
-  /** Ends its recovery; resolves when it takes writes. */
+  /** Ends its recovery; resolves when it accepts writes. */
   readonly promote: () => Promise<void>;
-  /** Of a superuser, on a connection of its own. */
+  /** Runs a statement as a superuser, on a connection of its own. */
   readonly query: <Row>(text: string, values?: readonly unknown[]) => Promise<readonly Row[]>;
   readonly log: () => string;
 }
@@ -52,7 +57,7 @@ const common = {
 
 const startMs = 30_000;
 
-/** Makes it; it runs after `start`. */
+/** Makes a server, which runs after `start`. */
 export async function createPostgres(options: ServerOptions): Promise<PostgresServer> {
   const { base, name, settings = {}, env = {}, standbyOf, wal } = options;
   const { data = base.make(name) } = options;
@@ -119,7 +124,8 @@ function controlled({ name, port, data, env, log, args }: Parts): PostgresServer
       await until(
         `${name} to answer`,
         async () => {
-          // after a kill -9 the old children may still hold its shared memory: then it ends, and is started again
+          // after a kill -9 the old children may still hold its shared memory: then the server exits, and is
+          // started again
           if (!running()) child = spawnOne();
           return query('select 1').catch(() => undefined);
         },
@@ -137,7 +143,7 @@ function controlled({ name, port, data, env, log, args }: Parts): PostgresServer
   };
 }
 
-/** One statement on a connection of its own. */
+/** Runs one statement on a connection of its own. */
 export async function ask<Row>(
   url: string,
   text: string,
@@ -148,7 +154,7 @@ export async function ask<Row>(
     connectionTimeoutMillis: 2_000,
     query_timeout: 20_000,
   });
-  client.on('error', () => {}); // the server goes away: that is what it is for
+  client.on('error', () => {}); // expected: tests stop this server
   try {
     await client.connect();
     return (await client.query(text, [...values])).rows as Row[];

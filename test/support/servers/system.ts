@@ -1,4 +1,5 @@
-// The whole system as processes: a producer, two schedulers, two workers; and what became of the jobs that it acknowledged.
+// The whole system as processes: a producer, two schedulers, two workers; and the fate of the jobs that it
+// acknowledged.
 import { mkdtempSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -14,27 +15,27 @@ import { ask } from './server.ts';
 export type Role = 'producer' | 'scheduler' | 'worker';
 
 export interface SystemOptions {
-  /** What the processes connect to. */
+  /** URL that the processes connect to. */
   readonly url: string;
-  /** By name, where a process connects to something else. */
+  /** URLs of single processes, by name. */
   readonly urls?: Readonly<{ [name: string]: string }>;
-  /** A direct way to the database, for the judge; asked anew each time, since failovers change it. */
+  /** Returns the direct URL of the database, for the judge; called each time, because failovers change it. */
   readonly directUrl?: () => string;
   readonly config?: Partial<SystemConfig>;
-  /** By name, what a process gets in its environment. */
+  /** Environment variables of single processes, by name. */
   readonly env?: Readonly<{ [name: string]: Readonly<{ [variable: string]: string }> }>;
 }
 
 export interface System extends Record {
   readonly actors: ReadonlyMap<string, Actor>;
   readonly add: (role: Role, name: string) => Promise<Actor>;
-  /** What all of them said, those that left, too. */
+  /** Returns the messages of these types from all processes, those that left included. */
   readonly told: (types: readonly string[]) => readonly string[];
-  /** Stops it in order. */
+  /** Stops a process in order. */
   readonly remove: (name: string) => Promise<void>;
-  /** Producers stop; resolves when no job is left in QUEUE. */
+  /** Stops the producers; resolves when no job is left in QUEUE. */
   readonly finish: (timeoutMs?: number) => Promise<void>;
-  /** After `finish`; `died`: processes that ended without being told to. */
+  /** Judges the run after `finish`. `died`: processes that ended without being told to. */
   readonly judge: () => Promise<Verdict & { readonly died: readonly string[] }>;
   readonly stop: () => Promise<void>;
 }
@@ -44,12 +45,12 @@ const defaults: Omit<SystemConfig, 'folder'> = {
   charge: false,
   listen: true,
   schedulerLeaseMs: 2_000,
-  // far more than a busy machine takes to answer: nodes are lost where a test wants it
+  // far longer than a busy machine takes to answer: nodes are lost only if a test wants it
   heartbeatMs: 1_000,
   lostAfterMs: 15_000,
 };
 
-/** Without processes; see {@link startSystem}. */
+/** Creates a system without processes; see {@link startSystem}. */
 function createSystem(options: SystemOptions): System {
   const { url, directUrl = () => url } = options;
   const folder = mkdtempSync(join(tmpdir(), 'pgqueue-system-'));
@@ -123,7 +124,7 @@ async function finishProducers(actors: ReadonlyMap<string, Actor>, timeoutMs: nu
   }
 }
 
-/** A producer, a leader, its standby, two workers. */
+/** Starts a producer, a leader, its standby and two workers. */
 export async function startSystem(options: SystemOptions): Promise<System> {
   const system = createSystem(options);
   try {

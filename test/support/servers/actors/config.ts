@@ -1,6 +1,6 @@
-/** What the test tells its processes. */
+/** Options that the test passes to its processes. */
 export interface SystemConfig {
-  /** Where witnesses and producers write their lines. */
+  /** Folder in which witnesses and producers write their lines. */
   readonly folder: string;
   /** Producers: jobs a second. */
   readonly perSecond: number;
@@ -13,14 +13,17 @@ export interface SystemConfig {
   readonly lostAfterMs: number;
 }
 
-/** A producer's line: a job whose enqueue was acknowledged. `askedMs`: when it was first tried. */
+/**
+ * A producer's line: a job whose enqueue was acknowledged. `askedMs`: the time of the first attempt to
+ * enqueue it.
+ */
 export interface Acknowledged {
   readonly id: string;
   readonly askedMs: number;
   readonly atMs: number;
 }
 
-/** A handler's line: it began, or came to its end. */
+/** A handler's line: it began, or ended. */
 export interface Witnessed {
   readonly what: 'start' | 'end';
   readonly id: string;
