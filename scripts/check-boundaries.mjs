@@ -193,8 +193,11 @@ function breach({ name, folder, file, specifier, permitted, pure }) {
   return `${name} may not import ${specifier}`;
 }
 
-/** @param {string} folder */
-function sourceFiles(folder, names = /\.[cm]?[jt]sx?$/) {
+/**
+ * The files below a folder whose names fit; none if there is no such folder.
+ * @param {string} folder
+ */
+export function sourceFiles(folder, names = /\.[cm]?[jt]sx?$/) {
   if (!existsSync(folder)) return [];
   return readdirSync(folder, { recursive: true, encoding: 'utf8' })
     .filter((file) => names.test(file))

@@ -3,6 +3,7 @@
 import { existsSync, readFileSync, readdirSync } from 'node:fs';
 import { basename, join, relative, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { sourceFiles } from './check-boundaries.mjs';
 
 const vague = new Set(
   `aux base common core data helper helpers info lib manager memory misc etc other service shared stuff
@@ -41,12 +42,11 @@ function doubles(root) {
     );
 }
 
-/** @param {string} folder */
-function sourcesOf(folder) {
-  if (!existsSync(folder)) return [];
-  return readdirSync(folder, { recursive: true, encoding: 'utf8' })
-    .filter((file) => /\.tsx?$/.test(file) && !/\.test\.ts$|(^|\/)testing\//.test(file))
-    .map((file) => join(folder, file));
+/** @param {string} home */
+function sourcesOf(home) {
+  return sourceFiles(home, /\.tsx?$/).filter(
+    (file) => !/\.test\.ts$|(^|\/)testing\//.test(relative(home, file)),
+  );
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {

@@ -68,7 +68,7 @@ export interface WorkerUse {
   readonly nodes: number;
   /** Slots of live nodes. */
   readonly slots: number;
-  /** Those of them that run something. */
+  /** Slots of alive nodes that run something. */
   readonly slotsInUse: number;
   /** Leases of all nodes, also of those that drain, and of batches that are claimed ahead. */
   readonly leases: number;

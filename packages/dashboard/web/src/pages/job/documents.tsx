@@ -7,7 +7,7 @@ import classes from './documents.module.css';
 
 interface DocumentsProps {
   readonly documents: JobDocuments | null;
-  /** Those that the server's hook changed. */
+  /** Documents that the server's redact hook changed. */
   readonly redacted: readonly DocumentName[];
   readonly progress: JsonValue;
   readonly attributes: Readonly<Record<string, string | number | boolean | null>>;
