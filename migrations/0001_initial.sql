@@ -63,6 +63,111 @@ create table audit (
 comment on table audit is 'What operators did. actor is whom the dashboard or the command says; db_user is who the database knows. result is null while an action is under way, where it failed, and where its process ended.';
 create index audit_at on audit (at);
 
+-- tables/flow.sql
+
+-- Flows: graphs of steps. A step is a set of jobs, a signal or a timer, and waits for other steps (its needs).
+-- A blocked step has no row in QUEUE, so jobs of flows take the same way as all others.
+-- A step of jobs has ended when none of its jobs is left in QUEUE, and only the leader says so
+-- (advance_flows).
+create table flow (
+  id         uuid        primary key,
+  name       text collate "C" not null check (length(name) between 1 and 200),
+  key        text collate "C" not null default '' check (length(key) <= 200),
+  unique_key text collate "C" check (length(unique_key) between 1 and 500 and octet_length(unique_key) + octet_length(name) <= 2600),
+  state      text        not null default 'open' check (state in ('open', 'done', 'failed', 'cancelled')),
+  reason     text        check (length(reason) <= 2000),
+  created    timestamptz not null default clock_timestamp(),
+  deadline   timestamptz check (isfinite(deadline)),
+  stopping   timestamptz,
+  ended      timestamptz,
+  trace      jsonb       check (jsonb_typeof(trace) = 'object'),
+  constraint flow_ended_whole check ((state = 'open') = (ended is null))
+) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
+comment on table flow is 'One row per flow. stopping: its cancellation was asked for; its state changes when the last of its jobs has ended. reason: of a state other than done, for people.';
+create unique index flow_unique on flow (name, unique_key) where state = 'open' and unique_key is not null;
+create index flow_open on flow (id) where state = 'open';
+create index flow_deadline on flow (deadline) where state = 'open' and deadline is not null and stopping is null;
+create index flow_ended on flow (ended) where ended is not null;
+
+-- open_needs: needs that have not ended; the leader alone changes it. added, done, failed, other: counts of
+-- jobs, from tallies; they choose when the leader looks for jobs in QUEUE, and tell the outcome. stop: its
+-- waiting jobs are to be cancelled, and no more are released.
+create table flow_step (
+  flow       uuid        not null,
+  step       integer     not null check (step >= 0),
+  name       text collate "C" not null check (length(name) between 1 and 200),
+  kind       text        not null check (kind in ('jobs', 'signal', 'timer')),
+  state      text        not null check (state in ('blocked', 'open', 'ended')),
+  outcome    text        check (outcome in ('done', 'failed', 'cancelled', 'skipped')),
+  wants      text        not null default 'all' check (wants in ('all', 'any')),
+  open_needs integer     not null,
+  added      integer     not null default 0,
+  done       integer     not null default 0,
+  failed     integer     not null default 0,
+  other      integer     not null default 0,
+  stop_after integer     check (stop_after >= 1),
+  stop       boolean     not null default false,
+  delay      interval,
+  due        timestamptz,
+  opened     timestamptz,
+  ended      timestamptz,
+  primary key (flow, step),
+  unique (flow, name),
+  constraint flow_step_ended_whole check ((state = 'ended') = (outcome is not null) and (state = 'ended') = (ended is not null)),
+  constraint flow_step_timer_whole check ((kind = 'timer') = (delay is not null))
+) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000);
+create index flow_step_unended on flow_step (flow, step) where state <> 'ended';
+create index flow_step_due on flow_step (due) where state = 'open' and due is not null;
+create index flow_step_stopping on flow_step (flow, step) where state = 'open' and stop;
+
+-- step waits until needed has ended, with an outcome that fits the condition: done; ended: any; failed: failed
+-- or cancelled.
+create table flow_need (
+  flow      uuid    not null,
+  needed    integer not null,
+  step      integer not null,
+  condition text    not null check (condition in ('done', 'ended', 'failed')),
+  primary key (flow, needed, step)
+);
+create index flow_need_step on flow_need (flow, step);
+
+-- Jobs that the leader puts into QUEUE when it releases their step, in chunks.
+create table flow_job (
+  flow uuid    not null,
+  step integer not null,
+  n    integer not null,
+  jobs jsonb   not null check (jsonb_typeof(jobs) = 'array'),
+  primary key (flow, step, n)
+);
+
+-- Changes of a step's counts, one row for each call that changed them and each step, written in the
+-- transaction that changed QUEUE. No two settlements share a row, so none waits for another. The leader adds
+-- them up and deletes them. step null: the flow is new, or was changed by hand.
+create table flow_tally (
+  n      bigint  generated always as identity primary key,
+  flow   uuid    not null,
+  step   integer,
+  added  integer not null default 0,
+  done   integer not null default 0,
+  failed integer not null default 0,
+  other  integer not null default 0
+) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
+create index flow_tally_flow on flow_tally (flow);
+
+-- Ends of a flow's jobs: those with a result, and those that are not done. Signals, too, with the flow's id in
+-- place of a job. Kept as long as the flow, however short the retention of the queue is.
+create table flow_result (
+  flow    uuid    not null,
+  step    integer not null,
+  job     uuid    not null,
+  outcome text    not null check (outcome in ('done', 'dead', 'cancelled', 'expired', 'erased')),
+  result  jsonb,
+  primary key (flow, step, job)
+);
+
+-- The end of a flow's job, as the functions that end jobs collect it for note_ends.
+create type flow_end as (flow uuid, step integer, job uuid, outcome text, result jsonb);
+
 -- tables/history.sql
 
 -- Jobs that ended as done, cancelled or expired, partitioned by day in UTC: retention drops whole partitions.
@@ -87,10 +192,13 @@ create table history (
   result          jsonb,
   errors          jsonb,
   trace           jsonb,
-  dispatched      timestamptz
+  dispatched      timestamptz,
+  flow            uuid,
+  step            integer
 ) partition by range (finished);
 create index history_id on history (id);
 create index history_finished on history (finished, queue);
+create index history_flow on history (flow, step) where flow is not null;
 -- Takes rows of days that have no partition yet, so that a settlement never fails for lack of one.
 create table history_default partition of history default;
 alter table history_default replica identity full;
@@ -126,8 +234,11 @@ create table dead_letter (
   payload         jsonb       not null,
   retry           jsonb,
   trace           jsonb,
-  errors          jsonb       not null
+  errors          jsonb       not null,
+  flow            uuid,
+  step            integer
 );
+create index dead_letter_flow on dead_letter (flow, step) where flow is not null;
 create index dead_letter_died on dead_letter (died, id);
 
 -- tables/leader.sql
@@ -291,7 +402,9 @@ create table queue (
   errors          jsonb,
   last_token      uuid,
   checkpoint      jsonb,
-  moved           boolean
+  moved           boolean,
+  flow            uuid,
+  step            integer
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000,
         autovacuum_vacuum_insert_scale_factor = 0, autovacuum_vacuum_insert_threshold = 200000,
         autovacuum_vacuum_cost_delay = 0);
@@ -300,6 +413,7 @@ comment on column queue.run_after is 'Not before this time (a delay, a backoff, 
 comment on column queue.errors is 'Every failed attempt, oldest first, at most the newest 100; null before the first.';
 comment on column queue.last_token is 'The fencing token whose retry or snooze was accepted last: tells a repeated settle from a stale one.';
 comment on column queue.checkpoint is 'Resume data that an attempt left for the next one, by save_checkpoint.';
+comment on column queue.flow is 'The flow that the job belongs to, and the number of its step; only functions set them.';
 comment on column queue.moved is 'Changed while it waited, or made to wait again: it may stand before jobs of its key that went already.';
 
 -- Waiting jobs of each key, in order: a skip scan over (queue, key) reads the first few of each key.
@@ -311,6 +425,8 @@ create unique index queue_unique on queue (task, unique_key) where unique_key is
 create index queue_retrying on queue (queue, key, run_after) where run_after is not null and last_token is not null;
 -- Waiting jobs that the cursor of a tick may have passed, because their rows were changed.
 create index queue_moved on queue (queue, key, priority, seq) where run_after is null and moved;
+-- Jobs of a step of a flow: the leader looks whether any is left.
+create index queue_flow on queue (flow, step) where flow is not null;
 
 -- tables/settings.sql
 
@@ -855,6 +971,815 @@ begin
 end
 $$;
 
+-- functions/flow/advance.sql
+
+-- Moves flows on: the leader's work. One judge, so no counter decides anything, and nothing is locked by those
+-- who settle.
+
+-- Adds up the tallies of flows whose rows the caller has locked.
+create function count_tallies(p_flows uuid[]) returns void
+  language sql volatile
+  set search_path from current
+as $$
+  with gone as (
+    delete from flow_tally t where t.flow = any (p_flows) returning t.flow, t.step, t.added, t.done, t.failed, t.other
+  ),
+  sums as materialized (
+    select g.flow, g.step, sum(g.added)::integer as added, sum(g.done)::integer as done, sum(g.failed)::integer as failed, sum(g.other)::integer as other
+    from gone g where g.step is not null group by g.flow, g.step
+  )
+  update flow_step s
+  set added = s.added + x.added, done = greatest(0, s.done + x.done), failed = greatest(0, s.failed + x.failed), other = greatest(0, s.other + x.other)
+  from sums x where s.flow = x.flow and s.step = x.step
+$$;
+
+-- Tells whether a need is met by the outcome of the step that it names.
+create function need_met(p_condition text, p_outcome text) returns boolean
+  language sql immutable
+  set search_path from current
+as $$ select p_condition = 'ended' or p_condition = p_outcome or (p_condition = 'failed' and p_outcome = 'cancelled') $$;
+
+-- Takes what has ended in open flows to its consequences: steps end, dependents open or are skipped, flows end.
+-- The caller has locked the flows, and counted their tallies. p_probe: look for jobs of all open steps, whatever
+-- their counts say. Returns the jobs enqueued.
+--
+-- Right because a job's additions commit before its own row leaves QUEUE, or with it: a snapshot without any job
+-- of a step has seen all that were ever added, and they have ended. Tallies commit with the rows that leave, so
+-- counting them again in a later statement than that look finds the last of them, and the outcome is final.
+create function advance_set(p_flows uuid[], p_probe boolean) returns integer
+  language plpgsql volatile
+  set search_path from current
+  set plan_cache_mode = force_generic_plan
+  set jit = off
+  set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
+as $$
+declare
+  v_now timestamptz := clock_timestamp();
+  v_open uuid[] := array(select f.id from flow f where f.id = any (p_flows) and f.state = 'open');
+  v_flows uuid[]; -- with v_steps: steps that have ended in this round
+  v_steps integer[];
+  v_put integer;
+begin
+  update flow_step s set stop = true
+  where s.flow = any (v_open) and s.state = 'open' and s.failed >= s.stop_after and not s.stop;
+  loop
+    -- jobs of an open step that are still to be enqueued count as left, unless it stops
+    select array_agg(s.flow), array_agg(s.step) into v_flows, v_steps
+    from flow_step s
+    where s.flow = any (v_open) and s.state <> 'ended' and s.state = 'open'
+      and case s.kind
+            when 'timer' then s.due <= v_now
+            when 'signal' then (select r.job from flow_result r where r.flow = s.flow and r.step = s.step limit 1) is not null
+            else (p_probe or s.stop or s.done + s.failed + s.other >= s.added)
+              and (s.stop or (select j.n from flow_job j where j.flow = s.flow and j.step = s.step limit 1) is null)
+              and (select q.id from queue q where q.flow = s.flow and q.step = s.step limit 1) is null
+          end;
+    exit when v_flows is null;
+    perform count_tallies(v_open);
+    update flow_step s
+    set state = 'ended', ended = v_now,
+        outcome = case when s.failed > 0 then 'failed' when s.other > 0 or s.stop then 'cancelled' else 'done' end
+    from unnest(v_flows, v_steps) as x (flow, step) where s.flow = x.flow and s.step = x.step;
+    perform follow(v_flows, v_steps, v_now);
+    -- signals and timers that no blocked step waits for any more
+    loop
+      update flow_step s set state = 'ended', outcome = 'skipped', ended = v_now
+      where s.flow = any (v_open) and s.state <> 'ended' and s.kind <> 'jobs'
+        and (select n.step from flow_need n where n.flow = s.flow and n.needed = s.step limit 1) is not null
+        and (select d.step from flow_need n join flow_step d on d.flow = n.flow and d.step = n.step
+             where n.flow = s.flow and n.needed = s.step and d.state = 'blocked' limit 1) is null;
+      exit when not found;
+    end loop;
+  end loop;
+  v_put := release_jobs(v_open, 20);
+  update flow f
+  set state = case when f.stopping is not null then 'cancelled' when flow_failed(f.id) then 'failed' else 'done' end, ended = v_now,
+      reason = coalesce(f.reason, case when f.stopping is null and flow_failed(f.id) then 'a step failed' end)
+  where f.id = any (v_open) and (select s.step from flow_step s where s.flow = f.id and s.state <> 'ended' limit 1) is null;
+  return v_put;
+end
+$$;
+
+-- Opens or skips the steps that wait for the given ones, which have ended, and those that wait for the skipped
+-- ones, and so on: a part of advance_set, whose settings plan it.
+create function follow(p_flows uuid[], p_steps integer[], p_now timestamptz) returns void
+  language plpgsql volatile
+  set search_path from current
+as $$
+declare
+  v_flows uuid[] := p_flows;
+  v_steps integer[] := p_steps;
+begin
+  while v_flows is not null loop
+    with moved as (
+      select n.flow, n.step, count(*)::integer as ended, count(*) filter (where need_met(n.condition, e.outcome))::integer as met
+      from unnest(v_flows, v_steps) as x (flow, step)
+      join flow_step e on e.flow = x.flow and e.step = x.step
+      join flow_need n on n.flow = x.flow and n.needed = x.step
+      group by n.flow, n.step
+    ),
+    judged as (
+      update flow_step s
+      set open_needs = s.open_needs - m.ended,
+          state = case when v.skips then 'ended' when v.opens then 'open' else 'blocked' end,
+          outcome = case when v.skips then 'skipped' end,
+          ended = case when v.skips then p_now end,
+          opened = case when v.opens then p_now end,
+          due = case when v.opens then p_now + s.delay end
+      from moved m
+      join flow_step d on d.flow = m.flow and d.step = m.step
+      cross join lateral (
+        select case d.wants when 'all' then m.met < m.ended else m.met = 0 and d.open_needs <= m.ended end as skips,
+               case d.wants when 'all' then m.met = m.ended and d.open_needs <= m.ended else m.met > 0 end as opens) v
+      where s.flow = m.flow and s.step = m.step and s.state = 'blocked'
+      returning s.flow, s.step, s.outcome
+    )
+    select array_agg(j.flow), array_agg(j.step) into v_flows, v_steps from judged j where j.outcome = 'skipped';
+  end loop;
+end
+$$;
+
+-- Enqueues the jobs of steps that are open, up to p_chunks chunks; returns their number.
+create function release_jobs(p_flows uuid[], p_chunks integer) returns integer
+  language plpgsql volatile
+  set search_path from current
+as $$
+declare
+  v record;
+  v_put integer := 0;
+begin
+  for v in
+    select j.flow, j.step, j.n, j.jobs
+    from flow_step s cross join lateral (
+      select j.* from flow_job j where j.flow = s.flow and j.step = s.step order by j.n limit p_chunks) j
+    where s.flow = any (p_flows) and s.state <> 'ended' and s.state = 'open' and not s.stop
+    limit p_chunks
+  loop
+    delete from flow_job j where j.flow = v.flow and j.step = v.step and j.n = v.n;
+    v_put := v_put + put_jobs(v.flow, v.step, v.jobs);
+  end loop;
+  return v_put;
+end
+$$;
+
+-- Tells whether a flow has failed: one of its steps failed or was cancelled, and no step takes that with the
+-- condition ended, or some step takes it otherwise.
+create function flow_failed(p_flow uuid) returns boolean
+  language sql stable
+  set search_path from current
+as $$
+  select exists (
+    select from flow_step s
+    where s.flow = p_flow and s.outcome in ('failed', 'cancelled')
+      and coalesce((select bool_or(n.condition <> 'ended') from flow_need n where n.flow = s.flow and n.needed = s.step), true))
+$$;
+
+-- Ends a flow that can't be processed, so that it holds up no other. Its jobs in QUEUE go on.
+create function fail_flow(p_flow uuid, p_why text) returns void
+  language plpgsql volatile
+  set search_path from current
+as $$
+begin
+  update flow_step s set state = 'ended', ended = clock_timestamp(), outcome = case when s.state = 'open' then 'cancelled' else 'skipped' end
+  where s.flow = p_flow and s.state <> 'ended';
+  update flow f set state = 'failed', ended = clock_timestamp(), reason = 'it can''t be processed: ' || left(p_why, 1900)
+  where f.id = p_flow and f.state = 'open';
+  delete from flow_tally t where t.flow = p_flow;
+end
+$$;
+
+-- Advances flows whose rows the caller has locked, and isolates those that make it fail.
+create function advance_locked(p_flows uuid[], p_probe boolean) returns integer
+  language plpgsql volatile
+  set search_path from current
+as $$
+declare
+  v_half integer := cardinality(p_flows) / 2;
+begin
+  begin
+    perform count_tallies(p_flows);
+    return advance_set(p_flows, p_probe);
+  exception when others then
+    if not is_of_row(sqlstate) then
+      raise;
+    elsif v_half = 0 then
+      perform fail_flow(p_flows[1], sqlerrm);
+      return 0;
+    end if;
+  end;
+  return advance_locked(p_flows[:v_half], p_probe) + advance_locked(p_flows[v_half + 1:], p_probe);
+end
+$$;
+
+-- Returns the milliseconds until the next timer or deadline of a flow; null: there is none.
+create function flows_due_ms() returns float8
+  language sql volatile
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+as $$
+  select extract(epoch from least(
+    (select s.due from flow_step s where s.state = 'open' and s.due is not null order by s.due limit 1),
+    (select f.deadline from flow f where f.state = 'open' and f.stopping is null and f.deadline is not null order by f.deadline limit 1))
+    - clock_timestamp())::float8 * 1000
+$$;
+
+-- Moves flows on, under the leader's epoch. p_read: {"from", "max", "walk"}: takes up to max tallies from the
+-- number from on. walk: also looks for jobs of all open steps of the next 100 open flows behind that id, so that
+-- a tally that is missing costs time and never a flow; null: does not. Returns
+--   next    the number behind the last tally taken; the leader begins there, and at 0 now and then
+--   more    call again at once
+--   put     jobs enqueued
+--   stops   some open step is to be stopped (stop_jobs)
+--   due_ms  milliseconds until the next timer or deadline; null: there is none
+--   walked  the last flow that was looked at; null: the walk is at its end
+--   open    some flow is open
+--   ended   the flows that have ended: [{"id", "name", "state"}]
+-- Flows that another session has locked wait for the next call.
+create function advance_flows(p_leader text, p_epoch bigint, p_read jsonb) returns jsonb
+  language plpgsql volatile security definer
+  set search_path from current
+  set plan_cache_mode = force_generic_plan
+  set jit = off
+  set enable_seqscan = off
+as $$
+declare
+  v_now timestamptz := clock_timestamp();
+  v_max integer := (p_read ->> 'max')::integer;
+  v_next bigint;
+  v_taken integer;
+  v_asked uuid[];
+  v_walk uuid[] := '{}';
+  v_flows uuid[];
+  v_put integer := 0;
+  v_late uuid;
+begin
+  perform assert_leader(p_leader, p_epoch);
+  perform assert_read_committed();
+  select max(t.n) + 1, count(*), array_agg(distinct t.flow) into v_next, v_taken, v_asked
+  from (select t.n, t.flow from flow_tally t where t.n >= (p_read ->> 'from')::bigint order by t.n limit v_max) t;
+  for v_late in select f.id from flow f where f.state = 'open' and f.stopping is null and f.deadline <= v_now order by f.deadline limit 100 loop
+    perform stop_flow(v_late, 'its deadline has passed', true);
+    v_asked := v_asked || v_late;
+  end loop;
+  v_asked := v_asked || array(select s.flow from flow_step s where s.state = 'open' and s.due <= v_now order by s.due limit v_max);
+  if p_read -> 'walk' <> 'null' then
+    v_walk := array(select f.id from flow f where f.state = 'open' and f.id > (p_read ->> 'walk')::uuid order by f.id limit 100);
+  end if;
+  v_flows := array(select f.id from flow f where f.id = any (v_asked) order by f.id for update skip locked);
+  if cardinality(v_flows) > 0 then
+    v_put := advance_locked(v_flows, false);
+  end if;
+  -- tallies of flows that are gone
+  delete from flow_tally t where t.flow = any (v_asked) and (select f.id from flow f where f.id = t.flow) is null;
+  v_walk := array(select f.id from flow f where f.id = any (v_walk) order by f.id for update skip locked);
+  if cardinality(v_walk) > 0 then
+    v_put := v_put + advance_locked(v_walk, true);
+  end if;
+  return jsonb_build_object(
+    'next', v_next, 'put', v_put,
+    'more', v_taken >= v_max or exists (
+      select from flow_step s cross join lateral (select j.n from flow_job j where j.flow = s.flow and j.step = s.step limit 1) j
+      where s.flow = any (v_flows || v_walk) and s.state <> 'ended' and s.state = 'open' and not s.stop),
+    'stops', exists (select from flow_step s where s.state = 'open' and s.stop),
+    'due_ms', flows_due_ms(),
+    'walked', case when cardinality(v_walk) = 100 then v_walk[100] end,
+    'open', exists (select from flow f where f.state = 'open'),
+    'ended', coalesce((
+      select jsonb_agg(jsonb_build_object('id', f.id, 'name', f.name, 'state', f.state))
+      from flow f where f.id = any (v_flows || v_walk) and f.ended >= v_now), '[]'));
+end
+$$;
+
+-- functions/flow/jobs.sql
+
+-- Jobs of flows: how they get into QUEUE, and what is noted when they leave it.
+
+-- Enqueues the jobs of one step. p_jobs: an array of objects, as enqueue_unique takes them. A delay counts from
+-- now. Returns how many were inserted: an id that is there already is left alone.
+create function put_jobs(p_flow uuid, p_step integer, p_jobs jsonb) returns integer
+  language plpgsql volatile
+  set search_path from current
+as $$
+declare
+  v_now timestamptz := clock_timestamp();
+  v_count integer;
+begin
+  insert into queue (id, queue, task, key, priority, attributes, run_after, expires_at, timeout, max_tries, max_crashes, retry,
+                     payload, payload_version, trace, flow, step)
+  select coalesce(x.id, uuid_v7()), coalesce(x.queue, 'default'), x.task, coalesce(x.key, ''), coalesce(x.priority, 0), coalesce(x.attributes, '{}'),
+         nullif(greatest(coalesce(x.run_after, v_now + x.delay_ms * interval '1 millisecond'), v_now), v_now),
+         x.expires_at, x.timeout_ms * interval '1 millisecond', coalesce(x.max_tries, 20), coalesce(x.max_crashes, 3), x.retry,
+         coalesce(x.payload, '{}'), coalesce(x.payload_version, 1), x.trace, p_flow, p_step
+  from jsonb_to_recordset(p_jobs) as x (
+    id uuid, queue text, task text, key text, priority integer, attributes jsonb, run_after timestamptz, delay_ms float8,
+    expires_at timestamptz, timeout_ms float8, max_tries smallint, max_crashes smallint, retry jsonb, payload jsonb,
+    payload_version integer, trace jsonb)
+  on conflict do nothing;
+  get diagnostics v_count = row_count;
+  return v_count;
+end
+$$;
+
+-- Checks jobs that are enqueued later, by the rules of QUEUE: so a release can't fail for them.
+create function check_later_jobs(p_jobs jsonb) returns void
+  language plpgsql stable
+  set search_path from current
+as $$
+declare
+  -- a row with the defaults of QUEUE
+  v_base queue := jsonb_populate_record(null::queue,
+    '{"queue": "default", "key": "", "priority": 0, "payload_version": 1, "tries": 0, "max_tries": 20, "crashes": 0, "max_crashes": 3,
+      "attributes": {}, "payload": {}, "created": "2000-01-01T00:00:00Z"}');
+begin
+  perform check_job(jsonb_populate_record(v_base, jsonb_strip_nulls(to_jsonb(x) - 'payload' - 'delay_ms' - 'timeout_ms')
+                                          || jsonb_build_object('payload', coalesce(x.payload, '{}'), 'timeout', x.timeout_ms * interval '1 millisecond')))
+  from jsonb_to_recordset(p_jobs) as x (
+    id uuid, queue text, task text, key text, priority integer, attributes jsonb, run_after timestamptz, delay_ms float8,
+    expires_at timestamptz, timeout_ms float8, max_tries smallint, max_crashes smallint, retry jsonb, payload jsonb,
+    payload_version integer, trace jsonb);
+  if exists (select from jsonb_to_recordset(p_jobs) as x (task text, delay_ms float8)
+             where x.task is null or (x.delay_ms between 0 and 3.2e11) is false) then
+    raise exception 'each job of a flow has a task, and a delay of 0 to 3.2e11 ms' using errcode = 'check_violation', table = 'queue', constraint = 'queue_task_check';
+  end if;
+end
+$$;
+
+-- Notes that jobs of flows have left QUEUE: the results that dependents may read, and a tally for each step. In
+-- the transaction that removes them, so a repeated settlement, which finds nothing to remove, counts nothing.
+-- Takes no lock on a flow or a step.
+create function note_ends(p_ends flow_end[]) returns void
+  language plpgsql volatile
+  set search_path from current
+  set plan_cache_mode = force_generic_plan
+  set jit = off
+as $$
+begin
+  insert into flow_result as r (flow, step, job, outcome, result)
+  select e.flow, e.step, e.job, e.outcome, e.result from unnest(p_ends) e
+  where e.outcome <> 'done' or e.result is not null
+  on conflict (flow, step, job) do update set outcome = excluded.outcome, result = excluded.result;
+  insert into flow_tally (flow, step, done, failed, other)
+  select e.flow, e.step, count(*) filter (where e.outcome = 'done'), count(*) filter (where e.outcome = 'dead'),
+         count(*) filter (where e.outcome not in ('done', 'dead'))
+  from unnest(p_ends) e group by e.flow, e.step;
+end
+$$;
+
+-- Adds jobs to the step of a running job, named by its token. False: the lease was lost, and nothing was added.
+-- The job's own row stands in QUEUE until it is settled, so the step can't have ended before its new jobs are
+-- there. Locks the work item, so a settlement or a takeover under way ends first. A job without a flow just
+-- enqueues the jobs.
+create function add_jobs(p_id uuid, p_token uuid, p_jobs jsonb) returns boolean
+  language plpgsql volatile security definer
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+as $$
+declare
+  v_flow uuid;
+  v_step integer;
+  v_count integer;
+begin
+  perform from work_queue w where w.id = p_id and w.lock_token = p_token for update;
+  if not found then
+    return false;
+  end if;
+  select q.flow, q.step into v_flow, v_step from queue q where q.id = p_id;
+  if not found then
+    return false;
+  end if;
+  v_count := put_jobs(v_flow, v_step, p_jobs);
+  if v_flow is not null and v_count > 0 then
+    insert into flow_tally (flow, step, added) values (v_flow, v_step, v_count);
+  end if;
+  return true;
+end
+$$;
+
+-- Ends a running job as done, and adds jobs to its step in the same transaction: so exactly once. False: the
+-- lease was lost, and nothing was changed.
+create function fan_out(p_id uuid, p_token uuid, p_result text, p_jobs jsonb) returns boolean
+  language plpgsql volatile security definer
+  set search_path from current
+as $$
+begin
+  if not add_jobs(p_id, p_token, p_jobs) then
+    return false;
+  end if;
+  return exists (select from settle(array[p_id], array[p_token], array['done'], array[null::float8], array[p_result]));
+end
+$$;
+
+-- functions/flow/operate.sql
+
+-- Operations on flows.
+
+-- Asks for the end of a flow: its blocked steps are skipped, signals and timers end, and the leader cancels the
+-- jobs of its open steps (stop_jobs). p_locked: skip a flow that another session has locked. False: it has ended,
+-- or is stopping already.
+create function stop_flow(p_flow uuid, p_reason text, p_skip boolean default false) returns boolean
+  language plpgsql volatile
+  set search_path from current
+as $$
+declare
+  v_now timestamptz := clock_timestamp();
+begin
+  if p_skip then
+    perform from flow f where f.id = p_flow and f.state = 'open' and f.stopping is null for update skip locked;
+  else
+    perform from flow f where f.id = p_flow and f.state = 'open' and f.stopping is null for update;
+  end if;
+  if not found then
+    return false;
+  end if;
+  update flow f set stopping = v_now, reason = p_reason where f.id = p_flow;
+  update flow_step s
+  set stop = s.state = 'open' and s.kind = 'jobs',
+      state = case when s.state = 'open' and s.kind = 'jobs' then 'open' else 'ended' end,
+      outcome = case when s.state = 'blocked' then 'skipped' when s.kind <> 'jobs' then 'cancelled' end,
+      ended = case when s.state = 'blocked' or s.kind <> 'jobs' then v_now end
+  where s.flow = p_flow and s.state <> 'ended';
+  insert into flow_tally (flow) values (p_flow);
+  return true;
+end
+$$;
+
+-- Cancels a flow: waiting jobs end, running ones are told. cancelling; ended: it has ended, or is being cancelled;
+-- unknown.
+create function cancel_flow(p_flow uuid, p_reason text default 'cancelled by an operator') returns text
+  language plpgsql volatile security definer
+  set search_path from current
+as $$
+begin
+  perform assert_read_committed();
+  if stop_flow(p_flow, left(p_reason, 2000)) then
+    perform pg_notify(current_schema() || ':flow', '');
+    return 'cancelling';
+  end if;
+  return case when exists (select from flow f where f.id = p_flow) then 'ended' else 'unknown' end;
+end
+$$;
+
+-- Cancels up to p_max jobs of open steps that are to be stopped; returns how many of them were left. The leader
+-- calls it until none is. Rows that another session has locked wait for the next call.
+create function stop_jobs(p_leader text, p_epoch bigint, p_max integer) returns integer
+  language plpgsql volatile security definer
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+as $$
+declare
+  v_ids uuid[];
+begin
+  perform assert_leader(p_leader, p_epoch);
+  v_ids := array(
+    select q.id from flow_step s join queue q on q.flow = s.flow and q.step = s.step
+    where s.state = 'open' and s.stop and (select w.id from work_queue w where w.id = q.id and w.cancelled is not null) is null
+    order by q.id limit p_max for update of q skip locked);
+  if cardinality(v_ids) > 0 then
+    perform cancel(v_ids);
+  end if;
+  return cardinality(v_ids);
+end
+$$;
+
+-- Runs what failed in a flow again: all of it, or what failed in a step and behind it (p_step). Dead jobs go back
+-- into QUEUE, and jobs that were cancelled or expired, as far as history reaches; steps that failed are open
+-- again, and those that were skipped because of them wait again. Steps that ran because of the failure have run.
+-- retried; nothing: no step failed; unknown; stopping: it is being cancelled. jobs: how many are back. gone: how
+-- many are not, since neither the dead letters nor history have them.
+create function retry_flow(p_flow uuid, p_step text default null) returns table (outcome text, jobs integer, gone integer)
+  language plpgsql volatile security definer
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+as $$
+#variable_conflict use_column
+declare
+  v_flow flow;
+  v_failed integer[];
+  v_behind integer[];
+  v_dead uuid[];
+  v_back integer := 0;
+  v_lost integer := 0;
+begin
+  perform assert_read_committed();
+  select f.* into v_flow from flow f where f.id = p_flow for update;
+  if not found or (p_step is not null and not exists (select from flow_step s where s.flow = p_flow and s.name = p_step)) then
+    return query select 'unknown', 0, 0;
+    return;
+  elsif v_flow.state = 'open' and v_flow.stopping is not null then
+    return query select 'stopping', 0, 0;
+    return;
+  end if;
+  perform count_tallies(array[p_flow]);
+  with recursive reached as (
+    select s.step from flow_step s where s.flow = p_flow and (p_step is null or s.name = p_step)
+    union
+    select n.step from reached r join flow_need n on n.flow = p_flow and n.needed = r.step)
+  select array_agg(s.step) into v_failed
+  from flow_step s join reached r on r.step = s.step
+  where s.flow = p_flow and (s.outcome in ('failed', 'cancelled') or (s.state = 'open' and s.failed > 0));
+  with recursive behind as (
+    select n.step from flow_need n where n.flow = p_flow and n.needed = any (v_failed)
+    union
+    select n.step from behind b join flow_need n on n.flow = p_flow and n.needed = b.step
+      join flow_step s on s.flow = p_flow and s.step = b.step and s.outcome = 'skipped')
+  select array_agg(s.step) into v_behind
+  from behind b join flow_step s on s.flow = p_flow and s.step = b.step where s.outcome = 'skipped';
+  if v_failed is null and not exists (select from flow_step s where s.flow = p_flow and s.outcome = 'skipped' and v_flow.state = 'cancelled') then
+    return query select 'nothing', 0, 0;
+    return;
+  elsif v_flow.state = 'cancelled' then
+    -- all that the cancellation skipped; what a condition skipped is skipped again
+    v_behind := array(select s.step from flow_step s where s.flow = p_flow and s.outcome = 'skipped');
+  end if;
+  v_dead := array(select d.id from dead_letter d where d.flow = p_flow and d.step = any (v_failed));
+  select count(*) into v_back from redrive(v_dead);
+  v_back := v_back + revive(p_flow, v_failed);
+  update flow_step s
+  set state = 'blocked', outcome = null, ended = null, opened = null, due = null, stop = false
+  where s.flow = p_flow and s.step = any (v_behind);
+  update flow_step s
+  set state = 'open', outcome = null, ended = null, stop = false, due = clock_timestamp() + s.delay
+  where s.flow = p_flow and s.step = any (v_failed);
+  -- their needs count anew: by the steps that have not ended
+  update flow_step s
+  set open_needs = (select count(*) from flow_need n join flow_step e on e.flow = n.flow and e.step = n.needed
+                    where n.flow = p_flow and n.step = s.step and e.state <> 'ended')
+  where s.flow = p_flow and s.step = any (v_behind);
+  perform count_tallies(array[p_flow]);
+  select coalesce(sum(s.failed + s.other), 0) into v_lost from flow_step s where s.flow = p_flow and s.step = any (v_failed);
+  update flow f set state = 'open', ended = null, stopping = null, reason = null, deadline = null where f.id = p_flow;
+  perform judge_again(p_flow, v_behind);
+  insert into flow_tally (flow) values (p_flow);
+  perform pg_notify(current_schema() || ':flow', '');
+  return query select 'retried', v_back, v_lost;
+end
+$$;
+
+-- Enqueues the jobs of steps again that were cancelled or expired, from history: a part of retry_flow. Returns
+-- their number.
+create function revive(p_flow uuid, p_steps integer[]) returns integer
+  language plpgsql volatile
+  set search_path from current
+as $$
+declare
+  v_count integer;
+begin
+  with back as (
+    insert into queue (id, queue, task, key, priority, created, payload_version, attributes, payload, trace, errors, flow, step)
+    select h.id, h.queue, h.task, h.key, h.priority, h.created, h.payload_version, h.attributes, h.payload, h.trace, h.errors, h.flow, h.step
+    from history h where h.flow = p_flow and h.step = any (p_steps) and h.outcome in ('cancelled', 'expired')
+    on conflict do nothing
+    returning id, step
+  ),
+  forgotten as (
+    delete from flow_result r using back b where r.flow = p_flow and r.step = b.step and r.job = b.id
+  ),
+  gone as (
+    delete from history h using back b where h.flow = p_flow and h.step = b.step and h.id = b.id and h.outcome in ('cancelled', 'expired')
+  ),
+  tallied as (
+    insert into flow_tally (flow, step, other) select p_flow, b.step, -count(*) from back b group by b.step
+  )
+  select count(*) into v_count from back;
+  return v_count;
+end
+$$;
+
+-- Opens or skips blocked steps whose needs have all ended: after a retry, a step may wait for nothing that is
+-- still to end. Judges by the needs' outcomes as they are.
+create function judge_again(p_flow uuid, p_steps integer[]) returns void
+  language plpgsql volatile
+  set search_path from current
+as $$
+declare
+  v_now timestamptz := clock_timestamp();
+  v_ended integer[];
+begin
+  loop
+    with judged as (
+      update flow_step s
+      set state = case when v.opens then 'open' else 'ended' end, outcome = case when v.opens then null else 'skipped' end,
+          ended = case when v.opens then null else v_now end, opened = case when v.opens then v_now end,
+          due = case when v.opens then v_now + s.delay end
+      from (
+        select d.step, d.wants, count(*) as needs, count(*) filter (where e.state = 'ended') as ended,
+               count(*) filter (where e.state = 'ended' and need_met(n.condition, e.outcome)) as met
+        from flow_step d join flow_need n on n.flow = d.flow and n.step = d.step
+          join flow_step e on e.flow = n.flow and e.step = n.needed
+        where d.flow = p_flow and d.step = any (p_steps) and d.state = 'blocked'
+        group by d.step, d.wants) c
+      cross join lateral (
+        select case c.wants when 'all' then c.met = c.needs else c.met > 0 end as opens,
+               case c.wants when 'all' then c.met < c.ended else c.met = 0 and c.ended = c.needs end as skips) v
+      where s.flow = p_flow and s.step = c.step and (v.opens or v.skips)
+      returning s.step, s.outcome)
+    select array_agg(j.step) into v_ended from judged j where j.outcome = 'skipped';
+    exit when v_ended is null;
+    update flow_step s
+    set open_needs = (select count(*) from flow_need n join flow_step e on e.flow = n.flow and e.step = n.needed
+                      where n.flow = p_flow and n.step = s.step and e.state <> 'ended')
+    where s.flow = p_flow and s.step = any (p_steps) and s.state = 'blocked';
+  end loop;
+end
+$$;
+
+-- Deletes flows that ended more than p_keep ago, with all that belongs to them; up to p_max flows a call.
+-- Returns their number. Jobs keep the flow's id.
+create function trim_flows(p_keep interval default '7 days', p_max integer default 100) returns integer
+  language plpgsql volatile security definer
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+as $$
+declare
+  v_flows uuid[] := array(
+    select f.id from flow f where f.ended < clock_timestamp() - p_keep order by f.ended limit p_max for update skip locked);
+begin
+  if cardinality(v_flows) = 0 then
+    return 0;
+  end if;
+  delete from flow_result r where r.flow = any (v_flows);
+  delete from flow_job j where j.flow = any (v_flows);
+  delete from flow_need n where n.flow = any (v_flows);
+  delete from flow_tally t where t.flow = any (v_flows);
+  delete from flow_step s where s.flow = any (v_flows);
+  delete from flow f where f.id = any (v_flows);
+  return cardinality(v_flows);
+end
+$$;
+
+-- functions/flow/reads.sql
+
+-- Reads of flows and their results.
+
+-- Tells the state of flows; one that is missing never was, or its retention is over.
+create function flow_state(p_ids uuid[]) returns table (id uuid, name text, state text, reason text, ended timestamptz)
+  language sql stable security definer
+  set search_path from current
+  set jit = off
+as $$ select f.id, f.name, f.state, f.reason, f.ended from flow f where f.id = any (p_ids) $$;
+
+-- Lists the ends of a step's jobs in the order of job ids, from behind p_after on: those with a result, and those
+-- that are not done. A signal is listed with the flow's id.
+create function flow_results(p_flow uuid, p_step integer, p_after uuid default null, p_max integer default 1000)
+  returns table (job uuid, outcome text, result jsonb)
+  language sql stable security definer
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+as $$
+  select r.job, r.outcome, r.result from flow_result r
+  where r.flow = p_flow and r.step = p_step and r.job > coalesce(p_after, '00000000-0000-0000-0000-000000000000')
+  order by r.job limit p_max
+$$;
+
+-- Lists the steps that the step of a running job waited for, for the holder of its token.
+create function needs_of(p_id uuid, p_token uuid)
+  returns table (name text, step integer, condition text, outcome text, done integer, failed integer, other integer)
+  language sql stable security definer
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+as $$
+  select e.name, e.step, n.condition, e.outcome, e.done, e.failed, e.other
+  from queue q
+  join flow_need n on n.flow = q.flow and n.step = q.step
+  join flow_step e on e.flow = n.flow and e.step = n.needed
+  where q.id = p_id and (select w.id from work_item w where w.id = p_id and w.lock_token = p_token) is not null
+  order by e.step
+$$;
+
+-- Lists results of a step that the step of a running job waited for (flow_results), for the holder of its token.
+create function need_results(p_id uuid, p_token uuid, p_step integer, p_after uuid default null, p_max integer default 1000)
+  returns table (job uuid, outcome text, result jsonb)
+  language sql stable security definer
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+as $$
+  select r.job, r.outcome, r.result
+  from needs_of(p_id, p_token) n, queue q, flow_results(q.flow, p_step, p_after, p_max) r
+  where n.step = p_step and q.id = p_id
+  order by r.job
+$$;
+
+-- functions/flow/start.sql
+
+-- Starts a flow in the caller's transaction: the flow, its steps and needs, and the jobs of steps without needs.
+-- p_flow: {"id", "name", "key", "unique_key", "deadline_ms", "trace", "steps": [{"name", "kind", "wants",
+-- "needs": [[step, condition]], "delay_ms", "stop_after", "jobs": [...]}]}; a step's number is its index, from 0.
+-- outcome: started; repeated: a flow of that id is there; kept: an open flow of that name has the unique key, and
+-- flow_id is that one.
+-- A step needs earlier steps only, so no flow has a cycle.
+create function start_flow(p_flow jsonb) returns table (flow_id uuid, outcome text)
+  language plpgsql volatile security definer
+  set search_path from current
+as $$
+#variable_conflict use_column
+declare
+  v_id uuid := coalesce((p_flow ->> 'id')::uuid, uuid_v7());
+  v_now timestamptz := clock_timestamp();
+  v_steps jsonb := coalesce(p_flow -> 'steps', '[]');
+  v_other uuid;
+  v_jobs bigint;
+  s record;
+begin
+  if jsonb_typeof(v_steps) <> 'array' or jsonb_array_length(v_steps) not between 1 and 10000 then
+    raise exception 'a flow has 1 to 10,000 steps' using errcode = '22023';
+  end if;
+  for attempt in 1..20 loop
+    insert into flow (id, name, key, unique_key, created, deadline, trace)
+    values (v_id, p_flow ->> 'name', coalesce(p_flow ->> 'key', ''), p_flow ->> 'unique_key', clock_timestamp(),
+            v_now + (p_flow ->> 'deadline_ms')::float8 * interval '1 millisecond', nullif(p_flow -> 'trace', 'null'))
+    on conflict do nothing;
+    exit when found;
+    if exists (select from flow f where f.id = v_id) then
+      return query select v_id, 'repeated';
+      return;
+    end if;
+    select f.id into v_other from flow f where f.name = p_flow ->> 'name' and f.unique_key = p_flow ->> 'unique_key' and f.state = 'open';
+    if found then
+      return query select v_other, 'kept';
+      return;
+    end if;
+    if attempt = 20 then
+      raise exception 'unique key % of flow % changes hands too fast', p_flow ->> 'unique_key', p_flow ->> 'name' using errcode = '40001';
+    end if;
+  end loop;
+  insert into flow_need (flow, needed, step, condition)
+  select v_id, (n.need ->> 0)::integer, (s.n - 1)::integer, coalesce(n.need ->> 1, 'done')
+  from jsonb_array_elements(v_steps) with ordinality as s (step, n)
+  cross join lateral jsonb_array_elements(case when jsonb_typeof(s.step -> 'needs') = 'array' then s.step -> 'needs' else '[]' end) as n (need);
+  if exists (select from flow_need n where n.flow = v_id and n.needed not between 0 and n.step - 1) then
+    raise exception 'a step needs steps that come before it in the list' using errcode = '22023';
+  end if;
+  select sum(case when jsonb_typeof(x.step -> 'jobs') = 'array' then jsonb_array_length(x.step -> 'jobs') else 0 end) into v_jobs
+  from jsonb_array_elements(v_steps) as x (step);
+  if v_jobs > 100000 or (select count(*) from flow_need n where n.flow = v_id) > 100000 then
+    raise exception 'a flow starts with up to 100,000 jobs and 100,000 needs' using errcode = '22023', hint = 'Let a job of a step add more to it.';
+  end if;
+  insert into flow_step (flow, step, name, kind, state, wants, open_needs, added, stop_after, delay, due, opened)
+  select v_id, (x.n - 1)::integer, x.step ->> 'name', coalesce(x.step ->> 'kind', 'jobs'),
+         case when c.needs > 0 then 'blocked' else 'open' end, coalesce(x.step ->> 'wants', 'all'), c.needs,
+         case when jsonb_typeof(x.step -> 'jobs') = 'array' and coalesce(x.step ->> 'kind', 'jobs') = 'jobs' then jsonb_array_length(x.step -> 'jobs') else 0 end,
+         (x.step ->> 'stop_after')::integer, t.delay, case when c.needs = 0 then v_now + t.delay end, case when c.needs = 0 then v_now end
+  from jsonb_array_elements(v_steps) with ordinality as x (step, n)
+  cross join lateral (select count(*)::integer as needs from flow_need n where n.flow = v_id and n.step = x.n - 1) c
+  cross join lateral (select (x.step ->> 'delay_ms')::float8 * interval '1 millisecond' as delay) t;
+  for s in select (x.n - 1)::integer as step, x.step -> 'jobs' as jobs
+           from jsonb_array_elements(v_steps) with ordinality as x (step, n) where jsonb_typeof(x.step -> 'jobs') = 'array' loop
+    if exists (select from flow_need n where n.flow = v_id and n.step = s.step) then
+      perform check_later_jobs(s.jobs);
+      insert into flow_job (flow, step, n, jobs)
+      select v_id, s.step, ((j.n - 1) / 500)::integer, jsonb_agg(j.job order by j.n)
+      from jsonb_array_elements(s.jobs) with ordinality as j (job, n) group by 3;
+    else
+      perform put_jobs(v_id, s.step, s.jobs);
+    end if;
+  end loop;
+  insert into flow_tally (flow) values (v_id);
+  return query select v_id, 'started';
+end
+$$;
+
+-- Gives a signal its value; the first one wins. Also before its step is open. signalled; repeated: it has a
+-- value; ended: the flow or the step has ended; unknown: there is no such signal.
+create function signal_flow(p_flow uuid, p_step text, p_value jsonb default null) returns text
+  language plpgsql volatile security definer
+  set search_path from current
+as $$
+declare
+  v_step integer;
+  v_over boolean;
+begin
+  if not fits(p_value, 393216) then
+    raise exception 'the value of a signal is at most 256 KiB, nested 500 levels deep' using errcode = '22023', hint = 'Store it elsewhere, and keep a reference.';
+  end if;
+  select s.step, s.state = 'ended' or f.state <> 'open' or f.stopping is not null into v_step, v_over
+  from flow_step s join flow f on f.id = s.flow where s.flow = p_flow and s.name = p_step and s.kind = 'signal';
+  if not found then
+    return 'unknown';
+  elsif exists (select from flow_result r where r.flow = p_flow and r.step = v_step) then
+    return 'repeated';
+  elsif v_over then
+    return 'ended';
+  end if;
+  insert into flow_result (flow, step, job, outcome, result) values (p_flow, v_step, p_flow, 'done', p_value) on conflict do nothing;
+  if not found then
+    return 'repeated';
+  end if;
+  insert into flow_tally (flow, step) values (p_flow, v_step);
+  perform pg_notify(current_schema() || ':flow', '');
+  return 'signalled';
+end
+$$;
+
 -- functions/history.sql
 
 -- Makes the partitions of today and of the next p_days days (in UTC, 31 at most), and drops partitions whose
@@ -1119,7 +2044,8 @@ $$;
 -- Not valid, so that pg_dump writes it after the data: the check and the table depend on each other.
 alter table queue add constraint queue_check check (check_job(queue.*)) not valid;
 
--- Refuses a statement whose inserted rows leave more jobs of a key than its queue takes (key_pending). Counts
+-- Refuses a statement whose inserted rows leave more jobs of a key than its queue takes (key_pending). Jobs of
+-- a flow count when it starts: a step that is released later, or grows, must not fail for it. Counts
 -- along queue_waiting, up to the limit and no further. The limit is not exact: concurrent transactions don't
 -- see each other's jobs. An exact limit would make producers of one key wait for each other's commits, and a
 -- counter for each key would be a hot row.
@@ -1134,7 +2060,9 @@ declare
 begin
   for v in
     select c.queue, i.key, c.key_pending
-    from (select distinct x.queue, x.key from inserted x where x.run_after is null) i
+    from (select distinct x.queue, x.key from inserted x
+          where x.run_after is null
+            and (x.flow is null or (select f.created from flow f where f.id = x.flow) >= transaction_timestamp())) i
     join queue_config c on c.queue = i.queue and c.key_pending is not null
   loop
     if (select count(*) from (
@@ -1567,17 +2495,23 @@ as $$
 #variable_conflict use_column
 declare
   v_waiting uuid[] := recall(p_ids);
+  v_gone uuid[];
+  v_ends flow_end[];
 begin
-  return query
-    with gone as (delete from queue q where q.id = any (v_waiting) returning q.*),
-    kept as (
-      insert into history (id, queue, task, key, priority, outcome, tries, crashes, created, finished, payload_version, unique_key,
-                           attributes, payload, errors, trace)
-      select g.id, g.queue, g.task, g.key, g.priority, 'cancelled', g.tries, g.crashes, g.created, clock_timestamp(),
-             g.payload_version, g.unique_key, g.attributes, g.payload, g.errors, g.trace
-      from gone g
-      where coalesce((select c.retention from queue_config c where c.queue = g.queue), interval '7 days') > interval '0')
-    select g.id, 'cancelled'::text from gone g;
+  with gone as (delete from queue q where q.id = any (v_waiting) returning q.*),
+  kept as (
+    insert into history (id, queue, task, key, priority, outcome, tries, crashes, created, finished, payload_version, unique_key,
+                         attributes, payload, errors, trace, flow, step)
+    select g.id, g.queue, g.task, g.key, g.priority, 'cancelled', g.tries, g.crashes, g.created, clock_timestamp(),
+           g.payload_version, g.unique_key, g.attributes, g.payload, g.errors, g.trace, g.flow, g.step
+    from gone g
+    where coalesce((select c.retention from queue_config c where c.queue = g.queue), interval '7 days') > interval '0')
+  select array_agg(g.id), array_agg((g.flow, g.step, g.id, 'cancelled', null)::flow_end) filter (where g.flow is not null)
+  into v_gone, v_ends from gone g;
+  if v_ends is not null then
+    perform note_ends(v_ends);
+  end if;
+  return query select u.id, 'cancelled'::text from unnest(v_gone) as u (id);
   update work_queue w set cancelled = coalesce(w.cancelled, clock_timestamp())
   where w.position = any (array(
     select r.position from work_queue r
@@ -1624,8 +2558,16 @@ as $$
 #variable_conflict use_column
 declare
   v_waiting uuid[] := recall(p_ids);
+  v_gone uuid[];
+  v_ends flow_end[];
 begin
-  return query delete from queue q where q.id = any (v_waiting) returning q.id;
+  with gone as (delete from queue q where q.id = any (v_waiting) returning q.id, q.flow, q.step)
+  select array_agg(g.id), array_agg((g.flow, g.step, g.id, 'erased', null)::flow_end) filter (where g.flow is not null)
+  into v_gone, v_ends from gone g;
+  if v_ends is not null then
+    perform note_ends(v_ends);
+  end if;
+  return query select unnest(v_gone);
   return query delete from dead_letter d where d.id = any (p_ids) returning d.id;
   return query delete from history h where h.id = any (p_ids) returning h.id;
 end
@@ -1645,12 +2587,18 @@ begin
     ),
     back as (
       insert into queue (id, queue, task, key, priority, max_tries, max_crashes, created, timeout, payload_version, unique_key,
-                         attributes, payload, retry, trace, errors)
+                         attributes, payload, retry, trace, errors, flow, step)
       select d.id, d.queue, d.task, d.key, d.priority, d.max_tries, d.max_crashes, d.created, d.timeout, d.payload_version,
-             d.unique_key, d.attributes, d.payload, d.retry, d.trace, d.errors
+             d.unique_key, d.attributes, d.payload, d.retry, d.trace, d.errors, d.flow, d.step
       from dead d order by d.died, d.id
       on conflict do nothing
-      returning id
+      returning id, flow, step
+    ),
+    forgotten as (
+      delete from flow_result r using back b where r.flow = b.flow and r.step = b.step and r.job = b.id
+    ),
+    tallied as (
+      insert into flow_tally (flow, step, failed) select b.flow, b.step, -count(*) from back b where b.flow is not null group by b.flow, b.step
     ),
     gone as (delete from dead_letter d using back b where d.id = b.id returning d.id)
     select g.id from gone g;
@@ -2694,7 +3642,7 @@ begin
   return query
     select tick_state((p_read -> 'settled')::boolean, (p_read -> 'items_from')::bigint,
                       array(select x.position::bigint from jsonb_array_elements_text(p_read -> 'items') as x (position)))
-             || jsonb_build_object('config', config_mark(), 'enqueuers', case when p_read -> 'ranges' <> '{}' then to_jsonb(enqueuers()) end),
+             || jsonb_build_object('config', config_mark(), 'tallies', (select t.last_value from flow_tally_n_seq t), 'enqueuers', case when p_read -> 'ranges' <> '{}' then to_jsonb(enqueuers()) end),
            case when (p_read -> 'due')::boolean then tick_due() end,
            open_explains((p_read ->> 'questions_after')::bigint),
            look(p_read);
@@ -2775,7 +3723,8 @@ as $$
       order by q.expires_at limit 1),
     'cronMs', (
       select extract(epoch from min(coalesce(s.next_slot, clock_timestamp())) - clock_timestamp())::float8 * 1000
-      from schedule s where not s.paused))
+      from schedule s where not s.paused),
+    'flowsMs', flows_due_ms())
 $$;
 
 -- Returns a text that differs after any change to the settings of queues.
@@ -2840,6 +3789,9 @@ create function set_aside(p_id uuid, p_why text) returns boolean
   language plpgsql volatile
   set search_path from current
 as $$
+declare
+  v_flow uuid;
+  v_step integer;
 begin
   if in_batch(p_id) then
     perform spread(array[p_id]);
@@ -2854,15 +3806,19 @@ begin
     delete from queue q where q.id = p_id returning q.*
   )
   insert into dead_letter (id, queue, task, key, priority, reason, tries, max_tries, crashes, max_crashes, created, died,
-                           timeout, payload_version, node, token, unique_key, attributes, payload, retry, trace, errors)
+                           timeout, payload_version, node, token, unique_key, attributes, payload, retry, trace, errors, flow, step)
   select g.id, g.queue, g.task, g.key, g.priority, 'gave_up', g.tries, g.max_tries, g.crashes, g.max_crashes, g.created,
          clock_timestamp(), g.timeout, g.payload_version, i.lock_key, i.lock_token, g.unique_key, g.attributes, g.payload, g.retry, g.trace,
          with_error(g.errors, jsonb_build_object('kind', 'error', 'message', 'it can''t be processed: ' || left(p_why, 2000)),
-                    i.lock_key, g.tries + 1, clock_timestamp())
+                    i.lock_key, g.tries + 1, clock_timestamp()), g.flow, g.step
   from gone g left join item i on true
   on conflict (id) do update
     set (id, queue, task, key, priority, reason, tries, max_tries, crashes, max_crashes, created, died, timeout, payload_version, node,
-         token, unique_key, attributes, payload, retry, trace, errors) = (select excluded.*);
+         token, unique_key, attributes, payload, retry, trace, errors, flow, step) = (select excluded.*)
+  returning flow, step into v_flow, v_step;
+  if v_flow is not null then
+    perform note_ends(array[(v_flow, v_step, p_id, 'dead', null)::flow_end]);
+  end if;
   return true;
 exception when others then
   if not is_of_row(sqlstate) then
@@ -2943,18 +3899,23 @@ as $$
 declare
   v_half integer := cardinality(p_ids) / 2;
   v_count integer;
+  v_ends flow_end[];
 begin
   begin
     with gone as (delete from queue q where q.id = any (p_ids) returning q.*),
     kept as (
       insert into history (id, queue, task, key, priority, outcome, tries, crashes, created, finished, payload_version, unique_key,
-                           attributes, payload, errors, trace)
+                           attributes, payload, errors, trace, flow, step)
       select g.id, g.queue, g.task, g.key, g.priority, 'expired', g.tries, g.crashes, g.created, clock_timestamp(),
-             g.payload_version, g.unique_key, g.attributes, g.payload, g.errors, g.trace
+             g.payload_version, g.unique_key, g.attributes, g.payload, g.errors, g.trace, g.flow, g.step
       from gone g
       where coalesce((select c.retention from queue_config c where c.queue = g.queue), interval '7 days') > interval '0'
       returning 1)
-    select count(*) into v_count from gone;
+    select count(*), array_agg((g.flow, g.step, g.id, 'expired', null)::flow_end) filter (where g.flow is not null)
+    into v_count, v_ends from gone g;
+    if v_ends is not null then
+      perform note_ends(v_ends);
+    end if;
     return v_count;
   exception when others then
     if not is_of_row(sqlstate) then
@@ -3198,6 +4159,7 @@ declare
   v_settled bigint[];
   v_sizes integer[];
   v_busy float4[];
+  v_ends flow_end[];
 begin
   if cardinality(p_positions) <> any (array[coalesce(cardinality(p_tokens), -1), coalesce(cardinality(p_sizes), -1)])
      or cardinality(p_busy_ms) is distinct from v_jobs or coalesce(cardinality(p_data), v_jobs) <> v_jobs then
@@ -3226,22 +4188,26 @@ begin
     delete from queue q using members m
     where q.id = any (array(select x.id from members x)) and q.id = m.id
     returning q.id, q.queue, q.task, q.key, q.priority, q.tries, q.crashes, q.created, q.payload_version, q.unique_key, q.attributes,
-              q.payload, q.errors, q.trace, m.lock_key, m.lock_token, m.dispatched, m.n,
+              q.payload, q.errors, q.trace, q.flow, q.step, m.lock_key, m.lock_token, m.dispatched, m.n,
               greatest(m.started, v_now - m.busy_ms * interval '1 millisecond') as started
   ),
   kept as (
     insert into history (id, queue, task, key, priority, outcome, tries, crashes, created, started, finished, payload_version,
-                         node, token, unique_key, attributes, payload, result, errors, trace, dispatched)
+                         node, token, unique_key, attributes, payload, result, errors, trace, dispatched, flow, step)
     select e.id, e.queue, e.task, e.key, e.priority, 'done', e.tries, e.crashes, e.created, e.started, v_now, e.payload_version, e.lock_key,
-           e.lock_token, e.unique_key, e.attributes, e.payload, p_data[e.n]::jsonb, e.errors, e.trace, e.dispatched
+           e.lock_token, e.unique_key, e.attributes, e.payload, p_data[e.n]::jsonb, e.errors, e.trace, e.dispatched, e.flow, e.step
     from ended e
     where not v_forgets or coalesce((select c.retention from queue_config c where c.queue = e.queue), interval '7 days') > interval '0'
   )
   select array_agg(g.position order by g.before), array_agg(cardinality(g.jobs) order by g.before),
-         case when v_feeds then (select array_agg(m.busy_ms order by m.n) from members m) end
-  into v_settled, v_sizes, v_busy from gone g;
+         case when v_feeds then (select array_agg(m.busy_ms order by m.n) from members m) end,
+         (select array_agg((e.flow, e.step, e.id, 'done', p_data[e.n])::flow_end) filter (where e.flow is not null) from ended e)
+  into v_settled, v_sizes, v_busy, v_ends from gone g;
   if v_busy is not null then
     insert into settlement (at, positions, sizes, busy_ms) values (v_now, v_settled, v_sizes, v_busy);
+  end if;
+  if v_ends is not null then
+    perform note_ends(v_ends);
   end if;
   return coalesce(v_settled, '{}');
 end
@@ -3579,6 +4545,9 @@ declare
   v_now timestamptz := clock_timestamp();
   v_ids uuid[] := array(select w.id from work_queue w where w.position = any (p_positions) and w.lock_key is not null);
   v_feed boolean;
+  v_crashed uuid[];
+  v_verdicts text[];
+  v_ends flow_end[];
   v_placed timestamptz; -- earlier leases are from before a restore; until a scheduler leads again, all are
 begin
   select l.feed, case when l.place is distinct from tables_place() and l.place is not null then 'infinity' else l.placed end
@@ -3589,7 +4558,6 @@ begin
     v_ids := array(select q.id from queue q where q.id = any (v_ids) for update skip locked)
       || array(select x.id from unnest(v_ids) x (id) where (select q.id from queue q where q.id = x.id) is null);
   end if;
-  return query
   with lost as materialized (
     select w.position, w.id, w.lock_key, w.lock_token, w.started, w.dispatched, w.cancelled is not null as stop,
            w.started >= v_placed as here, w.together is not null as bundled,
@@ -3626,33 +4594,41 @@ begin
   ),
   kept as (
     insert into history (id, queue, task, key, priority, outcome, tries, crashes, created, started, finished, payload_version,
-                         node, token, unique_key, attributes, payload, errors, trace, dispatched)
+                         node, token, unique_key, attributes, payload, errors, trace, dispatched, flow, step)
     select e.id, e.queue, e.task, e.key, e.priority, 'cancelled', e.tries, e.crashes + e.charge, e.created, e.started, v_now,
-           e.payload_version, e.lock_key, e.lock_token, e.unique_key, e.attributes, e.payload, e.all_errors, e.trace, e.dispatched
+           e.payload_version, e.lock_key, e.lock_token, e.unique_key, e.attributes, e.payload, e.all_errors, e.trace, e.dispatched, e.flow, e.step
     from ended e
     where e.stop and coalesce((select c.retention from queue_config c where c.queue = e.queue), interval '7 days') > interval '0'
   ),
   buried as (
     insert into dead_letter (id, queue, task, key, priority, reason, tries, max_tries, crashes, max_crashes, created, died,
-                             timeout, payload_version, node, token, unique_key, attributes, payload, retry, trace, errors)
+                             timeout, payload_version, node, token, unique_key, attributes, payload, retry, trace, errors, flow, step)
     select e.id, e.queue, e.task, e.key, e.priority, 'crash_limit', e.tries, e.max_tries, e.crashes + 1, e.max_crashes,
            e.created, v_now, e.timeout, e.payload_version, e.lock_key, e.lock_token, e.unique_key, e.attributes, e.payload,
-           e.retry, e.trace, e.all_errors
+           e.retry, e.trace, e.all_errors, e.flow, e.step
     from ended e where not e.stop
     on conflict (id) do update
       set (id, queue, task, key, priority, reason, tries, max_tries, crashes, max_crashes, created, died, timeout, payload_version, node,
-           token, unique_key, attributes, payload, retry, trace, errors) = (select excluded.*)
+           token, unique_key, attributes, payload, retry, trace, errors, flow, step) = (select excluded.*)
   ),
   fed as (
     insert into settlement (at, positions, verdicts, busy_ms)
     select v_now, array_agg(l.position), array_agg('crash'::text), array_agg((extract(epoch from v_now - l.started) * 1000)::float4)
     from lost l where v_feed and l.charge = 1 having count(*) > 0
+  ),
+  verdicts (id, verdict, flow, step) as (
+    select f.id, 'ready', null::uuid, null::integer from freed f
+    union all
+    select c.id, 'pending', null, null from counted c join lost l on l.id = c.id where l.bundled
+    union all
+    select e.id, case when e.stop then 'cancelled' else 'dead' end, e.flow, e.step from ended e
   )
-  select f.id, 'ready'::text from freed f
-  union all
-  select c.id, 'pending' from counted c join lost l on l.id = c.id where l.bundled
-  union all
-  select e.id, case when e.stop then 'cancelled' else 'dead' end from ended e;
+  select array_agg(v.id), array_agg(v.verdict), array_agg((v.flow, v.step, v.id, v.verdict, null)::flow_end) filter (where v.flow is not null)
+  into v_crashed, v_verdicts, v_ends from verdicts v;
+  if v_ends is not null then
+    perform note_ends(v_ends);
+  end if;
+  return query select x.id, x.verdict from unnest(v_crashed, v_verdicts) as x (id, verdict);
 end
 $$;
 
@@ -4285,6 +5261,7 @@ declare
   v_verdicts text[];
   v_positions bigint[];
   v_busy float4[];
+  v_ends flow_end[];
 begin
   if exists (select from unnest(p_outcomes) o where o is null or o not in ('done', 'retry', 'dead', 'snooze', 'cancelled')) then
     raise exception 'unknown outcome in %', p_outcomes using errcode = '22023';
@@ -4305,14 +5282,17 @@ begin
     raise exception 'a result is at most 1 MiB, an error 128 KiB, nested 500 levels deep' using errcode = '22023';
   end if;
   if 'done' = all (p_outcomes) then
-    select s.ids, s.verdicts, s.positions, s.busy_ms into v_ids, v_verdicts, v_positions, v_busy
+    select s.ids, s.verdicts, s.positions, s.busy_ms, s.ends into v_ids, v_verdicts, v_positions, v_busy, v_ends
     from settle_done(v_now, p_ids, p_tokens, p_data, p_waited_ms) s;
   else
-    select s.ids, s.verdicts, s.positions, s.busy_ms into v_ids, v_verdicts, v_positions, v_busy
+    select s.ids, s.verdicts, s.positions, s.busy_ms, s.ends into v_ids, v_verdicts, v_positions, v_busy, v_ends
     from settle_mixed(p_ids, p_tokens, p_outcomes, p_delays_ms, p_data, p_waited_ms) s;
   end if;
   if v_ids is not null and (select l.feed from scheduler_lease l) then
     insert into settlement (at, positions, verdicts, busy_ms) values (v_now, v_positions, case when 'done' <> any (v_verdicts) then v_verdicts end, v_busy);
+  end if;
+  if v_ends is not null then
+    perform note_ends(v_ends);
   end if;
   return query select x.id, x.verdict from unnest(v_ids, v_verdicts) as x (id, verdict);
   if p_repeat then
@@ -4354,7 +5334,7 @@ $$;
 -- to the same rows.
 create function settle_done(
   p_now timestamptz, p_ids uuid[], p_tokens uuid[], p_data text[], p_waited_ms float8[],
-  out ids uuid[], out verdicts text[], out positions bigint[], out busy_ms float4[])
+  out ids uuid[], out verdicts text[], out positions bigint[], out busy_ms float4[], out ends flow_end[])
   language plpgsql volatile
   set search_path from current
 as $$
@@ -4375,18 +5355,19 @@ begin
     delete from queue q using gone g
     where q.id = any (p_ids) and q.id = g.id
     returning q.id, q.queue, q.task, q.key, q.priority, q.tries, q.crashes, q.created, q.payload_version, q.unique_key, q.attributes,
-              q.payload, q.errors, q.trace, g.position, g.lock_key, g.lock_token, g.started, g.dispatched, g.data
+              q.payload, q.errors, q.trace, q.flow, q.step, g.position, g.lock_key, g.lock_token, g.started, g.dispatched, g.data
   ),
   kept as (
     insert into history (id, queue, task, key, priority, outcome, tries, crashes, created, started, finished, payload_version,
-                         node, token, unique_key, attributes, payload, result, errors, trace, dispatched)
+                         node, token, unique_key, attributes, payload, result, errors, trace, dispatched, flow, step)
     select e.id, e.queue, e.task, e.key, e.priority, 'done', e.tries, e.crashes, e.created, e.started, p_now, e.payload_version, e.lock_key,
-           e.lock_token, e.unique_key, e.attributes, e.payload, e.data::jsonb, e.errors, e.trace, e.dispatched
+           e.lock_token, e.unique_key, e.attributes, e.payload, e.data::jsonb, e.errors, e.trace, e.dispatched, e.flow, e.step
     from ended e
     where not v_forgets or coalesce((select c.retention from queue_config c where c.queue = e.queue), interval '7 days') > interval '0'
   )
-  select array_agg(e.id), array_agg(e.position), array_agg((date_part('epoch', p_now - e.started) * 1000)::float4)
-  into ids, positions, busy_ms from ended e;
+  select array_agg(e.id), array_agg(e.position), array_agg((date_part('epoch', p_now - e.started) * 1000)::float4),
+         array_agg((e.flow, e.step, e.id, 'done', e.data)::flow_end) filter (where e.flow is not null)
+  into ids, positions, busy_ms, ends from ended e;
   verdicts := array_fill('done'::text, array[coalesce(cardinality(ids), 0)]);
 end
 $$;
@@ -4394,7 +5375,7 @@ $$;
 -- Ends attempts of any outcome: a part of settle, whose settings plan it.
 create function settle_mixed(
   p_ids uuid[], p_tokens uuid[], p_outcomes text[], p_delays_ms float8[], p_data text[], p_waited_ms float8[],
-  out ids uuid[], out verdicts text[], out positions bigint[], out busy_ms float4[])
+  out ids uuid[], out verdicts text[], out positions bigint[], out busy_ms float4[], out ends flow_end[])
   language plpgsql volatile
   set search_path from current
 as $$
@@ -4440,36 +5421,38 @@ begin
   ),
   kept as (
     insert into history (id, queue, task, key, priority, outcome, tries, crashes, created, started, finished, payload_version,
-                         node, token, unique_key, attributes, payload, result, errors, trace, dispatched)
+                         node, token, unique_key, attributes, payload, result, errors, trace, dispatched, flow, step)
     select e.id, e.queue, e.task, e.key, e.priority, case when e.outcome = 'done' then 'done' else 'cancelled' end,
            e.tries + (e.outcome = 'retry')::integer, e.crashes, e.created, e.started, v_now, e.payload_version, e.lock_key,
-           e.lock_token, e.unique_key, e.attributes, e.payload, case when e.outcome = 'done' then e.data end, e.all_errors, e.trace, e.dispatched
+           e.lock_token, e.unique_key, e.attributes, e.payload, case when e.outcome = 'done' then e.data end, e.all_errors, e.trace, e.dispatched, e.flow, e.step
     from ended e
     where e.reason is null
       and coalesce((select c.retention from queue_config c where c.queue = e.queue), interval '7 days') > interval '0'
   ),
   buried as (
     insert into dead_letter (id, queue, task, key, priority, reason, tries, max_tries, crashes, max_crashes, created, died,
-                             timeout, payload_version, node, token, unique_key, attributes, payload, retry, trace, errors)
+                             timeout, payload_version, node, token, unique_key, attributes, payload, retry, trace, errors, flow, step)
     select e.id, e.queue, e.task, e.key, e.priority, e.reason, e.tries + 1, e.max_tries, e.crashes, e.max_crashes, e.created,
            v_now, e.timeout, e.payload_version, e.lock_key, e.lock_token, e.unique_key, e.attributes, e.payload, e.retry,
-           e.trace, e.all_errors
+           e.trace, e.all_errors, e.flow, e.step
     from ended e
     where e.reason is not null
     -- an id may be enqueued once more after its job died: the newer job's death must not fail because of the
     -- older row
     on conflict (id) do update
       set (id, queue, task, key, priority, reason, tries, max_tries, crashes, max_crashes, created, died, timeout, payload_version, node,
-           token, unique_key, attributes, payload, retry, trace, errors) = (select excluded.*)
+           token, unique_key, attributes, payload, retry, trace, errors, flow, step) = (select excluded.*)
   ),
-  settled (id, verdict, position, started) as (
-    select e.id, case when e.reason is not null then 'dead' when e.outcome = 'done' then 'done' else 'cancelled' end, e.position, e.started
+  settled (id, verdict, position, started, flow, step, result) as (
+    select e.id, case when e.reason is not null then 'dead' when e.outcome = 'done' then 'done' else 'cancelled' end, e.position, e.started,
+           e.flow, e.step, case when e.outcome = 'done' then e.data end
     from ended e
     union all
-    select a.id, a.outcome, a.position, a.started from again a
+    select a.id, a.outcome, a.position, a.started, null, null, null from again a
   )
-  select array_agg(v.id), array_agg(v.verdict), array_agg(v.position), array_agg((extract(epoch from v_now - v.started) * 1000)::float4)
-  into ids, verdicts, positions, busy_ms from settled v;
+  select array_agg(v.id), array_agg(v.verdict), array_agg(v.position), array_agg((extract(epoch from v_now - v.started) * 1000)::float4),
+         array_agg((v.flow, v.step, v.id, v.verdict, v.result)::flow_end) filter (where v.flow is not null)
+  into ids, verdicts, positions, busy_ms, ends from settled v;
 end
 $$;
 

@@ -68,6 +68,13 @@ export type PgQueueEvent =
       readonly liveOnly: number;
       readonly shadowOnly: number;
     }
+  | {
+      readonly type: 'flow.ended';
+      readonly flow: string;
+      readonly name: string;
+      /** done, failed or cancelled. */
+      readonly state: string;
+    }
   | { readonly type: 'node.lost'; readonly node: string; readonly jobs: number }
   | { readonly type: 'leases.reaped'; readonly jobs: number }
   | { readonly type: 'schedule.fired'; readonly schedule: string; readonly job: string }
@@ -244,6 +251,7 @@ const levels: Readonly<Record<PgQueueEvent['type'], 'debug' | 'info' | 'warn' | 
   'shadow.compared': 'debug',
   'node.lost': 'warn',
   'leases.reaped': 'warn',
+  'flow.ended': 'info',
   'schedule.fired': 'info',
   'schedule.failed': 'error',
   'schedule.skipped': 'warn',

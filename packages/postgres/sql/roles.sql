@@ -11,13 +11,13 @@ declare
   s text := current_schema();
   r text;
   f record;
-  producer text[] := array['enqueue_unique', 'has_leader', 'check_job', 'fits', 'retry_fits', 'uuid_v7'];
-  worker text[] := array['claim', 'claim_rows', 'settle_rows', 'release_rows', 'take_out', 'has_leader', 'leased', 'release_claim', 'settle', 'unlocked_jobs', 'ack', 'nack', 'extend', 'release', 'report_progress', 'save_checkpoint', 'crash_job', 'reap', 'register_node',
+  producer text[] := array['enqueue_unique', 'start_flow', 'signal_flow', 'flow_state', 'has_leader', 'check_job', 'fits', 'retry_fits', 'uuid_v7'];
+  worker text[] := array['add_jobs', 'fan_out', 'needs_of', 'need_results', 'claim', 'claim_rows', 'settle_rows', 'release_rows', 'take_out', 'has_leader', 'leased', 'release_claim', 'settle', 'unlocked_jobs', 'ack', 'nack', 'extend', 'release', 'report_progress', 'save_checkpoint', 'crash_job', 'reap', 'register_node',
                          'heartbeat_node', 'tell_runs', 'held_leases', 'leave_node', 'queue_length', 'peek', 'scan', 'uuid_v7'];
-  scheduler text[] := array['lead', 'watch_leader', 'resign', 'tick', 'tick_due', 'tick_state', 'behind', 'items_behind', 'item_facts', 'set_feed', 'take_back', 'dispatch', 'promote', 'reap', 'missing_nodes', 'note_missing_nodes', 'lose_nodes', 'expire', 'queue_numbers', 'key_numbers', 'waiting_tasks', 'job_traces',
+  scheduler text[] := array['advance_flows', 'stop_jobs', 'trim_flows', 'lead', 'watch_leader', 'resign', 'tick', 'tick_due', 'tick_state', 'behind', 'items_behind', 'item_facts', 'set_feed', 'take_back', 'dispatch', 'promote', 'reap', 'missing_nodes', 'note_missing_nodes', 'lose_nodes', 'expire', 'queue_numbers', 'key_numbers', 'waiting_tasks', 'job_traces',
                             'fire_schedule', 'maintain_history', 'trim_history', 'report', 'open_explains', 'answer_explain', 'waiting_job', 'ask_explain', 'take_explain', 'wait_facts', 'count_activity', 'uuid_v7'];
-  viewer text[] := array['queue_numbers', 'key_numbers', 'waiting_tasks', 'ask_explain', 'take_explain', 'wait_facts'];
-  operator text[] := array['check_job', 'fits', 'retry_fits', 'cancel', 'amend', 'erase', 'redrive', 'reset_node', 'enqueue_scheduled', 'enqueue_unique', 'queue_length', 'queue_numbers', 'key_numbers', 'waiting_tasks', 'peek', 'scan', 'uuid_v7',
+  viewer text[] := array['flow_state', 'queue_numbers', 'key_numbers', 'waiting_tasks', 'ask_explain', 'take_explain', 'wait_facts'];
+  operator text[] := array['start_flow', 'signal_flow', 'cancel_flow', 'retry_flow', 'flow_state', 'flow_results', 'check_job', 'fits', 'retry_fits', 'cancel', 'amend', 'erase', 'redrive', 'reset_node', 'enqueue_scheduled', 'enqueue_unique', 'queue_length', 'queue_numbers', 'key_numbers', 'waiting_tasks', 'peek', 'scan', 'uuid_v7',
                            'reap', 'maintain_history', 'trim_history', 'ask_explain', 'take_explain', 'wait_facts', 'note_action', 'note_result'];
 begin
   foreach r in array array['producer', 'scheduler', 'worker', 'viewer', 'operator'] loop
@@ -59,7 +59,8 @@ begin
                     on node to %I', s || '_' || r);
   end loop;
 
-  execute format('grant select on job, queue_status, overview, queue_config, policy_state, scheduler_lease, schedule_slot, scheduler_report, queue_held, activity, activity_mark to %I', s || '_viewer');
+  execute format('grant select on job, queue_status, overview, queue_config, policy_state, scheduler_lease, schedule_slot, scheduler_report, queue_held, activity, activity_mark, flow_step, flow_need to %I', s || '_viewer');
+  execute format('grant select (id, name, key, unique_key, state, reason, created, deadline, stopping, ended) on flow to %I', s || '_viewer');
   -- all columns but the tokens: a client that knows a token can settle in place of its holder
   foreach r in array array['work_queue', 'work_item'] loop
     execute format('grant select (position, id, version, pool, task, lock_key, lock_timeout, started, cancelled, progress, dispatched, together) on %I to %I', r, s || '_viewer');

@@ -57,6 +57,8 @@ export { dispatch, loadPolicyState, setFeed, takeBack } from './statements/dispa
 export type { EnqueueInput } from './statements/enqueue/enqueue.ts';
 export { enqueueAndHint, enqueueJobs } from './statements/enqueue/enqueue.ts';
 export { columnsToCopy, copyJobs } from './statements/enqueue/enqueue-copy.ts';
+export type { AdvanceInput, FlowsAdvanced } from './statements/flow/advance.ts';
+export { advanceFlows, stopJobs, trimFlows } from './statements/flow/advance.ts';
 export type { HealthReading } from './statements/health.ts';
 export { readHealth } from './statements/health.ts';
 export type { Leadership } from './statements/lead.ts';

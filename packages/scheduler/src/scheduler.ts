@@ -31,6 +31,8 @@ import { lastReportedPolicy, watchOtherPolicies } from './leadership/policy-mism
 import { createPlanner } from './policy/planner.ts';
 import type { Sweeps } from './sweeps/sweeps.ts';
 import { startSweeps } from './sweeps/sweeps.ts';
+import { startFlowLoop } from './flows/flow-loop.ts';
+import type { FlowLoop } from './flows/flow-loop.ts';
 import { startReporting } from './reporting/reporting.ts';
 import type { WokenTicks } from './tick/tick-loop.ts';
 import { startTicks } from './tick/tick-loop.ts';
@@ -205,6 +207,7 @@ function run(database: Database, settings: Settings, { connectionString, lone, b
       health.start();
       reporting.elected();
       sweeps.elected();
+      flows.elected();
       ticks.wake();
     },
     onLost: () => void Promise.all([planner.stop(), health.stop()]),
@@ -216,12 +219,9 @@ function run(database: Database, settings: Settings, { connectionString, lone, b
     sessions: lone && createNodeSessions(database, lone),
     onWork: () => ticks.wake(),
   });
+  const flows: FlowLoop = startFlowLoop({ database, settings, ...election, onWork: () => ticks.wake() });
   const planner = createPlanner({ ...settings, onPrepared: () => ticks.wake() });
-  const health = createHealthWatch({
-    database,
-    ...settings,
-    needed: planner.needs.health === true,
-  });
+  const health = createHealthWatch({ database, ...settings, needed: planner.needs.health === true });
   const reporting = startReporting(database, settings, planner);
   const dispatcher = createDispatcher({
     database,
@@ -231,7 +231,10 @@ function run(database: Database, settings: Settings, { connectionString, lone, b
     questionsAfter: reporting.questionsAfter,
     onServerLost: reporting.serverLost,
     hearing: () => hearing,
-    onSeen: sweeps.seen,
+    onSeen: ({ state, due, tallies }) => {
+      sweeps.seen(state, due);
+      flows.seen(tallies);
+    },
     onTick: reporting.tick,
     onUnknown: ({ epoch }) => election.stepDown(epoch),
   });
@@ -240,15 +243,9 @@ function run(database: Database, settings: Settings, { connectionString, lone, b
     connectionString,
     onHint: (channel, payload) => {
       hearing = true;
-      if (channel === channelName(database.schema, 'leader')) election.wake();
-      else if (election.term() === undefined) return;
-      else if (channel === channelName(database.schema, 'done')) ticks.wakeDone(payload);
-      else if (channel === channelName(database.schema, 'queue')) ticks.wakeNew(payload);
-      else ticks.wake();
+      routeHint({ schema: database.schema, election, ticks, flows }, channel, payload);
     },
-    onSilence: () => {
-      hearing = false;
-    },
+    onSilence: () => void (hearing = false),
   });
 
   const others = watchOtherPolicies({
@@ -261,17 +258,43 @@ function run(database: Database, settings: Settings, { connectionString, lone, b
 
   return {
     election: () => election,
-    parts: { election, ticks, sweeps },
+    parts: { election, ticks, sweeps, flows },
     serverLost: dispatcher.serverLost,
     stop: async () => {
       await others.stop();
-      await Promise.all([ticks.stop(), sweeps.stop()]);
+      await Promise.all([ticks.stop(), sweeps.stop(), flows.stop()]);
       await reporting.stop();
       await election.stop();
       await listener?.stop();
       await Promise.all([planner.stop(), health.stop(), dispatcher.settled()]);
     },
   };
+}
+
+/** Wakes the loop that a hint concerns. A standby only listens for the leader's resignation. */
+function routeHint(
+  {
+    schema,
+    election,
+    ticks,
+    flows,
+  }: {
+    readonly schema: string;
+    readonly election: Election;
+    readonly ticks: WokenTicks;
+    readonly flows: FlowLoop;
+  },
+  channel: string,
+  payload: string,
+): void {
+  if (channel === channelName(schema, 'leader')) election.wake();
+  else if (election.term() === undefined) return;
+  else if (channel === channelName(schema, 'flow')) flows.wake();
+  else if (channel === channelName(schema, 'queue')) ticks.wakeNew(payload);
+  else if (channel === channelName(schema, 'done')) {
+    flows.jobsEnded();
+    ticks.wakeDone(payload);
+  } else ticks.wake();
 }
 
 function listen(
@@ -290,7 +313,9 @@ function listen(
   if (!settings.listen || connectionString === undefined) return undefined;
   return startListener({
     connectionString,
-    channels: (['queue', 'done', 'leader'] as const).map((channel) => channelName(database.schema, channel)),
+    channels: (['queue', 'done', 'flow', 'leader'] as const).map((channel) =>
+      channelName(database.schema, channel),
+    ),
     onHint,
     onError: (error) => {
       onSilence();

@@ -12,7 +12,7 @@ export interface Instrument {
 export type Role = 'producer' | 'scheduler' | 'worker';
 
 /** Labels of a metric. */
-export type Label = 'queue' | 'task' | 'key' | 'state' | 'reason' | 'part' | 'during';
+export type Label = 'queue' | 'task' | 'key' | 'flow' | 'state' | 'reason' | 'part' | 'during';
 
 const ofTask: readonly Label[] = ['queue', 'task'];
 
@@ -32,6 +32,7 @@ export type CounterName =
   | 'leases_reaped'
   | 'nodes_lost'
   | 'nodes_fenced'
+  | 'flows_ended'
   | 'schedules_fired'
   | 'schedules_failed'
   | 'leaders_elected'
@@ -91,6 +92,11 @@ export const counters: Readonly<Record<CounterName, Instrument>> = {
     role: 'worker',
     help: 'Times that this worker aborted its jobs, since no heartbeat arrived.',
     labels: [],
+  },
+  flows_ended: {
+    role: 'scheduler',
+    help: 'Flows that ended, by their name and state (done, failed, cancelled).',
+    labels: ['flow', 'state'],
   },
   schedules_fired: { role: 'scheduler', help: 'Slots of schedules that became jobs.', labels: [] },
   schedules_failed: { role: 'scheduler', help: 'Slots of schedules that could not become jobs.', labels: [] },

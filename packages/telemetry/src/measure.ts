@@ -45,6 +45,7 @@ const measures: Measures = {
   'leases.reaped': ({ jobs }, to) => to.add('leases_reaped', none, jobs),
   'node.lost': (_event, to) => to.add('nodes_lost', none, 1),
   'node.fenced': (_event, to) => to.add('nodes_fenced', none, 1),
+  'flow.ended': ({ name, state }, to) => to.add('flows_ended', { flow: name, state }, 1),
   'schedule.fired': (_event, to) => to.add('schedules_fired', none, 1),
   'schedule.failed': (_event, to) => to.add('schedules_failed', none, 1),
   'leader.elected': (_event, to) => {

@@ -23,6 +23,7 @@ const attributeOf: Readonly<Record<Label, string>> = {
   queue: 'messaging.destination.name',
   task: 'pgqueue.task',
   key: 'pgqueue.key',
+  flow: 'pgqueue.flow',
   state: 'pgqueue.state',
   reason: 'pgqueue.reason',
   part: 'pgqueue.part',

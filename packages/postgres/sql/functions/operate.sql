@@ -35,17 +35,23 @@ as $$
 #variable_conflict use_column
 declare
   v_waiting uuid[] := recall(p_ids);
+  v_gone uuid[];
+  v_ends flow_end[];
 begin
-  return query
-    with gone as (delete from queue q where q.id = any (v_waiting) returning q.*),
-    kept as (
-      insert into history (id, queue, task, key, priority, outcome, tries, crashes, created, finished, payload_version, unique_key,
-                           attributes, payload, errors, trace)
-      select g.id, g.queue, g.task, g.key, g.priority, 'cancelled', g.tries, g.crashes, g.created, clock_timestamp(),
-             g.payload_version, g.unique_key, g.attributes, g.payload, g.errors, g.trace
-      from gone g
-      where coalesce((select c.retention from queue_config c where c.queue = g.queue), interval '7 days') > interval '0')
-    select g.id, 'cancelled'::text from gone g;
+  with gone as (delete from queue q where q.id = any (v_waiting) returning q.*),
+  kept as (
+    insert into history (id, queue, task, key, priority, outcome, tries, crashes, created, finished, payload_version, unique_key,
+                         attributes, payload, errors, trace, flow, step)
+    select g.id, g.queue, g.task, g.key, g.priority, 'cancelled', g.tries, g.crashes, g.created, clock_timestamp(),
+           g.payload_version, g.unique_key, g.attributes, g.payload, g.errors, g.trace, g.flow, g.step
+    from gone g
+    where coalesce((select c.retention from queue_config c where c.queue = g.queue), interval '7 days') > interval '0')
+  select array_agg(g.id), array_agg((g.flow, g.step, g.id, 'cancelled', null)::flow_end) filter (where g.flow is not null)
+  into v_gone, v_ends from gone g;
+  if v_ends is not null then
+    perform note_ends(v_ends);
+  end if;
+  return query select u.id, 'cancelled'::text from unnest(v_gone) as u (id);
   update work_queue w set cancelled = coalesce(w.cancelled, clock_timestamp())
   where w.position = any (array(
     select r.position from work_queue r
@@ -92,8 +98,16 @@ as $$
 #variable_conflict use_column
 declare
   v_waiting uuid[] := recall(p_ids);
+  v_gone uuid[];
+  v_ends flow_end[];
 begin
-  return query delete from queue q where q.id = any (v_waiting) returning q.id;
+  with gone as (delete from queue q where q.id = any (v_waiting) returning q.id, q.flow, q.step)
+  select array_agg(g.id), array_agg((g.flow, g.step, g.id, 'erased', null)::flow_end) filter (where g.flow is not null)
+  into v_gone, v_ends from gone g;
+  if v_ends is not null then
+    perform note_ends(v_ends);
+  end if;
+  return query select unnest(v_gone);
   return query delete from dead_letter d where d.id = any (p_ids) returning d.id;
   return query delete from history h where h.id = any (p_ids) returning h.id;
 end
@@ -113,12 +127,18 @@ begin
     ),
     back as (
       insert into queue (id, queue, task, key, priority, max_tries, max_crashes, created, timeout, payload_version, unique_key,
-                         attributes, payload, retry, trace, errors)
+                         attributes, payload, retry, trace, errors, flow, step)
       select d.id, d.queue, d.task, d.key, d.priority, d.max_tries, d.max_crashes, d.created, d.timeout, d.payload_version,
-             d.unique_key, d.attributes, d.payload, d.retry, d.trace, d.errors
+             d.unique_key, d.attributes, d.payload, d.retry, d.trace, d.errors, d.flow, d.step
       from dead d order by d.died, d.id
       on conflict do nothing
-      returning id
+      returning id, flow, step
+    ),
+    forgotten as (
+      delete from flow_result r using back b where r.flow = b.flow and r.step = b.step and r.job = b.id
+    ),
+    tallied as (
+      insert into flow_tally (flow, step, failed) select b.flow, b.step, -count(*) from back b where b.flow is not null group by b.flow, b.step
     ),
     gone as (delete from dead_letter d using back b where d.id = b.id returning d.id)
     select g.id from gone g;

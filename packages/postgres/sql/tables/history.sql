@@ -20,10 +20,13 @@ create table history (
   result          jsonb,
   errors          jsonb,
   trace           jsonb,
-  dispatched      timestamptz
+  dispatched      timestamptz,
+  flow            uuid,
+  step            integer
 ) partition by range (finished);
 create index history_id on history (id);
 create index history_finished on history (finished, queue);
+create index history_flow on history (flow, step) where flow is not null;
 -- Takes rows of days that have no partition yet, so that a settlement never fails for lack of one.
 create table history_default partition of history default;
 alter table history_default replica identity full;
@@ -59,6 +62,9 @@ create table dead_letter (
   payload         jsonb       not null,
   retry           jsonb,
   trace           jsonb,
-  errors          jsonb       not null
+  errors          jsonb       not null,
+  flow            uuid,
+  step            integer
 );
+create index dead_letter_flow on dead_letter (flow, step) where flow is not null;
 create index dead_letter_died on dead_letter (died, id);

@@ -29,7 +29,9 @@ create table queue (
   errors          jsonb,
   last_token      uuid,
   checkpoint      jsonb,
-  moved           boolean
+  moved           boolean,
+  flow            uuid,
+  step            integer
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000,
         autovacuum_vacuum_insert_scale_factor = 0, autovacuum_vacuum_insert_threshold = 200000,
         autovacuum_vacuum_cost_delay = 0);
@@ -38,6 +40,7 @@ comment on column queue.run_after is 'Not before this time (a delay, a backoff, 
 comment on column queue.errors is 'Every failed attempt, oldest first, at most the newest 100; null before the first.';
 comment on column queue.last_token is 'The fencing token whose retry or snooze was accepted last: tells a repeated settle from a stale one.';
 comment on column queue.checkpoint is 'Resume data that an attempt left for the next one, by save_checkpoint.';
+comment on column queue.flow is 'The flow that the job belongs to, and the number of its step; only functions set them.';
 comment on column queue.moved is 'Changed while it waited, or made to wait again: it may stand before jobs of its key that went already.';
 
 -- Waiting jobs of each key, in order: a skip scan over (queue, key) reads the first few of each key.
@@ -49,3 +52,5 @@ create unique index queue_unique on queue (task, unique_key) where unique_key is
 create index queue_retrying on queue (queue, key, run_after) where run_after is not null and last_token is not null;
 -- Waiting jobs that the cursor of a tick may have passed, because their rows were changed.
 create index queue_moved on queue (queue, key, priority, seq) where run_after is null and moved;
+-- Jobs of a step of a flow: the leader looks whether any is left.
+create index queue_flow on queue (flow, step) where flow is not null;

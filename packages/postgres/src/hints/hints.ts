@@ -8,9 +8,10 @@ import type { Executor } from '../connection/executor.ts';
  * - `done`: slots are free (payload: the ids of the ended jobs if they are few; empty: the list is
  *   incomplete).
  * - `cancel`: running jobs are to be cancelled.
+ * - `flow`: a flow was signalled, cancelled or retried.
  * - `leader`: the leading scheduler has resigned.
  */
-export type HintChannel = 'queue' | 'work' | 'done' | 'cancel' | 'leader';
+export type HintChannel = 'queue' | 'work' | 'done' | 'cancel' | 'flow' | 'leader';
 
 /** Returns the NOTIFY channel of a schema's hints of one kind. */
 export function channelName(schema: string, channel: HintChannel): string {

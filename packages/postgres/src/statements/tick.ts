@@ -103,6 +103,8 @@ export interface TickDue {
   readonly promoteMs: number | null;
   readonly expireMs: number | null;
   readonly cronMs: number | null;
+  /** Milliseconds until the next timer or deadline of a flow. */
+  readonly flowsMs: number | null;
 }
 
 /**
@@ -148,6 +150,8 @@ export interface TickRead {
   readonly enqueuers: readonly string[] | null;
   /** Changes with any queue's settings. Null: not read. */
   readonly config: string | null;
+  /** Grows with every start of a flow, and whenever jobs of flows end or are added. Null: not read. */
+  readonly tallies: number | null;
   readonly due: TickDue | null;
   readonly rows: readonly LaneRow[];
   /** Open questions why a job waits. */
@@ -159,7 +163,9 @@ export interface TickRead {
  */
 export async function readTick(target: Target, input: TickInput): Promise<TickRead> {
   const [row] = await target.query<{
-    readonly state: (TickState & Pick<TickRead, 'enqueuers'> & { readonly config: string }) | null;
+    readonly state:
+      | (TickState & Pick<TickRead, 'enqueuers' | 'tallies'> & { readonly config: string })
+      | null;
     readonly due: TickDue | null;
     readonly questions: readonly OpenExplain[] | null;
     readonly rows: string;
@@ -169,7 +175,8 @@ export async function readTick(target: Target, input: TickInput): Promise<TickRe
   }
   const { state, due, questions } = row;
   const rows = (JSON.parse(row.rows) as readonly ListedLane[]).flatMap(toLaneRows);
-  return { state, enqueuers: state.enqueuers, config: state.config, due, questions: questions ?? [], rows };
+  const { enqueuers, config, tallies } = state;
+  return { state, enqueuers, config, tallies, due, questions: questions ?? [], rows };
 }
 
 /**

@@ -15,7 +15,9 @@ import { toSettings } from '../options.ts';
 import type { Planner } from '../policy/planner.ts';
 import { createPlanner } from '../policy/planner.ts';
 import type { SweepKind } from '../sweeps/agenda.ts';
+import type { Sweep } from '../sweeps/sweeps.ts';
 import { sweepOnce } from '../sweeps/sweeps.ts';
+import { advanceOnce, createFlowMemory, stopOnce } from '../flows/advance.ts';
 
 /** A scheduler that runs one step on demand. Made by {@link createSchedulerSteps}. */
 export interface SchedulerSteps {
@@ -134,7 +136,16 @@ async function sweepAll({
   await sweepWhole('reap');
   const expired = await sweepWhole('expire');
   const fired = await sweepWhole('cron');
+  await advanceAll(sweep);
   return { promoted: await sweepWhole('promote'), fired, expired };
+}
+
+/** Moves flows on until nothing more can be done. */
+async function advanceAll({ database, observe, leader }: Sweep): Promise<void> {
+  for (let times = 1; times <= sweepsMax; times += 1) {
+    const { more, stops } = await advanceOnce(database, leader, { memory: createFlowMemory(), observe });
+    if (!more && !(stops && (await stopOnce(database, leader)))) return;
+  }
 }
 
 interface Ticking {
@@ -205,7 +216,8 @@ function noting(planner: Planner, next: (ms: number | null) => void): Planner {
 
 async function due({ query, schema }: Database): Promise<readonly (number | null)[]> {
   const [row] = await query<{ readonly due: TickDue | null }>(`select ${schema}.tick_due() as due`, []);
-  return [row?.due?.promoteMs ?? null, row?.due?.expireMs ?? null, row?.due?.cronMs ?? null];
+  const { promoteMs = null, expireMs = null, cronMs = null, flowsMs = null } = row?.due ?? {};
+  return [promoteMs, expireMs, cronMs, flowsMs];
 }
 
 function soonest(times: readonly (number | null)[]): number | null {

@@ -9,6 +9,7 @@ export interface LivenessParts {
   readonly election: Election;
   readonly ticks: Ticks;
   readonly sweeps: { readonly stuckMs: () => number };
+  readonly flows: { readonly stuckMs: () => number };
 }
 
 /**
@@ -33,8 +34,8 @@ export function schedulerChecks(
     live: () => {
       const running = parts();
       if (running === undefined) return [];
-      const { election, ticks, sweeps } = running;
-      return stuckLoops({ leadership: election, ticks, sweeps }, options);
+      const { election, ticks, sweeps, flows } = running;
+      return stuckLoops({ leadership: election, ticks, sweeps, flows }, options);
     },
     ready: () => {
       const running = parts();

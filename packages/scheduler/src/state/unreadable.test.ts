@@ -45,6 +45,7 @@ function aRead(rows: readonly LaneRow[], state: Partial<TickState> = {}): TickRe
     },
     enqueuers: null,
     config: null,
+    tallies: 1,
     due: null,
     rows,
     questions: [],

@@ -12,6 +12,7 @@ import {
   promote,
   reap,
   sqlState,
+  trimFlows,
   trimHistory,
 } from '@pgqueue/postgres/internal';
 import type { SweepKind } from './agenda.ts';
@@ -207,7 +208,8 @@ const sweepers: Readonly<Record<SweepKind, (sweep: Sweep) => Promise<Swept>>> = 
   },
   trim: async ({ database }) => {
     const { deleted, outcome } = await trimHistory(database);
-    return { count: deleted, again: trimAgainMs[outcome] };
+    const flows = await trimFlows(database);
+    return { count: deleted + flows, again: flows > 0 ? everyMs.trim : trimAgainMs[outcome] };
   },
   activity: async ({ database, leader, busy }) => {
     const behindMs = await countActivity(database, leader, activityMaxMs);

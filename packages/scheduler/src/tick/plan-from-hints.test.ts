@@ -50,6 +50,7 @@ const read: TickRead = {
   },
   enqueuers: null,
   config: '1 7',
+  tallies: 1,
   due: null,
   rows: [],
   questions: [],

@@ -128,6 +128,7 @@ async function readBriefly(
     state: await readTickState(database, input),
     enqueuers: null,
     config: null,
+    tallies: null,
     due: null,
     rows: [],
     questions: [],

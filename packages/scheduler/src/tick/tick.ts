@@ -1,7 +1,7 @@
 import type { HeldCounts, Snapshot } from '@pgqueue/core';
 import { laneName } from '@pgqueue/core';
 import { countByTask } from '@pgqueue/core/internal';
-import type { Leader, TickDue, TickRead } from '@pgqueue/postgres/internal';
+import type { Leader, TickRead } from '@pgqueue/postgres/internal';
 import { loadPolicyState, setFeed, settledMax } from '@pgqueue/postgres/internal';
 import type { Behind } from '../state/background-rescan.ts';
 import { createBehind } from '../state/background-rescan.ts';
@@ -43,8 +43,8 @@ export interface DispatcherOptions extends Writing {
   readonly beside: (nowMs: number) => Pick<Snapshot, 'health' | 'prepared'>;
   /** Reports whether hints are being received. Without hints, idle ticks come more often. */
   readonly hearing: () => boolean;
-  /** Receives what this tick saw of the sweeps' work. */
-  readonly onSeen: (state: TickRead['state'], due: TickDue | null) => void;
+  /** Receives what this tick read. */
+  readonly onSeen: (read: TickRead) => void;
   readonly onTick: (tick: TickReport) => void;
   /** Question number after which to look for open explain questions. */
   readonly questionsAfter: () => number;
@@ -210,7 +210,7 @@ async function see(
   const due = options.pollInterval.asksDue(news !== undefined);
   const brief = news?.jobs.length === 0 && !due && knowsAll(memory);
   const seen = await look(options, memory, { ...asked, keys, startedAt, due, brief });
-  options.onSeen(seen.read.state, seen.read.due);
+  options.onSeen(seen.read);
   return { ...seen, flying: memory.inFlight.flying(), guess, keys, brief, owes: false };
 }
 

@@ -17,6 +17,9 @@ create function set_aside(p_id uuid, p_why text) returns boolean
   language plpgsql volatile
   set search_path from current
 as $$
+declare
+  v_flow uuid;
+  v_step integer;
 begin
   if in_batch(p_id) then
     perform spread(array[p_id]);
@@ -31,15 +34,19 @@ begin
     delete from queue q where q.id = p_id returning q.*
   )
   insert into dead_letter (id, queue, task, key, priority, reason, tries, max_tries, crashes, max_crashes, created, died,
-                           timeout, payload_version, node, token, unique_key, attributes, payload, retry, trace, errors)
+                           timeout, payload_version, node, token, unique_key, attributes, payload, retry, trace, errors, flow, step)
   select g.id, g.queue, g.task, g.key, g.priority, 'gave_up', g.tries, g.max_tries, g.crashes, g.max_crashes, g.created,
          clock_timestamp(), g.timeout, g.payload_version, i.lock_key, i.lock_token, g.unique_key, g.attributes, g.payload, g.retry, g.trace,
          with_error(g.errors, jsonb_build_object('kind', 'error', 'message', 'it can''t be processed: ' || left(p_why, 2000)),
-                    i.lock_key, g.tries + 1, clock_timestamp())
+                    i.lock_key, g.tries + 1, clock_timestamp()), g.flow, g.step
   from gone g left join item i on true
   on conflict (id) do update
     set (id, queue, task, key, priority, reason, tries, max_tries, crashes, max_crashes, created, died, timeout, payload_version, node,
-         token, unique_key, attributes, payload, retry, trace, errors) = (select excluded.*);
+         token, unique_key, attributes, payload, retry, trace, errors, flow, step) = (select excluded.*)
+  returning flow, step into v_flow, v_step;
+  if v_flow is not null then
+    perform note_ends(array[(v_flow, v_step, p_id, 'dead', null)::flow_end]);
+  end if;
   return true;
 exception when others then
   if not is_of_row(sqlstate) then
@@ -120,18 +127,23 @@ as $$
 declare
   v_half integer := cardinality(p_ids) / 2;
   v_count integer;
+  v_ends flow_end[];
 begin
   begin
     with gone as (delete from queue q where q.id = any (p_ids) returning q.*),
     kept as (
       insert into history (id, queue, task, key, priority, outcome, tries, crashes, created, finished, payload_version, unique_key,
-                           attributes, payload, errors, trace)
+                           attributes, payload, errors, trace, flow, step)
       select g.id, g.queue, g.task, g.key, g.priority, 'expired', g.tries, g.crashes, g.created, clock_timestamp(),
-             g.payload_version, g.unique_key, g.attributes, g.payload, g.errors, g.trace
+             g.payload_version, g.unique_key, g.attributes, g.payload, g.errors, g.trace, g.flow, g.step
       from gone g
       where coalesce((select c.retention from queue_config c where c.queue = g.queue), interval '7 days') > interval '0'
       returning 1)
-    select count(*) into v_count from gone;
+    select count(*), array_agg((g.flow, g.step, g.id, 'expired', null)::flow_end) filter (where g.flow is not null)
+    into v_count, v_ends from gone g;
+    if v_ends is not null then
+      perform note_ends(v_ends);
+    end if;
     return v_count;
   exception when others then
     if not is_of_row(sqlstate) then

@@ -226,6 +226,7 @@ declare
   v_settled bigint[];
   v_sizes integer[];
   v_busy float4[];
+  v_ends flow_end[];
 begin
   if cardinality(p_positions) <> any (array[coalesce(cardinality(p_tokens), -1), coalesce(cardinality(p_sizes), -1)])
      or cardinality(p_busy_ms) is distinct from v_jobs or coalesce(cardinality(p_data), v_jobs) <> v_jobs then
@@ -254,22 +255,26 @@ begin
     delete from queue q using members m
     where q.id = any (array(select x.id from members x)) and q.id = m.id
     returning q.id, q.queue, q.task, q.key, q.priority, q.tries, q.crashes, q.created, q.payload_version, q.unique_key, q.attributes,
-              q.payload, q.errors, q.trace, m.lock_key, m.lock_token, m.dispatched, m.n,
+              q.payload, q.errors, q.trace, q.flow, q.step, m.lock_key, m.lock_token, m.dispatched, m.n,
               greatest(m.started, v_now - m.busy_ms * interval '1 millisecond') as started
   ),
   kept as (
     insert into history (id, queue, task, key, priority, outcome, tries, crashes, created, started, finished, payload_version,
-                         node, token, unique_key, attributes, payload, result, errors, trace, dispatched)
+                         node, token, unique_key, attributes, payload, result, errors, trace, dispatched, flow, step)
     select e.id, e.queue, e.task, e.key, e.priority, 'done', e.tries, e.crashes, e.created, e.started, v_now, e.payload_version, e.lock_key,
-           e.lock_token, e.unique_key, e.attributes, e.payload, p_data[e.n]::jsonb, e.errors, e.trace, e.dispatched
+           e.lock_token, e.unique_key, e.attributes, e.payload, p_data[e.n]::jsonb, e.errors, e.trace, e.dispatched, e.flow, e.step
     from ended e
     where not v_forgets or coalesce((select c.retention from queue_config c where c.queue = e.queue), interval '7 days') > interval '0'
   )
   select array_agg(g.position order by g.before), array_agg(cardinality(g.jobs) order by g.before),
-         case when v_feeds then (select array_agg(m.busy_ms order by m.n) from members m) end
-  into v_settled, v_sizes, v_busy from gone g;
+         case when v_feeds then (select array_agg(m.busy_ms order by m.n) from members m) end,
+         (select array_agg((e.flow, e.step, e.id, 'done', p_data[e.n])::flow_end) filter (where e.flow is not null) from ended e)
+  into v_settled, v_sizes, v_busy, v_ends from gone g;
   if v_busy is not null then
     insert into settlement (at, positions, sizes, busy_ms) values (v_now, v_settled, v_sizes, v_busy);
+  end if;
+  if v_ends is not null then
+    perform note_ends(v_ends);
   end if;
   return coalesce(v_settled, '{}');
 end

@@ -25,6 +25,9 @@ declare
   v_now timestamptz := clock_timestamp();
   v_ids uuid[] := array(select w.id from work_queue w where w.position = any (p_positions) and w.lock_key is not null);
   v_feed boolean;
+  v_crashed uuid[];
+  v_verdicts text[];
+  v_ends flow_end[];
   v_placed timestamptz; -- earlier leases are from before a restore; until a scheduler leads again, all are
 begin
   select l.feed, case when l.place is distinct from tables_place() and l.place is not null then 'infinity' else l.placed end
@@ -35,7 +38,6 @@ begin
     v_ids := array(select q.id from queue q where q.id = any (v_ids) for update skip locked)
       || array(select x.id from unnest(v_ids) x (id) where (select q.id from queue q where q.id = x.id) is null);
   end if;
-  return query
   with lost as materialized (
     select w.position, w.id, w.lock_key, w.lock_token, w.started, w.dispatched, w.cancelled is not null as stop,
            w.started >= v_placed as here, w.together is not null as bundled,
@@ -72,33 +74,41 @@ begin
   ),
   kept as (
     insert into history (id, queue, task, key, priority, outcome, tries, crashes, created, started, finished, payload_version,
-                         node, token, unique_key, attributes, payload, errors, trace, dispatched)
+                         node, token, unique_key, attributes, payload, errors, trace, dispatched, flow, step)
     select e.id, e.queue, e.task, e.key, e.priority, 'cancelled', e.tries, e.crashes + e.charge, e.created, e.started, v_now,
-           e.payload_version, e.lock_key, e.lock_token, e.unique_key, e.attributes, e.payload, e.all_errors, e.trace, e.dispatched
+           e.payload_version, e.lock_key, e.lock_token, e.unique_key, e.attributes, e.payload, e.all_errors, e.trace, e.dispatched, e.flow, e.step
     from ended e
     where e.stop and coalesce((select c.retention from queue_config c where c.queue = e.queue), interval '7 days') > interval '0'
   ),
   buried as (
     insert into dead_letter (id, queue, task, key, priority, reason, tries, max_tries, crashes, max_crashes, created, died,
-                             timeout, payload_version, node, token, unique_key, attributes, payload, retry, trace, errors)
+                             timeout, payload_version, node, token, unique_key, attributes, payload, retry, trace, errors, flow, step)
     select e.id, e.queue, e.task, e.key, e.priority, 'crash_limit', e.tries, e.max_tries, e.crashes + 1, e.max_crashes,
            e.created, v_now, e.timeout, e.payload_version, e.lock_key, e.lock_token, e.unique_key, e.attributes, e.payload,
-           e.retry, e.trace, e.all_errors
+           e.retry, e.trace, e.all_errors, e.flow, e.step
     from ended e where not e.stop
     on conflict (id) do update
       set (id, queue, task, key, priority, reason, tries, max_tries, crashes, max_crashes, created, died, timeout, payload_version, node,
-           token, unique_key, attributes, payload, retry, trace, errors) = (select excluded.*)
+           token, unique_key, attributes, payload, retry, trace, errors, flow, step) = (select excluded.*)
   ),
   fed as (
     insert into settlement (at, positions, verdicts, busy_ms)
     select v_now, array_agg(l.position), array_agg('crash'::text), array_agg((extract(epoch from v_now - l.started) * 1000)::float4)
     from lost l where v_feed and l.charge = 1 having count(*) > 0
+  ),
+  verdicts (id, verdict, flow, step) as (
+    select f.id, 'ready', null::uuid, null::integer from freed f
+    union all
+    select c.id, 'pending', null, null from counted c join lost l on l.id = c.id where l.bundled
+    union all
+    select e.id, case when e.stop then 'cancelled' else 'dead' end, e.flow, e.step from ended e
   )
-  select f.id, 'ready'::text from freed f
-  union all
-  select c.id, 'pending' from counted c join lost l on l.id = c.id where l.bundled
-  union all
-  select e.id, case when e.stop then 'cancelled' else 'dead' end from ended e;
+  select array_agg(v.id), array_agg(v.verdict), array_agg((v.flow, v.step, v.id, v.verdict, null)::flow_end) filter (where v.flow is not null)
+  into v_crashed, v_verdicts, v_ends from verdicts v;
+  if v_ends is not null then
+    perform note_ends(v_ends);
+  end if;
+  return query select x.id, x.verdict from unnest(v_crashed, v_verdicts) as x (id, verdict);
 end
 $$;
 

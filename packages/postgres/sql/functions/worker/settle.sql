@@ -40,6 +40,7 @@ declare
   v_verdicts text[];
   v_positions bigint[];
   v_busy float4[];
+  v_ends flow_end[];
 begin
   if exists (select from unnest(p_outcomes) o where o is null or o not in ('done', 'retry', 'dead', 'snooze', 'cancelled')) then
     raise exception 'unknown outcome in %', p_outcomes using errcode = '22023';
@@ -60,14 +61,17 @@ begin
     raise exception 'a result is at most 1 MiB, an error 128 KiB, nested 500 levels deep' using errcode = '22023';
   end if;
   if 'done' = all (p_outcomes) then
-    select s.ids, s.verdicts, s.positions, s.busy_ms into v_ids, v_verdicts, v_positions, v_busy
+    select s.ids, s.verdicts, s.positions, s.busy_ms, s.ends into v_ids, v_verdicts, v_positions, v_busy, v_ends
     from settle_done(v_now, p_ids, p_tokens, p_data, p_waited_ms) s;
   else
-    select s.ids, s.verdicts, s.positions, s.busy_ms into v_ids, v_verdicts, v_positions, v_busy
+    select s.ids, s.verdicts, s.positions, s.busy_ms, s.ends into v_ids, v_verdicts, v_positions, v_busy, v_ends
     from settle_mixed(p_ids, p_tokens, p_outcomes, p_delays_ms, p_data, p_waited_ms) s;
   end if;
   if v_ids is not null and (select l.feed from scheduler_lease l) then
     insert into settlement (at, positions, verdicts, busy_ms) values (v_now, v_positions, case when 'done' <> any (v_verdicts) then v_verdicts end, v_busy);
+  end if;
+  if v_ends is not null then
+    perform note_ends(v_ends);
   end if;
   return query select x.id, x.verdict from unnest(v_ids, v_verdicts) as x (id, verdict);
   if p_repeat then
@@ -109,7 +113,7 @@ $$;
 -- to the same rows.
 create function settle_done(
   p_now timestamptz, p_ids uuid[], p_tokens uuid[], p_data text[], p_waited_ms float8[],
-  out ids uuid[], out verdicts text[], out positions bigint[], out busy_ms float4[])
+  out ids uuid[], out verdicts text[], out positions bigint[], out busy_ms float4[], out ends flow_end[])
   language plpgsql volatile
   set search_path from current
 as $$
@@ -130,18 +134,19 @@ begin
     delete from queue q using gone g
     where q.id = any (p_ids) and q.id = g.id
     returning q.id, q.queue, q.task, q.key, q.priority, q.tries, q.crashes, q.created, q.payload_version, q.unique_key, q.attributes,
-              q.payload, q.errors, q.trace, g.position, g.lock_key, g.lock_token, g.started, g.dispatched, g.data
+              q.payload, q.errors, q.trace, q.flow, q.step, g.position, g.lock_key, g.lock_token, g.started, g.dispatched, g.data
   ),
   kept as (
     insert into history (id, queue, task, key, priority, outcome, tries, crashes, created, started, finished, payload_version,
-                         node, token, unique_key, attributes, payload, result, errors, trace, dispatched)
+                         node, token, unique_key, attributes, payload, result, errors, trace, dispatched, flow, step)
     select e.id, e.queue, e.task, e.key, e.priority, 'done', e.tries, e.crashes, e.created, e.started, p_now, e.payload_version, e.lock_key,
-           e.lock_token, e.unique_key, e.attributes, e.payload, e.data::jsonb, e.errors, e.trace, e.dispatched
+           e.lock_token, e.unique_key, e.attributes, e.payload, e.data::jsonb, e.errors, e.trace, e.dispatched, e.flow, e.step
     from ended e
     where not v_forgets or coalesce((select c.retention from queue_config c where c.queue = e.queue), interval '7 days') > interval '0'
   )
-  select array_agg(e.id), array_agg(e.position), array_agg((date_part('epoch', p_now - e.started) * 1000)::float4)
-  into ids, positions, busy_ms from ended e;
+  select array_agg(e.id), array_agg(e.position), array_agg((date_part('epoch', p_now - e.started) * 1000)::float4),
+         array_agg((e.flow, e.step, e.id, 'done', e.data)::flow_end) filter (where e.flow is not null)
+  into ids, positions, busy_ms, ends from ended e;
   verdicts := array_fill('done'::text, array[coalesce(cardinality(ids), 0)]);
 end
 $$;
@@ -149,7 +154,7 @@ $$;
 -- Ends attempts of any outcome: a part of settle, whose settings plan it.
 create function settle_mixed(
   p_ids uuid[], p_tokens uuid[], p_outcomes text[], p_delays_ms float8[], p_data text[], p_waited_ms float8[],
-  out ids uuid[], out verdicts text[], out positions bigint[], out busy_ms float4[])
+  out ids uuid[], out verdicts text[], out positions bigint[], out busy_ms float4[], out ends flow_end[])
   language plpgsql volatile
   set search_path from current
 as $$
@@ -195,36 +200,38 @@ begin
   ),
   kept as (
     insert into history (id, queue, task, key, priority, outcome, tries, crashes, created, started, finished, payload_version,
-                         node, token, unique_key, attributes, payload, result, errors, trace, dispatched)
+                         node, token, unique_key, attributes, payload, result, errors, trace, dispatched, flow, step)
     select e.id, e.queue, e.task, e.key, e.priority, case when e.outcome = 'done' then 'done' else 'cancelled' end,
            e.tries + (e.outcome = 'retry')::integer, e.crashes, e.created, e.started, v_now, e.payload_version, e.lock_key,
-           e.lock_token, e.unique_key, e.attributes, e.payload, case when e.outcome = 'done' then e.data end, e.all_errors, e.trace, e.dispatched
+           e.lock_token, e.unique_key, e.attributes, e.payload, case when e.outcome = 'done' then e.data end, e.all_errors, e.trace, e.dispatched, e.flow, e.step
     from ended e
     where e.reason is null
       and coalesce((select c.retention from queue_config c where c.queue = e.queue), interval '7 days') > interval '0'
   ),
   buried as (
     insert into dead_letter (id, queue, task, key, priority, reason, tries, max_tries, crashes, max_crashes, created, died,
-                             timeout, payload_version, node, token, unique_key, attributes, payload, retry, trace, errors)
+                             timeout, payload_version, node, token, unique_key, attributes, payload, retry, trace, errors, flow, step)
     select e.id, e.queue, e.task, e.key, e.priority, e.reason, e.tries + 1, e.max_tries, e.crashes, e.max_crashes, e.created,
            v_now, e.timeout, e.payload_version, e.lock_key, e.lock_token, e.unique_key, e.attributes, e.payload, e.retry,
-           e.trace, e.all_errors
+           e.trace, e.all_errors, e.flow, e.step
     from ended e
     where e.reason is not null
     -- an id may be enqueued once more after its job died: the newer job's death must not fail because of the
     -- older row
     on conflict (id) do update
       set (id, queue, task, key, priority, reason, tries, max_tries, crashes, max_crashes, created, died, timeout, payload_version, node,
-           token, unique_key, attributes, payload, retry, trace, errors) = (select excluded.*)
+           token, unique_key, attributes, payload, retry, trace, errors, flow, step) = (select excluded.*)
   ),
-  settled (id, verdict, position, started) as (
-    select e.id, case when e.reason is not null then 'dead' when e.outcome = 'done' then 'done' else 'cancelled' end, e.position, e.started
+  settled (id, verdict, position, started, flow, step, result) as (
+    select e.id, case when e.reason is not null then 'dead' when e.outcome = 'done' then 'done' else 'cancelled' end, e.position, e.started,
+           e.flow, e.step, case when e.outcome = 'done' then e.data end
     from ended e
     union all
-    select a.id, a.outcome, a.position, a.started from again a
+    select a.id, a.outcome, a.position, a.started, null, null, null from again a
   )
-  select array_agg(v.id), array_agg(v.verdict), array_agg(v.position), array_agg((extract(epoch from v_now - v.started) * 1000)::float4)
-  into ids, verdicts, positions, busy_ms from settled v;
+  select array_agg(v.id), array_agg(v.verdict), array_agg(v.position), array_agg((extract(epoch from v_now - v.started) * 1000)::float4),
+         array_agg((v.flow, v.step, v.id, v.verdict, v.result)::flow_end) filter (where v.flow is not null)
+  into ids, verdicts, positions, busy_ms, ends from settled v;
 end
 $$;
 

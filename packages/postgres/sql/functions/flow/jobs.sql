@@ -1,0 +1,117 @@
+-- Jobs of flows: how they get into QUEUE, and what is noted when they leave it.
+
+-- Enqueues the jobs of one step. p_jobs: an array of objects, as enqueue_unique takes them. A delay counts from
+-- now. Returns how many were inserted: an id that is there already is left alone.
+create function put_jobs(p_flow uuid, p_step integer, p_jobs jsonb) returns integer
+  language plpgsql volatile
+  set search_path from current
+as $$
+declare
+  v_now timestamptz := clock_timestamp();
+  v_count integer;
+begin
+  insert into queue (id, queue, task, key, priority, attributes, run_after, expires_at, timeout, max_tries, max_crashes, retry,
+                     payload, payload_version, trace, flow, step)
+  select coalesce(x.id, uuid_v7()), coalesce(x.queue, 'default'), x.task, coalesce(x.key, ''), coalesce(x.priority, 0), coalesce(x.attributes, '{}'),
+         nullif(greatest(coalesce(x.run_after, v_now + x.delay_ms * interval '1 millisecond'), v_now), v_now),
+         x.expires_at, x.timeout_ms * interval '1 millisecond', coalesce(x.max_tries, 20), coalesce(x.max_crashes, 3), x.retry,
+         coalesce(x.payload, '{}'), coalesce(x.payload_version, 1), x.trace, p_flow, p_step
+  from jsonb_to_recordset(p_jobs) as x (
+    id uuid, queue text, task text, key text, priority integer, attributes jsonb, run_after timestamptz, delay_ms float8,
+    expires_at timestamptz, timeout_ms float8, max_tries smallint, max_crashes smallint, retry jsonb, payload jsonb,
+    payload_version integer, trace jsonb)
+  on conflict do nothing;
+  get diagnostics v_count = row_count;
+  return v_count;
+end
+$$;
+
+-- Checks jobs that are enqueued later, by the rules of QUEUE: so a release can't fail for them.
+create function check_later_jobs(p_jobs jsonb) returns void
+  language plpgsql stable
+  set search_path from current
+as $$
+declare
+  -- a row with the defaults of QUEUE
+  v_base queue := jsonb_populate_record(null::queue,
+    '{"queue": "default", "key": "", "priority": 0, "payload_version": 1, "tries": 0, "max_tries": 20, "crashes": 0, "max_crashes": 3,
+      "attributes": {}, "payload": {}, "created": "2000-01-01T00:00:00Z"}');
+begin
+  perform check_job(jsonb_populate_record(v_base, jsonb_strip_nulls(to_jsonb(x) - 'payload' - 'delay_ms' - 'timeout_ms')
+                                          || jsonb_build_object('payload', coalesce(x.payload, '{}'), 'timeout', x.timeout_ms * interval '1 millisecond')))
+  from jsonb_to_recordset(p_jobs) as x (
+    id uuid, queue text, task text, key text, priority integer, attributes jsonb, run_after timestamptz, delay_ms float8,
+    expires_at timestamptz, timeout_ms float8, max_tries smallint, max_crashes smallint, retry jsonb, payload jsonb,
+    payload_version integer, trace jsonb);
+  if exists (select from jsonb_to_recordset(p_jobs) as x (task text, delay_ms float8)
+             where x.task is null or (x.delay_ms between 0 and 3.2e11) is false) then
+    raise exception 'each job of a flow has a task, and a delay of 0 to 3.2e11 ms' using errcode = 'check_violation', table = 'queue', constraint = 'queue_task_check';
+  end if;
+end
+$$;
+
+-- Notes that jobs of flows have left QUEUE: the results that dependents may read, and a tally for each step. In
+-- the transaction that removes them, so a repeated settlement, which finds nothing to remove, counts nothing.
+-- Takes no lock on a flow or a step.
+create function note_ends(p_ends flow_end[]) returns void
+  language plpgsql volatile
+  set search_path from current
+  set plan_cache_mode = force_generic_plan
+  set jit = off
+as $$
+begin
+  insert into flow_result as r (flow, step, job, outcome, result)
+  select e.flow, e.step, e.job, e.outcome, e.result from unnest(p_ends) e
+  where e.outcome <> 'done' or e.result is not null
+  on conflict (flow, step, job) do update set outcome = excluded.outcome, result = excluded.result;
+  insert into flow_tally (flow, step, done, failed, other)
+  select e.flow, e.step, count(*) filter (where e.outcome = 'done'), count(*) filter (where e.outcome = 'dead'),
+         count(*) filter (where e.outcome not in ('done', 'dead'))
+  from unnest(p_ends) e group by e.flow, e.step;
+end
+$$;
+
+-- Adds jobs to the step of a running job, named by its token. False: the lease was lost, and nothing was added.
+-- The job's own row stands in QUEUE until it is settled, so the step can't have ended before its new jobs are
+-- there. Locks the work item, so a settlement or a takeover under way ends first. A job without a flow just
+-- enqueues the jobs.
+create function add_jobs(p_id uuid, p_token uuid, p_jobs jsonb) returns boolean
+  language plpgsql volatile security definer
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+as $$
+declare
+  v_flow uuid;
+  v_step integer;
+  v_count integer;
+begin
+  perform from work_queue w where w.id = p_id and w.lock_token = p_token for update;
+  if not found then
+    return false;
+  end if;
+  select q.flow, q.step into v_flow, v_step from queue q where q.id = p_id;
+  if not found then
+    return false;
+  end if;
+  v_count := put_jobs(v_flow, v_step, p_jobs);
+  if v_flow is not null and v_count > 0 then
+    insert into flow_tally (flow, step, added) values (v_flow, v_step, v_count);
+  end if;
+  return true;
+end
+$$;
+
+-- Ends a running job as done, and adds jobs to its step in the same transaction: so exactly once. False: the
+-- lease was lost, and nothing was changed.
+create function fan_out(p_id uuid, p_token uuid, p_result text, p_jobs jsonb) returns boolean
+  language plpgsql volatile security definer
+  set search_path from current
+as $$
+begin
+  if not add_jobs(p_id, p_token, p_jobs) then
+    return false;
+  end if;
+  return exists (select from settle(array[p_id], array[p_token], array['done'], array[null::float8], array[p_result]));
+end
+$$;

@@ -1,0 +1,238 @@
+-- Operations on flows.
+
+-- Asks for the end of a flow: its blocked steps are skipped, signals and timers end, and the leader cancels the
+-- jobs of its open steps (stop_jobs). p_locked: skip a flow that another session has locked. False: it has ended,
+-- or is stopping already.
+create function stop_flow(p_flow uuid, p_reason text, p_skip boolean default false) returns boolean
+  language plpgsql volatile
+  set search_path from current
+as $$
+declare
+  v_now timestamptz := clock_timestamp();
+begin
+  if p_skip then
+    perform from flow f where f.id = p_flow and f.state = 'open' and f.stopping is null for update skip locked;
+  else
+    perform from flow f where f.id = p_flow and f.state = 'open' and f.stopping is null for update;
+  end if;
+  if not found then
+    return false;
+  end if;
+  update flow f set stopping = v_now, reason = p_reason where f.id = p_flow;
+  update flow_step s
+  set stop = s.state = 'open' and s.kind = 'jobs',
+      state = case when s.state = 'open' and s.kind = 'jobs' then 'open' else 'ended' end,
+      outcome = case when s.state = 'blocked' then 'skipped' when s.kind <> 'jobs' then 'cancelled' end,
+      ended = case when s.state = 'blocked' or s.kind <> 'jobs' then v_now end
+  where s.flow = p_flow and s.state <> 'ended';
+  insert into flow_tally (flow) values (p_flow);
+  return true;
+end
+$$;
+
+-- Cancels a flow: waiting jobs end, running ones are told. cancelling; ended: it has ended, or is being cancelled;
+-- unknown.
+create function cancel_flow(p_flow uuid, p_reason text default 'cancelled by an operator') returns text
+  language plpgsql volatile security definer
+  set search_path from current
+as $$
+begin
+  perform assert_read_committed();
+  if stop_flow(p_flow, left(p_reason, 2000)) then
+    perform pg_notify(current_schema() || ':flow', '');
+    return 'cancelling';
+  end if;
+  return case when exists (select from flow f where f.id = p_flow) then 'ended' else 'unknown' end;
+end
+$$;
+
+-- Cancels up to p_max jobs of open steps that are to be stopped; returns how many of them were left. The leader
+-- calls it until none is. Rows that another session has locked wait for the next call.
+create function stop_jobs(p_leader text, p_epoch bigint, p_max integer) returns integer
+  language plpgsql volatile security definer
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+as $$
+declare
+  v_ids uuid[];
+begin
+  perform assert_leader(p_leader, p_epoch);
+  v_ids := array(
+    select q.id from flow_step s join queue q on q.flow = s.flow and q.step = s.step
+    where s.state = 'open' and s.stop and (select w.id from work_queue w where w.id = q.id and w.cancelled is not null) is null
+    order by q.id limit p_max for update of q skip locked);
+  if cardinality(v_ids) > 0 then
+    perform cancel(v_ids);
+  end if;
+  return cardinality(v_ids);
+end
+$$;
+
+-- Runs what failed in a flow again: all of it, or what failed in a step and behind it (p_step). Dead jobs go back
+-- into QUEUE, and jobs that were cancelled or expired, as far as history reaches; steps that failed are open
+-- again, and those that were skipped because of them wait again. Steps that ran because of the failure have run.
+-- retried; nothing: no step failed; unknown; stopping: it is being cancelled. jobs: how many are back. gone: how
+-- many are not, since neither the dead letters nor history have them.
+create function retry_flow(p_flow uuid, p_step text default null) returns table (outcome text, jobs integer, gone integer)
+  language plpgsql volatile security definer
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+as $$
+#variable_conflict use_column
+declare
+  v_flow flow;
+  v_failed integer[];
+  v_behind integer[];
+  v_dead uuid[];
+  v_back integer := 0;
+  v_lost integer := 0;
+begin
+  perform assert_read_committed();
+  select f.* into v_flow from flow f where f.id = p_flow for update;
+  if not found or (p_step is not null and not exists (select from flow_step s where s.flow = p_flow and s.name = p_step)) then
+    return query select 'unknown', 0, 0;
+    return;
+  elsif v_flow.state = 'open' and v_flow.stopping is not null then
+    return query select 'stopping', 0, 0;
+    return;
+  end if;
+  perform count_tallies(array[p_flow]);
+  with recursive reached as (
+    select s.step from flow_step s where s.flow = p_flow and (p_step is null or s.name = p_step)
+    union
+    select n.step from reached r join flow_need n on n.flow = p_flow and n.needed = r.step)
+  select array_agg(s.step) into v_failed
+  from flow_step s join reached r on r.step = s.step
+  where s.flow = p_flow and (s.outcome in ('failed', 'cancelled') or (s.state = 'open' and s.failed > 0));
+  with recursive behind as (
+    select n.step from flow_need n where n.flow = p_flow and n.needed = any (v_failed)
+    union
+    select n.step from behind b join flow_need n on n.flow = p_flow and n.needed = b.step
+      join flow_step s on s.flow = p_flow and s.step = b.step and s.outcome = 'skipped')
+  select array_agg(s.step) into v_behind
+  from behind b join flow_step s on s.flow = p_flow and s.step = b.step where s.outcome = 'skipped';
+  if v_failed is null and not exists (select from flow_step s where s.flow = p_flow and s.outcome = 'skipped' and v_flow.state = 'cancelled') then
+    return query select 'nothing', 0, 0;
+    return;
+  elsif v_flow.state = 'cancelled' then
+    -- all that the cancellation skipped; what a condition skipped is skipped again
+    v_behind := array(select s.step from flow_step s where s.flow = p_flow and s.outcome = 'skipped');
+  end if;
+  v_dead := array(select d.id from dead_letter d where d.flow = p_flow and d.step = any (v_failed));
+  select count(*) into v_back from redrive(v_dead);
+  v_back := v_back + revive(p_flow, v_failed);
+  update flow_step s
+  set state = 'blocked', outcome = null, ended = null, opened = null, due = null, stop = false
+  where s.flow = p_flow and s.step = any (v_behind);
+  update flow_step s
+  set state = 'open', outcome = null, ended = null, stop = false, due = clock_timestamp() + s.delay
+  where s.flow = p_flow and s.step = any (v_failed);
+  -- their needs count anew: by the steps that have not ended
+  update flow_step s
+  set open_needs = (select count(*) from flow_need n join flow_step e on e.flow = n.flow and e.step = n.needed
+                    where n.flow = p_flow and n.step = s.step and e.state <> 'ended')
+  where s.flow = p_flow and s.step = any (v_behind);
+  perform count_tallies(array[p_flow]);
+  select coalesce(sum(s.failed + s.other), 0) into v_lost from flow_step s where s.flow = p_flow and s.step = any (v_failed);
+  update flow f set state = 'open', ended = null, stopping = null, reason = null, deadline = null where f.id = p_flow;
+  perform judge_again(p_flow, v_behind);
+  insert into flow_tally (flow) values (p_flow);
+  perform pg_notify(current_schema() || ':flow', '');
+  return query select 'retried', v_back, v_lost;
+end
+$$;
+
+-- Enqueues the jobs of steps again that were cancelled or expired, from history: a part of retry_flow. Returns
+-- their number.
+create function revive(p_flow uuid, p_steps integer[]) returns integer
+  language plpgsql volatile
+  set search_path from current
+as $$
+declare
+  v_count integer;
+begin
+  with back as (
+    insert into queue (id, queue, task, key, priority, created, payload_version, attributes, payload, trace, errors, flow, step)
+    select h.id, h.queue, h.task, h.key, h.priority, h.created, h.payload_version, h.attributes, h.payload, h.trace, h.errors, h.flow, h.step
+    from history h where h.flow = p_flow and h.step = any (p_steps) and h.outcome in ('cancelled', 'expired')
+    on conflict do nothing
+    returning id, step
+  ),
+  forgotten as (
+    delete from flow_result r using back b where r.flow = p_flow and r.step = b.step and r.job = b.id
+  ),
+  gone as (
+    delete from history h using back b where h.flow = p_flow and h.step = b.step and h.id = b.id and h.outcome in ('cancelled', 'expired')
+  ),
+  tallied as (
+    insert into flow_tally (flow, step, other) select p_flow, b.step, -count(*) from back b group by b.step
+  )
+  select count(*) into v_count from back;
+  return v_count;
+end
+$$;
+
+-- Opens or skips blocked steps whose needs have all ended: after a retry, a step may wait for nothing that is
+-- still to end. Judges by the needs' outcomes as they are.
+create function judge_again(p_flow uuid, p_steps integer[]) returns void
+  language plpgsql volatile
+  set search_path from current
+as $$
+declare
+  v_now timestamptz := clock_timestamp();
+  v_ended integer[];
+begin
+  loop
+    with judged as (
+      update flow_step s
+      set state = case when v.opens then 'open' else 'ended' end, outcome = case when v.opens then null else 'skipped' end,
+          ended = case when v.opens then null else v_now end, opened = case when v.opens then v_now end,
+          due = case when v.opens then v_now + s.delay end
+      from (
+        select d.step, d.wants, count(*) as needs, count(*) filter (where e.state = 'ended') as ended,
+               count(*) filter (where e.state = 'ended' and need_met(n.condition, e.outcome)) as met
+        from flow_step d join flow_need n on n.flow = d.flow and n.step = d.step
+          join flow_step e on e.flow = n.flow and e.step = n.needed
+        where d.flow = p_flow and d.step = any (p_steps) and d.state = 'blocked'
+        group by d.step, d.wants) c
+      cross join lateral (
+        select case c.wants when 'all' then c.met = c.needs else c.met > 0 end as opens,
+               case c.wants when 'all' then c.met < c.ended else c.met = 0 and c.ended = c.needs end as skips) v
+      where s.flow = p_flow and s.step = c.step and (v.opens or v.skips)
+      returning s.step, s.outcome)
+    select array_agg(j.step) into v_ended from judged j where j.outcome = 'skipped';
+    exit when v_ended is null;
+    update flow_step s
+    set open_needs = (select count(*) from flow_need n join flow_step e on e.flow = n.flow and e.step = n.needed
+                      where n.flow = p_flow and n.step = s.step and e.state <> 'ended')
+    where s.flow = p_flow and s.step = any (p_steps) and s.state = 'blocked';
+  end loop;
+end
+$$;
+
+-- Deletes flows that ended more than p_keep ago, with all that belongs to them; up to p_max flows a call.
+-- Returns their number. Jobs keep the flow's id.
+create function trim_flows(p_keep interval default '7 days', p_max integer default 100) returns integer
+  language plpgsql volatile security definer
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+as $$
+declare
+  v_flows uuid[] := array(
+    select f.id from flow f where f.ended < clock_timestamp() - p_keep order by f.ended limit p_max for update skip locked);
+begin
+  if cardinality(v_flows) = 0 then
+    return 0;
+  end if;
+  delete from flow_result r where r.flow = any (v_flows);
+  delete from flow_job j where j.flow = any (v_flows);
+  delete from flow_need n where n.flow = any (v_flows);
+  delete from flow_tally t where t.flow = any (v_flows);
+  delete from flow_step s where s.flow = any (v_flows);
+  delete from flow f where f.id = any (v_flows);
+  return cardinality(v_flows);
+end
+$$;

@@ -1,0 +1,52 @@
+-- Reads of flows and their results.
+
+-- Tells the state of flows; one that is missing never was, or its retention is over.
+create function flow_state(p_ids uuid[]) returns table (id uuid, name text, state text, reason text, ended timestamptz)
+  language sql stable security definer
+  set search_path from current
+  set jit = off
+as $$ select f.id, f.name, f.state, f.reason, f.ended from flow f where f.id = any (p_ids) $$;
+
+-- Lists the ends of a step's jobs in the order of job ids, from behind p_after on: those with a result, and those
+-- that are not done. A signal is listed with the flow's id.
+create function flow_results(p_flow uuid, p_step integer, p_after uuid default null, p_max integer default 1000)
+  returns table (job uuid, outcome text, result jsonb)
+  language sql stable security definer
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+as $$
+  select r.job, r.outcome, r.result from flow_result r
+  where r.flow = p_flow and r.step = p_step and r.job > coalesce(p_after, '00000000-0000-0000-0000-000000000000')
+  order by r.job limit p_max
+$$;
+
+-- Lists the steps that the step of a running job waited for, for the holder of its token.
+create function needs_of(p_id uuid, p_token uuid)
+  returns table (name text, step integer, condition text, outcome text, done integer, failed integer, other integer)
+  language sql stable security definer
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+as $$
+  select e.name, e.step, n.condition, e.outcome, e.done, e.failed, e.other
+  from queue q
+  join flow_need n on n.flow = q.flow and n.step = q.step
+  join flow_step e on e.flow = n.flow and e.step = n.needed
+  where q.id = p_id and (select w.id from work_item w where w.id = p_id and w.lock_token = p_token) is not null
+  order by e.step
+$$;
+
+-- Lists results of a step that the step of a running job waited for (flow_results), for the holder of its token.
+create function need_results(p_id uuid, p_token uuid, p_step integer, p_after uuid default null, p_max integer default 1000)
+  returns table (job uuid, outcome text, result jsonb)
+  language sql stable security definer
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+as $$
+  select r.job, r.outcome, r.result
+  from needs_of(p_id, p_token) n, queue q, flow_results(q.flow, p_step, p_after, p_max) r
+  where n.step = p_step and q.id = p_id
+  order by r.job
+$$;

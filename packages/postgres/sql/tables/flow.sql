@@ -1,0 +1,102 @@
+-- Flows: graphs of steps. A step is a set of jobs, a signal or a timer, and waits for other steps (its needs).
+-- A blocked step has no row in QUEUE, so jobs of flows take the same way as all others.
+-- A step of jobs has ended when none of its jobs is left in QUEUE, and only the leader says so
+-- (advance_flows).
+create table flow (
+  id         uuid        primary key,
+  name       text collate "C" not null check (length(name) between 1 and 200),
+  key        text collate "C" not null default '' check (length(key) <= 200),
+  unique_key text collate "C" check (length(unique_key) between 1 and 500 and octet_length(unique_key) + octet_length(name) <= 2600),
+  state      text        not null default 'open' check (state in ('open', 'done', 'failed', 'cancelled')),
+  reason     text        check (length(reason) <= 2000),
+  created    timestamptz not null default clock_timestamp(),
+  deadline   timestamptz check (isfinite(deadline)),
+  stopping   timestamptz,
+  ended      timestamptz,
+  trace      jsonb       check (jsonb_typeof(trace) = 'object'),
+  constraint flow_ended_whole check ((state = 'open') = (ended is null))
+) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
+comment on table flow is 'One row per flow. stopping: its cancellation was asked for; its state changes when the last of its jobs has ended. reason: of a state other than done, for people.';
+create unique index flow_unique on flow (name, unique_key) where state = 'open' and unique_key is not null;
+create index flow_open on flow (id) where state = 'open';
+create index flow_deadline on flow (deadline) where state = 'open' and deadline is not null and stopping is null;
+create index flow_ended on flow (ended) where ended is not null;
+
+-- open_needs: needs that have not ended; the leader alone changes it. added, done, failed, other: counts of
+-- jobs, from tallies; they choose when the leader looks for jobs in QUEUE, and tell the outcome. stop: its
+-- waiting jobs are to be cancelled, and no more are released.
+create table flow_step (
+  flow       uuid        not null,
+  step       integer     not null check (step >= 0),
+  name       text collate "C" not null check (length(name) between 1 and 200),
+  kind       text        not null check (kind in ('jobs', 'signal', 'timer')),
+  state      text        not null check (state in ('blocked', 'open', 'ended')),
+  outcome    text        check (outcome in ('done', 'failed', 'cancelled', 'skipped')),
+  wants      text        not null default 'all' check (wants in ('all', 'any')),
+  open_needs integer     not null,
+  added      integer     not null default 0,
+  done       integer     not null default 0,
+  failed     integer     not null default 0,
+  other      integer     not null default 0,
+  stop_after integer     check (stop_after >= 1),
+  stop       boolean     not null default false,
+  delay      interval,
+  due        timestamptz,
+  opened     timestamptz,
+  ended      timestamptz,
+  primary key (flow, step),
+  unique (flow, name),
+  constraint flow_step_ended_whole check ((state = 'ended') = (outcome is not null) and (state = 'ended') = (ended is not null)),
+  constraint flow_step_timer_whole check ((kind = 'timer') = (delay is not null))
+) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000);
+create index flow_step_unended on flow_step (flow, step) where state <> 'ended';
+create index flow_step_due on flow_step (due) where state = 'open' and due is not null;
+create index flow_step_stopping on flow_step (flow, step) where state = 'open' and stop;
+
+-- step waits until needed has ended, with an outcome that fits the condition: done; ended: any; failed: failed
+-- or cancelled.
+create table flow_need (
+  flow      uuid    not null,
+  needed    integer not null,
+  step      integer not null,
+  condition text    not null check (condition in ('done', 'ended', 'failed')),
+  primary key (flow, needed, step)
+);
+create index flow_need_step on flow_need (flow, step);
+
+-- Jobs that the leader puts into QUEUE when it releases their step, in chunks.
+create table flow_job (
+  flow uuid    not null,
+  step integer not null,
+  n    integer not null,
+  jobs jsonb   not null check (jsonb_typeof(jobs) = 'array'),
+  primary key (flow, step, n)
+);
+
+-- Changes of a step's counts, one row for each call that changed them and each step, written in the
+-- transaction that changed QUEUE. No two settlements share a row, so none waits for another. The leader adds
+-- them up and deletes them. step null: the flow is new, or was changed by hand.
+create table flow_tally (
+  n      bigint  generated always as identity primary key,
+  flow   uuid    not null,
+  step   integer,
+  added  integer not null default 0,
+  done   integer not null default 0,
+  failed integer not null default 0,
+  other  integer not null default 0
+) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
+create index flow_tally_flow on flow_tally (flow);
+
+-- Ends of a flow's jobs: those with a result, and those that are not done. Signals, too, with the flow's id in
+-- place of a job. Kept as long as the flow, however short the retention of the queue is.
+create table flow_result (
+  flow    uuid    not null,
+  step    integer not null,
+  job     uuid    not null,
+  outcome text    not null check (outcome in ('done', 'dead', 'cancelled', 'expired', 'erased')),
+  result  jsonb,
+  primary key (flow, step, job)
+);
+
+-- The end of a flow's job, as the functions that end jobs collect it for note_ends.
+create type flow_end as (flow uuid, step integer, job uuid, outcome text, result jsonb);

@@ -1,0 +1,67 @@
+import type { Database } from '@pgqueue/postgres';
+import type { FlowsAdvanced, Leader } from '@pgqueue/postgres/internal';
+import { advanceFlows, stopJobs } from '@pgqueue/postgres/internal';
+import type { Settings } from '../options.ts';
+
+/** What a leader remembers of flows between two calls. */
+export interface FlowMemory {
+  /** Number from which to take tallies. */
+  from: number;
+  /** Time of the next read from the start: a late commit may stand before `from`. */
+  rescanAt: number;
+  /** Time of the next look at open steps whose tallies may be missing. */
+  walkAt: number;
+  /** The flow that the walk has reached. */
+  walk: string;
+  /** Smoothed duration of a rescan with a walk, in milliseconds. */
+  walkMs: number;
+}
+
+/** Most tallies taken by one call, and jobs cancelled by one call. */
+const [talliesMax, stopMax] = [500, 500];
+const firstFlow = '00000000-0000-0000-0000-000000000000';
+/** Interval of rescans and walks, in milliseconds, unless they take more than a twentieth of the time. */
+const rescanMs = 500;
+const timeShare = 20;
+
+export function createFlowMemory(): FlowMemory {
+  return { from: 0, rescanAt: 0, walkAt: 0, walk: firstFlow, walkMs: 0 };
+}
+
+/** Moves flows on, once. `now`: milliseconds of the monotonic clock. */
+export async function advanceOnce(
+  database: Database,
+  leader: Leader,
+  {
+    memory,
+    observe,
+    now = () => performance.now(),
+  }: {
+    readonly memory: FlowMemory;
+    readonly observe: Settings['observe'];
+    readonly now?: () => number;
+  },
+): Promise<FlowsAdvanced> {
+  const beganAt = now();
+  const rescans = beganAt >= memory.rescanAt;
+  const walks = beganAt >= memory.walkAt;
+  const advanced = await advanceFlows(database, leader, {
+    from: rescans ? 0 : memory.from,
+    max: talliesMax,
+    walk: walks ? memory.walk : null,
+  });
+  memory.from = Math.max(memory.from, advanced.next ?? 0);
+  const endedAt = now();
+  if (rescans || walks) memory.walkMs += (endedAt - beganAt - memory.walkMs) * 0.2;
+  const nextAt = endedAt + Math.max(rescanMs, timeShare * memory.walkMs);
+  // a full page may have left late tallies behind it
+  if (rescans) memory.rescanAt = advanced.more ? 0 : nextAt;
+  if (walks) [memory.walk, memory.walkAt] = [advanced.walked ?? firstFlow, nextAt];
+  for (const { id, name, state } of advanced.ended) observe({ type: 'flow.ended', flow: id, name, state });
+  return advanced;
+}
+
+/** Cancels jobs of steps that are to be stopped. Resolves to whether there may be more. */
+export async function stopOnce(database: Database, leader: Leader): Promise<boolean> {
+  return (await stopJobs(database, leader, stopMax)) > 0;
+}

@@ -1,0 +1,98 @@
+import { retryPauseMs, startLoop } from '@pgqueue/core/internal';
+import type { Database } from '@pgqueue/postgres';
+import type { Leader } from '@pgqueue/postgres/internal';
+import { leadershipLostState, sqlState } from '@pgqueue/postgres/internal';
+import type { Settings } from '../options.ts';
+import { advanceOnce, createFlowMemory, stopOnce } from './advance.ts';
+
+/** Moves flows on, beside the ticks. Runs no query while no flow is open. */
+export interface FlowLoop {
+  /**
+   * Call with what a tick saw: a number that grows when flows are started and when their
+   * jobs end; null: not read.
+   */
+  readonly seen: (tallies: number | null) => void;
+  /** Call when jobs have ended: some may belong to flows. */
+  readonly jobsEnded: () => void;
+  /** Call when a flow was changed from outside. */
+  readonly wake: () => void;
+  /** Call when a term begins. */
+  readonly elected: () => void;
+  readonly stuckMs: () => number;
+  readonly stop: () => Promise<void>;
+}
+
+/** Pause while no flow is open, and the longest one while some are, in milliseconds. */
+const [idleMs, openMs] = [3_600_000, 500];
+/** Pause between two tries to cancel jobs that are being claimed or settled, in milliseconds. */
+const stopPauseMs = 20;
+
+export function startFlowLoop({
+  database,
+  settings: { observe },
+  term,
+  lost,
+  onWork,
+}: {
+  readonly database: Database;
+  readonly settings: Settings;
+  readonly term: () => Leader | undefined;
+  readonly lost: (epoch: number) => void;
+  /** Called when jobs were enqueued or cancelled. */
+  readonly onWork: () => void;
+}): FlowLoop {
+  let memory = createFlowMemory();
+  let leader: Leader | undefined;
+  let open = false;
+  let seenTallies = 0;
+  const loop = startLoop({
+    step: async () => {
+      leader = term();
+      if (leader === undefined) return idleMs;
+      const {
+        put,
+        more,
+        stops,
+        dueMs,
+        open: stillOpen,
+      } = await advanceOnce(database, leader, { memory, observe });
+      open = stillOpen;
+      if (put > 0) onWork();
+      if (more) return 0;
+      if (stops) {
+        const stopped = await stopOnce(database, leader);
+        if (stopped) onWork();
+        return stopped ? 0 : stopPauseMs;
+      }
+      return Math.max(0, Math.min(dueMs ?? idleMs, open ? openMs : idleMs));
+    },
+    failed: (error, failures) => {
+      if (sqlState(error) === leadershipLostState) {
+        if (leader !== undefined) lost(leader.epoch);
+        return idleMs;
+      }
+      const retryMs = retryPauseMs(failures);
+      observe({ type: 'database.error', during: 'flows', error, retryMs });
+      return retryMs;
+    },
+  });
+  return {
+    seen: (tallies) => {
+      if (tallies === null || tallies === seenTallies) return;
+      seenTallies = tallies;
+      open = true;
+      loop.wake();
+    },
+    jobsEnded: () => {
+      if (open) loop.wake();
+    },
+    wake: loop.wake,
+    elected: () => {
+      memory = createFlowMemory();
+      open = true;
+      loop.wake();
+    },
+    stuckMs: loop.stuckMs,
+    stop: loop.stop,
+  };
+}
