@@ -39,12 +39,12 @@ const failover = ['test/integration/failover/*.test.ts'];
  */
 const slow = [
   ...under(...['cli', 'limits', 'models', 'nodes', 'plans'].map((folder) => `integration/${folder}`), 'docs'),
-  'test/integration/*/{database-restore,health,scheduler-stuck,security-{api,canary,cli,life},worker-{floating,isolation}}.test.ts',
+  'test/integration/{connections/restore,telemetry/health,scheduler/stuck,security/{api,canary,cli,life},worker/{floating,isolation}}.test.ts',
 ];
 
 /** The same of what comes only after many seconds; on one version. */
 const long = [
-  'test/integration/*/{database-dead-ends,demo,found-sooner,limits-rate,limits-sweep,pinned-late,scheduler-behind,settings-matrix,takeover}.test.ts',
+  'test/integration/{connections/{dead-ends,settings-matrix},limits/{rate,sweep},nodes/{demo,found-sooner,takeover},plans/pinned-late,scheduler/behind}.test.ts',
 ];
 
 /**
@@ -55,15 +55,17 @@ const once =
   process.env['PGQUEUE_TEST_MAJOR'] === '15'
     ? [
         'test/docs/**',
-        'test/integration/*/security-{api,canary,cli,http,tls}.test.ts',
-        'test/integration/*/dashboard-{cli,guard,live,mounts}.test.ts',
-        'test/integration/*/{adapters,cli,node}-*.test.ts',
-        'test/integration/*/testing-{handler,matchers,server}.test.ts',
-        'test/integration/*/{health,monitoring,telemetry,embedded-folder,harness}.test.ts',
-        'test/integration/connections/database-pgbouncer.test.ts',
-        'test/integration/*/scheduler-{faults,health,leader,policies,stuck}.test.ts',
-        'test/integration/*/{limits-properties,no-scheduler,silent-start}.test.ts',
-        'test/integration/*/worker-{fence,floating,heartbeat,isolation,node,outage,stop,thread}.test.ts',
+        'test/integration/cli/*.test.ts',
+        'test/integration/connections/{embedded-folder,harness,no-scheduler,pgbouncer,silent-start}.test.ts',
+        'test/integration/dashboard/{cli,guard,live,mounts}.test.ts',
+        'test/integration/enqueue/adapters-*.test.ts',
+        'test/integration/limits/properties.test.ts',
+        'test/integration/nodes/{death,fence,heartbeat,node,outage,poison,thread}.test.ts',
+        'test/integration/scheduler/{faults,health,leader,policies,stuck}.test.ts',
+        'test/integration/security/{api,canary,cli,http,tls}.test.ts',
+        'test/integration/telemetry/{health,monitoring,telemetry}.test.ts',
+        'test/integration/testing-kit/{handler,matchers,server}.test.ts',
+        'test/integration/worker/{floating,isolation,stop}.test.ts',
       ]
     : [];
 

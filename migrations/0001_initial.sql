@@ -3056,11 +3056,11 @@ $$;
 
 -- functions/scheduler/lanes.sql
 
--- Walks over lanes with waiting jobs behind (p_queue, p_key), in order: p_lanes of them. Lanes of paused
+-- Walks over lanes with waiting jobs behind p_behind (queue, key), in order: p_lanes of them. Lanes of paused
 -- queues do not count, and are skipped in one step. p_hot_queues, p_hot_keys: lanes in order that are returned
 -- whether anything waits in them or not. The walk steps over them without an index lookup: they may have a
 -- million dead rows there. p_end: the walk ends with the last of them.
-create function walk_lanes(p_queue text, p_key text, p_lanes integer, p_paused jsonb, p_hot_queues text[], p_hot_keys text[], p_end boolean)
+create function walk_lanes(p_behind text[], p_lanes integer, p_paused jsonb, p_hot_queues text[], p_hot_keys text[], p_end boolean)
   returns table (queue text, key text, n integer)
   language plpgsql stable
   set search_path from current
@@ -3076,16 +3076,15 @@ begin
   return query
   with recursive
   walk (queue, key, n, hot) as ( -- hot: the place of the next hot lane
-    select p_queue collate "C", p_key collate "C", 0, 1 + (
+    select p_behind[1] collate "C", p_behind[2] collate "C", 0, 1 + (
       select count(*)::integer from unnest(p_hot_queues, p_hot_keys) as h (queue, key)
-      where (h.queue collate "C", h.key collate "C") <= (p_queue, p_key))
+      where (h.queue collate "C", h.key collate "C") <= (p_behind[1], p_behind[2]))
     union all
     select x.queue, x.key, w.n + (not p_paused ? x.queue)::integer, w.hot + coalesce(((x.queue, x.key) = (c.queue, c.key))::integer, 0)
     from walk w
     cross join lateral (select p_hot_queues[w.hot] collate "C" as queue, p_hot_keys[w.hot] collate "C" as key offset 0) c
     cross join lateral (
-      -- up to the next hot lane, one column bounds each: before PostgreSQL 18 a bound of two does not end an
-      -- index scan
+      -- up to the next hot lane, each bounded by one column: before PostgreSQL 18, two don't end an index scan
       select s.queue, s.key from (
         (select q.queue, q.key from queue q
          where q.run_after is null and c.queue is null and not p_end and not p_paused ? w.queue
@@ -3117,31 +3116,33 @@ begin
 end
 $$;
 
--- Lists the lanes of one page in order: those behind (p_queue, p_key), then those from the beginning up to
--- it, while the page has room. Lanes of p_ranges are listed whether anything waits in them or not.
-create function page_of_lanes(p_queue text, p_key text, p_lanes integer, p_paused jsonb, p_ranges jsonb, out queues text[], out keys text[])
+-- Lists the lanes of one page in order: those behind p_read's queue and key, then those from the beginning up
+-- to it, while the page has room. Lanes of its ranges are listed whether anything waits in them or not.
+create function page_of_lanes(p_read jsonb, p_paused jsonb, out queues text[], out keys text[])
   language plpgsql stable
   set search_path from current
 as $$
 #variable_conflict use_column
 declare
+  v_behind constant text[] := array[p_read ->> 'queue', p_read ->> 'key'];
+  v_lanes constant integer := (p_read -> 'keys')::integer;
   v_hot_queues text[];
   v_hot_keys text[];
 begin
-  if p_ranges <> '{}' then
+  if p_read -> 'ranges' <> '{}' then
     select array_agg(h.queue order by h.queue, h.key), array_agg(h.key order by h.queue, h.key) into v_hot_queues, v_hot_keys
     from (select x.key collate "C" as queue, y.key collate "C" as key
-          from jsonb_each(p_ranges) x cross join lateral jsonb_object_keys(x.value) as y (key) where not p_paused ? x.key) h;
+          from jsonb_each(p_read -> 'ranges') x cross join lateral jsonb_object_keys(x.value) as y (key) where not p_paused ? x.key) h;
   end if;
   select array_agg(w.queue order by w.n), array_agg(w.key order by w.n) into queues, keys
-  from walk_lanes(p_queue, p_key, p_lanes, p_paused, v_hot_queues, v_hot_keys, false) w;
-  if coalesce(cardinality(queues), 0) < p_lanes and p_queue <> '' then
+  from walk_lanes(v_behind, v_lanes, p_paused, v_hot_queues, v_hot_keys, false) w;
+  if coalesce(cardinality(queues), 0) < v_lanes and v_behind[1] <> '' then
     select queues || array_agg(w.queue order by w.n), keys || array_agg(w.key order by w.n) into queues, keys
-    from walk_lanes('', '', p_lanes - coalesce(cardinality(queues), 0), p_paused,
+    from walk_lanes('{"",""}', v_lanes - coalesce(cardinality(queues), 0), p_paused,
       array(select h.queue from unnest(v_hot_queues, v_hot_keys) as h (queue, key)
-            where (h.queue collate "C", h.key collate "C") < (p_queue, p_key)) || p_queue,
+            where (h.queue collate "C", h.key collate "C") < (v_behind[1], v_behind[2])) || v_behind[1],
       array(select h.key from unnest(v_hot_queues, v_hot_keys) as h (queue, key)
-            where (h.queue collate "C", h.key collate "C") < (p_queue, p_key)) || p_key, true) w;
+            where (h.queue collate "C", h.key collate "C") < (v_behind[1], v_behind[2])) || v_behind[2], true) w;
   end if;
 end
 $$;
@@ -3248,7 +3249,7 @@ declare
   v_queues text[];
   v_keys text[];
 begin
-  select p.queues, p.keys into v_queues, v_keys from page_of_lanes(p_read ->> 'queue', p_read ->> 'key', (p_read -> 'keys')::integer, v_paused, v_ranges) p;
+  select p.queues, p.keys into v_queues, v_keys from page_of_lanes(p_read, v_paused) p;
   return (
   with
   lanes as materialized (

@@ -1,5 +1,5 @@
 import { describe } from 'vitest';
-import { hostileSuite } from './hostile-suite.ts';
+import { hostileSuite } from './suite.ts';
 import { onStage } from '../on-stage.ts';
 
 onStage((on) => {

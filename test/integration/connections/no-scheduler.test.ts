@@ -5,7 +5,7 @@ import { createWorker } from '@pgqueue/worker';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { z } from 'zod';
 import { opened } from '../../support/database.ts';
-import { openBench, until } from '../scheduler/scheduler-support.ts';
+import { openBench, until } from '../scheduler/support.ts';
 
 const task = defineTask({ name: 't', payload: z.object({}) });
 const bench = opened(openBench);

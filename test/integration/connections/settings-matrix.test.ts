@@ -12,7 +12,7 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 import { z } from 'zod';
 import { useDatabase } from '../../support/database.ts';
 import { until } from '../../support/until.ts';
-import { maintained } from '../sql/database-support.ts';
+import { maintained } from '../sql/support.ts';
 
 const own = useDatabase({ each: true });
 let admin: pg.Client;

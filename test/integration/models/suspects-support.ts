@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { resetNode } from '@pgqueue/postgres/internal';
 import { expect } from 'vitest';
-import type { Ground } from '../sql/database-support.ts';
+import type { Ground } from '../sql/support.ts';
 
 /** Jobs that a node took with it when it died. */
 export async function crashed(ground: Ground, count: number): Promise<readonly string[]> {

@@ -3,8 +3,8 @@ import { beforeEach, describe, expect, test } from 'vitest';
 import type { TickFacts } from '../../../packages/scheduler/src/reporting/report.ts';
 import { createReporter } from '../../../packages/scheduler/src/reporting/report.ts';
 import { opened } from '../../support/database.ts';
-import { openGround } from '../sql/database-support.ts';
-import { until } from '../scheduler/scheduler-support.ts';
+import { openGround } from '../sql/support.ts';
+import { until } from '../scheduler/support.ts';
 
 const job = '00000000-0000-7000-8000-000000000001';
 const other = '00000000-0000-7000-8000-000000000002';

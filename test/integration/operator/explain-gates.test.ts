@@ -13,7 +13,7 @@ import { maintenanceWindow } from '@pgqueue/scheduler';
 import { afterEach, describe, expect, test } from 'vitest';
 import { opened } from '../../support/database.ts';
 import { hourMs, isIn, openExplained } from './explain-support.ts';
-import { until } from '../scheduler/scheduler-support.ts';
+import { until } from '../scheduler/support.ts';
 
 /**
  * Each test holds a job by a gate of a policy, and asks the leader for the reason. If the test can open the

@@ -4,8 +4,8 @@ import type { JobExplanation } from '@pgqueue/postgres';
 import { afterEach, expect, test } from 'vitest';
 import { cliOf, parseCli } from '../../support/cli.ts';
 import { opened } from '../../support/database.ts';
-import type { Bench, TestScheduler } from '../scheduler/scheduler-support.ts';
-import { openBench, until } from '../scheduler/scheduler-support.ts';
+import type { Bench, TestScheduler } from '../scheduler/support.ts';
+import { openBench, until } from '../scheduler/support.ts';
 
 const inTurn = policy({ order: turns() });
 const bench = opened(openBench);

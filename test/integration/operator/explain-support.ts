@@ -4,8 +4,8 @@ import { createOperator } from '@pgqueue/postgres';
 import { claim, registerNode, settle } from '@pgqueue/postgres/internal';
 import { randomUUID } from 'node:crypto';
 import { expect } from 'vitest';
-import type { Bench } from '../scheduler/scheduler-support.ts';
-import { openBench, until } from '../scheduler/scheduler-support.ts';
+import type { Bench } from '../scheduler/support.ts';
+import { openBench, until } from '../scheduler/support.ts';
 
 export const hourMs = 3_600_000;
 

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { ClaimedRow, ClaimedRows } from '@pgqueue/postgres/internal';
 import { claimRows, dispatch, settleRows } from '@pgqueue/postgres/internal';
-import type { Ground, Member } from './database-support.ts';
+import type { Ground, Member } from './support.ts';
 
 export interface ClaimSome {
   readonly max?: number;

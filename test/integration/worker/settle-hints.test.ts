@@ -5,7 +5,7 @@ import { Client } from 'pg';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import { z } from 'zod';
 import { opened } from '../../support/database.ts';
-import { openBench, until } from '../scheduler/scheduler-support.ts';
+import { openBench, until } from '../scheduler/support.ts';
 
 const bench = opened(openBench);
 let listener: Client;

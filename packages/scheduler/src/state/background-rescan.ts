@@ -10,7 +10,7 @@ import type { Settings } from '../options.ts';
  */
 export interface Behind {
   /** Starts a rescan if one is due, without waiting for it. */
-  readonly look: (memory: LeaderState, nowMs: number) => void;
+  readonly look: (state: LeaderState, nowMs: number) => void;
   /** Resolves when the current rescan has ended. */
   readonly settled: () => Promise<void>;
 }
@@ -39,8 +39,8 @@ export function createBehind({
     if (unknown.length > 0)
       Object.assign(items, { floor: Math.min(items.floor, ...unknown), rescanAt: -Infinity });
   };
-  const lookOnce = async (memory: LeaderState, nowMs: number): Promise<void> => {
-    const { items, cursors } = memory;
+  const lookOnce = async (state: LeaderState, nowMs: number): Promise<void> => {
+    const { items, cursors } = state;
     const moved = items.floor !== asked.floor && nowMs >= asked.atMs + itemsMs;
     // alternate between lanes and items: with an old snapshot open, each is due again whenever the other ends
     const unseen = moved && !itemsLast ? undefined : cursors.unseen(nowMs);
@@ -49,15 +49,15 @@ export function createBehind({
       cursors.found(unseen.lane, await firstWaiting(database, unseen));
     } else if (moved) {
       Object.assign(asked, { floor: items.floor, atMs: nowMs });
-      await lookAtItems(memory);
+      await lookAtItems(state);
     }
   };
 
   return {
-    look: (memory, nowMs) => {
+    look: (state, nowMs) => {
       if (looking !== undefined || nowMs < restsUntilMs) return;
       const beganMs = performance.now();
-      looking = lookOnce(memory, nowMs)
+      looking = lookOnce(state, nowMs)
         .catch((error: unknown) => observe({ type: 'database.error', during: 'look', error }))
         .finally(() => {
           looking = undefined;

@@ -70,28 +70,28 @@ const hinted = (seq: number, other: Partial<HintedJob> = {}): HintedJob => ({
   ...other,
 });
 
-/** A leader's memory after a read that found nothing waiting. */
-function memoryOf() {
-  const memory = createLeaderState({ observe: () => {}, batchMax: 500 });
-  ids.forEach((id, position) => memory.inFlight.wrote(itemOf(id), position + 1));
-  memory.lastLook = { read, config: '1 7', atMs: 100 };
-  Object.assign(memory, { caughtUp: true, seq: 20 });
-  return memory;
+/** A leader's state after a read that found nothing waiting. */
+function stateOf() {
+  const state = createLeaderState({ observe: () => {}, batchMax: 500 });
+  ids.forEach((id, position) => state.inFlight.wrote(itemOf(id), position + 1));
+  state.lastLook = { read, config: '1 7', atMs: 100 };
+  Object.assign(state, { caughtUp: true, seq: 20 });
+  return state;
 }
 
 const ended = (...some: readonly string[]): News => ({ ended: some, jobs: [] });
 const enqueued = (...jobs: readonly HintedJob[]): News => ({ ended: [], jobs });
 
 test('is the last look without what ended, by a clock that is not ahead of the database’s', () => {
-  const memory = memoryOf();
-  const guess = suppose(memory, ended(ids[0]), 150);
+  const state = stateOf();
+  const guess = suppose(state, ended(ids[0]), 150);
   expect(guess?.flying.jobs().map(({ id }) => id)).toEqual([ids[1]]);
   expect(guess?.supposed).toEqual({ ended: [ids[0]], jobs: [], config: '1 7' });
   expect(guess?.read.state).toMatchObject({ now: 5_050, expiredLeases: false, lostNodes: false });
-  expect(memory.inFlight.flying().jobs()).toHaveLength(2);
+  expect(state.inFlight.flying().jobs()).toHaveLength(2);
   guess?.confirm();
   expect(
-    memory.inFlight
+    state.inFlight
       .flying()
       .jobs()
       .map(({ id }) => id),
@@ -99,46 +99,46 @@ test('is the last look without what ended, by a clock that is not ahead of the d
 });
 
 test('has the jobs that were enqueued since, in their order; undone, it has none', () => {
-  const memory = memoryOf();
+  const state = stateOf();
   const news = enqueued(hinted(21), hinted(22, { priority: -1 }), hinted(23, { key: 'other' }));
-  const waiting = () => memory.laneCache.lanes().map(({ key, jobs }) => [key, jobs.map(({ seq }) => seq)]);
-  const guess = suppose(memory, news, 150);
+  const waiting = () => state.laneCache.lanes().map(({ key, jobs }) => [key, jobs.map(({ seq }) => seq)]);
+  const guess = suppose(state, news, 150);
   expect(waiting()).toEqual([['k', [22, 21]], ['other', [23]]]); // prettier-ignore
   expect(guess?.supposed.jobs.map(({ seq, after }) => [seq, after])).toEqual([[21, -1], [22, -1], [23, -1]]); // prettier-ignore
   guess?.undo();
   expect(waiting()).toEqual([]);
-  expect(memory.seq).toBe(20);
-  suppose(memory, news, 150)?.confirm();
-  expect(memory.seq).toBe(23);
+  expect(state.seq).toBe(20);
+  suppose(state, news, 150)?.confirm();
+  expect(state.seq).toBe(23);
 });
 
 test('what ended while nothing waited counts with the next', () => {
-  const memory = memoryOf();
-  expect(nothingWaits(memory, ended(ids[0]), 150)).toBe(true);
-  const guess = suppose(memory, enqueued(hinted(21)), 160);
+  const state = stateOf();
+  expect(nothingWaits(state, ended(ids[0]), 150)).toBe(true);
+  const guess = suppose(state, enqueued(hinted(21)), 160);
   expect(guess?.supposed).toMatchObject({ ended: [ids[0]], jobs: [{ seq: 21 }] });
   expect(guess?.flying.jobs().map(({ id }) => id)).toEqual([ids[1]]);
-  expect(nothingWaits(memory, ended(ids[1]), 170)).toBe(false); // the added job waits until the plan is written
+  expect(nothingWaits(state, ended(ids[1]), 170)).toBe(false); // the added job waits until the plan is written
 });
 
-type LeaderState = ReturnType<typeof memoryOf>;
-test.each<[string, News, ((memory: LeaderState) => void)?]>([
+type LeaderState = ReturnType<typeof stateOf>;
+test.each<[string, News, ((state: LeaderState) => void)?]>([
   ['nothing is said', ended()],
   ['what is said is of no work item', ended('x')],
-  ['settlements are asked for', ended(ids[0]), (memory) => (memory.feeds = true)],
-  ['a look is overdue', ended(ids[0]), (memory) => (memory.owesLook = true)],
-  ['something is left to be looked for', enqueued(hinted(21)), (memory) => (memory.caughtUp = false)],
+  ['settlements are asked for', ended(ids[0]), (state) => (state.feeds = true)],
+  ['a look is overdue', ended(ids[0]), (state) => (state.owesLook = true)],
+  ['something is left to be looked for', enqueued(hinted(21)), (state) => (state.caughtUp = false)],
   ['a job before it is unknown', enqueued(hinted(22))],
   ['it was heard of before', enqueued(hinted(20))],
   ['its queue is paused', enqueued(hinted(21, { queue: 'paused' }))],
   ['many come at once', enqueued(...Array.from({ length: 17 }, (_, n) => hinted(21 + n)))],
 ])('is nothing where %s', (_name, news, change) => {
-  const memory = memoryOf();
-  change?.(memory);
-  expect(suppose(memory, news, 150)).toBeUndefined();
-  expect(memory.laneCache.empty()).toBe(true);
+  const state = stateOf();
+  change?.(state);
+  expect(suppose(state, news, 150)).toBeUndefined();
+  expect(state.laneCache.empty()).toBe(true);
 });
 
 test('is nothing where the last look is too old', () => {
-  expect(suppose(memoryOf(), ended(ids[0]), 2_601)).toBeUndefined();
+  expect(suppose(stateOf(), ended(ids[0]), 2_601)).toBeUndefined();
 });

@@ -40,21 +40,21 @@ const inFlightMax = 1_000;
 const untried = { expiresMs: null, tries: 0, crashes: 0 } as const;
 
 /** Returns the last read if hints may replace another one. */
-function lastLook(memory: LeaderState, startedAt: number): LeaderState['lastLook'] {
-  const { lastLook: last, feeds, owesLook } = memory;
+function lastLook(state: LeaderState, startedAt: number): LeaderState['lastLook'] {
+  const { lastLook: last, feeds, owesLook } = state;
   const serves = last !== undefined && !feeds && !owesLook && startedAt <= last.atMs + lookMaxMs;
-  return serves && knowsAll(memory) ? last : undefined;
+  return serves && knowsAll(state) ? last : undefined;
 }
 
 /**
  * Reports whether jobs have ended while none waits, so that this tick can be skipped. The ended jobs are kept
  * for the next plan.
  */
-export function nothingWaits(memory: LeaderState, { ended, jobs }: News, startedAt: number): boolean {
-  if (jobs.length > 0 || ended.length === 0 || !memory.laneCache.empty()) return false;
-  if (lastLook(memory, startedAt) === undefined) return false;
-  memory.ended = [...memory.ended, ...ended];
-  return memory.ended.length <= endedMax;
+export function nothingWaits(state: LeaderState, { ended, jobs }: News, startedAt: number): boolean {
+  if (jobs.length > 0 || ended.length === 0 || !state.laneCache.empty()) return false;
+  if (lastLook(state, startedAt) === undefined) return false;
+  state.ended = [...state.ended, ...ended];
+  return state.ended.length <= endedMax;
 }
 
 /**
@@ -63,16 +63,16 @@ export function nothingWaits(memory: LeaderState, { ended, jobs }: News, started
  * would then go into reading what is in flight and what waits. Hints prove nothing, so the statement that
  * writes the plan checks the assumptions. Returns undefined if a read is needed.
  */
-export function suppose(memory: LeaderState, news: News, startedAt: number): Supposed | undefined {
-  const { inFlight, laneCache } = memory;
-  const last = lastLook(memory, startedAt);
-  const ended = [...memory.ended, ...news.ended];
+export function suppose(state: LeaderState, news: News, startedAt: number): Supposed | undefined {
+  const { inFlight, laneCache } = state;
+  const last = lastLook(state, startedAt);
+  const ended = [...state.ended, ...news.ended];
   if (last === undefined || news.ended.length + news.jobs.length === 0 || ended.length > endedMax)
     return undefined;
   const left = inFlight.without(new Set(ended));
   if (left === undefined && news.jobs.length === 0) return undefined;
   const flying = left?.flying ?? inFlight.flying();
-  if (flying.count > inFlightMax || !follow(memory, news.jobs, last.read)) return undefined;
+  if (flying.count > inFlightMax || !follow(state, news.jobs, last.read)) return undefined;
   laneCache.age();
   const added: HintedJob[] = [];
   const undo = (): void => {
@@ -97,7 +97,7 @@ export function suppose(memory: LeaderState, news: News, startedAt: number): Sup
     rows: [],
     questions: [],
   };
-  const jobs = added.map((job) => ({ ...job, after: memory.cursors.passed(job, job.priority) }));
+  const jobs = added.map((job) => ({ ...job, after: state.cursors.passed(job, job.priority) }));
   return {
     read: supposed,
     load: loadOf(supposed, flying.items),
@@ -105,8 +105,8 @@ export function suppose(memory: LeaderState, news: News, startedAt: number): Sup
     supposed: { ended, jobs, config },
     confirm: () => {
       left?.confirm();
-      memory.ended = [];
-      memory.seq = jobs.at(-1)?.seq ?? memory.seq;
+      state.ended = [];
+      state.seq = jobs.at(-1)?.seq ?? state.seq;
     },
     undo,
   };

@@ -24,19 +24,19 @@ export interface Looking extends ReadRequest {
   readonly brief: boolean;
 }
 
-/** Reads a snapshot and updates the leader's memory from it. */
+/** Reads a snapshot and updates the leader's state from it. */
 export async function look(
   {
     database,
     questionsAfter,
     behind,
   }: { readonly database: Database; readonly questionsAfter: () => number; readonly behind: Behind },
-  memory: LeaderState,
+  state: LeaderState,
   looking: Looking,
 ): Promise<{ readonly read: TickRead; readonly load: Load }> {
-  const { laneCache, inFlight, consumption, lookahead, cursors, feeds } = memory;
+  const { laneCache, inFlight, consumption, lookahead, cursors, feeds } = state;
   const { want, keys, rows: outOfTurn, startedAt, due, brief } = looking;
-  const itemsFrom = itemsFromNow(memory, startedAt);
+  const itemsFrom = itemsFromNow(state, startedAt);
   const input: TickInput | undefined = brief
     ? undefined
     : {
@@ -44,42 +44,42 @@ export async function look(
         keys,
         ...lookahead.starts(startedAt),
         ranges: cursors.ranges(startedAt, inFlight.flying()),
-        ...laneCache.ask(memory.nowMs, { lanes: lookahead.lanes(), rows: outOfTurn }),
+        ...laneCache.ask(state.nowMs, { lanes: lookahead.lanes(), rows: outOfTurn }),
         settled: feeds,
         itemsFrom,
         items: inFlight.before(itemsFrom),
         due,
         questionsAfter: questionsAfter(),
       };
-  const { read, jobs: unreadable } = memory.unreadable.without(
+  const { read, jobs: unreadable } = state.unreadable.without(
     await readKnown(database, { inFlight, feeds, itemsFrom }, input),
     startedAt,
   );
-  noteItems(memory, itemsFrom, startedAt);
-  behind.look(memory, startedAt);
-  const { state, enqueuers } = read;
+  noteItems(state, itemsFrom, startedAt);
+  behind.look(state, startedAt);
+  const now = read.state.now;
   const rows =
     read.config === null
       ? read.rows
       : cursors.saw({
           rows: read.rows,
-          enqueuers,
+          enqueuers: read.enqueuers,
           nowMs: startedAt,
           tookMs: performance.now() - startedAt,
         });
-  if (read.config !== null) memory.lastLook = { read, config: read.config, atMs: performance.now() };
-  for (const { seq } of rows) memory.seq = Math.max(memory.seq, seq);
-  [memory.ended, memory.owesLook] = [[], false];
-  memory.nowMs = state.now;
+  if (read.config !== null) state.lastLook = { read, config: read.config, atMs: performance.now() };
+  for (const { seq } of rows) state.seq = Math.max(state.seq, seq);
+  [state.ended, state.owesLook] = [[], false];
+  state.nowMs = now;
   if (feeds) {
-    const whole = state.settled.length < settledMax;
-    memory.settled = [...memory.settled, ...inFlight.settled(state.settled, whole, state.now)];
+    const whole = read.state.settled.length < settledMax;
+    state.settled = [...state.settled, ...inFlight.settled(read.state.settled, whole, now)];
   }
   if (brief) laneCache.age();
   else laneCache.see(lookahead.shown(rows), { keys, nowMs: startedAt, unreadable });
   const load = loadOf(read, inFlight.flying().items);
   consumption.sample(load);
-  rememberNodes(memory, read);
+  rememberNodes(state, read.state.nodes);
   return { read: { ...read, rows }, load };
 }
 
@@ -154,10 +154,10 @@ function noteItems({ items, inFlight }: LeaderState, from: number, nowMs: number
  * Remembers the nodes. If their capabilities changed, jobs that no node could run may have a place, so the
  * lookahead starts over.
  */
-function rememberNodes(memory: LeaderState, { state }: TickRead): void {
-  memory.nodes = state.nodes;
-  const able = state.nodes.map((node) => `${node.pool} ${capability(node)}`).toSorted();
+function rememberNodes(state: LeaderState, nodes: LeaderState['nodes']): void {
+  state.nodes = nodes;
+  const able = nodes.map((node) => `${node.pool} ${capability(node)}`).toSorted();
   const capabilities = [...new Set(able)].join('\n');
-  if (capabilities !== memory.capabilities) memory.lookahead.reset();
-  memory.capabilities = capabilities;
+  if (capabilities !== state.capabilities) state.lookahead.reset();
+  state.capabilities = capabilities;
 }

@@ -79,24 +79,24 @@ const horizonMinMs = 50;
 export function createDispatcher(options: DispatcherOptions): Dispatcher {
   const { settings, planner } = options;
   const pollInterval = createPollInterval(options);
-  const memory = createLeaderState(settings);
+  const state = createLeaderState(settings);
   const spans = createDispatchSpans(options.database);
   const behind = createBehind({ ...options, ...settings });
   const looks = { ...options, pollInterval, behind };
 
   const tick = async (leader: Leader, news?: News): Promise<number> => {
     const startedAt = performance.now();
-    if (memory.epoch !== leader.epoch) await begin(options, memory, leader);
-    if (news !== undefined && nothingWaits(memory, news, startedAt)) return skip(pollInterval, memory);
+    if (state.epoch !== leader.epoch) await begin(options, state, leader);
+    if (news !== undefined && nothingWaits(state, news, startedAt)) return skip(pollInterval, state);
     // if the plan from hints is not written, the retry reads: waiting jobs only if the hints named new ones
     const again = news?.jobs.length === 0 ? { ended: [], jobs: [] } : undefined;
-    const { read, load, flying, guess, keys, brief, owes } = await see(looks, memory, { news, startedAt });
+    const { read, load, flying, guess, keys, brief, owes } = await see(looks, state, { news, startedAt });
     const snapshot = toSnapshot(read, load, {
-      ...memory,
+      ...state,
       flying,
       ...options.beside(read.state.now),
-      batchMax: memory.batch,
-      horizonMs: horizonOf(options, memory),
+      batchMax: state.batch,
+      horizonMs: horizonOf(options, state),
     });
     const planned = planner.plan(snapshot);
     if (guess !== undefined && (planned.dispatch.length === 0 || planned.recall.length > 0)) {
@@ -104,12 +104,12 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
       guess.undo();
       return tick(leader, again);
     }
-    const cutShort = memory.deferred.note(planned, memory.laneCache);
-    memory.laneCache.planned({ ...planned, keeps: memory.lookahead.walks });
-    if (!brief) noteHeld(memory, planned, { rows: read.rows, nowMs: startedAt });
+    const cutShort = state.deferred.note(planned, state.laneCache);
+    state.laneCache.planned({ ...planned, keeps: state.lookahead.walks });
+    if (!brief) noteHeld(state, planned, { rows: read.rows, nowMs: startedAt });
     const { room, hasRoom } = placesOf(snapshot, planned.dispatch);
     const plan = { leader, snapshot, planned, ready: flying.count, supposed: guess?.supposed };
-    const written = await writePlan(options, memory, plan);
+    const written = await writePlan(options, state, plan);
     if (written === null) {
       guess?.undo();
       return tick(leader, again);
@@ -118,27 +118,27 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     const { held, forecast, dispatch } = planned;
     const durationMs = performance.now() - startedAt;
     const looked = guess === undefined;
-    remember(memory, settings, { room, jobs: dispatch.length, written: written.count, durationMs, looked });
+    remember(state, settings, { room, jobs: dispatch.length, written: written.count, durationMs, looked });
     tellTick(settings, snapshot, { held, written, durationMs });
     spans.written(written, durationMs);
-    const { settled } = memory;
+    const { settled } = state;
     const inFlight = flying.count;
     const told = { leader, snapshot, held, forecast, inFlight, dispatched: written, settled, durationMs };
-    options.onTick({ ...told, questions: read.questions, unreadable: memory.unreadable.current() });
+    options.onTick({ ...told, questions: read.questions, unreadable: state.unreadable.current() });
     // refused jobs are left out of the next plan, so others may take their slots
-    const atOnce = asksAgain(memory, planned) || cutShort || written.count < dispatch.length;
+    const atOnce = asksAgain(state, planned) || cutShort || written.count < dispatch.length;
     const { batchMax } = snapshot;
-    const more = mayHaveMore(memory, { batchMax, planned, read, keys, hasRoom, written, brief });
-    memory.caughtUp = !atOnce && !more;
+    const more = mayHaveMore(state, { batchMax, planned, read, keys, hasRoom, written, brief });
+    state.caughtUp = !atOnce && !more;
     const nextMs = soonest(
       planned.nextMs === null ? null : planned.nextMs - snapshot.nowMs,
-      memory.cursors.dueMs(startedAt),
+      state.cursors.dueMs(startedAt),
     );
-    memory.owesLook = owes;
+    state.owesLook = owes;
     const waitMs = pollInterval.next({ jobs: written.count, atOnce, more, nextMs });
     return owes ? 0 : waitMs;
   };
-  const serverLost = (): void => forgetPlaces(options, memory);
+  const serverLost = (): void => forgetPlaces(options, state);
   const failed = (error: unknown): never => {
     serverLost();
     throw error;
@@ -181,9 +181,9 @@ function tellTick(
 }
 
 /** Ends a tick that has nothing to do. Returns the milliseconds until the next. */
-function skip(pollInterval: PollInterval, memory: LeaderState): number {
-  memory.owesLook = pollInterval.skips();
-  return memory.owesLook ? 0 : pollInterval.next({ jobs: 0, atOnce: false, more: false, nextMs: null });
+function skip(pollInterval: PollInterval, state: LeaderState): number {
+  state.owesLook = pollInterval.skips();
+  return state.owesLook ? 0 : pollInterval.next({ jobs: 0, atOnce: false, more: false, nextMs: null });
 }
 
 /** Input of a plan. */
@@ -201,42 +201,40 @@ interface PlanInput extends Pick<Supposed, 'read' | 'load' | 'flying'> {
 /** Builds the input from hints if they suffice, else reads the database. */
 async function see(
   options: DispatcherOptions & { readonly pollInterval: PollInterval; readonly behind: Behind },
-  memory: LeaderState,
+  state: LeaderState,
   { news, startedAt }: { readonly news: News | undefined; readonly startedAt: number },
 ): Promise<PlanInput> {
-  const { keys, ...asked } = ask(memory, memory.laneCache.discovers());
-  const guess = news === undefined ? undefined : suppose(memory, news, startedAt);
+  const { keys, ...asked } = ask(state, state.laneCache.discovers());
+  const guess = news === undefined ? undefined : suppose(state, news, startedAt);
   if (guess !== undefined) return { ...guess, guess, keys, brief: true, owes: options.pollInterval.skips() };
   const due = options.pollInterval.asksDue(news !== undefined);
-  const brief = news?.jobs.length === 0 && !due && knowsAll(memory);
-  const seen = await look(options, memory, { ...asked, keys, startedAt, due, brief });
+  const brief = news?.jobs.length === 0 && !due && knowsAll(state);
+  const seen = await look(options, state, { ...asked, keys, startedAt, due, brief });
   options.onSeen(seen.read);
-  return { ...seen, flying: memory.inFlight.flying(), guess, keys, brief, owes: false };
+  return { ...seen, flying: state.inFlight.flying(), guess, keys, brief, owes: false };
 }
 
-/**
- * Starts a term from the policy state that the last leader saved. All other memory is reset and read again.
- */
+/** Starts a term from the policy state that the last leader saved. Resets the rest, which is read again. */
 async function begin(
   { database, planner, settings }: DispatcherOptions,
-  memory: LeaderState,
+  state: LeaderState,
   leader: Leader,
 ): Promise<void> {
-  const { laneCache, inFlight, consumption, lookahead, deferred, cursors, unreadable } = memory;
-  memory.feeds = planner.needs.settlements === true;
+  const { laneCache, inFlight, consumption, lookahead, deferred, cursors, unreadable } = state;
+  state.feeds = planner.needs.settlements === true;
   // once per term, because it deletes what was recorded before
-  if (memory.fedEpoch !== leader.epoch) await setFeed(database, leader, memory.feeds);
-  memory.fedEpoch = leader.epoch;
+  if (state.fedEpoch !== leader.epoch) await setFeed(database, leader, state.feeds);
+  state.fedEpoch = leader.epoch;
   planner.restore(await loadPolicyState(database));
   for (const part of [laneCache, inFlight, lookahead, deferred, cursors, unreadable]) part.reset();
   consumption.forget();
-  memory.settled = [];
-  memory.room = settings.batchMax;
-  memory.caughtUp = false;
-  Object.assign(memory.items, { floor: 0, rescanAt: -Infinity });
-  memory.lastLook = undefined;
-  Object.assign(memory, { seq: 0, ended: [], owesLook: false });
-  memory.epoch = leader.epoch;
+  state.settled = [];
+  state.room = settings.batchMax;
+  state.caughtUp = false;
+  Object.assign(state.items, { floor: 0, rescanAt: -Infinity });
+  state.lastLook = undefined;
+  Object.assign(state, { seq: 0, ended: [], owesLook: false });
+  state.epoch = leader.epoch;
 }
 
 /**
@@ -264,7 +262,7 @@ const batchMin = 1_000;
  * takes half the time and says nothing about how long work items must last.
  */
 function remember(
-  memory: LeaderState,
+  state: LeaderState,
   { batchMax }: Settings,
   tick: {
     readonly room: number;
@@ -275,9 +273,9 @@ function remember(
   },
 ): void {
   const { room, written, durationMs, looked } = tick;
-  [memory.room, memory.dispatched] = [room, written];
-  if (written > 0 && looked) memory.tickMs += (durationMs - memory.tickMs) * 0.2;
-  memory.batch = batchAfter(memory, { ...tick, batchMax });
+  [state.room, state.dispatched] = [room, written];
+  if (written > 0 && looked) state.tickMs += (durationMs - state.tickMs) * 0.2;
+  state.batch = batchAfter(state, { ...tick, batchMax });
 }
 
 /**
@@ -305,7 +303,7 @@ function asksAgain({ laneCache }: LeaderState, planned: SafePlan): boolean {
 }
 
 function mayHaveMore(
-  memory: LeaderState,
+  state: LeaderState,
   tick: {
     readonly batchMax: number;
     readonly planned: SafePlan;
@@ -318,12 +316,12 @@ function mayHaveMore(
 ): boolean {
   const { batchMax, planned, read, keys, hasRoom, written, brief } = tick;
   if (brief) return planned.dispatch.length >= batchMax || read.state.settled.length >= settledMax;
-  const walking = memory.lookahead.walking();
+  const walking = state.lookahead.walking();
   const last = read.rows.findLast(({ paged }) => paged);
   const after = last === undefined ? '' : laneName(last);
-  const moved = after !== memory.after;
-  memory.after = after;
-  if (planned.dispatch.length >= batchMax || (memory.room > 0 && walking)) return true;
+  const moved = after !== state.after;
+  state.after = after;
+  if (planned.dispatch.length >= batchMax || (state.room > 0 && walking)) return true;
   if (read.state.settled.length >= settledMax) return true;
   const progress = moved || written.count > 0 || walking;
   const went = new Set(planned.dispatch.map(({ id }) => id));

@@ -30,12 +30,12 @@ const unsavedMs = 1_000;
 const nothing = createFlying([]);
 
 /**
- * Writes a plan and updates the leader's memory. Resolves to the work items it created; null: the plan's
+ * Writes a plan and updates the leader's state. Resolves to the work items it created; null: the plan's
  * assumptions do not hold, and nothing was written.
  */
 export async function writePlan(
   { database, planner, onUnknown }: Writing,
-  memory: LeaderState,
+  state: LeaderState,
   {
     leader,
     snapshot,
@@ -51,16 +51,16 @@ export async function writePlan(
     readonly supposed: DispatchInput['supposed'];
   },
 ): Promise<Flying | null> {
-  const { laneCache, inFlight, consumption } = memory;
+  const { laneCache, inFlight, consumption } = state;
   const back = planned.recall.length > 0 ? planned.recall : strandedBundles(inFlight, snapshot.pools);
   if (back.length > 0) {
     planner.dropped();
-    await recall(database, memory, { leader, ids: back, nowMs: snapshot.nowMs });
+    await recall(database, state, { leader, ids: back, nowMs: snapshot.nowMs });
     return nothing;
   }
   const settled = inFlight.unsaved();
-  const waitedMs = snapshot.nowMs - memory.writtenAt;
-  const overdue = settled.length >= unsavedMax || (memory.settled.length > 0 && waitedMs > unsavedMs);
+  const waitedMs = snapshot.nowMs - state.writtenAt;
+  const overdue = settled.length >= unsavedMax || (state.settled.length > 0 && waitedMs > unsavedMs);
   const nothingEnded = snapshot.settled.length === 0;
   // parts of the state that could be saved late and are now due
   const owed = planned.parts !== null && nothingEnded;
@@ -76,10 +76,10 @@ export async function writePlan(
       const job = laneCache.find(id);
       return { id, pool, rowVersion: job?.rowVersion ?? null, bundle, job };
     }),
-    { nodes: memory.nodes, ready, held: planned.held },
+    { nodes: state.nodes, ready, held: planned.held },
   );
   const jobs = rows.flat();
-  const front = advancesFront(memory, snapshot.nowMs);
+  const front = advancesFront(state, snapshot.nowMs);
   try {
     const { atMs, positions } = await dispatch(database, {
       ...leader,
@@ -94,8 +94,8 @@ export async function writePlan(
       planner.dropped();
       return null;
     }
-    memory.writtenAt = atMs;
-    memory.settled = [];
+    state.writtenAt = atMs;
+    state.settled = [];
     inFlight.saved(settled);
     planner.written({ atMs, ids: new Set(positions.keys()) });
     const items = itemsOf(inFlight, rows, { atMs, positions });
@@ -106,7 +106,7 @@ export async function writePlan(
     consumption.dispatched(items.flatMap(placesOf));
     return createFlying(items);
   } catch (error) {
-    memory.epoch = undefined;
+    state.epoch = undefined;
     planner.dropped();
     if (!wasRolledBack(error)) onUnknown(leader);
     throw error;
@@ -131,9 +131,9 @@ function strandedBundles(inFlight: InFlightItems, pools: Snapshot['pools']): rea
 /** Milliseconds between two updates of the positions where items and batches begin. */
 const frontMs = 1_000;
 
-function advancesFront(memory: LeaderState, nowMs: number): boolean {
-  if (Math.abs(nowMs - memory.frontAt) < frontMs) return false;
-  memory.frontAt = nowMs;
+function advancesFront(state: LeaderState, nowMs: number): boolean {
+  if (Math.abs(nowMs - state.frontAt) < frontMs) return false;
+  state.frontAt = nowMs;
   return true;
 }
 
@@ -174,7 +174,7 @@ function placesOf({ jobs, pool, bundle }: Item): readonly Places[] {
  */
 async function recall(
   database: Database,
-  memory: LeaderState,
+  state: LeaderState,
   {
     leader,
     ids,
@@ -183,13 +183,13 @@ async function recall(
 ): Promise<void> {
   const back = await takeBack(database, leader, ids).catch((error: unknown) => {
     // the jobs may wait again, below their lanes' cursors
-    memory.epoch = undefined;
+    state.epoch = undefined;
     throw error;
   });
-  const items = memory.inFlight.tookBack(ids, back);
-  memory.consumption.forget();
+  const items = state.inFlight.tookBack(ids, back);
+  state.consumption.forget();
   const recalled = items.map((job): Settlement => ({ job, outcome: 'recalled', busyMs: 0, endedMs: nowMs }));
-  if (memory.feeds) memory.settled = [...memory.settled, ...recalled];
-  for (const item of items) memory.cursors.drop(laneName(item));
-  memory.laneCache.want(items.map((item) => [laneName(item), items.length] as const));
+  if (state.feeds) state.settled = [...state.settled, ...recalled];
+  for (const item of items) state.cursors.drop(laneName(item));
+  state.laneCache.want(items.map((item) => [laneName(item), items.length] as const));
 }

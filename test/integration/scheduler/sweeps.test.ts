@@ -1,0 +1,174 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterEach, expect, test } from 'vitest';
+import { opened } from '../../support/database.ts';
+import { countCalls, openBench, until } from './support.ts';
+
+const bench = opened(openBench);
+afterEach(() => bench.clear());
+
+test('a delayed job is dispatched at its time, not before', async () => {
+  await bench.node();
+  const scheduler = await bench.scheduler();
+  await until('it leads', () => scheduler.leads);
+  await bench.enqueue({ count: 3, runAfter: `clock_timestamp() + interval '700 ms'` });
+  await bench.hint();
+  let early = 0;
+  const lateMs = await until('the jobs are dispatched', async () => {
+    const [row] = await bench.database.query<{ items: number; pending: number }>(
+      `select (select count(*) from pgqueue.work_queue)::integer as items,
+              (select count(*) from pgqueue.queue where run_after is null)::integer as pending`,
+      [],
+    );
+    early += row?.pending === 0 ? row.items : 0;
+    if (row?.items !== 3) return undefined;
+    const [late] = await bench.database.query<{ ms: number }>(
+      `select extract(epoch from clock_timestamp() - min(created))::float8 * 1000 as ms from pgqueue.queue`,
+      [],
+    );
+    return late?.ms;
+  });
+  expect(early).toBe(0);
+  expect(lateMs).toBeGreaterThanOrEqual(700);
+});
+
+test('a job that was not started by its expiry ends as expired', async () => {
+  const scheduler = await bench.scheduler();
+  await until('it leads', () => scheduler.leads);
+  await bench.enqueue({ count: 2, expiresAt: `clock_timestamp() + interval '300 ms'` });
+  await bench.hint();
+  await until('both expired', async () => (await bench.count('history', `outcome = 'expired'`)) === 2);
+  expect(await bench.count('queue')).toBe(0);
+});
+
+test('the jobs of a lost node, and expired leases, are taken back', async () => {
+  const lost = await bench.node({ id: 'lost', slots: 3 });
+  await bench.enqueue({ count: 3 });
+  const scheduler = await bench.scheduler();
+  await until('three items', async () => (await bench.items()).length === 3);
+  expect(await lost.claim(3)).toHaveLength(3);
+  await bench.database.query(`update pgqueue.node set heartbeat_ms = 100, lost_after_ms = 300`, []);
+  await bench.hint();
+  const event = await until('the node is lost', () =>
+    scheduler.events.find(({ type }) => type === 'node.lost'),
+  );
+  expect(event).toMatchObject({ node: 'lost', jobs: 3 });
+  const other = await bench.node({ id: 'other', slots: 3 });
+  expect(await other.claim(3)).toHaveLength(1); // one at a time: another one when it has run for 30 s
+  await until('all of them', async () => {
+    await bench.database.query(
+      `update pgqueue.work_queue set started = started - interval '31 s' where lock_key = 'other'`,
+      [],
+    );
+    await other.claim(3);
+    return (await bench.count('work_queue', `lock_key = 'other'`)) === 3;
+  });
+  expect(await bench.count('queue', 'crashes = 1')).toBe(3);
+
+  await bench.database.query(`update pgqueue.work_queue set lock_timeout = clock_timestamp()`, []);
+  await bench.hint();
+  await until(
+    'the leases are reaped',
+    async () => (await bench.count('work_queue', 'lock_key is null')) === 3,
+  );
+});
+
+const setSchedule = async (name: string, cron: string, nextSlot = 'null'): Promise<void> => {
+  await bench.database.query(
+    `insert into pgqueue.schedule (name, cron, timezone, task, payload, next_slot)
+     values ($1, $2, 'Europe/Berlin', 't', '{"from": "cron"}', ${nextSlot})`,
+    [name, cron],
+  );
+};
+
+test('as long as nodes live, nobody looks through all work items for what lost ones hold', async () => {
+  const calls = await countCalls(bench.database, ['lose_nodes']);
+  await bench.node({ id: 'alive', lostAfterMs: 1_000 });
+  const scheduler = await bench.scheduler();
+  await until('it leads', () => scheduler.leads);
+  // five times as long as its row would do without
+  const endsAt = performance.now() + 5_000;
+  let missed = 0;
+  for (let beatAt = performance.now(); beatAt < endsAt;) {
+    await bench.database.query(`update pgqueue.node set heartbeat = clock_timestamp()`, []);
+    await sleep(50);
+    const now = performance.now();
+    missed += Math.floor((now - beatAt) / 500); // the machine stalled
+    beatAt = now;
+  }
+  await scheduler.stop(); // its connections report what they called
+  const [looks] = await calls();
+  // once when it began to lead, and where a beat was late
+  expect(looks).toBeLessThanOrEqual(2 + missed);
+});
+
+test('each slot of a schedule becomes one job, whoever leads', async () => {
+  const schedulers = await Promise.all([bench.scheduler(), bench.scheduler()]);
+  await setSchedule('each-second', '* * * * * *');
+  await bench.hint();
+  await until('two slots', async () => (await bench.count('queue')) >= 2);
+  const leader = schedulers.find(({ leads }) => leads);
+  await leader?.stop();
+  await until('two more', async () => (await bench.count('queue')) >= 4);
+  const [row] = await bench.database.query<{ jobs: number; slots: number; spanS: number }>(
+    `select (select count(*) from pgqueue.queue)::integer as jobs, count(*)::integer as slots,
+            extract(epoch from max(slot) - min(slot))::integer as "spanS" from pgqueue.schedule_slot`,
+    [],
+  );
+  expect(row?.jobs).toBe(row?.slots);
+  // a machine that stalls makes up for the latest slot only: none comes twice, and none is between two others
+  expect(row?.slots).toBeLessThanOrEqual((row?.spanS ?? 0) + 1);
+  expect(row?.slots).toBeGreaterThanOrEqual(4);
+});
+
+test('after a downtime only the latest missed slot is made up for', async () => {
+  await setSchedule('hourly', '0 * * * *', `date_trunc('hour', clock_timestamp()) - interval '30 hours'`);
+  const [before] = await bench.database.query<{ hour: string }>(
+    `select date_trunc('hour', clock_timestamp())::text as hour`,
+    [],
+  );
+  const scheduler = await bench.scheduler();
+  await until('it fired', () => scheduler.events.some(({ type }) => type === 'schedule.fired'));
+  const [slot] = await bench.database.query<{ latest: boolean; slots: number; planned: boolean }>(
+    `select slot between $1::timestamptz and clock_timestamp() as latest, (select count(*) from pgqueue.schedule_slot)::integer as slots,
+            (select next_slot from pgqueue.schedule) = slot + interval '1 hour' as planned
+     from pgqueue.schedule_slot`,
+    [before?.hour],
+  );
+  expect(slot).toEqual({ latest: true, slots: 1, planned: true });
+});
+
+test('a schedule that can not be read is reported, and does not stop the others', async () => {
+  await setSchedule('broken', 'every now and then', `clock_timestamp() - interval '1 s'`);
+  await setSchedule('fine', '* * * * * *');
+  const scheduler = await bench.scheduler();
+  await until('the other fires', () =>
+    scheduler.events.some((event) => event.type === 'schedule.fired' && event.schedule === 'fine'),
+  );
+  const failed = scheduler.events.filter(({ type }) => type === 'schedule.failed');
+  expect(failed).toEqual([expect.objectContaining({ schedule: 'broken' })]);
+});
+
+test('a slot that its queue does not take is left out and told; the next one comes at its time', async () => {
+  await bench.database.query(
+    `insert into pgqueue.queue_config (queue, key_pending) values ('default', 1)`,
+    [],
+  );
+  try {
+    await bench.enqueue({ count: 1 });
+    await setSchedule('each-second', '* * * * * *', `clock_timestamp() - interval '1 s'`);
+    const scheduler = await bench.scheduler();
+    const slots = (): readonly number[] =>
+      scheduler.events.flatMap((event) => (event.type === 'schedule.skipped' ? [event.slotMs] : []));
+    const [first, second] = await until('two slots are left out', () =>
+      slots().length >= 2 ? slots() : undefined,
+    );
+    expect((second ?? 0) - (first ?? 0)).toBeGreaterThanOrEqual(1_000);
+    expect(await bench.count('queue')).toBe(1);
+    expect(await bench.count('schedule_slot')).toBe(0);
+    await bench.database.query('delete from pgqueue.queue', []);
+    await until('it fires', async () => (await bench.count('schedule_slot')) === 1);
+    expect(scheduler.events.filter(({ type }) => type === 'schedule.failed')).toEqual([]);
+  } finally {
+    await bench.database.query('delete from pgqueue.queue_config', []);
+  }
+});
