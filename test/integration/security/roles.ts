@@ -16,12 +16,16 @@ export const rights: Readonly<
   Record<Role, { readonly functions: string; readonly tables: Readonly<Record<string, string>> }>
 > = {
   producer: {
-    functions: 'check_job enqueue_unique fits has_leader retry_fits uuid_v7',
-    tables: { migration: 'select', queue: `insert(${enqueued}) select(created id seq)` },
+    functions:
+      'check_job enqueue_unique fits flow_state has_leader retry_fits signal_flow start_flow uuid_v7',
+    tables: {
+      migration: 'select',
+      queue: `insert(${enqueued}) select(created id seq)`,
+    },
   },
   scheduler: {
     functions:
-      'answer_explain ask_explain behind count_activity dispatch expire fire_schedule item_facts items_behind job_traces key_numbers lead lose_nodes maintain_history missing_nodes note_missing_nodes open_explains promote queue_numbers reap report resign set_feed take_back take_explain tick tick_due tick_state trim_history uuid_v7 wait_facts waiting_job waiting_tasks watch_leader',
+      'advance_flows answer_explain ask_explain behind count_activity dispatch expire fire_schedule item_facts items_behind job_traces key_numbers lead lose_nodes maintain_history missing_nodes note_missing_nodes open_explains promote queue_numbers reap report resign set_feed stop_jobs take_back take_explain tick tick_due tick_state trim_flows trim_history uuid_v7 wait_facts waiting_job waiting_tasks watch_leader',
     tables: {
       job: 'select',
       migration: 'select',
@@ -37,17 +41,20 @@ export const rights: Readonly<
   },
   worker: {
     functions:
-      'ack claim claim_rows crash_job extend has_leader heartbeat_node held_leases leased leave_node nack peek queue_length reap register_node release release_claim release_rows report_progress save_checkpoint scan settle settle_rows take_out tell_runs unlocked_jobs uuid_v7',
+      'ack add_jobs claim claim_rows crash_job extend fan_out has_leader heartbeat_node held_leases leased leave_node nack need_results needs_of peek queue_length reap register_node release release_claim release_rows report_progress save_checkpoint scan settle settle_rows take_out tell_runs unlocked_jobs uuid_v7',
     tables: { migration: 'select', node, queue_config: 'select' },
   },
   viewer: {
-    functions: 'ask_explain key_numbers queue_numbers take_explain wait_facts waiting_tasks',
+    functions: 'ask_explain flow_state key_numbers queue_numbers take_explain wait_facts waiting_tasks',
     tables: {
       activity: 'select',
       activity_mark: 'select',
       audit: 'select(action actor at db_user n target via)',
       work_front: 'select',
       dead_letter: 'select(crashes created died errors id key node queue reason task tries unique_key)',
+      flow: 'select(created deadline ended id key name reason state stopping unique_key)',
+      flow_need: 'select',
+      flow_step: 'select',
       history: 'select(errors finished id key node outcome queue started task)',
       job: 'select',
       migration: 'select',
@@ -71,7 +78,7 @@ export const rights: Readonly<
   },
   operator: {
     functions:
-      'amend ask_explain cancel check_job enqueue_scheduled enqueue_unique erase fits key_numbers maintain_history note_action note_result peek queue_length queue_numbers reap redrive reset_node retry_fits scan take_explain trim_history uuid_v7 wait_facts waiting_tasks',
+      'amend ask_explain cancel cancel_flow check_job enqueue_scheduled enqueue_unique erase fits flow_results flow_state key_numbers maintain_history note_action note_result peek queue_length queue_numbers reap redrive reset_node retry_fits retry_flow scan signal_flow start_flow take_explain trim_history uuid_v7 wait_facts waiting_tasks',
     tables: {
       activity: 'select',
       activity_mark: 'select',
@@ -79,6 +86,12 @@ export const rights: Readonly<
       work_front: 'select',
       dead_letter: 'delete select',
       explain_request: 'select',
+      flow: 'select',
+      flow_job: 'select',
+      flow_need: 'select',
+      flow_result: 'select',
+      flow_step: 'select',
+      flow_tally: 'select',
       history: 'select',
       history_default: 'select',
       history_trim: 'select',
@@ -106,4 +119,4 @@ export const rights: Readonly<
 };
 /** Functions that others call, and that check nothing themselves. */
 export const ownersAlone =
-  'advance_front assert_leader assert_read_committed assert_tasks audit_kept backoff_ms batches_from begin_anew charged_by_death config_mark count_slice crash crash_all end_node ended_jobs ended_numbers enqueuers fresh_bundles forget_explains gone_nodes held_sessions hold_session holds_true in_batch is_of_row items_from keep_leader_session keep_node_session lanes_to_read leader_gone lease_all lease_items legible lock_unique_keys look make_due make_expired next_suspect node_sessions node_takes note_move note_reached page_of_lanes ready_batches recall refuse_crowds set_aside settle_done settle_mixed single_rows spread spread_held spread_ready tables_place take_apart waiting_numbers walk_lanes watch_crowds with_error within_bytes';
+  'advance_front advance_locked advance_set assert_leader assert_read_committed assert_tasks audit_kept backoff_ms batches_from begin_anew charged_by_death check_later_jobs config_mark count_slice count_tallies crash crash_all end_node ended_jobs ended_numbers enqueuers fail_flow flow_failed flows_due_ms follow forget_explains fresh_bundles gone_nodes held_sessions hold_session holds_true in_batch is_of_row items_from judge_again keep_leader_session keep_node_session lanes_to_read leader_gone lease_all lease_items legible lock_unique_keys look make_due make_expired need_met next_suspect node_sessions node_takes note_ends note_move note_reached page_of_lanes put_jobs ready_batches recall refuse_crowds release_jobs revive set_aside settle_done settle_mixed single_rows spread spread_held spread_ready stop_flow tables_place take_apart waiting_numbers walk_lanes watch_crowds with_error within_bytes';

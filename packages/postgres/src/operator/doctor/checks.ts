@@ -44,6 +44,7 @@ const indexes = {
     'queue_unique',
     'queue_retrying',
     'queue_moved',
+    'queue_flow',
   ],
   work_queue: [
     'work_queue_pkey',
@@ -52,8 +53,8 @@ const indexes = {
     'work_queue_suspect',
     'work_queue_cancelled',
   ],
-  history: ['history_id', 'history_finished'],
-  dead_letter: ['dead_letter_pkey', 'dead_letter_died'],
+  history: ['history_id', 'history_finished', 'history_flow'],
+  dead_letter: ['dead_letter_pkey', 'dead_letter_died', 'dead_letter_flow'],
 } as const;
 
 const indexRows = Object.entries(indexes)
