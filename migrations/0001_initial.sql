@@ -980,6 +980,10 @@ $$;
 create function count_tallies(p_flows uuid[]) returns void
   language sql volatile
   set search_path from current
+  set jit = off
+  set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
 as $$
   with gone as (
     delete from flow_tally t where t.flow = any (p_flows) returning t.flow, t.step, t.added, t.done, t.failed, t.other
@@ -1008,8 +1012,8 @@ as $$ select p_condition = 'ended' or p_condition = p_outcome or (p_condition = 
 -- counting them again in a later statement than that look finds the last of them, and the outcome is final.
 create function advance_set(p_flows uuid[], p_probe boolean) returns integer
   language plpgsql volatile
-  set search_path from current
   set plan_cache_mode = force_generic_plan
+  set search_path from current
   set jit = off
   set enable_seqscan = off
   set enable_hashjoin = off
@@ -1129,6 +1133,10 @@ $$;
 create function flow_failed(p_flow uuid) returns boolean
   language sql stable
   set search_path from current
+  set jit = off
+  set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
 as $$
   select exists (
     select from flow_step s
@@ -1179,6 +1187,8 @@ create function flows_due_ms() returns float8
   set search_path from current
   set jit = off
   set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
 as $$
   select extract(epoch from least(
     (select s.due from flow_step s where s.state = 'open' and s.due is not null order by s.due limit 1),
@@ -1200,10 +1210,12 @@ $$;
 -- Flows that another session has locked wait for the next call.
 create function advance_flows(p_leader text, p_epoch bigint, p_read jsonb) returns jsonb
   language plpgsql volatile security definer
-  set search_path from current
   set plan_cache_mode = force_generic_plan
+  set search_path from current
   set jit = off
   set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
 as $$
 declare
   v_now timestamptz := clock_timestamp();
@@ -1312,9 +1324,12 @@ $$;
 -- Takes no lock on a flow or a step.
 create function note_ends(p_ends flow_end[]) returns void
   language plpgsql volatile
-  set search_path from current
   set plan_cache_mode = force_generic_plan
+  set search_path from current
   set jit = off
+  set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
 as $$
 begin
   insert into flow_result as r (flow, step, job, outcome, result)
@@ -1337,6 +1352,8 @@ create function add_jobs(p_id uuid, p_token uuid, p_jobs jsonb) returns boolean
   set search_path from current
   set jit = off
   set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
 as $$
 declare
   v_flow uuid;
@@ -1383,6 +1400,10 @@ $$;
 create function stop_flow(p_flow uuid, p_reason text, p_skip boolean default false) returns boolean
   language plpgsql volatile
   set search_path from current
+  set jit = off
+  set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
 as $$
 declare
   v_now timestamptz := clock_timestamp();
@@ -1412,6 +1433,10 @@ $$;
 create function cancel_flow(p_flow uuid, p_reason text default 'cancelled by an operator') returns text
   language plpgsql volatile security definer
   set search_path from current
+  set jit = off
+  set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
 as $$
 begin
   perform assert_read_committed();
@@ -1430,15 +1455,19 @@ create function stop_jobs(p_leader text, p_epoch bigint, p_max integer) returns 
   set search_path from current
   set jit = off
   set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
 as $$
 declare
   v_ids uuid[];
 begin
   perform assert_leader(p_leader, p_epoch);
   v_ids := array(
-    select q.id from flow_step s join queue q on q.flow = s.flow and q.step = s.step
-    where s.state = 'open' and s.stop and (select w.id from work_queue w where w.id = q.id and w.cancelled is not null) is null
-    order by q.id limit p_max for update of q skip locked);
+    select q.id from flow_step s cross join lateral (
+      select q.id from queue q
+      where q.flow = s.flow and q.step = s.step and (select w.id from work_queue w where w.id = q.id and w.cancelled is not null) is null
+      limit p_max for update skip locked) q
+    where s.state = 'open' and s.stop limit p_max);
   if cardinality(v_ids) > 0 then
     perform cancel(v_ids);
   end if;
@@ -1456,6 +1485,8 @@ create function retry_flow(p_flow uuid, p_step text default null) returns table 
   set search_path from current
   set jit = off
   set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
 as $$
 #variable_conflict use_column
 declare
@@ -1596,10 +1627,13 @@ create function trim_flows(p_keep interval default '7 days', p_max integer defau
   set search_path from current
   set jit = off
   set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
 as $$
 declare
+  v_before timestamptz := clock_timestamp() - p_keep;
   v_flows uuid[] := array(
-    select f.id from flow f where f.ended < clock_timestamp() - p_keep order by f.ended limit p_max for update skip locked);
+    select f.id from flow f where f.ended < v_before order by f.ended limit p_max for update skip locked);
 begin
   if cardinality(v_flows) = 0 then
     return 0;
@@ -1623,6 +1657,9 @@ create function flow_state(p_ids uuid[]) returns table (id uuid, name text, stat
   language sql stable security definer
   set search_path from current
   set jit = off
+  set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
 as $$ select f.id, f.name, f.state, f.reason, f.ended from flow f where f.id = any (p_ids) $$;
 
 -- Lists the ends of a step's jobs in the order of job ids, from behind p_after on: those with a result, and those
@@ -1633,6 +1670,8 @@ create function flow_results(p_flow uuid, p_step integer, p_after uuid default n
   set search_path from current
   set jit = off
   set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
 as $$
   select r.job, r.outcome, r.result from flow_result r
   where r.flow = p_flow and r.step = p_step and r.job > coalesce(p_after, '00000000-0000-0000-0000-000000000000')
@@ -1646,6 +1685,8 @@ create function needs_of(p_id uuid, p_token uuid)
   set search_path from current
   set jit = off
   set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
 as $$
   select e.name, e.step, n.condition, e.outcome, e.done, e.failed, e.other
   from queue q
@@ -1662,6 +1703,8 @@ create function need_results(p_id uuid, p_token uuid, p_step integer, p_after uu
   set search_path from current
   set jit = off
   set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
 as $$
   select r.job, r.outcome, r.result
   from needs_of(p_id, p_token) n, queue q, flow_results(q.flow, p_step, p_after, p_max) r
@@ -1680,6 +1723,10 @@ $$;
 create function start_flow(p_flow jsonb) returns table (flow_id uuid, outcome text)
   language plpgsql volatile security definer
   set search_path from current
+  set jit = off
+  set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
 as $$
 #variable_conflict use_column
 declare
@@ -1753,6 +1800,10 @@ $$;
 create function signal_flow(p_flow uuid, p_step text, p_value jsonb default null) returns text
   language plpgsql volatile security definer
   set search_path from current
+  set jit = off
+  set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
 as $$
 declare
   v_step integer;

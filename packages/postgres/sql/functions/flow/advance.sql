@@ -5,6 +5,10 @@
 create function count_tallies(p_flows uuid[]) returns void
   language sql volatile
   set search_path from current
+  set jit = off
+  set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
 as $$
   with gone as (
     delete from flow_tally t where t.flow = any (p_flows) returning t.flow, t.step, t.added, t.done, t.failed, t.other
@@ -33,8 +37,8 @@ as $$ select p_condition = 'ended' or p_condition = p_outcome or (p_condition = 
 -- counting them again in a later statement than that look finds the last of them, and the outcome is final.
 create function advance_set(p_flows uuid[], p_probe boolean) returns integer
   language plpgsql volatile
-  set search_path from current
   set plan_cache_mode = force_generic_plan
+  set search_path from current
   set jit = off
   set enable_seqscan = off
   set enable_hashjoin = off
@@ -154,6 +158,10 @@ $$;
 create function flow_failed(p_flow uuid) returns boolean
   language sql stable
   set search_path from current
+  set jit = off
+  set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
 as $$
   select exists (
     select from flow_step s
@@ -204,6 +212,8 @@ create function flows_due_ms() returns float8
   set search_path from current
   set jit = off
   set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
 as $$
   select extract(epoch from least(
     (select s.due from flow_step s where s.state = 'open' and s.due is not null order by s.due limit 1),
@@ -225,10 +235,12 @@ $$;
 -- Flows that another session has locked wait for the next call.
 create function advance_flows(p_leader text, p_epoch bigint, p_read jsonb) returns jsonb
   language plpgsql volatile security definer
-  set search_path from current
   set plan_cache_mode = force_generic_plan
+  set search_path from current
   set jit = off
   set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
 as $$
 declare
   v_now timestamptz := clock_timestamp();
