@@ -125,7 +125,8 @@ begin
         end if;
         exit;
       end if;
-      if exists (select from queue where id = j.id) then
+      -- the insert may have waited for a settlement of this id
+      if exists (select from queue where id = j.id) or (j.again and exists (select from ended_jobs(array[j.id]))) then
         v_existing := j.id;
         v_outcome := 'repeated';
         exit;
