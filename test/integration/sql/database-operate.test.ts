@@ -94,7 +94,7 @@ describe('unique keys', () => {
     expect(await first.sql(unique({ mode: null }))).toEqual([{ ordinal: 0, outcome: 'kept' }]);
     expect(await ground.one('select payload from pgqueue.queue')).toEqual({ old: true });
     await expect(first.sql(unique({ mode: 'swallow' }))).rejects.toThrow(
-      'mode is keep, replace or debounce',
+      'mode is keep, replace, debounce or supersede',
     );
   });
 
