@@ -7,8 +7,8 @@ import { z } from 'zod';
 import { opened } from '../../support/database.ts';
 import { batchesOn } from '../sql/batches-support.ts';
 import { dispatchBundles } from '../sql/bundles-support.ts';
-import type { Member, Session } from '../sql/database-support.ts';
-import { openGround, settlement } from '../sql/database-support.ts';
+import type { Member, Session } from '../sql/support.ts';
+import { openGround, settlement } from '../sql/support.ts';
 
 const hello = defineTask({ name: 'hello', payload: z.object({ n: z.number() }) });
 
