@@ -81,9 +81,11 @@ create table flow (
   stopping   timestamptz,
   ended      timestamptz,
   trace      jsonb       check (jsonb_typeof(trace) = 'object'),
+  waiter       uuid,
+  waiter_token uuid,
   constraint flow_ended_whole check ((state = 'open') = (ended is null))
 ) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
-comment on table flow is 'One row per flow. stopping: its cancellation was asked for; its state changes when the last of its jobs has ended. reason: of a state other than done, for people.';
+comment on table flow is 'One row per flow. stopping: its cancellation was asked for; its state changes when the last of its jobs has ended. reason: of a state other than done, for people. waiter: a job that is suspended until this flow ends, by the attempt of waiter_token; null: it was woken.';
 create unique index flow_unique on flow (name, unique_key) where state = 'open' and unique_key is not null;
 create index flow_open on flow (id) where state = 'open';
 create index flow_deadline on flow (deadline) where state = 'open' and deadline is not null and stopping is null;
@@ -1209,7 +1211,8 @@ begin
 end
 $$;
 
--- Advances flows whose rows the caller has locked, and isolates those that make it fail.
+-- Advances flows whose rows the caller has locked, and isolates those that make it fail. Returns the number of
+-- jobs enqueued, and of jobs that waited for a flow and are due now.
 create function advance_locked(p_flows uuid[], p_probe boolean) returns integer
   language plpgsql volatile
   set search_path from current
@@ -1219,7 +1222,7 @@ declare
 begin
   begin
     perform count_tallies(p_flows);
-    return advance_set(p_flows, p_probe);
+    return advance_set(p_flows, p_probe) + wake_waiters(p_flows);
   exception when others then
     if not is_of_row(sqlstate) then
       raise;
@@ -1252,7 +1255,7 @@ $$;
 -- a tally that is missing costs time and never a flow; null: does not. Returns
 --   next    the number behind the last tally taken; the leader begins there, and at 0 now and then
 --   more    call again at once
---   put     jobs enqueued
+--   put     jobs enqueued or woken
 --   stops   some open step is to be stopped (stop_jobs)
 --   due_ms  milliseconds until the next timer or deadline; null: there is none
 --   walked  the last flow that was looked at; null: the walk is at its end
@@ -1298,6 +1301,9 @@ begin
   -- tallies of flows that are gone
   delete from flow_tally t where t.flow = any (v_asked) and (select f.id from flow f where f.id = t.flow) is null;
   v_walk := array(select f.id from flow f where f.id = any (v_walk) order by f.id for update skip locked);
+  -- a flow that only a job waited for goes when the job has ended
+  perform stop_flow(f.id, 'the job that waited for it has ended')
+  from flow f where f.id = any (v_walk) and f.waiter is not null and (select q.id from queue q where q.id = f.waiter) is null;
   if cardinality(v_walk) > 0 then
     v_put := v_put + advance_locked(v_walk, true);
   end if;
@@ -1313,6 +1319,118 @@ begin
     'ended', coalesce((
       select jsonb_agg(jsonb_build_object('id', f.id, 'name', f.name, 'state', f.state))
       from flow f where f.id = any (v_flows || v_walk) and f.ended >= v_now), '[]'));
+end
+$$;
+
+-- functions/flow/durable.sql
+
+-- Jobs that wait for a flow of their own, without a slot. Such a job is snoozed, and the flow names it as its
+-- waiter, by the token of the attempt that was suspended: only that job, still suspended by that attempt, is
+-- woken when the flow ends.
+
+-- Suspends a running job until a flow has ended, and keeps p_memo as its checkpoint. p_flow: as start_flow takes
+-- it; a flow of that id that is there already is waited for as it is. suspended; ended: the flow has ended, and
+-- the job still runs; cancelled: the job's cancellation was asked for, and it has ended; null: the lease was
+-- lost, and nothing was changed.
+-- A new flow commits with the suspension, so it can't end before. A flow that is there is locked, so its end
+-- comes before this, and is seen, or after it, and wakes the job.
+-- No deadlock: the leader locks the flow, and then the job's row; this locks the work item, the flow, and the
+-- job's row.
+create function suspend_job(p_id uuid, p_token uuid, p_memo jsonb, p_flow jsonb) returns text
+  language plpgsql volatile security definer
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+as $$
+declare
+  v_flow uuid := (p_flow ->> 'id')::uuid;
+  v_stop boolean;
+  v_verdict text;
+begin
+  perform assert_read_committed();
+  if not fits(p_memo, 393216) then
+    raise exception 'what a job keeps of its steps, with its checkpoint, is at most 256 KiB, nested 500 levels deep' using errcode = '22023',
+      hint = 'Return less from ctx.step: a reference in place of data.';
+  end if;
+  select w.cancelled is not null into v_stop from work_queue w where w.id = p_id and w.lock_token = p_token for update;
+  if not found then
+    return null;
+  elsif not v_stop then
+    perform from flow f where f.id = v_flow for update;
+    if not found then
+      perform start_flow(p_flow);
+    elsif exists (select from flow f where f.id = v_flow and f.state <> 'open') then
+      return 'ended';
+    end if;
+    update flow f set waiter = p_id, waiter_token = p_token where f.id = v_flow;
+  end if;
+  update queue q set checkpoint = p_memo where q.id = p_id;
+  select s.verdict into v_verdict
+  from settle(array[p_id], array[p_token], array['snooze'], array[3.2e11::float8], array[null::text]) s;
+  return case v_verdict when 'snooze' then 'suspended' else v_verdict end;
+end
+$$;
+
+-- Makes the jobs due that wait for flows which have ended; returns their number. The caller has locked the flows.
+-- A job whose row another session has locked waits for the next call, which a tally asks for.
+create function wake_waiters(p_flows uuid[]) returns integer
+  language plpgsql volatile
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
+as $$
+declare
+  v_flow record;
+  v_woken integer := 0;
+begin
+  for v_flow in
+    select f.id, f.waiter, f.waiter_token from flow f
+    where f.id = any (p_flows) and f.state <> 'open' and f.waiter_token is not null
+  loop
+    if (select q.id from queue q where q.id = v_flow.waiter and q.last_token = v_flow.waiter_token and q.run_after is not null) is not null then
+      perform from queue q where q.id = v_flow.waiter for update skip locked;
+      if not found then
+        insert into flow_tally (flow) values (v_flow.id);
+        continue;
+      end if;
+      update queue q set run_after = null
+      where q.id = v_flow.waiter and q.last_token = v_flow.waiter_token and q.run_after is not null;
+      v_woken := v_woken + 1;
+    end if;
+    update flow f set waiter_token = null where f.id = v_flow.id;
+  end loop;
+  return v_woken;
+end
+$$;
+
+-- The flow in which a job waits for a signal: made from both, so that whoever sends the signal need not know it.
+create function signal_flow_of(p_job uuid, p_name text) returns uuid
+  language sql immutable
+  set search_path from current
+as $$ select md5(p_job::text || ':signal:' || p_name)::uuid $$;
+
+-- Gives a job the value of a signal that its handler waits for, or will wait for; the first one wins. signalled;
+-- repeated: it has a value; ended: the wait for it is over; unknown: there is no such job that has not ended.
+create function signal_job(p_job uuid, p_name text, p_value jsonb default null) returns text
+  language plpgsql volatile security definer
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+as $$
+declare
+  v_flow uuid := signal_flow_of(p_job, p_name);
+  v_task text;
+begin
+  select q.task into v_task from queue q where q.id = p_job;
+  if not found then
+    return 'unknown';
+  end if;
+  perform start_flow(jsonb_build_object('id', v_flow, 'name', left(v_task, 99) || ': ' || left(p_name, 99),
+                                        'steps', jsonb_build_array(jsonb_build_object('name', p_name, 'kind', 'signal'))));
+  update flow f set waiter = p_job where f.id = v_flow and f.waiter is null;
+  return signal_flow(v_flow, p_name, p_value);
 end
 $$;
 
@@ -1672,7 +1790,7 @@ end
 $$;
 
 -- Deletes flows that ended more than p_keep ago, with all that belongs to them; up to p_max flows a call.
--- Returns their number. Jobs keep the flow's id.
+-- Returns their number. Jobs keep the flow's id. A flow that a job has waited for stays until the job has ended.
 create function trim_flows(p_keep interval default '7 days', p_max integer default 100) returns integer
   language plpgsql volatile security definer
   set search_path from current
@@ -1684,7 +1802,9 @@ as $$
 declare
   v_before timestamptz := clock_timestamp() - p_keep;
   v_flows uuid[] := array(
-    select f.id from flow f where f.ended < v_before order by f.ended limit p_max for update skip locked);
+    select f.id from flow f
+    where f.ended < v_before and (f.waiter is null or (select q.id from queue q where q.id = f.waiter) is null)
+    order by f.ended limit p_max for update skip locked);
 begin
   if cardinality(v_flows) = 0 then
     return 0;
@@ -1760,6 +1880,23 @@ as $$
   select r.job, r.outcome, r.result
   from needs_of(p_id, p_token) n, queue q, flow_results(q.flow, p_step, p_after, p_max) r
   where n.step = p_step and q.id = p_id
+  order by r.job
+$$;
+
+-- Lists results of the flow that a running job has waited for (flow_results), for the holder of its token.
+create function own_results(p_id uuid, p_token uuid, p_flow uuid, p_step integer, p_after uuid default null, p_max integer default 1000)
+  returns table (job uuid, outcome text, result jsonb)
+  language sql stable security definer
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
+as $$
+  select r.job, r.outcome, r.result
+  from flow f, flow_results(f.id, p_step, p_after, p_max) r
+  where f.id = p_flow and f.waiter = p_id
+    and (select w.id from work_item w where w.id = p_id and w.lock_token = p_token limit 1) is not null
   order by r.job
 $$;
 

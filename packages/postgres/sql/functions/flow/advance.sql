@@ -183,7 +183,8 @@ begin
 end
 $$;
 
--- Advances flows whose rows the caller has locked, and isolates those that make it fail.
+-- Advances flows whose rows the caller has locked, and isolates those that make it fail. Returns the number of
+-- jobs enqueued, and of jobs that waited for a flow and are due now.
 create function advance_locked(p_flows uuid[], p_probe boolean) returns integer
   language plpgsql volatile
   set search_path from current
@@ -193,7 +194,7 @@ declare
 begin
   begin
     perform count_tallies(p_flows);
-    return advance_set(p_flows, p_probe);
+    return advance_set(p_flows, p_probe) + wake_waiters(p_flows);
   exception when others then
     if not is_of_row(sqlstate) then
       raise;
@@ -226,7 +227,7 @@ $$;
 -- a tally that is missing costs time and never a flow; null: does not. Returns
 --   next    the number behind the last tally taken; the leader begins there, and at 0 now and then
 --   more    call again at once
---   put     jobs enqueued
+--   put     jobs enqueued or woken
 --   stops   some open step is to be stopped (stop_jobs)
 --   due_ms  milliseconds until the next timer or deadline; null: there is none
 --   walked  the last flow that was looked at; null: the walk is at its end
@@ -272,6 +273,9 @@ begin
   -- tallies of flows that are gone
   delete from flow_tally t where t.flow = any (v_asked) and (select f.id from flow f where f.id = t.flow) is null;
   v_walk := array(select f.id from flow f where f.id = any (v_walk) order by f.id for update skip locked);
+  -- a flow that only a job waited for goes when the job has ended
+  perform stop_flow(f.id, 'the job that waited for it has ended')
+  from flow f where f.id = any (v_walk) and f.waiter is not null and (select q.id from queue q where q.id = f.waiter) is null;
   if cardinality(v_walk) > 0 then
     v_put := v_put + advance_locked(v_walk, true);
   end if;

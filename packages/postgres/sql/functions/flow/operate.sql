@@ -227,7 +227,7 @@ end
 $$;
 
 -- Deletes flows that ended more than p_keep ago, with all that belongs to them; up to p_max flows a call.
--- Returns their number. Jobs keep the flow's id.
+-- Returns their number. Jobs keep the flow's id. A flow that a job has waited for stays until the job has ended.
 create function trim_flows(p_keep interval default '7 days', p_max integer default 100) returns integer
   language plpgsql volatile security definer
   set search_path from current
@@ -239,7 +239,9 @@ as $$
 declare
   v_before timestamptz := clock_timestamp() - p_keep;
   v_flows uuid[] := array(
-    select f.id from flow f where f.ended < v_before order by f.ended limit p_max for update skip locked);
+    select f.id from flow f
+    where f.ended < v_before and (f.waiter is null or (select q.id from queue q where q.id = f.waiter) is null)
+    order by f.ended limit p_max for update skip locked);
 begin
   if cardinality(v_flows) = 0 then
     return 0;

@@ -59,3 +59,20 @@ as $$
   where n.step = p_step and q.id = p_id
   order by r.job
 $$;
+
+-- Lists results of the flow that a running job has waited for (flow_results), for the holder of its token.
+create function own_results(p_id uuid, p_token uuid, p_flow uuid, p_step integer, p_after uuid default null, p_max integer default 1000)
+  returns table (job uuid, outcome text, result jsonb)
+  language sql stable security definer
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
+as $$
+  select r.job, r.outcome, r.result
+  from flow f, flow_results(f.id, p_step, p_after, p_max) r
+  where f.id = p_flow and f.waiter = p_id
+    and (select w.id from work_item w where w.id = p_id and w.lock_token = p_token limit 1) is not null
+  order by r.job
+$$;
