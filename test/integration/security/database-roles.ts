@@ -16,7 +16,7 @@ export const rights: Readonly<
   Record<Role, { readonly functions: string; readonly tables: Readonly<Record<string, string>> }>
 > = {
   producer: {
-    functions: 'check_job enqueue_unique fits has_leader retry_fits uuid_v7',
+    functions: 'check_job enqueue_unique fits has_leader job_result retry_fits uuid_v7',
     tables: { migration: 'select', queue: `insert(${enqueued}) select(created id seq)` },
   },
   scheduler: {
@@ -37,7 +37,7 @@ export const rights: Readonly<
   },
   worker: {
     functions:
-      'ack claim claim_rows crash_job extend has_leader heartbeat_node held_leases leased leave_node nack peek queue_length reap register_node release release_claim release_rows report_progress save_checkpoint scan settle settle_rows take_out tell_runs unlocked_jobs uuid_v7',
+      'ack claim claim_rows crash_job extend has_leader heartbeat_node held_leases job_result leased leave_node nack peek queue_length reap register_node release release_claim release_rows report_progress save_checkpoint scan settle settle_rows take_out tell_runs unlocked_jobs uuid_v7',
     tables: { migration: 'select', node, queue_config: 'select' },
   },
   viewer: {
@@ -71,7 +71,7 @@ export const rights: Readonly<
   },
   operator: {
     functions:
-      'amend ask_explain cancel check_job enqueue_scheduled enqueue_unique erase fits key_numbers maintain_history note_action note_result peek queue_length queue_numbers reap redrive reset_node retry_fits scan take_explain trim_history uuid_v7 wait_facts waiting_tasks',
+      'amend ask_explain cancel check_job enqueue_scheduled enqueue_unique erase fits job_result key_numbers maintain_history note_action note_result peek queue_length queue_numbers reap redrive reset_node retry_fits scan take_explain trim_history uuid_v7 wait_facts waiting_tasks',
     tables: {
       activity: 'select',
       activity_mark: 'select',
