@@ -17,8 +17,20 @@ export type ErrorCode =
   | 'node_ended'
   /** For nobody: another scheduler leads. */
   | 'leadership_lost'
-  /** For the caller: the job, node, queue or schedule does not exist. */
+  /** For the caller: the job, node, queue or schedule does not exist, or does not exist any more. */
   | 'not_found'
+  /** For the caller: the awaited job is dead. `data.error`: the error of its last attempt. */
+  | 'job_dead'
+  /** For the caller: the awaited job was cancelled. */
+  | 'job_cancelled'
+  /** For the caller: the awaited job did not start by its `expiresAt`. */
+  | 'job_expired'
+  /** For the caller: the awaited job has not ended yet. `data.status`: its status. */
+  | 'result_timeout'
+  /** For the caller: the awaited job is done, and its result could not be stored. */
+  | 'result_lost'
+  /** For the caller: the producer was closed while it waited. */
+  | 'closed'
   /** For the authors of pgqueue: a state that must not occur did. */
   | 'invariant';
 

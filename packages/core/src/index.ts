@@ -8,6 +8,7 @@ export type {
   StatementRunner,
   Task,
   TaskInput,
+  TaskResult,
   TransactionClient,
 } from './job/task.ts';
 export type { TaskDefaults, TaskDefinition, Upcaster } from './job/task-definition.ts';
@@ -16,6 +17,7 @@ export type {
   BatchContext,
   BatchHandler,
   BatchJob,
+  BatchReturn,
   BatchTaskHandler,
   SingleTaskHandler,
   TaskHandler,

@@ -68,6 +68,8 @@ export interface QueueOptions {
 export interface Queue extends Enqueuer {
   /** Enqueues within a transaction of yours: see `Producer.with`. */
   readonly with: (tx: Executor | PgQueryable) => Enqueuer;
+  /** Waits until a job has ended, and resolves to its result: see `Producer.result`. */
+  readonly result: Producer['result'];
   /** Administers jobs, queues, limits, schedules and nodes; `explain`, `status`, `doctor`. */
   readonly operator: Operator;
   /** Id of this process's node, by which an operator can reset it; undefined: it runs no jobs. */
@@ -133,7 +135,7 @@ export function createQueue(options: QueueOptions): Queue {
       ? undefined
       : createWorker({ ...place, ...heard, ...given({ concurrency, pool, around, logger }), tasks });
   const scheduler = createScheduler({ ...place, ...heard, ...given({ policy, shadow }) });
-  const producer = createProducer({ ...place, ...given({ observe: options.observe }) });
+  const producer = createProducer({ ...place, ...heard });
   const operator = createOperator(place);
   const ended = Promise.withResolvers<void>();
   ended.promise.catch(() => {}); // callers need not handle it

@@ -70,6 +70,10 @@ export { crashJob, saveCheckpoint } from './statements/long-jobs.ts';
 export type { Heartbeat, NodeRegistered, NodeRegistration } from './statements/node.ts';
 export { heartbeatNode, heldLeases, leaveNode, registerNode, resetNode } from './statements/node.ts';
 export { amend, cancel, erase, redrive } from './statements/operate.ts';
+export type { DeathError, JobEnd } from './statements/results.ts';
+export type { Waited } from './results/waits.ts';
+export type { ResultWaits, ResultWaitsParts } from './results/result-waits.ts';
+export { createResultWaits } from './results/result-waits.ts';
 export { releaseClaim } from './statements/release-claim.ts';
 export type { OpenExplain } from './statements/report.ts';
 export {

@@ -12,13 +12,17 @@ export interface Enqueuer {
    * One job of a task. `options` override what the task says.
    * @throws {PgQueueError} `invalid_job`, `schema_version`
    */
-  enqueue<Input>(task: Task<Input>, payload: NoInfer<Input>, options?: JobOptions): Promise<Enqueued>;
+  enqueue<Input, Result = unknown>(
+    task: Task<Input, unknown, unknown, Result>,
+    payload: NoInfer<Input>,
+    options?: JobOptions,
+  ): Promise<Enqueued<Result>>;
   /**
    * Many jobs with one statement, all or none; resolves to what became of each, in the same order. Up to 50,000 jobs and 64 MiB
    * of payloads. Within a key and priority they run in the order given; those with a unique key come after the others.
    * @throws {PgQueueError} `invalid_job`, naming the jobs by their index
    */
-  enqueueMany(jobs: readonly NewJob[]): Promise<readonly Enqueued[]>;
+  enqueueMany<const Jobs extends readonly NewJob[]>(jobs: Jobs): Promise<EnqueuedOf<Jobs>>;
   /** One job of a task that is known here by its name only: no schema checks the payload until a worker has it. */
   enqueueByName(
     name: string,
@@ -26,6 +30,11 @@ export interface Enqueuer {
     options?: JobOptions & { readonly payloadVersion?: number },
   ): Promise<Enqueued>;
 }
+
+/** Outcomes of the enqueues of several jobs, in their order, each with the type of its result. */
+export type EnqueuedOf<Jobs extends readonly NewJob[]> = {
+  readonly [Index in keyof Jobs]: Enqueued<Jobs[Index] extends NewJob<infer Result> ? Result : unknown>;
+};
 
 /** Enqueues rows somewhere. `again`: some of their ids may have been enqueued before. */
 export type Write = (rows: readonly JobRow[], again: boolean) => Promise<readonly Enqueued[]>;
@@ -72,16 +81,16 @@ export function createEnqueuer(parts: EnqueuerParts): Enqueuer {
 
   return {
     enqueue: async (task, payload, options) => {
-      if (isTask(task)) return one(task.job(payload, options));
+      if (isTask(task)) return (await one(task.job(payload, options))) as Enqueued<never>;
       throw new PgQueueError(
         'invalid_job',
         'enqueue takes a task, made by defineTask; enqueueByName takes its name',
       );
     },
-    enqueueMany: async (jobs) => {
+    enqueueMany: async <const Jobs extends readonly NewJob[]>(jobs: Jobs) => {
       checkJobs(jobs);
       const again = jobs.some(({ options }) => options.id !== undefined);
-      return send(await toRows(jobs, trace), again);
+      return (await send(await toRows(jobs, trace), again)) as EnqueuedOf<Jobs>;
     },
     enqueueByName: async (name, payload, given = {}) => {
       const job = { task: name, payload, payloadVersion: 1, check: unchecked };

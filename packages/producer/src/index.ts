@@ -1,4 +1,5 @@
-export type { Enqueuer } from './enqueuer.ts';
+export type { EnqueuedOf, Enqueuer } from './enqueuer.ts';
 export type { Producer, ProducerOptions } from './producer.ts';
 export { createProducer } from './producer.ts';
+export type { ResultOptions } from './results.ts';
 export type { TraceSource } from './rows.ts';

@@ -27,6 +27,8 @@ import type { Enqueuer, Write } from './enqueuer.ts';
 import { createEnqueuer } from './enqueuer.ts';
 import { createLateHints } from './late-hints.ts';
 import { repeatable } from './repeat.ts';
+import type { ResultOptions } from './results.ts';
+import { createResults } from './results.ts';
 import type { TraceSource } from './rows.ts';
 
 /**
@@ -36,6 +38,11 @@ import type { TraceSource } from './rows.ts';
 export interface ProducerOptions extends DatabaseOptions {
   /** Wakes the scheduler after an enqueue, from outside any transaction. Without it, the scheduler polls. Default true. */
   readonly notify?: boolean;
+  /**
+   * Hears by LISTEN of jobs that have ended, on one connection of its own, which is open while somebody waits for a `result`.
+   * False: waits poll, as with a `pool` alone, for PgBouncer in transaction mode. Default true.
+   */
+  readonly listen?: boolean;
   readonly observe?: Observer;
   /**
    * Called for each job without a `trace` of its own; gives the trace context that it shall carry. Not needed with OpenTelemetry: where
@@ -50,16 +57,32 @@ export interface Producer extends Enqueuer {
   /**
    * Enqueues within a transaction of yours: the jobs commit and roll back with it. Takes a `pg` client, or any other library's
    * transaction through its adapter (`@pgqueue/producer/kysely` and so on). Nothing is retried here; an error has aborted the
-   * transaction, but for `invalid_job`, which comes before any statement.
+   * transaction, but for `invalid_job`, which comes before any statement. Await the result of such a job by the producer itself,
+   * after the commit: before it, nobody else can see the job, and nothing runs it.
    */
   with(tx: Executor | PgQueryable): Enqueuer;
-  /** Waits for what is under way, then ends the pool, unless it was given. May be called again. */
+  /**
+   * Waits until a job has ended, and resolves to its result: the JSON of what its handler returned. `job`: what an enqueue returned,
+   * which has the type of the result if the task has a schema for it, or the id of any job. The history of the job's queue must be kept.
+   *
+   * Any number of waits share one statement at a time, and one connection that hears of ended jobs. Without that connection
+   * (a `pool` alone, or `listen: false`) they poll: after 25 ms at first, and then ever less often, down to once a second.
+   * @throws {PgQueueError} `job_dead` (`data.error`: the error of its last attempt), `job_cancelled`, `job_expired`;
+   * `result_timeout` (`data.status`); `not_found`: it never was, was erased, or its history is gone; `result_lost`: it is done,
+   * and its result could not be stored; `closed`: the producer was closed meanwhile; `configuration`, before any I/O
+   */
+  result<Result = unknown>(job: string | Enqueued<Result>, options?: ResultOptions): Promise<Result>;
+  /**
+   * Waits for enqueues under way, then ends the pool, unless it was given. Waits for results reject with `closed`. May be called
+   * again.
+   */
   close(): Promise<void>;
 }
 
 const shape: Shape<ProducerOptions> = {
   ...databaseShape,
   notify: optional(aFlag),
+  listen: optional(aFlag),
   observe: optional(aFunction),
   trace: optional(aFunction),
 };
@@ -71,15 +94,10 @@ const shape: Shape<ProducerOptions> = {
  * @throws {PgQueueError} `configuration`
  */
 export function createProducer(options: ProducerOptions): Producer {
-  throwProblems('configuration', 'the producer', [
-    ...optionProblems(options, shape),
-    ...unsetProblems(options),
-  ]);
+  checkOptions(options);
   const { notify = true, trace } = options;
-  const observe = allObservers(
-    options.observe,
-    createMetrics({ role: 'producer', prometheus: false }).observe,
-  );
+  const { observe: measure } = createMetrics({ role: 'producer', prometheus: false });
+  const observe = allObservers(options.observe, measure);
   const schema = checkSchemaName(options.schema ?? defaultSchema);
   const database = ownDatabase(options, observe);
   const hints = database === undefined || !notify ? undefined : createHints(database, schema, 'queue');
@@ -93,7 +111,8 @@ export function createProducer(options: ProducerOptions): Producer {
   const verify = async (executor: Executor): Promise<void> => {
     await checkSchemaVersion(executor, schema);
     verified = true;
-    if (database !== undefined) leaderless ??= warnWithoutLeader(database, { isIdle: () => true });
+    if (database !== undefined && closing === undefined)
+      leaderless ??= warnWithoutLeader(database, { isIdle: () => true });
   };
 
   const telling = async (writing: Promise<readonly Enqueued[]>): Promise<readonly Enqueued[]> => {
@@ -136,17 +155,21 @@ export function createProducer(options: ProducerOptions): Producer {
       return enqueueJobs({ ...executor, schema }, rows, { again });
     };
 
+  const results = createResults(options, { database, observe, verify: async (at) => verified || verify(at) });
+
   const close = async (): Promise<void> => {
+    const awaited = results.stop();
     await Promise.allSettled(underWay);
     lateHints?.stop();
     leaderless?.stop();
-    await hints?.stop();
+    await Promise.all([awaited, hints?.stop()]);
     await database?.close();
   };
 
   return {
     ...createEnqueuer({ ...common, write: outside, hint: undefined }),
     with: (tx) => createEnqueuer({ ...common, write: inside(toExecutor(tx)), hint: lateHints?.send }),
+    result: results.result,
     close: () => (closing ??= close()),
   };
 }
@@ -165,6 +188,11 @@ async function enqueueOne(
   } finally {
     hints.rode(hinted);
   }
+}
+
+function checkOptions(options: ProducerOptions): void {
+  const problems = [...optionProblems(options, shape), ...unsetProblems(options)];
+  throwProblems('configuration', 'the producer', problems);
 }
 
 /** An environment variable that is not set would only be found out by the first enqueue. */

@@ -52,6 +52,7 @@ const shape: Shape<TaskDefinition<StandardSchemaV1>> = {
   timeout: optional(aPositiveDuration),
   retry: optional(aRetry),
   checkpoint: optional(aSchema),
+  result: optional(aSchema),
 };
 
 /**
@@ -101,6 +102,7 @@ export type Upcaster = (payload: unknown) => unknown;
 export interface TaskDefinition<
   Schema extends StandardSchemaV1,
   Saved extends StandardSchemaV1 = StandardSchemaV1,
+  Result extends StandardSchemaV1 = StandardSchemaV1,
 > extends TaskDefaults<StandardSchemaV1.InferInput<Schema>> {
   /** 1 to 200 characters. Stored with every job, so don't rename it while jobs wait. */
   readonly name: string;
@@ -121,4 +123,10 @@ export interface TaskDefinition<
   readonly upcasters?: Readonly<Record<number, Upcaster>>;
   /** Schema of the data that `ctx.checkpoint` saves. It must not transform them. Default: any JSON. */
   readonly checkpoint?: Saved;
+  /**
+   * Schema of the job's result. An attempt whose result does not fit fails, and is retried by the policy. It
+   * must not transform the result: the JSON of what the handler returned is stored. Default: any JSON,
+   * unchecked.
+   */
+  readonly result?: Result;
 }

@@ -4,13 +4,14 @@ import type { Duration } from '../options/duration.ts';
 import { parseDuration } from '../options/duration.ts';
 import { PgQueueError } from '../errors.ts';
 import type { ClaimedJob, JobOptions, NewJob } from './job.ts';
+import type { Outcome } from './outcome.ts';
 import type { MaybePromise } from '../runtime/when-done.ts';
 import { whenDone } from '../runtime/when-done.ts';
 import type { RetryOptions } from './retry-policy.ts';
 import { checkDefinition, isPlain } from './task-definition.ts';
 
 /** A typed definition that producers and workers share. Made by {@link defineTask}. */
-export interface Task<Input = unknown, Output = unknown, Saved = unknown> {
+export interface Task<Input = unknown, Output = unknown, Saved = unknown, Result = unknown> {
   readonly name: string;
   readonly version: number;
   /** Oldest payload version that upcasters reach. */
@@ -18,7 +19,7 @@ export interface Task<Input = unknown, Output = unknown, Saved = unknown> {
   readonly timeoutMs: number | null;
   readonly defaults: TaskDefaults<Input>;
   /** Builds a job of this task, for `enqueueMany`. */
-  readonly job: (payload: Input, options?: JobOptions) => NewJob;
+  readonly job: (payload: Input, options?: JobOptions) => NewJob<Result>;
   /**
    * Checks a payload of the current version. Returns the payload for the handler, or the problems. A promise
    * only when its schema returns one.
@@ -31,6 +32,11 @@ export interface Task<Input = unknown, Output = unknown, Saved = unknown> {
   readonly upcast: (payload: unknown, version: number) => unknown;
   /** Checks a checkpoint, when it is saved and when it is read. */
   readonly parseCheckpoint: (checkpoint: unknown) => Promise<Parsed<Saved>>;
+  /**
+   * Returns the problems of a result; empty when there are none. A promise only when its schema returns one.
+   * Undefined: the task has no schema for results.
+   */
+  readonly checkResult: ((result: unknown) => readonly string[] | Promise<readonly string[]>) | undefined;
 }
 
 /** A valid payload, or the problems of an invalid one. */
@@ -40,6 +46,10 @@ export type Parsed<Output> =
 
 /** Payload type that a task's enqueue takes: `TaskInput<typeof sendEmail>`. */
 export type TaskInput<T> = T extends Task<infer Input> ? Input : never;
+
+/** Type of a task's results: `TaskResult<typeof sendEmail>`. */
+// oxlint-disable-next-line typescript/no-explicit-any
+export type TaskResult<T> = T extends Task<any, any, any, infer Result> ? Result : never;
 
 /** Context of a running handler. */
 export interface JobContext<Saved = unknown> {
@@ -74,8 +84,12 @@ export interface JobContext<Saved = unknown> {
    * Runs `work` in one transaction with the settlement of this job: its writes and *done* commit together,
    * exactly once. Throws, and rolls back, when the lease was lost. After the commit the attempt is over, and
    * the handler's return value is ignored. An attempt whose handler returns before this has ended fails.
+   *
+   * If the task has a schema for results, the value of `work` is the job's result, and one that does not fit
+   * rolls back: return the promise of `transaction`, and the compiler checks the value. Without a schema the
+   * result is null.
    */
-  readonly transaction: <Result>(work: (client: TransactionClient) => Promise<Result>) => Promise<Result>;
+  readonly transaction: <Value>(work: (client: TransactionClient) => Promise<Value>) => Promise<Value>;
   /**
    * Same as `transaction`, in a transaction of your own library, on your own connection. `run` begins the
    * transaction and calls `settle(fromKysely(trx))` before it commits, or passes another library's adapter; a
@@ -83,12 +97,17 @@ export interface JobContext<Saved = unknown> {
    *
    * Resolves when the transaction has committed, even if the reply to its COMMIT was lost; then the attempt
    * is over. If it has not committed, rejects with the error of `run`, and the attempt goes on.
+   *
+   * If the task has a schema for results, give the result to `settle`: `settle(trx, result)`.
    */
   readonly settleIn: (run: (settle: Settle) => Promise<unknown>) => Promise<void>;
 }
 
-/** Settles the job as done within the handler's own transaction, before it commits. */
-export type Settle = (transaction: StatementRunner) => Promise<void>;
+/**
+ * Settles the job as done within the handler's own transaction, before it commits. `result`: the job's
+ * result, if its task has a schema for results.
+ */
+export type Settle = (transaction: StatementRunner, result?: unknown) => Promise<void>;
 
 /** A `pg` client, or an adapter for another library's transaction. */
 export interface StatementRunner {
@@ -126,7 +145,7 @@ export type AbortReason = 'lease_lost' | 'cancelled' | 'timeout' | 'shutdown' | 
 export type Handler<Output, Result, Saved = unknown> = (
   payload: Output,
   context: JobContext<Saved>,
-) => Promise<Result> | Result;
+) => Promise<Result | Outcome> | Result | Outcome;
 
 /**
  * Defines a task, which producers enqueue and workers implement. Types flow from the schema to both.
@@ -135,18 +154,20 @@ export type Handler<Output, Result, Saved = unknown> = (
 export function defineTask<
   Schema extends StandardSchemaV1,
   Saved extends StandardSchemaV1 = StandardSchemaV1,
+  Result extends StandardSchemaV1 = StandardSchemaV1,
 >(
-  definition: TaskDefinition<Schema, Saved>,
+  definition: TaskDefinition<Schema, Saved, Result>,
 ): Task<
   StandardSchemaV1.InferInput<Schema>,
   StandardSchemaV1.InferOutput<Schema>,
-  StandardSchemaV1.InferOutput<Saved>
+  StandardSchemaV1.InferOutput<Saved>,
+  StandardSchemaV1.InferInput<Result>
 > {
   type Input = StandardSchemaV1.InferInput<Schema>;
   type Output = StandardSchemaV1.InferOutput<Schema>;
   checkDefinition(definition);
   const { version = 1, upcasters = {} } = definition;
-  const { name, payload: schema, queue, key, attributes, priority, timeout, retry } = definition;
+  const { name, payload: schema, queue, key, attributes, priority, timeout, retry, result } = definition;
   const given = { queue, key, attributes, priority, timeout, retry };
   const defaults = Object.fromEntries(
     Object.entries(given).filter(([, value]) => value !== undefined),
@@ -174,6 +195,7 @@ export function defineTask<
     defaults,
     parse: (payload): MaybePromise<Parsed<Output>> => parseBy(schema, payload),
     parseCheckpoint: async (checkpoint) => parseBy(definition.checkpoint, checkpoint),
+    checkResult: result && ((given) => whenDone(parseBy(result, given), problemsOf)),
     job: (payload, given = {}) => {
       const { base, problems } = derived(ofPayload, payload);
       // options that are no object are refused later, with all other problems of the job

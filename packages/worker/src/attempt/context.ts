@@ -3,7 +3,8 @@ import { durationMs } from '@pgqueue/core/internal';
 import type { Attempt } from './attempt.ts';
 import { keepCheckpoint } from './checkpoint.ts';
 import { jsonText } from '../lease/json.ts';
-import type { LeaseParts } from './lease-calls.ts';
+import { resultData } from './result.ts';
+import type { LeaseParts, ResultsOf } from './lease-calls.ts';
 import { extendLeases, loggerWith, settleIn, settleWith } from './lease-calls.ts';
 import type { Progress } from './progress.ts';
 import { createProgress } from './progress.ts';
@@ -68,11 +69,19 @@ class Context implements JobContext {
   }
 
   get transaction(): JobContext['transaction'] {
-    return async (work) => settleWith(this.#parts, [this.#attempt], work);
+    const results = this.#task.checkResult === undefined ? undefined : this.#results;
+    return async (work) => settleWith(this.#parts, [this.#attempt], { work, results });
   }
 
   get settleIn(): JobContext['settleIn'] {
-    return async (run) => settleIn(this.#parts, [this.#attempt], run);
+    return async (run) => settleIn(this.#parts, [this.#attempt], { run, results: this.#results });
+  }
+
+  get #results(): ResultsOf {
+    return (value) => {
+      const data = resultData(this.#task, value);
+      return data instanceof Promise ? data.then((one) => [one]) : [data];
+    };
   }
 }
 
