@@ -99,7 +99,7 @@ export interface SingleTaskHandler<Input = any, Result = any> {
   // oxlint-disable-next-line typescript/no-explicit-any
   readonly task: Task<Input, any, any, Result>;
   // oxlint-disable-next-line typescript/no-explicit-any
-  readonly handler: Handler<any, any, any> | IsolatedHandler;
+  readonly handler: Handler<any, any, any, any> | IsolatedHandler;
 }
 
 /** A task with the code that runs several jobs of it at once. Made by {@link implementBatch}. */
@@ -118,9 +118,9 @@ export type TaskHandler = SingleTaskHandler | BatchTaskHandler;
  * Joins a task with its handler. A handler for another payload, or with another result, does not compile.
  * @throws {PgQueueError} `configuration`
  */
-export function implement<Input, Output, Result, Saved = unknown>(
-  task: Task<Input, Output, Saved, Result>,
-  handler: Handler<Output, NoInfer<Result>, Saved> | IsolatedHandler,
+export function implement<Input, Output, Result, Saved = unknown, Needs = unknown>(
+  task: Task<Input, Output, Saved, Result, string, Needs>,
+  handler: Handler<Output, NoInfer<Result>, Saved, NoInfer<Needs>> | IsolatedHandler,
 ): SingleTaskHandler<Input, Result> {
   checkHandler('implement', task, isIsolated(handler) ? () => {} : handler);
   return { kind: 'pgqueue.handler', task, handler };

@@ -90,11 +90,16 @@ export interface JobOptions {
 /** Names a member that no object has: it carries the type of a job's result from its task to whoever awaits it. */
 declare const resultOf: unique symbol;
 
-/** A job that is built but not enqueued: returned by {@link Task.job}, taken by `enqueueMany`. */
-export interface NewJob<Result = unknown> {
+/**
+ * A job that is built but not enqueued: returned by {@link Task.job}, taken by `enqueueMany` and by the steps
+ * of a flow.
+ */
+export interface NewJob<Result = unknown, Name extends string = string, Needs = unknown> {
   /** Exists in types only. */
   readonly [resultOf]?: () => Result;
-  readonly task: string;
+  readonly task: Name;
+  /** Steps whose results the task reads: see `needs` of {@link TaskDefinition}. */
+  readonly needs?: Needs;
   readonly payloadVersion: number;
   readonly payload: unknown;
   readonly options: JobOptions;

@@ -43,6 +43,10 @@ class Context implements JobContext {
     return (this.#job ??= { ...jobOf(this.#attempt), checkpoint: this.#checkpoint });
   }
 
+  get needs(): JobContext['needs'] {
+    return {};
+  }
+
   get log(): JobLogger {
     const { id, task, tries } = this.#attempt.job;
     return (this.#log ??= loggerWith(this.#parts.logger, { job: id, task, try: tries + 1 }));
@@ -87,6 +91,7 @@ class Context implements JobContext {
 
 const own: Readonly<Record<keyof JobContext, true>> = {
   job: true,
+  needs: true,
   log: true,
   signal: true,
   extend: true,

@@ -20,6 +20,7 @@ export function childContext(
 
   const context: JobContext = {
     job,
+    needs: {},
     signal: controller.signal,
     log: { debug: log('debug'), info: log('info'), warn: log('warn'), error: log('error') },
     extend: async (by) => (await peer().call('extend', by)) === true,
