@@ -4,6 +4,8 @@ export type ErrorCode =
   | 'configuration'
   /** For the caller: a job can't be enqueued. Found before any I/O. */
   | 'invalid_job'
+  /** For the caller: a flow can't be started, or a value can't be its signal. Found before any I/O. */
+  | 'invalid_flow'
   /**
    * For the caller: the queue takes no more waiting jobs of one key (`key_pending` of the queue). There may
    * be room later.
@@ -51,9 +53,9 @@ export class PgQueueError extends Error {
   }
 }
 
-/** Throws all the problems of one configuration or one job as one error. Does nothing when there are none. */
+/** Throws all the problems of one configuration, job or flow as one error. Does nothing when there are none. */
 export function throwProblems(
-  code: 'configuration' | 'invalid_job',
+  code: 'configuration' | 'invalid_job' | 'invalid_flow',
   subject: string,
   problems: readonly string[],
 ): void {

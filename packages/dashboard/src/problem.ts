@@ -75,6 +75,7 @@ function ofPgQueue({ code, message, data }: PgQueueError): Problem {
   switch (code) {
     case 'configuration':
     case 'invalid_job':
+    case 'invalid_flow':
       return new Problem('bad_request', message, list);
     case 'not_found':
       return new Problem('not_found', message);
