@@ -3,6 +3,8 @@ export { createQueue } from './queue.ts';
 export type {
   Duration,
   Enqueued,
+  Flow,
+  FlowOptions,
   JobContext,
   JobOptions,
   NewJob,
@@ -24,6 +26,7 @@ export {
   earliestDeadline,
   fairShare,
   fifo,
+  flow,
   gate,
   giveUp,
   implement,
@@ -35,12 +38,14 @@ export {
   policy,
   rate,
   retryAfter,
+  signal,
   snooze,
   standardGates,
   strictPriority,
+  timer,
 } from '@pgqueue/core';
 export type { Operator, PgQueryable } from '@pgqueue/postgres';
-export type { Enqueuer } from '@pgqueue/producer';
+export type { Enqueuer, FlowRun, FlowStarter } from '@pgqueue/producer';
 export { maintenanceWindow } from '@pgqueue/scheduler';
 export type { Around, AroundJob, CalledJob, WorkerLogger } from '@pgqueue/worker';
 export { stopOnSignals } from '@pgqueue/worker';

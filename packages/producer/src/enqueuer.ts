@@ -1,7 +1,7 @@
 import type { Enqueued, JobOptions, NewJob, Observer, Task } from '@pgqueue/core';
 import type { JobRow } from '@pgqueue/core/internal';
 import { PgQueueError } from '@pgqueue/core';
-import { countByTask, isTask, unreachable } from '@pgqueue/core/internal';
+import { countByTask, isNewJob, isTask, unreachable } from '@pgqueue/core/internal';
 import { traceSend } from '@pgqueue/telemetry/internal';
 import type { TraceSource } from './rows.ts';
 import { carrying, sendingOf, toRow, toRows } from './rows.ts';
@@ -41,8 +41,6 @@ export type Write = (rows: readonly JobRow[], again: boolean) => Promise<readonl
 
 export interface EnqueuerParts {
   readonly write: Write;
-  /** Says that there is something to schedule. */
-  readonly hint: (() => void) | undefined;
   readonly trace: TraceSource | undefined;
   readonly observe: Observer;
   /** Holds what has not been answered yet. */
@@ -65,7 +63,6 @@ export function createEnqueuer(parts: EnqueuerParts): Enqueuer {
     underWay.add(writing);
     try {
       const enqueued = await writing;
-      if (enqueued.some(({ outcome }) => outcome !== 'kept')) parts.hint?.();
       tell(parts.observe, rows, enqueued);
       return enqueued;
     } finally {
@@ -114,15 +111,8 @@ function checkJobs(jobs: unknown): void {
   });
 }
 
-function isNewJob(job: unknown): boolean {
-  if (typeof job !== 'object' || job === null) return false;
-  const { task, options, check } = job as Partial<NewJob>;
-  return (
-    typeof task === 'string' && typeof check === 'function' && typeof options === 'object' && options !== null
-  );
-}
-
-function tell(observe: Observer, rows: readonly JobRow[], enqueued: readonly Enqueued[]): void {
+/** Tells of jobs that were enqueued. */
+export function tell(observe: Observer, rows: readonly JobRow[], enqueued: readonly Enqueued[]): void {
   const [first] = rows;
   if (first !== undefined && rows.length === 1) {
     const { queue, task } = first;
