@@ -3075,7 +3075,7 @@ begin
         where q.id = (v_job ->> 'id')::uuid and q.queue = v_job ->> 'queue' and q.key = v_job ->> 'key' and q.task = v_job ->> 'task'
           and q.payload_version = (v_job -> 'version')::integer and q.priority = (v_job -> 'priority')::integer and q.seq = (v_job -> 'seq')::bigint
           and q.attributes = v_job -> 'attributes' and date_part('epoch', q.created) * 1000 = (v_job -> 'createdMs')::float8
-          and coalesce(q.run_after, q.expires_at) is null and q.tries = 0 and q.crashes = 0)
+          and coalesce(q.run_after, q.expires_at) is null and q.tries = 0 and q.crashes = 0 and q.flow is null)
        or exists (
         select from queue q
         where q.queue = v_job ->> 'queue' and q.key = v_job ->> 'key' and q.run_after is not null and q.last_token is not null) then
@@ -3260,7 +3260,7 @@ as $$
   select jsonb_build_object(
     'id', q.id, 'queue', q.queue, 'key', q.key, 'task', q.task, 'version', q.payload_version, 'priority', q.priority, 'seq', q.seq,
     'createdMs', extract(epoch from q.created)::float8 * 1000, 'expiresMs', extract(epoch from q.expires_at)::float8 * 1000,
-    'attributes', legible(q.attributes), 'tries', q.tries,
+    'attributes', legible(q.attributes), 'tries', q.tries, 'flow', q.flow,
     'alone', q.crashes > 0 or (q.tries > 0 and q.tries + 1 >= q.max_tries),
     'firstId', (
       select f.id from queue f
@@ -3506,7 +3506,7 @@ $$;
 -- Returns JSON as text, which takes a third of the time of rows to read: a list for each lane, and for what is
 -- ahead in it:
 --   [queue, key, paged, ahead, wanted, retry_due_ms, [[id, seq, priority, task, version, row_version,
---    created_ms, expires_ms, tries, last, crashes, attributes], ...]]
+--    created_ms, expires_ms, tries, last, crashes, attributes, flow], ...]]
 -- Lanes and jobs are in order. A job ends at created_ms if the rest is as in most jobs (null, 0, 0, 0, none);
 -- empty attributes and empty lists of jobs are left out. Skips paused queues, but not named lanes.
 -- paged: the lane belongs to the page; the next page begins behind the last of them. ahead: behind a place of
@@ -3573,16 +3573,16 @@ begin
       -- one concat() for most of them: a chain of "||" takes longer, json_build_array three times as long
       select string_agg(concat('["', j.id, '",', j.seq, ',', j.priority, ',', to_json(j.task), ',', j.version, ',"', j.row_version, '",',
                coalesce(j.created_ms::text, 'null'),
-               case when j.expires_at is not null or j.tries <> 0 or j.crashes <> 0 or j.attributes <> '{}' then
+               case when j.expires_at is not null or j.tries <> 0 or j.crashes <> 0 or j.attributes <> '{}' or j.flow is not null then
                  concat(',', case when isfinite(j.expires_at) then (date_part('epoch', j.expires_at) * 1000)::text else 'null' end, ',',
                  j.tries, ',', (j.tries > 0 and j.tries + 1 >= j.max_tries)::integer, ',', j.crashes,
-                   case when j.attributes <> '{}' then ',' || coalesce((
+                   case when j.attributes <> '{}' or j.flow is not null then ',' || coalesce((
                      case when pg_column_size(j.attributes) <= 256 and pg_column_compression(j.attributes) is null
-                            and octet_length(j.attributes::text) <= 65536 then j.attributes else legible(j.attributes) end)::text, 'null') end)
+                            and octet_length(j.attributes::text) <= 65536 then j.attributes else legible(j.attributes) end)::text, 'null') end, case when j.flow is not null then ',"' || j.flow || '"' end)
                end, ']'), ',' order by j.priority, j.seq) as jobs
       from (
         (select q.id, q.seq, q.priority, q.task, q.payload_version as version, q.xmin as row_version,
-                case when isfinite(q.created) then date_part('epoch', q.created) * 1000 end as created_ms, q.expires_at, q.tries, q.max_tries, q.crashes, q.attributes
+                case when isfinite(q.created) then date_part('epoch', q.created) * 1000 end as created_ms, q.expires_at, q.tries, q.max_tries, q.crashes, q.attributes, q.flow
          from queue q
          where not r.moved and q.run_after is null and q.queue = l.queue and q.key = l.key
            and (q.priority, q.seq) > (r.priority, r.seq) and (q.priority, q.seq) <= (r.to_priority, r.to_seq)
@@ -3592,7 +3592,7 @@ begin
          limit l.wanted)
         union all
         (select q.id, q.seq, q.priority, q.task, q.payload_version, q.xmin,
-                case when isfinite(q.created) then date_part('epoch', q.created) * 1000 end, q.expires_at, q.tries, q.max_tries, q.crashes, q.attributes
+                case when isfinite(q.created) then date_part('epoch', q.created) * 1000 end, q.expires_at, q.tries, q.max_tries, q.crashes, q.attributes, q.flow
          from queue q
          where r.moved and q.moved and q.run_after is null and q.queue = l.queue and q.key = l.key
            and q.priority = r.to_priority and q.seq <= r.to_seq
@@ -4038,7 +4038,7 @@ $$;
 -- the primary keys of work_queue and queue.
 create function item_facts(p_positions bigint[])
   returns table ("position" bigint, pool text, bundle text, dispatched_ms float8, id uuid, queue text, key text, task text,
-                 version integer, priority integer, seq bigint, created_ms float8, expires_ms float8, attributes jsonb, tries smallint)
+                 version integer, priority integer, seq bigint, created_ms float8, expires_ms float8, attributes jsonb, tries smallint, flow uuid)
   language sql stable security definer
   set search_path from current
   set jit = off
@@ -4048,7 +4048,7 @@ create function item_facts(p_positions bigint[])
 as $$
   select w.position, w.pool, w.together::text, extract(epoch from w.dispatched)::float8 * 1000, q.id, q.queue, q.key, q.task,
          q.payload_version, q.priority, q.seq, extract(epoch from q.created)::float8 * 1000,
-         extract(epoch from q.expires_at)::float8 * 1000, coalesce(legible(q.attributes), '{}'), q.tries
+         extract(epoch from q.expires_at)::float8 * 1000, coalesce(legible(q.attributes), '{}'), q.tries, q.flow
   from work_queue w cross join lateral unnest(coalesce(w.jobs, array[w.id])) with ordinality as u (id, n) cross join lateral (
     select q.* from queue q where q.id = u.id offset 0) q
   where w.position = any (p_positions)
