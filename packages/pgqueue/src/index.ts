@@ -12,6 +12,7 @@ export type {
   Task,
   TaskDefinition,
   TaskHandler,
+  TaskResult,
 } from '@pgqueue/core';
 export {
   byScore,
@@ -40,7 +41,7 @@ export {
   strictPriority,
 } from '@pgqueue/core';
 export type { Operator, PgQueryable } from '@pgqueue/postgres';
-export type { Enqueuer } from '@pgqueue/producer';
+export type { Enqueuer, ResultOptions } from '@pgqueue/producer';
 export { maintenanceWindow } from '@pgqueue/scheduler';
 export type { Around, AroundJob, CalledJob, WorkerLogger } from '@pgqueue/worker';
 export { stopOnSignals } from '@pgqueue/worker';
