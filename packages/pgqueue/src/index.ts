@@ -14,6 +14,7 @@ export type {
   Task,
   TaskDefinition,
   TaskHandler,
+  TaskResult,
 } from '@pgqueue/core';
 export {
   byScore,
@@ -45,7 +46,7 @@ export {
   timer,
 } from '@pgqueue/core';
 export type { Operator, PgQueryable } from '@pgqueue/postgres';
-export type { Enqueuer, FlowRun, FlowStarter } from '@pgqueue/producer';
+export type { Enqueuer, FlowEnd, FlowRun, FlowStarter, ResultOptions } from '@pgqueue/producer';
 export { maintenanceWindow } from '@pgqueue/scheduler';
 export type { Around, AroundJob, CalledJob, WorkerLogger } from '@pgqueue/worker';
 export { stopOnSignals } from '@pgqueue/worker';

@@ -1,10 +1,11 @@
--- Returns where each of the given jobs stands, for whoever waits for its end. status: as in the view job.
+-- Returns where each of the given jobs stands, for callers that wait for its end. status: as in the view job.
 -- result: of a job that is done. error: of a dead job, the error of its last attempt, with the reason of the
 -- death. Jobs that are in no table are left out: they never were, were erased, or their history is gone.
 -- Without p_exact a job of a batch counts as pending, though it may be ready or running: with 300 batches of
--- 100 jobs, reading them takes 10 to 30 ms. Whoever looks often needs the end only.
+-- 100 jobs, reading them takes 10 to 30 ms. Callers that look often need the end only.
 --
--- Whoever may call this can read the result of any job whose id it knows. Ids of pgqueue have 74 random bits.
+-- Every caller can read the result of any job by its id. Producers can read the ids of waiting jobs, so they
+-- are trusted with all results; payloads stay hidden from them.
 --
 -- Safe because: it changes nothing, and one statement sees one snapshot, in which a job stands in one table;
 -- an unfinished row counts first. Each job is looked up by QUEUE's primary key, and only if it is not there,
