@@ -33,7 +33,7 @@ export type { PeekedJob, ScanOptions, WaitingJob } from './reads/waiting.ts';
 export type { NodeReset } from './statements/node.ts';
 export type { Amendment } from './statements/operate.ts';
 export type {
-  Flow,
+  RecentDispatches,
   LeaderAnswer,
   ReportedFault,
   ReportedUnreadable,
