@@ -99,6 +99,8 @@ begin
     return;
   end if;
   perform count_tallies(array[p_flow]);
+  -- in place of those: the leader has not seen them
+  insert into flow_tally (flow) values (p_flow);
   with recursive reached as (
     select s.step from flow_step s where s.flow = p_flow and (p_step is null or s.name = p_step)
     union
