@@ -72,8 +72,9 @@ $$;
 -- Runs what failed in a flow again: all of it, or what failed in a step and behind it (p_step). Dead jobs go back
 -- into QUEUE, and jobs that were cancelled or expired, as far as history reaches; steps that failed are open
 -- again, and those that were skipped because of them wait again. Steps that ran because of the failure have run.
--- retried; nothing: no step failed; unknown; stopping: it is being cancelled. jobs: how many are back. gone: how
--- many are not, since neither the dead letters nor history have them.
+-- retried; nothing: no step failed; unknown; stopping: it is being cancelled; key_taken: another open flow of its
+-- name has its unique key. jobs: how many are back. gone: how many are not, since neither the dead letters nor
+-- history have them.
 create function retry_flow(p_flow uuid, p_step text default null) returns table (outcome text, jobs integer, gone integer)
   language plpgsql volatile security definer
   set search_path from current
@@ -120,6 +121,13 @@ begin
     -- all that the cancellation skipped; what a condition skipped is skipped again
     v_behind := array(select s.step from flow_step s where s.flow = p_flow and s.outcome = 'skipped');
   end if;
+  -- first of all, so that nothing is to be undone if its unique key is taken; who asks for that key meanwhile waits
+  begin
+    update flow f set state = 'open', ended = null, stopping = null, reason = null, deadline = null where f.id = p_flow;
+  exception when unique_violation then
+    return query select 'key_taken', 0, 0;
+    return;
+  end;
   v_dead := array(select d.id from dead_letter d where d.flow = p_flow and d.step = any (v_failed));
   select count(*) into v_back from redrive(v_dead);
   v_back := v_back + revive(p_flow, v_failed);
@@ -136,7 +144,6 @@ begin
   where s.flow = p_flow and s.step = any (v_behind);
   perform count_tallies(array[p_flow]);
   select coalesce(sum(s.failed + s.other), 0) into v_lost from flow_step s where s.flow = p_flow and s.step = any (v_failed);
-  update flow f set state = 'open', ended = null, stopping = null, reason = null, deadline = null where f.id = p_flow;
   perform judge_again(p_flow, v_behind);
   insert into flow_tally (flow) values (p_flow);
   perform pg_notify(current_schema() || ':flow', '');
