@@ -17,7 +17,7 @@ export type ErrorCode =
   | 'node_ended'
   /** For nobody: another scheduler leads. */
   | 'leadership_lost'
-  /** For the caller: the job, node, queue or schedule does not exist. */
+  /** For the caller: the job, flow, step, node, queue or schedule does not exist. */
   | 'not_found'
   /** For the authors of pgqueue: a state that must not occur did. */
   | 'invariant';

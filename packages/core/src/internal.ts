@@ -13,7 +13,7 @@ export {
   retryProblems,
 } from './job/retry-policy.ts';
 export { shapeProblem } from './job/shape.ts';
-export { isTraceparent, jobLimits, toJobRow } from './job/validate.ts';
+export { isTraceparent, jobLimits, jsonText, toJobRow } from './job/validate.ts';
 export { durationMs, parseDuration } from './options/duration.ts';
 export { throwProblems, unreachable } from './errors.ts';
 export { errorData, errorLine } from './error-data.ts';

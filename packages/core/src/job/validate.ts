@@ -231,7 +231,12 @@ function attributeProblems(attributes: unknown): readonly string[] {
 /**
  * Returns the value as JSON text, and adds a problem when PostgreSQL's jsonb can't take it or it is too long.
  */
-function jsonText(value: unknown, name: string, bytesMax: number, problems: string[]): string | undefined {
+export function jsonText(
+  value: unknown,
+  name: string,
+  bytesMax: number,
+  problems: string[],
+): string | undefined {
   let refused: string | undefined;
   let text: string | undefined;
   try {

@@ -48,6 +48,9 @@ export interface QueueTable {
   checkpoint: unknown;
   /** Changed while it waited, or returned to waiting. */
   moved: Generated<boolean | null>;
+  /** The flow that it belongs to, and the number of its step. */
+  flow: string | null;
+  step: number | null;
 }
 
 /**
@@ -100,6 +103,8 @@ export interface HistoryTable {
   result: unknown;
   errors: AttemptError[] | null;
   trace: TraceContext | null;
+  flow: string | null;
+  step: number | null;
 }
 
 /** A job that will not run again by itself, with the error of every attempt. */
@@ -126,6 +131,8 @@ export interface DeadLetterTable {
   retry: Backoff | null;
   trace: TraceContext | null;
   errors: AttemptError[];
+  flow: string | null;
+  step: number | null;
 }
 
 /**
@@ -227,6 +234,8 @@ export interface JobView {
   errors: AttemptError[] | null;
   has_checkpoint: boolean;
   suspect: boolean;
+  flow: string | null;
+  step: number | null;
 }
 
 /** One queue in numbers. Ages in seconds; counts are bigints as text. */
