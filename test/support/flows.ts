@@ -25,6 +25,8 @@ export interface SeedFlow {
 export interface FlowSeed {
   /** Resolves to the flow's id. */
   readonly start: (flow: SeedFlow) => Promise<string>;
+  /** Starts a flow of pages (four jobs), sum, then a signal or a timer, then publish. */
+  readonly startSite: (names?: Pick<SeedFlow, 'key' | 'unique_key'>) => Promise<string>;
   /** Does what a leading scheduler does with flows, until nothing is left to do. */
   readonly advance: () => Promise<void>;
   /** Jobs of a step in QUEUE. */
@@ -32,6 +34,14 @@ export interface FlowSeed {
   /** Runs waiting jobs to that outcome, and moves flows on. */
   readonly end: (ids: readonly string[], outcome?: 'done' | 'dead', result?: unknown) => Promise<void>;
 }
+
+const site: readonly SeedStep[] = [
+  { name: 'pages', jobs: 4 },
+  { name: 'sum', jobs: 1, needs: [[0, 'ended']] },
+  { name: 'ok', kind: 'signal', needs: [[1]] },
+  { name: 'late', kind: 'timer', delay_ms: 3_600_000, needs: [[1]] },
+  { name: 'publish', jobs: 1, needs: [[2], [3]], wants: 'any' },
+];
 
 export function flowsOf({ sql, run }: Pick<Seed, 'sql' | 'run'>): FlowSeed {
   const advance: FlowSeed['advance'] = async () => {
@@ -45,18 +55,19 @@ export function flowsOf({ sql, run }: Pick<Seed, 'sql' | 'run'>): FlowSeed {
       more = moved.more === true || stopped > 0;
     }
   };
+  const start: FlowSeed['start'] = async ({ name = 'a flow', steps, ...flow }) => {
+    const given = steps.map(({ jobs, ...step }) => ({
+      ...step,
+      jobs: typeof jobs === 'number' ? Array.from({ length: jobs }, () => ({ task: 'hello' })) : (jobs ?? []),
+    }));
+    const text = JSON.stringify({ name, ...flow, steps: given });
+    const [row] = await sql('select * from pgqueue.start_flow($1::jsonb)', [text]);
+    return row.flow_id;
+  };
   return {
     advance,
-    start: async ({ name = 'a flow', steps, ...flow }) => {
-      const given = steps.map(({ jobs, ...step }) => ({
-        ...step,
-        jobs:
-          typeof jobs === 'number' ? Array.from({ length: jobs }, () => ({ task: 'hello' })) : (jobs ?? []),
-      }));
-      const text = JSON.stringify({ name, ...flow, steps: given });
-      const [row] = await sql('select * from pgqueue.start_flow($1::jsonb)', [text]);
-      return row.flow_id;
-    },
+    start,
+    startSite: (names = {}) => start({ name: 'count-site', ...names, steps: site }),
     jobsOf: async (flow, step) =>
       (await sql('select id from pgqueue.queue where flow = $1 and step = $2 order by id', [flow, step])).map(
         ({ id }) => id,
