@@ -81,9 +81,11 @@ create table flow (
   stopping   timestamptz,
   ended      timestamptz,
   trace      jsonb       check (jsonb_typeof(trace) = 'object'),
+  waiter       uuid,
+  waiter_token uuid,
   constraint flow_ended_whole check ((state = 'open') = (ended is null))
 ) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
-comment on table flow is 'One row per flow. stopping: its cancellation was asked for; its state changes when the last of its jobs has ended. reason: of a state other than done, for people.';
+comment on table flow is 'One row per flow. stopping: its cancellation was asked for; its state changes when the last of its jobs has ended. reason: of a state other than done, for people. waiter: a job that is suspended until this flow ends, by the attempt of waiter_token; null: it was woken.';
 create unique index flow_unique on flow (name, unique_key) where state = 'open' and unique_key is not null;
 create index flow_open on flow (id) where state = 'open';
 create index flow_deadline on flow (deadline) where state = 'open' and deadline is not null and stopping is null;
@@ -839,7 +841,7 @@ as $$
   select d.id from dead_letter d where d.id = any (p_ids)
 $$;
 
--- Locks the jobs that replace and debounce are about to change: a part of enqueue_unique, whose settings plan
+-- Locks the jobs that replace, debounce and supersede are about to change: a part of enqueue_unique, whose settings plan
 -- it. Batches with the same unique keys take turns by advisory locks: jobs that exist are locked by id and
 -- new ones by unique key, so two batches that see different jobs could deadlock. The keys map to 1,024 locks,
 -- so even a large batch takes few.
@@ -860,23 +862,52 @@ begin
 end
 $$;
 
+-- Cancels superseded jobs that recall did not get back: they run, or another session is claiming or settling
+-- them. The last step of enqueue_unique, so that all its jobs share one wait.
+-- A claim or an extension holds a work item for milliseconds, so the function calls cancel again, for up to
+-- 31 ms. It waits for no lock, and can't wait for a settlement, which itself waits for the job that this
+-- transaction has locked. A job that such a settlement retries, or that a slower claim gets, is not signalled.
+-- Its expires_at keeps it from starting again.
+create function cancel_superseded(p_ids uuid[]) returns void
+  language plpgsql volatile
+  set search_path from current
+as $$
+declare
+  v_busy uuid[] := p_ids;
+begin
+  for attempt in 0..5 loop
+    if attempt > 0 then
+      perform pg_sleep(0.0005 * 2 ^ attempt);
+    end if;
+    v_busy := array(select c.job_id from cancel(v_busy) c where c.verdict = 'busy');
+    if cardinality(v_busy) = 0 then
+      return;
+    end if;
+  end loop;
+  update queue set expires_at = clock_timestamp() where id = any (v_busy);
+end
+$$;
+
 -- Enqueues jobs that have a unique key, or that may have been enqueued before (again). At most one job of
 -- (task, unique_key) is in QUEUE, waiting or running. Other jobs are inserted by the producer's own single
 -- statement, or by any INSERT.
 --
 -- mode keep      the existing job stays as it is (the default)
 --      replace   a waiting job takes the new payload, priority and attributes, and keeps its time and place
---      debounce  the same, and its run_after is set anew (pushed back)
--- A job that is already running can't take a new payload, and must not swallow it: under replace and debounce
--- it gives up its unique key, and the new job is enqueued behind it.
+--      debounce  the same, and its run_after is set anew (pushed back), at most to max_wait_ms after it was
+--                created
+--      supersede the new job is enqueued under its own id; a waiting job ends as cancelled
+-- A job that is already running can't take a new payload, and must not swallow it: under replace, debounce and
+-- supersede it gives up its unique key, and the new job is enqueued behind it. Under supersede its
+-- cancellation is asked for, too.
 --
 -- again: an id that has ended counts as repeated, as far back as history reaches. The function looks for it
 -- before it changes anything, and once more after the insert, which waits for a settlement of the same id
 -- under way and would come after it.
 --
 -- Safe because: the QUEUE row is locked before anything is decided, and the scheduler skips locked rows. A
--- ready work item is deleted (the job is pending again), so no claim can read the old payload. A work item
--- that another session has locked is being claimed or settled, and counts as running.
+-- ready work item is deleted by recall (the job is pending again), so no claim can read the old payload. A
+-- work item that another session has locked is being claimed or settled, and counts as running.
 -- No deadlock with settle: this function waits for no lock on work items (settle locks those first), and
 -- locks jobs in the order of their ids before it changes any, as settle does. No deadlock between two batches
 -- of the same keys: they take turns by advisory locks of the transaction (1,024 for all keys, so batches of
@@ -898,10 +929,19 @@ declare
   v_existing uuid;
   v_outcome text;
   v_after timestamptz;
+  v_max_wait interval;
+  v_running uuid[] := '{}';
+  v_supersedes boolean;
 begin
   if exists (
-      select from jsonb_to_recordset(p_jobs) as x (mode text) where x.mode not in ('keep', 'replace', 'debounce')) then
-    raise exception 'mode is keep, replace or debounce' using errcode = '22023';
+      select from jsonb_to_recordset(p_jobs) as x (mode text) where x.mode not in ('keep', 'replace', 'debounce', 'supersede')) then
+    raise exception 'mode is keep, replace, debounce or supersede' using errcode = '22023';
+  end if;
+  if exists (
+      select from jsonb_to_recordset(p_jobs) as x (mode text, max_wait_ms float8)
+      where x.max_wait_ms is not null
+        and (x.mode is distinct from 'debounce' or x.max_wait_ms <= 0 or x.max_wait_ms > 3.2e11)) then
+    raise exception 'max_wait_ms is above 0, up to 3.2e11, and goes with mode debounce' using errcode = '22023';
   end if;
   if exists (select from jsonb_to_recordset(p_jobs) as x (mode text) where x.mode <> 'keep') then
     perform lock_unique_keys(p_jobs);
@@ -910,13 +950,15 @@ begin
     select x.* from jsonb_to_recordset(p_jobs) as x (
       n integer, id uuid, queue text, task text, key text, priority integer, attributes jsonb, run_after timestamptz,
       delay_ms float8, expires_at timestamptz, timeout_ms float8, max_tries smallint, max_crashes smallint, retry jsonb,
-      unique_key text, mode text, payload jsonb, payload_version integer, trace jsonb, again boolean)
+      unique_key text, mode text, max_wait_ms float8, payload jsonb, payload_version integer, trace jsonb, again boolean)
     -- unique keys in one order for all producers: no deadlock between two batches
     order by x.unique_key is not null, case when x.unique_key is not null then x.task end, x.unique_key, x.n
   loop
     v_after := coalesce(j.run_after, clock_timestamp() + j.delay_ms * interval '1 millisecond');
-    if v_after <= clock_timestamp() then v_after := null; end if;
+    v_max_wait := j.max_wait_ms * interval '1 millisecond';
+    v_after := case when v_after > clock_timestamp() then least(v_after, clock_timestamp() + v_max_wait) end;
     v_outcome := null;
+    v_supersedes := false;
     for attempt in 1..20 loop
       if j.again and exists (select from ended_jobs(array[j.id])) then
         v_existing := j.id;
@@ -932,14 +974,15 @@ begin
       on conflict do nothing
       returning id into v_existing;
       if found then
-        v_outcome := 'enqueued';
+        v_outcome := case when v_supersedes then 'superseded' else 'enqueued' end;
         if j.again and exists (select from ended_jobs(array[v_existing])) then
           delete from queue where id = v_existing;
           v_outcome := 'repeated';
         end if;
         exit;
       end if;
-      if exists (select from queue where id = j.id) then
+      -- the insert may have waited for a settlement of this id
+      if exists (select from queue where id = j.id) or (j.again and exists (select from ended_jobs(array[j.id]))) then
         v_existing := j.id;
         v_outcome := 'repeated';
         exit;
@@ -952,19 +995,26 @@ begin
       end if;
       select id into v_existing from queue where task = j.task and unique_key = j.unique_key for update;
       continue when not found;
-      perform spread(array[v_existing]);
-      delete from work_queue
-      where position = any (array(
-        select position from work_queue where id = v_existing and lock_key is null for update skip locked));
-      if exists (select from work_queue where id = v_existing) or in_batch(v_existing) then
+      if cardinality(recall(array[v_existing])) = 0 then
         update queue set unique_key = null where id = v_existing;
+        if j.mode = 'supersede' then
+          v_running := v_running || v_existing;
+          v_supersedes := true;
+        end if;
+        continue;
+      end if;
+      if j.mode = 'supersede' then
+        perform cancel(array[v_existing]);
+        v_supersedes := true;
         continue;
       end if;
       update queue
       set payload = coalesce(j.payload, '{}'), payload_version = coalesce(j.payload_version, 1),
           attributes = coalesce(j.attributes, '{}'), priority = coalesce(j.priority, 0), trace = coalesce(j.trace, trace),
           expires_at = j.expires_at,
-          run_after = case when j.mode = 'debounce' then v_after else run_after end
+          run_after = case when j.mode <> 'debounce' then run_after
+                           when v_after is null or created + v_max_wait <= clock_timestamp() then null
+                           else least(v_after, created + v_max_wait) end
       where id = v_existing;
       v_outcome := case when j.mode = 'debounce' then 'debounced' else 'replaced' end;
       exit;
@@ -974,6 +1024,9 @@ begin
     end if;
     return query select j.n, v_existing, v_outcome;
   end loop;
+  if cardinality(v_running) > 0 then
+    perform cancel_superseded(v_running);
+  end if;
 end
 $$;
 
@@ -986,6 +1039,10 @@ $$;
 create function count_tallies(p_flows uuid[]) returns void
   language sql volatile
   set search_path from current
+  set jit = off
+  set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
 as $$
   with gone as (
     delete from flow_tally t where t.flow = any (p_flows) returning t.flow, t.step, t.added, t.done, t.failed, t.other
@@ -1014,8 +1071,8 @@ as $$ select p_condition = 'ended' or p_condition = p_outcome or (p_condition = 
 -- counting them again in a later statement than that look finds the last of them, and the outcome is final.
 create function advance_set(p_flows uuid[], p_probe boolean) returns integer
   language plpgsql volatile
-  set search_path from current
   set plan_cache_mode = force_generic_plan
+  set search_path from current
   set jit = off
   set enable_seqscan = off
   set enable_hashjoin = off
@@ -1135,6 +1192,10 @@ $$;
 create function flow_failed(p_flow uuid) returns boolean
   language sql stable
   set search_path from current
+  set jit = off
+  set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
 as $$
   select exists (
     select from flow_step s
@@ -1156,7 +1217,8 @@ begin
 end
 $$;
 
--- Advances flows whose rows the caller has locked, and isolates those that make it fail.
+-- Advances flows whose rows the caller has locked, and isolates those that make it fail. Returns the number of
+-- jobs enqueued, and of jobs that waited for a flow and are due now.
 create function advance_locked(p_flows uuid[], p_probe boolean) returns integer
   language plpgsql volatile
   set search_path from current
@@ -1166,7 +1228,7 @@ declare
 begin
   begin
     perform count_tallies(p_flows);
-    return advance_set(p_flows, p_probe);
+    return advance_set(p_flows, p_probe) + wake_waiters(p_flows);
   exception when others then
     if not is_of_row(sqlstate) then
       raise;
@@ -1185,6 +1247,8 @@ create function flows_due_ms() returns float8
   set search_path from current
   set jit = off
   set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
 as $$
   select extract(epoch from least(
     (select s.due from flow_step s where s.state = 'open' and s.due is not null order by s.due limit 1),
@@ -1197,7 +1261,7 @@ $$;
 -- a tally that is missing costs time and never a flow; null: does not. Returns
 --   next    the number behind the last tally taken; the leader begins there, and at 0 now and then
 --   more    call again at once
---   put     jobs enqueued
+--   put     jobs enqueued or woken
 --   stops   some open step is to be stopped (stop_jobs)
 --   due_ms  milliseconds until the next timer or deadline; null: there is none
 --   walked  the last flow that was looked at; null: the walk is at its end
@@ -1206,10 +1270,12 @@ $$;
 -- Flows that another session has locked wait for the next call.
 create function advance_flows(p_leader text, p_epoch bigint, p_read jsonb) returns jsonb
   language plpgsql volatile security definer
-  set search_path from current
   set plan_cache_mode = force_generic_plan
+  set search_path from current
   set jit = off
   set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
 as $$
 declare
   v_now timestamptz := clock_timestamp();
@@ -1241,6 +1307,9 @@ begin
   -- tallies of flows that are gone
   delete from flow_tally t where t.flow = any (v_asked) and (select f.id from flow f where f.id = t.flow) is null;
   v_walk := array(select f.id from flow f where f.id = any (v_walk) order by f.id for update skip locked);
+  -- a flow that only a job waited for goes when the job has ended
+  perform stop_flow(f.id, 'the job that waited for it has ended')
+  from flow f where f.id = any (v_walk) and f.waiter is not null and (select q.id from queue q where q.id = f.waiter) is null;
   if cardinality(v_walk) > 0 then
     v_put := v_put + advance_locked(v_walk, true);
   end if;
@@ -1256,6 +1325,118 @@ begin
     'ended', coalesce((
       select jsonb_agg(jsonb_build_object('id', f.id, 'name', f.name, 'state', f.state))
       from flow f where f.id = any (v_flows || v_walk) and f.ended >= v_now), '[]'));
+end
+$$;
+
+-- functions/flow/durable.sql
+
+-- Jobs that wait for a flow of their own, without a slot. Such a job is snoozed, and the flow names it as its
+-- waiter, by the token of the attempt that was suspended: only that job, still suspended by that attempt, is
+-- woken when the flow ends.
+
+-- Suspends a running job until a flow has ended, and keeps p_memo as its checkpoint. p_flow: as start_flow takes
+-- it; a flow of that id that is there already is waited for as it is. suspended; ended: the flow has ended, and
+-- the job still runs; cancelled: the job's cancellation was asked for, and it has ended; null: the lease was
+-- lost, and nothing was changed.
+-- A new flow commits with the suspension, so it can't end before. A flow that is there is locked, so its end
+-- comes before this, and is seen, or after it, and wakes the job.
+-- No deadlock: the leader locks the flow, and then the job's row; this locks the work item, the flow, and the
+-- job's row.
+create function suspend_job(p_id uuid, p_token uuid, p_memo jsonb, p_flow jsonb) returns text
+  language plpgsql volatile security definer
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+as $$
+declare
+  v_flow uuid := (p_flow ->> 'id')::uuid;
+  v_stop boolean;
+  v_verdict text;
+begin
+  perform assert_read_committed();
+  if not fits(p_memo, 393216) then
+    raise exception 'what a job keeps of its steps, with its checkpoint, is at most 256 KiB, nested 500 levels deep' using errcode = '22023',
+      hint = 'Return less from ctx.step: a reference in place of data.';
+  end if;
+  select w.cancelled is not null into v_stop from work_queue w where w.id = p_id and w.lock_token = p_token for update;
+  if not found then
+    return null;
+  elsif not v_stop then
+    perform from flow f where f.id = v_flow for update;
+    if not found then
+      perform start_flow(p_flow);
+    elsif exists (select from flow f where f.id = v_flow and f.state <> 'open') then
+      return 'ended';
+    end if;
+    update flow f set waiter = p_id, waiter_token = p_token where f.id = v_flow;
+  end if;
+  update queue q set checkpoint = p_memo where q.id = p_id;
+  select s.verdict into v_verdict
+  from settle(array[p_id], array[p_token], array['snooze'], array[3.2e11::float8], array[null::text]) s;
+  return case v_verdict when 'snooze' then 'suspended' else v_verdict end;
+end
+$$;
+
+-- Makes the jobs due that wait for flows which have ended; returns their number. The caller has locked the flows.
+-- A job whose row another session has locked waits for the next call, which a tally asks for.
+create function wake_waiters(p_flows uuid[]) returns integer
+  language plpgsql volatile
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
+as $$
+declare
+  v_flow record;
+  v_woken integer := 0;
+begin
+  for v_flow in
+    select f.id, f.waiter, f.waiter_token from flow f
+    where f.id = any (p_flows) and f.state <> 'open' and f.waiter_token is not null
+  loop
+    if (select q.id from queue q where q.id = v_flow.waiter and q.last_token = v_flow.waiter_token and q.run_after is not null) is not null then
+      perform from queue q where q.id = v_flow.waiter for update skip locked;
+      if not found then
+        insert into flow_tally (flow) values (v_flow.id);
+        continue;
+      end if;
+      update queue q set run_after = null
+      where q.id = v_flow.waiter and q.last_token = v_flow.waiter_token and q.run_after is not null;
+      v_woken := v_woken + 1;
+    end if;
+    update flow f set waiter_token = null where f.id = v_flow.id;
+  end loop;
+  return v_woken;
+end
+$$;
+
+-- The flow in which a job waits for a signal: made from both, so that whoever sends the signal need not know it.
+create function signal_flow_of(p_job uuid, p_name text) returns uuid
+  language sql immutable
+  set search_path from current
+as $$ select md5(p_job::text || ':signal:' || p_name)::uuid $$;
+
+-- Gives a job the value of a signal that its handler waits for, or will wait for; the first one wins. signalled;
+-- repeated: it has a value; ended: the wait for it is over; unknown: there is no such job that has not ended.
+create function signal_job(p_job uuid, p_name text, p_value jsonb default null) returns text
+  language plpgsql volatile security definer
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+as $$
+declare
+  v_flow uuid := signal_flow_of(p_job, p_name);
+  v_task text;
+begin
+  select q.task into v_task from queue q where q.id = p_job;
+  if not found then
+    return 'unknown';
+  end if;
+  perform start_flow(jsonb_build_object('id', v_flow, 'name', left(v_task, 99) || ': ' || left(p_name, 99),
+                                        'steps', jsonb_build_array(jsonb_build_object('name', p_name, 'kind', 'signal'))));
+  update flow f set waiter = p_job where f.id = v_flow and f.waiter is null;
+  return signal_flow(v_flow, p_name, p_value);
 end
 $$;
 
@@ -1318,9 +1499,12 @@ $$;
 -- Takes no lock on a flow or a step.
 create function note_ends(p_ends flow_end[]) returns void
   language plpgsql volatile
-  set search_path from current
   set plan_cache_mode = force_generic_plan
+  set search_path from current
   set jit = off
+  set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
 as $$
 begin
   insert into flow_result as r (flow, step, job, outcome, result)
@@ -1343,6 +1527,8 @@ create function add_jobs(p_id uuid, p_token uuid, p_jobs jsonb) returns boolean
   set search_path from current
   set jit = off
   set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
 as $$
 declare
   v_flow uuid;
@@ -1389,6 +1575,10 @@ $$;
 create function stop_flow(p_flow uuid, p_reason text, p_skip boolean default false) returns boolean
   language plpgsql volatile
   set search_path from current
+  set jit = off
+  set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
 as $$
 declare
   v_now timestamptz := clock_timestamp();
@@ -1418,6 +1608,10 @@ $$;
 create function cancel_flow(p_flow uuid, p_reason text default 'cancelled by an operator') returns text
   language plpgsql volatile security definer
   set search_path from current
+  set jit = off
+  set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
 as $$
 begin
   perform assert_read_committed();
@@ -1436,15 +1630,19 @@ create function stop_jobs(p_leader text, p_epoch bigint, p_max integer) returns 
   set search_path from current
   set jit = off
   set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
 as $$
 declare
   v_ids uuid[];
 begin
   perform assert_leader(p_leader, p_epoch);
   v_ids := array(
-    select q.id from flow_step s join queue q on q.flow = s.flow and q.step = s.step
-    where s.state = 'open' and s.stop and (select w.id from work_queue w where w.id = q.id and w.cancelled is not null) is null
-    order by q.id limit p_max for update of q skip locked);
+    select q.id from flow_step s cross join lateral (
+      select q.id from queue q
+      where q.flow = s.flow and q.step = s.step and (select w.id from work_queue w where w.id = q.id and w.cancelled is not null) is null
+      limit p_max for update skip locked) q
+    where s.state = 'open' and s.stop limit p_max);
   if cardinality(v_ids) > 0 then
     perform cancel(v_ids);
   end if;
@@ -1463,6 +1661,8 @@ create function retry_flow(p_flow uuid, p_step text default null) returns table 
   set search_path from current
   set jit = off
   set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
 as $$
 #variable_conflict use_column
 declare
@@ -1603,16 +1803,21 @@ end
 $$;
 
 -- Deletes flows that ended more than p_keep ago, with all that belongs to them; up to p_max flows a call.
--- Returns their number. Jobs keep the flow's id.
+-- Returns their number. Jobs keep the flow's id. A flow that a job has waited for stays until the job has ended.
 create function trim_flows(p_keep interval default '7 days', p_max integer default 100) returns integer
   language plpgsql volatile security definer
   set search_path from current
   set jit = off
   set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
 as $$
 declare
+  v_before timestamptz := clock_timestamp() - p_keep;
   v_flows uuid[] := array(
-    select f.id from flow f where f.ended < clock_timestamp() - p_keep order by f.ended limit p_max for update skip locked);
+    select f.id from flow f
+    where f.ended < v_before and (f.waiter is null or (select q.id from queue q where q.id = f.waiter) is null)
+    order by f.ended limit p_max for update skip locked);
 begin
   if cardinality(v_flows) = 0 then
     return 0;
@@ -1636,6 +1841,9 @@ create function flow_state(p_ids uuid[]) returns table (id uuid, name text, stat
   language sql stable security definer
   set search_path from current
   set jit = off
+  set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
 as $$ select f.id, f.name, f.state, f.reason, f.ended from flow f where f.id = any (p_ids) $$;
 
 -- Lists the ends of a step's jobs in the order of job ids, from behind p_after on: those with a result, and those
@@ -1646,6 +1854,8 @@ create function flow_results(p_flow uuid, p_step integer, p_after uuid default n
   set search_path from current
   set jit = off
   set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
 as $$
   select r.job, r.outcome, r.result from flow_result r
   where r.flow = p_flow and r.step = p_step and r.job > coalesce(p_after, '00000000-0000-0000-0000-000000000000')
@@ -1659,6 +1869,8 @@ create function needs_of(p_id uuid, p_token uuid)
   set search_path from current
   set jit = off
   set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
 as $$
   select e.name, e.step, n.condition, e.outcome, e.done, e.failed, e.other
   from queue q
@@ -1675,10 +1887,29 @@ create function need_results(p_id uuid, p_token uuid, p_step integer, p_after uu
   set search_path from current
   set jit = off
   set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
 as $$
   select r.job, r.outcome, r.result
   from needs_of(p_id, p_token) n, queue q, flow_results(q.flow, p_step, p_after, p_max) r
   where n.step = p_step and q.id = p_id
+  order by r.job
+$$;
+
+-- Lists results of the flow that a running job has waited for (flow_results), for the holder of its token.
+create function own_results(p_id uuid, p_token uuid, p_flow uuid, p_step integer, p_after uuid default null, p_max integer default 1000)
+  returns table (job uuid, outcome text, result jsonb)
+  language sql stable security definer
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
+as $$
+  select r.job, r.outcome, r.result
+  from flow f, flow_results(f.id, p_step, p_after, p_max) r
+  where f.id = p_flow and f.waiter = p_id
+    and (select w.id from work_item w where w.id = p_id and w.lock_token = p_token limit 1) is not null
   order by r.job
 $$;
 
@@ -1693,6 +1924,10 @@ $$;
 create function start_flow(p_flow jsonb) returns table (flow_id uuid, outcome text)
   language plpgsql volatile security definer
   set search_path from current
+  set jit = off
+  set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
 as $$
 #variable_conflict use_column
 declare
@@ -1766,6 +2001,10 @@ $$;
 create function signal_flow(p_flow uuid, p_step text, p_value jsonb default null) returns text
   language plpgsql volatile security definer
   set search_path from current
+  set jit = off
+  set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
 as $$
 declare
   v_step integer;
@@ -2802,7 +3041,7 @@ begin
         where q.id = (v_job ->> 'id')::uuid and q.queue = v_job ->> 'queue' and q.key = v_job ->> 'key' and q.task = v_job ->> 'task'
           and q.payload_version = (v_job -> 'version')::integer and q.priority = (v_job -> 'priority')::integer and q.seq = (v_job -> 'seq')::bigint
           and q.attributes = v_job -> 'attributes' and date_part('epoch', q.created) * 1000 = (v_job -> 'createdMs')::float8
-          and coalesce(q.run_after, q.expires_at) is null and q.tries = 0 and q.crashes = 0)
+          and coalesce(q.run_after, q.expires_at) is null and q.tries = 0 and q.crashes = 0 and q.flow is null)
        or exists (
         select from queue q
         where q.queue = v_job ->> 'queue' and q.key = v_job ->> 'key' and q.run_after is not null and q.last_token is not null) then
@@ -2987,7 +3226,7 @@ as $$
   select jsonb_build_object(
     'id', q.id, 'queue', q.queue, 'key', q.key, 'task', q.task, 'version', q.payload_version, 'priority', q.priority, 'seq', q.seq,
     'createdMs', extract(epoch from q.created)::float8 * 1000, 'expiresMs', extract(epoch from q.expires_at)::float8 * 1000,
-    'attributes', legible(q.attributes), 'tries', q.tries,
+    'attributes', legible(q.attributes), 'tries', q.tries, 'flow', q.flow,
     'alone', q.crashes > 0 or (q.tries > 0 and q.tries + 1 >= q.max_tries),
     'firstId', (
       select f.id from queue f
@@ -3233,7 +3472,7 @@ $$;
 -- Returns JSON as text, which takes a third of the time of rows to read: a list for each lane, and for what is
 -- ahead in it:
 --   [queue, key, paged, ahead, wanted, retry_due_ms, [[id, seq, priority, task, version, row_version,
---    created_ms, expires_ms, tries, last, crashes, attributes], ...]]
+--    created_ms, expires_ms, tries, last, crashes, attributes, flow], ...]]
 -- Lanes and jobs are in order. A job ends at created_ms if the rest is as in most jobs (null, 0, 0, 0, none);
 -- empty attributes and empty lists of jobs are left out. Skips paused queues, but not named lanes.
 -- paged: the lane belongs to the page; the next page begins behind the last of them. ahead: behind a place of
@@ -3300,16 +3539,16 @@ begin
       -- one concat() for most of them: a chain of "||" takes longer, json_build_array three times as long
       select string_agg(concat('["', j.id, '",', j.seq, ',', j.priority, ',', to_json(j.task), ',', j.version, ',"', j.row_version, '",',
                coalesce(j.created_ms::text, 'null'),
-               case when j.expires_at is not null or j.tries <> 0 or j.crashes <> 0 or j.attributes <> '{}' then
+               case when j.expires_at is not null or j.tries <> 0 or j.crashes <> 0 or j.attributes <> '{}' or j.flow is not null then
                  concat(',', case when isfinite(j.expires_at) then (date_part('epoch', j.expires_at) * 1000)::text else 'null' end, ',',
                  j.tries, ',', (j.tries > 0 and j.tries + 1 >= j.max_tries)::integer, ',', j.crashes,
-                   case when j.attributes <> '{}' then ',' || coalesce((
+                   case when j.attributes <> '{}' or j.flow is not null then ',' || coalesce((
                      case when pg_column_size(j.attributes) <= 256 and pg_column_compression(j.attributes) is null
-                            and octet_length(j.attributes::text) <= 65536 then j.attributes else legible(j.attributes) end)::text, 'null') end)
+                            and octet_length(j.attributes::text) <= 65536 then j.attributes else legible(j.attributes) end)::text, 'null') end, case when j.flow is not null then ',"' || j.flow || '"' end)
                end, ']'), ',' order by j.priority, j.seq) as jobs
       from (
         (select q.id, q.seq, q.priority, q.task, q.payload_version as version, q.xmin as row_version,
-                case when isfinite(q.created) then date_part('epoch', q.created) * 1000 end as created_ms, q.expires_at, q.tries, q.max_tries, q.crashes, q.attributes
+                case when isfinite(q.created) then date_part('epoch', q.created) * 1000 end as created_ms, q.expires_at, q.tries, q.max_tries, q.crashes, q.attributes, q.flow
          from queue q
          where not r.moved and q.run_after is null and q.queue = l.queue and q.key = l.key
            and (q.priority, q.seq) > (r.priority, r.seq) and (q.priority, q.seq) <= (r.to_priority, r.to_seq)
@@ -3319,7 +3558,7 @@ begin
          limit l.wanted)
         union all
         (select q.id, q.seq, q.priority, q.task, q.payload_version, q.xmin,
-                case when isfinite(q.created) then date_part('epoch', q.created) * 1000 end, q.expires_at, q.tries, q.max_tries, q.crashes, q.attributes
+                case when isfinite(q.created) then date_part('epoch', q.created) * 1000 end, q.expires_at, q.tries, q.max_tries, q.crashes, q.attributes, q.flow
          from queue q
          where r.moved and q.moved and q.run_after is null and q.queue = l.queue and q.key = l.key
            and q.priority = r.to_priority and q.seq <= r.to_seq
@@ -3765,7 +4004,7 @@ $$;
 -- the primary keys of work_queue and queue.
 create function item_facts(p_positions bigint[])
   returns table ("position" bigint, pool text, bundle text, dispatched_ms float8, id uuid, queue text, key text, task text,
-                 version integer, priority integer, seq bigint, created_ms float8, expires_ms float8, attributes jsonb, tries smallint)
+                 version integer, priority integer, seq bigint, created_ms float8, expires_ms float8, attributes jsonb, tries smallint, flow uuid)
   language sql stable security definer
   set search_path from current
   set jit = off
@@ -3775,7 +4014,7 @@ create function item_facts(p_positions bigint[])
 as $$
   select w.position, w.pool, w.together::text, extract(epoch from w.dispatched)::float8 * 1000, q.id, q.queue, q.key, q.task,
          q.payload_version, q.priority, q.seq, extract(epoch from q.created)::float8 * 1000,
-         extract(epoch from q.expires_at)::float8 * 1000, coalesce(legible(q.attributes), '{}'), q.tries
+         extract(epoch from q.expires_at)::float8 * 1000, coalesce(legible(q.attributes), '{}'), q.tries, q.flow
   from work_queue w cross join lateral unnest(coalesce(w.jobs, array[w.id])) with ordinality as u (id, n) cross join lateral (
     select q.* from queue q where q.id = u.id offset 0) q
   where w.position = any (p_positions)

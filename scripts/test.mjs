@@ -80,9 +80,23 @@ async function execute({ title, projects, env }, args) {
   /** @type {Outcome} */
   const outcome = existsSync(file)
     ? JSON.parse(readFileSync(file, 'utf8'))
-    : { passed: 0, failed: [], skipped: {} };
-  if (code === 0 || outcome.failed.length > 0) return outcome;
+    : { passed: 0, failed: [], skipped: {}, crashed: [] };
+  if (code === 0 || outcome.failed.length + outcome.crashed.length > 0) return outcome;
   return { ...outcome, failed: [{ file: title, message: `vitest ended with ${signal ?? code}` }] };
+}
+
+/**
+ * Runs tests, and once more the files during which Node.js itself crashed (https://github.com/nodejs/node/issues/56312). A second
+ * crash is a failure.
+ * @param {Run} run @param {readonly string[]} args @returns {Promise<readonly Outcome[]>}
+ */
+async function executeAll(run, args) {
+  const first = await execute(run, args);
+  if (first.crashed.length === 0) return [first];
+  for (const file of first.crashed) console.log(`Node.js crashed during ${file}: it runs once more`);
+  const again = await execute(run, first.crashed);
+  const failed = again.crashed.map((file) => ({ file, message: 'Node.js crashed during it, twice' }));
+  return [first, { ...again, failed: [...again.failed, ...failed] }];
 }
 
 /**
@@ -106,7 +120,7 @@ const suite = args.includes('--containers') ? 'containers' : args.includes('--lo
 const vitestArgs = args.filter((arg) => !['--containers', '--long'].includes(arg));
 /** @type {Outcome[]} */
 const outcomes = [];
-for (const run of suites[suite] ?? []) outcomes.push(await execute(run, vitestArgs));
+for (const run of suites[suite] ?? []) outcomes.push(...(await executeAll(run, vitestArgs)));
 const unreasoned = tellMissing(suite, outcomes);
 rmSync(scratch, { recursive: true, force: true });
 const passed = outcomes.reduce((sum, outcome) => sum + outcome.passed, 0);

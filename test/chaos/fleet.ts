@@ -142,7 +142,7 @@ class Slot {
             ? { options: { leaseMs: config.schedulerLeaseMs, queryTimeoutMs: 5_000, listen, ...schedulers } }
             : { options: { ...config, listen }, file: fileOf(role) }),
           execArgv: execArgvOf(role),
-          env: clock?.env ?? {},
+          env: { ...clock?.env, PGQUEUE_TEST_HISTORY: config.folder },
           output,
         }),
       );
@@ -177,6 +177,7 @@ const schedulers = { policies: fileOf('policies').href, policy: 'bench' };
 
 function execArgvOf(role: Role): readonly string[] {
   const argv = ['--conditions=@pgqueue/source', `--import=${fileOf('leave').href}`];
-  if (role !== 'worker') return argv;
-  return [...argv, `--import=${fileOf('tap').href}`, `--max-old-space-size=${heapMb}`];
+  if (role === 'producer') return argv;
+  const tapped = [...argv, `--import=${fileOf('tap').href}`];
+  return role === 'worker' ? [...tapped, `--max-old-space-size=${heapMb}`] : tapped;
 }

@@ -51,6 +51,7 @@ const jobFields: Readonly<Record<string, string>> = {
   ...columns,
   n: 'integer',
   delay_ms: 'double precision',
+  max_wait_ms: 'double precision',
   timeout_ms: 'double precision',
   mode: 'text',
   again: 'boolean',
@@ -277,7 +278,7 @@ function oddJobs(dice: Dice): string {
       const isJson = jobFields[name] === 'jsonb' || value === null;
       return `${JSON.stringify(name)}: ${isJson ? String(value) : JSON.stringify(value)}`;
     });
-    const mode = dice.pick(['keep', 'replace', 'debounce']);
+    const mode = dice.pick(['keep', 'replace', 'debounce', 'supersede']);
     return `{"n": ${n}, "task": "${dice.pick(tasks)}", "unique_key": "u${dice.below(5)}", "mode": "${mode}", ${['"again": false', ...fields].join()}}`;
   });
   return `[${jobs.join()}]`;

@@ -18,6 +18,11 @@ export interface Outcome {
   readonly failed: readonly Failure[];
   /** Counts by file. */
   readonly skipped: Readonly<Record<string, number>>;
+  /**
+   * Files whose process was ended by a crash of Node.js itself (a segmentation fault). The repository has no
+   * native code, so no test can be the cause: they run once more.
+   */
+  readonly crashed: readonly string[];
 }
 
 /**
@@ -81,9 +86,15 @@ export default class Progress extends MinimalReporter {
     clearInterval(this.#timer);
     this.#line('');
     super.onTestRunEnd(modules, unhandled, reason);
-    if (unhandled.length > 0)
-      this.#failed.push({ file: 'outside of any test', message: firstLine(unhandled) });
-    const outcome: Outcome = { passed: this.#passed, failed: this.#failed, skipped: this.#skipped };
+    const crashed = unhandled.map(crashedFile);
+    const others = unhandled.filter((_error, index) => crashed[index] === undefined);
+    if (others.length > 0) this.#failed.push({ file: 'outside of any test', message: firstLine(others) });
+    const outcome: Outcome = {
+      passed: this.#passed,
+      failed: this.#failed,
+      skipped: this.#skipped,
+      crashed: crashed.filter((file) => file !== undefined),
+    };
     const file = process.env['PGQUEUE_TEST_OUTCOME'];
     if (file !== undefined) writeFileSync(file, JSON.stringify(outcome));
   }
@@ -102,6 +113,18 @@ export default class Progress extends MinimalReporter {
   #line(text: string): void {
     process.stdout.write(this.isTTY ? `\r\u001B[K${text}` : text);
   }
+}
+
+/** Returns the file whose process a crash of Node.js ended; undefined: the error is another one. */
+export function crashedFile({ cause }: { readonly cause?: unknown }): string | undefined {
+  const text = hasMessage(cause) ? cause.message : '';
+  return /exited unexpectedly with signal SIG(?:SEGV|BUS|ILL) .*while running test file (.+)$/m.exec(
+    text,
+  )?.[1];
+}
+
+function hasMessage(cause: unknown): cause is { readonly message: string } {
+  return typeof (cause as { readonly message?: unknown } | undefined)?.message === 'string';
 }
 
 function nameOf({ relativeModuleId }: TestModule): string {

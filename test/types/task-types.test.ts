@@ -105,6 +105,8 @@ export function enqueueTypes(enqueuer: Enqueuer): readonly Promise<unknown>[] {
   return [
     enqueuer.enqueue(zodTask, given),
     enqueuer.enqueue(valibotTask, given, { delay: '5m', uniqueKey: { key: 'u', onConflict: 'debounce' } }),
+    enqueuer.enqueue(zodTask, given, { uniqueKey: { key: 'u', onConflict: 'debounce', maxWait: '30s' } }),
+    enqueuer.enqueue(zodTask, given, { uniqueKey: { key: 'u', onConflict: 'supersede' } }),
     enqueuer.enqueue(arktypeTask, given),
     enqueuer.enqueueMany([zodTask.job(given), valibotTask.job(given)]),
     // @ts-expect-error: a field is missing

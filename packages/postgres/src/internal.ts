@@ -3,7 +3,7 @@ export { inSnapshot, openDatabase } from './connection/database.ts';
 export { databaseShape } from './connection/database-options.ts';
 export { aConnectionString, connectionStringProblem } from './connection/connection-string.ts';
 export { warnWithoutLeader } from './process/leaderless.ts';
-export { exitSoon } from './process/stop-on-signals.ts';
+export { onStopSignals } from './process/stop-on-signals.ts';
 export type { StartWait } from './process/waiting.ts';
 export { startWaiting, warn } from './process/waiting.ts';
 export { fromPg, toExecutor } from './connection/executor.ts';

@@ -1,7 +1,7 @@
 import type { Enqueued, JobOptions, NewJob, Observer, Task } from '@pgqueue/core';
 import type { JobRow } from '@pgqueue/core/internal';
 import { PgQueueError } from '@pgqueue/core';
-import { countByTask, isTask } from '@pgqueue/core/internal';
+import { countByTask, isTask, unreachable } from '@pgqueue/core/internal';
 import { traceSend } from '@pgqueue/telemetry/internal';
 import type { TraceSource } from './rows.ts';
 import { carrying, sendingOf, toRow, toRows } from './rows.ts';
@@ -117,12 +117,29 @@ function tell(observe: Observer, rows: readonly JobRow[], enqueued: readonly Enq
   const [first] = rows;
   if (first !== undefined && rows.length === 1) {
     const { queue, task } = first;
-    if (enqueued[0]?.outcome === 'enqueued') observe({ type: 'enqueued', count: 1, queue, task });
+    if (isNew(enqueued[0])) observe({ type: 'enqueued', count: 1, queue, task });
     return;
   }
-  const added = rows.filter((_, index) => enqueued[index]?.outcome === 'enqueued');
+  const added = rows.filter((_, index) => isNew(enqueued[index]));
   for (const { queue, task, jobs } of countByTask(added))
     observe({ type: 'enqueued', count: jobs, queue, task });
+}
+
+function isNew(enqueued: Enqueued | undefined): boolean {
+  const outcome = enqueued?.outcome;
+  switch (outcome) {
+    case 'enqueued':
+    case 'superseded':
+      return true;
+    case 'repeated':
+    case 'kept':
+    case 'replaced':
+    case 'debounced':
+    case undefined:
+      return false;
+    default:
+      return unreachable(outcome);
+  }
 }
 
 const unchecked = (): readonly string[] => [];

@@ -2,6 +2,7 @@
 import { threadId } from 'node:worker_threads';
 import type { HistoryEntry, SettleOutcome, SettleVerdict } from '../checker/history.ts';
 import { actorName } from '../../support/actors/messages.ts';
+import { monotonicMs } from '../record.ts';
 
 type Rows = readonly Readonly<Record<string, unknown>>[];
 
@@ -29,7 +30,7 @@ const lists = (parameters: readonly unknown[], count: number): readonly string[]
 /** Undefined: no such call. */
 export function hearingOf(text: string, parameters: readonly unknown[]): Heard | undefined {
   const name =
-    /\.(claim|claim_rows|settle|settle_rows|take_out|extend|release|release_rows|leave_node|heartbeat_node)\(/.exec(
+    /\.(claim|claim_rows|settle|settle_rows|take_out|extend|release|release_rows|leave_node|heartbeat_node|tick|dispatch)\(/.exec(
       text,
     )?.[1];
   if (name === undefined) return undefined;
@@ -57,6 +58,10 @@ export function hearingOf(text: string, parameters: readonly unknown[]): Heard |
       // whether it was answered or not, it may have happened
       return { invoked: leave, answered: () => leave, failed: () => undefined };
     }
+    case 'tick':
+      return tickOf();
+    case 'dispatch':
+      return dispatchOf(parameters);
     default:
       return beatOf(parameters);
   }
@@ -216,4 +221,26 @@ function beatOf([node]: readonly unknown[]): Heard {
       row?.['alive'] === true ? { type: 'beat', node: String(node), sentAt } : undefined,
     failed: () => undefined,
   };
+}
+
+/** Time at which the last read of the lanes that was answered had been sent; undefined before the first. */
+let readAt: number | undefined;
+
+/** Notes when a read was sent, which the next plan tells. */
+function tickOf(): Heard {
+  const sentAt = monotonicMs();
+  return {
+    answered: () => {
+      readAt = sentAt;
+      return undefined;
+    },
+    failed: () => undefined,
+  };
+}
+
+function dispatchOf([, , list]: readonly unknown[]): Heard {
+  const ids = String(list).slice(1, -1).split(',');
+  const silent = { answered: () => undefined, failed: () => undefined };
+  if (list === '{}' || readAt === undefined) return silent;
+  return { invoked: { type: 'dispatch', ids, readAt }, ...silent };
 }

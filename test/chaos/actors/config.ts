@@ -22,6 +22,7 @@ export interface ChaosConfig {
 
 export const config: ChaosConfig = actorOptions as ChaosConfig;
 
+/** Opens this process's history. A scheduler, whose options are those of the package, has the folder in its environment. */
 export function openOwnHistory(): Write {
-  return openHistory(config.folder, actorName);
+  return openHistory(process.env['PGQUEUE_TEST_HISTORY'] ?? config.folder, actorName);
 }

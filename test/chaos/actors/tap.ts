@@ -1,5 +1,5 @@
-// Loaded before anything else into each process, and into each of its threads: what its connections are asked and answered about leases goes
-// into the history, at the boundary of the driver. The packages are as they are.
+// Loaded before anything else into each worker and scheduler, and into each of its threads: what its connections are asked and
+// answered about leases and plans goes into the history, at the boundary of the driver. The packages are as they are.
 import { wasRolledBack } from '@pgqueue/postgres/internal';
 import pg from 'pg';
 import type { HistoryEntry } from '../checker/history.ts';

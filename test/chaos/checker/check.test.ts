@@ -137,6 +137,20 @@ describe('work items', () => {
     expect(script(2, 1, 4).violated()).toEqual(['out_of_order']);
   });
 
+  test('a plan need not know of jobs that were enqueued after it had read', () => {
+    const script = (readAt: number): Script =>
+      new Script({ orderedQueues: ['q'] })
+        .enqueue(1_000, 'b')
+        .enqueue(3_000, 'a')
+        .add(9_000, { type: 'dispatch', ids: ['other', 'b'], readAt })
+        .add(9_500, item('b', { seq: 2, from: 1, to: 4, dispatchedMs: 9_010 }))
+        .add(9_500, item('a', { seq: 1, from: 5, to: 9, dispatchedMs: 9_800 }))
+        .final('a', 'done')
+        .final('b', 'done');
+    expect(script(2_900).violated()).toEqual([]);
+    expect(script(8_000).violated()).toEqual(['out_of_order']);
+  });
+
   test('faster than the rate, but not over a clock that was set back', () => {
     const rate = { queue: 'q', perSecond: 10, burst: 1 };
     const script = (second: number): Script =>

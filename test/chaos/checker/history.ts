@@ -71,6 +71,11 @@ export type HistoryEntry =
       { readonly leases: readonly (readonly [id: string, token: string, outcome: SettleOutcome])[] },
       { readonly verdicts: readonly (readonly [id: string, verdict: SettleVerdict])[] }
     >
+  /**
+   * A scheduler sends a plan. `readAt`: time at which its last read of the lanes was sent; jobs that were
+   * committed later need not be known to the plan.
+   */
+  | { readonly type: 'dispatch'; readonly ids: readonly string[]; readonly readAt: number }
   /** An answered heartbeat, and the time when it was sent. */
   | { readonly type: 'beat'; readonly node: string; readonly sentAt: number }
   /** An incarnation left in order, and released its leases. */

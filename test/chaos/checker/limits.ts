@@ -13,7 +13,7 @@ export interface Limits {
 
 type Item = EventOf<'item'>;
 
-/** A snapshot may be so far behind a commit. */
+/** The clocks of the machine and of the database may differ by this. */
 const graceMs = 200;
 /** The database's clock was set back where dispatches, in their order, go back by more. */
 const setBackMs = 1_000;
@@ -71,8 +71,10 @@ function stretches(times: readonly number[]): readonly (readonly number[])[] {
 }
 
 /** First attempts only, by the time at which each was acknowledged; a false clock of the database leaves nothing to compare. */
-function orderOf({ facts, jobs, spoils }: Traces, ordered: readonly Item[]): readonly string[] {
+function orderOf(traces: Traces, ordered: readonly Item[]): readonly string[] {
+  const { facts, jobs, spoils } = traces;
   if (spoils.some(({ what }) => what === 'clock')) return [];
+  const snapshotMs = snapshotTimes(traces, new Set(ordered.map(({ id }) => id)));
   const turns = ordered
     .filter(({ tries }) => tries === 0)
     .map((item) => ({
@@ -80,10 +82,29 @@ function orderOf({ facts, jobs, spoils }: Traces, ordered: readonly Item[]): rea
       priority: 0,
       seq: item.seq,
       position: item.position,
-      dispatchedMs: item.dispatchedMs,
+      dispatchedMs: snapshotMs(item),
       waitingMs: (jobs.get(item.id)?.ackedAt ?? Infinity) + facts.epochMs,
     }));
   return outOfOrder(turns, graceMs).map(
     ([earlier, later]) => `${later.lane}: seq ${earlier.seq} went after ${later.seq}`,
   );
+}
+
+/**
+ * Returns the time at which the read for an item's plan was sent, by the database's clock: jobs committed before it are known to
+ * the plan. Its write may come much later, beside other work or in a process that was stopped.
+ */
+function snapshotTimes({ events, facts }: Traces, ids: ReadonlySet<string>): (item: Item) => number {
+  const plans = Map.groupBy(
+    events
+      .filter((event) => event.type === 'dispatch')
+      .flatMap(({ at, readAt, ids: all }) =>
+        all.filter((id) => ids.has(id)).map((id) => ({ id, at: at + facts.epochMs, readAt })),
+      ),
+    ({ id }) => id,
+  );
+  return ({ id, dispatchedMs }) => {
+    const plan = plans.get(id)?.findLast(({ at }) => at < dispatchedMs + graceMs);
+    return Math.min(dispatchedMs, plan === undefined ? Infinity : plan.readAt + facts.epochMs);
+  };
 }

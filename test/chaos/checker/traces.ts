@@ -194,6 +194,7 @@ function addEvent({ jobs, nodes }: Known, event: HistoryEvent, answers: Answers)
     case 'end':
     case 'snapshot':
     case 'sample':
+    case 'dispatch':
     case 'item': // read unchanged by the checks
   }
 }

@@ -60,6 +60,20 @@ describe('changing', () => {
     });
     const kept = await pgqueue('enqueue', 'send-email', '--unique-key', 'u', '--json');
     expect(JSON.parse(kept.stdout)).toEqual({ id, outcome: 'kept' });
+    const unique = ['--unique-key', 'u', '--on-conflict'];
+    const newer = await pgqueue('enqueue', 'send-email', ...unique, 'supersede', '--json');
+    expect(JSON.parse(newer.stdout)).toEqual({
+      id: expect.not.stringMatching(id),
+      outcome: 'superseded',
+    });
+    const debounce = [...unique, 'debounce', '--run-after', '3h', '--max-wait', '2h'];
+    const pushed = await pgqueue('enqueue', 'send-email', ...debounce, '--json');
+    expect(JSON.parse(pushed.stdout)).toEqual({ ...JSON.parse(newer.stdout), outcome: 'debounced' });
+    expect(
+      await sql(
+        `select extract(epoch from run_after - created)::float8 as after from pgqueue.queue where unique_key = 'u'`,
+      ),
+    ).toEqual([{ after: 7_200 }]);
     const plain = await pgqueue('enqueue', 'hello', '--run-after', '1h', '--json');
     const [later] = await sql(
       `select run_after > now() + interval '59 minutes' as later, payload from pgqueue.queue where id = $1`,

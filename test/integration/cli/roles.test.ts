@@ -12,6 +12,7 @@ import { lacks } from '../../support/tools.ts';
 import { until } from '../../support/until.ts';
 
 const tasks = fileURLToPath(new URL('../../support/modules/cli-tasks.ts', import.meta.url));
+const tasksAround = fileURLToPath(new URL('../../support/modules/cli-around.ts', import.meta.url));
 const policyFile = fileURLToPath(new URL('../../support/modules/cli-policy.ts', import.meta.url));
 let scheduler: CliProcess;
 const own = useDatabase();
@@ -112,6 +113,19 @@ describe('worker', () => {
     ]);
     expect(await sql(`select state from pgqueue.node where id = 'w2'`)).toEqual([{ state: 'left' }]);
     expect((await pgqueue('jobs', 'delete', id)).code).toBe(0);
+  });
+
+  test('calls the middleware that the file exports around its handlers', async () => {
+    const worker = start('worker', '--tasks', tasksAround);
+    await worker.says('(3 tasks, 10 slots) ready');
+    const refused = await insert({ task: 'hello', key: 'refused', max_tries: 1 });
+    const other = await insert({ task: 'hello' });
+    await Promise.all([reaches(refused, 'dead'), reaches(other, 'done')]);
+    expect(await sql('select last_error from pgqueue.job where id = $1', [refused])).toEqual([
+      { last_error: expect.objectContaining({ message: 'refused by the middleware' }) },
+    ]);
+    worker.process.kill('SIGTERM');
+    expect((await worker.ended).code).toBe(0);
   });
 });
 

@@ -81,6 +81,12 @@ describe('wrong usage is 2', () => {
       /^error: [^9]*Its number "id" is one that/,
     ],
     [['enqueue', 'hello', '--on-conflict', 'keep'], /--unique-key/],
+    [['enqueue', 'hello', '--unique-key', 'u', '--max-wait', '5m'], /--on-conflict debounce/],
+    [
+      ['enqueue', 'hello', '--unique-key', 'u', '--on-conflict', 'supersede', '--max-wait', '5m'],
+      /--on-conflict debounce/,
+    ],
+    [['enqueue', 'hello', '--unique-key', 'u', '--on-conflict', 'debounce', '--max-wait', '0'], /longer/],
     [['enqueue', 'hello', '--attributes', '{"a":{}}', '--database-url', nowhere], /flat/],
     [['worker'], /required option '--tasks <file>'/],
     [['schedules', 'set', 'x', '--task', 'y'], /--cron/],

@@ -72,11 +72,13 @@ async function goThrough(url: string): Promise<readonly PgQueueEvent[]> {
     await producer.enqueueMany(
       Array.from({ length: 2_000 }, () => nobody.job({ n: 0 }, { queue: 'copied', delay: '1h' })),
     );
-    const unique = (onConflict: 'replace' | 'debounce') =>
+    const unique = (onConflict: 'replace' | 'debounce' | 'supersede') =>
       producer.enqueue(nobody, { n: 0 }, { delay: '1h', uniqueKey: { key: 'u', onConflict } });
     expect(await unique('replace')).toMatchObject({ outcome: 'enqueued' });
     expect(await unique('replace')).toMatchObject({ outcome: 'replaced' });
-    const { id } = await unique('debounce');
+    const old = await unique('debounce');
+    const { id, outcome } = await unique('supersede');
+    expect([outcome, id === old.id]).toEqual(['superseded', false]);
     expect(await operator.jobs.amend([id], { priority: 5 })).toMatchObject([{ verdict: 'changed' }]);
     expect(await operator.jobs.cancel([id])).toMatchObject([{ verdict: 'cancelled' }]);
     const erased = await producer.enqueue(nobody, { n: 0 }, { delay: '1h' });

@@ -93,6 +93,72 @@ describe('against one that waits or is ready', () => {
   });
 });
 
+describe('debounce with maxWait', () => {
+  const debounce = (delay: number, maxWait: Unique['maxWait']) =>
+    producer.enqueue(
+      hello,
+      { n: delay },
+      {
+        uniqueKey: { key: 'u', onConflict: 'debounce', ...(maxWait === undefined ? {} : { maxWait }) },
+        delay,
+      },
+    );
+  const hour = 3_600_000;
+  /** Moves the job's first enqueue back, and returns the hours from then until it is due; null: it is due. */
+  const dueAfter = async (hours: number): Promise<number | null> => {
+    const [row] = await sql(
+      'select round(extract(epoch from run_after - created) / 3600)::integer as due from pgqueue.queue',
+    );
+    await sql(`update pgqueue.queue set created = created - $1 * interval '1 hour'`, [hours]);
+    return row.due;
+  };
+
+  test('pushes it back, but not beyond maxWait after its first enqueue; then it is due at once', async () => {
+    expect((await debounce(2 * hour, '5h')).outcome).toBe('enqueued');
+    expect(await dueAfter(1)).toBe(2);
+    expect((await debounce(3 * hour, '5h')).outcome).toBe('debounced');
+    expect(await dueAfter(2)).toBe(4);
+    await debounce(3 * hour, '5h');
+    expect(await dueAfter(1)).toBe(5);
+    await debounce(hour / 4, '5h');
+    expect(await dueAfter(2)).toBe(4);
+    await debounce(3 * hour, '5h');
+    expect(await dueAfter(0)).toBeNull();
+    expect(await jobs()).toMatchObject([{ status: 'pending', n: 3 * hour, unique_key: 'u' }]);
+  });
+
+  test('limits the first enqueue, too; a later one without it has no limit', async () => {
+    await debounce(9 * hour, '5h');
+    expect(await dueAfter(0)).toBe(5);
+    await debounce(9 * hour, undefined);
+    expect(await dueAfter(0)).toBe(9);
+    await debounce(0, '5h');
+    expect(await dueAfter(0)).toBeNull();
+  });
+
+  test('behind a job that runs, the time begins anew', async () => {
+    await debounce(0, '5h');
+    await sql(`update pgqueue.queue set created = created - interval '9 hours'`);
+    await run('node-1', [(await jobs())[0]?.id ?? '']);
+    const { outcome } = await debounce(hour, '5h');
+    expect(outcome).toBe('enqueued');
+    expect((await jobs()).map(({ status }) => status)).toEqual(['running', 'delayed']);
+  });
+
+  test.each([
+    ['0', 'debounce'],
+    ['-1', 'debounce'],
+    ['"NaN"', 'debounce'],
+    ['"infinity"', 'debounce'],
+    ['1e300', 'debounce'],
+    ['5', 'replace'],
+    ['5', 'keep'],
+  ])('%s is refused with %s', async (wait, mode) => {
+    const job = `{"n": 0, "task": "hello", "unique_key": "u", "mode": "${mode}", "delay_ms": 5, "max_wait_ms": ${wait}}`;
+    await expect(sql(`select pgqueue.enqueue_unique('[${job}]')`)).rejects.toMatchObject({ code: '22023' });
+  });
+});
+
 describe('against one that runs', () => {
   test('keep leaves it', async () => {
     const id = await first('running');

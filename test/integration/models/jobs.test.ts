@@ -120,7 +120,12 @@ function oneJob(index: number): Step[] {
     step('enqueue', index, ['absent'], async (model, { id }) => {
       model.jobs[index] = undefined;
       const fits = hasRoom(model);
-      const inserted = ground.insert({ id, max_tries: maxTries, max_crashes: maxCrashes });
+      const inserted = ground.insert({
+        id,
+        unique_key: `u${index}`,
+        max_tries: maxTries,
+        max_crashes: maxCrashes,
+      });
       if (fits) model.jobs[index] = { ...absent(), id: await inserted };
       else await refused(inserted);
     }),
@@ -164,6 +169,23 @@ function oneJob(index: number): Step[] {
       );
       if (job.state === 'running') job.cancelled = true;
       else if (job.state !== 'dead') put(job, 'cancelled');
+    }),
+    step('supersede', index, ['delayed', 'pending', 'ready', 'running'], async (model, job) => {
+      const { id } = absent();
+      const newer = { n: 0, id, task: 'hello', unique_key: `u${index}`, mode: 'supersede' };
+      const limits = { max_tries: maxTries, max_crashes: maxCrashes };
+      const enqueued = ground.sql('select job_id, outcome from pgqueue.enqueue_unique($1)', [
+        JSON.stringify([{ ...newer, ...limits }]),
+      ]);
+      const runs = job.state === 'running';
+      const others = model.jobs.filter((one) => one !== job || runs);
+      if (!hasRoom({ ...model, jobs: others })) return refused(enqueued);
+      expect(await enqueued).toEqual([{ job_id: id, outcome: 'superseded' }]);
+      if (runs) job.cancelled = true;
+      else put(job, 'cancelled');
+      model.jobs[index] = { ...absent(), id };
+      // behind the jobs that steps act on: a claim or a lost node meets it there
+      model.jobs[Math.max(jobsMax, model.jobs.length)] = job;
     }),
     step('redrive', index, ['dead', 'pending', 'done'], async (model, job) => {
       const redriven = redrive(ground.database, [job.id]);

@@ -53,7 +53,8 @@ export async function openExplained(
   return { client, take: () => plans.splice(0) };
 }
 
-const tables = /^(?:queue|work_queue|history\w*|dead_letter)$/;
+const tables =
+  /^(?:queue|work_queue|history\w*|dead_letter|flow|flow_step|flow_need|flow_job|flow_tally|flow_result)$/;
 
 /**
  * Returns the parts of a plan that get slower as tables grow: full scans, sequential or along an index, and

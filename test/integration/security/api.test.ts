@@ -154,6 +154,7 @@ const enqueueWith = (x: Anything): readonly (() => Promise<unknown>)[] => [
   ...optionNames.map((name) => () => producer.enqueue(task, {}, { [name]: x })),
   () => producer.enqueue(task, {}, { uniqueKey: { key: x } }),
   () => producer.enqueue(task, {}, { uniqueKey: { key: 'a', onConflict: x } }),
+  () => producer.enqueue(task, {}, { uniqueKey: { key: 'a', onConflict: 'debounce', maxWait: x } }),
   () => producer.enqueue(task, {}, { trace: { traceparent: x, tracestate: x } }),
   ...['maxTries', 'maxCrashes', 'backoff', 'base', 'factor', 'max', 'jitter'].map(
     (name) => () => producer.enqueue(task, {}, { retry: { [name]: x } }),

@@ -14,6 +14,7 @@ export const statements: Readonly<
       `insert into queue (task, run_after, key, priority) values ('hello', now(), 'k', 1)`,
       'select id from queue',
       `select * from enqueue_unique('[{"n": 0, "task": "hello", "unique_key": "u"}]')`,
+      `select * from enqueue_unique('[{"n": 0, "task": "hello", "unique_key": "u"}, {"n": 1, "task": "hello", "unique_key": "u", "mode": "supersede"}]')`,
       'select uuid_v7()',
       'select version from migration',
       'select has_leader()',

@@ -17,7 +17,7 @@ export const rights: Readonly<
 > = {
   producer: {
     functions:
-      'check_job enqueue_unique fits flow_state has_leader retry_fits signal_flow start_flow uuid_v7',
+      'check_job enqueue_unique fits flow_state has_leader retry_fits signal_flow signal_job start_flow uuid_v7',
     tables: {
       migration: 'select',
       queue: `insert(${enqueued}) select(created id seq)`,
@@ -41,7 +41,7 @@ export const rights: Readonly<
   },
   worker: {
     functions:
-      'ack add_jobs claim claim_rows crash_job extend fan_out has_leader heartbeat_node held_leases leased leave_node nack need_results needs_of peek queue_length reap register_node release release_claim release_rows report_progress save_checkpoint scan settle settle_rows take_out tell_runs unlocked_jobs uuid_v7',
+      'ack add_jobs claim claim_rows crash_job extend fan_out flow_state has_leader heartbeat_node held_leases leased leave_node nack need_results needs_of own_results peek queue_length reap register_node release release_claim release_rows report_progress save_checkpoint scan settle settle_rows suspend_job take_out tell_runs unlocked_jobs uuid_v7',
     tables: { migration: 'select', node, queue_config: 'select' },
   },
   viewer: {
@@ -80,7 +80,7 @@ export const rights: Readonly<
   },
   operator: {
     functions:
-      'amend ask_explain cancel cancel_flow check_job enqueue_scheduled enqueue_unique erase fits flow_results flow_state key_numbers maintain_history note_action note_result peek queue_length queue_numbers reap redrive reset_node retry_fits retry_flow scan signal_flow start_flow take_explain trim_history uuid_v7 wait_facts waiting_tasks',
+      'amend ask_explain cancel cancel_flow check_job enqueue_scheduled enqueue_unique erase fits flow_results flow_state key_numbers maintain_history note_action note_result peek queue_length queue_numbers reap redrive reset_node retry_fits retry_flow scan signal_flow signal_job start_flow take_explain trim_history uuid_v7 wait_facts waiting_tasks',
     tables: {
       activity: 'select',
       activity_mark: 'select',
@@ -121,4 +121,4 @@ export const rights: Readonly<
 };
 /** Functions that others call, and that check nothing themselves. */
 export const ownersAlone =
-  'advance_front advance_locked advance_set assert_leader assert_read_committed assert_tasks audit_kept backoff_ms batches_from begin_anew charged_by_death check_later_jobs config_mark count_slice count_tallies crash crash_all end_node ended_jobs ended_numbers enqueuers fail_flow flow_failed flows_due_ms follow forget_explains fresh_bundles gone_nodes held_sessions hold_session holds_true in_batch is_of_row items_from judge_again keep_leader_session keep_node_session lanes_to_read leader_gone lease_all lease_items legible lock_unique_keys look make_due make_expired need_met next_suspect node_sessions node_takes note_ends note_move note_reached page_of_lanes put_jobs ready_batches recall refuse_crowds release_jobs revive set_aside settle_done settle_mixed single_rows spread spread_held spread_ready stop_flow tables_place take_apart waiting_numbers walk_lanes watch_crowds with_error within_bytes';
+  'advance_front advance_locked advance_set assert_leader assert_read_committed assert_tasks audit_kept backoff_ms batches_from begin_anew cancel_superseded charged_by_death check_later_jobs config_mark count_slice count_tallies crash crash_all end_node ended_jobs ended_numbers enqueuers fail_flow flow_failed flows_due_ms follow forget_explains fresh_bundles gone_nodes held_sessions hold_session holds_true in_batch is_of_row items_from judge_again keep_leader_session keep_node_session lanes_to_read leader_gone lease_all lease_items legible lock_unique_keys look make_due make_expired need_met next_suspect node_sessions node_takes note_ends note_move note_reached page_of_lanes put_jobs ready_batches recall refuse_crowds release_jobs revive set_aside settle_done settle_mixed signal_flow_of single_rows spread spread_held spread_ready stop_flow tables_place take_apart waiting_numbers wake_waiters walk_lanes watch_crowds with_error within_bytes';

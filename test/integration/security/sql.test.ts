@@ -98,7 +98,7 @@ const scalars = [
   '"infinity"',
 ];
 const jobFields =
-  'n id queue task key priority attributes run_after delay_ms expires_at timeout_ms max_tries max_crashes retry unique_key mode payload payload_version trace again'.split(
+  'n id queue task key priority attributes run_after delay_ms expires_at timeout_ms max_tries max_crashes retry unique_key mode max_wait_ms payload payload_version trace again'.split(
     ' ',
   );
 
@@ -148,7 +148,11 @@ function hostileFor(type: string, name: string): readonly (string | null)[] {
   const fields = jobFields.flatMap((field) =>
     scalars.map((value) => `[{"n": 0, "task": "t", "${field}": ${value}}]`),
   );
-  return [null, ...values, ...(name === 'p_jobs' ? fields : [])];
+  const waits = scalars.map(
+    (value) =>
+      `[{"n": 0, "task": "t", "unique_key": "u", "mode": "debounce", "delay_ms": 5, "max_wait_ms": ${value}}]`,
+  );
+  return [null, ...values, ...(name === 'p_jobs' ? [...fields, ...waits] : [])];
 }
 
 beforeAll(async () => {

@@ -93,7 +93,9 @@ describe('unique keys', () => {
     await ground.insert({ id: a, unique_key: 'u', payload: { old: true } });
     expect(await first.sql(unique({ mode: null }))).toEqual([{ ordinal: 0, outcome: 'kept' }]);
     expect(await ground.one('select payload from pgqueue.queue')).toEqual({ old: true });
-    await expect(first.sql(unique({ mode: 'swallow' }))).rejects.toThrow('mode is keep, replace or debounce');
+    await expect(first.sql(unique({ mode: 'swallow' }))).rejects.toThrow(
+      'mode is keep, replace, debounce or supersede',
+    );
   });
 
   test('a repeated enqueue that waits for the settlement of its own id is known as repeated', async () => {
@@ -104,6 +106,19 @@ describe('unique keys', () => {
     await first.sql('commit');
     expect(await answer).toEqual([{ ordinal: 0, outcome: 'repeated' }]);
     expect(await ground.job(a)).toMatchObject({ status: 'done' });
+  });
+
+  test('a repeated enqueue that waits for its own settlement leaves the job alone that has its key now', async () => {
+    const lease = await ground.running(node, { id: a });
+    await ground.insert({ id: b, unique_key: 'u', payload: { newer: true } });
+    await first.sql('begin');
+    await first.sql(settleOf([lease]));
+    const { answer } = await ground.waiting(second, unique({ id: a, again: true }));
+    await first.sql('commit');
+    expect(await answer).toEqual([{ ordinal: 0, outcome: 'repeated' }]);
+    expect(await ground.sql('select id, payload from pgqueue.queue')).toEqual([
+      { id: b, payload: { newer: true } },
+    ]);
   });
 
   test('jobs without a unique key keep the order of the input', async () => {

@@ -45,16 +45,17 @@ const statusOf = async (id = ''): Promise<string> => (await bench.job(id)).statu
 
 const lock = (id = ''): Promise<unknown> =>
   application.query('select from pgqueue.queue where id = $1 for update', [id]);
-/** Replaces a job, as a producer does in a transaction of the application. */
-const replace = (): Promise<unknown> =>
+/** Takes a job's unique key, as a producer does in a transaction of the application. */
+const taking = (onConflict: 'replace' | 'supersede') => (): Promise<unknown> =>
   bench.producer
     .with(fromPg(application))
-    .enqueue(task, { end: 'done' }, { uniqueKey: { key: 'job 0', onConflict: 'replace' } });
+    .enqueue(task, { end: 'done' }, { uniqueKey: { key: 'job 0', onConflict } });
 
 describe('a running job that an open transaction has locked', () => {
   test.each<[string, (id?: string) => Promise<unknown>]>([
     ['by a lock of its own', lock],
-    ['by an enqueue that replaces its unique key', replace],
+    ['by an enqueue that replaces its unique key', taking('replace')],
+    ['by an enqueue that supersedes it', taking('supersede')],
   ])('%s: others are settled while the lock is held, and it is when the lock is gone', async (_how, take) => {
     const { worker, ids, letGo } = await running(['done', 'done', 'retry', 'dead']);
     await application.query('begin');

@@ -19,6 +19,7 @@ import { runRole } from '../roles/run.ts';
 import type { Role } from '../roles/run.ts';
 import type { GlobalOptions, Settings } from '../settings.ts';
 import { settleSchema } from '../settings.ts';
+import type { Handlers } from '../files/tasks-file.ts';
 import { loadTasks } from '../files/tasks-file.ts';
 import { startLocalDashboard } from './dashboard.ts';
 import { examples } from './help.ts';
@@ -74,7 +75,7 @@ async function dev(options: DevOptions, self: Command): Promise<void> {
     ...(loaded?.kind === 'problem' ? [loaded.problem] : []),
     ...problems,
   ]);
-  const tasks = loaded?.kind === 'tasks' ? loaded.tasks : [hello()];
+  const handlers: Handlers = loaded?.kind === 'tasks' ? loaded.handlers : { tasks: [hello()] };
   const output = outputOf(globals, redactor());
   const { port } = options;
   const data = options.data === undefined ? defaultData() : resolve(options.data);
@@ -82,8 +83,8 @@ async function dev(options: DevOptions, self: Command): Promise<void> {
   try {
     const settings = { connectionString: server.adminUrl.replace(':postgres@', '@'), schema };
     await migrate(settings);
-    const role = await everything(settings, options, { tasks, policies });
-    const names = tasks.map(({ task }) => task.name);
+    const role = await everything(settings, options, { handlers, policies });
+    const names = handlers.tasks.map(({ task }) => task.name);
     await runRole(role, {
       output,
       ready: () => ({
@@ -153,10 +154,7 @@ async function startServer(data: string, port: number | undefined): Promise<Runn
 async function everything(
   settings: Settings,
   { workers, concurrency, logLevel: level, dashboardPort: port }: DevOptions,
-  {
-    tasks,
-    policies,
-  }: { readonly tasks: readonly TaskHandler[]; readonly policies: Omit<Policies, 'problems'> },
+  { handlers, policies }: { readonly handlers: Handlers; readonly policies: Omit<Policies, 'problems'> },
 ): Promise<Role & { readonly dashboardUrl: () => string }> {
   const logger = createLogger({ level, role: 'dev', redact: redactor(settings.connectionString) });
   const { createScheduler } = await import('@pgqueue/scheduler');
@@ -166,7 +164,7 @@ async function everything(
   const scheduler = createScheduler({ ...settings, ...policies, observe });
   const own = { concurrency, pool: 'default', drain: 10_000, listen: true };
   const nodes = await Promise.all(
-    Array.from({ length: workers }, () => makeWorker(settings, own, { tasks, logger })),
+    Array.from({ length: workers }, () => makeWorker(settings, own, { ...handlers, logger })),
   );
   let dashboard: Awaited<ReturnType<typeof startLocalDashboard>> | undefined;
   return {

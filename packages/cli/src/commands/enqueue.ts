@@ -1,4 +1,4 @@
-import type { Attributes, Backoff, Duration, JobOptions, RetryOptions } from '@pgqueue/core';
+import type { Attributes, Backoff, Duration, JobOptions, RetryOptions, Unique } from '@pgqueue/core';
 import { InvalidArgumentError, Option } from 'commander';
 import type { Command } from 'commander';
 import { contextOf, databaseOptions } from '../context.ts';
@@ -23,7 +23,8 @@ interface EnqueueOptions {
   readonly backoffBase?: number;
   readonly backoffMax?: number;
   readonly uniqueKey?: string;
-  readonly onConflict?: 'keep' | 'replace' | 'debounce';
+  readonly onConflict?: NonNullable<Unique['onConflict']>;
+  readonly maxWait?: number;
   readonly traceparent?: string;
 }
 
@@ -63,7 +64,13 @@ export function addEnqueue(program: Command): void {
         'keep',
         'replace',
         'debounce',
+        'supersede',
       ]),
+    )
+    .option(
+      '--max-wait <duration>',
+      'longest time that debounce pushes a job back, from its first enqueue',
+      positive,
     )
     .option('--id <uuid>', 'id of the job; enqueuing the same id again changes nothing', uuid)
     .option('--traceparent <text>', 'W3C trace context for the handler to continue')
@@ -84,6 +91,8 @@ export function addEnqueue(program: Command): void {
 async function enqueue(task: string, options: EnqueueOptions, self: Command): Promise<void> {
   const orphan = options.onConflict !== undefined && options.uniqueKey === undefined;
   if (orphan) self.error('error: --on-conflict says what to do about --unique-key: give that too');
+  if (options.maxWait !== undefined && options.onConflict !== 'debounce')
+    self.error('error: --max-wait goes with --on-conflict debounce only');
   const context = contextOf(self);
   const { createProducer } = await import('@pgqueue/producer');
   const producer = createProducer({ ...databaseOptions(context, 'enqueue'), connectionsMax: 2 });
@@ -101,7 +110,7 @@ async function enqueue(task: string, options: EnqueueOptions, self: Command): Pr
 
 /** Passes on only the options given, so that defaults apply to the others. */
 function jobOptions(options: EnqueueOptions): JobOptions {
-  const { runAfter, expiresAt, uniqueKey: key, onConflict, traceparent } = options;
+  const { runAfter, expiresAt, uniqueKey: key, traceparent } = options;
   const retry = defined<RetryOptions>({
     maxTries: options.maxTries,
     maxCrashes: options.maxCrashes,
@@ -120,9 +129,13 @@ function jobOptions(options: EnqueueOptions): JobOptions {
     delay: runAfter?.kind === 'in' ? runAfter.ms : undefined,
     expiresAt: expiresAt === undefined ? undefined : dateOf(expiresAt),
     retry: Object.keys(retry).length === 0 ? undefined : retry,
-    uniqueKey: key === undefined ? undefined : { key, onConflict: onConflict ?? 'keep' },
+    uniqueKey: key === undefined ? undefined : uniqueOf(key, options),
     trace: traceparent === undefined ? undefined : { traceparent },
   });
+}
+
+function uniqueOf(key: string, { onConflict = 'keep', maxWait }: EnqueueOptions): Unique {
+  return { key, onConflict, ...(maxWait === undefined ? {} : { maxWait }) };
 }
 
 function defined<Type extends object>(values: {

@@ -8,6 +8,7 @@ import type { PolicyOptions } from '../files/policy-file.ts';
 import { loadPolicies, withPolicies } from '../files/policy-file.ts';
 import { createLogger, logLevels } from '../roles/logger.ts';
 import { runRole } from '../roles/run.ts';
+import type { Handlers } from '../files/tasks-file.ts';
 import { loadTasks } from '../files/tasks-file.ts';
 import { examples } from './help.ts';
 
@@ -29,7 +30,10 @@ export function addStart(program: Command): void {
         'Migrates the schema, then runs a scheduler (leader or standby) and a worker node in one process until SIGTERM or SIGINT. Start any number of them. Logs are JSON lines on stderr.',
       ),
   )
-    .requiredOption('--tasks <file>', 'a module (.js, .mjs, .ts) that exports task handlers')
+    .requiredOption(
+      '--tasks <file>',
+      'a module (.js, .mjs, .ts) that exports task handlers; a function `around` is their middleware',
+    )
     .option('--concurrency <n>', 'jobs to run at a time', whole(1, 10_000), 10)
     .option('--pool <pool>', 'pool of nodes it belongs to', 'default')
     .option('--no-listen', 'only poll, for PgBouncer in transaction mode, where LISTEN does not work')
@@ -39,12 +43,13 @@ export function addStart(program: Command): void {
       const loaded = await loadTasks(options.tasks);
       const { problems, ...policies } = await loadPolicies(options);
       const context = contextOf(self, [...(loaded.kind === 'problem' ? [loaded.problem] : []), ...problems]);
-      const tasks = loaded.kind === 'tasks' ? loaded.tasks : [];
+      const handlers: Handlers = loaded.kind === 'tasks' ? loaded.handlers : { tasks: [] };
+      const { tasks } = handlers;
       const { concurrency, pool, listen, migrate, logLevel: level } = options;
       const logger = createLogger({ level, role: 'start', redact: context.redact });
       const { createQueue } = await import('pgqueue');
       const observe = logObserver(logger);
-      const own = { ...context.settings, ...policies, tasks, concurrency, pool, listen, migrate };
+      const own = { ...context.settings, ...policies, ...handlers, concurrency, pool, listen, migrate };
       const queue = createQueue({ ...own, observe, logger });
       const names = tasks.map(({ task }) => task.name);
       const policy = (policies.policy ?? defaultPolicy()).name;

@@ -1,11 +1,10 @@
-import { shareReading } from '@pgqueue/postgres/internal';
+import { onStopSignals, shareReading } from '@pgqueue/postgres/internal';
 import type { Command } from 'commander';
 import { contextOf, withOperator } from '../context.ts';
 import { showLive } from '../output/live.ts';
 import { printable } from '../output/format.ts';
 import { topLines } from '../output/top.ts';
 import { durationWithin } from '../parse.ts';
-import { onStopSignals } from '../roles/stop.ts';
 import { examples } from './help.ts';
 
 interface Options {

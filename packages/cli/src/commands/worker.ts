@@ -1,5 +1,5 @@
 import { logObserver } from '@pgqueue/core';
-import type { Logger, TaskHandler } from '@pgqueue/core';
+import type { Logger } from '@pgqueue/core';
 import type { Worker } from '@pgqueue/worker';
 import { Option } from 'commander';
 import type { Command } from 'commander';
@@ -9,6 +9,7 @@ import { duration, whole } from '../parse.ts';
 import { createLogger, logLevels } from '../roles/logger.ts';
 import { runRole } from '../roles/run.ts';
 import type { Settings } from '../settings.ts';
+import type { Handlers } from '../files/tasks-file.ts';
 import { loadTasks } from '../files/tasks-file.ts';
 import { examples } from './help.ts';
 
@@ -30,7 +31,10 @@ export function addWorker(program: Command): void {
     .description(
       'Runs a worker node until SIGTERM or SIGINT; then it claims no more jobs, waits for running ones, and leaves. Logs are JSON lines on stderr.',
     )
-    .requiredOption('--tasks <file>', 'a module (.js, .mjs, .ts) that exports task handlers')
+    .requiredOption(
+      '--tasks <file>',
+      'a module (.js, .mjs, .ts) that exports task handlers; a function `around` is their middleware',
+    )
     .option(
       '--node <id>',
       'id of the node, unique among live ones; default: host name, process id and a random suffix',
@@ -52,10 +56,11 @@ export function addWorker(program: Command): void {
     .action(async (options: WorkerCommandOptions, self: Command) => {
       const loaded = await loadTasks(options.tasks);
       const context = contextOf(self, loaded.kind === 'problem' ? [loaded.problem] : []);
-      const tasks = loaded.kind === 'tasks' ? loaded.tasks : [];
+      const handlers: Handlers = loaded.kind === 'tasks' ? loaded.handlers : { tasks: [] };
+      const { tasks } = handlers;
       const { logLevel: level } = options;
       const logger = createLogger({ level, role: 'worker', redact: context.redact });
-      const worker = await makeWorker(context.settings, options, { tasks, logger });
+      const worker = await makeWorker(context.settings, options, { ...handlers, logger });
       await runRole(worker, {
         output: context.output,
         ready: { role: 'worker', node: worker.node, tasks: tasks.map(({ task }) => task.name) },
@@ -79,12 +84,12 @@ type NodeOptions = Pick<
 export async function makeWorker(
   settings: Settings,
   { node, concurrency, pool, drain, listen, healthPort }: NodeOptions,
-  { tasks, logger }: { readonly tasks: readonly TaskHandler[]; readonly logger: Logger },
+  { logger, ...handlers }: Handlers & { readonly logger: Logger },
 ): Promise<Worker> {
   const { createWorker } = await import('@pgqueue/worker');
   return createWorker({
     ...settings,
-    tasks,
+    ...handlers,
     ...(node === undefined ? {} : { node }),
     concurrency,
     pool,

@@ -67,7 +67,17 @@ describe('a file with tasks', () => {
   test('has handlers, alone or in a list, and perhaps their tasks beside', async () => {
     const text = `${task} export { task }; export const handler = implement(task, () => 1); export const tasks = [handler];`;
     const loaded = await loadTasks(moduleOf(text));
-    expect(loaded).toMatchObject({ kind: 'tasks', tasks: [{ kind: 'pgqueue.handler' }] });
+    expect(loaded).toMatchObject({ kind: 'tasks', handlers: { tasks: [{ kind: 'pgqueue.handler' }] } });
+  });
+
+  test('may have middleware, exported as `around`', async () => {
+    const handler = `${task} export const handler = implement(task, () => 1);`;
+    expect(
+      await loadTasks(moduleOf(`${handler} export const around = (job, next) => next();`)),
+    ).toMatchObject({ kind: 'tasks', handlers: { around: expect.any(Function) as unknown } });
+    expect(await loadTasks(moduleOf(`${handler} export const around = 1;`))).toMatchObject({
+      problem: expect.stringContaining('its "around" is not a function') as unknown,
+    });
   });
 
   test.each([

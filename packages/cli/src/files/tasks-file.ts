@@ -3,16 +3,23 @@ import { resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import type { TaskHandler } from '@pgqueue/core';
 import { isTask, isTaskHandler } from '@pgqueue/core/internal';
+import type { Around } from '@pgqueue/worker';
 import { whyNotImported } from './unread.ts';
 
+/** Handlers of a worker, and middleware around their calls. */
+export interface Handlers {
+  readonly tasks: readonly TaskHandler[];
+  readonly around?: Around;
+}
+
 export type TasksFile =
-  | { readonly kind: 'tasks'; readonly tasks: readonly TaskHandler[] }
+  | { readonly kind: 'tasks'; readonly handlers: Handlers }
   | { readonly kind: 'problem'; readonly problem: string };
 
 /**
  * Imports a module (.js, .mjs, .ts, .mts) and returns all exported task handlers, including those in exported
- * arrays (`tasks`). Problems are returned as text, so that they can be reported together with other
- * configuration problems.
+ * arrays (`tasks`), and the middleware that it exports as `around`. Problems are returned as text, so that
+ * they can be reported together with other configuration problems.
  */
 export async function loadTasks(file: string): Promise<TasksFile> {
   const problem = (text: string): TasksFile => ({ kind: 'problem', problem: `--tasks ${file}: ${text}` });
@@ -34,7 +41,10 @@ export async function loadTasks(file: string): Promise<TasksFile> {
   const names = tasks.map(({ task }) => task.name);
   const twice = names.filter((name, index) => names.indexOf(name) !== index);
   if (twice.length > 0) return problem(`has two handlers of task ${[...new Set(twice)].join(', ')}`);
-  return { kind: 'tasks', tasks };
+  const { around } = exported;
+  if (around === undefined) return { kind: 'tasks', handlers: { tasks } };
+  if (typeof around !== 'function') return problem('its "around" is not a function: middleware is one');
+  return { kind: 'tasks', handlers: { tasks, around: around as Around } };
 }
 
 const wanted = 'export what implement(task, handler) returns, or an array of that named tasks';

@@ -1,5 +1,5 @@
+import { onStopSignals } from '@pgqueue/postgres/internal';
 import type { Output } from '../output/output.ts';
-import { onStopSignals } from './stop.ts';
 
 /** A role of this process, which runs until it is stopped. */
 export interface Role {

@@ -38,14 +38,25 @@ export const jobStatuses: readonly JobStatus[] = [
 
 /**
  * Unique key of a job: at most one unfinished job of a task has it. `onConflict` says what an enqueue does
- * with the job that has it already: `keep` leaves that job as it is; `replace` gives a waiting job the new
- * payload, priority, attributes and `expiresAt`, and the new trace if there is one, at its old time;
- * `debounce` does the same and sets a new `runAfter`. A running job can't take a new payload: it gives up its
- * key, and the new job is enqueued behind it.
+ * with the job that has it already:
+ *
+ * - `keep` leaves that job as it is.
+ * - `replace` gives a waiting job the new payload, priority, attributes and `expiresAt`, and the new trace if
+ *   there is one, at its old time. A running job can't take a new payload: it gives up its key, and the new job
+ *   is enqueued behind it.
+ * - `debounce` does the same, and sets a new `runAfter`.
+ * - `supersede` enqueues the new job under its own id, and cancels the older one: a waiting job ends as
+ *   cancelled; a running job gives up its key, and its signal aborts as cancelled. The new job may start before
+ *   the handler of the older one has returned. For one at a time, add a `key` and the policy `ordered`.
  */
 export interface Unique {
   readonly key: string;
-  readonly onConflict?: 'keep' | 'replace' | 'debounce';
+  readonly onConflict?: 'keep' | 'replace' | 'debounce' | 'supersede';
+  /**
+   * With `debounce` only: longest time from a job's first enqueue until it is due, however often it is
+   * debounced. Positive. Default: no limit.
+   */
+  readonly maxWait?: Duration;
 }
 
 /**
@@ -108,7 +119,8 @@ export interface JobRow {
   readonly retry: Backoff | null;
   readonly unique: {
     readonly key: string;
-    readonly onConflict: 'keep' | 'replace' | 'debounce';
+    readonly onConflict: NonNullable<Unique['onConflict']>;
+    readonly maxWaitMs: number | null;
   } | null;
   /** JSON text. */
   readonly payload: string;
@@ -118,11 +130,11 @@ export interface JobRow {
 
 /**
  * Result of one enqueue. `id` is the job that stands for it: the older one when that was kept, replaced or
- * debounced.
+ * debounced, otherwise the new one. `superseded`: the new job was enqueued, and an older one was cancelled.
  */
 export interface Enqueued {
   readonly id: string;
-  readonly outcome: 'enqueued' | 'repeated' | 'kept' | 'replaced' | 'debounced';
+  readonly outcome: 'enqueued' | 'repeated' | 'kept' | 'replaced' | 'debounced' | 'superseded';
 }
 
 /** A job as a node claims it: leased under `token` for `leaseMs` from the moment the claim was sent. */

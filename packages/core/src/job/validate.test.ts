@@ -148,15 +148,17 @@ describe('options', () => {
       id,
       delayMs: 1,
       timeoutMs: 2,
-      unique: { key: 'u', onConflict: 'keep' },
+      unique: { key: 'u', onConflict: 'keep', maxWaitMs: null },
     });
     const retry = { maxTries: 2, base: '2s' };
     const unique = { key: 'u', onConflict: 'debounce' };
-    expect(await row({}, { retry, uniqueKey: unique })).toMatchObject({
+    expect(await row({}, { retry, uniqueKey: { ...unique, maxWait: '0.0001s' } })).toMatchObject({
       maxTries: 2,
       retry: { kind: 'exponential', baseMs: 2_000 },
-      unique,
+      unique: { ...unique, maxWaitMs: 1 },
     });
+    const supersede = { key: 'u', onConflict: 'supersede' };
+    expect((await row({}, { uniqueKey: supersede })).unique).toEqual({ ...supersede, maxWaitMs: null });
   });
 
   test.each<[string, object]>([
@@ -169,6 +171,18 @@ describe('options', () => {
     ['uniqueKey', { uniqueKey: '' }],
     ['uniqueKey', { uniqueKey: { key: 'u'.repeat(501) } }],
     ['uniqueKey.onConflict', { uniqueKey: { key: 'u', onConflict: 'drop' } }],
+    ['uniqueKey.onConflict', { uniqueKey: { key: 'u', onConflict: 'toString' } }],
+    ['uniqueKey.onConflict', { uniqueKey: { key: 'u', onConflict: null } }],
+    ['uniqueKey.onConflict', { uniqueKey: { key: 'u', onConflict: ['keep'] } }],
+    ...[0, -1, '0s', '5', 'soon', '3651d', Number.NaN, null, {}, []].map((maxWait): [string, object] => [
+      'uniqueKey.maxWait must be a positive duration',
+      { uniqueKey: { key: 'u', onConflict: 'debounce', maxWait } },
+    ]),
+    ...['keep', 'replace', 'supersede', undefined].map((onConflict): [string, object] => [
+      'uniqueKey.maxWait goes with onConflict debounce only',
+      { uniqueKey: { key: 'u', onConflict, maxWait: '1s' } },
+    ]),
+    ['there is no uniqueKey.maxwait: did you mean maxWait', { uniqueKey: { key: 'u', maxwait: 1 } }],
     ['id', { id: '5' }],
     ['id', { id: 5 }],
     ['uniqueKey', { uniqueKey: null }],
@@ -222,6 +236,17 @@ describe('options', () => {
   ])('a key that is %j is refused, and what it was is said', async (key, got) => {
     const [problem] = await problems(row({ a: 1 }, { key: key as never }));
     expect(problem).toBe(`key must be a text of 0 to 200 characters, not ${got}`);
+  });
+
+  test('everything that is wrong with a unique key is told at once', async () => {
+    const wrong = await problems(row({}, { uniqueKey: { key: '', onConflict: 'drop', maxWait: 0, max: 1 } }));
+    expect(wrong).toEqual([
+      expect.stringMatching(/^uniqueKey must be a text of 1 to 500 characters/),
+      expect.stringMatching(/^there is no uniqueKey.max/),
+      'uniqueKey.onConflict must be keep, replace, debounce or supersede, not "drop"',
+      'uniqueKey.maxWait must be a positive duration, such as "30s", not 0',
+      'uniqueKey.maxWait goes with onConflict debounce only',
+    ]);
   });
 
   test('everything that is wrong is told at once, the payload first', async () => {

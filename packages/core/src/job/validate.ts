@@ -101,7 +101,10 @@ function checkedRow(
     maxTries: options.retry?.maxTries ?? defaultMaxTries,
     maxCrashes: options.retry?.maxCrashes ?? defaultMaxCrashes,
     retry: options.retry === undefined ? null : backoffOf(options.retry),
-    unique: unique === undefined ? null : { key: unique.key, onConflict: unique.onConflict ?? 'keep' },
+    unique:
+      unique === undefined
+        ? null
+        : { key: unique.key, onConflict: unique.onConflict ?? 'keep', maxWaitMs: wholeMs(unique.maxWait) },
     payload: payload ?? '{}',
     payloadVersion: job.payloadVersion,
     trace: options.trace ?? null,
@@ -143,7 +146,13 @@ const names: Readonly<Record<keyof JobOptions, true>> = {
   trace: true,
 };
 
-const namesOfUnique: Readonly<Record<keyof Unique, true>> = { key: true, onConflict: true };
+const namesOfUnique: Readonly<Record<keyof Unique, true>> = { key: true, onConflict: true, maxWait: true };
+const conflictModes: Readonly<Record<NonNullable<Unique['onConflict']>, true>> = {
+  keep: true,
+  replace: true,
+  debounce: true,
+  supersede: true,
+};
 
 /** Quotes a text; converts any other value with `String`. */
 function named(value: unknown): string {
@@ -167,10 +176,7 @@ function optionProblems(task: string, options: JobOptions): readonly string[] {
   const unique = options.uniqueKey;
   if (unique !== undefined)
     text('uniqueKey', isObject(unique) ? (unique.key ?? null) : unique, 1, jobLimits.uniqueKeyLengthMax);
-  if (isObject(unique)) problems.push(...unknownNames(unique, namesOfUnique, { path: 'uniqueKey' }));
-  if (isObject(unique) && !['keep', 'replace', 'debounce'].includes(unique.onConflict ?? 'keep')) {
-    problems.push(`uniqueKey.onConflict must be keep, replace or debounce, not ${String(unique.onConflict)}`);
-  }
+  if (isObject(unique)) problems.push(...uniqueProblems(unique));
   if (options.id !== undefined && !isUuid(options.id))
     problems.push(`id must be a UUID, not ${JSON.stringify(options.id)}`);
   const priority = options.priority ?? 0;
@@ -198,6 +204,21 @@ function optionProblems(task: string, options: JobOptions): readonly string[] {
   if (options.retry !== undefined) {
     problems.push(...retryProblems(options.retry));
   }
+  return problems;
+}
+
+function uniqueProblems(unique: Unique): readonly string[] {
+  const problems = [...unknownNames(unique, namesOfUnique, { path: 'uniqueKey' })];
+  const { onConflict = 'keep', maxWait } = unique;
+  if (typeof onConflict !== 'string' || !Object.hasOwn(conflictModes, onConflict)) {
+    problems.push(
+      `uniqueKey.onConflict must be keep, replace, debounce or supersede, not ${say(onConflict)}`,
+    );
+  }
+  if (maxWait === undefined) return problems;
+  if (!((parseDuration(maxWait) ?? 0) > 0))
+    problems.push(`uniqueKey.maxWait must be a positive duration, such as "30s", not ${say(maxWait)}`);
+  if (onConflict !== 'debounce') problems.push('uniqueKey.maxWait goes with onConflict debounce only');
   return problems;
 }
 

@@ -19,6 +19,8 @@ export interface JobFacts {
   readonly attributes: Attributes;
   /** Attempts that ran to an error. */
   readonly tries: number;
+  /** Id of the flow that it belongs to; undefined: it belongs to none. */
+  readonly flow?: string;
 }
 
 /** A waiting job without a work item, which a tick may dispatch. */

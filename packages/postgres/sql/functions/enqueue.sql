@@ -25,7 +25,7 @@ as $$
   select d.id from dead_letter d where d.id = any (p_ids)
 $$;
 
--- Locks the jobs that replace and debounce are about to change: a part of enqueue_unique, whose settings plan
+-- Locks the jobs that replace, debounce and supersede are about to change: a part of enqueue_unique, whose settings plan
 -- it. Batches with the same unique keys take turns by advisory locks: jobs that exist are locked by id and
 -- new ones by unique key, so two batches that see different jobs could deadlock. The keys map to 1,024 locks,
 -- so even a large batch takes few.
@@ -46,23 +46,52 @@ begin
 end
 $$;
 
+-- Cancels superseded jobs that recall did not get back: they run, or another session is claiming or settling
+-- them. The last step of enqueue_unique, so that all its jobs share one wait.
+-- A claim or an extension holds a work item for milliseconds, so the function calls cancel again, for up to
+-- 31 ms. It waits for no lock, and can't wait for a settlement, which itself waits for the job that this
+-- transaction has locked. A job that such a settlement retries, or that a slower claim gets, is not signalled.
+-- Its expires_at keeps it from starting again.
+create function cancel_superseded(p_ids uuid[]) returns void
+  language plpgsql volatile
+  set search_path from current
+as $$
+declare
+  v_busy uuid[] := p_ids;
+begin
+  for attempt in 0..5 loop
+    if attempt > 0 then
+      perform pg_sleep(0.0005 * 2 ^ attempt);
+    end if;
+    v_busy := array(select c.job_id from cancel(v_busy) c where c.verdict = 'busy');
+    if cardinality(v_busy) = 0 then
+      return;
+    end if;
+  end loop;
+  update queue set expires_at = clock_timestamp() where id = any (v_busy);
+end
+$$;
+
 -- Enqueues jobs that have a unique key, or that may have been enqueued before (again). At most one job of
 -- (task, unique_key) is in QUEUE, waiting or running. Other jobs are inserted by the producer's own single
 -- statement, or by any INSERT.
 --
 -- mode keep      the existing job stays as it is (the default)
 --      replace   a waiting job takes the new payload, priority and attributes, and keeps its time and place
---      debounce  the same, and its run_after is set anew (pushed back)
--- A job that is already running can't take a new payload, and must not swallow it: under replace and debounce
--- it gives up its unique key, and the new job is enqueued behind it.
+--      debounce  the same, and its run_after is set anew (pushed back), at most to max_wait_ms after it was
+--                created
+--      supersede the new job is enqueued under its own id; a waiting job ends as cancelled
+-- A job that is already running can't take a new payload, and must not swallow it: under replace, debounce and
+-- supersede it gives up its unique key, and the new job is enqueued behind it. Under supersede its
+-- cancellation is asked for, too.
 --
 -- again: an id that has ended counts as repeated, as far back as history reaches. The function looks for it
 -- before it changes anything, and once more after the insert, which waits for a settlement of the same id
 -- under way and would come after it.
 --
 -- Safe because: the QUEUE row is locked before anything is decided, and the scheduler skips locked rows. A
--- ready work item is deleted (the job is pending again), so no claim can read the old payload. A work item
--- that another session has locked is being claimed or settled, and counts as running.
+-- ready work item is deleted by recall (the job is pending again), so no claim can read the old payload. A
+-- work item that another session has locked is being claimed or settled, and counts as running.
 -- No deadlock with settle: this function waits for no lock on work items (settle locks those first), and
 -- locks jobs in the order of their ids before it changes any, as settle does. No deadlock between two batches
 -- of the same keys: they take turns by advisory locks of the transaction (1,024 for all keys, so batches of
@@ -84,10 +113,19 @@ declare
   v_existing uuid;
   v_outcome text;
   v_after timestamptz;
+  v_max_wait interval;
+  v_running uuid[] := '{}';
+  v_supersedes boolean;
 begin
   if exists (
-      select from jsonb_to_recordset(p_jobs) as x (mode text) where x.mode not in ('keep', 'replace', 'debounce')) then
-    raise exception 'mode is keep, replace or debounce' using errcode = '22023';
+      select from jsonb_to_recordset(p_jobs) as x (mode text) where x.mode not in ('keep', 'replace', 'debounce', 'supersede')) then
+    raise exception 'mode is keep, replace, debounce or supersede' using errcode = '22023';
+  end if;
+  if exists (
+      select from jsonb_to_recordset(p_jobs) as x (mode text, max_wait_ms float8)
+      where x.max_wait_ms is not null
+        and (x.mode is distinct from 'debounce' or x.max_wait_ms <= 0 or x.max_wait_ms > 3.2e11)) then
+    raise exception 'max_wait_ms is above 0, up to 3.2e11, and goes with mode debounce' using errcode = '22023';
   end if;
   if exists (select from jsonb_to_recordset(p_jobs) as x (mode text) where x.mode <> 'keep') then
     perform lock_unique_keys(p_jobs);
@@ -96,13 +134,15 @@ begin
     select x.* from jsonb_to_recordset(p_jobs) as x (
       n integer, id uuid, queue text, task text, key text, priority integer, attributes jsonb, run_after timestamptz,
       delay_ms float8, expires_at timestamptz, timeout_ms float8, max_tries smallint, max_crashes smallint, retry jsonb,
-      unique_key text, mode text, payload jsonb, payload_version integer, trace jsonb, again boolean)
+      unique_key text, mode text, max_wait_ms float8, payload jsonb, payload_version integer, trace jsonb, again boolean)
     -- unique keys in one order for all producers: no deadlock between two batches
     order by x.unique_key is not null, case when x.unique_key is not null then x.task end, x.unique_key, x.n
   loop
     v_after := coalesce(j.run_after, clock_timestamp() + j.delay_ms * interval '1 millisecond');
-    if v_after <= clock_timestamp() then v_after := null; end if;
+    v_max_wait := j.max_wait_ms * interval '1 millisecond';
+    v_after := case when v_after > clock_timestamp() then least(v_after, clock_timestamp() + v_max_wait) end;
     v_outcome := null;
+    v_supersedes := false;
     for attempt in 1..20 loop
       if j.again and exists (select from ended_jobs(array[j.id])) then
         v_existing := j.id;
@@ -118,14 +158,15 @@ begin
       on conflict do nothing
       returning id into v_existing;
       if found then
-        v_outcome := 'enqueued';
+        v_outcome := case when v_supersedes then 'superseded' else 'enqueued' end;
         if j.again and exists (select from ended_jobs(array[v_existing])) then
           delete from queue where id = v_existing;
           v_outcome := 'repeated';
         end if;
         exit;
       end if;
-      if exists (select from queue where id = j.id) then
+      -- the insert may have waited for a settlement of this id
+      if exists (select from queue where id = j.id) or (j.again and exists (select from ended_jobs(array[j.id]))) then
         v_existing := j.id;
         v_outcome := 'repeated';
         exit;
@@ -138,19 +179,26 @@ begin
       end if;
       select id into v_existing from queue where task = j.task and unique_key = j.unique_key for update;
       continue when not found;
-      perform spread(array[v_existing]);
-      delete from work_queue
-      where position = any (array(
-        select position from work_queue where id = v_existing and lock_key is null for update skip locked));
-      if exists (select from work_queue where id = v_existing) or in_batch(v_existing) then
+      if cardinality(recall(array[v_existing])) = 0 then
         update queue set unique_key = null where id = v_existing;
+        if j.mode = 'supersede' then
+          v_running := v_running || v_existing;
+          v_supersedes := true;
+        end if;
+        continue;
+      end if;
+      if j.mode = 'supersede' then
+        perform cancel(array[v_existing]);
+        v_supersedes := true;
         continue;
       end if;
       update queue
       set payload = coalesce(j.payload, '{}'), payload_version = coalesce(j.payload_version, 1),
           attributes = coalesce(j.attributes, '{}'), priority = coalesce(j.priority, 0), trace = coalesce(j.trace, trace),
           expires_at = j.expires_at,
-          run_after = case when j.mode = 'debounce' then v_after else run_after end
+          run_after = case when j.mode <> 'debounce' then run_after
+                           when v_after is null or created + v_max_wait <= clock_timestamp() then null
+                           else least(v_after, created + v_max_wait) end
       where id = v_existing;
       v_outcome := case when j.mode = 'debounce' then 'debounced' else 'replaced' end;
       exit;
@@ -160,5 +208,8 @@ begin
     end if;
     return query select j.n, v_existing, v_outcome;
   end loop;
+  if cardinality(v_running) > 0 then
+    perform cancel_superseded(v_running);
+  end if;
 end
 $$;

@@ -14,9 +14,11 @@ create table flow (
   stopping   timestamptz,
   ended      timestamptz,
   trace      jsonb       check (jsonb_typeof(trace) = 'object'),
+  waiter       uuid,
+  waiter_token uuid,
   constraint flow_ended_whole check ((state = 'open') = (ended is null))
 ) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
-comment on table flow is 'One row per flow. stopping: its cancellation was asked for; its state changes when the last of its jobs has ended. reason: of a state other than done, for people.';
+comment on table flow is 'One row per flow. stopping: its cancellation was asked for; its state changes when the last of its jobs has ended. reason: of a state other than done, for people. waiter: a job that is suspended until this flow ends, by the attempt of waiter_token; null: it was woken.';
 create unique index flow_unique on flow (name, unique_key) where state = 'open' and unique_key is not null;
 create index flow_open on flow (id) where state = 'open';
 create index flow_deadline on flow (deadline) where state = 'open' and deadline is not null and stopping is null;

@@ -46,7 +46,7 @@ test.each([
   ['is delayed', { delayMs: 1 }],
   ['waits for a time', { runAfter: new Date(0) }],
   ['expires', { expiresAt: new Date(0) }],
-  ['is unique', { unique: { key: 'u', onConflict: 'keep' } }],
+  ['is unique', { unique: { key: 'u', onConflict: 'keep', maxWaitMs: null } }],
   ['has long attributes', { attributes: { a: 'x'.repeat(1_500) } }],
 ] as const)('nothing is told of a job that %s', (_what, other) => {
   expect(hintFacts({ ...row, ...other })).toBeNull();

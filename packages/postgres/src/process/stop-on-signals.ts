@@ -20,38 +20,54 @@ export interface StopOnSignals {
  * code 1, too. After all have stopped, the process ends by itself unless something else keeps it alive.
  */
 export function stopOnSignals(...parts: readonly Stoppable[]): StopOnSignals {
-  const done = Promise.withResolvers<void>();
+  const { asked, dispose } = onStopSignals(...parts);
+  const stopped = asked
+    .then(() => stopAll(parts))
+    .then(dispose, (error: unknown) => {
+      process.stderr.write(
+        `pgqueue: the stop failed: ${error instanceof Error ? error.message : String(error)}\n`,
+      );
+      process.exit(1);
+    });
+  return { stopped, dispose };
+}
+
+/** Request to stop, made by a signal. */
+export interface StopRequest {
+  /** Resolves on the first signal. */
+  readonly asked: Promise<void>;
+  /** Stops listening for signals. */
+  readonly dispose: () => void;
+}
+
+/**
+ * Listens for SIGTERM and SIGINT. The first signal resolves `asked`; the second ends the process with code 1,
+ * after up to half a second in which the parts give their running jobs back; the third ends it at once.
+ */
+export function onStopSignals(...parts: readonly Pick<Stoppable, 'leave'>[]): StopRequest {
+  const { promise: asked, resolve } = Promise.withResolvers<void>();
   let signalled = 0;
   const listener = (): void => {
     signalled += 1;
     if (signalled > 2) process.exit(1);
-    if (signalled === 2) return exitSoon(parts);
-    void stopAll(parts).then(
-      () => {
-        dispose();
-        done.resolve();
-      },
-      (error: unknown) => {
-        process.stderr.write(
-          `pgqueue: the stop failed: ${error instanceof Error ? error.message : String(error)}\n`,
-        );
-        process.exit(1);
-      },
-    );
+    if (signalled === 2) exitSoon(parts);
+    else resolve();
   };
   const signals = ['SIGTERM', 'SIGINT'] as const;
-  const dispose = (): void => {
-    for (const signal of signals) process.off(signal, listener);
-  };
   for (const signal of signals) process.on(signal, listener);
-  return { stopped: done.promise, dispose };
+  return {
+    asked,
+    dispose: () => {
+      for (const signal of signals) process.off(signal, listener);
+    },
+  };
 }
 
 /** Time in which the parts can give back their jobs before the process exits. */
 const leaveMs = 500;
 
 /** Ends the process with code 1, once the parts have given their running jobs back; 0.5 s later at most. */
-export function exitSoon(parts: readonly Pick<Stoppable, 'leave'>[]): void {
+function exitSoon(parts: readonly Pick<Stoppable, 'leave'>[]): void {
   const exit = (): never => process.exit(1);
   setTimeout(exit, leaveMs);
   void Promise.allSettled(parts.map(async (part) => part.leave?.())).then(exit);

@@ -158,8 +158,11 @@ export interface WaitingFacts {
   readonly legible: boolean;
 }
 
-type Facts = Omit<JobFacts, 'attributes'> &
-  Pick<WaitingFacts, 'firstId' | 'retryDueMs'> & { readonly attributes: JobFacts['attributes'] | null };
+type Facts = Omit<JobFacts, 'attributes' | 'flow'> &
+  Pick<WaitingFacts, 'firstId' | 'retryDueMs'> & {
+    readonly attributes: JobFacts['attributes'] | null;
+    readonly flow: string | null;
+  };
 
 /** Reads a waiting job. Undefined: the job does not wait, or is delayed. */
 export async function readWaitingJob(
@@ -168,7 +171,8 @@ export async function readWaitingJob(
 ): Promise<WaitingFacts | undefined> {
   const [row] = await query<{ facts: Facts | null }>(`select ${schema}.waiting_job($1::uuid) as facts`, [id]);
   if (row === undefined || row.facts === null) return undefined;
-  const { firstId, retryDueMs, attributes, ...job } = row.facts;
+  const { firstId, retryDueMs, attributes, flow, ...job } = row.facts;
   const legible = attributes !== null;
-  return { job: { ...job, attributes: attributes ?? {} }, firstId, retryDueMs, legible };
+  const facts = { ...job, attributes: attributes ?? {}, ...(flow === null ? {} : { flow }) };
+  return { job: facts, firstId, retryDueMs, legible };
 }

@@ -135,6 +135,8 @@ export interface LaneRow extends LaneId {
   readonly crashes: number;
   /** Null: they can't be read (the SQL function `legible`). */
   readonly attributes: Attributes | null;
+  /** Undefined: the job belongs to no flow. */
+  readonly flow?: string;
 }
 
 /** Maximum of batches of ended attempts in one snapshot. */
@@ -205,6 +207,7 @@ type LookedJob = readonly [
   last?: 0 | 1,
   crashes?: number,
   attributes?: Attributes | null,
+  flow?: string,
 ];
 
 const noAttributes: Attributes = Object.freeze({});
@@ -237,6 +240,7 @@ function toLaneRow(lane: ListedLane, id: string | null, job: LookedJob): LaneRow
     ...(job[9] === 1 && { lastTry: true }),
     crashes: job[10] ?? 0,
     attributes: job[11] === undefined ? noAttributes : job[11],
+    ...(job[12] !== undefined && { flow: job[12] }),
   };
 }
 
@@ -337,6 +341,7 @@ export interface ItemFacts extends LaneId {
   readonly expiresMs: number | null;
   readonly attributes: Attributes;
   readonly tries: number;
+  readonly flow?: string;
 }
 
 /** Reads the facts of the given items that still exist. */
@@ -344,10 +349,11 @@ export async function readItemFacts(
   target: Target,
   positions: readonly number[],
 ): Promise<readonly ItemFacts[]> {
-  return target.query<ItemFacts>(
+  const rows = await target.query<Omit<ItemFacts, 'flow'> & { readonly flow: string | null }>(
     `select position::float8 as position, pool, bundle, dispatched_ms as "dispatchedMs", id, queue, key, task, version, priority,
-            seq::float8 as seq, created_ms as "createdMs", expires_ms as "expiresMs", attributes, tries
+            seq::float8 as seq, created_ms as "createdMs", expires_ms as "expiresMs", attributes, tries, flow
      from ${target.schema}.item_facts($1::bigint[])`,
     [positions],
   );
+  return rows.map(({ flow, ...facts }) => (flow === null ? facts : { ...facts, flow }));
 }

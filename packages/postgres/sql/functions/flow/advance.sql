@@ -5,6 +5,10 @@
 create function count_tallies(p_flows uuid[]) returns void
   language sql volatile
   set search_path from current
+  set jit = off
+  set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
 as $$
   with gone as (
     delete from flow_tally t where t.flow = any (p_flows) returning t.flow, t.step, t.added, t.done, t.failed, t.other
@@ -33,8 +37,8 @@ as $$ select p_condition = 'ended' or p_condition = p_outcome or (p_condition = 
 -- counting them again in a later statement than that look finds the last of them, and the outcome is final.
 create function advance_set(p_flows uuid[], p_probe boolean) returns integer
   language plpgsql volatile
-  set search_path from current
   set plan_cache_mode = force_generic_plan
+  set search_path from current
   set jit = off
   set enable_seqscan = off
   set enable_hashjoin = off
@@ -154,6 +158,10 @@ $$;
 create function flow_failed(p_flow uuid) returns boolean
   language sql stable
   set search_path from current
+  set jit = off
+  set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
 as $$
   select exists (
     select from flow_step s
@@ -175,7 +183,8 @@ begin
 end
 $$;
 
--- Advances flows whose rows the caller has locked, and isolates those that make it fail.
+-- Advances flows whose rows the caller has locked, and isolates those that make it fail. Returns the number of
+-- jobs enqueued, and of jobs that waited for a flow and are due now.
 create function advance_locked(p_flows uuid[], p_probe boolean) returns integer
   language plpgsql volatile
   set search_path from current
@@ -185,7 +194,7 @@ declare
 begin
   begin
     perform count_tallies(p_flows);
-    return advance_set(p_flows, p_probe);
+    return advance_set(p_flows, p_probe) + wake_waiters(p_flows);
   exception when others then
     if not is_of_row(sqlstate) then
       raise;
@@ -204,6 +213,8 @@ create function flows_due_ms() returns float8
   set search_path from current
   set jit = off
   set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
 as $$
   select extract(epoch from least(
     (select s.due from flow_step s where s.state = 'open' and s.due is not null order by s.due limit 1),
@@ -216,7 +227,7 @@ $$;
 -- a tally that is missing costs time and never a flow; null: does not. Returns
 --   next    the number behind the last tally taken; the leader begins there, and at 0 now and then
 --   more    call again at once
---   put     jobs enqueued
+--   put     jobs enqueued or woken
 --   stops   some open step is to be stopped (stop_jobs)
 --   due_ms  milliseconds until the next timer or deadline; null: there is none
 --   walked  the last flow that was looked at; null: the walk is at its end
@@ -225,10 +236,12 @@ $$;
 -- Flows that another session has locked wait for the next call.
 create function advance_flows(p_leader text, p_epoch bigint, p_read jsonb) returns jsonb
   language plpgsql volatile security definer
-  set search_path from current
   set plan_cache_mode = force_generic_plan
+  set search_path from current
   set jit = off
   set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
 as $$
 declare
   v_now timestamptz := clock_timestamp();
@@ -260,6 +273,9 @@ begin
   -- tallies of flows that are gone
   delete from flow_tally t where t.flow = any (v_asked) and (select f.id from flow f where f.id = t.flow) is null;
   v_walk := array(select f.id from flow f where f.id = any (v_walk) order by f.id for update skip locked);
+  -- a flow that only a job waited for goes when the job has ended
+  perform stop_flow(f.id, 'the job that waited for it has ended')
+  from flow f where f.id = any (v_walk) and f.waiter is not null and (select q.id from queue q where q.id = f.waiter) is null;
   if cardinality(v_walk) > 0 then
     v_put := v_put + advance_locked(v_walk, true);
   end if;

@@ -55,9 +55,12 @@ $$;
 -- Takes no lock on a flow or a step.
 create function note_ends(p_ends flow_end[]) returns void
   language plpgsql volatile
-  set search_path from current
   set plan_cache_mode = force_generic_plan
+  set search_path from current
   set jit = off
+  set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
 as $$
 begin
   insert into flow_result as r (flow, step, job, outcome, result)
@@ -80,6 +83,8 @@ create function add_jobs(p_id uuid, p_token uuid, p_jobs jsonb) returns boolean
   set search_path from current
   set jit = off
   set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
 as $$
 declare
   v_flow uuid;

@@ -6,6 +6,10 @@
 create function stop_flow(p_flow uuid, p_reason text, p_skip boolean default false) returns boolean
   language plpgsql volatile
   set search_path from current
+  set jit = off
+  set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
 as $$
 declare
   v_now timestamptz := clock_timestamp();
@@ -35,6 +39,10 @@ $$;
 create function cancel_flow(p_flow uuid, p_reason text default 'cancelled by an operator') returns text
   language plpgsql volatile security definer
   set search_path from current
+  set jit = off
+  set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
 as $$
 begin
   perform assert_read_committed();
@@ -53,15 +61,19 @@ create function stop_jobs(p_leader text, p_epoch bigint, p_max integer) returns 
   set search_path from current
   set jit = off
   set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
 as $$
 declare
   v_ids uuid[];
 begin
   perform assert_leader(p_leader, p_epoch);
   v_ids := array(
-    select q.id from flow_step s join queue q on q.flow = s.flow and q.step = s.step
-    where s.state = 'open' and s.stop and (select w.id from work_queue w where w.id = q.id and w.cancelled is not null) is null
-    order by q.id limit p_max for update of q skip locked);
+    select q.id from flow_step s cross join lateral (
+      select q.id from queue q
+      where q.flow = s.flow and q.step = s.step and (select w.id from work_queue w where w.id = q.id and w.cancelled is not null) is null
+      limit p_max for update skip locked) q
+    where s.state = 'open' and s.stop limit p_max);
   if cardinality(v_ids) > 0 then
     perform cancel(v_ids);
   end if;
@@ -80,6 +92,8 @@ create function retry_flow(p_flow uuid, p_step text default null) returns table 
   set search_path from current
   set jit = off
   set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
 as $$
 #variable_conflict use_column
 declare
@@ -220,16 +234,21 @@ end
 $$;
 
 -- Deletes flows that ended more than p_keep ago, with all that belongs to them; up to p_max flows a call.
--- Returns their number. Jobs keep the flow's id.
+-- Returns their number. Jobs keep the flow's id. A flow that a job has waited for stays until the job has ended.
 create function trim_flows(p_keep interval default '7 days', p_max integer default 100) returns integer
   language plpgsql volatile security definer
   set search_path from current
   set jit = off
   set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
 as $$
 declare
+  v_before timestamptz := clock_timestamp() - p_keep;
   v_flows uuid[] := array(
-    select f.id from flow f where f.ended < clock_timestamp() - p_keep order by f.ended limit p_max for update skip locked);
+    select f.id from flow f
+    where f.ended < v_before and (f.waiter is null or (select q.id from queue q where q.id = f.waiter) is null)
+    order by f.ended limit p_max for update skip locked);
 begin
   if cardinality(v_flows) = 0 then
     return 0;

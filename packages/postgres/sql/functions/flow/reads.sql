@@ -5,6 +5,9 @@ create function flow_state(p_ids uuid[]) returns table (id uuid, name text, stat
   language sql stable security definer
   set search_path from current
   set jit = off
+  set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
 as $$ select f.id, f.name, f.state, f.reason, f.ended from flow f where f.id = any (p_ids) $$;
 
 -- Lists the ends of a step's jobs in the order of job ids, from behind p_after on: those with a result, and those
@@ -15,6 +18,8 @@ create function flow_results(p_flow uuid, p_step integer, p_after uuid default n
   set search_path from current
   set jit = off
   set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
 as $$
   select r.job, r.outcome, r.result from flow_result r
   where r.flow = p_flow and r.step = p_step and r.job > coalesce(p_after, '00000000-0000-0000-0000-000000000000')
@@ -28,6 +33,8 @@ create function needs_of(p_id uuid, p_token uuid)
   set search_path from current
   set jit = off
   set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
 as $$
   select e.name, e.step, n.condition, e.outcome, e.done, e.failed, e.other
   from queue q
@@ -44,9 +51,28 @@ create function need_results(p_id uuid, p_token uuid, p_step integer, p_after uu
   set search_path from current
   set jit = off
   set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
 as $$
   select r.job, r.outcome, r.result
   from needs_of(p_id, p_token) n, queue q, flow_results(q.flow, p_step, p_after, p_max) r
   where n.step = p_step and q.id = p_id
+  order by r.job
+$$;
+
+-- Lists results of the flow that a running job has waited for (flow_results), for the holder of its token.
+create function own_results(p_id uuid, p_token uuid, p_flow uuid, p_step integer, p_after uuid default null, p_max integer default 1000)
+  returns table (job uuid, outcome text, result jsonb)
+  language sql stable security definer
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
+as $$
+  select r.job, r.outcome, r.result
+  from flow f, flow_results(f.id, p_step, p_after, p_max) r
+  where f.id = p_flow and f.waiter = p_id
+    and (select w.id from work_item w where w.id = p_id and w.lock_token = p_token limit 1) is not null
   order by r.job
 $$;

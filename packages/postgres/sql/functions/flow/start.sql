@@ -7,6 +7,10 @@
 create function start_flow(p_flow jsonb) returns table (flow_id uuid, outcome text)
   language plpgsql volatile security definer
   set search_path from current
+  set jit = off
+  set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
 as $$
 #variable_conflict use_column
 declare
@@ -80,6 +84,10 @@ $$;
 create function signal_flow(p_flow uuid, p_step text, p_value jsonb default null) returns text
   language plpgsql volatile security definer
   set search_path from current
+  set jit = off
+  set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
 as $$
 declare
   v_step integer;

@@ -153,7 +153,7 @@ begin
         where q.id = (v_job ->> 'id')::uuid and q.queue = v_job ->> 'queue' and q.key = v_job ->> 'key' and q.task = v_job ->> 'task'
           and q.payload_version = (v_job -> 'version')::integer and q.priority = (v_job -> 'priority')::integer and q.seq = (v_job -> 'seq')::bigint
           and q.attributes = v_job -> 'attributes' and date_part('epoch', q.created) * 1000 = (v_job -> 'createdMs')::float8
-          and coalesce(q.run_after, q.expires_at) is null and q.tries = 0 and q.crashes = 0)
+          and coalesce(q.run_after, q.expires_at) is null and q.tries = 0 and q.crashes = 0 and q.flow is null)
        or exists (
         select from queue q
         where q.queue = v_job ->> 'queue' and q.key = v_job ->> 'key' and q.run_after is not null and q.last_token is not null) then

@@ -102,7 +102,7 @@ as $$
   select jsonb_build_object(
     'id', q.id, 'queue', q.queue, 'key', q.key, 'task', q.task, 'version', q.payload_version, 'priority', q.priority, 'seq', q.seq,
     'createdMs', extract(epoch from q.created)::float8 * 1000, 'expiresMs', extract(epoch from q.expires_at)::float8 * 1000,
-    'attributes', legible(q.attributes), 'tries', q.tries,
+    'attributes', legible(q.attributes), 'tries', q.tries, 'flow', q.flow,
     'alone', q.crashes > 0 or (q.tries > 0 and q.tries + 1 >= q.max_tries),
     'firstId', (
       select f.id from queue f

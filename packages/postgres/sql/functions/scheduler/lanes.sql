@@ -162,7 +162,7 @@ $$;
 -- Returns JSON as text, which takes a third of the time of rows to read: a list for each lane, and for what is
 -- ahead in it:
 --   [queue, key, paged, ahead, wanted, retry_due_ms, [[id, seq, priority, task, version, row_version,
---    created_ms, expires_ms, tries, last, crashes, attributes], ...]]
+--    created_ms, expires_ms, tries, last, crashes, attributes, flow], ...]]
 -- Lanes and jobs are in order. A job ends at created_ms if the rest is as in most jobs (null, 0, 0, 0, none);
 -- empty attributes and empty lists of jobs are left out. Skips paused queues, but not named lanes.
 -- paged: the lane belongs to the page; the next page begins behind the last of them. ahead: behind a place of
@@ -229,16 +229,16 @@ begin
       -- one concat() for most of them: a chain of "||" takes longer, json_build_array three times as long
       select string_agg(concat('["', j.id, '",', j.seq, ',', j.priority, ',', to_json(j.task), ',', j.version, ',"', j.row_version, '",',
                coalesce(j.created_ms::text, 'null'),
-               case when j.expires_at is not null or j.tries <> 0 or j.crashes <> 0 or j.attributes <> '{}' then
+               case when j.expires_at is not null or j.tries <> 0 or j.crashes <> 0 or j.attributes <> '{}' or j.flow is not null then
                  concat(',', case when isfinite(j.expires_at) then (date_part('epoch', j.expires_at) * 1000)::text else 'null' end, ',',
                  j.tries, ',', (j.tries > 0 and j.tries + 1 >= j.max_tries)::integer, ',', j.crashes,
-                   case when j.attributes <> '{}' then ',' || coalesce((
+                   case when j.attributes <> '{}' or j.flow is not null then ',' || coalesce((
                      case when pg_column_size(j.attributes) <= 256 and pg_column_compression(j.attributes) is null
-                            and octet_length(j.attributes::text) <= 65536 then j.attributes else legible(j.attributes) end)::text, 'null') end)
+                            and octet_length(j.attributes::text) <= 65536 then j.attributes else legible(j.attributes) end)::text, 'null') end, case when j.flow is not null then ',"' || j.flow || '"' end)
                end, ']'), ',' order by j.priority, j.seq) as jobs
       from (
         (select q.id, q.seq, q.priority, q.task, q.payload_version as version, q.xmin as row_version,
-                case when isfinite(q.created) then date_part('epoch', q.created) * 1000 end as created_ms, q.expires_at, q.tries, q.max_tries, q.crashes, q.attributes
+                case when isfinite(q.created) then date_part('epoch', q.created) * 1000 end as created_ms, q.expires_at, q.tries, q.max_tries, q.crashes, q.attributes, q.flow
          from queue q
          where not r.moved and q.run_after is null and q.queue = l.queue and q.key = l.key
            and (q.priority, q.seq) > (r.priority, r.seq) and (q.priority, q.seq) <= (r.to_priority, r.to_seq)
@@ -248,7 +248,7 @@ begin
          limit l.wanted)
         union all
         (select q.id, q.seq, q.priority, q.task, q.payload_version, q.xmin,
-                case when isfinite(q.created) then date_part('epoch', q.created) * 1000 end, q.expires_at, q.tries, q.max_tries, q.crashes, q.attributes
+                case when isfinite(q.created) then date_part('epoch', q.created) * 1000 end, q.expires_at, q.tries, q.max_tries, q.crashes, q.attributes, q.flow
          from queue q
          where r.moved and q.moved and q.run_after is null and q.queue = l.queue and q.key = l.key
            and q.priority = r.to_priority and q.seq <= r.to_seq

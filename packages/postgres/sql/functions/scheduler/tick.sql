@@ -124,7 +124,7 @@ $$;
 -- the primary keys of work_queue and queue.
 create function item_facts(p_positions bigint[])
   returns table ("position" bigint, pool text, bundle text, dispatched_ms float8, id uuid, queue text, key text, task text,
-                 version integer, priority integer, seq bigint, created_ms float8, expires_ms float8, attributes jsonb, tries smallint)
+                 version integer, priority integer, seq bigint, created_ms float8, expires_ms float8, attributes jsonb, tries smallint, flow uuid)
   language sql stable security definer
   set search_path from current
   set jit = off
@@ -134,7 +134,7 @@ create function item_facts(p_positions bigint[])
 as $$
   select w.position, w.pool, w.together::text, extract(epoch from w.dispatched)::float8 * 1000, q.id, q.queue, q.key, q.task,
          q.payload_version, q.priority, q.seq, extract(epoch from q.created)::float8 * 1000,
-         extract(epoch from q.expires_at)::float8 * 1000, coalesce(legible(q.attributes), '{}'), q.tries
+         extract(epoch from q.expires_at)::float8 * 1000, coalesce(legible(q.attributes), '{}'), q.tries, q.flow
   from work_queue w cross join lateral unnest(coalesce(w.jobs, array[w.id])) with ordinality as u (id, n) cross join lateral (
     select q.* from queue q where q.id = u.id offset 0) q
   where w.position = any (p_positions)

@@ -232,6 +232,7 @@ function uniqueCall(
       retry: row.retry,
       unique_key: row.unique?.key,
       mode: row.unique?.onConflict,
+      max_wait_ms: row.unique?.maxWaitMs,
       payload_version: row.payloadVersion,
       trace: row.trace,
       again,

@@ -62,7 +62,7 @@ function jobsOf(item: Item): readonly InFlight[] {
 
 function toInFlight(item: Item, job: JobFacts): InFlight {
   const { position, batch, pool, node, dispatchedMs, bundle, stuck } = item;
-  const { id, queue, key, task, version, priority, seq, createdMs, expiresMs, attributes, tries } = job;
+  const { id, queue, key, task, version, priority, seq, createdMs, expiresMs, attributes, tries, flow } = job;
   freezeAll(attributes);
   return Object.freeze({
     id,
@@ -81,6 +81,7 @@ function toInFlight(item: Item, job: JobFacts): InFlight {
     node,
     dispatchedMs,
     bundle,
+    ...(flow === undefined ? {} : { flow }),
     ...(batch ? { row: position } : {}),
     ...(stuck.has(id) ? { stuck: true } : {}),
   });

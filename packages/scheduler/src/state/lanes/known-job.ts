@@ -57,5 +57,6 @@ function toJob(row: LaneRow, before: KnownJob | undefined): KnownJob | undefined
     crashes,
     attributes,
     ...((lastTry === true || crashes > 0) && { alone: true }),
+    ...(row.flow !== undefined && { flow: row.flow }),
   };
 }

@@ -6,7 +6,7 @@ import { rowsByLane } from './lane-rows.ts';
  * Lookahead behind held jobs. A tick sees the first few jobs of each lane. If all of them are held (no node
  * runs their task, a limit is reached), jobs behind them that could go would never be seen. So such a lane is
  * also read further on, window by window, until there are jobs of another kind that can go, or the lane ends.
- * Jobs of one kind (task, version and attributes) keep their order: no job is shown behind a passed job of
+ * Jobs of one kind (task, version, attributes and flow) keep their order: no job is shown behind a passed job of
  * its kind. After a while a walk starts over, for jobs that came to lie in the passed part (their delay
  * ended); up to a tenth of the time is spent on walks in vain. If the nodes' capabilities change, all walks
  * start over at once.
@@ -106,8 +106,8 @@ export const leftOut = 'left_out';
 type Reason = (id: string) => string | undefined;
 
 /** Returns the kind of a job. Attributes do not count if no node can run the task. */
-function kindOf({ task, version, attributes }: LaneRow, reason?: string): string {
-  return JSON.stringify(reason === 'no_capable_node' ? [task, version] : [task, version, attributes]);
+function kindOf({ task, version, attributes, flow }: LaneRow, reason?: string): string {
+  return JSON.stringify(reason === 'no_capable_node' ? [task, version] : [task, version, attributes, flow]);
 }
 
 function pass({ kinds }: Pick<LaneWalk, 'kinds'>, row: LaneRow, reason: string | undefined): void {

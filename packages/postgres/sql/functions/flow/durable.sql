@@ -1,0 +1,109 @@
+-- Jobs that wait for a flow of their own, without a slot. Such a job is snoozed, and the flow names it as its
+-- waiter, by the token of the attempt that was suspended: only that job, still suspended by that attempt, is
+-- woken when the flow ends.
+
+-- Suspends a running job until a flow has ended, and keeps p_memo as its checkpoint. p_flow: as start_flow takes
+-- it; a flow of that id that is there already is waited for as it is. suspended; ended: the flow has ended, and
+-- the job still runs; cancelled: the job's cancellation was asked for, and it has ended; null: the lease was
+-- lost, and nothing was changed.
+-- A new flow commits with the suspension, so it can't end before. A flow that is there is locked, so its end
+-- comes before this, and is seen, or after it, and wakes the job.
+-- No deadlock: the leader locks the flow, and then the job's row; this locks the work item, the flow, and the
+-- job's row.
+create function suspend_job(p_id uuid, p_token uuid, p_memo jsonb, p_flow jsonb) returns text
+  language plpgsql volatile security definer
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+as $$
+declare
+  v_flow uuid := (p_flow ->> 'id')::uuid;
+  v_stop boolean;
+  v_verdict text;
+begin
+  perform assert_read_committed();
+  if not fits(p_memo, 393216) then
+    raise exception 'what a job keeps of its steps, with its checkpoint, is at most 256 KiB, nested 500 levels deep' using errcode = '22023',
+      hint = 'Return less from ctx.step: a reference in place of data.';
+  end if;
+  select w.cancelled is not null into v_stop from work_queue w where w.id = p_id and w.lock_token = p_token for update;
+  if not found then
+    return null;
+  elsif not v_stop then
+    perform from flow f where f.id = v_flow for update;
+    if not found then
+      perform start_flow(p_flow);
+    elsif exists (select from flow f where f.id = v_flow and f.state <> 'open') then
+      return 'ended';
+    end if;
+    update flow f set waiter = p_id, waiter_token = p_token where f.id = v_flow;
+  end if;
+  update queue q set checkpoint = p_memo where q.id = p_id;
+  select s.verdict into v_verdict
+  from settle(array[p_id], array[p_token], array['snooze'], array[3.2e11::float8], array[null::text]) s;
+  return case v_verdict when 'snooze' then 'suspended' else v_verdict end;
+end
+$$;
+
+-- Makes the jobs due that wait for flows which have ended; returns their number. The caller has locked the flows.
+-- A job whose row another session has locked waits for the next call, which a tally asks for.
+create function wake_waiters(p_flows uuid[]) returns integer
+  language plpgsql volatile
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
+as $$
+declare
+  v_flow record;
+  v_woken integer := 0;
+begin
+  for v_flow in
+    select f.id, f.waiter, f.waiter_token from flow f
+    where f.id = any (p_flows) and f.state <> 'open' and f.waiter_token is not null
+  loop
+    if (select q.id from queue q where q.id = v_flow.waiter and q.last_token = v_flow.waiter_token and q.run_after is not null) is not null then
+      perform from queue q where q.id = v_flow.waiter for update skip locked;
+      if not found then
+        insert into flow_tally (flow) values (v_flow.id);
+        continue;
+      end if;
+      update queue q set run_after = null
+      where q.id = v_flow.waiter and q.last_token = v_flow.waiter_token and q.run_after is not null;
+      v_woken := v_woken + 1;
+    end if;
+    update flow f set waiter_token = null where f.id = v_flow.id;
+  end loop;
+  return v_woken;
+end
+$$;
+
+-- The flow in which a job waits for a signal: made from both, so that whoever sends the signal need not know it.
+create function signal_flow_of(p_job uuid, p_name text) returns uuid
+  language sql immutable
+  set search_path from current
+as $$ select md5(p_job::text || ':signal:' || p_name)::uuid $$;
+
+-- Gives a job the value of a signal that its handler waits for, or will wait for; the first one wins. signalled;
+-- repeated: it has a value; ended: the wait for it is over; unknown: there is no such job that has not ended.
+create function signal_job(p_job uuid, p_name text, p_value jsonb default null) returns text
+  language plpgsql volatile security definer
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+as $$
+declare
+  v_flow uuid := signal_flow_of(p_job, p_name);
+  v_task text;
+begin
+  select q.task into v_task from queue q where q.id = p_job;
+  if not found then
+    return 'unknown';
+  end if;
+  perform start_flow(jsonb_build_object('id', v_flow, 'name', left(v_task, 99) || ': ' || left(p_name, 99),
+                                        'steps', jsonb_build_array(jsonb_build_object('name', p_name, 'kind', 'signal'))));
+  update flow f set waiter = p_job where f.id = v_flow and f.waiter is null;
+  return signal_flow(v_flow, p_name, p_value);
+end
+$$;
