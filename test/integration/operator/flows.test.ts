@@ -46,6 +46,7 @@ describe('list', () => {
       deadline: null,
       stopping: null,
       ended: null,
+      waiter: null,
       progress: { steps: 5, stepsEnded: 1, added: 6, done: 4, dead: 0, other: 0 },
     });
     const idsOf = async (filter: Parameters<typeof flows.list>[0]): Promise<readonly string[]> =>

@@ -177,6 +177,7 @@ export const statements: Readonly<
       'select result from flow_result',
       'select jobs from flow_job',
       'select trace from flow',
+      'select waiter_token from flow',
       `select * from flow_results(${id}, 0)`,
       `select signal_flow(${id}, 'ok')`,
       `select cancel_flow(${id})`,

@@ -53,7 +53,7 @@ export const rights: Readonly<
       work_front: 'select',
       dead_letter:
         'select(crashes created died errors flow id key node queue reason step task tries unique_key)',
-      flow: 'select(created deadline ended id key name reason state stopping unique_key)',
+      flow: 'select(created deadline ended id key name reason state stopping unique_key waiter)',
       flow_need: 'select',
       flow_result: 'select(flow job outcome step)',
       flow_step: 'select',

@@ -81,7 +81,7 @@ function foremost(steps: readonly StepInfo[]): readonly StepInfo[] {
 }
 
 function headOf(flow: FlowDetails): readonly string[] {
-  const { id, name, key, uniqueKey, state, reason, ageMs, deadline, stopping, progress } = flow;
+  const { id, name, key, uniqueKey, state, reason, ageMs, deadline, stopping, waiter, progress } = flow;
   const { steps, stepsEnded, added, dead, other } = progress;
   const keys = [
     ...(key === '' ? [] : [`key ${JSON.stringify(key)}`]),
@@ -93,6 +93,7 @@ function headOf(flow: FlowDetails): readonly string[] {
     `${name} is ${state === 'open' && stopping !== null ? 'being cancelled' : state}, ${age(ageMs)} old`,
     ...(keys.length === 0 ? [] : [keys.join(', ')]),
     ...(reason === null ? [] : [`reason: ${reason}`]),
+    ...(waiter === null ? [] : [`job ${waiter} waits for its end`]),
     ...(deadline === null ? [] : [`deadline ${deadline.toISOString()}`]),
     `${grouped(stepsEnded)} of ${grouped(steps)} steps ended`,
     `${grouped(ended(progress))} of ${grouped(added)} jobs ended${share}, ${grouped(dead)} dead, ${grouped(other)} cancelled or expired`,

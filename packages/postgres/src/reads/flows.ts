@@ -41,6 +41,8 @@ export interface FlowInfo {
   /** Time at which its cancellation was asked for. It is open until the last of its jobs has ended. */
   readonly stopping: Date | null;
   readonly ended: Date | null;
+  /** Job that waits for the flow's end without a slot, or has waited; null: none. */
+  readonly waiter: string | null;
   readonly progress: FlowProgress;
 }
 
@@ -113,11 +115,12 @@ export interface StepResult {
   readonly result: unknown;
 }
 
-const columns = `f.id, f.name, f.key, f.unique_key as "uniqueKey", f.state, f.reason, f.created, f.deadline, f.stopping, f.ended,
+const columns = `f.id, f.name, f.key, f.unique_key as "uniqueKey", f.state, f.reason, f.created, f.deadline, f.stopping, f.ended, f.waiter,
   extract(epoch from clock_timestamp() - f.created)::float8 * 1000 as "ageMs"`;
 
 /**
- * Lists flows, newest first, which is the order of their ids (UUID v7). Served by flow_pkey, flow_open (open
+ * Lists flows in the order of their ids, newest first (UUID v7). A flow in which one job waits for a signal has
+ * an id made of that job's: it stands somewhere between. Served by flow_pkey, flow_open (open
  * ones), flow_name and flow_key; other states are filtered, and flows that ended are kept for some days only.
  */
 export async function listFlows(database: Database, options: FlowListOptions): Promise<Page<FlowInfo>> {
@@ -282,7 +285,7 @@ export interface OpenFlows {
   readonly open: number;
   /** There are more than were counted. */
   readonly more: boolean;
-  /** Age of the oldest one, in milliseconds; null: there is none. */
+  /** Age of the oldest of those, in milliseconds; null: there is none. */
   readonly oldestMs: number | null;
 }
 
@@ -291,9 +294,8 @@ const openMax = 10_000;
 /** Counts open flows, up to 10,000. Served by flow_open. */
 export async function readOpenFlows({ query, schema }: Target): Promise<OpenFlows> {
   const [row] = await query<{ readonly open: number; readonly oldestMs: number | null }>(
-    `select (select count(*) from (select from ${schema}.flow f where f.state = 'open' limit $1) o)::integer as open,
-            (select extract(epoch from clock_timestamp() - f.created)::float8 * 1000
-             from ${schema}.flow f where f.state = 'open' order by f.id limit 1) as "oldestMs"`,
+    `select count(*)::integer as open, extract(epoch from clock_timestamp() - min(o.created))::float8 * 1000 as "oldestMs"
+     from (select f.created from ${schema}.flow f where f.state = 'open' order by f.id limit $1) o`,
     [openMax + 1],
   );
   const { open = 0, oldestMs = null } = row ?? {};
