@@ -25,6 +25,25 @@ as $$
   select d.id from dead_letter d where d.id = any (p_ids)
 $$;
 
+-- Refuses modes of unique keys that enqueue_unique does not know, and a max_wait_ms that it can't keep.
+create function assert_modes(p_jobs jsonb) returns void
+  language plpgsql stable
+  set search_path from current
+as $$
+begin
+  if exists (
+      select from jsonb_to_recordset(p_jobs) as x (mode text) where x.mode not in ('keep', 'replace', 'debounce', 'supersede')) then
+    raise exception 'mode is keep, replace, debounce or supersede' using errcode = '22023';
+  end if;
+  if exists (
+      select from jsonb_to_recordset(p_jobs) as x (mode text, max_wait_ms float8)
+      where x.max_wait_ms is not null
+        and (x.mode is distinct from 'debounce' or x.max_wait_ms <= 0 or x.max_wait_ms > 3.2e11)) then
+    raise exception 'max_wait_ms is above 0, up to 3.2e11, and goes with mode debounce' using errcode = '22023';
+  end if;
+end
+$$;
+
 -- Locks the jobs that replace, debounce and supersede are about to change: a part of enqueue_unique, whose settings plan
 -- it. Batches with the same unique keys take turns by advisory locks: jobs that exist are locked by id and
 -- new ones by unique key, so two batches that see different jobs could deadlock. The keys map to 1,024 locks,
@@ -117,16 +136,7 @@ declare
   v_running uuid[] := '{}';
   v_supersedes boolean;
 begin
-  if exists (
-      select from jsonb_to_recordset(p_jobs) as x (mode text) where x.mode not in ('keep', 'replace', 'debounce', 'supersede')) then
-    raise exception 'mode is keep, replace, debounce or supersede' using errcode = '22023';
-  end if;
-  if exists (
-      select from jsonb_to_recordset(p_jobs) as x (mode text, max_wait_ms float8)
-      where x.max_wait_ms is not null
-        and (x.mode is distinct from 'debounce' or x.max_wait_ms <= 0 or x.max_wait_ms > 3.2e11)) then
-    raise exception 'max_wait_ms is above 0, up to 3.2e11, and goes with mode debounce' using errcode = '22023';
-  end if;
+  perform assert_modes(p_jobs);
   if exists (select from jsonb_to_recordset(p_jobs) as x (mode text) where x.mode <> 'keep') then
     perform lock_unique_keys(p_jobs);
   end if;
