@@ -1,3 +1,5 @@
+import type { Operator } from '@pgqueue/postgres';
+import { expect } from 'vitest';
 import type { Seed } from './seed.ts';
 
 /** A step as `start_flow` takes it; `jobs` may be their number. */
@@ -83,4 +85,9 @@ export function flowsOf({ sql, run }: Pick<Seed, 'sql' | 'run'>): FlowSeed {
       await advance();
     },
   };
+}
+
+/** Checks that the doctor finds no damage: whatever is done to flows, no state of theirs is any. */
+export async function assertSound(operator: Operator): Promise<void> {
+  expect((await operator.doctor()).findings.map(({ check }) => check)).toEqual([]);
 }

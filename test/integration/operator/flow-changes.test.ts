@@ -2,7 +2,7 @@ import { createOperator } from '@pgqueue/postgres';
 import type { FlowsOperator } from '@pgqueue/postgres';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { useDatabase } from '../../support/database.ts';
-import { flowsOf } from '../../support/flows.ts';
+import { assertSound, flowsOf } from '../../support/flows.ts';
 import { hostileTexts } from '../../support/hostile.ts';
 
 const own = useDatabase();
@@ -16,8 +16,7 @@ beforeEach(async () => {
   await reset();
 });
 afterEach(async () => {
-  // whatever was done to flows, no state of theirs is damage
-  expect((await operator.doctor()).findings.map(({ check }) => check)).toEqual([]);
+  await assertSound(operator);
 });
 
 describe('signal', () => {

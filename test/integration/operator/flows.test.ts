@@ -3,7 +3,7 @@ import type { FlowsOperator } from '@pgqueue/postgres';
 import { waitingText } from '@pgqueue/postgres/internal';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { useDatabase } from '../../support/database.ts';
-import { flowsOf } from '../../support/flows.ts';
+import { assertSound, flowsOf } from '../../support/flows.ts';
 
 const own = useDatabase();
 const { operator, reset, sql } = own;
@@ -17,8 +17,7 @@ beforeEach(async () => {
   await reset();
 });
 afterEach(async () => {
-  // whatever was done to flows, no state of theirs is damage
-  expect((await operator.doctor()).findings.map(({ check }) => check)).toEqual([]);
+  await assertSound(operator);
 });
 
 describe('list', () => {

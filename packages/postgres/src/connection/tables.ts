@@ -238,6 +238,33 @@ export interface JobView {
   step: number | null;
 }
 
+/** A flow: a graph of steps. */
+export interface FlowTable {
+  id: string;
+  name: string;
+  key: string;
+  unique_key: string | null;
+  state: 'open' | 'done' | 'failed' | 'cancelled';
+  reason: string | null;
+  created: Date;
+  deadline: Date | null;
+  stopping: Date | null;
+  ended: Date | null;
+  waiter: string | null;
+}
+
+/** A step of a flow, with its counts as the leader wrote them last. */
+export interface FlowStepTable {
+  flow: string;
+  step: number;
+  name: string;
+  state: 'blocked' | 'open' | 'ended';
+  added: number;
+  done: number;
+  failed: number;
+  other: number;
+}
+
 /** One queue in numbers. Ages in seconds; counts are bigints as text. */
 export interface QueueStatusView {
   queue: string;
@@ -281,6 +308,8 @@ export interface Tables {
   work_item: WorkItemView;
   history: HistoryTable;
   dead_letter: DeadLetterTable;
+  flow: FlowTable;
+  flow_step: FlowStepTable;
   node: NodeTable;
   queue_config: QueueConfigTable;
   policy_state: { part: string; epoch: BigInt8; state: unknown; saved: Date };

@@ -217,12 +217,13 @@ async function stepNotFound(
   const names = await readStepNames(database, { flow: id, kind, max: namedMax });
   if (names === undefined) return flowNotFound(id);
   const what = kind ?? 'step';
-  const quoted = names.map((name) => JSON.stringify(name)).join(', ');
-  const others = names.length === 0 ? `it has no ${what}` : `its ${what}s are ${quoted}`;
-  const more = names.length === namedMax ? ', …' : '';
+  const quoted = names
+    .map((name) => JSON.stringify(name))
+    .concat(names.length === namedMax ? '…' : [])
+    .join(', ');
   return new PgQueueError(
     'not_found',
-    `flow ${id} has no ${what} ${JSON.stringify(step)}: ${others}${more}`,
+    `flow ${id} has no ${what} ${JSON.stringify(step)}: ${names.length === 0 ? 'it has none' : `its ${what}s are ${quoted}`}`,
     { data: { id, step } },
   );
 }

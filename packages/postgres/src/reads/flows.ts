@@ -1,5 +1,4 @@
 import { isUuid } from '@pgqueue/core/internal';
-import type { RawBuilder } from 'kysely';
 import { sql } from 'kysely';
 import type { Database } from '../connection/database.ts';
 import type { Target } from '../connection/target.ts';
@@ -115,9 +114,6 @@ export interface StepResult {
   readonly result: unknown;
 }
 
-const columns = `f.id, f.name, f.key, f.unique_key as "uniqueKey", f.state, f.reason, f.created, f.deadline, f.stopping, f.ended, f.waiter,
-  extract(epoch from clock_timestamp() - f.created)::float8 * 1000 as "ageMs"`;
-
 /**
  * Lists flows in the order of their ids, newest first (UUID v7). A flow in which one job waits for a signal has
  * an id made of that job's: it stands somewhere between. Served by flow_pkey, flow_open (open
@@ -128,33 +124,35 @@ export async function listFlows(database: Database, options: FlowListOptions): P
   checkLimit(limit);
   checkTexts({ name, key });
   if (after !== undefined && !isUuid(after)) throw badCursor(after);
-  const wanted = [
-    ...(state === undefined ? [] : [sql`f.state = ${state}`]),
-    ...(name === undefined ? [] : [sql`f.name = ${name}`]),
-    // the index by key leaves the empty one out
-    ...(key === undefined ? [] : [key === '' ? sql`f.key = ''` : sql`f.key = ${key} and f.key <> ''`]),
-    ...(after === undefined ? [] : [sql`f.id < ${after}::uuid`]),
-  ];
-  const rows = await readInfos(
-    database,
-    sql`where ${wanted.length === 0 ? sql`true` : sql.join(wanted, sql` and `)} order by f.id desc limit ${limit + 1}`,
-  );
-  return pageOf(rows, limit, { toItem: (row) => row, cursor: ({ id }) => id });
+  let query = database.kysely
+    .selectFrom('flow')
+    .select(['id', 'name', 'key', 'unique_key as uniqueKey', 'state', 'reason', 'created'])
+    .select(['deadline', 'stopping', 'ended', 'waiter'])
+    .select(sql<number>`extract(epoch from clock_timestamp() - created)::float8 * 1000`.as('ageMs'))
+    .orderBy('id', 'desc')
+    .limit(limit + 1);
+  if (state !== undefined) query = query.where('state', '=', state);
+  if (name !== undefined) query = query.where('name', '=', name);
+  if (key !== undefined) query = query.where('key', '=', key);
+  // the index by key leaves out the empty one
+  if (key !== undefined && key !== '') query = query.where('key', '<>', '');
+  if (after !== undefined) query = query.where('id', '<', after);
+  const rows = await database.kysely
+    .selectFrom(query.as('f'))
+    .innerJoinLateral(
+      (steps) => steps.selectFrom('flow_step as s').select(progress).whereRef('s.flow', '=', 'f.id').as('p'),
+      (join) => join.onTrue(),
+    )
+    .selectAll()
+    .orderBy('f.id', 'desc')
+    .execute();
+  return pageOf<FlowInfo, FlowInfo>(rows, limit, { toItem: (row) => row, cursor: ({ id }) => id });
 }
 
-async function readInfos(database: Database, which: RawBuilder<unknown>): Promise<readonly FlowInfo[]> {
-  const { schema, kysely } = database;
-  const found = await sql<FlowInfo>`
-    select f.*, p.progress
-    from (select ${sql.raw(columns)} from ${sql.table(`${schema}.flow`)} f ${which}) f
-    cross join lateral (
-      select jsonb_build_object('steps', count(*), 'stepsEnded', count(*) filter (where s.state = 'ended'),
-        'added', coalesce(sum(s.added), 0), 'done', coalesce(sum(s.done), 0), 'dead', coalesce(sum(s.failed), 0),
-        'other', coalesce(sum(s.other), 0)) as progress
-      from ${sql.table(`${schema}.flow_step`)} s where s.flow = f.id) p
-    order by f.id desc`.execute(kysely);
-  return found.rows;
-}
+const progress = sql<FlowProgress>`jsonb_build_object(
+  'steps', count(*), 'stepsEnded', count(*) filter (where s.state = 'ended'),
+  'added', coalesce(sum(s.added), 0), 'done', coalesce(sum(s.done), 0),
+  'dead', coalesce(sum(s.failed), 0), 'other', coalesce(sum(s.other), 0))`.as('progress');
 
 type StepRow = Omit<StepInfo, 'needs' | 'layer'> & {
   readonly needs: readonly (readonly [needed: number, condition: NeedInfo['condition']])[];
@@ -167,7 +165,9 @@ type StepRow = Omit<StepInfo, 'needs' | 'layer'> & {
 export async function readFlow({ query, schema }: Target, id: string): Promise<FlowDetails | undefined> {
   const rows = await query<{ readonly flow: Omit<FlowInfo, 'progress'>; readonly step: StepRow | null }>(
     `select case when row_number() over (order by s.step) = 1 then to_jsonb(f) end as flow, to_jsonb(s) as step
-     from (select ${columns} from ${schema}.flow f where f.id = $1::uuid) f
+     from (select f.id, f.name, f.key, f.unique_key as "uniqueKey", f.state, f.reason, f.created, f.deadline, f.stopping, f.ended,
+                  f.waiter, extract(epoch from clock_timestamp() - f.created)::float8 * 1000 as "ageMs"
+           from ${schema}.flow f where f.id = $1::uuid) f
      left join (
        select s.step, s.name, s.kind, s.state, s.outcome, s.wants, s.added, s.done, s.failed as dead, s.other,
               s.stop_after as "stopAfter", s.stop as stopping, extract(epoch from s.delay)::float8 * 1000 as "delayMs",

@@ -1,7 +1,7 @@
 import type { Attributes, JobStatus, TraceContext } from '@pgqueue/core';
 import { PgQueueError } from '@pgqueue/core';
 import { isUuid, jobStatuses, unreachable } from '@pgqueue/core/internal';
-import type { AliasedRawBuilder, RawBuilder, SelectQueryBuilder } from 'kysely';
+import type { AliasedExpression, SelectQueryBuilder } from 'kysely';
 import { sql } from 'kysely';
 import type { Database } from '../connection/database.ts';
 import type { AttemptError, JobView, QueueTable, Tables } from '../connection/tables.ts';
@@ -152,10 +152,11 @@ function tables(status: JobStatus | undefined): readonly JobTable[] {
 
 /** Selects the ids that match the filter in one table, newest first. */
 function idsIn(
-  { kysely, schema }: Database,
+  database: Database,
   table: JobTable,
   { status, after, flow, step, ...wanted }: JobListOptions,
 ): SelectQueryBuilder<Tables, keyof Tables, { id: string }> {
+  const { kysely, schema } = database;
   const isItem = table === 'work_item';
   const home = isItem ? 'queue' : table;
   let query = kysely
@@ -163,7 +164,7 @@ function idsIn(
     .selectFrom(
       (flow === undefined
         ? `${home} as t`
-        : ofFlow(schema, home, { flow, step }).as('t')) as unknown as 'queue as t',
+        : ofFlow(database, home, { flow, step })) as unknown as 'queue as t',
     )
     .select('t.id')
     .orderBy('t.id', 'desc');
@@ -194,18 +195,26 @@ function idsIn(
  * from walking the index on id instead, past all jobs of others.
  */
 function ofFlow(
-  schema: string,
+  { kysely }: Database,
   table: Exclude<JobTable, 'work_item'>,
   { flow, step }: { readonly flow: string; readonly step: string | undefined },
-): RawBuilder<QueueTable> {
-  const own = { queue: 'run_after', dead_letter: 'reason', history: 'outcome' }[table];
-  const steps = sql.table(`${schema}.flow_step`);
-  const ofStep =
-    step === undefined
-      ? sql``
-      : sql`and q.step = (select s.step from ${steps} s where s.flow = ${flow}::uuid and s.name = ${step})`;
-  return sql`(select q.id, q.queue, q.task, q.key, q.${sql.ref(own)} from ${sql.table(`${schema}.${table}`)} q
-              where q.flow = ${flow}::uuid ${ofStep} offset 0)`;
+): AliasedExpression<QueueTable, 't'> {
+  const own = { queue: 'run_after', dead_letter: 'reason', history: 'outcome' } as const;
+  let query = kysely
+    .selectFrom(table as 'queue')
+    .select(['id', 'queue', 'task', 'key', own[table] as 'run_after'])
+    .where('flow', '=', flow)
+    .offset(0);
+  if (step !== undefined) {
+    query = query.where('step', '=', (steps) =>
+      steps
+        .selectFrom('flow_step')
+        .select('flow_step.step')
+        .where('flow_step.flow', '=', flow)
+        .where('flow_step.name', '=', step),
+    );
+  }
+  return query.as('t') as unknown as AliasedExpression<QueueTable, 't'>;
 }
 
 /** Reads a job without its payload and result, for callers that may not see them. */
@@ -279,11 +288,14 @@ const measures = [
   sql<number | null>`extract(epoch from timeout)::float8 * 1000`.as('timeout_ms'),
 ] as const;
 
-function stepName({ schema }: Database): AliasedRawBuilder<string | null, 'step_name'> {
-  return sql<string | null>`(
-    select s.name from ${sql.table(`${schema}.flow_step`)} s where s.flow = job.flow and s.step = job.step)`.as(
-    'step_name',
-  );
+/** Looks up the name of a job's step. */
+function stepName({ kysely }: Database): AliasedExpression<string | null, 'step_name'> {
+  return kysely
+    .selectFrom('flow_step as s')
+    .select('s.name')
+    .where(sql<boolean>`s.flow = job.flow and s.step = job.step`)
+    .$asScalar()
+    .as('step_name');
 }
 
 function toSummary(row: JobRecord): JobSummary {
