@@ -170,7 +170,6 @@ const decided: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     'hintPayload(facts)': 'a constant, and a parameter by its number',
     'parameters + 1': 'the number of a parameter',
     'parameters + 2': 'the number of a parameter',
-    'fields.slice(0, -1)': 'JSON of a parameter',
     from: 'a part of the statement',
     insert: 'a part of the statement',
     "json.join(',')": 'JSON of a parameter',
@@ -180,7 +179,6 @@ const decided: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     name: 'of a column, a constant',
     parameter: '$1, $2, …',
     "quoted.join(',')": 'an array’s text, which is a parameter',
-    'row.payload': 'JSON of a parameter',
     type: 'of a column, a constant',
     "used.map(({ name }) => name).join(', ')": 'names of columns, constants',
     'value.replace(/["\\\\]/g, String.raw`\\$&`)': 'an array’s text, which is a parameter',
@@ -188,6 +186,16 @@ const decided: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     'values.push(arrayLiteral(texts))': 'the number of a parameter',
     'values.push(first)': 'the number of a parameter',
     "values.push(texts.join('\\n'))": 'the number of a parameter',
+  },
+  'postgres/src/statements/enqueue/job-json.ts': {
+    'fields.slice(0, -1)': 'JSON of a parameter',
+    'row.payload': 'JSON of a parameter',
+  },
+  'postgres/src/statements/flow/start.ts': {
+    'fields.slice(0, -1)': 'JSON of a parameter',
+    "row.steps.map(stepJson).join(',')": 'JSON of a parameter',
+    "step.jobs.map((job) => jobJson(job)).join(',')": 'JSON of a parameter',
+    "ids.join(',')": 'an array’s text, which is a parameter',
   },
   'postgres/src/connection/target.ts': { call: 'a call of our own function, with $1, $2, …' },
   'producer/src/adapters/drizzle.ts': {

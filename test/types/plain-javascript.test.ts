@@ -31,6 +31,7 @@ const makers: readonly (readonly [what: string, make: (options: never) => unknow
 const mistakes: readonly (readonly [what: string, wrong: object, problem: string])[] = [
   ['createProducer', { conectionString: 'x' }, 'there is no conectionString: did you mean connectionString?'],
   ['createProducer', { notify: 'no' }, 'notify must be true or false, not "no"'],
+  ['createProducer', { listen: 'no' }, 'listen must be true or false, not "no"'],
   ['createProducer', { observe: {} }, 'observe must be a function, not an object'],
   ['createProducer', { pool: { max: 5 } }, 'pool must be a Pool of pg, not an object'],
   [
@@ -64,6 +65,11 @@ const mistakes: readonly (readonly [what: string, wrong: object, problem: string
   ['createPuller', { slot: 5 }, 'there is no slot: did you mean slots?'],
   ['defineTask', { payloadVersion: 2 }, 'there is no payloadVersion: '],
   ['defineTask', { retries: 3 }, 'there is no retries'],
+  [
+    'defineTask',
+    { result: {} },
+    'result must be a Standard Schema (zod, valibot, arktype, …), not an object',
+  ],
   ['defineTask', { retry: { maxTrys: 3 } }, 'there is no retry.maxTrys: did you mean maxTries?'],
   ['defineTask', { retry: 3 }, 'retry must be an object, not 3'],
   ['defineTask', { key: 5 }, 'key must be a text of 0 to 200 characters, or a function, not 5'],
@@ -224,6 +230,34 @@ describe('an enqueue', () => {
   ])('%s is refused', async (_what, enqueue, problem) => {
     await expect(enqueue()).rejects.toMatchObject({
       code: 'invalid_job',
+      message: expect.stringContaining(problem) as unknown,
+    });
+  });
+});
+
+describe('a wait for a result', () => {
+  const producer = createProducer({ connectionString });
+  const id = '00000000-0000-7000-8000-00000000000a';
+  test.each<[string, () => Promise<unknown>, string]>([
+    [
+      'of no id',
+      () => producer.result('mail'),
+      'takes the id of a job, a UUID, or what an enqueue returned, not "mail"',
+    ],
+    ['of nothing', () => producer.result(undefined as never), 'not undefined'],
+    ['of a list', () => producer.result([id] as never), 'not undefined'],
+    ['of an object without an id', () => producer.result({} as never), 'not undefined'],
+    ['for less than no time', () => producer.result(id, { timeout: -1 }), 'timeout must be a duration'],
+    ['for some time', () => producer.result(id, { timeout: 'soon' as never }), 'timeout must be a duration'],
+    ['with a slip', () => producer.result(id, { timeOut: 1 } as never), 'did you mean timeout?'],
+    [
+      'without a database',
+      () => createProducer({}).result(id),
+      'give connectionString or pool to await results',
+    ],
+  ])('%s is refused', async (_what, wait, problem) => {
+    await expect(wait()).rejects.toMatchObject({
+      code: 'configuration',
       message: expect.stringContaining(problem) as unknown,
     });
   });

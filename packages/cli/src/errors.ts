@@ -45,6 +45,7 @@ function ofPgQueue({ code, message }: PgQueueError): Failure {
     configuration: 78,
     schema_version: 78,
     invalid_job: 2,
+    invalid_flow: 2,
   };
   return { exit: exits[code] ?? 1, code, message };
 }

@@ -4,6 +4,8 @@ export type ErrorCode =
   | 'configuration'
   /** For the caller: a job can't be enqueued. Found before any I/O. */
   | 'invalid_job'
+  /** For the caller: a flow can't be started, or a value can't be its signal. Found before any I/O. */
+  | 'invalid_flow'
   /**
    * For the caller: the queue takes no more waiting jobs of one key (`key_pending` of the queue). There may
    * be room later.
@@ -17,8 +19,20 @@ export type ErrorCode =
   | 'node_ended'
   /** For nobody: another scheduler leads. */
   | 'leadership_lost'
-  /** For the caller: the job, flow, step, node, queue or schedule does not exist. */
+  /** For the caller: the job, flow, step, node, queue or schedule does not exist, or does not exist any more. */
   | 'not_found'
+  /** For the caller: the awaited job is dead. `data.error`: the error of its last attempt. */
+  | 'job_dead'
+  /** For the caller: the awaited job was cancelled. */
+  | 'job_cancelled'
+  /** For the caller: the awaited job did not start by its `expiresAt`. */
+  | 'job_expired'
+  /** For the caller: the awaited job has not ended yet. `data.status`: its status. */
+  | 'result_timeout'
+  /** For the caller: the awaited job is done, and its result could not be stored. */
+  | 'result_lost'
+  /** For the caller: the producer was closed while it waited. */
+  | 'closed'
   /** For the authors of pgqueue: a state that must not occur did. */
   | 'invariant';
 
@@ -39,9 +53,9 @@ export class PgQueueError extends Error {
   }
 }
 
-/** Throws all the problems of one configuration or one job as one error. Does nothing when there are none. */
+/** Throws all the problems of one configuration, job or flow as one error. Does nothing when there are none. */
 export function throwProblems(
-  code: 'configuration' | 'invalid_job',
+  code: 'configuration' | 'invalid_job' | 'invalid_flow',
   subject: string,
   problems: readonly string[],
 ): void {

@@ -8,14 +8,17 @@ export type {
   StatementRunner,
   Task,
   TaskInput,
+  TaskResult,
   TransactionClient,
 } from './job/task.ts';
 export type { TaskDefaults, TaskDefinition, Upcaster } from './job/task-definition.ts';
+export type { Need, Needed, NeededTask, NeedFailure, NeedResult, TaskNeeds } from './job/needs.ts';
 export { defineTask } from './job/task.ts';
 export type {
   BatchContext,
   BatchHandler,
   BatchJob,
+  BatchReturn,
   BatchTaskHandler,
   SingleTaskHandler,
   TaskHandler,
@@ -40,6 +43,20 @@ export type { Duration } from './options/duration.ts';
 export type { ErrorCode } from './errors.ts';
 export { PgQueueError } from './errors.ts';
 export type { ErrorData } from './error-data.ts';
+export type { Flow } from './flow/flow.ts';
+export { flow } from './flow/flow.ts';
+export type {
+  AnySteps,
+  Fits,
+  FreshName,
+  StepName,
+  StepOptions,
+  WithStep,
+  WithSteps,
+} from './flow/step-types.ts';
+export type { AnyFlow, FlowStep, NeedCondition, Signal, SignalInput, StepWork, Timer } from './flow/step.ts';
+export { signal, timer } from './flow/step.ts';
+export type { FlowOptions } from './flow/to-flow-row.ts';
 export type { Logger, Observer, PgQueueEvent } from './events.ts';
 export { allObservers, logObserver } from './events.ts';
 export { uuidV7 } from './ids.ts';

@@ -3,6 +3,7 @@ export { isTask, isTaskHandler } from './job/handler.ts';
 export { isIsolated } from './job/isolated.ts';
 export type { ClaimedJob, JobRow } from './job/job.ts';
 export { jobStatuses } from './job/job.ts';
+export { isNeededTask, stepOfNeed } from './job/needs.ts';
 export { isOutcome } from './job/outcome.ts';
 export {
   backoffOf,
@@ -12,8 +13,12 @@ export {
   retryDelayMs,
   retryProblems,
 } from './job/retry-policy.ts';
+export { flowLimits } from './flow/limits.ts';
+export { toSignalValue } from './flow/signal-value.ts';
+export type { FlowRow, FlowStepRow } from './flow/to-flow-row.ts';
+export { toFlowRow } from './flow/to-flow-row.ts';
 export { shapeProblem } from './job/shape.ts';
-export { isTraceparent, jobLimits, jsonText, toJobRow } from './job/validate.ts';
+export { isNewJob, isTraceparent, jobLimits, toJobRow } from './job/validate.ts';
 export { durationMs, parseDuration } from './options/duration.ts';
 export { throwProblems, unreachable } from './errors.ts';
 export { errorData, errorLine } from './error-data.ts';

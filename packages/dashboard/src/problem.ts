@@ -75,6 +75,7 @@ function ofPgQueue({ code, message, data }: PgQueueError): Problem {
   switch (code) {
     case 'configuration':
     case 'invalid_job':
+    case 'invalid_flow':
       return new Problem('bad_request', message, list);
     case 'not_found':
       return new Problem('not_found', message);
@@ -85,6 +86,13 @@ function ofPgQueue({ code, message, data }: PgQueueError): Problem {
     case 'node_id_in_use':
     case 'node_ended':
     case 'leadership_lost':
+    // of waits for results, which no page has
+    case 'job_dead':
+    case 'job_cancelled':
+    case 'job_expired':
+    case 'result_timeout':
+    case 'result_lost':
+    case 'closed':
     case 'invariant':
       return new Problem('internal', 'something went wrong here; the log of the dashboard has it');
     default:

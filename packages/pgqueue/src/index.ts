@@ -3,6 +3,8 @@ export { createQueue } from './queue.ts';
 export type {
   Duration,
   Enqueued,
+  Flow,
+  FlowOptions,
   JobContext,
   JobOptions,
   NewJob,
@@ -12,6 +14,7 @@ export type {
   Task,
   TaskDefinition,
   TaskHandler,
+  TaskResult,
 } from '@pgqueue/core';
 export {
   byScore,
@@ -24,6 +27,7 @@ export {
   earliestDeadline,
   fairShare,
   fifo,
+  flow,
   gate,
   giveUp,
   implement,
@@ -35,12 +39,14 @@ export {
   policy,
   rate,
   retryAfter,
+  signal,
   snooze,
   standardGates,
   strictPriority,
+  timer,
 } from '@pgqueue/core';
 export type { Operator, PgQueryable } from '@pgqueue/postgres';
-export type { Enqueuer } from '@pgqueue/producer';
+export type { Enqueuer, FlowEnd, FlowRun, FlowStarter, ResultOptions } from '@pgqueue/producer';
 export { maintenanceWindow } from '@pgqueue/scheduler';
 export type { Around, AroundJob, CalledJob, WorkerLogger } from '@pgqueue/worker';
 export { stopOnSignals } from '@pgqueue/worker';

@@ -16,7 +16,7 @@ import {
 import type { Executor, Operator, PgQueryable } from '@pgqueue/postgres';
 import { createOperator, migrate } from '@pgqueue/postgres';
 import { aConnectionString, databaseShape } from '@pgqueue/postgres/internal';
-import type { Enqueuer, Producer } from '@pgqueue/producer';
+import type { Enqueuer, FlowStarter, Producer } from '@pgqueue/producer';
 import { createProducer } from '@pgqueue/producer';
 import { createScheduler } from '@pgqueue/scheduler';
 import type { Around, Worker, WorkerLogger } from '@pgqueue/worker';
@@ -66,8 +66,14 @@ export interface QueueOptions {
  * exists.
  */
 export interface Queue extends Enqueuer {
-  /** Enqueues within a transaction of yours: see `Producer.with`. */
-  readonly with: (tx: Executor | PgQueryable) => Enqueuer;
+  /** Enqueues and starts flows within a transaction of yours: see `Producer.with`. */
+  readonly with: (tx: Executor | PgQueryable) => Enqueuer & FlowStarter;
+  /** Starts a flow: see `Producer.start`. */
+  readonly startFlow: FlowStarter['start'];
+  /** Gives a signal of a flow its value: see `Producer.signal`. */
+  readonly signal: FlowStarter['signal'];
+  /** Waits until a job has ended, and resolves to its result: see `Producer.result`. */
+  readonly result: Producer['result'];
   /** Administers jobs, queues, limits, schedules and nodes; `explain`, `status`, `doctor`. */
   readonly operator: Operator;
   /** Id of this process's node, by which an operator can reset it; undefined: it runs no jobs. */
@@ -133,7 +139,7 @@ export function createQueue(options: QueueOptions): Queue {
       ? undefined
       : createWorker({ ...place, ...heard, ...given({ concurrency, pool, around, logger }), tasks });
   const scheduler = createScheduler({ ...place, ...heard, ...given({ policy, shadow }) });
-  const producer = createProducer({ ...place, ...given({ observe: options.observe }) });
+  const producer = createProducer({ ...place, ...heard });
   const operator = createOperator(place);
   const ended = Promise.withResolvers<void>();
   ended.promise.catch(() => {}); // callers need not handle it
@@ -156,6 +162,7 @@ export function createQueue(options: QueueOptions): Queue {
   };
   return {
     ...producer,
+    startFlow: (flow, given) => producer.start(flow, given),
     operator,
     node: worker?.node,
     get leads() {

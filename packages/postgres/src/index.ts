@@ -26,7 +26,7 @@ export type {
   FlowInfo,
   FlowListOptions,
   FlowProgress,
-  FlowState,
+  FlowStatus,
   NeedInfo,
   OpenFlows,
   StepInfo,
@@ -47,7 +47,7 @@ export type { PeekedJob, ScanOptions, WaitingJob } from './reads/waiting.ts';
 export type { NodeReset } from './statements/node.ts';
 export type { Amendment } from './statements/operate.ts';
 export type {
-  Flow,
+  RecentDispatches,
   LeaderAnswer,
   ReportedFault,
   ReportedUnreadable,

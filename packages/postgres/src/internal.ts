@@ -59,10 +59,12 @@ export { dispatch, loadPolicyState, setFeed, takeBack } from './statements/dispa
 export type { EnqueueInput } from './statements/enqueue/enqueue.ts';
 export { enqueueAndHint, enqueueJobs } from './statements/enqueue/enqueue.ts';
 export { columnsToCopy, copyJobs } from './statements/enqueue/enqueue-copy.ts';
+export type { FlowStarted, FlowState, SignalInFlow } from './statements/flow/start.ts';
+export { readFlowStates, signalFlow, startFlow } from './statements/flow/start.ts';
 export type { AdvanceInput, FlowsAdvanced } from './statements/flow/advance.ts';
 export { advanceFlows, stopJobs, trimFlows } from './statements/flow/advance.ts';
 export type { FlowRetried } from './statements/flow/operate.ts';
-export { cancelFlow, retryFlow, signalFlow } from './statements/flow/operate.ts';
+export { cancelFlow, retryFlow } from './statements/flow/operate.ts';
 export type { HealthReading } from './statements/health.ts';
 export { readHealth } from './statements/health.ts';
 export type { Leadership } from './statements/lead.ts';
@@ -74,6 +76,11 @@ export { crashJob, saveCheckpoint } from './statements/long-jobs.ts';
 export type { Heartbeat, NodeRegistered, NodeRegistration } from './statements/node.ts';
 export { heartbeatNode, heldLeases, leaveNode, registerNode, resetNode } from './statements/node.ts';
 export { amend, cancel, erase, redrive } from './statements/operate.ts';
+export type { DeathError, JobEnd } from './statements/results.ts';
+export type { Waited } from './results/waits.ts';
+export type { ResultWaits, ResultWaitsParts } from './results/result-waits.ts';
+export { createWaits } from './results/waits.ts';
+export { createResultWaits } from './results/result-waits.ts';
 export { releaseClaim } from './statements/release-claim.ts';
 export type { OpenExplain } from './statements/report.ts';
 export {

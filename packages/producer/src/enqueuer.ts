@@ -1,7 +1,7 @@
 import type { Enqueued, JobOptions, NewJob, Observer, Task } from '@pgqueue/core';
 import type { JobRow } from '@pgqueue/core/internal';
 import { PgQueueError } from '@pgqueue/core';
-import { countByTask, isTask, unreachable } from '@pgqueue/core/internal';
+import { countByTask, isNewJob, isTask, unreachable } from '@pgqueue/core/internal';
 import { traceSend } from '@pgqueue/telemetry/internal';
 import type { TraceSource } from './rows.ts';
 import { carrying, sendingOf, toRow, toRows } from './rows.ts';
@@ -12,13 +12,17 @@ export interface Enqueuer {
    * One job of a task. `options` override what the task says.
    * @throws {PgQueueError} `invalid_job`, `schema_version`
    */
-  enqueue<Input>(task: Task<Input>, payload: NoInfer<Input>, options?: JobOptions): Promise<Enqueued>;
+  enqueue<Input, Result = unknown>(
+    task: Task<Input, unknown, unknown, Result>,
+    payload: NoInfer<Input>,
+    options?: JobOptions,
+  ): Promise<Enqueued<Result>>;
   /**
    * Many jobs with one statement, all or none; resolves to what became of each, in the same order. Up to 50,000 jobs and 64 MiB
    * of payloads. Within a key and priority they run in the order given; those with a unique key come after the others.
    * @throws {PgQueueError} `invalid_job`, naming the jobs by their index
    */
-  enqueueMany(jobs: readonly NewJob[]): Promise<readonly Enqueued[]>;
+  enqueueMany<const Jobs extends readonly NewJob[]>(jobs: Jobs): Promise<EnqueuedOf<Jobs>>;
   /** One job of a task that is known here by its name only: no schema checks the payload until a worker has it. */
   enqueueByName(
     name: string,
@@ -27,13 +31,16 @@ export interface Enqueuer {
   ): Promise<Enqueued>;
 }
 
+/** Outcomes of the enqueues of several jobs, in their order, each with the type of its result. */
+export type EnqueuedOf<Jobs extends readonly NewJob[]> = {
+  readonly [Index in keyof Jobs]: Enqueued<Jobs[Index] extends NewJob<infer Result> ? Result : unknown>;
+};
+
 /** Enqueues rows somewhere. `again`: some of their ids may have been enqueued before. */
 export type Write = (rows: readonly JobRow[], again: boolean) => Promise<readonly Enqueued[]>;
 
 export interface EnqueuerParts {
   readonly write: Write;
-  /** Says that there is something to schedule. */
-  readonly hint: (() => void) | undefined;
   readonly trace: TraceSource | undefined;
   readonly observe: Observer;
   /** Holds what has not been answered yet. */
@@ -56,7 +63,6 @@ export function createEnqueuer(parts: EnqueuerParts): Enqueuer {
     underWay.add(writing);
     try {
       const enqueued = await writing;
-      if (enqueued.some(({ outcome }) => outcome !== 'kept')) parts.hint?.();
       tell(parts.observe, rows, enqueued);
       return enqueued;
     } finally {
@@ -72,16 +78,16 @@ export function createEnqueuer(parts: EnqueuerParts): Enqueuer {
 
   return {
     enqueue: async (task, payload, options) => {
-      if (isTask(task)) return one(task.job(payload, options));
+      if (isTask(task)) return (await one(task.job(payload, options))) as Enqueued<never>;
       throw new PgQueueError(
         'invalid_job',
         'enqueue takes a task, made by defineTask; enqueueByName takes its name',
       );
     },
-    enqueueMany: async (jobs) => {
+    enqueueMany: async <const Jobs extends readonly NewJob[]>(jobs: Jobs) => {
       checkJobs(jobs);
       const again = jobs.some(({ options }) => options.id !== undefined);
-      return send(await toRows(jobs, trace), again);
+      return (await send(await toRows(jobs, trace), again)) as EnqueuedOf<Jobs>;
     },
     enqueueByName: async (name, payload, given = {}) => {
       const job = { task: name, payload, payloadVersion: 1, check: unchecked };
@@ -105,15 +111,8 @@ function checkJobs(jobs: unknown): void {
   });
 }
 
-function isNewJob(job: unknown): boolean {
-  if (typeof job !== 'object' || job === null) return false;
-  const { task, options, check } = job as Partial<NewJob>;
-  return (
-    typeof task === 'string' && typeof check === 'function' && typeof options === 'object' && options !== null
-  );
-}
-
-function tell(observe: Observer, rows: readonly JobRow[], enqueued: readonly Enqueued[]): void {
+/** Tells of jobs that were enqueued. */
+export function tell(observe: Observer, rows: readonly JobRow[], enqueued: readonly Enqueued[]): void {
   const [first] = rows;
   if (first !== undefined && rows.length === 1) {
     const { queue, task } = first;

@@ -1,6 +1,6 @@
 import { randomFillSync } from 'node:crypto';
 import type { NewJob, TraceContext } from '@pgqueue/core';
-import type { JobRow } from '@pgqueue/core/internal';
+import type { FlowRow, JobRow } from '@pgqueue/core/internal';
 import type { Sending } from '@pgqueue/telemetry/internal';
 import { PgQueueError, uuidV7 } from '@pgqueue/core';
 import { isTraceparent, jobLimits, toJobRow } from '@pgqueue/core/internal';
@@ -13,6 +13,14 @@ const toldMax = 10;
 
 /** One job as its row; a promise where its schema is asynchronous. @throws {PgQueueError} `invalid_job` */
 export function toRow(job: NewJob, trace: TraceSource | undefined): JobRow | Promise<JobRow> {
+  const needs = Object.keys(job.needs ?? {});
+  if (needs.length > 0) {
+    throw new PgQueueError(
+      'invalid_job',
+      `job of task ${JSON.stringify(job.task)} can't be enqueued: it reads results of the steps ${needs.join(', ')}; make it a step of a flow`,
+      { data: { problems: ['it must be a step of a flow'] } },
+    );
+  }
   return toJobRow(traced(job, trace), makeId);
 }
 
@@ -82,7 +90,8 @@ const idBytes = 10;
 const drawn = Buffer.alloc(idsDrawn * idBytes);
 let used = drawn.length;
 
-function makeId(): string {
+/** Makes a UUID v7. */
+export function makeId(): string {
   if (used === drawn.length) {
     randomFillSync(drawn);
     used = 0;
@@ -93,12 +102,25 @@ function makeId(): string {
 
 function traced(job: NewJob, trace: TraceSource | undefined): NewJob {
   if (trace === undefined || job.options?.trace !== undefined) return job;
+  const context = sourceTrace(trace);
+  return context === undefined ? job : { ...job, options: { ...job.options, trace: context } };
+}
+
+/** The trace context that a source gives; undefined: none that is valid. */
+export function sourceTrace(trace: TraceSource | undefined): TraceContext | undefined {
   try {
-    const { traceparent, tracestate } = trace() ?? {};
-    if (!isTraceparent(traceparent)) return job;
-    const context = { traceparent, ...(typeof tracestate === 'string' ? { tracestate } : {}) };
-    return { ...job, options: { ...job.options, trace: context } };
+    const { traceparent, tracestate } = trace?.() ?? {};
+    if (!isTraceparent(traceparent)) return undefined;
+    return { traceparent, ...(typeof tracestate === 'string' ? { tracestate } : {}) };
   } catch {
-    return job; // telemetry that fails must not stop work
+    return undefined; // telemetry that fails must not stop work
   }
+}
+
+/** A flow with a trace context, for itself and for those of its jobs that have none of their own. */
+export function carriedBy(row: FlowRow, trace: TraceContext | undefined): FlowRow {
+  const carried = row.trace ?? trace;
+  if (carried === undefined) return row;
+  const steps = row.steps.map((step) => ({ ...step, jobs: carrying(step.jobs, carried) }));
+  return { ...row, trace: carried, steps };
 }

@@ -85,7 +85,7 @@ test('what runs, what is being settled, and what can not be settled is not given
     ],
     { node: 'a' },
   );
-  const enqueue = async (one: typeof task): Promise<string> => {
+  const enqueue = async (one: (typeof tasks)['long']): Promise<string> => {
     const { id } = await bench.producer.enqueue(one, {});
     return id;
   };

@@ -59,7 +59,7 @@ async function start(tasks: readonly TaskHandler[], concurrency: number): Promis
   return worker;
 }
 
-async function enqueue(task: typeof fast, count: number): Promise<void> {
+async function enqueue(task: typeof fast | typeof long, count: number): Promise<void> {
   const producer = createProducer({ connectionString: server.url, notify: false });
   await producer.enqueueMany(Array.from({ length: count }, () => task.job({})));
   await producer.close();

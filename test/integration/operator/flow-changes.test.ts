@@ -43,8 +43,8 @@ describe('signal', () => {
     ['too deep', JSON.parse('['.repeat(600) + ']'.repeat(600))],
   ])('a value that is %s is refused before any I/O', async (_, value) => {
     await expect(flows.signal(missing, 'ok', value)).rejects.toMatchObject({
-      code: 'configuration',
-      message: expect.stringMatching(/^flows\.signal: value /),
+      code: 'invalid_flow',
+      message: expect.stringContaining('the value '),
     });
   });
 });

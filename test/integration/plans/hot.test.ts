@@ -133,6 +133,12 @@ const statements: Readonly<Record<string, readonly [string, readonly unknown[]]>
     [...leader, 'ready members'],
   ],
   'cancel of members': ['select * from pgqueue.cancel($1::uuid[])', ['ready members']],
+  job_result: ['select * from pgqueue.job_result($1::uuid[], false)', ['pending']],
+  'job_result of jobs of batches': ['select * from pgqueue.job_result($1::uuid[])', ['held members']],
+  'job_result of jobs that have ended': [
+    'select * from pgqueue.job_result(array(select gen_random_uuid() from generate_series(1, 500)))',
+    [],
+  ],
   waiting_job: [
     'select pgqueue.waiting_job(id) from (select unnest($1::uuid[]) as id limit 3) x',
     ['pending'],

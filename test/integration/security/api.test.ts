@@ -171,6 +171,11 @@ const ofProducer: Calls = {
     () => producer.enqueueByName('a', x),
     () => producer.enqueueByName('a', {}, { payloadVersion: x }),
   ],
+  result: (x) => [
+    () => producer.result(x, { timeout: '1ms' }),
+    () => producer.result({ id: x, outcome: 'kept' }, { timeout: 0 }),
+    () => producer.result(id, { timeout: typeof x === 'number' ? 0 : x }),
+  ],
   with: (x) => [() => producer.with(database.pool).enqueueByName('a', x)],
   close: () => [],
 };

@@ -18,6 +18,7 @@ export const statements: Readonly<
       'select uuid_v7()',
       'select version from migration',
       'select has_leader()',
+      `select * from job_result(${ids})`,
     ],
     cannot: [
       'select payload from queue',
@@ -102,6 +103,7 @@ export const statements: Readonly<
       `select release_rows('{1}', ${ids}), take_out(1, ${id}), settle_rows('{1}', ${ids}, '{2}', '{1,1}')`,
       `select report_progress(${id}, ${id}, '1'), save_checkpoint(${id}, ${id}, '1'), crash_job(${id}, ${id}, 'it died')`,
       'select * from peek()',
+      `select * from job_result(${ids})`,
       `select * from settle(${ids}, ${ids}, array['done'], array[null::float8], array[null])`,
       `select unlocked_jobs(${ids}), has_leader()`,
       'select id, state, tasks from node',
@@ -210,6 +212,7 @@ export const statements: Readonly<
       `select signal_flow(${id}, 'ok'), cancel_flow(${id})`,
       `select * from retry_flow(${id})`,
       'select result from flow_result',
+      `select * from job_result(${ids})`,
       `insert into queue_config (queue, paused) values ('q', true)`,
       `insert into schedule (name, cron, task) values ('s', '* * * * *', 't')`,
       'delete from dead_letter',

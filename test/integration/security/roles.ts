@@ -17,7 +17,7 @@ export const rights: Readonly<
 > = {
   producer: {
     functions:
-      'check_job enqueue_unique fits flow_state has_leader retry_fits signal_flow signal_job start_flow uuid_v7',
+      'check_job enqueue_unique fits flow_state has_leader job_result retry_fits signal_flow signal_job start_flow uuid_v7',
     tables: {
       migration: 'select',
       queue: `insert(${enqueued}) select(created id seq)`,
@@ -41,7 +41,7 @@ export const rights: Readonly<
   },
   worker: {
     functions:
-      'ack add_jobs claim claim_rows crash_job extend fan_out flow_state has_leader heartbeat_node held_leases leased leave_node nack need_results needs_of own_results peek queue_length reap register_node release release_claim release_rows report_progress save_checkpoint scan settle settle_rows suspend_job take_out tell_runs unlocked_jobs uuid_v7',
+      'ack add_jobs claim claim_rows crash_job extend fan_out flow_state has_leader heartbeat_node held_leases job_result leased leave_node nack need_results needs_of own_results peek queue_length reap register_node release release_claim release_rows report_progress save_checkpoint scan settle settle_rows suspend_job take_out tell_runs unlocked_jobs uuid_v7',
     tables: { migration: 'select', node, queue_config: 'select' },
   },
   viewer: {
@@ -80,7 +80,7 @@ export const rights: Readonly<
   },
   operator: {
     functions:
-      'amend ask_explain cancel cancel_flow check_job enqueue_scheduled enqueue_unique erase fits flow_results flow_state key_numbers maintain_history note_action note_result peek queue_length queue_numbers reap redrive reset_node retry_fits retry_flow scan signal_flow signal_job start_flow take_explain trim_history uuid_v7 wait_facts waiting_tasks',
+      'amend ask_explain cancel cancel_flow check_job enqueue_scheduled enqueue_unique erase fits flow_results flow_state job_result key_numbers maintain_history note_action note_result peek queue_length queue_numbers reap redrive reset_node retry_fits retry_flow scan signal_flow signal_job start_flow take_explain trim_history uuid_v7 wait_facts waiting_tasks',
     tables: {
       activity: 'select',
       activity_mark: 'select',

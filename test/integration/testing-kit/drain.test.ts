@@ -33,6 +33,15 @@ test('runs what is due, in order, and says what came of each job', async () => {
   expect(await operator.jobs.get(jobs[0]?.id ?? '')).toMatchObject({ status: 'done', result: 2 });
 });
 
+test('the result of a job is awaited beside a drain, and after it', async () => {
+  const counted = defineTask({ name: 'count', payload: z.object({}), result: z.object({ words: z.int() }) });
+  const enqueued = await producer.enqueue(counted, {});
+  const waited = producer.result(enqueued);
+  const { jobs } = await drain({ database, tasks: [implement(counted, () => ({ words: 7 }))] });
+  expect(jobs[0]?.result).toEqual({ words: 7 });
+  expect([await waited, await producer.result(enqueued)]).toEqual([{ words: 7 }, { words: 7 }]);
+});
+
 test('gives the very error of a handler; the retry waits for its backoff', async () => {
   const mine = new Error('not today');
   await producer.enqueue(greet, { n: 1 }, { retry: { backoff: 'fixed', base: '5m', max: '5m' } });

@@ -1,6 +1,6 @@
 import { unreachable } from '@pgqueue/core/internal';
 import { flowStates } from '@pgqueue/postgres/internal';
-import type { FlowDetails, FlowRetry, FlowState, Operator } from '@pgqueue/postgres';
+import type { FlowDetails, FlowRetry, FlowStatus, Operator } from '@pgqueue/postgres';
 import { Argument, Option } from 'commander';
 import type { Command } from 'commander';
 import { withOperator } from '../context.ts';
@@ -26,7 +26,7 @@ export function addFlows(program: Command): void {
 }
 
 interface ListOptions {
-  readonly state?: FlowState;
+  readonly state?: FlowStatus;
   readonly name?: string;
   readonly key?: string;
   readonly after?: string;
@@ -181,7 +181,7 @@ function sayRest(output: Output, { id, state, stopping, progress }: FlowDetails)
   return 1;
 }
 
-function endedText(state: FlowState): string {
+function endedText(state: FlowStatus): string {
   return state === 'open' ? 'ended: it is being cancelled already' : `ended: it has ended: ${state}`;
 }
 

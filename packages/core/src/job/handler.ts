@@ -4,6 +4,7 @@ import type { Rule } from '../options/options.ts';
 import { aFunction, optionProblems } from '../options/options.ts';
 import type { IsolatedHandler } from './isolated.ts';
 import { isIsolated } from './isolated.ts';
+import type { Outcome } from './outcome.ts';
 import type { Handler, JobContext, JobLogger, Settle, Task, TransactionClient } from './task.ts';
 
 /** One job of a bundle: its checked payload, and the facts that `ctx.job` has for a job that runs alone. */
@@ -43,12 +44,13 @@ export interface BatchContext<Saved = unknown> {
    * Runs `work` in one transaction with the settlement of the bundle: its writes and *done* of every job
    * commit together, exactly once. Throws, and rolls back, when the lease of any job was lost, since `work`
    * may have written for that job too. Call it again with the remaining jobs in `jobs`. For jobs settled this
-   * way, the handler's return value is ignored.
+   * way, the handler's return value is ignored. If the task has a schema for results, the value of `work` has
+   * the results, as the return value of a {@link BatchHandler} has, but no outcomes and no errors.
    */
-  readonly transaction: <Result>(
-    work: (client: TransactionClient) => Promise<Result>,
+  readonly transaction: <Value>(
+    work: (client: TransactionClient) => Promise<Value>,
     options?: { readonly jobs?: readonly BatchJob[] },
-  ) => Promise<Result>;
+  ) => Promise<Value>;
   /** Same as `transaction`, in a transaction of your own library: see {@link JobContext}. */
   readonly settleIn: (
     run: (settle: Settle) => Promise<unknown>,
@@ -71,42 +73,55 @@ export interface BatchContext<Saved = unknown> {
 export type BatchHandler<Output, Result, Saved = unknown> = (
   jobs: readonly BatchJob<Output, Saved>[],
   context: BatchContext<Saved>,
-) => Promise<Result> | Result;
+) => Promise<BatchReturn<Result>> | BatchReturn<Result>;
+
+/**
+ * Values that a handler of bundles may return: see {@link BatchHandler}. A result that is a list itself can't
+ * be given for all jobs at once.
+ */
+export type BatchReturn<Result> =
+  | (Result extends readonly unknown[] | ReadonlyMap<unknown, unknown> ? never : Result)
+  | Outcome
+  | readonly BatchEnd<Result>[]
+  | ReadonlyMap<string, BatchEnd<Result>>;
+
+type BatchEnd<Result> = Result | Outcome | Error | Promise<Result | Outcome>;
 
 /**
  * A task with the code that runs one job of it. Made by {@link implement}. `Input`: the payload that an
- * enqueue takes; left out, it is any, so that handlers of different tasks fit into one list.
+ * enqueue takes. `Result`: the job's result. Left out, they are any, so that handlers of different tasks fit
+ * into one list.
  */
 // oxlint-disable-next-line typescript/no-explicit-any
-export interface SingleTaskHandler<Input = any> {
+export interface SingleTaskHandler<Input = any, Result = any> {
   readonly kind: 'pgqueue.handler';
   // the handler's own payload type is only known when it runs
   // oxlint-disable-next-line typescript/no-explicit-any
-  readonly task: Task<Input, any, any>;
+  readonly task: Task<Input, any, any, Result>;
   // oxlint-disable-next-line typescript/no-explicit-any
-  readonly handler: Handler<any, unknown, any> | IsolatedHandler;
+  readonly handler: Handler<any, any, any, any> | IsolatedHandler;
 }
 
 /** A task with the code that runs several jobs of it at once. Made by {@link implementBatch}. */
 export interface BatchTaskHandler {
   readonly kind: 'pgqueue.batch_handler';
   // oxlint-disable-next-line typescript/no-explicit-any
-  readonly task: Task<any, any, any>;
+  readonly task: Task<any, any, any, any>;
   // oxlint-disable-next-line typescript/no-explicit-any
-  readonly handler: BatchHandler<any, unknown, any>;
+  readonly handler: BatchHandler<any, any, any>;
 }
 
 /** A task with the code that runs it, for `createWorker`. */
 export type TaskHandler = SingleTaskHandler | BatchTaskHandler;
 
 /**
- * Joins a task with its handler. A handler for another payload does not compile.
+ * Joins a task with its handler. A handler for another payload, or with another result, does not compile.
  * @throws {PgQueueError} `configuration`
  */
-export function implement<Input, Output, Result, Saved = unknown>(
-  task: Task<Input, Output, Saved>,
-  handler: Handler<Output, Result, Saved> | IsolatedHandler,
-): SingleTaskHandler<Input> {
+export function implement<Input, Output, Result, Saved = unknown, Needs = unknown>(
+  task: Task<Input, Output, Saved, Result, string, Needs>,
+  handler: Handler<Output, NoInfer<Result>, Saved, NoInfer<Needs>> | IsolatedHandler,
+): SingleTaskHandler<Input, Result> {
   checkHandler('implement', task, isIsolated(handler) ? () => {} : handler);
   return { kind: 'pgqueue.handler', task, handler };
 }
@@ -118,8 +133,8 @@ export function implement<Input, Output, Result, Saved = unknown>(
  * @throws {PgQueueError} `configuration`
  */
 export function implementBatch<Input, Output, Result, Saved = unknown>(
-  task: Task<Input, Output, Saved>,
-  handler: BatchHandler<Output, Result, Saved>,
+  task: Task<Input, Output, Saved, Result>,
+  handler: BatchHandler<Output, NoInfer<Result>, Saved>,
 ): BatchTaskHandler {
   checkHandler('implementBatch', task, handler);
   return { kind: 'pgqueue.batch_handler', task, handler };

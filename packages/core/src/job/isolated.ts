@@ -31,7 +31,9 @@ export interface IsolatedHandler {
  */
 export type HandlerOf<T> =
   // oxlint-disable-next-line typescript/no-explicit-any
-  T extends Task<any, infer Output, infer Saved> ? Handler<Output, unknown, Saved> : never;
+  T extends Task<any, infer Output, infer Saved, infer Result, string, infer Needs>
+    ? Handler<Output, Result, Saved, Needs>
+    : never;
 
 const shape: Shape<IsolatedOptions> = {
   memoryMb: optional(aNumber({ min: 16, max: 65_536, whole: true })),

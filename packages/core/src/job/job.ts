@@ -87,9 +87,19 @@ export interface JobOptions {
   readonly trace?: TraceContext;
 }
 
-/** A job that is built but not enqueued: returned by {@link Task.job}, taken by `enqueueMany`. */
-export interface NewJob {
-  readonly task: string;
+/** Names a member that no object has: it carries the type of a job's result from its task to whoever awaits it. */
+declare const resultOf: unique symbol;
+
+/**
+ * A job that is built but not enqueued: returned by {@link Task.job}, taken by `enqueueMany` and by the steps
+ * of a flow.
+ */
+export interface NewJob<Result = unknown, Name extends string = string, Needs = unknown> {
+  /** Exists in types only. */
+  readonly [resultOf]?: () => Result;
+  readonly task: Name;
+  /** Steps whose results the task reads: see `needs` of {@link TaskDefinition}. */
+  readonly needs?: Needs;
   readonly payloadVersion: number;
   readonly payload: unknown;
   readonly options: JobOptions;
@@ -129,10 +139,13 @@ export interface JobRow {
 }
 
 /**
- * Result of one enqueue. `id` is the job that stands for it: the older one when that was kept, replaced or
+ * Outcome of one enqueue. `id` is the job that stands for it: the older one when that was kept, replaced or
  * debounced, otherwise the new one. `superseded`: the new job was enqueued, and an older one was cancelled.
+ * `Result`: the type that `producer.result` resolves to.
  */
-export interface Enqueued {
+export interface Enqueued<Result = unknown> {
+  /** Exists in types only. */
+  readonly [resultOf]?: () => Result;
   readonly id: string;
   readonly outcome: 'enqueued' | 'repeated' | 'kept' | 'replaced' | 'debounced' | 'superseded';
 }

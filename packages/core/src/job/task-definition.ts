@@ -14,6 +14,8 @@ import {
   optional,
   optionProblems,
 } from '../options/options.ts';
+import type { TaskNeeds } from './needs.ts';
+import { aNeedsRecord } from './needs.ts';
 import type { RetryOptions } from './retry-policy.ts';
 import { retryProblems } from './retry-policy.ts';
 
@@ -21,7 +23,8 @@ export function isPlain(value: unknown): value is object {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-const aSchema: Rule = {
+/** A schema of any library that follows Standard Schema. */
+export const aSchema: Rule = {
   expected: 'a Standard Schema (zod, valibot, arktype, …)',
   judge: (value) => {
     if ((typeof value !== 'object' && typeof value !== 'function') || value === null) return false;
@@ -52,6 +55,8 @@ const shape: Shape<TaskDefinition<StandardSchemaV1>> = {
   timeout: optional(aPositiveDuration),
   retry: optional(aRetry),
   checkpoint: optional(aSchema),
+  result: optional(aSchema),
+  needs: optional(aNeedsRecord(aSchema)),
 };
 
 /**
@@ -101,9 +106,12 @@ export type Upcaster = (payload: unknown) => unknown;
 export interface TaskDefinition<
   Schema extends StandardSchemaV1,
   Saved extends StandardSchemaV1 = StandardSchemaV1,
+  Result extends StandardSchemaV1 = StandardSchemaV1,
+  Name extends string = string,
+  Needs extends TaskNeeds = TaskNeeds,
 > extends TaskDefaults<StandardSchemaV1.InferInput<Schema>> {
   /** 1 to 200 characters. Stored with every job, so don't rename it while jobs wait. */
-  readonly name: string;
+  readonly name: Name;
   /**
    * Any Standard Schema: zod, valibot, arktype and others. Payloads are checked at enqueue, and again before
    * the handler.
@@ -121,4 +129,15 @@ export interface TaskDefinition<
   readonly upcasters?: Readonly<Record<number, Upcaster>>;
   /** Schema of the data that `ctx.checkpoint` saves. It must not transform them. Default: any JSON. */
   readonly checkpoint?: Saved;
+  /**
+   * Schema of the job's result. An attempt whose result does not fit fails, and is retried by the policy. It
+   * must not transform the result: the JSON of what the handler returned is stored. Default: any JSON,
+   * unchecked.
+   */
+  readonly result?: Result;
+  /**
+   * Steps whose results the handler reads as `ctx.needs`: by name, the task of a step's jobs, or the schema of
+   * a signal. Its jobs can only be enqueued as steps of a flow that has those steps, and wait for them.
+   */
+  readonly needs?: Needs;
 }

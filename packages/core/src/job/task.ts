@@ -1,24 +1,35 @@
-import type { TaskDefaults, TaskDefinition } from './task-definition.ts';
+import type { TaskDefaults, TaskDefinition, Upcaster } from './task-definition.ts';
 import type { StandardSchemaV1 } from '@standard-schema/spec';
 import type { Duration } from '../options/duration.ts';
 import { parseDuration } from '../options/duration.ts';
 import { PgQueueError } from '../errors.ts';
 import type { ClaimedJob, JobOptions, NewJob } from './job.ts';
+import type { Outcome } from './outcome.ts';
+import type { Needed, TaskNeeds } from './needs.ts';
 import type { MaybePromise } from '../runtime/when-done.ts';
 import { whenDone } from '../runtime/when-done.ts';
 import type { RetryOptions } from './retry-policy.ts';
 import { checkDefinition, isPlain } from './task-definition.ts';
 
 /** A typed definition that producers and workers share. Made by {@link defineTask}. */
-export interface Task<Input = unknown, Output = unknown, Saved = unknown> {
-  readonly name: string;
+export interface Task<
+  Input = unknown,
+  Output = unknown,
+  Saved = unknown,
+  Result = unknown,
+  Name extends string = string,
+  Needs = unknown,
+> {
+  readonly name: Name;
   readonly version: number;
   /** Oldest payload version that upcasters reach. */
   readonly minVersion: number;
   readonly timeoutMs: number | null;
   readonly defaults: TaskDefaults<Input>;
-  /** Builds a job of this task, for `enqueueMany`. */
-  readonly job: (payload: Input, options?: JobOptions) => NewJob;
+  /** Steps that its handler reads: see {@link TaskDefinition}. */
+  readonly needs: Needs;
+  /** Builds a job of this task, for `enqueueMany` and for the steps of a flow. */
+  readonly job: (payload: Input, options?: JobOptions) => NewJob<Result, Name, Needs>;
   /**
    * Checks a payload of the current version. Returns the payload for the handler, or the problems. A promise
    * only when its schema returns one.
@@ -31,6 +42,11 @@ export interface Task<Input = unknown, Output = unknown, Saved = unknown> {
   readonly upcast: (payload: unknown, version: number) => unknown;
   /** Checks a checkpoint, when it is saved and when it is read. */
   readonly parseCheckpoint: (checkpoint: unknown) => Promise<Parsed<Saved>>;
+  /**
+   * Returns the problems of a result; empty when there are none. A promise only when its schema returns one.
+   * Undefined: the task has no schema for results.
+   */
+  readonly checkResult: ((result: unknown) => readonly string[] | Promise<readonly string[]>) | undefined;
 }
 
 /** A valid payload, or the problems of an invalid one. */
@@ -41,12 +57,18 @@ export type Parsed<Output> =
 /** Payload type that a task's enqueue takes: `TaskInput<typeof sendEmail>`. */
 export type TaskInput<T> = T extends Task<infer Input> ? Input : never;
 
+/** Type of a task's results: `TaskResult<typeof sendEmail>`. */
+// oxlint-disable-next-line typescript/no-explicit-any
+export type TaskResult<T> = T extends Task<any, any, any, infer Result> ? Result : never;
+
 /** Context of a running handler. */
-export interface JobContext<Saved = unknown> {
+export interface JobContext<Saved = unknown, Needs = unknown> {
   readonly job: Omit<ClaimedJob, 'payload' | 'token' | 'position' | 'checkpoint'> & {
     /** Data that an earlier attempt saved. Null: none, or they do not fit the task's schema. */
     readonly checkpoint: Saved | null;
   };
+  /** Steps that the task needs, by name: their results, streamed. */
+  readonly needs: Needed<Needs>;
   /**
    * Aborts with a reason (see {@link AbortReason}): lease lost, cancelled, timed out, shutting down, or
    * node lost.
@@ -74,8 +96,12 @@ export interface JobContext<Saved = unknown> {
    * Runs `work` in one transaction with the settlement of this job: its writes and *done* commit together,
    * exactly once. Throws, and rolls back, when the lease was lost. After the commit the attempt is over, and
    * the handler's return value is ignored. An attempt whose handler returns before this has ended fails.
+   *
+   * If the task has a schema for results, the value of `work` is the job's result, and one that does not fit
+   * rolls back: return the promise of `transaction`, and the compiler checks the value. Without a schema the
+   * result is null.
    */
-  readonly transaction: <Result>(work: (client: TransactionClient) => Promise<Result>) => Promise<Result>;
+  readonly transaction: <Value>(work: (client: TransactionClient) => Promise<Value>) => Promise<Value>;
   /**
    * Same as `transaction`, in a transaction of your own library, on your own connection. `run` begins the
    * transaction and calls `settle(fromKysely(trx))` before it commits, or passes another library's adapter; a
@@ -83,12 +109,17 @@ export interface JobContext<Saved = unknown> {
    *
    * Resolves when the transaction has committed, even if the reply to its COMMIT was lost; then the attempt
    * is over. If it has not committed, rejects with the error of `run`, and the attempt goes on.
+   *
+   * If the task has a schema for results, give the result to `settle`: `settle(trx, result)`.
    */
   readonly settleIn: (run: (settle: Settle) => Promise<unknown>) => Promise<void>;
 }
 
-/** Settles the job as done within the handler's own transaction, before it commits. */
-export type Settle = (transaction: StatementRunner) => Promise<void>;
+/**
+ * Settles the job as done within the handler's own transaction, before it commits. `result`: the job's
+ * result, if its task has a schema for results.
+ */
+export type Settle = (transaction: StatementRunner, result?: unknown) => Promise<void>;
 
 /** A `pg` client, or an adapter for another library's transaction. */
 export interface StatementRunner {
@@ -123,10 +154,10 @@ export type AbortReason = 'lease_lost' | 'cancelled' | 'timeout' | 'shutdown' | 
  * The code of a task. It gets the checked payload; its return value is the result of the job, or an
  * {@link Outcome}. It may run more than once for a job.
  */
-export type Handler<Output, Result, Saved = unknown> = (
+export type Handler<Output, Result, Saved = unknown, Needs = unknown> = (
   payload: Output,
-  context: JobContext<Saved>,
-) => Promise<Result> | Result;
+  context: JobContext<Saved, Needs>,
+) => Promise<Result | Outcome> | Result | Outcome;
 
 /**
  * Defines a task, which producers enqueue and workers implement. Types flow from the schema to both.
@@ -135,19 +166,27 @@ export type Handler<Output, Result, Saved = unknown> = (
 export function defineTask<
   Schema extends StandardSchemaV1,
   Saved extends StandardSchemaV1 = StandardSchemaV1,
+  Result extends StandardSchemaV1 = StandardSchemaV1,
+  Name extends string = string,
+  Needs extends TaskNeeds = {},
 >(
-  definition: TaskDefinition<Schema, Saved>,
+  definition: TaskDefinition<Schema, Saved, Result, Name, Needs>,
 ): Task<
   StandardSchemaV1.InferInput<Schema>,
   StandardSchemaV1.InferOutput<Schema>,
-  StandardSchemaV1.InferOutput<Saved>
+  StandardSchemaV1.InferOutput<Saved>,
+  StandardSchemaV1.InferInput<Result>,
+  Name,
+  Needs
 > {
   type Input = StandardSchemaV1.InferInput<Schema>;
   type Output = StandardSchemaV1.InferOutput<Schema>;
   checkDefinition(definition);
   const { version = 1, upcasters = {} } = definition;
-  const { name, payload: schema, queue, key, attributes, priority, timeout, retry } = definition;
+  const { name, payload: schema, queue, key, attributes, priority, timeout, retry, result } = definition;
   const given = { queue, key, attributes, priority, timeout, retry };
+  const needs = { ...definition.needs } as Needs;
+  const reads = Object.keys(needs).length === 0 ? {} : { needs };
   const defaults = Object.fromEntries(
     Object.entries(given).filter(([, value]) => value !== undefined),
   ) as TaskDefaults<Input>;
@@ -162,24 +201,23 @@ export function defineTask<
     ...(timeout === undefined ? {} : { timeout }),
     ...(retry === undefined ? {} : { retry }),
   });
-  const unknownVersion = (from: number): PgQueueError =>
-    new PgQueueError('invalid_job', `task "${name}" knows no payload of version ${from}`, {
-      data: { task: name, payloadVersion: from },
-    });
   return {
     name,
     version,
     minVersion: Math.min(version, ...Object.keys(upcasters).map(Number)),
     timeoutMs: timeout === undefined ? null : (parseDuration(timeout) ?? null),
     defaults,
+    needs,
     parse: (payload): MaybePromise<Parsed<Output>> => parseBy(schema, payload),
     parseCheckpoint: async (checkpoint) => parseBy(definition.checkpoint, checkpoint),
+    checkResult: result && ((given) => whenDone(parseBy(result, given), problemsOf)),
     job: (payload, given = {}) => {
       const { base, problems } = derived(ofPayload, payload);
       // options that are no object are refused later, with all other problems of the job
       const options = isPlain(given) ? { ...base, ...given, ...merged(base.retry, given.retry) } : given;
       return {
         task: name,
+        ...reads,
         payloadVersion: version,
         payload,
         options,
@@ -189,16 +227,33 @@ export function defineTask<
             : (stored) => whenDone(check(stored), (found) => [...found, ...problems]),
       };
     },
-    upcast: (payload, from) => {
-      let current = payload;
-      for (let step = from; step < version; step += 1) {
-        const upcaster = upcasters[step];
-        if (upcaster === undefined) throw unknownVersion(from);
-        current = upcaster(current);
-      }
-      if (from > version) throw unknownVersion(from);
-      return current;
-    },
+    upcast: upcastBy({ name, version, upcasters }),
+  };
+}
+
+/** Returns the function that brings payloads of older versions to the current one. */
+function upcastBy({
+  name,
+  version,
+  upcasters,
+}: {
+  readonly name: string;
+  readonly version: number;
+  readonly upcasters: Readonly<Record<number, Upcaster>>;
+}): Task['upcast'] {
+  const unknownVersion = (from: number): PgQueueError =>
+    new PgQueueError('invalid_job', `task "${name}" knows no payload of version ${from}`, {
+      data: { task: name, payloadVersion: from },
+    });
+  return (payload, from) => {
+    let current = payload;
+    for (let step = from; step < version; step += 1) {
+      const upcaster = upcasters[step];
+      if (upcaster === undefined) throw unknownVersion(from);
+      current = upcaster(current);
+    }
+    if (from > version) throw unknownVersion(from);
+    return current;
   };
 }
 
@@ -242,7 +297,8 @@ function merged(
   return { retry: isPlain(given) ? { ...base, ...given } : given };
 }
 
-function issueText(issue: StandardSchemaV1.Issue): string {
+/** Describes a problem that a schema has found. */
+export function issueText(issue: StandardSchemaV1.Issue): string {
   const path = (issue.path ?? []).map((part) => String(typeof part === 'object' ? part.key : part)).join('.');
   return path === '' ? issue.message : `${path}: ${issue.message}`;
 }

@@ -227,6 +227,15 @@ export function isTraceparent(text: unknown): text is string {
   return typeof text === 'string' && /^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$/.test(text);
 }
 
+/** Reports whether a value is a job as {@link Task.job} returns it; its options are checked later. */
+export function isNewJob(job: unknown): job is NewJob {
+  if (typeof job !== 'object' || job === null) return false;
+  const { task, options, check } = job as Partial<NewJob>;
+  return (
+    typeof task === 'string' && typeof check === 'function' && typeof options === 'object' && options !== null
+  );
+}
+
 /** Checks at run time what the types promise, for callers without types. */
 function isObject<Value>(value: Value): value is Value & object {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
@@ -287,8 +296,9 @@ export function jsonText(
 }
 
 /** Most UTF-8 bytes of one UTF-16 unit. */
-const utf8Most = 3;
+export const utf8Most = 3;
 
-function utf8Bytes(text: string): number {
+/** Returns the number of bytes of a text in UTF-8. */
+export function utf8Bytes(text: string): number {
   return new TextEncoder().encode(text).length;
 }

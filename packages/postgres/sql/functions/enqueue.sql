@@ -148,15 +148,13 @@ begin
     -- unique keys in one order for all producers: no deadlock between two batches
     order by x.unique_key is not null, case when x.unique_key is not null then x.task end, x.unique_key, x.n
   loop
-    v_after := coalesce(j.run_after, clock_timestamp() + j.delay_ms * interval '1 millisecond');
     v_max_wait := j.max_wait_ms * interval '1 millisecond';
+    v_after := coalesce(j.run_after, clock_timestamp() + j.delay_ms * interval '1 millisecond');
     v_after := case when v_after > clock_timestamp() then least(v_after, clock_timestamp() + v_max_wait) end;
-    v_outcome := null;
-    v_supersedes := false;
+    select null, false into v_outcome, v_supersedes;
     for attempt in 1..20 loop
       if j.again and exists (select from ended_jobs(array[j.id])) then
-        v_existing := j.id;
-        v_outcome := 'repeated';
+        select j.id, 'repeated' into v_existing, v_outcome;
         exit;
       end if;
       insert into queue (id, queue, task, key, priority, attributes, run_after, expires_at, timeout, max_tries,
@@ -177,29 +175,25 @@ begin
       end if;
       -- the insert may have waited for a settlement of this id
       if exists (select from queue where id = j.id) or (j.again and exists (select from ended_jobs(array[j.id]))) then
-        v_existing := j.id;
-        v_outcome := 'repeated';
+        select j.id, 'repeated' into v_existing, v_outcome;
         exit;
       end if;
       if coalesce(j.mode, 'keep') = 'keep' then
-        select id into v_existing from queue where task = j.task and unique_key = j.unique_key;
-        continue when not found;
-        v_outcome := 'kept';
-        exit;
+        select id, 'kept' into v_existing, v_outcome from queue where task = j.task and unique_key = j.unique_key;
+        exit when found;
+        continue;
       end if;
       select id into v_existing from queue where task = j.task and unique_key = j.unique_key for update;
       continue when not found;
+      v_supersedes := j.mode = 'supersede';
       if cardinality(recall(array[v_existing])) = 0 then
         update queue set unique_key = null where id = v_existing;
-        if j.mode = 'supersede' then
+        if v_supersedes then
           v_running := v_running || v_existing;
-          v_supersedes := true;
         end if;
         continue;
-      end if;
-      if j.mode = 'supersede' then
+      elsif v_supersedes then
         perform cancel(array[v_existing]);
-        v_supersedes := true;
         continue;
       end if;
       update queue

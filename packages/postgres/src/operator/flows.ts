@@ -4,13 +4,12 @@ import {
   anything,
   aText,
   isUuid,
-  jobLimits,
-  jsonText,
+  flowLimits,
   oneOf,
   optional,
   optionProblems,
-  shapeProblem,
   throwProblems,
+  toSignalValue,
   valueProblems,
 } from '@pgqueue/core/internal';
 import type { Database } from '../connection/database.ts';
@@ -26,7 +25,8 @@ import {
 import type { Page } from '../reads/page.ts';
 import { badCursor, checkLimit } from '../reads/page.ts';
 import { readLeader } from '../reads/system.ts';
-import { cancelFlow, retryFlow, signalFlow } from '../statements/flow/operate.ts';
+import { cancelFlow, retryFlow } from '../statements/flow/operate.ts';
+import { signalFlow } from '../statements/flow/start.ts';
 import type { WaitingStep } from './explain/flow-waits.ts';
 import { waitingSteps } from './explain/flow-waits.ts';
 import { wakeSchedulers } from './wake.ts';
@@ -81,8 +81,9 @@ export interface FlowsOperator {
   ) => Promise<Page<StepResult>>;
   /**
    * Gives a signal its value: JSON of up to 256 KiB; null if there is none. It may come before its step is open.
-   * `repeated`: it has a value already, and that one counts. `ended`: the flow or the step has ended.
-   * @throws {PgQueueError} `not_found`
+   * `repeated`: it has a value already, and that one counts. `ended`: the flow or the step has ended. The schema of
+   * the signal is not known here.
+   * @throws {PgQueueError} `not_found`; `invalid_flow`: a value that can't be stored
    */
   readonly signal: (id: string, step: string, value?: unknown) => Promise<'signalled' | 'repeated' | 'ended'>;
   /**
@@ -109,11 +110,9 @@ const listShape: Shape<FlowListOptions> = {
   limit: optional(anything),
 };
 const resultsShape = { after: optional(anything), limit: optional(anything) };
-const stepName = aText({ max: 200 });
+const stepName = aText({ max: flowLimits.nameLengthMax });
 const cancelShape = { reason: optional(aText({ max: 2_000 })) };
 const retryShape = { step: optional(stepName) };
-/** Longest value of a signal as JSON, in bytes. */
-const valueBytesMax = jobLimits.payloadBytesMax;
 /** Most steps that a message names. */
 const namedMax = 20;
 
@@ -149,12 +148,9 @@ export function operateFlows(database: Database): FlowsOperator {
       return page;
     },
     signal: async (id, step, value = null) => {
-      const problems: string[] = [];
-      const text = jsonText(value, 'value', valueBytesMax, problems);
-      const unsafe = problems.length > 0 || text === undefined ? undefined : shapeProblem(JSON.parse(text));
-      if (unsafe !== undefined) problems.push(`value ${unsafe}`);
-      check('flows.signal', id, [[step, stepName, 'step']], problems);
-      const verdict = await signalFlow(database, { flow: id, step, value: text ?? 'null' });
+      check('flows.signal', id, [[step, stepName, 'step']]);
+      const text = await toSignalValue({ flowId: id, step, value, by: undefined });
+      const verdict = await signalFlow(database, { flowId: id, step, value: text });
       if (verdict === 'unknown') throw await stepNotFound(database, id, { step, kind: 'signal' });
       return verdict;
     },

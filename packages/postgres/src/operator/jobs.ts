@@ -1,4 +1,3 @@
-import { setTimeout as delay } from 'node:timers/promises';
 import type { Duration, JobStatus } from '@pgqueue/core';
 import type { Shape } from '@pgqueue/core/internal';
 import { PgQueueError } from '@pgqueue/core';
@@ -9,12 +8,14 @@ import {
   isUuid,
   optional,
   optionProblems,
+  terminalStatuses,
   throwProblems,
 } from '@pgqueue/core/internal';
 import type { Database } from '../connection/database.ts';
 import type { JobDetails, JobListOptions, JobSummary } from '../reads/jobs.ts';
 import { listJobs, readJob, readStatuses } from '../reads/jobs.ts';
 import type { Page } from '../reads/page.ts';
+import { createWaits } from '../results/waits.ts';
 import type { Amendment } from '../statements/operate.ts';
 import { amend, cancel as cancelJobs, erase, redrive } from '../statements/operate.ts';
 import type { CancelAllOptions, CancelledJobs, JobCount, UnfinishedFilter } from './cancel-all.ts';
@@ -35,8 +36,8 @@ export interface JobsOperator {
   readonly get: (id: string) => Promise<JobDetails | undefined>;
   /**
    * Waits until a job has ended, and reads it as `get` does: done, dead, cancelled or expired. After `timeout`
-   * reads it as it stands then: `finished` is null. Undefined: as in `get`, at once. Reads the job after
-   * 100 ms and then ever less often, down to once a second.
+   * reads it as it stands then: `finished` is null. Undefined: as in `get`, at once. Looks after 25 ms and
+   * then ever less often, down to once a second; all waits of an operator share one statement at a time.
    * @throws {PgQueueError} `configuration`
    */
   readonly wait: (id: string, options?: WaitOptions) => Promise<JobDetails | undefined>;
@@ -79,8 +80,6 @@ export interface WaitOptions {
 }
 
 const waitShape: Shape<WaitOptions> = { timeout: optional(aDuration) };
-/** Pauses between two looks at a job that is waited for. */
-const [pauseMinMs, pauseMaxMs, pauseFactor] = [100, 1_000, 1.5];
 
 const chunkMax = 1_000;
 const cancelTriesMax = 5;
@@ -115,11 +114,17 @@ export function operateJobs(database: Database): JobsOperator {
   };
   const cancel: JobsOperator['cancel'] = (ids) => cancelByIds(database, ids);
   const runNow: JobsOperator['runNow'] = (ids) => change(ids, { runAfter: 'now' });
+  const waits = createWaits<JobStatus>({
+    look: async (ids) => new Map((await readStatuses(database, ids)).map(({ id, status }) => [id, status])),
+    hasEnded: (status) => terminalStatuses.includes(status),
+  });
   return {
     get: (id) => readJob(database, id),
     wait: async (id, options = {}) => {
       throwProblems('configuration', 'jobs.wait', optionProblems(options, waitShape));
-      return waitForEnd(database, id, durationMs(options.timeout ?? '30s', 'timeout'));
+      const timeoutMs = durationMs(options.timeout ?? '30s', 'timeout');
+      if (isUuid(id)) await waits.wait(id.toLowerCase(), timeoutMs);
+      return readJob(database, id);
     },
     list: async (options = {}) => {
       throwProblems('configuration', 'a list of jobs', optionProblems(options, listShape));
@@ -145,20 +150,6 @@ export function operateJobs(database: Database): JobsOperator {
       );
     },
   };
-}
-
-async function waitForEnd(
-  database: Database,
-  id: string,
-  timeoutMs: number,
-): Promise<JobDetails | undefined> {
-  const endsAt = performance.now() + timeoutMs;
-  for (let pauseMs = pauseMinMs; ; pauseMs = Math.min(pauseMaxMs, pauseMs * pauseFactor)) {
-    const job = await readJob(database, id);
-    const leftMs = endsAt - performance.now();
-    if (job === undefined || job.finished !== null || leftMs <= 0) return job;
-    await delay(Math.min(pauseMs, leftMs));
-  }
 }
 
 /**

@@ -6,7 +6,7 @@ import type { Page } from './page.ts';
 import { badCursor, checkLimit, checkTexts, pageOf } from './page.ts';
 
 /** State of a flow. Failed: a step failed or was cancelled, and no other step takes that as its end. */
-export type FlowState = (typeof flowStates)[number];
+export type FlowStatus = (typeof flowStates)[number];
 
 export const flowStates = ['open', 'done', 'failed', 'cancelled'] as const;
 
@@ -30,7 +30,7 @@ export interface FlowInfo {
   readonly key: string;
   /** Unique among the open flows of its name; null: it has none. */
   readonly uniqueKey: string | null;
-  readonly state: FlowState;
+  readonly state: FlowStatus;
   /** Reason of its failure or cancellation, for people. */
   readonly reason: string | null;
   readonly created: Date;
@@ -93,7 +93,7 @@ export interface FlowDetails extends FlowInfo {
 
 /** A filter of flows: a flow must match every given field. */
 export interface FlowFilter {
-  readonly state?: FlowState;
+  readonly state?: FlowStatus;
   readonly name?: string;
   readonly key?: string;
 }

@@ -117,13 +117,13 @@ export interface LeaderAnswer {
   readonly holds: readonly Hold[];
   /** Number of jobs that the leader knows of and the order would let go first; null: it can't say. */
   readonly ahead: number | null;
-  readonly flow: Flow;
+  readonly flow: RecentDispatches;
   /** Message of the error with which the policy failed when it was asked; null: it did not fail. */
   readonly failed: string | null;
 }
 
 /** Jobs dispatched lately, which an estimate rests on. */
-export interface Flow {
+export interface RecentDispatches {
   readonly windowMs: number;
   /** Jobs of the asked job's key; null: there are too many keys to count them all. */
   readonly key: number | null;

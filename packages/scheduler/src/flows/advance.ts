@@ -3,7 +3,7 @@ import type { FlowsAdvanced, Leader } from '@pgqueue/postgres/internal';
 import { advanceFlows, stopJobs } from '@pgqueue/postgres/internal';
 import type { Settings } from '../options.ts';
 
-/** What a leader remembers of flows between two calls. */
+/** State that a leader keeps about flows between two calls. */
 export interface FlowMemory {
   /** Number from which to take tallies. */
   from: number;

@@ -1,10 +1,10 @@
-import type { Flow } from '@pgqueue/postgres';
+import type { RecentDispatches } from '@pgqueue/postgres';
 import type { LaneId } from '@pgqueue/postgres/internal';
 
 /** Counts the jobs recently dispatched by key, as the basis of a wait estimate. */
 export interface FlowMeter {
   readonly dispatched: (jobs: readonly LaneId[]) => void;
-  readonly of: (lane: LaneId) => Flow;
+  readonly of: (lane: LaneId) => RecentDispatches;
   readonly reset: () => void;
 }
 

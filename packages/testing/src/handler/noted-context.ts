@@ -46,6 +46,9 @@ function notedContext(context: JobContext, notes: Notes): JobContext {
     get job() {
       return context.job;
     },
+    get needs() {
+      return context.needs;
+    },
     get log() {
       return context.log;
     },

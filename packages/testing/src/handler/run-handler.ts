@@ -47,14 +47,14 @@ export interface RunHandlerOptions {
 }
 
 /** Result of one attempt: how it ended, and what its handler did. */
-export interface HandlerRun {
+export interface HandlerRun<Result = unknown> {
   /**
    * Outcome of the attempt, as it was settled. `released`: given back, since its node was stopping. `lost`:
    * its lease was lost, and nothing was settled.
    */
   readonly outcome: 'done' | 'retry' | 'snooze' | 'dead' | 'cancelled' | 'released' | 'lost';
   /** Value that the handler returned, before it became JSON; undefined unless the job is done. */
-  readonly result: unknown;
+  readonly result: Result | undefined;
   /** The very error that the handler threw, or a description of the problem; undefined: none. */
   readonly error: unknown;
   /** Milliseconds until the next attempt, after a retry or a snooze; otherwise null. */
@@ -96,11 +96,11 @@ const aSingleHandler: Rule = {
  * @throws {PgQueueError} `configuration`, `invalid_job`; with a database `leadership_lost`, if a scheduler
  * leads there
  */
-export async function runHandler<Input>(
-  handler: SingleTaskHandler<Input> | TaskHandler,
+export async function runHandler<Input, Result = unknown>(
+  handler: SingleTaskHandler<Input, Result> | TaskHandler,
   payload: NoInfer<Input>,
   options: RunHandlerOptions = {},
-): Promise<HandlerRun> {
+): Promise<HandlerRun<Result>> {
   throwProblems('configuration', 'runHandler(handler, payload, options)', [
     ...optionProblems({ handler }, { handler: aSingleHandler }),
     ...optionProblems(options, shape),
@@ -126,7 +126,7 @@ export async function runHandler<Input>(
   } finally {
     await leased.end();
   }
-  return summary(ends, notes, options.abort?.reason);
+  return summary(ends, notes, options.abort?.reason) as HandlerRun<Result>;
 }
 
 interface Ends {

@@ -5,7 +5,17 @@ import { Attempt } from './attempt.ts';
 import { contextOf } from './context.ts';
 import type { LeaseParts } from './lease-calls.ts';
 
-const names = ['job', 'log', 'signal', 'extend', 'progress', 'checkpoint', 'transaction', 'settleIn'];
+const names = [
+  'job',
+  'needs',
+  'log',
+  'signal',
+  'extend',
+  'progress',
+  'checkpoint',
+  'transaction',
+  'settleIn',
+];
 
 function begin(): { readonly attempt: Attempt; readonly context: ReturnType<typeof contextOf> } {
   const job = {

@@ -3,7 +3,8 @@ import { durationMs } from '@pgqueue/core/internal';
 import type { Attempt } from './attempt.ts';
 import { keepCheckpoint } from './checkpoint.ts';
 import { jsonText } from '../lease/json.ts';
-import type { LeaseParts } from './lease-calls.ts';
+import { resultData } from './result.ts';
+import type { LeaseParts, ResultsOf } from './lease-calls.ts';
 import { extendLeases, loggerWith, settleIn, settleWith } from './lease-calls.ts';
 import type { Progress } from './progress.ts';
 import { createProgress } from './progress.ts';
@@ -42,6 +43,10 @@ class Context implements JobContext {
     return (this.#job ??= { ...jobOf(this.#attempt), checkpoint: this.#checkpoint });
   }
 
+  get needs(): JobContext['needs'] {
+    return {};
+  }
+
   get log(): JobLogger {
     const { id, task, tries } = this.#attempt.job;
     return (this.#log ??= loggerWith(this.#parts.logger, { job: id, task, try: tries + 1 }));
@@ -68,16 +73,25 @@ class Context implements JobContext {
   }
 
   get transaction(): JobContext['transaction'] {
-    return async (work) => settleWith(this.#parts, [this.#attempt], work);
+    const results = this.#task.checkResult === undefined ? undefined : this.#results;
+    return async (work) => settleWith(this.#parts, [this.#attempt], { work, results });
   }
 
   get settleIn(): JobContext['settleIn'] {
-    return async (run) => settleIn(this.#parts, [this.#attempt], run);
+    return async (run) => settleIn(this.#parts, [this.#attempt], { run, results: this.#results });
+  }
+
+  get #results(): ResultsOf {
+    return (value) => {
+      const data = resultData(this.#task, value);
+      return data instanceof Promise ? data.then((one) => [one]) : [data];
+    };
   }
 }
 
 const own: Readonly<Record<keyof JobContext, true>> = {
   job: true,
+  needs: true,
   log: true,
   signal: true,
   extend: true,

@@ -111,18 +111,35 @@ export async function whileHeld<Given>(
 const idleMinMs = 1_000;
 const idleMaxMs = 60_000;
 
+type Results = readonly (string | null)[];
+
+/**
+ * Returns the results that a transaction settles its jobs with, in their order; null: no result. A promise
+ * only when a schema returns one.
+ */
+export type ResultsOf = (value: unknown) => Results | Promise<Results>;
+
 /**
  * Runs `work` and settles all of these jobs as done in one transaction: the handler's writes and the
  * settlements commit together or not at all. A transaction that fails leaves the jobs as they were.
+ * `results`: makes the results of the value of `work`; undefined: the jobs have none.
  */
-export async function settleWith<Result>(
+export async function settleWith<Value>(
   parts: LeaseParts,
   attempts: Attempts,
-  work: (client: TransactionClient) => Promise<Result>,
-): Promise<Result> {
+  {
+    work,
+    results,
+  }: {
+    readonly work: (client: TransactionClient) => Promise<Value>;
+    readonly results: ResultsOf | undefined;
+  },
+): Promise<Value> {
   return within('ctx.transaction', attempts, () =>
     commitWith(parts, attempts, (seal) =>
-      parts.transactions.run(work, (client) => seal(fromPg(queryable(client)))),
+      parts.transactions.run(work, async (client, value) =>
+        seal(fromPg(queryable(client)), await results?.(value)),
+      ),
     ),
   );
 }
@@ -131,11 +148,18 @@ export async function settleWith<Result>(
 export function settleIn(
   parts: LeaseParts,
   attempts: Attempts,
-  run: (settle: Settle) => Promise<unknown>,
+  { run, results }: { readonly run: (settle: Settle) => Promise<unknown>; readonly results: ResultsOf },
 ): Promise<void> {
   const leftMs = (): number => endOf(attempts) - performance.now();
   return within('ctx.settleIn', attempts, () =>
-    commitWith(parts, attempts, (seal) => runOwn(run, { seal, leftMs })),
+    commitWith(parts, attempts, (seal) => {
+      // not async: the statement of a settle that nobody awaits is sent before the COMMIT
+      const sealed = (executor: Executor, result: unknown): Promise<void> => {
+        const made = results(result);
+        return made instanceof Promise ? made.then((one) => seal(executor, one)) : seal(executor, made);
+      };
+      return runOwn(run, { seal: sealed, leftMs });
+    }),
   );
 }
 
@@ -159,15 +183,14 @@ async function within<Result>(
 async function commitWith<Result>(
   parts: LeaseParts,
   attempts: Attempts,
-  run: (seal: (executor: Executor) => Promise<void>) => Promise<Ran<Result>>,
+  run: (seal: (executor: Executor, results?: Results) => Promise<void>) => Promise<Ran<Result>>,
 ): Promise<Result> {
-  const done = attempts.map(({ job: { id, token }, waitedMs }): SettleRequest => {
-    return { id, token, outcome: 'done', delayMs: null, data: null, waitedMs };
-  });
+  let done = doneWith(attempts, []);
   throwOver(attempts);
   await ownRows(attempts);
   let begun = false;
-  const ran = await run(async (executor) => {
+  const ran = await run(async (executor, results = []) => {
+    done = doneWith(attempts, results);
     if (!begun || attempts.some(({ over }) => over)) throwOver(attempts);
     for (const attempt of attempts) attempt.beginCommit();
     begun = true;
@@ -192,6 +215,12 @@ async function commitWith<Result>(
   }
   for (const attempt of attempts) attempt.abandonCommit();
   throw 'error' in ran ? ran.error : new Error('the transaction that settled the job did not commit');
+}
+
+function doneWith(attempts: Attempts, results: Results): readonly SettleRequest[] {
+  return attempts.map(({ job: { id, token }, waitedMs }, index) => {
+    return { id, token, outcome: 'done', delayMs: null, data: results[index] ?? null, waitedMs };
+  });
 }
 
 /**

@@ -1,8 +1,9 @@
 import type { Ending } from '../lease/ending.ts';
-import type { AbortReason, Backoff, RetryOptions } from '@pgqueue/core';
+import type { AbortReason, Backoff, ErrorData, RetryOptions } from '@pgqueue/core';
 import type { ClaimedJob } from '@pgqueue/core/internal';
 import { backoffOf, errorData, isOutcome, retryDelayMs, unreachable } from '@pgqueue/core/internal';
 import type { SettleRequest } from '@pgqueue/postgres/internal';
+import { ResultError } from './result.ts';
 import { resultText } from '../lease/json.ts';
 
 /** Request to the database after an attempt. `error` is for observers. */
@@ -51,7 +52,7 @@ function concludeFreely(input: EndingInput): Conclusion {
     case 'threw': {
       if (isOutcome(ending.error)) return concludeOutcome(input, ending.error);
       if (aborted === 'shutdown' || aborted === 'node_silent') return { kind: 'release' };
-      const data = { kind: 'error', ...errorData(ending.error) };
+      const data = { kind: 'error', ...storedError(ending.error) };
       return settle(input, { outcome: 'retry', data, delayMs: delayOf(input), error: ending.error });
     }
     case 'invalid': {
@@ -73,6 +74,12 @@ function concludeFreely(input: EndingInput): Conclusion {
     default:
       return unreachable(ending);
   }
+}
+
+/** Returns an error as it is stored with the job: with the problems of a result that does not fit. */
+function storedError(error: unknown): ErrorData {
+  if (!(error instanceof ResultError)) return errorData(error);
+  return { ...errorData(`${error.message}: ${error.problems.join('; ')}`), name: error.name };
 }
 
 /** Returns the delay before the next try, by the job's own retry policy, or its task's. */

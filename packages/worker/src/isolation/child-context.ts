@@ -1,6 +1,6 @@
 import type { AbortReason, JobContext, JobLogger, StatementRunner, TransactionClient } from '@pgqueue/core';
 import { AbortedError } from '../lease/timing.ts';
-import { jsonText } from '../lease/json.ts';
+import { jsonText, resultText } from '../lease/json.ts';
 import type { Methods, Peer } from './peer.ts';
 
 /**
@@ -20,6 +20,7 @@ export function childContext(
 
   const context: JobContext = {
     job,
+    needs: {},
     signal: controller.signal,
     log: { debug: log('debug'), info: log('info'), warn: log('warn'), error: log('error') },
     extend: async (by) => (await peer().call('extend', by)) === true,
@@ -28,9 +29,9 @@ export function childContext(
     transaction: (work) => calls.through('transaction', (key) => work(clientOf(peer, key))),
     settleIn: async (run) => {
       await calls.through('settleIn', (key) =>
-        run(async (transaction) => {
+        run(async (transaction, result) => {
           calls.own.set(key, transaction);
-          await peer().call('settle', key);
+          await peer().call('settle', key, resultText(result).text);
         }),
       );
     },
@@ -64,13 +65,14 @@ interface Callbacks {
     name: 'transaction' | 'settleIn',
     work: (key: number) => Promise<Result>,
   ) => Promise<Result>;
-  readonly work: (key: number) => Promise<void>;
+  /** Returns the value of the work as JSON: its node needs it as a result, if the task has a schema for them. */
+  readonly work: (key: number) => Promise<string>;
   /** Open transactions of the handler's own libraries, by key. */
   readonly own: Map<number, StatementRunner>;
 }
 
 function createCallbacks(peer: () => Peer): Callbacks {
-  const works = new Map<number, () => Promise<void>>();
+  const works = new Map<number, () => Promise<unknown>>();
   const own = new Map<number, StatementRunner>();
   let last = 0;
 
@@ -81,6 +83,7 @@ function createCallbacks(peer: () => Peer): Callbacks {
     works.set(key, async () => {
       try {
         done = { value: await work(key) };
+        return done.value;
       } catch (error) {
         failed = { error };
         throw error;
@@ -100,9 +103,7 @@ function createCallbacks(peer: () => Peer): Callbacks {
 
   return {
     through,
-    work: async (key) => {
-      await works.get(key)?.();
-    },
+    work: async (key) => resultText(await works.get(key)?.()).text,
     own,
   };
 }

@@ -13,15 +13,16 @@ export function nodeMethods(context: JobContext, peer: () => Peer): Methods {
     log: (level: keyof JobLogger, data: object, message?: string) => {
       if (Object.hasOwn(levels, level)) context.log[level](data, message);
     },
-    transaction: (key: number) =>
-      context.transaction(async (client) => {
+    transaction: async (key: number) => {
+      await context.transaction(async (client) => {
         transactions.set(key, client);
         try {
-          await peer().call('work', key);
+          return resultOf(await peer().call('work', key));
         } finally {
           transactions.delete(key);
         }
-      }),
+      });
+    },
     query: async (key: number, text: string, values: unknown[]) => {
       const client = transactions.get(key);
       if (client === undefined)
@@ -39,10 +40,18 @@ export function nodeMethods(context: JobContext, peer: () => Peer): Methods {
         settles.delete(key);
       }
     },
-    settle: async (key: number) => {
-      await settles.get(key)?.({ query: (text, values) => peer().call('ask', key, text, values) });
+    settle: async (key: number, result: string) => {
+      const transaction = {
+        query: (text: string, values: unknown[]) => peer().call('ask', key, text, values),
+      };
+      await settles.get(key)?.(transaction, resultOf(result));
     },
   };
 }
 
 const levels: Readonly<Record<keyof JobLogger, true>> = { debug: true, info: true, warn: true, error: true };
+
+/** Reads a result that has crossed the border as JSON. */
+function resultOf(text: unknown): unknown {
+  return typeof text === 'string' ? JSON.parse(text) : undefined;
+}

@@ -1,12 +1,15 @@
 import type { BatchContext, BatchJob, JobLogger, Task } from '@pgqueue/core';
 import { PgQueueError } from '@pgqueue/core';
-import { durationMs } from '@pgqueue/core/internal';
+import { durationMs, isOutcome } from '@pgqueue/core/internal';
 import { AbortedError } from '../lease/timing.ts';
 import type { Attempt } from '../attempt/attempt.ts';
 import { jobOf } from '../attempt/context.ts';
 import { keepCheckpoint } from '../attempt/checkpoint.ts';
 import { jsonText } from '../lease/json.ts';
-import type { Attempts, LeaseParts } from '../attempt/lease-calls.ts';
+import type { Ending } from '../lease/ending.ts';
+import { batchEndings } from './bundle-ending.ts';
+import { resultData } from '../attempt/result.ts';
+import type { Attempts, LeaseParts, ResultsOf } from '../attempt/lease-calls.ts';
 import { extendLeases, loggerWith, settleIn, settleWith } from '../attempt/lease-calls.ts';
 import type { Progress } from '../attempt/progress.ts';
 import { createProgress } from '../attempt/progress.ts';
@@ -90,14 +93,34 @@ export function batchContextOf(
     },
     transaction: async (work, options = {}) => {
       const ours = named(options.jobs);
-      const result = await settleWith(parts, ours, work);
+      const results = task.checkResult === undefined ? undefined : resultsFor(task, ours);
+      const result = await settleWith(parts, ours, { work, results });
       for (const attempt of ours) settled.add(attempt);
       return result;
     },
     settleIn: async (run, options = {}) => {
       const ours = named(options.jobs);
-      await settleIn(parts, ours, run);
+      await settleIn(parts, ours, { run, results: resultsFor(task, ours) });
       for (const attempt of ours) settled.add(attempt);
     },
   };
 }
+
+/** Returns the results that a transaction of a bundle settles its jobs with, from one value for all. */
+function resultsFor(task: Task, attempts: Attempts): ResultsOf {
+  const ids = attempts.map(({ job }) => job.id);
+  const all = async (value: unknown): Promise<readonly (string | null)[]> =>
+    Promise.all((await batchEndings(ids, value)).map((ending) => dataOf(task, ending)));
+  return (value) => (value === undefined && task.checkResult === undefined ? [] : all(value));
+}
+
+async function dataOf(
+  task: Task,
+  ending: Extract<Ending, { readonly kind: 'returned' | 'threw' }>,
+): Promise<string | null> {
+  if (ending.kind === 'threw') throw ending.error;
+  if (!isOutcome(ending.value)) return resultData(task, ending.value);
+  throw new PgQueueError('configuration', notResults);
+}
+
+const notResults = 'a transaction settles its jobs as done: give results, and no outcomes';

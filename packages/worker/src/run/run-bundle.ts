@@ -6,6 +6,8 @@ import { batchEndings } from './bundle-ending.ts';
 import type { Unit } from '../lease/unit.ts';
 import { keptCheckpoint } from '../attempt/checkpoint.ts';
 import { rejectionsTold } from '../attempt/unhandled-rejections.ts';
+import type { Ending } from '../lease/ending.ts';
+import { checkReturned } from '../attempt/result.ts';
 import { withLeftOpen } from './left-open.ts';
 import type { AttemptEnding, RunParts } from './run.ts';
 import { checkPayload, timeOut } from './run.ts';
@@ -48,7 +50,7 @@ export async function runBatch(
     const jobs = fit.map(({ attempt, ...given }) => batchJob(attempt, given));
     const bundle = { task, attempts: handed, jobs, signal: whole.signal };
     const call = (): unknown => handler(jobs, batchContextOf(parts, bundle));
-    parts.end(await withLeftOpen(await endingsOf(handed, () => parts.call(handed, call))));
+    parts.end(await withLeftOpen(await endingsOf(task, handed, () => parts.call(handed, call))));
   } catch (error) {
     parts.end(attempts.map((attempt) => ({ attempt, ending: { kind: 'threw', error } })));
   } finally {
@@ -79,6 +81,7 @@ async function fitOf(parts: RunParts, task: Task, attempts: readonly Attempt[]):
 
 /** Calls the handler, and returns the endings of its jobs; never rejects. */
 async function endingsOf(
+  task: Task,
   attempts: readonly Attempt[],
   call: () => unknown,
 ): Promise<readonly AttemptEnding[]> {
@@ -87,11 +90,24 @@ async function endingsOf(
     const returned = await call();
     if (attempts.some(({ floats }) => floats)) await rejectionsTold();
     const endings = await batchEndings(ids, returned);
-    return attempts.map((attempt, index) => ({
-      attempt,
-      ending: endings[index] ?? { kind: 'returned', value: undefined },
-    }));
+    return await Promise.all(
+      attempts.map(async (attempt, index) => {
+        const ending = endings[index] ?? { kind: 'returned', value: undefined };
+        return { attempt, ending: attempt.over ? ending : await checked(task, ending) };
+      }),
+    );
   } catch (error) {
     return attempts.map((attempt) => ({ attempt, ending: { kind: 'threw', error } }));
+  }
+}
+
+/** Fails a job whose result does not fit the schema of its task. */
+async function checked(task: Task, ending: Ending): Promise<Ending> {
+  if (task.checkResult === undefined || ending.kind !== 'returned') return ending;
+  try {
+    await checkReturned(task, ending.value);
+    return ending;
+  } catch (error) {
+    return { kind: 'threw', error };
   }
 }

@@ -1,4 +1,4 @@
-import type { Handler, SingleTaskHandler } from '@pgqueue/core';
+import type { JobContext, SingleTaskHandler } from '@pgqueue/core';
 import type { ClaimedJob } from '@pgqueue/core/internal';
 import { isIsolated } from '@pgqueue/core/internal';
 import type { Attempt, Leased } from '../attempt/attempt.ts';
@@ -6,6 +6,7 @@ import { AbortedError } from '../lease/timing.ts';
 import { batchOf } from '../attempt/batch.ts';
 import type { Unit } from '../lease/unit.ts';
 import { keptCheckpoint } from '../attempt/checkpoint.ts';
+import { checkReturned } from '../attempt/result.ts';
 import { contextOf } from '../attempt/context.ts';
 import { rejectionsTold } from '../attempt/unhandled-rejections.ts';
 import type { Ending } from '../lease/ending.ts';
@@ -65,10 +66,14 @@ export async function runSingly(
         const checkpoint = job.checkpoint === null ? null : await keptCheckpoint(parts, task, attempt);
         const context = contextOf(parts, attempt, { task, checkpoint });
         if (isIsolated(handler)) {
-          const run: Handler<unknown, Ending> = (given, ctx) => parts.isolation.run(handler, given, ctx);
+          const run = (given: unknown, ctx: JobContext): Promise<Ending> =>
+            parts.isolation.run(handler, given, ctx);
           ending = await call(attempt, run, payload, context);
+          if (task.checkResult !== undefined && ending.kind === 'returned' && !attempt.over)
+            await checkReturned(task, ending.value);
         } else {
           const value: unknown = await call(attempt, handler, payload, context);
+          if (task.checkResult !== undefined && !attempt.over) await checkReturned(task, value);
           ending = value === undefined ? plain : { kind: 'returned', value };
         }
         if (attempt.floats) await rejectionsTold();

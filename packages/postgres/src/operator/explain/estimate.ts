@@ -1,6 +1,6 @@
 import { neverMs } from '@pgqueue/core';
 import type { Hold } from '@pgqueue/core';
-import type { Flow } from '../../statements/report.ts';
+import type { RecentDispatches } from '../../statements/report.ts';
 
 /** Estimated start of a waiting job, with the evidence. Nothing is promised. */
 export interface Estimate {
@@ -25,7 +25,7 @@ export interface Waiting {
   readonly ahead: number;
   /** Jobs of all keys that come first, by the policy's order; null: unknown. */
   readonly aheadInOrder: number | null;
-  readonly flow: Flow;
+  readonly flow: RecentDispatches;
 }
 
 /** Gates whose holds end only when somebody acts. */

@@ -5,6 +5,7 @@ import { channelName } from '../../hints/hints.ts';
 import { hintPayload } from '../../hints/hinted-job.ts';
 import { sqlState } from '../../connection/pg-errors.ts';
 import { columnsOf } from './enqueue-columns.ts';
+import { jobJson } from './job-json.ts';
 import type { Target } from '../../connection/target.ts';
 
 /** Options of an enqueue. */
@@ -215,29 +216,8 @@ function uniqueCall(
   values: (string | null)[],
 ): string {
   const json = rows.map((row, n) => {
-    const fields = JSON.stringify({
-      n,
-      id: row.id,
-      queue: row.queue,
-      task: row.task,
-      key: row.key,
-      priority: row.priority,
-      attributes: row.attributes,
-      run_after: row.runAfter,
-      delay_ms: row.delayMs,
-      expires_at: row.expiresAt,
-      timeout_ms: row.timeoutMs,
-      max_tries: row.maxTries,
-      max_crashes: row.maxCrashes,
-      retry: row.retry,
-      unique_key: row.unique?.key,
-      mode: row.unique?.onConflict,
-      max_wait_ms: row.unique?.maxWaitMs,
-      payload_version: row.payloadVersion,
-      trace: row.trace,
-      again,
-    });
-    return `${fields.slice(0, -1)},"payload":${row.payload}}`;
+    const { key, onConflict, maxWaitMs } = row.unique ?? {};
+    return jobJson(row, { n, unique_key: key, mode: onConflict, max_wait_ms: maxWaitMs, again });
   });
   const parameter = `$${values.push(`[${json.join(',')}]`)}::text::jsonb`;
   return `select u.job_id::text as id, u.ordinal as n, u.outcome from ${schema}.enqueue_unique(${parameter}) u`;

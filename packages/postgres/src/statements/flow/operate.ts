@@ -1,21 +1,6 @@
 import type { Target } from '../../connection/target.ts';
 
 /**
- * Gives a signal its value (JSON text), also before its step is open. `repeated`: it has one, and the first
- * one counts. `ended`: the flow or the step has ended. `unknown`: there is no such signal.
- */
-export async function signalFlow(
-  { query, schema }: Target,
-  { flow, step, value }: { readonly flow: string; readonly step: string; readonly value: string },
-): Promise<'signalled' | 'repeated' | 'ended' | 'unknown'> {
-  const [row] = await query<{ readonly verdict: 'signalled' | 'repeated' | 'ended' | 'unknown' }>(
-    `select ${schema}.signal_flow($1::uuid, $2, $3::jsonb) as verdict`,
-    [flow, step, value],
-  );
-  return row?.verdict ?? 'unknown';
-}
-
-/**
  * Asks for the end of a flow; the leader cancels its jobs. `ended`: it has ended, or is being cancelled.
  */
 export async function cancelFlow(

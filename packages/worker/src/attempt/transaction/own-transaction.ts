@@ -25,7 +25,13 @@ const notAwaited = 'ctx.settleIn: settle was not waited for, and the job is not 
  */
 export async function runOwn(
   run: (settle: Settle) => Promise<unknown>,
-  { seal, leftMs }: { readonly seal: (executor: Executor) => Promise<void>; readonly leftMs: () => number },
+  {
+    seal,
+    leftMs,
+  }: {
+    readonly seal: (executor: Executor, result: unknown) => Promise<void>;
+    readonly leftMs: () => number;
+  },
 ): Promise<Ran<undefined>> {
   const late = Promise.withResolvers<never>();
   const alarm = createAlarm(() => late.reject(new Error(tooLate)));
@@ -34,12 +40,12 @@ export async function runOwn(
     progress: { kind: 'none', why: new PgQueueError('configuration', notCalled) } as SettleProgress,
   };
 
-  const sealed = async (executor: Executor): Promise<void> => {
+  const sealed = async (executor: Executor, result: unknown): Promise<void> => {
     if (own.ended) throw new Error('ctx.settleIn has ended: its settle can no longer be called');
     own.progress = { kind: 'begun' };
     alarm.set(leftMs());
     try {
-      await seal(executor);
+      await seal(executor, result);
       own.progress = { kind: 'sealed' };
     } catch (error) {
       own.progress = { kind: 'none', why: error };
@@ -47,8 +53,8 @@ export async function runOwn(
     }
   };
   // A library that retries after a serialization failure calls this again.
-  const settle: Settle = (transaction) => {
-    const settling = sealed(toExecutor(transaction));
+  const settle: Settle = (transaction, result) => {
+    const settling = sealed(toExecutor(transaction), result);
     settling.catch(() => {}); // if nobody awaits it, its failure must not end the process
     return settling;
   };

@@ -13,7 +13,7 @@ export interface Transactions {
    */
   readonly run: <Result>(
     work: (client: TransactionClient) => Promise<Result>,
-    seal: (client: TransactionClient) => Promise<void>,
+    seal: (client: TransactionClient, value: Result) => Promise<void>,
   ) => Promise<Ran<Result>>;
   /** Destroys the connections of handlers that do not end, so that the pool can close. */
   readonly destroy: () => void;
@@ -44,7 +44,7 @@ export function createTransactions(pool: Database['pool']): Transactions {
       const value = await work(facade.client);
       facade.close();
       if (client.getTransactionStatus() === 'I') throw new PgQueueError('configuration', endedItself);
-      await seal(client);
+      await seal(client, value);
       sealed = { value };
       await client.query('commit');
       return { kind: 'committed', value };

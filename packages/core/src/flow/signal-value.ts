@@ -1,0 +1,56 @@
+import { errorData } from '../error-data.ts';
+import { PgQueueError, throwProblems } from '../errors.ts';
+import { isUuid } from '../ids.ts';
+import { shapeProblem } from '../job/shape.ts';
+import { issueText } from '../job/task.ts';
+import { aSchema } from '../job/task-definition.ts';
+import { jsonText } from '../job/validate.ts';
+import type { Rule } from '../options/options.ts';
+import { aText, valueProblems } from '../options/options.ts';
+import { flowLimits } from './limits.ts';
+import type { Signal } from './step.ts';
+
+const aFlowId: Rule = {
+  expected: 'the id of a flow, a UUID',
+  judge: (value) => typeof value === 'string' && isUuid(value),
+};
+const aStepName = aText({ max: flowLimits.nameLengthMax });
+
+/**
+ * Returns the value for a signal as JSON text. Pure except for the schema: no I/O. The schema sees the value
+ * as the tasks that read it will, after a round trip through JSON.
+ * @param given.by the signal, if its schema is to check the value
+ * @throws {PgQueueError} `invalid_flow`, with all problems at once
+ */
+export async function toSignalValue(given: {
+  readonly flowId: string;
+  readonly step: string;
+  readonly value: unknown;
+  readonly by: Signal | undefined;
+}): Promise<string> {
+  const { flowId, step, value = null, by } = given;
+  try {
+    const problems = [...valueProblems(aFlowId, flowId, 'flowId'), ...valueProblems(aStepName, step, 'step')];
+    const text = jsonText(value, 'the value', flowLimits.valueBytesMax, problems) ?? 'null';
+    if (problems.length === 0) {
+      const stored: unknown = JSON.parse(text);
+      const problem = shapeProblem(stored);
+      problems.push(...(problem === undefined ? await schemaProblems(by, stored) : [`the value ${problem}`]));
+    }
+    throwProblems('invalid_flow', "a flow can't be signalled", problems);
+    return text;
+  } catch (error) {
+    if (error instanceof PgQueueError) throw error;
+    throw new PgQueueError('invalid_flow', `a flow can't be signalled: ${errorData(error).message}`, {
+      cause: error,
+    });
+  }
+}
+
+async function schemaProblems(by: Signal | undefined, value: unknown): Promise<readonly string[]> {
+  if (by === undefined) return [];
+  const wrong = valueProblems(aSchema, by.schema, 'the schema of the signal');
+  if (wrong.length > 0) return wrong;
+  const { issues = [] } = await by.schema['~standard'].validate(value);
+  return issues.map(issueText);
+}

@@ -1,0 +1,94 @@
+import type { Observer } from '@pgqueue/core';
+import { terminalStatuses } from '@pgqueue/core/internal';
+import type { Database } from '../connection/database.ts';
+import { channelName } from '../hints/hints.ts';
+import type { Listener } from '../hints/listener.ts';
+import { startListener } from '../hints/listener.ts';
+import type { JobEnd } from '../statements/results.ts';
+import { jobResults } from '../statements/results.ts';
+import type { Waited, WaitsParts } from './waits.ts';
+import { createWaits } from './waits.ts';
+
+export interface ResultWaitsParts extends Pick<WaitsParts<JobEnd>, 'pause'> {
+  readonly database: Database;
+  /** Direct connection that hears hints; undefined: the waits poll. */
+  readonly connectionString: string | undefined;
+  readonly applicationName: string;
+  readonly observe: Observer;
+  /** Checks the schema before the first statement. */
+  readonly verify: () => Promise<unknown>;
+}
+
+/** Waits for jobs to end, by hint and by polling. Made by {@link createResultWaits}. */
+export interface ResultWaits {
+  /** See `Waits.wait` of {@link createWaits}. */
+  readonly wait: (id: string, timeoutMs: number) => Promise<Waited<JobEnd>>;
+  /** Rejects all waits, and closes the connection that hears hints. */
+  readonly stop: (error: Error) => Promise<void>;
+}
+
+/** Time without waits after which the connection that hears hints is closed, in milliseconds. */
+const idleMs = 30_000;
+
+/** Creates waits for the results of jobs. Opens no connection before somebody waits. */
+export function createResultWaits(parts: ResultWaitsParts): ResultWaits {
+  const { database, observe, verify, pause } = parts;
+  const hearing = createHearing(parts, (ids) => waits.hint(ids));
+  const waits = createWaits<JobEnd>({
+    look: async (ids, exact) => {
+      await verify();
+      return jobResults(database, ids, exact);
+    },
+    hasEnded: ({ status }) => terminalStatuses.includes(status),
+    onError: (error, retryMs) => observe({ type: 'database.error', during: 'result', error, retryMs }),
+    onWaiting: hearing.need,
+    ...(pause === undefined ? {} : { pause }),
+  });
+  return {
+    wait: waits.wait,
+    stop: async (error) => {
+      waits.stop(error);
+      await hearing.stop();
+    },
+  };
+}
+
+/** A connection that hears of ended jobs, open while somebody waits. */
+interface Hearing {
+  readonly need: (needed: boolean) => void;
+  readonly stop: () => Promise<void>;
+}
+
+function createHearing(
+  { database, connectionString, applicationName, observe }: ResultWaitsParts,
+  hint: (ids?: readonly string[]) => void,
+): Hearing {
+  if (connectionString === undefined) return { need: () => {}, stop: () => Promise.resolve() };
+  let listener: Listener | undefined;
+  let closing: Promise<void> = Promise.resolve();
+  let timer: NodeJS.Timeout | undefined;
+  const close = (): void => {
+    closing = listener?.stop() ?? closing;
+    listener = undefined;
+  };
+  return {
+    need: (needed) => {
+      clearTimeout(timer);
+      if (!needed) timer = setTimeout(close, idleMs).unref();
+      else {
+        listener ??= startListener({
+          connectionString,
+          channels: [channelName(database.schema, 'done')],
+          onHint: (_channel, payload) => hint(payload === '' ? undefined : payload.split(',')),
+          onError: (error) => observe({ type: 'database.error', during: 'listen', error }),
+          applicationName,
+        });
+      }
+    },
+    stop: async () => {
+      clearTimeout(timer);
+      close();
+      await closing;
+    },
+  };
+}

@@ -1,0 +1,95 @@
+import type { FlowRow, FlowStepRow } from '@pgqueue/core/internal';
+import { PgQueueError } from '@pgqueue/core';
+import type { Target } from '../../connection/target.ts';
+import { explaining } from '../enqueue/enqueue.ts';
+import { jobJson } from '../enqueue/job-json.ts';
+
+/** Answer to the start of a flow. `kept`: `id` is that of the open flow that has the unique key. */
+export interface FlowStarted {
+  readonly id: string;
+  readonly outcome: 'started' | 'repeated' | 'kept';
+}
+
+/**
+ * Starts a flow, all of it or nothing: its steps, and the jobs of those that need no other step. Safe to
+ * repeat: an id that exists changes nothing. The SQL function says which locks it takes. The rights of a
+ * producer are enough.
+ * @throws {PgQueueError} `invalid_job` if a payload takes more room as jsonb than the table allows;
+ * `too_many_pending`
+ */
+export async function startFlow(target: Target, row: FlowRow): Promise<FlowStarted> {
+  const [answer] = await explaining(() =>
+    target.query<FlowStarted>(
+      `select s.flow_id::text as id, s.outcome from ${target.schema}.start_flow($1::text::jsonb) s`,
+      [flowJson(row)],
+    ),
+  );
+  if (answer === undefined) throw new PgQueueError('invariant', `no answer for flow ${row.id}`);
+  return answer;
+}
+
+/** Writes a flow as `start_flow` takes it. */
+function flowJson(row: FlowRow): string {
+  const fields = JSON.stringify({
+    id: row.id,
+    name: row.name,
+    key: row.key,
+    unique_key: row.uniqueKey,
+    deadline_ms: row.deadlineMs,
+    trace: row.trace,
+  });
+  return `${fields.slice(0, -1)},"steps":[${row.steps.map(stepJson).join(',')}]}`;
+}
+
+function stepJson(step: FlowStepRow): string {
+  const fields = JSON.stringify({
+    name: step.name,
+    kind: step.kind,
+    wants: step.wants,
+    needs: step.needs,
+    delay_ms: step.delayMs,
+    stop_after: step.stopAfter,
+  });
+  return `${fields.slice(0, -1)},"jobs":[${step.jobs.map((job) => jobJson(job)).join(',')}]}`;
+}
+
+/** A signal of a flow, and its value as JSON text. */
+export interface SignalInFlow {
+  readonly flowId: string;
+  readonly step: string;
+  readonly value: string;
+}
+
+/**
+ * Gives a signal its value; the first value wins. `ended`: the step or its flow has ended.
+ * `unknown`: there is no such flow, or it has no such signal. The SQL function wakes the leader.
+ */
+export async function signalFlow(
+  { query, schema }: Target,
+  { flowId, step, value }: SignalInFlow,
+): Promise<'signalled' | 'repeated' | 'ended' | 'unknown'> {
+  const [answer] = await query<{ readonly outcome: 'signalled' | 'repeated' | 'ended' | 'unknown' }>(
+    `select ${schema}.signal_flow($1::uuid, $2::text, $3::text::jsonb) as outcome`,
+    [flowId, step, value],
+  );
+  if (answer === undefined) throw new PgQueueError('invariant', `no answer for a signal of flow ${flowId}`);
+  return answer.outcome;
+}
+
+/** State of a flow. One that is missing never was, or has been deleted after its retention. */
+export interface FlowState {
+  readonly id: string;
+  readonly state: 'open' | 'done' | 'failed' | 'cancelled';
+  readonly reason: string | null;
+}
+
+/** Reads the states of flows. */
+export function readFlowStates(
+  { query, schema }: Target,
+  ids: readonly string[],
+): Promise<readonly FlowState[]> {
+  return query<FlowState>(
+    `select s.id::text as id, s.state, s.reason from ${schema}.flow_state($1::text::uuid[]) s`,
+    [`{${ids.join(',')}}`],
+  );
+}

@@ -1,0 +1,31 @@
+import type { JobStatus } from '@pgqueue/core';
+import type { AttemptError } from '../connection/tables.ts';
+import type { Target } from '../connection/target.ts';
+
+/** State of a job that somebody waits for. */
+export interface JobEnd {
+  readonly status: JobStatus;
+  /** Result of a job that is done; null: it has none. */
+  readonly result: unknown;
+  /** Error of a dead job's last attempt, and the reason of its death. */
+  readonly error: DeathError | null;
+}
+
+/** Error of a dead job's last attempt. `reason`: reason of its death. */
+export type DeathError = AttemptError & { readonly reason: 'max_tries' | 'crash_limit' | 'gave_up' };
+
+/**
+ * Reads the states of jobs, by id; jobs that are in no table are left out. Unless it is to be exact, a job of
+ * a batch counts as pending.
+ */
+export async function jobResults(
+  target: Target,
+  ids: readonly string[],
+  exact: boolean,
+): Promise<ReadonlyMap<string, JobEnd>> {
+  const rows = await target.query<JobEnd & { readonly id: string }>(
+    `select id, status, result, error from ${target.schema}.job_result($1::uuid[], $2)`,
+    [ids, exact],
+  );
+  return new Map(rows.map(({ id, ...end }) => [id, end]));
+}

@@ -1,0 +1,107 @@
+import type { AnyFlow, FlowOptions, Signal, SignalInput } from '@pgqueue/core';
+import type { FlowRow } from '@pgqueue/core/internal';
+import { PgQueueError } from '@pgqueue/core';
+import { toFlowRow, toSignalValue } from '@pgqueue/core/internal';
+import type { FlowStarted } from '@pgqueue/postgres/internal';
+import type { FlowEnd, FlowEnds } from './flow-ends.ts';
+import type { ResultOptions } from './results.ts';
+import { traceSend } from '@pgqueue/telemetry/internal';
+import type { EnqueuerParts } from './enqueuer.ts';
+import { tell } from './enqueuer.ts';
+import { carriedBy, makeId, sendingOf, sourceTrace } from './rows.ts';
+import type { WritePath } from './writing.ts';
+
+/** One run of a flow. */
+export interface FlowRun {
+  readonly id: string;
+  /**
+   * `repeated`: a flow with this id was started before. `kept`: an open flow has the unique key, and `id` is
+   * the id of that one.
+   */
+  readonly outcome: 'started' | 'repeated' | 'kept';
+  /**
+   * Resolves when the flow has ended. Asks the database, after 25 ms at first, and then ever less often, down to once a second. Await
+   * it after the commit of a transaction that started the flow.
+   * @throws {PgQueueError} `result_timeout`; `not_found`: there is no such flow, or it ended more than seven days ago; `closed`;
+   * `configuration`
+   */
+  ended(options?: ResultOptions): Promise<FlowEnd>;
+}
+
+/** Starts flows, and gives their signals. */
+export interface FlowStarter {
+  /**
+   * Starts a flow, all of it or nothing. Everything about it is checked before any I/O. Repeated by itself after a
+   * transient error, outside of transactions: its id makes that safe.
+   * @throws {PgQueueError} `invalid_flow`, with all problems at once; `schema_version`, `too_many_pending`
+   */
+  start(flow: AnyFlow, options?: FlowOptions): Promise<FlowRun>;
+  /**
+   * Gives a signal its value; the first value wins. `repeated`: it had one already, maybe by a try of this call whose answer was
+   * lost. `ended`: the step or its flow has ended.
+   * @param by the signal, as `signal(schema)` made it: with it, the value is checked by its schema
+   * @throws {PgQueueError} `invalid_flow` (a value that does not fit), `not_found`, `schema_version`
+   */
+  signal<By extends Signal = Signal>(
+    flowId: string,
+    step: string,
+    value: SignalInput<By>,
+    by?: By,
+  ): Promise<'signalled' | 'repeated' | 'ended'>;
+}
+
+/** Parts of {@link createFlowStarter}. */
+export interface FlowParts extends Omit<EnqueuerParts, 'write'> {
+  readonly writing: WritePath;
+  readonly ended: FlowEnds['ended'];
+}
+
+/** Checks flows, starts them, and tells of them. */
+export function createFlowStarter({ writing, ended, ...parts }: FlowParts): FlowStarter {
+  const { underWay } = parts;
+
+  const send = async <Result>(write: () => Promise<Result>): Promise<Result> => {
+    if (parts.isClosed()) throw new PgQueueError('configuration', 'this producer was closed');
+    const sending = write();
+    underWay.add(sending);
+    try {
+      return await sending;
+    } finally {
+      underWay.delete(sending);
+    }
+  };
+
+  const started = async (row: FlowRow): Promise<FlowStarted> => {
+    const answer = await traceSend(
+      () => sendingOf(row.steps.flatMap(({ jobs }) => jobs)),
+      (carried) => send(() => writing.start(carriedBy(row, carried))),
+      () => [],
+    );
+    const rows = row.steps.flatMap(({ jobs, needs }) => (needs.length === 0 ? jobs : []));
+    if (answer.outcome === 'started')
+      tell(
+        parts.observe,
+        rows,
+        rows.map(({ id }) => ({ id, outcome: 'enqueued' })),
+      );
+    return answer;
+  };
+
+  return {
+    start: async (flow, options = {}) => {
+      const row = await toFlowRow(flow, options, makeId);
+      const { id, outcome } = await started(carriedBy(row, sourceTrace(parts.trace)));
+      return { id, outcome, ended: (given) => ended(id, given) };
+    },
+    signal: async (flowId, step, value, by) => {
+      const text = await toSignalValue({ flowId, step, value, by });
+      const outcome = await send(() => writing.signal({ flowId, step, value: text }));
+      if (outcome !== 'unknown') return outcome;
+      throw new PgQueueError(
+        'not_found',
+        `flow ${flowId} does not exist, or has no signal ${JSON.stringify(step)}`,
+        { data: { flow: flowId, step } },
+      );
+    },
+  };
+}

@@ -1,0 +1,169 @@
+import type { Duration, Enqueued, Observer } from '@pgqueue/core';
+import type { Shape } from '@pgqueue/core/internal';
+import { PgQueueError } from '@pgqueue/core';
+import {
+  aDuration,
+  durationMs,
+  errorLine,
+  isUuid,
+  optional,
+  optionProblems,
+  throwProblems,
+  unreachable,
+} from '@pgqueue/core/internal';
+import type { Database, DatabaseOptions } from '@pgqueue/postgres';
+import type { JobEnd, Waited } from '@pgqueue/postgres/internal';
+import { createResultWaits } from '@pgqueue/postgres/internal';
+
+/** Options of `producer.result`. */
+export interface ResultOptions {
+  /** Longest wait; 0: looks once. Default `'30s'`. */
+  readonly timeout?: Duration;
+}
+
+const shape: Shape<ResultOptions> = { timeout: optional(aDuration) };
+
+/** Results of jobs, as one producer awaits them. */
+interface Results {
+  readonly result: <Result>(job: string | Enqueued<Result>, options?: ResultOptions) => Promise<Result>;
+  /** Rejects all waits. */
+  readonly stop: () => Promise<void>;
+}
+
+interface ResultsParts {
+  /** Undefined: the producer has no database of its own. */
+  readonly database: Database | undefined;
+  readonly observe: Observer;
+  /** Checks the schema before the first statement. */
+  readonly verify: (database: Database) => Promise<unknown>;
+}
+
+/** Creates the waits of a producer; opens no connection before somebody waits. */
+export function createResults(
+  { connectionString, listen = true, applicationName }: DatabaseOptions & { readonly listen?: boolean },
+  { database, observe, verify }: ResultsParts,
+): Results {
+  const waits =
+    database &&
+    createResultWaits({
+      database,
+      connectionString: listen ? connectionString : undefined,
+      applicationName: applicationName ?? 'pgqueue producer results',
+      observe,
+      verify: () => verify(database),
+    });
+  return {
+    result: async <Result>(job: string | Enqueued<Result>, options: ResultOptions = {}) => {
+      throwProblems('configuration', 'producer.result', optionProblems(options, shape));
+      const id = idOf(job);
+      const timeoutMs = durationMs(options.timeout ?? '30s', 'timeout');
+      if (waits === undefined) throw noDatabase();
+      return resultOf(await waits.wait(id, timeoutMs), { id, timeoutMs }) as Result;
+    },
+    stop: async () =>
+      waits?.stop(new PgQueueError('closed', 'this producer was closed: it awaits no results')),
+  };
+}
+
+/** Returns the result of a job that is done, or throws an error that says how its wait ended. */
+function resultOf(
+  waited: Waited<JobEnd>,
+  { id, timeoutMs }: { readonly id: string; readonly timeoutMs: number },
+): unknown {
+  switch (waited.kind) {
+    case 'ended':
+      return resultOfEnd(waited.state, id);
+    case 'gone':
+      throw waited.before === undefined ? unknown(id) : vanished(id);
+    case 'timeout':
+      throw timedOut(id, { timeoutMs, status: waited.state?.status ?? null, cause: waited.error });
+    default:
+      return unreachable(waited);
+  }
+}
+
+function resultOfEnd({ status, result, error }: JobEnd, id: string): unknown {
+  switch (status) {
+    case 'done': {
+      const lost = lostText(result);
+      if (lost === undefined) return result;
+      throw new PgQueueError('result_lost', `job ${id} is done, and its result is lost: ${lost}`, {
+        data: { id },
+      });
+    }
+    case 'dead':
+      throw new PgQueueError('job_dead', `job ${id} is dead (${error?.reason}): ${errorLine(error)}`, {
+        data: { id, reason: error?.reason, error },
+      });
+    case 'cancelled':
+      throw new PgQueueError('job_cancelled', `job ${id} was cancelled`, { data: { id } });
+    case 'expired':
+      throw new PgQueueError('job_expired', `job ${id} has expired: it did not start by its expiresAt`, {
+        data: { id },
+      });
+    case 'delayed':
+    case 'pending':
+    case 'ready':
+    case 'running':
+      throw new PgQueueError('invariant', `job ${id} is ${status}, and has not ended`);
+    default:
+      return unreachable(status);
+  }
+}
+
+/** Returns the note that a worker stores instead of a result that can't be stored. */
+function lostText(result: unknown): string | undefined {
+  if (typeof result !== 'object' || result === null) return undefined;
+  const { pgqueue_error: note } = result as { readonly pgqueue_error?: unknown };
+  return typeof note === 'string' ? note : undefined;
+}
+
+function timedOut(
+  id: string,
+  {
+    timeoutMs,
+    status,
+    cause,
+  }: { readonly timeoutMs: number; readonly status: string | null; readonly cause: unknown },
+): PgQueueError {
+  const state = status === null ? 'the database has not answered' : `it is ${status}`;
+  return new PgQueueError(
+    'result_timeout',
+    `job ${id} has not ended within ${timeoutMs} ms (${state}): it goes on, and can be awaited again`,
+    { data: { id, status, timeoutMs }, cause },
+  );
+}
+
+function unknown(id: string): PgQueueError {
+  return new PgQueueError(
+    'not_found',
+    `there is no job ${id}: its enqueue has not committed, it was erased, or its history is gone. Await a result after the commit, and within the retention of its queue`,
+    { data: { id } },
+  );
+}
+
+function vanished(id: string): PgQueueError {
+  return new PgQueueError(
+    'not_found',
+    `job ${id} has ended, and nothing tells how: its queue keeps no history, or it was erased. Results need a retention of more than 0`,
+    { data: { id } },
+  );
+}
+
+/** Returns the id of a job in the form in which the database returns it. */
+function idOf(job: unknown): string {
+  const id: unknown = typeof job === 'object' && job !== null ? (job as { readonly id?: unknown }).id : job;
+  if (typeof id === 'string' && isUuid(id)) return id.toLowerCase();
+  const got = typeof id === 'string' ? JSON.stringify(id) : typeof id;
+  throw new PgQueueError(
+    'configuration',
+    `producer.result takes the id of a job, a UUID, or what an enqueue returned, not ${got}`,
+  );
+}
+
+function noDatabase(): PgQueueError {
+  return new PgQueueError(
+    'configuration',
+    'this producer has no database of its own: give connectionString or pool to await results',
+  );
+}

@@ -1,0 +1,142 @@
+import type { Enqueued, Observer } from '@pgqueue/core';
+import type { FlowRow, JobRow } from '@pgqueue/core/internal';
+import { PgQueueError } from '@pgqueue/core';
+import type { Database, Executor } from '@pgqueue/postgres';
+import type { FlowStarted, Hints, SignalInFlow, Target } from '@pgqueue/postgres/internal';
+import {
+  columnsToCopy,
+  copyJobs,
+  enqueueAndHint,
+  enqueueJobs,
+  hintFacts,
+  isIdTaken,
+  signalFlow,
+  startFlow,
+} from '@pgqueue/postgres/internal';
+import type { Write } from './enqueuer.ts';
+import { repeatable } from './repeat.ts';
+
+/** A way to the database: a producer's own, or a caller's transaction. Its writes send hints. */
+export interface WritePath {
+  readonly write: Write;
+  readonly start: (row: FlowRow) => Promise<FlowStarted>;
+  readonly signal: (given: SignalInFlow) => Promise<'signalled' | 'repeated' | 'ended' | 'unknown'>;
+}
+
+/** Checks the schema before the first statement; undefined: it has been checked. */
+export type Verify = (executor: Executor) => Promise<void> | undefined;
+
+/** Writes on the producer's own connections, repeated after transient errors. */
+export function writingOutside(parts: {
+  readonly database: Database;
+  readonly hints: Hints | undefined;
+  readonly observe: Observer;
+  readonly verify: Verify;
+}): WritePath {
+  const { database, hints, observe, verify } = parts;
+  const hint = hints?.send;
+
+  const writeNew = async (rows: readonly JobRow[]): Promise<readonly Enqueued[]> => {
+    const [row] = rows;
+    const facts = row === undefined || rows.length > 1 ? null : hintFacts(row);
+    if (row !== undefined && facts !== null && hints?.ride() === true)
+      return enqueueOne(database, hints, row, facts);
+    const columns = columnsToCopy(rows);
+    const writing = columns === undefined ? enqueueJobs(database, rows) : copyJobs(database, rows, columns);
+    return hinting(hint, writing);
+  };
+
+  const repeat = <Result>(work: (repeated: boolean) => Promise<Result>): Promise<Result> =>
+    repeatable({
+      observe,
+      work: async (repeated) => {
+        const verifying = verify(database);
+        if (verifying !== undefined) await verifying;
+        return work(repeated);
+      },
+    });
+
+  return {
+    write: (rows, again) =>
+      repeat(async (repeated) => {
+        if (again || repeated) return hinting(hint, enqueueJobs(database, rows, { again: true }));
+        try {
+          return await writeNew(rows);
+        } catch (error) {
+          // the ids are new: a pool that was given, or something on the way, has sent the statement twice
+          if (!isIdTaken(error)) throw error;
+          return hinting(hint, enqueueJobs(database, rows, { again: true }));
+        }
+      }),
+    start: async (row) => {
+      const started = await repeat(() => startFlow(database, row));
+      if (started.outcome !== 'kept') hint?.();
+      return started;
+    },
+    signal: (given) => repeat(() => signalFlow(database, given)),
+  };
+}
+
+/** Writes in a transaction of the caller. Nothing is repeated: an error has aborted the transaction. */
+export function writingWithin(
+  target: Target,
+  { verify, hint }: { readonly verify: Verify; readonly hint: (() => void) | undefined },
+): WritePath {
+  return {
+    write: async (rows, again) => {
+      await verify(target);
+      return hinting(hint, enqueueJobs(target, rows, { again }));
+    },
+    start: async (row) => {
+      await verify(target);
+      const started = await startFlow(target, row);
+      if (started.outcome !== 'kept') hint?.();
+      return started;
+    },
+    signal: async (given) => {
+      await verify(target);
+      return signalFlow(target, given);
+    },
+  };
+}
+
+/** The way of a producer without a database: each call tells what is missing. */
+export const writingNowhere: WritePath = {
+  write: () => Promise.reject(noDatabase()),
+  start: () => Promise.reject(noDatabase()),
+  signal: () => Promise.reject(noDatabase()),
+};
+
+/** Sends a hint when jobs were written. */
+async function hinting(
+  hint: (() => void) | undefined,
+  writing: Promise<readonly Enqueued[]>,
+): Promise<readonly Enqueued[]> {
+  const enqueued = await writing;
+  if (enqueued.some(({ outcome }) => outcome !== 'kept')) hint?.();
+  return enqueued;
+}
+
+/** Error of a producer that has no database of its own. */
+export function noDatabase(): PgQueueError {
+  return new PgQueueError(
+    'configuration',
+    'this producer has no database of its own: give connectionString or pool, or enqueue through with(transaction)',
+  );
+}
+
+/** With its hint, in one statement. */
+async function enqueueOne(
+  database: Database,
+  hints: Hints,
+  row: JobRow,
+  facts: string,
+): Promise<readonly Enqueued[]> {
+  let hinted = false;
+  try {
+    hinted = await enqueueAndHint(database, row, facts);
+    return [{ id: row.id, outcome: 'enqueued' }];
+  } finally {
+    hints.rode(hinted);
+  }
+}
