@@ -90,6 +90,10 @@ create unique index flow_unique on flow (name, unique_key) where state = 'open' 
 create index flow_open on flow (id) where state = 'open';
 create index flow_deadline on flow (deadline) where state = 'open' and deadline is not null and stopping is null;
 create index flow_ended on flow (ended) where ended is not null;
+-- Lists of flows, newest first, by name and by key. A flow is inserted once and changed two or three times, so
+-- they cost little beside the rows of its steps.
+create index flow_name on flow (name, id);
+create index flow_key on flow (key, id) where key <> '';
 
 -- open_needs: needs that have not ended; the leader alone changes it. added, done, failed, other: counts of
 -- jobs, from tallies; they choose when the leader looks for jobs in QUEUE, and tell the outcome. stop: its
@@ -144,9 +148,11 @@ create table flow_job (
 
 -- Changes of a step's counts, one row for each call that changed them and each step, written in the
 -- transaction that changed QUEUE. No two settlements share a row, so none waits for another. The leader adds
--- them up and deletes them. step null: the flow is new, or was changed by hand.
+-- them up and deletes them. step null: the flow is new, or was changed by hand. at: for the doctor; a tally that
+-- stays is one that the leader does not take.
 create table flow_tally (
   n      bigint  generated always as identity primary key,
+  at     timestamptz not null default clock_timestamp(),
   flow   uuid    not null,
   step   integer,
   added  integer not null default 0,
@@ -1662,8 +1668,9 @@ $$;
 -- Runs what failed in a flow again: all of it, or what failed in a step and behind it (p_step). Dead jobs go back
 -- into QUEUE, and jobs that were cancelled or expired, as far as history reaches; steps that failed are open
 -- again, and those that were skipped because of them wait again. Steps that ran because of the failure have run.
--- retried; nothing: no step failed; unknown; stopping: it is being cancelled. jobs: how many are back. gone: how
--- many are not, since neither the dead letters nor history have them.
+-- retried; nothing: no step failed; unknown; stopping: it is being cancelled; key_taken: another open flow of its
+-- name has its unique key. jobs: how many are back. gone: how many are not, since neither the dead letters nor
+-- history have them.
 create function retry_flow(p_flow uuid, p_step text default null) returns table (outcome text, jobs integer, gone integer)
   language plpgsql volatile security definer
   set search_path from current
@@ -1721,6 +1728,13 @@ begin
     select e.step from awaited a join flow_need n on n.flow = p_flow and n.step = a.step
       join flow_step e on e.flow = p_flow and e.step = n.needed and e.outcome = 'skipped' and e.kind <> 'jobs')
   select array_agg(a.step) into v_behind from awaited a;
+  -- first of all, so that nothing is to be undone if its unique key is taken; who asks for that key meanwhile waits
+  begin
+    update flow f set state = 'open', ended = null, stopping = null, reason = null, deadline = null where f.id = p_flow;
+  exception when unique_violation then
+    return query select 'key_taken', 0, 0;
+    return;
+  end;
   v_dead := array(select d.id from dead_letter d where d.flow = p_flow and d.step = any (v_failed));
   select count(*) into v_back from redrive(v_dead);
   v_back := v_back + revive(p_flow, v_failed);
@@ -1732,7 +1746,6 @@ begin
   where s.flow = p_flow and s.step = any (v_failed);
   perform count_tallies(array[p_flow]);
   select coalesce(sum(s.failed + s.other), 0) into v_lost from flow_step s where s.flow = p_flow and s.step = any (v_failed);
-  update flow f set state = 'open', ended = null, stopping = null, reason = null, deadline = null where f.id = p_flow;
   perform judge_again(p_flow, v_behind);
   insert into flow_tally (flow) values (p_flow);
   perform pg_notify(current_schema() || ':flow', '');
@@ -5924,17 +5937,17 @@ create view job as
          q.expires_at, q.timeout, q.unique_key, q.payload_version, q.trace, q.created, w.position, w.pool,
          w.lock_key as node, w.started, w.lock_timeout, w.cancelled, w.progress, null::timestamptz as finished,
          null::text as reason, q.errors -> -1 as last_error, q.errors,
-         q.checkpoint is not null as has_checkpoint, coalesce(w.suspect, q.crashes > 0) as suspect
+         q.checkpoint is not null as has_checkpoint, coalesce(w.suspect, q.crashes > 0) as suspect, q.flow, q.step
   from queue q left join work_item w on w.id = q.id
   union all
   select d.id, 'dead', d.queue, d.task, d.key, d.priority, d.attributes, d.tries, d.max_tries, d.crashes, d.max_crashes, null,
          null, d.timeout, d.unique_key, d.payload_version, d.trace, d.created, null, null,
-         d.node, null, null, null, null, d.died, d.reason, d.errors -> -1, d.errors, false, false
+         d.node, null, null, null, null, d.died, d.reason, d.errors -> -1, d.errors, false, false, d.flow, d.step
   from dead_letter d
   union all
   select h.id, h.outcome, h.queue, h.task, h.key, h.priority, h.attributes, h.tries, null, h.crashes, null, null,
          null, null, h.unique_key, h.payload_version, h.trace, h.created, null, null,
-         h.node, h.started, null, null, null, h.finished, null, h.errors -> -1, h.errors, false, false
+         h.node, h.started, null, null, null, h.finished, null, h.errors -> -1, h.errors, false, false, h.flow, h.step
   from history h;
 
 -- Counts of held jobs by reason, for monitoring. at: the time of the report; compare it with the clock.

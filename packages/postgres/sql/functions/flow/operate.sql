@@ -84,8 +84,9 @@ $$;
 -- Runs what failed in a flow again: all of it, or what failed in a step and behind it (p_step). Dead jobs go back
 -- into QUEUE, and jobs that were cancelled or expired, as far as history reaches; steps that failed are open
 -- again, and those that were skipped because of them wait again. Steps that ran because of the failure have run.
--- retried; nothing: no step failed; unknown; stopping: it is being cancelled. jobs: how many are back. gone: how
--- many are not, since neither the dead letters nor history have them.
+-- retried; nothing: no step failed; unknown; stopping: it is being cancelled; key_taken: another open flow of its
+-- name has its unique key. jobs: how many are back. gone: how many are not, since neither the dead letters nor
+-- history have them.
 create function retry_flow(p_flow uuid, p_step text default null) returns table (outcome text, jobs integer, gone integer)
   language plpgsql volatile security definer
   set search_path from current
@@ -143,6 +144,13 @@ begin
     select e.step from awaited a join flow_need n on n.flow = p_flow and n.step = a.step
       join flow_step e on e.flow = p_flow and e.step = n.needed and e.outcome = 'skipped' and e.kind <> 'jobs')
   select array_agg(a.step) into v_behind from awaited a;
+  -- first of all, so that nothing is to be undone if its unique key is taken; who asks for that key meanwhile waits
+  begin
+    update flow f set state = 'open', ended = null, stopping = null, reason = null, deadline = null where f.id = p_flow;
+  exception when unique_violation then
+    return query select 'key_taken', 0, 0;
+    return;
+  end;
   v_dead := array(select d.id from dead_letter d where d.flow = p_flow and d.step = any (v_failed));
   select count(*) into v_back from redrive(v_dead);
   v_back := v_back + revive(p_flow, v_failed);
@@ -154,7 +162,6 @@ begin
   where s.flow = p_flow and s.step = any (v_failed);
   perform count_tallies(array[p_flow]);
   select coalesce(sum(s.failed + s.other), 0) into v_lost from flow_step s where s.flow = p_flow and s.step = any (v_failed);
-  update flow f set state = 'open', ended = null, stopping = null, reason = null, deadline = null where f.id = p_flow;
   perform judge_again(p_flow, v_behind);
   insert into flow_tally (flow) values (p_flow);
   perform pg_notify(current_schema() || ':flow', '');
