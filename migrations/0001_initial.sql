@@ -1730,7 +1730,9 @@ begin
   select array_agg(a.step) into v_behind from awaited a;
   -- first of all, so that nothing is to be undone if its unique key is taken; who asks for that key meanwhile waits
   begin
-    update flow f set state = 'open', ended = null, stopping = null, reason = null, deadline = null where f.id = p_flow;
+    update flow f
+    set state = 'open', ended = null, stopping = null, reason = null, deadline = case when f.state = 'open' then f.deadline end
+    where f.id = p_flow;
   exception when unique_violation then
     return query select 'key_taken', 0, 0;
     return;

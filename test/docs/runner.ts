@@ -6,7 +6,7 @@ import type { Block, Use } from './blocks.ts';
 import { useOf } from './blocks.ts';
 
 const root = new URL('../..', import.meta.url).pathname;
-const stepMs = 30_000;
+const stepMs = 120_000;
 
 /** One document on the stage: a folder for its files, a database of its own, and the processes that it started. */
 export interface DocumentRun {

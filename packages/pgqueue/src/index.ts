@@ -27,6 +27,7 @@ export {
   earliestDeadline,
   fairShare,
   fifo,
+  fanOut,
   flow,
   gate,
   giveUp,
