@@ -5,10 +5,14 @@ import { createDashboard, serveDashboard } from '@pgqueue/dashboard';
 import { createOperator, migrate } from '@pgqueue/postgres';
 import type { Operator } from '@pgqueue/postgres';
 import { startServer } from '@pgqueue/postgres/testing';
+import { createProducer } from '@pgqueue/producer';
+import type { FlowRun, Producer } from '@pgqueue/producer';
 import pg from 'pg';
+import { importCatalogue, items, pages } from './catalogue.ts';
 import type { Message, ReceiverReport } from './messages.ts';
 import type { Actor, Stage } from './processes.ts';
 import { createStage } from './processes.ts';
+import type { Report } from './report.ts';
 import { phantoms, progressLine, reportText, tenantFigures } from './report.ts';
 
 const enqueueSeconds = 12;
@@ -65,6 +69,7 @@ interface Scene {
   readonly stage: Stage;
   readonly pool: pg.Pool;
   readonly operator: Operator;
+  readonly producer: Producer;
   readonly heard: Heard;
   readonly schedulers: readonly Actor[];
   readonly workers: readonly Actor[];
@@ -91,13 +96,14 @@ async function ack(pool: pg.Pool, { id, token }: Lease): Promise<boolean> {
   return rows[0]?.accepted === true;
 }
 
-/** The bad day: a worker frozen, a worker killed, the leading scheduler killed. */
-async function disaster({ pool, operator, heard, schedulers, workers }: Scene): Promise<void> {
+/** The bad day: a worker frozen, a worker killed, the leading scheduler killed, while a catalogue is imported. */
+async function disaster({ pool, operator, producer, heard, schedulers, workers }: Scene): Promise<FlowRun> {
   const [, killed, frozen] = workers;
   const leader = schedulers.find(({ name }) => name === heard.leader);
   if (killed === undefined || frozen === undefined || leader === undefined)
     throw new Error('an actor is missing');
 
+  const run = await producer.start(importCatalogue);
   await until(
     'the worker that will freeze to be busy',
     120,
@@ -128,6 +134,15 @@ async function disaster({ pool, operator, heard, schedulers, workers }: Scene): 
   console.log(
     `      ${heard.leader} took over after ${((heard.electedAt - heard.killedAt) / 1_000).toFixed(1)} s`,
   );
+  return run;
+}
+
+/** Waits for the end of the import. Returns what its last step has summed up. */
+async function importedBy(operator: Operator, run: FlowRun): Promise<{ pages: number; items: number }> {
+  const { outcome } = await run.ended({ timeout: '2m' });
+  if (outcome !== 'done') throw new Error(`the import of the catalogue is ${outcome}`);
+  const [sum] = (await operator.flows.results(run.id, 'sum')).items;
+  return sum?.result as { pages: number; items: number };
 }
 
 async function play(stage: Stage, connectionString: string, heard: Heard): Promise<number> {
@@ -135,6 +150,7 @@ async function play(stage: Stage, connectionString: string, heard: Heard): Promi
   const elapsed = (): number => (Date.now() - began) / 1_000;
   const pool = new pg.Pool({ connectionString });
   const operator = createOperator({ connectionString });
+  const producer = createProducer({ connectionString });
   try {
     await pool.query(
       'create table shop_order (id uuid primary key, tenant text not null, cents integer not null)',
@@ -153,7 +169,7 @@ async function play(stage: Stage, connectionString: string, heard: Heard): Promi
     );
     stage.run('app.ts', 'app', { ...env, DEMO_ENDPOINT: receiver.detail });
 
-    let disasterOver: Promise<void> | undefined;
+    let disasterOver: Promise<FlowRun> | undefined;
     for (let nextLine = 0; ; await delay(100)) {
       if (elapsed() > deadlineSeconds) throw new Error(`not done after ${deadlineSeconds} s`);
       if (elapsed() < nextLine) continue;
@@ -161,23 +177,27 @@ async function play(stage: Stage, connectionString: string, heard: Heard): Promi
       const progress = await progressLine(pool, elapsed());
       console.log(progress.line);
       if (disasterOver === undefined && progress.ended > 1_500) {
-        disasterOver = disaster({ stage, pool, operator, heard, schedulers, workers });
+        disasterOver = disaster({ stage, pool, operator, producer, heard, schedulers, workers });
         disasterOver.catch(() => {}); // awaited below
       }
       const { rows } = await pool.query('select exists (select from pgqueue.queue) as waiting');
       if (heard.enqueued !== undefined && disasterOver !== undefined && rows[0].waiting === false) break;
     }
-    await disasterOver;
+    const catalogue = await importedBy(operator, await disasterOver);
     receiver.process.send('report');
     await until("the receiver's report", 60, () => heard.receiver !== undefined);
     await Promise.all([...workers, ...schedulers].map((actor) => stage.stop(actor)));
-    return await finish(pool, heard, elapsed());
+    return await finish(pool, heard, { catalogue, seconds: elapsed() });
   } finally {
-    await Promise.all([operator.close(), pool.end()]);
+    await Promise.all([operator.close(), producer.close(), pool.end()]);
   }
 }
 
-async function finish(pool: pg.Pool, heard: Heard, seconds: number): Promise<number> {
+async function finish(
+  pool: pg.Pool,
+  heard: Heard,
+  { catalogue, seconds }: Pick<Report, 'catalogue' | 'seconds'>,
+): Promise<number> {
   const tenants = await tenantFigures(pool);
   const left = await phantoms(pool);
   const { enqueued, receiver } = heard;
@@ -191,6 +211,7 @@ async function finish(pool: pg.Pool, heard: Heard, seconds: number): Promise<num
       staleRefused: heard.staleRefused,
       leasesLost: heard.leasesLost,
       takeoverMs: heard.firstBatchAt - heard.killedAt,
+      catalogue,
       seconds,
       receiver,
     }),
@@ -203,6 +224,7 @@ async function finish(pool: pg.Pool, heard: Heard, seconds: number): Promise<num
       'the app and its table disagree',
     receiver.accepted < delivered && 'a delivery was reported that the receiver never saw',
     left > 0 && 'a rolled-back transaction left a job',
+    (catalogue.pages !== pages || catalogue.items !== items) && 'the catalogue was not summed up whole',
     heard.staleTried === 0 && 'no stale settle was tried, so the demo showed nothing of the fence',
     heard.staleRefused < heard.staleTried && 'a stale settle was accepted',
   ].filter((problem) => problem !== false);

@@ -42,7 +42,7 @@ export async function phantoms(pool: pg.Pool): Promise<number> {
     select count(*)::integer as phantoms
     from (select payload from pgqueue.queue union all select payload from pgqueue.history
           union all select payload from pgqueue.dead_letter) j
-    where not exists (select from shop_order o where o.id = (j.payload ->> 'event')::uuid)`);
+    where j.payload ? 'event' and not exists (select from shop_order o where o.id = (j.payload ->> 'event')::uuid)`);
   return rows[0]?.phantoms ?? 0;
 }
 
@@ -70,6 +70,8 @@ export interface Report {
   readonly staleRefused: number;
   readonly leasesLost: number;
   readonly takeoverMs: number;
+  /** Sum of the imported catalogue. */
+  readonly catalogue: { readonly pages: number; readonly items: number };
   readonly seconds: number;
   readonly receiver: ReceiverReport;
 }
@@ -108,6 +110,7 @@ export function reportText(report: Report): string {
     `requests at the receiver            ${receiver.requests}, of which it failed ${receiver.failures}; forged ${receiver.forged}`,
     `events accepted there               ${receiver.accepted}; more than once ${receiver.duplicates} (at least once: a killed worker's deliveries are repeated)`,
     `stale settles refused               ${report.staleRefused} of ${report.staleTried} (with the tokens that the reset nodes held); the node that came back gave up ${report.leasesLost}`,
+    `catalogue imported                  ${report.catalogue.pages} pages, ${report.catalogue.items} items, summed up by a flow during all of that`,
     `scheduler takeover                  ${(report.takeoverMs / 1_000).toFixed(1)} s from kill -9 to the standby's first batch`,
     `lost                                ${sum('lost')}`,
     `took                                ${report.seconds.toFixed(1)} s`,
