@@ -152,7 +152,10 @@ export interface TickRead {
   readonly enqueuers: readonly string[] | null;
   /** Changes with any queue's settings. Null: not read. */
   readonly config: string | null;
-  /** Grows with every start of a flow, and whenever jobs of flows end or are added. Null: not read. */
+  /**
+   * Grows with every start of a flow, and whenever jobs of flows end or are added: before that commits. 0: no
+   * flow was ever started. Null: not read.
+   */
   readonly tallies: number | null;
   readonly due: TickDue | null;
   readonly rows: readonly LaneRow[];

@@ -5,11 +5,11 @@ import { leadershipLostState, sqlState } from '@pgqueue/postgres/internal';
 import type { Settings } from '../options.ts';
 import { advanceOnce, createFlowMemory, stopOnce } from './advance.ts';
 
-/** Moves flows on, beside the ticks. Runs no query while no flow is open. */
+/** Moves flows on, beside the ticks. Runs no query where no flow was ever started. */
 export interface FlowLoop {
   /**
    * Call with what a tick saw: a number that grows when flows are started and when their
-   * jobs end; null: not read.
+   * jobs end, before the commit; 0: no flow was ever started; null: not read.
    */
   readonly seen: (tallies: number | null) => void;
   /** Call when jobs have ended: some may belong to flows. */
@@ -22,8 +22,12 @@ export interface FlowLoop {
   readonly stop: () => Promise<void>;
 }
 
-/** Pause while no flow is open, and the longest one while some are, in milliseconds. */
-const [idleMs, openMs] = [3_600_000, 500];
+/**
+ * Pause where there are no flows, and the longest ones while none is open and while some are, in
+ * milliseconds. A tick sees the number of a flow that starts before the start commits, and not again, so the
+ * loop looks for itself.
+ */
+const [idleMs, closedMs, openMs] = [3_600_000, 750, 500];
 /** Pause between two tries to cancel jobs that are being claimed or settled, in milliseconds. */
 const stopPauseMs = 20;
 
@@ -64,7 +68,8 @@ export function startFlowLoop({
         if (stopped) onWork();
         return stopped ? 0 : stopPauseMs;
       }
-      return Math.max(0, Math.min(dueMs ?? idleMs, open ? openMs : idleMs));
+      const pauseMs = open ? openMs : seenTallies > 0 ? closedMs : idleMs;
+      return Math.max(0, Math.min(dueMs ?? idleMs, pauseMs));
     },
     failed: (error, failures) => {
       if (sqlState(error) === leadershipLostState) {

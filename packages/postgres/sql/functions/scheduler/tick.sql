@@ -15,7 +15,7 @@ begin
   return query
     select tick_state((p_read -> 'settled')::boolean, (p_read -> 'items_from')::bigint,
                       array(select x.position::bigint from jsonb_array_elements_text(p_read -> 'items') as x (position)))
-             || jsonb_build_object('config', config_mark(), 'tallies', (select t.last_value from flow_tally_n_seq t), 'enqueuers', case when p_read -> 'ranges' <> '{}' then to_jsonb(enqueuers()) end),
+             || jsonb_build_object('config', config_mark(), 'tallies', (select case when t.is_called then t.last_value else 0 end from flow_tally_n_seq t), 'enqueuers', case when p_read -> 'ranges' <> '{}' then to_jsonb(enqueuers()) end),
            case when (p_read -> 'due')::boolean then tick_due() end,
            open_explains((p_read ->> 'questions_after')::bigint),
            look(p_read);

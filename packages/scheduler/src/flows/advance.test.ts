@@ -1,0 +1,62 @@
+import type { Database } from '@pgqueue/postgres';
+import { expect, test } from 'vitest';
+import { advanceOnce, createFlowMemory } from './advance.ts';
+
+const leader = { leader: 'leader', epoch: 1 };
+
+interface Asked {
+  readonly from: number;
+  readonly walk: string | null;
+}
+
+/** A database in which each call takes `ms`, and finds tallies up to a number. */
+function slowly(ms: number): {
+  readonly at: (nowMs: number, next: number) => Promise<Asked>;
+} {
+  const memory = createFlowMemory();
+  let [now, found] = [0, 0];
+  const asked: Asked[] = [];
+  const database = {
+    schema: 'pgqueue',
+    query: (_text: string, [, , input]: readonly unknown[]) => {
+      asked.push(JSON.parse(String(input)) as Asked);
+      now += ms;
+      const advanced = { next: found, more: false, put: 0, stops: false, due_ms: null, walked: null, open: true, ended: [] };
+      return Promise.resolve([{ advanced }]);
+    },
+  } as unknown as Database;
+  return {
+    at: async (nowMs, next) => {
+      [now, found] = [nowMs, next];
+      await advanceOnce(database, leader, { memory, observe: () => {}, now: () => now });
+      return asked.at(-1) as Asked;
+    },
+  };
+}
+
+test('tallies are read on from the last, and all of them again now and then', async () => {
+  const { at } = slowly(1);
+  expect(await at(0, 10)).toMatchObject({ from: 0 });
+  expect(await at(50, 20)).toEqual({ from: 10, max: 500, walk: null });
+  expect(await at(600, 30)).toMatchObject({ from: 0 });
+});
+
+test('a tally that commits late is found soon, however long walks take', async () => {
+  const { at } = slowly(400);
+  expect(await at(0, 10)).toMatchObject({ from: 0 });
+  // the next walk is seconds away
+  const soon = [await at(700, 20), await at(1_400, 20)];
+  expect(soon.map(({ from, walk }) => [from, walk])).toEqual([
+    [0, null],
+    [0, null],
+  ]);
+});
+
+test('the short rescan leaves out what is older than some seconds', async () => {
+  const { at } = slowly(400);
+  await at(0, 1_000);
+  await at(11_000, 2_000);
+  await at(22_000, 3_000);
+  const seen = [await at(22_700, 3_000), await at(23_400, 3_000)];
+  expect(seen.map(({ from }) => from)).toEqual([2_000, 2_000]);
+});
