@@ -37,7 +37,7 @@ export type {
   Unique,
 } from './job/job.ts';
 export type { Outcome } from './job/outcome.ts';
-export { cancelled, giveUp, retryAfter, snooze } from './job/outcome.ts';
+export { cancelled, fanOut, giveUp, retryAfter, snooze } from './job/outcome.ts';
 export type { Backoff, RetryOptions } from './job/retry-policy.ts';
 export type { Duration } from './options/duration.ts';
 export type { ErrorCode } from './errors.ts';

@@ -14,9 +14,11 @@ export {
   retryProblems,
 } from './job/retry-policy.ts';
 export { flowLimits } from './flow/limits.ts';
+export { issueText } from './job/task.ts';
 export { toSignalValue } from './flow/signal-value.ts';
 export type { FlowRow, FlowStepRow } from './flow/to-flow-row.ts';
 export { toFlowRow } from './flow/to-flow-row.ts';
+export { checkJobList, toJobRows } from './job/job-list.ts';
 export { shapeProblem } from './job/shape.ts';
 export { isNewJob, isTraceparent, jobLimits, toJobRow } from './job/validate.ts';
 export { durationMs, parseDuration } from './options/duration.ts';

@@ -1,7 +1,7 @@
 import type { Enqueued, JobOptions, NewJob, Observer, Task } from '@pgqueue/core';
 import type { JobRow } from '@pgqueue/core/internal';
 import { PgQueueError } from '@pgqueue/core';
-import { countByTask, isNewJob, isTask, unreachable } from '@pgqueue/core/internal';
+import { checkJobList, countByTask, isTask, unreachable } from '@pgqueue/core/internal';
 import { traceSend } from '@pgqueue/telemetry/internal';
 import type { TraceSource } from './rows.ts';
 import { carrying, sendingOf, toRow, toRows } from './rows.ts';
@@ -85,7 +85,7 @@ export function createEnqueuer(parts: EnqueuerParts): Enqueuer {
       );
     },
     enqueueMany: async <const Jobs extends readonly NewJob[]>(jobs: Jobs) => {
-      checkJobs(jobs);
+      checkJobList(jobs, 'enqueueMany');
       const again = jobs.some(({ options }) => options.id !== undefined);
       return (await send(await toRows(jobs, trace), again)) as EnqueuedOf<Jobs>;
     },
@@ -97,18 +97,6 @@ export function createEnqueuer(parts: EnqueuerParts): Enqueuer {
       return one({ ...job, payloadVersion, options });
     },
   };
-}
-
-/** A list that holds something else would fail in the midst of it. */
-function checkJobs(jobs: unknown): void {
-  if (!Array.isArray(jobs)) {
-    throw new PgQueueError('invalid_job', 'enqueueMany takes a list of jobs: what task.job(payload) returns');
-  }
-  const wrong = jobs.findIndex((job: unknown) => !isNewJob(job));
-  if (wrong === -1) return;
-  throw new PgQueueError('invalid_job', `jobs[${wrong}] must be what task.job(payload) returns`, {
-    data: { index: wrong },
-  });
 }
 
 /** Tells of jobs that were enqueued. */

@@ -3,13 +3,10 @@ import type { NewJob, TraceContext } from '@pgqueue/core';
 import type { FlowRow, JobRow } from '@pgqueue/core/internal';
 import type { Sending } from '@pgqueue/telemetry/internal';
 import { PgQueueError, uuidV7 } from '@pgqueue/core';
-import { isTraceparent, jobLimits, toJobRow } from '@pgqueue/core/internal';
+import { isTraceparent, toJobRow, toJobRows } from '@pgqueue/core/internal';
 
 /** Gives the trace context of what runs now; what it throws is dropped. */
 export type TraceSource = () => Partial<TraceContext> | undefined;
-
-/** Problems of this many jobs are told at most. */
-const toldMax = 10;
 
 /** One job as its row; a promise where its schema is asynchronous. @throws {PgQueueError} `invalid_job` */
 export function toRow(job: NewJob, trace: TraceSource | undefined): JobRow | Promise<JobRow> {
@@ -28,47 +25,8 @@ export function toRow(job: NewJob, trace: TraceSource | undefined): JobRow | Pro
  * A batch as its rows: all of them, or none.
  * @throws {PgQueueError} `invalid_job`; names the jobs by their index, with everything that is wrong with each
  */
-export async function toRows(
-  jobs: readonly NewJob[],
-  trace: TraceSource | undefined,
-): Promise<readonly JobRow[]> {
-  const { batchMax, batchBytesMax } = jobLimits;
-  if (jobs.length > batchMax) {
-    throw new PgQueueError(
-      'invalid_job',
-      `${jobs.length} jobs in one batch, more than ${batchMax}: split it`,
-    );
-  }
-  const rows: JobRow[] = [];
-  const wrong: { readonly index: number; readonly task: string; readonly problems: unknown }[] = [];
-  const messages: string[] = [];
-  let bytes = 0;
-  for (const [index, job] of jobs.entries()) {
-    try {
-      const made = toRow(job, trace);
-      const row = 'payload' in made ? made : await made;
-      bytes += Buffer.byteLength(row.payload);
-      rows.push(row);
-    } catch (error) {
-      if (!(error instanceof PgQueueError) || error.code !== 'invalid_job') throw error;
-      const { message, data } = error;
-      wrong.push({ index, task: job.task, problems: data['problems'] });
-      messages.push(`jobs[${index}]: ${message}`);
-      if (wrong.length === toldMax) break;
-    }
-  }
-  if (wrong.length > 0) {
-    throw new PgQueueError('invalid_job', messages.join('\n'), {
-      data: { index: wrong[0]?.index, jobs: wrong },
-    });
-  }
-  if (bytes > batchBytesMax) {
-    throw new PgQueueError(
-      'invalid_job',
-      `${bytes} bytes of payloads in one batch, more than ${batchBytesMax}: split it`,
-    );
-  }
-  return rows;
+export function toRows(jobs: readonly NewJob[], trace: TraceSource | undefined): Promise<readonly JobRow[]> {
+  return toJobRows(jobs, (job) => toRow(job, trace));
 }
 
 /** Destination of the jobs, for their span. */

@@ -102,6 +102,7 @@ class WorkerNode implements Worker {
   readonly #transactions: Transactions;
   readonly #settler: Settler;
   readonly #hints: Hints;
+  readonly #queueHints: Hints;
   readonly #executor: AttemptExecutor;
   readonly #attempts = new Bag<Attempt>();
   readonly #ahead: Ahead;
@@ -156,6 +157,7 @@ class WorkerNode implements Worker {
     });
     const { database } = this.#membership;
     this.#hints = createHints(database, database.schema, 'done', hintsMs);
+    this.#queueHints = createHints(database, database.schema, 'queue');
     this.#settler = createSettler({
       database,
       observe,
@@ -186,6 +188,7 @@ class WorkerNode implements Worker {
       handlers,
       settler,
       hints: this.#hints,
+      queueHints: this.#queueHints,
       isolation: this.#isolation,
       onNext: () => this.#claimer?.hint(true),
       stopping: () => this.#membership.draining.aborted,
@@ -358,7 +361,7 @@ class WorkerNode implements Worker {
     await within(closeMs, Promise.resolve(claimed));
     await within(closeMs, this.#settler.idle()); // the last claim may have been given back
     await this.#isolation.close();
-    await this.#hints.stop();
+    await Promise.all([this.#hints.stop(), this.#queueHints.stop()]);
     this.#transactions.destroy();
     this.#blocked.stop();
     this.#floating.close();

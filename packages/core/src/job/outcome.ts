@@ -1,5 +1,6 @@
 import type { Duration } from '../options/duration.ts';
 import { durationMs } from '../options/duration.ts';
+import type { NewJob } from './job.ts';
 
 const brand: unique symbol = Symbol.for('pgqueue.outcome');
 
@@ -13,6 +14,7 @@ export type Outcome = { readonly [brand]: true } & (
   | { readonly kind: 'give_up'; readonly error: unknown }
   | { readonly kind: 'snooze'; readonly delayMs: number }
   | { readonly kind: 'cancelled' }
+  | { readonly kind: 'fan_out'; readonly jobs: readonly NewJob[]; readonly result: unknown }
 );
 
 /**
@@ -47,6 +49,18 @@ export function snooze(delay: Duration): Outcome {
 /** Ends the job as cancelled. */
 export function cancelled(): Outcome {
   return { [brand]: true, kind: 'cancelled' };
+}
+
+/**
+ * Ends the job as done, and adds jobs to its step, in one transaction: so each attempt that ends like this adds
+ * them exactly once. The step goes on until they have ended. A job in no flow just enqueues them. The jobs are
+ * checked as those of `ctx.addJobs` are; if one of them can't be enqueued, the attempt fails, and nothing is
+ * added. A handler of bundles returns one for each job.
+ * @param jobs up to 50,000
+ * @param result result of this job; it must fit the schema of the task, if there is one
+ */
+export function fanOut(jobs: readonly NewJob[], result?: unknown): Outcome {
+  return { [brand]: true, kind: 'fan_out', jobs, result };
 }
 
 /** Reports whether a value is an {@link Outcome}, rather than a plain result. */

@@ -1,3 +1,4 @@
+import { PgQueueError } from '@pgqueue/core';
 import { channelName } from '../hints/hints.ts';
 import type { Target } from '../connection/target.ts';
 
@@ -12,6 +13,8 @@ export interface SettleRequest {
   readonly data: string | null;
   /** Time that the job waited for a slot after its claim, in milliseconds: no part of its run. Default 0. */
   readonly waitedMs?: number;
+  /** Jobs that a done job adds to its step, as a JSON list. Only `fanOut` takes them. */
+  readonly jobs?: string | undefined;
 }
 
 /** Outcome of an accepted settlement. `repeated`: an earlier call with the same token had been accepted. */
@@ -72,8 +75,8 @@ function doneOf(settlements: readonly SettleRequest[]): readonly unknown[] | und
   let tokens = '';
   let waits = '';
   let results = false;
-  for (const { id, token, outcome, data, waitedMs = 0 } of settlements) {
-    if (outcome !== 'done') return undefined;
+  for (const { id, token, outcome, data, waitedMs = 0, jobs } of settlements) {
+    if (outcome !== 'done' || jobs !== undefined) return undefined;
     results ||= data !== null;
     ids += `,${id}`;
     tokens += `,${token}`;
@@ -166,6 +169,8 @@ function sourceOf(impatient: boolean): string {
 }
 
 function valuesOf(settlements: readonly SettleRequest[], repeat: boolean): readonly unknown[] {
+  if (settlements.some(({ jobs }) => jobs !== undefined))
+    throw new PgQueueError('invariant', 'settle can not add jobs: fanOut does');
   return [
     settlements.map(({ id }) => id),
     settlements.map(({ token }) => token),

@@ -34,6 +34,8 @@ export interface LeasedInput {
   readonly payload: unknown;
   readonly options: JobOptions;
   readonly before: { readonly tries: number; readonly crashes: number; readonly checkpoint: unknown };
+  /** Results by step, for a job in memory. */
+  readonly needs: Readonly<Record<string, readonly unknown[]>>;
 }
 
 const defaultTimeoutMs = 300_000;
@@ -43,7 +45,13 @@ const leadWithinMs = 1_000;
  * Leases a job that is in no database.
  * @throws {PgQueueError} `invalid_job`
  */
-export async function leaseInMemory({ handler, payload, options, before }: LeasedInput): Promise<Leased> {
+export async function leaseInMemory({
+  handler,
+  payload,
+  options,
+  before,
+  needs,
+}: LeasedInput): Promise<Leased> {
   const row = await toJobRow(handler.task.job(payload, options), () => randomUUID());
   const job: ClaimedJob = {
     id: row.id,
@@ -64,7 +72,7 @@ export async function leaseInMemory({ handler, payload, options, before }: Lease
     bundle: null,
     ...before,
   };
-  return { job, database: memoryLease(job), end: () => Promise.resolve() };
+  return { job, database: memoryLease(job, needs), end: () => Promise.resolve() };
 }
 
 /**

@@ -7,19 +7,27 @@ import type { Target } from '@pgqueue/postgres/internal';
  * worker extends a lease, shows progress, keeps a checkpoint, settles and releases, as the database answers
  * the holder of the token. Everything else of the attempt is the worker's own code.
  */
-export function memoryLease(job: Pick<ClaimedJob, 'tries' | 'maxTries'>): Target {
+export function memoryLease(
+  job: Pick<ClaimedJob, 'tries' | 'maxTries'>,
+  needs: Readonly<Record<string, readonly unknown[]>>,
+): Target {
   return {
     schema: 'memory',
     query: <Row>(text: string, values: readonly unknown[]) => {
       const asked = /memory\.(\w+)\(/.exec(text)?.[1] ?? text;
       const answer = answers[asked];
       if (answer === undefined) return Promise.reject(needsDatabase(asked));
-      return Promise.resolve(answer(values, job) as readonly Row[]);
+      return Promise.resolve(answer(values, { ...job, needs }) as readonly Row[]);
     },
   };
 }
 
-type Answer = (values: readonly unknown[], job: Pick<ClaimedJob, 'tries' | 'maxTries'>) => readonly object[];
+type Answer = (
+  values: readonly unknown[],
+  job: Pick<ClaimedJob, 'tries' | 'maxTries'> & {
+    readonly needs: Readonly<Record<string, readonly unknown[]>>;
+  },
+) => readonly object[];
 
 const ids = (values: readonly unknown[]): readonly string[] => values[0] as readonly string[];
 
@@ -28,6 +36,19 @@ const answers: Readonly<Record<string, Answer>> = {
   report_progress: (values) => ids(values).map((id) => ({ id })),
   save_checkpoint: () => [{ saved: true }],
   release: (values) => ids(values).map((id) => ({ id })),
+  add_jobs: () => [{ added: true }],
+  fan_out: () => [{ settled: true }],
+  needs_of: (_values, { needs }) =>
+    Object.entries(needs).map(([name, results], step) => ({
+      ...{ name, step, outcome: 'done', done: results.length, failed: 0, other: 0 },
+    })),
+  need_results: (values, { needs }) => {
+    const [step, after, max] = values.slice(2) as unknown as readonly [number, string | null, number];
+    const ends = (Object.values(needs)[step] ?? [])
+      .map((result, index) => ({ job: idOf(index), outcome: 'done', result: result ?? null }))
+      .filter(({ job, result }) => result !== null && (after === null || job > after));
+    return [{ ends: JSON.stringify(ends.slice(0, max)), held: true }];
+  },
   settle: (values, { tries, maxTries }) => {
     // When every settlement is done, arrays are sent as texts; null answers that all were accepted.
     if (typeof values[0] === 'string') return [{ rows: null }];
@@ -39,6 +60,11 @@ const answers: Readonly<Record<string, Answer>> = {
     });
   },
 };
+
+/** Returns the id of the job whose result stands at an index. */
+function idOf(index: number): string {
+  return `00000000-0000-7000-8000-${index.toString(16).padStart(12, '0')}`;
+}
 
 function needsDatabase(asked: string): PgQueueError {
   return new PgQueueError('configuration', `${asked} needs a database: give runHandler one, { database }`);

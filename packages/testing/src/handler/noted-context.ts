@@ -1,4 +1,4 @@
-import type { JobContext, SingleTaskHandler } from '@pgqueue/core';
+import type { JobContext, NewJob, Outcome, SingleTaskHandler } from '@pgqueue/core';
 import { PgQueueError } from '@pgqueue/core';
 import { durationMs, isIsolated, isOutcome } from '@pgqueue/core/internal';
 import type { Target } from '@pgqueue/postgres/internal';
@@ -17,12 +17,24 @@ export interface Notes {
   readonly progress: unknown[];
   readonly logs: LoggedLine[];
   readonly checkpoints: unknown[];
+  readonly added: NewJob[];
+  /** Jobs that the handler adds as it ends. */
+  fanned: readonly NewJob[];
   result: unknown;
   delayMs: number | null;
 }
 
 export function newNotes(): Notes {
-  return { extended: [], progress: [], logs: [], checkpoints: [], result: undefined, delayMs: null };
+  return {
+    extended: [],
+    progress: [],
+    logs: [],
+    checkpoints: [],
+    added: [],
+    fanned: [],
+    result: undefined,
+    delayMs: null,
+  };
 }
 
 /** Wraps a handler so that its calls to the context, and its result, are noted. */
@@ -34,11 +46,21 @@ export function notedHandler({ task, handler, kind }: SingleTaskHandler, notes: 
     kind,
     task,
     handler: async (payload, context: JobContext) => {
-      const result: unknown = await handler(payload, notedContext(context, notes));
-      if (!isOutcome(result)) notes.result = result;
-      return result;
+      try {
+        const result: unknown = await handler(payload, notedContext(context, notes));
+        if (!isOutcome(result)) notes.result = result;
+        else noteFanOut(result, notes);
+        return result;
+      } catch (error) {
+        if (isOutcome(error)) noteFanOut(error, notes);
+        throw error;
+      }
     },
   };
+}
+
+function noteFanOut(outcome: Outcome, notes: Notes): void {
+  if (outcome.kind === 'fan_out') [notes.fanned, notes.result] = [outcome.jobs, outcome.result];
 }
 
 function notedContext(context: JobContext, notes: Notes): JobContext {
@@ -68,6 +90,11 @@ function notedContext(context: JobContext, notes: Notes): JobContext {
     checkpoint: async (data) => {
       const held = await context.checkpoint(data);
       if (held) notes.checkpoints.push(data);
+      return held;
+    },
+    addJobs: async (jobs) => {
+      const held = await context.addJobs(jobs);
+      if (held) notes.added.push(...jobs);
       return held;
     },
     transaction: (work) => context.transaction(work),

@@ -1,10 +1,20 @@
-import type { AbortReason, JobOptions, PgQueueEvent, SingleTaskHandler, TaskHandler } from '@pgqueue/core';
+import type {
+  AbortReason,
+  JobOptions,
+  NewJob,
+  PgQueueEvent,
+  SingleTaskHandler,
+  TaskHandler,
+} from '@pgqueue/core';
+import { PgQueueError } from '@pgqueue/core';
 import type { Rule, Shape } from '@pgqueue/core/internal';
 import {
   aFunction,
   aNumber,
   anObject,
   anything,
+  aListOf,
+  aRecordOf,
   isTaskHandler,
   oneOf,
   optional,
@@ -37,6 +47,11 @@ export interface RunHandlerOptions {
   readonly crashes?: number;
   /** Checkpoint of an earlier attempt. Default: none. */
   readonly checkpoint?: unknown;
+  /**
+   * Results of the steps that the task needs, by name: those of a step's jobs, or a list with the value of a
+   * signal. Not together with a database.
+   */
+  readonly needs?: Readonly<Record<string, readonly unknown[]>>;
   /** Middleware around the handler, as in your worker. Default: none. */
   readonly around?: Around;
   /** Aborts the attempt for a reason, when `when` settles; without `when`, before the handler begins. */
@@ -63,6 +78,8 @@ export interface HandlerRun<Result = unknown> {
   readonly progress: readonly unknown[];
   /** Checkpoints that were kept, in order; a next attempt would find the last one. */
   readonly checkpoints: readonly unknown[];
+  /** Jobs that were added, in order: by `ctx.addJobs`, then by the outcome `fanOut`. */
+  readonly added: readonly NewJob[];
   /** Extensions of the lease, in milliseconds, in order. */
   readonly extended: readonly number[];
   readonly logs: readonly LoggedLine[];
@@ -75,6 +92,7 @@ const shape: Shape<RunHandlerOptions> = {
   tries: optional(aNumber({ min: 0, max: 1_000, whole: true })),
   crashes: optional(aNumber({ min: 0, max: 1_000, whole: true })),
   checkpoint: optional(anything),
+  needs: optional(aRecordOf(aListOf(anything))),
   around: optional(aFunction),
   abort: optional(
     anObject({
@@ -106,10 +124,16 @@ export async function runHandler<Input, Result = unknown>(
     ...optionProblems(options, shape),
   ]);
   const found = handler as SingleTaskHandler;
-  const { database, job = {}, tries = 0, crashes = 0, checkpoint = null } = options;
+  const { database, job = {}, tries = 0, crashes = 0, checkpoint = null, needs = {} } = options;
+  if (database !== undefined && options.needs !== undefined) {
+    throw new PgQueueError(
+      'configuration',
+      'runHandler: give needs or a database: in a database, start a flow, and drain it',
+    );
+  }
   const notes = newNotes();
   const noted = notedHandler(found, notes);
-  const input = { handler: noted, payload, options: job, before: { tries, crashes, checkpoint } };
+  const input = { handler: noted, payload, options: job, before: { tries, crashes, checkpoint }, needs };
   const leased = await (database === undefined ? leaseInMemory(input) : leaseFrom(database, input));
   const ends = createEnds();
   try {
@@ -164,7 +188,7 @@ function summary(ends: Ends, notes: Notes, aborted: AbortReason | undefined): Ha
   const problems = ends.problems();
   const lost = ends.lost() || aborted === 'lease_lost';
   const outcome = settled?.verdict ?? (lost ? 'lost' : 'released');
-  const { result, delayMs, progress, checkpoints, extended, logs } = notes;
+  const { result, delayMs, progress, checkpoints, added, fanned, extended, logs } = notes;
   const waits = outcome === 'retry' || outcome === 'snooze';
   return {
     outcome,
@@ -176,6 +200,7 @@ function summary(ends: Ends, notes: Notes, aborted: AbortReason | undefined): Ha
     delayMs: waits ? delayMs : null,
     progress,
     checkpoints,
+    added: outcome === 'done' ? [...added, ...fanned] : added,
     extended,
     logs,
     durationMs: settled?.durationMs ?? performance.now() - ends.startedAt,

@@ -1,6 +1,7 @@
 import type { Task } from '@pgqueue/core';
 import type { ClaimedJob } from '@pgqueue/core/internal';
 import { expect, test } from 'vitest';
+import { noNeeds } from '../flow/node-port.ts';
 import { Attempt } from './attempt.ts';
 import { contextOf } from './context.ts';
 import type { LeaseParts } from './lease-calls.ts';
@@ -13,6 +14,7 @@ const names = [
   'extend',
   'progress',
   'checkpoint',
+  'addJobs',
   'transaction',
   'settleIn',
 ];
@@ -36,7 +38,11 @@ function begin(): { readonly attempt: Attempt; readonly context: ReturnType<type
   const parts = { logger: undefined } as unknown as LeaseParts;
   return {
     attempt,
-    context: contextOf(parts, attempt, { task: { name: 'task' } as Task, checkpoint: 7 }),
+    context: contextOf(parts, attempt, {
+      task: { name: 'task' } as Task,
+      checkpoint: 7,
+      needs: noNeeds,
+    }),
   };
 }
 

@@ -2,6 +2,11 @@ import type { JobContext, JobLogger, Task } from '@pgqueue/core';
 import { durationMs } from '@pgqueue/core/internal';
 import type { Attempt } from './attempt.ts';
 import { keepCheckpoint } from './checkpoint.ts';
+import { addedRows } from '../flow/added-jobs.ts';
+import { createNeeds } from '../flow/needs.ts';
+import type { NeededSteps, NodePort } from '../flow/node-port.ts';
+import { portKey } from '../flow/node-port.ts';
+import { jobPort } from './job-port.ts';
 import { jsonText } from '../lease/json.ts';
 import { resultData } from './result.ts';
 import type { LeaseParts, ResultsOf } from './lease-calls.ts';
@@ -15,36 +20,41 @@ import { createProgress } from './progress.ts';
  * spread a context. An object literal with getters would take longer to create than everything else of a
  * small job.
  */
-export function contextOf(
-  parts: LeaseParts,
-  attempt: Attempt,
-  { task, checkpoint }: { readonly task: Task; readonly checkpoint: unknown },
-): JobContext {
-  return new Proxy<JobContext>(new Context(parts, attempt, task, checkpoint), ownProperties);
+export function contextOf(parts: LeaseParts, attempt: Attempt, given: ContextInput): JobContext {
+  return new Proxy<JobContext>(new Context(parts, attempt, given), ownProperties);
+}
+
+/** Facts of an attempt that were read and checked before its handler begins. */
+export interface ContextInput {
+  readonly task: Task;
+  readonly checkpoint: unknown;
+  readonly needs: NeededSteps;
 }
 
 class Context implements JobContext {
   readonly #parts: LeaseParts;
   readonly #attempt: Attempt;
   readonly #task: Task;
-  readonly #checkpoint: unknown;
+  readonly #given: ContextInput;
   #job: JobContext['job'] | undefined;
+  #port: NodePort | undefined;
+  #needs: JobContext['needs'] | undefined;
   #log: JobLogger | undefined;
   #progress: Progress | undefined;
 
-  constructor(parts: LeaseParts, attempt: Attempt, task: Task, checkpoint: unknown) {
+  constructor(parts: LeaseParts, attempt: Attempt, given: ContextInput) {
     this.#parts = parts;
     this.#attempt = attempt;
-    this.#task = task;
-    this.#checkpoint = checkpoint;
+    this.#task = given.task;
+    this.#given = given;
   }
 
   get job(): JobContext['job'] {
-    return (this.#job ??= { ...jobOf(this.#attempt), checkpoint: this.#checkpoint });
+    return (this.#job ??= { ...jobOf(this.#attempt), checkpoint: this.#given.checkpoint });
   }
 
   get needs(): JobContext['needs'] {
-    return {};
+    return (this.#needs ??= createNeeds(this[portKey]));
   }
 
   get log(): JobLogger {
@@ -72,6 +82,16 @@ class Context implements JobContext {
     return async (data) => keepCheckpoint(this.#parts, kept, data);
   }
 
+  get addJobs(): JobContext['addJobs'] {
+    const { key } = this.#attempt.job;
+    return async (jobs) =>
+      this[portKey].addJobs(await addedRows(jobs, { key, needs: this.#given.needs.names }, 'ctx.addJobs'));
+  }
+
+  get [portKey](): NodePort {
+    return (this.#port ??= jobPort(this.#parts, this.#attempt, this.#given));
+  }
+
   get transaction(): JobContext['transaction'] {
     const results = this.#task.checkResult === undefined ? undefined : this.#results;
     return async (work) => settleWith(this.#parts, [this.#attempt], { work, results });
@@ -97,6 +117,7 @@ const own: Readonly<Record<keyof JobContext, true>> = {
   extend: true,
   progress: true,
   checkpoint: true,
+  addJobs: true,
   transaction: true,
   settleIn: true,
 };

@@ -1,6 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { JobLogger, Observer, Settle, TransactionClient } from '@pgqueue/core';
 import { PgQueueError } from '@pgqueue/core';
+import type { JobRow } from '@pgqueue/core/internal';
 import { retryPauseMs } from '@pgqueue/core/internal';
 import type { Executor } from '@pgqueue/postgres';
 import type { SettleRequest, Target } from '@pgqueue/postgres/internal';
@@ -27,6 +28,8 @@ export interface LeaseParts {
   readonly observe: Observer;
   /** Called when a handler's own transaction has settled the job as done. */
   readonly onCommitted: (attempt: Attempt) => void;
+  /** Called when a handler has added jobs. */
+  readonly onAdded: (rows: readonly JobRow[]) => void;
 }
 
 /** Attempts of one handler call: of one job, or of the jobs of a bundle. */
@@ -269,7 +272,8 @@ function throwOver(attempts: Attempts): void {
 const settledOnce =
   'a transaction of its handler has settled this job as done, and a job is settled once: put all writes into that transaction';
 
-function overError(attempts: Attempts): Error {
+/** Returns the error of a call whose attempts are over. */
+export function overError(attempts: Attempts): Error {
   const aborted = attempts.find((attempt) => !attempt.live && attempt.aborted !== undefined)?.aborted;
   if (aborted !== undefined) return new AbortedError(aborted);
   if (attempts.some(({ committed }) => committed)) return new PgQueueError('configuration', settledOnce);

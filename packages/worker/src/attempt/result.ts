@@ -3,15 +3,15 @@ import { isOutcome } from '@pgqueue/core/internal';
 import { resultText } from '../lease/json.ts';
 
 /**
- * Error of an attempt whose result does not fit the schema of its task. The problems may quote the result:
+ * Error of an attempt whose result, or a value that it reads, does not fit its schema. The problems may quote it:
  * they are stored with the job, but the message, which is logged, leaves them out.
  */
 export class ResultError extends Error {
   override readonly name: string = 'ResultError';
   readonly problems: readonly string[];
 
-  constructor(problems: readonly string[]) {
-    super('the result does not fit the schema of its task');
+  constructor(problems: readonly string[], message = 'the result does not fit the schema of its task') {
+    super(message);
     this.problems = problems;
   }
 }

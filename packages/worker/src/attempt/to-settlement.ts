@@ -1,8 +1,10 @@
 import type { Ending } from '../lease/ending.ts';
 import type { AbortReason, Backoff, ErrorData, RetryOptions } from '@pgqueue/core';
 import type { ClaimedJob } from '@pgqueue/core/internal';
+import { PgQueueError } from '@pgqueue/core';
 import { backoffOf, errorData, isOutcome, retryDelayMs, unreachable } from '@pgqueue/core/internal';
 import type { SettleRequest } from '@pgqueue/postgres/internal';
+import { jobsJson } from '@pgqueue/postgres/internal';
 import { ResultError } from './result.ts';
 import { resultText } from '../lease/json.ts';
 
@@ -49,6 +51,8 @@ function concludeFreely(input: EndingInput): Conclusion {
       if (ending.value instanceof Error)
         return concludeFreely({ ...input, ending: { kind: 'threw', error: ending.value } });
       return done(input, ending.value);
+    case 'fan_out':
+      return done(input, ending.result, jobsJson(ending.rows));
     case 'threw': {
       if (isOutcome(ending.error)) return concludeOutcome(input, ending.error);
       if (aborted === 'shutdown' || aborted === 'node_silent') return { kind: 'release' };
@@ -104,6 +108,8 @@ function concludeOutcome(input: EndingInput, outcome: unknown): Conclusion {
       return settle(input, { outcome: 'snooze', delayMs: outcome.delayMs });
     case 'cancelled':
       return settle(input, { outcome: 'cancelled' });
+    case 'fan_out':
+      throw new PgQueueError('invariant', 'the jobs of a fanOut were not checked');
     default:
       return unreachable(outcome);
   }
@@ -113,11 +119,11 @@ function concludeOutcome(input: EndingInput, outcome: unknown): Conclusion {
  * Settles the job as done, even if its result cannot be stored: its effects have happened, so it must not run
  * again. The history keeps the problem instead of the result.
  */
-function done({ job: { id, token }, waitedMs = 0 }: EndingInput, value: unknown): Conclusion {
+function done({ job: { id, token }, waitedMs = 0 }: EndingInput, value: unknown, jobs?: string): Conclusion {
   const { text, problem } = resultText(value);
   // Most handlers return nothing; then nothing is sent or stored.
   const data = text === 'null' ? null : text;
-  const settlement: SettleRequest = { id, token, outcome: 'done', delayMs: null, data, waitedMs };
+  const settlement: SettleRequest = { id, token, outcome: 'done', delayMs: null, data, waitedMs, jobs };
   if (problem === undefined) return { kind: 'settle', settlement };
   return { kind: 'settle', settlement, error: new Error(problem) };
 }

@@ -1,7 +1,12 @@
 import type { AbortReason, JobContext, JobLogger, StatementRunner, TransactionClient } from '@pgqueue/core';
+import type { PageOfEnds } from '@pgqueue/postgres/internal';
+import { addedRows } from '../flow/added-jobs.ts';
+import { createNeeds } from '../flow/needs.ts';
+import type { NodePort } from '../flow/node-port.ts';
 import { AbortedError } from '../lease/timing.ts';
 import { jsonText, resultText } from '../lease/json.ts';
 import type { Methods, Peer } from './peer.ts';
+import type { ChildInput } from './protocol.ts';
 
 /**
  * Context of a handler in a process of its own. Its node carries out each call, under the lease that the node
@@ -10,7 +15,7 @@ import type { Methods, Peer } from './peer.ts';
  * statements.
  */
 export function childContext(
-  job: JobContext['job'],
+  { job, needs }: Pick<ChildInput, 'job' | 'needs'>,
   peer: () => Peer,
 ): { readonly context: JobContext; readonly methods: Methods } {
   const controller = new AbortController();
@@ -18,13 +23,21 @@ export function childContext(
   const log = (level: keyof JobLogger) => (data: object, message?: string) =>
     peer().tell('log', level, plain(data), message);
 
+  const adding = { key: job.key, needs: needs.names };
+  const port: NodePort = {
+    needs,
+    needPage: async (need, place) => (await peer().call('needPage', need, place)) as PageOfEnds,
+    addJobs: async (rows) => (await peer().call('addJobs', rows)) === true,
+  };
+
   const context: JobContext = {
     job,
-    needs: {},
+    needs: createNeeds(port),
     signal: controller.signal,
     log: { debug: log('debug'), info: log('info'), warn: log('warn'), error: log('error') },
     extend: async (by) => (await peer().call('extend', by)) === true,
     progress: async (value) => (await peer().call('progress', plain(value))) === true,
+    addJobs: async (jobs) => port.addJobs(await addedRows(jobs, adding, 'ctx.addJobs')),
     checkpoint: async (data) => (await peer().call('checkpoint', plain(data))) === true,
     transaction: (work) => calls.through('transaction', (key) => work(clientOf(peer, key))),
     settleIn: async (run) => {

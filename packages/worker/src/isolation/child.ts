@@ -17,7 +17,7 @@ import { encodeReturned, encodeThrown } from './protocol.ts';
 export async function runAttempt(input: ChildInput): Promise<void> {
   dieWithParent();
   const line = openLine();
-  const { context, methods } = childContext(input.job, () => line.peer);
+  const { context, methods } = childContext(input, () => line.peer);
   line.listen(methods);
   try {
     await line.peer.call('began', process.pid);
@@ -28,14 +28,15 @@ export async function runAttempt(input: ChildInput): Promise<void> {
 }
 
 async function endingOf(
-  { module, payload }: ChildInput,
+  { module, payload, job, needs }: ChildInput,
   context: ReturnType<typeof childContext>['context'],
 ): Promise<ChildEnding> {
+  const adding = { key: job.key, needs: needs.names };
   try {
     const handler = await load(module);
-    return encodeReturned(await handler(payload, context));
+    return await encodeReturned(await handler(payload, context), adding);
   } catch (error) {
-    return encodeThrown(error);
+    return encodeThrown(error, adding);
   }
 }
 

@@ -4,6 +4,7 @@ import { within } from '@pgqueue/core/internal';
 import pLimit from 'p-limit';
 import { createAlarm } from '../lease/alarm.ts';
 import { AbortedError } from '../lease/timing.ts';
+import { portOf } from '../flow/node-port.ts';
 import type { Ending } from '../lease/ending.ts';
 import type { Methods, Peer } from './peer.ts';
 import { createPeer } from './peer.ts';
@@ -86,7 +87,7 @@ async function runIn(pool: ChildPool, { module, payload, context }: AttemptInput
   if (signal.aborted) return { kind: 'threw', error: new AbortedError(reasonOf(signal)) };
   signal.addEventListener('abort', abort, { once: true });
   try {
-    const input = { module, payload, job: context.job };
+    const input = { module, payload, job: context.job, needs: portOf(context).needs };
     await pool.run({ attempt: line.token, input, killed: killer.signal, channel: line.channel });
   } catch (error) {
     if (ending === undefined && isUncopied(error)) return { kind: 'threw', error };

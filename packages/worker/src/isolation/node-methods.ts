@@ -1,15 +1,19 @@
 import type { JobContext, JobLogger, Settle, TransactionClient } from '@pgqueue/core';
+import { portOf } from '../flow/node-port.ts';
 import type { Methods, Peer } from './peer.ts';
 
-/** Methods that a child process may call: members of the attempt's context, by name. */
+/** Methods that a child process may call: members of the attempt's context and of its port, by name. */
 export function nodeMethods(context: JobContext, peer: () => Peer): Methods {
   const transactions = new Map<number, TransactionClient>();
   const settles = new Map<number, Settle>();
+  const { needPage, addJobs } = portOf(context);
 
   return {
     extend: context.extend,
     progress: context.progress,
     checkpoint: context.checkpoint,
+    needPage,
+    addJobs,
     log: (level: keyof JobLogger, data: object, message?: string) => {
       if (Object.hasOwn(levels, level)) context.log[level](data, message);
     },

@@ -1,5 +1,9 @@
 import type { AbortReason, ErrorData, JobContext } from '@pgqueue/core';
+import type { JobRow } from '@pgqueue/core/internal';
 import { errorData, isOutcome, unreachable } from '@pgqueue/core/internal';
+import type { Adding } from '../flow/added-jobs.ts';
+import { addedRows } from '../flow/added-jobs.ts';
+import type { NeededSteps } from '../flow/node-port.ts';
 import { AbortedError } from '../lease/timing.ts';
 import type { Ending } from '../lease/ending.ts';
 import { resultText } from '../lease/json.ts';
@@ -9,12 +13,15 @@ export interface ChildInput {
   readonly module: string;
   readonly payload: unknown;
   readonly job: JobContext['job'];
+  readonly needs: NeededSteps;
 }
 
 /** Ending of a handler in the form that crosses the border. */
 export type ChildEnding =
   | { readonly kind: 'returned'; readonly text: string }
   | { readonly kind: 'threw'; readonly error: ErrorData }
+  /** Done, with jobs that are added: checked, since functions can't cross. `text`: the result. */
+  | { readonly kind: 'fan_out'; readonly rows: readonly JobRow[]; readonly text: string }
   | {
       readonly kind: 'outcome';
       readonly outcome: 'retry' | 'give_up' | 'snooze' | 'cancelled';
@@ -33,18 +40,30 @@ export function received({ name, message, code, stack, errors, cause }: ErrorDat
   return error;
 }
 
-/** Encodes the value that a handler returned. */
-export function encodeReturned(value: unknown): ChildEnding {
-  if (value instanceof Error) return encodeThrown(value);
-  return outcomeOf(value) ?? { kind: 'returned', text: resultText(value).text };
+/**
+ * Encodes the value that a handler returned.
+ * @throws {PgQueueError} `invalid_job`: it adds a job that can't be enqueued
+ */
+export async function encodeReturned(value: unknown, adding: Adding): Promise<ChildEnding> {
+  if (value instanceof Error) return encodeThrown(value, adding);
+  return (await outcomeOf(value, adding)) ?? { kind: 'returned', text: resultText(value).text };
 }
 
-export function encodeThrown(error: unknown): ChildEnding {
-  return outcomeOf(error) ?? { kind: 'threw', error: errorData(error) };
+/** Encodes an error, or an outcome, that a handler threw. */
+export async function encodeThrown(error: unknown, adding: Adding): Promise<ChildEnding> {
+  try {
+    return (await outcomeOf(error, adding)) ?? { kind: 'threw', error: errorData(error) };
+  } catch (refusal) {
+    return { kind: 'threw', error: errorData(refusal) };
+  }
 }
 
-function outcomeOf(value: unknown): ChildEnding | undefined {
+async function outcomeOf(value: unknown, adding: Adding): Promise<ChildEnding | undefined> {
   if (!isOutcome(value)) return undefined;
+  if (value.kind === 'fan_out') {
+    const rows = await addedRows(value.jobs, adding, 'fanOut');
+    return { kind: 'fan_out', rows, text: resultText(value.result).text };
+  }
   return {
     kind: 'outcome',
     outcome: value.kind,
@@ -62,12 +81,14 @@ export function decode(
     readonly snooze: (delayMs: number) => unknown;
     readonly cancelled: () => unknown;
   },
-): Extract<Ending, { readonly kind: 'returned' | 'threw' }> {
+): Extract<Ending, { readonly kind: 'returned' | 'threw' | 'fan_out' }> {
   switch (ending.kind) {
     case 'returned':
       return { kind: 'returned', value: JSON.parse(ending.text) as unknown };
     case 'threw':
       return { kind: 'threw', error: received(ending.error) };
+    case 'fan_out':
+      return { kind: 'fan_out', rows: ending.rows, result: JSON.parse(ending.text) as unknown };
     case 'outcome': {
       const { outcome, delayMs } = ending;
       const error = ending.error === null ? null : received(ending.error);

@@ -17,6 +17,8 @@ export type Told = Exclude<Settled, 'repeated'>;
 export interface Ended {
   readonly settlement: SettleRequest;
   readonly onSettled: (settled: Settled) => void;
+  /** Returns the settlement in place of one whose jobs the database has refused. */
+  readonly onRefused?: ((error: unknown) => SettleRequest) | undefined;
 }
 
 /** A batch that is settled as one, by `Settler.settleRow`. The lists have one entry per job. */

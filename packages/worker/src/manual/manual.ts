@@ -80,7 +80,17 @@ export function createWorkerSteps(options: WorkerOptions): WorkerSteps {
   const { database, incarnation, ended, tokens } = membership;
   const settler = createSettler({ database, observe, hints: noHints, onAccepted: () => {} });
   const blocked = createBlockedWatch({ settings, marks, running: () => [] });
-  const common = { database, transactions, logger, observe, handlers, settler, hints: noHints, isolation };
+  const common = {
+    database,
+    transactions,
+    logger,
+    observe,
+    handlers,
+    settler,
+    hints: noHints,
+    queueHints: noHints,
+    isolation,
+  };
   const executor = createExecutor({ ...common, attempts, blocked, floating, onNext: () => {} });
   const claims = createClaims({ database, node, incarnation, ended, tokens, observe });
   let ending: Promise<void> | undefined;

@@ -51,6 +51,7 @@ export function runAttempt(options: LoneAttemptOptions): LoneAttempt {
     attempts,
     settler,
     hints: untold,
+    queueHints: untold,
     isolation,
     observe,
     blocked: { call: (_job, run, ...given) => run(...given) },

@@ -64,7 +64,7 @@ export function aroundIsolation(around: Around | undefined, isolation: Isolation
           ending = await isolation.run(handler, payload, context);
           return valueOf(ending);
         });
-        return { kind: 'returned', value };
+        return ending?.kind === 'fan_out' ? ending : { kind: 'returned', value };
       } catch (error) {
         return ending?.kind === 'crashed' ? ending : { kind: 'threw', error };
       }
@@ -75,6 +75,7 @@ export function aroundIsolation(around: Around | undefined, isolation: Isolation
 /** Returns what an isolated handler returned, or throws what it threw. */
 function valueOf(ending: Ending): unknown {
   if (ending.kind === 'returned') return ending.value;
+  if (ending.kind === 'fan_out') return undefined;
   throw ending.kind === 'threw'
     ? ending.error
     : new Error(`its process died: ${'why' in ending ? ending.why : ending.kind}`);

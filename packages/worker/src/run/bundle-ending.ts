@@ -24,6 +24,12 @@ export async function batchEndings(
     if (given.length === ids.length) return given;
     return failed(ids, `the handler returned a list of ${given.length} for ${ids.length} jobs`);
   }
+  if (ids.length > 1 && isOutcome(returned) && returned.kind === 'fan_out') {
+    return failed(
+      ids,
+      `the handler returned one fanOut for ${ids.length} jobs, each of which would add its jobs: return a list, or a Map by job id`,
+    );
+  }
   return ids.map(() => ({ kind: 'returned', value: returned }));
 }
 

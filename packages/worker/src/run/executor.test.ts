@@ -65,6 +65,7 @@ async function run(
     attempts: new Bag<Attempt>(),
     settler,
     hints: noHints,
+    queueHints: noHints,
     isolation: createIsolation(),
     observe,
     blocked: { call: (_job, call, ...given) => call(...given) },

@@ -1,7 +1,7 @@
 import type { Observer } from '@pgqueue/core';
-import type { ClaimedJob } from '@pgqueue/core/internal';
-import { isOutcome } from '@pgqueue/core/internal';
-import type { Hints, Lease } from '@pgqueue/postgres/internal';
+import type { ClaimedJob, JobRow } from '@pgqueue/core/internal';
+import { countByTask, isOutcome } from '@pgqueue/core/internal';
+import type { Hints, Lease, SettleRequest } from '@pgqueue/postgres/internal';
 import { crashJob } from '@pgqueue/postgres/internal';
 import { isTracing, startAttempt } from '@pgqueue/telemetry/internal';
 import type { AttemptEvents, Leased } from '../attempt/attempt.ts';
@@ -28,7 +28,7 @@ import type { Settler } from '../settle/settler.ts';
 import type { Ended, Settled, Told } from '../lease/ended.ts';
 import { runSingly } from './run-job.ts';
 
-export interface ExecutorParts extends Omit<LeaseParts, 'onCommitted'> {
+export interface ExecutorParts extends Omit<LeaseParts, 'onCommitted' | 'onAdded'> {
   readonly handlers: WorkerSettings['handlers'];
   /** Attempts whose handlers run. */
   readonly attempts: Bag<Attempt>;
@@ -38,6 +38,8 @@ export interface ExecutorParts extends Omit<LeaseParts, 'onCommitted'> {
    * crash of its process.
    */
   readonly hints: Pick<Hints, 'send'>;
+  /** Tells the schedulers of jobs that handlers have added. */
+  readonly queueHints: Pick<Hints, 'send'>;
   /** Runs isolated handlers. */
   readonly isolation: Isolation;
   readonly observe: Observer;
@@ -111,6 +113,7 @@ export function createExecutor(parts: ExecutorParts): AttemptExecutor {
       parts.hints.send([attempt.job.id]);
       tell(ending, attempt, { settled: 'done', durationMs });
     },
+    onAdded: (rows) => tellAdded(parts, rows),
     begin: (job, leased, on) => {
       const attempt = new Attempt(job, leased, on === undefined ? alone : { ...common, ...on });
       attempts.add(attempt);
@@ -231,7 +234,7 @@ function endAll(parts: EndingParts, endings: readonly AttemptEnding[]): void {
     const durationMs = nowMs - attempt.startedAt;
     parts.ran?.(job.task, durationMs);
     const retry = handlers.get(job.task)?.task.defaults.retry ?? none;
-    const conclusion = concludeAny({
+    const input: EndingInput = {
       job,
       ending: withFloating(attempt, ending),
       retry,
@@ -239,7 +242,8 @@ function endAll(parts: EndingParts, endings: readonly AttemptEnding[]): void {
       random: Math.random(),
       ranMs: durationMs,
       waitedMs: attempt.waitedMs,
-    });
+    };
+    const conclusion = concludeAny(input);
     endSpan(attempt, conclusion);
     const { batch } = attempt;
     if (conclusion.kind === 'release') {
@@ -252,7 +256,8 @@ function endAll(parts: EndingParts, endings: readonly AttemptEnding[]): void {
       continue;
     }
     const { error, settlement } = conclusion;
-    if (batch !== undefined && settlement.outcome === 'done' && error === undefined) {
+    const adds = input.ending.kind === 'fan_out';
+    if (batch !== undefined && settlement.outcome === 'done' && error === undefined && !adds) {
       batch.done(attempt, { busyMs: durationMs, data: settlement.data });
       continue;
     }
@@ -260,14 +265,49 @@ function endAll(parts: EndingParts, endings: readonly AttemptEnding[]): void {
       const verdict = told === 'repeated' ? settlement.outcome : told;
       tell(parts, attempt, { settled: verdict, durationMs, error });
     };
-    if (batch === undefined) settled.push({ settlement, onSettled });
-    else batch.ended({ settlement, onSettled });
+    const ended = adds ? addingEnd(parts, attempt, { input, settlement }) : { settlement, onSettled };
+    if (batch === undefined) settled.push(ended);
+    else batch.ended(ended);
   }
   settler.settle(settled);
   settler.release(released);
 }
 
 const none = {};
+
+/** Returns the end of an attempt that adds jobs. If the database refuses them, the attempt fails. */
+function addingEnd(
+  parts: EndingParts,
+  attempt: Attempt,
+  { input, settlement }: { readonly input: EndingInput; readonly settlement: SettleRequest },
+): Ended {
+  const durationMs = performance.now() - attempt.startedAt;
+  let asked = settlement;
+  let refusal: unknown;
+  return {
+    settlement,
+    onSettled: (told) => {
+      const verdict = told === 'repeated' ? asked.outcome : told;
+      if (verdict === 'done' && input.ending.kind === 'fan_out') tellAdded(parts, input.ending.rows);
+      tell(parts, attempt, { settled: verdict, durationMs, error: refusal });
+    },
+    onRefused: (error) => {
+      refusal = error;
+      // a job is given back by a release, and never by a settlement
+      const aborted = input.aborted === 'cancelled' ? input.aborted : undefined;
+      const failed = concludeAny({ ...input, aborted, ending: { kind: 'threw', error } });
+      if (failed.kind === 'settle') asked = failed.settlement;
+      return asked;
+    },
+  };
+}
+
+/** Tells observers and schedulers of jobs that were added. */
+function tellAdded({ observe, queueHints }: ExecutorParts, rows: readonly JobRow[]): void {
+  queueHints.send();
+  for (const { queue, task, jobs } of countByTask(rows))
+    observe({ type: 'enqueued', count: jobs, queue, task });
+}
 
 /** Concludes an attempt. If reading its result or outcome throws, that error is the ending. */
 function concludeAny(input: EndingInput): Conclusion {
@@ -310,7 +350,9 @@ async function crash(parts: EndingParts, attempt: Attempt, why: string): Promise
  * are the handler's choice, and stay.
  */
 function withFloating(attempt: Attempt, ending: Ending): Ending {
-  if (ending.kind !== 'returned' || !attempt.floats || isOutcome(ending.value)) return ending;
+  if (!attempt.floats) return ending;
+  const done = ending.kind === 'fan_out' || (ending.kind === 'returned' && !isOutcome(ending.value));
+  if (!done) return ending;
   const [error] = attempt.floating.values();
   return { kind: 'threw', error };
 }
@@ -327,6 +369,7 @@ function tellLate({ observe }: EndingParts, attempt: Attempt, ending: Ending): v
 }
 
 function lateError(ending: Ending): unknown {
+  if (ending.kind === 'fan_out') return new Error('its handler asked for fan_out when its job was done');
   if (ending.kind !== 'returned' && ending.kind !== 'threw') return undefined;
   const value = ending.kind === 'returned' ? ending.value : ending.error;
   if (isOutcome(value)) return new Error(`its handler asked for ${value.kind} when its job was done`);

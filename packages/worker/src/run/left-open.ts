@@ -20,7 +20,7 @@ export async function withLeftOpen(endings: readonly AttemptEnding[]): Promise<r
       attempt.leftOpen = error;
       if (attempt.open === undefined) return { attempt, ending };
       while (attempt.committing && attempt.open !== undefined) await attempt.open.ended;
-      const done = ending.kind === 'returned' && !isOutcome(ending.value);
+      const done = ending.kind === 'fan_out' || (ending.kind === 'returned' && !isOutcome(ending.value));
       return { attempt, ending: done ? { kind: 'threw', error } : ending };
     }),
   );

@@ -7,6 +7,7 @@ import type { Unit } from '../lease/unit.ts';
 import { keptCheckpoint } from '../attempt/checkpoint.ts';
 import { rejectionsTold } from '../attempt/unhandled-rejections.ts';
 import type { Ending } from '../lease/ending.ts';
+import { checkFanOut, fansOut } from '../attempt/fan-out.ts';
 import { checkReturned } from '../attempt/result.ts';
 import { withLeftOpen } from './left-open.ts';
 import type { AttemptEnding, RunParts } from './run.ts';
@@ -93,7 +94,7 @@ async function endingsOf(
     return await Promise.all(
       attempts.map(async (attempt, index) => {
         const ending = endings[index] ?? { kind: 'returned', value: undefined };
-        return { attempt, ending: attempt.over ? ending : await checked(task, ending) };
+        return { attempt, ending: attempt.over ? ending : await checked(task, attempt, ending) };
       }),
     );
   } catch (error) {
@@ -101,8 +102,9 @@ async function endingsOf(
   }
 }
 
-/** Fails a job whose result does not fit the schema of its task. */
-async function checked(task: Task, ending: Ending): Promise<Ending> {
+/** Checks the jobs that a job adds, and fails a job whose result does not fit the schema of its task. */
+async function checked(task: Task, attempt: Attempt, ending: Ending): Promise<Ending> {
+  if (fansOut(ending)) return checkFanOut(task, attempt, ending);
   if (task.checkResult === undefined || ending.kind !== 'returned') return ending;
   try {
     await checkReturned(task, ending.value);

@@ -6,10 +6,13 @@ import { AbortedError } from '../lease/timing.ts';
 import { batchOf } from '../attempt/batch.ts';
 import type { Unit } from '../lease/unit.ts';
 import { keptCheckpoint } from '../attempt/checkpoint.ts';
+import { checkFanOut, fansOut } from '../attempt/fan-out.ts';
+import { neededSteps, needNames } from '../attempt/job-port.ts';
 import { checkReturned } from '../attempt/result.ts';
 import { contextOf } from '../attempt/context.ts';
 import { rejectionsTold } from '../attempt/unhandled-rejections.ts';
 import type { Ending } from '../lease/ending.ts';
+import { noNeeds } from '../flow/node-port.ts';
 import { withLeftOpen } from './left-open.ts';
 import type { Checked, RunParts } from './run.ts';
 import { checkPayload } from './run.ts';
@@ -30,6 +33,7 @@ export async function runSingly(
   { unit, leased }: { readonly unit: Unit; readonly leased: Leased },
 ): Promise<void> {
   const batch = batchOf(unit);
+  const reads = found !== undefined && needNames(found.task).length > 0;
   let current: Attempt | undefined;
   const outlasted = (): void => {
     batch?.outlasted();
@@ -64,7 +68,8 @@ export async function runSingly(
         const { task, handler } = found;
         const { payload } = checked;
         const checkpoint = job.checkpoint === null ? null : await keptCheckpoint(parts, task, attempt);
-        const context = contextOf(parts, attempt, { task, checkpoint });
+        const needs = reads ? await neededSteps(parts, task, attempt) : noNeeds;
+        const context = contextOf(parts, attempt, { task, checkpoint, needs });
         if (isIsolated(handler)) {
           const run = (given: unknown, ctx: JobContext): Promise<Ending> =>
             parts.isolation.run(handler, given, ctx);
@@ -81,6 +86,7 @@ export async function runSingly(
     } catch (error) {
       ending = { kind: 'threw', error };
     }
+    if (found !== undefined && fansOut(ending)) ending = await checkFanOut(found.task, attempt, ending);
     try {
       if (attempt.open !== undefined) parts.end(await withLeftOpen([{ attempt, ending }]));
       else if (ending === plain) parts.endPlain(attempt);

@@ -3,6 +3,7 @@ import type { Observer } from '@pgqueue/core';
 import { errorData, retryPauseMs } from '@pgqueue/core/internal';
 import type { Hints, SettleRequest, Target, SettleVerdict } from '@pgqueue/postgres/internal';
 import {
+  fanOut,
   isOfRow,
   isTransient,
   lockedState,
@@ -40,6 +41,12 @@ function createAccept(
   hints: Hints,
 ): (settlements: readonly SettleRequest[], repeat: boolean) => Promise<ReadonlyMap<string, SettleVerdict>> {
   return async (settlements, repeat) => {
+    const [first] = settlements;
+    if (first?.jobs !== undefined) {
+      const verdicts = await fanOut(database, first, { repeat });
+      hints.send(endedOf(settlements, verdicts));
+      return verdicts;
+    }
     if (repeat || settlements.length > ridersMax || !hints.ride()) {
       const verdicts = await settle(database, settlements, { repeat, impatient: true });
       hints.send(endedOf(settlements, verdicts));
@@ -127,10 +134,10 @@ export function createSender(parts: SenderParts): Send {
     const [next, ...rest] = instead;
     if (only === undefined) return;
     if (next === undefined) return only.onSettled('failed');
-    const settlement = next(only.settlement, error);
+    const settlement = next(only, error);
     await (settlement === undefined ? unstorable(batch, rest, error) : send([{ ...only, settlement }], rest));
   };
-  return (batch) => send(batch, [withoutData, asDead]);
+  return (batch) => send(batch, [withoutData, asFailed, asDead]);
 }
 
 /**
@@ -148,19 +155,23 @@ async function unlockedOf(database: Target, batch: readonly Ended[]): Promise<re
 }
 
 /** Fallback for a settlement that cannot be stored. Undefined: it does not apply. */
-type Instead = (settlement: SettleRequest, error: unknown) => SettleRequest | undefined;
+type Instead = (ended: Ended, error: unknown) => SettleRequest | undefined;
 
 /** Keeps the outcome, and replaces the result or error that the database did not take. */
-const withoutData: Instead = (settlement, error) => {
+const withoutData: Instead = ({ settlement }, error) => {
   if (settlement.data === null) return undefined;
   const note = `${settlement.outcome === 'done' ? 'the result' : 'the error'} can't be stored: ${errorData(error).message}`;
   const data = settlement.outcome === 'done' ? { pgqueue_error: note } : { kind: 'error', message: note };
   return { ...settlement, data: JSON.stringify(data) };
 };
 
+/** Fails an attempt whose jobs cannot be added. */
+const asFailed: Instead = ({ settlement, onRefused }, error) =>
+  settlement.jobs === undefined ? undefined : onRefused?.(error);
+
 /** Settles the job as dead, since the job itself cannot be written. */
-const asDead: Instead = (settlement, error) => {
+const asDead: Instead = ({ settlement }, error) => {
   if (settlement.outcome !== 'done' && !isOfRow(error)) return undefined;
   const data = JSON.stringify({ ...errorData(error), kind: 'error' });
-  return { ...settlement, outcome: 'dead', data };
+  return { ...settlement, outcome: 'dead', data, jobs: undefined };
 };

@@ -17,7 +17,7 @@ import { createSender } from './sender.ts';
 export interface Settler {
   /**
    * Settles attempts. Attempts given together (the jobs of a bundle) go in one statement, except for locked
-   * ones.
+   * ones, and for those that add jobs.
    */
   readonly settle: (together: readonly Ended[]) => void;
   /** Settles a batch of which every job is done, as one. */
@@ -108,7 +108,10 @@ export function createSettler({ database, observe, hints, onRows, onAccepted }: 
   const settle = (together: readonly Ended[]): void => {
     if (together.length === 0) return;
     backlog.add(together.length, bytesOfAll(together));
-    singles.settle(together);
+    const alone = together.filter(addsJobs);
+    for (const one of alone) singles.settle([one]);
+    if (alone.length < together.length)
+      singles.settle(alone.length === 0 ? together : together.filter((one) => !addsJobs(one)));
   };
   const rows = createRowSettler({
     ...common,
@@ -243,8 +246,13 @@ function createSingles({
   };
 }
 
-function bytesOf({ settlement: { data } }: Ended): number {
-  return data === null ? 0 : Buffer.byteLength(data);
+/** True for an attempt that adds jobs: a statement settles one of them. */
+function addsJobs({ settlement }: Ended): boolean {
+  return settlement.jobs !== undefined;
+}
+
+function bytesOf({ settlement: { data, jobs = '' } }: Ended): number {
+  return (data === null ? 0 : Buffer.byteLength(data)) + Buffer.byteLength(jobs);
 }
 
 function bytesOfAll(ended: readonly Ended[]): number {
@@ -319,7 +327,9 @@ function nextBatch(waiting: (readonly Ended[])[]): {
   for (let index = 0; index < waiting.length; index += 1) {
     const together = waiting[index] ?? [];
     for (const ended of together) bytes += bytesOf(ended);
-    const full = batch.length > 0 && (batch.length + together.length > batchMax || bytes > batchBytesMax);
+    const alone = [batch[0], together[0]].some((first) => first !== undefined && addsJobs(first));
+    const full =
+      batch.length > 0 && (alone || batch.length + together.length > batchMax || bytes > batchBytesMax);
     if (full || together.some(({ settlement }) => ids.has(settlement.id))) {
       return { batch, rest: waiting.slice(index) };
     }

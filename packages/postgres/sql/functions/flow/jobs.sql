@@ -77,8 +77,9 @@ $$;
 -- Adds jobs to the step of a running job, named by its token. False: the lease was lost, and nothing was added.
 -- The job's own row stands in QUEUE until it is settled, so the step can't have ended before its new jobs are
 -- there. Locks the work item, so a settlement or a takeover under way ends first. A job without a flow just
--- enqueues the jobs.
-create function add_jobs(p_id uuid, p_token uuid, p_jobs jsonb) returns boolean
+-- enqueues the jobs. p_again: the reply of an earlier call with these ids may have been lost; its jobs may have
+-- ended since, which is known as far back as history reaches, and of those with a result as long as their flow.
+create function add_jobs(p_id uuid, p_token uuid, p_jobs jsonb, p_again boolean default false) returns boolean
   language plpgsql volatile security definer
   set search_path from current
   set jit = off
@@ -98,6 +99,16 @@ begin
   select q.flow, q.step into v_flow, v_step from queue q where q.id = p_id;
   if not found then
     return false;
+  end if;
+  if p_again then
+    -- waits for settlements under way, or the insert would wait for them, and enqueue what they end
+    perform from queue q where q.id = any (array(select (x.job ->> 'id')::uuid from jsonb_array_elements(p_jobs) as x (job)))
+    order by q.id for key share;
+    p_jobs := (
+      select coalesce(jsonb_agg(x.job order by x.n), '[]')
+      from jsonb_array_elements(p_jobs) with ordinality as x (job, n)
+      where (select e.id from ended_jobs(array[(x.job ->> 'id')::uuid]) e limit 1) is null
+        and (select r.job from flow_result r where r.flow = v_flow and r.step = v_step and r.job = (x.job ->> 'id')::uuid) is null);
   end if;
   v_count := put_jobs(v_flow, v_step, p_jobs);
   if v_flow is not null and v_count > 0 then

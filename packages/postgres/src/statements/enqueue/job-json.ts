@@ -25,3 +25,8 @@ export function jobJson(row: JobRow, more: Readonly<Record<string, unknown>> = {
   });
   return `${fields.slice(0, -1)},"payload":${row.payload}}`;
 }
+
+/** Writes jobs as SQL functions take them: as one list. */
+export function jobsJson(rows: readonly JobRow[]): string {
+  return `[${rows.map((row) => jobJson(row)).join(',')}]`;
+}

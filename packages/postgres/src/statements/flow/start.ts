@@ -2,7 +2,7 @@ import type { FlowRow, FlowStepRow } from '@pgqueue/core/internal';
 import { PgQueueError } from '@pgqueue/core';
 import type { Target } from '../../connection/target.ts';
 import { explaining } from '../enqueue/enqueue.ts';
-import { jobJson } from '../enqueue/job-json.ts';
+import { jobsJson } from '../enqueue/job-json.ts';
 
 /** Answer to the start of a flow. `kept`: `id` is that of the open flow that has the unique key. */
 export interface FlowStarted {
@@ -50,7 +50,7 @@ function stepJson(step: FlowStepRow): string {
     delay_ms: step.delayMs,
     stop_after: step.stopAfter,
   });
-  return `${fields.slice(0, -1)},"jobs":[${step.jobs.map((job) => jobJson(job)).join(',')}]}`;
+  return `${fields.slice(0, -1)},"jobs":${jobsJson(step.jobs)}}`;
 }
 
 /** A signal of a flow, and its value as JSON text. */

@@ -1,0 +1,108 @@
+import type { Task, TaskNeeds } from '@pgqueue/core';
+import type { JobRow } from '@pgqueue/core/internal';
+import { isNeededTask, issueText } from '@pgqueue/core/internal';
+import type { PageOfEnds } from '@pgqueue/postgres/internal';
+import { addJobs, jobsJson, readNeedPage, readNeeds } from '@pgqueue/postgres/internal';
+import { traceSend } from '@pgqueue/telemetry/internal';
+import { neededStep } from '../flow/needs.ts';
+import type { NeededSteps, NodePort } from '../flow/node-port.ts';
+import { lose } from '../lease/held-leases.ts';
+import type { Attempt } from './attempt.ts';
+import type { LeaseParts } from './lease-calls.ts';
+import { extendLeases, overError, ownRows, whileHeld } from './lease-calls.ts';
+import { ResultError } from './result.ts';
+
+/** Returns the port of the context of an attempt. */
+export function jobPort(
+  parts: LeaseParts,
+  attempt: Attempt,
+  { task, needs }: { readonly task: Task; readonly needs: NeededSteps },
+): NodePort {
+  return {
+    needs,
+    needPage: async (need, place) => {
+      const { step } = neededStep(needs.steps, need);
+      const answer = await whileHeld([attempt], () =>
+        readNeedPage(parts.database, attempt.lease, { ...place, step }),
+      );
+      if (answer?.given !== undefined) return checkedPage(task, need, answer.given);
+      if (attempt.live) lose(attempt, { ...parts, during: 'extend' });
+      throw overError([attempt]);
+    },
+    addJobs: async (rows) => {
+      if (rows.length === 0) return attempt.live;
+      await ownRows([attempt]);
+      let tried = false;
+      const answer = await tracedRows(attempt, rows, (carried) =>
+        whileHeld([attempt], () => {
+          const again = tried;
+          tried = true;
+          return addJobs(parts.database, attempt.lease, { jobs: jobsJson(carried), again });
+        }),
+      );
+      if (answer?.given === true) parts.onAdded(rows);
+      else if (attempt.live) lose(attempt, { ...parts, during: 'extend' });
+      return answer?.given ?? false;
+    },
+  };
+}
+
+/**
+ * Reads the steps that the step of a job has waited for.
+ * @throws {AbortedError} the lease was lost
+ */
+export async function neededSteps(parts: LeaseParts, task: Task, attempt: Attempt): Promise<NeededSteps> {
+  const answer = await whileHeld([attempt], () => readNeeds(parts.database, attempt.lease));
+  const steps = answer?.given ?? [];
+  // a job in no flow has no steps, and a lost lease looks like that
+  const isHeld =
+    steps.length > 0 ||
+    (await extendLeases(parts, [attempt], Math.max(1, attempt.endsAt - performance.now())));
+  if (!isHeld) throw overError([attempt]);
+  return { names: needNames(task), steps };
+}
+
+/** Returns the names of the steps that the jobs of a task read. */
+export function needNames({ needs }: Task): readonly string[] {
+  return Object.keys(needs ?? {});
+}
+
+/** Checks the values of a signal by its schema, and returns them as the schema does. */
+async function checkedPage(task: Task, need: string, page: PageOfEnds): Promise<PageOfEnds> {
+  const schema = (task.needs as TaskNeeds)[need];
+  if (schema === undefined || isNeededTask(schema)) return page;
+  const ends = await Promise.all(
+    page.ends.map(async (end) => {
+      const checked = await schema['~standard'].validate(end.result);
+      if (checked.issues === undefined) return { ...end, result: checked.value };
+      throw new ResultError(
+        checked.issues.map(issueText),
+        `the value of the signal ${JSON.stringify(need)} does not fit the schema of the task's needs`,
+      );
+    }),
+  );
+  return { ...page, ends };
+}
+
+/**
+ * Sends rows within a span, which their jobs carry. Without tracing they carry the trace of the job that adds
+ * them. Rows with a trace of their own keep it.
+ */
+export function tracedRows<Result>(
+  { job }: Attempt,
+  rows: readonly JobRow[],
+  send: (carried: readonly JobRow[]) => Promise<Result>,
+): Promise<Result> {
+  const same = (of: (row: JobRow) => string): string | undefined => {
+    const [first, ...others] = new Set(rows.map(of));
+    return others.length === 0 ? first : undefined;
+  };
+  return traceSend(
+    () => ({ queue: same(({ queue }) => queue), task: same(({ task }) => task), jobs: rows.length }),
+    (carried) => {
+      const trace = carried ?? job.trace;
+      return send(trace === null ? rows : rows.map((row) => (row.trace === null ? { ...row, trace } : row)));
+    },
+    () => rows.slice(0, 1).map(({ id }) => id),
+  );
+}

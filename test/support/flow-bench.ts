@@ -1,0 +1,67 @@
+import type { TaskHandler } from '@pgqueue/core';
+import { createProducer } from '@pgqueue/producer';
+import type { Producer } from '@pgqueue/producer';
+import { createScheduler } from '@pgqueue/scheduler';
+import type { SchedulerOptions } from '@pgqueue/scheduler';
+import type { WorkerOptions } from '@pgqueue/worker';
+import { emptying } from './empty.ts';
+import type { TestWorker, WorkerBench } from './worker-bench.ts';
+import { openWorkerBench, until } from './worker-bench.ts';
+
+/** A bench for flows: with a scheduler, and a producer that sends hints. */
+export interface FlowBench extends Omit<WorkerBench, 'worker' | 'dispatch' | 'producer'> {
+  readonly producer: Producer;
+  /** Starts a worker, and a scheduler beside it, unless one runs. */
+  readonly start: (tasks: readonly TaskHandler[], options?: StartOptions) => Promise<TestWorker>;
+  /** Resolves when a job has ended, to its status. */
+  readonly endOf: (id: string) => Promise<string>;
+  /** Resolves when a flow has ended, to its outcome. */
+  readonly flowEnd: (id: string) => Promise<string>;
+}
+
+export interface StartOptions extends Partial<WorkerOptions> {
+  readonly scheduler?: Partial<SchedulerOptions>;
+}
+
+const flowTables = ['flow_tally', 'flow_result', 'flow_job', 'flow_need', 'flow_step', 'flow'] as const;
+
+export async function openFlowBench(): Promise<FlowBench> {
+  const bench = await openWorkerBench();
+  const producer = createProducer({ connectionString: bench.test.url });
+  let scheduler: ReturnType<typeof createScheduler> | undefined;
+  const stop = async (): Promise<void> => {
+    await scheduler?.stop();
+    scheduler = undefined;
+  };
+  return {
+    ...bench,
+    producer,
+    start: async (tasks, { scheduler: options, ...rest } = {}) => {
+      if (scheduler === undefined) {
+        scheduler = createScheduler({ connectionString: bench.test.url, ...options });
+        await scheduler.start();
+      }
+      return bench.worker(tasks, rest);
+    },
+    endOf: (id) =>
+      until(`job ${id} to end`, async () => {
+        const { status } = await bench.job(id);
+        return ['done', 'dead', 'cancelled', 'expired'].includes(status) && status;
+      }),
+    flowEnd: (id) =>
+      until(`flow ${id} to end`, async () => {
+        const [row] = await bench.sql('select state from pgqueue.flow where id = $1', [id]);
+        return row?.['state'] !== 'open' && String(row?.['state']);
+      }),
+    clear: async () => {
+      await stop();
+      await bench.clear();
+      await bench.sql(emptying(flowTables));
+    },
+    close: async () => {
+      await stop();
+      await producer.close();
+      await bench.close();
+    },
+  };
+}
