@@ -96,6 +96,8 @@ $$;
 
 -- Opens or skips the steps that wait for the given ones, which have ended, and those that wait for the skipped
 -- ones, and so on: a part of advance_set, whose settings plan it.
+-- The updated row has no condition on its state: a plan made while few steps were open, and kept, began with the
+-- index of all of those, and compared each with each that has ended.
 create function follow(p_flows uuid[], p_steps integer[], p_now timestamptz) returns void
   language plpgsql volatile
   set search_path from current
@@ -121,11 +123,11 @@ begin
           opened = case when v.opens then p_now end,
           due = case when v.opens then p_now + s.delay end
       from moved m
-      join flow_step d on d.flow = m.flow and d.step = m.step
       cross join lateral (
         select case d.wants when 'all' then m.met < m.ended else m.met = 0 and d.open_needs <= m.ended end as skips,
-               case d.wants when 'all' then m.met = m.ended and d.open_needs <= m.ended else m.met > 0 end as opens) v
-      where s.flow = m.flow and s.step = m.step and s.state = 'blocked'
+               case d.wants when 'all' then m.met = m.ended and d.open_needs <= m.ended else m.met > 0 end as opens
+        from flow_step d where d.flow = m.flow and d.step = m.step and d.state = 'blocked' limit 1) v
+      where s.flow = m.flow and s.step = m.step
       returning s.flow, s.step, s.outcome
     )
     select array_agg(j.flow), array_agg(j.step) into v_flows, v_steps from judged j where j.outcome = 'skipped';
