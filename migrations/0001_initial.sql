@@ -143,6 +143,7 @@ create table flow_job (
   step integer not null,
   n    integer not null,
   jobs jsonb   not null check (jsonb_typeof(jobs) = 'array'),
+  size integer not null generated always as (jsonb_array_length(jobs)) stored,
   primary key (flow, step, n)
 );
 
@@ -1120,17 +1121,22 @@ begin
     from unnest(v_flows, v_steps) as x (flow, step) where s.flow = x.flow and s.step = x.step;
     perform follow(v_flows, v_steps, v_now);
   end loop;
-  v_put := release_jobs(v_open, 20);
+  v_put := release_jobs(v_open, 10000);
   update flow f
-  set state = case when f.stopping is not null then 'cancelled' when flow_failed(f.id) then 'failed' else 'done' end, ended = v_now,
-      reason = coalesce(f.reason, case when f.stopping is null and flow_failed(f.id) then 'a step failed' end)
-  where f.id = any (v_open) and (select s.step from flow_step s where s.flow = f.id and s.state <> 'ended' limit 1) is null;
+  set state = case when f.stopping is not null then 'cancelled' when x.failed then 'failed' else 'done' end, ended = v_now,
+      reason = coalesce(f.reason, case when f.stopping is null and x.failed then 'a step failed' end)
+  from unnest(v_open) as o (id) cross join lateral (
+    select flow_failed(o.id) as failed
+    where (select s.step from flow_step s where s.flow = o.id and s.state <> 'ended' limit 1) is null) x
+  where f.id = o.id;
   return v_put;
 end
 $$;
 
 -- Opens or skips the steps that wait for the given ones, which have ended, and those that wait for the skipped
 -- ones, and so on: a part of advance_set, whose settings plan it.
+-- The updated row has no condition on its state: a plan made while few steps were open, and kept, began with the
+-- index of all of those, and compared each with each that has ended.
 create function follow(p_flows uuid[], p_steps integer[], p_now timestamptz) returns void
   language plpgsql volatile
   set search_path from current
@@ -1156,38 +1162,15 @@ begin
           opened = case when v.opens then p_now end,
           due = case when v.opens then p_now + s.delay end
       from moved m
-      join flow_step d on d.flow = m.flow and d.step = m.step
       cross join lateral (
         select case d.wants when 'all' then m.met < m.ended else m.met = 0 and d.open_needs <= m.ended end as skips,
-               case d.wants when 'all' then m.met = m.ended and d.open_needs <= m.ended else m.met > 0 end as opens) v
-      where s.flow = m.flow and s.step = m.step and s.state = 'blocked'
+               case d.wants when 'all' then m.met = m.ended and d.open_needs <= m.ended else m.met > 0 end as opens
+        from flow_step d where d.flow = m.flow and d.step = m.step and d.state = 'blocked' limit 1) v
+      where s.flow = m.flow and s.step = m.step
       returning s.flow, s.step, s.outcome
     )
     select array_agg(j.flow), array_agg(j.step) into v_flows, v_steps from judged j where j.outcome = 'skipped';
   end loop;
-end
-$$;
-
--- Enqueues the jobs of steps that are open, up to p_chunks chunks; returns their number.
-create function release_jobs(p_flows uuid[], p_chunks integer) returns integer
-  language plpgsql volatile
-  set search_path from current
-as $$
-declare
-  v record;
-  v_put integer := 0;
-begin
-  for v in
-    select j.flow, j.step, j.n, j.jobs
-    from flow_step s cross join lateral (
-      select j.* from flow_job j where j.flow = s.flow and j.step = s.step order by j.n limit p_chunks) j
-    where s.flow = any (p_flows) and s.state <> 'ended' and s.state = 'open' and not s.stop
-    limit p_chunks
-  loop
-    delete from flow_job j where j.flow = v.flow and j.step = v.step and j.n = v.n;
-    v_put := v_put + put_jobs(v.flow, v.step, v.jobs);
-  end loop;
-  return v_put;
 end
 $$;
 
@@ -1319,9 +1302,8 @@ begin
   end if;
   return jsonb_build_object(
     'next', v_next, 'put', v_put,
-    'more', v_taken >= v_max or exists (
-      select from flow_step s cross join lateral (select j.n from flow_job j where j.flow = s.flow and j.step = s.step limit 1) j
-      where s.flow = any (v_flows || v_walk) and s.state <> 'ended' and s.state = 'open' and not s.stop),
+    -- jobs are left behind the most that one call enqueues
+    'more', v_taken >= v_max or v_put >= 10000,
     'stops', exists (select from flow_step s where s.state = 'open' and s.stop),
     'due_ms', flows_due_ms(),
     'walked', case when cardinality(v_walk) = 100 then v_walk[100] end,
@@ -1448,10 +1430,11 @@ $$;
 
 -- Jobs of flows: how they get into QUEUE, and what is noted when they leave it.
 
--- Enqueues the jobs of one step. p_jobs: an array of objects, as enqueue_unique takes them. A delay counts from
--- now. Returns how many were inserted: an id that is there already is left alone.
-create function put_jobs(p_flow uuid, p_step integer, p_jobs jsonb) returns integer
+-- Enqueues jobs of steps: for each place of the lists, an array of objects as enqueue_unique takes them. A delay
+-- counts from now. Returns how many were inserted: an id that is there already is left alone.
+create function put_jobs(p_flows uuid[], p_steps integer[], p_jobs jsonb[]) returns integer
   language plpgsql volatile
+  set plan_cache_mode = force_generic_plan
   set search_path from current
 as $$
 declare
@@ -1463,8 +1446,8 @@ begin
   select coalesce(x.id, uuid_v7()), coalesce(x.queue, 'default'), x.task, coalesce(x.key, ''), coalesce(x.priority, 0), coalesce(x.attributes, '{}'),
          nullif(greatest(coalesce(x.run_after, v_now + x.delay_ms * interval '1 millisecond'), v_now), v_now),
          x.expires_at, x.timeout_ms * interval '1 millisecond', coalesce(x.max_tries, 20), coalesce(x.max_crashes, 3), x.retry,
-         coalesce(x.payload, '{}'), coalesce(x.payload_version, 1), x.trace, p_flow, p_step
-  from jsonb_to_recordset(p_jobs) as x (
+         coalesce(x.payload, '{}'), coalesce(x.payload_version, 1), x.trace, s.flow, s.step
+  from unnest(p_flows, p_steps, p_jobs) as s (flow, step, jobs) cross join lateral jsonb_to_recordset(s.jobs) as x (
     id uuid, queue text, task text, key text, priority integer, attributes jsonb, run_after timestamptz, delay_ms float8,
     expires_at timestamptz, timeout_ms float8, max_tries smallint, max_crashes smallint, retry jsonb, payload jsonb,
     payload_version integer, trace jsonb)
@@ -1474,27 +1457,66 @@ begin
 end
 $$;
 
--- Checks jobs that are enqueued later, by the rules of QUEUE: so a release can't fail for them.
-create function check_later_jobs(p_jobs jsonb) returns void
+-- Checks jobs that are enqueued later, arrays of objects, by the rules of QUEUE: so a release can't fail for them.
+create function check_later_jobs(p_jobs jsonb[]) returns void
   language plpgsql stable
   set search_path from current
 as $$
-declare
-  -- a row with the defaults of QUEUE
-  v_base queue := jsonb_populate_record(null::queue,
-    '{"queue": "default", "key": "", "priority": 0, "payload_version": 1, "tries": 0, "max_tries": 20, "crashes": 0, "max_crashes": 3,
-      "attributes": {}, "payload": {}, "created": "2000-01-01T00:00:00Z"}');
 begin
-  perform check_job(jsonb_populate_record(v_base, jsonb_strip_nulls(to_jsonb(x) - 'payload' - 'delay_ms' - 'timeout_ms')
-                                          || jsonb_build_object('payload', coalesce(x.payload, '{}'), 'timeout', x.timeout_ms * interval '1 millisecond')))
-  from jsonb_to_recordset(p_jobs) as x (
-    id uuid, queue text, task text, key text, priority integer, attributes jsonb, run_after timestamptz, delay_ms float8,
-    expires_at timestamptz, timeout_ms float8, max_tries smallint, max_crashes smallint, retry jsonb, payload jsonb,
-    payload_version integer, trace jsonb);
-  if exists (select from jsonb_to_recordset(p_jobs) as x (task text, delay_ms float8)
+  if exists (select from unnest(p_jobs) as s (jobs) cross join lateral jsonb_to_recordset(s.jobs) as x (task text, delay_ms float8)
              where x.task is null or (x.delay_ms between 0 and 3.2e11) is false) then
     raise exception 'each job of a flow has a task, and a delay of 0 to 3.2e11 ms' using errcode = 'check_violation', table = 'queue', constraint = 'queue_task_check';
   end if;
+  -- by the order of the columns of QUEUE
+  perform check_job(row(
+      x.id, 0, x.run_after, x.expires_at, '2000-01-01', x.timeout_ms * interval '1 millisecond', coalesce(x.priority, 0), coalesce(x.payload_version, 1),
+      0, coalesce(x.max_tries, 20), 0, coalesce(x.max_crashes, 3), coalesce(x.queue, 'default'), x.task, coalesce(x.key, ''), null,
+      coalesce(x.attributes, '{}'), coalesce(x.payload, '{}'), x.retry, x.trace, null, null, null, null, null, null)::queue)
+  from unnest(p_jobs) as s (jobs) cross join lateral jsonb_to_recordset(s.jobs) as x (
+    id uuid, queue text, task text, key text, priority integer, attributes jsonb, run_after timestamptz,
+    expires_at timestamptz, timeout_ms float8, max_tries smallint, max_crashes smallint, retry jsonb, payload jsonb,
+    payload_version integer, trace jsonb);
+end
+$$;
+
+-- Enqueues jobs of steps that are open: chunks with up to p_max jobs in all, in the order of flows, steps and
+-- chunks, and a chunk that goes beyond. Returns their number. Flows of which chunks are left get a tally, so that
+-- the next call takes them.
+create function release_jobs(p_flows uuid[], p_max integer) returns integer
+  language plpgsql volatile
+  set search_path from current
+as $$
+declare
+  v_flows uuid[];
+  v_steps integer[];
+  v_jobs jsonb[];
+  v_left boolean;
+begin
+  with waiting as materialized (
+    select j.flow, j.step, j.n, sum(j.size) over (order by j.flow, j.step, j.n) - j.size as before, count(*) over () as chunks
+    from (
+      select j.flow, j.step, j.n, j.size from flow_step s cross join lateral (
+        select j.flow, j.step, j.n, j.size from flow_job j where j.flow = s.flow and j.step = s.step order by j.n limit p_max) j
+      where s.flow = any (p_flows) and s.state <> 'ended' and s.state = 'open' and not s.stop
+      order by s.flow, s.step limit p_max) j
+  ),
+  taken as (
+    delete from flow_job j using waiting w
+    where w.before < p_max and j.flow = w.flow and j.step = w.step and j.n = w.n
+    returning j.flow, j.step, j.n, j.jobs
+  )
+  select array_agg(t.flow order by t.flow, t.step, t.n), array_agg(t.step order by t.flow, t.step, t.n), array_agg(t.jobs order by t.flow, t.step, t.n),
+         (select bool_or(w.before >= p_max or w.chunks = p_max) from waiting w)
+  into v_flows, v_steps, v_jobs, v_left from taken t;
+  if v_flows is null then
+    return 0;
+  elsif v_left then
+    insert into flow_tally (flow)
+    select distinct s.flow from flow_step s
+    where s.flow = any (p_flows) and s.state <> 'ended' and s.state = 'open' and not s.stop
+      and (select j.n from flow_job j where j.flow = s.flow and j.step = s.step limit 1) is not null;
+  end if;
+  return put_jobs(v_flows, v_steps, v_jobs);
 end
 $$;
 
@@ -1558,7 +1580,7 @@ begin
       where (select e.id from ended_jobs(array[(x.job ->> 'id')::uuid]) e limit 1) is null
         and (select r.job from flow_result r where r.flow = v_flow and r.step = v_step and r.job = (x.job ->> 'id')::uuid) is null);
   end if;
-  v_count := put_jobs(v_flow, v_step, p_jobs);
+  v_count := put_jobs(array[v_flow], array[v_step], array[p_jobs]);
   if v_flow is not null and v_count > 0 then
     insert into flow_tally (flow, step, added) values (v_flow, v_step, v_count);
   end if;
@@ -1942,6 +1964,7 @@ $$;
 -- A step needs earlier steps only, so no flow has a cycle.
 create function start_flow(p_flow jsonb) returns table (flow_id uuid, outcome text)
   language plpgsql volatile security definer
+  set plan_cache_mode = force_generic_plan
   set search_path from current
   set jit = off
   set enable_seqscan = off
@@ -1955,7 +1978,10 @@ declare
   v_steps jsonb := coalesce(p_flow -> 'steps', '[]');
   v_other uuid;
   v_jobs bigint;
-  s record;
+  v_now_steps integer[]; -- with v_now_jobs: steps whose jobs are enqueued at once
+  v_now_jobs jsonb[];
+  v_later_steps integer[];
+  v_later_jobs jsonb[];
 begin
   if jsonb_typeof(v_steps) <> 'array' or jsonb_array_length(v_steps) not between 1 and 10000 then
     raise exception 'a flow has 1 to 10,000 steps' using errcode = '22023';
@@ -1999,17 +2025,25 @@ begin
   from jsonb_array_elements(v_steps) with ordinality as x (step, n)
   cross join lateral (select count(*)::integer as needs from flow_need n where n.flow = v_id and n.step = x.n - 1) c
   cross join lateral (select (x.step ->> 'delay_ms')::float8 * interval '1 millisecond' as delay) t;
-  for s in select (x.n - 1)::integer as step, x.step -> 'jobs' as jobs
-           from jsonb_array_elements(v_steps) with ordinality as x (step, n) where jsonb_typeof(x.step -> 'jobs') = 'array' loop
-    if exists (select from flow_need n where n.flow = v_id and n.step = s.step) then
-      perform check_later_jobs(s.jobs);
-      insert into flow_job (flow, step, n, jobs)
-      select v_id, s.step, ((j.n - 1) / 500)::integer, jsonb_agg(j.job order by j.n)
-      from jsonb_array_elements(s.jobs) with ordinality as j (job, n) group by 3;
-    else
-      perform put_jobs(v_id, s.step, s.jobs);
-    end if;
-  end loop;
+  select array_agg(x.step order by x.step) filter (where not x.later), array_agg(x.jobs order by x.step) filter (where not x.later),
+         array_agg(x.step order by x.step) filter (where x.later), array_agg(x.jobs order by x.step) filter (where x.later)
+  into v_now_steps, v_now_jobs, v_later_steps, v_later_jobs
+  from (select (x.n - 1)::integer as step, x.step -> 'jobs' as jobs,
+               (select n.needed from flow_need n where n.flow = v_id and n.step = x.n - 1 limit 1) is not null as later
+        from jsonb_array_elements(v_steps) with ordinality as x (step, n) where jsonb_typeof(x.step -> 'jobs') = 'array') x;
+  if v_later_steps is not null then
+    perform check_later_jobs(v_later_jobs);
+    insert into flow_job (flow, step, n, jobs)
+    select v_id, l.step, c.n, c.jobs
+    from unnest(v_later_steps, v_later_jobs) as l (step, jobs) cross join lateral (
+      select 0 as n, l.jobs where jsonb_array_length(l.jobs) <= 500
+      union all
+      select ((j.n - 1) / 500)::integer, jsonb_agg(j.job order by j.n)
+      from jsonb_array_elements(l.jobs) with ordinality as j (job, n) where jsonb_array_length(l.jobs) > 500 group by 1) c;
+  end if;
+  if v_now_steps is not null then
+    perform put_jobs(array_fill(v_id, array[cardinality(v_now_steps)]), v_now_steps, v_now_jobs);
+  end if;
   insert into flow_tally (flow) values (v_id);
   return query select v_id, 'started';
 end

@@ -37,7 +37,8 @@ async function load(name: string): Promise<Peer> {
     name: setting,
     says: '',
   }));
-  return { ...peer, name, settings };
+  const openFlowStarter = (): Promise<never> => Promise.reject(new Error('never opened'));
+  return { ...peer, name, settings, openFlowStarter };
 }
 
 async function namesOf(args: readonly string[]): Promise<readonly StepName[]> {

@@ -16,6 +16,7 @@ const works = [
   'fair',
   'keys',
   'handlers',
+  'flows',
   'idle',
 ];
 const command = new URL('../../scripts/bench.mjs', import.meta.url).pathname;

@@ -64,6 +64,12 @@ test('it remembers how long each job waited, or when it ended', async () => {
   expect(tallyOf([slept.counted()]).remembered[0]?.[3]).toBeGreaterThan(0);
 });
 
+test('of flows, only the last jobs are counted separately', () => {
+  const count = counter({ ...order, capacity: 6, watchFrom: 0, watchEvery: 3 });
+  for (const n of [0, 1, 2, 3, 4]) void count.runner.handle(payloadOf(n));
+  expect(count.watched()).toBe(1);
+});
+
 test('claims are told with when they ended', () => {
   const count = counter({ ...order, capacity: 1 });
   count.runner.claimed(3);

@@ -17,7 +17,8 @@ export interface Counter {
 }
 
 /** Uses one bit a job and allocates no objects per job, so that counting does not distort the measurement. */
-export function counter({ handling, remember, capacity, watchFrom = Infinity }: WorkOrder): Counter {
+export function counter(order: WorkOrder): Counter {
+  const { handling, remember, capacity, watchFrom = Infinity, watchEvery = 1 } = order;
   const seen = new Uint8Array(Math.ceil(capacity / 8)).fill(0);
   const remembered = remember === 'nothing' ? undefined : new Float64Array(capacity);
   const claims = claimNotes();
@@ -32,7 +33,7 @@ export function counter({ handling, remember, capacity, watchFrom = Infinity }: 
     return n;
   };
   const end = (n: number): void => {
-    if (n >= watchFrom) watched += 1;
+    if (n >= watchFrom && (n + 1) % watchEvery === 0) watched += 1;
     if (remember === 'ended' && remembered !== undefined) remembered[n] = nowMicros();
   };
 

@@ -2,7 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { Range } from '../load.ts';
 import { jobsOf } from '../load.ts';
 import type { Enqueued, EnqueueOrder, FeedOrder } from './orders.ts';
-import type { BenchProducer, Peer, Place } from '../peers/peer.ts';
+import type { BenchProducer, Peer, Place, Stoppable } from '../peers/peer.ts';
 
 /** Enqueues `count` jobs, or until `seconds` have passed. */
 export async function enqueue(
@@ -12,7 +12,7 @@ export async function enqueue(
   told: (jobs: number) => void,
 ): Promise<Enqueued> {
   const { from, count, batch, connections, keys, key, seconds = Infinity } = order;
-  const producer = await peer.openProducer(place, order.wish, { calls: connections });
+  const sink = await openSink(peer, place, order);
   let next = from;
   let jobs = 0;
   const began = performance.now();
@@ -21,7 +21,7 @@ export async function enqueue(
       const size = Math.min(batch, from + count - next);
       const first = next;
       next += size;
-      await put(producer, { from: first, count: size, keys, key }, batch);
+      await sink.put({ from: first, count: size, keys, key });
       jobs += size;
       told(size);
     }
@@ -30,8 +30,34 @@ export async function enqueue(
     await Promise.all(Array.from({ length: connections }, loop));
     return { kind: 'enqueued', jobs, seconds: (performance.now() - began) / 1_000 };
   } finally {
-    await producer.close();
+    await sink.stop();
   }
+}
+
+/** Takes ranges of jobs: a call for each, or for each job, or a flow for each. */
+interface Sink extends Stoppable {
+  readonly put: (range: Range) => Promise<void>;
+}
+
+async function openSink(
+  peer: Peer,
+  place: Place,
+  { wish, batch, connections, steps }: EnqueueOrder | FeedOrder,
+): Promise<Sink> {
+  if (steps === undefined) {
+    const producer = await peer.openProducer(place, wish, { calls: connections });
+    return { put: (range) => put(producer, range, batch), stop: producer.close };
+  }
+  const starter = await peer.openFlowStarter?.(place, wish, { calls: connections });
+  if (starter === undefined) throw new Error(`${peer.name} has no flows`);
+  return {
+    put: (range) => {
+      const jobs = jobsOf(range);
+      let next = 0;
+      return starter.start(steps.map((size) => jobs.slice(next, (next += size))));
+    },
+    stop: starter.close,
+  };
 }
 
 async function put(producer: BenchProducer, range: Range, batch: number): Promise<void> {
@@ -58,7 +84,7 @@ export async function startFeed(
   told: (jobs: number) => void,
 ): Promise<Feed> {
   const { from, to, batch, connections, leadMax } = order;
-  const producer = await peer.openProducer(place, order.wish, { calls: connections });
+  const sink = await openSink(peer, place, order);
   const began = performance.now();
   const stopping = new AbortController();
   const isDue = paceOf(order);
@@ -72,7 +98,7 @@ export async function startFeed(
       const first = next;
       const count = Math.min(batch, to - next);
       next += count;
-      await put(producer, { from: first, count }, batch);
+      await sink.put({ from: first, count });
       jobs += count;
       told(jobs);
     }
@@ -90,7 +116,7 @@ export async function startFeed(
         await loops;
         return { kind: 'enqueued', jobs, seconds: (performance.now() - began) / 1_000 };
       } finally {
-        await producer.close();
+        await sink.stop();
       }
     },
   };

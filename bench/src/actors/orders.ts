@@ -25,9 +25,17 @@ export interface WorkOrder {
   readonly capacity: number;
   /** First of the jobs that are counted separately as well, in {@link Progress.watched}. */
   readonly watchFrom?: number;
+  /** Of those, only the last of each so many is counted: of a flow with so many jobs, its last one. Default 1. */
+  readonly watchEvery?: number;
   /** No jobs will come: progress is sent every 5 s only. */
   readonly idle?: boolean;
 }
+
+/**
+ * Numbers of jobs in the steps of a flow, in order; each step waits for the one before. With it, a call starts
+ * one flow, whose jobs are a batch. Default: jobs without a flow.
+ */
+export type FlowSteps = readonly number[];
 
 export interface EnqueueOrder {
   readonly kind: 'enqueue';
@@ -41,6 +49,7 @@ export interface EnqueueOrder {
   readonly keys?: number;
   /** One key for all jobs. */
   readonly key?: string;
+  readonly steps?: FlowSteps;
   /** No call starts later than this, in seconds. */
   readonly seconds?: number;
 }
@@ -53,6 +62,7 @@ export interface FeedOrder {
   readonly from: number;
   readonly batch: number;
   readonly connections: number;
+  readonly steps?: FlowSteps;
   /** Jobs the producer may be ahead of the workers, at most. */
   readonly leadMax: number;
   /** Jobs a second, at random times, so that arrivals never fall into step with a poll. Default: no limit. */

@@ -30,6 +30,7 @@ const short: readonly Part[] = [
   { works: ['handlers'], peers: [...own, rival] },
   { works: ['keys'], peers: own, cases: ['1 key', '10,000 keys'] },
   { works: ['backlog'], peers: own, cases: ['10,000'], seconds: 30 },
+  { works: ['flows'], peers: own, seconds: 10 },
   { works: ['fair'], peers: own },
   { works: ['fair'], peers: [rival, ...others], repeat: 1 },
   { works: ['idle'], peers: [...own, rival], seconds: 20, repeat: 1 },

@@ -3,9 +3,10 @@ import type { PgPool } from 'bullmq';
 import pg from 'pg';
 import type { Payload } from '../load.ts';
 import type { Peer, Place, Runner, Stoppable, Wish } from './peer.ts';
+import { treeOf } from './bullmq-tree.ts';
 import { anyRow, withClient } from './sql.ts';
 
-const { Queue, Worker } = withBackend(createPostgresBackend);
+const { FlowProducer, Queue, Worker } = withBackend(createPostgresBackend);
 const name = 'bench';
 const concurrency = 32;
 
@@ -29,7 +30,7 @@ export const peer: Peer = {
   remains: ({ databaseUrl }) =>
     anyRow(
       databaseUrl,
-      ['waiting', 'active', 'delayed', 'failed']
+      ['waiting', 'waiting-children', 'active', 'delayed', 'failed']
         .map((state) => `(select 1 from bullmq.job where queue = '${name}' and state = '${state}' limit 1)`)
         .join(' union all '),
     ),
@@ -42,6 +43,17 @@ export const peer: Peer = {
       many: async (jobs) => void (await queue.addBulk(jobs.map(({ payload }) => ({ name, data: payload })))),
       close: async () => {
         await queue.close();
+        await pool.end();
+      },
+    });
+  },
+  openFlowStarter: (place, _wish, { calls }) => {
+    const pool = poolOf(place, calls + 1);
+    const producer = new FlowProducer({ connection: pool as unknown as PgPool });
+    return Promise.resolve({
+      start: async (steps) => void (await producer.add(treeOf(steps, name))),
+      close: async () => {
+        await producer.close();
         await pool.end();
       },
     });

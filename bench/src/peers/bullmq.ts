@@ -1,4 +1,5 @@
-import { Queue, Worker } from 'bullmq';
+import { FlowProducer, Queue, Worker } from 'bullmq';
+import { treeOf } from './bullmq-tree.ts';
 import type { BenchProducer, Peer, Place, Runner, Stoppable, Wish } from './peer.ts';
 import type { Payload } from '../load.ts';
 
@@ -24,7 +25,16 @@ export const peer: Peer = {
   remains: async (place) => {
     const queue = new Queue(name, { connection: connectionOf(place) });
     try {
-      return (await queue.getJobCountByTypes('wait', 'active', 'delayed', 'prioritized', 'failed')) > 0;
+      return (
+        (await queue.getJobCountByTypes(
+          'wait',
+          'waiting-children',
+          'active',
+          'delayed',
+          'prioritized',
+          'failed',
+        )) > 0
+      );
     } finally {
       await queue.close();
     }
@@ -38,6 +48,13 @@ export const peer: Peer = {
       close: () => queue.close(),
     };
     return Promise.resolve(producer);
+  },
+  openFlowStarter: (place) => {
+    const producer = new FlowProducer({ connection: connectionOf(place) });
+    return Promise.resolve({
+      start: async (steps) => void (await producer.add(treeOf(steps, name))),
+      close: () => producer.close(),
+    });
   },
 };
 

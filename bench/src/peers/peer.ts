@@ -61,6 +61,16 @@ export interface BenchProducer {
   readonly close: () => Promise<void>;
 }
 
+/** Starts flows: jobs that wait for other jobs. */
+export interface FlowStarter {
+  /**
+   * Starts one flow by the peer's own call. Each step waits for all jobs of the one before. Every step but the
+   * first has one job: some peers have trees only.
+   */
+  readonly start: (steps: readonly (readonly BenchJob[])[]) => Promise<void>;
+  readonly close: () => Promise<void>;
+}
+
 /**
  * A job queue under test, run the way its users run it. Everything but `install` and `remains` runs in
  * separate processes.
@@ -84,4 +94,10 @@ export interface Peer {
     wish: Wish,
     options: { readonly calls: number },
   ) => Promise<BenchProducer>;
+  /** As `openProducer`; undefined: the peer has no flows. */
+  readonly openFlowStarter?: (
+    place: Place,
+    wish: Wish,
+    options: { readonly calls: number },
+  ) => Promise<FlowStarter>;
 }

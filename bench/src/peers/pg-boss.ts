@@ -1,7 +1,7 @@
 import { PgBoss } from 'pg-boss';
-import type { Job, WorkOptions } from 'pg-boss';
+import type { FlowJob, Job, WorkOptions } from 'pg-boss';
 import type { BenchJob, Payload } from '../load.ts';
-import type { BenchProducer, Peer, Place, Runner, Stoppable, Wish } from './peer.ts';
+import type { BenchProducer, FlowStarter, Peer, Place, Runner, Stoppable, Wish } from './peer.ts';
 import { anyRow } from './sql.ts';
 
 const queue = 'bench';
@@ -15,6 +15,8 @@ const local = 2;
  * a worker finds A's limit reached only while the other runs A's jobs.
  */
 const groupMax = 5;
+/** Pause between two looks for jobs of flows whose parents are done: the shortest that pg-boss takes. */
+const flowIntervalSeconds = 1;
 
 export const peer: Peer = {
   name: 'pg-boss',
@@ -25,8 +27,9 @@ export const peer: Peer = {
       name: 'best',
       says:
         `a queue with a table of its own (partition), batchSize ${batch}, localConcurrency ${local}, burstWhenBatchFull, pollingIntervalSeconds 0.5, schedule off; ` +
-        `for latency useListenNotify and notify; with groups these too, groupConcurrency ${groupMax}, batchSize ${groupMax}, localConcurrency ${local}, notifyPollingIntervalSeconds 0.5; ` +
-        'completed jobs are kept, as it always does',
+        'for latency, chains and groups useListenNotify and notify, notifyPollingIntervalSeconds 0.5; ' +
+        `with groups groupConcurrency ${groupMax}, batchSize ${groupMax}, localConcurrency ${local}; ` +
+        `for flows flowIntervalSeconds ${flowIntervalSeconds}; completed jobs are kept, as it always does`,
     },
     { name: 'readme', says: 'nothing set: one job every two seconds', readme: true, perSecond: 0.5 },
   ],
@@ -39,6 +42,7 @@ export const peer: Peer = {
     anyRow(databaseUrl, `select 1 from pgboss.job where name = '${queue}' and state < 'completed' limit 1`),
   startWorker,
   openProducer,
+  openFlowStarter,
 };
 
 async function started(
@@ -56,7 +60,7 @@ async function startWorker({ databaseUrl }: Place, wish: Wish, { handle }: Runne
   const notified = best && (wish.quick === true || wish.ownKeys === true);
   const boss = await started(
     databaseUrl,
-    best ? { schedule: false, ...(notified ? { useListenNotify: true } : {}) } : {},
+    best ? { schedule: false, flowIntervalSeconds, ...(notified ? { useListenNotify: true } : {}) } : {},
   );
   if (notified) await boss.updateQueue(queue, { notify: true });
   await boss.work<Payload>(queue, workOptions(wish), async (jobs: Job<Payload>[]) => {
@@ -68,14 +72,17 @@ async function startWorker({ databaseUrl }: Place, wish: Wish, { handle }: Runne
 
 function workOptions({ setting, concurrency, ownKeys }: Wish): WorkOptions {
   if (setting !== 'best') return {};
-  const often: WorkOptions = { burstWhenBatchFull: true, pollingIntervalSeconds: 0.5 };
+  const often: WorkOptions = {
+    burstWhenBatchFull: true,
+    pollingIntervalSeconds: 0.5,
+    notifyPollingIntervalSeconds: 0.5,
+  };
   if (ownKeys) {
     return {
       ...often,
       batchSize: groupMax,
       localConcurrency: local,
       groupConcurrency: groupMax,
-      notifyPollingIntervalSeconds: 0.5,
     };
   }
   return {
@@ -100,6 +107,30 @@ async function openProducer(
         queue,
         jobs.map((job) => ({ data: job.payload, ...group(job) })),
       )),
+    close: () => boss.stop({ graceful: true }),
+  };
+}
+
+/** Each job depends on all jobs of the step before, by the references that `flow` takes. */
+async function openFlowStarter(
+  { databaseUrl }: Place,
+  _wish: Wish,
+  { calls }: { readonly calls: number },
+): Promise<FlowStarter> {
+  const boss = await started(databaseUrl, { max: calls + 1, schedule: false, supervise: false });
+  return {
+    start: async (steps) => {
+      const refs = steps.map((jobs, step) => jobs.map((_, at) => `${step}-${at}`));
+      const jobs = steps.flatMap((each, step) =>
+        each.map(({ payload }, at): FlowJob => ({
+          ref: refs[step]?.[at] ?? '',
+          name: queue,
+          data: payload,
+          ...(step === 0 ? {} : { dependsOn: refs[step - 1] ?? [] }),
+        })),
+      );
+      await boss.flow(jobs);
+    },
     close: () => boss.stop({ graceful: true }),
   };
 }

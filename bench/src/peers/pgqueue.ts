@@ -1,12 +1,12 @@
-import type { Task } from '@pgqueue/core';
-import { defineTask, implement } from '@pgqueue/core';
+import type { Flow, Task } from '@pgqueue/core';
+import { defineTask, flow, implement } from '@pgqueue/core';
 import { migrate } from '@pgqueue/postgres';
 import { createProducer } from '@pgqueue/producer';
 import { createScheduler } from '@pgqueue/scheduler';
 import { createWorker } from '@pgqueue/worker';
 import type { StandardSchemaV1 } from '@standard-schema/spec';
 import type { BenchJob, Payload } from '../load.ts';
-import type { BenchProducer, Peer, Place, Runner, Stoppable, Wish } from './peer.ts';
+import type { BenchProducer, FlowStarter, Peer, Place, Runner, Stoppable, Wish } from './peer.ts';
 import { timeClaims } from './claim-times.ts';
 import { anyRow, runSql } from './sql.ts';
 
@@ -50,7 +50,12 @@ export const peer: Peer = {
       );
     }
   },
-  remains: ({ databaseUrl }) => anyRow(databaseUrl, 'select 1 from pgqueue.queue order by id limit 1'),
+  remains: ({ databaseUrl }) =>
+    anyRow(
+      databaseUrl,
+      `(select 1 from pgqueue.queue order by id limit 1)
+       union all (select 1 from pgqueue.flow where state = 'open' limit 1)`,
+    ),
   startWorker,
   startScheduler: async ({ databaseUrl }, { polling }) => {
     const scheduler = createScheduler({
@@ -61,6 +66,7 @@ export const peer: Peer = {
     return { stop: () => scheduler.stop() };
   },
   openProducer,
+  openFlowStarter,
 };
 
 async function startWorker(
@@ -102,4 +108,28 @@ function openProducer(
       void (await producer.enqueueMany(jobs.map((job) => task.job(job.payload, options(job))))),
     close: () => producer.close(),
   });
+}
+
+function openFlowStarter(
+  { databaseUrl }: Place,
+  _wish: Wish,
+  { calls }: { readonly calls: number },
+): Promise<FlowStarter> {
+  const producer = createProducer({ connectionString: databaseUrl, connectionsMax: calls + 1 });
+  return Promise.resolve({
+    start: async (steps) => void (await producer.start(flowOf(steps))),
+    close: () => producer.close(),
+  });
+}
+
+function flowOf(steps: readonly (readonly BenchJob[])[]): Flow {
+  return steps.reduce<Flow>(
+    (begun, jobs, step) =>
+      begun.step(
+        `step-${step}`,
+        jobs.map(({ payload }) => task.job(payload)),
+        step === 0 ? {} : { needs: [`step-${step - 1}`] },
+      ),
+    flow('bench'),
+  );
 }

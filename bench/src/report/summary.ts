@@ -48,6 +48,18 @@ const metrics: Readonly<Record<string, Metric>> = {
   bDoneMs: { title: 'B done, ms', digits: 0 },
   aBefore: { title: "A's jobs/s before", digits: 0 },
   aMeanwhile: { title: "A's jobs/s meanwhile", digits: 0 },
+  ofPlain: { title: 'of the rate without a flow', digits: 2 },
+  dependentMs: { title: 'last end to next begin, ms', digits: 1 },
+  plainPerSecond: { title: 'jobs/s without a flow', digits: 0 },
+  cpuOfPlain: { title: 'CPU of that without a flow', digits: 2 },
+  flowStartMs: { title: 'call that starts the flow, ms', digits: 0, single: true },
+  ofTenSingles: { title: 'p50 of ten single p50', digits: 2 },
+  single: { title: 'single p50 ms', digits: 1 },
+  flows: { title: 'flows', digits: 0, single: true },
+  highest: { title: 'highest flows/s sustained', digits: 0 },
+  startedPerSecond: { title: 'flows started/s', digits: 0 },
+  endedPerSecond: { title: 'flows ended/s', digits: 0 },
+  backlog: { title: 'flows left at the end', digits: 0 },
   transactionsPerSecond: { title: 'transactions/s', digits: 1 },
   nodePercent: { title: 'Node % of a core', digits: 2 },
   storePercent: { title: 'PostgreSQL % of a core', digits: 2 },
@@ -106,6 +118,7 @@ export function sizeText({ work, sizes, rows }: Section): string {
   const counts = rows.map(({ repetitions }) => repetitions);
   const [least, most] = [Math.min(...counts), Math.max(...counts)];
   const times = `${least === most ? least : `${least} to ${most}`} ${most === 1 ? 'repetition' : 'repetitions'}`;
+  if (work === 'flows') return `--jobs ${sizes.jobs}, --seconds ${sizes.seconds}; ${times}.`;
   const timed = ['sustain', 'pinned', 'backlog', 'latency', 'idle'].includes(work);
   return `${timed ? `--seconds ${sizes.seconds}` : `--jobs ${sizes.jobs}`}; ${times}.`;
 }

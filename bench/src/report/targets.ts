@@ -30,9 +30,14 @@ export function targetsOf(sections: readonly Section[]): readonly Target[] {
     sections
       .find((section) => section.work === work && section.case.startsWith(name))
       ?.rows.find((row) => row.peer === peer && row.setting === setting)?.metrics[metric]?.median ?? NaN;
-  return [...draining(find), ...enqueuing(find), ...flowing(find), ...waiting(find), ...costing(find)].filter(
-    ({ value }) => Number.isFinite(value),
-  );
+  return [
+    ...draining(find),
+    ...enqueuing(find),
+    ...flowing(find),
+    ...depending(find),
+    ...waiting(find),
+    ...costing(find),
+  ].filter(({ value }) => Number.isFinite(value));
 }
 
 export function isMet({ value, atLeast = -Infinity, atMost = Infinity }: Target): boolean {
@@ -174,6 +179,24 @@ function waiting(find: Find): readonly Target[] {
       value: fair('aMeanwhile') / fair('aBefore'),
       atLeast: 0.5,
     },
+  ];
+}
+
+function depending(find: Find): readonly Target[] {
+  const flows = (name: string, metric: string): number => find({ ...own, work: 'flows', case: name, metric });
+  return [
+    {
+      what: 'a step of 100,000: of the rate without a flow',
+      value: flows('a step', 'ofPlain'),
+      atLeast: 0.9,
+    },
+    {
+      what: 'a step of 100,000: to the job behind it, ms',
+      value: flows('a step', 'dependentMs'),
+      atMost: 50,
+    },
+    { what: 'a chain of ten: of ten single jobs', value: flows('a chain', 'ofTenSingles'), atMost: 2.5 },
+    { what: 'flows of ten steps a second, sustained', value: flows('1,000', 'highest'), atLeast: 1_000 },
   ];
 }
 

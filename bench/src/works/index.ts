@@ -2,6 +2,7 @@ import { backlog } from './backlog.ts';
 import { drain } from './drain.ts';
 import { enqueue } from './enqueue.ts';
 import { fair } from './fair.ts';
+import { flows } from './flows.ts';
 import { handlers } from './handlers.ts';
 import { idle } from './idle.ts';
 import { keys } from './keys.ts';
@@ -23,5 +24,6 @@ export const works: readonly Work[] = [
   fair,
   keys,
   handlers,
+  flows,
   idle,
 ];

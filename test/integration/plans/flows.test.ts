@@ -43,6 +43,15 @@ const states: Readonly<Record<string, (client: pg.Client) => Promise<void>>> = {
     await vacuum(client);
     await load(client, 20_000);
   },
+  'stale, seen ended': async (client) => {
+    await load(client, 2_000);
+    await client.query(`
+      update pgqueue.flow_step set state = 'ended', outcome = 'done', ended = clock_timestamp(), stop = false;
+      update pgqueue.flow set state = 'done', ended = clock_timestamp();
+      delete from pgqueue.flow_job; delete from pgqueue.flow_tally; delete from pgqueue.flow_result; delete from pgqueue.queue`);
+    await vacuum(client);
+    await load(client, 20_000);
+  },
   large: async (client) => {
     await load(client, 20_000);
     await vacuum(client);

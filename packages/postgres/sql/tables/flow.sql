@@ -76,6 +76,7 @@ create table flow_job (
   step integer not null,
   n    integer not null,
   jobs jsonb   not null check (jsonb_typeof(jobs) = 'array'),
+  size integer not null generated always as (jsonb_array_length(jobs)) stored,
   primary key (flow, step, n)
 );
 

@@ -82,17 +82,22 @@ begin
     from unnest(v_flows, v_steps) as x (flow, step) where s.flow = x.flow and s.step = x.step;
     perform follow(v_flows, v_steps, v_now);
   end loop;
-  v_put := release_jobs(v_open, 20);
+  v_put := release_jobs(v_open, 10000);
   update flow f
-  set state = case when f.stopping is not null then 'cancelled' when flow_failed(f.id) then 'failed' else 'done' end, ended = v_now,
-      reason = coalesce(f.reason, case when f.stopping is null and flow_failed(f.id) then 'a step failed' end)
-  where f.id = any (v_open) and (select s.step from flow_step s where s.flow = f.id and s.state <> 'ended' limit 1) is null;
+  set state = case when f.stopping is not null then 'cancelled' when x.failed then 'failed' else 'done' end, ended = v_now,
+      reason = coalesce(f.reason, case when f.stopping is null and x.failed then 'a step failed' end)
+  from unnest(v_open) as o (id) cross join lateral (
+    select flow_failed(o.id) as failed
+    where (select s.step from flow_step s where s.flow = o.id and s.state <> 'ended' limit 1) is null) x
+  where f.id = o.id;
   return v_put;
 end
 $$;
 
 -- Opens or skips the steps that wait for the given ones, which have ended, and those that wait for the skipped
 -- ones, and so on: a part of advance_set, whose settings plan it.
+-- The updated row has no condition on its state: a plan made while few steps were open, and kept, began with the
+-- index of all of those, and compared each with each that has ended.
 create function follow(p_flows uuid[], p_steps integer[], p_now timestamptz) returns void
   language plpgsql volatile
   set search_path from current
@@ -118,38 +123,15 @@ begin
           opened = case when v.opens then p_now end,
           due = case when v.opens then p_now + s.delay end
       from moved m
-      join flow_step d on d.flow = m.flow and d.step = m.step
       cross join lateral (
         select case d.wants when 'all' then m.met < m.ended else m.met = 0 and d.open_needs <= m.ended end as skips,
-               case d.wants when 'all' then m.met = m.ended and d.open_needs <= m.ended else m.met > 0 end as opens) v
-      where s.flow = m.flow and s.step = m.step and s.state = 'blocked'
+               case d.wants when 'all' then m.met = m.ended and d.open_needs <= m.ended else m.met > 0 end as opens
+        from flow_step d where d.flow = m.flow and d.step = m.step and d.state = 'blocked' limit 1) v
+      where s.flow = m.flow and s.step = m.step
       returning s.flow, s.step, s.outcome
     )
     select array_agg(j.flow), array_agg(j.step) into v_flows, v_steps from judged j where j.outcome = 'skipped';
   end loop;
-end
-$$;
-
--- Enqueues the jobs of steps that are open, up to p_chunks chunks; returns their number.
-create function release_jobs(p_flows uuid[], p_chunks integer) returns integer
-  language plpgsql volatile
-  set search_path from current
-as $$
-declare
-  v record;
-  v_put integer := 0;
-begin
-  for v in
-    select j.flow, j.step, j.n, j.jobs
-    from flow_step s cross join lateral (
-      select j.* from flow_job j where j.flow = s.flow and j.step = s.step order by j.n limit p_chunks) j
-    where s.flow = any (p_flows) and s.state <> 'ended' and s.state = 'open' and not s.stop
-    limit p_chunks
-  loop
-    delete from flow_job j where j.flow = v.flow and j.step = v.step and j.n = v.n;
-    v_put := v_put + put_jobs(v.flow, v.step, v.jobs);
-  end loop;
-  return v_put;
 end
 $$;
 
@@ -281,9 +263,8 @@ begin
   end if;
   return jsonb_build_object(
     'next', v_next, 'put', v_put,
-    'more', v_taken >= v_max or exists (
-      select from flow_step s cross join lateral (select j.n from flow_job j where j.flow = s.flow and j.step = s.step limit 1) j
-      where s.flow = any (v_flows || v_walk) and s.state <> 'ended' and s.state = 'open' and not s.stop),
+    -- jobs are left behind the most that one call enqueues
+    'more', v_taken >= v_max or v_put >= 10000,
     'stops', exists (select from flow_step s where s.state = 'open' and s.stop),
     'due_ms', flows_due_ms(),
     'walked', case when cardinality(v_walk) = 100 then v_walk[100] end,

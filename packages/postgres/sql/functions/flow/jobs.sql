@@ -1,9 +1,10 @@
 -- Jobs of flows: how they get into QUEUE, and what is noted when they leave it.
 
--- Enqueues the jobs of one step. p_jobs: an array of objects, as enqueue_unique takes them. A delay counts from
--- now. Returns how many were inserted: an id that is there already is left alone.
-create function put_jobs(p_flow uuid, p_step integer, p_jobs jsonb) returns integer
+-- Enqueues jobs of steps: for each place of the lists, an array of objects as enqueue_unique takes them. A delay
+-- counts from now. Returns how many were inserted: an id that is there already is left alone.
+create function put_jobs(p_flows uuid[], p_steps integer[], p_jobs jsonb[]) returns integer
   language plpgsql volatile
+  set plan_cache_mode = force_generic_plan
   set search_path from current
 as $$
 declare
@@ -15,8 +16,8 @@ begin
   select coalesce(x.id, uuid_v7()), coalesce(x.queue, 'default'), x.task, coalesce(x.key, ''), coalesce(x.priority, 0), coalesce(x.attributes, '{}'),
          nullif(greatest(coalesce(x.run_after, v_now + x.delay_ms * interval '1 millisecond'), v_now), v_now),
          x.expires_at, x.timeout_ms * interval '1 millisecond', coalesce(x.max_tries, 20), coalesce(x.max_crashes, 3), x.retry,
-         coalesce(x.payload, '{}'), coalesce(x.payload_version, 1), x.trace, p_flow, p_step
-  from jsonb_to_recordset(p_jobs) as x (
+         coalesce(x.payload, '{}'), coalesce(x.payload_version, 1), x.trace, s.flow, s.step
+  from unnest(p_flows, p_steps, p_jobs) as s (flow, step, jobs) cross join lateral jsonb_to_recordset(s.jobs) as x (
     id uuid, queue text, task text, key text, priority integer, attributes jsonb, run_after timestamptz, delay_ms float8,
     expires_at timestamptz, timeout_ms float8, max_tries smallint, max_crashes smallint, retry jsonb, payload jsonb,
     payload_version integer, trace jsonb)
@@ -26,27 +27,66 @@ begin
 end
 $$;
 
--- Checks jobs that are enqueued later, by the rules of QUEUE: so a release can't fail for them.
-create function check_later_jobs(p_jobs jsonb) returns void
+-- Checks jobs that are enqueued later, arrays of objects, by the rules of QUEUE: so a release can't fail for them.
+create function check_later_jobs(p_jobs jsonb[]) returns void
   language plpgsql stable
   set search_path from current
 as $$
-declare
-  -- a row with the defaults of QUEUE
-  v_base queue := jsonb_populate_record(null::queue,
-    '{"queue": "default", "key": "", "priority": 0, "payload_version": 1, "tries": 0, "max_tries": 20, "crashes": 0, "max_crashes": 3,
-      "attributes": {}, "payload": {}, "created": "2000-01-01T00:00:00Z"}');
 begin
-  perform check_job(jsonb_populate_record(v_base, jsonb_strip_nulls(to_jsonb(x) - 'payload' - 'delay_ms' - 'timeout_ms')
-                                          || jsonb_build_object('payload', coalesce(x.payload, '{}'), 'timeout', x.timeout_ms * interval '1 millisecond')))
-  from jsonb_to_recordset(p_jobs) as x (
-    id uuid, queue text, task text, key text, priority integer, attributes jsonb, run_after timestamptz, delay_ms float8,
-    expires_at timestamptz, timeout_ms float8, max_tries smallint, max_crashes smallint, retry jsonb, payload jsonb,
-    payload_version integer, trace jsonb);
-  if exists (select from jsonb_to_recordset(p_jobs) as x (task text, delay_ms float8)
+  if exists (select from unnest(p_jobs) as s (jobs) cross join lateral jsonb_to_recordset(s.jobs) as x (task text, delay_ms float8)
              where x.task is null or (x.delay_ms between 0 and 3.2e11) is false) then
     raise exception 'each job of a flow has a task, and a delay of 0 to 3.2e11 ms' using errcode = 'check_violation', table = 'queue', constraint = 'queue_task_check';
   end if;
+  -- by the order of the columns of QUEUE
+  perform check_job(row(
+      x.id, 0, x.run_after, x.expires_at, '2000-01-01', x.timeout_ms * interval '1 millisecond', coalesce(x.priority, 0), coalesce(x.payload_version, 1),
+      0, coalesce(x.max_tries, 20), 0, coalesce(x.max_crashes, 3), coalesce(x.queue, 'default'), x.task, coalesce(x.key, ''), null,
+      coalesce(x.attributes, '{}'), coalesce(x.payload, '{}'), x.retry, x.trace, null, null, null, null, null, null)::queue)
+  from unnest(p_jobs) as s (jobs) cross join lateral jsonb_to_recordset(s.jobs) as x (
+    id uuid, queue text, task text, key text, priority integer, attributes jsonb, run_after timestamptz,
+    expires_at timestamptz, timeout_ms float8, max_tries smallint, max_crashes smallint, retry jsonb, payload jsonb,
+    payload_version integer, trace jsonb);
+end
+$$;
+
+-- Enqueues jobs of steps that are open: chunks with up to p_max jobs in all, in the order of flows, steps and
+-- chunks, and a chunk that goes beyond. Returns their number. Flows of which chunks are left get a tally, so that
+-- the next call takes them.
+create function release_jobs(p_flows uuid[], p_max integer) returns integer
+  language plpgsql volatile
+  set search_path from current
+as $$
+declare
+  v_flows uuid[];
+  v_steps integer[];
+  v_jobs jsonb[];
+  v_left boolean;
+begin
+  with waiting as materialized (
+    select j.flow, j.step, j.n, sum(j.size) over (order by j.flow, j.step, j.n) - j.size as before, count(*) over () as chunks
+    from (
+      select j.flow, j.step, j.n, j.size from flow_step s cross join lateral (
+        select j.flow, j.step, j.n, j.size from flow_job j where j.flow = s.flow and j.step = s.step order by j.n limit p_max) j
+      where s.flow = any (p_flows) and s.state <> 'ended' and s.state = 'open' and not s.stop
+      order by s.flow, s.step limit p_max) j
+  ),
+  taken as (
+    delete from flow_job j using waiting w
+    where w.before < p_max and j.flow = w.flow and j.step = w.step and j.n = w.n
+    returning j.flow, j.step, j.n, j.jobs
+  )
+  select array_agg(t.flow order by t.flow, t.step, t.n), array_agg(t.step order by t.flow, t.step, t.n), array_agg(t.jobs order by t.flow, t.step, t.n),
+         (select bool_or(w.before >= p_max or w.chunks = p_max) from waiting w)
+  into v_flows, v_steps, v_jobs, v_left from taken t;
+  if v_flows is null then
+    return 0;
+  elsif v_left then
+    insert into flow_tally (flow)
+    select distinct s.flow from flow_step s
+    where s.flow = any (p_flows) and s.state <> 'ended' and s.state = 'open' and not s.stop
+      and (select j.n from flow_job j where j.flow = s.flow and j.step = s.step limit 1) is not null;
+  end if;
+  return put_jobs(v_flows, v_steps, v_jobs);
 end
 $$;
 
@@ -110,7 +150,7 @@ begin
       where (select e.id from ended_jobs(array[(x.job ->> 'id')::uuid]) e limit 1) is null
         and (select r.job from flow_result r where r.flow = v_flow and r.step = v_step and r.job = (x.job ->> 'id')::uuid) is null);
   end if;
-  v_count := put_jobs(v_flow, v_step, p_jobs);
+  v_count := put_jobs(array[v_flow], array[v_step], array[p_jobs]);
   if v_flow is not null and v_count > 0 then
     insert into flow_tally (flow, step, added) values (v_flow, v_step, v_count);
   end if;

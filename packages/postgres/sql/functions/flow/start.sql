@@ -6,6 +6,7 @@
 -- A step needs earlier steps only, so no flow has a cycle.
 create function start_flow(p_flow jsonb) returns table (flow_id uuid, outcome text)
   language plpgsql volatile security definer
+  set plan_cache_mode = force_generic_plan
   set search_path from current
   set jit = off
   set enable_seqscan = off
@@ -19,7 +20,10 @@ declare
   v_steps jsonb := coalesce(p_flow -> 'steps', '[]');
   v_other uuid;
   v_jobs bigint;
-  s record;
+  v_now_steps integer[]; -- with v_now_jobs: steps whose jobs are enqueued at once
+  v_now_jobs jsonb[];
+  v_later_steps integer[];
+  v_later_jobs jsonb[];
 begin
   if jsonb_typeof(v_steps) <> 'array' or jsonb_array_length(v_steps) not between 1 and 10000 then
     raise exception 'a flow has 1 to 10,000 steps' using errcode = '22023';
@@ -63,17 +67,25 @@ begin
   from jsonb_array_elements(v_steps) with ordinality as x (step, n)
   cross join lateral (select count(*)::integer as needs from flow_need n where n.flow = v_id and n.step = x.n - 1) c
   cross join lateral (select (x.step ->> 'delay_ms')::float8 * interval '1 millisecond' as delay) t;
-  for s in select (x.n - 1)::integer as step, x.step -> 'jobs' as jobs
-           from jsonb_array_elements(v_steps) with ordinality as x (step, n) where jsonb_typeof(x.step -> 'jobs') = 'array' loop
-    if exists (select from flow_need n where n.flow = v_id and n.step = s.step) then
-      perform check_later_jobs(s.jobs);
-      insert into flow_job (flow, step, n, jobs)
-      select v_id, s.step, ((j.n - 1) / 500)::integer, jsonb_agg(j.job order by j.n)
-      from jsonb_array_elements(s.jobs) with ordinality as j (job, n) group by 3;
-    else
-      perform put_jobs(v_id, s.step, s.jobs);
-    end if;
-  end loop;
+  select array_agg(x.step order by x.step) filter (where not x.later), array_agg(x.jobs order by x.step) filter (where not x.later),
+         array_agg(x.step order by x.step) filter (where x.later), array_agg(x.jobs order by x.step) filter (where x.later)
+  into v_now_steps, v_now_jobs, v_later_steps, v_later_jobs
+  from (select (x.n - 1)::integer as step, x.step -> 'jobs' as jobs,
+               (select n.needed from flow_need n where n.flow = v_id and n.step = x.n - 1 limit 1) is not null as later
+        from jsonb_array_elements(v_steps) with ordinality as x (step, n) where jsonb_typeof(x.step -> 'jobs') = 'array') x;
+  if v_later_steps is not null then
+    perform check_later_jobs(v_later_jobs);
+    insert into flow_job (flow, step, n, jobs)
+    select v_id, l.step, c.n, c.jobs
+    from unnest(v_later_steps, v_later_jobs) as l (step, jobs) cross join lateral (
+      select 0 as n, l.jobs where jsonb_array_length(l.jobs) <= 500
+      union all
+      select ((j.n - 1) / 500)::integer, jsonb_agg(j.job order by j.n)
+      from jsonb_array_elements(l.jobs) with ordinality as j (job, n) where jsonb_array_length(l.jobs) > 500 group by 1) c;
+  end if;
+  if v_now_steps is not null then
+    perform put_jobs(array_fill(v_id, array[cardinality(v_now_steps)]), v_now_steps, v_now_jobs);
+  end if;
   insert into flow_tally (flow) values (v_id);
   return query select v_id, 'started';
 end

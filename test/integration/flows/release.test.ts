@@ -1,0 +1,57 @@
+import { beforeEach, expect, test } from 'vitest';
+import { useDatabase } from '../../support/database.ts';
+import { emptying, flowTables } from '../../support/empty.ts';
+import { flowsOf } from '../../support/flows.ts';
+
+const own = useDatabase();
+const { sql, reset } = own;
+const { start, advance, jobsOf, end } = flowsOf(own);
+
+beforeEach(async () => {
+  await reset();
+  await sql(emptying(flowTables));
+});
+
+/** Starts a flow of one job, and then so many that wait for it; resolves to the flow and its job. */
+async function startTwo(jobs: number): Promise<{ readonly flow: string; readonly first: string }> {
+  const flow = await start({
+    steps: [
+      { name: 'first', jobs: 1 },
+      { name: 'then', needs: [[0]], jobs },
+    ],
+  });
+  const [first = ''] = await jobsOf(flow, 0);
+  return { flow, first };
+}
+
+const waiting = (): Promise<unknown> =>
+  sql(
+    'select flow, count(*)::integer as jobs from pgqueue.queue where step = 1 group by flow order by min(seq)',
+  );
+
+test('steps of many flows that end at once are released without a look at all open flows', async () => {
+  const flows = await Promise.all(Array.from({ length: 50 }, () => startTwo(1)));
+  await advance();
+  await end(flows.map(({ first }) => first));
+  expect(await waiting()).toHaveLength(50);
+});
+
+test('one call enqueues some 10,000 jobs, and the next ones the others', async () => {
+  const flows = [await startTwo(6_700), await startTwo(6_800), await startTwo(1)];
+  await advance();
+  const [{ epoch }] = await sql(`select epoch from pgqueue.lead('s', 60000)`);
+  await sql('delete from pgqueue.queue');
+  await sql(
+    'insert into pgqueue.flow_tally (flow, step, done) select id, 0, 1 from pgqueue.flow order by id',
+  );
+  const call = `select pgqueue.advance_flows('s', $1, '{"from": 0, "max": 500, "walk": null}') as moved`;
+  const [{ moved }] = await sql(call, [epoch]);
+  expect(moved).toMatchObject({ put: 10_200, more: true });
+  const [{ moved: then }] = await sql(call, [epoch]);
+  expect(then).toMatchObject({ put: 3_301, more: false });
+  expect(await waiting()).toEqual([
+    { flow: flows[0]?.flow, jobs: 6_700 },
+    { flow: flows[1]?.flow, jobs: 6_800 },
+    { flow: flows[2]?.flow, jobs: 1 },
+  ]);
+});
