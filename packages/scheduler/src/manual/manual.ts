@@ -140,11 +140,14 @@ async function sweepAll({
   return { promoted: await sweepWhole('promote'), fired, expired };
 }
 
-/** Moves flows on until nothing more can be done. */
+/** Moves flows on until nothing more can be done, and looks at each open flow once. */
 async function advanceAll({ database, observe, leader }: Sweep): Promise<void> {
+  const memory = createFlowMemory();
   for (let times = 1; times <= sweepsMax; times += 1) {
-    const { more, stops } = await advanceOnce(database, leader, { memory: createFlowMemory(), observe });
-    if (!more && !(stops && (await stopOnce(database, leader)))) return;
+    // a step does not wait for the next rescan or walk
+    [memory.rescanAt, memory.walkAt] = [0, 0];
+    const { more, stops, walked } = await advanceOnce(database, leader, { memory, observe });
+    if (!more && walked === null && !(stops && (await stopOnce(database, leader)))) return;
   }
 }
 
