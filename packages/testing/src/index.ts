@@ -6,11 +6,13 @@ export type { ServerAddress, TestServer, TestServerOptions } from './database/se
 export { startTestServer } from './database/server.ts';
 export type { Drained, DrainLeft } from './drain/drain.ts';
 export { drain } from './drain/drain.ts';
+export type { DrainedFlow, DrainedStep } from './drain/flows.ts';
 export type { DrainOptions, TestedDatabase } from './drain/options.ts';
 export type { DrainedJob } from './drain/record.ts';
 export type { EnqueuedOptions, PartOf } from './matcher/expectation.ts';
 export type { MatcherContext, MatcherResult, PgQueueMatchers } from './matcher/matchers.ts';
 export { matchers } from './matcher/matchers.ts';
+export type { StartedOptions } from './matcher/started.ts';
 export type { LoggedLine } from './handler/noted-context.ts';
 export type { HandlerRun, RunHandlerOptions } from './handler/run-handler.ts';
 export { runHandler } from './handler/run-handler.ts';

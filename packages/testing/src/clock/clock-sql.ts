@@ -138,7 +138,9 @@ export async function putForward(
     );
     await client.query(`update ${schema}.reached set seen = seen + ${interval} where seen is not null`, by);
     await client.query(`update ${clockSchema}.ahead set by = by + ${interval}`, by);
-    await client.query("select pg_notify($1, '')", [`${schema}:queue`]);
+    for (const channel of ['queue', 'flow']) {
+      await client.query("select pg_notify($1, '')", [`${schema}:${channel}`]);
+    }
     const time = await client.query<{ readonly ms: number }>(
       `select extract(epoch from ${now})::float8 * 1000 as ms`,
     );

@@ -10,17 +10,24 @@ import type { WorkerSteps } from '@pgqueue/worker/internal/steps';
 import { createWorkerSteps } from '@pgqueue/worker/internal/steps';
 import { needClock } from '../clock/clock.ts';
 import { putForward } from '../clock/clock-sql.ts';
+import type { DrainedFlow, FlowNotes } from './flows.ts';
+import { noteFlows } from './flows.ts';
 import type { DrainOptions } from './options.ts';
 import { checkDrain, timeoutOf } from './options.ts';
 import type { DrainedJob, DrainRecord } from './record.ts';
 import { createRecord } from './record.ts';
 
-/** Result of a drain: the attempts that it ran, and the jobs that it left. */
+/** Result of a drain: the attempts that it ran, the flows that it moved on, and the jobs that it left. */
 export interface Drained {
   /** All attempts, in the order in which they ended. */
   readonly jobs: readonly DrainedJob[];
   /** Number of attempts by outcome. */
   readonly counts: Readonly<Record<DrainedJob['outcome'], number>>;
+  /**
+   * Flows that are open, or have ended during this drain, in the order of their starts; up to 1,000. Signals come
+   * between two drains, by `producer.signal`.
+   */
+  readonly flows: readonly DrainedFlow[];
   /** Number of jobs that ended as expired, unstarted. */
   readonly expired: number;
   /** Number of jobs that schedules have enqueued. */
@@ -37,7 +44,8 @@ export interface DrainLeft {
   /** Reasons why jobs are pending: their numbers by queue, and by the reason that holds them. */
   readonly held: HeldCounts;
   /**
-   * Milliseconds until the next job, schedule or rate is due, by the database's clock; null: nothing will be.
+   * Milliseconds until the next job, schedule, rate, or timer or deadline of a flow is due, by the database's
+   * clock; null: nothing will be.
    */
   readonly nextInMs: number | null;
 }
@@ -114,6 +122,7 @@ async function run(drainage: Drainage, options: DrainOptions, record: DrainRecor
   const total = { expired: 0, fired: 0 };
   let aheadMs = durationMs(ahead, 'ahead');
   if (aheadMs > 0) await needClock(database);
+  const flows = await noteFlows(database);
   await worker.begin(); // before a plan, which dispatches only to live nodes
   await scheduler.begin();
   let claimed = 0;
@@ -127,11 +136,12 @@ async function run(drainage: Drainage, options: DrainOptions, record: DrainRecor
     claimed += ran;
     if (claimed >= maxJobs) {
       if (options.maxJobs === undefined) throw endless(record);
-      return report(drainage, record, { ...total, step: await scheduler.step() });
+      return report(drainage, record, { ...total, flows, step: await scheduler.step() });
     }
     if (ran > 0 || step.dispatched + step.promoted + step.fired > 0) continue;
     if ((await runNow(database, options)) > 0) continue;
-    if (aheadMs <= 0) return report(drainage, record, { ...total, step });
+    if (aheadMs <= 0) return report(drainage, record, { ...total, flows, step });
+    await flows.noteEnded();
     const byMs = Math.min(aheadMs, leap(step.nextMs ?? aheadMs));
     await putForward(database, { byMs });
     aheadMs -= byMs;
@@ -157,7 +167,10 @@ async function runReady(worker: WorkerSteps, max: number): Promise<number> {
   return ran;
 }
 
-/** Makes delayed jobs pending, as the options ask. A delayed job that has failed before is a retry. */
+/**
+ * Makes delayed jobs pending, as the options ask. A delayed job that has failed before is a retry. A job that
+ * waits for a flow of its own goes on waiting.
+ */
 async function runNow(
   database: Database,
   { retries = false, delayed = false }: DrainOptions,
@@ -166,6 +179,8 @@ async function runNow(
   const rows = await database.query<{ readonly id: string }>(
     `select q.id from ${database.schema}.queue q
      where q.run_after is not null and case when q.tries > 0 then $1::boolean else $2::boolean end
+       and not exists (
+         select from ${database.schema}.flow f where f.waiter = q.id and f.waiter_token = q.last_token and f.state = 'open')
      order by q.run_after, q.seq limit 1000`,
     [retries, delayed],
   );
@@ -184,8 +199,14 @@ async function report(
   {
     expired,
     fired,
+    flows,
     step,
-  }: { readonly expired: number; readonly fired: number; readonly step: SchedulerStep },
+  }: {
+    readonly expired: number;
+    readonly fired: number;
+    readonly flows: FlowNotes;
+    readonly step: SchedulerStep;
+  },
 ): Promise<Drained> {
   const counts = { done: 0, retry: 0, snooze: 0, dead: 0, cancelled: 0, crashed: 0, lost: 0 };
   for (const { outcome } of jobs) counts[outcome] += 1;
@@ -200,7 +221,7 @@ async function report(
   const waiting = { pending: 0, delayed: 0, ready: 0 };
   for (const { status, jobs: count } of rows) waiting[status] = count;
   const left: DrainLeft = { ...waiting, held: step.held, nextInMs: step.nextMs };
-  return { jobs, counts, expired, fired, left };
+  return { jobs, counts, flows: await flows.all(), expired, fired, left };
 }
 
 function tooLate({ jobs, running, trouble }: DrainRecord, timeoutMs: number): Error {

@@ -17,7 +17,7 @@ import type { DrizzleLike } from '@pgqueue/producer/drizzle';
  * adapter calls.
  * @throws {PgQueueError} `configuration` for anything else
  */
-export async function executorOf(given: unknown): Promise<Executor> {
+export async function executorOf(given: unknown, matcher: string): Promise<Executor> {
   const has = (name: string): boolean =>
     (typeof given === 'object' || typeof given === 'function') &&
     given !== null &&
@@ -35,6 +35,6 @@ export async function executorOf(given: unknown): Promise<Executor> {
   }
   throw new PgQueueError(
     'configuration',
-    'toHaveEnqueued: expect(…) takes a test database, or a database or transaction of pg, Kysely, Drizzle, Knex, Prisma, postgres.js or TypeORM',
+    `${matcher}: expect(…) takes a test database, or a database or transaction of pg, Kysely, Drizzle, Knex, Prisma, postgres.js or TypeORM`,
   );
 }

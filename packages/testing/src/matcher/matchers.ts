@@ -1,10 +1,12 @@
-import type { Task } from '@pgqueue/core';
+import type { AnyFlow, Task } from '@pgqueue/core';
 import { checkSchemaName, defaultSchema } from '@pgqueue/postgres/internal';
 import { readEnqueued } from './enqueued.ts';
 import { executorOf } from './executor-of.ts';
 import type { EnqueuedOptions, Fits, PartOf } from './expectation.ts';
 import { differences, expectationOf } from './expectation.ts';
 import { isOfTask, missingMessage, presentMessage } from './message.ts';
+import type { StartedOptions } from './started.ts';
+import { startedOf } from './started.ts';
 
 /** Matchers that this package adds to `expect`. */
 export interface PgQueueMatchers {
@@ -18,6 +20,13 @@ export interface PgQueueMatchers {
     payload?: PartOf<NoInfer<Input>>,
     options?: EnqueuedOptions,
   ): Promise<void>;
+  /**
+   * Checks that a flow was started, whatever its state is now: flows are kept for seven days after their end. Use it
+   * as `toHaveEnqueued`, which sees the jobs of a flow once their step has begun. Without arguments, any flow
+   * fits.
+   * @param flow a flow, whose name is compared, or its name
+   */
+  toHaveStarted(flow?: AnyFlow | string, options?: StartedOptions): Promise<void>;
 }
 
 /** Context that a runner gives a matcher: the members that both vitest and jest have. */
@@ -46,9 +55,8 @@ export const matchers = {
   ): Promise<MatcherResult> {
     const expectation = expectationOf(task, payload, options);
     const schema = checkSchemaName(options?.schema ?? schemaOf(received));
-    const found = await readEnqueued(await executorOf(received), schema);
-    const fits: Fits = (actual, expected) =>
-      this.equals(actual, expected, [this.utils.iterableEquality, this.utils.subsetEquality] as never);
+    const found = await readEnqueued(await executorOf(received, 'toHaveEnqueued'), schema);
+    const fits = fitsBy(this);
     const fitting = found.jobs.filter(
       (job) => isOfTask(job, expectation) && differences(job, expectation, fits).length === 0,
     );
@@ -57,7 +65,22 @@ export const matchers = {
     const say = pass ? presentMessage : missingMessage;
     return { pass, message: () => say(expectation, found, fits) };
   },
+  async toHaveStarted(
+    this: MatcherContext,
+    received: unknown,
+    flow?: AnyFlow | string,
+    options?: StartedOptions,
+  ): Promise<MatcherResult> {
+    const expectation = startedOf(flow, options);
+    const schema = checkSchemaName(options?.schema ?? schemaOf(received));
+    return expectation.judge(await executorOf(received, 'toHaveStarted'), schema, fitsBy(this));
+  },
 } as const;
+
+function fitsBy({ equals, utils }: MatcherContext): Fits {
+  return (actual, expected) =>
+    equals(actual, expected, [utils.iterableEquality, utils.subsetEquality] as never);
+}
 
 function schemaOf(received: unknown): string {
   const given = typeof received === 'object' && received !== null && 'schema' in received && received.schema;
