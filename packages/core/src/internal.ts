@@ -13,7 +13,9 @@ export {
   retryDelayMs,
   retryProblems,
 } from './job/retry-policy.ts';
+export { checkGraph } from './flow/check-graph.ts';
 export { flowLimits } from './flow/limits.ts';
+export { createProblems } from './flow/problems.ts';
 export { issueText } from './job/task.ts';
 export { toSignalValue } from './flow/signal-value.ts';
 export type { FlowRow, FlowStepRow } from './flow/to-flow-row.ts';

@@ -4,7 +4,7 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { simulate } from './simulation/simulate.ts';
 import type { Simulation } from './simulation/result.ts';
-import type { Arrival } from './workloads/workload.ts';
+import type { Arrival } from './workloads/arrival.ts';
 
 /** A job in the reference model. */
 interface Job {

@@ -1,5 +1,7 @@
 export type { Comparison, CompareOptions, Difference, LaneDifference } from './simulation/compare.ts';
 export { compare, compareResults } from './simulation/compare.ts';
+export type { Arrival } from './workloads/arrival.ts';
+export type { FlowArrival, StepArrival } from './workloads/flow-arrival.ts';
 export type { NodeOptions } from './workloads/fleet.ts';
 export type { PageOptions } from './report/html.ts';
 export { htmlReport } from './report/html.ts';
@@ -19,6 +21,7 @@ export type { Recorded } from './workloads/recorded.ts';
 export { toArrival } from './workloads/recorded.ts';
 export type {
   Deadlines,
+  FlowResult,
   HeldResult,
   JobCounts,
   LaneResult,
@@ -35,4 +38,5 @@ export type { StreamOptions } from './workloads/synthetic.ts';
 export { merge, synthetic } from './workloads/synthetic.ts';
 export type { Table } from './report/table.ts';
 export { comparisonTables, tablesOf } from './report/tables.ts';
-export type { Arrival, Workload } from './workloads/workload.ts';
+export type { Workload } from './workloads/workload.ts';
+export { countJobs } from './workloads/workload.ts';

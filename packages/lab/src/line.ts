@@ -1,9 +1,14 @@
 import type { Candidate } from '@pgqueue/core';
+import type { SimStep } from './steps.ts';
 
 /** A job during a simulation. */
 export interface SimJob {
   /** Facts that policies see. */
   facts: Candidate;
+  /** Number by which its random numbers are drawn: the same under each policy. */
+  readonly draw: number;
+  /** Null: it belongs to no flow. */
+  readonly step: SimStep | null;
   readonly durationMs: number;
   readonly deadlineMs: number | null;
   /** Attempts that fail before one can succeed. */

@@ -3,7 +3,7 @@ import { byScore, concurrency, fifo, gate, policy } from '@pgqueue/core';
 import { describe, expect, test } from 'vitest';
 import { simulate } from './simulation/simulate.ts';
 import { tablesOf } from './report/tables.ts';
-import type { Arrival } from './workloads/workload.ts';
+import type { Arrival } from './workloads/arrival.ts';
 
 const inOrder = policy({ order: fifo() });
 

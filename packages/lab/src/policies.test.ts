@@ -14,7 +14,7 @@ import { compare } from './simulation/compare.ts';
 import type { LaneResult, Simulation } from './simulation/result.ts';
 import { simulate } from './simulation/simulate.ts';
 import { merge, synthetic } from './workloads/synthetic.ts';
-import type { Arrival } from './workloads/workload.ts';
+import type { Arrival } from './workloads/arrival.ts';
 
 function laneOf({ lanes }: Simulation, key: string): LaneResult {
   const found = lanes.find((lane) => lane.key === key);

@@ -3,7 +3,7 @@ import type { Policy } from '@pgqueue/core';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { simulate } from './simulation/simulate.ts';
-import type { Arrival } from './workloads/workload.ts';
+import type { Arrival } from './workloads/arrival.ts';
 
 const policies: readonly Policy[] = [
   defaultPolicy(),

@@ -134,6 +134,42 @@ describe('workloads from files', () => {
     expect(page.match(/<svg/g)?.length).toBeGreaterThanOrEqual(5);
   });
 
+  test('have flows: how long they take is told, and their jobs are counted', async () => {
+    const steps = [
+      { name: 'pages', count: 4, durationMs: 100 },
+      { name: 'sum', after: ['pages'], durationMs: 50 },
+    ];
+    const arrivals = [
+      { atMs: 0, flow: 'count-site', steps },
+      { atMs: 10_000, durationMs: 1 },
+    ];
+    const workload = file('flows.json', JSON.stringify({ arrivals, fleet: [{ slots: 2 }] }));
+    const { code, stdout } = await parseCli(['simulate', '--workload', workload, '--tick', '0ms']);
+    expect(code).toBe(0);
+    expect(stdout).toContain(`6 jobs and 1 flow of ${workload}`);
+    expect(stdout).toMatch(/^flows +1, 1 done; makespan p50 250 ms, p99 250 ms$/m);
+    expect(stdout).toMatch(/^count-site +1 +1 +0 +250 ms/m);
+    const json = await parseCli(['simulate', '--workload', workload, '--tick', '0ms', '--json']);
+    expect(JSON.parse(json.stdout)).toMatchObject({
+      flows: [{ flow: 'count-site', flows: { done: 1 }, makespans: { p50Ms: 250, p99Ms: 250 } }],
+      workload: { jobs: 6 },
+    });
+  });
+
+  test('are refused with all that is wrong with their flows', async () => {
+    const arrivals = [
+      { atMs: 0, flow: 'one', steps: [{ name: 'a', after: ['a'], durationMs: 1 }] },
+      { atMs: 0, flow: 'two', steps: [{ name: 'a', after: ['b'], durationMs: -1 }] },
+    ];
+    const workload = file('cycle.json', JSON.stringify(arrivals));
+    const { code, stdout, stderr } = await parseCli(['simulate', '--workload', workload]);
+    expect(code).toBe(78);
+    expect(stdout).toBe('');
+    expect(stderr).toContain('arrival 0 of the workload: its steps need each other in a cycle: "a" → "a"');
+    expect(stderr).toContain('arrival 1: steps[0].durationMs must be');
+    expect(stderr).toContain('arrival 1: step "a": needs "b", which is no step');
+  });
+
   test('in the Standard Workload Format', async () => {
     const line = (job: number, submit: number, run: number, user: number): string =>
       `${job} ${submit} -1 ${run} 4 -1 -1 4 ${run} -1 1 ${user} 1 -1 1 -1 -1 -1`;

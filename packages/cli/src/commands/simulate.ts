@@ -53,7 +53,7 @@ export function addSimulate(program: Command): void {
     )
     .option('--policy <file>', 'a module (.js, .mjs, .ts) that exports a policy as "policy"')
     .option('--against <file>', 'another policy, to compare with')
-    .option('--workload <file>', 'jobs in JSON, or in the Standard Workload Format (.swf)')
+    .option('--workload <file>', 'jobs and flows in JSON, or jobs in the Standard Workload Format (.swf)')
     .addOption(
       new Option('--key <what>', 'field of an .swf file that is the key; default user').choices(swfKeys),
     )
@@ -125,7 +125,7 @@ function rangeOf(
 async function run(options: SimulateCommandOptions, loaded: LoadedWorkload, output: Output): Promise<void> {
   const { policy, against } = await policiesOf(options);
   const { compare, comparisonTables, htmlReport, simulate, tablesOf } = await import('@pgqueue/lab');
-  const { arrivals, queues, says } = loaded;
+  const { arrivals, jobs, queues, says } = loaded;
   const policies = against === undefined ? [policy] : [policy, against];
   const prepared = options.prepared === undefined ? {} : readPrepared(options.prepared, policies);
   const missing = unprepared(policies, prepared);
@@ -142,7 +142,7 @@ async function run(options: SimulateCommandOptions, loaded: LoadedWorkload, outp
     prepared,
     ...(options.tick === undefined ? {} : { tickMs: options.tick }),
     ...(options.seed === undefined ? {} : { seed: options.seed }),
-    onProgress: teller(arrivals.length, options, output),
+    onProgress: teller(jobs, options, output),
   };
   const result =
     against === undefined ? simulate({ ...conditions, policy }) : compare({ ...conditions, policy, against });
@@ -151,7 +151,7 @@ async function run(options: SimulateCommandOptions, loaded: LoadedWorkload, outp
     output.note(`report: ${options.html}`);
   }
   const { skipped } = loaded;
-  const workload = { jobs: arrivals.length, ...(skipped === undefined ? {} : { skipped }) };
+  const workload = { jobs, ...(skipped === undefined ? {} : { skipped }) };
   output.answer({ ...result, workload }, () =>
     textOf(says, 'base' in result ? comparisonTables(result) : tablesOf(result), output),
   );

@@ -1,8 +1,8 @@
 import { readFileSync } from 'node:fs';
 import { PgQueueError } from '@pgqueue/core';
 import type { QueueSeen } from '@pgqueue/core';
-import type { Arrival, NodeOptions, SwfOptions, SwfWorkload } from '@pgqueue/lab';
-import { parseSwf, parseWorkload, toArrival } from '@pgqueue/lab';
+import type { Arrival, NodeOptions, SwfOptions, SwfWorkload, WorkloadFile } from '@pgqueue/lab';
+import { countJobs, parseSwf, parseWorkload, toArrival } from '@pgqueue/lab';
 import type { Operator, RecordedOptions } from '@pgqueue/postgres';
 import { plural } from '../output/format.ts';
 import { isSwf } from './swf-file.ts';
@@ -10,7 +10,9 @@ import { whyUnread } from './unread.ts';
 
 /** Workload to simulate, and the conditions under which it was recorded. */
 export interface LoadedWorkload {
-  readonly arrivals: readonly Arrival[];
+  readonly arrivals: WorkloadFile['arrivals'];
+  /** Number of jobs, those of flows included. */
+  readonly jobs: number;
   readonly queues: Readonly<Record<string, Partial<QueueSeen>>>;
   /** Nodes; undefined if unknown. */
   readonly fleet: readonly NodeOptions[] | undefined;
@@ -53,6 +55,7 @@ function fromSwf(file: string, text: string, key: NonNullable<SwfOptions['key']>
   const without = left.length === 0 ? '' : `, without ${left.join(', ')}`;
   return {
     arrivals,
+    jobs: arrivals.length,
     queues: {},
     fleet: undefined,
     skipped,
@@ -62,7 +65,10 @@ function fromSwf(file: string, text: string, key: NonNullable<SwfOptions['key']>
 
 function fromJson(file: string, text: string): LoadedWorkload {
   const { arrivals, queues = {}, fleet } = parseWorkload(text);
-  return { arrivals, queues, fleet, says: `${plural(arrivals.length, 'job')} of ${file}` };
+  const jobs = countJobs(arrivals);
+  const flows = arrivals.filter((arrival) => 'steps' in arrival).length;
+  const inFlows = flows === 0 ? '' : ` and ${plural(flows, 'flow')}`;
+  return { arrivals, jobs, queues, fleet, says: `${plural(jobs, 'job')}${inFlows} of ${file}` };
 }
 
 function wrong(file: string, why: string, cause?: unknown): PgQueueError {
@@ -96,6 +102,7 @@ export async function readHistory(
   const live = nodes.filter(({ state, overdue, slots }) => state === 'alive' && !overdue && slots > 0);
   return {
     arrivals,
+    jobs: arrivals.length,
     queues: Object.fromEntries(
       queues.map(({ queue, pool, concurrency, keyConcurrency, rate, keyRate, weight }) => [
         queue,

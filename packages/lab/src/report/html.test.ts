@@ -7,7 +7,7 @@ import { comparisonCharts } from './result-charts.ts';
 import { simulate } from '../simulation/simulate.ts';
 import { merge, synthetic } from '../workloads/synthetic.ts';
 import { comparisonTables } from './tables.ts';
-import type { Arrival } from '../workloads/workload.ts';
+import type { Arrival } from '../workloads/arrival.ts';
 
 const hostile = [
   '</svg></figure><script>alert(1)</script>',

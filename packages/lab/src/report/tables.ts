@@ -68,6 +68,7 @@ function overview(result: Simulation): Table {
           : `${result.jain.toFixed(3)}, in the ${sayMs(result.contendedMs)} in which keys waited for the same slots`,
       ],
       ...deadlineRow(result),
+      ...flowRow(result),
       [
         'plans',
         `${plans.made}, ${plans.empty} of them empty${plans.recalled > 0 ? `, ${plans.recalled} work items recalled` : ''}`,
@@ -91,6 +92,22 @@ function deadlineRow({ deadlines: { set, missed, late } }: Simulation): readonly
   return [['deadlines', `${set}, ${missed} missed (${sayShare(missed / set)})${worst}`]];
 }
 
+function flowRow({ flows, makespans }: Simulation): readonly (readonly string[])[] {
+  if (flows.length === 0) return [];
+  const counts = { arrived: 0, done: 0, failed: 0, unfinished: 0 };
+  for (const { flows: own } of flows) {
+    for (const name of Object.keys(counts) as (keyof typeof counts)[]) counts[name] += own[name];
+  }
+  const { arrived, done, ...rest } = counts;
+  const said = Object.entries(rest).flatMap(([name, count]) => (count === 0 ? [] : [`, ${count} ${name}`]));
+  return [
+    [
+      'flows',
+      `${arrived}, ${done} done${said.join('')}; makespan p50 ${sayMs(makespans.p50Ms)}, p99 ${sayMs(makespans.p99Ms)}`,
+    ],
+  ];
+}
+
 function forecastRow({ forecast }: Simulation): readonly (readonly string[])[] {
   const counts = Object.entries(forecast);
   if (counts.length === 0) return [];
@@ -103,6 +120,7 @@ function details(result: Simulation): readonly Table[] {
   return [
     queuesTable(result),
     keysTable(result),
+    flowsTable(result),
     limitsTable(result),
     heldTable(result),
     faultsTable(result),
@@ -186,6 +204,26 @@ function keysTable({ lanes, queues }: Simulation): Table {
         ? `The ${shown.length} of ${lanes.length} with the most slot time. `
         : '') +
       'Share of its entitlement: the slot time that it was given while it and others had more jobs waiting, against what its weight entitled it to.',
+  };
+}
+
+function flowsTable({ flows }: Simulation): Table {
+  const shown = flows.slice(0, keysMax);
+  const left = flows.length > shown.length ? `The first ${shown.length} of ${flows.length}. ` : '';
+  return {
+    title: 'Flows',
+    heads: ['flow', 'flows', 'done', 'failed', 'makespan p50', 'p95', 'p99', 'longest'],
+    rows: shown.map(({ flow, flows: { arrived, done, failed }, makespans }) => [
+      sayName(flow),
+      String(arrived),
+      String(done),
+      String(failed),
+      sayMs(makespans.p50Ms),
+      sayMs(makespans.p95Ms),
+      sayMs(makespans.p99Ms),
+      sayMs(makespans.maxMs),
+    ]),
+    note: `${left}Makespan: the time from the start of a flow to its end, of those that are done.`,
   };
 }
 

@@ -75,9 +75,11 @@ function seeItem({
   dispatchedMs,
   bundle,
 }: SimItem): readonly [InFlight, ...InFlight[]] {
-  const { id, queue, key, task, version, priority, seq, createdMs, expiresMs, attributes, tries } = job.facts;
+  const { id, queue, key, task, version, priority, seq, createdMs, expiresMs, attributes, tries, flow } =
+    job.facts;
   const facts = { id, queue, key, task, version, priority, seq, createdMs, expiresMs, attributes, tries };
   const state = node === null ? 'ready' : 'running';
-  const first: InFlight = { ...facts, pool, state, node: node?.name ?? null, dispatchedMs, bundle };
-  return [first, ...members.map((member) => ({ ...first, ...member.facts }))];
+  const place = { pool, state, node: node?.name ?? null, dispatchedMs, bundle } as const;
+  const first: InFlight = flow === undefined ? { ...facts, ...place } : { ...facts, ...place, flow };
+  return [first, ...members.map((member) => ({ ...member.facts, ...place }))];
 }

@@ -11,7 +11,7 @@ export interface CompareOptions extends Conditions {
   readonly against: Policy;
 }
 
-/** One measure under both policies. Null: it has no value. */
+/** One measure under both policies. Null: it has no value. Makespans are among them if there are flows. */
 export interface Difference {
   /** Name of the measure, such as `wait p95` or `utilisation`. */
   readonly measure: string;
@@ -86,8 +86,14 @@ const measures: readonly Measure[] = [
   ['missed deadlines', 'jobs', 'less', ({ deadlines }) => (deadlines.set === 0 ? null : deadlines.missed)],
 ];
 
+const flowMeasures: readonly Measure[] = [
+  ['makespan p50', 'ms', 'less', ({ makespans }) => makespans.p50Ms],
+  ['makespan p99', 'ms', 'less', ({ makespans }) => makespans.p99Ms],
+];
+
 function differencesOf(base: Simulation, other: Simulation): readonly Difference[] {
-  return measures.map(([measure, unit, better, of]) => {
+  const all = base.flows.length === 0 ? measures : [...measures, ...flowMeasures];
+  return all.map(([measure, unit, better, of]) => {
     const [one, two] = [of(base), of(other)];
     return {
       measure,

@@ -7,7 +7,8 @@ import { chance } from '../workloads/random.ts';
 import type { Flying } from './air.ts';
 import type { Run } from './run.ts';
 import { change, laneOf, later } from './run.ts';
-import type { Arrival } from '../workloads/workload.ts';
+import type { SimStep } from '../steps.ts';
+import type { Arrival } from '../workloads/arrival.ts';
 
 /** Events of jobs in a simulation, except plans. Each happens at Run.nowMs. */
 
@@ -15,11 +16,22 @@ import type { Arrival } from '../workloads/workload.ts';
 const forOutcome = 1;
 const forJitter = 2;
 
+/** Enqueues a job that belongs to no flow. */
 export function arrive(run: Run, arrival: Arrival): void {
+  run.draws += 1;
+  enqueue(run, arrival, { draw: run.draws, step: null });
+}
+
+/** Enqueues a job. */
+export function enqueue(
+  run: Run,
+  arrival: Arrival,
+  { draw, step }: { readonly draw: number; readonly step: SimStep | null },
+): void {
   const { settings, fleet, lanes } = run;
   run.seq += 1;
   const { id } = arrival;
-  const own: Candidate = Object.freeze({
+  const facts: Candidate = {
     // a duplicate id would be one job to the policy
     id: id === undefined ? `job-${run.seq}` : run.jobs.has(id) ? `${id}#${run.seq}` : id,
     queue: arrival.queue ?? 'default',
@@ -32,10 +44,13 @@ export function arrive(run: Run, arrival: Arrival): void {
     expiresMs: arrival.expiresMs ?? null,
     attributes: arrival.attributes ?? noAttributes,
     tries: 0,
-  });
+  };
+  const own = Object.freeze(step === null ? facts : { ...facts, flow: step.flow.id });
   const { durationMs, deadlineMs = null, failures = 0 } = arrival;
   const job: SimJob = {
     facts: own,
+    draw,
+    step,
     durationMs,
     deadlineMs,
     failures,
@@ -112,7 +127,7 @@ function settle(
   if (outcome === 'retry') {
     tally.retries += 1;
     const { backoff } = run.settings.failures;
-    const random = chance(run.settings.seed, job.facts.seq, job.attempts, forJitter);
+    const random = chance(run.settings.seed, job.draw, job.attempts, forJitter);
     job.facts = Object.freeze({ ...job.facts, tries: job.facts.tries + 1 });
     const dueMs = run.nowMs + retryDelayMs(backoff, job.facts.tries, random);
     lane.dues.push(dueMs);
@@ -124,13 +139,14 @@ function settle(
   } else {
     tally[outcome] += 1;
     finish(run, lane, job);
+    leaveStep(run, job, outcome);
   }
 }
 
 function outcomeOf(run: Run, job: SimJob): 'done' | 'retry' | 'crash' | 'dead' {
   const { seed, failures } = run.settings;
   const { errorRate, crashRate, maxTries, maxCrashes } = failures;
-  const drawn = errorRate + crashRate === 0 ? 1 : chance(seed, job.facts.seq, job.attempts, forOutcome);
+  const drawn = errorRate + crashRate === 0 ? 1 : chance(seed, job.draw, job.attempts, forOutcome);
   if (drawn < crashRate) {
     job.crashes += 1;
     return job.crashes >= maxCrashes ? 'dead' : 'crash';
@@ -146,6 +162,14 @@ function finish(run: Run, lane: SimLane, job: SimJob): void {
   if (deadlineMs === null || run.nowMs <= deadlineMs) return;
   lane.tally.missed += 1;
   lane.late.push(run.nowMs - deadlineMs);
+}
+
+/** Counts the end of a job in its step. */
+function leaveStep(run: Run, { step }: SimJob, outcome: 'done' | 'dead'): void {
+  if (step === null) return;
+  step.jobs -= 1;
+  if (outcome === 'dead') step.dead = true;
+  if (step.jobs === 0) run.stepEnds.push([step, step.dead ? 'failed' : 'done']);
 }
 
 /** Keeps a settlement for policies that ask for them, `recalled` included. */

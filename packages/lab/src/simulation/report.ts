@@ -8,6 +8,7 @@ import { limitUse } from './limit-use.ts';
 import { quantile, sorted, spreadOf } from './quantiles.ts';
 import type {
   Deadlines,
+  FlowResult,
   HeldResult,
   JobCounts,
   LaneResult,
@@ -61,6 +62,8 @@ export function resultOf(run: Run): Simulation {
     deadlines: deadlinesOf(all),
     queues: queueResults(run, all, lanes),
     lanes,
+    flows: flowResults(run),
+    makespans: spreadOf(sorted([...run.flows.values()].map(({ makespans }) => makespans))),
     limits: limitUse(run, all),
     held: heldResults(run),
     forecast: Object.fromEntries(run.forecast),
@@ -174,6 +177,16 @@ function queueResults(
       };
     })
     .toSorted((a, b) => compareText(a.queue, b.queue));
+}
+
+function flowResults({ flows }: Run): readonly FlowResult[] {
+  return [...flows]
+    .map(([flow, { arrived, done, failed, makespans }]): FlowResult => ({
+      flow,
+      flows: { arrived, done, failed, unfinished: arrived - done - failed },
+      makespans: spreadOf(sorted([makespans])),
+    }))
+    .toSorted((a, b) => compareText(a.flow, b.flow));
 }
 
 function heldResults(run: Run): readonly HeldResult[] {

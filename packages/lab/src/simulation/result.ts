@@ -111,6 +111,20 @@ export interface HeldResult {
   readonly plans: number;
 }
 
+/** Result of the flows of one name. */
+export interface FlowResult {
+  readonly flow: string;
+  readonly flows: {
+    readonly arrived: number;
+    readonly done: number;
+    /** Flows with a dead job that no step takes as an end like any other. */
+    readonly failed: number;
+    readonly unfinished: number;
+  };
+  /** Times from start to end, of flows that are done. */
+  readonly makespans: Spread;
+}
+
 /** Mean numbers of jobs in each step of time. */
 export interface TimeSeries {
   readonly startMs: number;
@@ -154,6 +168,9 @@ export interface Simulation {
   readonly queues: readonly QueueResult[];
   /** Keys, sorted by slot time, the largest first. */
   readonly lanes: readonly LaneResult[];
+  /** Flows, sorted by name. `makespans`: times from start to end, of all flows that are done. */
+  readonly flows: readonly FlowResult[];
+  readonly makespans: Spread;
   readonly limits: readonly LimitUse[];
   readonly held: readonly HeldResult[];
   /** Highest value of each forecast that the order made. */

@@ -16,7 +16,9 @@ import type { Planning } from './planning.ts';
 import { startPlanning } from './planning.ts';
 import type { Series } from './series.ts';
 import { createSeries } from './series.ts';
-import type { Arrival } from '../workloads/workload.ts';
+import type { FlowTally, SimStep, StepOutcome } from '../steps.ts';
+import type { Arrival } from '../workloads/arrival.ts';
+import type { FlowArrival } from '../workloads/flow-arrival.ts';
 import { inOrder } from '../workloads/workload.ts';
 
 /** An event at a time. Events at the same time happen in the order in which they were added. */
@@ -42,8 +44,8 @@ export interface Run {
   readonly lanes: Lanes;
   readonly startMs: number;
   nowMs: number;
-  readonly arrivals: Iterator<Arrival>;
-  next: Arrival | undefined;
+  readonly arrivals: Iterator<Arrival | FlowArrival>;
+  next: Arrival | FlowArrival | undefined;
   /** Unfinished jobs by id. */
   readonly jobs: Map<string, SimJob>;
   /** Work items by the id of their first job. */
@@ -52,8 +54,18 @@ export interface Run {
   readonly ends: Heap<Event<Flying>>;
   readonly dues: Heap<Event<SimJob>>;
   readonly expiries: Heap<Event<SimJob>>;
+  /** Steps whose delay has begun. */
+  readonly releases: Heap<Event<SimStep>>;
+  /** Steps that have ended, and whose dependents do not know yet. */
+  readonly stepEnds: (readonly [step: SimStep, outcome: StepOutcome])[];
+  /** Counts of flows by their name. */
+  readonly flows: Map<string, FlowTally>;
+  readonly openFlows: Set<string>;
+  flowsStarted: number;
   settled: Settlement[];
   seq: number;
+  /** Number of jobs of the workload so far, those that flows will enqueue later included. */
+  draws: number;
   events: number;
   ended: number;
   /** Time of the next plan. Infinity: nothing has changed. */
@@ -111,8 +123,14 @@ export function startRun(settings: Settings): Run {
     ends: soonest<Flying>(),
     dues: soonest<SimJob>(),
     expiries: soonest<SimJob>(),
+    releases: soonest<SimStep>(),
+    stepEnds: [],
+    flows: new Map(),
+    openFlows: new Set(),
+    flowsStarted: 0,
     settled: [],
     seq: 0,
+    draws: 0,
     events: 0,
     ended: 0,
     planAtMs: Infinity,
@@ -141,12 +159,13 @@ function before(a: Event<unknown>, b: Event<unknown>): boolean {
 }
 
 /** Returns the time of the next event. Plans do not count. */
-export function happensMs({ ends, dues, expiries, next }: Run): number {
+export function happensMs({ ends, dues, expiries, releases, next }: Run): number {
   return Math.min(
     next?.atMs ?? Infinity,
     ends.peek()?.atMs ?? Infinity,
     dues.peek()?.atMs ?? Infinity,
     expiries.peek()?.atMs ?? Infinity,
+    releases.peek()?.atMs ?? Infinity,
   );
 }
 

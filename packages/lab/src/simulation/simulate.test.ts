@@ -3,7 +3,7 @@ import { fifo, policy, turns } from '@pgqueue/core';
 import { describe, expect, test } from 'vitest';
 import { simulate } from './simulate.ts';
 import { synthetic } from '../workloads/synthetic.ts';
-import type { Arrival } from '../workloads/workload.ts';
+import type { Arrival } from '../workloads/arrival.ts';
 
 const inOrder = policy({ order: fifo() });
 const exact = { tickMs: 0, horizonMs: 0, fleet: [{ slots: 1 }] };

@@ -1,8 +1,10 @@
 import { arrive, end, expire, retry } from './happen.ts';
+import { follow, open, startFlow } from './flows.ts';
 import type { SimulateOptions } from './options.ts';
 import { toSettings } from './options.ts';
 import type { Simulation } from './result.ts';
 import { resultOf } from './report.ts';
+import { isFlowArrival } from '../workloads/flow-arrival.ts';
 import type { Run } from './run.ts';
 import { happensMs, startRun } from './run.ts';
 import { claimAll, passIdle, tick } from './tick.ts';
@@ -51,7 +53,7 @@ function nextMs(run: Run): number {
  * Runs all events of one moment. Ends of attempts come first, so that their slots are free. Plans come last.
  */
 function step(run: Run): void {
-  const { nowMs, ends, dues, expiries } = run;
+  const { nowMs, ends, dues, expiries, releases } = run;
   let changed = false;
   passIdle(run, nowMs);
   if (run.idleAtMs === nowMs) run.planAtMs = nowMs;
@@ -65,8 +67,19 @@ function step(run: Run): void {
     retry(run, top.what, top.atMs);
     changed = true;
   }
+  for (let top = releases.peek(); top !== undefined && top.atMs <= nowMs; top = releases.peek()) {
+    releases.pop();
+    open(run, top.what);
+    changed = true;
+  }
+  follow(run);
   while (run.next !== undefined && run.next.atMs <= nowMs) {
-    arrive(run, run.next);
+    if (isFlowArrival(run.next)) {
+      startFlow(run, run.next);
+      follow(run);
+    } else {
+      arrive(run, run.next);
+    }
     const following = run.arrivals.next();
     run.next = following.done === true ? undefined : following.value;
     changed = true;

@@ -4,12 +4,13 @@ import { PgQueueError } from '@pgqueue/core';
 import { optional, optionProblems, throwProblems } from '@pgqueue/core/internal';
 import type { NodeOptions } from './fleet.ts';
 import { fleet, queues } from './shapes.ts';
-import type { Arrival } from './workload.ts';
+import type { Arrival } from './arrival.ts';
+import type { FlowArrival } from './flow-arrival.ts';
 import { inOrder } from './workload.ts';
 
-/** A workload in a file: an array of arrivals, or an object that also has the settings they met. */
+/** A workload in a file: an array of arrivals, jobs or flows, or an object that also has the settings they met. */
 export interface WorkloadFile {
-  readonly arrivals: readonly Arrival[];
+  readonly arrivals: readonly (Arrival | FlowArrival)[];
   readonly queues?: Readonly<Record<string, Partial<QueueSeen>>>;
   readonly fleet?: readonly NodeOptions[];
 }
@@ -23,7 +24,7 @@ const fileShape: Shape<WorkloadFile> = {
 
 /**
  * Reads a workload in JSON.
- * @throws {PgQueueError} `configuration`, with the path of each wrong member, and the first wrong arrival
+ * @throws {PgQueueError} `configuration`, with the path of each wrong member, or all wrong arrivals
  */
 export function parseWorkload(text: string): WorkloadFile {
   const value = parseJson(text);
@@ -36,7 +37,7 @@ export function parseWorkload(text: string): WorkloadFile {
   }
   throwProblems('configuration', 'the workload', optionProblems(file, fileShape));
   const { arrivals, queues, fleet } = file as Partial<WorkloadFile> & {
-    readonly arrivals: readonly Arrival[];
+    readonly arrivals: WorkloadFile['arrivals'];
   };
   return {
     arrivals: [...inOrder(arrivals)],

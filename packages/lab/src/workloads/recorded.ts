@@ -1,5 +1,5 @@
 import type { Attributes } from '@pgqueue/core';
-import type { Arrival } from './workload.ts';
+import type { Arrival } from './arrival.ts';
 
 /** A recorded job, as returned by `createOperator(…).recorded()`. */
 export interface Recorded {

@@ -1,6 +1,6 @@
 import type { Attributes } from '@pgqueue/core';
 import { PgQueueError } from '@pgqueue/core';
-import type { Arrival } from './workload.ts';
+import type { Arrival } from './arrival.ts';
 
 /** Mapping from jobs of the Standard Workload Format to jobs of queues. */
 export interface SwfOptions {

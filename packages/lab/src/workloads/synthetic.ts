@@ -15,7 +15,9 @@ import {
 import type { Random } from './random.ts';
 import { createRandom } from './random.ts';
 import { aCount } from './shapes.ts';
-import type { Arrival, Workload } from './workload.ts';
+import type { Arrival } from './arrival.ts';
+import type { FlowArrival } from './flow-arrival.ts';
+import type { Workload } from './workload.ts';
 import { inOrder } from './workload.ts';
 
 /** Options of {@link synthetic}: jobs that arrive at random. */
@@ -83,7 +85,7 @@ const streamShape: Shape<StreamOptions> = {
  * Creates a random workload. It can be iterated again and again, and is the same each time.
  * @throws {PgQueueError} `configuration`
  */
-export function synthetic(options: StreamOptions): Workload {
+export function synthetic(options: StreamOptions): Iterable<Arrival> {
   throwProblems('configuration', 'the workload', [
     ...optionProblems(options, streamShape),
     ...durationProblems(options),
@@ -149,7 +151,7 @@ function zipf(count: number, skew: number): (uniform: number) => number {
   };
 }
 
-function* merged(sources: readonly Iterator<Arrival>[]): Generator<Arrival> {
+function* merged(sources: readonly Iterator<Arrival | FlowArrival>[]): Generator<Arrival | FlowArrival> {
   const heads = sources.map((source) => source.next());
   for (;;) {
     let first = -1;

@@ -1,73 +1,70 @@
-import type { Attributes } from '@pgqueue/core';
 import { PgQueueError } from '@pgqueue/core';
-import { unknownNames } from '@pgqueue/core/internal';
-
-/** A job of a workload: its facts when it is enqueued, and its course after that. */
-export interface Arrival {
-  /**
-   * Time at which the job is enqueued. Unix milliseconds, or counted from 0 if no rule looks at the time of
-   * day.
-   */
-  readonly atMs: number;
-  /** Duration of each attempt, in milliseconds. Policies don't see it. */
-  readonly durationMs: number;
-  /** Default `default`. */
-  readonly queue?: string;
-  /** Default: none, `''`. */
-  readonly key?: string;
-  /** Default `job`. */
-  readonly task?: string;
-  /** Version of its payload. Default 1. */
-  readonly version?: number;
-  /** Priority within its key, the smallest first. Default 0. */
-  readonly priority?: number;
-  readonly attributes?: Attributes;
-  /** Time by which the job must have started. Otherwise it ends as expired. */
-  readonly expiresMs?: number;
-  /**
-   * Time by which the job should be done. Only counted: data that a policy needs belongs into the attributes.
-   */
-  readonly deadlineMs?: number;
-  /** Number of attempts that fail before one can succeed. Default 0. */
-  readonly failures?: number;
-  /** Id of the job. Default: generated. */
-  readonly id?: string;
-}
+import { createProblems } from '@pgqueue/core/internal';
+import type { Arrival } from './arrival.ts';
+import { arrivalProblem } from './arrival.ts';
+import type { FlowArrival } from './flow-arrival.ts';
+import { flowProblems, isFlowArrival, jobsOfFlow } from './flow-arrival.ts';
 
 /**
- * Jobs in the order in which they are enqueued. An array may be in any order. A workload that can be iterated
- * only once (a generator) can be simulated only once.
+ * Jobs and flows in the order in which they are enqueued. An array may be in any order. A workload that can be
+ * iterated only once (a generator) can be simulated only once.
  */
-export type Workload = Iterable<Arrival>;
+export type Workload = Iterable<Arrival | FlowArrival>;
 
 /**
- * Yields the arrivals in the order of their times, each checked.
- * @throws {PgQueueError} `configuration`, naming the arrival
+ * Yields the arrivals in the order of their times, each checked: those of an array before the first is yielded.
+ * @throws {PgQueueError} `configuration`, naming the arrivals; of an array with all problems at once
  */
-export function* inOrder(workload: Workload): Generator<Arrival> {
+export function* inOrder(workload: Workload): Generator<Arrival | FlowArrival> {
   if (Array.isArray(workload)) {
-    const arrivals = workload as readonly Arrival[];
+    const arrivals = workload as readonly (Arrival | FlowArrival)[];
     // checked before sorting, so that the number in an error is the index in the array
-    arrivals.forEach((arrival, index) => check(arrival, index, -Infinity));
+    check(arrivals);
     yield* sortByTime(arrivals);
     return;
   }
   let [index, lastMs] = [0, -Infinity];
   for (const arrival of workload) {
-    check(arrival, index, lastMs);
+    check([arrival], { index, lastMs });
     index += 1;
     lastMs = arrival.atMs;
     yield arrival;
   }
 }
 
-function check(arrival: Arrival, index: number, lastMs: number): void {
-  const problem = problemOf(arrival, lastMs);
-  if (problem === undefined) return;
-  throw new PgQueueError('configuration', `arrival ${index} of the workload: ${problem}`, {
-    data: { index },
-  });
+/** Checks arrivals, the first of which has a number, and may not come before a time. */
+function check(
+  arrivals: readonly (Arrival | FlowArrival)[],
+  { index: first, lastMs } = { index: 0, lastMs: -Infinity },
+): void {
+  let problems: ReturnType<typeof createProblems> | undefined;
+  let index = first;
+  for (const arrival of arrivals) {
+    const found = problemsOf(arrival, lastMs);
+    for (const problem of found) {
+      const named = problems === undefined ? `arrival ${index} of the workload` : `arrival ${index}`;
+      (problems ??= createProblems()).add(`${named}: ${problem}`);
+    }
+    index += 1;
+  }
+  if (problems === undefined) return;
+  const told = problems.told();
+  throw new PgQueueError('configuration', told.join('; '), { data: { problems: told } });
 }
+
+function problemsOf(arrival: Arrival | FlowArrival, lastMs: number): readonly string[] {
+  if (typeof arrival !== 'object' || arrival === null) return ['it must be an object'];
+  if (arrival.atMs < lastMs) {
+    return [
+      `it comes at ${arrival.atMs}, before the one in front of it (${lastMs}): sort them, or give an array`,
+    ];
+  }
+  if (isFlowArrival(arrival)) return flowProblems(arrival);
+  const problem = arrivalProblem(arrival);
+  return problem === undefined ? none : [problem];
+}
+
+const none: readonly string[] = [];
 
 /** Returns a workload that can be iterated again and again: the given one, or its arrivals in an array. */
 export function repeatable(workload: Workload): Workload {
@@ -75,68 +72,16 @@ export function repeatable(workload: Workload): Workload {
   return once === workload ? [...workload] : workload;
 }
 
-function sortByTime(arrivals: readonly Arrival[]): readonly Arrival[] {
+/** Counts the jobs of a workload, those of flows included. */
+export function countJobs(workload: Workload): number {
+  let count = 0;
+  for (const arrival of workload) count += isFlowArrival(arrival) ? jobsOfFlow(arrival) : 1;
+  return count;
+}
+
+function sortByTime(arrivals: readonly (Arrival | FlowArrival)[]): readonly (Arrival | FlowArrival)[] {
   const isSorted = arrivals.every(
     (arrival, index) => index === 0 || (arrivals[index - 1]?.atMs ?? 0) <= arrival.atMs,
   );
   return isSorted ? arrivals : arrivals.toSorted((a, b) => a.atMs - b.atMs);
-}
-
-function problemOf(arrival: Arrival, lastMs: number): string | undefined {
-  if (typeof arrival !== 'object' || arrival === null) return 'it must be an object';
-  const {
-    atMs,
-    durationMs,
-    queue,
-    key,
-    task,
-    priority,
-    version,
-    expiresMs,
-    deadlineMs,
-    failures,
-    attributes,
-  } = arrival;
-  if (!Number.isFinite(atMs)) return 'atMs must be a number of milliseconds';
-  if (atMs < lastMs)
-    return `it comes at ${atMs}, before the one in front of it (${lastMs}): sort them, or give an array`;
-  if (!(durationMs >= 0 && durationMs < Infinity)) return 'durationMs must be 0 or more';
-  if (!isText(queue) || !isText(key) || !isText(task)) return 'queue, key and task must be texts';
-  if (queue === '' || task === '') return 'queue and task must not be empty';
-  if (!isNumber(expiresMs) || !isNumber(deadlineMs))
-    return 'expiresMs and deadlineMs must be numbers of milliseconds';
-  if (!isWhole(priority, -Infinity)) return 'priority must be a whole number';
-  if (!isWhole(version, 1)) return 'version must be a whole number from 1';
-  if (!isWhole(failures, 0)) return 'failures must be a whole number from 0';
-  if (attributes !== undefined && (typeof attributes !== 'object' || attributes === null))
-    return 'attributes must be an object';
-  if (arrival.id !== undefined && typeof arrival.id !== 'string') return 'id must be a text';
-  return unknownNames(arrival, names)[0];
-}
-
-const names: Readonly<Record<keyof Arrival, true>> = {
-  atMs: true,
-  durationMs: true,
-  queue: true,
-  key: true,
-  task: true,
-  version: true,
-  priority: true,
-  attributes: true,
-  expiresMs: true,
-  deadlineMs: true,
-  failures: true,
-  id: true,
-};
-
-function isText(value: unknown): boolean {
-  return value === undefined || typeof value === 'string';
-}
-
-function isNumber(value: unknown): boolean {
-  return value === undefined || Number.isFinite(value);
-}
-
-function isWhole(value: number | undefined, min: number): boolean {
-  return value === undefined || (Number.isInteger(value) && value >= min);
 }
