@@ -218,7 +218,7 @@ describe('an empty project with the tarballs', () => {
 
   test("the guide's tests run by vitest and by jest", async () => {
     const guide = writeGuide(project, inject('adminUrl'));
-    expect(await guide.vitest()).toMatch(/Tests +3 passed/);
+    expect(await guide.vitest()).toMatch(/Tests +4 passed/);
     expect(await guide.jest()).toMatch(/Tests: +1 passed/);
   });
 

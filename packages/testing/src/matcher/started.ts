@@ -142,7 +142,7 @@ function differences(flow: StartedFlow, options: StartedOptions, fits: Fits): re
   return wrong;
 }
 
-function wantedText(name: string | undefined, { times, schema: _, ...others }: StartedOptions): string {
+function wantedText(name: string | undefined, { times, schema: _schema, ...others }: StartedOptions): string {
   const flows = times === undefined ? 'flow' : flowsText(times);
   const named = name === undefined ? '' : ` of name ${JSON.stringify(name)}`;
   const members = Object.entries(others)
