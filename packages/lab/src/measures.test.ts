@@ -19,6 +19,8 @@ function job(seq: number, priority = 0): SimJob {
   const facts = { id: `job-${seq}`, queue: 'q', key: 'k', task: 't', version: 1, priority, seq, tries: 0 };
   return {
     facts: { ...facts, createdMs: 0, expiresMs: null, attributes: {} },
+    draw: seq,
+    step: null,
     durationMs: 1,
     deadlineMs: null,
     failures: 0,

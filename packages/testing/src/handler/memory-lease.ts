@@ -40,7 +40,12 @@ const answers: Readonly<Record<string, Answer>> = {
   fan_out: () => [{ settled: true }],
   needs_of: (_values, { needs }) =>
     Object.entries(needs).map(([name, results], step) => ({
-      ...{ name, step, outcome: 'done', done: results.length, failed: 0, other: 0 },
+      name,
+      step,
+      outcome: 'done',
+      done: results.length,
+      failed: 0,
+      other: 0,
     })),
   need_results: (values, { needs }) => {
     const [step, after, max] = values.slice(2) as unknown as readonly [number, string | null, number];
